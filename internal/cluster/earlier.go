@@ -96,12 +96,16 @@ func LongestWait(list []EarlierHolder) (longest Duration) {
 	return longest
 }
 
-// MergeEarlier returns the list with one entry for each node, and the oldest entries merged into one of no node if there are more
-// than [MaxEarlier]. No wait gets shorter. list is not changed.
+// Is reports whether both are about one node on one host. Another host with the same id is another one: fencing one of them says
+// nothing about the other (S1).
+func (h EarlierHolder) Is(node, host string) bool { return h.Node == node && h.Host == host }
+
+// MergeEarlier returns the list with one entry for each node on each host, and the oldest entries merged into one of no node if there
+// are more than [MaxEarlier]. No wait gets shorter. list is not changed.
 func MergeEarlier(list []EarlierHolder) []EarlierHolder {
 	var merged []EarlierHolder
 	for _, h := range list {
-		i := slices.IndexFunc(merged, func(m EarlierHolder) bool { return m.Node == h.Node })
+		i := slices.IndexFunc(merged, func(m EarlierHolder) bool { return m.Is(h.Node, h.Host) })
 		if i < 0 {
 			merged = append(merged, h)
 			continue

@@ -45,15 +45,20 @@ func TestALongListOfEarlierHolders(t *testing.T) {
 	}
 }
 
-// One entry of a node says what is known of its last term, and waits for all of them.
+// One entry of a node on one host says what is known of its last term, and waits for all of them. Another host with the same id stays
+// an entry of its own.
 func TestEntriesOfOneNodeAreMerged(t *testing.T) {
-	older := EarlierHolder{Node: "a", Host: "old", Term: 5, Wait: 9, Fenced: true}
-	newer := EarlierHolder{Node: "a", Host: "new", Term: 6, Wait: 4}
-	want := EarlierHolder{Node: "a", Host: "new", Term: 6, Wait: 9}
+	older := EarlierHolder{Node: "a", Host: "h", API: "old", Term: 5, Wait: 9, Fenced: true}
+	newer := EarlierHolder{Node: "a", Host: "h", API: "new", Term: 6, Wait: 4}
+	want := EarlierHolder{Node: "a", Host: "h", API: "new", Term: 6, Wait: 9}
 	for _, list := range [][]EarlierHolder{{older, newer}, {newer, older}} {
 		if got := MergeEarlier(list); len(got) != 1 || got[0] != want {
 			t.Errorf("%+v", got)
 		}
+	}
+	older.Host = "another"
+	if got := MergeEarlier([]EarlierHolder{older, newer}); !slices.Equal(got, []EarlierHolder{older, newer}) {
+		t.Errorf("two hosts: %+v", got)
 	}
 }
 

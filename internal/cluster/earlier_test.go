@@ -79,7 +79,7 @@ func TestEarlierHoldersOfEachFence(t *testing.T) {
 			[]EarlierHolder{{Wait: seven}, self}},
 		"nobody is known": {func(f *Fence) { *f = Fence{State: FenceRevoked, LeaseWait: seven} }, false, true, []EarlierHolder{{Wait: seven}}},
 		"fenced once, and it led again": {func(f *Fence) {
-			f.State, f.Owed, f.Earlier = FenceHeld, three, []EarlierHolder{{Node: "n1", Term: 5, Wait: three, Fenced: true}}
+			f.State, f.Owed, f.Earlier = FenceHeld, three, []EarlierHolder{{Node: "n1", Host: "host1", Term: 5, Wait: three, Fenced: true}}
 		}, false, false, []EarlierHolder{self}},
 	} {
 		f := base

@@ -45,7 +45,7 @@ func (m *Member) fence(a transition.Fence) {
 			log.Warn("fenced: the node is off", "by", by)
 		}
 		m.group.opt.Counters.Update(func(t *status.Totals) { t.Fenced.Add(err) })
-		m.report(transition.Fenced{Term: a.Term, Node: h.Node, By: by, Err: err})
+		m.report(transition.Fenced{Term: a.Term, Node: h.Node, Host: h.Host, By: by, Err: err})
 	})
 }
 

@@ -45,10 +45,10 @@ type (
 	// Fenced reports the outcome of [Fence], with its term and node. Nothing of it runs any more. Without an error the node is
 	// certainly off. By describes what has fenced it.
 	Fenced struct {
-		Term int64
-		Node string
-		By   string
-		Err  error
+		Term       int64
+		Node, Host string
+		By         string
+		Err        error
 	}
 	// HookDone reports that the hook has ended.
 	HookDone struct{ Err error }

@@ -21,10 +21,11 @@ type Fencing struct {
 
 // fencing is what a machine knows about fencing in one term.
 type fencing struct {
-	node  string // that is being fenced; empty if none is
+	node  string // that is being fenced, on that host; empty if none is
+	host  string
 	since time.Duration
-	tried []string // that have been
-	ended bool     // what fences it is to end because the lease wait is over
+	tried []cluster.EarlierHolder // that have been
+	ended bool                    // what fences it is to end because the lease wait is over
 }
 
 // owes returns how long the candidate must wait, why, and for whom. Holders that another candidate has fenced are left out if the
@@ -59,7 +60,7 @@ func (m *Machine) fencingLimit(earlier []cluster.EarlierHolder) cluster.Duration
 }
 
 // fences reports whether a holder must be fenced. A member never fences its own node: its earlier work is proven dead before it
-// registers again.
+// registers again. It waits for another host that had its id.
 func (m *Machine) fences(h cluster.EarlierHolder) bool {
 	return m.opt.Fencing.Enabled && h.Node != "" && h.Node != m.opt.Self.ID && !h.Fenced
 }
@@ -76,10 +77,11 @@ func (m *Machine) fence() {
 		return
 	}
 	for _, h := range m.term.fence.Earlier {
-		if !m.fences(h) || slices.Contains(f.tried, h.Node) || !m.opt.Fencing.Required && m.now >= m.waitOver() {
+		tried := slices.ContainsFunc(f.tried, func(t cluster.EarlierHolder) bool { return t.Is(h.Node, h.Host) })
+		if !m.fences(h) || tried || !m.opt.Fencing.Required && m.now >= m.waitOver() {
 			continue
 		}
-		f.node, f.since, f.tried = h.Node, m.now, append(f.tried, h.Node)
+		f.node, f.host, f.since, f.tried = h.Node, h.Host, m.now, append(f.tried, h)
 		m.do(Fence{Term: m.term.number, Holder: h})
 		return
 	}
@@ -107,11 +109,11 @@ func (m *Machine) Fencing() (node string, since time.Duration) {
 // apply records the outcome. Success proves that the lease of this holder is over, and nothing about any other.
 func (e Fenced) apply(m *Machine) {
 	t := &m.term
-	if t.number != e.Term || t.fencing.node != e.Node {
+	if t.number != e.Term || t.fencing.node != e.Node || t.fencing.host != e.Host {
 		return
 	}
 	t.fencing.node = ""
-	i := slices.IndexFunc(t.fence.Earlier, func(h cluster.EarlierHolder) bool { return h.Node == e.Node })
+	i := slices.IndexFunc(t.fence.Earlier, func(h cluster.EarlierHolder) bool { return h.Is(e.Node, e.Host) })
 	if i < 0 {
 		return
 	}

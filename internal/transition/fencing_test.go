@@ -127,6 +127,24 @@ func TestTheNextCandidateFencesTheSameNode(t *testing.T) {
 	s.on(Fenced{Term: 7, Node: "lost"}, "RunPreStart")
 }
 
+// A node id that was used on two hosts is two holders: fencing one of them does not end the wait for the other (S1).
+func TestAnIDOnTwoHostsIsFencedTwice(t *testing.T) {
+	wait := cluster.Duration(4 * time.Second)
+	s, f := lost(t, Fencing{SkipWait: true}, fence("old", 6, cluster.FenceReady), func(s *cluster.Snapshot) {
+		s.Fence.Record.Host = "new host"
+		s.Fence.Record.Owed, s.Fence.Record.Earlier = wait, []cluster.EarlierHolder{{Node: "old", Host: "old host", Term: 5, Wait: wait}}
+	})
+	if f.Holder.Host != "old host" {
+		t.Errorf("fences %+v", f.Holder)
+	}
+	s.on(Fenced{Term: 7, Node: "old", Host: "new host"}) // nobody is fencing that one
+	s.on(Fenced{Term: 7, Node: "old", Host: "old host"}, "Fence")
+	if s.m.Phase() != LeaseWait || s.m.term.fence.Owed == 0 {
+		t.Errorf("phase %s, waits for %+v", s.m.Phase(), s.m.term.fence.Earlier)
+	}
+	s.on(Fenced{Term: 7, Node: "old", Host: "new host"}, "RunPreStart")
+}
+
 // A wait that is owed for somebody else is not cut short.
 func TestFencingEndsTheWaitForOneHolderOnly(t *testing.T) {
 	wait := cluster.Duration(4 * time.Second)

@@ -26,6 +26,9 @@ was seen, and what to do. What it could not look at is a warning.
 Run it on the host, with sudo if only the daemon may read its configuration. It takes less
 than 10 s. It changes nothing, apart from a znode that it creates and removes again.
 
+Before you restore ZooKeeper's data from a backup, stop the daemons: see "Restore
+ZooKeeper's data" in docs/operations.md.
+
 The exit status is that of a monitoring plugin: 0 if all is ok, 1 for a warning, 2 if
 something fails.`,
 	}

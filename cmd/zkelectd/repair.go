@@ -26,7 +26,10 @@ cordons. Without a name it repairs all of them. It leaves records that are not d
 and those of a newer version, as they are.
 
 RECORD may also be roster, slots, elected, fence or current: the elector repairs these,
-and repair reports whether they are damaged.`,
+and repair reports whether they are damaged.
+
+Before you restore ZooKeeper's data from a backup, stop the daemons: see "Restore
+ZooKeeper's data" in docs/operations.md.`,
 		ValidArgs: operator.Repairable,
 	}
 	groupFlags(cmd)

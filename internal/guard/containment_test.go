@@ -72,7 +72,7 @@ func TestOnlyStateFileProvesDeath(t *testing.T) {
 			checkError(t, text, r.killAndCheck(), "nothing else can prove it")
 		}
 	}
-	checkError(t, "unreadable file", ContainmentRecord{Mode: KeeperContainment, StateFile: t.TempDir()}.killAndCheck(), "is a directory", "nothing else can prove it")
+	checkError(t, "unreadable file", ContainmentRecord{Mode: KeeperContainment, StateFile: t.TempDir()}.killAndCheck(), "is not a regular file", "nothing else can prove it")
 }
 
 // A recorded control group is identified by path and inode: one with another inode is left alone, and one that was removed was

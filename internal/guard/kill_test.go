@@ -1,12 +1,10 @@
 package guard
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -411,17 +409,16 @@ func TestKillOfControlGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inside := filepath.Join(left.dir, "inside") // prevents the removal
-	if err := os.Mkdir(inside, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	inside := func(cmd *exec.Cmd) { cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, left.fd() }
+	cmd, _ = sleeper(t, inside) // prevents the removal
 	b.releaseWork(b.give(b.l, &work{group: left}))
+	b.removals.Wait()
 	if !strings.Contains(b.logText.String(), "cannot remove a control group") || !strings.Contains(b.logText.String(), left.dir) {
 		t.Errorf("log: %s", b.logText)
 	}
-	if err := errors.Join(os.Remove(inside), os.Remove(left.dir)); err != nil {
-		t.Error(err)
-	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	eventually(t, "the removal", func() bool { return os.Remove(left.dir) == nil })
 
 	g := newFakeUnit(t)
 	pid := g.run("exec sleep 1000")

@@ -24,6 +24,7 @@ const (
 	HoldToTarget               // holds what goes to the target until the mode changes
 	HoldFromTarget             // holds what comes from the target until the mode changes
 	Hold                       // holds both
+	NewSession                 // makes a ZooKeeper server open a new session for each client that continues one
 )
 
 // lossRate is the probability that Lossy loses data, and that it loses the same data again.
@@ -114,12 +115,14 @@ func (p *Proxy) copy(from, to *net.TCPConn, back bool) {
 	defer p.drop(from)
 	defer p.drop(to)
 	buf := make([]byte, 32<<10)
-	for {
+	for first := !back; ; first = false {
 		n, err := from.Read(buf)
 		if err != nil {
 			return
 		}
 		switch m := p.current(); {
+		case m == NewSession && first && n >= sessionEnd:
+			clear(buf[sessionStart:sessionEnd])
 		case m == BlackHole, m == HalfOpen && back:
 			// Nothing may follow the data that was dropped.
 			p.discard(from)
@@ -133,6 +136,12 @@ func (p *Proxy) copy(from, to *net.TCPConn, back bool) {
 		}
 	}
 }
+
+// Where a connect request, which is the first thing that a ZooKeeper client sends, has the id of the session to continue.
+const (
+	sessionStart = 4 + 4 + 8 + 4 // length, protocol version, last zxid, timeout
+	sessionEnd   = sessionStart + 8
+)
 
 // delayFor returns the delay that a mode adds this time.
 func (p *Proxy) delayFor(m Mode) time.Duration {

@@ -1,6 +1,7 @@
 package faultproxy
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"testing"
@@ -110,6 +111,26 @@ func TestSeededDelays(t *testing.T) {
 		}
 		if differ == 0 {
 			t.Errorf("mode %d: all delays are equal", m)
+		}
+	}
+}
+
+// Only the session id of a connect request is cleared, and nothing that follows.
+func TestNewSession(t *testing.T) {
+	t.Parallel()
+	p, near, far := pair(t)
+	p.SetMode(NewSession)
+	for i, want := range []byte{0, 'x'} {
+		if _, err := near.Write(bytes.Repeat([]byte{'x'}, 45)); err != nil {
+			t.Fatal(err)
+		}
+		far.SetReadDeadline(time.Now().Add(limit))
+		got := make([]byte, 45)
+		if _, err := io.ReadFull(far, got); err != nil {
+			t.Fatal(err)
+		}
+		if id := bytes.Repeat([]byte{want}, 8); !bytes.Equal(got[20:28], id) || bytes.Count(got, []byte{'x'}) != 45-bytes.Count(id, []byte{0}) {
+			t.Errorf("packet %d: %q", i, got)
 		}
 	}
 }

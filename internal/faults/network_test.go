@@ -28,6 +28,7 @@ var networkFaults = []fault{
 	{"packets to the servers dropped", dropPackets("", "dport")},
 	{"packets from the servers dropped", dropPackets("", "sport")},
 	{"connections reset", reset},
+	{"another session opened at a reconnect", openAnotherSession},
 	{"one server partitioned from the others", partition(faultproxy.BlackHole)},
 	{"messages to or from one server held back", partition(faultproxy.HoldToTarget)},
 	{"uneven delays between servers", partition(faultproxy.Jitter)},
@@ -64,6 +65,23 @@ func reset(f *fleet) (func(), error) {
 		p.Reset(true)
 	}
 	return noHeal, nil
+}
+
+// openAnotherSession resets a node's connections, and makes some servers or all open a new session when it reconnects.
+func openAnotherSession(f *fleet) (func(), error) {
+	proxies := f.victim().proxies
+	some := proxies[:1+f.rng.IntN(len(proxies))]
+	for _, p := range some {
+		p.SetMode(faultproxy.NewSession)
+	}
+	for _, p := range proxies {
+		p.Reset(true)
+	}
+	return func() {
+		for _, p := range some {
+			p.SetMode(faultproxy.Pass)
+		}
+	}, nil
 }
 
 // partition affects the connections between one server and the other two. Its clients stay connected to it.

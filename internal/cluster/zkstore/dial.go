@@ -1,8 +1,8 @@
 package zkstore
 
 import (
-	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -38,7 +38,7 @@ func (s *Session) dial(network, addr string, _ time.Duration) (net.Conn, error) 
 		s.noteServerError(addr, err)
 		return nil, err
 	}
-	w := &wireConn{Conn: conn, s: s, addr: addr, deadline: time.Now().Add(limit)}
+	w := &wireConn{Conn: conn, s: s, addr: addr, deadline: time.Now().Add(limit), sent: make(map[int32]int32)}
 	if !s.setConn(w) {
 		conn.Close()
 		return nil, s.Err()
@@ -103,28 +103,29 @@ type wireConn struct {
 	addr     string
 	deadline time.Time // for the handshake
 
+	packet []byte // the last one that was received
+	ready  []byte // what the library has not read of it
+	broken error  // why the connection ended, once it has
+
 	mu            sync.Mutex
 	requested     bool
 	requestedAt   time.Duration // when the connect request was sent, by CLOCK_BOOTTIME
 	sawData       bool          // the connect request has a zxid: the client has seen data
 	handshakeDone bool
-	timeout       time.Duration // the session timeout that the server has granted
-	renewedAt     time.Duration // when the last RENEW was sent
-	packet        []byte
-	frames        frameChecker // checks the replies after the handshake
-	closeXid      []byte       // the xid of closeSession, once it was sent
-	broken        error        // why the connection ended, once it has
-	farewell      []byte       // what the library still reads after that
+	timeout       time.Duration   // the session timeout that the server has granted
+	renewedAt     time.Duration   // when the last RENEW was sent
+	sent          map[int32]int32 // the operations without a reply, by xid
 }
 
 func (w *wireConn) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	requested := w.requested
 	w.requested = true
-	if requested && isCloseRequest(b) {
-		w.closeXid = bytes.Clone(b[4:8])
+	xid, op := requestHead(b)
+	if requested {
+		w.sent[xid] = op
 	}
-	now, ping := boottime.Now(), isPing(b)
+	now, ping := boottime.Now(), op == wireOpPing
 	renewal := requested && !ping && w.s.renewer.takeSending()
 	if renewal {
 		w.renewedAt = now
@@ -173,63 +174,85 @@ func (w *wireConn) sendOrClose(b []byte) {
 	w.Conn.Close()
 }
 
+// Read gives the library one packet after the other. After the end of the connection it gives events that make the library forget its
+// watches: a session reads everything again after a reconnect. The library would also set all watches again, and read the zxid for that
+// while another goroutine of its own already writes it. Only the library's reader calls Read.
 func (w *wireConn) Read(b []byte) (int, error) {
-	if w.broken != nil {
-		return w.readFarewell(b)
+	if len(w.ready) == 0 && w.broken == nil {
+		w.ready, w.broken = w.receive()
 	}
-	n, err := w.Conn.Read(b)
+	if len(w.ready) == 0 {
+		return 0, w.broken
+	}
+	n := copy(b, w.ready)
+	w.ready = w.ready[n:]
+	return n, nil
+}
+
+// receive returns the next packet, or what the library still reads and the reason why there is none.
+func (w *wireConn) receive() ([]byte, error) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.handshakeDone {
-		if err != nil && n == 0 && w.frames.between() {
-			w.broken, w.farewell = err, w.s.unwatchAll()
-			return w.readFarewell(b)
-		}
-		if w.closeXid != nil && isCloseReply(b[:n], w.closeXid) {
-			w.s.markGone()
-		}
-		if bad := w.frames.check(b[:n]); bad != nil {
-			w.s.noteServerError(w.addr, bad)
-			return 0, bad
-		}
-		return n, err
+	shaken := w.handshakeDone
+	w.mu.Unlock()
+	if !shaken {
+		return w.receiveHandshake()
 	}
+	var err error
+	if w.packet, err = receivePacket(w.Conn, w.packet, replyHeaderLen, maxReply); err == nil {
+		err = w.noteReply(w.packet)
+	}
+	if err == nil {
+		return w.packet, nil
+	}
+	if errors.Is(err, errNotZooKeeper) {
+		w.s.noteServerError(w.addr, err)
+	}
+	return w.s.unwatchAll(), err
+}
+
+func (w *wireConn) receiveHandshake() ([]byte, error) {
+	packet, h, err := receiveHandshake(w.Conn)
 	if err != nil {
 		hint := ""
 		if !w.s.opt.Access.TLS.Enabled && errors.Is(err, io.EOF) {
 			hint = "; a TLS port also closes connections like this: check zookeeper.tls.enabled"
 		}
-		w.s.noteServerError(w.addr, fmt.Errorf("no connect response: %w%s", err, hint))
+		w.s.noteServerError(w.addr, fmt.Errorf("%w%s", err, hint))
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		if w.sawData {
 			w.s.noteHangUp(w.addr, err)
 		}
-		return n, err
+		return nil, err
 	}
-	w.packet = append(w.packet, b[:n]...)
-	h, complete, err := parseHandshake(w.packet)
-	if err != nil {
-		w.s.noteServerError(w.addr, err)
-		return 0, err
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.s.handshakeDone(h, w.addr, w.requestedAt); err != nil {
+		w.s.end(err)
+		return nil, err
 	}
-	if complete {
-		w.handshakeDone, w.packet, w.timeout = true, nil, h.timeout
-		w.Conn.SetDeadline(time.Time{})
-		w.s.handshakeDone(h, w.addr, w.requestedAt)
-	}
-	return n, nil
+	w.handshakeDone, w.timeout = true, h.timeout
+	w.Conn.SetDeadline(time.Time{})
+	return packet, nil
 }
 
-// readFarewell reads what makes the library forget its watches after the connection has ended. Only the library's reader calls it.
-//
-// A session reads everything again after a reconnect. The library would also set all watches again, and read the zxid for that
-// while another goroutine of its own already writes it.
-func (w *wireConn) readFarewell(b []byte) (int, error) {
-	if len(w.farewell) == 0 {
-		return 0, w.broken
+// noteReply checks a reply or an event. A confirmed closeSession is the end of the session.
+func (w *wireConn) noteReply(packet []byte) error {
+	xid, code := int32(binary.BigEndian.Uint32(packet[4:])), binary.BigEndian.Uint32(packet[16:])
+	op := int32(xidEvent)
+	if xid != xidEvent {
+		w.mu.Lock()
+		op = w.sent[xid]
+		delete(w.sent, xid)
+		w.mu.Unlock()
 	}
-	n := copy(b, w.farewell)
-	w.farewell = w.farewell[n:]
-	return n, nil
+	switch {
+	case code != 0 && op != xidEvent:
+		return nil
+	case op == wireOpClose:
+		w.s.markGone()
+	}
+	return checkReply(op, packet[4+replyHeaderLen:])
 }
 
 // SetReadDeadline sets the deadline for reads, but never later than that of the handshake until it is done: go-zookeeper

@@ -15,8 +15,6 @@ import (
 // an existing session.
 
 const (
-	wireOpGetData = 4
-	wireOpMulti   = 14
 	endOfMulti    = -1       // as an operation's type; as a result's type it means that the operation failed
 	maxFinalReply = 64 << 10 // bytes; far more than the results of a few operations need
 )

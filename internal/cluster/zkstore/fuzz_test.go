@@ -9,33 +9,29 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"zkelectd/internal/cluster"
 )
 
 func FuzzHandshake(f *testing.F) {
 	f.Add(connectResponse(0x1234, time.Second))
 	f.Add([]byte("HTTP/1.1 400 Bad Request"))
 	f.Add([]byte{0, 0, 0, 20, 19: 0, 20: 0xff, 21: 0xff, 22: 0xff, 23: 0xff})
+	f.Add(connectResponse(0x1234, -time.Second))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		h, complete, err := parseHandshake(data)
-		if err != nil || !complete {
-			if complete || h.session != 0 && err == nil {
-				t.Errorf("%x: %+v, %t, %v", data, h, complete, err)
+		_, h, err := receiveHandshake(bytes.NewReader(data))
+		if err != nil {
+			if h.session != 0 {
+				t.Errorf("%x: %+v, %v", data, h, err)
 			}
 			return
 		}
-		if len(h.password) > maxHandshake || h.timeout < 0 {
+		if len(h.password) > maxHandshake || h.session != 0 && h.timeout <= 0 {
 			t.Errorf("%x: a password of %d bytes, a timeout of %s", data, len(h.password), h.timeout)
 		}
-		again, complete, err := parseHandshake(encodeResponse(h.session, h.timeout, h.password))
-		if err != nil || !complete || again.session != h.session || again.timeout != h.timeout || !bytes.Equal(again.password, h.password) {
-			t.Errorf("%+v became %+v, %t, %v", h, again, complete, err)
-		}
-		// It may arrive in pieces: before the last byte there is neither a result nor an error.
-		whole := 4 + int(binary.BigEndian.Uint32(data))
-		for n := range whole {
-			if _, complete, err := parseHandshake(data[:n]); complete || err != nil {
-				t.Fatalf("%x: after %d of %d bytes it is complete: %t, %v", data, n, whole, complete, err)
-			}
+		_, again, err := receiveHandshake(bytes.NewReader(encodeResponse(h.session, h.timeout, h.password)))
+		if err != nil || again.session != h.session || again.timeout != h.timeout || !bytes.Equal(again.password, h.password) {
+			t.Errorf("%+v became %+v, %v", h, again, err)
 		}
 	})
 }
@@ -70,58 +66,68 @@ func FuzzCloseSession(f *testing.F) {
 		if ctx.Err() != nil {
 			t.Fatal("it waits forever")
 		}
-		h, complete, broken := parseHandshake(data)
+		_, h, broken := receiveHandshake(bytes.NewReader(data))
 		rest := data[min(len(data), 4+int(binary.BigEndian.Uint32(append(data[:len(data):len(data)], 0, 0, 0, 0)))):]
 		switch {
-		case err == nil && (!complete || broken != nil || h.session != 7 || len(rest) < 4+replyHeaderLen):
+		case err == nil && (broken != nil || h.session != 7 || len(rest) < 4+replyHeaderLen):
 			t.Errorf("%x: closed", data)
-		case errors.Is(err, ErrNoSuchSession) && (!complete || h.session == 7):
+		case errors.Is(err, ErrNoSuchSession) && (broken != nil || h.session == 7):
 			t.Errorf("%x: %v", data, err)
 		}
 	})
 }
 
-// Inspecting arbitrary packets neither panics nor misinterprets them.
-func FuzzPacketInspection(f *testing.F) {
-	f.Add(encodeConnect(time.Second, 7, make([]byte, passwordLen)), []byte{0, 0, 0, 1})
-	f.Add([]byte{0, 0, 0, 8, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xf5}, []byte{})
-	f.Add(make([]byte, replyHeaderLen), make([]byte, 4))
-	f.Fuzz(func(t *testing.T, packet, xid []byte) {
-		if id, ok := connectRequestSession(packet); ok {
-			if again, ok := connectRequestSession(encodeConnect(time.Second, id, nil)); !ok || again != id {
-				t.Errorf("session %x became %x", id, again)
+// dialReply dials a server that grants a session, answers the first request and hangs up.
+func dialReply(reply func(xid int32) []byte) DialFunc {
+	return func(context.Context, string, string) (net.Conn, error) {
+		near, far := net.Pipe()
+		go func() { // ends with either side
+			defer far.Close()
+			if _, err := readPacket(far); err != nil {
+				return
 			}
-		}
-		if isCloseRequest(packet) && len(packet) < 12 {
-			t.Errorf("%x closes", packet)
-		}
-		if isCloseReply(packet, xid) && (len(packet) != replyHeaderLen || !bytes.HasPrefix(packet, xid)) {
-			t.Errorf("%x answers %x", packet, xid)
-		}
-	})
+			far.Write(connectResponse(7, time.Second))
+			if req, err := readPacket(far); err == nil {
+				xid, _ := requestHead(req)
+				far.Write(reply(xid))
+			}
+		}()
+		return near, nil
+	}
 }
 
-// The result of the check does not depend on how the stream is divided.
-func FuzzFrameChecker(f *testing.F) {
-	f.Add([]byte{0, 0, 0, 16, 19: 0, 20: 0, 21: 0, 22: 0, 23: 17}, byte(3))
-	f.Add([]byte{0, 0, 0, 15}, byte(1))
-	f.Add([]byte{0x7f, 0, 0, 0}, byte(0))
-	f.Fuzz(func(t *testing.T, stream []byte, piece byte) {
-		var whole, pieces frameChecker
-		want := whole.check(stream)
-		var got error
-		for rest := stream; len(rest) > 0 && got == nil; {
-			n := min(int(piece)+1, len(rest))
-			got = pieces.check(rest[:n])
-			rest = rest[n:]
-		}
-		if (want == nil) != (got == nil) || (want == nil && pieces.remaining != whole.remaining) {
-			t.Errorf("%x: %v in one piece, %v in pieces of %d", stream, want, got, int(piece)+1)
-		}
-		if len(stream) >= 4 {
-			if size := binary.BigEndian.Uint32(stream); want == nil && (size < replyHeaderLen || size > maxReply) {
-				t.Errorf("%x is accepted", stream)
+// Whatever a server answers, the library neither panics nor uses memory that the answer does not account for.
+func FuzzReplies(f *testing.F) {
+	requests := []func(context.Context, *Session){
+		func(ctx context.Context, s *Session) { s.Get(ctx, "/a", false) },
+		func(ctx context.Context, s *Session) { s.Get(ctx, "/a", true) },
+		func(ctx context.Context, s *Session) { s.Children(ctx, "/a", true) },
+		func(ctx context.Context, s *Session) { s.Do(ctx, cluster.Op{Kind: cluster.OpDelete, Path: "/a"}) },
+		func(ctx context.Context, s *Session) { s.getACL(ctx, "/a") },
+		func(ctx context.Context, s *Session) { s.own.Sync(ctx) },
+	}
+	for i := range requests {
+		f.Add(byte(i), []byte{0, 0, 0, 1, 0x7f, 0xff, 0xff, 0xff}, false)
+		f.Add(byte(i), []byte{0x7f, 0xff, 0xff, 0xff}, false)
+		f.Add(byte(i), []byte{0xff, 0xff, 0xff, 0xff, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff, 1, 0xff, 0xff, 0xff, 0xff}, false)
+		f.Add(byte(i), []byte{0, 0, 0, 3, 0, 0, 0, 3, 0, 0, 0, 1, 'x'}, true)
+		f.Add(byte(i), []byte{0, 0, 0, 1, 'x', 75: 0}, false)
+	}
+	f.Fuzz(func(t *testing.T, request byte, body []byte, event bool) {
+		dial := dialReply(func(xid int32) []byte {
+			if event {
+				xid = xidEvent
 			}
+			return encodePacket(xid, 0, body...)
+		})
+		s, err := Open(t.Context(), Options{Servers: []string{"a:1"}, Timeout: time.Second, Dial: dial})
+		if err != nil {
+			t.Fatal(err)
 		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		requests[int(request)%len(requests)](ctx, s)
+		s.end(io.EOF)
+		s.goroutines.Wait()
 	})
 }

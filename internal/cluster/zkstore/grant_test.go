@@ -34,7 +34,7 @@ func granting(timeout time.Duration, requests chan<- []byte) func(*scriptedServe
 			if err != nil {
 				return
 			}
-			if isCloseRequest(req) {
+			if _, op := requestHead(req); op == wireOpClose {
 				b := append(binary.BigEndian.AppendUint32(nil, replyHeaderLen), req[4:8]...)
 				c.Write(append(b, make([]byte, 12)...))
 				return

@@ -87,6 +87,8 @@ func (s *Session) probeServer(addr string, h handshake, last bool) bool {
 		s.opt.Log.Error("the ZooKeeper servers no longer have this session", "server", addr, "session", fmt.Sprintf("0x%x", h.session), "hint", older)
 		s.markGone()
 		s.end(fmt.Errorf("the servers no longer have the session: %s", older))
+	case errors.Is(err, errAnotherSession): // every lease is over, and the servers will not continue this session
+		s.end(fmt.Errorf("%s: %w", addr, err))
 	case err != nil:
 		s.opt.Log.Debug("cannot find out why the server hangs up", "server", addr, "err", err)
 	case !last:

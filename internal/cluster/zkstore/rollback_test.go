@@ -55,7 +55,7 @@ func (a *rolledBackServer) answer(c net.Conn) {
 			return
 		}
 		b := append(binary.BigEndian.AppendUint32(nil, replyHeaderLen), req[4:8]...)
-		if isCloseRequest(req) {
+		if _, op := requestHead(req); op == wireOpClose {
 			c.Write(append(b, make([]byte, 12)...))
 			return
 		}

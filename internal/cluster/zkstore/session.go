@@ -319,8 +319,14 @@ func (s *Session) connClosed(w *wireConn) {
 	}
 }
 
-// handshakeDone records a complete handshake. Nothing is sent on the connection before it returns.
-func (s *Session) handshakeDone(h handshake, addr string, requestedAt time.Duration) {
+// handshakeDone records a complete handshake. Nothing is sent on the connection before it returns. An error is the end of the session: its
+// ephemerals do not belong to the one that the server has opened.
+func (s *Session) handshakeDone(h handshake, addr string, requestedAt time.Duration) error {
+	if id := s.SessionID(); h.session != 0 && id != 0 {
+		if err := checkSameSession(id, h); err != nil {
+			return fmt.Errorf("%s: %w", addr, err)
+		}
+	}
 	if h.session != 0 {
 		s.noteGrant(Grant{Server: addr, Timeout: h.timeout, RequestedAt: requestedAt})
 	}
@@ -329,7 +335,7 @@ func (s *Session) handshakeDone(h handshake, addr string, requestedAt time.Durat
 	s.failures, s.hangUps, s.refusals = 0, 0, 0
 	clear(s.serverErrors)
 	if h.session == 0 {
-		return // expired: the library reports that in an event
+		return nil // expired: the library reports that in an event
 	}
 	if s.handshake.session == 0 {
 		defer close(s.established)
@@ -338,6 +344,7 @@ func (s *Session) handshakeDone(h handshake, addr string, requestedAt time.Durat
 		s.reconnects++
 	}
 	s.handshake, s.connected = h, true
+	return nil
 }
 
 // noteServerError records the last error of a server.

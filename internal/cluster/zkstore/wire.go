@@ -17,13 +17,11 @@ import (
 // outside.
 
 const (
-	passwordLen    = 16
-	maxHandshake   = 1 << 10
-	wireOpClose    = -11
-	wireOpPing     = 11
-	wireOpAuth     = 100
-	xidAuth        = -4
-	replyHeaderLen = 4 + 8 + 4 // xid, zxid, error code
+	passwordLen = 16
+	wireOpClose = -11
+	wireOpPing  = 11
+	wireOpAuth  = 100
+	xidAuth     = -4
 )
 
 // handshake is the server's answer to a connect request.
@@ -53,63 +51,35 @@ func connectRequestZxid(packet []byte) int64 {
 	return int64(binary.BigEndian.Uint64(packet[at:]))
 }
 
-// parseHandshake parses a connect response with its length prefix. complete is false if packet is only the beginning of one.
-func parseHandshake(packet []byte) (h handshake, complete bool, err error) {
-	if len(packet) < 4 {
-		return h, false, nil
+// receiveHandshake reads a connect response. It returns the packet with its length prefix, and what it says.
+func receiveHandshake(r io.Reader) (packet []byte, h handshake, err error) {
+	if packet, err = receivePacket(r, nil, minHandshake, maxHandshake); err != nil {
+		if !errors.Is(err, errNotZooKeeper) {
+			err = fmt.Errorf("no connect response: %w", err)
+		}
+		return nil, h, err
 	}
-	n := int(binary.BigEndian.Uint32(packet))
-	if n < 20 || n > maxHandshake {
-		return h, false, fmt.Errorf("not a ZooKeeper server: a connect response of %d bytes", n)
-	}
-	if len(packet) < 4+n {
-		return h, false, nil
-	}
-	body := packet[4 : 4+n]
-	h.timeout = time.Duration(binary.BigEndian.Uint32(body[4:])) * time.Millisecond
-	h.session = int64(binary.BigEndian.Uint64(body[8:]))
-	size := int(int32(binary.BigEndian.Uint32(body[16:])))
-	if size < 0 || 20+size > n {
-		return h, false, errors.New("not a ZooKeeper server: malformed connect response")
-	}
-	h.password = bytes.Clone(body[20 : 20+size])
-	return h, true, nil
+	h, err = parseHandshake(packet[4:])
+	return packet, h, err
 }
 
-// maxReply, in bytes, is far more than any reply of a ZooKeeper server, which by default accepts at most 1 MiB.
-const maxReply = 16 << 20
-
-// frameChecker checks the lengths of the replies in a byte stream.
-type frameChecker struct {
-	header    []byte
-	remaining int
-}
-
-// check returns an error for replies that go-zookeeper does not guard against: one that is shorter than its header, which
-// would make it panic, and one of gigabytes, for which it would allocate memory. b is the next part of the stream.
-func (f *frameChecker) check(b []byte) error {
-	for len(b) > 0 {
-		if f.remaining > 0 {
-			n := min(f.remaining, len(b))
-			f.remaining, b = f.remaining-n, b[n:]
-			continue
-		}
-		n := min(4-len(f.header), len(b))
-		f.header, b = append(f.header, b[:n]...), b[n:]
-		if len(f.header) < 4 {
-			return nil
-		}
-		size := binary.BigEndian.Uint32(f.header)
-		if size < replyHeaderLen || size > maxReply {
-			return fmt.Errorf("not a ZooKeeper server: a reply of %d bytes", size)
-		}
-		f.header, f.remaining = f.header[:0], int(size)
+// parseHandshake parses a connect response without its length prefix. A grant has a positive timeout.
+func parseHandshake(body []byte) (h handshake, err error) {
+	f := fields{rest: body}
+	f.skip(4) // protocol version
+	h.timeout = time.Duration(f.int()) * time.Millisecond
+	if id := f.skip(8); id != nil {
+		h.session = int64(binary.BigEndian.Uint64(id))
 	}
-	return nil
+	h.password = bytes.Clone(f.bytes())
+	switch {
+	case f.short:
+		return handshake{}, fmt.Errorf("%w: malformed connect response", errNotZooKeeper)
+	case h.session != 0 && h.timeout <= 0:
+		return handshake{}, fmt.Errorf("%w: it grants a session timeout of %s", errNotZooKeeper, h.timeout)
+	}
+	return h, nil
 }
-
-// between reports whether the stream is at the beginning of a reply.
-func (f *frameChecker) between() bool { return f.remaining == 0 && len(f.header) == 0 }
 
 // wireEventDeleted is the event that ends all watches on a znode.
 const wireEventDeleted = 2
@@ -138,6 +108,18 @@ func encodeConnect(timeout time.Duration, session int64, password []byte) []byte
 
 // ErrNoSuchSession is returned if the session to be closed has already ended, or if its password is wrong.
 var ErrNoSuchSession = errors.New("the session has already ended, or its password is wrong")
+
+// errAnotherSession is the error for a server or a proxy that opens another session instead of attaching to the requested one. It says
+// nothing about the requested one, which may live on.
+var errAnotherSession = errors.New("the server, or a proxy in front of it, has opened another session")
+
+// checkSameSession returns an error if a server has opened another session than the requested one.
+func checkSameSession(requested int64, h handshake) error {
+	if h.session == requested {
+		return nil
+	}
+	return fmt.Errorf("%w 0x%x instead of 0x%x", errAnotherSession, h.session, requested)
+}
 
 // SessionHandle identifies a session to be closed from outside, and its servers.
 type SessionHandle struct {
@@ -276,22 +258,17 @@ func writeRequest(conn net.Conn, xid, op int32, body []byte) error {
 
 // readReply reads one reply and returns it without its header.
 func readReply(conn net.Conn) ([]byte, error) {
-	var size [4]byte
-	if _, err := io.ReadFull(conn, size[:]); err != nil {
+	reply, err := receivePacket(conn, nil, replyHeaderLen, maxFinalReply)
+	switch {
+	case errors.Is(err, errNotZooKeeper):
+		return nil, err
+	case err != nil:
 		return nil, fmt.Errorf("no answer: %w", err)
 	}
-	n := binary.BigEndian.Uint32(size[:])
-	if n < replyHeaderLen || n > maxFinalReply {
-		return nil, fmt.Errorf("not a ZooKeeper server: a reply of %d bytes", n)
-	}
-	reply := make([]byte, n)
-	if _, err := io.ReadFull(conn, reply); err != nil {
-		return nil, fmt.Errorf("no answer: %w", err)
-	}
-	if code := int32(binary.BigEndian.Uint32(reply[12:])); code != 0 {
+	if code := int32(binary.BigEndian.Uint32(reply[16:])); code != 0 {
 		return nil, fmt.Errorf("refused with code %d", code)
 	}
-	return reply[replyHeaderLen:], nil
+	return reply[4+replyHeaderLen:], nil
 }
 
 func encodeAuth(id identity) []byte {
@@ -305,10 +282,13 @@ func encodeAuth(id identity) []byte {
 // attach attaches to the session as a client that has seen nothing, so that a server with older data does not refuse it.
 func (u sessionCloser) attach(conn net.Conn) (handshake, error) {
 	h, err := u.shakeHands(conn)
-	if err == nil && h.session != u.session {
+	switch {
+	case err != nil:
+		return h, err
+	case h.session == 0:
 		return h, ErrNoSuchSession
 	}
-	return h, err
+	return h, checkSameSession(u.session, h)
 }
 
 // shakeHands sends the connect request for the session, 0 for a new one, and returns the server's answer.
@@ -320,33 +300,14 @@ func (u sessionCloser) shakeHands(conn net.Conn) (handshake, error) {
 	if _, err := conn.Write(encodeConnect(timeout, u.session, u.password)); err != nil {
 		return handshake{}, err
 	}
-	var packet []byte
-	for {
-		h, complete, err := parseHandshake(packet)
-		if complete || err != nil {
-			return h, err
-		}
-		buf := make([]byte, 256)
-		n, err := conn.Read(buf)
-		if err != nil {
-			return h, fmt.Errorf("no connect response: %w", err)
-		}
-		packet = append(packet, buf[:n]...)
+	_, h, err := receiveHandshake(conn)
+	return h, err
+}
+
+// requestHead returns the xid and the operation of an encoded request.
+func requestHead(packet []byte) (xid, op int32) {
+	if len(packet) < 12 {
+		return 0, 0
 	}
-}
-
-// isCloseRequest reports whether an encoded request is closeSession.
-func isCloseRequest(packet []byte) bool {
-	return len(packet) >= 12 && int32(binary.BigEndian.Uint32(packet[8:])) == wireOpClose
-}
-
-// isPing reports whether an encoded request is a ping.
-func isPing(packet []byte) bool {
-	return len(packet) == 12 && int32(binary.BigEndian.Uint32(packet[8:])) == wireOpPing
-}
-
-// isCloseReply reports whether a reply, without its length prefix (which go-zookeeper reads separately), confirms the
-// closeSession with this xid. A reply that arrives in pieces is not recognized, which costs only a second close.
-func isCloseReply(reply, xid []byte) bool {
-	return len(reply) == replyHeaderLen && bytes.Equal(reply[:4], xid) && binary.BigEndian.Uint32(reply[12:]) == 0
+	return int32(binary.BigEndian.Uint32(packet[4:])), int32(binary.BigEndian.Uint32(packet[8:]))
 }

@@ -46,8 +46,11 @@ type Proxy struct {
 }
 
 // New returns a proxy to target, host:port, that forwards everything.
-func New(target string) (*Proxy, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+func New(target string) (*Proxy, error) { return Listen("127.0.0.1:0", target) }
+
+// Listen is New with an address to listen at.
+func Listen(address, target string) (*Proxy, error) {
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +62,7 @@ func New(target string) (*Proxy, error) {
 	return p, nil
 }
 
-// Port returns the port on the loopback address at which the proxy listens.
+// Port returns the port at which the proxy listens.
 func (p *Proxy) Port() int { return p.listener.Addr().(*net.TCPAddr).Port }
 
 func (p *Proxy) accept() {

@@ -62,6 +62,7 @@ type node struct {
 	site    string
 	prio    int
 	proxies []*faultproxy.Proxy // to each server
+	byName  bool                // its servers are the addresses of one name
 	peer    peerLink            // from the other nodes; only with failsafe mode
 	api     string              // the address of its HTTP API; only with failsafe mode
 	wg      sync.WaitGroup
@@ -115,7 +116,7 @@ func newFleet(t *testing.T, opt fleetOptions) *fleet {
 		n := &node{
 			f: f, id: fmt.Sprintf("n%d", i+1), site: fmt.Sprintf("dc%d", i/2+1), prio: 100 - i, down: make(chan struct{}),
 			containment: containments[f.rng.IntN(len(containments))], killed: make(map[string]time.Time), starvedPids: make(map[int]bool),
-			hidesChildren: f.rng.Float64() < 0.5,
+			hidesChildren: f.rng.Float64() < 0.5, byName: f.rng.Float64() < 0.5,
 		}
 		if opt.groups > 1 && n.containment == "keeper" {
 			n.containment = "pidns" // several groups need containment by the kernel
@@ -125,19 +126,13 @@ func newFleet(t *testing.T, opt fleetOptions) *fleet {
 		}
 		f.nodes = append(f.nodes, n)
 		n.setUp()
-		for _, addr := range f.ensemble.Addrs() {
-			p, err := faultproxy.New(addr)
-			if err != nil {
-				t.Fatal(err)
-			}
-			n.proxies = append(n.proxies, p)
-		}
+		n.addProxies()
 		for _, g := range f.groups {
 			if n.hidesChildren {
 				g.write(daemonizes+"-"+n.id, nil)
 			}
 		}
-		t.Logf("%s: %s, containment %s, children daemonize: %t", n.id, n.site, n.containment, n.hidesChildren)
+		t.Logf("%s: %s, containment %s, children daemonize: %t, servers by one name: %t", n.id, n.site, n.containment, n.hidesChildren, n.byName)
 	}
 	if opt.failsafe {
 		f.linkPeers()
@@ -147,6 +142,29 @@ func newFleet(t *testing.T, opt fleetOptions) *fleet {
 		n.wg.Go(n.supervise)
 	}
 	return f
+}
+
+// serversName is the name that the servers of a node with byName have.
+const serversName = "zookeeper.test"
+
+// addProxies creates the proxies between the node and the servers, and the file with their addresses.
+func (n *node) addProxies() {
+	port, hosts := 0, "127.0.0.1 localhost\n"
+	for i, target := range n.f.ensemble.Addrs() {
+		address := "127.0.0.1"
+		if n.byName {
+			address = fmt.Sprint("127.0.1.", i+1)
+		}
+		p, err := faultproxy.Listen(fmt.Sprintf("%s:%d", address, port), target)
+		if err != nil {
+			n.f.t.Fatal(err)
+		}
+		if n.byName {
+			port = p.Port()
+		}
+		n.proxies, hosts = append(n.proxies, p), hosts+address+" "+serversName+"\n"
+	}
+	n.f.write(n.id+".hosts", []byte(hosts))
 }
 
 // authFile is the name of the file with the identity of all daemons and the campaign.
@@ -274,10 +292,11 @@ func (n *node) supervise() {
 	}
 }
 
-// command returns the command that starts the node's zkelectd.
+// command returns the command that starts the node's zkelectd. Its mount namespace hides the addresses of serversName from all others.
 func (n *node) command(log *os.File) *exec.Cmd {
-	cmd := exec.Command("sh", "-c", `echo 0 >"$1"/cgroup.procs && echo 0 >"$2"/cgroup.procs && exec "$3" run --config "$4"`,
-		"sh", n.memory.Dir, n.cpu.Dir, n.disk.Program, n.f.file(n.id+".yaml"))
+	cmd := exec.Command("unshare", "--mount", "sh", "-c",
+		`mount --bind "$5" /etc/hosts && echo 0 >"$1"/cgroup.procs && echo 0 >"$2"/cgroup.procs && exec "$3" run --config "$4"`,
+		"sh", n.memory.Dir, n.cpu.Dir, n.disk.Program, n.f.file(n.id+".yaml"), n.f.file(n.id+".hosts"))
 	cmd.Stdout, cmd.Stderr = log, log
 	return cmd
 }

@@ -77,6 +77,9 @@ func (n *node) configure() {
 	for _, p := range n.proxies {
 		servers = append(servers, fmt.Sprintf("127.0.0.1:%d", p.Port()))
 	}
+	if n.byName {
+		servers = []string{fmt.Sprintf("%s:%d", serversName, n.proxies[0].Port())}
+	}
 	session, least, own, further := sessionTimeout, minSessionTimeout, "", ""
 	if n.f.failsafe {
 		session, least, own = outageSession, outageSession, ", state_dir: "+n.f.file(n.id+".state")

@@ -18,6 +18,7 @@ var networkFaults = []fault{
 	{"daemon cut off from all servers", setMode(true, faultproxy.Refuse)},
 	{"daemon cut off from one server", setMode(false, faultproxy.Refuse)},
 	{"black hole between daemon and servers", setMode(true, faultproxy.BlackHole)},
+	{"one server, or one address of their name, hangs", setMode(false, faultproxy.Hold)},
 	{"half-open connections", setMode(true, faultproxy.HalfOpen)},
 	{"slow connections", setMode(true, faultproxy.Slow)},
 	{"uneven delays", setMode(true, faultproxy.Jitter)},
@@ -120,6 +121,7 @@ func dropPackets(share string, directions ...string) func(*fleet) (func(), error
 			ports = append(ports, strconv.Itoa(p.Port()))
 		}
 		f.tables++
+		ports = slices.Compact(ports) // there is one only if the servers have one name
 		table := fmt.Sprintf("zkelectd-faults-%d-%d", os.Getpid(), f.tables)
 		rules := fmt.Sprintf("table inet %s {\nchain output {\ntype filter hook output priority 0;\n", table)
 		for _, d := range directions {

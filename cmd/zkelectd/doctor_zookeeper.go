@@ -112,24 +112,40 @@ func separate(err error) []error {
 	return all
 }
 
-// askServers looks at each server by itself.
+// askServers looks at each address of each server by itself.
 func (c *checkup) askServers(ctx context.Context) {
 	z := c.host.Config.ZooKeeper
-	access := operator.Access(c.host.Config, os.Getenv)
-	all := make([]doctor.Server, len(z.Servers))
+	all := make([][]doctor.Server, len(z.Servers))
 	var asking sync.WaitGroup
 	for i, name := range z.Servers {
 		asking.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, serverTimeout)
 			defer cancel()
-			s, err := zkstore.InspectServer(ctx, access, name, z.SessionTimeout)
-			all[i] = doctor.Server{
-				Name: name, Err: err, Connect: s.Connect, Open: s.Open, Close: s.Close, Granted: s.Granted, Version: s.Version, Mode: s.Mode, StatusErr: s.StatusErr,
+			addresses, err := zkstore.ServerAddresses(ctx, name)
+			if err != nil {
+				all[i] = []doctor.Server{{Name: name, Err: err}}
+				return
 			}
+			all[i] = make([]doctor.Server, len(addresses))
+			var each sync.WaitGroup
+			for j, address := range addresses {
+				each.Go(func() { all[i][j] = c.askServer(ctx, name, address) })
+			}
+			each.Wait()
 		})
 	}
 	asking.Wait()
-	c.facts.Servers = all
+	c.facts.Servers = slices.Concat(all...)
+}
+
+func (c *checkup) askServer(ctx context.Context, name, address string) doctor.Server {
+	s, err := zkstore.InspectServer(ctx, operator.Access(c.host.Config, os.Getenv), name, address, c.host.Config.ZooKeeper.SessionTimeout)
+	if name != address {
+		name += " (" + address + ")"
+	}
+	return doctor.Server{
+		Name: name, Err: err, Connect: s.Connect, Open: s.Open, Close: s.Close, Granted: s.Granted, Version: s.Version, Mode: s.Mode, StatusErr: s.StatusErr,
+	}
 }
 
 // readZooKeeper opens a session, reads the groups, and writes once.

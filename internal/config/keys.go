@@ -96,7 +96,7 @@ func hostKeys() []Key {
 // zooKeeperKeys describe how to reach ZooKeeper.
 func zooKeeperKeys() []Key {
 	return []Key{
-		{"zookeeper.servers", list, []string{"127.0.0.1:2181"}, false, "The servers of the ensemble, as host:port."},
+		{"zookeeper.servers", list, []string{"127.0.0.1:2181"}, false, "The servers of the ensemble, as host:port. Each address of a name is tried like a server of its own."},
 		{"zookeeper.root", text, "/cluster", false, "The group's root znode, created if it does not exist. Daemons with the same root elect one leader."},
 		{"zookeeper.session_timeout", duration, 6 * time.Second, false, "The session timeout to request; a server grants between 2 and 20 times its tickTime. The lease is 45% of the smallest timeout that may be granted."},
 		{"zookeeper.min_session_timeout", duration, time.Duration(0), false, "The smallest session timeout that any server of the ensemble may grant; the lease is computed from it. Set it if the servers have different values of maxSessionTimeout. With 0s zkelectd assumes that every server grants at least what the first one granted. See docs/protocol.md."},

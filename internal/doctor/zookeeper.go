@@ -33,7 +33,11 @@ const slowShare = 10
 func (s Server) finding(asked time.Duration) Finding {
 	const check = "server"
 	if s.Err != nil {
-		return Finding{Fail, check, s.Name, "does not serve sessions: " + s.Err.Error(), "start the server, or open the way to it; then look at its log"}
+		advice := "start the server, or open the way to it; then look at its log"
+		if s.Connect > 0 {
+			advice = "the server can be reached: look at its log"
+		}
+		return Finding{Fail, check, s.Name, "does not serve sessions: " + s.Err.Error(), advice}
 	}
 	seen := fmt.Sprintf("serves sessions, connected in %s, a write took %s", round(s.Connect), round(s.Close))
 	switch {

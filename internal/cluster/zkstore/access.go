@@ -1,6 +1,7 @@
 package zkstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,7 +21,8 @@ type Options struct {
 	Dial DialFunc
 	Log  *slog.Logger
 
-	identities identities // the ones read from Access
+	identities identities                                           // the ones read from Access
+	visits     func(ctx context.Context, servers []string) []string // that of the dialer, if Dial is nil
 }
 
 // Access holds the credentials and TLS settings of a connection, and the ACL of the znodes that are created over it. It

@@ -24,8 +24,8 @@ func openAnother(sent chan<- []byte) func(*scriptedServer, net.Conn) {
 	}
 }
 
-// A server that opens another session at a reconnect ends the session before anything is sent: this daemon's ephemerals belong to the
-// old one, which may live on, so only Close ends that on the server, after the work.
+// A server that opens another session at a reconnect ends the session before anything is sent: this daemon's ephemerals
+// belong to the old one, which may live on, so only Close ends that on the server, after the work.
 func TestAnotherSessionAtAReconnectIsTheEnd(t *testing.T) {
 	t.Parallel()
 	sent := make(chan []byte, 1)

@@ -24,7 +24,7 @@ func TestNeedlessPings(t *testing.T) {
 	awake, other := s.Awake(), s.Awake()
 	near, far := net.Pipe()
 	t.Cleanup(func() { near.Close(); far.Close() })
-	w := &wireConn{Conn: near, s: s, requested: true, handshakeDone: true, timeout: time.Minute}
+	w := &wireConn{Conn: near, s: s, requested: true, handshakeDone: true, timeout: time.Minute, sent: make(map[int32]int32)}
 	ping, exists, multi := packet(xidPing, wireOpPing), packet(7, opExists), packet(8, wireOpMulti)
 	ago := func(d time.Duration) { w.renewedAt = boottime.Now() - d }
 	for _, c := range []struct {

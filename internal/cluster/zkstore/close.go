@@ -83,7 +83,8 @@ func (s *Session) closeDirectly(ctx context.Context) error {
 	if gone || h.session == 0 {
 		return nil
 	}
-	err := sessionCloser{dial: s.opt.Dial, identities: s.currentIdentities(), session: h.session, password: h.password, finals: finals}.closeAnywhere(ctx, s.opt.Servers)
+	u := sessionCloser{dial: s.opt.Dial, visits: s.opt.visits, identities: s.currentIdentities(), session: h.session, password: h.password, finals: finals}
+	err := u.closeAnywhere(ctx, s.opt.Servers)
 	for _, f := range finals {
 		switch {
 		case f.Applied:

@@ -199,6 +199,30 @@ func parentACLHint(op cluster.Op) string {
 	return ", that of its parent " + op.Path[:max(1, strings.LastIndexByte(op.Path, '/'))]
 }
 
+// codeNames are what the codes mean that go-zookeeper has no name for.
+var codeNames = map[int32]string{
+	-119: "the server is read-only, because it has no quorum",
+	-125: "a quota is used up: 'listquota' of zkCli.sh shows those of the znodes above it, 'setquota' raises them",
+	-127: "the server has too much to do, and has dropped the request",
+}
+
+// refusedWith returns the error for a code that a server has answered.
+func refusedWith(code int32) error {
+	if name := codeNames[code]; name != "" {
+		return fmt.Errorf("%s (code %d)", name, code)
+	}
+	return fmt.Errorf("refused with code %d", code)
+}
+
+// nameCode replaces the error of go-zookeeper for a code that it has no name for.
+func nameCode(err error) error {
+	var code int32
+	if n, _ := fmt.Sscanf(err.Error(), "unknown error: %d", &code); n == 1 {
+		return refusedWith(code)
+	}
+	return err
+}
+
 // notTriedText is the library's error text for operations after the one that failed.
 const notTriedText = "unknown error: -2"
 
@@ -211,7 +235,7 @@ func parseResults(ops []cluster.Op, parts []zk.MultiResponse, err error) ([]clus
 		}
 		known := translateError(part.Error)
 		if errors.Is(known, cluster.ErrUnknown) {
-			known = part.Error // a code without a name, such as that of a quota, is a refusal too
+			known = nameCode(part.Error) // a code without a name, such as that of a quota, is a refusal too
 		}
 		return nil, &cluster.TxError{Index: i, Op: ops[i], Err: known}
 	}
@@ -262,7 +286,7 @@ func translateError(err error) error {
 	case errors.Is(err, zk.ErrConnectionClosed), errors.Is(err, zk.ErrClosing):
 		return cluster.ErrUnknown
 	}
-	return fmt.Errorf("%w (%w)", cluster.ErrUnknown, err)
+	return fmt.Errorf("%w (%w)", cluster.ErrUnknown, nameCode(err))
 }
 
 func statOf(st *zk.Stat) cluster.Stat {

@@ -91,6 +91,9 @@ func TestParseResultsFindsTheFailedOperation(t *testing.T) {
 		if !errors.As(err, &refused) || refused.Index != c.index || errors.Is(err, cluster.ErrUnknown) {
 			t.Errorf("%s: %v", name, err)
 		}
+		if name == "a code without a name" {
+			contains(t, err, "a quota is used up", "listquota", "-125")
+		}
 	}
 }
 

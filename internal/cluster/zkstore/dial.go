@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -213,11 +212,7 @@ func (w *wireConn) receive() ([]byte, error) {
 func (w *wireConn) receiveHandshake() ([]byte, error) {
 	packet, h, err := receiveHandshake(w.Conn)
 	if err != nil {
-		hint := ""
-		if !w.s.opt.Access.TLS.Enabled && errors.Is(err, io.EOF) {
-			hint = "; a TLS port also closes connections like this: check zookeeper.tls.enabled"
-		}
-		w.s.noteServerError(w.addr, fmt.Errorf("%w%s", err, hint))
+		w.s.noteServerError(w.addr, w.explain(err))
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.sawData {
@@ -234,6 +229,20 @@ func (w *wireConn) receiveHandshake() ([]byte, error) {
 	w.handshakeDone, w.timeout = true, h.timeout
 	w.Conn.SetDeadline(time.Time{})
 	return packet, nil
+}
+
+// explain adds to the reason why there was no connect response the address, and what a server that hangs up says about that. It asks
+// only while there is no session yet: the reason is not shown later, and the time counts then.
+func (w *wireConn) explain(err error) error {
+	if at := w.RemoteAddr(); at != nil && at.String() != w.addr {
+		err = fmt.Errorf("%s: %w", at, err)
+	}
+	if w.s.SessionID() != 0 {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(w.s.ctx, explainLimit)
+	defer cancel()
+	return explainHangUp(ctx, w.s.opt.Dial, w.s.opt.Access.TLS.Enabled, w.addr, err)
 }
 
 // noteReply checks a reply or an event. A confirmed closeSession is the end of the session.

@@ -167,7 +167,7 @@ func refusalOf(ops []cluster.Op, results []byte) error {
 		}
 		err, named := wireErrors[code]
 		if !named {
-			err = fmt.Errorf("refused with code %d", code)
+			err = refusedWith(code)
 		}
 		return &cluster.TxError{Index: i, Op: op, Err: err}
 	}

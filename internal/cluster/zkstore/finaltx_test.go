@@ -217,7 +217,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{nil, "too short"}, {[]byte{0, 0, 0, 2}, "too short"}, {result(), "too short"},
 		{result(0, -103), "set /b: " + cluster.ErrBadVersion.Error()}, {result(-101, -2), "delete /a: " + cluster.ErrNoNode.Error()},
-		{result(0, -125), "set /b: refused with code -125"}, {result(0, 0), "without a reason"}, {result(0), "without a reason"},
+		{result(0, -125), "set /b: a quota is used up"}, {result(0, -99), "set /b: refused with code -99"}, {result(0, 0), "without a reason"}, {result(0), "without a reason"},
 	} {
 		contains(t, refusalOf(ops, c.reply), c.want)
 	}

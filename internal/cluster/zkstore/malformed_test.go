@@ -32,8 +32,8 @@ func TestGrantWithoutATimeoutIsRejected(t *testing.T) {
 	}
 }
 
-// A reply that ends too early, or that claims to contain more than it does, costs the connection, and an event for something that is
-// no path is ignored in the same way: none of them makes go-zookeeper panic or allocate gigabytes.
+// A reply that ends too early, or that claims to contain more than it does, costs the connection, and an event for
+// something that is no path is ignored in the same way: none of them makes go-zookeeper panic or allocate gigabytes.
 func TestMalformedReplyCostsTheConnection(t *testing.T) {
 	t.Parallel()
 	const event = -1

@@ -8,11 +8,11 @@ import (
 	"slices"
 )
 
-// What a server sends reaches go-zookeeper only in whole packets that were checked: the library panics on a transaction's reply that is
-// too short, and allocates as much memory as a list claims to need.
+// What a server sends reaches go-zookeeper only in whole packets that were checked: the library panics on a
+// transaction's reply that is too short, and allocates as much memory as a list claims to need.
 
-// The limits of a packet in bytes, without its length prefix. maxHandshake is what go-zookeeper can send again in a connect request;
-// maxReply is far more than any reply of a ZooKeeper server, which by default accepts at most 1 MiB.
+// The limits of a packet in bytes, without its length prefix. maxHandshake is what go-zookeeper can send again in a
+// connect request; maxReply is far more than any reply of a ZooKeeper server, which by default accepts at most 1 MiB.
 const (
 	minHandshake   = 4 + 4 + 8 + 4 // protocol version, timeout, session, length of the password
 	maxHandshake   = 1 << 7
@@ -52,7 +52,8 @@ const (
 	wireOpMulti    = 14
 )
 
-// checkReply returns an error if a successful reply to an operation, or an event, is too short for what it should contain.
+// checkReply returns an error if a successful reply to an operation, or an event, is too short for what it should
+// contain.
 func checkReply(op int32, body []byte) error {
 	f := fields{rest: body}
 	switch op {

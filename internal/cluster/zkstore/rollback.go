@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"syscall"
 	"time"
 )
 
@@ -22,7 +20,7 @@ const (
 
 // noteHangUp records that a server closed the connection instead of answering a connect request.
 func (s *Session) noteHangUp(addr string, err error) {
-	if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+	if !isHangUp(err) {
 		return
 	}
 	s.mu.Lock()

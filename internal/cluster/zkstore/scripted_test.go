@@ -26,7 +26,11 @@ type scriptedServer struct {
 }
 
 func newScriptedServer(t *testing.T, scripts ...func(s *scriptedServer, c net.Conn)) *scriptedServer {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return newScriptedServerAt(t, "127.0.0.1:0", scripts...)
+}
+
+func newScriptedServerAt(t *testing.T, addr string, scripts ...func(s *scriptedServer, c net.Conn)) *scriptedServer {
+	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strings"
 	"time"
@@ -14,7 +13,7 @@ import (
 
 // ServerInfo is what one server has answered.
 type ServerInfo struct {
-	// Connect is how long it took to connect, Open to open a session and Close to close it again. The ensemble agrees on both, so
+	// Connect is how long it took to connect, 0 if that failed, Open to open a session and Close to close it again. The ensemble agrees on both, so
 	// they include a write by a quorum.
 	Connect, Open, Close time.Duration
 	// Granted is the session timeout that the server grants.
@@ -24,17 +23,21 @@ type ServerInfo struct {
 	StatusErr     error
 }
 
-// InspectServer opens and closes a session at one server, and reads its version and mode. An error means that this server would not
-// serve a daemon now.
-func InspectServer(ctx context.Context, access Access, server string, timeout time.Duration) (ServerInfo, error) {
-	ids, err := access.identities()
-	if err != nil {
-		return ServerInfo{}, err
-	}
+// InspectServer opens and closes a session at one address of a server, see [ServerAddresses], and reads its version and mode. An error
+// means that this server would not serve a daemon now.
+func InspectServer(ctx context.Context, access Access, server, address string, timeout time.Duration) (ServerInfo, error) {
 	var info ServerInfo
-	u := sessionCloser{dial: access.dialer(), identities: ids, timeout: timeout}
-	if err := u.inspect(ctx, server, &info); err != nil {
+	ids, err := access.identities()
+	d := access.dialer()
+	if err == nil {
+		err = d.only(address)
+	}
+	if err != nil {
 		return info, err
+	}
+	u := sessionCloser{dial: d.dial, identities: ids, timeout: timeout}
+	if err := u.inspect(ctx, server, &info); err != nil {
+		return info, explainHangUp(ctx, u.dial, access.TLS.Enabled, server, err)
 	}
 	info.Version, info.Mode, info.StatusErr = serverStatus(ctx, u.dial, server)
 	return info, nil
@@ -51,6 +54,7 @@ func (u sessionCloser) inspect(ctx context.Context, server string, info *ServerI
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	connected := time.Now()
+	info.Connect = connected.Sub(start)
 	u.password = make([]byte, passwordLen) // none yet
 	h, err := u.shakeHands(conn)
 	if err != nil {
@@ -69,7 +73,7 @@ func (u sessionCloser) inspect(ctx context.Context, server string, info *ServerI
 	if err := call(conn, 1, wireOpClose, nil); err != nil {
 		return fmt.Errorf("closeSession: %w", errors.Join(err, ctx.Err()))
 	}
-	info.Connect, info.Open, info.Close, info.Granted = connected.Sub(start), opened.Sub(connected), time.Since(presented), h.timeout
+	info.Open, info.Close, info.Granted = opened.Sub(connected), time.Since(presented), h.timeout
 	return nil
 }
 
@@ -78,21 +82,11 @@ const maxStatus = 16 << 10
 
 // serverStatus returns the version and the mode (leader, follower, observer or standalone) of a server.
 func serverStatus(ctx context.Context, dial DialFunc, server string) (version, mode string, err error) {
-	conn, err := dial(ctx, "tcp", server)
-	if err != nil {
+	text, err := askStatus(ctx, dial, server)
+	if err != nil && !errors.Is(err, net.ErrClosed) {
 		return "", "", err
 	}
-	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer stop()
-	if _, err := conn.Write([]byte("srvr")); err != nil {
-		return "", "", err
-	}
-	text, err := io.ReadAll(io.LimitReader(conn, maxStatus))
-	if err != nil && !errors.Is(err, net.ErrClosed) && len(text) == 0 {
-		return "", "", err
-	}
-	return parseStatus(string(text))
+	return parseStatus(text)
 }
 
 // parseStatus returns the version and the mode from the answer to srvr.

@@ -14,7 +14,7 @@ func TestInspectServer(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	info, err := InspectServer(ctx, Access{}, shared.Addr(), 6*time.Second)
+	info, err := InspectServer(ctx, Access{}, shared.Addr(), shared.Addr(), 6*time.Second)
 	if err != nil || info.StatusErr != nil || info.Mode != "standalone" || !strings.HasPrefix(info.Version, "3.") || strings.Contains(info.Version, "-") {
 		t.Fatalf("%+v, %v", info, err)
 	}
@@ -33,7 +33,7 @@ func TestInspectSilentServer(t *testing.T) {
 	defer l.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := InspectServer(ctx, Access{}, l.Addr().String(), 6*time.Second); err == nil {
+	if _, err := InspectServer(ctx, Access{}, l.Addr().String(), l.Addr().String(), 6*time.Second); err == nil {
 		t.Error("a silent server serves sessions")
 	}
 }

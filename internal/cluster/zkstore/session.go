@@ -100,7 +100,8 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 		}
 	}
 	if opt.Dial == nil {
-		opt.Dial = opt.Access.dialer()
+		d := opt.Access.dialer()
+		opt.Dial, opt.visits = d.dial, d.visits
 	}
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)

@@ -6,12 +6,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strings"
-	"syscall"
 
-	"zkelectd/internal/nowait"
 	"zkelectd/internal/secretfile"
 )
 
@@ -26,23 +23,6 @@ type TLS struct {
 	Key  string `json:"key,omitempty"`
 	// ServerName is the name that the server's certificate must be valid for; empty for the host in the server's address.
 	ServerName string `json:"server_name,omitempty"`
-}
-
-// dialer returns the function that opens connections as a says.
-func (a Access) dialer() DialFunc {
-	if a.TLS.Enabled {
-		return a.TLS.dial
-	}
-	return dialQuietly
-}
-
-// dialQuietly opens a connection that costs little while the session is idle.
-func dialQuietly(ctx context.Context, network, addr string) (net.Conn, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	return nowait.NewConn(conn), nil
 }
 
 // config reads the files and returns the TLS configuration.
@@ -77,21 +57,14 @@ func (t TLS) config() (*tls.Config, error) {
 	return c, nil
 }
 
-// dial opens a connection and performs the TLS handshake.
-func (t TLS) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+// client performs the TLS handshake with a server. It closes the connection if that fails.
+func (t TLS) client(ctx context.Context, raw net.Conn, server string) (net.Conn, error) {
 	config, err := t.config()
-	if err != nil {
-		return nil, err
+	if err == nil && config.ServerName == "" {
+		config.ServerName, _, err = net.SplitHostPort(server)
 	}
-	if config.ServerName == "" {
-		host, _, err := net.SplitHostPort(addr)
-		if err != nil {
-			return nil, err
-		}
-		config.ServerName = host
-	}
-	raw, err := dialQuietly(ctx, network, addr)
 	if err != nil {
+		raw.Close()
 		return nil, err
 	}
 	conn := tls.Client(raw, config)
@@ -156,8 +129,8 @@ func (t TLS) explain(err error) error {
 			return fmt.Errorf("TLS: the server rejected the connection, most likely because it requires a client certificate: set zookeeper.tls.cert and .key (%w)", err)
 		}
 		return fmt.Errorf("TLS: the server rejected the connection, most likely because of the certificate in zookeeper.tls.cert %s: is it valid, and signed by a CA that the server trusts? (%w)", t.Cert, err)
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		return fmt.Errorf("TLS: the server closed the connection during the handshake: is this its secureClientPort? (%w)", err)
+	case isHangUp(err):
+		return fmt.Errorf("TLS: the server closed the connection during the handshake: is this its secureClientPort, and does its maxClientCnxns permit another connection from this host? (%w)", err)
 	}
 	return fmt.Errorf("TLS: %w", err)
 }

@@ -184,7 +184,7 @@ func TestTLSFilesAreChecked(t *testing.T) {
 	} {
 		c.Enabled = true
 		contains(t, Access{TLS: c}.Check(), want)
-		_, err := c.dial(t.Context(), "tcp", shared.Addr())
+		_, err := Access{TLS: c}.dialer().dial(t.Context(), "tcp", shared.Addr())
 		contains(t, err, want)
 		c.Enabled = false
 		if err := (Access{TLS: c}).Check(); err != nil {
@@ -222,7 +222,7 @@ func TestTLSCloseSendsNothing(t *testing.T) {
 			heard <- after
 		}
 	}()
-	conn, err := TLS{Enabled: true, CA: tr.ca.CA}.dial(t.Context(), "tcp", l.Addr().String())
+	conn, err := Access{TLS: TLS{Enabled: true, CA: tr.ca.CA}}.dialer().dial(t.Context(), "tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestRenewedTLSFilesAreRead(t *testing.T) {
 	tr := newTestCAs(t)
 	server := tr.serve(tr.issue(tr.ca, "zk", time.Hour), false)
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	access := TLS{Enabled: true, CA: ca}
+	access := Access{TLS: TLS{Enabled: true, CA: ca}}
 	for _, c := range []struct {
 		by   *zkserver.Authority
 		good bool
@@ -249,7 +249,7 @@ func TestRenewedTLSFilesAreRead(t *testing.T) {
 		if err := os.WriteFile(ca, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		conn, err := access.dial(t.Context(), "tcp", server.SecureAddr())
+		conn, err := access.dialer().dial(t.Context(), "tcp", server.SecureAddr())
 		if (err == nil) != c.good {
 			t.Errorf("trusting %s: %v", c.by.CA, err)
 		}

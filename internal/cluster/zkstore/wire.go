@@ -137,7 +137,8 @@ type SessionHandle struct {
 func CloseSession(ctx context.Context, h SessionHandle) error {
 	// Most servers close a session without authentication, so an unreadable file is not an error yet.
 	ids, authErr := h.Access.Auth.read()
-	u := sessionCloser{dial: h.Access.dialer(), identities: ids, session: h.Session, password: h.Password, finals: h.Finals}
+	d := h.Access.dialer()
+	u := sessionCloser{dial: d.dial, visits: d.visits, identities: ids, session: h.Session, password: h.Password, finals: h.Finals}
 	err := u.closeAnywhere(ctx, h.Servers)
 	for _, f := range h.Finals {
 		if f.Err != nil {
@@ -153,6 +154,7 @@ func CloseSession(ctx context.Context, h SessionHandle) error {
 // sessionCloser closes a session over its own connections.
 type sessionCloser struct {
 	dial       DialFunc
+	visits     func(ctx context.Context, servers []string) []string // see [dialer.visits]; nil for the servers
 	identities identities
 	session    int64
 	password   []byte
@@ -165,6 +167,9 @@ const closeTimeout = 5 * time.Second
 
 func (u sessionCloser) closeAnywhere(ctx context.Context, servers []string) error {
 	var errs []error
+	if u.visits != nil {
+		servers = u.visits(ctx, servers)
+	}
 	for i, server := range servers {
 		share := closeTimeout
 		if limit, ok := ctx.Deadline(); ok {
@@ -266,7 +271,7 @@ func readReply(conn net.Conn) ([]byte, error) {
 		return nil, fmt.Errorf("no answer: %w", err)
 	}
 	if code := int32(binary.BigEndian.Uint32(reply[16:])); code != 0 {
-		return nil, fmt.Errorf("refused with code %d", code)
+		return nil, refusedWith(code)
 	}
 	return reply[4+replyHeaderLen:], nil
 }

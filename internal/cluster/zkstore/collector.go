@@ -185,9 +185,7 @@ func (c *Collector) readDecision(ctx context.Context) error {
 		}, nil},
 	}
 	if p.Slot != "" {
-		targets = slices.Insert(targets, 0, target{p.Slots(), func(data []byte, stat cluster.Stat, exists bool) {
-			c.snap.Slots = cluster.ReadSlots(p.Slots(), data, stat, exists)
-		}, nil})
+		targets = slices.Insert(targets, 0, c.slotsTarget())
 	}
 	// Judged by the previous reads. If there is a new decision, the heir is probably elected: it then acquires a round trip earlier.
 	if c.needsLeadership() || !c.valid[p.Elected()] && c.snap.SelfIsHeir() {
@@ -211,6 +209,13 @@ func (c *Collector) prioritize(ctx context.Context) context.Context {
 func (c *Collector) needsLeadership() bool {
 	return c.snap.Elector || (c.snap.Elected.Readable() && c.snap.Elected.Record.Incarnation == c.opt.Self.Name) ||
 		c.snap.HoldsCurrent() || c.opt.Failsafe
+}
+
+func (c *Collector) slotsTarget() target {
+	path := c.opt.Paths.Slots()
+	return target{path, func(data []byte, stat cluster.Stat, exists bool) {
+		c.snap.Slots = cluster.ReadSlots(path, data, stat, exists)
+	}, nil}
 }
 
 func (c *Collector) electedTarget() target {
@@ -334,11 +339,13 @@ func (c *Collector) readNodes(ctx context.Context, incarnations []cluster.Incarn
 }
 
 // readHeir reads the heir that elected does not name. Nothing is decided by it, so nothing waits for it.
-func (c *Collector) readHeir(ctx context.Context) error {
+func (c *Collector) readHeir(ctx context.Context) error { return c.fetch(ctx, c.heirTarget()) }
+
+func (c *Collector) heirTarget() target {
 	path := c.opt.Paths.Heir()
-	return c.fetch(ctx, target{path, func(data []byte, stat cluster.Stat, exists bool) {
+	return target{path, func(data []byte, stat cluster.Stat, exists bool) {
 		c.snap.Heir = cluster.ReadStored[cluster.HeirRecord](path, data, stat, exists)
-	}, func(err error) { c.snap.Heir = cluster.Stored[cluster.HeirRecord]{Err: err} }})
+	}, func(err error) { c.snap.Heir = cluster.Stored[cluster.HeirRecord]{Err: err} }}
 }
 
 // target is a znode to read with a watch, and where the result goes.

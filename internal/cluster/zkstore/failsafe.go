@@ -226,18 +226,32 @@ func (r *failsafeReader) read(ctx context.Context) error {
 	if err = errors.Join(err, r.list(ctx)); err != nil {
 		return err
 	}
-	for _, in := range r.incarnations {
-		path := p.Node(in.ID)
-		if err := r.get(ctx, path, func(data []byte, stat cluster.Stat, exists bool) {
-			r.nodes[in.ID] = storedNode(path, data, stat, exists)
-		}); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.readNodes(ctx)
 }
 
-func (r *failsafeReader) get(ctx context.Context, path string, store storeFunc) error {
+// readNodes reads the records of the members at once.
+func (r *failsafeReader) readNodes(ctx context.Context) error {
+	var reads []*Read
+	var ids []string
+	for _, in := range r.incarnations {
+		if path := r.paths.Node(in.ID); !r.valid[path] {
+			reads, ids = append(reads, &Read{Path: path, Watch: true}), append(ids, in.ID)
+		}
+	}
+	readAtOnce(ctx, r.conn, reads)
+	var failure error
+	for i, read := range reads {
+		if read.Err != nil && !errors.Is(read.Err, cluster.ErrNoNode) {
+			failure = read.Err
+			continue
+		}
+		r.nodes[ids[i]] = storedNode(read.Path, read.Data, read.Stat, read.Err == nil)
+		r.valid[read.Path] = true
+	}
+	return failure
+}
+
+func (r *failsafeReader) get(ctx context.Context, path string, store func(data []byte, stat cluster.Stat, exists bool)) error {
 	if r.valid[path] {
 		return nil
 	}

@@ -91,9 +91,17 @@ func (r *loadReader) read(ctx context.Context) bool {
 	if !r.list(ctx) {
 		return false
 	}
+	var reads []*Read
+	var ids []string
+	for _, id := range r.names {
+		if path := r.root + "/" + id; !r.valid[path] {
+			reads, ids = append(reads, &Read{Path: path, Watch: true}), append(ids, id)
+		}
+	}
+	readAtOnce(ctx, r.conn, reads)
 	complete := true
-	for _, name := range r.names {
-		complete = r.readNode(ctx, name) && complete
+	for i, read := range reads {
+		complete = r.store(ids[i], read) && complete
 	}
 	return complete
 }
@@ -118,19 +126,15 @@ func (r *loadReader) list(ctx context.Context) bool {
 	return true
 }
 
-func (r *loadReader) readNode(ctx context.Context, id string) bool {
-	path := r.root + "/" + id
-	if r.valid[path] {
-		return true
-	}
-	data, stat, err := r.conn.Get(ctx, path, true)
-	if err != nil && !errors.Is(err, cluster.ErrNoNode) && !errors.Is(err, cluster.ErrNoAuth) {
+// store stores what was read of a node. It returns false if that read failed.
+func (r *loadReader) store(id string, read *Read) bool {
+	if !read.answered() {
 		return false
 	}
-	r.valid[path] = true
+	r.valid[read.Path] = true
 	delete(r.nodes, id)
 	// A record that no session owns is not that of a running host.
-	if s := cluster.ReadStored[cluster.Load](path, data, stat, err == nil); s.Readable() && stat.Owner != 0 {
+	if s := cluster.ReadStored[cluster.Load](read.Path, read.Data, read.Stat, read.Err == nil); s.Readable() && read.Stat.Owner != 0 {
 		r.nodes[id] = s.Record
 	}
 	return true

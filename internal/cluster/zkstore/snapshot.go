@@ -9,92 +9,72 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// storeFunc stores what a znode contains.
-type storeFunc func(data []byte, stat cluster.Stat, exists bool)
-
-// ReadAll returns a snapshot of the whole group, for displays. If watch is true, it sets watches. As in a daemon, it reads the
-// fence before current, and both before the members.
-func ReadAll(ctx context.Context, conn cluster.Reader, p cluster.Paths, watch bool) (cluster.Snapshot, error) {
-	s := cluster.Snapshot{Leadership: true, Elector: true, Slot: p.Slot}
-	read := func(path string, store storeFunc) error {
-		data, stat, err := conn.Get(ctx, path, watch)
-		if err != nil && !errors.Is(err, cluster.ErrNoNode) {
-			return fmt.Errorf("cannot read znode %s: %w", path, err)
-		}
-		store(data, stat, err == nil)
-		return nil
-	}
-	var err error
-	if p.Slot != "" {
-		err = read(p.Slots(), func(d []byte, st cluster.Stat, ok bool) { s.Slots = cluster.ReadSlots(p.Slots(), d, st, ok) })
-	}
-	err = errors.Join(err,
-		read(p.Elected(), func(d []byte, st cluster.Stat, ok bool) {
-			s.Elected = cluster.ReadStored[cluster.Elected](p.Elected(), d, st, ok)
-		}),
-		read(p.Leader(), func(d []byte, st cluster.Stat, ok bool) { s.Fence = cluster.ReadFence(p.Leader(), d, st, ok) }),
-		read(p.Current(), func(d []byte, st cluster.Stat, ok bool) {
-			s.Current = cluster.ReadStored[cluster.Current](p.Current(), d, st, ok)
-		}),
-		read(p.Policy(), func(d []byte, st cluster.Stat, ok bool) {
-			s.Policy = cluster.ReadStored[cluster.Policy](p.Policy(), d, st, ok)
-		}),
-		read(p.Control(), func(d []byte, st cluster.Stat, ok bool) { s.Control = p.ReadControl(d, st, ok) }),
-	)
-	if err != nil {
-		return s, err
-	}
-	if err := readForPeople(&s, p, read); err != nil {
-		return s, err
-	}
-	names, _, err := conn.Children(ctx, p.Election(), watch)
-	if errors.Is(err, cluster.ErrNoNode) {
-		return s, fmt.Errorf("znode %s does not exist: no zkelectd has run with this root; check zookeeper.root (--root)", p.Election())
-	} else if err != nil {
-		return s, fmt.Errorf("cannot list znode %s: %w", p.Election(), err)
-	}
-	in, _ := cluster.ParseIncarnations(names)
-	nodes := make(map[string]cluster.Stored[cluster.Node], len(in))
-	for _, i := range in {
-		path := p.Node(i.ID)
-		err := read(path, func(d []byte, st cluster.Stat, ok bool) {
-			nodes[i.ID] = storedNode(path, d, st, ok)
-		})
-		if errors.Is(err, cluster.ErrNoAuth) {
-			nodes[i.ID], err = deniedNode(err), nil
-		}
-		if err != nil {
-			return s, err
-		}
-	}
-	s.Members, err = withLoads(ctx, conn, p, joinMembers(in, nodes))
-	return s, err
+// onceSource is the [Source] of [ReadAll]. Elections come before displays.
+type onceSource struct {
+	conn  cluster.Reader
+	watch bool
 }
 
-// withLoads adds to the members the latencies and scores that their hosts publish for all groups.
-func withLoads(ctx context.Context, conn cluster.Reader, p cluster.Paths, members []cluster.Member) ([]cluster.Member, error) {
-	published, _, err := conn.Children(ctx, p.Loads(), false)
-	if err != nil && !errors.Is(err, cluster.ErrNoNode) && !errors.Is(err, cluster.ErrNoAuth) {
-		return nil, fmt.Errorf("cannot list znode %s: %w", p.Loads(), err)
+func (o onceSource) Read(ctx context.Context, reads []*Read) {
+	for _, r := range reads {
+		r.Watch = o.watch
 	}
-	loads := make(map[string]cluster.Load)
-	for _, m := range members {
+	readAtOnce(WithPriority(ctx, PriorityNormal), o.conn, reads)
+}
+
+func (onceSource) TakeHints() cluster.Hints { return cluster.Hints{} }
+
+// ReadAll returns a snapshot of the whole group, for displays. If watch is true, it sets watches. As in a daemon, it reads the decision
+// before the fence, that before current, and all of them before the members. A missing permission for what nothing is decided by is no
+// error.
+func ReadAll(ctx context.Context, conn cluster.Reader, p cluster.Paths, watch bool) (cluster.Snapshot, error) {
+	c := NewCollector(CollectorOptions{Source: onceSource{conn, watch}, Paths: p})
+	c.snap.Leadership, c.snap.Elector = true, true
+	first := []target{c.electedTarget()}
+	if p.Slot != "" {
+		first = append(first, c.slotsTarget())
+	}
+	for _, targets := range [][]target{first, {c.fenceTarget()}, append(c.orderTargets(), c.currentTarget(), c.heirTarget())} {
+		if err := c.fetch(ctx, targets...); err != nil {
+			return c.snap, err
+		}
+	}
+	election, loads := &Read{Path: p.Election(), List: true}, &Read{Path: p.Loads(), List: true, Optional: true}
+	c.opt.Source.Read(ctx, []*Read{election, loads})
+	if errors.Is(election.Err, cluster.ErrNoNode) {
+		return c.snap, fmt.Errorf("znode %s does not exist: no zkelectd has run with this root; check zookeeper.root (--root)", election.Path)
+	}
+	for _, list := range []*Read{election, loads} {
+		if list.Err != nil && (list == election || !list.answered()) {
+			return c.snap, fmt.Errorf("cannot list znode %s: %w", list.Path, list.Err)
+		}
+	}
+	in, _ := cluster.ParseIncarnations(election.Names)
+	if err := c.readNodes(ctx, in, nil); err != nil {
+		return c.snap, err
+	}
+	err := c.readLoads(ctx, loads.Names)
+	return c.snap, err
+}
+
+// readLoads adds to the members the latencies and scores that their hosts publish for all groups.
+func (c *Collector) readLoads(ctx context.Context, published []string) error {
+	root, loads := c.opt.Paths.Loads(), make(map[string]cluster.Load)
+	var targets []target
+	for _, m := range c.snap.Members {
 		if n := m.Node; !slices.Contains(published, m.ID) || !n.Readable() || n.Record.Latency != nil || n.Record.Score != nil {
 			continue
 		}
-		path := p.Loads() + "/" + m.ID
-		data, stat, err := conn.Get(ctx, path, false)
-		switch {
-		case errors.Is(err, cluster.ErrNoNode), errors.Is(err, cluster.ErrNoAuth): // not known
-		case err != nil:
-			return nil, fmt.Errorf("cannot read znode %s: %w", path, err)
-		default:
-			if l := cluster.ReadStored[cluster.Load](path, data, stat, true); l.Readable() {
+		path := root + "/" + m.ID
+		targets = append(targets, target{path, func(data []byte, stat cluster.Stat, exists bool) {
+			if l := cluster.ReadStored[cluster.Load](path, data, stat, exists); l.Readable() {
 				loads[m.ID] = l.Record
 			}
-		}
+		}, func(error) {}})
 	}
-	return cluster.WithLoads(members, loads), nil
+	err := c.fetch(ctx, targets...)
+	c.snap.Members = cluster.WithLoads(c.snap.Members, loads)
+	return err
 }
 
 // storedNode returns the record of a member. A znode that no session owns belongs to no daemon: that member would never take
@@ -111,24 +91,6 @@ func storedNode(path string, data []byte, stat cluster.Stat, exists bool) cluste
 // elected.
 func deniedNode(err error) cluster.Stored[cluster.Node] {
 	return cluster.Stored[cluster.Node]{Exists: true, Err: err}
-}
-
-// readForPeople reads what nothing is decided by. Missing permissions are no error.
-func readForPeople(s *cluster.Snapshot, p cluster.Paths, read func(path string, store storeFunc) error) error {
-	err := read(p.Roster(), func(d []byte, st cluster.Stat, ok bool) { s.Roster = cluster.ReadRoster(p.Roster(), d, st, ok) })
-	if errors.Is(err, cluster.ErrNoAuth) {
-		s.Roster, err = unreadRoster(err), nil
-	}
-	if err != nil {
-		return err
-	}
-	err = read(p.Heir(), func(d []byte, st cluster.Stat, ok bool) {
-		s.Heir = cluster.ReadStored[cluster.HeirRecord](p.Heir(), d, st, ok)
-	})
-	if errors.Is(err, cluster.ErrNoAuth) {
-		s.Heir, err = cluster.Stored[cluster.HeirRecord]{Err: err}, nil
-	}
-	return err
 }
 
 // unreadRoster returns the roster that may not be read. Only people miss it.

@@ -43,15 +43,18 @@ const maxReads = 64
 // sessionSource is a [Source] that reads concurrently in a session.
 type sessionSource struct{ ReaderSession }
 
-func (p sessionSource) Read(ctx context.Context, reads []*Read) {
+func (p sessionSource) Read(ctx context.Context, reads []*Read) { readAtOnce(ctx, p, reads) }
+
+// readAtOnce performs reads concurrently, as [Source] says.
+func readAtOnce(ctx context.Context, conn cluster.Reader, reads []*Read) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxReads)
 	for _, r := range reads {
 		g.Go(func() error {
 			if r.List {
-				r.Names, r.Stat, r.Err = p.Children(ctx, r.Path, r.Watch)
+				r.Names, r.Stat, r.Err = conn.Children(ctx, r.Path, r.Watch)
 			} else {
-				r.Data, r.Stat, r.Err = p.Get(ctx, r.Path, r.Watch)
+				r.Data, r.Stat, r.Err = conn.Get(ctx, r.Path, r.Watch)
 			}
 			if r.answered() || r.Optional {
 				return nil

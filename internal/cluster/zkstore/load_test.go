@@ -143,7 +143,7 @@ func TestReadAllOfADistantServer(t *testing.T) {
 		latency := 1.5
 		for i := range members {
 			id := fmt.Sprintf("n%03d", i)
-			_, err := Register(t.Context(), conn, p, cluster.Node{ID: id})
+			_, err := Register(t.Context(), conn, p, cluster.Node{ID: id, Instance: cluster.NewInstance(1)})
 			if err == nil {
 				err = WriteLoad(t.Context(), conn, "/base", id, cluster.Load{Latency: &latency})
 			}

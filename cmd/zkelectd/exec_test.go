@@ -45,8 +45,8 @@ func TestExecShowsNoAddress(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.exec("n1", `env >"$RUNS"; cat /proc/[0-9]*/cmdline >>"$RUNS"`)
-	if status := f.exit("n1"); status != 0 {
-		t.Errorf("exit status %d", status)
+	if code := f.exit("n1"); code != 0 {
+		t.Errorf("exit status %d", code)
 	}
 	if shown := read(f.runs()); !strings.Contains(shown, execJobName) || strings.Contains(shown, "@zkelectd-exec-") {
 		t.Errorf("shown: %q", shown)

@@ -10,7 +10,6 @@ import (
 	"zkelectd/internal/cluster/clustertest"
 	"zkelectd/internal/status"
 	"zkelectd/internal/transition"
-	"zkelectd/internal/worker"
 )
 
 // contain reports whether there is an operation of a kind on a znode.
@@ -84,9 +83,9 @@ func (s *blindState) sent() []acquire {
 func successor(t *testing.T) (server *clustertest.Server, a, b *member, state *blindState, letGo chan struct{}) {
 	t.Helper()
 	server, state, letGo = clustertest.NewServer(), &blindState{}, make(chan struct{})
-	a = joinWithWork(t, server, "a", generous, worker.Spec{}, func(s memorySession) Session { return holding{s, letGo} })
+	a = joinWithSession(t, server, "a", generous, func(s memorySession) Session { return holding{s, letGo} })
 	a.until(t, "a leads", status.Daemon.Leads)
-	b = joinWithWork(t, server, "b", 0, worker.Spec{}, func(s memorySession) Session { return blindSession{s, state} })
+	b = joinWithSession(t, server, "b", 0, func(s memorySession) Session { return blindSession{s, state} })
 	a.until(t, "a sees b", func(v status.Daemon) bool { return v.Sites["dc1"].Eligible == 2 })
 	a.Stop("maintenance")
 	b.until(t, "b waits", func(v status.Daemon) bool { return v.Phase == string(transition.Waiting) })
@@ -174,9 +173,9 @@ func TestACandidateAcquiresFromWhatItReadLate(t *testing.T) {
 	for range 5 { // the loop takes what waits in any order
 		server, state, letGo := clustertest.NewServer(), &blindState{}, make(chan struct{})
 		held, open := make(chan string, 16), make(chan struct{})
-		a := joinWithWork(t, server, "a", generous, worker.Spec{}, func(s memorySession) Session { return holding{s, letGo} })
+		a := joinWithSession(t, server, "a", generous, func(s memorySession) Session { return holding{s, letGo} })
 		a.until(t, "a leads", status.Daemon.Leads)
-		b := joinWithWork(t, server, "b", 0, worker.Spec{}, func(s memorySession) Session { return lateSession{blindSession{s, state}, held, open} })
+		b := joinWithSession(t, server, "b", 0, func(s memorySession) Session { return lateSession{blindSession{s, state}, held, open} })
 		a.until(t, "a sees b", func(v status.Daemon) bool { return v.Sites["dc1"].Eligible == 2 })
 		before := version(t, server)
 		a.Stop("maintenance")

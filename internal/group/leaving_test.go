@@ -12,7 +12,6 @@ import (
 	"zkelectd/internal/cluster/clustertest"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/status"
-	"zkelectd/internal/worker"
 )
 
 // generous makes members wait for their successors.
@@ -78,7 +77,7 @@ func (s deafSession) Get(ctx context.Context, path string, watch bool) ([]byte, 
 func TestALeavingElectorReadsNothing(t *testing.T) {
 	server := clustertest.NewServer()
 	deaf, released := new(atomic.Bool), new(atomic.Value)
-	a := joinWithWork(t, server, "a", generous, worker.Spec{}, func(s memorySession) Session { return deafSession{s, deaf, released} })
+	a := joinWithSession(t, server, "a", generous, func(s memorySession) Session { return deafSession{s, deaf, released} })
 	a.until(t, "a leads", status.Daemon.Leads)
 	b := join(t, server, "b")
 	a.until(t, "a sees b", func(v status.Daemon) bool { return v.Sites["dc1"].Eligible == 2 })
@@ -178,7 +177,7 @@ func (s muteSession) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Resul
 // A leaver that is the elector does not wait for its own announcement.
 func TestALeavingElectorElectsBeforeItIsAnnounced(t *testing.T) {
 	server, mute := clustertest.NewServer(), new(atomic.Bool)
-	a := joinWithWork(t, server, "a", generous, worker.Spec{}, func(s memorySession) Session { return muteSession{s, mute} })
+	a := joinWithSession(t, server, "a", generous, func(s memorySession) Session { return muteSession{s, mute} })
 	a.until(t, "a leads", status.Daemon.Leads)
 	b := join(t, server, "b")
 	a.until(t, "a sees b", func(v status.Daemon) bool { return v.Sites["dc1"].Eligible == 2 })
@@ -193,7 +192,7 @@ func TestALeavingElectorElectsBeforeItIsAnnounced(t *testing.T) {
 // A leaver that is the elector announces its end if that takes long.
 func TestALeavingElectorIsAnnounced(t *testing.T) {
 	server, letGo := clustertest.NewServer(), make(chan struct{})
-	a := joinWithWork(t, server, "a", generous, worker.Spec{}, func(s memorySession) Session { return holding{s, letGo} })
+	a := joinWithSession(t, server, "a", generous, func(s memorySession) Session { return holding{s, letGo} })
 	a.until(t, "a leads", status.Daemon.Leads)
 	join(t, server, "b")
 	a.until(t, "a sees b", func(v status.Daemon) bool { return v.Sites["dc1"].Eligible == 2 })

@@ -56,34 +56,9 @@ func (memorySession) AuditACLs(context.Context, cluster.Paths) (zkstore.ACLAudit
 type fakeGuard struct {
 	mu     sync.Mutex
 	leases []time.Duration
-	calls  []guardCall
-}
-
-// guardCall is a call about work: "prepare", "discard", "start", or "lease" and "no lease".
-type guardCall struct {
-	name string
-	opt  guard.WorkOptions
-}
-
-func (g *fakeGuard) note(name string, opt guard.WorkOptions) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.calls = append(g.calls, guardCall{name, opt})
-}
-
-// names returns the names of the calls.
-func (g *fakeGuard) names() []string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	var all []string
-	for _, c := range g.calls {
-		all = append(all, c.name)
-	}
-	return all
 }
 
 func (g *fakeGuard) SetLease(deadline time.Duration) {
-	g.note(map[bool]string{true: "lease", false: "no lease"}[deadline != 0], guard.WorkOptions{})
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.leases = append(g.leases, deadline)
@@ -102,8 +77,7 @@ func (*fakeGuard) SetRelease(json.RawMessage)               {}
 func (*fakeGuard) Unkillable() string                       { return "" }
 func (*fakeGuard) SetPendingHooks(...guard.Spec) error      { return nil }
 func (*fakeGuard) Owners() (guardian, daemon guard.Process) { return guardian, daemon }
-func (g *fakeGuard) Start(opt guard.WorkOptions) (*guard.Work, error) {
-	g.note("start", opt)
+func (*fakeGuard) Start(guard.WorkOptions) (*guard.Work, error) {
 	return nil, errors.New("it runs nothing")
 }
 
@@ -153,11 +127,11 @@ func join(t *testing.T, server *clustertest.Server, id string) *member {
 // joinWithStop is join with a stop timeout. If that is not 0, the member waits for its successor, however long that takes.
 func joinWithStop(t *testing.T, server *clustertest.Server, id string, stop time.Duration) *member {
 	t.Helper()
-	return joinWithWork(t, server, id, stop, worker.Spec{}, func(s memorySession) Session { return s })
+	return joinWithSession(t, server, id, stop, func(s memorySession) Session { return s })
 }
 
-// joinWithWork is joinWithStop with work and with a session that is made from the one in memory.
-func joinWithWork(t *testing.T, server *clustertest.Server, id string, stop time.Duration, work worker.Spec, session func(memorySession) Session) *member {
+// joinWithSession is joinWithStop with a session that is made from the one in memory.
+func joinWithSession(t *testing.T, server *clustertest.Server, id string, stop time.Duration, session func(memorySession) Session) *member {
 	t.Helper()
 	conn := server.Connect()
 	paths := cluster.Paths{Root: "/g"}
@@ -177,7 +151,7 @@ func joinWithWork(t *testing.T, server *clustertest.Server, id string, stop time
 	}
 	instance, err := Register(t.Context(), Registration{
 		Settings: m.group.opt.Settings, Budget: budget,
-		Leaderships: []Leadership{{Group: m.group, Session: session(memorySession{conn}), Guard: m.guard, Options: memberOptions(work)}},
+		Leaderships: []Leadership{{Group: m.group, Session: session(memorySession{conn}), Guard: m.guard, Options: memberOptions(worker.Spec{})}},
 	})
 	if err != nil {
 		t.Fatal(err)

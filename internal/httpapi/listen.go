@@ -19,8 +19,11 @@ import (
 // unixPrefix is the prefix of addresses that are paths of unix sockets.
 const unixPrefix = "unix:"
 
-// socketMode lets the daemon's user and group connect: the file mode controls the access.
-const socketMode = 0o660
+// The file mode controls who can connect: the daemon's user and group, or the user alone.
+const (
+	socketMode  = 0o660
+	privateMode = 0o600
+)
 
 // listen listens on host:port or unix:/path.
 func listen(ctx context.Context, addr string) (net.Listener, error) {
@@ -32,7 +35,7 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 		}
 		return l, nil
 	}
-	l, err := listenUnix(ctx, path)
+	l, err := listenUnix(ctx, path, socketMode)
 	if err != nil {
 		return nil, fmt.Errorf("http.listen %s: %w", addr, err)
 	}
@@ -42,7 +45,7 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 // listenUnix creates the socket in a private directory, and links it to path when it has its mode and accepts connections. So a
 // socket at path that refuses connections is always stale. The lock on the directory keeps two processes that start at the
 // same time from removing each other's socket.
-func listenUnix(ctx context.Context, path string) (net.Listener, error) {
+func listenUnix(ctx context.Context, path string, mode os.FileMode) (net.Listener, error) {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return nil, fmt.Errorf("%w; create the directory first (RuntimeDirectory= in a systemd unit)", err)
@@ -70,7 +73,7 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	listener.(*net.UnixListener).SetUnlinkOnClose(false)
 	s := &socketListener{Listener: listener, path: path}
 	s.close = sync.OnceValue(s.remove) // once: a later socket's file may have the same inode number
-	if err = os.Chmod(hidden, socketMode); err == nil {
+	if err = os.Chmod(hidden, mode); err == nil {
 		err = os.Link(hidden, path)
 	}
 	if err == nil {

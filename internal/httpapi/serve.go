@@ -16,8 +16,9 @@ import (
 
 // Endpoint is the address at which a daemon serves HTTP, and its web configuration.
 type Endpoint struct {
-	// Addr is host:port or unix:/path.
-	Addr string
+	// Addr is host:port or unix:/path. With Private, only this user and root can connect to a path, else its group as well.
+	Addr    string
+	Private bool
 	// Setting is the one that Addr is from, as errors name it; empty for http.listen.
 	Setting string
 	Web     WebConfig
@@ -34,7 +35,10 @@ func (e Endpoint) Serve(ctx context.Context, handler http.Handler) error {
 }
 
 func (e Endpoint) listen(ctx context.Context) (net.Listener, error) {
-	if e.Setting == "" {
+	switch path, _ := strings.CutPrefix(e.Addr, unixPrefix); {
+	case e.Private:
+		return listenUnix(ctx, path, privateMode)
+	case e.Setting == "":
 		return listen(ctx, e.Addr)
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", e.Addr)

@@ -102,6 +102,26 @@ func CheckOwn(file *os.File) error {
 	return nil
 }
 
+// ReadOwn returns the content of a file that OpenOwn would open, of at most limit bytes.
+func ReadOwn(path string, limit int64) ([]byte, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err == nil {
+		err = checkOwn(info)
+	}
+	if err == nil && info.Size() > limit {
+		err = fmt.Errorf("is larger than %d bytes: remove it", limit)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s %w", path, err)
+	}
+	return io.ReadAll(io.LimitReader(file, limit))
+}
+
 func checkOwn(info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	switch {

@@ -60,7 +60,7 @@ func (g *group) join(id, site string, timeout time.Duration) (*host.Host, error)
 
 // joinUnder is join under another guard, with further settings.
 func (g *group) joinUnder(under host.Guard, id, site string, timeout time.Duration, env ...string) (*host.Host, error) {
-	cfg, _, err := config.LoadHost(config.Sources{Env: append([]string{
+	cfg, err := config.LoadHost(config.Sources{Env: append([]string{
 		"ZKELECTD_NODE_ID=" + id, "ZKELECTD_NODE_SITE=" + site, "ZKELECTD_ZOOKEEPER_SERVERS=" + g.addr,
 		"ZKELECTD_ZOOKEEPER_ROOT=" + g.paths.Root, "ZKELECTD_ZOOKEEPER_SESSION_TIMEOUT=" + timeout.String(),
 	}, env...)})

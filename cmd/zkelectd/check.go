@@ -45,7 +45,7 @@ groups, and -g for one.
 			if err := checkOutput(output); err != nil {
 				return err
 			}
-			h, _, err := config.LoadHost(sources(cmd, args))
+			h, err := config.LoadHost(sources(cmd, args))
 			if err != nil {
 				return err
 			}

@@ -131,7 +131,7 @@ func TestCommandsFindTheirGroup(t *testing.T) {
 	d.prints([]string{"policy", "show", "--context", "two"}, "type: node-id")
 
 	// What is about the daemon of this host does not follow a context.
-	d.fails([]string{"reload", "--timeout", "1s"}, `no daemon "here" is registered (znode `+roots[0])
+	d.fails([]string{"reload", "--timeout", "1s"}, "no zkelectd that this user can ask runs with "+d.host+" here")
 	d.fails([]string{"context", "use", "three"}, `no context is named "three": `+contexts+" has one, two")
 }
 

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"zkelectd/internal/config"
 	"zkelectd/internal/host"
@@ -19,66 +17,91 @@ type daemonSettings struct {
 	from     config.Sources
 	host     config.Host
 	access   apiAccess
-	content  []byte // of the configuration files; nil if there are none, or if they are invalid
 	refusal  error  // why this daemon does not run with the files, or with some of them
 	fallback string // the source of the configuration that it runs with instead
 	// refusedGroups are the groups that refusal is about; nil if it is about all of them.
 	refusedGroups map[string]error
-	// allowRemovals is set if the next reload may remove any number of groups.
-	allowRemovals atomic.Bool
+	// restored is set if the configuration is that of a daemon that has crashed. The files may have changed since: unapplied lists the
+	// settings and groups that a reload would change, pending the settings that need a restart.
+	restored           bool
+	unapplied, pending []string
+	// unserved is http.listen if this daemon cannot serve there, as files of the API are invalid.
+	unserved string
 }
 
-// readSettings reads the settings of a daemon that starts. If the guard has restarted it, last is the last good content of the
-// configuration files, and files that have become invalid do not keep the daemon from working: it runs with last, and without
-// the HTTP API if files of that are invalid. At a first start last is nil, and everything invalid is an error, except for files of
-// some of many groups.
+// lastGood names the configuration that a daemon runs with after a crash.
+const lastGood = "the last good configuration"
+
+// readSettings returns the settings of a daemon that starts. last is the configuration that was in force when an earlier daemon
+// crashed, which nobody has stopped: the files must not change by that what no reload could. It is nil at a first start, which reads
+// the files: then everything invalid is an error, except for files of some of many groups.
 func readSettings(from config.Sources, last []byte) (*daemonSettings, error) {
 	s := &daemonSettings{from: from}
-	running, lastErr := lastHost(from, last)
-	var before config.Host
-	if running.Dir != "" {
-		before = running // as at a reload: a file that is gone or invalid does not end its group
-	}
-	first, err := config.ReloadHost(from, before, false)
-	if err == nil && from.Once && first.Host.Config.Reload.Watch {
-		err = fmt.Errorf("reload.watch: %s is a pipe, which can be read only once: use a file", from.File)
-	}
 	if !from.Once {
 		s.from.Content = nil // a reload reads the file
+	}
+	if last != nil {
+		return s, s.restore(last)
+	}
+	first, err := config.ReloadHost(from, config.Host{}, false)
+	if err == nil {
+		err = checkWatch(from, first.Host)
 	}
 	if err == nil && len(first.Host.Groups) == 0 {
 		err = errors.Join(slices.Collect(maps.Values(first.Refused))...)
 	}
-	switch {
-	case err == nil:
-		s.host, s.content = first.Host, first.Content
-		if s.refusal = groupsError(first.Refused); s.refusal != nil {
-			s.refusedGroups = first.Refused
-			s.fallback = "the configuration files, apart from those of these groups"
-		}
-	case last == nil || lastErr != nil:
+	if err != nil {
 		return nil, err
-	default:
-		s.host, s.refusal, s.fallback = running, err, "the last good configuration"
 	}
-	if s.access, err = readAPIAccess(s.host.Config); err != nil {
-		if last == nil {
-			return nil, err
-		}
-		s.host.Config.HTTP.Listen, s.access = "", apiAccess{}
-		s.refusal, s.fallback = errors.Join(s.refusal, err), cmp.Or(s.fallback, "the configuration file")+", without the HTTP API"
+	s.host = first.Host
+	if s.refusal = groupsError(first.Refused); s.refusal != nil {
+		s.refusedGroups, s.fallback = first.Refused, "the configuration files, apart from those of these groups"
 	}
-	return s, nil
+	s.access, err = readAPIAccess(s.host.Config)
+	return s, err
 }
 
-// lastHost returns the last good configuration; zero if there is none.
-func lastHost(from config.Sources, last []byte) (config.Host, error) {
-	if last == nil {
-		return config.Host{}, nil
+// checkWatch returns an error if changes of the configuration file cannot be seen.
+func checkWatch(from config.Sources, h config.Host) error {
+	if !from.Once || !h.Config.Reload.Watch {
+		return nil
 	}
-	from.Content = last
-	h, _, err := config.LoadHost(from)
-	return h, err
+	return fmt.Errorf("reload.watch: %s is a pipe, which can be read only once: use a file", from.File)
+}
+
+// restore makes last the configuration, and finds out how the files differ from it. What is wrong with them does not keep the daemon
+// from working. It works without the HTTP API if files of that are invalid.
+func (s *daemonSettings) restore(last []byte) (err error) {
+	if s.host, err = config.Unbundle(last); err != nil {
+		return err
+	}
+	s.restored, s.fallback = true, lastGood
+	if files, err := config.ReloadHost(s.from, s.host, false); err != nil {
+		s.refusal = err
+	} else {
+		if s.refusal = groupsError(files.Refused); s.refusal != nil {
+			s.refusedGroups = files.Refused
+		}
+		s.unapplied, s.pending = config.Diff(s.host.Config, files.Host.Config)
+		if s.host.Dir != "" {
+			for _, name := range slices.Concat(files.Added, files.Changed, files.Removed) {
+				s.unapplied = append(s.unapplied, "group "+name)
+			}
+		}
+	}
+	if s.access, err = readAPIAccess(s.host.Config); err != nil {
+		s.unserved, s.host.Config.HTTP.Listen, s.access = s.host.Config.HTTP.Listen, "", apiAccess{}
+		s.refusal, s.fallback = errors.Join(s.refusal, err), lastGood+", without the HTTP API"
+	}
+	return nil
+}
+
+// bundle returns a configuration in force for the next daemon.
+func (s *daemonSettings) bundle(inForce config.Host) []byte {
+	if s.unserved != "" {
+		inForce.Config.HTTP.Listen = s.unserved
+	}
+	return config.Bundle(inForce)
 }
 
 // groupsError joins the errors of group files that were refused; nil for none.
@@ -90,7 +113,7 @@ func groupsError(refused map[string]error) error {
 	return errors.Join(all...)
 }
 
-// warn logs which files are ignored, why the configuration was refused, and what the daemon runs with instead.
+// warn logs which files are ignored, why the configuration was refused, what the daemon runs with instead, and what is not applied.
 func (s *daemonSettings) warn(log *slog.Logger) {
 	for _, ignored := range s.host.Warnings {
 		log.Warn("a file in groups_dir is not a group", "file", ignored)
@@ -102,6 +125,15 @@ func (s *daemonSettings) warn(log *slog.Logger) {
 		}
 		log.Warn("the configuration leaves out settings that say which group to join: their defaults are used", values...)
 	}
+	if s.restored {
+		log.Warn("zkelectd was not stopped, but crashed or was killed: this daemon starts with the configuration that was in force then")
+	}
+	if len(s.unapplied) > 0 {
+		log.Warn("these changes of the configuration files are not in force: run 'zkelectd reload'", "changes", strings.Join(s.unapplied, ", "))
+	}
+	if len(s.pending) > 0 {
+		log.Warn("these settings need a restart", "keys", strings.Join(s.pending, ", "))
+	}
 	if s.refusal == nil {
 		return
 	}
@@ -110,11 +142,11 @@ func (s *daemonSettings) warn(log *slog.Logger) {
 }
 
 // reload reads the settings again. If they are accepted, they are in s, and commit is called to put them in force.
-func (s *daemonSettings) reload(running config.Host, commit func()) (host.Reloaded, error) {
+func (s *daemonSettings) reload(running config.Host, allowRemovals bool, commit func(inForce config.Host)) (host.Reloaded, error) {
 	if err := s.from.CheckReload(); err != nil {
 		return host.Reloaded{}, err
 	}
-	next, err := config.ReloadHost(s.from, running, s.allowRemovals.Swap(false))
+	next, err := config.ReloadHost(s.from, running, allowRemovals)
 	if err != nil {
 		return host.Reloaded{}, err
 	}
@@ -122,9 +154,9 @@ func (s *daemonSettings) reload(running config.Host, commit func()) (host.Reload
 	if err != nil {
 		return host.Reloaded{}, err
 	}
-	r := host.Reloaded{Reloaded: next, Commit: func(config.Host) {
-		s.access.tokens, s.access.named, s.access.hosts, s.content = access.tokens, access.named, access.hosts, next.Content
-		commit()
+	r := host.Reloaded{Reloaded: next, Commit: func(inForce config.Host) {
+		s.access.tokens, s.access.named, s.access.hosts = access.tokens, access.named, access.hosts
+		commit(inForce)
 	}}
 	if !access.tokens.Equal(s.access.tokens) {
 		r.Files = append(r.Files, "http.token_file")

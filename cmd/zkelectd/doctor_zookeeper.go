@@ -82,7 +82,7 @@ func hasWorkFlags(args []string) bool {
 func (c *checkup) readConfig() {
 	out := &c.facts.Config
 	out.File = c.src.File
-	h, _, err := config.LoadHost(c.src)
+	h, err := config.LoadHost(c.src)
 	out.Errors = separate(err)
 	c.host, _, err = config.LoadCommand(c.src)
 	out.Usable = err == nil

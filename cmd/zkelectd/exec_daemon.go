@@ -52,7 +52,7 @@ func execDaemonCommand() *cobra.Command {
 	cmd.RunE = finalStatus(func(cmd *cobra.Command, _ []string) error {
 		signals := make(chan os.Signal, 8)
 		signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
-		h, _, err := config.LoadHost(config.Sources{File: execSource, Content: guard.ReadStartConfig().Main})
+		h, err := config.LoadHost(config.Sources{File: execSource, Content: guard.ReadStartConfig().Main})
 		if err != nil {
 			return err
 		}

@@ -5,14 +5,9 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"regexp"
-	"strings"
-	"syscall"
 	"testing"
-
-	"zkelectd/internal/config"
 )
 
 // Started with a umask of 0 and with core dumps enabled: its files are accessible to its user only, core dumps cannot contain
@@ -71,40 +66,4 @@ func TestSecretsAreKeptWhateverTheUmaskAndLimits(t *testing.T) {
 		t.Errorf("made were %q, %v", seen, err)
 	}
 	f.checkInvariants()
-}
-
-func TestReloadSignalsTheMainProcess(t *testing.T) {
-	t.Parallel()
-	var out strings.Builder
-	cmd := reloadCommand()
-	cmd.SetOut(&out)
-	for _, pid := range []string{"", "x", "1", "-7", "0"} {
-		if err := signalMainProcess(cmd, pid, syscall.SIGHUP); err == nil || !strings.Contains(err.Error(), "$MAINPID") {
-			t.Errorf("process %q: %v", pid, err)
-		}
-	}
-	// Children inherit an ignored signal, as under nohup, but not a handled one.
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	defer signal.Stop(hangups)
-	main := exec.Command("sleep", "100") // SIGHUP ends it
-	if err := main.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := signalMainProcess(cmd, fmt.Sprint(main.Process.Pid), syscall.SIGHUP); err != nil || !strings.Contains(out.String(), "its log has the result") {
-		t.Errorf("%v, %s", err, out.String())
-	}
-	if err := main.Wait(); err == nil || err.Error() != "signal: hangup" {
-		t.Errorf("it ended with %v", err)
-	}
-}
-
-func TestReloadUsesCredentialsIfReadable(t *testing.T) {
-	t.Parallel()
-	nowhere := func(string) string { return "" }
-	for _, cfg := range []config.Config{{}, {ZooKeeper: config.ZooKeeper{Auth: config.Auth{File: "/nonexistent"}, ACL: "private"}}} {
-		if as, readable := reloadAccess(cfg, nowhere); !readable || as.ZooKeeper.Auth.File != cfg.ZooKeeper.Auth.File {
-			t.Errorf("%+v, %t", as.ZooKeeper, readable)
-		}
-	}
 }

@@ -209,7 +209,7 @@ func TestRequestsUnderTLS(t *testing.T) {
 	}
 	reload := func(want string) {
 		t.Helper()
-		if out, _ := f.run("reload", "--id", "a", "--session-timeout", "4s"); !strings.Contains(out, want) {
+		if out := f.reloads("a"); !strings.Contains(out, want) {
 			t.Errorf("%s, want %s", out, want)
 		}
 	}

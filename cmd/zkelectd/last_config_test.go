@@ -3,11 +3,13 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"zkelectd/internal/config"
 	"zkelectd/internal/status"
 )
 
@@ -72,6 +74,12 @@ func TestCrashWithADamagedConfiguration(t *testing.T) {
 // reload has a daemon reload its configuration.
 func (f *fleet) reload(id string) { syscall.Kill(f.daemon(id), syscall.SIGHUP) }
 
+// reloads runs the command reload for a daemon, and returns its output.
+func (f *fleet) reloads(id string) string {
+	out, _ := exec.Command("zkelectd", "reload", "--config", f.file(id)).CombinedOutput()
+	return string(out)
+}
+
 // An invalid token file disables the HTTP API until the next restart, but does not end leadership.
 func TestCrashWithDamagedTokens(t *testing.T) {
 	t.Parallel()
@@ -88,7 +96,7 @@ func TestCrashWithDamagedTokens(t *testing.T) {
 	f.until("a leads again, and status has the error", func(g status.Group) bool {
 		return leads("a")(g) && g.Term > term && strings.Contains(strings.Join(g.Problems, "\n"), tokens)
 	})
-	f.logged("a", `runs_with="the configuration file, without the HTTP API"`)
+	f.logged("a", `runs_with="the last good configuration, without the HTTP API"`)
 	f.checkInvariants()
 }
 
@@ -102,4 +110,132 @@ func TestFirstStartWithADamagedConfiguration(t *testing.T) {
 		t.Errorf("exit status %d", code)
 	}
 	f.logged("a", "nod: is not a setting")
+}
+
+// A crash applies no setting that needs a restart, or two groups would have this host's work and that of the others: the edited file
+// names another group, another node and another child. That holds if guard and daemon are killed together, too, and for the file as it
+// was read by a reload; only a stop ends it.
+func TestCrashAppliesNothing(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	runtime := filepath.Join(f.dir, "run")
+	if err := os.Mkdir(runtime, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	start := func() { f.startWith([]string{"RUNTIME_DIRECTORY=" + runtime}, "a") }
+	api := "http: {listen: 'unix:" + f.socket("a") + "'}\n"
+	f.configure("a", "dc1", 100, api)
+	start()
+	term := f.until("a leads", leads("a")).Term
+	edited := strings.NewReplacer("root: "+f.paths.Root, "root: "+f.paths.Root+"-other", "id: a,", "id: z,", "[ledger-child]", "[sleep, '1000']", "priority: 100", "priority: 70").
+		Replace(read(f.file("a")))
+	if err := os.WriteFile(f.file("a"), []byte(edited), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const keys = "node.id, zookeeper.root, child.command"
+	asBefore := func(what string, priority int) {
+		t.Helper()
+		g := f.until(what, func(g status.Group) bool {
+			return leads("a")(g) && g.Term > term && strings.Contains(strings.Join(g.Problems, "\n"), "restart zkelectd there to apply "+keys)
+		})
+		if term = g.Term; len(g.Members) != 1 || g.Members[0].Priority != priority {
+			t.Errorf("%s:\n%s", what, g.Table())
+		}
+		if _, body := f.ask("a", "/metrics"); !strings.Contains(body, "\nzkelectd_config_pending_settings 3\n") {
+			t.Errorf("%s: the metrics do not say it:\n%s", what, body)
+		}
+		f.logged("a", `these settings need a restart" keys="`+keys+`"`)
+	}
+	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
+	asBefore("a leads again", 100)
+	f.logged("a", `run 'zkelectd reload'" changes=node.priority`)
+	f.reload("a")
+	f.until("the reload", func(g status.Group) bool { return g.Members[0].Priority == 70 })
+	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
+	asBefore("a leads again after a reload", 70)
+	f.crash("a")
+	start()
+	asBefore("a leads again after guard and daemon were killed", 70)
+
+	f.daemons["a"].signal(syscall.SIGTERM)
+	if code := f.exit("a"); code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+	f.paths.Root += "-other"
+	start()
+	f.until("z leads the other group after a stop", leads("z"))
+	f.checkInvariants()
+}
+
+// After a crash the configuration in force counts, whatever the files say by then, for one group as for many. What they say is listed.
+func TestRestoredSettings(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	groups := filepath.Join(dir, "groups")
+	if err := os.Mkdir(groups, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, text string) string {
+		t.Helper()
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	for name, c := range map[string]struct {
+		before, after      string
+		change             func()
+		unapplied, pending string
+		refusal            string
+	}{
+		"one group": {
+			"node: {id: a, state_dir: /s}\nzookeeper: {root: /x, servers: [zk:1], session_file: /f}\nchild: {command: [x], containment: keeper}\n",
+			"node: {id: b, state_dir: /t, site: dc1}\nzookeeper: {root: /y, servers: [zk:2], session_file: /g}\nchild: {command: [y], containment: auto}\n", nil,
+			"node.site", "node.id node.state_dir zookeeper.servers zookeeper.root zookeeper.session_file child.command child.containment", "",
+		},
+		"a directory now": {"zookeeper: {root: /x}\nchild: {command: [x]}\n", "groups_dir: " + groups + "\n", nil, "", "", "groups_dir: is"},
+		"groups": {
+			"node: {id: a}\nzookeeper: {root: /x}\ngroups_dir: " + groups + "\n", "node: {id: b}\nzookeeper: {root: /x}\ngroups_dir: " + groups + "\n",
+			func() {
+				write("groups/old.yaml", "child: {command: [y]}")
+				write("groups/new.yaml", "child: {none: true}")
+			},
+			"group new group old", "node.id", "",
+		},
+		"another root of a group": {
+			"zookeeper: {root: /x}\ngroups_dir: " + groups + "\n", "zookeeper: {root: /x}\ngroups_dir: " + groups + "\n",
+			func() { write("groups/old.yaml", "{zookeeper: {root: /y/old}, child: {command: [x]}}") }, "", "", "a reload cannot move a group",
+		},
+	} {
+		os.Remove(filepath.Join(groups, "new.yaml"))
+		write("groups/old.yaml", "child: {command: [x]}")
+		from := config.Sources{File: write("z.yaml", c.before)}
+		first, err := readSettings(from, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		write("z.yaml", c.after)
+		if c.change != nil {
+			c.change()
+		}
+		last := first.bundle(first.host)
+		s, err := readSettings(from, last)
+		if err != nil || string(s.bundle(s.host)) != string(last) || !s.restored {
+			t.Errorf("%s: %v, %+v", name, err, s)
+			continue
+		}
+		if got := strings.Join(s.unapplied, " "); got != c.unapplied {
+			t.Errorf("%s: unapplied %s", name, got)
+		}
+		if got := strings.Join(s.pending, " "); got != c.pending {
+			t.Errorf("%s: pending %s", name, got)
+		}
+		if (s.refusal == nil) != (c.refusal == "") || s.refusal != nil && !strings.Contains(s.refusal.Error(), c.refusal) {
+			t.Errorf("%s: %v", name, s.refusal)
+		}
+	}
+	if _, err := readSettings(config.Sources{}, []byte("damaged")); err == nil {
+		t.Error("a damaged configuration was accepted")
+	}
 }

@@ -30,6 +30,13 @@ func (s suite) Run() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	dir, err := os.MkdirTemp("", "zk")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	os.Setenv(testTemporary, dir)
 	if shared, err = zkserver.Start(context.Background(), zkserver.Options{Tick: 100 * time.Millisecond}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -66,12 +73,15 @@ func runInParallel() error {
 
 // program is the program with the host's configuration file that a test names.
 func program() {
-	hostFile = cmp.Or(os.Getenv(testHostFile), hostFile)
+	hostFile, temporary = cmp.Or(os.Getenv(testHostFile), hostFile), cmp.Or(os.Getenv(testTemporary), temporary)
 	main()
 }
 
-// testHostFile is the environment variable that names the host's configuration file.
-const testHostFile = "TEST_HOST_FILE"
+// Environment variables that name the host's configuration file, and the directory for temporary files.
+const (
+	testHostFile  = "TEST_HOST_FILE"
+	testTemporary = "TEST_TEMPORARY"
+)
 
 // The test binary also runs as the program and as its child, so that the tests cover them with the race detector.
 func TestMain(m *testing.M) {

@@ -1,50 +1,41 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"strconv"
+	"net"
+	"net/http"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
-	"zkelectd/internal/operator"
+	"zkelectd/internal/host"
 )
 
-// reloading is a reload command.
-type reloading struct {
-	force, allowRemovals bool
-	timeout              time.Duration
-}
-
-// signalAllowingRemovals asks a daemon to reload its configuration, even if files of groups are gone.
-const signalAllowingRemovals = syscall.SIGUSR1
-
-func (r reloading) signal() syscall.Signal {
-	if r.allowRemovals {
-		return signalAllowingRemovals
-	}
-	return syscall.SIGHUP
-}
-
 func reloadCommand() *cobra.Command {
-	var r reloading
+	var r host.ReloadRequest
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "reload",
 		Short: "Have this host's daemon reload its configuration, and report the result",
-		Long: `Reload sends SIGHUP to the daemon with this node id (--id, default: that of the
-configuration) on this host, and waits until it has reloaded its configuration. A
-changed policy is published for the whole group. An invalid configuration, a
+		Long: `Reload asks the daemon that runs with this configuration file on this host to reload
+its configuration, and reports the result. The path of the file names the daemon
+(default: $ZKELECTD_CONFIG, or /etc/zkelectd.yaml); in a unit, it is the daemon of
+$RUNTIME_DIRECTORY. The file is read by the daemon only. Signal SIGHUP does the same
+without a report.
+
+A changed policy is published for the whole group. An invalid configuration, a
 policy.revision that is not higher than the one in force, or a policy without an
-eligible member is refused, and the running configuration stays in force.
+eligible member is refused: the running configuration stays in force, and status and
+metrics say so. Settings that need a restart stay pending, which they say, too.
 
 With groups_dir, a refused group file leaves its group as it is. Files can vanish by
 accident: if the directory is missing or empty, or if more than a fifth of the groups
@@ -52,194 +43,118 @@ accident: if the directory is missing or empty, or if more than a fifth of the g
 groups on this host.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			src, err := commandSources(cmd, "")
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			result, err := askToReload(ctx, cmp.Or(configFile(cmd), hostFile), r)
+			if errors.Is(err, context.DeadlineExceeded) {
+				return exitError{statusTimedOut, fmt.Errorf("the daemon has not answered within %s: it goes on; see its log", timeout)}
+			}
 			if err != nil {
 				return err
 			}
-			h, refused, err := config.LoadCommand(src)
-			if err != nil {
-				return err
-			}
-			if err := r.checkFlags(h); err != nil {
-				return err
-			}
-			cfg, readable := reloadAccess(h.Config, os.Getenv)
-			if !readable {
-				return signalMainProcess(cmd, os.Getenv("MAINPID"), r.signal())
-			}
-			if h.Config = cfg; h.Dir != "" {
-				return r.many(cmd, h, refused)
-			}
-			return withGroupOf(cmd, cfg, h.From, func(ctx context.Context, g group) error { return r.one(ctx, cmd.OutOrStdout(), g) })
+			text, err := describeReload(result)
+			fmt.Fprint(cmd.OutOrStdout(), text)
+			return err
 		},
 	}
-	config.RegisterFlags(cmd.Flags())
-	concernsHost(cmd, "zookeeper.servers")
-	cmd.Flags().BoolVar(&r.force, "force", false, "first publish the policy of --config, even if no member is eligible under it")
-	cmd.Flags().BoolVar(&r.allowRemovals, "allow-removals", false, "end the groups whose files are gone, however many they are")
-	durationFlag(cmd, &r.timeout, "timeout", 30*time.Second, "how long to wait for the daemon")
+	config.RegisterFile(cmd.Flags())
+	cmd.Flags().BoolVar(&r.Force, "force", false, "publish the policy of the configuration, even if no member is eligible under it")
+	cmd.Flags().BoolVar(&r.AllowRemovals, "allow-removals", false, "end the groups whose files are gone, however many they are")
+	durationFlag(cmd, &timeout, "timeout", 30*time.Second, "how long to wait for the daemon")
 	return cmd
 }
 
-func (r reloading) checkFlags(h config.Host) error {
-	switch {
-	case r.allowRemovals && h.Dir == "":
-		return errors.New("--allow-removals has no effect without groups_dir")
-	case r.force && h.Dir != "":
-		return errors.New("--force is for a daemon with one group: publish the policy of the group with policy apply --force -g")
+// askToReload asks the daemon that runs with a configuration file to reload it.
+func askToReload(ctx context.Context, file string, r host.ReloadRequest) (host.ReloadResult, error) {
+	sockets, err := reloadSockets(file)
+	if err != nil {
+		return host.ReloadResult{}, err
 	}
-	return nil
+	for _, socket := range sockets {
+		result, err := askAt(ctx, socket, r)
+		switch {
+		case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist): // left by a daemon that was killed
+			continue
+		case errors.Is(err, fs.ErrPermission):
+			err = fmt.Errorf("%w: the daemon runs as another user; use sudo", err)
+		}
+		return result, err
+	}
+	return host.ReloadResult{}, fmt.Errorf("no zkelectd that this user can ask runs with %s here: name the file that it was started with (--config), "+
+		"run this as its user or as root, or send its process SIGHUP", file)
 }
 
-// one reloads a daemon with one group.
-func (r reloading) one(ctx context.Context, w io.Writer, g group) error {
-	if r.force {
-		rec, err := g.publish(ctx, operator.Proposal{Group: g.name, Config: g.cfg, By: g.cfg.Node.ID, Revision: g.cfg.Policy.Revision, Force: true})
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(w, "policy revision %d is in force\n", rec.Revision)
-	}
-	before, err := g.node(ctx)
+// maxAnswerToReload bounds what is read, in bytes.
+const maxAnswerToReload = 16 << 20
+
+// askAt asks the daemon at a socket to reload its configuration.
+func askAt(ctx context.Context, socket string, r host.ReloadRequest) (host.ReloadResult, error) {
+	var result host.ReloadResult
+	body, err := json.Marshal(r)
 	if err != nil {
-		return err
+		return result, err
 	}
-	if host, err := os.Hostname(); err != nil || host != before.Host {
-		return fmt.Errorf("%s runs on host %s: reload it there", before.ID, before.Host)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost"+reloadPath, strings.NewReader(string(body)))
+	if err != nil {
+		return result, err
 	}
-	if err := signalDaemon(before.PID, before.ID, r.signal()); err != nil {
-		return err
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.timeout)
-	defer cancel()
-	rec, err := g.awaitReload(ctx, before)
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return result, err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerToReload))
 	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return r.noAnswer(before)
 	case err != nil:
-		return err
-	case rec.Refused != "":
-		return refusedError(rec.Refused)
+		return result, fmt.Errorf("the daemon's answer was cut off: %w", err)
+	case response.StatusCode != http.StatusOK:
+		return result, errors.New(printable(strings.TrimSpace(string(answer))))
 	}
-	text := printable(rec.ID) + " has reloaded its configuration"
-	if rec.Reloaded != "" { // older daemons do not report it
-		text += ": " + printable(rec.Reloaded)
+	if err := json.Unmarshal(answer, &result); err != nil {
+		return result, fmt.Errorf("the answer at %s is not that of zkelectd: %w", socket, err)
 	}
-	fmt.Fprintln(w, text)
-	return g.printBlocked(ctx, w, "")
+	return result, nil
 }
 
-// printBlocked prints what holds a better member back, if anything does.
-func (g group) printBlocked(ctx context.Context, w io.Writer, prefix string) error {
-	q, err := g.submitter().Question(ctx)
-	if err != nil {
-		return err
-	}
-	for _, line := range operator.DescribeBlocked(q) {
-		fmt.Fprintln(w, printable(prefix+line))
-	}
-	return nil
-}
-
-func (r reloading) noAnswer(of cluster.Node) error {
-	return exitError{statusTimedOut, fmt.Errorf("%s has not answered within %s; see its log", of.ID, r.timeout)}
-}
-
-func refusedError(reason string) error {
-	return refuse("reload refused, the running configuration stays in force:\n%s", printableText(reason))
-}
-
-// reloadAccess returns the configuration with which a reload reads the group. The systemd of Debian 12 does not pass a unit's
-// credentials to its ExecReload=: then it reads without credentials. readable is false if the ACL does not permit that, so
-// that the daemon's answer cannot be read.
-func reloadAccess(cfg config.Config, getenv func(string) string) (as config.Config, readable bool) {
-	if getenv("MAINPID") == "" || !errors.Is(operator.Access(cfg, getenv).Check(), fs.ErrPermission) {
-		return cfg, true
-	}
-	anonymous := cfg
-	anonymous.ZooKeeper.Auth.File, anonymous.ZooKeeper.ACL = "", string(zkstore.ACLOpen)
-	return anonymous, cfg.ZooKeeper.ACL != string(zkstore.ACLPrivate) && operator.Access(anonymous, getenv).Check() == nil
-}
-
-// signalDaemon sends a signal to the process of a daemon with that name.
-func signalDaemon(pid int, name string, sig syscall.Signal) error {
-	err := syscall.Kill(pid, sig)
-	if err == nil {
-		return nil
-	}
-	err = fmt.Errorf("cannot signal process %d of %s: %w", pid, printable(name), err)
-	if errors.Is(err, syscall.EPERM) {
-		err = fmt.Errorf("%w: it runs as another user; use sudo", err)
-	}
-	return err
-}
-
-// signalMainProcess has the main process of the unit reload. The configuration has already been checked.
-func signalMainProcess(cmd *cobra.Command, main string, sig syscall.Signal) error {
-	pid, err := strconv.Atoi(main)
-	if err != nil || pid <= 1 {
-		return fmt.Errorf("$MAINPID is %q, not a process", main)
-	}
-	if err := signalDaemon(pid, "the unit", sig); err != nil {
-		return err
-	}
-	fmt.Fprintln(cmd.OutOrStdout(), "the daemon was signaled to reload its configuration; its log has the result, which cannot be read from here without credentials")
-	return nil
-}
-
-// leftAfter is how long a record must be gone until the daemon has left the group: it may be registering again.
-const leftAfter = 2 * time.Second
-
-// errLeft is the result of a reload in a group that the daemon has left.
-var errLeft = errors.New("the daemon has left the group")
-
-// awaitReload waits for the daemon with the record before to report the result of a reload.
-func (g group) awaitReload(ctx context.Context, before cluster.Node) (cluster.Node, error) {
-	var again <-chan time.Time // nothing wakes a reader of a record that is gone
-	for waited := false; ; {
-		now, err := g.node(ctx)
-		if err == nil && now.Reloads > before.Reloads {
-			return now, nil
+// describeReload returns what has changed, and an error if something was refused.
+func describeReload(r host.ReloadResult) (string, error) {
+	done := printable(r.Node) + " has reloaded its configuration"
+	var text strings.Builder
+	var refused, blocked []string
+	for _, g := range r.Groups {
+		name := g.Name + ": "
+		if r.Single {
+			name, done = "", done+": "+printable(g.Changed)
 		}
-		if gone := errors.As(err, new(notRegisteredError)); !gone {
-			again, waited = nil, false
-		} else if waited {
-			return before, errLeft
-		} else if again == nil {
-			again = time.After(leftAfter)
+		switch {
+		case g.Refused != "":
+			refused = append(refused, g.Refused)
+		case g.Removed:
+			fmt.Fprintf(&text, "%s: left\n", printable(g.Name))
+		case g.Changed != host.NothingChanged && !r.Single:
+			fmt.Fprintf(&text, "%s: %s\n", printable(g.Name), printable(g.Changed))
 		}
-		select {
-		case <-again:
-			waited = true
-		case <-g.session.Wake():
-			g.session.TakeHints()
-		case <-g.session.Done():
-			return before, g.session.Err()
-		case <-ctx.Done():
-			return before, ctx.Err()
+		for _, line := range g.Blocked {
+			blocked = append(blocked, printable(name+line))
 		}
 	}
-}
-
-// notRegisteredError is the error for a node without a record.
-type notRegisteredError struct{ id, znode string }
-
-func (e notRegisteredError) Error() string {
-	return fmt.Sprintf("no daemon %q is registered (znode %s); name it with --id", e.id, e.znode)
-}
-
-// node reads and watches the record of the daemon with the configuration's id.
-func (g group) node(ctx context.Context) (cluster.Node, error) {
-	ctx, cancel := withAnswerTimeout(ctx)
-	defer cancel()
-	path := g.paths.Node(g.cfg.Node.ID)
-	data, stat, err := g.session.Get(ctx, path, true)
-	if errors.Is(err, cluster.ErrNoNode) {
-		return cluster.Node{}, notRegisteredError{g.cfg.Node.ID, path}
+	if r.Refused != "" {
+		return "", refuse("reload refused, the running configuration stays in force:\n%s", printableText(r.Refused))
 	}
-	if err != nil {
-		return cluster.Node{}, fmt.Errorf("cannot read znode %s: %w", path, err)
+	var err error
+	if len(refused) > 0 {
+		err = exitError{statusFailed, fmt.Errorf("reloaded, but these groups stay as they are:\n%s", printableText(strings.Join(refused, "\n")))}
+	} else {
+		fmt.Fprintln(&text, done)
 	}
-	slot := cluster.ReadStored[cluster.Node](path, data, stat, true)
-	return slot.Record, slot.Err
+	for _, line := range blocked {
+		fmt.Fprintln(&text, line)
+	}
+	return text.String(), err
 }

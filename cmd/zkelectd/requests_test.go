@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -154,7 +153,9 @@ func TestAPolicyOfANewerVersionIsNotReplaced(t *testing.T) {
 	f.write(cluster.Op{Kind: cluster.OpSet, Path: f.paths.Policy(), Version: cluster.AnyVersion, Data: newer})
 	f.configure("b", "dc1", 500, "policy: {sites: {dc1: 7}}\n")
 	f.failsWith("the policy is not replaced: znode "+f.paths.Policy()+" has format version 9", "policy", "apply", f.file("b"))
-	f.failsWith("reload refused", "reload", "--id", "b", "--session-timeout", "4s")
+	if out := f.reloads("b"); !strings.Contains(out, "reload refused") {
+		t.Errorf("reload: %s", out)
+	}
 	f.failsWith("has format version 9", "policy", "show")
 	f.until("a still leads", leads("a"))
 	if data, _, err := f.session.Get(context.Background(), f.paths.Policy(), false); err != nil || string(data) != string(newer) {
@@ -182,20 +183,6 @@ func TestWaitReportsNoOldGap(t *testing.T) {
 	f.exits(0, "reelect", "--wait")
 	if out := f.exits(0, "reelect", "--wait"); strings.Contains(out, " without a leader") || !strings.Contains(out, " still leads in term ") {
 		t.Errorf("reelect: %s", out)
-	}
-}
-
-// Somebody else than the daemon's user learns what to do.
-func TestSignalOfAnotherUsersDaemon(t *testing.T) {
-	t.Parallel()
-	failed := make(chan error)
-	go func() {
-		runtime.LockOSThread() // the thread, which then is another user's, ends with the goroutine
-		syscall.RawSyscall(syscall.SYS_SETRESUID, 65534, 65534, 65534)
-		failed <- signalDaemon(1, "a", syscall.Signal(0))
-	}()
-	if err := <-failed; err == nil || err.Error() != "cannot signal process 1 of a: operation not permitted: it runs as another user; use sudo" {
-		t.Error(err)
 	}
 }
 

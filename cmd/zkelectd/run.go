@@ -12,7 +12,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -44,8 +43,8 @@ and the keeper. The daemon talks to ZooKeeper and decides. The keeper starts the
 leader-only child. The guard kills the child when leadership may have ended,
 even if the daemon hangs; if the guard fails, the daemon and the keeper kill the
 child. When the daemon dies, the guard closes its session, so that the next leader
-need not wait, and starts the daemon again, with the last good configuration if the
-file is invalid.
+need not wait, and starts the daemon again, with the configuration that was in
+force: changes of the file that need a restart stay pending.
 
 SIGTERM and SIGINT stop the child, release leadership and exit; a second one
 kills the child at once. SIGHUP reloads the configuration. The exit status is
@@ -56,11 +55,15 @@ that of the daemon.`,
 	noRespawn := cmd.Flags().Bool("no-respawn", false, "exit when the daemon dies, instead of starting it again")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		signals := guard.CatchReload()
-		from := sources(cmd, args)
-		if err := from.Read(); err != nil {
+		from, applied := sources(cmd, args), config.AppliedFile(os.Getenv)
+		last, err := readApplied(applied)
+		if err != nil {
 			return err
 		}
-		own, err := readSettings(from, nil)
+		if err := from.Read(); err != nil && last == nil {
+			return err
+		}
+		own, err := readSettings(from, last)
 		if err != nil {
 			return err
 		}
@@ -79,10 +82,13 @@ that of the daemon.`,
 		}
 		defer lock.Close()
 		status, err := guard.Run(guard.Options{
-			Path: "/proc/self/exe", Argv: daemonArgs(os.Args), Respawn: !*noRespawn, Config: from.Content, ConfigOnce: from.Once, SessionLock: lock,
+			Path: "/proc/self/exe", Argv: daemonArgs(os.Args), Respawn: !*noRespawn, Config: from.Content, ConfigOnce: from.Once, LastConfig: last, SessionLock: lock,
 			Containment: guard.Containment(cfg.Child.Containment), Keepers: cfg.Guard.Keepers, Realtime: cfg.Guard.Realtime, Close: closeSession,
 			Signals: signals, Log: log.With("node", cfg.Node.ID, "process", "guard"),
 		})
+		if crashed := *noRespawn && status > 1; err == nil && !crashed && applied != "" {
+			os.Remove(applied) // stopped in order: the next start reads the files
+		}
 		if status != 0 || err != nil {
 			return exitError{status, err}
 		}
@@ -181,7 +187,7 @@ func daemonCommand() *cobra.Command {
 	cmd.Flags().Bool("no-respawn", false, "") // used by the guard
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		signals := make(chan os.Signal, 8)
-		signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, signalAllowingRemovals)
+		signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1)
 		defer signal.Stop(signals)
 		given := guard.ReadStartConfig() // takes its variable out of the environment, which is read next
 		from := sources(cmd, args)
@@ -212,22 +218,29 @@ func (s *daemonSettings) run(
 	cfg := s.host.Config
 	auth := httpapi.NewAuthenticator(s.access.web, log)
 	hosts := httpapi.NewHosts(cfg.HTTP.Listen, cfg.Node.ID)
-	commit := func() { // called by one goroutine at a time
+	commit := func(inForce config.Host) { // called by one goroutine at a time
 		auth.SetTokens(s.access.tokens)
 		hosts.SetAllowed(s.access.hosts)
 		s.access.warn(log)
-		if s.content != nil {
-			g.SetLastConfig(s.content)
+		content := s.bundle(inForce)
+		g.SetLastConfig(content)
+		if err := writeApplied(config.AppliedFile(os.Getenv), content); err != nil {
+			log.Warn("cannot store the configuration in force: if guard and daemon are killed together, the next start reads the files", "err", err)
 		}
 	}
-	commit()
+	commit(s.host)
 	recording := startRecorder(cfg, log)
 	defer recording.Close(time.Second)
 	h := host.New(host.Options{
 		Recorder: recording,
-		Config:   s.host, Refused: s.refusal, RefusedGroups: s.refusedGroups, Log: log, Level: level, Version: version(), Guard: g, CheckFiles: checkFiles, Secure: s.access.web.TLSEnabled(),
-		Reload: func(running config.Host) (host.Reloaded, error) { return s.reload(running, commit) },
+		Config:   s.host, Refused: s.refusal, RefusedGroups: s.refusedGroups, Pending: s.pending, Log: log, Level: level, Version: version(), Guard: g, CheckFiles: checkFiles, Secure: s.access.web.TLSEnabled(),
+		Reload: func(running config.Host, allowRemovals bool) (host.Reloaded, error) {
+			return s.reload(running, allowRemovals, commit)
+		},
 	})
+	if s.restored && cfg.Reload.Watch {
+		h.Reload() // the files may have changed before the crash, or since
+	}
 	defer exitWithGuard(g)()
 	listener := httpapi.Endpoint{Addr: cfg.HTTP.Listen, Web: s.access.web, Log: log}
 	api := httpapi.New(apiOptions(h, auth, hosts))
@@ -236,8 +249,8 @@ func (s *daemonSettings) run(
 		api = h.HandleFailsafe(api)
 	}
 	err := service{
-		host: h, listener: listener, handler: api, peers: peers, files: watchedFiles(cmd, cfg),
-		signals: signals, reload: true, removals: &s.allowRemovals,
+		host: h, listener: listener, handler: api, peers: peers, files: watchedFiles(cmd, cfg), signals: signals, reload: true,
+		reloads: func(ctx context.Context) { s.serveReloads(ctx, h, log) },
 	}.run(cmd.Context())
 	switch {
 	case errors.Is(err, guard.ErrLost):
@@ -303,14 +316,6 @@ func apiGroups(h *host.Host) []*httpapi.Group {
 	return all
 }
 
-// watchedFiles returns the files whose changes cause a reload.
-func watchedFiles(cmd *cobra.Command, cfg config.Config) []string {
-	if !cfg.Reload.Watch {
-		return nil
-	}
-	return cfg.WatchedFiles(configFile(cmd), os.Getenv)
-}
-
 // statusLost is the daemon's exit status if it loses its guard, and statusStuck if the guard is to start it again. orphanTimeout
 // bounds how long it may take to release and exit after the loss of the guard.
 const (
@@ -346,8 +351,8 @@ type service struct {
 	peers    httpapi.Endpoint // for the other daemons in failsafe mode; empty for none, or if the listener is for them, too
 	files    []string         // their changes cause a reload
 	signals  <-chan os.Signal
-	reload   bool         // SIGHUP and signalAllowingRemovals ask for a reload, not to stop
-	removals *atomic.Bool // set by the latter, for one reload
+	reload   bool                      // SIGHUP and SIGUSR1 ask for a reload, not to stop
+	reloads  func(ctx context.Context) // serves requests to reload; nil for none
 }
 
 // run runs the host, its listener if it has an address, and the watch of its files if there are any, and handles signals.
@@ -370,6 +375,12 @@ func (s service) run(ctx context.Context) error {
 	if s.peers.Addr != "" {
 		g.Go(func() error { return s.peers.Serve(running, s.host.HandleFailsafe(http.NotFoundHandler())) })
 	}
+	if s.reloads != nil {
+		g.Go(func() error {
+			s.reloads(running)
+			return nil
+		})
+	}
 	if len(s.files) > 0 {
 		g.Go(func() error { return config.Watch(running, s.files, s.host.Reload) })
 	}
@@ -378,13 +389,12 @@ func (s service) run(ctx context.Context) error {
 			select {
 			case sig := <-s.signals:
 				switch {
-				case !s.reload || sig != syscall.SIGHUP && sig != signalAllowingRemovals:
-					s.host.Stop("stopped by " + sig.String())
-				case sig == signalAllowingRemovals:
-					s.removals.Store(true)
-					fallthrough
-				default:
+				case s.reload && sig == syscall.SIGHUP:
 					s.host.Reload()
+				case s.reload && sig == syscall.SIGUSR1:
+					s.host.ReloadAllowingRemovals()
+				default:
+					s.host.Stop("stopped by " + sig.String())
 				}
 			case <-done:
 				return nil
@@ -392,4 +402,12 @@ func (s service) run(ctx context.Context) error {
 		}
 	})
 	return g.Wait()
+}
+
+// watchedFiles returns the files whose changes cause a reload.
+func watchedFiles(cmd *cobra.Command, cfg config.Config) []string {
+	if !cfg.Reload.Watch {
+		return nil
+	}
+	return cfg.WatchedFiles(configFile(cmd), os.Getenv)
 }

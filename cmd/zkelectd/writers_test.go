@@ -25,7 +25,7 @@ func TestAConfigurationThatOthersMayWriteIsRefused(t *testing.T) {
 	}
 	refused := func(want string) {
 		t.Helper()
-		for _, args := range [][]string{{"check", "--offline"}, {"run", "--no-respawn"}, {"reload"}} {
+		for _, args := range [][]string{{"check", "--offline"}, {"run", "--no-respawn"}} {
 			f.failsWith(want, append(args, "--config", file)...)
 		}
 	}

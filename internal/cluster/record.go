@@ -189,6 +189,8 @@ type Node struct {
 	Reloads  int64  `json:"reloads,omitempty"`
 	Refused  string `json:"reload_refused,omitempty"`
 	Reloaded string `json:"reloaded,omitempty"`
+	// Pending lists the settings that differ in the configuration files and need a restart.
+	Pending string `json:"restart_pending,omitempty"`
 	// Problems are the reasons why this host could not start the leader-only work, or not run a hook or a probe, as it found without
 	// starting any; at most [MaxProblems].
 	Problems []string `json:"problems,omitempty"`

@@ -1,15 +1,11 @@
 package config
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
 )
-
-// bundlePrefix begins the content of several files. It is not the beginning of a valid configuration file.
-const bundlePrefix = "zkelectd groups\n"
 
 // bundleContent is a host's configuration with all its groups. Each text is complete, apart from values that are the default.
 type bundleContent struct {
@@ -23,11 +19,10 @@ type bundleGroup struct {
 	Config string `json:"config"`
 }
 
-func isBundle(content []byte) bool { return bytes.HasPrefix(content, []byte(bundlePrefix)) }
-
-// bundle returns the content of all files, as it is in force: the guard keeps it for the next daemon.
-func bundle(h Host) []byte {
+// Bundle returns a configuration as text, whatever its sources were: a daemon that is started after a crash runs with it.
+func Bundle(h Host) []byte {
 	standard := defaults().settings()
+	delete(standard, "node.id") // the name of this host may change
 	b := bundleContent{Host: h.Config.sparseYAML(standard)}
 	for _, g := range h.Groups {
 		b.Groups = append(b.Groups, bundleGroup{g.Name, g.File, g.Config.sparseYAML(standard)})
@@ -36,14 +31,14 @@ func bundle(h Host) []byte {
 	if err != nil {
 		return nil // cannot happen: strings only
 	}
-	return append([]byte(bundlePrefix), data...)
+	return data
 }
 
-// unbundle is the inverse of bundle.
-func unbundle(content []byte) (Host, error) {
+// Unbundle is the inverse of [Bundle].
+func Unbundle(content []byte) (Host, error) {
 	var b bundleContent
-	if err := json.Unmarshal(content[len(bundlePrefix):], &b); err != nil {
-		return Host{}, Errors{{Reason: fmt.Sprintf("the last good configuration is damaged: %v", err)}}
+	if err := json.Unmarshal(content, &b); err != nil {
+		return Host{}, fmt.Errorf("the last good configuration is damaged: %w", err)
 	}
 	var errs Errors
 	read := func(source, text string) Config {

@@ -5,8 +5,7 @@ package config
 func LoadCommand(src Sources) (h Host, ignored, err error) {
 	m := readMain(src)
 	if m.dir == "" || len(m.errs) > 0 {
-		h, _, err = LoadHost(src)
-		h.From = m.from()
+		h, err = LoadHost(src)
 		return h, nil, err
 	}
 	d := m.readDir()

@@ -214,15 +214,24 @@ func (c Config) SessionFile(getenv func(string) string) string {
 	return runtimeFile(getenv, "session")
 }
 
+// AppliedFile returns the path of the file with the configuration in force; empty if there is none.
+func AppliedFile(getenv func(string) string) string { return runtimeFile(getenv, "applied") }
+
 // UnitSocket returns the path of the socket at which the start of child.unit asks whether this host leads; empty if there can
 // be none. Each unit has its own.
 func (c Config) UnitSocket(getenv func(string) string) string {
 	return runtimeFile(getenv, c.Child.Unit+".sock")
 }
 
-// runtimeFile returns the path of a file in the unit's runtime directory; empty if systemd has created none.
-func runtimeFile(getenv func(string) string, name string) string {
+// RuntimeDirectory returns the unit's runtime directory; empty if systemd has created none.
+func RuntimeDirectory(getenv func(string) string) string {
 	dir, _, _ := strings.Cut(getenv("RUNTIME_DIRECTORY"), ":")
+	return dir
+}
+
+// runtimeFile returns the path of a file in the unit's runtime directory; empty if there is none.
+func runtimeFile(getenv func(string) string, name string) string {
+	dir := RuntimeDirectory(getenv)
 	if dir == "" {
 		return ""
 	}

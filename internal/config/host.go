@@ -22,7 +22,7 @@ type Host struct {
 	Warnings []string
 	// Unset lists the settings that say which group this is, and that no source sets.
 	Unset []string
-	// From describes the sources of a command's configuration; zero for a daemon.
+	// From describes the sources of the configuration; zero for that of a daemon.
 	From From
 }
 
@@ -79,21 +79,16 @@ func one(cfg Config, file, name string) Host {
 }
 
 // LoadHost reads, merges and checks the sources, with the files of all groups. If it fails, the error is [Errors], with all errors
-// of all files, and Host is zero. It also returns the content of the files: with it as Content, the [Sources] give the same
-// configuration even if the files change. It is nil if there is no file.
-func LoadHost(src Sources) (Host, []byte, error) {
-	if isBundle(src.Content) {
-		h, err := unbundle(src.Content)
-		return h, src.Content, err
-	}
+// of all files, and Host is zero.
+func LoadHost(src Sources) (Host, error) {
 	m := readMain(src)
 	if m.dir == "" {
 		if len(m.errs) > 0 {
-			return Host{}, nil, m.errs
+			return Host{}, m.errs
 		}
 		h := one(m.cfg, src.File, cluster.NameOf(m.cfg.ZooKeeper.Root))
-		h.Unset = m.unset()
-		return h, m.content, nil
+		h.Unset, h.From = m.unset(), m.from()
+		return h, nil
 	}
 	d := m.readDir()
 	errs := append(m.errs, d.errs...)
@@ -104,10 +99,11 @@ func LoadHost(src Sources) (Host, []byte, error) {
 		errs = append(errs, d.files[name].errs...)
 	}
 	if len(errs) > 0 {
-		return Host{}, nil, unique(errs)
+		return Host{}, unique(errs)
 	}
 	h := d.host(m)
-	return h, bundle(h), nil
+	h.From = m.from()
+	return h, nil
 }
 
 // checkFound reports an empty directory.
@@ -130,7 +126,6 @@ func unique(errs Errors) Errors {
 // mainFile is what a daemon's main file, environment and flags say.
 type mainFile struct {
 	src      Sources
-	content  []byte
 	settings map[string]found
 	defaults map[string]found
 	// dir is the directory with the group files; empty for one group.
@@ -146,11 +141,12 @@ const groupsDir = "groups_dir"
 func readMain(src Sources) *mainFile {
 	m := &mainFile{src: src, settings: make(map[string]found)}
 	if src.File != "" {
-		if m.content = src.Content; m.content == nil {
-			m.content = readFile(src.File, &m.errs)
+		content := src.Content
+		if content == nil {
+			content = readFile(src.File, &m.errs)
 		}
-		if m.content != nil { // otherwise it is known why
-			m.settings, m.defaults = parseFile(src.File, m.content, &m.errs)
+		if content != nil { // otherwise it is known why
+			m.settings, m.defaults = parseFile(src.File, content, &m.errs)
 		}
 	}
 	all := readLayers(src, m.settings, &m.errs)

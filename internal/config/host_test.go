@@ -67,7 +67,7 @@ func (h hostFiles) sources() Sources { return Sources{File: h.main} }
 
 func (h hostFiles) load() Host {
 	h.t.Helper()
-	host, _, err := LoadHost(h.sources())
+	host, err := LoadHost(h.sources())
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -77,9 +77,9 @@ func (h hostFiles) load() Host {
 // fault loads the files, which must be refused, and returns the error with short paths.
 func (h hostFiles) fault() string {
 	h.t.Helper()
-	host, content, err := LoadHost(h.sources())
+	host, err := LoadHost(h.sources())
 	var errs Errors
-	if !errors.As(err, &errs) || !reflect.DeepEqual(host, Host{}) || content != nil {
+	if !errors.As(err, &errs) || !reflect.DeepEqual(host, Host{}) {
 		h.t.Fatalf("not refused as a whole: %v, %+v", err, host)
 	}
 	return h.short(err)
@@ -187,19 +187,15 @@ func TestWorkOfAGroupReplacesTheDefault(t *testing.T) {
 // Without groups_dir a file is one group, with the name in ZKELECTD_GROUP.
 func TestHostOfOneGroup(t *testing.T) {
 	src := Sources{File: file(t, "zookeeper: {root: /zk/app}\nchild: {command: [app]}\n"), Env: []string{"ZKELECTD_NODE_ID=a"}}
-	h, content, err := LoadHost(src)
+	h, err := LoadHost(src)
 	if err != nil || h.Dir != "" || names(h) != "app" || !reflect.DeepEqual(h.Groups[0].Config, h.Config) || h.Groups[0].File != src.File {
 		t.Fatalf("%v, %+v", err, h)
 	}
 	write(t, src.File, "damaged: [\n")
-	src.Content = content
-	if again, _, err := LoadHost(src); err != nil || !reflect.DeepEqual(h, again) {
-		t.Errorf("from its content: %v, %+v", err, again)
-	}
-	if h, content, err := LoadHost(Sources{}); err != nil || names(h) != "cluster" || content != nil {
+	if h, err := LoadHost(Sources{}); err != nil || names(h) != "cluster" {
 		t.Errorf("without a file: %v, %+v", err, h)
 	}
-	if _, _, err := LoadHost(Sources{File: src.File}); err == nil || !strings.Contains(err.Error(), "is not YAML") {
+	if _, err := LoadHost(Sources{File: src.File}); err == nil || !strings.Contains(err.Error(), "is not YAML") {
 		t.Errorf("damaged: %v", err)
 	}
 }
@@ -271,7 +267,7 @@ func TestSettingsOfGroupsHaveNoFlags(t *testing.T) {
 	}
 	src := h.sources()
 	src.Flags, src.Env = fs, []string{"ZKELECTD_NODE_SITE=dc7"}
-	host, _, err := LoadHost(src)
+	host, err := LoadHost(src)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +275,7 @@ func TestSettingsOfGroupsHaveNoFlags(t *testing.T) {
 		t.Errorf("settings of the host: %+v %+v", c.Node, c.ZooKeeper)
 	}
 	src.Env, src.Command = []string{"ZKELECTD_HOOKS_TIMEOUT=1s"}, []string{"app"}
-	_, _, err = LoadHost(src)
+	_, err = LoadHost(src)
 	for _, want := range []string{
 		"ZKELECTD_HOOKS_TIMEOUT: hooks.timeout: is a setting of a group: write it under defaults in z.yaml, or in NAME.yaml",
 		"command line: child.command: is a setting of a group: write it under defaults",
@@ -288,11 +284,11 @@ func TestSettingsOfGroupsHaveNoFlags(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
-	_, _, err = LoadHost(Sources{Env: []string{"ZKELECTD_GROUPS_DIR=" + h.dir, "ZKELECTD_CHILD_DIR=/"}})
+	_, err = LoadHost(Sources{Env: []string{"ZKELECTD_GROUPS_DIR=" + h.dir, "ZKELECTD_CHILD_DIR=/"}})
 	if want := "ZKELECTD_CHILD_DIR: child.dir: is a setting of a group: write it NAME.yaml"; err == nil || h.short(err) != strings.Replace(want, "it NAME", "it in NAME", 1) {
 		t.Errorf("without a main file: %v", err)
 	}
-	if host, _, err := LoadHost(Sources{Env: []string{"ZKELECTD_GROUPS_DIR=" + h.dir}}); err != nil || names(host) != "a" {
+	if host, err := LoadHost(Sources{Env: []string{"ZKELECTD_GROUPS_DIR=" + h.dir}}); err != nil || names(host) != "a" {
 		t.Errorf("without a main file: %v", err)
 	}
 }
@@ -473,23 +469,34 @@ func TestTooManyGroups(t *testing.T) {
 	}
 }
 
-// The content of all files gives the same configuration when the files are gone.
-func TestContentOfGroups(t *testing.T) {
-	h := newHost(t, "node: {id: n1, labels: {a: '1', B: x}}\nzookeeper: {session_timeout: 10s}\ndefaults: {child: {env: {A: b}}, policy: {hysteresis: 0}}\n", map[string]string{
+// A bundle gives the same configuration when the files are gone and the host has another name.
+func TestBundle(t *testing.T) {
+	h := newHost(t, "node: {labels: {a: '1', B: x}}\nzookeeper: {session_timeout: 10s}\ndefaults: {child: {env: {A: b}}, policy: {hysteresis: 0}}\n", map[string]string{
 		"a": "child: {command: [app, '--x: y']}\npolicy: {type: expr, expr: 'member.priority'}\n", "b": "node: {observer: true}\nzookeeper: {root: /other}\n",
 	})
-	want, content, err := LoadHost(h.sources())
+	single, err := LoadHost(Sources{Env: []string{"ZKELECTD_ZOOKEEPER_ROOT=/zk/app", "ZKELECTD_POLICY_HYSTERESIS=0"}, Command: []string{"app", "-x"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.RemoveAll(filepath.Dir(h.main)); err != nil {
-		t.Fatal(err)
+	for _, want := range []Host{h.load(), single} {
+		checkBundle(t, want)
 	}
-	src := h.sources()
-	src.Content = content
-	got, again, err := LoadHost(src)
-	if err != nil || string(again) != string(content) || names(got) != names(want) || got.Dir != want.Dir {
+	for _, damaged := range []string{"", "{", `{"host": "nod: 1"}`} {
+		if _, err := Unbundle([]byte(damaged)); err == nil {
+			t.Errorf("%q was accepted", damaged)
+		}
+	}
+}
+
+func checkBundle(t *testing.T, want Host) {
+	t.Helper()
+	text := Bundle(want)
+	got, err := Unbundle(text)
+	if err != nil || string(Bundle(got)) != string(text) || names(got) != names(want) || got.Dir != want.Dir {
 		t.Fatalf("%v, %+v", err, got)
+	}
+	if !strings.Contains(string(text), "id: "+want.Config.Node.ID) {
+		t.Errorf("it depends on the name of the host: %s", text)
 	}
 	for i, g := range want.Groups {
 		if reload, restart := Diff(g.Config, got.Groups[i].Config); len(reload)+len(restart) > 0 || got.Groups[i].File != g.File {
@@ -498,12 +505,6 @@ func TestContentOfGroups(t *testing.T) {
 	}
 	if reload, restart := Diff(want.Config, got.Config); len(reload)+len(restart) > 0 {
 		t.Errorf("the host: %v %v differ", reload, restart)
-	}
-	for _, damaged := range []string{bundlePrefix, bundlePrefix + "{", bundlePrefix + `{"host": "nod: 1"}`} {
-		src.Content = []byte(damaged)
-		if _, _, err := LoadHost(src); err == nil {
-			t.Errorf("%q was accepted", damaged)
-		}
 	}
 }
 
@@ -518,7 +519,7 @@ func mkfifo(t testing.TB, path string) {
 func TestAConfigurationThatIsAFIFO(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "zkelectd.yaml")
 	mkfifo(t, path)
-	if _, _, err := LoadHost(Sources{File: path}); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "is empty") {
+	if _, err := LoadHost(Sources{File: path}); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "is empty") {
 		t.Errorf("%v", err)
 	}
 }
@@ -528,7 +529,7 @@ func TestExampleOfGroupsLoads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, _, err := LoadHost(Sources{File: "../../configs/groups.yaml", Env: []string{"ZKELECTD_GROUPS_DIR=" + dir}})
+	h, err := LoadHost(Sources{File: "../../configs/groups.yaml", Env: []string{"ZKELECTD_GROUPS_DIR=" + dir}})
 	if err != nil || names(h) != "billing ingest reports" || len(h.Warnings) > 0 {
 		t.Fatalf("%v, %+v", err, h)
 	}
@@ -583,7 +584,7 @@ func FuzzGroupFile(f *testing.F) {
 		if refused := r.Refused[name]; loaded == (refused != nil) || refused != nil && refused.Error() == "" {
 			t.Errorf("%q: %v, %v", text, loaded, refused)
 		}
-		again, _, err := LoadHost(Sources{Content: r.Content})
+		again, err := Unbundle(Bundle(r.Host))
 		if err != nil || names(again) != names(r.Host) {
 			t.Fatalf("%q: its content: %v, %s", text, err, names(again))
 		}

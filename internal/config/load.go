@@ -106,8 +106,13 @@ func RegisterContext(fs *pflag.FlagSet) {
 // setting is the annotation of a flag that sets a key. A command may have another flag with the name of one of them.
 const setting = "setting"
 
-func register(fs *pflag.FlagSet, prefix string) {
+// RegisterFile adds --config.
+func RegisterFile(fs *pflag.FlagSet) {
 	fs.Var(&onceValue{}, "config", "configuration file (YAML), optional")
+}
+
+func register(fs *pflag.FlagSet, prefix string) {
+	RegisterFile(fs)
 	for _, f := range flags {
 		if strings.HasPrefix(f.key, prefix) {
 			addFlag(fs, f)
@@ -147,21 +152,14 @@ func (v *onceValue) Set(s string) error {
 
 // Load reads, merges and checks the sources of one group. If it fails, the error is [Errors] and Config is zero.
 func Load(src Sources) (Config, error) {
-	cfg, _, err := LoadContent(src)
-	return cfg, err
-}
-
-// LoadContent is [Load], and also returns the content of File; nil if there is none. With it as Content, the [Sources] give the
-// same configuration even if the file changes.
-func LoadContent(src Sources) (Config, []byte, error) {
 	m := readMain(src)
 	if m.dir != "" {
 		m.errs.add(m.settings[groupsDir].source, groupsDir, "names several groups, but a configuration of one group is needed here")
 	}
 	if len(m.errs) > 0 {
-		return Config{}, nil, m.errs
+		return Config{}, m.errs
 	}
-	return m.cfg, m.content, nil
+	return m.cfg, nil
 }
 
 // merged returns the defaults, overridden by values.

@@ -11,9 +11,8 @@ import (
 
 // Reloaded is what a reload changes.
 type Reloaded struct {
-	// Host is the configuration after the reload, and Content its content as of [LoadHost].
-	Host    Host
-	Content []byte
+	// Host is the configuration after the reload.
+	Host Host
 	// Added, Changed and Removed are names of groups.
 	Added, Changed, Removed []string
 	// Refused has the error of each file that was not accepted, by the name of its group. A group that runs stays as it is.
@@ -96,7 +95,7 @@ func refuseKind(before, after Config, source string, errs *Errors) {
 // reloadOne returns the reloaded configuration of a daemon with one group. Its root needs a restart, so its name stays.
 func reloadOne(m *mainFile, running Host) Reloaded {
 	name := cluster.NameOf(m.root())
-	r := Reloaded{Content: m.content}
+	var r Reloaded
 	switch {
 	case len(running.Groups) == 0:
 		r.Added = []string{name}
@@ -139,7 +138,6 @@ func (d *directory) reloaded(m *mainFile, running Host) Reloaded {
 			r.Removed = append(r.Removed, g.Name)
 		}
 	}
-	r.Content = bundle(r.Host)
 	return r
 }
 

@@ -51,7 +51,7 @@ func TestReloadAddsChangesAndRemovesGroups(t *testing.T) {
 	if c := groupOf(t, r.Host, "b"); c.Child.Env["A"] != "2" {
 		t.Errorf("b has %v", c.Child.Env)
 	}
-	if again, _, err := LoadHost(Sources{Content: r.Content}); err != nil || names(again) != "a b d e new" {
+	if again, err := Unbundle(Bundle(r.Host)); err != nil || names(again) != "a b d e new" {
 		t.Errorf("its content: %v, %s", err, names(again))
 	}
 	if r := h.reload(r.Host, false); summary(r) != nothing {
@@ -113,7 +113,7 @@ func TestBadFileLeavesItsGroup(t *testing.T) {
 			if groupOf(t, r.Host, "c").Child.Command[0] != "other" {
 				t.Error("another group was not changed")
 			}
-			if again, _, err := LoadHost(Sources{Content: r.Content}); err != nil || groupOf(t, again, "b").Child.Command[0] != "b" {
+			if again, err := Unbundle(Bundle(r.Host)); err != nil || groupOf(t, again, "b").Child.Command[0] != "b" {
 				t.Errorf("the content does not have what runs: %v", err)
 			}
 		})
@@ -180,7 +180,7 @@ func TestAbsenceIsNotRemoval(t *testing.T) {
 					t.Errorf("allowed %t: %s, want the error %s", allow, summary(r), want)
 				case err != nil && (want == "" || !strings.HasPrefix(h.short(err), want)):
 					t.Errorf("allowed %t: got  %v\nwant %s", allow, h.short(err), want)
-				case err != nil && len(r.Host.Groups)+len(r.Content) > 0:
+				case err != nil && len(r.Host.Groups) > 0:
 					t.Errorf("refused, but %+v", r)
 				}
 			}
@@ -197,7 +197,7 @@ func TestAbsenceIsNotRemoval(t *testing.T) {
 	if summary(r) != "added [] changed [] removed [a] refused []" {
 		t.Error(summary(r))
 	}
-	if again, _, err := LoadHost(Sources{Content: r.Content}); err != nil || len(again.Groups) != 0 {
+	if again, err := Unbundle(Bundle(r.Host)); err != nil || len(again.Groups) != 0 {
 		t.Errorf("a restart after it: %v", err)
 	}
 	h = newHost(t, "", manyGroups(10))
@@ -229,7 +229,7 @@ func TestReloadRefusesTheMainFileAsAWhole(t *testing.T) {
 	if _, err := ReloadHost(h.sources(), running, true); err == nil || !strings.Contains(err.Error(), `groups_dir: is "", and was "`) {
 		t.Errorf("without groups_dir: %v", err)
 	}
-	single, _, err := LoadHost(h.sources())
+	single, err := LoadHost(h.sources())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func TestReloadRefusesTheMainFileAsAWhole(t *testing.T) {
 // A daemon with one group keeps its name; a changed root is a setting that needs a restart.
 func TestReloadOfOneGroup(t *testing.T) {
 	src := Sources{File: file(t, "zookeeper: {root: /x/app}\n"+lockOnly)}
-	running, _, err := LoadHost(src)
+	running, err := LoadHost(src)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func TestReloadOfOneGroup(t *testing.T) {
 		text += lockOnly
 		write(t, src.File, text)
 		r, err := ReloadHost(src, running, false)
-		if err != nil || summary(r) != want || names(r.Host) != "app" || string(r.Content) != text {
+		if err != nil || summary(r) != want || names(r.Host) != "app" {
 			t.Errorf("%q: %v, %s", text, err, summary(r))
 		}
 	}

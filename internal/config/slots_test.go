@@ -85,7 +85,7 @@ func TestUnitsOfSlots(t *testing.T) {
 // A reload changes how many slots a file proposes, but never between one leader and slots.
 func TestReloadOfSlots(t *testing.T) {
 	src := Sources{File: file(t, "slots: {count: 2}\n"+lockOnly)}
-	running, _, err := LoadHost(src)
+	running, err := LoadHost(src)
 	if err != nil {
 		t.Fatal(err)
 	}

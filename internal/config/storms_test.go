@@ -12,11 +12,11 @@ func TestDefaultsForManyGroups(t *testing.T) {
 		"plain": "{}", "own": "election: {settle: 0s}", "even": "policy: {type: spread}", "ranked": "policy: {rank: [site, spread]}",
 		"now": "policy: {type: spread}\nelection: {failback: {mode: immediate}}",
 	})
-	host, content, err := LoadHost(Sources{File: h.main})
+	host, err := LoadHost(Sources{File: h.main})
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, _, err := LoadHost(Sources{File: h.main, Content: content})
+	again, err := Unbundle(Bundle(host))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestDefaultsForManyGroups(t *testing.T) {
 		}
 	}
 	h.setMain("node: {id: n1}\nmoves: {spread: 0s}\n")
-	if host, _, err = LoadHost(Sources{File: h.main}); err != nil || host.Config.Moves.Spread != 0 {
+	if host, err = LoadHost(Sources{File: h.main}); err != nil || host.Config.Moves.Spread != 0 {
 		t.Errorf("%+v, %v", host.Config.Moves, err)
 	}
 	if c, _ := host.Group("plain"); c.Election.Settle != 3*time.Second || c.Moves.Spread != 0 {

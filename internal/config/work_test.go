@@ -51,7 +51,7 @@ func TestUnset(t *testing.T) {
 		"{}": "zookeeper.servers zookeeper.root", "zookeeper: {root: /cluster}": "zookeeper.servers", "zookeeper: {root: /x, servers: [a]}": "",
 	} {
 		src := Sources{File: file(t, text), Command: []string{"app"}}
-		loaded, _, err := LoadHost(src)
+		loaded, err := LoadHost(src)
 		if got := strings.Join(loaded.Unset, " "); err != nil || got != want {
 			t.Errorf("%s: %q, %v", text, got, err)
 		}

@@ -24,9 +24,11 @@ type Options struct {
 	Path string
 	Argv []string
 	// Config is the content of the configuration file, for the first daemon, and with ConfigOnce for all of them: then the file cannot be
-	// read again. It is nil if there is no file.
+	// read again. It is nil if there is no file. LastConfig is the configuration that was in force when an earlier guard was killed; nil
+	// if none was.
 	Config     []byte
 	ConfigOnce bool
+	LastConfig []byte
 	// SessionLock is the lock of the session file, see [LockSessionFile], which the daemon shares; nil if there is no
 	// session file.
 	SessionLock *os.File
@@ -99,7 +101,7 @@ type guard struct {
 	survivedAt        time.Duration // work of the dead daemon that still runs then survives it
 	inheritedAt       time.Duration // when to kill again what the dead daemon has left behind; 0 if nothing is left
 	inheritedDelay    time.Duration
-	lastConfig        []byte        // the last good configuration file; nil until a daemon has sent one
+	lastConfig        []byte        // the configuration in force; nil until a daemon has sent it
 	heartbeatDeadline time.Duration // without a heartbeat by then the daemon is hung; 0 for no deadline
 	heartbeatEnd      time.Duration // when that is enforced, see lastChance; 0 before the deadline
 
@@ -161,7 +163,7 @@ func newGuard(opt Options) (*guard, error) {
 		return nil, os.NewSyscallError("prctl(PR_SET_CHILD_SUBREAPER)", err)
 	}
 	g := &guard{
-		opt: opt, log: opt.Log,
+		opt: opt, log: opt.Log, lastConfig: opt.LastConfig,
 		nextSlot: 1, signals: opt.Signals, fromDaemon: make(chan incoming), fromKeeper: make(chan incoming), closeResults: make(chan closeResult, 1),
 	}
 	if err := g.setUpContainment(); err != nil {

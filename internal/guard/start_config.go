@@ -22,11 +22,11 @@ type StartConfig struct {
 	// read again.
 	Main []byte `json:"main"`
 	Once bool   `json:"once,omitempty"`
-	// Last is what the previous daemon has passed to [Client.SetLastConfig]; nil at the first start.
+	// Last is what the previous daemon has passed to [Client.SetLastConfig]; nil at the first start, unless Options.LastConfig was set.
 	Last []byte `json:"last"`
 }
 
-// SetLastConfig gives the guard the content of the configuration files that is known to be good, for the next daemon.
+// SetLastConfig gives the guard the configuration in force, for the next daemon.
 func (c *Client) SetLastConfig(content []byte) { c.send(message{Kind: kindConfig, Config: content}) }
 
 // ReadStartConfig returns what the guard has given to this daemon. It must be called only once, and before anything reads the
@@ -60,12 +60,12 @@ func descriptor(f *os.File) uintptr {
 	return f.Fd()
 }
 
-// setLastConfig stores a copy of a good configuration file, even of an empty one.
+// setLastConfig stores a copy of the configuration in force.
 func (g *guard) setLastConfig(content []byte) {
 	g.lastConfig = append(make([]byte, 0, len(content)), content...)
 }
 
-// startConfig returns what the next daemon is given. One that is restarted reads the file, unless that is not possible.
+// startConfig returns what the next daemon is given.
 func (g *guard) startConfig() StartConfig {
 	c := StartConfig{Last: g.lastConfig, Once: g.opt.ConfigOnce}
 	if c.Last == nil || c.Once {

@@ -364,7 +364,7 @@ func TestFailsafeModeByReload(t *testing.T) {
 		if next.Node.ID == "a" {
 			next.Node.Priority = 1 // b is better then
 		}
-		h.opt.Reload = func(config.Host) (Reloaded, error) { return reloaded(h, next), nil }
+		h.opt.Reload = func(config.Host, bool) (Reloaded, error) { return reloaded(h, next), nil }
 	}
 	f.start(false, "a", "b")
 	a, b := f.hosts[0], f.hosts[1]
@@ -445,7 +445,7 @@ func TestOutageOfManyGroups(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		cfg, _, err := config.LoadHost(config.Sources{File: filepath.Join(dir, "zkelectd.yaml")})
+		cfg, err := config.LoadHost(config.Sources{File: filepath.Join(dir, "zkelectd.yaml")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -636,7 +636,7 @@ func TestTurnedOffByReload(t *testing.T) {
 	f.setUp = func(h *Host) {
 		next := h.opt.Config.Config
 		next.Failsafe.Enabled = false
-		h.opt.Reload = func(config.Host) (Reloaded, error) { return reloaded(h, next), nil }
+		h.opt.Reload = func(config.Host, bool) (Reloaded, error) { return reloaded(h, next), nil }
 	}
 	f.start(true, "a", "b")
 	a, b := f.hosts[0], f.hosts[1]

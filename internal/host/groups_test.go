@@ -84,13 +84,13 @@ func joinGroups(t *testing.T, base, id string, n int, opt ...func(*Options)) *fl
 		f.write(name, work)
 	}
 	f.src = config.Sources{File: file}
-	c, _, err := config.LoadHost(f.src)
+	c, err := config.LoadHost(f.src)
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := Options{
 		Config: c, Log: slog.New(slog.DiscardHandler), Guard: guardClient,
-		Reload: func(running config.Host) (Reloaded, error) {
+		Reload: func(running config.Host, _ bool) (Reloaded, error) {
 			r, err := config.ReloadHost(f.src, running, false)
 			return Reloaded{Reloaded: r}, err
 		},

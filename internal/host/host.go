@@ -63,12 +63,14 @@ type Guard interface {
 // Options configures a Host.
 type Options struct {
 	Config config.Host
-	// Refused is the error that the configuration was refused with, if Config is an older configuration.
+	// Refused is the error that the configuration was refused with, if Config is an older configuration. Pending lists the settings in
+	// which the files differ from Config and that need a restart.
 	Refused error
+	Pending []string
 	// RefusedGroups has the errors of group files that were refused, by the names of their groups.
 	RefusedGroups map[string]error
-	// Reload reads the configuration again; nil if that is not possible.
-	Reload func(running config.Host) (Reloaded, error)
+	// Reload reads the configuration again; nil if that is not possible. With allowRemovals any number of groups may be gone.
+	Reload func(running config.Host, allowRemovals bool) (Reloaded, error)
 	// CheckFiles checks the files with credentials, certificates and tokens that a configuration names; nil to check none.
 	CheckFiles func(config.Config) error
 	// Secure reports whether the HTTP API uses TLS.
@@ -86,6 +88,7 @@ type Options struct {
 type Host struct {
 	opt      Options
 	inForce  atomic.Pointer[config.Host] // never changed, only replaced
+	pending  atomic.Pointer[string]      // the settings that need a restart
 	log      *slog.Logger
 	health   *health
 	device   *device         // nil if none is configured
@@ -113,6 +116,7 @@ type Host struct {
 	groups  []*resource // sorted by name
 	invalid []*resource // see setInvalid
 	session *session    // nil while there is none
+	order   reloadOrder // what the next reload is asked for
 	stuck   int         // loops that were abandoned and have not returned
 }
 
@@ -149,6 +153,7 @@ func New(opt Options) *Host {
 		refused = opt.Refused.Error()
 		h.counters.Update(func(t *status.Totals) { t.ReloadFailed = true })
 	}
+	h.setPending(opt.Pending)
 	for _, g := range opt.Config.Groups {
 		own := refused
 		if opt.RefusedGroups != nil { // the other groups have their newest configuration
@@ -205,14 +210,6 @@ func (h *Host) Stop(reason string) {
 	h.mu.Unlock()
 	if s != nil {
 		s.stop(reason)
-	}
-}
-
-// Reload makes the host reload its configuration.
-func (h *Host) Reload() {
-	select {
-	case h.reloads <- struct{}{}:
-	default:
 	}
 }
 

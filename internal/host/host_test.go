@@ -113,7 +113,7 @@ func newOnly(opt Options) only {
 
 func load(t *testing.T, env ...string) config.Host {
 	t.Helper()
-	cfg, _, err := config.LoadHost(config.Sources{Env: env})
+	cfg, err := config.LoadHost(config.Sources{Env: env})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,8 +53,9 @@ func (h *Host) serveReloads(ctx context.Context, s *session) {
 // reload reads the configuration again and applies it. It refuses the whole configuration if its main file is invalid or if ZooKeeper
 // does not know its credentials, and the configuration of a group if that is invalid or its policy cannot be published.
 func (h *Host) reload(ctx context.Context, s *session) {
+	order := h.takeOrder()
 	h.service.reloading()
-	next, err := h.read()
+	next, err := h.read(order.AllowRemovals)
 	var identities *zkstore.CredentialChange
 	if err == nil {
 		identities, err = h.checkCredentials(ctx, s, next)
@@ -63,23 +64,25 @@ func (h *Host) reload(ctx context.Context, s *session) {
 		err = h.checkContainment(next.Host)
 	}
 	if err == nil {
-		err = h.publishPolicies(ctx, s, &next)
+		err = h.publishPolicies(ctx, s, &next, order.Force)
 	}
 	if err != nil && s.zk.Err() != nil {
 		<-ctx.Done() // not refused: the memberships end with the session
 	}
 	if ctx.Err() != nil {
-		h.Reload() // the next session repeats it
+		h.ask(order) // the next session repeats it
 		return
 	}
+	result := ReloadResult{Node: h.Node(), Single: h.single()}
 	if err != nil {
 		h.refuse(err)
+		result.Refused = err.Error()
 	} else {
 		if identities.Apply(); identities.Changed {
 			next.Files = append(next.Files, "zookeeper.auth.file")
 			h.log.Info("the credentials for ZooKeeper have changed", "identities", s.zk.Tags())
 		}
-		h.accept(s, next)
+		result.Groups = h.accept(s, next)
 	}
 	h.counters.Update(func(t *status.Totals) {
 		if t.ReloadFailed = err != nil || len(next.Refused) > 0; !t.ReloadFailed {
@@ -87,6 +90,10 @@ func (h *Host) reload(ctx context.Context, s *session) {
 		}
 	})
 	h.service.ready(h.line())
+	h.describeBlocked(ctx, result.Groups)
+	for _, answer := range order.answers {
+		answer <- result
+	}
 }
 
 // refuse records, for all groups, that the reload was refused.
@@ -120,11 +127,11 @@ func (h *Host) memberOf(r *resource) *membership {
 }
 
 // read reads the configuration again.
-func (h *Host) read() (Reloaded, error) {
+func (h *Host) read(allowRemovals bool) (Reloaded, error) {
 	if h.opt.Reload == nil {
 		return Reloaded{}, errors.New("this daemon has no configuration to read again")
 	}
-	return h.opt.Reload(*h.inForce.Load())
+	return h.opt.Reload(*h.inForce.Load(), allowRemovals)
 }
 
 // checkCredentials checks that ZooKeeper accepts the credentials of a configuration.
@@ -135,14 +142,14 @@ func (h *Host) checkCredentials(ctx context.Context, s *session, next Reloaded) 
 }
 
 // publishPolicies publishes the policy of each group whose policy has changed. A group whose policy is refused keeps its
-// configuration; if it is the only one, the error is returned.
-func (h *Host) publishPolicies(ctx context.Context, s *session, next *Reloaded) error {
+// configuration; if it is the only one, the error is returned. With force a policy without an eligible member is published, too.
+func (h *Host) publishPolicies(ctx context.Context, s *session, next *Reloaded, force bool) error {
 	for i, c := range next.Host.Groups {
 		r := h.resource(c.Name)
 		if r == nil {
 			continue // new: its elector publishes its policy
 		}
-		err := r.publishPolicy(ctx, s, c.Config)
+		err := r.publishPolicy(ctx, s, c.Config, force)
 		switch {
 		case err == nil:
 		case h.single() || ctx.Err() != nil:
@@ -156,9 +163,9 @@ func (h *Host) publishPolicies(ctx context.Context, s *session, next *Reloaded) 
 }
 
 // publishPolicy publishes the policy of a configuration if it has changed.
-func (r *resource) publishPolicy(ctx context.Context, s *session, next config.Config) error {
+func (r *resource) publishPolicy(ctx context.Context, s *session, next config.Config, force bool) error {
 	now := r.config()
-	if next.Policy.Revision == now.Policy.Revision && next.Rules().Digest() == now.Rules().Digest() {
+	if !force && next.Policy.Revision == now.Policy.Revision && next.Rules().Digest() == now.Rules().Digest() {
 		return nil
 	}
 	conn := r.all()[0].conn.Load()
@@ -167,7 +174,7 @@ func (r *resource) publishPolicy(ctx context.Context, s *session, next config.Co
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*s.granted)
 	defer cancel()
-	rec, err := operator.PublishPolicy(ctx, conn, r.paths(), operator.Proposal{Group: r.name, Config: next, By: next.Node.ID, Revision: next.Policy.Revision})
+	rec, err := operator.PublishPolicy(ctx, conn, r.paths(), operator.Proposal{Group: r.name, Config: next, By: next.Node.ID, Revision: next.Policy.Revision, Force: force})
 	if err == nil {
 		r.log.Info("policy in force for the group", "revision", rec.Revision, "by", rec.By)
 	}
@@ -184,23 +191,28 @@ func (h *Host) resource(name string) *resource {
 	return all[i]
 }
 
-// accept applies a configuration: to the host, then to its groups.
-func (h *Host) accept(s *session, next Reloaded) {
+// accept applies a configuration: to the host, then to its groups. It returns the results of the groups.
+func (h *Host) accept(s *session, next Reloaded) []GroupReload {
 	before := h.config()
 	after := next.Host
 	after.Config = config.ApplyReload(before, next.Host.Config)
-	h.applyHost(before, after.Config, next.Host.Config)
+	h.applyHost(before, next.Host.Config, after.Config)
 	auditACLs := after.Config.ZooKeeper.Auth != before.ZooKeeper.Auth || after.Config.ZooKeeper.ACL != before.ZooKeeper.ACL
 	if auditACLs {
 		h.opt.Guard.SetAccess(operator.EncodeAccess(operator.Access(after.Config, os.Getenv)))
 	}
+	var results []GroupReload
 	for _, name := range slices.Sorted(maps.Keys(next.Refused)) {
 		logRefused(h, "the group stays as it is", next.Refused[name], "group", name)
+		if h.resource(name) == nil {
+			results = append(results, GroupReload{Name: name, Refused: next.Refused[name].Error()})
+		}
 	}
 	for _, r := range h.resources() {
 		if !slices.ContainsFunc(after.Groups, func(c config.Group) bool { return c.Name == r.name }) {
 			h.log.Warn("removing a group: its file is gone", "group", r.name)
 			h.removeGroup(r.name, "the group is removed from the configuration of this host")
+			results = append(results, GroupReload{Name: r.name, Removed: true})
 		}
 	}
 	for i, c := range after.Groups {
@@ -208,9 +220,12 @@ func (h *Host) accept(s *session, next Reloaded) {
 		if r == nil {
 			h.log.Info("adding a group", "group", c.Name, "root", c.Config.ZooKeeper.Root)
 			h.addGroup(c)
+			results = append(results, GroupReload{Name: c.Name, Changed: "added"})
 			continue
 		}
 		after.Groups[i].Config = r.accept(h.memberOf(r), c.Config, next.Refused[c.Name], next.Files, auditACLs)
+		last := r.lastReload.Load()
+		results = append(results, GroupReload{Name: c.Name, Changed: last.text, Refused: last.refused})
 	}
 	h.inForce.Store(&after)
 	h.checkWorkNow()
@@ -218,27 +233,29 @@ func (h *Host) accept(s *session, next Reloaded) {
 	if next.Commit != nil {
 		next.Commit(after)
 	}
+	return results
 }
 
 // applyHost applies the settings of the host, and logs which ones need a restart.
-func (h *Host) applyHost(before, after, next config.Config) {
-	if h.single() {
-		return // logged with the settings of its group
-	}
+func (h *Host) applyHost(before, next, after config.Config) {
 	changed, restart := config.Diff(before, next)
+	h.setPending(restart)
 	if len(restart) > 0 {
 		h.log.Warn("these settings need a restart", "keys", strings.Join(restart, ", "))
 	}
-	if len(changed) > 0 {
+	if len(changed) > 0 && !h.single() { // else logged with the settings of its group
 		h.log.Info("reloaded", "keys", strings.Join(changed, ", "))
 	}
-	h.setLevel(after)
+	if h.opt.Level != nil {
+		h.opt.Level.UnmarshalText([]byte(after.Log.Level)) // checked with the configuration
+	}
 }
 
-func (h *Host) setLevel(c config.Config) {
-	if h.opt.Level != nil {
-		h.opt.Level.UnmarshalText([]byte(c.Log.Level)) // checked with the configuration
-	}
+// setPending records which settings need a restart.
+func (h *Host) setPending(keys []string) {
+	text := strings.Join(keys, ", ")
+	h.pending.Store(&text)
+	h.counters.Update(func(t *status.Totals) { t.Pending = len(keys) })
 }
 
 // accept applies a configuration to the group, or records why it was refused. It returns the configuration in force.
@@ -262,9 +279,6 @@ func (r *resource) accept(m *membership, next config.Config, refused error, file
 	}
 	r.inForce.Store(&after)
 	r.reloaded(result)
-	if r.host.single() {
-		r.host.setLevel(after)
-	}
 	for _, g := range r.all() {
 		g.leaders.reconsider()
 		g.heirs.reconsider()
@@ -278,9 +292,6 @@ func (r *resource) accept(m *membership, next config.Config, refused error, file
 		r.log.Info("reloaded", "keys", strings.Join(changed, ", "))
 	case r.host.single():
 		r.log.Info("reloaded, no setting has changed")
-	}
-	if len(restart) > 0 {
-		r.log.Warn("these settings need a restart", "keys", strings.Join(restart, ", "))
 	}
 	if len(later) > 0 {
 		r.log.Info("these settings are applied as soon as this host does not lead the group", "keys", strings.Join(later, ", "))
@@ -328,7 +339,7 @@ func (r *resource) apply(m *membership, auditACLs bool) {
 
 // difference returns a description of the changes that a reload has made.
 func difference(changed, later, restart []string) string {
-	text := "no setting has changed"
+	text := NothingChanged
 	if len(changed) > 0 {
 		text = "applied: " + strings.Join(changed, ", ")
 	}

@@ -28,7 +28,7 @@ func TestReloadsDuringATakeover(t *testing.T) {
 	priority := 0
 	h, done := runWith(t, fresh(), "a", func(h *Host) {
 		next := h.opt.Config.Config
-		h.opt.Reload = func(config.Host) (Reloaded, error) {
+		h.opt.Reload = func(config.Host, bool) (Reloaded, error) {
 			priority++
 			next.Node.Priority, next.Node.Site = priority, []string{"dc1", "dc2"}[priority%2]
 			return reloaded(h, next), nil
@@ -86,7 +86,7 @@ func TestReloadIsCommittedWhenAccepted(t *testing.T) {
 	var turn, commits atomic.Int32
 	h, done := runWith(t, root, "a", func(h *Host) {
 		base := h.opt.Config.Config
-		h.opt.Reload = func(config.Host) (Reloaded, error) {
+		h.opt.Reload = func(config.Host, bool) (Reloaded, error) {
 			r, err := cases[turn.Add(1)-1].read(h, base)
 			r.Commit = func(config.Host) { commits.Add(1) }
 			return r, err
@@ -129,7 +129,7 @@ func TestReloadOutlivesItsSession(t *testing.T) {
 	d, _ := runWith(t, root, "a", func(d *Host) {
 		next := d.opt.Config.Config
 		next.Node.Priority, next.Policy.Type = 9, "node-id"
-		d.opt.Reload = func(config.Host) (Reloaded, error) {
+		d.opt.Reload = func(config.Host, bool) (Reloaded, error) {
 			if !lost {
 				lost = true
 				s := only{d, nil}.zk()

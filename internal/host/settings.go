@@ -50,6 +50,7 @@ func (r *resource) settings() group.Settings {
 	last := r.lastReload.Load()
 	s.Node.Problems, s.Node.Unprepared = r.allProblems(), r.unprepared()
 	s.Node.Version, s.Node.Reloads, s.Node.Refused, s.Node.Reloaded = r.host.opt.Version, last.count, last.refused, last.text
+	s.Node.Pending = *r.host.pending.Load()
 	return s
 }
 

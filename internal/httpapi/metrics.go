@@ -157,6 +157,7 @@ var hostMetrics = []metric{
 	{"zkelectd_zookeeper_last_response_age_seconds", gauge, nil, "The time since this daemon sent the last read that ZooKeeper has answered.", value(lastResponseAge), nil},
 	{"zkelectd_healthy", gauge, nil, "1 if this host passes its own health probe, or has none.", boolean(healthy), nil},
 	{"zkelectd_config_last_reload_successful", gauge, nil, "0 if the last reload of the configuration was rejected, so that the previous one is still in use.", boolean(func(h hostData) bool { return !h.totals.ReloadFailed }), nil},
+	{"zkelectd_config_pending_settings", gauge, nil, "The number of settings that differ in the configuration files and need a restart.", value(func(h hostData) float64 { return float64(h.totals.Pending) }), nil},
 	{"zkelectd_config_last_reload_success_timestamp_seconds", gauge, nil, "The time at which the daemon read the configuration in use.", value(func(h hostData) float64 { return float64(h.totals.Reloaded.UnixMilli()) / 1000 }), nil},
 	{"zkelectd_sessions_total", counter, nil, "ZooKeeper sessions in which this daemon has registered.", value(func(h hostData) uint64 { return h.totals.Sessions }), nil},
 	{"zkelectd_session_expirations_total", counter, nil, "Sessions that ended although the daemon was not stopping: expired, closed from outside, or abandoned.", value(func(h hostData) uint64 { return h.totals.SessionsLost }), nil},

@@ -129,7 +129,7 @@ func TestConfigurationsAreValid(t *testing.T) {
 			if ok, _ := filepath.Match("zkelectd*.yaml", filepath.Base(file)); !ok {
 				continue
 			}
-			h, _, err := config.LoadHost(config.Sources{File: file})
+			h, err := config.LoadHost(config.Sources{File: file})
 			if err != nil {
 				t.Errorf("%s: %v", file, err)
 				continue

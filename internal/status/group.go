@@ -59,7 +59,7 @@ func (v *Viewer) Group(s cluster.Snapshot) Group {
 		g.addPassing(g.closed)
 	}
 	g.describeDroppedSchedules(s)
-	g.describeRefusedReloads(s)
+	g.describeOldSettings(s)
 	g.describeHosts(s)
 	g.describeFailsafe(s)
 	return g

@@ -113,11 +113,14 @@ func (g *Group) describeHosts(s cluster.Snapshot) {
 	}
 }
 
-// describeRefusedReloads adds the members that run with an older configuration than their files to the problems.
-func (g *Group) describeRefusedReloads(s cluster.Snapshot) {
+// describeOldSettings adds the members that run with an older configuration than their files to the problems.
+func (g *Group) describeOldSettings(s cluster.Snapshot) {
 	for _, m := range s.Members {
 		if why := m.Node.Record.Refused; why != "" {
 			g.Problems = append(g.Problems, fmt.Sprintf("%s runs with an older configuration, as its files are refused: %s", m.ID, why))
+		}
+		if keys := m.Node.Record.Pending; keys != "" {
+			g.Problems = append(g.Problems, fmt.Sprintf("%s runs with older settings than its files: restart zkelectd there to apply %s", m.ID, keys))
 		}
 	}
 }

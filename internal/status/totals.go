@@ -35,6 +35,8 @@ type Totals struct {
 	// Reloaded is when the running configuration was read. ReloadFailed reports whether a newer one has been refused since.
 	Reloaded     time.Time
 	ReloadFailed bool
+	// Pending counts the settings that differ in the configuration files and need a restart.
+	Pending int
 }
 
 // Attempts counts what may fail.

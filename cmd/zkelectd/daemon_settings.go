@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -25,6 +26,8 @@ type daemonSettings struct {
 	// settings and groups that a reload would change, pending the settings that need a restart.
 	restored           bool
 	unapplied, pending []string
+	// watched gets the files whose changes cause a reload; nil without reload.watch.
+	watched chan []string
 	// unserved is http.listen if this daemon cannot serve there, as files of the API are invalid.
 	unserved string
 }
@@ -94,6 +97,21 @@ func (s *daemonSettings) restore(last []byte) (err error) {
 		s.refusal, s.fallback = errors.Join(s.refusal, err), lastGood+", without the HTTP API"
 	}
 	return nil
+}
+
+// watch makes the files that a configuration in force names the watched ones. It is called by one goroutine at a time.
+func (s *daemonSettings) watch(inForce config.Config) {
+	if !inForce.Reload.Watch {
+		return
+	}
+	if s.watched == nil { // at the start
+		s.watched = make(chan []string, 1)
+	}
+	select {
+	case <-s.watched: // replaced
+	default:
+	}
+	s.watched <- inForce.WatchedFiles(s.from.File, os.Getenv)
 }
 
 // bundle returns a configuration in force for the next daemon.

@@ -222,6 +222,7 @@ func (s *daemonSettings) run(
 		auth.SetTokens(s.access.tokens)
 		hosts.SetAllowed(s.access.hosts)
 		s.access.warn(log)
+		s.watch(inForce.Config)
 		content := s.bundle(inForce)
 		g.SetLastConfig(content)
 		if err := writeApplied(config.AppliedFile(os.Getenv), content); err != nil {
@@ -249,7 +250,7 @@ func (s *daemonSettings) run(
 		api = h.HandleFailsafe(api)
 	}
 	err := service{
-		host: h, listener: listener, handler: api, peers: peers, files: watchedFiles(cmd, cfg), signals: signals, reload: true,
+		host: h, listener: listener, handler: api, peers: peers, files: s.watched, signals: signals, reload: true,
 		reloads: func(ctx context.Context) { s.serveReloads(ctx, h, log) },
 	}.run(cmd.Context())
 	switch {
@@ -349,7 +350,7 @@ type service struct {
 	listener httpapi.Endpoint
 	handler  http.Handler
 	peers    httpapi.Endpoint // for the other daemons in failsafe mode; empty for none, or if the listener is for them, too
-	files    []string         // their changes cause a reload
+	files    <-chan []string  // changes of the files in the last list cause a reload; nil for none
 	signals  <-chan os.Signal
 	reload   bool                      // SIGHUP and SIGUSR1 ask for a reload, not to stop
 	reloads  func(ctx context.Context) // serves requests to reload; nil for none
@@ -381,7 +382,7 @@ func (s service) run(ctx context.Context) error {
 			return nil
 		})
 	}
-	if len(s.files) > 0 {
+	if s.files != nil {
 		g.Go(func() error { return config.Watch(running, s.files, s.host.Reload) })
 	}
 	g.Go(func() error {
@@ -402,12 +403,4 @@ func (s service) run(ctx context.Context) error {
 		}
 	})
 	return g.Wait()
-}
-
-// watchedFiles returns the files whose changes cause a reload.
-func watchedFiles(cmd *cobra.Command, cfg config.Config) []string {
-	if !cfg.Reload.Watch {
-		return nil
-	}
-	return cfg.WatchedFiles(configFile(cmd), os.Getenv)
 }

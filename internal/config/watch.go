@@ -3,10 +3,15 @@ package config
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -35,33 +40,17 @@ func (c Config) WatchedFiles(file string, getenv func(string) string) []string {
 	return files
 }
 
-// Watch calls changed whenever the content of one of the files has changed, until ctx ends. A directory counts as a file whose
-// content is that of its group files; a file or a directory that is missing has not changed. It watches the directories, since
-// editors and Kubernetes replace files instead of writing them.
-func Watch(ctx context.Context, files []string, changed func()) error {
-	w, err := fsnotify.NewWatcher()
+// Watch calls changed whenever the content of one of the files has changed, until ctx ends. Each value from lists replaces the files; a
+// new one of a later list counts as changed, as it may have changed before it was watched. A directory counts as a file whose content
+// is that of its group files; a file or a directory that is missing has not changed. Watch watches the directories, since editors and
+// Kubernetes replace files instead of writing them, with those of all symbolic links on the way to a file.
+func Watch(ctx context.Context, lists <-chan []string, changed func()) error {
+	notify, err := fsnotify.NewWatcher()
 	if err != nil {
 		return fmt.Errorf("cannot watch files (reload.watch): %w", err)
 	}
-	defer w.Close()
-	for _, file := range files {
-		if err := w.Add(filepath.Dir(file)); err != nil {
-			return fmt.Errorf("cannot watch %s (reload.watch): %w", file, err)
-		}
-	}
-	last := make(map[string][sha256.Size]byte) // so that no copy of a secret stays in memory
-	differs := func() (found bool) {
-		for _, file := range files {
-			if isDir(file) {
-				w.Add(file) // again, as it may have been replaced; before it is read, so that no change is missed
-			}
-			if sum, err := digest(file); err == nil && sum != last[file] {
-				last[file], found = sum, true
-			}
-		}
-		return found
-	}
-	differs()
+	defer notify.Close()
+	w := &watcher{notify: notify, last: make(map[string][sha256.Size]byte)}
 	timer := time.NewTimer(settleTime)
 	defer timer.Stop()
 	var since time.Time // the first event since the files were read
@@ -73,13 +62,24 @@ func Watch(ctx context.Context, files []string, changed func()) error {
 	}
 	for {
 		select {
-		case <-w.Events:
+		case files := <-lists:
+			first := w.files == nil
+			w.files = files
+			if err := w.watch(); err != nil && first {
+				return err
+			}
+			if first {
+				w.differs()
+			}
 			noticed()
-		case <-w.Errors: // too many events at once
+		case <-notify.Events:
+			noticed()
+		case <-notify.Errors: // too many events at once
 			noticed()
 		case <-timer.C:
 			since = time.Time{}
-			if differs() {
+			w.watch() // before the files are read, so that no change is missed; a directory may have been replaced
+			if w.differs() {
 				changed()
 			}
 		case <-ctx.Done():
@@ -88,22 +88,106 @@ func Watch(ctx context.Context, files []string, changed func()) error {
 	}
 }
 
-func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
+// watcher is a running Watch.
+type watcher struct {
+	notify *fsnotify.Watcher
+	files  []string
+	last   map[string][sha256.Size]byte // hashes of contents, so that no copy of a secret stays in memory
+}
+
+// watch watches the directories of the files, and no others.
+func (w *watcher) watch() error {
+	var failed error
+	wanted := make(map[string]bool)
+	for _, file := range w.files {
+		dirs := directoriesOf(file)
+		if entries, err := os.ReadDir(file); err == nil {
+			dirs = append(dirs, file)
+			for _, e := range entries {
+				if e.Type()&fs.ModeSymlink != 0 && !notGroupFile(e.Name()) {
+					dirs = append(dirs, directoriesOf(filepath.Join(file, e.Name()))...)
+				}
+			}
+		}
+		for _, dir := range dirs {
+			wanted[dir] = true
+			if err := w.notify.Add(dir); err != nil {
+				failed = fmt.Errorf("cannot watch %s (reload.watch): %w", file, err)
+			}
+		}
+	}
+	for _, dir := range w.notify.WatchList() {
+		if !wanted[dir] {
+			w.notify.Remove(dir)
+		}
+	}
+	return failed
+}
+
+// differs reads the files, and reports whether the content of one has changed.
+func (w *watcher) differs() (found bool) {
+	for _, file := range w.files {
+		if sum, err := digest(file); err == nil && sum != w.last[file] {
+			w.last[file], found = sum, true
+		}
+	}
+	return found
+}
+
+// maxLinks bounds how many symbolic links are followed, as the kernel does.
+const maxLinks = 40
+
+// directoriesOf returns the directory that contains a file, and those of all symbolic links on the way: what the path names changes if
+// an entry of one of them is replaced.
+func directoriesOf(path string) []string {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil
+	}
+	var dirs []string
+	at, rest := "/", strings.Split(path[1:], "/")
+	for links := 0; len(rest) > 0 && links < maxLinks; {
+		name := filepath.Join(at, rest[0])
+		target, err := os.Readlink(name)
+		if err == nil || len(rest) == 1 {
+			dirs = append(dirs, at)
+		}
+		rest = rest[1:]
+		switch {
+		case err != nil:
+			at = name
+		case filepath.IsAbs(target):
+			at = "/"
+			fallthrough
+		default:
+			links++
+			rest = append(strings.Split(strings.Trim(filepath.Clean(target), "/"), "/"), rest...)
+		}
+	}
+	return dirs
 }
 
 // digest returns a hash of the content of a file, or of the group files in a directory.
 func digest(path string) (sum [sha256.Size]byte, err error) {
-	if !isDir(path) {
-		data, err := os.ReadFile(path)
-		return sha256.Sum256(data), err
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe must not block
+	if err != nil {
+		return sum, err
+	}
+	defer file.Close()
+	all := sha256.New()
+	switch info, err := file.Stat(); {
+	case err != nil:
+		return sum, err
+	case info.Mode().IsRegular():
+		_, err = io.Copy(all, io.LimitReader(file, maxFile+1))
+		return [sha256.Size]byte(all.Sum(nil)), err
+	case !info.IsDir():
+		return sum, errors.New("is not a regular file")
 	}
 	entries, err := os.ReadDir(path)
 	if err != nil {
 		return sum, err
 	}
-	all := sha256.New()
 	for _, e := range entries {
 		if notGroupFile(e.Name()) {
 			continue

@@ -13,13 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// lists returns a channel with one list of files.
+func lists(files ...string) chan []string {
+	c := make(chan []string, 1)
+	c <- files
+	return c
+}
+
 // startWatch runs a watch, and returns a channel with the content of the file at each change that it reports.
 func startWatch(t *testing.T, path string) <-chan string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	seen, done := make(chan string, 100), make(chan error, 1)
 	go func() {
-		done <- Watch(ctx, []string{path}, func() {
+		done <- Watch(ctx, lists(path), func() {
 			data, _ := os.ReadFile(path)
 			seen <- string(data)
 		})
@@ -190,7 +197,7 @@ func TestManyWritesAreOneChange(t *testing.T) {
 }
 
 func TestWatchFailsWithoutTheDirectory(t *testing.T) {
-	err := Watch(t.Context(), []string{"/no/such/directory/z.yaml"}, func() {})
+	err := Watch(t.Context(), lists("/no/such/directory/z.yaml"), func() {})
 	if err == nil || !strings.Contains(err.Error(), "cannot watch /no/such/directory/z.yaml (reload.watch)") {
 		t.Errorf("watch: error %v", err)
 	}
@@ -199,7 +206,7 @@ func TestWatchFailsWithoutTheDirectory(t *testing.T) {
 func TestWatchEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Watch(ctx, []string{file(t, "x")}, func() { t.Error("reported a change") }); err != nil {
+	if err := Watch(ctx, lists(file(t, "x")), func() { t.Error("reported a change") }); err != nil {
 		t.Error(err)
 	}
 }
@@ -222,7 +229,7 @@ func TestWatchedFiles(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	seen, done := make(chan struct{}, 100), make(chan error, 1)
-	go func() { done <- Watch(ctx, files, func() { seen <- struct{}{} }) }()
+	go func() { done <- Watch(ctx, lists(files...), func() { seen <- struct{}{} }) }()
 	for i, path := range files {
 		tick := time.NewTicker(3 * settleTime)
 		defer tick.Stop()
@@ -285,7 +292,7 @@ func TestWatchNoticesGroupFiles(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	seen, done := make(chan string, 100), make(chan error, 1)
 	go func() {
-		done <- Watch(ctx, files, func() {
+		done <- Watch(ctx, lists(files...), func() {
 			r, err := ReloadHost(h.sources(), Host{}, true)
 			seen <- fmt.Sprintf("%s %d %t", names(r.Host), len(r.Refused), err == nil)
 		})
@@ -315,5 +322,87 @@ func TestWatchNoticesGroupFiles(t *testing.T) {
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// A file that a later list names is watched, too, and counts as changed, because it may have changed before. A file that the list has
+// no longer does not count.
+func TestWatchTakesOtherFiles(t *testing.T) {
+	t.Parallel()
+	first, second := file(t, "first"), filepath.Join(t.TempDir(), "tokens")
+	write(t, second, "a")
+	files := lists(first)
+	ctx, cancel := context.WithCancel(context.Background())
+	seen, done := make(chan string, 100), make(chan error, 1)
+	go func() {
+		done <- Watch(ctx, files, func() {
+			data, _ := os.ReadFile(second)
+			seen <- string(data)
+		})
+	}()
+	waitForWatch(t, seen, first, func(i int) { write(t, first, strings.Repeat("x", i+1)) })
+	waitForContent(t, seen, "a", func() { files <- []string{second} })
+	waitForContent(t, seen, "b", func() { write(t, second, "b") })
+	write(t, first, "not watched")
+	if n := waitForContent(t, seen, "c", func() { write(t, second, "c") }); n != 1 {
+		t.Errorf("one change was reported %d times", n)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// A link leads to another directory, in which Kubernetes replaces a link.
+func TestWatchFollowsLinks(t *testing.T) {
+	t.Parallel()
+	dir, mounted := t.TempDir(), t.TempDir()
+	path := filepath.Join(dir, "z.yaml")
+	link := func(from, to string) {
+		t.Helper()
+		if err := os.Symlink(to, from+".new"); err != nil {
+			t.Fatal(err)
+		}
+		rename(t, from+".new", from)
+	}
+	version := func(name, text string) {
+		t.Helper()
+		if err := os.Mkdir(filepath.Join(mounted, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(mounted, name, "z.yaml"), text)
+		link(filepath.Join(mounted, "..data"), name)
+	}
+	version("..1", "first")
+	link(filepath.Join(mounted, "z.yaml"), "..data/z.yaml")
+	link(path, filepath.Join(mounted, "z.yaml"))
+	seen := startWatch(t, path)
+	waitForWatch(t, seen, mounted, func(i int) { version("..x"+strings.Repeat("x", i), strings.Repeat("x", i+1)) })
+	waitForContent(t, seen, "in place", func() { write(t, path, "in place") })
+	waitForContent(t, seen, "second", func() { version("..2", "second") })
+	elsewhere := file(t, "elsewhere")
+	waitForContent(t, seen, "elsewhere", func() { link(path, elsewhere) })
+	waitForContent(t, seen, "there", func() { write(t, elsewhere, "there") })
+}
+
+func TestDirectoriesOf(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for from, to := range map[string]string{"loop": "loop", "up": "../" + filepath.Base(dir) + "/missing", "root": "/"} {
+		if err := os.Symlink(to, filepath.Join(dir, from)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, want := range map[string][]string{
+		"missing": {dir}, "up": {dir, dir}, "root": {dir, "/"}, "root/etc": {dir, "/"}, "": {filepath.Dir(dir)},
+	} {
+		if got := directoriesOf(filepath.Join(dir, path)); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", path, got, want)
+		}
+	}
+	if got := directoriesOf(filepath.Join(dir, "loop")); len(got) != maxLinks {
+		t.Errorf("a loop: %d", len(got))
 	}
 }

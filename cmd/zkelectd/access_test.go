@@ -108,7 +108,7 @@ func TestGroupInAClosedTree(t *testing.T) {
 			t.Errorf("an unauthorized client reads %s", path)
 		}
 	}
-	for _, args := range [][]string{{"status"}, {"move", "--to", "a"}, {"check", "--id", "x"}} {
+	for _, args := range [][]string{{"status"}, {"move", "--to", "a"}, {"check", "--id", "x", "--no-child"}} {
 		out, err := f.runUnauthorized(args...)
 		if (err == nil) != (args[0] == "check") || !strings.Contains(out, "znode "+f.paths.Root) || !strings.Contains(out, "set zookeeper.auth.file") {
 			t.Errorf("%v: %v, %s", args, err, out)

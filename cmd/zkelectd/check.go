@@ -38,14 +38,19 @@ the policy there: a site without members, or no eligible member. If ZooKeeper do
 not answer, it says what was not checked; the exit status is about the rest.
 It also prints how long the group has no leader after each loss, and which losses
 the configuration does not survive; with groups_dir, -o json does that for all
-groups, and -g for one.
+groups, and -g for one. A child's command that run gets after -- must be given to
+check as well: check fails for what run refuses.
 --offline checks the configuration alone, for another host than this one.`,
 		Args: childArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkOutput(output); err != nil {
 				return err
 			}
-			h, err := config.LoadHost(sources(cmd, args))
+			from := sources(cmd, args)
+			if err := from.Read(); err != nil {
+				return err
+			}
+			h, err := config.LoadHost(from)
 			if err != nil {
 				return err
 			}
@@ -54,7 +59,7 @@ groups, and -g for one.
 				return err
 			}
 			warnOf(cmd.ErrOrStderr(), h)
-			if err := errors.Join(h.CheckFailsafe(), checkBudgets(h)); err != nil {
+			if err := errors.Join(checkWatch(from, h), h.CheckWork(), h.CheckFailsafe(), checkBudgets(h)); err != nil {
 				return err
 			}
 			alone := make(map[string]bool)
@@ -84,9 +89,6 @@ func warnOf(w io.Writer, h config.Host) {
 	}
 	for _, key := range h.Unset {
 		fmt.Fprintf(w, "warning: %s is not set: the default is %s\n", key, h.Config.Setting(key))
-	}
-	if err := h.CheckWork(); err != nil { // no error: the command may be given to run
-		fmt.Fprintln(w, "warning: 'zkelectd run' refuses this configuration:", printable(err.Error()))
 	}
 }
 

@@ -73,6 +73,11 @@ func (h *Host) reload(ctx context.Context, s *session) {
 		h.ask(order) // the next session repeats it
 		return
 	}
+	h.counters.Update(func(t *status.Totals) {
+		if t.ReloadFailed = err != nil || len(next.Refused) > 0; !t.ReloadFailed {
+			t.Reloaded = time.Now()
+		}
+	})
 	result := ReloadResult{Node: h.Node(), Single: h.single()}
 	if err != nil {
 		h.refuse(err)
@@ -84,13 +89,10 @@ func (h *Host) reload(ctx context.Context, s *session) {
 		}
 		result.Groups = h.accept(s, next)
 	}
-	h.counters.Update(func(t *status.Totals) {
-		if t.ReloadFailed = err != nil || len(next.Refused) > 0; !t.ReloadFailed {
-			t.Reloaded = time.Now()
-		}
-	})
 	h.service.ready(h.line())
-	h.describeBlocked(ctx, result.Groups)
+	if len(order.answers) > 0 {
+		h.describeBlocked(ctx, result.Groups)
+	}
 	for _, answer := range order.answers {
 		answer <- result
 	}
@@ -195,7 +197,15 @@ func (h *Host) resource(name string) *resource {
 func (h *Host) accept(s *session, next Reloaded) []GroupReload {
 	before := h.config()
 	after := next.Host
-	after.Config = config.ApplyReload(before, next.Host.Config)
+	after.Config, after.Groups = config.ApplyReload(before, next.Host.Config), slices.Clone(next.Host.Groups)
+	for i, c := range after.Groups {
+		if r := h.resource(c.Name); r != nil {
+			after.Groups[i].Config = r.reloadable(c.Config)
+		}
+	}
+	if next.Commit != nil {
+		next.Commit(after) // before anything shows it: a crash must not undo what others have seen
+	}
 	h.applyHost(before, next.Host.Config, after.Config)
 	auditACLs := after.Config.ZooKeeper.Auth != before.ZooKeeper.Auth || after.Config.ZooKeeper.ACL != before.ZooKeeper.ACL
 	if auditACLs {
@@ -215,7 +225,7 @@ func (h *Host) accept(s *session, next Reloaded) []GroupReload {
 			results = append(results, GroupReload{Name: r.name, Removed: true})
 		}
 	}
-	for i, c := range after.Groups {
+	for i, c := range next.Host.Groups {
 		r := h.resource(c.Name)
 		if r == nil {
 			h.log.Info("adding a group", "group", c.Name, "root", c.Config.ZooKeeper.Root)
@@ -223,16 +233,13 @@ func (h *Host) accept(s *session, next Reloaded) []GroupReload {
 			results = append(results, GroupReload{Name: c.Name, Changed: "added"})
 			continue
 		}
-		after.Groups[i].Config = r.accept(h.memberOf(r), c.Config, next.Refused[c.Name], next.Files, auditACLs)
+		r.accept(h.memberOf(r), c.Config, after.Groups[i].Config, next, auditACLs)
 		last := r.lastReload.Load()
 		results = append(results, GroupReload{Name: c.Name, Changed: last.text, Refused: last.refused})
 	}
 	h.inForce.Store(&after)
 	h.checkWorkNow()
 	h.setInvalid(next.Refused)
-	if next.Commit != nil {
-		next.Commit(after)
-	}
 	return results
 }
 
@@ -258,17 +265,24 @@ func (h *Host) setPending(keys []string) {
 	h.counters.Update(func(t *status.Totals) { t.Pending = len(keys) })
 }
 
-// accept applies a configuration to the group, or records why it was refused. It returns the configuration in force.
-func (r *resource) accept(m *membership, next config.Config, refused error, files []string, auditACLs bool) config.Config {
-	before := r.config()
-	changed, restart := config.Diff(before, next)
-	after := config.ApplyReload(before, next)
-	var later []string
+// reloadable returns the configuration that is in force once next is applied to the group.
+func (r *resource) reloadable(next config.Config) config.Config {
+	after := config.ApplyReload(r.config(), next)
 	if !r.host.single() {
 		after = after.WithGroup(next)
+	}
+	return after
+}
+
+// accept makes a configuration the one in force for the group, or records why it was refused. next is what the files say.
+func (r *resource) accept(m *membership, next, after config.Config, of Reloaded, auditACLs bool) {
+	before, refused := r.config(), of.Refused[r.name]
+	changed, restart := config.Diff(before, next)
+	var later []string
+	if !r.host.single() {
 		later, restart = splitByScope(restart)
 	}
-	for _, key := range files {
+	for _, key := range of.Files {
 		if !slices.Contains(changed, key) {
 			changed = append(changed, key)
 		}
@@ -304,7 +318,6 @@ func (r *resource) accept(m *membership, next config.Config, refused error, file
 		m.outdated.Store(true)
 	}
 	r.apply(m, auditACLs)
-	return after
 }
 
 // splitByScope splits keys into those of a group, which its next instance applies, and those of the host.

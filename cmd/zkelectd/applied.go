@@ -13,8 +13,8 @@ import (
 // maxApplied bounds the configuration in force, in bytes: that of a host with as many groups as there can be.
 const maxApplied = 64 << 20
 
-// readApplied returns the configuration that was in force when guard and daemon were killed together; nil if they were not. file is
-// empty without a runtime directory.
+// readApplied returns the configuration that was in force when guard and daemon were killed together; nil if they were
+// not. file is empty without a runtime directory.
 func readApplied(file string) ([]byte, error) {
 	if file == "" {
 		return nil, nil

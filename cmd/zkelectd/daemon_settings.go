@@ -22,8 +22,8 @@ type daemonSettings struct {
 	fallback string // the source of the configuration that it runs with instead
 	// refusedGroups are the groups that refusal is about; nil if it is about all of them.
 	refusedGroups map[string]error
-	// restored is set if the configuration is that of a daemon that has crashed. The files may have changed since: unapplied lists the
-	// settings and groups that a reload would change, pending the settings that need a restart.
+	// restored is set if the configuration is that of a daemon that has crashed. The files may have changed since:
+	// unapplied lists the settings and groups that a reload would change, pending the settings that need a restart.
 	restored           bool
 	unapplied, pending []string
 	// watched gets the files whose changes cause a reload; nil without reload.watch.
@@ -35,9 +35,10 @@ type daemonSettings struct {
 // lastGood names the configuration that a daemon runs with after a crash.
 const lastGood = "the last good configuration"
 
-// readSettings returns the settings of a daemon that starts. last is the configuration that was in force when an earlier daemon
-// crashed, which nobody has stopped: the files must not change by that what no reload could. It is nil at a first start, which reads
-// the files: then everything invalid is an error, except for files of some of many groups.
+// readSettings returns the settings of a daemon that starts. last is the configuration that was in force when an
+// earlier daemon crashed, which nobody has stopped: the files must not change by that what no reload could. It is nil
+// at a first start, which reads the files: then everything invalid is an error, except for files of some of many
+// groups.
 func readSettings(from config.Sources, last []byte) (*daemonSettings, error) {
 	s := &daemonSettings{from: from}
 	if !from.Once {
@@ -72,8 +73,8 @@ func checkWatch(from config.Sources, h config.Host) error {
 	return fmt.Errorf("reload.watch: %s is a pipe, which can be read only once: use a file", from.File)
 }
 
-// restore makes last the configuration, and finds out how the files differ from it. What is wrong with them does not keep the daemon
-// from working. It works without the HTTP API if files of that are invalid.
+// restore makes last the configuration, and finds out how the files differ from it. What is wrong with them does not
+// keep the daemon from working. It works without the HTTP API if files of that are invalid.
 func (s *daemonSettings) restore(last []byte) (err error) {
 	if s.host, err = config.Unbundle(last); err != nil {
 		return err
@@ -131,7 +132,8 @@ func groupsError(refused map[string]error) error {
 	return errors.Join(all...)
 }
 
-// warn logs which files are ignored, why the configuration was refused, what the daemon runs with instead, and what is not applied.
+// warn logs which files are ignored, why the configuration was refused, what the daemon runs with instead, and what is
+// not applied.
 func (s *daemonSettings) warn(log *slog.Logger) {
 	for _, ignored := range s.host.Warnings {
 		log.Warn("a file in groups_dir is not a group", "file", ignored)

@@ -112,9 +112,9 @@ func TestFirstStartWithADamagedConfiguration(t *testing.T) {
 	f.logged("a", "nod: is not a setting")
 }
 
-// A crash applies no setting that needs a restart, or two groups would have this host's work and that of the others: the edited file
-// names another group, another node and another child. That holds if guard and daemon are killed together, too, and for the file as it
-// was read by a reload; only a stop ends it.
+// A crash applies no setting that needs a restart, or two groups would have this host's work and that of the others:
+// the edited file names another group, another node and another child. That holds if guard and daemon are killed
+// together, too, and for the file as it was read by a reload; only a stop ends it.
 func TestCrashAppliesNothing(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -167,7 +167,8 @@ func TestCrashAppliesNothing(t *testing.T) {
 	f.checkInvariants()
 }
 
-// After a crash the configuration in force counts, whatever the files say by then, for one group as for many. What they say is listed.
+// After a crash the configuration in force counts, whatever the files say by then, for one group as for many. What
+// they say is listed.
 func TestRestoredSettings(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

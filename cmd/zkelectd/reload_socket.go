@@ -18,9 +18,9 @@ import (
 	"zkelectd/internal/httpapi"
 )
 
-// A daemon is asked to reload at a socket of its own. Where that is depends on the unit's runtime directory and on the path of the
-// configuration file, never on what the file says, which may have changed in any setting; and on no record, as anybody may have written
-// that.
+// A daemon is asked to reload at a socket of its own. Where that is depends on the unit's runtime directory and on the
+// path of the configuration file, never on what the file says, which may have changed in any setting; and on no
+// record, as anybody may have written that.
 
 // reloadPath is where a daemon takes requests to reload.
 const reloadPath = "/reload"
@@ -76,7 +76,8 @@ func newReloadSocket(file string) (string, error) {
 	return filepath.Join(dir, name), checkUserDirectory(dir)
 }
 
-// reloadSockets returns where the daemon with a configuration file may take requests to reload; some may have no daemon any more.
+// reloadSockets returns where the daemon with a configuration file may take requests to reload; some may have no
+// daemon any more.
 func reloadSockets(file string) ([]string, error) {
 	name, err := reloadSocketName(file)
 	if err != nil {

@@ -39,8 +39,8 @@ func TestDescribeReload(t *testing.T) {
 	}
 }
 
-// The path of the configuration file, or the runtime directory, leads to the daemon, whatever the file says now and whatever the
-// records say; and it is the daemon that refuses a damaged file, so that status and metrics say so.
+// The path of the configuration file, or the runtime directory, leads to the daemon, whatever the file says now and
+// whatever the records say; and it is the daemon that refuses a damaged file, so that status and metrics say so.
 func TestReloadFindsItsDaemonByThePath(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

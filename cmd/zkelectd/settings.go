@@ -106,16 +106,6 @@ func withOneLeader(cmd *cobra.Command, f func(ctx context.Context, g group) erro
 	return withSelection(cmd, func(ctx context.Context, s selection) error { return s.withOnly(ctx, oneLeader, f) })
 }
 
-// withGroupOf calls f with a connection to the group with the root of cfg.
-func withGroupOf(cmd *cobra.Command, cfg config.Config, from config.From, f func(ctx context.Context, g group) error) error {
-	g, err := openGroup(cmd.Context(), cfg, from)
-	if err != nil {
-		return err
-	}
-	defer closeQuietly(cmd.Context(), g.session)
-	return f(cmd.Context(), g)
-}
-
 func closeQuietly(ctx context.Context, s *zkstore.Session) {
 	limit := 2 * time.Second
 	if ctx.Err() != nil {

@@ -19,7 +19,8 @@ type bundleGroup struct {
 	Config string `json:"config"`
 }
 
-// Bundle returns a configuration as text, whatever its sources were: a daemon that is started after a crash runs with it.
+// Bundle returns a configuration as text, whatever its sources were: a daemon that is started after a crash runs with
+// it.
 func Bundle(h Host) []byte {
 	standard := defaults().settings()
 	delete(standard, "node.id") // the name of this host may change

@@ -40,10 +40,11 @@ func (c Config) WatchedFiles(file string, getenv func(string) string) []string {
 	return files
 }
 
-// Watch calls changed whenever the content of one of the files has changed, until ctx ends. Each value from lists replaces the files; a
-// new one of a later list counts as changed, as it may have changed before it was watched. A directory counts as a file whose content
-// is that of its group files; a file or a directory that is missing has not changed. Watch watches the directories, since editors and
-// Kubernetes replace files instead of writing them, with those of all symbolic links on the way to a file.
+// Watch calls changed whenever the content of one of the files has changed, until ctx ends. Each value from lists
+// replaces the files; a new one of a later list counts as changed, as it may have changed before it was watched. A
+// directory counts as a file whose content is that of its group files; a file or a directory that is missing has not
+// changed. Watch watches the directories, since editors and Kubernetes replace files instead of writing them, with
+// those of all symbolic links on the way to a file.
 func Watch(ctx context.Context, lists <-chan []string, changed func()) error {
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -137,8 +138,8 @@ func (w *watcher) differs() (found bool) {
 // maxLinks bounds how many symbolic links are followed, as the kernel does.
 const maxLinks = 40
 
-// directoriesOf returns the directory that contains a file, and those of all symbolic links on the way: what the path names changes if
-// an entry of one of them is replaced.
+// directoriesOf returns the directory that contains a file, and those of all symbolic links on the way: what the path
+// names changes if an entry of one of them is replaced.
 func directoriesOf(path string) []string {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -325,8 +325,8 @@ func TestWatchNoticesGroupFiles(t *testing.T) {
 	}
 }
 
-// A file that a later list names is watched, too, and counts as changed, because it may have changed before. A file that the list has
-// no longer does not count.
+// A file that a later list names is watched, too, and counts as changed, because it may have changed before. A file
+// that the list has no longer does not count.
 func TestWatchTakesOtherFiles(t *testing.T) {
 	t.Parallel()
 	first, second := file(t, "first"), filepath.Join(t.TempDir(), "tokens")

@@ -23,9 +23,9 @@ type Options struct {
 	// socket at [SocketFD]. The keeper runs the same program, which must call [MaybeRunKeeper] before anything else.
 	Path string
 	Argv []string
-	// Config is the content of the configuration file, for the first daemon, and with ConfigOnce for all of them: then the file cannot be
-	// read again. It is nil if there is no file. LastConfig is the configuration that was in force when an earlier guard was killed; nil
-	// if none was.
+	// Config is the content of the configuration file, for the first daemon, and with ConfigOnce for all of them: then
+	// the file cannot be read again. It is nil if there is no file. LastConfig is the configuration that was in force
+	// when an earlier guard was killed; nil if none was.
 	Config     []byte
 	ConfigOnce bool
 	LastConfig []byte

@@ -22,7 +22,8 @@ type StartConfig struct {
 	// read again.
 	Main []byte `json:"main"`
 	Once bool   `json:"once,omitempty"`
-	// Last is what the previous daemon has passed to [Client.SetLastConfig]; nil at the first start, unless Options.LastConfig was set.
+	// Last is what the previous daemon has passed to [Client.SetLastConfig]; nil at the first start, unless
+	// Options.LastConfig was set.
 	Last []byte `json:"last"`
 }
 

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// The first daemon gets the configuration file that the guard has read, even an empty one. Later ones get what was in force last.
+// The first daemon gets the configuration file that the guard has read, even an empty one. Later ones get what was in
+// force last.
 func TestStartConfig(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

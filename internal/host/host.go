@@ -63,13 +63,14 @@ type Guard interface {
 // Options configures a Host.
 type Options struct {
 	Config config.Host
-	// Refused is the error that the configuration was refused with, if Config is an older configuration. Pending lists the settings in
-	// which the files differ from Config and that need a restart.
+	// Refused is the error that the configuration was refused with, if Config is an older configuration. Pending lists
+	// the settings in which the files differ from Config and that need a restart.
 	Refused error
 	Pending []string
 	// RefusedGroups has the errors of group files that were refused, by the names of their groups.
 	RefusedGroups map[string]error
-	// Reload reads the configuration again; nil if that is not possible. With allowRemovals any number of groups may be gone.
+	// Reload reads the configuration again; nil if that is not possible. With allowRemovals any number of groups may
+	// be gone.
 	Reload func(running config.Host, allowRemovals bool) (Reloaded, error)
 	// CheckFiles checks the files with credentials, certificates and tokens that a configuration names; nil to check none.
 	CheckFiles func(config.Config) error

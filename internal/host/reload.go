@@ -143,8 +143,9 @@ func (h *Host) checkCredentials(ctx context.Context, s *session, next Reloaded) 
 	return s.zk.PresentCredentials(ctx, h.resources()[0].paths(), operator.Access(next.Host.Config, os.Getenv))
 }
 
-// publishPolicies publishes the policy of each group whose policy has changed. A group whose policy is refused keeps its
-// configuration; if it is the only one, the error is returned. With force a policy without an eligible member is published, too.
+// publishPolicies publishes the policy of each group whose policy has changed. A group whose policy is refused keeps
+// its configuration; if it is the only one, the error is returned. With force a policy without an eligible member is
+// published, too.
 func (h *Host) publishPolicies(ctx context.Context, s *session, next *Reloaded, force bool) error {
 	for i, c := range next.Host.Groups {
 		r := h.resource(c.Name)
@@ -274,7 +275,8 @@ func (r *resource) reloadable(next config.Config) config.Config {
 	return after
 }
 
-// accept makes a configuration the one in force for the group, or records why it was refused. next is what the files say.
+// accept makes a configuration the one in force for the group, or records why it was refused. next is what the files
+// say.
 func (r *resource) accept(m *membership, next, after config.Config, of Reloaded, auditACLs bool) {
 	before, refused := r.config(), of.Refused[r.name]
 	changed, restart := config.Diff(before, next)

@@ -9,8 +9,8 @@ import (
 
 // ReloadRequest says what a reload may do.
 type ReloadRequest struct {
-	// AllowRemovals permits that the files of any number of groups are gone. Force publishes the policy of the only group, even if no
-	// member is eligible under it.
+	// AllowRemovals permits that the files of any number of groups are gone. Force publishes the policy of the only
+	// group, even if no member is eligible under it.
 	AllowRemovals, Force bool
 }
 
@@ -24,7 +24,8 @@ type ReloadResult struct {
 	Groups  []GroupReload `json:"groups,omitempty"`
 }
 
-// GroupReload is what a reload has resulted in for one group: either why its configuration was refused, or what has changed, in words.
+// GroupReload is what a reload has resulted in for one group: either why its configuration was refused, or what has
+// changed, in words.
 type GroupReload struct {
 	Name    string `json:"name"`
 	Refused string `json:"refused,omitempty"`

@@ -16,7 +16,8 @@ import (
 
 // Endpoint is the address at which a daemon serves HTTP, and its web configuration.
 type Endpoint struct {
-	// Addr is host:port or unix:/path. With Private, only this user and root can connect to a path, else its group as well.
+	// Addr is host:port or unix:/path. With Private, only this user and root can connect to a path, else its group as
+	// well.
 	Addr    string
 	Private bool
 	// Setting is the one that Addr is from, as errors name it; empty for http.listen.

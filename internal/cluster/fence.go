@@ -50,12 +50,21 @@ func (m *LastKnown) Update(s *Snapshot) {
 	}
 }
 
-// Next returns the term after the highest known one, or [FirstTerm] if none is known.
-func (m *LastKnown) Next(wall time.Time) int64 {
-	if m.Term <= 0 {
-		return FirstTerm(wall)
+// Next returns the next term: above all that are known here or to a registered member, and at least [FirstTerm]. If the
+// clock is ahead, it skips a multiple of termCycle terms, so that the versions of a new leader follow those of the terms
+// before, see writeFence.
+func (m *LastKnown) Next(s *Snapshot, wall time.Time) int64 {
+	last := m.Term
+	for i := range s.Members {
+		if t, err := LastTerm(s.Members[i].Node); err == nil {
+			last = max(last, t)
+		}
 	}
-	return m.Term + 1
+	next, least := last+1, FirstTerm(wall)
+	if last > 0 && next < least {
+		return next + (least-next+termCycle-1)/termCycle*termCycle
+	}
+	return max(next, least)
 }
 
 // ReplacementFence returns the fence that an ELECT with the term next must write, nil to leave the existing one

@@ -177,6 +177,8 @@ type Node struct {
 	// Instance is the random id of this registration, see [NewInstance], which the name of its incarnation contains. A session may
 	// register several times, one after another, and the owner of the znode does not tell them apart.
 	Instance string `json:"instance,omitempty"`
+	// LastTerm is the highest term that the daemon knew when it registered, see [LastTerm]; with slots, the highest of all.
+	LastTerm int64 `json:"last_term,omitempty"`
 	// SessionTimeout is the negotiated session timeout.
 	SessionTimeout Duration `json:"session_timeout"`
 	API            string   `json:"api,omitempty"`

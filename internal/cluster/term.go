@@ -17,9 +17,9 @@ import (
 // involved, so all daemons agree on which records to accept. Two properties make that safe. (S1 does not depend on them: a
 // rejected record counts as damaged, and then the next leader waits for every lease that may be running.)
 //
-//   - A group's own terms are never rejected. The first one is at most [MaxClock], whatever the clock that it was taken from
-//     shows, and each later one adds 1. TermHeadroom leaves room for more than 7,900,000,000 elections, even if the servers'
-//     clock shows 0: one per second for 250 years.
+//   - A group's own terms are never rejected. One that was taken from a clock is at most 64 above [MaxClock], whatever
+//     that clock shows, and every other one adds 1 to an earlier one. TermHeadroom leaves room for more than
+//     7,900,000,000 elections, even if the servers' clock shows 0: one per second for 250 years.
 //   - Every later elector accepts a term that was given to a child. It was read from elected, written at t, so it is at most
 //     MaxTerm(t). ACQUIRE then wrote it into the fence, at t or later. If servers' clocks differ or are set back, that time
 //     could be earlier, by at most TermSlack, so the limit for the fence and current is higher by that much.
@@ -44,8 +44,19 @@ func clock(t time.Time) int64 { return min(max(0, t.Unix()), MaxClock) }
 func MaxTerm(written time.Time) int64 { return clock(written) + TermHeadroom }
 
 // FirstTerm returns the first term of a group without a known one: Unix seconds, so that fencing tokens keep growing even
-// after an ensemble was wiped. It is at least 2, because the fence before it may have the term 1, of no leader.
+// after an ensemble was wiped. It is at least 2, because the fence before it may have the term 1, of no leader. No later
+// term is lower either: terms that were lost, as by restoring a backup, are hardly ever ahead of the clock.
 func FirstTerm(wall time.Time) int64 { return max(2, clock(wall)) }
+
+// LastTerm returns the last term that a member knew when it registered. One above the limit for the time of the record is
+// an error: no group reaches it.
+func LastTerm(node Stored[Node]) (int64, error) {
+	t := node.Record.LastTerm
+	if err := checkTerm(t, node.Stat, 0); err != nil {
+		return 0, fmt.Errorf("last_term: %w", err)
+	}
+	return t, nil
+}
 
 // checkTerm returns an error if a term is above the limit for the time at which its record was written, plus slack.
 func checkTerm(t int64, stat Stat, slack int64) error {

@@ -46,8 +46,8 @@ func TestAGroupsOwnTermsAreAccepted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		wall, written := time.Unix(clocks.Draw(t, "wall"), 0), time.Unix(clocks.Draw(t, "written"), 0)
 		var m LastKnown
-		m.Term = m.Next(wall) + rapid.Int64Range(0, 7_900_000_000).Draw(t, "elections")
-		if e, f, c := readTerm(m.Next(wall), written); e.Err != nil || f.Err != nil || c.Err != nil {
+		m.Term = m.Next(&Snapshot{}, wall) + rapid.Int64Range(0, 7_900_000_000).Draw(t, "elections")
+		if e, f, c := readTerm(m.Next(&Snapshot{}, wall), written); e.Err != nil || f.Err != nil || c.Err != nil {
 			t.Fatalf("%v, %v, %v", e.Err, f.Err, c.Err)
 		}
 	})
@@ -70,7 +70,7 @@ func TestTermsThatWereUsedAreAccepted(t *testing.T) {
 		}
 		var m LastKnown
 		m.Update(&Snapshot{Fence: f, Current: c})
-		if next := m.Next(time.Unix(5, 0)); next <= term {
+		if next := m.Next(&Snapshot{}, time.Unix(5, 0)); next <= term {
 			t.Fatalf("term %d follows %d", next, term)
 		}
 	})
@@ -90,7 +90,7 @@ func TestThereIsAlwaysANextTerm(t *testing.T) {
 		}
 		var m LastKnown
 		m.Update(&s)
-		next := Elected{Term: m.Next(wall)}
+		next := Elected{Term: m.Next(&Snapshot{}, wall)}
 		fence := s.Fence.Record
 		if f := m.ReplacementFence(&s, next.Term, wall); f != nil {
 			fence = *f
@@ -103,23 +103,34 @@ func TestThereIsAlwaysANextTerm(t *testing.T) {
 	})
 }
 
-// Terms continue after the highest known one; without any, they begin with the clock's time, within its limits.
+// Terms continue after the highest one that the elector or a member knows, and are at least the clock's time, within its limits.
 func TestTermsContinueAfterTheHighestKnown(t *testing.T) {
 	wall := time.Unix(1_800_000_000, 0)
+	limit := MaxTerm(wall)
 	for _, c := range []struct {
-		m    LastKnown
-		wall time.Time
-		want int64
+		known   int64
+		members []int64 // what they knew when they registered
+		wall    time.Time
+		want    int64
 	}{
-		{LastKnown{Term: 1}, wall, 2},
-		{LastKnown{Term: 5_000_000_000}, wall, 5_000_000_001},
-		{LastKnown{}, time.Unix(0, 0), 2}, // a host without a clock; 1 may be the term of the fence before
-		{LastKnown{}, time.Unix(3, 0), 3},
-		{LastKnown{}, time.Unix(-7, 0), 2},
-		{LastKnown{}, time.Unix(1<<60, 0), MaxClock},
+		{1, nil, time.Unix(0, 0), 2},
+		{1, nil, wall, wall.Unix() + 2}, // a multiple of 64 is skipped: data that was restored may have forgotten terms
+		{1, []int64{7, 20, 8}, time.Unix(9, 0), 21},
+		{30, []int64{7, 20}, time.Unix(9, 0), 31},
+		{1, []int64{7, limit}, wall, limit + 1},
+		{1, []int64{7, limit + 1, -1}, time.Unix(6, 0), 8}, // no group reaches that one: it is ignored
+		{5_000_000_000, nil, wall, 5_000_000_001},
+		{0, nil, time.Unix(0, 0), 2}, // a host without a clock; 1 may be the term of the fence before
+		{0, nil, time.Unix(3, 0), 3},
+		{0, nil, time.Unix(-7, 0), 2},
+		{0, nil, time.Unix(1<<60, 0), MaxClock},
 	} {
-		if got := c.m.Next(c.wall); got != c.want {
-			t.Errorf("after %d: %d, want %d", c.m.Term, got, c.want)
+		m, s := LastKnown{Term: c.known}, Snapshot{}
+		for _, t := range c.members {
+			s.Members = append(s.Members, Member{Node: Stored[Node]{Exists: true, Stat: Stat{Time: wall}, Record: Node{LastTerm: t}}})
+		}
+		if got := m.Next(&s, c.wall); got != c.want {
+			t.Errorf("after %d and %d at %s: %d, want %d", c.known, c.members, c.wall, got, c.want)
 		}
 	}
 	m := LastKnown{Term: 9, Fence: Fence{Node: "a"}}

@@ -26,7 +26,7 @@ func TestElectRecord(t *testing.T) {
 	}
 	got.Ranking = nil
 	want := cluster.Elected{
-		Header: g.Elected.Record.Header, Term: 8, Node: "b", Site: "dc2", Incarnation: "b", Cause: cluster.CauseFailure, Reason: "a is gone",
+		Header: g.Elected.Record.Header, Term: wall.Unix() + 8, Node: "b", Site: "dc2", Incarnation: "b", Cause: cluster.CauseFailure, Reason: "a is gone",
 		By: g.Self.Name, PreviousNode: "a", PreviousSite: "dc1", PolicyRevision: 3, Time: wall, Heir: &cluster.Heir{},
 		Circumstances: cluster.Circumstances{Cause: cluster.CauseFailure, Node: "a", Site: "dc1"},
 	}

@@ -34,7 +34,8 @@ type Options struct {
 type Input struct {
 	Snapshot cluster.Snapshot
 	Policy   *policy.Policy
-	// Now is the elector's monotonic time, Wall its wall clock, which is only written into records for people.
+	// Now is the elector's monotonic time, Wall its wall clock, a lower bound for terms and otherwise
+	// only written into records for people.
 	Now  time.Duration
 	Wall time.Time
 	// Overdue, Revoke and Exclusions are the watchdog's findings.
@@ -286,7 +287,7 @@ func (e *Elector) elect(b rankingInput, r rankedMembers, g attemptEnd, best clus
 	}
 	next := &cluster.Elected{
 		Header:         s.Elected.Record.Header,
-		Term:           e.lastKnown.Next(in.Wall),
+		Term:           e.lastKnown.Next(s, in.Wall),
 		Node:           best.ID,
 		Site:           best.Node.Record.Site,
 		Incarnation:    best.Name,

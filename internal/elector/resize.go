@@ -235,7 +235,7 @@ func revokeSlot(in ResizeInput, s cluster.SlotState, reason string, requested bo
 	} else {
 		last := new(cluster.LastKnown)
 		last.Update(&snap)
-		fence = *last.ReplacementFence(&snap, last.Next(in.Wall), in.Wall)
+		fence = *last.ReplacementFence(&snap, last.Next(&snap, in.Wall), in.Wall)
 	}
 	fence.Requested = requested
 	p := cluster.Paths{Root: in.Paths.Root, Slot: s.Slot}

@@ -308,7 +308,7 @@ func TestAResizeWaitsForWhatIsNotClean(t *testing.T) {
 	r.next(ResizeNone, "", "slot 1")
 	r.Now += 8 * time.Second
 	d := r.next(ResizeRevoke, "1", "")
-	if f := cluster.ReadFence("", d.Ops[2].Data, cluster.Stat{Time: wall}, true); f.Record.State != cluster.FenceRevoked || f.Record.Term != 3 {
+	if f := cluster.ReadFence("", d.Ops[2].Data, cluster.Stat{Time: wall}, true); f.Record.State != cluster.FenceRevoked || f.Record.Term != wall.Unix()+3 {
 		t.Errorf("%+v", f)
 	}
 }

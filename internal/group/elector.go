@@ -208,6 +208,12 @@ func (e *electorRole) carryOut(d elector.Decision, snap cluster.Snapshot, others
 		if f := d.Fence; f != nil && !snap.Fence.Readable() {
 			e.log.Warn(e.newFenceText(f, snap), "term", f.Term)
 		}
+		for _, member := range snap.Members {
+			if _, err := cluster.LastTerm(member.Node); err != nil {
+				e.log.Warn("the last term that a member remembers is ignored: no group reaches it",
+					"znode", e.paths.Node(member.ID), "err", err)
+			}
+		}
 		e.table.decide(snap.At)
 		e.placement.Elected(d.Elect.Node) // at once: another group may decide before this is written
 		what, ops, repair = "ELECT", e.paths.ElectTx(snap, *d.Elect, d.Fence, others...), d.Elect.Cause == cluster.CauseRepair

@@ -157,6 +157,7 @@ type Group struct {
 	settings Settings // in force
 	log      *slog.Logger
 	memory   cluster.LastKnown     // of the leaderships seen so far, in any session
+	lastTerm int64                 // the highest term of all slots, as it was registered last
 	drift    atomic.Pointer[drift] // how this configuration differs from what is in force, as last seen
 	newer    string                // which record has a newer format, as last seen
 	openTree atomic.Bool           // unauthorized clients can change the tree, as last seen
@@ -234,7 +235,7 @@ func (g *Group) Reconsider() {
 func (g *Group) record(s Session, instance string) cluster.Node {
 	n := g.settings.Node
 	n.Host, n.PID, n.Boot, n.Started = g.opt.Identity.Host, g.opt.Identity.PID, g.opt.Identity.Boot, g.opt.Identity.Started
-	n.Instance = instance
+	n.Instance, n.LastTerm = instance, g.lastTerm
 	n.SessionTimeout, n.Identities = cluster.Duration(s.Timeout()), s.Tags()
 	n.PolicyDigest, n.OpenTree, n.Since = g.settings.Rules.Digest(), g.openTree.Load(), time.Now()
 	g.opt.Health.Fill(&n)

@@ -84,6 +84,7 @@ func Register(ctx context.Context, r Registration) (*Instance, error) {
 	g, s, id := r.Leaderships[0].Group, r.Leaderships[0].Session, newInstanceID()
 	for _, l := range r.Leaderships {
 		l.Group.settings = r.Settings
+		g.lastTerm = max(g.lastTerm, l.Group.memory.Term)
 	}
 	g.audit(ctx, s)
 	w := holderWatch{me: g.opt.Identity, log: g.log, closeOld: g.opt.CloseOld}

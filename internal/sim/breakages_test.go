@@ -63,7 +63,7 @@ var breakages = []breakage{
 	{name: blameCandidate, by: "L2", one: 1, three: 5},
 	{name: noAmnesty, by: "L1 L3", one: 24, three: 19},
 	{name: noRevoke, by: "L1 L2", one: 1, three: 5},
-	{name: noDamping, by: "damping", one: 82, three: 662},
+	{name: noDamping, by: "damping", one: 82, three: 948},
 	{name: newCircumstances, by: "S3 L4", one: 1, three: 0},
 	{name: noHysteresis, by: "S3", one: 1382, three: 309},
 	{name: softPause, by: "pause", one: 1410, three: 460},
@@ -73,7 +73,7 @@ var breakages = []breakage{
 	{name: noFailback, by: "failback", one: 31, three: 1},
 	{name: noElection, by: "L4", one: 3, three: 47},
 	{name: mixedMoments, by: "S1 S2", one: 2016, three: 1585},
-	{name: holderGone, by: "S1", one: 680, three: 320},
+	{name: holderGone, by: "S1", one: 914, three: 320},
 	{name: shortKill, by: "S1", one: 685, three: 435},
 	{name: absentFenceClean, by: "S1", one: 47, three: 1},
 	{name: keepLease, by: "S1", timed: true, granting: grantShorter, one: 148, three: 210},
@@ -83,13 +83,13 @@ var breakages = []breakage{
 	{name: finalEarly, by: "S1", one: 95, three: 320},
 	{name: renewRefused, by: "S1", one: 92, three: 246},
 	{name: leaveForeignCurrent, by: "S2", one: 1, three: 0},
-	{name: leaveLateCurrent, by: "L1", one: 672, three: 186},
-	{name: deleteAlone, by: "S1", one: 8, three: 19},
+	{name: leaveLateCurrent, by: "L1", one: 672, three: 252},
+	{name: deleteAlone, by: "S1", one: 5, three: 19},
 	{name: newBeforeDead, by: "S1", one: 659, three: 235},
 	{name: sameInstance, by: "S1 S2", restored: true, three: 1},
 	{name: abandonedActs, by: "S1", one: 295, three: 164},
 	{name: extendAll, by: "S1", rare: true, merged: true, three: 3848},
-	{name: neverOverdue, by: "L1 L2", hanging: true, one: 7, three: 30},
+	{name: neverOverdue, by: "L1 L2", hanging: true, one: 7, three: 37},
 	{name: claimsDeath, by: "S1", hanging: true, one: 1, three: 30},
 	{name: earlySchedule, by: "schedule", scheduled: true, one: 53, three: 38},
 	{name: blindControl, by: "schedule", scheduled: true, one: 294, three: 317},
@@ -105,9 +105,10 @@ var breakages = []breakage{
 	{name: leavingEligible, by: "leaving", leaving: true, one: 75},
 	{name: endlessHandover, by: "L1", leaving: true, one: 5},
 	{name: currentTaken, by: "S1 S2", leaving: true},
+	{name: forgetTerms, by: "token", one: 57, three: 171},
 	{name: blindAhead, by: "S1", one: 2651, three: 1501},
 	{name: workBeforeReply, by: "S1"},
-	{name: failedFencing, by: "S1", fencing: true, rare: true, one: 680},
+	{name: failedFencing, by: "S1", fencing: true, rare: true, one: 685},
 	{name: fencedForAnother, by: "S1", fencing: true, rare: true, one: 6322},
 	{name: fencesOn, by: "fencing", fencing: true, one: 37, three: 1},
 	{name: fencedPreempts, by: "fencing", fencing: true, one: 83, three: 256},
@@ -182,6 +183,7 @@ const (
 	earlySchedule       = "a scheduled move that is carried out at once"
 	blindControl        = "CONTROL without the check of its version"
 	lateSchedule        = "a scheduled move that is carried out however late"
+	forgetTerms         = "a member that forgets its terms with its session"
 	blindAhead          = "ACQUIRE that takes any end of the leader to be a clean release"
 	workBeforeReply     = "work that starts before ACQUIRE is answered"
 	leavingEligible     = "a node that is about to end still eligible"
@@ -291,6 +293,14 @@ func (b breakage) renews(l *loop, a transition.Renew) []cluster.Op {
 		return ops[:1]
 	}
 	return b.relax(l.m.g, ops)
+}
+
+// remembers returns the last term that a new instance knows.
+func (b breakage) remembers(term int64) int64 {
+	if b.name == forgetTerms {
+		return 0
+	}
+	return term
 }
 
 // renewed returns the outcome of a RENEW for the machine.

@@ -107,6 +107,11 @@ func (c *checker) applied(s *session, ops []cluster.Op, results []cluster.Result
 					c.g.fail("S2: term %d is acquired after term %d", fence.Record.Term, c.acquired)
 				}
 				c.acquired = fence.Record.Term
+				if m := s.h.members[c.g.number]; fence.Record.Term <= m.had {
+					c.g.fail("token: %s acquires term %d, but had term %d before", c.g.self(s), fence.Record.Term, m.had)
+				} else {
+					m.had = fence.Record.Term
+				}
 				c.terms++
 				c.g.faultDuringHandover(s.h.id)
 			}

@@ -101,7 +101,7 @@ func (h *host) start() {
 	h.run++
 	h.alive, h.paused, h.leaving, h.unguarded, h.waiting = true, false, false, false, nil
 	for _, m := range h.members {
-		m.memory = new(cluster.LastKnown)
+		m.memory, m.had = new(cluster.LastKnown), 0
 	}
 	h.beginPromises()
 	h.w.log("%s: the daemon starts", h.id)

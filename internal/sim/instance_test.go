@@ -15,11 +15,12 @@ import (
 
 // instance is one registration of a host in a resource, which the loops of its leaderships share.
 type instance struct {
-	m      *resident
-	s      *session
-	number int // in its session
-	self   cluster.Incarnation
-	loops  []*loop // none until it is registered
+	m        *resident
+	s        *session
+	number   int // in its session
+	self     cluster.Incarnation
+	loops    []*loop // none until it is registered
+	lastTerm int64   // the highest term known when it registered
 	slots
 
 	lingering time.Duration // until when it goes on in an old epoch, by a breakage
@@ -60,6 +61,9 @@ func (in *instance) register() {
 	in.run(func(c *conn) {
 		m := in.m
 		paths := m.r.groups[0].paths
+		for _, one := range m.members {
+			in.lastTerm = max(in.lastTerm, one.memory.Term)
+		}
 		for {
 			rec := m.record()
 			in.interrupt()
@@ -124,7 +128,7 @@ func (in *instance) newLoop(m *member) *loop {
 	l := &loop{m: m, in: in, s: in.s, number: in.s.loops, self: in.self}
 	m.loop = l
 	l.machine = transition.New(transition.Options{
-		Paths: m.g.paths, Self: in.self, Site: m.site, Budget: m.budget, Epoch: in.known.Epoch,
+		Paths: m.g.paths, Self: in.self, Site: m.site, Budget: m.budget, Epoch: in.known.Epoch, LastTerm: m.w.broken.remembers(m.memory.Term),
 		TrustSessionEnd: m.trusts(), Wall: m.w.wall, Fencing: m.host.fencing(), Failsafe: in.failsafe(),
 		RestartMax: 1, RestartWindow: time.Minute, RestartBackoff: 200 * time.Millisecond,
 	})

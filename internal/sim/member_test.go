@@ -30,6 +30,7 @@ type member struct {
 	// The daemon.
 	loop   *loop // nil while there is none
 	memory *cluster.LastKnown
+	had    int64 // the last term that this run of the daemon has acquired
 
 	// The guard.
 	slowest bool          // its next kill takes the longest time allowed

@@ -30,7 +30,7 @@ func (m *resident) record() cluster.Node {
 		SessionTimeout: cluster.Duration(m.timeout),
 	}
 	if m.instance != nil {
-		n.Instance = m.instance.id()
+		n.Instance, n.LastTerm = m.instance.id(), m.w.broken.remembers(m.instance.lastTerm)
 		if a := m.instance.announced; a != nil {
 			n.Leaving = a.reason
 		}

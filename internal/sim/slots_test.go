@@ -210,6 +210,7 @@ func (l *loop) elected() bool {
 
 // see gives the last snapshot to the machine, unless the host has as many works of the resource as it may have.
 func (l *loop) see() {
+	l.m.memory.Update(&l.snap)
 	l.gated = l.m.r.slotted && l.elected() && !l.snap.SelfLost && l.machine.Idle() && !l.admit()
 	if l.gated {
 		l.m.w.faults["takeover held back"]++

@@ -344,9 +344,11 @@ func (m *Machine) acquire() {
 	if !m.vacant() {
 		return
 	}
-	if s.Elected.Readable() && s.Elected.Record.Incarnation == m.opt.Self.Name && s.Elected.Record.Term < m.lastTerm {
-		// The records were wiped and begin again with lower terms: this incarnation could never acquire (L1).
-		m.end(fmt.Sprintf("elected in term %d after it has led in term %d", s.Elected.Record.Term, m.lastTerm))
+	e := s.Elected
+	if t := e.Record.Term; e.Readable() && e.Record.Incarnation == m.opt.Self.Name && (t < m.lastTerm || t <= m.opt.LastTerm) {
+		// The records were wiped or restored, and terms come again: this incarnation could never acquire (L1). The next one
+		// says which term it knows.
+		m.end(fmt.Sprintf("elected in term %d, but this daemon knows term %d", t, m.lastTerm))
 		return
 	}
 	if !m.mayAcquire() {

@@ -40,6 +40,20 @@ func TestWhoMayAcquire(t *testing.T) {
 	}
 }
 
+// A restored elected has terms that the daemon knows already. It acquires none of them, and registers anew, to say what it knows.
+func TestATermKnownBeforeIsRefused(t *testing.T) {
+	for last, want := range map[int64]string{6: "ACQUIRE", 7: "End", 8: "End"} {
+		s := newScript(t)
+		opt := s.m.opt
+		opt.LastTerm = last
+		s.m = New(opt)
+		s.on(s.saw(), want)
+		if ended := s.m.ended != ""; ended != (want == "End") || strings.Contains(s.m.ended, "term 7, but this daemon knows term") != ended {
+			t.Errorf("elected in term 7 after %d: %q", last, s.m.ended)
+		}
+	}
+}
+
 // A resize that is seen before the reply to ACQUIRE does not make the machine forget what it has sent.
 func TestAResizeWhileACQUIREIsUnderWay(t *testing.T) {
 	s := newScript(t)

@@ -19,6 +19,8 @@ type Options struct {
 	Budget cluster.Budget
 	// Epoch is the one that the instance was started for, see [cluster.Slots]; 0 in a group with one leader.
 	Epoch int64
+	// LastTerm is the highest term that the daemon knew before it registered: this incarnation acquires none that is not above it.
+	LastTerm int64
 	// TrustSessionEnd makes the end of a session count as proof that its holder's work has ended, see [cluster.Trust].
 	TrustSessionEnd bool
 	// Wall returns the wall-clock time, which is only written into records, for people.
@@ -94,7 +96,7 @@ type Machine struct {
 
 	refusedAcquire attempt        // the last ACQUIRE that was refused
 	pendingAcquire pendingAcquire // the last ACQUIRE of unknown outcome
-	lastTerm       int64          // the last term acquired; none is acquired twice, even if the fence forgets it
+	lastTerm       int64          // the last term acquired, or known before; none is acquired twice, even if the fence forgets it
 	entrusted      final          // the FINAL handed over last
 	posted         renewal        // the RENEW that is posted; the zero value if there is none
 	postedUntil    time.Duration  // its deadline
@@ -195,7 +197,7 @@ type pendingAcquire struct {
 }
 
 // New returns a machine in [Standby].
-func New(opt Options) *Machine { return &Machine{opt: opt} }
+func New(opt Options) *Machine { return &Machine{opt: opt, lastTerm: opt.LastTerm} }
 
 // Step handles an event that happened at now, on the daemon's CLOCK_BOOTTIME, and returns what to do, in order.
 func (m *Machine) Step(now time.Duration, ev Event) []Action {

@@ -61,7 +61,7 @@ func TestEndOfOneLeadershipLeavesOthers(t *testing.T) {
 		stubborn := d.startIn("stubborn", "trap '' TERM; while :; do sleep 0.01; done")
 		hung := d.startIn("hung", "exec sleep 1000")
 		release := testhelper.HangOnDeath(t, hung)
-		eventually(t, "a hundred forks", func() bool { return len(read(filepath.Join(fx.dir, "forks"))) >= 100 })
+		eventually(t, "twenty forks", func() bool { return len(read(filepath.Join(fx.dir, "forks"))) >= 20 })
 
 		d.use("hung")
 		call[int](d, "Kill", 0)

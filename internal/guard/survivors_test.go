@@ -270,7 +270,6 @@ func TestWorkThatCannotBeKilled(t *testing.T) {
 		fx := startGuard(t, "CONTAINMENT=keeper", "USER_ID=65534")
 		d := fx.nextDaemon()
 		call[int](d, "SetSession", fx.credentials())
-		call[time.Duration](d, "SetLease", time.Hour)
 		root := filepath.Join(fx.dir, "root")
 		copyProgram(t, root)
 		if err := os.Chmod(root, 0o755|os.ModeSetuid); err != nil {
@@ -281,6 +280,8 @@ func TestWorkThatCannotBeKilled(t *testing.T) {
 		if killed { // becomes root after the keeper has checked
 			opt.Command = []string{"sh", "-c", "until [ -e $D/go ]; do sleep 0.01; done; exec $D/root"}
 		}
+		lease := 5 * time.Second // at its end the keeper looks for a later one, and checks
+		call[time.Duration](d, "SetLease", lease)
 		pid := call[int](d, "Start", opt)
 		defer syscall.Kill(pid, syscall.SIGKILL)
 		if err := os.WriteFile(filepath.Join(fx.dir, "go"), nil, 0o600); err != nil {
@@ -295,7 +296,7 @@ func TestWorkThatCannotBeKilled(t *testing.T) {
 		var reason string
 		eventually(t, "the report", func() bool {
 			if !killed {
-				call[time.Duration](d, "SetLease", time.Hour) // the keeper checks with each lease
+				call[time.Duration](d, "SetLease", lease)
 			}
 			reason = call[string](d, "Unkillable", 0)
 			return reason != ""

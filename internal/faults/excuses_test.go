@@ -121,10 +121,18 @@ type decision struct {
 // preempted excuses that a leader has stopped its work: it knew by then that the elector had chosen a better node.
 func preempted(term int64, by time.Duration) func(recorded) bool {
 	return func(r recorded) bool {
-		at, known := r.replaced[term+1]
-		return known && at <= by
+		for next, at := range r.replaced {
+			if follows(next, term) && at <= by {
+				return true
+			}
+		}
+		return false
 	}
 }
+
+// follows reports whether next is the term after another one. If the clock is ahead, it is a multiple of 64 higher
+// (docs/protocol.md, Terms).
+func follows(next, term int64) bool { return next > term && (next-term)%64 == 1 }
 
 // promised excuses that a leader, which has no other lease after from, still works at a time: all members have promised that again and
 // again, so that the work has never gone on for longer than it takes to stop it after a promise.
@@ -304,6 +312,7 @@ func TestRecordingExcuses(t *testing.T) {
 		"replaced":                {preempted(7, at(4))(r), true},
 		"not yet replaced":        {preempted(7, at(3))(r), false},
 		"another term":            {preempted(6, at(9))(r), false},
+		"the clock was ahead":     {preempted(20-64, at(1))(r), true},
 		"moved":                   {preempted(8, at(9))(r), false},
 		"chosen again":            {preempted(10, at(9))(r), false},
 		"decided and written":     {preempted(20, at(1))(r), true},

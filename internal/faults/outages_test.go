@@ -271,7 +271,7 @@ func (o *outages) mustHaveGoneOn(before map[*group]work, keeps bool) {
 		case !g.failsafe:
 		case now[g] == w:
 			o.kept++
-		case now[g].term == w.term+1 && now[g].cause == cluster.CausePreempt: // by a better one that has come back
+		case follows(now[g].term, w.term) && now[g].cause == cluster.CausePreempt: // by a better one that has come back
 			o.kept++
 		case now[g].session != w.session && !keeps:
 			o.kept, o.expired = o.kept+1, o.expired+1

@@ -285,14 +285,14 @@ func (d *execDaemon) watch(ctx context.Context, session *zkstore.Session) {
 func (d *execDaemon) whoRuns(ctx context.Context, conn cluster.Reader, late bool) execResult {
 	paths := cluster.Paths{Root: d.cfg.ZooKeeper.Root}
 	hint := cluster.InGroup("'zkelectd status --root %s'", "", paths.Root)
-	data, stat, err := conn.Get(ctx, paths.Current(), false)
-	current := cluster.ReadStored[cluster.Current](paths.Current(), data, stat, err == nil)
+	snap, err := zkstore.ReadTerm(ctx, conn, paths, false)
+	current := snap.Current
 	switch other := current.Readable() && current.Record.Node != d.cfg.Node.ID; {
 	case other && (late || current.Record.State == cluster.CurrentReady):
 		return execResult{Skipped: current.Record.Node + " runs the job"}
 	case !late:
 		return execResult{}
-	case err != nil && !errors.Is(err, cluster.ErrNoNode):
+	case err != nil:
 		return execResult{Failed: fmt.Sprintf("it is not known which host runs it: %v", err)}
 	case current.Exists && !current.Readable():
 		return execResult{Failed: fmt.Sprintf("it is not known which host runs it: %v; see %s", current.Err, hint)}

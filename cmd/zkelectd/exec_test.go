@@ -259,13 +259,17 @@ func TestExecFindsOutWhoRunsTheJob(t *testing.T) {
 		"another soon": {current("n2", "PROGRESS"), "", "n2 runs the job"},
 		"this host":    {current("n1", "PROGRESS"), "", ""},
 		"damaged":      {"{", "", "it is not known which host runs it: "},
+		"a copy":       {current("n2", "READY"), "", "it is not known which host runs it: "},
 	} {
 		conn := clustertest.NewServer().Connect()
 		if err := zkstore.EnsureTree(t.Context(), conn, paths); err != nil {
 			t.Fatal(err)
 		}
 		if c.current != "" {
-			if _, err := conn.Do(t.Context(), cluster.Op{Kind: cluster.OpCreate, Path: paths.Current(), Data: []byte(c.current)}); err != nil {
+			fence := cluster.Fence{Term: 7, State: cluster.FenceReady, Session: conn.SessionID()}
+			_, err := conn.Do(t.Context(), cluster.Op{Kind: cluster.OpSet, Path: paths.Leader(), Version: cluster.AnyVersion, Data: cluster.Encode(&fence)},
+				cluster.Op{Kind: cluster.OpCreate, Path: paths.Current(), Data: []byte(c.current), Ephemeral: name != "a copy"})
+			if err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -82,7 +82,7 @@ func (m *LastKnown) ReplacementFence(s *Snapshot, next int64, wall time.Time) *F
 	last, wait := m.Fence, m.LeaseWait(s)
 	f := Fence{
 		Term: next - 1, Node: last.Node, Site: last.Site, Incarnation: last.Incarnation, State: FenceRevoked,
-		LeaseWait: Duration(wait), Kill: last.Kill, RevokeTimeout: last.RevokeTimeout, Time: wall,
+		Session: last.Session, LeaseWait: Duration(wait), Kill: last.Kill, RevokeTimeout: last.RevokeTimeout, Time: wall,
 		Failsafe: last.Failsafe,
 		Host:     last.Host, API: last.API, Owed: Duration(wait), Earlier: unknownHolder(last.Earlier, wait), // another node may have led since
 	}

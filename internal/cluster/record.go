@@ -340,6 +340,8 @@ type Fence struct {
 	Site        string     `json:"site"`
 	Incarnation string     `json:"incarnation"`
 	State       FenceState `json:"state"`
+	// Session is the id of the session that acquired; 0 if it is not known.
+	Session int64 `json:"session,omitempty"`
 	// Host and API are those of the node, for its successor.
 	Host string `json:"host,omitempty"`
 	API  string `json:"api,omitempty"`

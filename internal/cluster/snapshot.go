@@ -155,7 +155,7 @@ func (s *Snapshot) Fenced() []FencingResult {
 
 // Ready reports whether the elected incarnation leads, by the fence and current.
 func (s *Snapshot) Ready() bool {
-	return s.Acquired() && s.Fence.Record.State == FenceReady && s.Current.Exists
+	return s.Acquired() && s.Fence.Record.State == FenceReady && s.Current.Exists && !s.ForeignCurrent()
 }
 
 // Trust defines what a candidate accepts as proof that the work of the last holder has ended (docs/protocol.md, Taking over).

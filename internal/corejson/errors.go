@@ -12,6 +12,7 @@ var sentinels = map[string]error{
 	"no-node": cluster.ErrNoNode, "node-exists": cluster.ErrNodeExists, "bad-version": cluster.ErrBadVersion, "not-empty": cluster.ErrNotEmpty,
 	"ephemeral-leaf": cluster.ErrEphemeralLeaf, "no-auth": cluster.ErrNoAuth, "invalid": cluster.ErrInvalid, "not-sent": cluster.ErrNotSent,
 	"unknown": cluster.ErrUnknown, "session-ended": cluster.ErrSessionEnded, "never-written": cluster.ErrNeverWritten, "no-slots": cluster.ErrNoSlots,
+	"foreign-current": cluster.ErrForeignCurrent,
 }
 
 // recordedError stands for an error. It is what the core can learn of it.

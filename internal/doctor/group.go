@@ -105,7 +105,11 @@ func (g Group) leadership() Finding {
 		return Finding{Fail, check, g.Name, strings.Join(append([]string{"no leader"}, nonEmpty(v.NoLeader)...), ": "), advice}
 	}
 	if v.State != string(cluster.CurrentReady) {
-		return Finding{Warn, check, g.Name, fmt.Sprintf("%s is not READY, but %s", v.Leader, v.State), "wait, then look again; the log of that host says what its work waits for"}
+		seen := fmt.Sprintf("%s is not READY, but %s", v.Leader, v.State)
+		if len(v.Problems) > 0 {
+			return problems(check, g.Name, v.Problems, seen)
+		}
+		return Finding{Warn, check, g.Name, seen, "wait, then look again; the log of that host says what its work waits for"}
 	}
 	return problems(check, g.Name, v.Problems, fmt.Sprintf("%s leads in term %d; %d of %d members can lead", v.Leader, v.Term, g.Eligible, len(v.Members)))
 }

@@ -54,6 +54,8 @@ func checkAttempt(in Input, known int64) attemptEnd {
 	switch {
 	case !alive:
 		return attemptEnd{ended: true, cause: cluster.CauseFailure, reason: rec.Node + " is gone"}
+	case s.Acquired() && s.ForeignCurrent():
+		return attemptEnd{ended: true, cause: cluster.CauseRepair, reason: "current was replaced under " + rec.Node}
 	case s.Acquired() && !s.Current.Exists:
 		// Its session has not ended, or the incarnation would be gone as well.
 		return attemptEnd{ended: true, cause: cluster.CauseRepair, reason: "current was deleted under " + rec.Node}

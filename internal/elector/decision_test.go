@@ -3,6 +3,7 @@ package elector
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -160,6 +161,24 @@ func TestRevokeRecord(t *testing.T) {
 	in.Snapshot.Fence = cluster.Stored[cluster.Fence]{Exists: true, Err: errors.New("damaged")}
 	if d := newElector().Decide(in); d.Revoke != nil || d.Elect == nil || d.Fence == nil || d.Fence.State != cluster.FenceRevoked || time.Duration(d.Fence.LeaseWait) != cluster.LeaseWait(10*time.Second) {
 		t.Errorf("an unreadable fence: %+v", d)
+	}
+}
+
+// A leader whose current was replaced no longer leads. The next election is followed by a REVOKE of what took its place.
+func TestAReplacedCurrentEndsTheLeadership(t *testing.T) {
+	g := newGroup("a").leads("a", 7)
+	g.Current.Record, g.Current.Err = cluster.Current{}, fmt.Errorf("znode %w", cluster.ErrForeignCurrent)
+	if g.Ready() {
+		t.Error("it counts as READY")
+	}
+	in := g.input(t)
+	d := newElector().Decide(in)
+	if d.Elect == nil || d.Elect.Cause != cluster.CauseRepair || d.Elect.Reason != "current was replaced under a" || len(d.Elect.Exclusions) > 0 {
+		t.Fatalf("%+v", d.Elect)
+	}
+	in.Snapshot.Elected.Record, in.Revoke = *d.Elect, g.Current.Err.Error()
+	if d := newElector().Decide(in); d.Revoke == nil || d.Revoke.State != cluster.FenceRevoked || d.Revoke.Reason != in.Revoke {
+		t.Errorf("%+v", d)
 	}
 }
 

@@ -53,6 +53,7 @@ type electorRole struct {
 	note     string         // why no leader can be elected
 	blocked  string         // why a better member does not replace the leader
 	awaiting string         // the group whose decision an election waits for
+	revoking revocation     // the REVOKE that was logged last, if it has not taken effect
 	sites    map[string]status.SiteCounts
 	// noSuccessor is set if the elected member is about to end, and nobody can replace it.
 	noSuccessor bool
@@ -197,6 +198,12 @@ func (e *electorRole) consult(in *elector.Input) (ready bool, wake time.Duration
 	return ready, wake
 }
 
+// revocation is the cause of a REVOKE.
+type revocation struct {
+	term   int64
+	reason string
+}
+
 // carryOut writes the decision.
 func (e *electorRole) carryOut(d elector.Decision, snap cluster.Snapshot, others []cluster.SlotState) {
 	var ops []cluster.Op
@@ -219,8 +226,11 @@ func (e *electorRole) carryOut(d elector.Decision, snap cluster.Snapshot, others
 		what, ops, repair = "ELECT", e.paths.ElectTx(snap, *d.Elect, d.Fence, others...), d.Elect.Cause == cluster.CauseRepair
 		done = func() { e.elected(*d.Elect) }
 	case d.Revoke != nil:
-		e.log.Warn("revoking", "holder", d.Revoke.Node, "term", d.Revoke.Term, "reason", d.Revoke.Reason)
-		what, ops = "REVOKE", e.paths.RevokeTx(snap, *d.Revoke)
+		if cause := (revocation{d.Revoke.Term, d.Revoke.Reason}); cause != e.revoking {
+			e.revoking = cause // it is repeated while it is refused
+			e.log.Warn("revoking", "holder", d.Revoke.Node, "term", d.Revoke.Term, "reason", d.Revoke.Reason)
+		}
+		what, ops, done = "REVOKE", e.paths.RevokeTx(snap, *d.Revoke), func() { e.revoking = revocation{} }
 	case d.Control != nil:
 		for _, event := range d.Scheduled {
 			e.log.Info("scheduled move", "event", event)

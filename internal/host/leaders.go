@@ -131,28 +131,33 @@ func (w *leaderWatch) run(ctx context.Context, conn leaderSession) {
 	}
 }
 
-// read reads who leads, with a watch; ok is false if that cannot be read now.
+// read reads who leads, with a watch; ok is false if that cannot be read now. Nobody leads by a current that is not the holder's.
 func (w *leaderWatch) read(ctx context.Context, conn leaderSession) (l status.Leadership, ok bool) {
 	p := w.group.paths
 	for {
+		var s cluster.Snapshot
 		data, stat, err := conn.Get(ctx, p.Current(), true)
-		exists := err == nil
-		current := cluster.ReadStored[cluster.Current](p.Current(), data, stat, exists)
-		if exists {
-			return leadershipOf(current.Record), current.Err == nil
-		}
-		if !errors.Is(err, cluster.ErrNoNode) {
+		if err != nil && !errors.Is(err, cluster.ErrNoNode) {
 			return l, false
 		}
+		s.Current = cluster.ReadStored[cluster.Current](p.Current(), data, stat, err == nil)
 		data, stat, err = conn.Get(ctx, p.Leader(), false)
 		if err != nil && !errors.Is(err, cluster.ErrNoNode) {
 			return l, false
 		}
-		fence := cluster.ReadFence(p.Leader(), data, stat, err == nil)
-		if hints := conn.TakeHints(); !hints.All && !hints.Has(p.Current()) {
-			return ended(fence), true
+		s.Fence = cluster.ReadFence(p.Leader(), data, stat, err == nil)
+		if hints := conn.TakeHints(); hints.All || hints.Has(p.Current()) {
+			continue // another leadership may have begun between the reads, and the fence may be its
 		}
-		// Another leadership may have begun between the reads, and the fence may be its.
+		s.CheckCurrent(p)
+		switch {
+		case s.Current.Readable():
+			return leadershipOf(s.Current.Record), true
+		case !s.Current.Exists || s.ForeignCurrent():
+			return ended(s.Fence), true
+		default:
+			return l, false
+		}
 	}
 }
 

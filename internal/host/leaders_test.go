@@ -56,7 +56,7 @@ func (w *watched) paths() cluster.Paths { return w.group.paths }
 
 // fence returns the write of a fence.
 func (w *watched) fence(term int64, node string, state cluster.FenceState) cluster.Op {
-	f := &cluster.Fence{Term: term, Node: node, State: state}
+	f := &cluster.Fence{Term: term, Node: node, State: state, Session: w.conn.SessionID()}
 	return cluster.Op{Kind: cluster.OpSet, Path: w.paths().Leader(), Version: cluster.AnyVersion, Data: cluster.Encode(f)}
 }
 
@@ -198,6 +198,10 @@ func TestLeadershipEventsOfAStandby(t *testing.T) {
 	}
 	w.end(w.fence(7, "n1", cluster.FenceReleased))
 	next(`{"term":7,"state":"NONE","previous_leader":"n1","previous_clean":true}`)
+	copied := cluster.Current{Term: 8, Node: "n9", State: cluster.CurrentReady} // no session owns it: n9 does not lead
+	w.write(w.fence(9, "n1", cluster.FenceReleased), cluster.Op{Kind: cluster.OpCreate, Path: w.paths().Current(), Data: cluster.Encode(&copied)})
+	next(`{"term":9,"state":"NONE","previous_leader":"n1","previous_clean":true}`)
+	w.end()
 	if got := w.runs(); got[0] != "" {
 		t.Errorf("the hook ran: %q", got)
 	}

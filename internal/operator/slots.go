@@ -50,7 +50,7 @@ func ReadSlotGroup(ctx context.Context, r cluster.Reader, name string, paths clu
 	readers.SetLimit(slotReadsAtOnce)
 	for i := range g.Snapshots {
 		readers.Go(func() (err error) {
-			g.Snapshots[i], err = readLeadership(reading, r, g.Paths.OfSlot(i), watch)
+			g.Snapshots[i], err = zkstore.ReadTerm(reading, r, g.Paths.OfSlot(i), watch)
 			return err
 		})
 	}
@@ -70,29 +70,6 @@ func ReadSlotGroup(ctx context.Context, r cluster.Reader, name string, paths clu
 	g.Shared.Slot, g.Shared.Control.Record = "", g.Shared.Control.Record.Whole()
 	g.Shared.Elected, g.Shared.Fence, g.Shared.Current = cluster.Stored[cluster.Elected]{}, cluster.Stored[cluster.Fence]{}, cluster.Stored[cluster.Current]{}
 	return g, nil
-}
-
-// readLeadership returns the records of one slot.
-func readLeadership(ctx context.Context, r cluster.Reader, p cluster.Paths, watch bool) (s cluster.Snapshot, err error) {
-	read := func(path string, store func(data []byte, stat cluster.Stat, exists bool)) {
-		data, stat, failed := r.Get(ctx, path, watch)
-		if failed != nil && !errors.Is(failed, cluster.ErrNoNode) {
-			err = errors.Join(err, fmt.Errorf("cannot read znode %s: %w", path, failed))
-			return
-		}
-		store(data, stat, failed == nil)
-	}
-	read(p.Elected(), func(d []byte, st cluster.Stat, ok bool) {
-		s.Elected = cluster.ReadStored[cluster.Elected](p.Elected(), d, st, ok)
-	})
-	read(p.Leader(), func(d []byte, st cluster.Stat, ok bool) { s.Fence = cluster.ReadFence(p.Leader(), d, st, ok) })
-	read(p.Current(), func(d []byte, st cluster.Stat, ok bool) {
-		s.Current = cluster.ReadStored[cluster.Current](p.Current(), d, st, ok)
-	})
-	read(p.Heir(), func(d []byte, st cluster.Stat, ok bool) {
-		s.Heir = cluster.ReadStored[cluster.HeirRecord](p.Heir(), d, st, ok)
-	})
-	return s, err
 }
 
 // Questions returns the questions for a forecast of all slots.

@@ -87,6 +87,7 @@ var breakages = []breakage{
 	{name: deleteAlone, by: "S1", one: 5, three: 19},
 	{name: newBeforeDead, by: "S1", one: 659, three: 235},
 	{name: sameInstance, by: "S1 S2", restored: true, three: 1},
+	{name: anyCurrent, by: "L1", restored: true, one: 395},
 	{name: abandonedActs, by: "S1", one: 295, three: 164},
 	{name: extendAll, by: "S1", rare: true, merged: true, three: 3848},
 	{name: neverOverdue, by: "L1 L2", hanging: true, one: 7, three: 37},
@@ -176,6 +177,7 @@ const (
 	leaveLateCurrent    = "LEAVE that does not delete a late current"
 	deleteAlone         = "LEAVE that does not set the fence"
 	sameInstance        = "instances without an id of their own"
+	anyCurrent          = "a current that counts whoever owns it"
 	newBeforeDead       = "a new instance before the work of the last one is dead"
 	abandonedActs       = "an abandoned instance that may still act"
 	neverOverdue        = "an instance that stays while its work hangs"
@@ -377,6 +379,9 @@ func (b breakage) relax(g *group, ops []cluster.Op) []cluster.Op {
 
 // judges returns the snapshot for the elector.
 func (b breakage) judges(l *loop, s cluster.Snapshot) cluster.Snapshot {
+	if b.name == anyCurrent && s.ForeignCurrent() {
+		s.Current = l.m.g.check.readCurrent()
+	}
 	if b.name == inMemory {
 		s.Elected.Record.Exclusions = l.elector.kept
 	}

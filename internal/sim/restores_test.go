@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -19,7 +20,33 @@ var restores = []faultKind{
 	{name: "counter at its end", do: func(w *world, m *member) { w.tree.EndSequence(m.g.known.election) }},
 }
 
-// planRestores plans restores in some of the worlds. They are survived only if no host accepts the end of a session as the end of the
+// foreignCurrents put something into the place of current that is not the holder's.
+var foreignCurrents = []faultKind{
+	{name: "current copied", do: func(w *world, m *member) { m.g.replaceCurrent(m.g.check.currentData()) }},
+	{name: "current empty", do: func(w *world, m *member) { m.g.replaceCurrent(nil) }},
+	{name: "current is junk", do: func(w *world, m *member) { m.g.replaceCurrent([]byte("junk")) }},
+	{name: "current of another session", do: func(w *world, m *member) {
+		data, id := m.g.check.currentData(), w.tree.Open()
+		m.g.tamper(cluster.Op{Kind: cluster.OpDelete, Path: m.g.known.current})
+		_, fired, _ := w.tree.Apply(id, []cluster.Op{{Kind: cluster.OpCreate, Path: m.g.known.current, Data: data, Ephemeral: true}})
+		m.g.recordsChanged()
+		w.fire(fired)
+	}},
+}
+
+// replaceCurrent replaces current by a persistent znode.
+func (g *group) replaceCurrent(data []byte) {
+	g.tamper(cluster.Op{Kind: cluster.OpDelete, Path: g.known.current})
+	g.tamper(cluster.Op{Kind: cluster.OpCreate, Path: g.known.current, Data: data})
+}
+
+// currentData returns the data of current.
+func (c *checker) currentData() []byte {
+	data, _, _ := c.w.tree.Get(0, c.g.known.current, false)
+	return data
+}
+
+// planRestores plans restores and foreign currents in some of the worlds. They are survived only if no host accepts the end of a session as the end of the
 // work.
 func (w *world) planRestores() {
 	rng := rand.New(rand.NewPCG(w.seed, restoresSeed))
@@ -27,7 +54,8 @@ func (w *world) planRestores() {
 		return
 	}
 	for at := draw(rng, 4*time.Second); at < w.traits.busy; at += draw(rng, 10*time.Second) {
-		g, k := w.groups[rng.IntN(len(w.groups))], &restores[rng.IntN(len(restores))]
+		kinds := slices.Concat(restores, foreignCurrents)
+		g, k := w.groups[rng.IntN(len(w.groups))], &kinds[rng.IntN(len(kinds))]
 		m := g.members[rng.IntN(len(g.members))]
 		w.at(at, func() {
 			if w.calm || w.down {

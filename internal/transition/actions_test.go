@@ -67,7 +67,7 @@ func (e *exact) records() (cluster.Fence, cluster.Current) {
 	opt, b := e.m.opt, e.b
 	wall := opt.Wall()
 	return cluster.Fence{
-			Header: e.snap.Fence.Record.Header, Term: 7, Node: "me", Site: "dc1", Host: "host", API: "host:1", Incarnation: opt.Self.Name, State: cluster.FenceHeld,
+			Header: e.snap.Fence.Record.Header, Term: 7, Node: "me", Site: "dc1", Host: "host", API: "host:1", Incarnation: opt.Self.Name, State: cluster.FenceHeld, Session: session,
 			Owed: cluster.Duration(5 * time.Second), Earlier: []cluster.EarlierHolder{{Node: "old", Term: 6, Wait: cluster.Duration(5 * time.Second)}}, LeaseWait: cluster.Duration(b.LeaseWait), Kill: cluster.Duration(b.Kill),
 			RevokeTimeout: cluster.Duration(b.RevokeTimeout()), Wait: "5s because the lease of old, which did not release, may still be running", Time: wall,
 		}, cluster.Current{

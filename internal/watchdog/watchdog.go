@@ -95,7 +95,7 @@ func (w *Watchdog) takeover(s cluster.Snapshot, now time.Duration, f *Findings, 
 	// While a group is closed for a resize, no candidate can take over.
 	if s.Elected.Readable() && !s.Ready() && s.CheckSlots(s.Slots.Record.Epoch) == nil {
 		e := s.Elected.Record
-		blocked := s.Current.Exists && !s.Acquired() && s.Current.Record.Incarnation != e.Incarnation
+		blocked := s.ForeignCurrent() || s.Current.Exists && !s.Acquired() && s.Current.Record.Incarnation != e.Incarnation
 		if !blocked {
 			key = fmt.Sprintf("%d %s", e.Term, e.Incarnation)
 		}
@@ -182,6 +182,10 @@ func (w *Watchdog) release(s cluster.Snapshot, now time.Duration, f *Findings, w
 	}
 	w.held.hold(key, now)
 	if key == "" {
+		return
+	}
+	if s.ForeignCurrent() {
+		f.Revoke = s.Current.Err.Error()
 		return
 	}
 	limit := 2 * w.opt.Trust.LeaseWait

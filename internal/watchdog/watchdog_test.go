@@ -124,6 +124,19 @@ func TestReleaseOverdue(t *testing.T) {
 	}
 }
 
+// A current that is not the holder's is revoked at once, and the candidate is not blamed for it.
+func TestForeignCurrentIsRevokedAtOnce(t *testing.T) {
+	w := newWatchdog()
+	s := elected("a", 7)
+	s.Current = cluster.Stored[cluster.Current]{Exists: true, Err: cluster.ErrForeignCurrent}
+	if f := w.Observe(s, 0); f.Revoke != cluster.ErrForeignCurrent.Error() {
+		t.Errorf("revokes by %q", f.Revoke)
+	}
+	if f := w.Observe(s, 10*takeover); f.Overdue != "" {
+		t.Errorf("the candidate is blamed: %q", f.Overdue)
+	}
+}
+
 func TestStalledCandidateIsRevokedAfterK(t *testing.T) {
 	w := newWatchdog()
 	s := holds(elected("b", 8), "a", 7, cluster.FenceHeld)

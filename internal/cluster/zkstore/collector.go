@@ -74,7 +74,11 @@ func (c *Collector) Collect(ctx context.Context) (cluster.Snapshot, bool) {
 		hints := c.opt.Source.TakeHints()
 		c.invalidate(hints)
 		if !complete || !c.torn(hints) {
-			return c.snap, complete
+			snap := c.snap
+			if complete {
+				snap.CheckCurrent(c.opt.Paths)
+			}
+			return snap, complete
 		}
 	}
 }

@@ -28,16 +28,13 @@ func (onceSource) TakeHints() cluster.Hints { return cluster.Hints{} }
 // before the fence, that before current, and all of them before the members. A missing permission for what nothing is decided by is no
 // error.
 func ReadAll(ctx context.Context, conn cluster.Reader, p cluster.Paths, watch bool) (cluster.Snapshot, error) {
-	c := NewCollector(CollectorOptions{Source: onceSource{conn, watch}, Paths: p})
-	c.snap.Leadership, c.snap.Elector = true, true
-	first := []target{c.electedTarget()}
+	c := newOnceCollector(conn, p, watch)
+	var first []target
 	if p.Slot != "" {
 		first = append(first, c.slotsTarget())
 	}
-	for _, targets := range [][]target{first, {c.fenceTarget()}, append(c.orderTargets(), c.currentTarget(), c.heirTarget())} {
-		if err := c.fetch(ctx, targets...); err != nil {
-			return c.snap, err
-		}
+	if err := c.readTerm(ctx, first, c.orderTargets()); err != nil {
+		return c.snap, err
 	}
 	election, loads := &Read{Path: p.Election(), List: true}, &Read{Path: p.Loads(), List: true, Optional: true}
 	c.opt.Source.Read(ctx, []*Read{election, loads})
@@ -55,6 +52,50 @@ func ReadAll(ctx context.Context, conn cluster.Reader, p cluster.Paths, watch bo
 	}
 	err := c.readLoads(ctx, loads.Names)
 	return c.snap, err
+}
+
+// ReadTerm returns the decision, the fence, current and the heir, for displays. If watch is true, it sets watches.
+func ReadTerm(ctx context.Context, conn cluster.Reader, p cluster.Paths, watch bool) (cluster.Snapshot, error) {
+	c := newOnceCollector(conn, p, watch)
+	err := c.readTerm(ctx, nil, nil)
+	return c.snap, err
+}
+
+func newOnceCollector(conn cluster.Reader, p cluster.Paths, watch bool) *Collector {
+	c := NewCollector(CollectorOptions{Source: onceSource{conn, watch}, Paths: p})
+	c.snap.Leadership, c.snap.Elector = true, true
+	return c
+}
+
+// readTerm reads what [ReadTerm] returns, with others in the first and the last round.
+func (c *Collector) readTerm(ctx context.Context, first, last []target) error {
+	rounds := [][]target{append(first, c.electedTarget()), {c.fenceTarget()}, append(last, c.currentTarget(), c.heirTarget())}
+	for _, targets := range rounds {
+		if err := c.fetch(ctx, targets...); err != nil {
+			return err
+		}
+	}
+	return c.checkCurrent(ctx)
+}
+
+// checkCurrent calls [cluster.Snapshot.CheckCurrent]. No hint says whether the fence has changed between its read and that of current.
+// So while current seems not to be the holder's, both are read again, until the fence is unchanged.
+func (c *Collector) checkCurrent(ctx context.Context) error {
+	p := c.opt.Paths
+	for {
+		if c.snap.CheckCurrent(p); !c.snap.ForeignCurrent() {
+			return nil
+		}
+		before := c.snap.Fence.Stat.Modified
+		delete(c.valid, p.Leader())
+		if err := c.fetch(ctx, c.fenceTarget()); err != nil || c.snap.Fence.Stat.Modified == before {
+			return err
+		}
+		delete(c.valid, p.Current())
+		if err := c.fetch(ctx, c.currentTarget()); err != nil {
+			return err
+		}
+	}
 }
 
 // readLoads adds to the members the latencies and scores that their hosts publish for all groups.

@@ -30,7 +30,7 @@ func TestMoveOfAGroup(t *testing.T) {
 	}
 	move := func(from, to *fleet) {
 		t.Helper()
-		from.failsWith("has members (a, a-n_", "group", "move", name(from), "--to-root", to.paths.Root)
+		from.failsWith("has members (a, a-", "group", "move", name(from), "--to-root", to.paths.Root)
 		done := make(chan string)
 		go func() {
 			out, _ := from.run("group", "move", name(from), "--to-root", to.paths.Root, "--wait")

@@ -79,7 +79,7 @@ func TestAConfigurationThatOthersMayWriteIsRefused(t *testing.T) {
 // A configuration from a pipe is accepted.
 func TestAConfigurationOutOfAPipe(t *testing.T) {
 	t.Parallel()
-	out, err := exec.Command("bash", "-c", "exec zkelectd check --offline --config <(echo 'node: {id: piped}')").CombinedOutput()
+	out, err := exec.Command("bash", "-c", "exec zkelectd check --offline --no-child --config <(echo 'node: {id: piped}')").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "id: piped") {
 		t.Errorf("%v %s", err, out)
 	}
@@ -103,7 +103,7 @@ func TestAConfigurationOnAReadOnlyMount(t *testing.T) {
 		}
 	}
 	check := func(path string) string {
-		cmd := exec.Command("sh", "-ec", "mount --bind $D $D; mount -o remount,bind,ro $D; exec zkelectd check --offline --config $F")
+		cmd := exec.Command("sh", "-ec", "mount --bind $D $D; mount -o remount,bind,ro $D; exec zkelectd check --offline --no-child --config $F")
 		cmd.Env = append(os.Environ(), "D="+dir, "F="+path)
 		cmd.SysProcAttr = &syscall.SysProcAttr{
 			Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS, UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},

@@ -208,7 +208,7 @@ func leaveUnknownRegistration(t *testing.T, d *departure) {
 
 func leaveForeign(t *testing.T, d *departure) {
 	d.do(t, cluster.Op{Kind: cluster.OpDelete, Path: d.paths.Node("n1")}, cluster.Op{Kind: cluster.OpCreate, Path: d.paths.Node("n1")},
-		cluster.Op{Kind: cluster.OpCreate, Path: d.paths.Incarnation("n1-n_"), Sequential: true}, cluster.Op{Kind: cluster.OpCreate, Path: d.paths.Current()})
+		cluster.Op{Kind: cluster.OpCreate, Path: d.paths.Incarnation("n1-0000000000000002-n_"), Sequential: true}, cluster.Op{Kind: cluster.OpCreate, Path: d.paths.Current()})
 	d.leave(t)
 	snap := d.snapshot(t)
 	if len(snap.Members) != 1 || snap.Members[0].Name == d.self.Name || !snap.Current.Exists {

@@ -42,7 +42,7 @@ type daemon struct {
 	http *httptest.Server
 }
 
-func (d *daemon) incarnation() string { return d.opt.Node + "-n_0000000001" }
+func (d *daemon) incarnation() string { return d.opt.Node + "-0000000000000001-n_0000000001" }
 
 func start(t *testing.T, id string) *daemon {
 	t.Helper()

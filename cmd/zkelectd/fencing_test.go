@@ -43,25 +43,27 @@ func fencings(t *testing.T, log string) (times []time.Duration, inputs []string)
 	return times, inputs
 }
 
-// loseLeader starts a and b, and kills a's guard and daemon, as if a's host were lost. It returns once a's child is dead.
-func (f *fleet) loseLeader(fencing string) {
+// loseLeader starts a and b, and kills a's guard and daemon, as if a's host were lost. It returns a's term
+// once its child is dead.
+func (f *fleet) loseLeader(fencing string) (term int64) {
 	f.t.Helper()
 	for i, id := range []string{"a", "b"} {
 		f.configure(id, "dc1", 100-i, "zookeeper: {session_timeout: 10s}\nfencing: {"+fencing+"}\n")
 		f.start(id)
 	}
-	f.until("a leads", func(g status.Group) bool { return len(g.Members) == 2 && leads("a")(g) })
+	lost := f.until("a leads", func(g status.Group) bool { return len(g.Members) == 2 && leads("a")(g) })
 	f.waitForWork("a")
 	child := f.child("a")
 	f.crash("a")
 	f.waitForDeath(child)
+	return lost.Term
 }
 
 func TestFencingEndsTheWaitForALostLeader(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	script, log := f.fenceScript("power-off", "exit 0")
-	f.loseLeader("command: [" + script + "], skip_wait: true")
+	term := f.loseLeader("command: [" + script + "], skip_wait: true")
 	f.until("b leads", leads("b"))
 	f.waitForWork("b")
 	times, inputs := fencings(t, log)
@@ -74,13 +76,12 @@ func TestFencingEndsTheWaitForALostLeader(t *testing.T) {
 		t.Errorf("b began %s after a was fenced", after)
 	}
 	host, _ := os.Hostname()
-	term := f.snapshot().Fence.Record.Term
-	for _, want := range []string{`"node":"a"`, `"site":"dc1"`, `"by":"b"`, fmt.Sprintf(`"host":%q`, host), fmt.Sprintf(`"term":%d`, term-1)} {
+	for _, want := range []string{`"node":"a"`, `"site":"dc1"`, `"by":"b"`, fmt.Sprintf(`"host":%q`, host), fmt.Sprintf(`"term":%d`, term)} {
 		if !strings.Contains(inputs[0], want) {
 			t.Errorf("%s lacks %s", inputs[0], want)
 		}
 	}
-	if r := f.snapshot().Fence.Record.Fencing; len(r) != 1 || r[0] != (cluster.FencingResult{Node: "a", Term: term - 1, By: script}) {
+	if r := f.snapshot().Fence.Record.Fencing; len(r) != 1 || r[0] != (cluster.FencingResult{Node: "a", Term: term, By: script}) {
 		t.Errorf("the fence says %+v", r)
 	}
 	for _, args := range [][]string{{"history"}, {"explain"}} {

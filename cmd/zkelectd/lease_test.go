@@ -72,6 +72,9 @@ func TestStatusAsksOnlyTheLeader(t *testing.T) {
 		}
 		const incarnation = "evil-0000000000000001-n_0000000000"
 		f.write(
+			cluster.Op{Kind: cluster.OpSet, Path: f.paths.Leader(), Version: cluster.AnyVersion, Data: cluster.Encode(&cluster.Fence{
+				Term: 7, Node: "evil", Site: "dc1", Incarnation: incarnation, Session: f.session.SessionID(), State: cluster.FenceReady,
+			})},
 			ephemeral(f.paths.Election()+"/"+incarnation, nil),
 			ephemeral(f.paths.Node("evil"), &cluster.Node{ID: "evil", Site: "dc1", Host: c.host, API: c.node}),
 			ephemeral(f.paths.Current(), &cluster.Current{Term: 7, Node: "evil", Site: "dc1", Incarnation: incarnation, State: cluster.CurrentReady, API: c.current}),
@@ -108,7 +111,9 @@ func TestExplainSaysWhatIsStuck(t *testing.T) {
 	defer f.daemons["new"].signal(syscall.SIGCONT)
 	const incarnation = "old-0000000000000001-n_0000000099"
 	current.Term, current.Node, current.Incarnation, current.API = term, "old", incarnation, api
+	fence.Term, fence.Node, fence.Incarnation, fence.Session = term, "old", incarnation, f.session.SessionID()
 	f.write(
+		cluster.Op{Kind: cluster.OpSet, Path: f.paths.Leader(), Version: cluster.AnyVersion, Data: cluster.Encode(&fence)},
 		cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Incarnation(incarnation), Ephemeral: true},
 		cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Node("old"), Ephemeral: true, Data: cluster.Encode(&cluster.Node{ID: "old", Site: "dc1", Host: here, API: api})},
 		cluster.Op{Kind: cluster.OpDelete, Path: f.paths.Current(), Version: cluster.AnyVersion},

@@ -63,6 +63,7 @@ func (g *group) joinUnder(under host.Guard, id, site string, timeout time.Durati
 	cfg, err := config.LoadHost(config.Sources{Env: append([]string{
 		"ZKELECTD_NODE_ID=" + id, "ZKELECTD_NODE_SITE=" + site, "ZKELECTD_ZOOKEEPER_SERVERS=" + g.addr,
 		"ZKELECTD_ZOOKEEPER_ROOT=" + g.paths.Root, "ZKELECTD_ZOOKEEPER_SESSION_TIMEOUT=" + timeout.String(),
+		"ZKELECTD_ELECTION_SETTLE=0s",
 	}, env...)})
 	if err != nil {
 		return nil, err

@@ -120,6 +120,10 @@ func (f *fleet) configure(id, site string, priority int, extra string) {
 		extra += fmt.Sprintf("\nchild: {command: [ledger-child], env: {LEDGER: %s}, stop_timeout: 400ms}\n", f.ledgerFile())
 	}
 	extra = strings.ReplaceAll(extra, "LEDGERFILE", f.ledgerFile())
+	if !strings.Contains(extra, "election: {") {
+		extra += "election: {}\n"
+	}
+	extra = strings.Replace(extra, "election: {", "election: {settle: 0s, ", 1)
 	if err := os.WriteFile(f.file(id), []byte(text+extra), 0o600); err != nil {
 		f.t.Fatal(err)
 	}

@@ -7,11 +7,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// The defaults of settings that only matter if a host has many groups.
-const (
-	defaultSpread = time.Minute
-	defaultSettle = 3 * time.Second
-)
+// defaultSpread is the default of moves.spread, which only matters if a host has many groups.
+const defaultSpread = time.Minute
 
 // maxDelay bounds how long a group can be made to wait.
 const maxDelay = time.Hour
@@ -25,9 +22,6 @@ func (c *Config) completeDefaults(values map[string]found, many bool) {
 	}
 	if many && !given("moves.spread") {
 		c.Moves.Spread = defaultSpread
-	}
-	if many && !given("election.settle") {
-		c.Election.Settle = defaultSettle
 	}
 	if !given("election.failback.mode") && c.spreads() {
 		c.Election.Failback.Mode = cluster.FailbackDelayed

@@ -46,7 +46,7 @@ func TestDefaultsForManyGroups(t *testing.T) {
 
 func TestDefaultsForOneGroup(t *testing.T) {
 	c, err := Load(Sources{Env: []string{"ZKELECTD_POLICY_TYPE=spread"}})
-	if err != nil || c.Moves.Spread != 0 || c.Election.Settle != 0 || c.Election.Failback.Mode != cluster.FailbackDelayed {
+	if err != nil || c.Moves.Spread != 0 || c.Election.Settle != 3*time.Second || c.Election.Failback.Mode != cluster.FailbackDelayed {
 		t.Errorf("%+v, %+v, %v", c.Moves, c.Election, err)
 	}
 }

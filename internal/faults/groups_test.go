@@ -95,7 +95,7 @@ recorder: {dir: %s}
 		if n.f.failsafe {
 			host += fmt.Sprintf("failsafe: {listen: %s}\nhttp: {listen: %s}\n", n.peer.address, n.api)
 		}
-		host += fmt.Sprintf("groups_dir: %s\nmoves: {spread: 0s}\ndefaults: {election: {settle: 0s}}\nchild: {%s}\n", n.groupsDir(), containment)
+		host += fmt.Sprintf("groups_dir: %s\nmoves: {spread: 0s}\nchild: {%s}\n", n.groupsDir(), containment)
 		if err := os.MkdirAll(n.groupsDir(), 0o700); err != nil {
 			n.f.t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func (n *node) groupFile(g *group) string { return filepath.Join(n.id+".d", g.na
 
 // settings returns the settings of a group, with further ones of its child. After a reload, its policy becomes that of the group.
 func (n *node) settings(g *group, child string) string {
-	return fmt.Sprintf(`election: {takeover_timeout: %s, exclusion: 500ms, strike_reset_after: 2s, max_preemptions: 0}
+	return fmt.Sprintf(`election: {settle: 0s, takeover_timeout: %s, exclusion: 500ms, strike_reset_after: 2s, max_preemptions: 0}
 policy: {sites: {dc1: %d, dc2: %d}}
 failsafe: {enabled: %t}
 child: {command: [%s, %s, %s], env: {LEDGER: %s}, stop_timeout: 300ms%s}

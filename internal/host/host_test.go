@@ -130,7 +130,7 @@ func run(t *testing.T, root, id string, env ...string) (only, <-chan error) {
 func runWith(t *testing.T, root, id string, change func(*Host), env ...string) (only, <-chan error) {
 	t.Helper()
 	cfg := load(t, append([]string{"ZKELECTD_NODE_ID=" + id, "ZKELECTD_ZOOKEEPER_ROOT=" + root,
-		"ZKELECTD_ZOOKEEPER_SERVERS=" + server.Addr(), "ZKELECTD_ZOOKEEPER_SESSION_TIMEOUT=10s"}, env...)...)
+		"ZKELECTD_ZOOKEEPER_SERVERS=" + server.Addr(), "ZKELECTD_ZOOKEEPER_SESSION_TIMEOUT=10s", "ZKELECTD_ELECTION_SETTLE=0s"}, env...)...)
 	initialize(t, root)
 	h := newOnly(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient})
 	change(h.Host)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/status"
 )
@@ -76,4 +77,38 @@ func TestACLCommand(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	f.until("a leads as before", leads("a"))
+}
+
+// With acl: private, nobody takes part in a group whose root somebody else may have created: neither a daemon, nor a job, which a
+// planted leader would make believe that another host runs it.
+func TestAPlantedRootIsRefused(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t) // its znodes are open
+	const incarnation = "evil-0000000000000001-n_0000000000"
+	f.write(
+		cluster.Op{Kind: cluster.OpSet, Path: f.paths.Leader(), Version: cluster.AnyVersion, Data: cluster.Encode(&cluster.Fence{
+			Term: 7, Node: "evil", Site: "dc1", Incarnation: incarnation, Session: f.session.SessionID(), State: cluster.FenceReady,
+		})},
+		cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Incarnation(incarnation), Ephemeral: true},
+		cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Current(), Ephemeral: true, Data: cluster.Encode(&cluster.Current{
+			Term: 7, Node: "evil", Site: "dc1", Incarnation: incarnation, State: cluster.CurrentReady,
+		})},
+	)
+	auth := filepath.Join(f.dir, "auth")
+	if err := os.WriteFile(auth, []byte("zkelectd:right\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.env = []string{"ZKELECTD_ZOOKEEPER_AUTH_FILE=" + auth, "ZKELECTD_ZOOKEEPER_ACL=private"}
+	want := "znode " + f.paths.Root + " was not created by this group, or not with this zookeeper.acl: its ACL is world:anyone:cdrwa"
+	f.configure("a", "dc1", 100, "")
+	f.startWith(f.env, "a", "--config", f.file("a"))
+	if code := f.exit("a"); code != 1 || !strings.Contains(f.daemons["a"].output(), want) {
+		t.Errorf("the daemon: exit status %d\n%s", code, f.daemons["a"].output())
+	}
+	job := f.execCommand("b", `echo run >>"$RUNS"`)
+	job.Env = append(job.Env, f.env...)
+	f.startCommand("b", job)
+	if code := f.exit("b"); code != statusNotRun || !strings.Contains(f.daemons["b"].output(), want) || f.countRuns("run") > 0 {
+		t.Errorf("the job: exit status %d\n%s", code, f.daemons["b"].output())
+	}
 }

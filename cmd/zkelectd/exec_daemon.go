@@ -274,6 +274,9 @@ func (d *execDaemon) watch(ctx context.Context, session *zkstore.Session) {
 		}
 		if waited := time.Since(began); waited >= d.opt.Wait {
 			if r := d.whoRuns(ctx, session, waited-d.opt.Wait > electionTimeout); r != (execResult{}) {
+				if err := session.CheckOwner(ctx, d.cfg.ZooKeeper.Root); err != nil { // anyone may have written what it has read
+					r = execResult{Failed: err.Error()}
+				}
 				d.end(r)
 			}
 		}

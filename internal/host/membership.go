@@ -271,10 +271,19 @@ func (m *membership) prepare() (cluster.Slots, error) {
 	conn := m.session.zk.Group(m.resource.paths())
 	defer conn.Close()
 	slots, err := group.Prepare(m.ctx, m.resource.preparation(conn))
-	if err == nil {
-		m.resource.resize(slots)
+	if err != nil && !errors.Is(err, cluster.ErrNoAuth) {
+		return slots, err
 	}
-	return slots, err
+	switch foreign := m.session.zk.CheckOwner(m.ctx, m.resource.root); {
+	case group.IsTransient(foreign):
+		return slots, foreign
+	case foreign != nil:
+		return slots, &group.PermanentError{Err: foreign}
+	case err != nil:
+		return slots, err
+	}
+	m.resource.resize(slots)
+	return slots, nil
 }
 
 // serve runs the members. If a loop is stuck or panics, serve abandons the instance and returns an [abandonedError] when its work

@@ -96,6 +96,35 @@ func worldWritable(list []zk.ACL) bool {
 	return slices.ContainsFunc(list, func(a zk.ACL) bool { return isPublic(a) && a.Perms&^zk.PermRead != 0 })
 }
 
+// CheckOwner returns an error if the session creates znodes that others cannot change, but the znode at path, the root of a
+// group, is one that any client may have created or changed: nothing below it can be trusted. A znode that does not exist is
+// no error.
+func (s *Session) CheckOwner(ctx context.Context, path string) error {
+	if worldWritable(s.createACL(path)) {
+		return nil
+	}
+	list, _, err := s.getACL(ctx, path)
+	if errors.Is(err, cluster.ErrNoNode) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read the ACL of znode %s: %w", path, err)
+	}
+	ids := s.currentIdentities()
+	const advice = "if it belongs to this group, run 'zkelectd acl apply'; if nobody uses it, delete it with 'deleteall %[1]s' in zkCli.sh; " +
+		"else choose another zookeeper.root"
+	ours := func(a zk.ACL) bool { return ids.of(a) && a.Perms&zk.PermCreate != 0 }
+	open := func(a zk.ACL) bool { return (isPublic(a) || a.Scheme == "ip") && a.Perms&^zk.PermRead != 0 }
+	switch {
+	case slices.ContainsFunc(list, open):
+		return fmt.Errorf("znode %[1]s was not created by this group, or not with this zookeeper.acl: its ACL is %[2]s, so anyone can change what is below it; "+
+			advice, path, formatACL(list))
+	case slices.ContainsFunc(list, ours):
+		return nil
+	}
+	return fmt.Errorf("znode %[1]s belongs to somebody else: its ACL is %[2]s, without a user of zookeeper.auth.file; "+advice, path, formatACL(list))
+}
+
 // sameACL compares ACLs regardless of order.
 func sameACL(a, b []zk.ACL) bool {
 	key := func(a zk.ACL) string { return fmt.Sprint(a.Scheme, " ", a.ID, " ", a.Perms) }

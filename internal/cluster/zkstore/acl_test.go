@@ -207,3 +207,44 @@ func TestLockedOutGroupNeedsTheSuperuser(t *testing.T) {
 		t.Errorf("the superuser could not undo it: %v", err)
 	}
 }
+
+// A root that somebody else may have created, or may change, is refused by name and owner unless the session creates open znodes.
+func TestARootOfSomebodyElseIsRefused(t *testing.T) {
+	access := Access{Auth: credentialsFile(t, "zkelectd:right"), ACL: ACLPrivate}
+	s, other := open(t, Options{Access: access}), open(t, Options{})
+	ids, err := access.identities()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, evil := ACLPrivate.entries(ids), zk.DigestACL(zk.PermAll, "evil", "password")
+	root(t, s)
+	for name, c := range map[string]struct {
+		acl     []zk.ACL
+		refused string // what the error says; empty if the root is accepted
+	}{
+		"ours":                       {own, ""},
+		"ours, all may read":         {append(zk.WorldACL(zk.PermRead), own...), ""},
+		"ours and another user's":    {append(evil, own...), ""},
+		"open":                       {zk.WorldACL(zk.PermAll), "world:anyone:cdrwa"},
+		"open, and ours":             {append(zk.WorldACL(zk.PermCreate), own...), "world:anyone:c"},
+		"open to a network":          {append([]zk.ACL{{Perms: zk.PermAll, Scheme: "ip", ID: "0.0.0.0/0"}}, own...), "ip:0.0.0.0/0:cdrwa"},
+		"of others, all may read":    {append(zk.WorldACL(zk.PermRead), evil...), "belongs to somebody else: its ACL is digest:evil/"},
+		"of others":                  {evil, "znode "},
+		"of others, ours may delete": {append([]zk.ACL{{Perms: zk.PermDelete | zk.PermRead, Scheme: own[0].Scheme, ID: own[0].ID}}, evil...), "belongs to somebody else"},
+	} {
+		path := "/planted-" + strings.ReplaceAll(name, " ", "-")
+		if _, err := other.zk.Create(path, nil, 0, c.acl); err != nil {
+			t.Fatal(err)
+		}
+		err := s.CheckOwner(t.Context(), path)
+		if (err == nil) != (c.refused == "") || err != nil && (!strings.Contains(err.Error(), c.refused) || !strings.Contains(err.Error(), path)) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := other.CheckOwner(t.Context(), path); err != nil {
+			t.Errorf("%s, to a session that creates open znodes: %v", name, err)
+		}
+	}
+	if err := s.CheckOwner(t.Context(), "/planted-nowhere"); err != nil {
+		t.Error(err)
+	}
+}

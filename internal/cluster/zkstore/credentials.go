@@ -117,6 +117,11 @@ func (s *Session) checkAccess(ctx context.Context, p cluster.Paths, ids identiti
 	})
 }
 
+// of reports whether an entry of an ACL is about one of these identities.
+func (ids identities) of(a zk.ACL) bool {
+	return slices.ContainsFunc(ids.all, func(i identity) bool { return a.Scheme == i.scheme && a.ID == i.aclID() })
+}
+
 // grantsAll reports whether an ACL grants ids all permissions.
 func grantsAll(list []zk.ACL, ids identities) bool {
 	var perms int32
@@ -124,10 +129,8 @@ func grantsAll(list []zk.ACL, ids identities) bool {
 		if a.Scheme == "world" {
 			perms |= a.Perms
 		}
-		for _, i := range ids.all {
-			if a.Scheme == i.scheme && a.ID == i.aclID() {
-				perms |= a.Perms
-			}
+		if ids.of(a) {
+			perms |= a.Perms
 		}
 	}
 	return perms&zk.PermAll == zk.PermAll

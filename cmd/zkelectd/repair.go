@@ -21,8 +21,8 @@ func repairCommand() *cobra.Command {
 		Use:   "repair [RECORD...]",
 		Short: "Repair damaged records that daemons leave alone",
 		Long: `Repair replaces damaged records. It replaces the policy with that of --file (default:
---config), and control and history with empty records; this ends all pauses, moves and
-cordons. Without a name it repairs all of them. It leaves records that are not damaged,
+--config), control and history with empty records, which ends all pauses, moves and
+cordons, and the record that the root of a group is one. Without a name it repairs all of them. It leaves records that are not damaged,
 and those of a newer version, as they are.
 
 RECORD may also be roster, slots, elected, fence or current: the elector repairs these,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 
 	"zkelectd/internal/cluster"
@@ -194,4 +195,42 @@ func TestLoneDaemonRepairsItsRegistration(t *testing.T) {
 			f.checkInvariants()
 		})
 	}
+}
+
+// A damaged record in the root neither stops the group nor keeps a member from coming back: the others restore it, or an operator
+// does if none runs. What belongs to another application stays.
+func TestADamagedRootIsRestored(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b")
+	f.waitForWork("a")
+	record := func() string {
+		data, _, err := f.session.Get(t.Context(), f.paths.Root, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	want := record()
+	f.write(overwrite(f.paths.Root, "garbage"))
+	f.eventually("a member restores the record", func() bool { return record() == want })
+	for _, id := range []string{"a", "b"} {
+		f.daemons[id].signal(syscall.SIGTERM)
+		f.exit(id)
+	}
+	f.write(overwrite(f.paths.Root, "garbage"))
+	f.start("a")
+	if code := f.exit("a"); code != 1 || !strings.Contains(f.daemons["a"].output(), "run 'zkelectd repair root --root "+f.paths.Root+"'") {
+		t.Errorf("exit status %d\n%s", code, f.daemons["a"].output())
+	}
+	if out, err := f.run("repair", "root"); err != nil || record() != want {
+		t.Errorf("%v: %s, then %s", err, out, record())
+	}
+	f.start("a")
+	f.until("a leads again", leads("a"))
+	other := *f
+	other.paths.Root += "-other"
+	f.write(cluster.Op{Kind: cluster.OpCreate, Path: other.paths.Root, Data: []byte("garbage")})
+	other.failsWith("no zkelectd has run with this root", "repair", "root")
+	f.checkInvariants()
 }

@@ -45,7 +45,7 @@ func CheckIdentity(path, root string, kind GroupKind, read Stored[Identity]) err
 	case read.Newer() != nil:
 		return read.Err
 	case read.Err != nil:
-		return fmt.Errorf("%w; it is not the record of a group: choose another zookeeper.root or name for this one", read.Err)
+		return fmt.Errorf("%w; members that run restore it; if none runs, and this is the root of a group, run 'zkelectd repair root --root %s'", read.Err, root)
 	case rec.Root == "":
 		return nil
 	case rec.Kind != KindSingle && rec.Kind != KindSlots:

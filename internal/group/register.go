@@ -55,14 +55,24 @@ type Preparation struct {
 	By    string
 }
 
+func (p Preparation) kind() cluster.GroupKind {
+	if p.Slots.Count > 0 {
+		return cluster.KindSlots
+	}
+	return cluster.KindSingle
+}
+
+// Restore writes the records that [Prepare] has checked again if they have been damaged since, and returns their znodes. An instance
+// must be registered.
+func Restore(ctx context.Context, p Preparation) (restored []string, err error) {
+	return zkstore.RestoreIdentity(ctx, p.Session, p.Base, p.Name, p.Root, p.kind())
+}
+
 // Prepare checks that this host agrees with the others about the group, and creates those persistent znodes of it that do not exist.
 // It returns how many slots the group has; zero for a group without slots. The error is a [PermanentError] if a retry cannot resolve
 // it.
 func Prepare(ctx context.Context, p Preparation) (cluster.Slots, error) {
-	kind, paths := cluster.KindSingle, cluster.Paths{Root: p.Root}
-	if p.Slots.Count > 0 {
-		kind = cluster.KindSlots
-	}
+	kind, paths := p.kind(), cluster.Paths{Root: p.Root}
 	if err := zkstore.EnsureIdentity(ctx, p.Session, p.Base, p.Name, p.Root, kind); err != nil {
 		return cluster.Slots{}, identityError(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"zkelectd/internal/group"
 	"zkelectd/internal/status"
 )
 
@@ -89,5 +90,21 @@ func (m *membership) checkTree(ctx context.Context) int {
 	if i == nil {
 		return 0
 	}
-	return i.Check(ctx)
+	return i.Check(ctx) + m.checkIdentity(ctx)
+}
+
+// checkIdentity restores the records of the group's name and root if they are damaged: without them no member could start.
+func (m *membership) checkIdentity(ctx context.Context) (reads int) {
+	ctx, cancel := context.WithTimeout(ctx, m.session.zk.Timeout())
+	defer cancel()
+	conn := m.session.zk.Group(m.resource.paths())
+	defer conn.Close()
+	restored, err := group.Restore(ctx, m.resource.preparation(conn))
+	switch log := m.resource.all()[0].log; {
+	case len(restored) > 0:
+		log.Warn("the record of the group was damaged, and is restored", "znodes", restored)
+	case err != nil && !group.IsTransient(err):
+		log.Error("the record of the group cannot be restored: members that are stopped cannot start again", "err", err)
+	}
+	return 1
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // Repairable lists the names of the records that [Damage.PlanRepairs] knows.
-var Repairable = []string{"policy", "control", "history", "roster", "slots", "elected", "fence", "current"}
+var Repairable = []string{"root", "policy", "control", "history", "roster", "slots", "elected", "fence", "current"}
 
 // Repair is the repair of one damaged record.
 type Repair struct {
@@ -32,6 +32,8 @@ type Repair struct {
 type Damage struct {
 	paths    cluster.Paths
 	snapshot cluster.Snapshot
+	// identity is the record in the root; only of the group itself, as slots.
+	identity cluster.Stored[cluster.Identity]
 	// slots is the record of slots; only of the group itself, not of a slot.
 	slots cluster.Stored[cluster.Slots]
 	// history is the error of decoding the history, historyStat its znode's stat.
@@ -47,6 +49,9 @@ func ReadDamage(ctx context.Context, r cluster.Reader, paths cluster.Paths) (*Da
 		return nil, err
 	}
 	if paths.Slot == "" {
+		if d.identity, err = zkstore.ReadIdentity(ctx, r, paths); err != nil {
+			return nil, err
+		}
 		if d.slots, err = ReadSlots(ctx, r, paths, false); err != nil {
 			return nil, err
 		}
@@ -95,6 +100,7 @@ func (d *Damage) PlanRepairs(with Replacement, names ...string) ([]Repair, error
 func (d *Damage) faults() []Repair {
 	s := &d.snapshot
 	return []Repair{
+		{Name: "root", Fault: d.identity.Err},
 		{Name: "policy", Fault: policyFault(s.Policy)},
 		{Name: "control", Fault: errors.Join(s.Control.Err, s.Control.Record.Exhausted())},
 		{Name: "history", Fault: d.history},
@@ -138,6 +144,8 @@ func (d *Damage) plan(r *Repair, with Replacement) error {
 		return nil
 	}
 	switch r.Name {
+	case "root":
+		d.planRoot(r)
 	case "policy":
 		return d.planPolicy(r, with)
 	case "control":
@@ -152,6 +160,16 @@ func (d *Damage) plan(r *Repair, with Replacement) error {
 		r.Action = "repaired by the elector: run a daemon; if that does not help, see 'zkelectd explain'"
 	}
 	return nil
+}
+
+// planRoot writes the record that members of the group have written. There is a group, or it could not have been read.
+func (d *Damage) planRoot(r *Repair) {
+	rec := cluster.Identity{Root: d.paths.Root, Kind: cluster.KindSingle}
+	if d.slots.Exists {
+		rec.Kind = cluster.KindSlots
+	}
+	r.Op = overwrite(d.paths.Root, d.identity.Stat, cluster.Encode(&rec))
+	r.Action = "restored: this is the root of the group"
 }
 
 func (d *Damage) planPolicy(r *Repair, with Replacement) error {

@@ -55,6 +55,11 @@ func ensureRecord(ctx context.Context, conn cluster.ReadWriter, znode, root stri
 		if err != nil {
 			return err
 		}
+		if read.Err != nil && read.Newer() == nil {
+			if _, _, err := conn.Get(ctx, root+"/"+electionName, false); errors.Is(err, cluster.ErrNoNode) {
+				return fmt.Errorf("%w; it is not the record of a group: choose another zookeeper.root or name for this one", read.Err)
+			}
+		}
 		if err := cluster.CheckIdentity(znode, root, kind, read); err != nil || read.Record.Root != "" {
 			return err
 		}
@@ -106,6 +111,28 @@ func writeIdentity(ctx context.Context, conn cluster.ReadWriter, znode string, r
 	op.Data = cluster.Encode(&rec)
 	_, err := conn.Do(ctx, op)
 	return err
+}
+
+// RestoreIdentity writes the records of [EnsureIdentity] again that are damaged, and returns their znodes. Only a registered member may
+// call it: it has agreed with these records before.
+func RestoreIdentity(ctx context.Context, conn cluster.ReadWriter, base, name, root string, kind cluster.GroupKind) (restored []string, err error) {
+	for _, znode := range slices.Compact([]string{root, cluster.IdentityPath(base, name)}) {
+		read, err := readIdentity(ctx, conn, znode)
+		if err == nil && read.Err != nil && read.Newer() == nil {
+			if err = writeIdentity(ctx, conn, znode, cluster.Identity{Root: root, Kind: kind}, read); err == nil {
+				restored = append(restored, znode)
+			}
+		}
+		if err != nil && !errors.Is(err, cluster.ErrBadVersion) { // another member was faster
+			return restored, err
+		}
+	}
+	return restored, nil
+}
+
+// ReadIdentity returns what the root of a group records.
+func ReadIdentity(ctx context.Context, conn cluster.Reader, p cluster.Paths) (cluster.Stored[cluster.Identity], error) {
+	return readIdentity(ctx, conn, p.Root)
 }
 
 func readIdentity(ctx context.Context, conn cluster.Reader, znode string) (cluster.Stored[cluster.Identity], error) {

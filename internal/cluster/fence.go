@@ -24,10 +24,10 @@ func checkWait(name string, d Duration) error {
 
 func (n *Node) validate(Stat) error { return checkWait("session_timeout", n.SessionTimeout) }
 
-// ReadFence is [ReadStored] for the data of leader. Empty data is an error at any version, and [ErrNeverWritten] at the first:
-// it is not known then who holds leadership (docs/protocol.md, Taking over, A1).
+// ReadFence is [ReadStored] for the data of leader. Empty data is an error at any version, and [ErrNeverWritten] at the first, as is
+// what an election leaves that has not got further than to raise the version: it is not known then who holds leadership (docs/protocol.md, Taking over, A1).
 func ReadFence(path string, data []byte, stat Stat, exists bool) Stored[Fence] {
-	if exists && len(data) == 0 && stat.Version == 0 {
+	if exists && (len(data) == 0 && stat.Version == 0 || string(data) == raising) {
 		return Stored[Fence]{Exists: true, Stat: stat, Err: fmt.Errorf("znode %s %w", path, ErrNeverWritten)}
 	}
 	return ReadStored[Fence](path, data, stat, exists)
@@ -143,7 +143,34 @@ func (p Paths) writeFence(read Stored[Fence], f Fence, term int64) []Op {
 	if read.Exists && !errors.Is(read.Err, ErrNeverWritten) {
 		return p.rewrite(read.Stat.Version, f)
 	}
-	return firstWrite(p.Leader(), read.Exists, read.Stat.Version, termWrites*(uint64(term)%termCycle), Encode(&f))
+	const cycle = termWrites * termCycle
+	first, now := termWrites*uint64(term), uint64(uint32(read.Stat.Version))
+	return firstWrite(p.Leader(), read.Exists, read.Stat.Version, (first%cycle+cycle-now%cycle)%cycle, Encode(&f))
+}
+
+// maxRaise is how many writes without content one transaction has at most.
+const maxRaise = 64
+
+// raising is what leader contains between the transactions of [Paths.Split].
+const raising = `{"v":1,"raising":true}`
+
+// Split returns the transactions that have the effect of ops together, in order. Those before the last one only raise the version of a
+// new leader znode: the version that a term begins with may need 1,008 writes, which is more than a server with a small
+// jute.maxbuffer accepts at once. If they end early, the fence counts as never written, and the next elector goes on from there.
+func (p Paths) Split(ops []Op) (txs [][]Op) {
+	isEmpty := func(o Op) bool { return o.Kind == OpSet && o.Path == p.Leader() && len(o.Data) == 0 }
+	begin := slices.IndexFunc(ops, isEmpty)
+	if begin < 0 {
+		return [][]Op{ops}
+	}
+	before := slices.Clone(ops[:begin])
+	for ; begin+maxRaise < len(ops) && isEmpty(ops[begin+maxRaise]); begin += maxRaise {
+		tx := slices.Concat(before, ops[begin:begin+maxRaise])
+		tx[len(tx)-1].Data = []byte(raising)
+		txs = append(txs, tx)
+		before = slices.DeleteFunc(before, func(o Op) bool { return o.Kind == OpCreate }) // it has created leader
+	}
+	return append(txs, slices.Concat(before, ops[begin:]))
 }
 
 // firstWrite returns the operations that write a znode that has never been written, after so many empty writes.

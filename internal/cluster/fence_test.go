@@ -210,3 +210,46 @@ func TestANewLeaderSkipsVersions(t *testing.T) {
 		t.Errorf("a damaged fence: %q", got)
 	}
 }
+
+// A first election is split into transactions of a bounded size. Whatever their number when they end early, the znode counts as never
+// written, and the next elector goes on to the version at which its own term begins.
+func TestSplitFirstElections(t *testing.T) {
+	p := Paths{Root: "/c"}
+	for _, term := range []int64{0, 1, 4, 5, 63, 64, 1795646972} {
+		for _, exists := range []bool{false, true} {
+			var version int32
+			read := ReadFence(p.Leader(), nil, Stat{}, exists)
+			for interrupted := 0; ; interrupted++ {
+				snap := Snapshot{Self: Incarnation{Name: "n1-0000000000000001-n_0"}, Fence: read}
+				txs := p.Split(p.ElectTx(snap, Elected{Term: term, Incarnation: "n2-0000000000000001-n_1"}, &Fence{Term: term}))
+				for i, tx := range txs {
+					if len(tx) > maxRaise+5 || tx[0].Kind != OpCheck || tx[0].Path != p.Incarnation(snap.Self.Name) || (tx[len(tx)-1].Path == p.Elected()) != (i == len(txs)-1) {
+						t.Fatalf("term %d: transaction %d is %+v", term, i, tx)
+					}
+				}
+				for _, op := range txs[0] { // the first one takes effect, and the elector dies
+					if op.Path != p.Leader() {
+						continue
+					}
+					if op.Kind == OpSet {
+						if op.Version != version {
+							t.Fatalf("term %d: writes version %d over %d", term, op.Version, version)
+						}
+						version++
+					}
+					read = ReadFence(p.Leader(), op.Data, Stat{Version: version}, true)
+				}
+				if len(txs) == 1 {
+					break
+				}
+				if !errors.Is(read.Err, ErrNeverWritten) {
+					t.Fatalf("term %d, interrupted at version %d: %+v", term, version, read)
+				}
+				term++ // that of the next elector; it may be in the next cycle
+			}
+			if !read.Readable() || read.Record.Term != term || version%1024 != int32(16*(term%64)+1) {
+				t.Errorf("term %d: version %d, %+v", term, version, read)
+			}
+		}
+	}
+}

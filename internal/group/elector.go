@@ -302,7 +302,7 @@ func eligibility(r policy.Ranking) map[string]status.SiteCounts {
 	return sites
 }
 
-// write runs one transaction that was made from snap. It does not apply its effect to snap: the watch delivers it. A refusal
+// write runs a transaction, in several if it has many operations, that was made from snap. It does not apply its effect to snap: the watch delivers it. A refusal
 // usually means that the snapshot is outdated. repair marks an election that only repairs the records. done is called once the
 // transaction has taken effect.
 func (e *electorRole) write(what string, snap cluster.Snapshot, repair bool, done func(), ops ...cluster.Op) {
@@ -311,7 +311,11 @@ func (e *electorRole) write(what string, snap cluster.Snapshot, repair bool, don
 	others := e.table.others(e.number)
 	var err error
 	e.background.run(e.budget.Session, func(ctx context.Context) {
-		_, err = e.conn.Do(zkstore.WithPriority(ctx, zkstore.PriorityRecovery), ops...)
+		for _, tx := range e.paths.Split(ops) {
+			if _, err = e.conn.Do(zkstore.WithPriority(ctx, zkstore.PriorityRecovery), tx...); err != nil {
+				break
+			}
+		}
 	}, func() {
 		e.busy = false
 		e.settled = boottime.Now()

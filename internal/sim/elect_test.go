@@ -128,6 +128,9 @@ func (l *loop) carryOut(d elector.Decision, snap cluster.Snapshot, others []clus
 // write stands in for electorRole.write of package group.
 func (l *loop) write(what string, snap cluster.Snapshot, repair bool, applied func(), ops []cluster.Op) {
 	m, e := l.m, &l.elector
+	if txs := m.g.paths.Split(ops); len(txs) > 1 { // the elector decides again after each of them, as if it had been interrupted
+		what, ops, repair, applied = "the first part of "+what, txs[0], false, func() {}
+	}
 	e.busy = true
 	others, done := l.others(), false
 	finish := func(rep reply) {

@@ -39,7 +39,11 @@ func Init(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, by stri
 	if snap.Fence.Readable() {
 		return nil // initialized already
 	}
-	_, err = conn.Do(ctx, p.InitTx(snap.Fence, by, time.Now())...)
+	for _, tx := range p.Split(p.InitTx(snap.Fence, by, time.Now())) {
+		if _, err = conn.Do(ctx, tx...); err != nil {
+			break
+		}
+	}
 	switch {
 	case errors.Is(err, cluster.ErrBadVersion), errors.Is(err, cluster.ErrNodeExists):
 		return fmt.Errorf("znode %s changed in the meantime because a daemon started electing: the first leader will serve the lease wait", p.Leader())

@@ -1,0 +1,42 @@
+package zkstore
+
+import (
+	"testing"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/zkserver"
+)
+
+// The first election of a group, and init, succeed on a server that accepts only small packets.
+func TestFirstElectionWithASmallBuffer(t *testing.T) {
+	t.Setenv("JAVA_TOOL_OPTIONS", "-Djute.maxbuffer=8192")
+	server, err := zkserver.Start(t.Context(), zkserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Stop() })
+	s := open(t, Options{Servers: []string{server.Addr()}})
+	p := root(t, s)
+	self, err := Register(t.Context(), s, p, cluster.Node{ID: "n1", Instance: cluster.NewInstance(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap, err := ReadAll(t.Context(), s, p, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap.Self = self
+	const term = 1<<31 - 1 // which begins with the highest version
+	ops := p.ElectTx(snap, cluster.Elected{Term: term, Node: "n1", Incarnation: self.Name, Cause: cluster.CauseFirst}, &cluster.Fence{Term: term, State: cluster.FenceRevoked})
+	for _, tx := range p.Split(ops) {
+		if _, err := s.Do(t.Context(), tx...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if snap, err = ReadAll(t.Context(), s, p, false); err != nil || !snap.Fence.Readable() || snap.Elected.Record.Term != term {
+		t.Errorf("%+v, %v", snap.Fence, err)
+	}
+	if err := Init(t.Context(), s, root(t, s), "the test"); err != nil {
+		t.Error(err)
+	}
+}

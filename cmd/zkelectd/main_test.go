@@ -6,10 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"runtime"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
@@ -27,7 +25,7 @@ var shared *zkserver.Server
 type suite struct{ m *testing.M }
 
 func (s suite) Run() int {
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // or the daemons would ignore it, too, in tests that nohup has started
+	testhelper.CatchIgnoredSignals()
 	races, err := testhelper.CollectRaces()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 	}
 	var races *testhelper.Races
 	if err == nil {
+		testhelper.CatchIgnoredSignals() // SIGHUP reloads
 		races, err = testhelper.CollectRaces()
 	}
 	if err != nil {

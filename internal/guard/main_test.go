@@ -55,6 +55,7 @@ func TestMain(m *testing.M) {
 		syscall.Setresuid(0, 0, 0)
 		syscall.Exec("/bin/sleep", []string{"sleep", "1000"}, os.Environ())
 	}
+	testhelper.CatchIgnoredSignals()
 	races, err := testhelper.CollectRaces()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -94,7 +94,7 @@ func TestCompletion(t *testing.T) {
 	offers("test :4 ", "status", "--context", "t")
 	offers("json :4 ", "history", "-o", "j")
 	offers("debug error info warn :4 ", "run", "--log-level", "")
-	offers("policy control history roster slots elected fence current :4 ", "repair", "")
+	offers("root policy control history roster slots elected fence current :4 ", "repair", "")
 	offers(":4 ", "drain", "n1", "")
 	began := time.Now()
 	offers(":4 ", "drain", "--zk", "127.0.0.1:"+closedPort(t), "")

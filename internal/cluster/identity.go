@@ -45,7 +45,8 @@ func CheckIdentity(path, root string, kind GroupKind, read Stored[Identity]) err
 	case read.Newer() != nil:
 		return read.Err
 	case read.Err != nil:
-		return fmt.Errorf("%w; members that run restore it; if none runs, and this is the root of a group, run 'zkelectd repair root --root %s'", read.Err, root)
+		return fmt.Errorf("%w; members that run restore it; if none runs, and this is the root of a group, run %s", read.Err,
+			InGroup("'zkelectd repair root --root %s'", "", root))
 	case rec.Root == "":
 		return nil
 	case rec.Kind != KindSingle && rec.Kind != KindSlots:

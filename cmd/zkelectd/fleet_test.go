@@ -121,7 +121,7 @@ func (f *fleet) configure(id, site string, priority int, extra string) {
 	}
 	extra = strings.ReplaceAll(extra, "LEDGERFILE", f.ledgerFile())
 	if !strings.Contains(extra, "election: {") {
-		extra += "election: {}\n"
+		extra += "\nelection: {}\n"
 	}
 	extra = strings.Replace(extra, "election: {", "election: {settle: 0s, ", 1)
 	if err := os.WriteFile(f.file(id), []byte(text+extra), 0o600); err != nil {

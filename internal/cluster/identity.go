@@ -42,11 +42,8 @@ func ReadIdentity(path string, data []byte, stat Stat, exists bool) Stored[Ident
 func CheckIdentity(path, root string, kind GroupKind, read Stored[Identity]) error {
 	rec := read.Record
 	switch {
-	case read.Newer() != nil:
-		return read.Err
 	case read.Err != nil:
-		return fmt.Errorf("%w; members that run restore it; if none runs, and this is the root of a group, run %s", read.Err,
-			InGroup("'zkelectd repair root --root %s'", "", root))
+		return read.Err
 	case rec.Root == "":
 		return nil
 	case rec.Kind != KindSingle && rec.Kind != KindSlots:

@@ -78,6 +78,8 @@ type Decision struct {
 	Failing *Failing
 	// Note is the reason why no member is elected although there should be a leader; empty otherwise.
 	Note string
+	// Starting is set if Note is only that the first election waits for other hosts.
+	Starting bool
 	// Awaiting is the group whose decision must be known before the election that is due; empty if there is none. Nothing is written
 	// then, until Wake at the latest.
 	Awaiting string
@@ -229,7 +231,7 @@ func (e *Elector) decide(in Input, g attemptEnd, active *activeRequests) Decisio
 		}
 		return d
 	case early != "":
-		d.Note, d.Wake = early, cluster.Earliest(d.Wake, until)
+		d.Note, d.Starting, d.Wake = early, true, cluster.Earliest(d.Wake, until)
 		return d
 	case g.ended && e.awaits(b, &d):
 		return d

@@ -262,7 +262,11 @@ func (e *electorRole) newFenceText(f *cluster.Fence, snap cluster.Snapshot) stri
 
 // report logs, once, why no leader can be elected or why a better member does not replace the leader. It keeps both for the view.
 func (e *electorRole) report(d elector.Decision) {
-	if d.Note != "" && d.Note != e.note {
+	switch {
+	case d.Note == "" || d.Note == e.note:
+	case d.Starting:
+		e.log.Info("not electing yet", "reason", d.Note)
+	default:
 		e.log.Warn("no leader can be elected", "reason", d.Note)
 	}
 	if d.Awaiting != "" && d.Awaiting != e.awaiting {

@@ -45,7 +45,6 @@ type fleet struct {
 	auth   string
 	hosts  []*safeHost
 	env    []string         // further settings of the hosts that are started next
-	open   bool             // the znodes are open to all clients
 	setUp  func(host *Host) // called with each host before it starts; nil for nothing
 }
 
@@ -92,11 +91,7 @@ func (f *fleet) start(safe bool, ids ...string) (stop func()) {
 			fmt.Sprintf("ZKELECTD_FAILSAFE_ENABLED=%t", safe), "ZKELECTD_FAILSAFE_LISTEN=" + listener.Addr().String(),
 			"ZKELECTD_NODE_STATE_DIR=" + filepath.Join(f.dir, id)}, f.env...)...)
 		if len(f.hosts) == 0 {
-			access := operator.Access(cfg.Config, os.Getenv)
-			if f.open {
-				access = zkstore.Access{}
-			}
-			f.initialize(access)
+			f.initialize(operator.Access(cfg.Config, os.Getenv))
 		}
 		stop = f.run(id, cfg, listener)
 	}
@@ -323,18 +318,6 @@ func TestLimitOfAnOutage(t *testing.T) {
 	}
 	if err := f.server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// In a tree that is open to everybody the key would be no secret: the host takes part in the group, but not in failsafe mode.
-func TestNoFailsafeModeInAnOpenTree(t *testing.T) {
-	f := newFleet(t)
-	f.open = true
-	f.start(true, "a")
-	a := f.hosts[0]
-	until(t, a.only, "a leads", status.Daemon.Leads)
-	if s := a.Failsafe(); !s.Enabled || s.TakesPart || s.Ready || !strings.Contains(s.Problem, "acl apply") {
-		t.Errorf("%+v", s)
 	}
 }
 
@@ -638,10 +621,10 @@ func TestTurnedOffByReload(t *testing.T) {
 	check := f.unchanged(a)
 	b.Reload()
 	f.leads(a)
-	wait(t, "b takes no part", func() bool { return !b.Failsafe().TakesPart })
-	if s := b.Failsafe(); s.Enabled || s.TakesPart || s.Problem != "" {
-		t.Errorf("b: %+v", s)
-	}
+	wait(t, "b takes no part, as configured", func() bool {
+		s := b.Failsafe()
+		return !s.Enabled && !s.TakesPart && s.Problem == ""
+	}, func() string { return fmt.Sprintf("%+v", b.Failsafe()) })
 	a.Reload()
 	wait(t, "the fence names nobody", func() bool { return f.state(a) == nil }, func() string { return fmt.Sprintf("%+v", f.state(a)) })
 	if err := check(); err != nil {

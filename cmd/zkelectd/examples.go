@@ -46,7 +46,6 @@ var examples = map[string][]string{
 	"forget":        {"forget n4", "forget --lost"},
 	"clear-strikes": {"clear-strikes n1", "clear-strikes --all"},
 	"group list":    {"group list --zk zk1:2181 --root /zk", "group list -o json"},
-	"group move":    {"group move billing --to-root /new/billing", "group move billing --to-root /new/billing --wait"},
 	"context list":  {"context list", "context list -o json"},
 	"context use":   {"context use production", "context use staging"},
 	"context show":  {"context show", "context show production"},

@@ -13,7 +13,7 @@ import (
 )
 
 func groupCommand() *cobra.Command {
-	return parent(&cobra.Command{Use: "group", Short: "List the groups of zookeeper.root, or move one to another root"}, groupListCommand(), groupMoveCommand())
+	return parent(&cobra.Command{Use: "group", Short: "List the groups of zookeeper.root"}, groupListCommand())
 }
 
 // listedGroup is one group in the output of 'group list'.

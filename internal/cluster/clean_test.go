@@ -61,8 +61,6 @@ func writers(t *testing.T, p Paths, version int32) (clean, others map[string][]O
 	damaged.Fence = ReadFence(p.Leader(), []byte("x"), Stat{Version: version}, true)
 	unelected := snap
 	unelected.Elected = Stored[Elected]{}
-	move := relocation()
-	move.To.Paths, move.To.Snapshot.Fence = p, fenceAt(version, FenceReleased)
 	leave := func(owed time.Duration, unproven bool) []Op {
 		f := snap.Fence
 		f.Record.State = FenceHeld
@@ -88,7 +86,6 @@ func writers(t *testing.T, p Paths, version int32) (clean, others map[string][]O
 		"ELECT over RELEASED":  p.ElectTx(unelected, Elected{Term: 8}, &released),
 		"ELECT over a damaged": p.ElectTx(damaged, Elected{Term: 8}, &revoked),
 		"INIT":                 p.InitTx(fenceAt(version, FenceReleased), "ann", time.Unix(0, 0)),
-		"a move":               move.Tx(),
 	}
 	return clean, others
 }

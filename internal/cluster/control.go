@@ -64,8 +64,6 @@ func (r Request) String() string {
 type Pause struct {
 	Request
 	Hard bool `json:"hard,omitempty"`
-	// MovedTo is the root that the group was moved to. Such a pause is hard, and is never ended: the group elects there.
-	MovedTo string `json:"moved_to,omitempty"`
 }
 
 // Move ranks a node or a site first. It is in force until it expires, its target is not eligible, or another request

@@ -164,3 +164,11 @@ func (h Hints) Has(path string) bool {
 	_, ok := h.Paths[path]
 	return h.All || ok
 }
+
+// writeOp returns the write of data to a znode that may not exist.
+func writeOp[T any](path string, read Stored[T], data []byte) Op {
+	if !read.Exists {
+		return Op{Kind: OpCreate, Path: path, Data: data}
+	}
+	return Op{Kind: OpSet, Path: path, Version: read.Stat.Version, Data: data}
+}

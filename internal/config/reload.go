@@ -80,7 +80,7 @@ func (m *mainFile) refuseMoves(running Host) {
 // refuseMove reports a changed root: two halves of a fleet would elect two leaders.
 func (f *groupFile) refuseMove(from string) {
 	if to := f.cfg.ZooKeeper.Root; to != from {
-		f.errs.add(f.source["zookeeper.root"], "zookeeper.root", "is %q, and was %q: a reload cannot move a group; see 'zkelectd group move --help'", to, from)
+		f.errs.add(f.source["zookeeper.root"], "zookeeper.root", "is %q, and was %q: a reload cannot move a group: give the new one another name", to, from)
 	}
 }
 

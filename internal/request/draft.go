@@ -46,9 +46,6 @@ func newDraft(q whatif.Question, o Options) (*draft, error) {
 		return nil, fmt.Errorf("%s: %w; %s", cannot, control.Err, repair)
 	}
 	d := &draft{q: q, options: o, next: q.Snapshot.Control.Record.Clone()}
-	if p := d.next.Pause; p != nil && p.MovedTo != "" {
-		return nil, fmt.Errorf("the group was moved to the root %s: set zookeeper.root of this daemon to that", p.MovedTo)
-	}
 	d.next.FixSchedule(q.Snapshot.Control.Stat)
 	for _, decided := range append([]whatif.Question{q}, q.Slots...) {
 		d.next.Continue(decided.Snapshot.Elected.Record.Request)

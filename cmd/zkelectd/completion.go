@@ -28,7 +28,7 @@ var completeFiles complete
 
 // argumentCompletions are the completions of the positional arguments, by the words of Use.
 var argumentCompletions = map[string]complete{
-	"NODE": nodeNames, "SITE": siteNames, "NAME": groupNames, "GROUP": groupNames, "CONTEXT": contextNames,
+	"NODE": nodeNames, "SITE": siteNames, "NAME": groupNames, "GROUP": groupNames,
 }
 
 // fileArguments are the words of Use for files, and for the command line of a child.
@@ -37,7 +37,7 @@ var fileArguments = []string{"FILE", "SOCKET", "DIR", "command"}
 // flagCompletions are the completions of the values of flags, by name.
 var flagCompletions = map[string]complete{
 	"config": completeFiles, "policy": completeFiles, "file": completeFiles, "http-token-file": completeFiles, "http-web-config": completeFiles,
-	"session-file": completeFiles, "group": groupNames, "context": contextNames, "to": nodeNames, "without": nodeNames, "cordon": nodeNames,
+	"session-file": completeFiles, "group": groupNames, "to": nodeNames, "without": nodeNames, "cordon": nodeNames,
 	"drain": nodeNames, "node": nodeNames, "id": nodeNames, "site": siteNames, "without-site": siteNames, "log-level": values("debug", "info", "warn", "error"),
 	"log-format": values("text", "json"),
 }
@@ -136,14 +136,6 @@ func completed(cmd *cobra.Command, from complete, begun string) ([]string, cobra
 // values returns a completion with fixed words.
 func values(words ...string) complete {
 	return func(context.Context, *cobra.Command) []string { return words }
-}
-
-func contextNames(_ context.Context, cmd *cobra.Command) []string {
-	all, err := places(cmd).Contexts()
-	if err != nil {
-		return nil
-	}
-	return all.Names()
 }
 
 // groupNames returns the groups, and their slots, as -g takes them.

@@ -75,7 +75,7 @@ func TestCompletion(t *testing.T) {
 	f := newFleet(t)
 	f.join("n1", "n2")
 	d := newDesk(t)
-	d.contexts(fmt.Sprintf("current: prod\ncontexts: {prod: {servers: [%q], root: %s}, test: {servers: [zk]}}\n", shared.Addr(), f.paths.Root))
+	d.write("etc.yaml", fmt.Sprintf("zookeeper: {servers: [%q], root: %s}\n", shared.Addr(), f.paths.Root))
 	offers := func(want string, args ...string) {
 		t.Helper()
 		var out []byte
@@ -90,8 +90,6 @@ func TestCompletion(t *testing.T) {
 	offers("n1 n2 :4 ", "clear-strikes", "n")
 	offers("dc1 :4 ", "move", "--site", "d")
 	offers("n1,n1 n1,n2 :4 ", "whatif", "--without", "n1,")
-	offers("prod test :4 ", "context", "use", "")
-	offers("test :4 ", "status", "--context", "t")
 	offers("json :4 ", "history", "-o", "j")
 	offers("debug error info warn :4 ", "run", "--log-level", "")
 	offers("root policy control history roster slots elected fence current :4 ", "repair", "")
@@ -101,7 +99,6 @@ func TestCompletion(t *testing.T) {
 	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("without a server: after %s", took)
 	}
-	d.contexts("current: [")
+	d.write("etc.yaml", "zookeeper: [")
 	offers(":4 ", "drain", "")
-	offers(":4 ", "context", "use", "")
 }

@@ -156,7 +156,7 @@ func (d *execDaemon) open(ctx context.Context) (*zkstore.Session, error) {
 	case stopped != nil:
 		return nil, stopped
 	case err != nil:
-		return nil, fmt.Errorf("%w; to use other servers, add --zk, --config or --context", err)
+		return nil, fmt.Errorf("%w; to use other servers, add --zk or --config", err)
 	}
 	return session, nil
 }

@@ -294,9 +294,6 @@ func loadFrom(cmd *cobra.Command, src config.Sources) (config.Host, error) {
 	if ignored != nil {
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: files of groups are ignored, %s shows why\n", cluster.InGroup("'zkelectd check --config %s'", "", src.File))
 	}
-	if warning := h.From.IgnoredWarning(); warning != "" {
-		fmt.Fprintln(cmd.ErrOrStderr(), "warning:", printable(warning))
-	}
 	return h, err
 }
 

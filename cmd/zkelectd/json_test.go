@@ -21,7 +21,7 @@ var printedJSON = map[string]any{
 	"zkelectd watch": struct {
 		leadership
 		gap
-	}{}, "zkelectd context list": listedContext{}, "zkelectd context show": shownConnection{},
+	}{},
 }
 
 // Scripts rely on docs/json.md: every field of the output is there, under its command.

@@ -72,7 +72,7 @@ through /etc/zkelectd.yaml: see 'zkelectd context --help'.`,
 		}},
 		{"operate", "Operate the group:", []*cobra.Command{
 			moveCommand(), stepDownCommand(), reelectCommand(), rebalanceCommand(), cordonCommand(), uncordonCommand(), drainCommand(), pauseCommand(), resumeCommand(),
-			clearStrikesCommand(), forgetCommand(), slotsCommand(), policyCommand(), aclCommand(), repairCommand(), fenceCommand(), forceCommand(), failsafeCommand(), gamedayCommand(), contextCommand(),
+			clearStrikesCommand(), forgetCommand(), slotsCommand(), policyCommand(), aclCommand(), repairCommand(), fenceCommand(), forceCommand(), failsafeCommand(), gamedayCommand(),
 		}},
 	} {
 		cmd.AddGroup(&cobra.Group{ID: g.id, Title: g.title})

@@ -32,9 +32,6 @@ func TestOperations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := desk{t: t, dir: f.dir}
-	one := fmt.Sprintf("{servers: [%q], root: %s}", f.servers[0], f.paths.Root)
-	d.contexts("contexts: \n  prod: " + one + "\n  test: " + one + "\n")
 	here := strings.NewReplacer("/run/zkelectd/api.sock", f.socket("n1"), "/etc/zkelectd.yaml", f.file("n1"),
 		"/usr/share/zkelectd/prometheus/alerts.yml", alerts, "/etc/prometheus/", f.dir+"/",
 		"/var/lib/zkelectd/recorder", f.recordings("n1"), " n1/ n2/ n3/", " "+f.recordings("n1")+" "+f.recordings("n2")+" "+f.recordings("n3"))

@@ -229,7 +229,6 @@ configuration, else at the address that it has published, which must not use TLS
 		Args: cobra.NoArgs,
 	}
 	config.RegisterFlags(cmd.Flags())
-	config.RegisterContext(cmd.Flags())
 	groupFlag(cmd)
 	cmd.Flags().BoolVar(&strict, "strict", false, "ask the leading daemon itself: exit 1 if it does not confirm its lease")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

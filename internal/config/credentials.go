@@ -1,11 +1,13 @@
 package config
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 )
+
+// zookeeperSection is the prefix of the settings of the connection.
+const zookeeperSection = "zookeeper."
 
 // serversKey is the setting with the servers.
 const serversKey = zookeeperSection + "servers"
@@ -15,11 +17,9 @@ var credentialKeys = []string{
 	"zookeeper.auth.file", "zookeeper.tls.enabled", "zookeeper.tls.ca", "zookeeper.tls.cert", "zookeeper.tls.key", "zookeeper.tls.server_name",
 }
 
-// layers are the settings by where they were given: in the file or the context, in the environment, by flags.
+// layers are the settings by where they were given: in the file, in the environment, by flags.
 type layers struct {
 	base, env, flags map[string]found
-	// ignored are the variables of the environment that are not used because --context names the whole connection.
-	ignored []string
 }
 
 // readLayers reads environment and flags. base are the settings of the file.
@@ -28,18 +28,7 @@ func readLayers(src Sources, base map[string]found, errs *Errors) layers {
 	if l.base == nil {
 		l.base = make(map[string]found)
 	}
-	src.Context.overlay(l.base)
 	readEnv(src.Env, l.env, errs)
-	if src.ContextFirst {
-		maps.DeleteFunc(l.env, func(key string, f found) bool {
-			isConnection := strings.HasPrefix(key, zookeeperSection)
-			if isConnection {
-				l.ignored = append(l.ignored, f.source)
-			}
-			return isConnection
-		})
-		slices.Sort(l.ignored)
-	}
 	readFlags(src.Flags, l.flags, errs)
 	return l
 }
@@ -57,16 +46,7 @@ func (l layers) merged() map[string]found {
 func (l layers) refuseStrangers(src Sources, errs *Errors) {
 	all := l.merged()
 	servers, own := all[serversKey], l.base[serversKey]
-	if src.Context != nil && !within(servers, own) {
-		by := EnvContext
-		if src.ContextFirst {
-			by = "--context"
-		}
-		errs.add(servers.source, serversKey, "are not servers of the %s, to which its root and credentials belong: use only one of %s and %s, or write a context for these servers",
-			own.source, servers.source, by)
-		return
-	}
-	complete := (src.Context != nil || src.Complete) && own.source != "" && servers.source == own.source
+	complete := src.Complete && own.source != "" && servers.source == own.source
 	for _, key := range credentialKeys {
 		f := all[key]
 		switch _, inEnv := l.env[key]; {
@@ -77,7 +57,7 @@ func (l layers) refuseStrangers(src Sources, errs *Errors) {
 			errs.add(f.source, key, "belongs to the servers in %s, but %s names others: leave out %[2]s, or unset %[1]s if the credentials are for the other servers",
 				l.env[serversKey].source, servers.source)
 		case !inEnv && !within(servers, own):
-			errs.add(f.source, key, "belongs to zookeeper.servers (%s), but %s names others: use only one of them, or a file or context with these servers",
+			errs.add(f.source, key, "belongs to zookeeper.servers (%s), but %s names others: use only one of them, or a file with these servers",
 				own.source, servers.source)
 		}
 	}
@@ -104,12 +84,4 @@ func withPort(server string) string {
 		return server + ":2181"
 	}
 	return server
-}
-
-// IgnoredWarning returns a warning about variables of the environment that are not used, "" if there are none.
-func (f From) IgnoredWarning() string {
-	if len(f.ignored) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("--context %s names the whole connection: not used: %s", f.Context.Name, strings.Join(f.ignored, ", "))
 }

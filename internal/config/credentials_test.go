@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -12,11 +13,8 @@ import (
 const (
 	envAuth  = "ZKELECTD_ZOOKEEPER_AUTH_FILE=/env.auth"
 	envTLS   = "ZKELECTD_ZOOKEEPER_TLS_ENABLED=true"
-	envPlain = "ZKELECTD_ZOOKEEPER_TLS_ENABLED=false"
 	envRoot  = "ZKELECTD_ZOOKEEPER_ROOT=/env"
 	envOther = "ZKELECTD_ZOOKEEPER_SERVERS=other"
-	envProd  = "ZKELECTD_CONTEXT=prod"
-	envBare  = "ZKELECTD_CONTEXT=bare"
 	envNamed = "ZKELECTD_CONFIG=@file"
 	refused  = "refused: "
 )
@@ -37,23 +35,6 @@ var connections = map[string][]connection{"a command": {
 	{[]string{envAuth, envOther}, []string{"--zk", "third"}, refused + "ZKELECTD_ZOOKEEPER_AUTH_FILE: zookeeper.auth.file: belongs to the servers in ZKELECTD_ZOOKEEPER_SERVERS, but --zk names others: leave out --zk, or unset ZKELECTD_ZOOKEEPER_SERVERS"},
 	{[]string{envAuth, envOther}, []string{"--zk", "other:2181"}, "other:2181 /env.auth false /cluster"},
 
-	{[]string{envProd}, nil, "prod:2181,prod2:2181 /prod.auth true /prod"},
-	{[]string{envProd, envRoot}, nil, "prod:2181,prod2:2181 /prod.auth true /env"},
-	{[]string{envProd}, []string{"--zk", "other"}, refused + "--zk: zookeeper.servers: are not servers of the context prod (@contexts:2), to which its root and credentials belong: use only one of --zk and ZKELECTD_CONTEXT, "},
-	{[]string{envProd}, []string{"--zk", "prod2:2181"}, "prod2:2181 /prod.auth true /prod"},
-	{[]string{envProd, envOther}, nil, refused + "ZKELECTD_ZOOKEEPER_SERVERS: zookeeper.servers: are not servers of the context prod (@contexts:2), to which its root and credentials belong: use only one of ZKELECTD_ZOOKEEPER_SERVERS and ZKELECTD_CONTEXT, "},
-	{[]string{envProd, envAuth}, nil, refused + "ZKELECTD_ZOOKEEPER_AUTH_FILE: zookeeper.auth.file: does not belong to zookeeper.servers (context prod (@contexts:2)): unset it, or write the setting there"},
-	{[]string{envProd, envPlain}, nil, refused + "ZKELECTD_ZOOKEEPER_TLS_ENABLED: zookeeper.tls.enabled: does not belong to zookeeper.servers (context prod "},
-	{[]string{envBare, envAuth}, nil, refused + "ZKELECTD_ZOOKEEPER_AUTH_FILE: zookeeper.auth.file: does not belong to zookeeper.servers (context bare "},
-	{[]string{envBare, envTLS}, nil, refused + "ZKELECTD_ZOOKEEPER_TLS_ENABLED: zookeeper.tls.enabled: does not belong "},
-
-	{[]string{envAuth, envTLS, envRoot, envOther}, []string{"--context", "bare"}, "bare:2181  false /cluster"},
-	{[]string{envAuth, envPlain, envRoot, envOther}, []string{"--context", "prod"}, "prod:2181,prod2:2181 /prod.auth true /prod"},
-	{[]string{envAuth}, []string{"--context", "bare", "--root", "/x"}, "bare:2181  false /x"},
-	{[]string{envAuth}, []string{"--context", "prod", "--zk", "other"}, refused + "--zk: zookeeper.servers: are not servers of the context prod (@contexts:2), to which its root and credentials belong: use only one of --zk and --context, or write a context for these servers"},
-	{nil, []string{"--context", "bare", "--zk", "other"}, refused + "--zk: zookeeper.servers: are not servers of the context bare "},
-	{nil, []string{"--context", "prod", "--zk", "prod"}, "prod:2181 /prod.auth true /prod"},
-
 	{nil, []string{"--config", "@file"}, "file:2181 /file.auth false /file"},
 	{nil, []string{"--config", "@file", "--zk", "other"}, refused + "@file:1: zookeeper.auth.file: belongs to zookeeper.servers (@file:1), but --zk names others: use only one of them"},
 	{[]string{envOther}, []string{"--config", "@file"}, refused + "@file:1: zookeeper.auth.file: belongs to zookeeper.servers (@file:1), but ZKELECTD_ZOOKEEPER_SERVERS names others"},
@@ -70,7 +51,6 @@ var connections = map[string][]connection{"a command": {
 	{[]string{envOther}, []string{"--config", "@file"}, refused + "@file:1: zookeeper.auth.file: belongs "},
 	{[]string{envOther, envAuth}, []string{"--config", "@file"}, "other:2181 /env.auth false /file"},
 	{[]string{envOther}, []string{"--config", "@auth"}, "other:2181 /only.auth false /cluster"},
-	{[]string{envProd, envAuth, envOther}, nil, "other:2181 /env.auth false /cluster"},
 }}
 
 // The credentials of one source never go to servers of another: every combination either arrives as expected or is refused.
@@ -81,10 +61,6 @@ func TestCredentialsGoToTheirOwnServersOnly(t *testing.T) {
 		"file.yaml": "zookeeper: {servers: [file], root: /file, auth: {file: /file.auth}}\n",
 		"host.yaml": "zookeeper: {servers: [host], root: /host, auth: {file: /host.auth}, tls: {enabled: true}}\n",
 		"auth.yaml": "zookeeper: {auth: {file: /only.auth}}\n",
-		"zkelectd/config.yaml": `contexts:
-  prod: {servers: [prod, prod2], root: /prod, auth: {file: /prod.auth}, tls: {enabled: true}}
-  bare: {servers: [bare]}
-`,
 	} {
 		if err := os.MkdirAll(filepath.Dir(file(name)), 0o700); err != nil {
 			t.Fatal(err)
@@ -93,12 +69,12 @@ func TestCredentialsGoToTheirOwnServersOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	paths := strings.NewReplacer("@file", file("file.yaml"), "@host", file("host.yaml"), "@auth", file("auth.yaml"), "@contexts", file("zkelectd/config.yaml"))
+	paths := strings.NewReplacer("@file", file("file.yaml"), "@host", file("host.yaml"), "@auth", file("auth.yaml"))
 	for who, list := range connections {
 		for _, c := range list {
 			src := Sources{Flags: new(pflag.FlagSet)}
 			RegisterConnection(src.Flags)
-			getenv := map[string]string{"XDG_CONFIG_HOME": dir}
+			getenv := make(map[string]string)
 			for _, one := range c.env {
 				name, value, _ := strings.Cut(paths.Replace(one), "=")
 				getenv[name] = value
@@ -110,7 +86,7 @@ func TestCredentialsGoToTheirOwnServersOnly(t *testing.T) {
 			src.File = src.Flags.Lookup("config").Value.String()
 			if who == "a command" {
 				p := Places{HostFile: file("host.yaml"), Getenv: func(name string) string { return getenv[name] }}
-				p.Explicit, p.ExplicitContext = src.File, src.Flags.Lookup("context").Value.String()
+				p.Explicit = src.File
 				var err error
 				if src, err = p.Find(src); err != nil {
 					t.Fatal(err)
@@ -130,25 +106,5 @@ func arrives(src Sources) string {
 		return refused + err.Error()
 	}
 	z := h.Config.ZooKeeper
-	return strings.Join([]string{strings.Join(z.Servers, ","), z.Auth.File, h.Config.Text("zookeeper.tls.enabled"), z.Root}, " ")
-}
-
-// A variable that --context makes useless is named.
-func TestIgnoredVariablesAreNamed(t *testing.T) {
-	all, err := ReadContexts(writeContexts(t, "contexts: {a: {servers: [zk1]}}\n"), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := all.Get("a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	env := []string{"ZKELECTD_ZOOKEEPER_ROOT=/x", "ZKELECTD_NODE_ID=n1", "ZKELECTD_ZOOKEEPER_AUTH_FILE=/x"}
-	h, _, err := LoadCommand(Sources{Context: c, ContextFirst: true, Env: env})
-	if want := "--context a names the whole connection: not used: ZKELECTD_ZOOKEEPER_AUTH_FILE, ZKELECTD_ZOOKEEPER_ROOT"; err != nil || h.From.IgnoredWarning() != want {
-		t.Errorf("%v, %q", err, h.From.IgnoredWarning())
-	}
-	if h, _, err := LoadCommand(Sources{Context: c, Env: env[:2]}); err != nil || h.From.IgnoredWarning() != "" {
-		t.Errorf("%v, %q", err, h.From.IgnoredWarning())
-	}
+	return strings.Join([]string{strings.Join(z.Servers, ","), z.Auth.File, strconv.FormatBool(z.TLS.Enabled), z.Root}, " ")
 }

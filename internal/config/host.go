@@ -28,20 +28,18 @@ type Host struct {
 
 // From describes where the settings of a command's connection come from.
 type From struct {
-	// File is the configuration file, Context the context; at most one is set.
+	// File is the configuration file; empty if none is used.
 	File    string
-	Context *Context
 	sources map[string]string
-	ignored []string // variables of the environment
 }
 
-// Source returns the source of a setting: a flag, a variable of the environment, a line of a file or of a context; empty if it is a
+// Source returns the source of a setting: a flag, a variable of the environment, a line of a file; empty if it is a
 // default.
 func (f From) Source(key string) string { return f.sources[key] }
 
 // from describes the sources of the file.
 func (m *mainFile) from() From {
-	f := From{File: m.src.File, Context: m.src.Context, sources: make(map[string]string), ignored: m.ignored}
+	f := From{File: m.src.File, sources: make(map[string]string)}
 	for name, v := range m.settings {
 		f.sources[name] = v.source
 	}
@@ -129,10 +127,9 @@ type mainFile struct {
 	settings map[string]found
 	defaults map[string]found
 	// dir is the directory with the group files; empty for one group.
-	dir     string
-	cfg     Config
-	ignored []string // variables of the environment that are not used
-	errs    Errors
+	dir  string
+	cfg  Config
+	errs Errors
 }
 
 const groupsDir = "groups_dir"
@@ -151,7 +148,7 @@ func readMain(src Sources) *mainFile {
 	}
 	all := readLayers(src, m.settings, &m.errs)
 	all.refuseStrangers(src, &m.errs)
-	m.settings, m.ignored = all.merged(), all.ignored
+	m.settings = all.merged()
 	if len(src.Command) > 0 {
 		m.settings["child.command"] = found{"command line", src.Command}
 	}

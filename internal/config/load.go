@@ -16,13 +16,10 @@ import (
 	"zkelectd/internal/suggest"
 )
 
-// Sources are the sources of settings. Later ones override earlier ones: defaults, File or Context, Env, Flags, Command.
+// Sources are the sources of settings. Later ones override earlier ones: defaults, File, Env, Flags, Command.
 type Sources struct {
 	// File is the path of a YAML file; empty for none.
 	File string
-	// Context is used by commands instead of File; nil for none. With ContextFirst, Env has no say in the connection.
-	Context      *Context
-	ContextFirst bool
 	// Complete is set if File is for a command that connects, and was named for it: Env adds no credentials to its servers.
 	Complete bool
 	// Content is used instead of reading File; nil to read it.
@@ -86,7 +83,6 @@ func RegisterFlags(fs *pflag.FlagSet) { register(fs, "") }
 // RegisterConnection adds --config and the flags for the connection to the group, for commands that need nothing else.
 func RegisterConnection(fs *pflag.FlagSet) {
 	register(fs, zookeeperSection)
-	RegisterContext(fs)
 }
 
 // RegisterNodeName adds the flags for the name and the site of this host.
@@ -96,11 +92,6 @@ func RegisterNodeName(fs *pflag.FlagSet) {
 			addFlag(fs, f)
 		}
 	}
-}
-
-// RegisterContext adds --context.
-func RegisterContext(fs *pflag.FlagSet) {
-	fs.String("context", "", "the connection to use, see 'zkelectd context --help' (default: $ZKELECTD_CONTEXT, or the current one)")
 }
 
 // setting is the annotation of a flag that sets a key. A command may have another flag with the name of one of them.
@@ -191,7 +182,7 @@ func readEnv(env []string, values map[string]found, errs *Errors) {
 	}
 	for _, kv := range env {
 		name, s, _ := strings.Cut(kv, "=")
-		if !strings.HasPrefix(name, envPrefix) || slices.Contains(workVariables, name) || name == EnvConfig || name == EnvContext {
+		if !strings.HasPrefix(name, envPrefix) || slices.Contains(workVariables, name) || name == EnvConfig {
 			continue
 		}
 		key, known := byEnv[name]

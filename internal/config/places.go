@@ -9,65 +9,41 @@ import (
 	"strings"
 )
 
-// The environment variables that name the configuration of a command.
-const (
-	EnvConfig  = envPrefix + "CONFIG"
-	EnvContext = envPrefix + "CONTEXT"
-)
+// EnvConfig is the environment variable that names the configuration file of a command.
+const EnvConfig = envPrefix + "CONFIG"
 
 // Places are where a command looks for its configuration.
 type Places struct {
 	// HostFile is the configuration file of this host's daemon, which is read if nothing else says how to connect.
 	HostFile string
 	Getenv   func(string) string
-	// Explicit is the file that a flag names, ExplicitContext the context; at most one is set.
-	Explicit, ExplicitContext string
+	// Explicit is the file that a flag names.
+	Explicit string
 	// Argument is a file that the command was given for another purpose; it counts if it says how to connect.
 	Argument string
-	// HostOnly is set for a command about the daemon of this host: contexts do not concern it.
+	// HostOnly is set for a command about the daemon of this host.
 	HostOnly bool
 	// Enough is the setting that makes other places unnecessary, if a flag or the environment has it; by default the servers.
 	Enough string
 }
 
-// Find adds to src the file or the context from which a command takes what flags and environment do not say: exactly one, as its
-// servers and its credentials belong together. A file or context that nobody has named for this command is left out if a flag or
-// the environment names the servers. Credentials of one source for servers of another are refused when the sources are read.
+// Find adds to src the file from which a command takes what flags and environment do not say: exactly one, as its servers and its
+// credentials belong together. A file that nobody has named for this command is left out if a flag or the environment names the
+// servers. Credentials of one source for servers of another are refused when the sources are read.
 func (p Places) Find(src Sources) (Sources, error) {
-	var err error
 	switch named := p.Getenv(EnvConfig); {
-	case p.Explicit != "" && p.ExplicitContext != "":
-		return src, errors.New("--config and --context exclude each other: both say how to connect")
-	case p.ExplicitContext != "":
-		src.Context, err = p.context(p.ExplicitContext)
-		src.ContextFirst = true
-		return src, err
 	case p.Explicit != "":
 		src.File, src.Complete = p.Explicit, !p.HostOnly && p.Explicit != p.HostFile
-		return src, nil
 	case p.Argument != "" && saysHowToConnect(p.Argument):
 		src.File, src.Complete = p.Argument, true
-		return src, nil
 	case named != "":
 		src.File = named
-		return src, nil
-	}
-	if name := p.Getenv(EnvContext); name != "" && !p.HostOnly {
-		if src.Context, err = p.context(name); err != nil {
-			err = fmt.Errorf("%s: %w", EnvContext, err)
-		}
+	case !src.have(cmp.Or(p.Enough, serversKey)):
+		var err error
+		src.File, err = p.hostFile()
 		return src, err
 	}
-	if src.have(cmp.Or(p.Enough, serversKey)) {
-		return src, nil
-	}
-	if !p.HostOnly {
-		if src.Context, err = p.context(""); src.Context != nil || err != nil {
-			return src, err
-		}
-	}
-	src.File, err = p.hostFile()
-	return src, err
+	return src, nil
 }
 
 // have reports whether a flag or the environment has a setting.
@@ -80,35 +56,11 @@ func (src Sources) have(key string) bool {
 	return ok
 }
 
-// Contexts reads the contexts of the user.
-func (p Places) Contexts() (Contexts, error) {
-	return ReadContexts(ContextFile(p.Getenv), p.Getenv("HOME"))
-}
-
-// context returns the context with a name, or the current one; nil if there is none.
-func (p Places) context(name string) (*Context, error) {
-	all, err := p.Contexts()
-	if err != nil {
-		return nil, err
-	}
-	if name != "" {
-		return all.Get(name)
-	}
-	if all.Current == "" {
-		return nil, nil
-	}
-	c, err := all.Get(all.Current)
-	if err != nil {
-		err = fmt.Errorf("%s:%d: current: %w; 'zkelectd context list' shows those that exist", all.File, all.current.Line, err)
-	}
-	return c, err
-}
-
 // UnreadableError is the error for the configuration of this host's daemon if this user may not read it.
 type UnreadableError struct{ File string }
 
 func (e *UnreadableError) Error() string {
-	return fmt.Sprintf("%s says how to connect, but this user may not read it: use sudo, make a context (see 'zkelectd context --help'), or name the servers with --zk", e.File)
+	return fmt.Sprintf("%s says how to connect, but this user may not read it: use sudo, name a file of your own with --config, or the servers with --zk", e.File)
 }
 
 // hostFile returns the configuration file of this host's daemon; empty if there is none.

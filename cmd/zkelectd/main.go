@@ -55,8 +55,7 @@ leader, and starts the leader-only child process there and nowhere else.
 
 Settings come from flags, environment variables (ZKELECTD_...), a YAML file
 (--config) and defaults, in this order of precedence. See 'zkelectd check'.
-Commands other than run and check also find their group through a context, or
-through /etc/zkelectd.yaml: see 'zkelectd context --help'.`,
+Commands other than run and check also find their group through /etc/zkelectd.yaml.`,
 		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,

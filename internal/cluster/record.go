@@ -196,9 +196,7 @@ type Node struct {
 	// Problems are the reasons why this host could not start the leader-only work, or not run a hook or a probe, as it found without
 	// starting any; at most [MaxProblems].
 	Problems []string `json:"problems,omitempty"`
-	// Unprepared are the reasons why child.prepare has failed, in words. No election depends on it.
-	Unprepared []string `json:"unprepared,omitempty"`
-	Version    string   `json:"version,omitempty"`
+	Version  string   `json:"version,omitempty"`
 	// ACL is the setting for the ACL of the znodes that it creates. Identities name the credentials that it presents to
 	// ZooKeeper, as user and a short hash. OpenTree is set if anyone who can reach ZooKeeper may change the group's znodes.
 	ACL        string   `json:"acl,omitempty"`

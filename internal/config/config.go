@@ -157,18 +157,10 @@ type Child struct {
 	Dir         string            `mapstructure:"dir"`
 	Ready       Ready             `mapstructure:"ready"`
 	Live        Live              `mapstructure:"live"`
-	Prepare     Prepare           `mapstructure:"prepare"`
 	Containment string            `mapstructure:"containment"`
 	StopSignal  string            `mapstructure:"stop_signal"`
 	StopTimeout time.Duration     `mapstructure:"stop_timeout"`
 	Restart     Restart           `mapstructure:"restart"`
-}
-
-// Prepare is a command that runs on the heir.
-type Prepare struct {
-	Command []string `mapstructure:"command"`
-	// Keep lets it go on until the work starts.
-	Keep bool `mapstructure:"keep"`
 }
 
 // Guard configures the process that ends the work.
@@ -274,10 +266,8 @@ type Hooks struct {
 	PostStop []string `mapstructure:"post_stop"`
 	OnChange []string `mapstructure:"on_change"`
 	// OnLeaderChange runs on every member.
-	OnLeaderChange []string `mapstructure:"on_leader_change"`
-	// OnHeir runs on the member that is, or is no longer, elected next if the leader is lost.
-	OnHeir  []string      `mapstructure:"on_heir"`
-	Timeout time.Duration `mapstructure:"timeout"`
+	OnLeaderChange []string      `mapstructure:"on_leader_change"`
+	Timeout        time.Duration `mapstructure:"timeout"`
 }
 
 // HTTP configures the daemon's HTTP server.

@@ -189,8 +189,6 @@ func childKeys() []Key {
 		{"child.live.interval", duration, 5 * time.Second, false, "The time between two checks, once the child is ready."},
 		{"child.live.timeout", duration, 2 * time.Second, false, "A check that takes longer has failed."},
 		{"child.live.fall", integer, 3, false, "After this many failed checks in a row the leader gives up leadership, with a strike."},
-		{"child.prepare.command", list, []string{}, true, "A command that runs on the heir, which is elected next if the leader is lost: to warm caches, or to mount read-only. No lease covers it, so it must not do leader-only work. It is killed with its whole process group when this host is no longer the heir. See docs/configuration.md."},
-		{"child.prepare.keep", boolean, false, true, "With true, child.prepare goes on when the heir is elected, and is killed just before pre_start and the child start."},
 		{"child.stop_signal", text, "TERM", false, "The signal that asks the child to stop."},
 		{"child.stop_timeout", duration, time.Duration(0), false, "How long the child may take to stop after stop_signal. Then it is killed with its whole process group, or earlier if the lease ends. With 0s the timeout is as long as the lease allows (5/6 of the lease), but at most 10s."},
 		{"child.containment", text, "auto", false, "What keeps all processes of the child together: cgroup (a control group of version 2, which must be delegated), pidns (a PID namespace, in which the child sees other pids; needs root or user namespaces), keeper (a subreaper), or auto: cgroup if possible, else keeper. See docs/safety.md."},
@@ -209,7 +207,6 @@ func guardKeys() []Key {
 		{"hooks.post_stop", list, []string{}, false, "A command that runs once pre_start has run and the child is dead for good, before leadership is released. The daemon runs it; if the daemon died, the guard does; if both died, 'zkelectd release' or the next start on this host does (this needs zookeeper.session_file). It may only undo what pre_start did. See docs/safety.md."},
 		{"hooks.on_change", list, []string{}, false, "A command that runs for each change of this daemon's role, in order and one at a time, with JSON on its standard input. If the daemon dies as the leader, the process that runs post_stop also runs this command, with the state standby."},
 		{"hooks.on_leader_change", list, []string{}, true, "A command that runs on every member, leading or not, when it sees that another term leads or that nobody leads any more, and once at the start. If it is slow, only the newest change waits. See docs/configuration.md."},
-		{"hooks.on_heir", list, []string{}, true, "A command that runs when this host becomes the heir, which is elected next if the leader is lost, and when it is no longer the heir; in order and one at a time, with JSON on its standard input. See docs/configuration.md."},
 		{"hooks.timeout", duration, 10 * time.Second, false, "A hook that runs for longer is killed."},
 	}
 }

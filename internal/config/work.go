@@ -78,8 +78,8 @@ func (c Config) Programs() []Program {
 		childCommand: c.Child.Command, "child.ready.exec": c.Child.Ready.Exec, "child.live.exec": c.Child.Live.Exec,
 		"health.exec": c.Health.Exec, "score.exec": c.Score.Exec, "policy.exec.command": c.Policy.Exec.Command,
 		"hooks.pre_start": c.Hooks.PreStart, "hooks.post_stop": c.Hooks.PostStop, "hooks.on_change": c.Hooks.OnChange,
-		"hooks.on_leader_change": c.Hooks.OnLeaderChange, "hooks.on_heir": c.Hooks.OnHeir, "child.prepare.command": c.Child.Prepare.Command,
-		"fencing.command": c.Fencing.Command,
+		"hooks.on_leader_change": c.Hooks.OnLeaderChange,
+		"fencing.command":        c.Fencing.Command,
 	} {
 		if len(argv) > 0 {
 			all = append(all, Program{key, argv[0]})

@@ -122,8 +122,6 @@ type Options struct {
 	OnChange func(input []byte)
 	// Loads returns the loads of the hosts, as far as they are known, by the ids of their nodes.
 	Loads func() map[string]cluster.Load
-	// BeforeWork is called before the work of a term, and its pre_start hook, begin. It may block as long as it takes to start a process.
-	BeforeWork func()
 	// OnView receives each view that a member publishes, and OnElector each snapshot while it is the elector.
 	OnView    func(status.Daemon)
 	OnElector func(*cluster.Snapshot)

@@ -392,7 +392,6 @@ func (m *Member) perform(a transition.Action) {
 	case transition.Fence:
 		m.fence(a)
 	case transition.RunPreStart:
-		m.group.opt.BeforeWork()
 		m.uncleaned.Store(a.Term)
 		m.setPendingHooks(a.Term)
 		m.handle(m.worker.PreStart(a.Term))

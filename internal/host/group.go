@@ -34,7 +34,6 @@ type Group struct {
 	hooks    *hook.Queue                   // runs hooks.on_change
 	started  atomic.Pointer[config.Config] // see startedConfig; nil before there was an instance
 	leaders  *leaderWatch
-	heirs    *heirWatch
 	lined    atomic.Pointer[lined] // what the service manager was shown last, if this is the only group; nil for nothing
 	cache    *operator.GroupCache  // answers HTTP clients, in their goroutines
 	conn     atomic.Pointer[zkstore.Group]
@@ -51,7 +50,7 @@ func (r *resource) newGroup(p cluster.Paths) *Group {
 		g.name, g.log = r.name+"/"+p.Slot, r.host.log.With("group", r.name+"/"+p.Slot)
 	}
 	g.cache = operator.NewGroupCache(g.name, g.paths.Root)
-	g.leaders, g.heirs = newLeaderWatch(g), newHeirWatch(g)
+	g.leaders = newLeaderWatch(g)
 	g.renew()
 	return g
 }
@@ -72,7 +71,6 @@ func (g *Group) renew() { g.core.Store(group.New(g.options())) }
 func (g *Group) open() {
 	g.hooks = hook.NewQueue(g.changeHook, g.log)
 	g.leaders.hooks = hook.NewLatest(g.leaders.hook, g.log)
-	g.heirs.open()
 }
 
 // changeHook returns the hook on_change.
@@ -108,7 +106,6 @@ func (g *Group) closeHooks() {
 	var closing sync.WaitGroup
 	closing.Go(func() { g.hooks.Close(limited) })
 	closing.Go(func() { g.leaders.hooks.Close(limited) })
-	closing.Go(func() { g.heirs.close(limited) })
 	closing.Wait()
 }
 
@@ -154,10 +151,9 @@ func (g *Group) DryRun(ctx context.Context, r request.Request) ([]string, error)
 	return g.cache.DryRun(ctx, r)
 }
 
-// viewed tells the heir's hooks, and soon sends the view of the only group to the service manager. The status of several groups is sent
+// viewed soon sends the view of the only group to the service manager. The status of several groups is sent
 // with each beat.
 func (g *Group) viewed(v status.Daemon) {
-	g.heirs.observe(v)
 	if before, now := g.lined.Load(), linedOf(v); g.host.single() && (before == nil || *before != now) {
 		g.lined.Store(&now)
 		g.host.service.statusLater(g.host.line)

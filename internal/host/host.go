@@ -100,7 +100,7 @@ type Host struct {
 	reloads  chan struct{}
 	recheck  chan struct{}         // the work is to be checked now
 	probes   command.Limit         // of all groups
-	hooks    command.Limit         // on_change, on_leader_change and on_heir, of all groups
+	hooks    command.Limit         // on_change and on_leader_change, of all groups
 	loads    atomic.Pointer[loads] // nil while there is no session, and in a daemon with one group
 	quit     context.Context       // ends at the first Stop
 	cancel   context.CancelFunc
@@ -277,7 +277,6 @@ func (h *Host) watchHost(ctx context.Context) (stop func()) {
 	running.Go(func() { h.health.probe(ctx, h.config()) })
 	running.Go(func() { h.checkWork(ctx) })
 	running.Go(func() { h.device.run(ctx) })
-	running.Go(command.KillOrphans) // of child.prepare, if this daemon's predecessor was killed
 	running.Go(func() { h.monitorFencing(ctx) })
 	return func() {
 		cancel()

@@ -297,7 +297,6 @@ func (r *resource) accept(m *membership, next, after config.Config, of Reloaded,
 	r.reloaded(result)
 	for _, g := range r.all() {
 		g.leaders.reconsider()
-		g.heirs.reconsider()
 		if src := g.conn.Load(); src != nil {
 			g.cache.SetSource(&operator.Source{Session: src, Paths: g.paths, Config: after, Neighbors: g.neighbors()})
 		}

@@ -29,8 +29,6 @@ type resource struct {
 	problems   atomic.Pointer[[]string] // see checkWork; never changed, only replaced
 	// fencingProblems are those that monitorFencing has found; nil if there are none.
 	fencingProblems atomic.Pointer[[]string]
-	// heirResults counts the changes of what child.prepare has resulted in.
-	heirResults atomic.Int64
 }
 
 // newResource returns a resource. refused is why a newer configuration was refused; empty if none was.
@@ -51,11 +49,10 @@ func (h *Host) newResource(c config.Group, refused string) *resource {
 type published struct {
 	reload   *reloadResult
 	problems *[]string
-	heirs    int64
 }
 
 func (r *resource) published() published {
-	return published{r.lastReload.Load(), r.problems.Load(), r.heirResults.Load()}
+	return published{r.lastReload.Load(), r.problems.Load()}
 }
 
 // slotSize returns how many slots a configuration proposes; zero for a group without slots.

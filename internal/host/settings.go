@@ -19,7 +19,7 @@ func (g *Group) options() group.Options {
 		Containment: h.opt.Guard.Containment, GuardErr: h.opt.Guard.Err, Device: h.device.View,
 		Health: h.health, Counters: g.counters, Log: g.log, Feed: g.feed,
 		Rank: operator.AskProgram, CloseOld: h.closeOld, Loads: h.knownLoads,
-		OnChange: func(input []byte) { g.hooks.Push(hook.Input{Data: input}) }, BeforeWork: g.heirs.beforeWork, OnView: g.viewed, OnElector: g.cache.SetSnapshot,
+		OnChange: func(input []byte) { g.hooks.Push(hook.Input{Data: input}) }, OnView: g.viewed, OnElector: g.cache.SetSnapshot,
 		Recorder:  h.opt.Recorder,
 		Placement: h.placement.of(g.name, g.config().Rules(), func() { g.core.Load().Reconsider() }),
 	}
@@ -48,7 +48,7 @@ func (g *Group) instanceOptions() group.InstanceOptions {
 func (r *resource) settings() group.Settings {
 	s := groupSettings(r.config(), r.host.opt.Secure)
 	last := r.lastReload.Load()
-	s.Node.Problems, s.Node.Unprepared = r.allProblems(), r.unprepared()
+	s.Node.Problems = r.allProblems()
 	s.Node.Version, s.Node.Reloads, s.Node.Refused, s.Node.Reloaded = r.host.opt.Version, last.count, last.refused, last.text
 	s.Node.Pending = *r.host.pending.Load()
 	return s

@@ -20,12 +20,11 @@ type live struct {
 	access   zkstore.Access
 	logLevel string
 	// These are read for each run.
-	leaderHook, heirHook []string
-	prepare              config.Prepare
+	leaderHook []string
 }
 
 func liveSettings(c config.Config) live {
-	return live{groupSettings(c, false), operator.Access(c, os.Getenv), c.Log.Level, c.Hooks.OnLeaderChange, c.Hooks.OnHeir, c.Child.Prepare}
+	return live{groupSettings(c, false), operator.Access(c, os.Getenv), c.Log.Level, c.Hooks.OnLeaderChange}
 }
 
 // field returns the field for a setting.

@@ -34,7 +34,7 @@ func Group(ctx context.Context, c config.Config) []error {
 		add(directory(work.Child.Dir))
 		for _, p := range work.Programs() {
 			dir := ""
-			if p.Key == "child.command" || p.Key == "child.prepare.command" {
+			if p.Key == "child.command" {
 				dir = work.Child.Dir
 			}
 			add(program(p, dir))

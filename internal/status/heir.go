@@ -2,23 +2,9 @@ package status
 
 import (
 	"errors"
-	"time"
 
 	"zkelectd/internal/cluster"
 )
-
-// HeirChange is the input of hooks.on_heir.
-type HeirChange struct {
-	Node  string `json:"node"`
-	Site  string `json:"site"`
-	Group string `json:"group"`
-	Root  string `json:"root"`
-	// Heir reports whether this daemon is elected next if the leader, of Term, is lost.
-	Heir   bool      `json:"heir"`
-	Leader string    `json:"leader"`
-	Term   int64     `json:"term"`
-	Time   time.Time `json:"time"`
-}
 
 // describeHeir sets who is elected next if the leader is lost, as long as there is one that can be lost.
 func (g *Group) describeHeir(s cluster.Snapshot) {

@@ -98,17 +98,12 @@ func (g *Group) describeDroppedSchedules(s cluster.Snapshot) {
 	}
 }
 
-// describeHosts adds the members that could not start the work, or not run a hook or a probe, or whose preparation has failed, to the
-// problems.
+// describeHosts adds the members that could not start the work, or not run a hook or a probe, to the problems.
 func (g *Group) describeHosts(s cluster.Snapshot) {
 	for _, m := range s.Members {
 		all := m.Node.Record.Problems
 		for _, why := range all[:min(len(all), cluster.MaxProblems)] {
 			g.Problems = append(g.Problems, fmt.Sprintf("%s is not ready to lead: %s ('zkelectd check --config /etc/zkelectd.yaml' on that host)", m.ID, why))
-		}
-		failed := m.Node.Record.Unprepared
-		for _, why := range failed[:min(len(failed), cluster.MaxProblems)] {
-			g.Problems = append(g.Problems, m.ID+": "+why)
 		}
 	}
 }

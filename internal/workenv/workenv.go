@@ -47,12 +47,6 @@ func (f Fencing) LeaderVariables(leader, site string) []string {
 	return plain(append(vars, f.last()...))
 }
 
-// HeirVariables returns the environment variables of hooks.on_heir and child.prepare, if leader at site is elected. Other hosts chose some
-// of the texts: those that are not plain are left out.
-func (f Fencing) HeirVariables(leader, site string, heir bool) []string {
-	return plain(append(f.identity(), "ZKELECTD_LEADER="+leader, "ZKELECTD_LEADER_SITE="+site, "ZKELECTD_HEIR="+strconv.FormatBool(heir)))
-}
-
 // plain returns the variables with empty values in place of those that are not plain.
 func plain(vars []string) []string {
 	for i, kv := range vars {

@@ -134,7 +134,7 @@ func (f *fleet) policyRuns(elect func() bool) bool {
 
 // asChild returns the attempts of the work's user, who is not the daemons' user.
 func (f *fleet) asChild() attempts {
-	outside := f.overHTTP("", "")
+	outside := f.overHTTP("")
 	signal := func(name string) bool {
 		done := false
 		for _, id := range []string{"a", "b"} {

@@ -40,7 +40,7 @@ type attempts map[string]func() bool
 // attemptsOf starts a group for a row of the table, and returns what its attacker tries there.
 var attemptsOf = map[string]func(t *testing.T) attempts{
 	"anyone who can reach the HTTP port": func(t *testing.T) attempts {
-		return newGroup(t, setup{}).overHTTP("", "")
+		return newGroup(t, setup{}).overHTTP("")
 	},
 	"anyone who can reach ZooKeeper's client port": func(t *testing.T) attempts {
 		return newGroup(t, setup{timeout: "4s"}).atTheClientPort()
@@ -54,11 +54,8 @@ var attemptsOf = map[string]func(t *testing.T) attempts{
 	"the child's user, if it is another one": func(t *testing.T) attempts {
 		return newGroup(t, setup{child: fmt.Sprintf("setpriv, --reuid=%d, --regid=%[1]d, --clear-groups, ", childUser)}).asChild()
 	},
-	"an HTTP reader": func(t *testing.T) attempts {
-		return newGroup(t, setup{readers: true}).overHTTP("prom:open%20sesame@", "")
-	},
 	"a token holder": func(t *testing.T) attempts {
-		return newGroup(t, setup{}).overHTTP("", nightsToken)
+		return newGroup(t, setup{}).overHTTP(nightsToken)
 	},
 }
 
@@ -133,7 +130,6 @@ type setup struct {
 	user          uint32 // of the daemons
 	timeout, stop string // of the session (30s), and stop_timeout (1s)
 	child         string // the beginning of the child's command
-	readers       bool   // reading needs a password
 }
 
 // newGroup starts a and b as the packages set them up: a private tree, and tokens for requests over HTTP. The work
@@ -163,9 +159,6 @@ func newGroup(t *testing.T, s setup) *fleet {
 	}
 	f.env = []string{"ZKELECTD_ZOOKEEPER_AUTH_FILE=" + owned("auth", "zkelectd:"+password), "PATH=" + dir + ":" + os.Getenv("PATH")}
 	web := f.tokens("night-shift:" + nightsToken + "\n")
-	if s.readers {
-		web += ", web_config: " + owned("web.yml", "basic_auth_users: {prom: $2a$04$D6Q8cS2iVpha73ov0U0rXeMDEir7pjMEPqr6PL19NnUb1owNUgEES}\n")
-	}
 	for i, id := range []string{"a", "b"} {
 		f.configure(id, "dc1", 100-i, fmt.Sprintf("zookeeper: {session_timeout: %s, acl: private}\nhttp: {listen: '127.0.0.1:0', %s}\n"+
 			"election: {failback: {mode: manual}}\nchild: {command: [%s%s/ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}, "+
@@ -262,22 +255,17 @@ func (f *fleet) pausedHard(end func(leader string)) bool {
 	return true
 }
 
-// overHTTP returns the attempts of a client of http.listen with a user and password, a token, or neither.
-func (f *fleet) overHTTP(user, token string) attempts {
+// overHTTP returns the attempts of a client of http.listen with a token, or without one.
+func (f *fleet) overHTTP(token string) attempts {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testTimeout}
 	give := func(path, body string) bool {
-		code, answer := post(client, "http://"+user+f.address("b")+path, token, body)
+		code, answer := post(client, "http://"+f.address("b")+path, token, body)
 		f.t.Log(path, body, code, strings.TrimSpace(answer))
 		return code/100 == 2
 	}
 	move := func(_, other string) bool { return give("/v1/move", fmt.Sprintf(`{"node":%q,"force":true}`, other)) }
 	return attempts{
-		toRead: func() bool {
-			if user != "" && f.canRead(client, "") {
-				f.t.Error("an unauthorized client reads what needs a password")
-			}
-			return f.canRead(client, user)
-		},
+		toRead: func() bool { return f.canRead(client) },
 		toRunCode: func() bool {
 			marker := filepath.Join(f.dir, "marker")
 			done := give("/v1/reelect", fmt.Sprintf(`{"command":["touch",%q]}`, marker))
@@ -296,8 +284,8 @@ func (f *fleet) overHTTP(user, token string) attempts {
 	}
 }
 
-func (f *fleet) canRead(client *http.Client, user string) bool {
-	resp, err := client.Get("http://" + user + f.address("b") + "/v1/status")
+func (f *fleet) canRead(client *http.Client) bool {
+	resp, err := client.Get("http://" + f.address("b") + "/v1/status")
 	if err != nil {
 		f.t.Fatal(err)
 	}

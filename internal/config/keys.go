@@ -233,7 +233,7 @@ func serviceKeys() []Key {
 		{"http.listen", text, "", false, "host:port or unix:/path (a socket of mode 0660) for probes, status, events, metrics and operator requests; empty for none. See docs/http-api.md."},
 		{"http.allowed_hosts", list, []string{}, true, "Additional names that the Host header of a request may have: names, *.domain, or * for any. IP addresses, localhost, the host's name, node.id and the host in http.listen are always allowed; on a unix socket every name is allowed. See docs/http-api.md."},
 		{"http.token_file", text, "", true, "A file with one line name:token for each client that may submit operator requests over HTTP, mode 0600 or 0400. Read again at each reload. As with zookeeper.auth.file, a name without a slash is a systemd credential."},
-		{"http.web_config", text, "", false, "A web configuration file of prometheus/exporter-toolkit: TLS, client certificates, passwords. A name without a slash is a systemd credential."},
+		{"http.web_config", text, "", false, "A web configuration file of prometheus/exporter-toolkit: TLS and client certificates. A name without a slash is a systemd credential."},
 		{"log.level", text, "info", true, "debug, info, warn or error."},
 		{"log.format", text, "text", false, "text or json."},
 		{"recorder.enabled", boolean, true, false, "Record what this daemon was given and what it decided, for the commands recorder show and verify. A disk that is slow, full or read-only costs records, never anything else."},

@@ -39,7 +39,6 @@ const (
 	methodToken       = "token"
 	methodCertificate = "certificate"
 	methodSocket      = "socket"
-	methodPassword    = "password"
 )
 
 // principal is an authenticated or anonymous client. refusalCode and refusalReason are the response to its operator requests; 0
@@ -61,8 +60,8 @@ func (p principal) limitTo(group string) principal {
 	return p
 }
 
-// authenticate returns the principal of a request. A bearer token takes precedence; then come a client certificate, the peer of
-// a unix socket, and a password.
+// authenticate returns the principal of a request. A bearer token takes precedence; then come a client certificate, and the peer of
+// a unix socket.
 func (a *Authenticator) authenticate(r *http.Request) principal {
 	if scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
 		return a.checkToken(r, strings.TrimSpace(secret))
@@ -76,10 +75,6 @@ func (a *Authenticator) authenticate(r *http.Request) principal {
 	}
 	if c := connOf(r); c != nil && c.peer != nil {
 		return principal{name: sanitizeName(procinfo.AtHost(procinfo.UserName(int(c.peer.Uid)))), method: methodSocket}
-	}
-	if name, _, ok := r.BasicAuth(); ok && a.web.hasUser(name) {
-		return principal{name: sanitizeName(name), method: methodPassword, refusalCode: http.StatusForbidden,
-			refusalReason: "a password from http.web_config only allows reading; operator requests need a client certificate"}
 	}
 	return principal{refusalCode: http.StatusUnauthorized, refusalReason: a.missingCredentials(r)}
 }

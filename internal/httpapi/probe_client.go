@@ -79,9 +79,6 @@ func (e Endpoint) get(ctx context.Context, path string) (*http.Response, error) 
 // checkProbeResponse returns nil if both the status and the body say yes. Another program may listen on that port, so the status
 // alone is not enough.
 func checkProbeResponse(response *http.Response) error {
-	if response.StatusCode == http.StatusUnauthorized {
-		return errors.New("http.web_config requires a password (basic_auth_users), and a probe has none")
-	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
 	if err != nil {
 		return fmt.Errorf("the response was cut off: %w", err)

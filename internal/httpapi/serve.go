@@ -74,10 +74,7 @@ func (e Endpoint) serve(ctx context.Context, listener net.Listener, handler http
 			served <- server.Serve(limiter)
 			return
 		}
-		passwords := newPasswordLimiter()
-		server.Handler = passwords.noteVerified(handler)
-		guarded := &hookedListener{Listener: limiter, onFirstAccept: func() { server.Handler = passwords.limitChecks(server.Handler) }}
-		served <- toolkit.Serve(guarded, server, &toolkit.FlagConfig{WebConfigFile: &e.Web.path}, e.Log)
+		served <- toolkit.Serve(limiter, server, &toolkit.FlagConfig{WebConfigFile: &e.Web.path}, e.Log)
 	}()
 	select {
 	case err := <-served:

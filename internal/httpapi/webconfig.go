@@ -38,6 +38,10 @@ func ReadWebConfig(path string) (WebConfig, error) {
 	if err := toolkit.Validate(path); err != nil {
 		return w, fmt.Errorf("%s: %s: %w", webConfigKey, path, err)
 	}
+	if len(c.Users) > 0 {
+		return w, fmt.Errorf("%s: %s: basic_auth_users: passwords are not supported; to restrict reading, demand certificates (client_auth_type: "+
+			"RequireAndVerifyClientCert), or listen at a unix socket", webConfigKey, path)
+	}
 	if verifies := strings.Contains(c.TLSConfig.ClientAuth, "Verify"); verifies || c.TLSConfig.ClientCAs != "" {
 		if _, err := clientCAs(c); err != nil {
 			return w, fmt.Errorf("%s: %s: %w", webConfigKey, path, err)
@@ -97,16 +101,6 @@ func (w WebConfig) pinnedTLSConfig() (*tls.Config, error) {
 			return nil
 		},
 	}, nil
-}
-
-// hasUser reports whether the configuration has a user with that name. The toolkit has checked the password.
-func (w WebConfig) hasUser(user string) bool {
-	if w.path == "" {
-		return false
-	}
-	c, err := w.read()
-	_, known := c.Users[user]
-	return err == nil && known
 }
 
 // verifyClient verifies a client's certificate and returns its common name. It does so again for each operator request, with the

@@ -52,7 +52,7 @@ func TestCheckSaysWhatALossCosts(t *testing.T) {
 	f.failsWith("-o yaml: must be table or json", "check", "-o", "yaml")
 }
 
-// The lines in the README are what check prints with the default settings, as comments of YAML.
+// The lines in docs/day.md are what check prints with the default settings, as comments of YAML.
 func TestTheDocumentedCheck(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "zkelectd.yaml")
@@ -68,7 +68,7 @@ func TestTheDocumentedCheck(t *testing.T) {
 	if len(lines) != 2+len(losses.Table(losses.Config{})) || slices.ContainsFunc(lines, func(l string) bool { return !strings.HasPrefix(l, "# ") }) {
 		t.Fatalf("check prints\n%s", out)
 	}
-	if want := fmt.Sprintf("```\n%s\n```\n", strings.Join(lines[2:], "\n")); !strings.Contains(read("../../README.md"), want) {
-		t.Errorf("README.md lacks\n%s", want)
+	if want := fmt.Sprintf("```\n%s\n```\n", strings.Join(lines[2:], "\n")); !strings.Contains(read("../../docs/day.md"), want) {
+		t.Errorf("docs/day.md lacks\n%s", want)
 	}
 }

@@ -120,7 +120,6 @@ ci: export SIM_FROM = -sim.from=1
 ci: verify lint units deploy-check test ## run everything that CI runs, with fixed seeds
 	$(MAKE) sim FOR=40s SIM_ARGS='-run ^TestSimulation$$$$ $(SIM_FROM)' # make test runs the rest
 	$(MAKE) fuzz FOR=20s
-	$(MAKE) faults FAULTS=16
 	$(MAKE) demo DEMO_ARGS=--once
 	$(MAKE) compose-test
 

@@ -127,6 +127,24 @@ func TestStrikesOfACommonCauseAreShort(t *testing.T) {
 	}
 }
 
+// Attempts may take long. That does not make a failure count as over before all others have been tried.
+func TestSlowFailuresOfACommonCause(t *testing.T) {
+	h := newGroup("a", "b", "c").scenario(t)
+	h.e = New(Options{Exclusion: time.Minute, ExclusionMax: time.Hour, Takeover: 2 * time.Minute})
+	h.leader("a", cluster.CauseFirst)
+	var waited time.Duration
+	for i := range 40 {
+		h.pass(2 * time.Minute)
+		waited = h.fail(false)
+		if d := h.decide(); i > 20 && d.Failing == nil {
+			t.Errorf("after %d failures, the last of %s, nothing says that all have failed", i+1, h.in.Snapshot.Elected.Record.PreviousNode)
+		}
+	}
+	if waited != 30*time.Second {
+		t.Errorf("waits %s", waited)
+	}
+}
+
 func TestAmnestySparesTheLastFailureWhereverItIsListed(t *testing.T) {
 	in := newGroup("a", "b").elected("b", 9).fence("b", 9, cluster.FenceReady).input(t)
 	in.Snapshot.Members = in.Snapshot.Members[:0:0]

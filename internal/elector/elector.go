@@ -16,6 +16,8 @@ import (
 type Options struct {
 	// Exclusion is how long a first strike excludes a node. It doubles with each strike, up to ExclusionMax.
 	Exclusion, ExclusionMax time.Duration
+	// Takeover is how long a takeover may take.
+	Takeover time.Duration
 	// LastKnown is what the daemon remembers of earlier leaderships; nil if nothing.
 	LastKnown *cluster.LastKnown
 	// Epoch is the one that the instance was started for, see [cluster.Slots]; 0 in a group with one leader.

@@ -79,7 +79,7 @@ func (f *failures) pause() time.Duration {
 // limit returns the exclusions with that of the last failure not longer than it takes until all others have been tried: it says more about
 // what they have in common than about the node.
 func (f *failures) limit(list []cluster.Exclusion, opt Options) []cluster.Exclusion {
-	round := opt.Exclusion + 2*maxPause*time.Duration(len(f.nodes))
+	round := opt.Exclusion + (2*maxPause+opt.Takeover)*time.Duration(len(f.nodes))
 	return cluster.Limit(list, f.last.Node, min(round, max(opt.Exclusion, opt.ExclusionMax)))
 }
 

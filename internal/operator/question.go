@@ -19,7 +19,9 @@ const maxExclusion = time.Hour
 
 // ElectorOptions returns the elector's options for a configuration.
 func ElectorOptions(c config.Config) elector.Options {
-	return elector.Options{Exclusion: c.Election.Exclusion, ExclusionMax: max(c.Election.Exclusion, maxExclusion)}
+	return elector.Options{
+		Exclusion: c.Election.Exclusion, ExclusionMax: max(c.Election.Exclusion, maxExclusion), Takeover: c.Election.TakeoverTimeout,
+	}
 }
 
 // Question returns the question for a forecast of snap, under the policy by which an elector with this configuration ranks. name

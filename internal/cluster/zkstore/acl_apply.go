@@ -123,7 +123,13 @@ func (s *Session) ApplyACLs(ctx context.Context, p cluster.Paths, by string, don
 		if len(todo) == 0 && !replaced {
 			return inaccessible(all)
 		}
-		if err := s.setACLs(ctx, todo, done); err != nil {
+		// The root comes last: its ACL says that the group can trust what is below it.
+		isRoot := func(z ZnodeACL) bool { return z.Path == p.Root }
+		root := slices.DeleteFunc(slices.Clone(todo), func(z ZnodeACL) bool { return !isRoot(z) })
+		if err := s.setACLs(ctx, slices.DeleteFunc(todo, isRoot), done); err != nil {
+			return err
+		}
+		if err := s.setACLs(ctx, root, done); err != nil {
 			return err
 		}
 	}

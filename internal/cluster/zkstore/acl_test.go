@@ -248,3 +248,21 @@ func TestARootOfSomebodyElseIsRefused(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A root is not closed before everything below it: a planted znode that the group cannot close would be trusted from then on.
+func TestTheRootIsClosedLast(t *testing.T) {
+	other := open(t, Options{})
+	p := root(t, other)
+	planted := append(zk.WorldACL(zk.PermAll&^zk.PermAdmin), zk.DigestACL(zk.PermAdmin, "evil", "password")...)
+	if _, err := other.zk.SetACL(p.Leader(), planted, -1); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, Options{Access: Access{Auth: credentialsFile(t, "zkelectd:right"), ACL: ACLPrivate}})
+	err := s.ApplyACLs(t.Context(), p, "the test", func(ZnodeACL) {})
+	if err == nil || !strings.Contains(err.Error(), p.Leader()) {
+		t.Errorf("it applied: %v", err)
+	}
+	if err := s.CheckOwner(t.Context(), p.Root); err == nil {
+		t.Error("the root is accepted")
+	}
+}

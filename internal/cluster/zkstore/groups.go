@@ -59,6 +59,10 @@ func ensureRecord(ctx context.Context, conn cluster.ReadWriter, znode, root stri
 			if _, _, err := conn.Get(ctx, root+"/"+electionName, false); errors.Is(err, cluster.ErrNoNode) {
 				return fmt.Errorf("%w; it is not the record of a group: choose another zookeeper.root or name for this one", read.Err)
 			}
+			if znode != root {
+				return fmt.Errorf("%w; members that run restore it; if none runs, and zookeeper.root of the group is %s on all hosts, delete it with "+
+					"'delete %s' in zkCli.sh", read.Err, root, znode)
+			}
 			return fmt.Errorf("%w; members that run restore it; if none runs, run %s", read.Err, cluster.InGroup("'zkelectd repair root --root %s'", "", root))
 		}
 		if err := cluster.CheckIdentity(znode, root, kind, read); err != nil || read.Record.Root != "" {

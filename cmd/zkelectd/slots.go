@@ -360,7 +360,7 @@ func (g group) initializeSlots(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	if errors.Is(read.Err, cluster.ErrNoSlots) || !read.Exists {
-		if _, err := g.session.Do(ctx, g.paths.SlotsTx("", read, cluster.NewSlots(size, whoami(), time.Now()))...); err != nil {
+		if err := zkstore.DoSplit(ctx, g.session, g.paths, g.paths.SlotsTx("", read, cluster.NewSlots(size, whoami(), time.Now()))); err != nil {
 			return fmt.Errorf("cannot write znode %s: %w", g.paths.Slots(), err)
 		}
 	}

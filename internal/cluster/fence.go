@@ -143,22 +143,28 @@ func (p Paths) writeFence(read Stored[Fence], f Fence, term int64) []Op {
 	if read.Exists && !errors.Is(read.Err, ErrNeverWritten) {
 		return p.rewrite(read.Stat.Version, f)
 	}
-	const cycle = termWrites * termCycle
-	first, now := termWrites*uint64(term), uint64(uint32(read.Stat.Version))
-	return firstWrite(p.Leader(), read.Exists, read.Stat.Version, (first%cycle+cycle-now%cycle)%cycle, Encode(&f))
+	return firstWrite(p.Leader(), read.Exists, read.Stat.Version, emptyWrites(read.Stat.Version, term, termWrites, termCycle), Encode(&f))
+}
+
+// emptyWrites returns how many empty writes raise a version to the first one of number, of which each has so many versions, in cycles.
+func emptyWrites(version int32, number int64, writes, cycle uint64) uint64 {
+	all := writes * cycle
+	return (writes*(uint64(number)%cycle) + all - uint64(uint32(version))%all) % all
 }
 
 // maxRaise is how many writes without content one transaction has at most.
 const maxRaise = 64
 
-// raising is what leader contains between the transactions of [Paths.Split].
+// raising is what leader or slots contains between the transactions of [Paths.Split].
 const raising = `{"v":1,"raising":true}`
 
 // Split returns the transactions that have the effect of ops together, in order. Those before the last one only raise the version of a
-// new leader znode: the version that a term begins with may need 1,008 writes, which is more than a server with a small
-// jute.maxbuffer accepts at once. If they end early, the fence counts as never written, and the next elector goes on from there.
+// new leader or slots znode: the version that a term begins with may need 1,008 writes, which is more than a server with a small
+// jute.maxbuffer accepts at once. If they end early, the record counts as never written, and the next attempt goes on from there.
 func (p Paths) Split(ops []Op) (txs [][]Op) {
-	isEmpty := func(o Op) bool { return o.Kind == OpSet && o.Path == p.Leader() && len(o.Data) == 0 }
+	isEmpty := func(o Op) bool {
+		return o.Kind == OpSet && (o.Path == p.Leader() || o.Path == p.Slots()) && len(o.Data) == 0
+	}
 	begin := slices.IndexFunc(ops, isEmpty)
 	if begin < 0 {
 		return [][]Op{ops}
@@ -168,7 +174,7 @@ func (p Paths) Split(ops []Op) (txs [][]Op) {
 		tx := slices.Concat(before, ops[begin:begin+maxRaise])
 		tx[len(tx)-1].Data = []byte(raising)
 		txs = append(txs, tx)
-		before = slices.DeleteFunc(before, func(o Op) bool { return o.Kind == OpCreate }) // it has created leader
+		before = slices.DeleteFunc(before, func(o Op) bool { return o.Kind == OpCreate }) // it has created the znode
 	}
 	return append(txs, slices.Concat(before, ops[begin:]))
 }

@@ -101,12 +101,12 @@ func (s *Slots) validate(stat Stat) error {
 	return errors.Join(errs...)
 }
 
-// ErrNoSlots is the error of a slots znode that is empty and has never been written, as in a new group.
+// ErrNoSlots is the error of a slots znode that has never been written, as in a new group.
 var ErrNoSlots = errors.New("has not been written yet")
 
-// ReadSlots is [ReadStored] for the data of slots. Empty data is [ErrNoSlots] at the first version.
+// ReadSlots is [ReadStored] for the data of slots. Empty data is [ErrNoSlots] at the first version, as is what [Paths.Split] leaves.
 func ReadSlots(path string, data []byte, stat Stat, exists bool) Stored[Slots] {
-	if exists && len(data) == 0 && stat.Version == 0 {
+	if exists && (len(data) == 0 && stat.Version == 0 || string(data) == raising) {
 		return Stored[Slots]{Exists: true, Stat: stat, Err: fmt.Errorf("znode %s %w", path, ErrNoSlots)}
 	}
 	return ReadStored[Slots](path, data, stat, exists)
@@ -179,7 +179,7 @@ func (p Paths) writeSlots(read Stored[Slots], next Slots) []Op {
 	if read.Exists && !errors.Is(read.Err, ErrNoSlots) {
 		return []Op{writeOp(p.Slots(), read, Encode(&next))}
 	}
-	return firstWrite(p.Slots(), read.Exists, read.Stat.Version, epochWrites*(uint64(next.Epoch)%epochCycle), Encode(&next))
+	return firstWrite(p.Slots(), read.Exists, read.Stat.Version, emptyWrites(read.Stat.Version, next.Epoch, epochWrites, epochCycle), Encode(&next))
 }
 
 // CommitTx returns COMMIT: it ends a resize. slots are all slots of the old and the new size, by number; none of their fences may

@@ -39,11 +39,7 @@ func Init(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, by stri
 	if snap.Fence.Readable() {
 		return nil // initialized already
 	}
-	for _, tx := range p.Split(p.InitTx(snap.Fence, by, time.Now())) {
-		if _, err = conn.Do(ctx, tx...); err != nil {
-			break
-		}
-	}
+	err = DoSplit(ctx, conn, p, p.InitTx(snap.Fence, by, time.Now()))
 	switch {
 	case errors.Is(err, cluster.ErrBadVersion), errors.Is(err, cluster.ErrNodeExists):
 		return fmt.Errorf("znode %s changed in the meantime because a daemon started electing: the first leader will serve the lease wait", p.Leader())
@@ -51,6 +47,16 @@ func Init(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, by stri
 		return fmt.Errorf("lost the connection while writing znode %s: run the command again to see whether it was written: %w", p.Leader(), err)
 	case err != nil:
 		return fmt.Errorf("cannot write znode %s: %w", p.Leader(), err)
+	}
+	return nil
+}
+
+// DoSplit performs the transactions of [cluster.Paths.Split], up to the first that fails.
+func DoSplit(ctx context.Context, conn cluster.Writer, p cluster.Paths, ops []cluster.Op) error {
+	for _, tx := range p.Split(ops) {
+		if _, err := conn.Do(ctx, tx...); err != nil {
+			return err
+		}
 	}
 	return nil
 }

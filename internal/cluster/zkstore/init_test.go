@@ -2,6 +2,7 @@ package zkstore
 
 import (
 	"testing"
+	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/zkserver"
@@ -38,5 +39,24 @@ func TestFirstElectionWithASmallBuffer(t *testing.T) {
 	}
 	if err := Init(t.Context(), s, root(t, s), "the test"); err != nil {
 		t.Error(err)
+	}
+}
+
+// So does the first record of slots.
+func TestFirstSlotsWithASmallBuffer(t *testing.T) {
+	t.Setenv("JAVA_TOOL_OPTIONS", "-Djute.maxbuffer=8192")
+	server, err := zkserver.Start(t.Context(), zkserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Stop() })
+	s := open(t, Options{Servers: []string{server.Addr()}})
+	p := root(t, s)
+	next := cluster.NewSlots(cluster.SlotSize{Count: 3, PerNode: 1}, "n1", time.Unix(63, 0)) // which begins with the highest version
+	if err := DoSplit(t.Context(), s, p, p.SlotsTx("", cluster.Stored[cluster.Slots]{}, next)); err != nil {
+		t.Fatal(err)
+	}
+	if slots, err := EnsureSlots(t.Context(), s, p, cluster.SlotSize{Count: 5, PerNode: 1}, "n2"); err != nil || slots.Count != 3 {
+		t.Errorf("%+v, %v", slots, err)
 	}
 }

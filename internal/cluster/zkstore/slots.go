@@ -48,7 +48,7 @@ func ensureSlots(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, 
 		case read.Exists && !errors.Is(read.Err, cluster.ErrNoSlots):
 			return damagedSlots(ctx, conn, p, first)
 		}
-		_, err = conn.Do(ctx, p.SlotsTx("", read, first)...)
+		err = DoSplit(ctx, conn, p, p.SlotsTx("", read, first))
 		switch {
 		case err == nil:
 			return first, nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -111,4 +112,40 @@ func TestAPlantedRootIsRefused(t *testing.T) {
 	if code := f.exit("b"); code != statusNotRun || !strings.Contains(f.daemons["b"].output(), want) || f.countRuns("run") > 0 {
 		t.Errorf("the job: exit status %d\n%s", code, f.daemons["b"].output())
 	}
+}
+
+// Closing an open tree takes several steps. A member that registers anew between them goes on, or an interruption of ZooKeeper would leave
+// the group without a leader until the last step. A daemon that is new to the group refuses it.
+func TestATreeIsClosedWhileAMemberRegistersAnew(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	auth := filepath.Join(f.dir, "auth")
+	if err := os.WriteFile(auth, []byte("zkelectd:right\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	configure := func(id, acl string) {
+		f.configure(id, "dc1", 100, fmt.Sprintf("zookeeper: {auth: {file: %s}, acl: %s, session_timeout: 4s}\n", auth, acl))
+	}
+	configure("a", "open")
+	f.start("a")
+	f.until("a leads", leads("a"))
+	configure("a", "private")
+	f.reload("a")
+	f.until("a creates private znodes", func(status.Group) bool {
+		return f.snapshot().Members[0].Node.Record.ACL == string(zkstore.ACLPrivate)
+	})
+	f.write(remove(f.paths.Node("a")))
+	f.logged("a", "the root is still open")
+	f.eventually("a leads again", func() bool { return strings.Count(f.daemons["a"].output(), `msg="now leading"`) == 2 })
+	configure("b", "private")
+	f.start("b")
+	if code := f.exit("b"); code != 1 || !strings.Contains(f.daemons["b"].output(), "was not created by this group") {
+		t.Errorf("exit status %d\n%s", code, f.daemons["b"].output())
+	}
+	if out, err := f.run("acl", "apply", "--config", f.file("a")); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	f.start("b")
+	f.logged("b", "msg=registered")
+	f.checkInvariants()
 }

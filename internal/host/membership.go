@@ -274,16 +274,33 @@ func (m *membership) prepare() (cluster.Slots, error) {
 	if err != nil && !errors.Is(err, cluster.ErrNoAuth) {
 		return slots, err
 	}
-	switch foreign := m.session.zk.CheckOwner(m.ctx, m.resource.root); {
-	case group.IsTransient(foreign):
+	foreign := m.session.zk.CheckOwner(m.ctx, m.resource.root)
+	if group.IsTransient(foreign) {
 		return slots, foreign
-	case foreign != nil:
-		return slots, &group.PermanentError{Err: foreign}
+	}
+	if err != nil {
+		return slots, cmp.Or(permanent(foreign), err)
+	}
+	root, err := zkstore.ReadIdentity(m.ctx, conn, m.resource.paths())
+	switch {
 	case err != nil:
 		return slots, err
+	case foreign != nil && root.Stat.Created != m.resource.accepted:
+		return slots, permanent(foreign)
+	case foreign != nil: // the tree is being closed: this host would only leave the group without a member
+		m.resource.log.Warn("the root is still open, as it was when this daemon took part in the group before", "err", foreign)
 	}
+	m.resource.accepted = root.Stat.Created
 	m.resource.resize(slots)
 	return slots, nil
+}
+
+// permanent wraps an error in a [group.PermanentError]; nil stays nil.
+func permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &group.PermanentError{Err: err}
 }
 
 // serve runs the members. If a loop is stuck or panics, serve abandons the instance and returns an [abandonedError] when its work

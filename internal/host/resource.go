@@ -26,6 +26,7 @@ type resource struct {
 	groups     atomic.Pointer[[]*Group] // of the slots, in their order, or the only one; never changed, only replaced
 	size       atomic.Int64             // how many slots there are; 0 for a group without slots
 	opened     bool                     // open was called
+	accepted   int64                    // when the root was created that this host last took part in the group with; 0 before
 	problems   atomic.Pointer[[]string] // see checkWork; never changed, only replaced
 	// fencingProblems are those that monitorFencing has found; nil if there are none.
 	fencingProblems atomic.Pointer[[]string]

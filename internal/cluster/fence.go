@@ -52,7 +52,8 @@ func (m *LastKnown) Update(s *Snapshot) {
 
 // Next returns the next term: above all that are known here or to a registered member, and at least [FirstTerm]. If the
 // clock is ahead, it skips a multiple of termCycle terms, so that the versions of a new leader follow those of the terms
-// before, see writeFence.
+// before, see writeFence. Then it may be ahead of the clock by almost as many, so if none is known, the next term is as far ahead: all
+// that remembered the last one may be lost.
 func (m *LastKnown) Next(s *Snapshot, wall time.Time) int64 {
 	last := m.Term
 	for i := range s.Members {
@@ -64,7 +65,10 @@ func (m *LastKnown) Next(s *Snapshot, wall time.Time) int64 {
 	if last > 0 && next < least {
 		return next + (least-next+termCycle-1)/termCycle*termCycle
 	}
-	return max(next, least)
+	if last <= 0 {
+		return least + termCycle
+	}
+	return next
 }
 
 // ReplacementFence returns the fence that an ELECT with the term next must write, nil to leave the existing one

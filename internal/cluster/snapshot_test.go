@@ -61,7 +61,7 @@ func TestNextTermIsAboveEveryKnownOne(t *testing.T) {
 		s    Snapshot
 		want int64
 	}{
-		{Snapshot{}, wall.Unix()},
+		{Snapshot{}, wall.Unix() + 64},
 		{Snapshot{Elected: elected(5)}, 6},
 		{Snapshot{Fence: fence(9)}, 10},
 		{Snapshot{Elected: elected(5), Fence: fence(9)}, 10},

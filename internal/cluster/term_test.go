@@ -120,10 +120,10 @@ func TestTermsContinueAfterTheHighestKnown(t *testing.T) {
 		{1, []int64{7, limit}, wall, limit + 1},
 		{1, []int64{7, limit + 1, -1}, time.Unix(6, 0), 8}, // no group reaches that one: it is ignored
 		{5_000_000_000, nil, wall, 5_000_000_001},
-		{0, nil, time.Unix(0, 0), 2}, // a host without a clock; 1 may be the term of the fence before
-		{0, nil, time.Unix(3, 0), 3},
-		{0, nil, time.Unix(-7, 0), 2},
-		{0, nil, time.Unix(1<<60, 0), MaxClock},
+		{0, nil, time.Unix(0, 0), 66}, // a host without a clock
+		{0, nil, time.Unix(3, 0), 67},
+		{0, nil, time.Unix(-7, 0), 66},
+		{0, nil, time.Unix(1<<60, 0), MaxClock + 64},
 	} {
 		m, s := LastKnown{Term: c.known}, Snapshot{}
 		for _, t := range c.members {
@@ -151,6 +151,21 @@ func TestOverflowingExclusionsAreDamage(t *testing.T) {
 		}
 		if s.Readable() {
 			Strike(s.Record.Exclusions, "b", "x", 6, time.Second, time.Hour, time.Time{})
+		}
+	}
+}
+
+// Right after an election, the term may be ahead of the clock. If then all is lost that remembers it, the next term is above it all the
+// same, unless there was more than one election a second.
+func TestTermsGrowAfterALossOfEverything(t *testing.T) {
+	for pause := int64(1); pause < 300; pause++ {
+		var lost LastKnown
+		wall := int64(1_800_000_000)
+		for _, then := range []int64{wall, wall + pause, wall + 2*pause} {
+			lost.Term = lost.Next(&Snapshot{}, time.Unix(then, 0))
+		}
+		if got := new(LastKnown).Next(&Snapshot{}, time.Unix(wall+2*pause+2, 0)); got <= lost.Term {
+			t.Errorf("elections every %d s end with term %d, then all is lost, and term %d follows", pause, lost.Term, got)
 		}
 	}
 }

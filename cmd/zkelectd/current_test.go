@@ -54,7 +54,7 @@ func TestCurrentThatCannotBeDeleted(t *testing.T) {
 			t.Errorf("%s: %s", args, out)
 		}
 	}
-	f.exits(1, "status", "--check")
+	f.exits(2, "status", "--check")
 	refused := func() int { return strings.Count(f.daemons[elector].output(), "ZooKeeper refuses") }
 	if n := strings.Count(f.daemons[elector].output(), "msg=revoking"); n != 1 || refused() > 0 {
 		t.Errorf("it logs %d times that it revokes, and %d refusals", n, refused())

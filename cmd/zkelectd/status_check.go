@@ -92,7 +92,7 @@ func checkGroup(g groupStatus) checkResult {
 		return checkResult{checkCritical, "no leader: " + g.NoLeader}
 	case g.State == status.StateNone:
 		return checkResult{checkCritical, strings.Join(append([]string{"no leader"}, g.Problems...), "; ")}
-	case g.Failsafe != nil && g.Failsafe.Stuck: // a member is elected, but can't take over
+	case g.Obstructed, g.Failsafe != nil && g.Failsafe.Stuck: // a member is elected, but can't take over
 		return checkResult{checkCritical, strings.Join(append([]string{"no leader"}, g.Problems...), "; ")}
 	}
 	var found []string

@@ -101,6 +101,11 @@ func (g Group) leadership() Finding {
 		return Finding{Fail, check, g.Name, v.Failing, "find out what their work needs and does not have; then " +
 			cluster.InGroup("'zkelectd clear-strikes --all'", g.Name) + " ends the pauses at once"}
 	}
+	if v.Obstructed {
+		f := problems(check, g.Name, v.Problems, "no leader")
+		f.Result = Fail
+		return f
+	}
 	if v.State == status.StateNone {
 		return Finding{Fail, check, g.Name, strings.Join(append([]string{"no leader"}, nonEmpty(v.NoLeader)...), ": "), advice}
 	}

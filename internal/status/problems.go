@@ -61,6 +61,7 @@ func (g *Group) describeDamage(s cluster.Snapshot) {
 	leadership(s.Elected.Err, s.Elected.Newer())
 	leadership(s.Fence.Err, s.Fence.Newer())
 	leadership(s.Current.Err, s.Current.Newer())
+	g.Obstructed = s.ForeignCurrent()
 	operators := func(err, newer error, damaged string) {
 		if newer != nil {
 			damaged = ": until then policy does not replace a healthy leader"

@@ -66,6 +66,8 @@ type Group struct {
 	Fencing []cluster.FencingResult `json:"fencing,omitempty"`
 	// Failsafe is nil unless the policy enables failsafe mode, or the last leader may be in it.
 	Failsafe *GroupFailsafe `json:"failsafe,omitempty"`
+	// Obstructed is set if a current that is not the leader's keeps everybody from taking over.
+	Obstructed bool `json:"-"`
 	// Failing says that every member that could lead has failed, since when, and the last reason; empty otherwise. It is one of Problems,
 	// too.
 	Failing string `json:"failing,omitempty"`

@@ -38,12 +38,15 @@ demo: build ## run four daemons on two sites that elect, hand over, fail and rec
 # The tests that take longest, in order; go test starts them first.
 LONGEST := zkelectd/cmd/zkelectd zkelectd/internal/host zkelectd/internal/faults
 
+# How many packages are tested at once: one more than there are processors, as most tests wait for times of the protocol.
+PACKAGES := $(shell expr $$(nproc) + 1)
+
 test: alerts ## run all tests, with real ZooKeeper servers and the race detector
 	@scripts/install-tools.sh
 	@scripts/install-dbus.sh
 	@scripts/install-zookeeper.sh
 	@scripts/install-chromium.sh
-	go test -race -timeout 20m $(LONGEST) $$(go list ./... | grep -vxF -e zkelectd/internal/sim $(LONGEST:%=-e %))
+	go test -race -p $(PACKAGES) -timeout 20m $(LONGEST) $$(go list ./... | grep -vxF -e zkelectd/internal/sim $(LONGEST:%=-e %))
 	go test -run TestMemoryLimit ./cmd/zkelectd # with a memory limit that is too low for the race detector
 	go test ./internal/sim $(SIM_FROM) # without the race detector: each schedule runs in one goroutine
 

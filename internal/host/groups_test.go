@@ -162,6 +162,45 @@ func TestGroupsShareASession(t *testing.T) {
 	}
 }
 
+// A group that a reload adds gets no setting that needs a restart, or this host would be another member there.
+func TestAnAddedGroupHasTheHostsSettingsInForce(t *testing.T) {
+	base := fresh()
+	inForce := make(chan config.Host, 1)
+	f := runGroups(t, base, "a", 1, func(o *Options) {
+		read := o.Reload
+		o.Reload = func(running config.Host, allow bool) (Reloaded, error) {
+			r, err := read(running, allow)
+			r.Commit = func(h config.Host) { inForce <- h }
+			return r, err
+		}
+	})
+	f.until("g0", "leads", status.Daemon.Leads)
+	main, err := os.ReadFile(f.src.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edited := strings.NewReplacer("id: a", "id: z, site: dc7", server.Addr(), "127.0.0.1:1").Replace(string(main))
+	if err := os.WriteFile(f.src.File, []byte(edited), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.write("g1", "child: {command: [sleep, '1001'], stop_timeout: 400ms}\n")
+	initialize(t, base+"/g1")
+	f.Reload()
+	f.until("g1", "leads", status.Daemon.Leads)
+	for _, g := range (<-inForce).Groups {
+		c := g.Config
+		if c.Node.ID != "a" || c.Node.Site != "dc7" || c.ZooKeeper.Servers[0] != server.Addr() || c.ZooKeeper.Root != base+"/"+g.Name {
+			t.Errorf("%s: %+v, %+v", g.Name, c.Node, c.ZooKeeper)
+		}
+		if now := f.resource(g.Name).config(); now.Node.ID != "a" {
+			t.Errorf("%s runs as %s", g.Name, now.Node.ID)
+		}
+	}
+	if names, _, err := initialSession(t).Children(t.Context(), base+"/g1/nodes", false); err != nil || !slices.Equal(names, []string{"a"}) {
+		t.Errorf("g1 has the nodes %v, %v", names, err)
+	}
+}
+
 // A reload applies the hooks of a group when the log says so: not before this host does not lead it.
 func TestHooksAreAppliedWhenTheHostDoesNotLead(t *testing.T) {
 	f := runGroups(t, "/base/hooks", "a", 1)

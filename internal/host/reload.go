@@ -177,7 +177,7 @@ func (r *resource) publishPolicy(ctx context.Context, s *session, next config.Co
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*s.granted)
 	defer cancel()
-	rec, err := operator.PublishPolicy(ctx, conn, r.paths(), operator.Proposal{Group: r.name, Config: next, By: next.Node.ID, Revision: next.Policy.Revision, Force: force})
+	rec, err := operator.PublishPolicy(ctx, conn, r.paths(), operator.Proposal{Group: r.name, Config: next, By: now.Node.ID, Revision: next.Policy.Revision, Force: force})
 	if err == nil {
 		r.log.Info("policy in force for the group", "revision", rec.Revision, "by", rec.By)
 	}
@@ -202,6 +202,8 @@ func (h *Host) accept(s *session, next Reloaded) []GroupReload {
 	for i, c := range after.Groups {
 		if r := h.resource(c.Name); r != nil {
 			after.Groups[i].Config = r.reloadable(c.Config)
+		} else { // added: what needs a restart stays as it is for the whole host
+			after.Groups[i].Config = after.Config.WithGroup(c.Config)
 		}
 	}
 	if next.Commit != nil {
@@ -230,7 +232,7 @@ func (h *Host) accept(s *session, next Reloaded) []GroupReload {
 		r := h.resource(c.Name)
 		if r == nil {
 			h.log.Info("adding a group", "group", c.Name, "root", c.Config.ZooKeeper.Root)
-			h.addGroup(c)
+			h.addGroup(after.Groups[i])
 			results = append(results, GroupReload{Name: c.Name, Changed: "added"})
 			continue
 		}

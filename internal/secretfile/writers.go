@@ -55,8 +55,8 @@ func CheckDirectory(dir string) error {
 		return errors.New("is not a directory")
 	case readOnlyMount(dir):
 		return nil
-	case info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky != 0:
-		return fmt.Errorf("can be changed by others, who can add files: chmod o-w %s", dir)
+	case info.Mode()&fs.ModeSticky != 0 && othersWrite(info):
+		return fmt.Errorf("can be changed by others, who can add files: chmod go-w %s", dir)
 	}
 	if err := checkOwnerAndMode(dir, "the directory", info); err != nil {
 		return err
@@ -105,17 +105,21 @@ func checkOwnerAndMode(path, what string, info os.FileInfo) error {
 	if !ok {
 		return errors.New("cannot be checked: its owner is unknown")
 	}
-	mode := info.Mode().Perm()
-	if info.IsDir() && info.Mode()&fs.ModeSticky != 0 {
-		mode = 0 // in such a directory only the owner of a file can replace it
-	}
+	sticky := info.IsDir() && info.Mode()&fs.ModeSticky != 0 // there only the owner of a file can replace it
 	switch {
 	case stat.Uid != 0 && int(stat.Uid) != os.Geteuid():
 		return fmt.Errorf("can be changed by others: %s belongs to user %d, neither root nor this one: chown root %s", what, stat.Uid, path)
-	case mode&0o002 != 0, mode&0o020 != 0 && stat.Gid != stat.Uid:
-		return fmt.Errorf("can be changed by others: %s has mode %#o: chmod go-w %s", what, mode, path)
+	case !sticky && othersWrite(info):
+		return fmt.Errorf("can be changed by others: %s has mode %#o: chmod go-w %s", what, info.Mode().Perm(), path)
 	}
 	return nil
+}
+
+// othersWrite reports whether the mode lets another user than the owner write, in a group with the owner's id nobody.
+func othersWrite(info os.FileInfo) bool {
+	mode := info.Mode().Perm()
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return mode&0o002 != 0 || mode&0o020 != 0 && (!ok || stat.Gid != stat.Uid)
 }
 
 // readOnlyMount reports whether path is the mount point of a read-only mount. That its file system is read-only is not enough:

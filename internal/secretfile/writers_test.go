@@ -56,6 +56,32 @@ func TestCheckWriters(t *testing.T) {
 	}
 }
 
+// In a sticky directory others cannot replace a file, but add one if they may write there.
+func TestCheckDirectory(t *testing.T) {
+	for _, c := range []struct {
+		mode os.FileMode
+		gid  int
+		ok   bool
+	}{
+		{0o700, -1, true}, {0o755 | os.ModeSticky, -1, true}, {0o770 | os.ModeSticky, os.Getuid(), true}, {0o777 | os.ModeSticky, -1, false},
+		{0o770, 12345, false}, {0o770 | os.ModeSticky, 12345, false},
+	} {
+		dir := t.TempDir()
+		if err := os.Chown(dir, -1, c.gid); os.IsPermission(err) {
+			t.Logf("%v, group %d: skipped, needs root", c.mode, c.gid)
+			continue
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(dir, c.mode); err != nil {
+			t.Fatal(err)
+		}
+		if err := CheckDirectory(dir); (err == nil) != c.ok || err != nil && !strings.Contains(err.Error(), "chmod go-w "+dir) {
+			t.Errorf("%v, group %d: %v", c.mode, c.gid, err)
+		}
+	}
+}
+
 // A user who can rename a directory in the path can replace it.
 func TestCheckWritersOfDirectoriesAbove(t *testing.T) {
 	above := t.TempDir()

@@ -79,7 +79,11 @@ func Watch(ctx context.Context, lists <-chan []string, changed func()) error {
 			noticed()
 		case <-timer.C:
 			since = time.Time{}
-			w.watch() // before the files are read, so that no change is missed; a directory may have been replaced
+			// Before the files are read, so that no change is missed; a directory may have been replaced. Nothing tells when one that
+			// is gone is there again.
+			if w.watch() != nil {
+				timer.Reset(maxSettleTime)
+			}
 			if w.differs() {
 				changed()
 			}

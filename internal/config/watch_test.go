@@ -353,6 +353,40 @@ func TestWatchTakesOtherFiles(t *testing.T) {
 	}
 }
 
+// A directory that is gone for a while is watched again.
+func TestWatchFindsADirectoryAgain(t *testing.T) {
+	t.Parallel()
+	dir, other := filepath.Join(t.TempDir(), "dir"), file(t, "first")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "tokens")
+	write(t, path, "first")
+	ctx, cancel := context.WithCancel(context.Background())
+	seen, done := make(chan string, 100), make(chan error, 1)
+	go func() {
+		done <- Watch(ctx, lists(path, other), func() {
+			first, _ := os.ReadFile(path)
+			second, _ := os.ReadFile(other)
+			seen <- string(first) + " " + string(second)
+		})
+	}()
+	waitForWatch(t, seen, dir, func(i int) { write(t, path, strings.Repeat("x", i+1)) })
+	rename(t, dir, dir+".old")
+	waitForContent(t, seen, " gone", func() { write(t, other, "gone") })
+	waitForContent(t, seen, "back gone", func() {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, "back")
+	})
+	waitForContent(t, seen, "again gone", func() { write(t, path, "again") })
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 // A link leads to another directory, in which Kubernetes replaces a link.
 func TestWatchFollowsLinks(t *testing.T) {
 	t.Parallel()

@@ -128,7 +128,7 @@ func (c *collection) hideSecrets() {
 			continue
 		}
 		file, _ := config.SecretFile(name, os.Getenv)
-		text, err := os.ReadFile(file)
+		text, err := secretfile.Read(name, file, 0) // which waits for no FIFO
 		if err != nil {
 			continue // then nothing that this command reads can have it
 		}

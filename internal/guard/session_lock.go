@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -31,9 +32,22 @@ func LockSessionFile(ctx context.Context, path string, wait time.Duration) (*os.
 	case errors.As(err, new(*filelock.HeldError)):
 		return nil, fmt.Errorf("the session file %s is in use by another zkelectd: %w; stop that first, or set another zookeeper.session_file", path, err)
 	case err != nil:
+		if user, other := ownedByAnother(path); other {
+			return nil, fmt.Errorf("the session file %s belongs to the zkelectd of user %d: run this command as that user", path, user)
+		}
 		return nil, fmt.Errorf("the session file %s cannot be used: %w", path, err)
 	}
 	return lock, nil
+}
+
+// ownedByAnother reports whether the lock of a session file and its directory belong to one other user. Advice to root
+// to take the directory over would keep that user's zkelectd from starting.
+func ownedByAnother(path string) (user uint32, other bool) {
+	var lock, dir unix.Stat_t
+	if errors.Join(unix.Lstat(path+lockSuffix, &lock), unix.Stat(filepath.Dir(path), &dir)) != nil {
+		return 0, false
+	}
+	return lock.Uid, lock.Uid == dir.Uid && int(lock.Uid) != os.Geteuid()
 }
 
 // SessionFileUsed reports whether there is a session file, or its lock, which stays: without either, zkelectd has never

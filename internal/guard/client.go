@@ -273,6 +273,7 @@ func (c *Client) send(m message) {
 func (c *Client) write(m message) {
 	frame, err := appendFrame(nil, m)
 	if err != nil {
+		c.log.Error("the guard does not get a message", "err", err)
 		return
 	}
 	if err := c.socket.WriteWithin(frame, sendTimeout); errors.Is(err, os.ErrDeadlineExceeded) {

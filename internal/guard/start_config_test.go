@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -53,5 +54,15 @@ func TestLastConfigOfDeadDaemon(t *testing.T) {
 	g.receiveFromDaemon(incoming{daemon: d, msg: message{Kind: kindConfig, Config: []byte("a")}})
 	if string(g.lastConfig) != "a" {
 		t.Errorf("%q", g.lastConfig)
+	}
+}
+
+// A configuration that is too large for the guard is not lost in silence: a crash would apply an older one, or the files.
+func TestAConfigurationThatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	c := newClient(t)
+	c.SetLastConfig(make([]byte, maxFrame))
+	if log := c.logText.String(); !strings.Contains(log, "a config message of") {
+		t.Error(log)
 	}
 }

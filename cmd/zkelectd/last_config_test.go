@@ -167,6 +167,50 @@ func TestCrashAppliesNothing(t *testing.T) {
 	f.checkInvariants()
 }
 
+// A daemon that gives up by itself, here because ZooKeeper does not answer, was not stopped either: the service manager
+// starts it again. One that has never joined has put nothing into force.
+func TestOnlyAStopEndsTheConfigurationInForce(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	l := newLink(t, shared.Addr())
+	f.servers = []string{l.listener.Addr().String()}
+	runtime := filepath.Join(f.dir, "run")
+	if err := os.Mkdir(runtime, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	start := func() { f.startWith([]string{"RUNTIME_DIRECTORY=" + runtime}, "a") }
+	givesUp := func() {
+		t.Helper()
+		if code := f.exit("a"); code != 1 {
+			t.Errorf("exit status %d", code)
+		}
+	}
+	f.configure("a", "dc1", 100, "zookeeper: {session_timeout: 4s, connect_timeout: 2s}\n")
+	l.set(true)
+	start()
+	givesUp()
+	if _, err := os.Stat(filepath.Join(runtime, "applied")); !os.IsNotExist(err) {
+		t.Errorf("after a start that has failed: %v", err)
+	}
+	l.set(false)
+	start()
+	term := f.until("a leads", leads("a")).Term
+	edited := strings.Replace(read(f.file("a")), "root: "+f.paths.Root, "root: "+f.paths.Root+"-other", 1)
+	if err := os.WriteFile(f.file("a"), []byte(edited), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	daemon := f.daemon("a")
+	l.set(true)
+	syscall.Kill(daemon, syscall.SIGKILL)
+	givesUp()
+	l.set(false)
+	start()
+	f.until("a leads the same group", func(g status.Group) bool {
+		return leads("a")(g) && g.Term > term && strings.Contains(strings.Join(g.Problems, "\n"), "to apply zookeeper.root")
+	})
+	f.checkInvariants()
+}
+
 // After a crash the configuration in force counts, whatever the files say by then, for one group as for many. What
 // they say is listed.
 func TestRestoredSettings(t *testing.T) {

@@ -86,8 +86,9 @@ that of the daemon.`,
 			Containment: guard.Containment(cfg.Child.Containment), Keepers: cfg.Guard.Keepers, Realtime: cfg.Guard.Realtime, Close: closeSession,
 			Signals: signals, Log: log.With("node", cfg.Node.ID, "process", "guard"),
 		})
-		if crashed := *noRespawn && status > 1; err == nil && !crashed && applied != "" {
-			os.Remove(applied) // stopped in order: the next start reads the files
+		// With status 1 the daemon has given up by itself, and a higher one is that of a stop that took too long.
+		if stopped := status == 0 || status > 1 && !*noRespawn; err == nil && stopped && applied != "" {
+			os.Remove(applied) // the next start reads the files
 		}
 		if status != 0 || err != nil {
 			return exitError{status, err}
@@ -218,16 +219,24 @@ func (s *daemonSettings) run(
 	cfg := s.host.Config
 	auth := httpapi.NewAuthenticator(s.access.web, log)
 	hosts := httpapi.NewHosts(cfg.HTTP.Listen, cfg.Node.ID)
+	var content []byte
+	joined := s.restored
+	store := func() {
+		if !joined {
+			return
+		}
+		if err := writeApplied(config.AppliedFile(os.Getenv), content); err != nil {
+			log.Warn("cannot store the configuration in force: if guard and daemon are killed together, the next start reads the files", "err", err)
+		}
+	}
 	commit := func(inForce config.Host) { // called by one goroutine at a time
 		auth.SetTokens(s.access.tokens)
 		hosts.SetAllowed(s.access.hosts)
 		s.access.warn(log)
 		s.watch(inForce.Config)
-		content := s.bundle(inForce)
+		content = s.bundle(inForce)
 		g.SetLastConfig(content)
-		if err := writeApplied(config.AppliedFile(os.Getenv), content); err != nil {
-			log.Warn("cannot store the configuration in force: if guard and daemon are killed together, the next start reads the files", "err", err)
-		}
+		store()
 	}
 	commit(s.host)
 	recording := startRecorder(cfg, log)
@@ -237,6 +246,10 @@ func (s *daemonSettings) run(
 		Config:   s.host, Refused: s.refusal, RefusedGroups: s.refusedGroups, Pending: s.pending, Log: log, Level: level, Version: version(), Guard: g, CheckFiles: checkFiles, Secure: s.access.web.TLSEnabled(),
 		Reload: func(running config.Host, allowRemovals bool) (host.Reloaded, error) {
 			return s.reload(running, allowRemovals, commit)
+		},
+		Joined: func() { // not before: a first start that fails must not keep a corrected file from being read
+			joined = true
+			store()
 		},
 	})
 	if s.restored && cfg.Reload.Watch {

@@ -72,6 +72,9 @@ type Options struct {
 	// Reload reads the configuration again; nil if that is not possible. With allowRemovals any number of groups may
 	// be gone.
 	Reload func(running config.Host, allowRemovals bool) (Reloaded, error)
+	// Joined is called once, before the first reload: when the first group has registered or was refused. It is nil for
+	// none.
+	Joined func()
 	// CheckFiles checks the files with credentials, certificates and tokens that a configuration names; nil to check none.
 	CheckFiles func(config.Config) error
 	// Secure reports whether the HTTP API uses TLS.
@@ -97,6 +100,7 @@ type Host struct {
 	service  *service
 	grants   grants                // session timeouts that servers granted
 	unclosed zkstore.SessionHandle // the last session, if the servers did not confirm that it was closed
+	joined   sync.Once             // see Options.Joined
 	reloads  chan struct{}
 	recheck  chan struct{}         // the work is to be checked now
 	probes   command.Limit         // of all groups

@@ -155,6 +155,9 @@ func (m *membership) run() {
 
 // settle records that the group's start is complete.
 func (m *membership) settle() {
+	if h := m.session.host; h.opt.Joined != nil {
+		h.joined.Do(h.opt.Joined)
+	}
 	if !m.settled.Swap(true) {
 		m.session.reportReady()
 	}

@@ -211,6 +211,28 @@ func TestOnlyAStopEndsTheConfigurationInForce(t *testing.T) {
 	f.checkInvariants()
 }
 
+// A daemon that cannot watch its files after a crash works without that.
+func TestCrashWithoutFilesToWatch(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	dir := f.dir
+	f.dir = filepath.Join(dir, "config")
+	if err := os.Mkdir(f.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f.configure("a", "dc1", 100, "reload: {watch: true}\n")
+	config := f.file("a")
+	f.dir = dir
+	f.start("a", "--config", config)
+	term := f.until("a leads", leads("a")).Term
+	if err := os.RemoveAll(filepath.Dir(config)); err != nil {
+		t.Fatal(err)
+	}
+	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
+	f.until("a leads again", func(g status.Group) bool { return leads("a")(g) && g.Term > term })
+	f.logged("a", "changes of the configuration files are not noticed")
+}
+
 // After a crash the configuration in force counts, whatever the files say by then, for one group as for many. What
 // they say is listed.
 func TestRestoredSettings(t *testing.T) {

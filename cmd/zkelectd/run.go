@@ -262,10 +262,16 @@ func (s *daemonSettings) run(
 	if peers.Addr == "" {
 		api = h.HandleFailsafe(api)
 	}
-	err := service{
+	running := service{
 		host: h, listener: listener, handler: api, peers: peers, files: s.watched, signals: signals, reload: true,
 		reloads: func(ctx context.Context) { s.serveReloads(ctx, h, log) },
-	}.run(cmd.Context())
+	}
+	if s.restored { // what has become of the files does not keep the daemon from working
+		running.unwatched = func(err error) {
+			log.Error("changes of the configuration files are not noticed: run 'zkelectd reload' after each", "err", err)
+		}
+	}
+	err := running.run(cmd.Context())
 	switch {
 	case errors.Is(err, guard.ErrLost):
 		return exitError{statusLost, err}
@@ -367,6 +373,8 @@ type service struct {
 	signals  <-chan os.Signal
 	reload   bool                      // SIGHUP and SIGUSR1 ask for a reload, not to stop
 	reloads  func(ctx context.Context) // serves requests to reload; nil for none
+	// unwatched is called if the files cannot be watched; nil if that is to end the service.
+	unwatched func(error)
 }
 
 // run runs the host, its listener if it has an address, and the watch of its files if there are any, and handles signals.
@@ -396,7 +404,14 @@ func (s service) run(ctx context.Context) error {
 		})
 	}
 	if s.files != nil {
-		g.Go(func() error { return config.Watch(running, s.files, s.host.Reload) })
+		g.Go(func() error {
+			err := config.Watch(running, s.files, s.host.Reload)
+			if err != nil && s.unwatched != nil {
+				s.unwatched(err)
+				return nil
+			}
+			return err
+		})
 	}
 	g.Go(func() error {
 		for {

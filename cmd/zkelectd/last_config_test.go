@@ -233,6 +233,24 @@ func TestCrashWithoutFilesToWatch(t *testing.T) {
 	f.logged("a", "changes of the configuration files are not noticed")
 }
 
+// A configuration in force that cannot be used says what it is, and how to start with the files.
+func TestAConfigurationInForceThatIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	applied := filepath.Join(dir, "applied")
+	if err := os.WriteFile(applied, []byte(`{"host": "zookeeper: {auth: {file: /no/such/file}}"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("zkelectd", "run", "--no-child")
+	cmd.Env = append(os.Environ(), "RUNTIME_DIRECTORY="+dir)
+	out, err := cmd.CombinedOutput()
+	for _, want := range []string{"in force when zkelectd was killed", "/no/such/file", "remove " + applied} {
+		if err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("%v, %q is not in %s", err, want, out)
+		}
+	}
+}
+
 // After a crash the configuration in force counts, whatever the files say by then, for one group as for many. What
 // they say is listed.
 func TestRestoredSettings(t *testing.T) {

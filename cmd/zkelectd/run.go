@@ -64,13 +64,16 @@ that of the daemon.`,
 			return err
 		}
 		own, err := readSettings(from, last)
+		if err == nil {
+			err = operator.Access(own.host.Config, os.Getenv).Check()
+		}
+		if err != nil && last != nil {
+			err = fmt.Errorf("with the configuration that was in force when zkelectd was killed: %w; to start with the configuration files, remove %s", err, applied)
+		}
 		if err != nil {
 			return err
 		}
 		cfg := own.host.Config
-		if err := operator.Access(cfg, os.Getenv).Check(); err != nil {
-			return err
-		}
 		log, _, flush := logger(cfg)
 		defer flush()
 		if err := harden.DisableCoreDumps(); err != nil {

@@ -211,6 +211,29 @@ func TestOnlyAStopEndsTheConfigurationInForce(t *testing.T) {
 	f.checkInvariants()
 }
 
+// One that starts while another one stops has read what was in force, but waits for the lock until it is not any more.
+func TestAStartDuringAStopAppliesNothingOld(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	runtime := []string{"RUNTIME_DIRECTORY=" + filepath.Join(f.dir, "run")}
+	if err := os.Mkdir(filepath.Join(f.dir, "run"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f.configure("a", "dc1", 100, "zookeeper: {session_timeout: 10s}\nchild: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}, stop_timeout: 1s}\n")
+	first := f.startWith(runtime, "a")
+	f.until("a leads", leads("a"))
+	f.waitForWork("a")
+	first.signal(syscall.SIGTERM)
+	second := f.startWith(runtime, "second", "--config", f.file("a"))
+	f.eventually("the second one ends, or joins", func() bool {
+		return isDone(second) || strings.Contains(second.output(), "msg=registered")
+	})
+	if out := second.output(); strings.Contains(out, "zkelectd was not stopped") {
+		t.Errorf("the first one was stopped:\n%s", out)
+	}
+	f.checkInvariants()
+}
+
 // A daemon that cannot watch its files after a crash works without that.
 func TestCrashWithoutFilesToWatch(t *testing.T) {
 	t.Parallel()

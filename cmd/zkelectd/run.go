@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -84,6 +85,9 @@ that of the daemon.`,
 			return err
 		}
 		defer lock.Close()
+		if now, err := readApplied(applied); err != nil || !bytes.Equal(now, last) {
+			return errors.Join(errors.New("another zkelectd has ended while this one started, and with it the configuration in force has changed: start it again"), err)
+		}
 		status, err := guard.Run(guard.Options{
 			Path: "/proc/self/exe", Argv: daemonArgs(os.Args), Respawn: !*noRespawn, Config: from.Content, ConfigOnce: from.Once, LastConfig: last, SessionLock: lock,
 			Containment: guard.Containment(cfg.Child.Containment), Keepers: cfg.Guard.Keepers, Realtime: cfg.Guard.Realtime, Close: closeSession,

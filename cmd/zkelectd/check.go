@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
@@ -18,6 +21,7 @@ import (
 	"zkelectd/internal/hostcheck"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/policy"
+	"zkelectd/internal/secretfile"
 )
 
 func checkCommand() *cobra.Command {
@@ -66,7 +70,7 @@ check as well: check fails for what run refuses.
 			if offline {
 				fmt.Fprintln(cmd.ErrOrStderr(), "not checked: programs, files and units of this host, and the groups in ZooKeeper (--offline)")
 			} else {
-				if err := errors.Join(checkFiles(h.Config), checkHost(cmd.Context(), h)); err != nil {
+				if err := errors.Join(checkFiles(h.Config), checkPlaces(h.Config), checkHost(cmd.Context(), h)); err != nil {
 					return err
 				}
 				alone = checkGroups(cmd.Context(), cmd.ErrOrStderr(), h)
@@ -146,6 +150,27 @@ func checkDeviceFits(c config.Config) error {
 	}
 	_, err = b.NewReset(c.Device.Timeout, c.Device.Margin)
 	return err
+}
+
+// checkPlaces returns an error for each directory of a configuration in which run creates no file, because others may write there. It
+// says nothing about a directory that does not exist, as the unit may create it, or that is another user's, who may run the daemon.
+func checkPlaces(c config.Config) error {
+	socket, isPath := strings.CutPrefix(c.HTTP.Listen, "unix:")
+	if !isPath {
+		socket = ""
+	}
+	var errs []error
+	for _, place := range []struct{ key, file string }{{"zookeeper.session_file", c.ZooKeeper.SessionFile}, {"http.listen", socket}} {
+		dir := filepath.Dir(place.file)
+		var stat unix.Stat_t
+		if place.file == "" || unix.Stat(dir, &stat) != nil || stat.Uid != 0 && int(stat.Uid) != os.Geteuid() {
+			continue
+		}
+		if err := secretfile.CheckDirectory(dir); err != nil {
+			errs = append(errs, fmt.Errorf("%s: the directory of %s %w", place.key, place.file, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // checkHost returns an error for each program, directory and unit that this host does not have.

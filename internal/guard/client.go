@@ -94,7 +94,7 @@ func Connect(fd int, log *slog.Logger) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{log: log, socket: socket, guard: int(guard.Pid), watchdogInterval: watchdogInterval(log), board: shared,
-		sessionFile: inheritLock(fd + lockFD - SocketFD),
+		sessionFile: inheritLock(fd+lockFD-SocketFD, log),
 		hello:       make(chan struct{}), deviceNews: make(chan struct{}, 1), ended: make(chan struct{}), closed: make(chan struct{}), leaderships: make(map[int]*Leadership),
 		firstFile: int(boottime.Now() / time.Microsecond)}
 	// The guard comes first: an operator who reads that it still runs stops it, and with it the daemon.

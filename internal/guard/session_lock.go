@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -62,11 +63,15 @@ func SessionFileUsed(path string) bool {
 }
 
 // inheritLock keeps the lock that the guard has passed to this process until it ends, and returns the session file;
-// empty for none.
-func inheritLock(fd int) (session string) {
+// empty for none, or if the lock was removed: another process may have locked a new one.
+func inheritLock(fd int, log *slog.Logger) (session string) {
 	unix.CloseOnExec(fd)
 	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	session, isLock := strings.CutSuffix(name, lockSuffix)
+	if lock, removed := strings.CutSuffix(name, lockSuffix+" (deleted)"); removed {
+		log.Error("the lock of the session file was removed: 'zkelectd release' will not find this session, or the work that depends on it; restart zkelectd",
+			"lock", lock+lockSuffix)
+	}
 	if err != nil || !isLock {
 		return ""
 	}

@@ -3,6 +3,7 @@ package guard
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -65,5 +66,27 @@ func TestTheLockOfAnotherUser(t *testing.T) {
 	_, err := LockSessionFile(t.Context(), path, 0)
 	if err == nil || !strings.Contains(err.Error(), "of user 65534: run this command as that user") || strings.Contains(err.Error(), "chown") {
 		t.Error(err)
+	}
+}
+
+// A daemon whose lock was removed records nothing, as another one may have locked the file, and says so.
+func TestALockThatWasRemoved(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "session")
+	lock, err := LockSessionFile(t.Context(), path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	text := new(syncBuffer)
+	log := slog.New(slog.NewTextHandler(text, nil))
+	if got := inheritLock(int(lock.Fd()), log); got != path || text.String() != "" {
+		t.Errorf("%q, %s", got, text)
+	}
+	if err := os.Remove(path + lockSuffix); err != nil {
+		t.Fatal(err)
+	}
+	if got := inheritLock(int(lock.Fd()), log); got != "" || !strings.Contains(text.String(), "was removed") || !strings.Contains(text.String(), "lock="+path+lockSuffix) {
+		t.Errorf("%q, %s", got, text)
 	}
 }

@@ -21,8 +21,10 @@ type Options struct {
 	Dial DialFunc
 	Log  *slog.Logger
 
-	identities identities                                           // the ones read from Access
-	visits     func(ctx context.Context, servers []string) []string // that of the dialer, if Dial is nil
+	identities identities // the ones read from Access
+	// Those of the dialer, if Dial is nil.
+	visits func(ctx context.Context, servers []string) []string
+	at     func(address string) DialFunc
 }
 
 // Access holds the credentials and TLS settings of a connection, and the ACL of the znodes that are created over it. It

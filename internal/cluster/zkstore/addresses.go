@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -46,11 +45,28 @@ func (d *dialer) dial(ctx context.Context, network, server string) (net.Conn, er
 	if err != nil {
 		return nil, err
 	}
+	return d.secure(ctx, conn, server)
+}
+
+// secure returns a new connection to a server as dial does.
+func (d *dialer) secure(ctx context.Context, conn net.Conn, server string) (net.Conn, error) {
 	conn = nowait.NewConn(conn)
 	if !d.tls.Enabled {
 		return conn, nil
 	}
 	return d.tls.client(ctx, conn, server)
+}
+
+// at returns a function that connects to one address of a server. That does not count as a try: to ask an address why
+// it has hung up must not use up the turns of the others.
+func (d *dialer) at(address string) DialFunc {
+	return func(ctx context.Context, network, server string) (net.Conn, error) {
+		conn, err := d.connect(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return d.secure(ctx, conn, server)
+	}
 }
 
 // addresses returns the addresses of a server, host:port, the one that was tried the longest time ago first.
@@ -187,14 +203,4 @@ func ServerAddresses(ctx context.Context, server string) ([]string, error) {
 		err = errors.New("its name has no address")
 	}
 	return all, err
-}
-
-// only makes the dialer connect to one address of each name.
-func (d *dialer) only(address string) error {
-	at, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return fmt.Errorf("%s is not an address: %w", strings.TrimSpace(address), err)
-	}
-	d.lookup = func(context.Context, string, string) ([]netip.Addr, error) { return []netip.Addr{at.Addr()}, nil }
-	return nil
 }

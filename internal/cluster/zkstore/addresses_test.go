@@ -2,6 +2,7 @@ package zkstore
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -139,20 +140,47 @@ func TestErrorsOfAddresses(t *testing.T) {
 	}
 }
 
-// Only is used to look at one address after the other.
-func TestOnlyOneAddress(t *testing.T) {
+// To look at one address, or to ask it why it has hung up, is no try: the order of the others stays as it is.
+func TestOneAddress(t *testing.T) {
 	t.Parallel()
 	d := nameOf("10.0.0.1", "10.0.0.2")
-	if err := d.only("10.0.0.2:2181"); err != nil {
-		t.Fatal(err)
+	d.connect = func(_ context.Context, _, address string) (net.Conn, error) {
+		return nil, fmt.Errorf("%s: %w", address, io.EOF)
 	}
-	if all, err := d.addresses(t.Context(), "zk:2181"); err != nil || !slices.Equal(all, []string{"10.0.0.2:2181"}) {
-		t.Errorf("%v, %v", all, err)
-	}
-	if err := d.only("zk:2181"); err == nil {
-		t.Error("a name is no address")
+	_, err := d.at("10.0.0.2:2181")(t.Context(), "tcp", "zk:2181")
+	if contains(t, err, "10.0.0.2:2181"); len(d.tried) > 0 || strings.Contains(err.Error(), "10.0.0.1") {
+		t.Errorf("%v, tried %v", err, d.tried)
 	}
 	if all, err := ServerAddresses(t.Context(), "[::1]:2181"); err != nil || !slices.Equal(all, []string{"[::1]:2181"}) {
 		t.Errorf("%v, %v", all, err)
+	}
+}
+
+// serveOnly is serve, but hangs up on what is no connect request, as servers do.
+func serveOnly(_ *scriptedServer, c net.Conn) {
+	head := make([]byte, 4)
+	if _, err := io.ReadFull(c, head); err != nil || binary.BigEndian.Uint32(head) > maxHandshake {
+		return
+	}
+	if _, err := io.CopyN(io.Discard, c, int64(binary.BigEndian.Uint32(head))); err == nil {
+		c.Write(connectResponse(0x1234, 2*time.Second))
+		answerPings(c)
+	}
+}
+
+// A session reaches the addresses that serve, although another one hangs up and is asked why: these questions go to
+// that address only, and do not use up the turns of the others.
+func TestAnAddressThatHangsUpDoesNotHideTheOthers(t *testing.T) {
+	t.Parallel()
+	addresses, name, servers := newScriptedName(t, hangUpOn("srvr is not executed because it is not in the whitelist.\n"), serveOnly, serveOnly)
+	_, port, _ := net.SplitHostPort(name)
+	d := nameOf(addresses...)
+	d.tries, d.tried[name] = 2, map[string]int{net.JoinHostPort(addresses[1], port): 1, net.JoinHostPort(addresses[2], port): 2}
+	s := open(t, Options{Servers: []string{name}, Timeout: 1500 * time.Millisecond, Dial: d.dial, at: d.at})
+	if n := servers[1].conns.Load(); n != 1 || s.SessionID() != 0x1234 {
+		t.Errorf("%d connections to the server that serves", n)
+	}
+	if n := servers[2].conns.Load(); n != 0 {
+		t.Errorf("%d connections to the third server", n)
 	}
 }

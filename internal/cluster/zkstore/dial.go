@@ -242,7 +242,15 @@ func (w *wireConn) explain(err error) error {
 	}
 	ctx, cancel := context.WithTimeout(w.s.ctx, explainLimit)
 	defer cancel()
-	return explainHangUp(ctx, w.s.opt.Dial, w.s.opt.Access.TLS.Enabled, w.addr, err)
+	return explainHangUp(ctx, w.dialAgain(), w.s.opt.Access.TLS.Enabled, w.addr, err)
+}
+
+// dialAgain returns a function that connects to the address that this connection leads to.
+func (w *wireConn) dialAgain() DialFunc {
+	if at := w.RemoteAddr(); at != nil && w.s.opt.at != nil {
+		return w.s.opt.at(at.String())
+	}
+	return w.s.opt.Dial
 }
 
 // noteReply checks a reply or an event. A confirmed closeSession is the end of the session.

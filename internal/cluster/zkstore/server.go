@@ -28,14 +28,10 @@ type ServerInfo struct {
 func InspectServer(ctx context.Context, access Access, server, address string, timeout time.Duration) (ServerInfo, error) {
 	var info ServerInfo
 	ids, err := access.identities()
-	d := access.dialer()
-	if err == nil {
-		err = d.only(address)
-	}
 	if err != nil {
 		return info, err
 	}
-	u := sessionCloser{dial: d.dial, identities: ids, timeout: timeout}
+	u := sessionCloser{dial: access.dialer().at(address), identities: ids, timeout: timeout}
 	if err := u.inspect(ctx, server, &info); err != nil {
 		return info, explainHangUp(ctx, u.dial, access.TLS.Enabled, server, err)
 	}

@@ -101,7 +101,7 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 	}
 	if opt.Dial == nil {
 		d := opt.Access.dialer()
-		opt.Dial, opt.visits = d.dial, d.visits
+		opt.Dial, opt.visits, opt.at = d.dial, d.visits, d.at
 	}
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)

@@ -258,10 +258,14 @@ func (w *wireConn) noteReply(packet []byte) error {
 	xid, code := int32(binary.BigEndian.Uint32(packet[4:])), binary.BigEndian.Uint32(packet[16:])
 	op := int32(xidEvent)
 	if xid != xidEvent {
+		var known bool
 		w.mu.Lock()
-		op = w.sent[xid]
+		op, known = w.sent[xid]
 		delete(w.sent, xid)
 		w.mu.Unlock()
+		if !known && xid >= 0 { // the library may be about to send a request with that xid, and would take it for the reply
+			return fmt.Errorf("%w: a reply to no request", errNotZooKeeper)
+		}
 	}
 	switch {
 	case code != 0 && op != xidEvent:

@@ -76,3 +76,19 @@ func TestMalformedReplyCostsTheConnection(t *testing.T) {
 		})
 	}
 }
+
+// A reply to a request that was not sent yet costs the connection: nothing says how long it should be, and the library
+// would take it for the reply to the request that it is about to send. Replies to pings, and those without a request of
+// their own, pass.
+func TestReplyToNoRequest(t *testing.T) {
+	t.Parallel()
+	w := &wireConn{sent: map[int32]int32{-2: wireOpPing, 7: wireOpAuth}}
+	for _, c := range []struct {
+		xid int32
+		ok  bool
+	}{{7, true}, {7, false}, {8, false}, {0, false}, {-2, true}, {-2, true}, {xidAuth, true}} {
+		if err := w.noteReply(encodePacket(c.xid, 0)); (err == nil) != c.ok {
+			t.Errorf("xid %d: %v", c.xid, err)
+		}
+	}
+}

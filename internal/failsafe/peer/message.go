@@ -4,10 +4,12 @@
 package peer
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
@@ -77,13 +79,39 @@ type request struct {
 	From     string   `json:"from"`
 	To       string   `json:"to"`
 	Nonce    []byte   `json:"nonce"`
-	Messages []sealed `json:"messages"`
+	Messages messages `json:"messages"`
 }
 
 // response is the body of the response: one message for each of the request, in the same order.
 type response struct {
 	V        int      `json:"v"`
-	Messages []sealed `json:"messages"`
+	Messages messages `json:"messages"`
+}
+
+// messages are at most maxMessages. Nobody has authenticated what is decoded: the rest of a body could claim 30 times
+// its size.
+type messages []sealed
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (m *messages) UnmarshalJSON(data []byte) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	switch open, err := d.Token(); {
+	case err != nil || open == nil:
+		return err
+	case open != json.Delim('['):
+		return errors.New("the messages are no list")
+	}
+	for d.More() {
+		if len(*m) == maxMessages {
+			return fmt.Errorf("there are more than %d messages", maxMessages)
+		}
+		var one sealed
+		if err := d.Decode(&one); err != nil {
+			return err
+		}
+		*m = append(*m, one)
+	}
+	return nil
 }
 
 // sealed is a message with a code for each key of its group, or the reason why there is no answer, which is not authenticated.

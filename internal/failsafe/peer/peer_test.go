@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -307,6 +308,21 @@ func TestRequestsWithoutASeal(t *testing.T) {
 		}
 		if change(&r); s.check(r) == nil {
 			t.Errorf("%s: accepted", name)
+		}
+	}
+	many := `{"messages":[` + strings.Repeat("{},", maxBody/3-10) + "{}]}"
+	claimed := func(body string) uint64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if _, err := readRequest(httptest.NewRequest(http.MethodPost, Path, strings.NewReader(body))); err == nil {
+			t.Errorf("%.20s: accepted", body)
+		}
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	for _, body := range []string{many, strings.ReplaceAll(many, "{}", "0")} {
+		if n := claimed(body); n > 8*maxBody {
+			t.Errorf("%.20s: a body of %d bytes has claimed %d", body, len(body), n)
 		}
 	}
 	question := []byte("question")

@@ -150,9 +150,7 @@ func (s *server) check(r request) error {
 	case r.V != version:
 		return fmt.Errorf("has format version %d, this zkelectd reads %d", r.V, version)
 	case r.Kind != Round && r.Kind != Probe:
-		return fmt.Errorf("is of the unknown kind %q", r.Kind)
-	case len(r.Messages) > maxMessages:
-		return fmt.Errorf("has more than %d messages", maxMessages)
+		return fmt.Errorf("is of the unknown kind %s", printable(string(r.Kind)))
 	case len(r.Nonce) != nonceSize:
 		return errors.New("has no nonce")
 	case r.To != s.opt.Node:

@@ -79,6 +79,15 @@ func TestProgramOnAHangingDisk(t *testing.T) {
 	if _, err := shell("exit 0").Run(t.Context()); err != nil {
 		t.Error(err)
 	}
+	before := runtime.NumGoroutine()
+	for range 20 { // as a probe is
+		limited, end := context.WithTimeout(t.Context(), time.Millisecond)
+		Command{Argv: []string{disk.Program, "1000"}}.Run(limited)
+		end()
+	}
+	if more := runtime.NumGoroutine() - before; more > 10 {
+		t.Errorf("%d more wait for the disk, each with a thread", more)
+	}
 	runtime.GC() // a fork that waits for the disk would keep it from running
 	cancel()
 	if err := <-hanging; !errors.Is(err, context.Canceled) ||

@@ -52,7 +52,7 @@ func (s *launcher) add(t *task) {
 	t.launching = true
 	s.reading = append(s.reading, t)
 	go func() { // ends when the disk answers, or with the process
-		harden.ReadProgram(t.spec.Path, t.spec.Dir)
+		<-harden.ReadProgram(t.spec.Path, t.spec.Dir)
 		s.read <- t
 	}()
 }

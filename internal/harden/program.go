@@ -8,15 +8,44 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
 // ReadProgram reads what the kernel reads before it executes a program in a directory: both, and the interpreter of a
-// script. It blocks while a disk does not answer, and only its caller: the Go runtime forks such that a fork that waits
-// for a disk keeps a processor, all other forks of the process, and its garbage collector. It reports no errors, as the
-// fork will.
-func ReadProgram(program, dir string) {
+// script. The channel is closed when that is done. While a disk does not answer, only the read blocks: the Go runtime
+// forks such that a fork that waits for a disk keeps a processor, all other forks of the process, and its garbage
+// collector. ReadProgram reports no errors, as the fork will.
+//
+// A read that waits for a disk keeps a thread. So there is one for each program, however often it is to be executed: a
+// probe that fails every few seconds would otherwise use up all threads, and end the process.
+func ReadProgram(program, dir string) <-chan struct{} {
+	key := [2]string{program, dir}
+	reading.Lock()
+	defer reading.Unlock()
+	if pending := reading.programs[key]; pending != nil {
+		return pending
+	}
+	done := make(chan struct{})
+	reading.programs[key] = done
+	go func() { // ends when the disk answers
+		readProgram(program, dir)
+		reading.Lock()
+		defer reading.Unlock()
+		delete(reading.programs, key)
+		close(done)
+	}()
+	return done
+}
+
+// reading are the reads that have not ended, by program and directory.
+var reading = struct {
+	sync.Mutex
+	programs map[[2]string]chan struct{}
+}{programs: make(map[[2]string]chan struct{})}
+
+func readProgram(program, dir string) {
 	if dir != "" {
 		if fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
 			unix.Close(fd)
@@ -57,13 +86,8 @@ func interpreter(program string) string {
 
 // AwaitProgram calls [ReadProgram]. It returns an error if the disk has not answered when ctx ends.
 func AwaitProgram(ctx context.Context, program, dir string) error {
-	done := make(chan struct{})
-	go func() { // ends when the disk answers
-		defer close(done)
-		ReadProgram(program, dir)
-	}()
 	select {
-	case <-done:
+	case <-ReadProgram(program, dir):
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("%s cannot be read: does its disk answer? %w", program, context.Cause(ctx))

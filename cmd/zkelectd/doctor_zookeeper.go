@@ -140,11 +140,12 @@ func (c *checkup) askServers(ctx context.Context) {
 
 func (c *checkup) askServer(ctx context.Context, name, address string) doctor.Server {
 	s, err := zkstore.InspectServer(ctx, operator.Access(c.host.Config, os.Getenv), name, address, c.host.Config.ZooKeeper.SessionTimeout)
+	host := name
 	if name != address {
 		name += " (" + address + ")"
 	}
 	return doctor.Server{
-		Name: name, Err: err, Connect: s.Connect, Open: s.Open, Close: s.Close, Granted: s.Granted, Version: s.Version, Mode: s.Mode, StatusErr: s.StatusErr,
+		Name: name, Host: host, IPv6: strings.HasPrefix(address, "["), Err: err, Connect: s.Connect, Open: s.Open, Close: s.Close, Granted: s.Granted, Version: s.Version, Mode: s.Mode, StatusErr: s.StatusErr,
 	}
 }
 

@@ -48,10 +48,16 @@ func Diagnose(f Facts) []Finding {
 	if len(f.Config.Errors) > 0 && !f.Config.Usable {
 		return append(all, unknown("other checks", "", errors.New("the configuration is invalid"), "correct the configuration, and run this again"))
 	}
+	var servers []Server
 	for _, s := range f.Servers {
-		all = append(all, s.finding(f.Session.Asked))
+		if s.isReachedOtherwise(f.Servers) {
+			all = append(all, Finding{Warn, "server", s.Name, "cannot be reached from here: " + s.Err.Error(),
+				s.Host + " serves sessions at another address; remove this one from the name, unless other hosts need it"})
+			continue
+		}
+		servers, all = append(servers, s), append(all, s.finding(f.Session.Asked))
 	}
-	all = append(all, ensemble(f.Servers)...)
+	all = append(all, ensemble(servers)...)
 	all = append(all, f.Session.finding(), f.Write.finding(f.Session.Err), f.Write.clock(), f.clocks())
 	all = append(all, f.Daemon.findings(f.Version)...)
 	all = append(all, f.Host.findings()...)

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -86,6 +87,14 @@ var changes = map[string]struct {
 	"a server that is down": {func(f *Facts) {
 		f.Servers = append(f.Servers, Server{Name: "zk4", Err: errors.New("refused")}, f.Servers[0])
 	}, "server zk4", Fail, "refused"},
+	"an address that this host cannot reach": {func(f *Facts) {
+		f.Servers[2].Host = "zk3:2181"
+		f.Servers = append(f.Servers, Server{Name: "zk3 ([::1]:2181)", Host: "zk3:2181", IPv6: true, Err: errors.New("unreachable")})
+	}, "server zk3 ([::1]:2181)", Warn, "unreachable; zk3:2181 serves sessions at another address"},
+	"an address that hangs up": {func(f *Facts) {
+		f.Servers[2].Host = "zk3:2181"
+		f.Servers = append(f.Servers, f.Servers[0], Server{Name: "zk3 ([::1]:2181)", Host: "zk3:2181", IPv6: true, Connect: 1, Err: io.EOF})
+	}, "server zk3 ([::1]:2181)", Fail, "EOF"},
 	"a slow server":             {func(f *Facts) { f.Servers[1].Close = 2 * time.Second }, "server zk2", Warn, "that is much"},
 	"a server of other version": {func(f *Facts) { f.Servers[1].Version = "3.9.1" }, "ensemble", Warn, "different versions"},
 	"other limits of a server":  {func(f *Facts) { f.Servers[1].Granted = 4 * time.Second }, "ensemble", Warn, "different session timeouts: 10s, 4s"},

@@ -38,6 +38,9 @@ type Config struct {
 // Server is one server of the ensemble.
 type Server struct {
 	Name string
+	// Host is the server as configured. Its name may have several addresses, of which this is one, of IPv6 or of IPv4.
+	Host string
+	IPv6 bool
 	// Err is why the server would not serve this host.
 	Err error
 	// Connect is how long it took to connect, Open and Close to open and close a session, in which a quorum takes part.

@@ -53,6 +53,14 @@ func (s Server) finding(asked time.Duration) Finding {
 	return good(check, s.Name, "%s", seen)
 }
 
+// isReachedOtherwise reports whether this is probably the second address of a server that serves: most names with
+// addresses of IPv4 and of IPv6 are those of one host, and often only one of the two leads there.
+func (s Server) isReachedOtherwise(all []Server) bool {
+	return s.Err != nil && s.Connect == 0 && slices.ContainsFunc(all, func(o Server) bool {
+		return o.Err == nil && o.Host == s.Host && o.IPv6 != s.IPv6
+	})
+}
+
 // ensemble compares the servers.
 func ensemble(all []Server) (found []Finding) {
 	const check = "ensemble"

@@ -121,6 +121,7 @@ func TestKeeperEnforce(t *testing.T) {
 		w.seq, w.pid, w.nextSweep = 7, noPid, 1<<62
 		if c.sent != nil {
 			w.nextSweep = 0
+			eventually(t, "the end of the children of earlier tests", k.reap)
 		}
 		k.works[7] = &w
 		k.enforce(&w)

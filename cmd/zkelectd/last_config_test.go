@@ -244,11 +244,11 @@ func TestCrashWithoutFilesToWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.configure("a", "dc1", 100, "reload: {watch: true}\n")
-	config := f.file("a")
+	file := f.file("a")
 	f.dir = dir
-	f.start("a", "--config", config)
+	f.start("a", "--config", file)
 	term := f.until("a leads", leads("a")).Term
-	if err := os.RemoveAll(filepath.Dir(config)); err != nil {
+	if err := os.RemoveAll(filepath.Dir(file)); err != nil {
 		t.Fatal(err)
 	}
 	syscall.Kill(f.daemon("a"), syscall.SIGKILL)

@@ -221,19 +221,6 @@ func TestHostsThatDisagreeAboutSlotsAreRefused(t *testing.T) {
 	}
 }
 
-// What to do about a damaged record depends on the znode: repair knows the root only.
-func TestAdviceForADamagedRecord(t *testing.T) {
-	for path, want := range map[string]string{
-		"/c/g": "run 'zkelectd repair root --root /c/g'",
-		"/b/g": "zookeeper.root of the group is /c/g on all hosts, delete it with 'delete /b/g' in zkCli.sh",
-	} {
-		read := cluster.ReadIdentity(path, []byte("garbage"), cluster.Stat{}, true)
-		if err := cluster.CheckIdentity(path, "/c/g", cluster.KindSingle, read); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v", err)
-		}
-	}
-}
-
 // The versions of a new record differ from those of the epochs before it, from which a late ACQUIRE may still be on its way.
 func TestANewRecordOfSlotsHasNewVersions(t *testing.T) {
 	p := cluster.Paths{Root: "/c"}

@@ -3,6 +3,7 @@ package zkstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -166,5 +167,35 @@ func TestFindGroups(t *testing.T) {
 	}
 	if _, err := FindGroup(ctx, conn, "/zkelectd", "missing"); !errors.Is(err, ErrNoGroup) || !strings.Contains(err.Error(), `"missing" below /zkelectd; there are billing, mail`) {
 		t.Errorf("missing: %v", err)
+	}
+}
+
+// What to do about a damaged record depends on the znode: repair knows the root only, and what belongs to no group is left alone.
+func TestAdviceForADamagedRecord(t *testing.T) {
+	s := open(t, Options{})
+	create := func(path, data string) {
+		t.Helper()
+		if _, err := s.Do(t.Context(), cluster.Op{Kind: cluster.OpCreate, Path: path, Data: []byte(data)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	base := root(t, s).Root + "-base"
+	create(base, "")
+	create(base+"/name", "garbage")
+	create(base+"/other", "garbage")
+	create(base+"/group", "")
+	ensure := func(name, root string) string {
+		return fmt.Sprint(EnsureIdentity(t.Context(), s, base, name, root, cluster.KindSingle))
+	}
+	if got := ensure("other", base+"/other"); !strings.Contains(got, "it is not the record of a group: choose another zookeeper.root") {
+		t.Error(got)
+	}
+	create(base+"/group/election", "")
+	create(base+"/other/election", "")
+	if got := ensure("other", base+"/other"); !strings.Contains(got, "run 'zkelectd repair root --root "+base+"/other'") {
+		t.Error(got)
+	}
+	if got := ensure("name", base+"/group"); !strings.Contains(got, "zookeeper.root of the group is "+base+"/group on all hosts, delete it with 'delete "+base+"/name' in zkCli.sh") {
+		t.Error(got)
 	}
 }

@@ -142,7 +142,9 @@ func (g *group) unsettled(elected cluster.Stored[cluster.Elected]) string {
 			return why
 		}
 		if g.unused() {
-			if g.check.readCurrent().Exists || len(g.check.working) > 0 {
+			// A current that nobody owns may have been put there: nobody leads by it, and no elector looks there.
+			s := cluster.Snapshot{Fence: g.check.readFence(), Current: g.check.readCurrent()}
+			if s.CheckCurrent(g.paths); s.Current.Exists && !s.ForeignCurrent() || len(g.check.working) > 0 {
 				return "S1: a slot that does not exist has a leader"
 			}
 			return ""

@@ -14,7 +14,7 @@ const hangingSeed = 0x68616e67
 // planHanging schedules work that hangs in the kernel when it is to die, just before its instance ends. In some worlds it never dies.
 func (w *world) planHanging() {
 	rng := rand.New(rand.NewPCG(w.seed, hangingSeed))
-	if w.unhanging || !w.broken.hanging && (w.broken.name != "" || rng.IntN(4) > 0) {
+	if w.quiet || !w.broken.hanging && (w.broken.name != "" || rng.IntN(4) > 0) {
 		return
 	}
 	for range 1 + rng.IntN(2) {

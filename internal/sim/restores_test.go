@@ -50,7 +50,7 @@ func (c *checker) currentData() []byte {
 // work.
 func (w *world) planRestores() {
 	rng := rand.New(rand.NewPCG(w.seed, restoresSeed))
-	if !w.broken.restored && (w.broken.name != "" || rng.IntN(4) > 0) || !w.noneTrusts() {
+	if w.quiet || !w.broken.restored && (w.broken.name != "" || rng.IntN(4) > 0) || !w.noneTrusts() {
 		return
 	}
 	for at := draw(rng, 4*time.Second); at < w.traits.busy; at += draw(rng, 10*time.Second) {

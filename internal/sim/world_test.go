@@ -42,7 +42,7 @@ type world struct {
 	faults    map[string]int
 	leavers   *rand.Rand     // nil unless leaders leave again and again
 	fencing   *fencingTraits // nil if no host fences another
-	unhanging bool           // no work hangs
+	quiet     bool           // no work hangs, and nothing is restored or copied
 	failsafe  *failsafeWorld
 	trace     func(line string)
 	failure   string

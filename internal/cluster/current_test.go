@@ -34,7 +34,7 @@ func TestCheckCurrent(t *testing.T) {
 	}
 }
 
-// A newer format is not damage, whoever owns the znode.
+// A newer format is not damage, no matter which session owns the znode.
 func TestCheckCurrentLeavesANewerFormatAlone(t *testing.T) {
 	newer := &NewerVersionError{Path: "/c/leader/current", Version: 9}
 	s := Snapshot{Fence: Stored[Fence]{Exists: true}, Current: Stored[Current]{Exists: true, Err: newer}}

@@ -8,15 +8,21 @@ import (
 	"zkelectd/internal/zkserver"
 )
 
-// The first election of a group, and init, succeed on a server that accepts only small packets.
-func TestFirstElectionWithASmallBuffer(t *testing.T) {
+// withSmallBuffer returns a session on a server that accepts only small packets.
+func withSmallBuffer(t *testing.T) *Session {
+	t.Helper()
 	t.Setenv("JAVA_TOOL_OPTIONS", "-Djute.maxbuffer=8192")
 	server, err := zkserver.Start(t.Context(), zkserver.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { server.Stop() })
-	s := open(t, Options{Servers: []string{server.Addr()}})
+	return open(t, Options{Servers: []string{server.Addr()}})
+}
+
+// The first election of a group, and init, succeed on a server that accepts only small packets.
+func TestFirstElectionWithASmallBuffer(t *testing.T) {
+	s := withSmallBuffer(t)
 	p := root(t, s)
 	self, err := Register(t.Context(), s, p, cluster.Node{ID: "n1", Instance: cluster.NewInstance(1)})
 	if err != nil {
@@ -29,10 +35,8 @@ func TestFirstElectionWithASmallBuffer(t *testing.T) {
 	snap.Self = self
 	const term = 1<<31 - 1 // which begins with the highest version
 	ops := p.ElectTx(snap, cluster.Elected{Term: term, Node: "n1", Incarnation: self.Name, Cause: cluster.CauseFirst}, &cluster.Fence{Term: term, State: cluster.FenceRevoked})
-	for _, tx := range p.Split(ops) {
-		if _, err := s.Do(t.Context(), tx...); err != nil {
-			t.Fatal(err)
-		}
+	if err := DoSplit(t.Context(), s, p, ops); err != nil {
+		t.Fatal(err)
 	}
 	if snap, err = ReadAll(t.Context(), s, p, false); err != nil || !snap.Fence.Readable() || snap.Elected.Record.Term != term {
 		t.Errorf("%+v, %v", snap.Fence, err)
@@ -44,13 +48,7 @@ func TestFirstElectionWithASmallBuffer(t *testing.T) {
 
 // So does the first record of slots.
 func TestFirstSlotsWithASmallBuffer(t *testing.T) {
-	t.Setenv("JAVA_TOOL_OPTIONS", "-Djute.maxbuffer=8192")
-	server, err := zkserver.Start(t.Context(), zkserver.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Stop() })
-	s := open(t, Options{Servers: []string{server.Addr()}})
+	s := withSmallBuffer(t)
 	p := root(t, s)
 	next := cluster.NewSlots(cluster.SlotSize{Count: 3, PerNode: 1}, "n1", time.Unix(63, 0)) // which begins with the highest version
 	if err := DoSplit(t.Context(), s, p, p.SlotsTx("", cluster.Stored[cluster.Slots]{}, next)); err != nil {

@@ -198,7 +198,7 @@ func (e *Elector) decide(in Input, g attemptEnd, active *activeRequests) Decisio
 	}
 	e.recentPreemptions(s.Elected.Record.Preemptions, in) // a preemption counts from when it was first seen
 	best, ok := r.Best()
-	early, until := e.startup.await(in, g, e.opt.Settle)
+	early, until := e.startup.await(in, g, best.ID, e.opt.Settle)
 	if err := s.Newer(); err != nil {
 		d.Newer = err.Error()
 		return d

@@ -52,6 +52,31 @@ func TestTheElectionAfterARestartOfAllWaits(t *testing.T) {
 	h.leader("a", cluster.CauseFailure) // all members of the last election are registered
 }
 
+// A host that was ranked below the best one that has started is not waited for: it may be lost.
+func TestTheElectionAfterARestartWaitsForNoWorseHost(t *testing.T) {
+	restart := func(leaving int, ids ...string) *scenario {
+		h := newGroup(ids...).leads("x", 7).scenario(t, cluster.Rules{Type: "priority"}).startsWith(Options{Settle: 3 * time.Second})
+		for i, id := range []string{"a", "b", "c"} {
+			h.in.Snapshot.Elected.Record.Ranking = append(h.in.Snapshot.Elected.Record.Ranking, cluster.Verdict{Node: id, Rank: i + 1})
+		}
+		if leaving > 0 {
+			h.in.Snapshot.Elected.Record.Ranking[leaving].Rank = 0
+		}
+		h.in.Succeeded = false
+		return h
+	}
+	restart(0, "a").leader("a", cluster.CauseFailure)
+	restart(0, "a", "b").leader("a", cluster.CauseFailure)
+	for name, h := range map[string]*scenario{
+		"the best":              restart(0, "b", "c"),
+		"one that was stopping": restart(2, "a", "b"),
+	} {
+		if h.settle(); len(h.terms) > 0 {
+			t.Errorf("%s is missing: did not wait", name)
+		}
+	}
+}
+
 func TestAnElectorThatHasSeenALeaderDoesNotWait(t *testing.T) {
 	h := newGroup("a", "b").leads("a", 7).scenario(t, cluster.Rules{Type: "priority"}).startsWith(Options{Settle: time.Hour})
 	h.leader("a", "")

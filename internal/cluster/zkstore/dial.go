@@ -216,7 +216,7 @@ func (w *wireConn) receiveHandshake() ([]byte, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.sawData {
-			w.s.noteHangUp(w.addr, err)
+			w.s.noteHangUp(w, err)
 		}
 		return nil, err
 	}
@@ -247,10 +247,10 @@ func (w *wireConn) explain(err error) error {
 
 // dialAgain returns a function that connects to the address that this connection leads to.
 func (w *wireConn) dialAgain() DialFunc {
-	if at := w.RemoteAddr(); at != nil && w.s.opt.at != nil {
-		return w.s.opt.at(at.String())
+	if w.s.opt.at == nil {
+		return w.s.opt.Dial
 	}
-	return w.s.opt.Dial
+	return w.s.opt.at(w.RemoteAddr().String())
 }
 
 // noteReply checks a reply or an event. A confirmed closeSession is the end of the session.

@@ -19,14 +19,14 @@ const (
 )
 
 // noteHangUp records that a server closed the connection instead of answering a connect request.
-func (s *Session) noteHangUp(addr string, err error) {
+func (s *Session) noteHangUp(on *wireConn, err error) {
 	if !isHangUp(err) {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hangUps++
-	s.hangUpServer = addr
+	s.hungUp = on
 }
 
 // markDisconnected records the loss of the connection. The caller holds s.mu.
@@ -60,9 +60,9 @@ func (s *Session) startProbe() {
 		return
 	}
 	s.probing, s.hangUps = true, 0
-	addr, h, last := s.hangUpServer, s.handshake, s.refusals+1 >= probesBeforeEnd
+	hungUp, h, last := s.hungUp, s.handshake, s.refusals+1 >= probesBeforeEnd
 	s.goroutines.Go(func() {
-		found := s.probeServer(addr, h, last)
+		found := s.probeServer(hungUp.addr, hungUp.dialAgain(), h, last)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.probing = false
@@ -74,10 +74,10 @@ func (s *Session) startProbe() {
 
 // probeServer requests the session from a server, and ends it if the server does not know it, or if the server knows but
 // refuses it and this is the last probe. It reports whether the server knows the session.
-func (s *Session) probeServer(addr string, h handshake, last bool) bool {
+func (s *Session) probeServer(addr string, dial DialFunc, h handshake, last bool) bool {
 	ctx, cancel := context.WithTimeout(s.ctx, closeTimeout)
 	defer cancel()
-	u := sessionCloser{dial: s.opt.Dial, session: h.session, password: h.password, timeout: h.timeout}
+	u := sessionCloser{dial: dial, session: h.session, password: h.password, timeout: h.timeout}
 	g, err := u.attachAt(ctx, addr)
 	const older = "the data of the ZooKeeper servers is older than what this daemon has seen: were they wiped, or restored from a backup?"
 	switch {

@@ -59,10 +59,10 @@ type Session struct {
 	baseTimeout    time.Duration
 	onShrink       func(Grant)
 	onDisconnect   func()
-	// hangUps counts the consecutive connect requests on which servers hung up, the last of them hangUpServer. disconnectedAt
+	// hangUps counts the consecutive connect requests on which servers hung up, the last of them on hungUp. disconnectedAt
 	// is when the connection was lost.
 	hangUps        int
-	hangUpServer   string
+	hungUp         *wireConn
 	disconnectedAt time.Time
 	// reportAt is when an attempt to connect again that fails is logged next, and reportPause what came before it.
 	reportAt     time.Time

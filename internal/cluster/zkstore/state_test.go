@@ -95,7 +95,7 @@ func TestProbeResults(t *testing.T) {
 		s.handshake = handshake{session: 0x1234, password: bytes.Repeat([]byte{7}, passwordLen), timeout: rollbackTimeout}
 		s.smallestGrant, s.longestTimeout = Grant{Timeout: rollbackTimeout}, rollbackTimeout
 		for _, answer := range c.answers {
-			s.hangUps, s.hangUpServer = hangUpsBeforeProbe, server.addr
+			s.hangUps, s.hungUp = hangUpsBeforeProbe, &wireConn{s: s, addr: server.addr}
 			if s.startProbe(); s.hangUps != 0 {
 				t.Errorf("%q: %d hang-ups are left", c.answers, s.hangUps)
 			}
@@ -138,18 +138,45 @@ func TestProbeResults(t *testing.T) {
 	}
 }
 
+// A probe asks the address that hung up, not another one of the same name.
+func TestProbeOfOneAddress(t *testing.T) {
+	addresses, name, servers := newScriptedName(t, func(*scriptedServer, net.Conn) {}, serve)
+	_, port, _ := net.SplitHostPort(name)
+	d := nameOf(addresses...)
+	s := bareSession(t, io.Discard, name)
+	s.opt.Dial, s.opt.at = d.dial, d.at
+	s.handshake = handshake{session: 0x1234, password: make([]byte, passwordLen), timeout: rollbackTimeout}
+	conn, err := s.opt.Dial(t.Context(), "tcp", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	hungUp, other := servers[0], servers[1]
+	if conn.RemoteAddr().String() != net.JoinHostPort(addresses[0], port) {
+		hungUp, other = other, hungUp
+	}
+	for range 2 { // the turns of both addresses
+		s.hangUps, s.hungUp = hangUpsBeforeProbe, &wireConn{Conn: conn, s: s, addr: name}
+		s.startProbe()
+		s.goroutines.Wait()
+	}
+	if n := other.conns.Load(); n != 0 || hungUp.conns.Load() < 2 {
+		t.Errorf("%d probes went to another address of the name", n)
+	}
+}
+
 // Only a connection that the server closes without a reply counts as a hang-up.
 func TestNoteHangUp(t *testing.T) {
 	s := bareSession(t, io.Discard)
 	for _, err := range []error{errors.New("any"), context.DeadlineExceeded, syscall.ECONNREFUSED} {
-		if s.noteHangUp("a:1", err); s.hangUps != 0 {
+		if s.noteHangUp(&wireConn{addr: "a:1"}, err); s.hangUps != 0 {
 			t.Errorf("%v counts", err)
 		}
 	}
-	s.noteHangUp("a:1", fmt.Errorf("read: %w", io.EOF))
-	s.noteHangUp("b:2", &net.OpError{Op: "read", Err: syscall.ECONNRESET})
-	if s.hangUps != 2 || s.hangUpServer != "b:2" {
-		t.Errorf("%d hang-ups, the last at %s", s.hangUps, s.hangUpServer)
+	s.noteHangUp(&wireConn{addr: "a:1"}, fmt.Errorf("read: %w", io.EOF))
+	s.noteHangUp(&wireConn{addr: "b:2"}, &net.OpError{Op: "read", Err: syscall.ECONNRESET})
+	if s.hangUps != 2 || s.hungUp.addr != "b:2" {
+		t.Errorf("%d hang-ups, the last at %s", s.hangUps, s.hungUp.addr)
 	}
 }
 
@@ -245,7 +272,7 @@ func TestHandshakeDone(t *testing.T) {
 	}
 	fail := func() {
 		s.noteServerError("a:1", errors.New("refused"))
-		s.noteHangUp("a:1", io.EOF)
+		s.noteHangUp(&wireConn{addr: "a:1"}, io.EOF)
 		s.refusals = 2
 	}
 	check := func(what string, up, connected bool, reconnects int, granted time.Duration) {

@@ -270,6 +270,29 @@ func TestUnfinishedRequests(t *testing.T) {
 	}
 }
 
+// deadlines records the deadlines for reads.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	set []time.Time
+}
+
+func (d *deadlines) SetReadDeadline(t time.Time) error {
+	d.set = append(d.set, t)
+	return nil
+}
+
+// The limit of a read ends with the read: what is decoded or refused is not canceled. What was not read stays limited.
+func TestTheLimitOfAReadEndsWithIt(t *testing.T) {
+	h := NewHandler(ServerOptions{Node: "n2"})
+	for body, limited := range map[string]bool{"not a request": false, strings.Repeat("x", maxBody+1): true} {
+		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, Path, strings.NewReader(body)))
+		if last := w.set[len(w.set)-1]; w.Code != http.StatusBadRequest || last.IsZero() == limited {
+			t.Errorf("%d bytes: status %d, deadlines %v", len(body), w.Code, w.set)
+		}
+	}
+}
+
 // At the limit, the oldest read of the network with the most reads is interrupted, and an IPv6 network counts as one client.
 func TestWhichReadIsInterrupted(t *testing.T) {
 	var s server
@@ -314,7 +337,11 @@ func TestRequestsWithoutASeal(t *testing.T) {
 	claimed := func(body string) uint64 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if _, err := readRequest(httptest.NewRequest(http.MethodPost, Path, strings.NewReader(body))); err == nil {
+		data, err := readBody(httptest.NewRequest(http.MethodPost, Path, strings.NewReader(body)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.decode(data); err == nil {
 			t.Errorf("%.20s: accepted", body)
 		}
 		runtime.ReadMemStats(&after)

@@ -60,16 +60,18 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	control.SetReadDeadline(time.Now().Add(readTimeout)) // without support for it, the server has its own limit
 	control.SetWriteDeadline(time.Now().Add(writeTimeout))
 	reading := s.begin(&read{networkOf(r), func() { control.SetReadDeadline(time.Unix(1, 0)) }})
-	asked, err := readRequest(r)
+	data, err := readBody(r)
 	s.end(reading)
+	var asked request
 	if err == nil {
-		err = s.check(asked)
+		// Decoding may take long on a busy host. A deadline that passes meanwhile would cancel the request.
+		control.SetReadDeadline(time.Time{})
+		asked, err = s.decode(data)
 	}
 	if err != nil {
 		s.fail(w, http.StatusBadRequest, err)
 		return
 	}
-	control.SetReadDeadline(time.Time{}) // the connection stays open for the next request
 	answer := response{V: version, Messages: make([]sealed, len(asked.Messages))}
 	for i, m := range asked.Messages {
 		if r.Context().Err() != nil {
@@ -129,20 +131,24 @@ func (s *server) remove(r *read) {
 	s.reads = slices.DeleteFunc(s.reads, func(other *read) bool { return other == r })
 }
 
-// readRequest reads a request, of which nothing is authenticated yet.
-func readRequest(r *http.Request) (request, error) {
-	var asked request
+// readBody reads a request, of which nothing is authenticated yet.
+func readBody(r *http.Request) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	switch {
 	case err != nil:
-		return asked, fmt.Errorf("cannot be read: %w", err)
+		return nil, fmt.Errorf("cannot be read: %w", err)
 	case len(data) > maxBody:
-		return asked, fmt.Errorf("has more than %d bytes", maxBody)
+		return nil, fmt.Errorf("has more than %d bytes", maxBody)
 	}
+	return data, nil
+}
+
+func (s *server) decode(data []byte) (request, error) {
+	var asked request
 	if err := json.Unmarshal(data, &asked); err != nil {
 		return asked, fmt.Errorf("is not a request: %w", err)
 	}
-	return asked, nil
+	return asked, s.check(asked)
 }
 
 func (s *server) check(r request) error {

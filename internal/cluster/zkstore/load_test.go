@@ -116,6 +116,42 @@ func TestReadAllKnowsTheLoads(t *testing.T) {
 	}
 }
 
+// Hosts publish their loads all the time, for all groups: that wakes nobody who follows one of them.
+func TestLoadsWakeNoDisplay(t *testing.T) {
+	server := clustertest.NewServer()
+	host, display := server.Connect(), server.Connect()
+	p := cluster.Paths{Root: "/base/billing"}
+	if err := EnsureTree(t.Context(), host, p); err != nil {
+		t.Fatal(err)
+	}
+	latency := 1.5
+	self, err := Register(t.Context(), host, p, cluster.Node{ID: "a", Instance: cluster.NewInstance(1)})
+	if err == nil {
+		err = WriteLoad(t.Context(), host, "/base", "a", cluster.Load{Latency: &latency})
+	}
+	if err == nil {
+		_, err = ReadAll(t.Context(), display, p, true)
+	}
+	if err == nil {
+		err = WriteLoad(t.Context(), host, "/base", "a", cluster.Load{Latency: &latency})
+	}
+	if err == nil {
+		err = WriteLoad(t.Context(), host, "/base", "b", cluster.Load{Latency: &latency})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if woken := display.TakeHints(); woken.All || len(woken.Paths) > 0 {
+		t.Errorf("woken by %v", woken)
+	}
+	if _, err := host.Do(t.Context(), cluster.Op{Kind: cluster.OpDelete, Path: p.Incarnation(self.Name), Version: -1}); err != nil {
+		t.Fatal(err)
+	}
+	if woken := display.TakeHints(); !woken.Has(p.Election()) {
+		t.Errorf("the end of a member wakes nobody: %v", woken)
+	}
+}
+
 // distantReader is a connection to a server that is 10 ms away.
 type distantReader struct{ cluster.Reader }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"zkelectd/internal/cluster"
 )
@@ -13,20 +14,21 @@ import (
 type onceSource struct {
 	conn  cluster.Reader
 	watch bool
+	loads string // is not watched: each host writes there all the time, for all groups
 }
 
 func (o onceSource) Read(ctx context.Context, reads []*Read) {
 	for _, r := range reads {
-		r.Watch = o.watch
+		r.Watch = o.watch && !strings.HasPrefix(r.Path, o.loads)
 	}
 	readAtOnce(WithPriority(ctx, PriorityNormal), o.conn, reads)
 }
 
 func (onceSource) TakeHints() cluster.Hints { return cluster.Hints{} }
 
-// ReadAll returns a snapshot of the whole group, for displays. If watch is true, it sets watches. As in a daemon, it reads the decision
-// before the fence, that before current, and all of them before the members. A missing permission for what nothing is decided by is no
-// error.
+// ReadAll returns a snapshot of the whole group, for displays. If watch is true, it sets watches, except on the loads. As in a daemon,
+// it reads the decision before the fence, that before current, and all of them before the members. A missing permission for what nothing
+// is decided by is no error.
 func ReadAll(ctx context.Context, conn cluster.Reader, p cluster.Paths, watch bool) (cluster.Snapshot, error) {
 	c := newOnceCollector(conn, p, watch)
 	var first []target
@@ -62,7 +64,7 @@ func ReadTerm(ctx context.Context, conn cluster.Reader, p cluster.Paths, watch b
 }
 
 func newOnceCollector(conn cluster.Reader, p cluster.Paths, watch bool) *Collector {
-	c := NewCollector(CollectorOptions{Source: onceSource{conn, watch}, Paths: p})
+	c := NewCollector(CollectorOptions{Source: onceSource{conn, watch, p.Loads()}, Paths: p})
 	c.snap.Leadership, c.snap.Elector = true, true
 	return c
 }

@@ -28,7 +28,7 @@ const (
 )
 
 // membership is the membership of one resource in one session: one instance after another. An instance ends with LEAVE, so that the
-// next one can register in the same session (docs/protocol.md, Instances). Whatever happens to the group, the session and the other
+// next one can register in the same session (docs/protocol.md, Leaving a group). Whatever happens to the group, the session and the other
 // groups go on.
 type membership struct {
 	session  *session

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -91,4 +92,30 @@ func TestReloadFindsItsDaemonByThePath(t *testing.T) {
 	reload(0, "a has reloaded its configuration: no setting has changed", "RUNTIME_DIRECTORY="+runtime)
 	reload(2, "no zkelectd that this user can ask runs with a.yaml here")
 	f.checkInvariants()
+}
+
+// A daemon that has no session with ZooKeeper refuses an invalid configuration at once.
+func TestReloadWithoutASession(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.servers = []string{"127.0.0.1:1"}
+	f.configure("a", "dc1", 1, fmt.Sprintf("http: {listen: 'unix:%s'}\n", f.socket("a")))
+	f.start("a")
+	f.answers("a", "/livez", 200)
+	good := read(f.file("a"))
+	reload := func(text string, code int, want string) {
+		t.Helper()
+		if err := os.WriteFile(f.file("a"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), "zkelectd", "reload", "--config", f.file("a"), "--timeout", "3s")
+		if out, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != code || !strings.Contains(string(out), want) {
+			t.Errorf("%d, want %q:\n%s", cmd.ProcessState.ExitCode(), want, out)
+		}
+	}
+	reload(good+"nod: {}\n", statusRefused, "nod: is not a setting")
+	if _, body := f.ask("a", "/metrics"); !strings.Contains(body, "\nzkelectd_config_last_reload_successful 0\n") {
+		t.Errorf("the metrics do not say it:\n%s", body)
+	}
+	reload(good, statusTimedOut, "the daemon has not answered within 3s")
 }

@@ -117,6 +117,8 @@ type Host struct {
 	fences         fencer.Exclusive
 	fencingMonitor fencingMonitor
 
+	reloading sync.Mutex // held while a configuration is read and applied, or refused
+
 	mu      sync.Mutex
 	groups  []*resource // sorted by name
 	invalid []*resource // see setInvalid

@@ -53,6 +53,8 @@ func (h *Host) serveReloads(ctx context.Context, s *session) {
 // reload reads the configuration again and applies it. It refuses the whole configuration if its main file is invalid or if ZooKeeper
 // does not know its credentials, and the configuration of a group if that is invalid or its policy cannot be published.
 func (h *Host) reload(ctx context.Context, s *session) {
+	h.reloading.Lock()
+	defer h.reloading.Unlock()
 	order := h.takeOrder()
 	h.service.reloading()
 	next, err := h.read(order.AllowRemovals)
@@ -73,16 +75,16 @@ func (h *Host) reload(ctx context.Context, s *session) {
 		h.ask(order) // the next session repeats it
 		return
 	}
-	h.counters.Update(func(t *status.Totals) {
-		if t.ReloadFailed = err != nil || len(next.Refused) > 0; !t.ReloadFailed {
-			t.Reloaded = time.Now()
-		}
-	})
 	result := ReloadResult{Node: h.Node(), Single: h.single()}
 	if err != nil {
 		h.refuse(err)
 		result.Refused = err.Error()
 	} else {
+		h.counters.Update(func(t *status.Totals) {
+			if t.ReloadFailed = len(next.Refused) > 0; !t.ReloadFailed {
+				t.Reloaded = time.Now()
+			}
+		})
 		if identities.Apply(); identities.Changed {
 			next.Files = append(next.Files, "zookeeper.auth.file")
 			h.log.Info("the credentials for ZooKeeper have changed", "identities", s.zk.Tags())
@@ -101,6 +103,7 @@ func (h *Host) reload(ctx context.Context, s *session) {
 // refuse records, for all groups, that the reload was refused.
 func (h *Host) refuse(err error) {
 	logRefused(h, "the running configuration stays", err)
+	h.counters.Update(func(t *status.Totals) { t.ReloadFailed = true })
 	for _, r := range h.resources() {
 		r.reloaded(reloadResult{refused: err.Error()})
 		r.apply(h.memberOf(r), false)

@@ -53,13 +53,17 @@ func (h *Host) ReloadAllowingRemovals() {
 	h.ask(reloadOrder{ReloadRequest: ReloadRequest{AllowRemovals: true}})
 }
 
-// ReloadWith makes the host reload its configuration, and returns the result. It waits for a session with ZooKeeper.
+// ReloadWith makes the host reload its configuration, and returns the result. It waits for a session with ZooKeeper,
+// unless the configuration is invalid.
 func (h *Host) ReloadWith(ctx context.Context, r ReloadRequest) (ReloadResult, error) {
 	switch {
 	case r.AllowRemovals && h.single():
 		return ReloadResult{}, errors.New("--allow-removals has no effect without groups_dir")
 	case r.Force && !h.single():
 		return ReloadResult{}, errors.New("--force is for a daemon with one group: publish the policy of the group with policy apply --force -g")
+	}
+	if err := h.checkWithoutSession(r); err != nil {
+		return ReloadResult{Node: h.Node(), Single: h.single(), Refused: err.Error()}, nil
 	}
 	answer := make(chan ReloadResult, 1)
 	h.ask(reloadOrder{r, []chan<- ReloadResult{answer}})
@@ -69,6 +73,23 @@ func (h *Host) ReloadWith(ctx context.Context, r ReloadRequest) (ReloadResult, e
 	case <-ctx.Done():
 		return ReloadResult{}, ctx.Err()
 	}
+}
+
+// checkWithoutSession refuses an invalid configuration at once while there is no session to wait for.
+func (h *Host) checkWithoutSession(r ReloadRequest) error {
+	h.reloading.Lock()
+	defer h.reloading.Unlock()
+	h.mu.Lock()
+	s := h.session
+	h.mu.Unlock()
+	if s != nil && s.isReady() {
+		return nil
+	}
+	_, err := h.read(r.AllowRemovals)
+	if err != nil {
+		h.refuse(err)
+	}
+	return err
 }
 
 // ask adds to what the next reload is asked for, and wakes serveReloads.

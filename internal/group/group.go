@@ -97,6 +97,9 @@ type Options struct {
 	// Name is the group's name, as in ingest, or in ingest/3 for a slot. Resource is the name without the slot.
 	Name, Resource string
 	Paths          cluster.Paths
+	// LastTerm is what [Group.LastTerm] of an abandoned group has returned, 0 for none: no token is given twice, even if ZooKeeper's data
+	// is restored from an older copy.
+	LastTerm int64
 	// Settings are used until [Register] replaces them.
 	Settings Settings
 	Identity Identity
@@ -155,6 +158,7 @@ type Group struct {
 	settings Settings // in force
 	log      *slog.Logger
 	memory   cluster.LastKnown     // of the leaderships seen so far, in any session
+	known    atomic.Int64          // the term of memory, for LastTerm
 	lastTerm int64                 // the highest term of all slots, as it was registered last
 	drift    atomic.Pointer[drift] // how this configuration differs from what is in force, as last seen
 	newer    string                // which record has a newer format, as last seen
@@ -175,12 +179,17 @@ func New(opt Options) *Group {
 	g := &Group{
 		opt: opt, settings: opt.Settings, log: opt.Log, feed: opt.Feed, changed: make(chan struct{}, 1), others: make(chan struct{}, 1), loads: make(chan struct{}, 1),
 	}
+	g.memory.Term = opt.LastTerm
+	g.known.Store(opt.LastTerm)
 	node := opt.Settings.Node
 	g.view.Store(&status.Daemon{
 		Group: opt.Name, Node: node.ID, Site: node.Site, Root: opt.Paths.Root, Phase: string(transition.Standby), PublishedAt: boottime.Now(),
 	})
 	return g
 }
+
+// LastTerm returns the highest term seen so far. It is safe for concurrent use.
+func (g *Group) LastTerm() int64 { return g.known.Load() }
 
 // View returns the last published view, which counts as published when its loop showed last that it is up to date. It is safe for
 // concurrent use.

@@ -314,6 +314,7 @@ func (m *Member) observe(snap cluster.Snapshot) {
 	m.group.opt.Health.NoteResponse(snap.At)
 	m.table().update(m.number, &snap)
 	m.group.memory.Update(&snap)
+	m.group.known.Store(m.group.memory.Term)
 	m.group.logNewer(snap)
 	if snap.Elector {
 		shown := m.snap // m.snap changes

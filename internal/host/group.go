@@ -64,8 +64,14 @@ func (g *Group) workConfig() config.Config {
 	return c.OfSlot(cluster.SlotNumber(g.paths.Slot), int(g.size.Load()))
 }
 
-// renew gives the group a new state in this process, without what it remembers of earlier leaderships.
-func (g *Group) renew() { g.core.Store(group.New(g.options())) }
+// renew gives the group a new state in this process. Of earlier leaderships it remembers the highest term.
+func (g *Group) renew() {
+	o := g.options()
+	if before := g.core.Load(); before != nil {
+		o.LastTerm = before.LastTerm()
+	}
+	g.core.Store(group.New(o))
+}
 
 // open starts what runs for the group beside its membership; close ends it.
 func (g *Group) open() {

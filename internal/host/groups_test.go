@@ -345,6 +345,12 @@ func TestFaultsOfOneGroupLeaveTheOthersAlone(t *testing.T) {
 			return v.Leads() && v.Incarnation != before[name].Incarnation && !strings.HasSuffix(v.Incarnation, "-n_0000000000")
 		})
 		delete(before, name)
+		p := cluster.Paths{Root: f.base + "/" + name}
+		data, stat, err := conn.Get(t.Context(), p.Node("a"), false)
+		rec := cluster.ReadStored[cluster.Node](p.Node("a"), data, stat, err == nil)
+		if !rec.Readable() || rec.Record.LastTerm == 0 {
+			t.Errorf("%s: the new instance has forgotten the term of the one before (%v)", name, err)
+		}
 	}
 	for name, was := range before {
 		if v := f.view(name); v.Incarnation != was.Incarnation || v.Term != was.Term || !v.Leads() {

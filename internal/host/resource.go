@@ -112,7 +112,7 @@ func (r *resource) close() {
 	}
 }
 
-// renew gives the groups a new state in this process, without what it remembers of earlier leaderships.
+// renew renews the groups, see [Group.renew].
 func (r *resource) renew() {
 	for _, g := range r.all() {
 		g.renew()

@@ -25,7 +25,7 @@ var examples = map[string][]string{
 	"watch":     {"watch --zk zk1:2181 --root /cluster", "watch -g billing"},
 	"explain":   {"explain -g billing", "explain --term 1795359008"},
 	"whatif":    {"whatif --without n1", "whatif --all", "whatif --policy new.yaml"},
-	"history":   {"history -n 50", "history --follow -o json", "history --gamedays", "history --fencing"},
+	"history":   {"history -n 50", "history --follow -o json", "history --fencing"},
 	"move": {`move n4 --for 2h --wait --reason "kernel patch on n1"`, "move --dry-run", "move dc2", "move --to n4 --force",
 		`move n4 --at 02:00 --reason "kernel patch on n1"`, "move --scheduled", "move --cancel"},
 	"step-down": {"step-down --wait", "step-down --for 1h -g billing"},
@@ -39,7 +39,7 @@ var examples = map[string][]string{
 	"version":   {"version"},
 	"fence":     {"fence n1 --dry-run", "fence n1 -g billing"},
 	"force":     {"force --dry-run", `force -g billing --reason "rack 7 has burned down"`, "force -g billing --confirm billing:1795359008"},
-	"gameday":   {"gameday move -g billing", "gameday daemon --takeover 20s", "gameday network --for 10s --yes"},
+	"gameday":   {"gameday daemon --config /etc/zkelectd.yaml --takeover 20s", "gameday network -g billing --for 10s --yes"},
 
 	"failsafe rotate-keys": {"failsafe rotate-keys", "failsafe rotate-keys -g billing"},
 

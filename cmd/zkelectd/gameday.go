@@ -2,89 +2,94 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
+	"slices"
 	"strings"
-	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/gameday"
-	"zkelectd/internal/guard"
+	"zkelectd/internal/config"
+	"zkelectd/internal/losses"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/status"
 	"zkelectd/internal/whatif"
 )
 
-// gamedayOptions are the flags of gameday.
-type gamedayOptions struct {
+// The drills.
+const (
+	drillDaemon  = "daemon"
+	drillNetwork = "network"
+)
+
+// gameday are the flags of the command gameday, and what is known before the leader fails.
+type gameday struct {
 	yes, despite  bool
 	cut, takeover time.Duration
-	output        string
+
+	drill    string
+	group    group
+	leader   string
+	term     int64
+	promise  losses.Loss
+	limit    time.Duration // of the promise and takeover
+	fail     func(context.Context) error
+	in       io.Reader
+	out, err io.Writer
 }
 
 func gamedayCommand() *cobra.Command {
-	var opt gamedayOptions
+	var d gameday
 	cmd := &cobra.Command{
 		Use:   "gameday DRILL",
-		Short: "Practice a failure of the leader, and compare what happens with what is promised",
-		Long: `Gameday has the leader fail on purpose, after you have confirmed it, watches the group, and
-compares what happens with the promised figures. The drills:
+		Short: "Practice a failure of the leader, and compare the history with what is promised",
+		Long: `Gameday has the leader on this host fail on purpose, after you have confirmed it, and
+compares what the history then says with the times that 'zkelectd check' promises for the
+loss. The drills:
 
-  move     moves leadership to the next best member, and back
-  daemon   kills the daemon on this host, which leads; its guard starts it again
-  child    kills the child on this host, which leads
-  network  cuts this host, which leads, off from the ZooKeeper servers for --for (root, nft)
+  daemon   kills the daemon of this configuration; its guard starts it again
+  network  cuts this host off from the ZooKeeper servers for --for (root, nft)
 
-It is refused without a READY leader, without another eligible member, while the group is
-paused, during a handover or another drill, and while the status shows a problem that needs
-somebody to act. It gives up, and undoes the cut, if nobody is READY for twice as long as
-promised, and when it is interrupted.
+It is refused unless this host leads, without another eligible member, while the group is
+paused, during a handover, and while the status shows a problem that needs somebody to act.
+Another leader must be READY within the promised time plus --takeover.
 
-The promised figures are those of the lease, plus --takeover: how long your child may need
-until it is ready. 'zkelectd history --gamedays' lists the reports.
-
-The exit status is 0 if all promises were kept, 1 if not, 2 if the drill was given up, and
-3 if it was refused.`,
+The exit status is 0 if the promise was kept, 1 if not, and 3 if the drill was refused.`,
 		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
-		ValidArgs: gameday.Drills(),
+		ValidArgs: []string{drillDaemon, drillNetwork},
 	}
 	groupFlags(cmd)
-	outputFlag(cmd, &opt.output)
-	cmd.Flags().BoolVar(&opt.yes, "yes", false, "do it without asking")
-	cmd.Flags().BoolVar(&opt.despite, "despite-problems", false, "do it although the status shows a problem")
-	durationFlag(cmd, &opt.cut, "for", 10*time.Second, "with network: how long the path is cut; at most 10m")
-	durationFlag(cmd, &opt.takeover, "takeover", 5*time.Second, "how long the work of the next leader may need until it is ready")
+	cmd.Flags().BoolVar(&d.yes, "yes", false, "do it without asking")
+	cmd.Flags().BoolVar(&d.despite, "despite-problems", false, "do it although the status shows a problem")
+	durationFlag(cmd, &d.cut, "for", 0,
+		"with network: how long the path is cut; at most 10m (default: as long as promised, with --takeover)")
+	durationFlag(cmd, &d.takeover, "takeover", 5*time.Second,
+		"how long the work of the next leader may need until it is ready")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		kind := gameday.Drill(args[0])
-		switch err := checkOutput(opt.output); {
-		case err != nil:
-			return err
-		case cmd.Flags().Changed("for") && kind != gameday.Network:
+		d.drill, d.in, d.out, d.err = args[0], cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+		switch {
+		case cmd.Flags().Changed("for") && d.drill != drillNetwork:
 			return errors.New("--for is for the drill network only")
-		case opt.cut < time.Second || opt.cut > 10*time.Minute:
+		case cmd.Flags().Changed("for") && (d.cut < time.Second || d.cut > 10*time.Minute):
 			return errors.New("--for must be from 1s to 10m")
-		case opt.takeover <= 0:
+		case d.takeover <= 0:
 			return errors.New("--takeover must be more than 0s")
 		}
 		return withOneLeader(cmd, func(ctx context.Context, g group) error {
-			d, err := planDrill(ctx, g, kind, opt)
-			if err != nil {
+			d.group = g
+			if err := d.plan(ctx, cmp.Or(configFile(cmd), hostFile)); err != nil {
 				return err
 			}
-			d.out, d.notices.w = cmd.OutOrStdout(), cmd.ErrOrStderr()
-			d.describe()
-			if err := d.confirm(cmd.InOrStdin()); err != nil {
+			if err := d.confirm(); err != nil {
 				return err
 			}
-			ctx, stop := signal.NotifyContext(ctx, guard.NotIgnored(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)...)
+			ctx, stop := interruptible(ctx)
 			defer stop()
 			return d.run(ctx)
 		})
@@ -92,150 +97,176 @@ The exit status is 0 if all promises were kept, 1 if not, 2 if the drill was giv
 	return cmd
 }
 
-// planDrill returns a drill for the group as it is, or why there must be none.
-func planDrill(ctx context.Context, g group, kind gameday.Drill, opt gamedayOptions) (*drill, error) {
-	q, err := g.submitter().Question(ctx)
+// plan looks at the group and at this host, and prints what the drill will do. It returns an error if there must be
+// none. file is the configuration file of the daemon.
+func (d *gameday) plan(ctx context.Context, file string) error {
+	q, err := d.group.submitter().Question(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	past, err := operator.ReadGameDays(ctx, g.session, g.paths)
-	if err == nil {
-		err = past.Newer()
+	view := operator.WithForecast(status.Of(d.group.name, d.group.paths.Root, q.Snapshot), q)
+	reasons := refusals(view)
+	problems := slices.DeleteFunc(view.Problems, func(p string) bool { return slices.Contains(view.Passing, p) })
+	if len(problems) > 0 && !d.despite {
+		reasons = append(reasons, "solve these problems, or add --despite-problems: "+strings.Join(problems, "; "))
 	}
+	if len(reasons) > 0 {
+		return refuse("nothing was done: %s", strings.Join(reasons, "; "))
+	}
+	if err := d.promised(); err != nil {
+		return err
+	}
+	d.leader, d.term = view.Leader, view.Term
+	leading, err := leadingDaemon(ctx, q.Snapshot, file)
 	if err != nil {
-		return nil, err
+		return refuse("nothing was done: %w", err)
 	}
-	view := operator.WithForecast(status.Of(g.name, g.paths.Root, q.Snapshot), q)
-	if why := gameday.Refusals(kind, view, past.Record, time.Now()); len(why) > 0 {
-		return nil, refuse("nothing was done: %s", strings.Join(why, "; "))
-	}
-	if problems := gameday.Problems(view); len(problems) > 0 && !opt.despite {
-		return nil, refuse("nothing was done, as the group has problems; solve them, or add --despite-problems: %s", strings.Join(problems, "; "))
-	}
-	d := &drill{group: g, opt: opt, before: q.Snapshot}
-	d.outcome = gameday.Outcome{Drill: kind, Leader: view.Leader, Term: view.Term, Observer: new(gameday.Observer)}
-	d.outcome.Promise, d.outcome.Terms = gameday.LimitsOf(q.Snapshot, g.cfg.Election.TrustSessionEnd, opt.takeover).Promise(kind)
-	if kind != gameday.Network {
-		d.opt.cut = 0
-	}
-	if kind.OnLeader() {
-		if d.local, err = newLocalLeader(q.Snapshot, g); err == nil {
-			err = d.checkTarget(ctx)
-		}
+	d.fail = leading.kill
+	does := "kills the daemon of %s; the guard ends the work and starts the daemon again"
+	if d.drill == drillNetwork {
+		cut, err := newNetworkCut(ctx, d.group.cfg.ZooKeeper.Servers)
 		if err != nil {
-			return nil, refuse("nothing was done: %w", err)
+			return refuse("nothing was done: %w", err)
+		}
+		d.fail = func(ctx context.Context) error { return cut.hold(ctx, d.cut) }
+		does = "cuts the host of %s off from the ZooKeeper servers for " + d.cut.String() +
+			"; to undo that by hand: " + undoCut
+	}
+	leader := fmt.Sprintf("%s (leader of %s in term %d)", d.leader, d.group.name, d.term)
+	fmt.Fprintf(d.out, "This drill "+does+".\n", printable(leader))
+	q.Change.Without = []string{d.leader}
+	fmt.Fprintf(d.out, "Promised: the next leader, by policy %s, starts its work within %s (%s).\n",
+		printable(whatif.Run(q).Leader.ID), d.promise.Time(), d.promise.Sum())
+	return nil
+}
+
+// refusals returns why no leader may fail on purpose in a group.
+func refusals(g status.Group) []string {
+	var all []string
+	switch {
+	case g.State != string(cluster.CurrentReady):
+		all = append(all, "there is no READY leader")
+	case g.Next != "":
+		all = append(all, "a handover is under way, to "+g.Next)
+	case !slices.ContainsFunc(g.Members, func(m status.Member) bool { return m.Node != g.Leader && m.IsEligible() }):
+		all = append(all, "no other member is eligible, so nobody could take over from "+g.Leader)
+	}
+	for _, r := range g.Requests {
+		if strings.HasSuffix(r.Kind, "pause") {
+			all = append(all, "the group is paused: run "+cluster.InGroup("'zkelectd resume'", g.Name)+" first")
 		}
 	}
-	q.Change.Without = []string{view.Leader}
-	d.outcome.Successor = whatif.Run(q).Leader.ID
-	return d, nil
+	return all
 }
 
-// checkTarget returns an error if there is nothing that the drill could break.
-func (d *drill) checkTarget(ctx context.Context) (err error) {
-	switch d.outcome.Drill {
-	case gameday.Daemon:
-		_, err = d.local.daemon()
-	case gameday.Child:
-		_, _, err = d.local.child()
-	case gameday.Network:
-		d.network, err = newNetworkCut(ctx, d.group.cfg.ZooKeeper.Servers)
+// promised finds what the configuration promises for the loss.
+func (d *gameday) promised() error {
+	kind := map[string]losses.Kind{drillDaemon: losses.Daemon, drillNetwork: losses.Partition}[d.drill]
+	checked, err := checkedOf(config.Group{Name: d.group.name, Config: d.group.cfg}, false)
+	if err != nil {
+		return err
 	}
-	return err
-}
-
-// describe prints what the drill will do.
-func (d *drill) describe() {
-	o := d.outcome
-	leader := fmt.Sprintf("%s, which leads %s in term %d", o.Leader, d.group.name, o.Term)
-	does := map[gameday.Drill]string{
-		gameday.Move:    fmt.Sprintf("moves leadership away from %s, and back", leader),
-		gameday.Daemon:  fmt.Sprintf("kills the daemon of %s; the guard ends the work and starts the daemon again", leader),
-		gameday.Child:   fmt.Sprintf("kills the child of %s; it is started again there (child.restart.max), or another member takes over", leader),
-		gameday.Network: fmt.Sprintf("cuts the host of %s, off from the ZooKeeper servers for %s", leader, d.opt.cut),
+	for _, l := range checked.Losses {
+		if l.Kind == kind {
+			d.promise = l
+		}
 	}
-	d.say("This drill %s.", does[o.Drill])
-	d.say("Promised: %s takes over; no READY leader for at most %s (%s).", o.Successor, o.Promise.Round(time.Millisecond), o.Terms)
-	d.say("It is given up if nobody is READY for %s.", (2 * o.Promise).Round(time.Millisecond))
-	if d.network != nil {
-		d.say("To undo the cut by hand: %s", gameday.Undo)
+	if !d.promise.Survived() {
+		return refuse("nothing was done: the configuration does not survive this loss: %s", d.promise.Why)
 	}
-}
-
-// say prints a line for people.
-func (d *drill) say(format string, args ...any) {
-	if d.opt.output != "json" {
-		fmt.Fprintln(d.out, printable(fmt.Sprintf(format, args...)))
-	}
+	d.limit = time.Duration(d.promise.Within) + d.takeover
+	d.cut = cmp.Or(d.cut, d.limit)
+	return nil
 }
 
 // confirm asks the person at the terminal, unless --yes says that there is no need.
-func (d *drill) confirm(in io.Reader) error {
-	if d.opt.yes {
+func (d *gameday) confirm() error {
+	if d.yes {
 		return nil
 	}
-	if f, ok := in.(*os.File); !ok || d.opt.output != "table" || !isTerminal(f) {
+	if f, ok := d.in.(*os.File); !ok || !isTerminal(f) {
 		return refuse("nothing was done: add --yes, or confirm it at a terminal")
 	}
 	fmt.Fprintf(d.out, "Type the group's name (%s) to go on: ", printable(d.group.name))
-	answer, _ := bufio.NewReader(in).ReadString('\n') // an error is no confirmation
+	answer, _ := bufio.NewReader(d.in).ReadString('\n') // an error is no confirmation
 	if strings.TrimSpace(answer) != d.group.name {
 		return refuse("nothing was done")
 	}
 	return nil
 }
 
-// printGameDay prints the result of a drill.
-func printGameDay(w io.Writer, g cluster.GameDay) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "CHECK\tPROMISED\tSEEN\tRESULT")
-	for _, c := range g.Checks {
-		kept := "ok"
-		if !c.Kept {
-			kept = "NOT KEPT"
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", printable(c.What), printable(c.Promised), printable(c.Seen), kept)
-	}
-	fmt.Fprintf(t, "\nresult: %s\n", g.Result)
-	return t.Flush()
-}
+// settleTime is how long the drill waits beyond what is promised, to show what happened instead.
+const settleTime = 30 * time.Second
 
-// showGameDays prints the last drills, the oldest first.
-func showGameDays(ctx context.Context, w io.Writer, g group, n int, output string) error {
-	ctx, cancel := withAnswerTimeout(ctx)
-	defer cancel()
-	read, err := operator.ReadGameDays(ctx, g.session, g.paths)
+// run has the leader fail, and shows what the history says of it.
+func (d *gameday) run(ctx context.Context) error {
+	began := time.Now()
+	if err := d.fail(ctx); err != nil {
+		return err
+	}
+	g := d.group
+	session, err := connect(ctx, g.cfg, g.from) // the one before may have ended with the cut
 	if err != nil {
 		return err
 	}
-	if read.Err != nil {
-		return fmt.Errorf("%w; the next drill replaces it", read.Err)
+	defer closeQuietly(ctx, session)
+	g.session = session
+	next := nextTerm{notices: notices{w: d.err}, after: d.term, ends: time.Now().Add(2*d.limit + settleTime)}
+	read := func(ctx context.Context, g group) (cluster.History, error) { return g.history(ctx, true) }
+	if err := follow(ctx, g, read, &next); !errors.Is(err, errDone) {
+		return cmp.Or(err, errors.New("interrupted: see "+cluster.InGroup("'zkelectd history'", d.group.name)))
 	}
-	all := []cluster.GameDay{}
-	for _, d := range read.Record.Drills {
-		if d.Slot == g.paths.Slot {
-			all = append(all, d)
+	if next.found == nil {
+		fmt.Fprintf(d.out, "NOT KEPT: the history has no new leader after %s\n", 2*d.limit+settleTime)
+		return exitError{statusNo, nil}
+	}
+	if err := printTerms(d.out, []cluster.PastTerm{*next.found}, "table", true); err != nil {
+		return err
+	}
+	result, took := "NOT KEPT", next.tookSince(began)
+	kept := took != nil && time.Duration(*took) <= d.limit
+	if kept {
+		result = "kept"
+	}
+	fmt.Fprintf(d.out, "%s: %s from the failure until READY; promised were %s, and --takeover %s\n",
+		result, formatDuration(took), d.promise.Time(), d.takeover)
+	if !kept {
+		return exitError{statusNo, nil}
+	}
+	return nil
+}
+
+// nextTerm waits for a READY leader after a term.
+type nextTerm struct {
+	notices
+	after int64
+	ends  time.Time
+	found *cluster.PastTerm
+}
+
+func (n *nextTerm) show(h cluster.History) error {
+	for _, t := range h.Terms {
+		if t.Term > n.after && t.Outcome == string(cluster.CurrentReady) {
+			n.found = &t
+			return errDone
 		}
 	}
-	all = all[max(0, len(all)-n):]
-	if output == "json" {
-		return printJSON(w, all)
+	return nil
+}
+
+// tookSince returns the time from a failure until the new leader was READY, as far as the clocks of this host and the
+// elector's agree; nil if no elector has measured it.
+func (n *nextTerm) tookSince(failure time.Time) *cluster.Duration {
+	if n.found.ToReady == nil {
+		return nil
 	}
-	t := tabwriter.NewWriter(w, 5, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "TIME\tDRILL\tLEADER\tTERM\tBY\tRESULT\tCHECKS")
-	for _, d := range all {
-		result := d.Result
-		switch {
-		case result == "" && time.Now().Before(d.Until):
-			result = "under way"
-		case result == "":
-			result = "broken off"
-		}
-		var checks []string
-		for _, c := range d.Checks {
-			checks = append(checks, c.What+": "+c.Seen)
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", d.Time.Local().Format("2006-01-02 15:04:05"), printable(d.Drill), printable(d.Node), d.Term, printable(d.By), printable(result), printable(strings.Join(checks, "; ")))
+	took := cluster.Duration(max(0, n.found.Time.Add(time.Duration(*n.found.ToReady)).Sub(failure)))
+	return &took
+}
+
+func (n *nextTerm) refresh() error {
+	if time.Now().After(n.ends) {
+		return errDone
 	}
-	return t.Flush()
+	return nil
 }

@@ -12,9 +12,31 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"zkelectd/internal/gameday"
 )
+
+// cutTable is the table of nftables with which the path to the servers is cut. Nothing else is in it.
+const cutTable = "zkelectd_gameday"
+
+// undoCut is the command that removes the rules. undoCutRules, as input of 'nft -f -', also succeeds if there are none.
+const (
+	undoCut      = "nft delete table inet " + cutTable
+	undoCutRules = "add table inet " + cutTable + "\ndelete table inet " + cutTable + "\n"
+)
+
+// cutRules returns the rules that cut the path to some servers, in both directions, as input of 'nft -f -'.
+func cutRules(servers []netip.AddrPort) string {
+	var out, in strings.Builder
+	for _, s := range servers {
+		family := "ip"
+		if s.Addr().Unmap().Is6() {
+			family = "ip6"
+		}
+		fmt.Fprintf(&out, "\t\t%s daddr %s tcp dport %d drop\n", family, s.Addr().Unmap().WithZone(""), s.Port())
+		fmt.Fprintf(&in, "\t\t%s saddr %s tcp sport %d drop\n", family, s.Addr().Unmap().WithZone(""), s.Port())
+	}
+	return fmt.Sprintf("table inet %s {\n\tchain to_servers {\n\t\ttype filter hook output priority 0;\n%s\t}\n"+
+		"\tchain from_servers {\n\t\ttype filter hook input priority 0;\n%s\t}\n}\n", cutTable, &out, &in)
+}
 
 // networkCut cuts this host's path to the ZooKeeper servers.
 type networkCut struct {
@@ -50,13 +72,27 @@ func newNetworkCut(ctx context.Context, servers []string) (*networkCut, error) {
 			all = append(all, netip.AddrPortFrom(ip, uint16(number)))
 		}
 	}
-	return &networkCut{rules: gameday.Rules(all)}, nil
+	return &networkCut{rules: cutRules(all)}, nil
+}
+
+// hold cuts the path for d, or until ctx ends.
+func (c *networkCut) hold(ctx context.Context, d time.Duration) error {
+	if err := c.begin(d); err != nil {
+		return err
+	}
+	over := time.NewTimer(d)
+	defer over.Stop()
+	select {
+	case <-over.C:
+	case <-ctx.Done():
+	}
+	return c.end()
 }
 
 // begin cuts the path. Whatever becomes of this process, it is restored after d and a margin.
 func (c *networkCut) begin(d time.Duration) error {
 	seconds := strconv.FormatFloat((d + undoMargin).Seconds(), 'f', 3, 64)
-	c.watchdog = exec.Command("sh", "-c", "sleep "+seconds+"; "+gameday.Undo+" 2>/dev/null")
+	c.watchdog = exec.Command("sh", "-c", "sleep "+seconds+"; "+undoCut+" 2>/dev/null")
 	c.watchdog.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a Ctrl-C or the end of the terminal does not end it
 	if err := c.watchdog.Start(); err != nil {
 		return fmt.Errorf("cannot start the process that undoes the cut, so nothing was cut: %w", err)
@@ -73,8 +109,8 @@ func (c *networkCut) end() error {
 	if c.watchdog == nil {
 		return nil
 	}
-	if err := nft(gameday.UndoRules, "-f", "-"); err != nil {
-		return fmt.Errorf("the path to the servers may still be cut: run '%s' (a process does so in a few seconds): %w", gameday.Undo, err)
+	if err := nft(undoCutRules, "-f", "-"); err != nil {
+		return fmt.Errorf("the path to the servers may still be cut: run '%s' (a process does so in a few seconds): %w", undoCut, err)
 	}
 	c.stopWatchdog()
 	return nil

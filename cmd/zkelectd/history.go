@@ -17,7 +17,7 @@ import (
 func historyCommand() *cobra.Command {
 	var n int
 	var output string
-	var following, drills, fencings bool
+	var following, fencings bool
 	cmd := &cobra.Command{
 		Use:   "history",
 		Short: "List the last terms: who led, why, by whom, and how long the group had no leader",
@@ -26,9 +26,8 @@ as an elector saw them: TO READY is from the decision to READY, LEADERLESS how l
 there was no READY leader; "-" means that no elector saw both ends.
 
 With --follow it prints new terms as they come; -o json then prints an object per line.
-With --gamedays it lists the reports of 'zkelectd gameday move' and the other drills instead,
-and with --fencing what people have fenced with the command fence. What candidates have
-fenced is in the REASON of their terms.`, cluster.MaxHistory),
+With --fencing it lists what people have fenced with the command fence instead. What
+candidates have fenced is in the REASON of their terms.`, cluster.MaxHistory),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output); err != nil {
@@ -39,9 +38,6 @@ fenced is in the REASON of their terms.`, cluster.MaxHistory),
 			}
 			show := func() error {
 				return withOneLeader(cmd, func(ctx context.Context, g group) error {
-					if drills {
-						return showGameDays(ctx, cmd.OutOrStdout(), g, n, output)
-					}
 					if fencings {
 						return showFencings(ctx, cmd.OutOrStdout(), g, n, output)
 					}
@@ -57,9 +53,8 @@ fenced is in the REASON of their terms.`, cluster.MaxHistory),
 	groupFlags(cmd)
 	cmd.Flags().IntVarP(&n, "number", "n", 20, "how many of the last terms")
 	cmd.Flags().BoolVar(&following, "follow", false, "print each new term, until interrupted")
-	cmd.Flags().BoolVar(&drills, "gamedays", false, "list the last drills instead of terms")
 	cmd.Flags().BoolVar(&fencings, "fencing", false, "list what people have fenced instead of terms")
-	cmd.MarkFlagsMutuallyExclusive("follow", "gamedays", "fencing")
+	cmd.MarkFlagsMutuallyExclusive("follow", "fencing")
 	outputFlag(cmd, &output)
 	return cmd
 }

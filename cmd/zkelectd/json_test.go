@@ -16,7 +16,7 @@ import (
 
 // printedJSON are the types of the output with -o json, by their section in docs/json.md.
 var printedJSON = map[string]any{
-	"zkelectd status": groupsStatus{}, "zkelectd group list": listedGroup{}, "zkelectd doctor": doctorReport{}, "zkelectd check": checkedConfig{}, "zkelectd explain": whatif.Explanation{}, "zkelectd history": cluster.PastTerm{}, "zkelectd gameday": cluster.GameDay{},
+	"zkelectd status": groupsStatus{}, "zkelectd group list": listedGroup{}, "zkelectd doctor": doctorReport{}, "zkelectd check": checkedConfig{}, "zkelectd explain": whatif.Explanation{}, "zkelectd history": cluster.PastTerm{},
 	"zkelectd slots show": slotsState{}, "zkelectd whatif": groupsForecast{}, "move": rolloutResult{}, "zkelectd move --scheduled": listedSchedule{}, "zkelectd policy show": cluster.Policy{},
 	"zkelectd watch": struct {
 		leadership

@@ -80,8 +80,12 @@ func askToReload(ctx context.Context, file string, r host.ReloadRequest) (host.R
 		}
 		return result, err
 	}
-	return host.ReloadResult{}, fmt.Errorf("no zkelectd that this user can ask runs with %s here: name the file that it was started with (--config), "+
-		"run this as its user or as root, or send its process SIGHUP", file)
+	return host.ReloadResult{}, fmt.Errorf("%w, or send its process SIGHUP", errNoDaemon(file))
+}
+
+// errNoDaemon is the error if no daemon answers for a configuration file.
+func errNoDaemon(file string) error {
+	return fmt.Errorf("no zkelectd that this user can ask runs with %s here: name the file that it was started with (--config), run this as its user or as root", file)
 }
 
 // maxAnswerToReload bounds what is read, in bytes.

@@ -59,7 +59,6 @@ var arrows = map[string]string{
 	"internal/operator": "cluster cluster/zkstore config elector fencer hook losses policy request status whatif workenv",
 	"internal/status":   "cluster policy",
 	"internal/doctor":   "cluster status",
-	"internal/gameday":  "cluster status",
 	"internal/losses":   "cluster",
 	"internal/httpapi":  "cluster page procinfo request secretfile status whatif",
 	"internal/page":     "",

@@ -78,9 +78,6 @@ func (p Paths) History() string {
 // Run returns the znode of the last run of a job, see [Run].
 func (p Paths) Run() string { return p.Root + "/run" }
 
-// GameDays returns the znode of the last drills, see [GameDays]. The slots of a group share it.
-func (p Paths) GameDays() string { return p.Root + "/gamedays" }
-
 // FailsafeKeys returns the znode of the keys with which members authenticate the messages of failsafe mode, see [FailsafeKeys]. The
 // slots of a group share it.
 func (p Paths) FailsafeKeys() string { return p.Root + failsafeKeys }
@@ -122,7 +119,7 @@ func (p Paths) Persistent() []string {
 	}
 	all = append(all, p.Leader(), p.Elected(), p.Policy(), p.Control(), p.Roster(), p.History(), p.Heir())
 	if p.Slot == "" {
-		all = append(all, p.Run(), p.GameDays(), p.FailsafeKeys(), p.Fencings())
+		all = append(all, p.Run(), p.FailsafeKeys(), p.Fencings())
 	}
 	return all
 }

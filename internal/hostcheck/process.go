@@ -144,35 +144,3 @@ func Environment(pid int, name string) (string, error) {
 	}
 	return "", nil
 }
-
-// Children returns the processes that a process has started, or adopted.
-func Children(pid int) ([]int, error) {
-	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	if err != nil {
-		return nil, err
-	}
-	var all []int
-	for _, list := range lists {
-		data, err := os.ReadFile(list)
-		if err != nil {
-			continue // the thread has ended
-		}
-		for _, field := range strings.Fields(string(data)) {
-			child, err := strconv.Atoi(field)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", list, err)
-			}
-			all = append(all, child)
-		}
-	}
-	return all, nil
-}
-
-// Arguments returns the command line of a process.
-func Arguments(pid int) ([]string, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err != nil {
-		return nil, err
-	}
-	return strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00"), nil
-}

@@ -89,48 +89,11 @@ func cutOff(ctx context.Context, t *table, binary string, rounds int) error {
 // lease is over.
 func longest(timeout time.Duration) time.Duration { return timeout + tick + cluster.LeaseWait(timeout) }
 
-// trust measures the cost of not treating the end of a session as the end of the work (election.trust_session_end), for each
-// loss that ends a session.
-func trust(ctx context.Context, t *table, binary string, rounds int) error {
-	for _, loss := range []struct {
-		name string
-		lose func(*faultproxy.Proxy, *node)
-	}{
-		{"daemon killed", func(_ *faultproxy.Proxy, n *node) { kill(n) }},
-		{"host lost", func(_ *faultproxy.Proxy, n *node) { n.kill() }},
-		{"leader cut off", func(p *faultproxy.Proxy, _ *node) { p.SetMode(faultproxy.BlackHole) }},
-	} {
-		for _, timeout := range []time.Duration{4 * time.Second, 6 * time.Second, 10 * time.Second} {
-			var p50 [2]time.Duration
-			for i, setting := range []string{"false", "true"} {
-				whole, _, err := losses(ctx, lossOptions{
-					binary: binary, timeout: timeout, rounds: rounds, lose: loss.lose, env: []string{"ZKELECTD_ELECTION_TRUST_SESSION_END=" + setting},
-				})
-				if err != nil {
-					return fmt.Errorf("%s, session timeout %s: %w", loss.name, timeout, err)
-				}
-				p50[i] = quantile(whole, 0.5)
-			}
-			t.add(fmt.Sprintf("%s, session timeout %s: loss to next READY, p50 of %d", loss.name, timeout, rounds), seconds(p50[0]),
-				fmt.Sprintf("%.2f of %s with trust_session_end", share(p50[0], p50[1]), seconds(p50[1])), "", true)
-		}
-	}
-	return nil
-}
-
-// kill kills the daemon only; its guard keeps running.
-func kill(n *node) {
-	if pid, err := n.daemon(); err == nil {
-		syscall.Kill(pid, syscall.SIGKILL)
-	}
-}
-
 // lossOptions configure [losses].
 type lossOptions struct {
 	binary  string
 	timeout time.Duration // of the sessions
 	rounds  int
-	env     []string
 	// lose makes the leader fail.
 	lose func(*faultproxy.Proxy, *node)
 	// ends says that the leader ends by itself. It is given the time to leave, as a host that is shut down is.
@@ -142,7 +105,6 @@ type lossOptions struct {
 // losses loses the leader of two nodes repeatedly. It returns the sorted times until the other node was READY and, with
 // measureChild, the times until the old leader's child was dead.
 func losses(ctx context.Context, opt lossOptions) (whole, dead []time.Duration, err error) {
-	opt.env = append(opt.env, "ZKELECTD_ELECTION_FAILBACK_MODE=manual") // the new leader stays
 	g, err := newGroup(ctx, production)
 	if err != nil {
 		return nil, nil, err
@@ -215,7 +177,8 @@ func (g *group) spawnProxied(opt lossOptions, id string) (*proxiedNode, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := g.spawnAt(fmt.Sprintf("127.0.0.1:%d", proxy.Port()), opt.binary, id, opt.timeout, opt.env...)
+	const stays = "ZKELECTD_ELECTION_FAILBACK_MODE=manual" // as the leader
+	n, err := g.spawnAt(fmt.Sprintf("127.0.0.1:%d", proxy.Port()), opt.binary, id, opt.timeout, stays)
 	if err != nil {
 		proxy.Close()
 		return nil, err

@@ -39,7 +39,7 @@ func main() {
 	rounds := flag.Int("rounds", 50, "how many planned handovers and killed daemons to measure; of stopped daemons and lost hosts a tenth")
 	programs := flag.Int("load", 8, "how many programs keep the processors busy while kill is measured")
 	binary := flag.String("binary", "bin/zkelectd", "the zkelectd to run")
-	only := flag.String("only", "handover,distant,daemon,stopped,kill,host,packets,idle,failover,trust,load,disturb,groups", "what to measure, separated by commas")
+	only := flag.String("only", "handover,distant,daemon,stopped,kill,host,packets,idle,failover,load,disturb,groups", "what to measure, separated by commas")
 	quick := flag.Bool("quick", false, "do not measure packets and bytes in scale, which takes some minutes for each size")
 	sizes := flag.String("sizes", "10,100,500,2000", "the sizes of the groups in scale; the first is what the others are compared with")
 	flag.Usage = func() {
@@ -100,7 +100,6 @@ func parts(ctx context.Context, t *table, o options, guardClient *guard.Client) 
 		{"packets", func() error { return packets(ctx, t, guardClient) }},
 		{"idle", func() error { return idle(ctx, t, o.binary) }},
 		{"failover", func() error { return failover(ctx, t, o.binary, max(10, o.rounds/2)) }},
-		{"trust", func() error { return trust(ctx, t, o.binary, max(2, o.rounds/15)) }},
 		{"disturb", func() error { return disturb(ctx, t, o.binary, max(4, o.rounds/5)) }},
 		{"load", func() error { return load(ctx, t, o.binary, guardClient) }},
 		{"groups", func() error { return groups(ctx, t, o.binary) }},

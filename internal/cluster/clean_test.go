@@ -149,7 +149,7 @@ func TestAfterRelease(t *testing.T) {
 			if !ok || after.Current.Exists || after.Fence.Record.State != FenceReleased || !reflect.DeepEqual(after.Elected, snap.Elected) || after.Self != snap.Self {
 				t.Fatalf("%v: %+v", ok, after)
 			}
-			if wait, why := after.Owed(Trust{LeaseWait: time.Minute}); wait != 0 || len(after.Earlier(Trust{LeaseWait: time.Minute})) > 0 {
+			if wait, why := after.Owed(time.Minute); wait != 0 || len(after.Earlier(time.Minute)) > 0 {
 				t.Errorf("it waits for %s: %s", wait, why)
 			}
 			if f := after.Fence.Record; f.Succession("c", "") != SuccessionFree || f.Owed != 0 || f.Earlier != nil || f.Term != 7 || f.Node != "a" {

@@ -56,8 +56,8 @@ func FencingText(s string) string {
 
 // Earlier returns the holders for which a candidate must wait, the oldest first. The longest of their waits is what
 // [Snapshot.Owed] returns.
-func (s *Snapshot) Earlier(t Trust) []EarlierHolder {
-	wait, _ := s.Owed(t)
+func (s *Snapshot) Earlier(own time.Duration) []EarlierHolder {
+	wait, _ := s.Owed(own)
 	f := s.Fence.Record
 	switch {
 	case wait == 0:
@@ -69,23 +69,12 @@ func (s *Snapshot) Earlier(t Trust) []EarlierHolder {
 	if f.Owed > LongestWait(list) { // nothing says for whom
 		list = append(list, EarlierHolder{Wait: f.Owed})
 	}
-	if s.mayRun(t) {
+	if f.State != FenceUnclean { // the lease of the holder that the fence names may still be running
 		list = append(list, EarlierHolder{
-			Node: f.Node, Site: f.Site, Host: f.Host, API: f.API, Term: f.Term, Wait: max(f.LeaseWait, Duration(t.LeaseWait)),
+			Node: f.Node, Site: f.Site, Host: f.Host, API: f.API, Term: f.Term, Wait: max(f.LeaseWait, Duration(own)),
 		})
 	}
 	return MergeEarlier(list)
-}
-
-// mayRun reports whether the lease of the holder that a readable fence names may still be running.
-func (s *Snapshot) mayRun(t Trust) bool {
-	switch s.Fence.Record.State {
-	case FenceReleased, FenceUnclean:
-		return false
-	case FenceReady, FenceHeld:
-		return s.Fence.Record.Node == "" || s.FenceAlive || !t.SessionEnd
-	}
-	return true
 }
 
 // LongestWait returns the longest wait of all.

@@ -8,13 +8,12 @@ import (
 	"time"
 )
 
-// The end of a session proves nothing about a holder that is not known (S1).
+// A holder that is not known is waited for as any other (S1).
 func TestAnUnknownHolderIsWaitedFor(t *testing.T) {
-	trust := Trust{LeaseWait: 3 * time.Second, SessionEnd: true}
 	for _, state := range []FenceState{FenceReady, FenceHeld, FenceRevoked} {
 		s := Snapshot{Fence: Stored[Fence]{Exists: true, Record: Fence{State: state, LeaseWait: Duration(4 * time.Second)}}}
-		wait, _ := s.Owed(trust)
-		if got := LongestWait(s.Earlier(trust)); wait != 4*time.Second || time.Duration(got) != wait {
+		wait, _ := s.Owed(3 * time.Second)
+		if got := LongestWait(s.Earlier(3 * time.Second)); wait != 4*time.Second || time.Duration(got) != wait {
 			t.Errorf("%s: waits for %s, for holders that need %s", state, wait, got)
 		}
 	}

@@ -27,10 +27,9 @@ func TestEarlierHoldersCoverTheWait(t *testing.T) {
 			LeaseWait: Duration(rapid.Int64Range(0, 9).Draw(t, "lease wait")) * Duration(time.Second), Earlier: anyEarlier(t, MaxEarlier),
 		}
 		f.Owed = max(LongestWait(f.Earlier), Duration(rapid.Int64Range(0, 9).Draw(t, "owed"))*Duration(time.Second))
-		s := Snapshot{Fence: Stored[Fence]{Exists: rapid.IntRange(0, 9).Draw(t, "exists") > 0, Record: f}, FenceAlive: rapid.Bool().Draw(t, "alive")}
-		trust := Trust{LeaseWait: 4 * time.Second, SessionEnd: rapid.Bool().Draw(t, "trust")}
-		owed, _ := s.Owed(trust)
-		list := s.Earlier(trust)
+		s := Snapshot{Fence: Stored[Fence]{Exists: rapid.IntRange(0, 9).Draw(t, "exists") > 0, Record: f}}
+		owed, _ := s.Owed(4 * time.Second)
+		list := s.Earlier(4 * time.Second)
 		if time.Duration(LongestWait(list)) != owed {
 			t.Fatalf("%+v owes %s, listed are %+v", f, owed, list)
 		}
@@ -60,32 +59,26 @@ func TestEarlierHoldersOfEachFence(t *testing.T) {
 	before := EarlierHolder{Node: "n0", Term: 5, Wait: three}
 	for name, c := range map[string]struct {
 		change func(*Fence)
-		alive  bool
-		trust  bool
 		want   []EarlierHolder
 	}{
-		"lost leader":              {func(f *Fence) { f.State = FenceReady }, false, false, []EarlierHolder{self}},
-		"lost leader, trusted":     {func(f *Fence) { f.State = FenceReady }, false, true, nil},
-		"current deleted under it": {func(f *Fence) { f.State = FenceReady }, true, true, []EarlierHolder{self}},
-		"released":                 {func(f *Fence) { f.State = FenceReleased }, false, false, nil},
-		"unclean, not said for whom": {func(f *Fence) { f.State, f.Owed = FenceUnclean, three }, false, false,
+		"lost leader": {func(f *Fence) { f.State = FenceReady }, []EarlierHolder{self}},
+		"released":    {func(f *Fence) { f.State = FenceReleased }, nil},
+		"unclean, not said for whom": {func(f *Fence) { f.State, f.Owed = FenceUnclean, three },
 			[]EarlierHolder{{Wait: three}}}, // not n1, whose work is dead
-		"unclean": {func(f *Fence) { f.State, f.Owed, f.Earlier = FenceUnclean, three, []EarlierHolder{before} }, false, false, []EarlierHolder{before}},
-		"a lost candidate": {func(f *Fence) { f.State, f.Owed, f.Earlier = FenceHeld, three, []EarlierHolder{before} }, false, false,
+		"unclean": {func(f *Fence) { f.State, f.Owed, f.Earlier = FenceUnclean, three, []EarlierHolder{before} }, []EarlierHolder{before}},
+		"a lost candidate": {func(f *Fence) { f.State, f.Owed, f.Earlier = FenceHeld, three, []EarlierHolder{before} },
 			[]EarlierHolder{before, self}},
-		"a lost candidate, trusted": {func(f *Fence) { f.State, f.Owed, f.Earlier = FenceHeld, three, []EarlierHolder{before} }, false, true,
-			[]EarlierHolder{before}},
-		"rewritten: another may have led since": {func(f *Fence) { f.State, f.Owed = FenceRevoked, seven }, false, true,
+		"rewritten: another may have led since": {func(f *Fence) { f.State, f.Owed = FenceRevoked, seven },
 			[]EarlierHolder{{Wait: seven}, self}},
-		"nobody is known": {func(f *Fence) { *f = Fence{State: FenceRevoked, LeaseWait: seven} }, false, true, []EarlierHolder{{Wait: seven}}},
+		"nobody is known": {func(f *Fence) { *f = Fence{State: FenceRevoked, LeaseWait: seven} }, []EarlierHolder{{Wait: seven}}},
 		"fenced once, and it led again": {func(f *Fence) {
 			f.State, f.Owed, f.Earlier = FenceHeld, three, []EarlierHolder{{Node: "n1", Host: "host1", Term: 5, Wait: three, Fenced: true}}
-		}, false, false, []EarlierHolder{self}},
+		}, []EarlierHolder{self}},
 	} {
 		f := base
 		c.change(&f)
-		s := Snapshot{Fence: Stored[Fence]{Exists: true, Record: f}, FenceAlive: c.alive}
-		if got := s.Earlier(Trust{LeaseWait: own, SessionEnd: c.trust}); !slices.Equal(got, c.want) {
+		s := Snapshot{Fence: Stored[Fence]{Exists: true, Record: f}}
+		if got := s.Earlier(own); !slices.Equal(got, c.want) {
 			t.Errorf("%s:\n got %+v\nwant %+v", name, got, c.want)
 		}
 	}

@@ -51,11 +51,9 @@ func TestAnUnreadableFenceIsRewrittenAsRevoked(t *testing.T) {
 				t.Errorf("it cannot be read back: %v", again.Err)
 			}
 			after := Snapshot{Fence: Stored[Fence]{Exists: true, Record: *got}}
-			for _, trust := range []bool{false, true} {
-				const own = 3 * time.Second
-				if wait, _ := after.Owed(Trust{own, trust}); got.State != FenceReleased && wait < own {
-					t.Errorf("a candidate waits only for %s", wait)
-				}
+			const own = 3 * time.Second
+			if wait, _ := after.Owed(own); got.State != FenceReleased && wait < own {
+				t.Errorf("a candidate waits only for %s", wait)
 			}
 		})
 	}

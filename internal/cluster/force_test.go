@@ -91,7 +91,7 @@ func TestAForcedTermIsOver(t *testing.T) {
 	if right := f.Succession("n9", ""); right != SuccessionFree || !f.Led || !f.Requested || !strings.Contains(f.Reason, "ann@host") || !strings.Contains(f.Reason, "rack 7") {
 		t.Errorf("right %d, %+v", right, f)
 	}
-	if wait, _ := s.Owed(Trust{LeaseWait: time.Second, SessionEnd: true}); wait != 4*time.Second {
+	if wait, _ := s.Owed(time.Second); wait != 4*time.Second {
 		t.Errorf("the successor waits %s", wait)
 	}
 	if err := s.CheckStuck(); err == nil {

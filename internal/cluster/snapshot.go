@@ -50,9 +50,6 @@ type Snapshot struct {
 	Leadership bool
 	Fence      Stored[Fence]
 	Current    Stored[Current]
-	// FenceAlive is set if the incarnation that the fence names exists. It is read after current, so that a holder whose
-	// session has ended is never taken to be alive.
-	FenceAlive bool
 
 	// Heir is the heir where elected names another one. Nothing is decided by it.
 	Heir Stored[HeirRecord]
@@ -158,38 +155,23 @@ func (s *Snapshot) Ready() bool {
 	return s.Acquired() && s.Fence.Record.State == FenceReady && s.Current.Exists && !s.ForeignCurrent()
 }
 
-// Trust defines what a candidate accepts as proof that the work of the last holder has ended (docs/protocol.md, Taking over).
-type Trust struct {
-	// LeaseWait is W for the candidate's own session timeout.
-	LeaseWait time.Duration
-	// SessionEnd is set if the end of the holder's session counts as proof. Anyone who can reach the servers can end any
-	// session, so without it only a release counts.
-	SessionEnd bool
-}
-
 // Owed returns the lease wait W that remains before a candidate's child may start (docs/protocol.md, Taking over), and why;
-// 0 and nothing for none.
-func (s *Snapshot) Owed(t Trust) (wait time.Duration, why string) {
+// 0 and nothing for none. own is W for the candidate's session timeout. Only a release proves that the work of the last holder
+// has ended: anyone who can reach the servers can end its session.
+func (s *Snapshot) Owed(own time.Duration) (wait time.Duration, why string) {
 	f := s.Fence.Record
-	full := max(time.Duration(f.LeaseWait), time.Duration(f.Owed), t.LeaseWait)
+	full := max(time.Duration(f.LeaseWait), time.Duration(f.Owed), own)
 	switch {
 	case !s.Fence.Readable():
-		return t.LeaseWait, "a fence that is absent or damaged proves nothing"
+		return own, "a fence that is absent or damaged proves nothing"
 	case f.State == FenceReleased:
 		return 0, ""
 	case f.State == FenceUnclean:
 		wait, why = time.Duration(f.Owed), f.Node+" had not yet waited for an earlier holder, or could not undo its leadership"
 	case f.Node == "": // the elector wrote the fence, and knew of no holder
 		wait, why = full, "it is not known whether there was a leader before"
-	case f.State != FenceReady && f.State != FenceHeld: // REVOKED
-		wait, why = full, "the lease of "+f.Node+", which did not release, may still be running"
-	case s.FenceAlive:
-		wait, why = full, "current was deleted under "+f.Node+", whose lease may still be running"
-	case t.SessionEnd:
-		// With the session the lease is over: only this holder's own lease wait remains. A READY one has none.
-		wait, why = time.Duration(f.Owed), f.Node+" had not yet waited for an earlier holder"
 	default:
-		wait, why = full, "the end of "+f.Node+"'s session does not prove that its work ended"
+		wait, why = full, "the lease of "+f.Node+", which did not release, may still be running"
 	}
 	if wait == 0 {
 		return 0, ""

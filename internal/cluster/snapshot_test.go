@@ -13,42 +13,33 @@ func TestOwedLeaseWait(t *testing.T) {
 		return Stored[Fence]{Exists: true, Record: Fence{Node: "n1", State: state, Owed: Duration(owed), LeaseWait: Duration(holder)}}
 	}
 	for name, c := range map[string]struct {
-		fence   Stored[Fence]
-		alive   bool
-		want    time.Duration
-		trusted time.Duration // if the end of a session is trusted
-		why     string
+		fence Stored[Fence]
+		want  time.Duration
+		why   string
 	}{
-		"deleted":                                {Stored[Fence]{}, false, own, own, "proves nothing"},
-		"never written":                          {Stored[Fence]{Exists: true, Err: ErrNeverWritten}, false, own, own, "proves nothing"},
-		"damaged: ":                              {Stored[Fence]{Exists: true, Err: errors.New("x")}, false, own, own, "proves nothing"},
-		"damaged, whatever is left of it":        {Stored[Fence]{Exists: true, Err: errors.New("x"), Record: Fence{State: FenceReleased}}, false, own, own, "proves nothing"},
-		"released":                               {fence(FenceReleased, 0), true, 0, 0, ""},
-		"released by one that is gone":           {fence(FenceReleased, 0), false, 0, 0, ""},
-		"unclean":                                {fence(FenceUnclean, remaining), false, remaining, remaining, "n1 had not yet waited"},
-		"unclean, with no wait left":             {fence(FenceUnclean, 0), false, 0, 0, ""},
-		"ready, session over":                    {fence(FenceReady, 0), false, holder, 0, "the end of n1's session does not prove that its work ended"},
-		"held clean, session over":               {fence(FenceHeld, 0), false, holder, 0, "the end of n1's session"},
-		"held with a lease wait left":            {fence(FenceHeld, remaining), false, holder, remaining, "the end of n1's session"},
-		"held with a wait longer than a lease":   {fence(FenceHeld, 2*holder), false, 2 * holder, 2 * holder, "the end of n1's session"},
-		"ready, current deleted under it":        {fence(FenceReady, 0), true, holder, holder, "current was deleted under n1"},
-		"held, current deleted under it":         {fence(FenceHeld, 0), true, holder, holder, "current was deleted under n1"},
-		"revoked":                                {fence(FenceRevoked, 0), true, holder, holder, "the lease of n1"},
-		"revoked, gone since: its lease may run": {fence(FenceRevoked, 0), false, holder, holder, "the lease of n1"},
-		"revoked, without a known holder":        {Stored[Fence]{Exists: true, Record: Fence{State: FenceRevoked}}, false, own, own, "it is not known whether there was a leader before"},
-		"a state of a later version":             {fence("NEW", 0), false, holder, holder, "the lease of n1"},
+		"deleted":                              {Stored[Fence]{}, own, "proves nothing"},
+		"never written":                        {Stored[Fence]{Exists: true, Err: ErrNeverWritten}, own, "proves nothing"},
+		"damaged: ":                            {Stored[Fence]{Exists: true, Err: errors.New("x")}, own, "proves nothing"},
+		"damaged, whatever is left of it":      {Stored[Fence]{Exists: true, Err: errors.New("x"), Record: Fence{State: FenceReleased}}, own, "proves nothing"},
+		"released":                             {fence(FenceReleased, 0), 0, ""},
+		"unclean":                              {fence(FenceUnclean, remaining), remaining, "n1 had not yet waited"},
+		"unclean, with no wait left":           {fence(FenceUnclean, 0), 0, ""},
+		"ready":                                {fence(FenceReady, 0), holder, "the lease of n1, which did not release, may still be running"},
+		"held clean":                           {fence(FenceHeld, 0), holder, "the lease of n1"},
+		"held with a lease wait left":          {fence(FenceHeld, remaining), holder, "the lease of n1"},
+		"held with a wait longer than a lease": {fence(FenceHeld, 2*holder), 2 * holder, "the lease of n1"},
+		"revoked":                              {fence(FenceRevoked, 0), holder, "the lease of n1"},
+		"revoked, without a known holder":      {Stored[Fence]{Exists: true, Record: Fence{State: FenceRevoked}}, own, "it is not known whether there was a leader before"},
+		"a state of a later version":           {fence("NEW", 0), holder, "the lease of n1"},
 	} {
-		s := Snapshot{Fence: c.fence, FenceAlive: c.alive}
-		got, why := s.Owed(Trust{LeaseWait: own})
+		s := Snapshot{Fence: c.fence}
+		got, why := s.Owed(own)
 		if got != c.want || !strings.Contains(why, c.why) || (why == "") != (c.want == 0) {
 			t.Errorf("%s: %s (%s), want %s", name, got, why, c.want)
 		}
-		if got, why := s.Owed(Trust{LeaseWait: own, SessionEnd: true}); got != c.trusted || (why == "") != (c.trusted == 0) {
-			t.Errorf("%s, if the end of a session is trusted: %s (%s), want %s", name, got, why, c.trusted)
-		}
 	}
 	short := Snapshot{Fence: fence(FenceReady, 0)}
-	if got, _ := short.Owed(Trust{LeaseWait: 2 * holder}); got != 2*holder {
+	if got, _ := short.Owed(2 * holder); got != 2*holder {
 		t.Errorf("a candidate whose own lease is longer waits for %s", got)
 	}
 }

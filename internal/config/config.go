@@ -78,7 +78,6 @@ type Election struct {
 	Exclusion        time.Duration `mapstructure:"exclusion"`
 	StrikeResetAfter time.Duration `mapstructure:"strike_reset_after"`
 	Settle           time.Duration `mapstructure:"settle"`
-	TrustSessionEnd  bool          `mapstructure:"trust_session_end"`
 }
 
 // Failback configures whether a better member may replace a healthy leader.

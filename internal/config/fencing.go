@@ -99,9 +99,6 @@ func (c *Config) checkFencing(report func(string, string, ...any)) {
 	if f.Monitor != 0 && (f.Monitor < minMonitorTime || f.Monitor > maxMonitorTime) {
 		report("fencing.monitor", "%s is neither 0s nor between %s and %s", f.Monitor, minMonitorTime, maxMonitorTime)
 	}
-	if f.Required && c.Election.TrustSessionEnd {
-		report("fencing.required", "cannot be set together with election.trust_session_end: after the end of a session no wait would be owed, so nothing would be fenced")
-	}
 	for i, l := range levels {
 		key := settings[i]
 		l.check(func(name, format string, args ...any) {

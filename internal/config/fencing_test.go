@@ -86,7 +86,6 @@ func TestBadFencingIsRefused(t *testing.T) {
 		"{levels: [{command: [a]}, {agent: fence_x}]}":               "[1].nodes: is empty",
 		"{command: [a], levels: [{command: [a]}]}":                   "cannot be set together with fencing.command",
 		"{levels: [{command: [a]},{command: [a]},{command: [a]},{command: [a]},{command: [a]}]}": "has 5 levels; at most 4",
-		"{command: [a], required: true}\nelection: {trust_session_end: true}":                    "fencing.required: cannot be set together with election.trust_session_end",
 	} {
 		_, err := fenced(t, "fencing: "+text+"\n")
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -123,7 +123,6 @@ func electionKeys() []Key {
 		{"election.settle", duration, 3 * time.Second, false, "How long the first election waits for other hosts, if the group has never had a leader, or if this daemon is the first that has registered after all were down. It ends early when all members of the last election are registered, except those that were ranked below the one that would be elected."},
 		{"election.exclusion", duration, time.Minute, false, "How long a node is excluded after its first strike; each further strike doubles the time, up to an hour."},
 		{"election.strike_reset_after", duration, 5 * time.Minute, false, "The strikes of a leader are cleared once it has been READY for this long."},
-		{"election.trust_session_end", boolean, false, false, "Whether a takeover may rely on the end of the last leader's session as proof that its work has ended. With false the new leader starts its work at once only if leadership was released; if a leader crashes, its guard releases. After the loss of the leader's host nothing is released, and the new leader first waits until every lease is over (0.61 of the session timeout). With true, anyone who can reach the ZooKeeper servers can cause two leaders to work at the same time. See docs/safety.md."},
 	}
 }
 

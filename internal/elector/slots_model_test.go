@@ -211,7 +211,6 @@ func (m *modelMember) read(slot int, torn bool) {
 	for _, i := range in {
 		data, stat, ok = get(p.Node(i.ID))
 		s.Members = append(s.Members, cluster.Member{Incarnation: i, Node: decode(m.w, data, stat, ok, cluster.ReadStored[cluster.Node])})
-		s.FenceAlive = s.FenceAlive || i.Name == s.Fence.Record.Incarnation
 	}
 	s.Elector = len(in) > 0 && in[0].Name == m.self.Name
 	m.views[slot] = s
@@ -229,7 +228,7 @@ func (m *modelMember) acquire(slot int) {
 		!s.Fence.Readable() || m.works[slot] != nil || m.pending[slot] {
 		return
 	}
-	owed, _ := s.Owed(cluster.Trust{LeaseWait: modelWait, SessionEnd: true})
+	owed, _ := s.Owed(modelWait)
 	fence := cluster.Fence{
 		Term: elected, Node: m.id, Incarnation: m.self.Name, State: cluster.FenceHeld, Owed: cluster.Duration(owed),
 		LeaseWait: cluster.Duration(modelWait), Kill: cluster.Duration(time.Second), RevokeTimeout: cluster.Duration(20 * time.Second),

@@ -77,7 +77,7 @@ func newElectorRole(g *Group, m *Member) *electorRole {
 		settings: &g.settings, placement: g.opt.Placement, rank: g.opt.Rank, core: elector.New(opt), moves: m.opt.Limits.Moves, wake: m.wake,
 		watchdog: watchdog.New(watchdog.Options{
 			Takeover: m.opt.TakeoverTimeout, StrikeResetAfter: m.opt.StrikeResetAfter,
-			Trust: cluster.Trust{LeaseWait: m.budget.LeaseWait, SessionEnd: m.opt.TrustSessionEnd},
+			LeaseWait: m.budget.LeaseWait,
 		}),
 		history: historyWriter{
 			conn: m.session, paths: g.opt.Paths, self: m.self.Name, log: g.log, timeout: m.budget.Session, background: m.background,

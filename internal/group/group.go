@@ -135,7 +135,6 @@ type InstanceOptions struct {
 	Elector elector.Options
 	// TakeoverTimeout and StrikeResetAfter are passed to the watchdog.
 	TakeoverTimeout, StrikeResetAfter time.Duration
-	TrustSessionEnd                   bool
 	// Work is the leader-only work; its StopTimeout is replaced by that of the session's budget.
 	Work    worker.Spec
 	Restart Restart

@@ -38,8 +38,7 @@ func (g *Group) instanceOptions() group.InstanceOptions {
 	}
 	return group.InstanceOptions{
 		Elector: electing, TakeoverTimeout: c.Election.TakeoverTimeout, StrikeResetAfter: c.Election.StrikeResetAfter,
-		TrustSessionEnd: c.Election.TrustSessionEnd,
-		Work:            work, Restart: group.Restart{Max: restart.Max, Window: restart.Window, Backoff: restart.Backoff},
+		Work: work, Restart: group.Restart{Max: restart.Max, Window: restart.Window, Backoff: restart.Backoff},
 		Fencing: g.host.fencing(c),
 	}
 }

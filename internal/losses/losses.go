@@ -18,8 +18,6 @@ import (
 // Config is what the figures follow from.
 type Config struct {
 	Budget cluster.Budget
-	// TrustSessionEnd is set if a successor takes the end of a session as the end of the work.
-	TrustSessionEnd bool
 	// Hooks is how many hooks the guard runs after the death of its daemon; each of them may take K.
 	Hooks    int
 	Fencing  Fencing
@@ -168,15 +166,12 @@ func (c Config) daemon() Loss {
 func (c Config) expiry() Part { return Part{"end of the session", cluster.Duration(c.Budget.Failover)} }
 
 // wait is what a candidate that has acquired leadership waits for before it starts its work: W, counted from its ACQUIRE, which it sends when the session
-// has ended. The end of the session is enough if it is trusted; then nothing is fenced either. Fencing runs at the same time as W, and is bounded
+// has ended. Fencing runs at the same time as W, and is bounded
 // by its limit: with required the work starts when both are over, and with skip_wait as well when the host is fenced, so W does not matter.
 // Without required a fencing that fails costs nothing, and one that succeeds can only make it shorter.
 func (c Config) wait() Part {
 	f, w := c.Fencing, c.Budget.LeaseWait
-	switch {
-	case c.TrustSessionEnd:
-		return Part{}
-	case f.Enabled && f.Required && f.SkipWait, f.Enabled && f.Required && f.Limit > w:
+	if f.Enabled && f.Required && (f.SkipWait || f.Limit > w) {
 		return Part{"fencing", cluster.Duration(f.Limit)}
 	}
 	return Part{"lease wait", cluster.Duration(w)}
@@ -186,8 +181,6 @@ func (c Config) wait() Part {
 func (c Config) proof() string {
 	f := c.Fencing
 	switch {
-	case c.TrustSessionEnd:
-		return "rests on the end of the session, and on the lost host's guard"
 	case f.Enabled && f.Required && f.SkipWait:
 		return "rests on fencing alone; nobody leads if no host can fence it"
 	case f.Enabled && f.Required:

@@ -38,10 +38,6 @@ func TestTable(t *testing.T) {
 			"daemon next_leader 2.7s", "host next_leader 12.67s", "partition next_leader 12.67s",
 			"zookeeper no_leader 12.67s after it is back", "stand_still two_leaders 12.67s",
 		}},
-		"the end of a session is trusted": {Config{TrustSessionEnd: true, Device: Device{Used: true}}, []string{
-			"daemon next_leader 900ms", "host next_leader 9s", "partition next_leader 9s",
-			"zookeeper no_leader 9s after it is back", "stand_still two_leaders 9s",
-		}},
 		"a device": {Config{Device: Device{Used: true, Required: true}}, []string{
 			"daemon next_leader 900ms", "host next_leader 12.67s", "partition next_leader 12.67s",
 			"zookeeper no_leader 12.67s after it is back", "stand_still next_leader 12.67s",
@@ -94,19 +90,15 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// What was measured with real servers (go run ./bench -only trust) takes no longer than what the table says: the loss of
-// a host and a partition, with and without trust in the end of a session.
+// What was measured with real servers takes no longer than what the table says: the loss of a host, and a partition.
 func TestNothingMeasuredContradictsTheTable(t *testing.T) {
 	for _, m := range []struct {
 		session     time.Duration
-		trust       bool
 		host, apart time.Duration
 	}{
-		{4 * time.Second, false, 7830 * ms, 7720 * ms}, {4 * time.Second, true, 5650 * ms, 5700 * ms},
-		{6 * time.Second, false, 10840 * ms, 11540 * ms}, {6 * time.Second, true, 7560 * ms, 7530 * ms},
-		{10 * time.Second, false, 17730 * ms, 17640 * ms}, {10 * time.Second, true, 10780 * ms, 11470 * ms},
+		{4 * time.Second, 7830 * ms, 7720 * ms}, {6 * time.Second, 10840 * ms, 11540 * ms}, {10 * time.Second, 17730 * ms, 17640 * ms},
 	} {
-		for _, l := range Table(Config{Budget: budget(t, m.session), TrustSessionEnd: m.trust}) {
+		for _, l := range Table(Config{Budget: budget(t, m.session)}) {
 			if measured := map[Kind]time.Duration{Host: m.host, Partition: m.apart}[l.Kind]; measured > time.Duration(l.Within) {
 				t.Errorf("T = %s: %s took %s, said are %s", m.session, l.Kind, measured, l.Time())
 			}

@@ -18,7 +18,7 @@ func Losses(c config.Config, b cluster.Budget, alone bool) []losses.Loss {
 	f := Fencing(c)
 	_, misfit := b.NewReset(c.Device.Timeout, c.Device.Margin)
 	return losses.Table(losses.Config{
-		Budget: b, TrustSessionEnd: c.Election.TrustSessionEnd, Hooks: hooks, Alone: alone,
+		Budget: b, Hooks: hooks, Alone: alone,
 		Fencing:  losses.Fencing{Enabled: f.Enabled(), Required: c.Fencing.Required, SkipWait: c.Fencing.SkipWait, Limit: f.Limit()},
 		Failsafe: losses.Failsafe{Enabled: c.Failsafe.Enabled, Max: c.Failsafe.Max},
 		Device:   losses.Device{Used: c.Device.Used() && misfit == nil, Required: c.Device.Mode == config.DeviceRequired},

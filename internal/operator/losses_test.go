@@ -14,7 +14,6 @@ import (
 // configurations are the columns of the table in docs/safety.md.
 var configurations = []struct{ name, settings string }{
 	{"the defaults", ""},
-	{"`election.trust_session_end: true`", "election: {trust_session_end: true}"},
 	{"`watchdog_device.mode: required`", "watchdog_device: {mode: required}"},
 	{"`fencing.required: true`", "fencing: {command: [/bin/true], required: true}"},
 	{"and `fencing.skip_wait: true`", "fencing: {command: [/bin/true], required: true, skip_wait: true}"},

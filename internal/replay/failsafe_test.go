@@ -15,7 +15,7 @@ func TestFailsafeModeIsReplayed(t *testing.T) {
 	first, second := dirs(t)
 	h := newHost(t, first, "a", boot)
 	machine := transition.New(transition.Options{
-		Paths: h.paths, Self: h.self, Budget: budget, Wall: func() time.Time { return h.wall }, TrustSessionEnd: true,
+		Paths: h.paths, Self: h.self, Budget: budget, Wall: func() time.Time { return h.wall },
 		Failsafe: &transition.Failsafe{Key: "ka", Start: 1<<63 + 7},
 	})
 	h.source = h.rec.NewSource(recorder.About{Group: "g", Root: "/g", Node: "a", Incarnation: h.self.Name, Budget: budget}, recorder.Core{Machine: machine})

@@ -37,7 +37,7 @@ func newHost(t *testing.T, dir, id, bootID string) *host {
 	h := &host{t: t, dir: dir, paths: cluster.Paths{Root: "/g"}, self: cluster.Incarnation{ID: id, Name: id + "-n_0000000001"}}
 	h.rec = recorder.New(recorder.Options{Dir: dir, Size: recorder.MinSize, Node: id, Version: "v1", Boot: bootID, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	h.wall = time.Unix(1, 0).UTC()
-	machine := transition.New(transition.Options{Paths: h.paths, Self: h.self, Budget: budget, Wall: func() time.Time { return h.wall }, TrustSessionEnd: true})
+	machine := transition.New(transition.Options{Paths: h.paths, Self: h.self, Budget: budget, Wall: func() time.Time { return h.wall }})
 	h.source = h.rec.NewSource(recorder.About{Group: "g", Root: "/g", Node: id, Incarnation: h.self.Name, Budget: budget}, recorder.Core{Machine: machine})
 	h.step(0, transition.Tick{})
 	return h

@@ -272,3 +272,17 @@ func (c *checker) readCurrent() cluster.Stored[cluster.Current] {
 	data, stat, err := c.w.tree.Get(0, c.g.known.current, false)
 	return cached(c.w.cache.current, c.g.known.current, data, stat, err == nil, cluster.ReadStored[cluster.Current])
 }
+
+// trusts takes a holder whose incarnation is gone for one that has released.
+func (c *checker) trusts(fence *cluster.Stored[cluster.Fence]) {
+	f := &fence.Record
+	if !fence.Readable() || f.Node == "" || f.State != cluster.FenceHeld && f.State != cluster.FenceReady {
+		return
+	}
+	if _, _, err := c.w.tree.Get(0, c.g.paths.Incarnation(f.Incarnation), false); err == nil {
+		return
+	}
+	if f.State = cluster.FenceReleased; f.Owed > 0 {
+		f.State = cluster.FenceUnclean
+	}
+}

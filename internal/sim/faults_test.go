@@ -11,7 +11,6 @@ import (
 type faultKind struct {
 	name       string
 	tampering  bool // caused by an operator
-	intruder   bool // survived only if no host accepts the end of a session as the end of the work
 	uniform    bool // survived only if all session timeouts are equal
 	shared     bool // affects all groups: it is a fault of the host, of its session or of the servers
 	byOperator bool // submitted by the group's commands, or looks like that
@@ -53,7 +52,7 @@ var coreFaults = []faultKind{
 	{name: "fence damaged", tampering: true, uniform: true, do: func(w *world, m *member) {
 		m.g.tamper(cluster.Op{Kind: cluster.OpSet, Path: m.g.known.leader, Data: []byte(`{"v":1,"lease_wait":"100h"}`)})
 	}},
-	{name: "leader's session closed from elsewhere", intruder: true, do: func(w *world, m *member) { m.g.closeLeaderSession() }},
+	{name: "leader's session closed from elsewhere", do: func(w *world, m *member) { m.g.closeLeaderSession() }},
 	{name: "incarnation deleted", tampering: true, do: func(w *world, m *member) { m.unregister() }},
 }
 
@@ -156,10 +155,10 @@ func (h *host) registered() bool {
 	return slices.ContainsFunc(h.residents, func(m *resident) bool { return m.instance.active() })
 }
 
-// unregister deletes the incarnation of a daemon. If a host would take that for the end of the session, and so of the lease,
-// it is done only to a daemon without a lease, in any slot (docs/safety.md, What is not promised).
+// unregister deletes the incarnation of a daemon. In a world in which hosts take that for the end of the session, and so of the lease, it
+// is done only to a daemon without a lease, in any slot.
 func (m *member) unregister() {
-	if m.loop == nil || !m.w.noneTrusts() && slices.ContainsFunc(m.resident.members, func(o *member) bool { return o.mayLead(m.loop.self.Name) }) {
+	if m.loop == nil || m.w.broken.timed && slices.ContainsFunc(m.resident.members, func(o *member) bool { return o.mayLead(m.loop.self.Name) }) {
 		return
 	}
 	m.g.tamper(cluster.Op{Kind: cluster.OpDelete, Path: m.g.known.election + "/" + m.loop.self.Name})

@@ -33,10 +33,10 @@ func (w *world) drawFencing() *fencingTraits {
 		f.fails, f.hangs = rng.Float64(), rng.Float64()/3
 	}
 	skip, require := rng.IntN(4) > 0, rng.IntN(3) == 0
-	for i := range w.traits.hosts {
+	for range w.traits.hosts {
 		mixed := rng.IntN(5) == 0
 		f.skips = append(f.skips, skip != mixed)
-		f.requires = append(f.requires, (require != mixed) && !w.traits.trusts[i] && !w.broken.timed)
+		f.requires = append(f.requires, (require != mixed) && !w.broken.timed)
 	}
 	return f
 }

@@ -115,7 +115,7 @@ func (g *group) deleteCurrent() {
 // an operator may. The host mostly learns of that late.
 func (g *group) closeLeaderSession() {
 	w := g.w
-	if len(g.check.working) == 0 || w.down || !w.noneTrusts() {
+	if len(g.check.working) == 0 || w.down || w.broken.timed {
 		return
 	}
 	m := g.check.working[0]

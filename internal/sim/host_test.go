@@ -227,11 +227,3 @@ func (h *host) closeSession(s *session) {
 		h.w.after(s.latency(), end)
 	})
 }
-
-// trusts reports whether the host, as a candidate, accepts the end of a session as the end of the work.
-func (h *host) trusts() bool {
-	return h.w.traits.trusts[h.number] || h.w.broken.name == trustSessionEnd || h.w.broken.timed
-}
-
-// noneTrusts reports whether no host accepts the end of a session as the end of the work: then sessions may end at any time.
-func (w *world) noneTrusts() bool { return !slices.Contains(w.traits.trusts, true) && !w.broken.timed }

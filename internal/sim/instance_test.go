@@ -129,12 +129,12 @@ func (in *instance) newLoop(m *member) *loop {
 	m.loop = l
 	l.machine = transition.New(transition.Options{
 		Paths: m.g.paths, Self: in.self, Site: m.site, Budget: m.budget, Epoch: in.known.Epoch, LastTerm: m.w.broken.remembers(m.memory.Term),
-		TrustSessionEnd: m.trusts(), Wall: m.w.wall, Fencing: m.host.fencing(), Failsafe: in.failsafe(),
+		Wall: m.w.wall, Fencing: m.host.fencing(), Failsafe: in.failsafe(),
 		RestartMax: 1, RestartWindow: time.Minute, RestartBackoff: 200 * time.Millisecond,
 	})
 	l.elector = electorRole{
 		core:     elector.New(elector.Options{Exclusion: t.exclusion, ExclusionMax: max(t.exclusion, time.Hour), LastKnown: m.memory, Epoch: in.known.Epoch}),
-		watchdog: watchdog.New(watchdog.Options{Takeover: t.takeover, StrikeResetAfter: 5 * time.Minute, Trust: cluster.Trust{LeaseWait: m.budget.LeaseWait, SessionEnd: m.trusts()}}),
+		watchdog: watchdog.New(watchdog.Options{Takeover: t.takeover, StrikeResetAfter: 5 * time.Minute, LeaseWait: m.budget.LeaseWait}),
 		version:  -2,
 	}
 	l.reader = newReader(l, in.self, l.offer)

@@ -46,11 +46,10 @@ func (c *checker) currentData() []byte {
 	return data
 }
 
-// planRestores plans restores and foreign currents in some of the worlds. They are survived only if no host accepts the end of a session as the end of the
-// work.
+// planRestores plans restores and foreign currents in some of the worlds.
 func (w *world) planRestores() {
 	rng := rand.New(rand.NewPCG(w.seed, restoresSeed))
-	if w.quiet || !w.broken.restored && (w.broken.name != "" || rng.IntN(4) > 0) || !w.noneTrusts() {
+	if w.quiet || !w.broken.restored && (w.broken.name != "" || rng.IntN(4) > 0) || w.broken.timed {
 		return
 	}
 	for at := draw(rng, 4*time.Second); at < w.traits.busy; at += draw(rng, 10*time.Second) {

@@ -36,7 +36,7 @@ func loseAndMeasure(t *rapid.T, seed uint64) (losses.Kind, float64) {
 	if i < 0 || !w.alike() || g.forecast(w.hosts[i].id).Leader.ID == "" {
 		return "", 0
 	}
-	lost, c := w.hosts[i], losses.Config{Budget: g.members[i].budget, TrustSessionEnd: !slices.Contains(w.traits.trusts, false)}
+	lost, c := w.hosts[i], losses.Config{Budget: g.members[i].budget}
 	c.Failsafe.Enabled = w.failsafe != nil
 	said := rapid.SampledFrom(losses.Table(c)).Draw(t, "loss")
 	if said.Outcome == losses.SameLeader { // a property of the whole schedule: TestNoNeedlessStopInAnOutage

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -36,7 +35,6 @@ type traits struct {
 	jumps           time.Duration
 	serverClock     int64 // the servers' clock at the start, in Unix seconds
 	granting        granting
-	trusts          []bool  // whether a host accepts the end of a session as the end of the work
 	deletedDecision float64 // elected is deleted as soon as it is written
 	handoverFault   float64 // the working host is hit when another one is elected or takes over
 	interrupted     float64 // an instance ends, or loses its connection, while REGISTER or ACQUIRE is under way
@@ -101,7 +99,6 @@ func drawTraits(rng *rand.Rand, groups int) traits {
 			}
 		}
 	}
-	drawTrust(rng, &t)
 	requested := rng.Float64() < 0.5
 	same := all[rng.IntN(len(all))]
 	alike := rng.Float64() < 0.5
@@ -142,9 +139,6 @@ func drawTraits(rng *rand.Rand, groups int) traits {
 		if k.tampering && rng.Float64() < 0.4 {
 			x = 0
 		}
-		if k.intruder && slices.Contains(t.trusts, true) {
-			x = 0
-		}
 		if k.uniform && !t.uniform {
 			x = 0
 		}
@@ -154,18 +148,10 @@ func drawTraits(rng *rand.Rand, groups int) traits {
 	return t
 }
 
-// drawTrust mostly makes all hosts equal.
-func drawTrust(rng *rand.Rand, t *traits) {
-	kind := rng.Float64()
-	for range t.hosts {
-		t.trusts = append(t.trusts, kind < 0.3 || kind < 0.5 && rng.Float64() < 0.5)
-	}
-}
-
 func (t traits) String() string {
 	text, err := json.Marshal(map[string]any{
 		"hosts": t.hosts, "timeouts": fmt.Sprint(t.timeouts), "stop": t.stop.String(), "takeover": t.takeover.String(), "latency": fmt.Sprint(t.latency),
-		"slow": t.slow, "late_watch": t.lateWatch, "lost_watch": t.lostWatch, "ghosts": t.lateWrites, "slow_kill": t.slowKill, "handover_fault": t.handoverFault, "deleted_decision": t.deletedDecision, "granting": t.granting, "trusts": t.trusts, "stuck": t.stuck, "refuses_release": t.refusesRelease,
+		"slow": t.slow, "late_watch": t.lateWatch, "lost_watch": t.lostWatch, "ghosts": t.lateWrites, "slow_kill": t.slowKill, "handover_fault": t.handoverFault, "deleted_decision": t.deletedDecision, "granting": t.granting, "stuck": t.stuck, "refuses_release": t.refusesRelease,
 		"rules": t.groups[0].rules[0], "noise": t.groups[0].noise, "keeps": t.groups[0].keepsRequests, "keeps_reports": t.groups[0].keepsReports, "mute": t.groups[0].noAnswer,
 	})
 	if err != nil {

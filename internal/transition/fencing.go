@@ -31,9 +31,8 @@ type fencing struct {
 // owes returns how long the candidate must wait, why, and for whom. Holders that another candidate has fenced are left out if the
 // member does not wait for those.
 func (m *Machine) owes(s *cluster.Snapshot) (time.Duration, string, []cluster.EarlierHolder) {
-	trust := cluster.Trust{LeaseWait: m.opt.Budget.LeaseWait, SessionEnd: m.opt.TrustSessionEnd}
-	_, why := s.Owed(trust)
-	earlier := m.remaining(s.Earlier(trust))
+	_, why := s.Owed(m.opt.Budget.LeaseWait)
+	earlier := m.remaining(s.Earlier(m.opt.Budget.LeaseWait))
 	return time.Duration(cluster.LongestWait(earlier)), why, earlier
 }
 

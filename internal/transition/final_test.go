@@ -122,22 +122,19 @@ func TestFinalIsNotGuessed(t *testing.T) {
 	s.final(s.m.Step(s.now, mine), 21, 3, cluster.Fence{State: cluster.FenceReleased, Led: true})
 }
 
-// Only a candidate with the setting accepts the end of the session as the end of the work.
-func TestTrustInTheEndOfASession(t *testing.T) {
-	for trusted, want := range map[bool][]string{false: {"Lease"}, true: {"Lease", "RunPreStart"}} {
-		s := newScript(t)
-		s.m.opt.TrustSessionEnd = trusted
-		tx := sent(t, s.on(s.saw(fence("other", 6, cluster.FenceReady)), "ACQUIRE"))
-		said := ""
-		for _, a := range s.on(done(TxAcquire), want...) {
-			if a, ok := a.(Announce); ok {
-				said = a.Reason
-			}
+// The end of a session proves nothing: the candidate waits, and says why.
+func TestTheEndOfASessionIsNoEndOfTheWork(t *testing.T) {
+	s := newScript(t)
+	tx := sent(t, s.on(s.saw(fence("other", 6, cluster.FenceReady)), "ACQUIRE"))
+	said := ""
+	for _, a := range s.on(done(TxAcquire), "Lease") {
+		if a, ok := a.(Announce); ok {
+			said = a.Reason
 		}
-		f := cluster.ReadFence("/c/leader", tx.Ops[2].Data, cluster.Stat{Version: 1}, true).Record
-		const why = "4s because the end of other's session does not prove that its work ended"
-		if trusted != (f.Wait == "") || trusted != (f.Owed == 0) || !trusted && (f.Wait != why || !strings.HasSuffix(said, "; waiting "+why)) {
-			t.Errorf("trusted %v: remaining %s (%s), log %q", trusted, f.Owed, f.Wait, said)
-		}
+	}
+	f := cluster.ReadFence("/c/leader", tx.Ops[2].Data, cluster.Stat{Version: 1}, true).Record
+	const why = "4s because the lease of other, which did not release, may still be running"
+	if f.Wait != why || f.Owed == 0 || !strings.HasSuffix(said, "; waiting "+why) {
+		t.Errorf("remaining %s (%s), log %q", f.Owed, f.Wait, said)
 	}
 }

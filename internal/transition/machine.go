@@ -21,8 +21,6 @@ type Options struct {
 	Epoch int64
 	// LastTerm is the highest term that the daemon knew before it registered: this incarnation acquires none that is not above it.
 	LastTerm int64
-	// TrustSessionEnd makes the end of a session count as proof that its holder's work has ended, see [cluster.Trust].
-	TrustSessionEnd bool
 	// Wall returns the wall-clock time, which is only written into records, for people.
 	Wall func() time.Time
 	// A child that exits is restarted in place after RestartBackoff, up to RestartMax times within RestartWindow.

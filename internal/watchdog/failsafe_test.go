@@ -41,7 +41,7 @@ func TestACandidateIsNotBlamedForPromises(t *testing.T) {
 		if c.change != nil {
 			c.change(&s)
 		}
-		w := New(Options{Takeover: takeover, Trust: cluster.Trust{LeaseWait: wait}})
+		w := New(Options{Takeover: takeover, LeaseWait: wait})
 		w.Observe(s, time.Second)
 		if c.limit == 0 {
 			if f := w.Observe(s, time.Hour); f.Overdue != "" {

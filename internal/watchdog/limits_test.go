@@ -29,10 +29,6 @@ func TestLimits(t *testing.T) {
 		s.Elected.Record.Cause = c
 		return s
 	}
-	alive := func(s cluster.Snapshot) cluster.Snapshot {
-		s.FenceAlive = true
-		return s
-	}
 	unreadable := func(s cluster.Snapshot) cluster.Snapshot {
 		s.Elected = cluster.Stored[cluster.Elected]{Exists: true, Err: damaged}
 		return s
@@ -48,9 +44,9 @@ func TestLimits(t *testing.T) {
 		revoke   time.Duration
 	}{
 		{"a lease wait that was not taken over yet is the candidate's to serve", fence(elected("b", 8), cluster.FenceRevoked, 6*time.Second, 0), takeover + 6*time.Second, 0},
-		{"a candidate with no wait left", alive(current(fence(elected("a", 7), cluster.FenceHeld, 6*time.Second, 0), "a")), takeover, 0},
-		{"a candidate with a part left", alive(current(fence(elected("a", 7), cluster.FenceHeld, 6*time.Second, 2*time.Second), "a")), takeover + 2*time.Second, 0},
-		{"a candidate whose current is damaged", alive(current(fence(elected("a", 7), cluster.FenceHeld, 6*time.Second, 0), "")), takeover, 0},
+		{"a candidate with no wait left", current(fence(elected("a", 7), cluster.FenceHeld, 6*time.Second, 0), "a"), takeover, 0},
+		{"a candidate with a part left", current(fence(elected("a", 7), cluster.FenceHeld, 6*time.Second, 2*time.Second), "a"), takeover + 2*time.Second, 0},
+		{"a candidate whose current is damaged", current(fence(elected("a", 7), cluster.FenceHeld, 6*time.Second, 0), ""), takeover, 0},
 		{"a candidate that holds current while the fence is damaged", current(lostFence(elected("b", 8)), "b"), takeover + own, 2 * own},
 		{"no decision", current(fence(unreadable(elected("b", 8)), cluster.FenceReady, 6*time.Second, 0), "a"), 0, 0},
 		{"neither decision nor leader", unreadable(elected("b", 8)), 0, 0},

@@ -17,8 +17,8 @@ type Options struct {
 	Takeover time.Duration
 	// StrikeResetAfter is how long a leader must have been READY before its strikes are cleared.
 	StrikeResetAfter time.Duration
-	// Trust is the elector's own: a candidate's is not known before it has acquired.
-	Trust cluster.Trust
+	// LeaseWait is the elector's own W: a candidate's is not known before it has acquired.
+	LeaseWait time.Duration
 }
 
 // Findings are the watchdog's conclusions from one snapshot.
@@ -102,7 +102,7 @@ func (w *Watchdog) takeover(s cluster.Snapshot, now time.Duration, f *Findings, 
 		if s.Acquired() {
 			limit += s.Fence.Record.TakeoverLimit()
 		} else {
-			owed, _ := s.Owed(w.opt.Trust)
+			owed, _ := s.Owed(w.opt.LeaseWait)
 			limit += owed
 			promises, barred := w.promises(&s)
 			if limit += promises; barred {
@@ -138,7 +138,7 @@ func (w *Watchdog) promises(s *cluster.Snapshot) (wait time.Duration, barred boo
 	if node != nil {
 		key = node.Key
 	}
-	wait = max(w.opt.Trust.LeaseWait, time.Duration(f.LeaseWait)) // until its own promise has lapsed
+	wait = max(w.opt.LeaseWait, time.Duration(f.LeaseWait)) // until its own promise has lapsed
 	if f.Succession(s.Elected.Record.Node, key) == cluster.SuccessionBarred {
 		wait += f.CapWait()
 		barred = f.CapWait() == 0
@@ -188,7 +188,7 @@ func (w *Watchdog) release(s cluster.Snapshot, now time.Duration, f *Findings, w
 		f.Revoke = s.Current.Err.Error()
 		return
 	}
-	limit := 2 * w.opt.Trust.LeaseWait
+	limit := 2 * w.opt.LeaseWait
 	if s.Fence.Readable() {
 		limit = time.Duration(s.Fence.Record.RevokeTimeout)
 		if s.Elected.Record.Cause == cluster.CauseOverdue && s.Fence.Record.State == cluster.FenceHeld {

@@ -14,7 +14,7 @@ const (
 )
 
 func newWatchdog() *Watchdog {
-	return New(Options{Takeover: takeover, StrikeResetAfter: resetAfter, Trust: cluster.Trust{LeaseWait: own, SessionEnd: true}})
+	return New(Options{Takeover: takeover, StrikeResetAfter: resetAfter, LeaseWait: own})
 }
 
 func elected(id string, term int64) cluster.Snapshot {
@@ -51,24 +51,23 @@ func TestTakeoverOverdue(t *testing.T) {
 	}
 }
 
-// The lease wait that a candidate may have does not count, whatever the elector itself accepts as the end of the work.
+// The lease wait of a candidate does not count.
 func TestALeaseWaitIsNotCounted(t *testing.T) {
-	for trusted, limit := range map[bool]time.Duration{true: takeover, false: takeover + own} {
-		w := New(Options{Takeover: takeover, StrikeResetAfter: resetAfter, Trust: cluster.Trust{LeaseWait: own, SessionEnd: trusted}})
-		s := elected("a", 7)
-		s.Fence.Record = cluster.Fence{Node: "b", Incarnation: "b", Term: 6, State: cluster.FenceReady} // gone
-		w.Observe(s, 0)
-		if f := w.Observe(s, limit-1); f.Overdue != "" {
-			t.Errorf("trusted %v: %q before %s", trusted, f.Overdue, limit)
-		}
-		if f := w.Observe(s, limit); f.Overdue == "" {
-			t.Errorf("trusted %v: not overdue after %s", trusted, limit)
-		}
-		s = holds(s, "a", 7, cluster.FenceHeld)
-		s.Fence.Record.Owed = cluster.Duration(own) // as the candidate decided
-		if f := w.Observe(s, takeover+own-1); f.Overdue != "" {
-			t.Errorf("trusted %v: %q while it waits", trusted, f.Overdue)
-		}
+	const limit = takeover + own
+	w := newWatchdog()
+	s := elected("a", 7)
+	s.Fence.Record = cluster.Fence{Node: "b", Incarnation: "b", Term: 6, State: cluster.FenceReady} // gone
+	w.Observe(s, 0)
+	if f := w.Observe(s, limit-1); f.Overdue != "" {
+		t.Errorf("%q before %s", f.Overdue, limit)
+	}
+	if f := w.Observe(s, limit); f.Overdue == "" {
+		t.Errorf("not overdue after %s", limit)
+	}
+	s = holds(s, "a", 7, cluster.FenceHeld)
+	s.Fence.Record.Owed = cluster.Duration(own) // as the candidate decided
+	if f := w.Observe(s, limit-1); f.Overdue != "" {
+		t.Errorf("%q while it waits", f.Overdue)
 	}
 }
 

@@ -95,7 +95,7 @@ func settle(q Question) (Outcome, cluster.Snapshot) {
 	out := Outcome{Problems: q.Policy.Problems(s.Members)}
 	q.Options.Epoch, q.Options.Estimate = s.Slots.Record.Epoch, true // the forecast is for the epoch in force
 	core := elector.New(q.Options)
-	wd := watchdog.New(watchdog.Options{Takeover: time.Hour, StrikeResetAfter: 1000 * time.Hour, Trust: cluster.Trust{LeaseWait: time.Second}})
+	wd := watchdog.New(watchdog.Options{Takeover: time.Hour, StrikeResetAfter: 1000 * time.Hour, LeaseWait: time.Second})
 	now := time.Hour
 	for range maxSteps {
 		found := wd.Observe(s, now)

@@ -245,7 +245,6 @@ func (c *Collector) currentTarget() target {
 
 func (c *Collector) readLeadership(ctx context.Context) error {
 	p := c.opt.Paths
-	c.snap.FenceAlive = false
 	if !c.needsLeadership() {
 		c.snap.Leadership = false
 		c.snap.Fence, c.snap.Current = cluster.Stored[cluster.Fence]{}, cluster.Stored[cluster.Current]{}
@@ -257,37 +256,6 @@ func (c *Collector) readLeadership(ctx context.Context) error {
 		return err
 	}
 	c.snap.Leadership = true
-	if c.snap.Current.Exists || !c.fenceHeld() {
-		return nil
-	}
-	return c.readHolder(ctx)
-}
-
-// fenceHeld reports whether the fence names a holder. The record of an unreadable fence is empty.
-func (c *Collector) fenceHeld() bool {
-	s := c.snap.Fence.Record.State
-	return s == cluster.FenceHeld || s == cluster.FenceReady
-}
-
-// readHolder handles a held fence without current. Both may have been read at different moments, before and after an
-// ACQUIRE or RELEASE, so it reads both again, the fence first. If current is still missing, either the holder's session
-// has ended and its incarnation is gone too, or an operator deleted current.
-func (c *Collector) readHolder(ctx context.Context) error {
-	p := c.opt.Paths
-	delete(c.valid, p.Leader())
-	if err := c.fetch(ctx, c.fenceTarget()); err != nil || !c.fenceHeld() {
-		return err
-	}
-	delete(c.valid, p.Current())
-	if err := c.fetch(ctx, c.currentTarget()); err != nil || c.snap.Current.Exists {
-		return err
-	}
-	holder := &Read{Path: p.Incarnation(c.snap.Fence.Record.Incarnation)}
-	c.opt.Source.Read(c.prioritize(ctx), []*Read{holder})
-	if holder.Err != nil && !errors.Is(holder.Err, cluster.ErrNoNode) {
-		return fmt.Errorf("cannot read znode %s: %w", holder.Path, holder.Err)
-	}
-	c.snap.FenceAlive = holder.Err == nil
 	return nil
 }
 

@@ -20,8 +20,6 @@ type raceSource struct {
 	admin                *clustertest.Session
 	self                 cluster.Incarnation
 	before               map[string]func() // called once, before a read of the znode
-	late                 bool              // hints arrive after the collection
-	hinting              bool
 }
 
 func newRaceSource(t *testing.T) *raceSource { return newRaceSourceAt(t, cluster.Paths{Root: "/g"}) }
@@ -71,13 +69,6 @@ func (s *raceSource) Read(ctx context.Context, reads []*Read) {
 			r.Data, r.Stat, r.Err = s.Get(ctx, r.Path, r.Watch)
 		}
 	}
-}
-
-func (s *raceSource) TakeHints() cluster.Hints {
-	if s.hinting = !s.hinting; s.late && !s.hinting {
-		return cluster.Hints{}
-	}
-	return s.Session.TakeHints()
 }
 
 func (s *raceSource) collect() cluster.Snapshot {
@@ -154,50 +145,6 @@ func TestMemberMissingFromTheListIsLost(t *testing.T) {
 	}
 	if snap := s.collect(); !snap.SelfLost || snap.Elector {
 		t.Errorf("lost: %v, elector: %v", snap.SelfLost, snap.Elector)
-	}
-}
-
-// With a RELEASE between the reads of the fence and current, the first fence names a holder without current.
-func TestFenceIsReadAgainBeforeTheHolderIsJudged(t *testing.T) {
-	s := newRaceSource(t)
-	holder := s.self.Name
-	s.do(s.elect(cluster.OpCreate, 5, holder), s.fence(cluster.FenceReady, holder), cluster.Op{Kind: cluster.OpCreate, Path: s.p.Current()})
-	s.late = true
-	s.before[s.p.Current()] = func() {
-		s.do(s.fence(cluster.FenceReleased, holder), cluster.Op{Kind: cluster.OpDelete, Path: s.p.Current(), Version: cluster.AnyVersion})
-	}
-	snap := s.collect()
-	if snap.Fence.Record.State != cluster.FenceReleased || snap.FenceAlive {
-		t.Errorf("the fence is %s, its holder alive: %v, although it was released before current was read", snap.Fence.Record.State, snap.FenceAlive)
-	}
-}
-
-// With an ACQUIRE between the second reads of the fence and current, current exists again.
-func TestHolderIsNotReadIfCurrentIsBack(t *testing.T) {
-	s := newRaceSource(t)
-	s.do(s.elect(cluster.OpCreate, 5, s.self.Name), s.fence(cluster.FenceReady, s.self.Name))
-	s.late = true
-	s.before[s.p.Current()] = func() {
-		s.before[s.p.Current()] = func() { s.do(cluster.Op{Kind: cluster.OpCreate, Path: s.p.Current()}) }
-	}
-	if snap := s.collect(); !snap.Current.Exists || snap.FenceAlive {
-		t.Errorf("current: %+v, alive: %v", snap.Current, snap.FenceAlive)
-	}
-}
-
-// If the incarnation of the holder exists, its lease may still run. If it is gone, the session has ended, and so has the lease.
-func TestHolderIsReadIfCurrentIsMissing(t *testing.T) {
-	for _, state := range []cluster.FenceState{cluster.FenceHeld, cluster.FenceReady} {
-		for holder, alive := range map[string]bool{"": true, "gone-0000000000000001-n_0000000009": false} {
-			s := newRaceSource(t)
-			if holder == "" {
-				holder = s.self.Name
-			}
-			s.do(s.elect(cluster.OpCreate, 5, s.self.Name), s.fence(state, holder))
-			if snap := s.collect(); snap.FenceAlive != alive {
-				t.Errorf("%s by %s: alive %v", state, holder, snap.FenceAlive)
-			}
-		}
 	}
 }
 

@@ -126,7 +126,7 @@ func TestChildThatIgnoresTermIsKilled(t *testing.T) {
 func TestGrandchildrenDoNotSurvive(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	f.configure("a", "dc1", 1, "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: grandchild}, stop_timeout: 400ms, restart: {max: 0}}\n")
+	f.configure("a", "dc1", 1, "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: grandchild}, stop_timeout: 400ms, max_restarts: 0}\n")
 	f.start("a")
 	f.logged("a", "child ended")
 	f.daemons["a"].signal(syscall.SIGTERM)
@@ -234,7 +234,7 @@ func TestCommandThatDoesNotExist(t *testing.T) {
 func TestChildThatCrashesIsRestartedAndThenGivenUp(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	f.configure("a", "dc1", 2, "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: crash}, stop_timeout: 400ms, restart: {max: 2, backoff: 50ms}}\n")
+	f.configure("a", "dc1", 2, "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: crash}, stop_timeout: 400ms, max_restarts: 2}\n")
 	f.start("a")
 	f.waitForChild("a", 1)
 	f.configure("b", "dc1", 1, "")

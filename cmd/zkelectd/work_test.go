@@ -45,7 +45,7 @@ func TestWorkKnowsTheLastTerm(t *testing.T) {
 	hook := func(name string) string {
 		return fmt.Sprintf(`[sh, -c, "echo %s $CLUSTER $ZKELECTD_CAUSE,$ZKELECTD_PREVIOUS_LEADER,$ZKELECTD_PREVIOUS_CLEAN >>%s"]`, name, out)
 	}
-	f.configure("b", "dc1", 90, fmt.Sprintf("hooks: {pre_start: %s, post_stop: %s, on_change: %s}\nchild: {command: %s, env: {CLUSTER: east}, stop_timeout: 1s, restart: {max: 0}}\n",
+	f.configure("b", "dc1", 90, fmt.Sprintf("hooks: {pre_start: %s, post_stop: %s, on_change: %s}\nchild: {command: %s, env: {CLUSTER: east}, stop_timeout: 1s, max_restarts: 0}\n",
 		hook("pre"), hook("post"), hook("change"), strings.Replace(hook("child"), `"]`, `; exec sleep 1000"]`, 1)))
 	f.start("b")
 	f.until("b is a standby", func(g status.Group) bool { return len(g.Members) == 2 })

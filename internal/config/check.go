@@ -180,7 +180,7 @@ func (c *Config) checkPolicy(report func(string, string, ...any), reported map[s
 func (c *Config) probes() map[string]Check {
 	return map[string]Check{
 		"health": c.Health.Check, "child.live": c.Child.Live.Check,
-		"score": {Exec: c.Score.Exec, HTTP: c.Score.HTTP, Interval: c.Score.Interval, Timeout: c.Score.Timeout},
+		"score": {Exec: c.Score.Exec, HTTP: c.Score.HTTP, Interval: c.Score.Interval},
 	}
 }
 
@@ -189,9 +189,8 @@ func (c *Config) checkProbes(report func(string, string, ...any)) {
 		atMostOne(report, section, map[string]bool{"exec": len(p.Exec) > 0, "http": p.HTTP != "", "tcp": p.TCP != ""})
 		checkTarget(report, section, p.HTTP, p.TCP)
 		checkPositive(report, section+".interval", p.Interval)
-		checkPositive(report, section+".timeout", p.Timeout)
 	}
-	for key, n := range map[string]int{"health.rise": c.Health.Rise, "health.fall": c.Health.Fall, "child.live.fall": c.Child.Live.Fall} {
+	for key, n := range map[string]int{"health.fall": c.Health.Fall, "child.live.fall": c.Child.Live.Fall} {
 		if n < 1 {
 			report(key, "must be 1 or more")
 		}
@@ -272,11 +271,9 @@ func (c *Config) checkChild(report func(string, string, ...any)) {
 		"exec": len(r.Exec) > 0, "http": r.HTTP != "", "tcp": r.TCP != "", "notify": r.Notify, "delay": r.Delay > 0,
 	})
 	checkTarget(report, "child.ready", r.HTTP, r.TCP)
-	checkPositive(report, "child.ready.interval", r.Interval)
 	checkPositive(report, "child.ready.timeout", r.Timeout)
-	checkPositive(report, "child.restart.window", c.Child.Restart.Window)
-	if c.Child.Restart.Max < 0 {
-		report("child.restart.max", "must not be negative")
+	if c.Child.MaxRestarts < 0 {
+		report("child.max_restarts", "must not be negative")
 	}
 	if !slices.Contains(Containments, c.Child.Containment) {
 		report("child.containment", "%q is not one of %s", c.Child.Containment, strings.Join(Containments, ", "))

@@ -114,7 +114,6 @@ type Exec struct {
 // Health configures the check whether this host can lead.
 type Health struct {
 	Check `mapstructure:",squash"`
-	Rise  int `mapstructure:"rise"`
 	Fall  int `mapstructure:"fall"`
 }
 
@@ -124,8 +123,13 @@ type Check struct {
 	HTTP     string        `mapstructure:"http"`
 	TCP      string        `mapstructure:"tcp"`
 	Interval time.Duration `mapstructure:"interval"`
-	Timeout  time.Duration `mapstructure:"timeout"`
 }
+
+// Timeout returns how long one check may take.
+func (c Check) Timeout() time.Duration { return checkTimeout(c.Interval) }
+
+// checkTimeout returns how long one of the checks that are repeated after an interval may take.
+func checkTimeout(interval time.Duration) time.Duration { return max(interval/2, 2*time.Second) }
 
 // Live configures the check whether the child is alive.
 type Live struct {
@@ -138,8 +142,10 @@ type Score struct {
 	Exec     []string      `mapstructure:"exec"`
 	HTTP     string        `mapstructure:"http"`
 	Interval time.Duration `mapstructure:"interval"`
-	Timeout  time.Duration `mapstructure:"timeout"`
 }
+
+// Timeout returns how long one measurement may take.
+func (s Score) Timeout() time.Duration { return checkTimeout(s.Interval) }
 
 // Reload configures when the configuration is read again.
 type Reload struct {
@@ -159,7 +165,8 @@ type Child struct {
 	Containment string            `mapstructure:"containment"`
 	StopSignal  string            `mapstructure:"stop_signal"`
 	StopTimeout time.Duration     `mapstructure:"stop_timeout"`
-	Restart     Restart           `mapstructure:"restart"`
+	// MaxRestarts is how often within a minute a child that exits by itself is started again.
+	MaxRestarts int `mapstructure:"max_restarts"`
 }
 
 // Guard configures the process that ends the work.
@@ -243,20 +250,12 @@ func (c Child) Signal() syscall.Signal { return unix.SignalNum(signalName(c.Stop
 
 // Ready configures the check whether the child is ready; at most one of Exec, HTTP, TCP, Notify and Delay is set.
 type Ready struct {
-	Exec     []string      `mapstructure:"exec"`
-	HTTP     string        `mapstructure:"http"`
-	TCP      string        `mapstructure:"tcp"`
-	Notify   bool          `mapstructure:"notify"`
-	Delay    time.Duration `mapstructure:"delay"`
-	Interval time.Duration `mapstructure:"interval"`
-	Timeout  time.Duration `mapstructure:"timeout"`
-}
-
-// Restart limits the restarts of a child that exits by itself.
-type Restart struct {
-	Max     int           `mapstructure:"max"`
-	Window  time.Duration `mapstructure:"window"`
-	Backoff time.Duration `mapstructure:"backoff"`
+	Exec    []string      `mapstructure:"exec"`
+	HTTP    string        `mapstructure:"http"`
+	TCP     string        `mapstructure:"tcp"`
+	Notify  bool          `mapstructure:"notify"`
+	Delay   time.Duration `mapstructure:"delay"`
+	Timeout time.Duration `mapstructure:"timeout"`
 }
 
 // Hooks are commands that run at changes of leadership.

@@ -102,7 +102,7 @@ func TestDefaults(t *testing.T) {
 		c := mustLoad(t, src)
 		host, _ := os.Hostname()
 		if c.Node.ID != host || c.Node.Priority != 100 || c.ZooKeeper.SessionTimeout != 6*time.Second || c.Policy.Type != "priority" ||
-			c.ZooKeeper.Servers[0] != "127.0.0.1:2181" || c.Child.Restart.Max != 3 || c.Log.Level != "info" {
+			c.ZooKeeper.Servers[0] != "127.0.0.1:2181" || c.Child.MaxRestarts != 3 || c.Log.Level != "info" {
 			t.Errorf("%s: %+v", name, c)
 		}
 	}
@@ -196,7 +196,7 @@ func TestErrorsHaveKeyAndReason(t *testing.T) {
 		"child: {unit: a.service, ready: {notify: true}}": "child.ready.notify: cannot be set together with child.unit",
 		"child: {containment: jail}":                      `"jail" is not one of auto, cgroup, pidns, keeper`,
 		"child: {stop_signal: NOPE}":                      "is not a signal",
-		"child: {restart: {max: -1}}":                     "must not be negative",
+		"child: {max_restarts: -1}":                       "must not be negative",
 		"http: {listen: x}":                               `http.listen: "x" is neither host:port nor unix:/path`,
 		"http: {listen: unix:x}":                          "http.listen: \"unix:x\" must be unix: followed by",
 		"http: {listen: 'unix:/a/../b'}":                  "http.listen",

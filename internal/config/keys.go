@@ -156,14 +156,11 @@ func checkKeys() []Key {
 		{"health.exec", list, []string{}, false, "The host is healthy while this command exits with 0; an unhealthy host is not elected. Set at most one of exec, http and tcp; without any the host always counts as healthy."},
 		{"health.http", text, "", false, "The host is healthy while this URL answers 2xx."},
 		{"health.tcp", text, "", false, "The host is healthy while this host:port accepts connections."},
-		{"health.interval", duration, 5 * time.Second, false, "The time between two checks."},
-		{"health.timeout", duration, 2 * time.Second, false, "A check that takes longer has failed."},
-		{"health.rise", integer, 2, false, "The host is healthy again after this many successful checks in a row."},
-		{"health.fall", integer, 3, false, "The host is unhealthy after this many failed checks in a row. After a start, the first check alone decides."},
+		{"health.interval", duration, 5 * time.Second, false, "The time between two checks. A check that takes longer than half of it, and longer than 2s, has failed."},
+		{"health.fall", integer, 3, false, "The host is unhealthy after this many failed checks in a row, and healthy again after two successful ones. After a start, the first check alone decides."},
 		{"score.exec", list, []string{}, false, "The score is the first word of this command's output; with the type score, higher is better. Set at most one of exec and http."},
 		{"score.http", text, "", false, "The score is the first word of this URL's response."},
-		{"score.interval", duration, 10 * time.Second, false, "The time between two measurements; the last few are averaged."},
-		{"score.timeout", duration, 2 * time.Second, false, "A measurement that takes longer has failed."},
+		{"score.interval", duration, 10 * time.Second, false, "The time between two measurements; the last few are averaged. A measurement that takes longer than half of it, and longer than 2s, has failed."},
 	}
 }
 
@@ -180,20 +177,16 @@ func childKeys() []Key {
 		{"child.ready.tcp", text, "", false, "The child is ready when this host:port accepts connections."},
 		{"child.ready.notify", boolean, false, false, "The child is ready when it sends READY=1 to $NOTIFY_SOCKET (sd_notify)."},
 		{"child.ready.delay", duration, time.Duration(0), false, "The child is ready after this time."},
-		{"child.ready.interval", duration, 100 * time.Millisecond, false, "The time between two checks."},
-		{"child.ready.timeout", duration, 20 * time.Second, false, "The start of a child that is not ready after this time has failed."},
+		{"child.ready.timeout", duration, 20 * time.Second, false, "The start of a child that is not ready after this time has failed. The check is repeated ten times a second; one that takes longer than a tenth of this time, and longer than 1s, has failed."},
 		{"child.live.exec", list, []string{}, false, "The child is alive while this command exits with 0. Set at most one of exec, http and tcp; without any it is alive until it exits."},
 		{"child.live.http", text, "", false, "The child is alive while this URL answers 2xx."},
 		{"child.live.tcp", text, "", false, "The child is alive while this host:port accepts connections."},
-		{"child.live.interval", duration, 5 * time.Second, false, "The time between two checks, once the child is ready."},
-		{"child.live.timeout", duration, 2 * time.Second, false, "A check that takes longer has failed."},
+		{"child.live.interval", duration, 5 * time.Second, false, "The time between two checks, once the child is ready. A check that takes longer than half of it, and longer than 2s, has failed."},
 		{"child.live.fall", integer, 3, false, "After this many failed checks in a row the leader gives up leadership, with a strike."},
 		{"child.stop_signal", text, "TERM", false, "The signal that asks the child to stop."},
 		{"child.stop_timeout", duration, time.Duration(0), false, "How long the child may take to stop after stop_signal. Then it is killed with its whole process group, or earlier if the lease ends. With 0s the timeout is as long as the lease allows (5/6 of the lease), but at most 10s."},
 		{"child.containment", text, "auto", false, "What keeps all processes of the child together: cgroup (a control group of version 2, which must be delegated), pidns (a PID namespace, in which the child sees other pids; needs root or user namespaces), keeper (a subreaper), or auto: cgroup if possible, else keeper. See docs/safety.md."},
-		{"child.restart.max", integer, 3, false, "How often within the window a child that exits by itself is restarted on the same host. If it exits once more, the leader gives up leadership."},
-		{"child.restart.window", duration, time.Minute, false, "The window in which exits are counted."},
-		{"child.restart.backoff", duration, 500 * time.Millisecond, false, "The pause before each restart."},
+		{"child.max_restarts", integer, 3, false, "How often within a minute a child that exits by itself is started again on the same host. If it exits once more, the leader gives up leadership."},
 	}
 }
 

@@ -136,19 +136,20 @@ type InstanceOptions struct {
 	// TakeoverTimeout and StrikeResetAfter are passed to the watchdog.
 	TakeoverTimeout, StrikeResetAfter time.Duration
 	// Work is the leader-only work; its StopTimeout is replaced by that of the session's budget.
-	Work    worker.Spec
-	Restart Restart
-	Limits  Limits
-	Fencing Fencing
+	Work worker.Spec
+	// MaxRestarts is how often work that ends by itself is started again within restartWindow.
+	MaxRestarts int
+	Limits      Limits
+	Fencing     Fencing
 	// Failsafe is nil if the instance takes no part in failsafe mode.
 	Failsafe *Failsafe
 }
 
-// Restart limits the restarts of work that ends by itself.
-type Restart struct {
-	Max             int
-	Window, Backoff time.Duration
-}
+// Work that ends by itself is started again after restartBackoff.
+const (
+	restartWindow  = time.Minute
+	restartBackoff = 500 * time.Millisecond
+)
 
 // Group is one group that this host belongs to, or a slot of one. It lasts as long as the group is configured; each [Register] makes
 // this host a member until that instance ends.

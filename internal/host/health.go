@@ -119,13 +119,16 @@ func (h *health) measured(n *cluster.Node) {
 	n.Latency, n.Score = h.latency.rounded(), h.score.rounded()
 }
 
+// healthRise is how many successful checks make the host healthy again.
+const healthRise = 2
+
 // probe probes the host until ctx ends.
 func (h *health) probe(ctx context.Context, c config.Config) {
 	var g errgroup.Group
 	defer g.Wait()
 	env := workenv.Clean(os.Environ())
 	if t := c.Health; !target(t.Check).Empty() {
-		w := probe.Watch{Target: target(t.Check), Section: "health", Interval: t.Interval, Timeout: t.Timeout, Rise: t.Rise, Fall: t.Fall, FirstDecides: true}
+		w := probe.Watch{Target: target(t.Check), Section: "health", Interval: t.Interval, Timeout: t.Timeout(), Rise: healthRise, Fall: t.Fall, FirstDecides: true}
 		g.Go(func() error {
 			w.Run(ctx, env, h.setUnhealthy)
 			return nil
@@ -157,7 +160,7 @@ func (h *health) setUnhealthy(err error) {
 func (h *health) measureScore(ctx context.Context, s config.Score, env []string) {
 	failing := false
 	for {
-		limited, cancel := context.WithTimeout(ctx, s.Timeout)
+		limited, cancel := context.WithTimeout(ctx, s.Timeout())
 		n, err := probe.Target{Exec: s.Exec, HTTP: s.HTTP}.Measure(limited, "score", env)
 		cancel()
 		if err == nil {

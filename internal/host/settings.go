@@ -29,7 +29,7 @@ func (g *Group) options() group.Options {
 func (g *Group) instanceOptions() group.InstanceOptions {
 	c := g.workConfig()
 	g.started.Store(&c)
-	restart, electing := c.Child.Restart, operator.ElectorOptions(c)
+	electing := operator.ElectorOptions(c)
 	electing.Spread, electing.Settle = c.Moves.Spread, c.Election.Settle
 	work := workSpec(c)
 	work.Ready.Limit, work.Live.Limit = g.host.probes, g.host.probes
@@ -38,7 +38,7 @@ func (g *Group) instanceOptions() group.InstanceOptions {
 	}
 	return group.InstanceOptions{
 		Elector: electing, TakeoverTimeout: c.Election.TakeoverTimeout, StrikeResetAfter: c.Election.StrikeResetAfter,
-		Work: work, Restart: group.Restart{Max: restart.Max, Window: restart.Window, Backoff: restart.Backoff},
+		Work: work, MaxRestarts: c.Child.MaxRestarts,
 		Fencing: g.host.fencing(c),
 	}
 }
@@ -73,10 +73,10 @@ func workSpec(c config.Config) worker.Spec {
 		Command: c.Child.Command, Unit: c.Child.Unit, UnitSocket: c.UnitSocket(os.Getenv), Dir: c.Child.Dir, Env: c.Child.Env,
 		StopSignal: c.Child.Signal(),
 		Ready: probe.Readiness{
-			Exec: ready.Exec, HTTP: ready.HTTP, TCP: ready.TCP, Notify: ready.Notify, Delay: ready.Delay, Interval: ready.Interval, Timeout: ready.Timeout,
+			Exec: ready.Exec, HTTP: ready.HTTP, TCP: ready.TCP, Notify: ready.Notify, Delay: ready.Delay, Timeout: ready.Timeout,
 		},
 		Live: probe.Watch{
-			Target: target(live.Check), Section: "child.live", Interval: live.Interval, Timeout: live.Timeout, Rise: 1, Fall: live.Fall,
+			Target: target(live.Check), Section: "child.live", Interval: live.Interval, Timeout: live.Timeout(), Rise: 1, Fall: live.Fall,
 		},
 		Hooks: worker.Hooks{PreStart: hooks.PreStart, PostStop: hooks.PostStop, OnChange: hooks.OnChange, Timeout: hooks.Timeout},
 	}

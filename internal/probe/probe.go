@@ -27,8 +27,8 @@ type Readiness struct {
 	Notify bool
 	// Delay is the time after which the child counts as ready.
 	Delay time.Duration
-	// Interval is the time between two checks; a single check may take as long, but at least a second. Timeout bounds the whole.
-	Interval, Timeout time.Duration
+	// Timeout bounds the whole; a single check may take a tenth of it, but at least a second.
+	Timeout time.Duration
 	// Limit limits how many checks of all probes run at once.
 	Limit command.Limit
 }
@@ -62,6 +62,9 @@ func (r Readiness) withTimeout(ctx context.Context, what string, f func(context.
 	return fmt.Errorf("the child was not ready within %s (child.ready.%s: %w)", r.Timeout, what, err)
 }
 
+// pollInterval is the time between two checks.
+const pollInterval = 100 * time.Millisecond
+
 // poll repeats a check until it succeeds or Timeout has passed.
 func (r Readiness) poll(ctx context.Context, what string, check func(context.Context) error) error {
 	return r.withTimeout(ctx, what, func(ctx context.Context) error {
@@ -70,7 +73,7 @@ func (r Readiness) poll(ctx context.Context, what string, check func(context.Con
 			if err := r.Limit.Enter(ctx); err != nil {
 				return cmp.Or(last, err)
 			}
-			one, cancel := context.WithTimeout(ctx, max(r.Interval, time.Second))
+			one, cancel := context.WithTimeout(ctx, max(r.Timeout/10, time.Second))
 			err := check(one)
 			cancel()
 			r.Limit.Leave()
@@ -81,7 +84,7 @@ func (r Readiness) poll(ctx context.Context, what string, check func(context.Con
 				return last // this check was cut short, so its error says nothing
 			}
 			last = err
-			if command.Pause(ctx, r.Interval) != nil {
+			if command.Pause(ctx, pollInterval) != nil {
 				return err
 			}
 		}

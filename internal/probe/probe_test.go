@@ -37,7 +37,6 @@ func notify(name, text string) error {
 }
 
 func quick(r Readiness) Readiness {
-	r.Interval = 5 * time.Millisecond
 	if r.Timeout == 0 {
 		r.Timeout = 20 * time.Second
 	}

@@ -34,7 +34,7 @@ func neighbors(ctx context.Context, t *table, binary string) error {
 	t.add(fmt.Sprintf("%d groups, quiet: least of a lease that was left", len(h.names)), ms(quiet), "lease "+cluster.SafeLease(groupTimeout).String(), "", true)
 	for _, bad := range []struct{ name, what, file string }{
 		{"flood", "a child floods its log", `child: {command: ["yes", "a line of the log of a child that never stops to write"]}`},
-		{"spin", "a policy program spins", `policy: {type: exec, exec: {command: [sh, -c, "while :; do :; done"], timeout: 30s}}`},
+		{"spin", "a policy program spins", `policy: {type: exec, exec: [sh, -c, "while :; do :; done"]}`},
 		{"hang", "hooks hang", `hooks: {pre_start: [sleep, "100000"], on_change: [sleep, "100000"], timeout: 1m}`},
 	} {
 		least, err := h.beside(ctx, api, bad.name, bad.file)

@@ -68,7 +68,7 @@ func checkedOf(g config.Group, alone bool) (checkedGroup, error) {
 	}
 	return checkedGroup{
 		Group: g.Name, Root: g.Config.ZooKeeper.Root, Losses: operator.Losses(g.Config, b.Granted(session), alone),
-		TakeoverTimeout: cluster.Duration(g.Config.Election.TakeoverTimeout),
+		TakeoverTimeout: cluster.Duration(g.Config.TakeoverTimeout()),
 	}, nil
 }
 

@@ -45,12 +45,12 @@ func TestReloadMovesTheLeader(t *testing.T) {
 		t.Errorf("members: %+v", g.Members)
 	}
 
-	f.configure("c", "dc1", 500, "election: {takeover_timeout: 1m}\n")
+	f.configure("c", "dc1", 500, "election: {exclusion: 2m}\n")
 	f.daemons["c"].signal(syscall.SIGHUP)
 	f.until("c leads by its new priority", leads("c"))
 	f.waitForWork("c")
 	f.logged("c", "these settings need a restart")
-	f.logged("c", "election.takeover_timeout")
+	f.logged("c", "election.exclusion")
 
 	f.configure("b", "dc2", 1, "policy: {sites: {dc2: 7}}\n")
 	f.daemons["b"].signal(syscall.SIGHUP)
@@ -187,9 +187,9 @@ func TestSameIDIsRefused(t *testing.T) {
 func TestStalledCandidateIsExcluded(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	const limits = "election: {takeover_timeout: 1s, exclusion: 1h}\n"
-	f.configure("a", "dc1", 2, limits+"child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 400ms, ready: {tcp: \"127.0.0.1:1\"}}\n")
-	f.configure("b", "dc1", 1, limits)
+	const work = "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 400ms, ready: "
+	f.configure("a", "dc1", 2, work+"{tcp: \"127.0.0.1:1\"}}\n")
+	f.configure("b", "dc1", 1, "election: {exclusion: 1h}\nhooks: {timeout: 500ms}\n"+work+"{timeout: 500ms}}\n")
 	f.start("b")
 	f.until("b leads", leads("b"))
 	f.start("a")

@@ -132,8 +132,8 @@ func TestRequiredFencing(t *testing.T) {
 func TestFencingThatHangs(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	script, log := f.fenceScript("fence_hangs", "sleep 1000")
-	f.loseLeader("agent: " + script + ", nodes: {a: {ip: 192.0.2.1}, b: {ip: 192.0.2.2}}, monitor: 0s}\nhttp: {listen: '127.0.0.1:0'")
+	script, log := f.fenceScript("fence_hangs", `case "$options" in *action=off*) sleep 1000;; esac`)
+	f.loseLeader("agent: " + script + ", nodes: {a: {ip: 192.0.2.1}, b: {ip: 192.0.2.2}}}\nhttp: {listen: '127.0.0.1:0'")
 	url := "http://" + f.address("b") + "/leader"
 	f.eventually("b says whom it is fencing", func() bool {
 		resp, err := http.Get(url)

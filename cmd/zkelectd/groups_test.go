@@ -189,7 +189,7 @@ func TestDrainStopsAtAGroupThatDoesNotMove(t *testing.T) {
 	e := newEstate(t, "a-stuck", "billing")
 	e.fleets["billing"].join("n1", "n2")
 	stuck := e.fleets["a-stuck"]
-	never := fmt.Sprintf("\nchild: {command: [ledger-child], env: {LEDGER: %s}, stop_timeout: 400ms, ready: {exec: ['false'], timeout: 1h}}\nelection: {takeover_timeout: 1h}\n", stuck.ledgerFile())
+	never := fmt.Sprintf("\nchild: {command: [ledger-child], env: {LEDGER: %s}, stop_timeout: 400ms, ready: {exec: ['false'], timeout: 1h}}\n", stuck.ledgerFile())
 	stuck.configure("n1", "dc1", 100, "")
 	stuck.start("n1")
 	stuck.until("n1 leads", leads("n1"))

@@ -42,7 +42,7 @@ func TestHostileRecords(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t)
 			for i, id := range []string{"a", "b"} { // a valid record with false content is noticed when the takeover is overdue
-				f.configure(id, "dc1", 100-i, "election: {exclusion: 1s, takeover_timeout: 1s}\n")
+				f.configure(id, "dc1", 100-i, "election: {exclusion: 1s}\nhooks: {timeout: 1ms}\nchild: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 400ms, ready: {timeout: 1s}}\n")
 				f.start(id)
 			}
 			f.until("a leads", leads("a"))

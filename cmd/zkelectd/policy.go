@@ -95,9 +95,8 @@ func policyApplyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "apply [FILE]", Short: "Put the policy of a configuration file in force for the group",
 		Long: `Apply publishes the policy section of FILE, or without FILE that of the group in --config,
-with the settings of the section election that belong to the policy. A policy.revision
-in the file must be higher than the one in force. The files of the hosts are not changed;
-status shows which differ.
+with the settings of the section election that belong to the policy. The files of the
+hosts are not changed; status shows which differ.
 
 FILE is read as the file of a host with a single group. For the policy of a group in
 groups_dir, which may come from defaults, use --config and -g without FILE.`,
@@ -108,7 +107,7 @@ groups_dir, which may come from defaults, use --config and -g without FILE.`,
 				if err != nil {
 					return err
 				}
-				p := operator.Proposal{Group: g.name, Config: cfg, By: whoami(), Revision: cfg.Policy.Revision, Force: force}
+				p := operator.Proposal{Group: g.name, Config: cfg, By: whoami(), Force: force}
 				return g.applyPolicy(ctx, cmd.OutOrStdout(), p, dry)
 			})
 		},

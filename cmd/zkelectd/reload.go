@@ -32,10 +32,10 @@ its configuration, and reports the result. The path of the file names the daemon
 $RUNTIME_DIRECTORY. The file is read by the daemon only. Signal SIGHUP does the same
 without a report.
 
-A changed policy is published for the whole group. An invalid configuration, a
-policy.revision that is not higher than the one in force, or a policy without an
-eligible member is refused: the running configuration stays in force, and status and
-metrics say so. Settings that need a restart stay pending, which they say, too.
+A changed policy is published for the whole group. An invalid configuration, or a
+policy without an eligible member, is refused: the running configuration stays in
+force, and status and metrics say so. Settings that need a restart stay pending, which
+they say, too.
 
 With groups_dir, a refused group file leaves its group as it is. Files can vanish by
 accident: if the directory is missing or empty, or if more than a fifth of the groups

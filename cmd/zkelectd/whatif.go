@@ -93,7 +93,7 @@ func (g group) forecast(ctx context.Context, w io.Writer, file string, change wh
 		if err != nil {
 			return err
 		}
-		if q.Policy, err = policy.New(cluster.Policy{Revision: int64(cfg.Policy.Revision), Rules: cfg.Rules()}); err != nil {
+		if q.Policy, err = policy.New(cluster.Policy{Rules: cfg.Rules()}); err != nil {
 			return err
 		}
 	}

@@ -123,8 +123,7 @@ func (f *fleet) withPassword(user uint32) attempts {
 // policyRuns reports whether any host runs a command from the policy record.
 func (f *fleet) policyRuns(elect func() bool) bool {
 	marker, was := filepath.Join(f.dir, "marker"), f.snapshot().Policy.Record
-	f.write(overwrite(f.paths.Policy(), fmt.Sprintf(`{"v":1,"revision":%d,"type":"exec","fallback":"priority","exec_timeout":"1s",`+
-		`"command":["touch",%q],"exec":{"command":["touch",%[2]q]},"child":{"command":["touch",%[2]q]}}`, was.Revision+1, marker)))
+	f.write(overwrite(f.paths.Policy(), fmt.Sprintf(`{"v":1,"revision":%d,"type":"exec","command":["touch",%q],"exec":{"command":["touch",%[2]q]},"child":{"command":["touch",%[2]q]}}`, was.Revision+1, marker)))
 	if !elect() {
 		f.t.Error("no leader is elected under this policy")
 	}

@@ -23,13 +23,10 @@ type Rules struct {
 	// Type names a policy type. Rank, if it is not empty, lists the rankers instead.
 	Type string   `json:"type"`
 	Rank []string `json:"rank,omitempty"`
-	// Expr is the expression of the type expr, Fallback the type that is used while exec has no answer.
-	Expr     string `json:"expr,omitempty"`
-	Fallback string `json:"fallback,omitempty"`
-	// ExecTimeout is how long an election waits for the ranking program. Its command comes from each host's own
-	// configuration: nothing that is read from ZooKeeper ever becomes a command.
-	ExecTimeout Duration   `json:"exec_timeout,omitempty"`
-	Strategies  []Strategy `json:"strategies,omitempty"`
+	// Expr is the expression of the type expr. The command of the type exec comes from each host's own configuration: nothing that
+	// is read from ZooKeeper ever becomes a command.
+	Expr       string     `json:"expr,omitempty"`
+	Strategies []Strategy `json:"strategies,omitempty"`
 	// Sites maps sites to their priority, the highest first; a site that is not listed has 0.
 	Sites map[string]int `json:"sites,omitempty"`
 	// Hysteresis is by how many percent a latency or score must be better than the incumbent's.

@@ -138,12 +138,10 @@ func (c *Config) checkElection(report func(string, string, ...any)) {
 	if !slices.Contains([]string{cluster.FailbackImmediate, cluster.FailbackDelayed, cluster.FailbackManual}, c.Election.Failback.Mode) {
 		report("election.failback.mode", "%q is not one of immediate, delayed, manual", c.Election.Failback.Mode)
 	}
-	checkPositive(report, "election.takeover_timeout", c.Election.TakeoverTimeout)
 	if c.Election.Settle < 0 || c.Election.Settle > maxDelay {
 		report("election.settle", "must be between 0s and %s", maxDelay)
 	}
 	checkPositive(report, "election.exclusion", c.Election.Exclusion)
-	checkPositive(report, "election.strike_reset_after", c.Election.StrikeResetAfter)
 	if c.Election.MaxPreemptions < 0 {
 		report("election.max_preemptions", "must not be negative")
 	}
@@ -152,16 +150,12 @@ func (c *Config) checkElection(report func(string, string, ...any)) {
 
 func (c *Config) checkPolicy(report func(string, string, ...any), reported map[string]bool) {
 	p := &c.Policy
-	if p.Revision < 0 {
-		report("policy.revision", "must not be negative")
-	}
 	if p.Hysteresis < 0 || p.Hysteresis > 1000 {
 		report("policy.hysteresis", "%d is not between 0 and 1000 percent", p.Hysteresis)
 	}
-	checkPositive(report, "policy.exec.timeout", p.Exec.Timeout)
 	rules := c.Rules()
-	if policy.UsesExec(rules) && len(p.Exec.Command) == 0 {
-		report("policy.exec.command", "the policy type exec needs a program")
+	if policy.UsesExec(rules) && len(p.Exec) == 0 {
+		report("policy.exec", "the policy type exec needs a program")
 	}
 	if _, err := policy.New(cluster.Policy{Rules: rules}); err != nil {
 		// The message begins with the key; for an item of a list, with the key of the list.

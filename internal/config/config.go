@@ -35,7 +35,6 @@ type Config struct {
 	Log       Log            `mapstructure:"log"`
 	Recorder  Recorder       `mapstructure:"recorder"`
 	Reload    Reload         `mapstructure:"reload"`
-	Host      Capacity       `mapstructure:"host"`
 	Moves     Moves          `mapstructure:"moves"`
 	// GroupsDir is the directory with the group files; empty for one group.
 	GroupsDir string `mapstructure:"groups_dir"`
@@ -54,19 +53,9 @@ type Node struct {
 	StateDir   string  `mapstructure:"state_dir"`
 }
 
-// Capacity is what this host does at once.
-type Capacity struct {
-	// MaxStarting is 0 for the default.
-	MaxStarting int `mapstructure:"max_starting"`
-}
-
-// Starting returns how many takeovers may start their work at once, on a host with a number of processor cores.
-func (c Capacity) Starting(cores int) int { return cmp.Or(c.MaxStarting, max(8, 2*cores)) }
-
 // Moves limits the preemptions that this host decides on as the elector of its groups.
 type Moves struct {
-	Spread  time.Duration `mapstructure:"spread"`
-	PerHost int           `mapstructure:"per_host"`
+	Spread time.Duration `mapstructure:"spread"`
 }
 
 // Election configures this daemon as elector and as candidate.
@@ -74,11 +63,16 @@ type Election struct {
 	Failback         Failback      `mapstructure:"failback"`
 	MaxPreemptions   int           `mapstructure:"max_preemptions"`
 	PreemptionWindow time.Duration `mapstructure:"preemption_window"`
-	TakeoverTimeout  time.Duration `mapstructure:"takeover_timeout"`
 	Exclusion        time.Duration `mapstructure:"exclusion"`
-	StrikeResetAfter time.Duration `mapstructure:"strike_reset_after"`
 	Settle           time.Duration `mapstructure:"settle"`
 }
+
+// StrikeResetAfter returns how long a leader must have been READY before its strikes are cleared.
+func (e Election) StrikeResetAfter() time.Duration { return 5 * e.Exclusion }
+
+// TakeoverTimeout returns how long a takeover may take before the candidate is excluded and the next one is elected: as long as the
+// hook and the start of the work may take.
+func (c Config) TakeoverTimeout() time.Duration { return c.Hooks.Timeout + c.Child.Ready.Timeout }
 
 // Failback configures whether a better member may replace a healthy leader.
 type Failback struct {
@@ -88,27 +82,19 @@ type Failback struct {
 
 // Policy configures how members are filtered and ranked.
 type Policy struct {
-	Revision      int                `mapstructure:"revision"`
 	Type          string             `mapstructure:"type"`
 	Rank          []string           `mapstructure:"rank"`
 	Sites         map[string]int     `mapstructure:"sites"`
 	Strategies    []cluster.Strategy `mapstructure:"strategies"`
 	Expr          string             `mapstructure:"expr"`
 	Hysteresis    int                `mapstructure:"hysteresis"`
-	Exec          Exec               `mapstructure:"exec"`
+	Exec          []string           `mapstructure:"exec"`
 	Filter        []string           `mapstructure:"filter"`
 	MinPriority   int                `mapstructure:"min_priority"`
 	RequireLabels map[string]string  `mapstructure:"require_labels"`
 	ExcludeNodes  []string           `mapstructure:"exclude_nodes"`
 	DisabledSites []string           `mapstructure:"disabled_sites"`
 	ApartStrict   []string           `mapstructure:"apart_strict"`
-}
-
-// Exec is the program that ranks members if the policy type is exec.
-type Exec struct {
-	Command  []string      `mapstructure:"command"`
-	Timeout  time.Duration `mapstructure:"timeout"`
-	Fallback string        `mapstructure:"fallback"`
 }
 
 // Health configures the check whether this host can lead.

@@ -174,7 +174,6 @@ func TestErrorsHaveKeyAndReason(t *testing.T) {
 		"zookeeper: {session_timeout: soon}":              "is not a duration",
 		"zookeeper: {session_timeout: }":                  "must be a duration, not empty",
 		"election: {failback: {mode: never}}":             "election.failback.mode",
-		"election: {takeover_timeout: 0s}":                "must be greater than 0s",
 		"policy: {type: coin}":                            `policy.type: "coin" is not a policy`,
 		"policy: {sites: {dc1: x}}":                       "policy.sites: dc1",
 		"policy: {sites: {'a/b': 1}}":                     "policy.sites",

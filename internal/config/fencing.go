@@ -21,7 +21,6 @@ type Fencing struct {
 	FencingLevel `mapstructure:",squash"`
 	Levels       []FencingLevel `mapstructure:"levels"`
 	Timeout      time.Duration  `mapstructure:"timeout"`
-	Monitor      time.Duration  `mapstructure:"monitor"`
 	Required     bool           `mapstructure:"required"`
 	SkipWait     bool           `mapstructure:"skip_wait"`
 }
@@ -57,11 +56,9 @@ func (f Fencing) Order() (levels []FencingLevel, settings []string) {
 
 // The limits of fencing.
 const (
-	maxLevels      = 4
-	minFenceTime   = time.Second
-	maxFenceTime   = 5 * time.Minute
-	minMonitorTime = time.Minute
-	maxMonitorTime = time.Hour
+	maxLevels    = 4
+	minFenceTime = time.Second
+	maxFenceTime = 5 * time.Minute
 )
 
 // agentName matches the names of ClusterLabs' fence agents.
@@ -95,9 +92,6 @@ func (c *Config) checkFencing(report func(string, string, ...any)) {
 	}
 	if f.Timeout < minFenceTime || f.Timeout > maxFenceTime {
 		report("fencing.timeout", "%s is not between %s and %s", f.Timeout, minFenceTime, maxFenceTime)
-	}
-	if f.Monitor != 0 && (f.Monitor < minMonitorTime || f.Monitor > maxMonitorTime) {
-		report("fencing.monitor", "%s is neither 0s nor between %s and %s", f.Monitor, minMonitorTime, maxMonitorTime)
 	}
 	for i, l := range levels {
 		key := settings[i]

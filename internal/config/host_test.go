@@ -235,7 +235,7 @@ func TestScopes(t *testing.T) {
 		"a bad value from the defaults":      {"defaults: {child: {stop_signal: NOPE}}", "{}", "z.yaml:2: child.stop_signal"},
 		"a bad value of a group":             {"", "child: {stop_signal: NOPE}", "a.yaml:1: child.stop_signal"},
 		"two that do not fit together":       {"defaults: {child: {ready: {tcp: 'a:1'}}}", "child: {ready: {notify: true}}", "z.yaml:2: child.ready.tcp: cannot be set together with child.ready.notify"},
-		"one that is missing":                {"", "policy: {type: exec}", "a.yaml: policy.exec.command: the policy type exec needs a program"},
+		"one that is missing":                {"", "policy: {type: exec}", "a.yaml: policy.exec: the policy type exec needs a program"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, c.main, map[string]string{"a": c.group, "b": "{}"})

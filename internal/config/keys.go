@@ -87,9 +87,7 @@ func hostKeys() []Key {
 		{"node.max_leaders", integer, 0, true, "This host is not elected in further groups while it leads this many; each slot counts as one. It keeps what it leads. 0 for no limit."},
 		{"node.state_dir", text, "", false, "The directory, on a disk of this host, for what must survive a restart of the host: what it has promised in failsafe mode. An absolute path. One daemon uses it at a time; it is created only for groups with failsafe.enabled, and used for those that have had it. Default: systemd's $STATE_DIRECTORY, else /var/lib/zkelectd."},
 		{"groups_dir", text, "", false, "A directory with a file NAME.yaml for each group of this host. zookeeper.root is then the znode above the roots of the groups. Without it, the configuration is that of one group. See docs/groups.md."},
-		{"host.max_starting", integer, 0, false, "How many takeovers may start their work at once on this host; the others wait their turn as leaders that are not READY. With 0: 2 per core, and at least 8. Only with groups_dir."},
 		{"moves.spread", duration, time.Duration(0), false, "The time over which the groups of which this host is the elector spread their preemptions, each by a time that depends on its name and term; requests of operators do not wait. There is also no preemption for this time after a member has vanished. Default: 1m with groups_dir, else 0s. Set the same on all hosts."},
-		{"moves.per_host", integer, 4, false, "How many groups this host, as their elector, moves by preemptions at once; 0 for no limit. A move ends when the new leader is READY. Only with groups_dir."},
 	}
 }
 
@@ -119,26 +117,21 @@ func electionKeys() []Key {
 		{"election.failback.delay", duration, 30 * time.Second, true, "With the mode delayed: how long the better node must have been eligible without interruption."},
 		{"election.max_preemptions", integer, 6, true, "How often policy may replace a healthy leader (a preemption) within election.preemption_window; 0 for no limit. Failovers, operator requests and the first preemption under a new revision of the policy are not limited. Part of the policy."},
 		{"election.preemption_window", duration, time.Hour, true, "The window in which preemptions are counted."},
-		{"election.takeover_timeout", duration, 30 * time.Second, false, "How long a takeover may take before the candidate is excluded and the next one is elected."},
 		{"election.settle", duration, 3 * time.Second, false, "How long the first election waits for other hosts, if the group has never had a leader, or if this daemon is the first that has registered after all were down. It ends early when all members of the last election are registered, except those that were ranked below the one that would be elected."},
-		{"election.exclusion", duration, time.Minute, false, "How long a node is excluded after its first strike; each further strike doubles the time, up to an hour."},
-		{"election.strike_reset_after", duration, 5 * time.Minute, false, "The strikes of a leader are cleared once it has been READY for this long."},
+		{"election.exclusion", duration, time.Minute, false, "How long a node is excluded after its first strike; each further strike doubles the time, up to an hour. A leader that has been READY for five times as long loses its strikes."},
 	}
 }
 
 // policyKeys describe who leads, and how many leaders there are.
 func policyKeys() []Key {
 	return []Key{
-		{"policy.revision", integer, 0, true, "A number that must increase with each change of the policy; with 0 zkelectd counts the revisions itself."},
 		{"policy.type", text, "priority", true, "How nodes are ranked: one of " + strings.Join(policy.Types(), ", ") + ". See docs/policies.md."},
 		{"policy.rank", list, []string{}, true, "A list of rankers to use instead of policy.type. The first ranker that distinguishes two members decides between them. Each is one of " + strings.Join(policy.Rankers(), ", ") + ", with:GROUP (the node that leads that group), apart:GROUP (any other node) or expr:EXPRESSION."},
 		{"policy.sites", integers, map[string]int{}, true, "The priority of each site, higher is better; a site that is not listed has 0."},
 		{"policy.strategies", choices, []cluster.Strategy{}, true, "A list of {when: CONDITION, use: TYPE}. The first strategy whose condition is true ranks the members; a strategy without when always applies. If no condition is true, policy.type ranks them."},
 		{"policy.expr", text, "", true, "The expression of the type expr. If it returns a number, higher is better; if it returns a boolean, true is better."},
 		{"policy.hysteresis", integer, 20, true, "By how many percent a latency or score must be better than the leader's."},
-		{"policy.exec.command", list, []string{}, true, "The program of the type exec: it reads the snapshot as JSON on its standard input and prints the ranking as JSON. Each host uses the program in its own configuration, never one from ZooKeeper."},
-		{"policy.exec.timeout", duration, 2 * time.Second, true, "How long an election waits for the program."},
-		{"policy.exec.fallback", text, policy.Types()[0], true, "The type that ranks if the program fails."},
+		{"policy.exec", list, []string{}, true, "The program of the type exec: it reads the snapshot as JSON on its standard input and prints the ranking as JSON. If it has no answer within 2s, priority ranks instead. Each host uses the program in its own configuration, never one from ZooKeeper."},
 		{"policy.filter", list, []string{}, true, "Expressions about a member; it can lead only if all of them are true."},
 		{"policy.min_priority", integer, 0, true, "Nodes with a lower node.priority never lead; 0 for no limit."},
 		{"policy.require_labels", texts, map[string]string{}, true, "Nodes without these labels never lead."},
@@ -199,7 +192,7 @@ func guardKeys() []Key {
 		{"hooks.post_stop", list, []string{}, false, "A command that runs once pre_start has run and the child is dead for good, before leadership is released. The daemon runs it; if the daemon died, the guard does; if both died, 'zkelectd release' or the next start on this host does (this needs zookeeper.session_file). It may only undo what pre_start did. See docs/safety.md."},
 		{"hooks.on_change", list, []string{}, false, "A command that runs for each change of this daemon's role, in order and one at a time, with JSON on its standard input. If the daemon dies as the leader, the process that runs post_stop also runs this command, with the state standby."},
 		{"hooks.on_leader_change", list, []string{}, true, "A command that runs on every member, leading or not, when it sees that another term leads or that nobody leads any more, and once at the start. If it is slow, only the newest change waits. See docs/configuration.md."},
-		{"hooks.timeout", duration, 10 * time.Second, false, "A hook that runs for longer is killed."},
+		{"hooks.timeout", duration, 10 * time.Second, false, "A hook that runs for longer is killed. A takeover that takes longer than this and child.ready.timeout together is over: the candidate is excluded, and the next one is elected."},
 	}
 }
 
@@ -213,7 +206,6 @@ func fencingKeys() []Key {
 		{"fencing.nodes", tables, Tables{}, false, "The nodes that the agent can fence, by node.id, with their own options, as in {n1: {ip: 192.0.2.1}}."},
 		{"fencing.levels", levels, []FencingLevel{}, false, "Several ways to fence a node, as a list; each has a command, or agent, options, secrets and nodes. They are tried in this order until one succeeds."},
 		{"fencing.timeout", duration, time.Minute, false, "How long each level may take; from 1s to 5m."},
-		{"fencing.monitor", duration, 5 * time.Minute, false, "How often the agents are asked whether fencing would work; from 1m to 1h, or 0s for never. If it would not, that is a Problem of this node."},
 		{"fencing.required", boolean, false, false, "With true this host takes over from a leader that was lost only after that node was fenced. If that fails, it gives up, with a strike, and another node is elected."},
 		{"fencing.skip_wait", boolean, false, false, "With true the lease wait for a node ends when it was fenced. Only where success means that the host is off: not for agents that cut it off from its network or its storage. See docs/fencing.md."},
 	}

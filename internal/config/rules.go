@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/policy"
 )
 
 // Rules returns the part of the configuration that applies to the whole group once it is published.
@@ -27,9 +26,6 @@ func (c Config) Rules() cluster.Rules {
 	if e.Failback.Mode == cluster.FailbackDelayed {
 		r.FailbackDelay = cluster.Duration(e.Failback.Delay)
 	}
-	if policy.UsesExec(r) {
-		r.Fallback, r.ExecTimeout = p.Exec.Fallback, cluster.Duration(p.Exec.Timeout)
-	}
 	return r
 }
 
@@ -46,12 +42,6 @@ func (c Config) withRules(r cluster.Rules) Config {
 	if r.Failback == cluster.FailbackDelayed {
 		c.Election.Failback.Delay = time.Duration(r.FailbackDelay)
 	}
-	if policy.UsesExec(r) {
-		p.Exec.Fallback = r.Fallback
-	}
-	if r.ExecTimeout > 0 {
-		p.Exec.Timeout = time.Duration(r.ExecTimeout)
-	}
 	if f := r.Failsafe; f.Enabled {
 		c.Failsafe.Enabled, c.Failsafe.Max = true, time.Duration(f.Max)
 	}
@@ -61,7 +51,7 @@ func (c Config) withRules(r cluster.Rules) Config {
 // ofRules reports whether a key is one from which Rules are derived.
 func ofRules(key string) bool {
 	switch key {
-	case "policy.revision", "policy.exec.command":
+	case "policy.exec":
 		return false
 	case "election.max_preemptions", "election.preemption_window", failsafeEnabled, failsafeMax:
 		return true

@@ -34,8 +34,6 @@ func drawRules(t *rapid.T) Config {
 	p.Filter = rapid.SliceOfN(rapid.SampledFrom([]string{"member.priority > 1", `member.site != "x, y"`}), 0, 2).Draw(t, "filter")
 	p.RequireLabels = rapid.MapOf(word, word).Draw(t, "labels")
 	p.ExcludeNodes, p.DisabledSites = rapid.SliceOf(name).Draw(t, "never"), rapid.SliceOf(name).Draw(t, "disabled")
-	p.Exec.Fallback = rapid.SampledFrom([]string{"priority", "first", ""}).Draw(t, "fallback")
-	p.Exec.Timeout = time.Duration(rapid.Int64Range(1, 1e12).Draw(t, "exec timeout"))
 	c.Election.Failback.Mode = rapid.SampledFrom([]string{cluster.FailbackImmediate, cluster.FailbackDelayed, cluster.FailbackManual}).Draw(t, "failback")
 	c.Election.Failback.Delay = time.Duration(rapid.Int64Range(0, 1e12).Draw(t, "delay"))
 	c.Election.MaxPreemptions = rapid.IntRange(0, 9).Draw(t, "moves")
@@ -44,7 +42,7 @@ func drawRules(t *rapid.T) Config {
 }
 
 // command is not part of the rules: each host has its own.
-var ownCommand = []string{"ZKELECTD_POLICY_EXEC_COMMAND=/usr/bin/rank"}
+var ownCommand = []string{"ZKELECTD_POLICY_EXEC=/usr/bin/rank"}
 
 // The output of policy show is the same policy when it is applied.
 func TestRulesYAMLRoundTrip(t *testing.T) {
@@ -65,7 +63,7 @@ func TestRulesYAMLRoundTrip(t *testing.T) {
 		if lines := RulesDiff(rules, c.Rules()); len(lines) != 0 {
 			t.Fatalf("difference: %q", lines)
 		}
-		for _, foreign := range []string{"revision", "command", "node", "takeover_timeout"} {
+		for _, foreign := range []string{"revision", "exec", "node", "exclusion"} {
 			if strings.Contains(text, foreign+":") {
 				t.Fatalf("%s is no part of the rules:\n%s", foreign, text)
 			}
@@ -78,17 +76,17 @@ func TestRulesYAMLRoundTrip(t *testing.T) {
 
 func TestRulesContainOnlyWhatIsInUse(t *testing.T) {
 	c := defaults()
-	c.Election.Failback.Delay, c.Policy.Exec.Fallback, c.Policy.Exec.Timeout = time.Hour, "first", time.Minute
-	if r := c.Rules(); r.FailbackDelay != 0 || r.Fallback != "" || r.ExecTimeout != 0 {
+	c.Election.Failback.Delay = time.Hour
+	if r := c.Rules(); r.FailbackDelay != 0 {
 		t.Errorf("rules: got %+v", r)
 	}
 	c.Election.Failback.Mode, c.Policy.Strategies = cluster.FailbackDelayed, []cluster.Strategy{{When: "len(members) > 1", Use: "exec"}}
-	if r := c.Rules(); time.Duration(r.FailbackDelay) != time.Hour || r.Fallback != "first" || time.Duration(r.ExecTimeout) != time.Minute || !policy.UsesExec(r) {
+	if r := c.Rules(); time.Duration(r.FailbackDelay) != time.Hour || !policy.UsesExec(r) {
 		t.Errorf("rules: got %+v", r)
 	}
-	c.Policy.Exec.Command = []string{"/usr/bin/rank"}
+	c.Policy.Exec = []string{"/usr/bin/rank"}
 	r := c.Rules()
-	c.Policy.Exec.Command, c.Policy.Revision, c.Election.TakeoverTimeout = nil, 9, time.Hour
+	c.Policy.Exec, c.Election.Exclusion = nil, time.Hour
 	if !reflect.DeepEqual(r, c.Rules()) {
 		t.Error("what is each host's own changes the rules")
 	}

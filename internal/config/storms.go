@@ -36,12 +36,6 @@ func (c *Config) spreads() bool {
 }
 
 func (c *Config) checkStorms(report func(string, string, ...any)) {
-	if n := c.Host.MaxStarting; n < 0 || n > MaxGroups {
-		report("host.max_starting", "%d is not between 0 and %d", n, MaxGroups)
-	}
-	if n := c.Moves.PerHost; n < 0 || n > MaxGroups {
-		report("moves.per_host", "%d is not between 0 and %d", n, MaxGroups)
-	}
 	if s := c.Moves.Spread; s < 0 || s > maxDelay {
 		report("moves.spread", "must be between 0s and %s", maxDelay)
 	}

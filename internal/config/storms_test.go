@@ -21,7 +21,7 @@ func TestDefaultsForManyGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, host := range []Host{host, again} {
-		if m := host.Config.Moves; m.Spread != time.Minute || m.PerHost != 4 {
+		if m := host.Config.Moves; m.Spread != time.Minute {
 			t.Errorf("moves: %+v", m)
 		}
 		for name, want := range map[string]Election{
@@ -48,13 +48,5 @@ func TestDefaultsForOneGroup(t *testing.T) {
 	c, err := Load(Sources{Env: []string{"ZKELECTD_POLICY_TYPE=spread"}})
 	if err != nil || c.Moves.Spread != 0 || c.Election.Settle != 3*time.Second || c.Election.Failback.Mode != cluster.FailbackDelayed {
 		t.Errorf("%+v, %+v, %v", c.Moves, c.Election, err)
-	}
-}
-
-func TestMaxStarting(t *testing.T) {
-	for _, c := range []struct{ set, cores, want int }{{0, 2, 8}, {0, 16, 32}, {3, 16, 3}} {
-		if got := (Capacity{c.set}).Starting(c.cores); got != c.want {
-			t.Errorf("%+v: %d", c, got)
-		}
 	}
 }

@@ -76,7 +76,7 @@ func (c Config) Programs() []Program {
 	var all []Program
 	for key, argv := range map[string][]string{
 		childCommand: c.Child.Command, "child.ready.exec": c.Child.Ready.Exec, "child.live.exec": c.Child.Live.Exec,
-		"health.exec": c.Health.Exec, "score.exec": c.Score.Exec, "policy.exec.command": c.Policy.Exec.Command,
+		"health.exec": c.Health.Exec, "score.exec": c.Score.Exec, "policy.exec": c.Policy.Exec,
 		"hooks.pre_start": c.Hooks.PreStart, "hooks.post_stop": c.Hooks.PostStop, "hooks.on_change": c.Hooks.OnChange,
 		"hooks.on_leader_change": c.Hooks.OnLeaderChange,
 		"fencing.command":        c.Fencing.Command,

@@ -153,12 +153,13 @@ func (f *fleet) tokens() string { return filepath.Join(f.dir, "tokens") }
 func (f *fleet) configure(n node) error {
 	text := fmt.Sprintf(`node: {id: %s, site: %s, priority: %d}
 zookeeper: {servers: ["%s"], root: %s, session_timeout: 4s}
-election: {takeover_timeout: 2s, exclusion: 5s}
+election: {exclusion: 5s}
+hooks: {timeout: 1s}
 policy: {sites: {dc1: %d, dc2: %d}}
 http: {listen: "127.0.0.1:%d", token_file: "%s"}
 child:
   command: ["%s", demo-child, --dir, "%s"]
-  ready: {notify: true}
+  ready: {notify: true, timeout: 2s}
   stop_timeout: 1s
 `, n.id, n.site, n.priority, f.server.Addr(), root, f.sites["dc1"], f.sites["dc2"], f.ports[n.id], f.tokens(), f.opt.Binary, f.dir)
 	return os.WriteFile(f.file(n), []byte(text), 0o600)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
 )
 
 // A decision keeps unknown fields, names its elector and the previous leader, and has the next term.
@@ -232,7 +233,7 @@ func TestDrained(t *testing.T) {
 // A policy without a program asks no question, and the wait for an old question does not count.
 func TestNoQuestionWithoutAProgram(t *testing.T) {
 	in := newGroup("a", "b").leads("a", 7).input(t)
-	exec := newGroup("a", "b").leads("a", 7).input(t, cluster.Rules{Type: "exec", ExecTimeout: cluster.Duration(time.Second)})
+	exec := newGroup("a", "b").leads("a", 7).input(t, cluster.Rules{Type: "exec"})
 	e := newElector()
 	var p Program
 	p.Update(e, &exec)
@@ -241,7 +242,7 @@ func TestNoQuestionWithoutAProgram(t *testing.T) {
 	}
 	// The wait for a changed question begins now.
 	exec.Now += time.Hour
-	if ready, wake, _ := p.Update(e, &exec); ready || wake != exec.Now+2*time.Second {
+	if ready, wake, _ := p.Update(e, &exec); ready || wake != exec.Now+2*policy.ProgramTimeout {
 		t.Errorf("%v, wakes at %s", ready, wake)
 	}
 	if AnswerAge != 30*time.Second { // docs/policies.md

@@ -23,9 +23,8 @@ type Program struct {
 
 // Run is a run of the program that is due: its input and its time limit. The result is to be passed to [Program.SetResult].
 type Run struct {
-	Input   policy.Input
-	Timeout time.Duration
-	key     string
+	Input policy.Input
+	key   string
 }
 
 // Update sets the input's answer. ready is false while an election must wait for it; wake is when to call again, 0 if the
@@ -37,9 +36,9 @@ func (p *Program) Update(core *Elector, in *Input) (ready bool, wake time.Durati
 		return true, 0, nil
 	}
 	key := fmt.Sprintf("%d %s", in.Policy.Revision, policy.QuestionKey(question)) // a new policy asks again
-	known, timeout := p.answer != nil && p.question == key, time.Duration(in.Policy.Rules.ExecTimeout)
+	known := p.answer != nil && p.question == key
 	if !p.busy && (!known || in.Now-p.since >= AnswerAge) {
-		p.busy, run = true, &Run{question, timeout, key}
+		p.busy, run = true, &Run{question, key}
 	}
 	if known {
 		p.waiting, in.Answer = 0, p.answer
@@ -51,7 +50,7 @@ func (p *Program) Update(core *Elector, in *Input) (ready bool, wake time.Durati
 	if p.waiting == 0 {
 		p.waiting = in.Now
 	}
-	if limit := p.waiting + 2*timeout; in.Now < limit {
+	if limit := p.waiting + 2*policy.ProgramTimeout; in.Now < limit {
 		return false, limit, run
 	}
 	in.Answer = &policy.Answer{Err: "the ranking program timed out: membership kept changing"}

@@ -2,20 +2,19 @@ package elector
 
 import (
 	"testing"
-	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/policy"
 )
 
 func TestAnElectionWaitsForTheProgramForALimitedTime(t *testing.T) {
-	const timeout = 2 * time.Second
-	in := newGroup("a", "b").leads("a", 7).input(t, cluster.Rules{Type: "exec", ExecTimeout: cluster.Duration(timeout)})
+	const timeout = policy.ProgramTimeout
+	in := newGroup("a", "b").leads("a", 7).input(t, cluster.Rules{Type: "exec"})
 	began := in.Now
 	e := newElector()
 	var p Program
 	ready, wake, ask := p.Update(e, &in)
-	if ready || ask == nil || ask.Timeout != timeout || wake != began+2*timeout {
+	if ready || ask == nil || wake != began+2*timeout {
 		t.Fatalf("at first: %v, wakes at %s, asks %v", ready, wake, ask)
 	}
 	if ready, _, again := p.Update(e, &in); ready || again != nil {
@@ -33,7 +32,7 @@ func TestAnElectionWaitsForTheProgramForALimitedTime(t *testing.T) {
 }
 
 func TestAnOldAnswerIsUsedWhileTheProgramRunsAgain(t *testing.T) {
-	in := newGroup("a", "b").leads("a", 7).input(t, cluster.Rules{Type: "exec", ExecTimeout: cluster.Duration(time.Second)})
+	in := newGroup("a", "b").leads("a", 7).input(t, cluster.Rules{Type: "exec"})
 	e := newElector()
 	var p Program
 	_, _, ask := p.Update(e, &in)
@@ -52,7 +51,7 @@ func TestAnOldAnswerIsUsedWhileTheProgramRunsAgain(t *testing.T) {
 
 func TestMeasurementsDoNotChangeTheQuestion(t *testing.T) {
 	g := newGroup("a", "b").leads("a", 7)
-	in := g.input(t, cluster.Rules{Type: "exec", ExecTimeout: cluster.Duration(time.Second)})
+	in := g.input(t, cluster.Rules{Type: "exec"})
 	e := newElector()
 	var p Program
 	_, _, ask := p.Update(e, &in)
@@ -72,9 +71,9 @@ func TestMeasurementsDoNotChangeTheQuestion(t *testing.T) {
 
 // A program that is busy with an old question gets the new one as soon as it is done, even if no election waits any more.
 func TestTheProgramRunsAgainForAChangedQuestion(t *testing.T) {
-	const timeout = time.Second
+	const timeout = policy.ProgramTimeout
 	g := newGroup("a", "b").leads("a", 7)
-	in := g.input(t, cluster.Rules{Type: "exec", ExecTimeout: cluster.Duration(timeout)})
+	in := g.input(t, cluster.Rules{Type: "exec"})
 	e := newElector()
 	var p Program
 	_, _, old := p.Update(e, &in)

@@ -33,7 +33,7 @@ type electorRole struct {
 	resizer    *resizeRole // nil unless this is slot 0
 	settings   *Settings   // in force
 	placement  Placement
-	rank       func(ctx context.Context, program []string, in policy.Input, timeout time.Duration) policy.Answer
+	rank       func(ctx context.Context, program []string, in policy.Input) policy.Answer
 
 	calls    *recorder.Source // calls core, watchdog, and the core of resizer
 	core     *elector.Elector
@@ -189,7 +189,7 @@ func (e *electorRole) consult(in *elector.Input) (ready bool, wake time.Duration
 	}
 	program := e.settings.Program
 	var a policy.Answer
-	e.background.run(0, func(ctx context.Context) { a = e.rank(ctx, program, run.Input, run.Timeout) }, func() {
+	e.background.run(0, func(ctx context.Context) { a = e.rank(ctx, program, run.Input) }, func() {
 		e.program.SetResult(run, a, boottime.Now())
 		if a.Err != "" {
 			e.log.Warn("the ranking program failed", "reason", a.Err)

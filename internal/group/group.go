@@ -82,9 +82,8 @@ type Placement interface {
 type Settings struct {
 	// Node is the record of this node, without the fields that the group fills in.
 	Node cluster.Node
-	// Rules are the policy of this host's configuration, and PolicyRevision is its revision there.
-	Rules          cluster.Rules
-	PolicyRevision int64
+	// Rules are the policy of this host's configuration.
+	Rules cluster.Rules
 	// Program is the ranking program of an exec policy on this host.
 	Program []string
 	// Slots is how many slots this host's configuration proposes; zero for a group without slots.
@@ -115,7 +114,7 @@ type Options struct {
 	// Feed receives the changes of the view.
 	Feed *status.Feed
 	// Rank runs the ranking program. It is called in another goroutine, and may block.
-	Rank func(ctx context.Context, program []string, in policy.Input, timeout time.Duration) policy.Answer
+	Rank func(ctx context.Context, program []string, in policy.Input) policy.Answer
 	// CloseOld closes a session that this process has left open. It may block while it closes the session.
 	CloseOld  func(ctx context.Context, session int64)
 	Placement Placement
@@ -249,9 +248,9 @@ func (g *Group) record(s Session, instance string) cluster.Node {
 	return n
 }
 
-// policyRecord returns the policy of this host's configuration, with at least the given revision.
+// policyRecord returns the policy of this host's configuration, with a revision.
 func (s *Settings) policyRecord(revision int64) cluster.Policy {
-	return cluster.Policy{Revision: max(revision, s.PolicyRevision), Rules: s.Rules, By: s.Node.ID, Time: time.Now()}
+	return cluster.Policy{Revision: revision, Rules: s.Rules, By: s.Node.ID, Time: time.Now()}
 }
 
 // announce logs a change of phase and runs the on_change hook.

@@ -57,7 +57,7 @@ func (m *Member) askToStart(a transition.AskToStart) {
 	m.takeover = takeover{permit: newPermit(m.opt.Limits.Starts, m.wake), term: a.Term}
 	m.admit()
 	if !m.takeover.permit.granted.Load() {
-		m.group.log.Info("waiting to start the work: host.max_starting other takeovers are under way", "term", a.Term)
+		m.group.log.Info("waiting to start the work: as many other takeovers as this host starts at once are under way", "term", a.Term)
 		m.setQueued(true)
 	}
 }
@@ -102,7 +102,7 @@ func (m *Member) setQueued(queued bool) {
 }
 
 // noRoom is why a preemption waits.
-const noRoom = "as many groups as moves.per_host allows already move by a decision of this host"
+const noRoom = "as many groups as this host moves at once already move by its decision"
 
 // decideWithLimits makes a decision. A preemption needs a permit, which is kept until its new leader is READY.
 func (e *electorRole) decideWithLimits(in elector.Input) elector.Decision {

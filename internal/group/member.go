@@ -482,7 +482,7 @@ func (m *Member) apply(next Settings, auditACLs bool) {
 	g := m.group
 	m.machine.SetSite(next.Node.Site)
 	m.calls.Invalidate()
-	if next.PolicyRevision != g.settings.PolicyRevision || next.Rules.Digest() != g.settings.Rules.Digest() {
+	if next.Rules.Digest() != g.settings.Rules.Digest() {
 		g.drift.Store(nil)
 	}
 	g.settings = next

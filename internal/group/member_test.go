@@ -104,7 +104,7 @@ func newGroup(id string, p cluster.Paths) *Group {
 		Name: "g", Paths: p, Identity: Identify(os.Getpid()), Health: healthy{}, Counters: NewCounters(nil), Feed: status.NewFeed(), Log: slog.New(slog.DiscardHandler),
 		Containment: func() guard.Containment { return "" }, GuardErr: func() error { return nil },
 		Settings: Settings{Node: cluster.Node{ID: id, Site: "dc1"}, Rules: cluster.Rules{Type: "priority"}},
-		Rank: func(context.Context, []string, policy.Input, time.Duration) policy.Answer {
+		Rank: func(context.Context, []string, policy.Input) policy.Answer {
 			return policy.Answer{Err: "there is no program"}
 		},
 		CloseOld: func(context.Context, int64) {}, Loads: func() map[string]cluster.Load { return nil }, OnChange: func([]byte) {}, OnView: func(status.Daemon) {}, OnElector: func(*cluster.Snapshot) {},

@@ -57,10 +57,11 @@ func (h *Host) monitorFencing(ctx context.Context) {
 	}
 }
 
-// Timing of the monitor: when it begins, and how often it looks whether the agents of a group are due.
+// Timing of the monitor: when it begins, how often it looks whether the agents of a group are due, and how often they are.
 const (
-	fencingFirst = 2 * time.Second
-	fencingPace  = 5 * time.Second
+	fencingFirst    = 2 * time.Second
+	fencingPace     = 5 * time.Second
+	fencingInterval = 5 * time.Minute
 )
 
 // round monitors what is due.
@@ -70,12 +71,12 @@ func (m *fencingMonitor) round(ctx context.Context, h *Host) {
 		c := r.config()
 		f := operator.Fencing(c)
 		key := fingerprint(f)
-		if !f.Enabled() || c.Fencing.Monitor == 0 {
+		if !f.Enabled() {
 			r.setFencingProblems(nil)
 			continue
 		}
 		last, known := m.found[key]
-		if !used[key] && (!known || time.Since(last.at) >= c.Fencing.Monitor) {
+		if !used[key] && (!known || time.Since(last.at) >= fencingInterval) {
 			texts := last.texts
 			if h.fences.Monitor(ctx, func(ctx context.Context) { texts = monitor(ctx, f, c) }) {
 				last = monitored{time.Now(), texts}

@@ -142,7 +142,7 @@ func New(opt Options) *Host {
 	}
 	h.placement, h.failsafe = newPlacement(), newFailsafeMode(h)
 	h.inForce.Store(&opt.Config)
-	h.starts.max, h.moves.max = c.Host.Starting(runtime.NumCPU()), c.Moves.PerHost
+	h.starts.max, h.moves.max = maxStarts(runtime.NumCPU()), maxMoves
 	h.health = newHealth(c, h.log)
 	h.health.onChange = func() {
 		for _, g := range h.Groups() {

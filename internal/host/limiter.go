@@ -7,6 +7,12 @@ import (
 	"zkelectd/internal/group"
 )
 
+// maxMoves is how many groups this host, as their elector, moves by preemptions at once.
+const maxMoves = 4
+
+// maxStarts returns how many takeovers start their work at once on a host with a number of processor cores.
+func maxStarts(cores int) int { return max(8, 2*cores) }
+
 // limiter bounds how many groups of the host do something at once. Requests are granted in their order: a group whose takeover waits
 // has no leader that works, whatever it was elected for.
 type limiter struct {

@@ -171,7 +171,7 @@ func (h *Host) publishPolicies(ctx context.Context, s *session, next *Reloaded, 
 // publishPolicy publishes the policy of a configuration if it has changed.
 func (r *resource) publishPolicy(ctx context.Context, s *session, next config.Config, force bool) error {
 	now := r.config()
-	if !force && next.Policy.Revision == now.Policy.Revision && next.Rules().Digest() == now.Rules().Digest() {
+	if !force && next.Rules().Digest() == now.Rules().Digest() {
 		return nil
 	}
 	conn := r.all()[0].conn.Load()
@@ -180,7 +180,7 @@ func (r *resource) publishPolicy(ctx context.Context, s *session, next config.Co
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*s.granted)
 	defer cancel()
-	rec, err := operator.PublishPolicy(ctx, conn, r.paths(), operator.Proposal{Group: r.name, Config: next, By: now.Node.ID, Revision: next.Policy.Revision, Force: force})
+	rec, err := operator.PublishPolicy(ctx, conn, r.paths(), operator.Proposal{Group: r.name, Config: next, By: now.Node.ID, Force: force})
 	if err == nil {
 		r.log.Info("policy in force for the group", "revision", rec.Revision, "by", rec.By)
 	}

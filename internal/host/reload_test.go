@@ -73,10 +73,10 @@ func TestReloadIsCommittedWhenAccepted(t *testing.T) {
 			r.Files = []string{"http.token_file"}
 			return r, nil
 		}, 1, "", "applied: node.priority, http.token_file; a restart is needed for hooks.timeout"},
-		{func(h *Host, c config.Config) (Reloaded, error) { // ZooKeeper has a policy with this revision
-			c.Node.Priority, c.Policy.Revision, c.Policy.MinPriority = 8, 1, 5
+		{func(h *Host, c config.Config) (Reloaded, error) {
+			c.Node.Priority, c.Policy.Filter = 8, []string{"false"}
 			return reloaded(h, c), nil
-		}, 1, "policy.revision is 1", ""},
+		}, 1, "under this policy no member is eligible", ""},
 		{func(h *Host, c config.Config) (Reloaded, error) {
 			c.Node.Priority = 7
 			return reloaded(h, c), nil

@@ -37,7 +37,7 @@ func (g *Group) instanceOptions() group.InstanceOptions {
 		work.Reset = d.spec
 	}
 	return group.InstanceOptions{
-		Elector: electing, TakeoverTimeout: c.Election.TakeoverTimeout, StrikeResetAfter: c.Election.StrikeResetAfter,
+		Elector: electing, TakeoverTimeout: c.TakeoverTimeout(), StrikeResetAfter: c.Election.StrikeResetAfter(),
 		Work: work, MaxRestarts: c.Child.MaxRestarts,
 		Fencing: g.host.fencing(c),
 	}
@@ -55,7 +55,7 @@ func (r *resource) settings() group.Settings {
 
 // groupSettings returns the group's settings from a configuration.
 func groupSettings(c config.Config, secure bool) group.Settings {
-	s := group.Settings{Rules: c.Rules(), PolicyRevision: int64(c.Policy.Revision), Program: c.Policy.Exec.Command, Slots: slotSize(c)}
+	s := group.Settings{Rules: c.Rules(), Program: c.Policy.Exec, Slots: slotSize(c)}
 	n := &s.Node
 	n.ID, n.Site, n.Priority, n.Labels = c.Node.ID, c.Node.Site, c.Node.Priority, c.Node.Labels
 	n.Weight, n.MaxLeaders = c.Node.Weight, c.Node.MaxLeaders

@@ -86,7 +86,7 @@ func alter(t *testing.T, c *config.Config, key string) {
 // does not: config.ApplyReload keeps it.
 func TestReloadAppliesWhatTheKeysSay(t *testing.T) {
 	// With these values, all parts of the policy have an effect.
-	base, err := config.Load(config.Sources{Env: []string{"ZKELECTD_NODE_ID=a", "ZKELECTD_POLICY_TYPE=exec", "ZKELECTD_POLICY_EXEC_COMMAND=true",
+	base, err := config.Load(config.Sources{Env: []string{"ZKELECTD_NODE_ID=a", "ZKELECTD_POLICY_TYPE=exec", "ZKELECTD_POLICY_EXEC=true",
 		"ZKELECTD_ELECTION_FAILBACK_MODE=delayed", "ZKELECTD_HTTP_LISTEN=10.0.0.1:80", "ZKELECTD_FAILSAFE_ENABLED=true"}})
 	if err != nil {
 		t.Fatal(err)

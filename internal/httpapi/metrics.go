@@ -167,7 +167,7 @@ var hostMetrics = []metric{
 		emit(float64(h.totals.Fenced.Succeeded), "success")
 		emit(float64(h.totals.Fenced.Failed), "failure")
 	}, nil},
-	{"zkelectd_fencing_unavailable", gauge, nil, "How many nodes this daemon could not fence, as fencing.monitor has found last: nodes that their agent could not reach, or settings that are wrong.", value(func(h hostData) float64 { return float64(h.totals.Unfenceable) }), nil},
+	{"zkelectd_fencing_unavailable", gauge, nil, "How many nodes this daemon could not fence, as their monitor has found last: nodes that their agent could not reach, or settings that are wrong.", value(func(h hostData) float64 { return float64(h.totals.Unfenceable) }), nil},
 	{"zkelectd_failsafe_rounds_total", counter, nil, "Rounds in which this daemon, as a leader that ZooKeeper did not answer, has asked all members for promises.", value(func(h hostData) uint64 { return h.totals.Failsafe.Rounds }), nil},
 	{"zkelectd_failsafe_extensions_total", counter, nil, "Rounds in which all members have promised in time, so that the lease was extended.", value(func(h hostData) uint64 { return h.totals.Failsafe.Extended }), nil},
 	{"zkelectd_failsafe_replies_total", counter, []string{"result"}, "Members that this daemon has asked in rounds: they have promised (promised) or refused (refused), or could not be reached (unreachable).", func(h hostData, emit emitter) {

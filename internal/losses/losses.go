@@ -4,7 +4,7 @@
 // Each figure counts from the loss until the next leader may start its work, and is an upper bound under these conditions: there is one loss
 // at a time, another member is eligible, all hosts have the same session timeout, and the group is not paused hard. What it does not
 // contain are the round trips to ZooKeeper, which take milliseconds, and the takeover: the start of the work takes as long as the work needs,
-// at most election.takeover_timeout before another member is tried.
+// at most the takeover timeout (hooks.timeout and child.ready.timeout) before another member is tried.
 package losses
 
 import (

@@ -28,14 +28,11 @@ type Proposal struct {
 	// Config has the policy, By is who publishes it.
 	Config config.Config
 	By     string
-	// Revision is the revision to publish, 0 for the one after that in force.
-	Revision int
 	// Force publishes the policy even if no member is eligible under it.
 	Force bool
 }
 
-// PublishPolicy puts a policy in force, unless it is in force already, and returns the record. An explicit revision must be
-// higher than the one in force.
+// PublishPolicy puts a policy in force, unless it is in force already, and returns the record.
 func PublishPolicy(ctx context.Context, conn cluster.ReadWriter, paths cluster.Paths, p Proposal) (cluster.Policy, error) {
 	znode := paths.Policy()
 	for {
@@ -83,18 +80,10 @@ func (p Proposal) next(snap cluster.Snapshot) (next cluster.Policy, needed bool,
 	}
 	rec := old.Record
 	next = PolicyRecord(p.Config, 0)
-	same := old.Exists && rec.Rules.Digest() == next.Rules.Digest()
-	switch {
-	case same && int64(p.Revision) <= rec.Revision:
+	if old.Exists && rec.Rules.Digest() == next.Rules.Digest() {
 		return rec, false, nil
-	case p.Revision != 0 && int64(p.Revision) <= rec.Revision:
-		return next, false, fmt.Errorf("policy.revision is %d, but revision %d, published by %s at %s, is in force: a new policy needs a higher one",
-			p.Revision, rec.Revision, rec.By, rec.Time.Format(time.RFC3339))
 	}
 	next.Header, next.By, next.Revision = rec.Header, p.By, rec.Revision+1
-	if p.Revision != 0 {
-		next.Revision = int64(p.Revision)
-	}
 	if p.Force {
 		return next, true, nil
 	}
@@ -125,7 +114,7 @@ func CheckEligible(c config.Config, snap cluster.Snapshot, rec cluster.Policy) e
 	return &NoEligibleError{out.Refusals()}
 }
 
-// PolicyRecord returns the record of a configuration's policy, with at least the given revision.
+// PolicyRecord returns the record of a configuration's policy, with a revision.
 func PolicyRecord(c config.Config, revision int64) cluster.Policy {
-	return cluster.Policy{Revision: max(revision, int64(c.Policy.Revision)), Rules: c.Rules(), By: c.Node.ID, Time: time.Now()}
+	return cluster.Policy{Revision: revision, Rules: c.Rules(), By: c.Node.ID, Time: time.Now()}
 }

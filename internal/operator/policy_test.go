@@ -39,47 +39,23 @@ func TestProposalRevision(t *testing.T) {
 	first := configured(t, "ZKELECTD_POLICY_TYPE=first")
 	other := configured(t, "ZKELECTD_POLICY_TYPE=node-id")
 	inForce := &cluster.Policy{Revision: 7, Rules: first.Rules(), By: "ann@host", Time: at}
-	const refused = "but revision 7, published by ann@host at 2026-05-04T12:00:00Z, is in force: a new policy needs a higher one"
 	for name, c := range map[string]struct {
 		inForce  *cluster.Policy
 		config   config.Config
-		explicit int
 		revision int64
 		by       string
-		want     string
 	}{
-		"the first one":             {nil, first, 0, 1, "bob@host", ""},
-		"the first one, explicit":   {nil, first, 30, 30, "bob@host", ""},
-		"the same":                  {inForce, first, 0, 7, "ann@host", ""},
-		"the same, equal revision":  {inForce, first, 7, 7, "ann@host", ""},
-		"the same, lower revision":  {inForce, first, 3, 7, "ann@host", ""},
-		"the same, higher revision": {inForce, first, 9, 9, "bob@host", ""},
-		"another":                   {inForce, other, 0, 8, "bob@host", ""},
-		"another, higher revision":  {inForce, other, 12, 12, "bob@host", ""},
-		"another, equal revision":   {inForce, other, 7, 0, "", "policy.revision is 7, " + refused},
-		"another, lower revision":   {inForce, other, 6, 0, "", "policy.revision is 6, " + refused},
+		"the first one": {nil, first, 1, "bob@host"},
+		"the same":      {inForce, first, 7, "ann@host"},
+		"another":       {inForce, other, 8, "bob@host"},
 	} {
 		for _, force := range []bool{false, true} {
-			w := Proposal{Config: c.config, By: "bob@host", Revision: c.explicit, Force: force}
+			w := Proposal{Config: c.config, By: "bob@host", Force: force}
 			next, err := w.Next(groupWith(c.inForce))
-			if c.want != "" {
-				if err == nil || err.Error() != c.want {
-					t.Errorf("%s, forced %t: %v", name, force, err)
-				}
-				continue
-			}
 			if err != nil || next.Revision != c.revision || next.By != c.by || next.Rules.Digest() != c.config.Rules().Digest() || next.Time.IsZero() {
 				t.Errorf("%s, forced %t: %v, %+v", name, force, err, next)
 			}
 		}
-	}
-}
-
-func TestProposalIgnoresTheRevisionOfTheConfiguration(t *testing.T) {
-	c := configured(t, "ZKELECTD_POLICY_TYPE=node-id", "ZKELECTD_POLICY_REVISION=50")
-	next, err := Proposal{Config: c, By: "bob@host"}.Next(groupWith(&cluster.Policy{Revision: 7, Rules: cluster.Rules{Type: "first"}}))
-	if err != nil || next.Revision != 8 {
-		t.Errorf("%v, revision %d", err, next.Revision)
 	}
 }
 
@@ -96,7 +72,7 @@ func TestProposalDoesNotReplaceANewerPolicy(t *testing.T) {
 	for _, force := range []bool{false, true} {
 		s := groupWith(nil)
 		s.Policy = cluster.ReadStored[cluster.Policy]("/c/policy", []byte(`{"v":9}`), cluster.Stat{}, true)
-		_, err := Proposal{Config: configured(t), Revision: 99, Force: force}.Next(s)
+		_, err := Proposal{Config: configured(t), Force: force}.Next(s)
 		if !errors.Is(err, s.Policy.Err) || !strings.Contains(err.Error(), "the policy is not replaced: znode /c/policy has format version 9") {
 			t.Errorf("forced %t: %v", force, err)
 		}

@@ -20,7 +20,7 @@ const maxExclusion = time.Hour
 // ElectorOptions returns the elector's options for a configuration.
 func ElectorOptions(c config.Config) elector.Options {
 	return elector.Options{
-		Exclusion: c.Election.Exclusion, ExclusionMax: max(c.Election.Exclusion, maxExclusion), Takeover: c.Election.TakeoverTimeout,
+		Exclusion: c.Election.Exclusion, ExclusionMax: max(c.Election.Exclusion, maxExclusion), Takeover: c.TakeoverTimeout(),
 	}
 }
 
@@ -31,7 +31,7 @@ func Question(name string, c config.Config, snap cluster.Snapshot) (whatif.Quest
 }
 
 func question(name string, c config.Config, snap cluster.Snapshot, policies *policy.Cache) (whatif.Question, error) {
-	q := whatif.Question{Snapshot: snap, Options: ElectorOptions(c), StrikeResetAfter: c.Election.StrikeResetAfter, Wall: time.Now()}
+	q := whatif.Question{Snapshot: snap, Options: ElectorOptions(c), StrikeResetAfter: c.Election.StrikeResetAfter(), Wall: time.Now()}
 	q.Options.Group = cluster.SlotName(cluster.GroupOf(name), snap.Slot)
 	q.Options.Epoch = snap.Slots.Record.Epoch // as an elector that was started for these slots
 	rec := snap.Policy.Record
@@ -46,11 +46,11 @@ func question(name string, c config.Config, snap cluster.Snapshot, policies *pol
 }
 
 // AskProgram runs the ranking program argv of an exec policy. It returns the program's answer, or the reason why there is none.
-func AskProgram(ctx context.Context, argv []string, in policy.Input, timeout time.Duration) policy.Answer {
+func AskProgram(ctx context.Context, argv []string, in policy.Input) policy.Answer {
 	if len(argv) == 0 {
-		return policy.Answer{Err: "policy.exec.command is not set on this host"}
+		return policy.Answer{Err: "policy.exec is not set on this host"}
 	}
-	program := hook.Hook{Setting: "policy.exec.command", Argv: argv, Env: workenv.Clean(os.Environ()), Timeout: timeout}
+	program := hook.Hook{Setting: "policy.exec", Argv: argv, Env: workenv.Clean(os.Environ()), Timeout: policy.ProgramTimeout}
 	out, err := program.Output(ctx, policy.QuestionJSON(in))
 	if err != nil {
 		return policy.Answer{Err: err.Error()}
@@ -61,7 +61,7 @@ func AskProgram(ctx context.Context, argv []string, in policy.Input, timeout tim
 // Asker returns a function that runs the ranking program of c for a forecast, while ctx is not done.
 func Asker(ctx context.Context, c config.Config) func(policy.Input) *policy.Answer {
 	return func(in policy.Input) *policy.Answer {
-		a := AskProgram(ctx, c.Policy.Exec.Command, in, c.Policy.Exec.Timeout)
+		a := AskProgram(ctx, c.Policy.Exec, in)
 		return &a
 	}
 }

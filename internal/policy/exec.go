@@ -8,9 +8,13 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"zkelectd/internal/cluster"
 )
+
+// ProgramTimeout is how long an election waits for the ranking program.
+const ProgramTimeout = 2 * time.Second
 
 // question is the input of an exec policy's ranking program.
 type question struct {

@@ -32,9 +32,6 @@ func TestErrorsNameTheSetting(t *testing.T) {
 		"a strategy without its expression": {cluster.Rules{Type: "first", Strategies: []cluster.Strategy{{Use: "expr"}}}, []string{"policy.strategies[0].use: expr needs an expression"}},
 		"a condition of the wrong type":     {cluster.Rules{Type: "first", Strategies: []cluster.Strategy{{When: "cause", Use: "first"}}}, []string{"policy.strategies[0].when: ", "string"}},
 		"a condition about one member":      {cluster.Rules{Type: "first", Strategies: []cluster.Strategy{{When: "member.id == 'a'", Use: "first"}}}, []string{"policy.strategies[0].when: ", "unknown name member", "(1:1)"}},
-		"exec as its own fallback":          {cluster.Rules{Type: "exec", Fallback: "exec"}, []string{"policy.exec.fallback: exec cannot be its own fallback"}},
-		"a fallback that is not there":      {cluster.Rules{Type: "exec", Fallback: "coin"}, []string{`policy.exec.fallback: "coin" is not a policy`}},
-		"a fallback without its expression": {cluster.Rules{Type: "exec", Fallback: "expr"}, []string{"policy.exec.fallback: expr needs an expression"}},
 	} {
 		_, err := New(cluster.Policy{Rules: c.rules})
 		if err == nil {

@@ -181,8 +181,8 @@ func (p *Policy) chooseType(in Input) (use policyType, notes []string, unanswere
 		if in.Answer != nil {
 			why = in.Answer.Err
 		}
-		notes = append(notes, fmt.Sprintf("exec has no ranking, %s is used instead: %s", fallback(p.Rules), why))
-		name, unanswered = fallback(p.Rules), true
+		notes = append(notes, fmt.Sprintf("exec has no ranking, %s is used instead: %s", fallback, why))
+		name, unanswered = fallback, true
 	}
 	return p.types[name], notes, unanswered
 }

@@ -190,7 +190,7 @@ func execFilter() filter {
 			if _, listed := position[m.ID]; listed || in.Answer == nil {
 				return ""
 			}
-			return "policy.exec.command did not list it"
+			return "policy.exec did not list it"
 		}
 	}}
 }

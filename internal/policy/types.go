@@ -16,8 +16,10 @@ type policyType struct {
 }
 
 const (
-	execType   = "exec"
-	exprType   = "expr"
+	execType = "exec"
+	exprType = "expr"
+	// fallback is the type that is used while exec has no answer.
+	fallback   = "priority"
 	listType   = "rank" // the list in policy.rank
 	exprPrefix = "expr:"
 )
@@ -35,7 +37,7 @@ var typeSpecs = []struct{ name, rank, doc string }{
 	{"spread", "spread", "a hash of the group's name and the node's id: each group has its own order of the nodes"},
 	{"fewest", "fewest", "the incumbent; else a node that leads few groups"},
 	{exprType, "incumbent oldest", "the highest value of policy.expr, then the incumbent, then the oldest"},
-	{execType, "exec", "the ranking that policy.exec.command prints"},
+	{execType, "exec", "the ranking that policy.exec prints"},
 }
 
 // Types returns the values of policy.type.
@@ -104,18 +106,7 @@ func compileTypes(rules cluster.Rules) (map[string]policyType, error) {
 			return nil, err
 		}
 	}
-	if rules.Fallback == execType {
-		return nil, fmt.Errorf("policy.exec.fallback: exec cannot be its own fallback")
-	}
-	return all, checkType(all, "policy.exec.fallback", fallback(rules))
-}
-
-// fallback returns the policy type that is used while exec has no answer.
-func fallback(rules cluster.Rules) string {
-	if rules.Fallback == "" {
-		return typeSpecs[0].name
-	}
-	return rules.Fallback
+	return all, nil
 }
 
 // UsesExec reports whether the rules may run the ranking program.

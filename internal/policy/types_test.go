@@ -112,13 +112,12 @@ func TestExecFollowsItsProgram(t *testing.T) {
 	}{
 		"it answers":                   {cluster.Rules{Type: "exec"}, &Answer{Ranking: []string{"c", "a", "b"}}, "c a b", "exec", ""},
 		"it has not answered":          {cluster.Rules{Type: "exec"}, nil, "b a c", "priority", "exec has no ranking, priority is used instead: its program has not answered"},
-		"it fails":                     {cluster.Rules{Type: "exec", Fallback: "node-id"}, &Answer{Ranking: []string{"c"}, Err: "exit status 1"}, "a b c", "node-id", "exec has no ranking, node-id is used instead: exit status 1"},
+		"it fails":                     {cluster.Rules{Type: "exec"}, &Answer{Ranking: []string{"c"}, Err: "exit status 1"}, "b a c", "priority", "exec has no ranking, priority is used instead: exit status 1"},
 		"it names unknown nodes":       {cluster.Rules{Type: "exec"}, &Answer{Ranking: []string{"x", "c", "y", "b", "a"}}, "c b a", "exec", ""},
 		"it names one twice":           {cluster.Rules{Type: "exec"}, &Answer{Ranking: []string{"c", "a", "c", "b"}}, "c a b", "exec", ""},
 		"it leaves members out":        {cluster.Rules{Type: "exec"}, &Answer{Ranking: []string{"c"}}, "c (a) (b)", "exec", ""},
 		"it names none":                {cluster.Rules{Type: "exec"}, &Answer{}, "(a) (b) (c)", "exec", ""},
 		"filters hold under it":        {cluster.Rules{Type: "exec", ExcludeNodes: []string{"c"}}, &Answer{Ranking: []string{"c", "a", "b"}}, "a b (c)", "exec", ""},
-		"the fallback may be a list":   {cluster.Rules{Type: "exec", Rank: []string{"node-id"}, Fallback: "rank", Strategies: []cluster.Strategy{{Use: "exec"}}}, nil, "a b c", "rank", "rank is used instead"},
 		"another type ignores answers": {cluster.Rules{Type: "node-id"}, &Answer{Ranking: []string{"c"}}, "a b c", "node-id", ""},
 	} {
 		in := Input{Members: []cluster.Member{member("a", "dc1", 1, 1), member("b", "dc1", 9, 2), member("c", "dc2", 0, 3)}, Answer: c.answer}

@@ -19,9 +19,9 @@ func (l *loop) consult(in *elector.Input) (ready bool, wake time.Duration) {
 	if ask == nil {
 		return ready, wake
 	}
-	a, took := l.m.g.answer(ask.Input), w.between(0, ask.Timeout/2)
+	a, took := l.m.g.answer(ask.Input), w.between(0, execTimeout/2)
 	if w.chance(w.traits.flaky) && (!w.calm || e.answered) {
-		a, took = policy.Answer{Err: "no answer in time"}, ask.Timeout
+		a, took = policy.Answer{Err: "no answer in time"}, execTimeout
 	}
 	w.after(took, func() {
 		l.soon(func() {

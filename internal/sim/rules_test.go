@@ -25,7 +25,7 @@ var (
 	hystereses  = []int{0, 20, 40}
 	delays      = []time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second}
 	windows     = []time.Duration{10 * time.Second, 20 * time.Second, time.Hour}
-	execTimeout = time.Second
+	execTimeout = policy.ProgramTimeout
 )
 
 // drawPolicies draws the policies that are published in a group, and what affects the ranking.
@@ -53,10 +53,6 @@ func drawPolicies(rng *rand.Rand) (t groupTraits) {
 func drawRules(rng *rand.Rand, kind string, r *cluster.Rules) {
 	chance := func(p float64) bool { return rng.Float64() < p }
 	r.Type, r.Expr, r.Hysteresis = kind, one(rng, expressions), one(rng, hystereses)
-	r.ExecTimeout = cluster.Duration(execTimeout)
-	if chance(0.5) {
-		r.Fallback = one(rng, []string{"first", "node-id", "latency", "expr"})
-	}
 	if chance(0.1) {
 		r.Rank = one(rng, lists)
 	}

@@ -10,7 +10,7 @@ import (
 // The only eligible node fails as soon as it is elected, and the exec policy, which applies only after a failure, does not name
 // it. Then no member is eligible, and the checks must not demand a leader.
 func TestNoLeaderIfExecNamesNoneAfterAFailure(t *testing.T) {
-	const seed = 1795320200651571620 // with this seed the program leaves n1 out
+	const seed = 44 // with this seed the program leaves n1 out
 	w := newWorld(seed, shape{groups: 1}, breakage{}, nil)
 	g := w.groups[0]
 	defer w.closeReaders()
@@ -19,7 +19,7 @@ func TestNoLeaderIfExecNamesNoneAfterAFailure(t *testing.T) {
 	}
 	w.onlyRequests()
 	g.traits.rules = []cluster.Rules{{
-		Type: "round-robin", Strategies: []cluster.Strategy{{When: "len(failed_sites) > 0", Use: "exec"}}, ExecTimeout: cluster.Duration(execTimeout),
+		Type: "round-robin", Strategies: []cluster.Strategy{{When: "len(failed_sites) > 0", Use: "exec"}},
 		Sites: map[string]int{"dc1": 1}, DisabledSites: []string{"dc0"}, Failback: cluster.FailbackImmediate,
 	}}
 	g.rules[0], g.rules[1] = g.traits.rules[0], g.traits.rules[0]

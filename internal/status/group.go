@@ -91,7 +91,7 @@ func (g *Group) describeLeadership(s cluster.Snapshot) {
 func queued(s cluster.Snapshot) string {
 	for _, m := range s.Members {
 		if m.Name == s.Current.Record.Incarnation && s.Current.Record.State == cluster.CurrentProgress && m.Node.Record.Queued {
-			return m.ID + " starts the work of other groups first (host.max_starting)"
+			return m.ID + " starts the work of other groups first"
 		}
 	}
 	return ""

@@ -116,7 +116,7 @@ type Member struct {
 	Score   *float64 `json:"score,omitempty"`
 	// Drift reports whether the policy in the host's configuration is not the one in force.
 	Drift bool `json:"policy_drift,omitempty"`
-	// Queued reports whether the member's takeover waits until its host may start further work (host.max_starting).
+	// Queued reports whether the member's takeover waits until its host may start further work.
 	Queued bool `json:"queued,omitempty"`
 	// API is the address of the member's HTTP API, empty if it has none that others can reach.
 	API         string     `json:"api,omitempty"`

@@ -88,7 +88,7 @@ func TestQueuedTakeoverIsShown(t *testing.T) {
 	for i := range s.Members {
 		s.Members[i].Node.Record.Queued = s.Members[i].ID == "a"
 	}
-	if g := Of("c", "/c", s); !g.Members[0].Queued || g.Members[1].Queued || g.Waiting != "a starts the work of other groups first (host.max_starting)" {
+	if g := Of("c", "/c", s); !g.Members[0].Queued || g.Members[1].Queued || g.Waiting != "a starts the work of other groups first" {
 		t.Errorf("%q, %+v", g.Waiting, g.Members)
 	}
 	s.Current.Record.State = cluster.CurrentReady // in a group with slots, another slot is queued

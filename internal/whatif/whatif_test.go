@@ -178,7 +178,7 @@ func TestExpiredStrikeExcludesNobody(t *testing.T) {
 }
 
 func TestRankingProgramIsAsked(t *testing.T) {
-	rules := cluster.Rules{Type: "exec", Fallback: "node-id"}
+	rules := cluster.Rules{Type: "exec"}
 	q := question(t, led(four(), "a1"), rules)
 	var asked []policy.Input
 	q.Ask = func(in policy.Input) *policy.Answer {

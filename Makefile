@@ -109,6 +109,7 @@ sign: ## sign dist/SHA256SUMS with minisign (KEY=secret key file, PUBLIC=public 
 
 lint: ## golangci-lint with vet, staticcheck and others (.golangci.yml), and formatting
 	go vet -tags gen ./cmd/zkelectd
+	go vet -tags record ./internal/group
 	go tool -modfile=scripts/lint.mod golangci-lint run ./...
 	@unformatted=$$(gofmt -l cmd internal bench deploy scripts); if [ -n "$$unformatted" ]; then echo "gofmt: $$unformatted"; exit 1; fi
 

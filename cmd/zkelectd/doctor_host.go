@@ -17,7 +17,6 @@ import (
 	"zkelectd/internal/hostcheck"
 	"zkelectd/internal/httpapi"
 	"zkelectd/internal/procinfo"
-	"zkelectd/internal/recorder"
 	"zkelectd/internal/status"
 )
 
@@ -204,28 +203,14 @@ func (c *checkup) daemonEnv(name string) string {
 	return value
 }
 
-// lookAtDirectories looks at the directories that the daemon writes to, and at the flight recorder.
+// lookAtDirectories looks at the directories that the daemon writes to.
 func (c *checkup) lookAtDirectories(ctx context.Context) {
 	cfg := c.host.Config
-	r := &c.facts.Recorder
-	r.Enabled, r.Dir = cfg.Recorder.Enabled, cfg.RecorderDir(c.daemonEnv)
 	session := doctor.Directory{Use: "session file", Path: filepath.Dir(cfg.SessionFile(c.daemonEnv))}
 	if cfg.SessionFile(c.daemonEnv) == "" {
 		session.Path, session.Err = "", errors.New("its directory is not known: zookeeper.session_file is not set, and the daemon has no RuntimeDirectory= that can be seen from here")
 	}
 	all := []doctor.Directory{session}
-	if r.Dir != "" {
-		all = append(all, doctor.Directory{Use: "flight recorder", Path: r.Dir})
-		type recorded struct {
-			files int
-			bytes int64
-		}
-		found, err := local(ctx, func() (recorded, error) {
-			files, size, err := recordingsIn(r.Dir)
-			return recorded{files, size}, err
-		})
-		r.Files, r.Bytes, r.Err = found.files, found.bytes, err
-	}
 	for i := range all {
 		if d := &all[i]; d.Err == nil {
 			found, err := local(ctx, func() (hostcheck.Disk, error) { return hostcheck.DiskOf(d.Path) })
@@ -233,20 +218,4 @@ func (c *checkup) lookAtDirectories(ctx context.Context) {
 		}
 	}
 	c.facts.Directories = all
-}
-
-// recordingsIn returns how many recordings a directory has, and their size.
-func recordingsIn(dir string) (n int, size int64, err error) {
-	files, err := recorder.Files(dir)
-	if err != nil {
-		return 0, 0, err
-	}
-	for _, file := range files {
-		info, err := os.Lstat(file)
-		if err != nil {
-			return 0, 0, err
-		}
-		size += info.Size()
-	}
-	return len(files), size, nil
 }

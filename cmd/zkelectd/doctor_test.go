@@ -50,8 +50,8 @@ func TestDoctor(t *testing.T) {
 	t.Parallel()
 	f := newClosedFleet(t, zkstore.ACLPrivate)
 	settings := func(id string) string {
-		return fmt.Sprintf("zookeeper: {acl: private, session_timeout: 10s, session_file: '%s'}\nhttp: {listen: 'unix:%s'}\nrecorder: {dir: '%s'}\n",
-			f.socket(id)+".session", f.socket(id), f.recordings(id))
+		return fmt.Sprintf("zookeeper: {acl: private, session_timeout: 10s, session_file: '%s'}\nhttp: {listen: 'unix:%s'}\n",
+			f.socket(id)+".session", f.socket(id))
 	}
 	for i, id := range []string{"n1", "n2"} {
 		f.configure(id, "dc1", 100-i, settings(id))

@@ -208,7 +208,6 @@ func jobConfig(own config.Config, root, level string, job []string) (config.Conf
 	cfg.Child.Command = append([]string{program, execJobName, "--"}, job...)
 	cfg.Child.MaxRestarts = 0
 	cfg.Child.Containment, cfg.Guard.Realtime = own.Child.Containment, own.Guard.Realtime
-	cfg.Recorder.Enabled = false
 	cfg.Log.Level = level
 	return config.Load(config.Sources{File: execSource, Content: []byte(cfg.YAML())})
 }

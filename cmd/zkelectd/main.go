@@ -67,7 +67,7 @@ Commands other than run and check also find their group through /etc/zkelectd.ya
 	}{
 		{"run", "Run the daemon:", []*cobra.Command{initCommand(), runCommand(), daemonCommand(), execCommand(), execDaemonCommand(), execJobCommand(), releaseCommand(), reloadCommand(), admitCommand(), checkCommand(), doctorCommand(), supportCommand(), probeCommand(), demoCommand(), demoChildCommand()}},
 		{"inspect", "Inspect the group:", []*cobra.Command{
-			statusCommand(), groupCommand(), leaderCommand(), isLeaderCommand(), watchCommand(), explainCommand(), whatifCommand(), historyCommand(), recorderCommand(), verifyCommand(),
+			statusCommand(), groupCommand(), leaderCommand(), isLeaderCommand(), watchCommand(), explainCommand(), whatifCommand(), historyCommand(),
 		}},
 		{"operate", "Operate the group:", []*cobra.Command{
 			moveCommand(), stepDownCommand(), reelectCommand(), rebalanceCommand(), cordonCommand(), uncordonCommand(), drainCommand(), pauseCommand(), resumeCommand(),

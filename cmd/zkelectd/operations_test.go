@@ -19,7 +19,7 @@ func TestOperations(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	for i, id := range []string{"n1", "n2", "n3"} {
-		f.configure(id, []string{"dc1", "dc1", "dc2"}[i], 100-i, fmt.Sprintf("http: {listen: 'unix:%s'}\nrecorder: {dir: '%s'}\n", f.socket(id), f.recordings(id)))
+		f.configure(id, []string{"dc1", "dc1", "dc2"}[i], 100-i, fmt.Sprintf("http: {listen: 'unix:%s'}\n", f.socket(id)))
 		f.start(id)
 		f.answers(id, "/readyz", 200)
 	}
@@ -33,8 +33,7 @@ func TestOperations(t *testing.T) {
 		t.Fatal(err)
 	}
 	here := strings.NewReplacer("/run/zkelectd/api.sock", f.socket("n1"), "/etc/zkelectd.yaml", f.file("n1"),
-		"/usr/share/zkelectd/prometheus/alerts.yml", alerts, "/etc/prometheus/", f.dir+"/",
-		"/var/lib/zkelectd/recorder", f.recordings("n1"), " n1/ n2/ n3/", " "+f.recordings("n1")+" "+f.recordings("n2")+" "+f.recordings("n3"))
+		"/usr/share/zkelectd/prometheus/alerts.yml", alerts, "/etc/prometheus/", f.dir+"/")
 	run := 0
 	for _, s := range commandsIn(read("../../docs/operations.md")) {
 		if s.inline {
@@ -71,6 +70,3 @@ func TestOperations(t *testing.T) {
 	f.until("n1 leads again", leads("n1"))
 	f.checkInvariants()
 }
-
-// recordings is the directory of a node's flight recorder.
-func (f *fleet) recordings(id string) string { return filepath.Join(f.dir, "recordings-"+id) }

@@ -246,11 +246,8 @@ func (s *daemonSettings) run(
 		store()
 	}
 	commit(s.host)
-	recording := startRecorder(cfg, log)
-	defer recording.Close(time.Second)
 	h := host.New(host.Options{
-		Recorder: recording,
-		Config:   s.host, Refused: s.refusal, RefusedGroups: s.refusedGroups, Pending: s.pending, Log: log, Level: level, Version: version(), Guard: g, CheckFiles: checkFiles, Secure: s.access.web.TLSEnabled(),
+		Config: s.host, Refused: s.refusal, RefusedGroups: s.refusedGroups, Pending: s.pending, Log: log, Level: level, Version: version(), Guard: g, CheckFiles: checkFiles, Secure: s.access.web.TLSEnabled(),
 		Reload: func(running config.Host, allowRemovals bool) (host.Reloaded, error) {
 			return s.reload(running, allowRemovals, commit)
 		},

@@ -22,7 +22,6 @@ import (
 	"zkelectd/internal/config"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/procinfo"
-	"zkelectd/internal/recorder"
 	"zkelectd/internal/secretfile"
 	"zkelectd/internal/support"
 )
@@ -33,9 +32,8 @@ func supportCommand() *cobra.Command {
 		Use: "support", Short: "Collect what a bug report needs in one file, without secrets", Args: cobra.NoArgs,
 		Long: `Support writes a .tar.gz with the version, the configuration, what doctor finds, and for
 each group of this host the status, history, policy, requests and ACLs. It adds the
-flight recordings, the end of the daemon's log in the journal, the limits and control groups
-of its processes, and its metrics. README.txt lists the files, and what could not be
-collected.
+end of the daemon's log in the journal, the limits and control groups of its processes,
+and its metrics. README.txt lists the files, and what could not be collected.
 
 Passwords, tokens, keys, the values of child.env and the arguments of programs are left
 out. Names of nodes and hosts, reasons that people gave, and log messages remain: look
@@ -65,7 +63,7 @@ a daemon or a group can be collected, the exit status is 2.`,
 			fmt.Fprintln(out, "not collected:", printable(line))
 		}
 		_, err = fmt.Fprintf(out, "wrote %s; look through it before you send it\n", file)
-		if err == nil && !c.bundle.Has("groups/", "daemon/", "processes/", "recorder/", "journal.txt") {
+		if err == nil && !c.bundle.Has("groups/", "daemon/", "processes/", "journal.txt") {
 			err = fmt.Errorf("%s has nothing about a daemon or a group: run this on the host of a daemon, with its configuration, and as a user who may read that", file)
 		}
 		return err
@@ -107,7 +105,6 @@ func (c *collection) write(ctx context.Context, file string) (err error) {
 	c.addHost()
 	c.addGroups(ctx)
 	c.addDaemon(ctx)
-	c.addRecordings(ctx)
 	c.addJournal(ctx)
 	return c.bundle.Close(supportReadme)
 }
@@ -277,29 +274,6 @@ func readText(file string) string {
 		return ""
 	}
 	return string(data)
-}
-
-// addRecordings adds the files of the flight recorder.
-func (c *collection) addRecordings(ctx context.Context) {
-	dir := c.facts.Recorder.Dir
-	if dir == "" {
-		c.bundle.Missing("recorder", errors.New("its directory is not known, or nothing is recorded: see doctor.txt"))
-		return
-	}
-	_, err := local(ctx, func() (bool, error) {
-		files, err := recorder.Files(dir)
-		if err != nil {
-			return false, err
-		}
-		for _, file := range files {
-			data, err := secretfile.ReadFound(file, support.MaxSize)
-			c.bundle.Binary("recorder/"+filepath.Base(file), "a flight recording, for the commands recorder show and verify", data, err)
-		}
-		return true, nil
-	})
-	if err != nil {
-		c.bundle.Missing("recorder", err)
-	}
 }
 
 // addJournal adds the end of the daemon's log. What its child has written is left out: it may have printed secrets.

@@ -1,13 +1,12 @@
 #!/bin/sh
 # The user stays, because files may belong to it; so do configurations that the package did not install. A purge, and the
 # removal of the .rpm, delete the ZooKeeper password, which the other
-# members still have, and the recordings.
+# members still have.
 set -e
 case "$1" in
 purge | 0) # Debian's argument, and RPM's: the number of packages that remain
 	rm -f /etc/zkelectd/zookeeper.auth
 	rmdir /etc/zkelectd 2>/dev/null || true
-	rm -rf /var/lib/zkelectd/recorder /var/lib/zkelectd-*/recorder
 	;;
 esac
 if [ -d /run/systemd/system ]; then

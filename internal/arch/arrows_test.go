@@ -34,19 +34,14 @@ var arrows = map[string]string{
 	"internal/cluster/clustertest": "cluster cluster/renewal",
 
 	// One daemon.
-	"internal/host":      "boottime cluster cluster/zkstore command config elector failsafe failsafe/agent failsafe/peer fencer group guard hook hostcheck losses operator policy probe recorder request status systemd watchdogdev whatif workenv worker",
+	"internal/host":      "boottime cluster cluster/zkstore command config elector failsafe failsafe/agent failsafe/peer fencer group guard hook hostcheck losses operator policy probe request status systemd watchdogdev whatif workenv worker",
 	"internal/hostcheck": "admission config",
-	"internal/group":     "boottime cluster cluster/renewal cluster/zkstore elector failsafe fencer guard policy procinfo recorder status termlog transition watchdog workenv worker",
+	"internal/group":     "boottime cluster cluster/renewal cluster/zkstore elector failsafe fencer guard policy procinfo status termlog transition watchdog workenv worker",
 	"internal/worker":    "admission fencer guard hook probe systemd workenv",
 	"internal/config":    "cluster policy secretfile suggest workenv",
 
 	// Jobs that run once.
 	"internal/oneshot": "cluster",
-
-	// The flight recorder.
-	"internal/corejson": "cluster",
-	"internal/recorder": "boottime cluster corejson elector filelock policy secretfile transition watchdog",
-	"internal/replay":   "cluster corejson elector policy recorder transition watchdog",
 
 	// The guard, and what it needs.
 	"internal/guard":       "boottime filelock harden nowait procinfo watchdogdev",
@@ -87,6 +82,7 @@ var arrows = map[string]string{
 	"internal/testhelper":   "",
 	"internal/arch":         "",
 	"internal/sim":          "",
+	"internal/test/record":  "",
 	"internal/faults":       "",
 	"internal/recipes":      "",
 	"internal/vmtest":       "",

@@ -70,17 +70,6 @@ func (c *Config) check(report func(key, format string, args ...any)) {
 		report("log.format", "%q is neither text nor json", c.Log.Format)
 	}
 	checkPositive(report, "hooks.timeout", c.Hooks.Timeout)
-	c.Recorder.check(report)
-}
-
-// check checks the settings of the flight recorder.
-func (r Recorder) check(report func(string, string, ...any)) {
-	if r.Size < 1 || r.Size > 1024 {
-		report("recorder.size", "%d is not between 1 and 1024 (MiB)", r.Size)
-	}
-	if r.Dir != "" && (!path.IsAbs(r.Dir) || strings.ContainsRune(r.Dir, 0)) {
-		report("recorder.dir", "%q is not an absolute path", r.Dir)
-	}
 }
 
 // checkPositive reports a duration of 0.

@@ -33,7 +33,6 @@ type Config struct {
 	Failsafe  Failsafe       `mapstructure:"failsafe"`
 	HTTP      HTTP           `mapstructure:"http"`
 	Log       Log            `mapstructure:"log"`
-	Recorder  Recorder       `mapstructure:"recorder"`
 	Reload    Reload         `mapstructure:"reload"`
 	Moves     Moves          `mapstructure:"moves"`
 	// GroupsDir is the directory with the group files; empty for one group.
@@ -159,29 +158,6 @@ type Child struct {
 type Guard struct {
 	Realtime bool `mapstructure:"realtime"`
 	Keepers  bool `mapstructure:"keepers"`
-}
-
-// Recorder configures the flight recorder.
-type Recorder struct {
-	Enabled bool   `mapstructure:"enabled"`
-	Dir     string `mapstructure:"dir"`
-	// Size is in MiB.
-	Size int `mapstructure:"size"`
-}
-
-// RecorderDir returns the directory of the flight recorder; empty if nothing is to be recorded.
-func (c Config) RecorderDir(getenv func(string) string) string {
-	if !c.Recorder.Enabled {
-		return ""
-	}
-	state := unitState(getenv)
-	switch {
-	case c.Recorder.Dir != "":
-		return c.Recorder.Dir
-	case state != "":
-		return filepath.Join(state, "recorder")
-	}
-	return runtimeFile(getenv, "recorder")
 }
 
 // unitState returns the unit's state directory; empty if systemd has created none.

@@ -220,9 +220,6 @@ func serviceKeys() []Key {
 		{"http.web_config", text, "", false, "A web configuration file of prometheus/exporter-toolkit: TLS and client certificates. A name without a slash is a systemd credential."},
 		{"log.level", text, "info", true, "debug, info, warn or error."},
 		{"log.format", text, "text", false, "text or json."},
-		{"recorder.enabled", boolean, true, false, "Record what this daemon was given and what it decided, for the commands recorder show and verify. A disk that is slow, full or read-only costs records, never anything else."},
-		{"recorder.dir", text, "", false, "The directory of the recording: an absolute path. Default: recorder in systemd's $STATE_DIRECTORY, else in its $RUNTIME_DIRECTORY, which is in memory and empty after a restart; without either, nothing is recorded."},
-		{"recorder.size", integer, 4, false, "How large the recording may become, in MiB, 1 to 1024, for all groups together; the oldest half is overwritten. See docs/operations.md."},
 		{"reload.watch", boolean, false, false, "Reload the configuration, as SIGHUP does, whenever its file, a group file in groups_dir, zookeeper.auth.file or http.token_file changes, also where symbolic links lead."},
 	}
 }

@@ -64,7 +64,6 @@ func Diagnose(f Facts) []Finding {
 	for _, d := range f.Directories {
 		all = append(all, d.finding())
 	}
-	all = append(all, f.Recorder.finding(f.Daemon.running()))
 	for _, g := range f.Groups {
 		all = append(all, g.findings(f.Session.Base, f.Version)...)
 	}

@@ -28,7 +28,6 @@ func healthy() Facts {
 			Groups: 1, Tasks: 30, TasksMax: 4000,
 		},
 		Directories: []Directory{{Use: "session file", Path: "/run/zkelectd", Free: 1 << 30, Total: 2 << 30}},
-		Recorder:    Recorder{Enabled: true, Dir: "/var/lib/zkelectd/recorder", Files: 2, Bytes: 1 << 20},
 		Clocks:      []Clock{{"n1", time.Millisecond}, {"n2", -time.Millisecond}},
 		Groups: []Group{{
 			Name: "billing", Stop: 2 * time.Second, Programs: 1, Eligible: 2, Policy: "revision 1, published by n1",
@@ -130,7 +129,6 @@ var changes = map[string]struct {
 	"an almost full disk":     {func(f *Facts) { f.Directories[0].Free = 10 << 20 }, "disk /run/zkelectd", Warn, "almost full"},
 	"no inodes":               {func(f *Facts) { f.Directories[0].TotalFiles = 1000 }, "disk /run/zkelectd", Fail, "0 of 1000 inodes"},
 	"a disk that hangs":       {func(f *Facts) { f.Directories[0].Err = errors.New("it hangs") }, "disk /run/zkelectd", Warn, "could not be checked because it hangs"},
-	"no recording":            {func(f *Facts) { f.Recorder.Files = 0 }, "recorder /var/lib/zkelectd/recorder", Warn, "no recording"},
 	"a long stop":             {func(f *Facts) { f.Groups[0].Stop = time.Minute }, "timing billing", Fail, "stop"},
 	"a missing program":       {func(f *Facts) { f.Groups[0].ProgramErrs = []error{errors.New("child.command: /x does not exist")} }, "programs billing", Fail, "/x does not exist"},
 	"what the daemon reports": {func(f *Facts) { f.Groups[0].Reported = []string{"child.dir: no"} }, "programs billing", Fail, "child.dir: no"},
@@ -201,7 +199,7 @@ func TestAbsenceProvesNothing(t *testing.T) {
 	t.Parallel()
 	bad := errors.New("no answer")
 	f := Facts{Version: "v1", Config: Config{Usable: true, Groups: 1}, Servers: []Server{{Name: "zk1", Err: bad}}, Session: Session{Err: bad}, Write: Write{Err: bad}, ClocksErr: bad}
-	f.Daemon.Err, f.Host.Err, f.Recorder.Enabled = bad, bad, true
+	f.Daemon.Err, f.Host.Err = bad, bad
 	f.Directories = []Directory{{Use: "session file", Err: bad}}
 	f.Groups = []Group{{Name: "billing", Err: bad, ProgramsErr: bad}}
 	for _, found := range Diagnose(f) {

@@ -17,7 +17,6 @@ type Facts struct {
 	Daemon      Daemon
 	Host        Host
 	Directories []Directory
-	Recorder    Recorder
 	Groups      []Group
 	// Clocks are those of the members of all groups; ClocksErr is why some of them are not known.
 	Clocks    []Clock
@@ -131,16 +130,6 @@ type Directory struct {
 	Free, Total uint64
 	// FreeFiles is how many files can be created, TotalFiles how many there can be; 0 if the file system has no limit.
 	FreeFiles, TotalFiles uint64
-}
-
-// Recorder is the flight recorder.
-type Recorder struct {
-	Enabled bool
-	Dir     string
-	Err     error
-	// Files are the recordings, Bytes is their size.
-	Files int
-	Bytes int64
 }
 
 // Group is one group of this host.

@@ -182,25 +182,6 @@ func countFiles(d Directory) string {
 	return fmt.Sprintf(", %d of %d inodes", d.FreeFiles, d.TotalFiles)
 }
 
-func (r Recorder) finding(running bool) Finding {
-	const check = "recorder"
-	switch {
-	case !r.Enabled:
-		return good(check, "", "off (recorder.enabled)")
-	case r.Err != nil:
-		return unknown(check, r.Dir, r.Err, "")
-	case r.Dir == "" && !running:
-		return unknown(check, "", errors.New("recorder.dir is not set, and the environment of the daemon is not known"), "")
-	case r.Dir == "":
-		return Finding{Warn, check, "", "nothing is recorded: there is no directory for it", "set recorder.dir, or StateDirectory= in the unit"}
-	case r.Files == 0 && running:
-		return Finding{Warn, check, r.Dir, "the daemon runs, but the directory has no recording", "the daemon's log says why"}
-	case r.Files == 0:
-		return Finding{Warn, check, r.Dir, "the directory has no recording", "the daemon writes one when it runs"}
-	}
-	return good(check, r.Dir, "%s, %s", plural(r.Files, "recording"), bytesText(uint64(r.Bytes)))
-}
-
 // bytesText returns a number of bytes for people.
 func bytesText(n uint64) string {
 	if n == Unlimited {

@@ -2,11 +2,8 @@ package faults
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"regexp"
-	"strconv"
-	"strings"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -14,8 +11,7 @@ import (
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/failsafe"
-	"zkelectd/internal/recorder"
-	"zkelectd/internal/replay"
+	"zkelectd/internal/test/record"
 )
 
 // answers is whether the servers answer the campaign, which is no daemon: a slow machine can keep ZooKeeper from answering anybody for long
@@ -148,33 +144,14 @@ func promised(from, to, takes time.Duration) func(recorded) bool {
 	}
 }
 
-var chosen = regexp.MustCompile(`^elect(?:ed)? (\S+) in term (\d+) \((\w+): `)
-
-// chosenIn returns the election that a line of the timeline is about; known is false if it is about none.
-func chosenIn(l replay.Line) (term int64, d decision, known bool, err error) {
-	at, err := time.ParseDuration(l.Boottime)
-	if err != nil {
-		return 0, d, false, err
+// see takes in a line of any node.
+func (all *decisions) see(l record.Line) {
+	if l.Read != nil {
+		all.read[l.Read.Term] = decision{node: l.Read.Node, cause: l.Read.Cause}
 	}
-	found := chosen.FindStringSubmatch(l.Text)
-	if found == nil || l.What != "read" && l.What != "elector" {
-		return 0, d, false, nil
+	if d := l.Decided; d != nil && l.At >= all.last[d.Term].at {
+		all.last[d.Term] = decision{d.Node, d.Cause, l.Node, l.At}
 	}
-	term, err = strconv.ParseInt(found[2], 10, 64)
-	return term, decision{found[1], found[3], l.Node, at}, err == nil, err
-}
-
-// see takes in a line of the timeline of any node.
-func (all *decisions) see(l replay.Line) error {
-	term, d, known, err := chosenIn(l)
-	switch {
-	case !known:
-	case l.What == "read":
-		all.read[term] = decision{node: d.node, cause: d.cause}
-	case d.at >= all.last[term].at:
-		all.last[term] = d
-	}
-	return err
 }
 
 // written returns when a node has made decisions that were written, by the term: somebody has read them, and nobody has decided again for
@@ -202,50 +179,32 @@ func (r *recorded) replace(term int64, d decision) {
 	}
 }
 
-// see takes in a line of the timeline of the node.
-func (r *recorded) see(l replay.Line) error {
-	at, err := time.ParseDuration(l.Boottime)
-	if err != nil {
-		return err
+// see takes in a line of the node.
+func (r *recorded) see(l record.Line) {
+	if l.Read != nil {
+		r.replace(l.Read.Term, decision{l.Read.Node, l.Read.Cause, l.Node, l.At})
 	}
-	term, d, known, err := chosenIn(l)
-	if err != nil {
-		return err
+	if l.Event == "RoundReply" && l.Lease != 0 {
+		r.extended = append(r.extended, l.At)
 	}
-	if known && l.What == "read" {
-		r.replace(term, d)
-	}
-	if event, actions, _ := strings.Cut(l.Text, " -> "); l.What == "member" && strings.HasPrefix(event, "RoundReply") && strings.Contains(actions, "Lease{") {
-		r.extended = append(r.extended, at)
-	}
-	return nil
 }
 
 // recorded returns what a node has recorded about a group.
 func (n *node) recorded(g *group) (recorded, error) {
 	r := recorded{replaced: make(map[int64]time.Duration)}
-	err := n.timeline(g, r.see)
 	all := decisions{make(map[int64]decision), make(map[int64]decision)}
-	for _, any := range n.f.nodes {
-		err = errors.Join(err, any.timeline(g, all.see))
-	}
-	r.decided(all.written(n.id))
-	return r, err
-}
-
-// timeline calls see with what a node has recorded about a group, until there is an error.
-func (n *node) timeline(g *group, see func(replay.Line) error) error {
-	files, err := recorder.Files(n.recordings())
-	if err != nil {
-		return err
-	}
-	var unread error
-	err = recorder.Read(files, &replay.Timeline{All: true, Group: g.name, Show: func(l replay.Line) {
-		if l.Group == g.name && unread == nil {
-			unread = see(l)
+	err := record.Read(n.f.recordings(), func(l record.Line) {
+		if l.Root != g.paths.Root {
+			return
 		}
-	}})
-	return errors.Join(err, unread)
+		all.see(l)
+		if l.Node == n.id {
+			r.see(l)
+		}
+	})
+	r.decided(all.written(n.id))
+	slices.Sort(r.extended)
+	return r, err
 }
 
 // doubt notes what the recording must excuse.
@@ -274,40 +233,43 @@ func (o *outages) checkDoubts() {
 func TestRecordingExcuses(t *testing.T) {
 	r := recorded{replaced: make(map[int64]time.Duration)}
 	all := decisions{make(map[int64]decision), make(map[int64]decision)}
-	for _, l := range []replay.Line{
-		{Boottime: "1m1s", Node: "n1", What: "read", Text: "elected n1 in term 7 (failure: n2 is gone); members n1"},
-		{Boottime: "1m2s", Node: "n1", What: "read", Text: "elected n2 in term 9 (move: an operator)"},
-		{Boottime: "1m3s", Node: "n1", What: "read", Text: "elected n1 in term 11 (preempt: better)"},
-		{Boottime: "1m4s", Node: "n1", What: "read", Text: "elected n2 in term 8 (preempt: better)"},
-		{Boottime: "1m5s", Node: "n1", What: "elector", Text: "elect n2 in term 8 (preempt: better)"},
-		{Boottime: "1m6s", Node: "n1", What: "member", Text: `RoundReply{"Reply":{"ok":true}}`},
-		{Boottime: "1m7s", Node: "n1", What: "member", Text: `RoundReply{"Reply":{"ok":true}} -> Lease{"Deadline":1}, Renew{}`},
-		{Boottime: "1m8s", Node: "n1", What: "member", Text: `RenewDone{} -> Lease{"Deadline":1}`},
-		{Boottime: "1m9s", Node: "n1", What: "member", Text: `RoundReply{"Reply":{"ok":true}} -> Lease{"Deadline":1}, Renew{}`},
+	at := func(s int) time.Duration { return time.Minute + time.Duration(s)*time.Second }
+	read := func(s int, by string, term int64, node, cause string) record.Line {
+		return record.Line{At: at(s), Node: by, Event: "Saw", Read: &record.Decision{Term: term, Node: node, Cause: cause}}
+	}
+	decided := func(s int, by string, term int64) record.Line {
+		return record.Line{At: at(s), Node: by, Decided: &record.Decision{Term: term, Node: "n2", Cause: "preempt"}}
+	}
+	for _, l := range []record.Line{
+		read(1, "n1", 7, "n1", "failure"),
+		read(2, "n1", 9, "n2", "move"),
+		read(3, "n1", 11, "n1", "preempt"),
+		read(4, "n1", 8, "n2", "preempt"),
+		decided(5, "n1", 8),
+		{At: at(6), Node: "n1", Event: "RoundReply"},
+		{At: at(7), Node: "n1", Event: "RoundReply", Lease: 1},
+		{At: at(8), Node: "n1", Event: "RenewDone", Lease: 1},
+		{At: at(9), Node: "n1", Event: "RoundReply", Lease: 1},
 		// Written, and read by the new leader only.
-		{Boottime: "1m1s", Node: "n1", What: "elector", Text: "elect n2 in term 21 (preempt: better)"},
-		{Boottime: "1m9s", Node: "n2", What: "read", Text: "elected n2 in term 21 (preempt: better)"},
+		decided(1, "n1", 21),
+		read(9, "n2", 21, "n2", "preempt"),
 		// Never written.
-		{Boottime: "1m1s", Node: "n1", What: "elector", Text: "elect n2 in term 23 (preempt: better)"},
+		decided(1, "n1", 23),
 		// Written by another elector, for another reason, or again.
-		{Boottime: "1m1s", Node: "n1", What: "elector", Text: "elect n2 in term 25 (preempt: better)"},
-		{Boottime: "1m9s", Node: "n2", What: "read", Text: "elected n3 in term 25 (preempt: better)"},
-		{Boottime: "1m1s", Node: "n1", What: "elector", Text: "elect n2 in term 27 (preempt: better)"},
-		{Boottime: "1m9s", Node: "n2", What: "read", Text: "elected n2 in term 27 (failure: n1 is gone)"},
-		{Boottime: "1m1s", Node: "n1", What: "elector", Text: "elect n2 in term 29 (preempt: better)"},
-		{Boottime: "1m8s", Node: "n3", What: "elector", Text: "elect n2 in term 29 (preempt: better)"},
-		{Boottime: "1m9s", Node: "n2", What: "read", Text: "elected n2 in term 29 (preempt: better)"},
+		decided(1, "n1", 25),
+		read(9, "n2", 25, "n3", "preempt"),
+		decided(1, "n1", 27),
+		read(9, "n2", 27, "n2", "failure"),
+		decided(1, "n1", 29),
+		decided(8, "n3", 29),
+		read(9, "n2", 29, "n2", "preempt"),
 	} {
-		err := all.see(l)
-		if l.Node == "n1" && err == nil {
-			err = r.see(l)
-		}
-		if err != nil {
-			t.Fatal(err)
+		all.see(l)
+		if l.Node == "n1" {
+			r.see(l)
 		}
 	}
 	r.decided(all.written("n1"))
-	at := func(s int) time.Duration { return time.Minute + time.Duration(s)*time.Second }
 	for name, c := range map[string]struct{ got, want bool }{
 		"replaced":                {preempted(7, at(4))(r), true},
 		"not yet replaced":        {preempted(7, at(3))(r), false},
@@ -332,11 +294,6 @@ func TestRecordingExcuses(t *testing.T) {
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: excused %t", name, c.got)
-		}
-	}
-	for _, see := range []func(replay.Line) error{r.see, all.see} {
-		if see(replay.Line{Boottime: "x"}) == nil {
-			t.Error("a line without a time is accepted")
 		}
 	}
 }

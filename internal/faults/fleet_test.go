@@ -17,6 +17,7 @@ import (
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/faultproxy"
 	"zkelectd/internal/hostfault"
+	"zkelectd/internal/test/record"
 	"zkelectd/internal/zkserver"
 )
 
@@ -104,6 +105,9 @@ func newFleet(t *testing.T, opt fleetOptions) *fleet {
 		return p.Port(), nil
 	}})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(f.recordings(), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	f.write(authFile, []byte("faults:secret\n"))
@@ -297,6 +301,7 @@ func (n *node) command(log *os.File) *exec.Cmd {
 	cmd := exec.Command("unshare", "--mount", "sh", "-c",
 		`mount --bind "$5" /etc/hosts && echo 0 >"$1"/cgroup.procs && echo 0 >"$2"/cgroup.procs && exec "$3" run --config "$4"`,
 		"sh", n.memory.Dir, n.cpu.Dir, n.disk.Program, n.f.file(n.id+".yaml"), n.f.file(n.id+".hosts"))
+	cmd.Env = append(os.Environ(), record.Variable+"="+n.f.recordings())
 	cmd.Stdout, cmd.Stderr = log, log
 	return cmd
 }

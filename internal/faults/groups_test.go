@@ -88,8 +88,7 @@ func (n *node) configure() {
 	host := fmt.Sprintf(`node: {id: %s, site: %s, priority: %d%s}
 zookeeper: {servers: [%s], root: %s, session_timeout: %s, min_session_timeout: %s, session_file: %s%s}
 log: {level: debug}
-recorder: {dir: %s}
-`, n.id, n.site, n.prio, own, strings.Join(servers, ", "), root, session, least, n.f.file(n.id+".session"), further, n.recordings())
+`, n.id, n.site, n.prio, own, strings.Join(servers, ", "), root, session, least, n.f.file(n.id+".session"), further)
 	containment := fmt.Sprintf("containment: %s", n.containment)
 	if len(n.f.groups) > 1 {
 		if n.f.failsafe {

@@ -13,7 +13,6 @@ import (
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/elector"
 	"zkelectd/internal/policy"
-	"zkelectd/internal/recorder"
 	"zkelectd/internal/status"
 	"zkelectd/internal/transition"
 	"zkelectd/internal/watchdog"
@@ -35,7 +34,6 @@ type electorRole struct {
 	placement  Placement
 	rank       func(ctx context.Context, program []string, in policy.Input) policy.Answer
 
-	calls    *recorder.Source // calls core, watchdog, and the core of resizer
 	core     *elector.Elector
 	watchdog *watchdog.Watchdog
 	program  elector.Program
@@ -107,6 +105,9 @@ func (e *electorRole) evaluate(now time.Duration, snap cluster.Snapshot) time.Du
 	if !e.active {
 		e.active = true
 		e.log.Info("now elector", "members", len(snap.Members))
+		if e.succeeded {
+			e.history.core.Succeed(snap, now)
+		}
 	}
 	e.history.observe(snap, now)
 	var wake time.Duration
@@ -145,7 +146,7 @@ func (e *electorRole) decide(now time.Duration, snap cluster.Snapshot) time.Dura
 		e.write("publishing the policy", snap, false, func() {}, cluster.Op{Kind: cluster.OpCreate, Path: e.paths.Policy(), Data: cluster.Encode(&rec)})
 		return 0
 	}
-	found := e.calls.Observe(snap, now)
+	found := e.watchdog.Observe(snap, now)
 	resizing, resizeWake := e.resize(now, snap)
 	if resizing {
 		return found.Wake
@@ -161,7 +162,6 @@ func (e *electorRole) decide(now time.Duration, snap cluster.Snapshot) time.Dura
 	in.Placement = e.placement.Others(policy.RelationsOf(in.Policy.Rules).Peers())
 	ready, wake := e.consult(&in)
 	if !ready {
-		e.calls.Asked(in)
 		return cluster.Earliest(resizeWake, cluster.Earliest(wake, found.Wake))
 	}
 	d := e.decideWithLimits(in)
@@ -223,6 +223,7 @@ func (e *electorRole) carryOut(d elector.Decision, snap cluster.Snapshot, others
 		}
 		e.table.decide(snap.At)
 		e.placement.Elected(d.Elect.Node) // at once: another group may decide before this is written
+		recordDecision(boottime.Now(), e.paths, snap.Self, d.Elect)
 		what, ops, repair = "ELECT", e.paths.ElectTx(snap, *d.Elect, d.Fence, others...), d.Elect.Cause == cluster.CauseRepair
 		done = func() { e.elected(*d.Elect) }
 	case d.Revoke != nil:

@@ -18,7 +18,6 @@ import (
 	"zkelectd/internal/elector"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/policy"
-	"zkelectd/internal/recorder"
 	"zkelectd/internal/status"
 	"zkelectd/internal/transition"
 	"zkelectd/internal/worker"
@@ -118,8 +117,6 @@ type Options struct {
 	// CloseOld closes a session that this process has left open. It may block while it closes the session.
 	CloseOld  func(ctx context.Context, session int64)
 	Placement Placement
-	// Recorder records the calls of the core; nil records nothing.
-	Recorder *recorder.Recorder
 	// OnChange receives the input of hooks.on_change.
 	OnChange func(input []byte)
 	// Loads returns the loads of the hosts, as far as they are known, by the ids of their nodes.

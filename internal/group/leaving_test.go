@@ -45,7 +45,7 @@ func TestALeavingElectorElectsItsSuccessor(t *testing.T) {
 	if a.instance.awaitSuccessors(); time.Since(began) < successorTime {
 		t.Error("its registration ends while b takes over")
 	}
-	if n := record(t, server, "b"); n.Leaving != "" {
+	if n := nodeRecord(t, server, "b"); n.Leaving != "" {
 		t.Errorf("b's record: %+v", n)
 	}
 }
@@ -197,7 +197,7 @@ func TestALeavingElectorIsAnnounced(t *testing.T) {
 	join(t, server, "b")
 	a.until(t, "a sees b", func(v status.Daemon) bool { return v.Sites["dc1"].Eligible == 2 })
 	a.Stop("maintenance")
-	a.until(t, "the announcement", func(status.Daemon) bool { return record(t, server, "a").Leaving == "maintenance" })
+	a.until(t, "the announcement", func(status.Daemon) bool { return nodeRecord(t, server, "a").Leaving == "maintenance" })
 	close(letGo)
 	a.reason(t)
 }

@@ -108,7 +108,7 @@ const noRoom = "as many groups as this host moves at once already move by its de
 func (e *electorRole) decideWithLimits(in elector.Input) elector.Decision {
 	in.Succeeded = e.succeeded
 	if e.moves == nil {
-		return e.calls.Decide(in)
+		return e.core.Decide(in)
 	}
 	if s := &in.Snapshot; e.moving != 0 && (s.Ready() || !s.Elected.Readable() || s.Elected.Record.Term != e.moving) {
 		e.endMove()
@@ -116,11 +116,11 @@ func (e *electorRole) decideWithLimits(in elector.Input) elector.Decision {
 	if e.move == nil || !e.move.granted.Load() {
 		in.NoRoom = noRoom
 	}
-	d := e.calls.Decide(in)
+	d := e.core.Decide(in)
 	if d.AwaitsRoom && e.move == nil {
 		if e.move = newPermit(e.moves, e.wake); e.move.granted.Load() {
 			in.NoRoom = ""
-			d = e.calls.Decide(in)
+			d = e.core.Decide(in)
 		}
 	}
 	switch {

@@ -11,7 +11,6 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/failsafe"
-	"zkelectd/internal/recorder"
 	"zkelectd/internal/status"
 	"zkelectd/internal/transition"
 	"zkelectd/internal/worker"
@@ -30,7 +29,6 @@ type Member struct {
 	machine     *transition.Machine
 	reader      *zkstore.Reader
 	elector     *electorRole
-	calls       *recorder.Source // calls machine, and the core of elector
 	guard       Guard
 	worker      *worker.Worker
 	limit       leaseLimit
@@ -102,22 +100,8 @@ func newMember(ctx context.Context, i *Instance, n int, l Leadership) *Member {
 		}
 	}
 	m.elector = newElectorRole(g, m)
-	m.calls = m.newSource()
-	m.elector.calls = m.calls
 	m.worker = m.newWorker()
 	return m
-}
-
-// newSource returns what calls the core for the member and records the calls.
-func (m *Member) newSource() *recorder.Source {
-	core := recorder.Core{Machine: m.machine, Watchdog: m.elector.watchdog, Elector: m.elector.core, Memory: &m.group.memory}
-	if m.elector.resizer != nil {
-		core.Resizer = m.elector.resizer.core
-	}
-	p := m.group.opt.Paths
-	return m.group.opt.Recorder.NewSource(recorder.About{
-		Group: m.group.opt.Name, Root: p.Root, Slot: p.Slot, Node: m.self.ID, Incarnation: m.self.Name, Session: m.session.SessionID(), Budget: m.budget,
-	}, core)
 }
 
 // Stop makes the member release leadership and end. A second call kills the work at once. It is safe for concurrent use.
@@ -299,7 +283,6 @@ func (m *Member) finish() {
 	m.background.cancelAndWait()
 	m.worker.Wait()
 	m.table().end(m.number) // also if a write was under way
-	m.calls.End(m.closing)
 	m.over = true
 	m.publish()
 }
@@ -348,7 +331,9 @@ func (m *Member) step(ev transition.Event) {
 			m.beginEnd(e.Reason)
 		}
 		m.wall = time.Now()
-		actions := m.calls.Step(boottime.Now(), m.wall, next)
+		now := boottime.Now()
+		actions := m.machine.Step(now, next)
+		m.recordStep(now, next, actions)
 		for _, a := range actions {
 			m.perform(a)
 		}
@@ -481,7 +466,6 @@ func (m *Member) Apply(next Settings, auditACLs bool) bool {
 func (m *Member) apply(next Settings, auditACLs bool) {
 	g := m.group
 	m.machine.SetSite(next.Node.Site)
-	m.calls.Invalidate()
 	if next.Rules.Digest() != g.settings.Rules.Digest() {
 		g.drift.Store(nil)
 	}

@@ -190,8 +190,8 @@ func (m *member) reason(t *testing.T) string {
 	}
 }
 
-// record reads the node's record from another session.
-func record(t *testing.T, server *clustertest.Server, id string) cluster.Node {
+// nodeRecord reads the node's record from another session.
+func nodeRecord(t *testing.T, server *clustertest.Server, id string) cluster.Node {
 	t.Helper()
 	s := server.Connect()
 	defer s.Close(t.Context())
@@ -251,8 +251,8 @@ func TestApplyPublishesTheRecord(t *testing.T) {
 		t.Fatal("the loop has ended")
 	}
 	a.until(t, "the site is shown", func(v status.Daemon) bool { return v.Site == "dc2" })
-	a.until(t, "the record is published", func(status.Daemon) bool { return record(t, server, "a").Reloads == 1 })
-	if n := record(t, server, "a"); n.Site != "dc2" || n.Priority != 7 || n.PolicyDigest != next.Rules.Digest() {
+	a.until(t, "the record is published", func(status.Daemon) bool { return nodeRecord(t, server, "a").Reloads == 1 })
+	if n := nodeRecord(t, server, "a"); n.Site != "dc2" || n.Priority != 7 || n.PolicyDigest != next.Rules.Digest() {
 		t.Errorf("the record is %+v", n)
 	}
 	a.Stop("stop")
@@ -269,7 +269,7 @@ func TestApplyPublishesTheRecord(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if n := record(t, server, "a"); n.Reloads != 2 {
+	if n := nodeRecord(t, server, "a"); n.Reloads != 2 {
 		t.Errorf("the next member registers with %+v", n)
 	}
 }

@@ -295,7 +295,7 @@ func (e *electorRole) resize(now time.Duration, snap cluster.Snapshot) (busy boo
 	} else if len(r.beyond) > 0 {
 		wake = r.readAt + e.budget.Renew
 	}
-	d := e.calls.Resize(elector.ResizeInput{
+	d := r.core.Resize(elector.ResizeInput{
 		Paths: r.paths, Snapshot: snap, Table: append(r.table.known(func(int) bool { return true }), r.beyond...),
 		LeaseWait: e.budget.LeaseWait, Now: now, Wall: time.Now(),
 	})

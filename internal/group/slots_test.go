@@ -254,7 +254,7 @@ func TestASlotHasAnElectorWhileAnotherStops(t *testing.T) {
 	if a.members[1].Done() {
 		t.Error("slot 1 has ended")
 	}
-	if n := record(t, server, "a"); n.Leaving != "the test" {
+	if n := nodeRecord(t, server, "a"); n.Leaving != "the test" {
 		t.Errorf("others may be moved to a member that ends: %+v", n)
 	}
 	if err := os.WriteFile(free, nil, 0o600); err != nil {

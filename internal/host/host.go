@@ -22,7 +22,6 @@ import (
 	"zkelectd/internal/fencer"
 	"zkelectd/internal/group"
 	"zkelectd/internal/guard"
-	"zkelectd/internal/recorder"
 	"zkelectd/internal/status"
 )
 
@@ -84,8 +83,6 @@ type Options struct {
 	Level   *slog.LevelVar
 	Version string
 	Guard   Guard
-	// Recorder records the calls of the core; nil records nothing.
-	Recorder *recorder.Recorder
 }
 
 // Host is a running zkelectd.

@@ -20,7 +20,6 @@ func (g *Group) options() group.Options {
 		Health: h.health, Counters: g.counters, Log: g.log, Feed: g.feed,
 		Rank: operator.AskProgram, CloseOld: h.closeOld, Loads: h.knownLoads,
 		OnChange: func(input []byte) { g.hooks.Push(hook.Input{Data: input}) }, OnView: g.viewed, OnElector: g.cache.SetSnapshot,
-		Recorder:  h.opt.Recorder,
 		Placement: h.placement.of(g.name, g.config().Rules(), func() { g.core.Load().Reconsider() }),
 	}
 }

@@ -55,23 +55,16 @@ func (b *Bundle) Text(name, what string, text []byte, err error) {
 	for _, secret := range b.secrets {
 		text = bytes.ReplaceAll(text, secret, removed)
 	}
-	b.add(name, what, text, err)
-}
-
-// Binary adds a file as it is.
-func (b *Bundle) Binary(name, what string, data []byte, err error) { b.add(name, what, data, err) }
-
-func (b *Bundle) add(name, what string, data []byte, err error) {
-	if err == nil && b.size+len(data) > MaxSize {
+	if err == nil && b.size+len(text) > MaxSize {
 		err = fmt.Errorf("the bundle would be larger than %d MiB", MaxSize>>20)
 	}
 	if err != nil {
 		b.Missing(name, err)
 		return
 	}
-	b.size += len(data)
+	b.size += len(text)
 	b.listed = append(b.listed, fmt.Sprintf("%s: %s", name, what))
-	b.write(name, data)
+	b.write(name, text)
 }
 
 // Missing lists what could not be collected.

@@ -64,6 +64,14 @@ func (r *Recorder) Observe(s cluster.Snapshot, now time.Duration) {
 	}
 }
 
+// Succeed is called by a member whose predecessor as the elector has just ended, before it observes its first snapshot as the elector.
+// If the predecessor was the leader as well, which is usual, nobody has led since then, and no other elector has seen that.
+func (r *Recorder) Succeed(s cluster.Snapshot, now time.Duration) {
+	if _, registered := s.Member(s.Elected.Record.Incarnation); s.Elected.Readable() && !registered {
+		r.vacant = now
+	}
+}
+
 // Take returns the terms to be written. They are kept until [Recorder.Written].
 func (r *Recorder) Take() []cluster.PastTerm { return slices.Clone(r.waiting) }
 

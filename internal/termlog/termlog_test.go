@@ -98,3 +98,31 @@ func TestATermThatWasNeverReadyHasAReason(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 }
+
+// A leader that was the elector as well ends before its successor's eyes.
+func TestTheSuccessorOfTheElectorSeesTheLossOfTheLeader(t *testing.T) {
+	for name, c := range map[string]struct {
+		members []string
+		want    *cluster.Duration
+	}{
+		"the leader was the elector": {[]string{"b-1"}, span(3 * time.Second)},
+		"the leader is another":      {[]string{"a-1", "b-1"}, nil},
+	} {
+		var r Recorder
+		var g group
+		g.elect(7, "a", cluster.CauseFirst)
+		for _, member := range c.members {
+			g.Members = append(g.Members, cluster.Member{Incarnation: cluster.Incarnation{Name: member}})
+		}
+		r.Succeed(g.Snapshot, time.Hour)
+		r.Observe(g.Snapshot, time.Hour)
+		g.elect(8, "b", cluster.CauseFailure)
+		r.Observe(g.Snapshot, time.Hour+time.Second)
+		g.current(8, "b", cluster.CurrentReady)
+		r.Observe(g.Snapshot, time.Hour+3*time.Second)
+		all := r.Take()
+		if last := all[len(all)-1]; last.Term != 8 || (last.Leaderless == nil) != (c.want == nil) || c.want != nil && *last.Leaderless != *c.want {
+			t.Errorf("%s: %+v", name, last)
+		}
+	}
+}

@@ -191,7 +191,7 @@ func (e TxDone) apply(m *Machine) {
 	}
 	m.tx.pending = TxNone
 	m.readAgain()
-	if e.Err == nil && e.Tx != TxRelease && e.Tx != TxVeto && len(e.Results) <= m.tx.fence { // the recording of another version
+	if e.Err == nil && e.Tx != TxRelease && e.Tx != TxVeto && len(e.Results) <= m.tx.fence {
 		e.Err = cluster.ErrUnknown
 	}
 	switch {

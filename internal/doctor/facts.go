@@ -83,8 +83,6 @@ type Daemon struct {
 	EndpointErr error
 }
 
-func (d Daemon) running() bool { return d.Err == nil && d.Pid != 0 }
-
 // Limits are limits of a process; Unlimited for none.
 type Limits struct {
 	// Locked is how much memory it may lock, Files how many files it may open, Processes how many its user may have.

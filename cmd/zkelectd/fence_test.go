@@ -53,9 +53,9 @@ func TestLeaderDeletedUnderALeaderThatIsCutOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t)
-			policy := "policy: {exclude_nodes: [e]}\nelection: {failback: {mode: manual}}\n"
+			policy := "policy: {filter: [member.id != 'e']}\nelection: {failback: {mode: manual}}\n"
 			if fresh {
-				policy = "policy: {exclude_nodes: [e]}\n"
+				policy = "policy: {filter: [member.id != 'e']}\n"
 			}
 			f.configure("e", "dc1", 1, policy) // elects
 			f.start("e")

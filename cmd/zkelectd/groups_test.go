@@ -238,7 +238,7 @@ func TestCommandsWithGroupFiles(t *testing.T) {
 		}
 	}
 	write(file, fmt.Sprintf("node: {id: n1}\nzookeeper: {servers: [%s], root: %s}\ngroups_dir: %s\ndefaults: {policy: {type: first}}\n", e.servers[0], e.base, dir))
-	write(filepath.Join(dir, "billing.yaml"), "policy: {min_priority: 3}\n")
+	write(filepath.Join(dir, "billing.yaml"), "policy: {filter: ['member.priority >= 3']}\n")
 	write(filepath.Join(dir, "mail.yaml"), "zookeeper: {root: /elsewhere}\n")
 	write(filepath.Join(dir, "later.yaml"), "{}\n")
 	write(filepath.Join(dir, "wrong.yaml"), "polcy: {}\n")

@@ -119,7 +119,7 @@ func TestNoLeaderInABrowser(t *testing.T) {
 	p.checkConsole()
 
 	f := newFleet(t)
-	f.configure("a", "dc1", 1, fmt.Sprintf("http: {listen: 'unix:%s'}\npolicy: {disabled_sites: [dc1]}\n", f.socket("a")))
+	f.configure("a", "dc1", 1, fmt.Sprintf("http: {listen: 'unix:%s'}\npolicy: {filter: [member.site != 'dc1']}\n", f.socket("a")))
 	f.start("a")
 	f.answers("a", "/readyz", 200)
 	p = f.open(f.proxy("a"))

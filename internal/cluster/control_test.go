@@ -239,9 +239,8 @@ func TestEqualRulesHaveTheSameDigest(t *testing.T) {
 	word := rapid.StringMatching(`[a-z]{1,3}`)
 	rapid.Check(t, func(t *rapid.T) {
 		sites := rapid.MapOf(word, rapid.IntRange(-3, 3)).Draw(t, "sites")
-		labels := rapid.MapOf(word, word).Draw(t, "labels")
-		a := Rules{Type: "priority", Sites: map[string]int{}, RequireLabels: map[string]string{}}
-		b := Rules{Type: "priority", Sites: map[string]int{}, RequireLabels: map[string]string{}}
+		a := Rules{Type: "priority", Sites: map[string]int{}}
+		b := Rules{Type: "priority", Sites: map[string]int{}}
 		keys := make([]string, 0, len(sites))
 		for k := range sites {
 			keys = append(keys, k)
@@ -252,9 +251,6 @@ func TestEqualRulesHaveTheSameDigest(t *testing.T) {
 		}
 		for _, k := range slices.Backward(keys) {
 			b.Sites[k] = sites[k]
-		}
-		for k, v := range labels {
-			a.RequireLabels[k], b.RequireLabels[k] = v, v
 		}
 		if a.Digest() != b.Digest() {
 			t.Fatalf("%s and %s", a.Digest(), b.Digest())
@@ -270,7 +266,6 @@ func TestNilAndEmptyRulesHaveTheSameDigest(t *testing.T) {
 	none := Rules{Type: "priority"}
 	empty := Rules{
 		Type: "priority", Rank: []string{}, Strategies: []Strategy{}, Sites: map[string]int{}, Filter: []string{},
-		RequireLabels: map[string]string{}, ExcludeNodes: []string{}, DisabledSites: []string{},
 	}
 	if none.Digest() != empty.Digest() || len(none.Digest()) != 8 {
 		t.Errorf("%s and %s", none.Digest(), empty.Digest())

@@ -32,11 +32,7 @@ type Rules struct {
 	// Hysteresis is by how many percent a latency or score must be better than the incumbent's.
 	Hysteresis int `json:"hysteresis,omitempty"`
 
-	Filter        []string          `json:"filter,omitempty"`
-	MinPriority   int               `json:"min_priority,omitempty"` // 0: none
-	RequireLabels map[string]string `json:"require_labels,omitempty"`
-	ExcludeNodes  []string          `json:"exclude_nodes,omitempty"`
-	DisabledSites []string          `json:"disabled_sites,omitempty"`
+	Filter []string `json:"filter,omitempty"`
 	// ApartStrict lists groups at whose leader's node this group has none.
 	ApartStrict []string `json:"apart_strict,omitempty"`
 

@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/url"
 	"path"
@@ -40,13 +39,9 @@ func (c *Config) check(report func(key, format string, args ...any)) {
 	if c.Node.MaxLeaders < 0 {
 		report("node.max_leaders", "must not be negative")
 	}
-	for key, names := range map[string][]string{
-		"policy.sites": slices.Collect(maps.Keys(c.Policy.Sites)), "policy.exclude_nodes": c.Policy.ExcludeNodes, "policy.disabled_sites": c.Policy.DisabledSites,
-	} {
-		for _, name := range names {
-			if err := CheckName(name); err != nil {
-				report(key, "%q %v", name, err)
-			}
+	for name := range c.Policy.Sites {
+		if err := CheckName(name); err != nil {
+			report("policy.sites", "%q %v", name, err)
 		}
 	}
 	c.checkZooKeeper(report)

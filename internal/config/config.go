@@ -81,19 +81,15 @@ type Failback struct {
 
 // Policy configures how members are filtered and ranked.
 type Policy struct {
-	Type          string             `mapstructure:"type"`
-	Rank          []string           `mapstructure:"rank"`
-	Sites         map[string]int     `mapstructure:"sites"`
-	Strategies    []cluster.Strategy `mapstructure:"strategies"`
-	Expr          string             `mapstructure:"expr"`
-	Hysteresis    int                `mapstructure:"hysteresis"`
-	Exec          []string           `mapstructure:"exec"`
-	Filter        []string           `mapstructure:"filter"`
-	MinPriority   int                `mapstructure:"min_priority"`
-	RequireLabels map[string]string  `mapstructure:"require_labels"`
-	ExcludeNodes  []string           `mapstructure:"exclude_nodes"`
-	DisabledSites []string           `mapstructure:"disabled_sites"`
-	ApartStrict   []string           `mapstructure:"apart_strict"`
+	Type        string             `mapstructure:"type"`
+	Rank        []string           `mapstructure:"rank"`
+	Sites       map[string]int     `mapstructure:"sites"`
+	Strategies  []cluster.Strategy `mapstructure:"strategies"`
+	Expr        string             `mapstructure:"expr"`
+	Hysteresis  int                `mapstructure:"hysteresis"`
+	Exec        []string           `mapstructure:"exec"`
+	Filter      []string           `mapstructure:"filter"`
+	ApartStrict []string           `mapstructure:"apart_strict"`
 }
 
 // Health configures the check whether this host can lead.

@@ -83,8 +83,6 @@ func TestPolicyErrorsNameTheKeyAndTheLine(t *testing.T) {
 		"\ntype: exec":                                            {"policy.exec", "default", "the policy type exec needs a program"},
 		"\nstrategies: [{use: exec}]":                             {"policy.exec", "default", "the policy type exec needs a program"},
 		"\nexec: ['']":                                            {"policy.exec", ":4", "its first element, is empty"},
-		"\nexclude_nodes: ['a/b']":                                {"policy.exclude_nodes", ":4", `"a/b" contains`},
-		"\ndisabled_sites: ['']":                                  {"policy.disabled_sites", ":4", `"" is empty`},
 	} {
 		text = "node: {id: a}\n\npolicy:" + strings.ReplaceAll(text, "\n", "\n  ")
 		_, err := Load(Sources{File: file(t, text)})
@@ -104,7 +102,7 @@ func TestPolicyErrorsNameTheKeyAndTheLine(t *testing.T) {
 func TestPolicyErrorsInTheEnvironmentNameTheVariable(t *testing.T) {
 	for value, want := range map[string]string{
 		"STRATEGIES=first": "must be a list", "STRATEGIES=[{use: coin}]": `"coin" is not a policy`, "STRATEGIES=[{": "is not a list in YAML",
-		"STRATEGIES=[*x]": "is not a list in YAML", "TYPE=coin": `"coin" is not a policy`, "RANK=site,coin": `[1]: "coin"`, "MIN_PRIORITY=x": "is not an integer",
+		"STRATEGIES=[*x]": "is not a list in YAML", "TYPE=coin": `"coin" is not a policy`, "RANK=site,coin": `[1]: "coin"`, "HYSTERESIS=x": "is not an integer",
 	} {
 		_, err := Load(Sources{Env: []string{"ZKELECTD_POLICY_" + value}})
 		name, _, _ := strings.Cut(value, "=")

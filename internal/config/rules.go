@@ -16,9 +16,8 @@ func (c Config) Rules() cluster.Rules {
 	p, e := c.Policy, c.Election
 	r := cluster.Rules{
 		Type: p.Type, Rank: p.Rank, Sites: p.Sites, Strategies: p.Strategies, Expr: p.Expr, Hysteresis: p.Hysteresis,
-		Filter: p.Filter, MinPriority: p.MinPriority, RequireLabels: p.RequireLabels, ExcludeNodes: p.ExcludeNodes, DisabledSites: p.DisabledSites,
-		ApartStrict: p.ApartStrict,
-		Failback:    e.Failback.Mode, MaxPreemptions: e.MaxPreemptions, PreemptionWindow: cluster.Duration(e.PreemptionWindow),
+		Filter: p.Filter, ApartStrict: p.ApartStrict,
+		Failback: e.Failback.Mode, MaxPreemptions: e.MaxPreemptions, PreemptionWindow: cluster.Duration(e.PreemptionWindow),
 	}
 	if c.Failsafe.Enabled {
 		r.Failsafe = cluster.FailsafeRules{Enabled: true, Max: cluster.Duration(c.Failsafe.Max)}
@@ -33,8 +32,7 @@ func (c Config) Rules() cluster.Rules {
 func (c Config) withRules(r cluster.Rules) Config {
 	p := &c.Policy
 	p.Type, p.Rank, p.Sites, p.Strategies, p.Expr, p.Hysteresis = r.Type, r.Rank, r.Sites, r.Strategies, r.Expr, r.Hysteresis
-	p.Filter, p.MinPriority, p.RequireLabels, p.ExcludeNodes, p.DisabledSites = r.Filter, r.MinPriority, r.RequireLabels, r.ExcludeNodes, r.DisabledSites
-	p.ApartStrict = r.ApartStrict
+	p.Filter, p.ApartStrict = r.Filter, r.ApartStrict
 	c.Election.Failback.Mode, c.Election.MaxPreemptions = cmp.Or(r.Failback, cluster.FailbackImmediate), r.MaxPreemptions
 	if r.PreemptionWindow > 0 {
 		c.Election.PreemptionWindow = time.Duration(r.PreemptionWindow)

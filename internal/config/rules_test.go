@@ -30,10 +30,8 @@ func drawRules(t *rapid.T) Config {
 		p.Strategies = append(p.Strategies, cluster.Strategy{When: condition.Draw(t, "when"), Use: policyType.Draw(t, "use")})
 	}
 	p.Sites = rapid.MapOf(name, rapid.IntRange(-5, 5)).Draw(t, "sites")
-	p.Hysteresis, p.MinPriority = rapid.IntRange(0, 1000).Draw(t, "hysteresis"), rapid.IntRange(-5, 5).Draw(t, "least")
+	p.Hysteresis = rapid.IntRange(0, 1000).Draw(t, "hysteresis")
 	p.Filter = rapid.SliceOfN(rapid.SampledFrom([]string{"member.priority > 1", `member.site != "x, y"`}), 0, 2).Draw(t, "filter")
-	p.RequireLabels = rapid.MapOf(word, word).Draw(t, "labels")
-	p.ExcludeNodes, p.DisabledSites = rapid.SliceOf(name).Draw(t, "never"), rapid.SliceOf(name).Draw(t, "disabled")
 	c.Election.Failback.Mode = rapid.SampledFrom([]string{cluster.FailbackImmediate, cluster.FailbackDelayed, cluster.FailbackManual}).Draw(t, "failback")
 	c.Election.Failback.Delay = time.Duration(rapid.Int64Range(0, 1e12).Draw(t, "delay"))
 	c.Election.MaxPreemptions = rapid.IntRange(0, 9).Draw(t, "moves")
@@ -95,7 +93,7 @@ func TestRulesContainOnlyWhatIsInUse(t *testing.T) {
 func TestRulesDiff(t *testing.T) {
 	a := defaults()
 	b := defaults()
-	b.Policy.Type, b.Policy.Sites, b.Policy.ExcludeNodes = "first", map[string]int{"dc2": 1, "dc1": 2}, []string{"x y"}
+	b.Policy.Type, b.Policy.Sites, b.Policy.Filter = "first", map[string]int{"dc2": 1, "dc1": 2}, []string{"x > y"}
 	b.Policy.Strategies = []cluster.Strategy{{When: "len(members) > 1", Use: "first"}}
 	b.Election.Failback.Mode, b.Election.Failback.Delay, b.Election.MaxPreemptions = cluster.FailbackDelayed, time.Minute, 0
 	want := []string{
@@ -105,7 +103,7 @@ func TestRulesDiff(t *testing.T) {
 		"policy.type: priority -> first",
 		"policy.sites: {} -> {dc1: 2, dc2: 1}",
 		"policy.strategies: [] -> [{when: len(members) > 1, use: first}]",
-		"policy.exclude_nodes: [] -> [x y]",
+		"policy.filter: [] -> [x > y]",
 	}
 	if got := RulesDiff(a.Rules(), b.Rules()); !slices.Equal(got, want) {
 		t.Errorf("%q\nwant %q", got, want)
@@ -119,8 +117,8 @@ func TestRulesDiff(t *testing.T) {
 		}
 	}
 	none, empty := a.Rules(), a.Rules()
-	none.Sites, none.ExcludeNodes, none.Strategies = nil, nil, nil
-	empty.Sites, empty.ExcludeNodes, empty.Strategies = map[string]int{}, []string{}, []cluster.Strategy{}
+	none.Sites, none.Filter, none.Strategies = nil, nil, nil
+	empty.Sites, empty.Filter, empty.Strategies = map[string]int{}, []string{}, []cluster.Strategy{}
 	if got := RulesDiff(none, empty); len(got) != 0 {
 		t.Errorf("nil differs from empty: %q", got)
 	}

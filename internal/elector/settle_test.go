@@ -26,7 +26,7 @@ func anyRules(t *rapid.T) cluster.Rules {
 		Failback:       rapid.SampledFrom([]string{"", cluster.FailbackDelayed, cluster.FailbackManual}).Draw(t, "failback"),
 		MaxPreemptions: rapid.IntRange(0, 2).Draw(t, "max moves"),
 		Hysteresis:     rapid.SampledFrom([]int{0, 20}).Draw(t, "hysteresis"),
-		ExcludeNodes:   rapid.SliceOfN(anyID, 0, 1).Draw(t, "never"),
+		Filter:         rapid.SliceOfN(rapid.Map(anyID, func(id string) string { return "member.id != '" + id + "'" }), 0, 1).Draw(t, "filter"),
 		Strategies: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) cluster.Strategy {
 			return cluster.Strategy{
 				When: rapid.SampledFrom([]string{"cause == 'failure'", "len(failed_sites) > 1", "cause == 'reelect'", "cause == 'preempt'"}).Draw(t, "when"),

@@ -80,15 +80,15 @@ func TestProposalDoesNotReplaceANewerPolicy(t *testing.T) {
 }
 
 func TestProposalWithoutEligibleMembersIsRefused(t *testing.T) {
-	c := configured(t, "ZKELECTD_POLICY_MIN_PRIORITY=8")
+	c := configured(t, "ZKELECTD_POLICY_FILTER=member.priority >= 8")
 	w := Proposal{Config: c, By: "bob@host"}
 	_, err := w.Next(groupWith(nil))
 	var none *NoEligibleError
-	if !errors.As(err, &none) || !strings.Contains(none.Reasons, "a: priority 7 is below policy.min_priority 8") || !strings.Contains(err.Error(), "--force publishes the policy anyway") {
+	if !errors.As(err, &none) || !strings.Contains(none.Reasons, "a: policy.filter does not hold: member.priority >= 8") || !strings.Contains(err.Error(), "--force publishes the policy anyway") {
 		t.Errorf("publication: error %v", err)
 	}
 	w.Force = true
-	if next, err := w.Next(groupWith(nil)); err != nil || next.Revision != 1 || next.Rules.MinPriority != 8 {
+	if next, err := w.Next(groupWith(nil)); err != nil || next.Revision != 1 || len(next.Rules.Filter) != 1 {
 		t.Errorf("forced: %v, %+v", err, next)
 	}
 	w.Force = false
@@ -125,8 +125,8 @@ func TestAnyProposalIsAcceptedIfNoMemberIsEligibleAnyway(t *testing.T) {
 	if _, err := (Proposal{Config: configured(t)}).Next(s); err != nil {
 		t.Errorf("without a policy in force: %v", err)
 	}
-	s = groupWith(&cluster.Policy{Revision: 3, Rules: cluster.Rules{Type: "priority", MinPriority: 9}})
-	if _, err := (Proposal{Config: configured(t, "ZKELECTD_POLICY_MIN_PRIORITY=8")}).Next(s); err != nil {
+	s = groupWith(&cluster.Policy{Revision: 3, Rules: cluster.Rules{Type: "priority", Filter: []string{"member.priority >= 9"}}})
+	if _, err := (Proposal{Config: configured(t, "ZKELECTD_POLICY_FILTER=member.priority >= 8")}).Next(s); err != nil {
 		t.Errorf("under the one in force: %v", err)
 	}
 }

@@ -3,7 +3,6 @@ package policy
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"zkelectd/internal/cluster"
@@ -75,7 +74,6 @@ func CheckMember(m cluster.Member, cordons []cluster.Cordon) error {
 func filters(rules cluster.Rules) ([]filter, error) {
 	soft := slices.Clone(softFilters)
 	soft = append(soft, fullFilter)
-	soft = append(soft, constraints(rules)...)
 	for i, peer := range rules.ApartStrict {
 		if err := checkPeer(fmt.Sprintf("policy.apart_strict[%d]", i), peer); err != nil {
 			return nil, err
@@ -133,46 +131,4 @@ func checkCordons(m *cluster.Member, in *Input) string {
 		}
 	}
 	return ""
-}
-
-// constraints returns the filters that the rules configure, besides expressions.
-func constraints(rules cluster.Rules) []filter {
-	var all []filter
-	add := func(name string, check func(n *cluster.Node) string) {
-		all = append(all, memberFilter(name, func(m *cluster.Member, _ *Input) string { return check(&m.Node.Record) }))
-	}
-	if rules.MinPriority != 0 {
-		add("min_priority", func(n *cluster.Node) string {
-			if n.Priority >= rules.MinPriority {
-				return ""
-			}
-			return fmt.Sprintf("priority %d is below policy.min_priority %d", n.Priority, rules.MinPriority)
-		})
-	}
-	for _, key := range slices.Sorted(maps.Keys(rules.RequireLabels)) {
-		want := rules.RequireLabels[key]
-		add("require_labels", func(n *cluster.Node) string {
-			if n.Labels[key] == want {
-				return ""
-			}
-			return fmt.Sprintf("does not have the label %s=%s that policy.require_labels demands", key, want)
-		})
-	}
-	if len(rules.ExcludeNodes) > 0 {
-		add("exclude_nodes", func(n *cluster.Node) string {
-			if !slices.Contains(rules.ExcludeNodes, n.ID) {
-				return ""
-			}
-			return "policy.exclude_nodes lists it"
-		})
-	}
-	if len(rules.DisabledSites) > 0 {
-		add("disabled_sites", func(n *cluster.Node) string {
-			if !slices.Contains(rules.DisabledSites, n.Site) {
-				return ""
-			}
-			return fmt.Sprintf("policy.disabled_sites lists its site %s", n.Site)
-		})
-	}
-	return all
 }

@@ -72,8 +72,8 @@ func FuzzExpression(f *testing.F) {
 // FuzzPolicy decodes policies as from a znode.
 func FuzzPolicy(f *testing.F) {
 	for _, text := range []string{
-		`{"v":1,"revision":3,"type":"priority","sites":{"dc1":2},"min_priority":1,"require_labels":{"rack":"r1"},"exclude_nodes":["c"]}`,
-		`{"v":1,"type":"exec","hysteresis":50,"disabled_sites":["dc1"],"failback":"delayed","failback_delay":"1m"}`,
+		`{"v":1,"revision":3,"type":"priority","sites":{"dc1":2},"filter":["member.id != 'c'"]}`,
+		`{"v":1,"type":"exec","hysteresis":50,"filter":["member.site != 'dc1'"],"failback":"delayed","failback_delay":"1m"}`,
 		`{"v":1,"rank":["site","score","expr:member.priority","oldest"],"max_preemptions":3,"preemption_window":"1h"}`,
 		`{"v":1,"type":"expr","expr":"member.priority","strategies":[{"when":"cause == 'failure'","use":"other-site"},{"use":"round-robin"}]}`,
 	} {

@@ -121,12 +121,12 @@ func TestIneligibleMembersHaveAReason(t *testing.T) {
 
 func TestEveryRefusalIsKept(t *testing.T) {
 	m := member("a", "dc1", 1, 1, func(n *cluster.Node) { n.Ineligible, n.Unhealthy = "its disk is full", "no route" })
-	r := policyOf(t, cluster.Rules{ExcludeNodes: []string{"a"}}).Rank(Input{Members: []cluster.Member{m}})
+	r := policyOf(t, cluster.Rules{Filter: []string{"member.id != 'a'"}}).Rank(Input{Members: []cluster.Member{m}})
 	var filters []string
 	for _, refusal := range r.Entries[0].Refusals {
 		filters = append(filters, refusal.Filter)
 	}
-	if want := []string{"eligible", HealthFilter, "exclude_nodes"}; !slices.Equal(filters, want) || r.Entries[0].RefusalReason() != "its disk is full" {
+	if want := []string{"eligible", HealthFilter, "filter member.id != 'a'"}; !slices.Equal(filters, want) || r.Entries[0].RefusalReason() != "its disk is full" {
 		t.Errorf("refused by %v, first %q; want %v", filters, r.Entries[0].RefusalReason(), want)
 	}
 }

@@ -50,10 +50,9 @@ func anyMembers(t *rapid.T) []cluster.Member {
 func anyRules(t *rapid.T, policyType string) cluster.Rules {
 	rules := cluster.Rules{
 		Type: policyType, Expr: anyExpr.Draw(t, "expr"), Sites: map[string]int{"dc1": 1, "dc2": rapid.IntRange(0, 2).Draw(t, "dc2")},
-		Hysteresis: rapid.SampledFrom([]int{0, 10, 50}).Draw(t, "hysteresis"), MinPriority: rapid.IntRange(0, 1).Draw(t, "min_priority"),
-		Filter: rapid.SliceOfN(anyFilter, 0, 1).Draw(t, "filter"), ExcludeNodes: rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c"}), 0, 1).Draw(t, "never"),
-		ApartStrict:   rapid.SliceOfN(rapid.SampledFrom([]string{"g1", "g3"}), 0, 1).Draw(t, "apart"),
-		DisabledSites: rapid.SliceOfN(anySite, 0, 1).Draw(t, "disabled"),
+		Hysteresis:  rapid.SampledFrom([]int{0, 10, 50}).Draw(t, "hysteresis"),
+		Filter:      rapid.SliceOfN(anyFilter, 0, 1).Draw(t, "filter"),
+		ApartStrict: rapid.SliceOfN(rapid.SampledFrom([]string{"g1", "g3"}), 0, 1).Draw(t, "apart"),
 	}
 	if policyType == listType {
 		rules.Rank = rapid.SliceOfN(rapid.OneOf(rapid.SampledFrom(append(Rankers(), "with:g1", "apart:g1", "with:g3", "apart:g3")), rapid.Map(anyExpr, func(s string) string { return exprPrefix + s })), 1, 4).Draw(t, "rank")

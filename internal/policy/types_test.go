@@ -117,7 +117,7 @@ func TestExecFollowsItsProgram(t *testing.T) {
 		"it names one twice":           {cluster.Rules{Type: "exec"}, &Answer{Ranking: []string{"c", "a", "c", "b"}}, "c a b", "exec", ""},
 		"it leaves members out":        {cluster.Rules{Type: "exec"}, &Answer{Ranking: []string{"c"}}, "c (a) (b)", "exec", ""},
 		"it names none":                {cluster.Rules{Type: "exec"}, &Answer{}, "(a) (b) (c)", "exec", ""},
-		"filters hold under it":        {cluster.Rules{Type: "exec", ExcludeNodes: []string{"c"}}, &Answer{Ranking: []string{"c", "a", "b"}}, "a b (c)", "exec", ""},
+		"filters hold under it":        {cluster.Rules{Type: "exec", Filter: []string{"member.id != 'c'"}}, &Answer{Ranking: []string{"c", "a", "b"}}, "a b (c)", "exec", ""},
 		"another type ignores answers": {cluster.Rules{Type: "node-id"}, &Answer{Ranking: []string{"c"}}, "a b c", "node-id", ""},
 	} {
 		in := Input{Members: []cluster.Member{member("a", "dc1", 1, 1), member("b", "dc1", 9, 2), member("c", "dc2", 0, 3)}, Answer: c.answer}

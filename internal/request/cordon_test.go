@@ -56,7 +56,7 @@ func TestCordonAndDrain(t *testing.T) {
 }
 
 func TestForcedDrainWaitsForAnotherMember(t *testing.T) {
-	h := group(t, cluster.Rules{MinPriority: 35}).leads("a1")
+	h := group(t, cluster.Rules{Filter: []string{"member.priority >= 35"}}).leads("a1")
 	o := bob()
 	o.Force = true
 	plan, err := h.planFor(cordon(o, "a1", "", true))

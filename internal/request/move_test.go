@@ -49,7 +49,7 @@ func TestMove(t *testing.T) {
 			return h
 		}, forced, "b2", "", []string{"moves leadership from a1 (dc1) to b2 (dc2)"}, "b2"},
 		"against policy by force": {func(t *testing.T) *testGroup {
-			return group(t, cluster.Rules{ExcludeNodes: []string{"b2"}}).leads("a1")
+			return group(t, cluster.Rules{Filter: []string{"member.id != 'b2'"}}).leads("a1")
 		}, forced, "b2", "", []string{"moves leadership from a1 (dc1) to b2 (dc2)"}, "b2"},
 		"past a cordon by force": {func(t *testing.T) *testGroup {
 			h := led(t)

@@ -13,7 +13,7 @@ import (
 
 func drawGroup(t *rapid.T) *testGroup {
 	rules := cluster.Rules{
-		Type: rapid.SampledFrom([]string{"priority", "first", "node-id", "round-robin", "other-site"}).Draw(t, "type"), MinPriority: rapid.IntRange(0, 2).Draw(t, "least"),
+		Type: rapid.SampledFrom([]string{"priority", "first", "node-id", "round-robin", "other-site"}).Draw(t, "type"), Filter: rapid.SliceOfN(rapid.SampledFrom([]string{"member.priority >= 1", "member.priority >= 2"}), 0, 1).Draw(t, "filter"),
 		Failback: rapid.SampledFrom([]string{"", cluster.FailbackManual, cluster.FailbackDelayed}).Draw(t, "failback"), FailbackDelay: cluster.Duration(time.Minute),
 	}
 	h := group(t, rules)

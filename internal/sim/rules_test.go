@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -20,7 +19,7 @@ var (
 	conditions = []string{
 		`cause == "failure"`, `previous.site == "dc0"`, "len(members) < 3", "len(failed_sites) > 0", `members[2].site == "dc0"`,
 	}
-	filters     = []string{"member.priority > 0", "member.known_latency and member.latency < 15", `member.site != "dc1"`}
+	filters     = []string{"member.priority > 0", "member.known_latency and member.latency < 15", `member.site != "dc1"`, `member.id not in ["n1", "n9"]`, `member.labels.tier == "a"`}
 	lists       = [][]string{{"score", "site"}, {"other-site", "latency", "incumbent"}, {"expr:member.priority", "round-robin"}, {"priority"}}
 	hystereses  = []int{0, 20, 40}
 	delays      = []time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second}
@@ -70,20 +69,8 @@ func drawRules(rng *rand.Rand, kind string, r *cluster.Rules) {
 	if chance(0.5) {
 		r.MaxPreemptions, r.PreemptionWindow = rng.IntN(7), cluster.Duration(one(rng, windows))
 	}
-	if chance(0.07) {
-		r.MinPriority = 1
-	}
-	if chance(0.07) {
+	if chance(0.3) {
 		r.Filter = []string{filters[0], one(rng, filters[1:])}[rng.IntN(2):]
-	}
-	if chance(0.07) {
-		r.ExcludeNodes = []string{fmt.Sprintf("n%d", rng.IntN(3)), "n9"}
-	}
-	if chance(0.07) {
-		r.DisabledSites = []string{fmt.Sprintf("dc%d", rng.IntN(2))}
-	}
-	if chance(0.07) {
-		r.RequireLabels = map[string]string{"tier": "a"}
 	}
 }
 

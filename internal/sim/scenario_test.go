@@ -20,7 +20,7 @@ func TestNoLeaderIfExecNamesNoneAfterAFailure(t *testing.T) {
 	w.onlyRequests()
 	g.traits.rules = []cluster.Rules{{
 		Type: "round-robin", Strategies: []cluster.Strategy{{When: "len(failed_sites) > 0", Use: "exec"}},
-		Sites: map[string]int{"dc1": 1}, DisabledSites: []string{"dc0"}, Failback: cluster.FailbackImmediate,
+		Sites: map[string]int{"dc1": 1}, Filter: []string{"member.site != 'dc0'"}, Failback: cluster.FailbackImmediate,
 	}}
 	g.rules[0], g.rules[1] = g.traits.rules[0], g.traits.rules[0]
 	for !g.check.readElected().Readable() && w.now < 20*time.Second {

@@ -110,7 +110,7 @@ func drawControl(t *rapid.T, ids []string) cluster.Control {
 func drawRules(t *rapid.T) cluster.Rules {
 	return cluster.Rules{
 		Type:  rapid.SampledFrom([]string{"priority", "first", "node-id", "round-robin", "other-site", "latency", "score"}).Draw(t, "type"),
-		Sites: map[string]int{"dc2": rapid.IntRange(-1, 1).Draw(t, "dc2")}, Hysteresis: 20, MinPriority: rapid.IntRange(0, 2).Draw(t, "least"),
+		Sites: map[string]int{"dc2": rapid.IntRange(-1, 1).Draw(t, "dc2")}, Hysteresis: 20, Filter: rapid.SliceOfN(rapid.SampledFrom([]string{"member.priority >= 1", "member.priority >= 2"}), 0, 1).Draw(t, "filter"),
 		Failback: rapid.SampledFrom([]string{"", cluster.FailbackManual}).Draw(t, "failback"),
 	}
 }

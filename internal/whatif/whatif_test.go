@@ -33,10 +33,10 @@ func TestChanges(t *testing.T) {
 		"lost, the next cordoned":     {Change{Without: []string{"a1"}, Cordon: []string{"a2"}}, cluster.Rules{}, "b1", []cluster.Cause{cluster.CauseFailure}},
 		"another policy":              {Change{}, cluster.Rules{Sites: map[string]int{"dc2": 5}}, "b1", []cluster.Cause{cluster.CausePreempt}},
 		"another policy, but manual":  {Change{}, cluster.Rules{Sites: map[string]int{"dc2": 5}, Failback: cluster.FailbackManual}, "a1", nil},
-		"a policy against the leader": {Change{}, cluster.Rules{ExcludeNodes: []string{"a1"}}, "a2", []cluster.Cause{cluster.CauseIneligible}},
+		"a policy against the leader": {Change{}, cluster.Rules{Filter: []string{"member.id != 'a1'"}}, "a2", []cluster.Cause{cluster.CauseIneligible}},
 		"failed, to the other site":   {Change{Without: []string{"a1"}}, cluster.Rules{Type: "other-site"}, "b1", []cluster.Cause{cluster.CauseFailure}},
-		"a policy against all":        {Change{}, cluster.Rules{MinPriority: 1000}, "a1", nil},
-		"lost, without a successor":   {Change{Without: []string{"a1"}}, cluster.Rules{MinPriority: 35}, "", nil},
+		"a policy against all":        {Change{}, cluster.Rules{Filter: []string{"member.priority >= 1000"}}, "a1", nil},
+		"lost, without a successor":   {Change{Without: []string{"a1"}}, cluster.Rules{Filter: []string{"member.priority >= 35"}}, "", nil},
 	} {
 		q := question(t, led(four(), "a1"), c.rules)
 		q.Change = c.change
@@ -70,9 +70,9 @@ func TestPreemptionIsBlocked(t *testing.T) {
 	if out.Leader.ID != "b2" || !strings.Contains(out.Blocked, "a1 would be better") {
 		t.Errorf("%s leads, blocked: %q", out.Leader.ID, out.Blocked)
 	}
-	q = question(t, led(four(), "a1"), cluster.Rules{MinPriority: 35})
+	q = question(t, led(four(), "a1"), cluster.Rules{Filter: []string{"member.priority >= 35"}})
 	q.Change.Without = []string{"a1"}
-	if out := forecast(t, q); !strings.Contains(out.Last.Note, "policy.min_priority") || len(out.Last.Ranking.Entries) != 3 {
+	if out := forecast(t, q); !strings.Contains(out.Last.Note, "policy.filter") || len(out.Last.Ranking.Entries) != 3 {
 		t.Errorf("no member is eligible: %q", out.Last.Note)
 	}
 }

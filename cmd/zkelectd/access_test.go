@@ -2,15 +2,19 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/status"
 	"zkelectd/internal/zkserver"
@@ -68,6 +72,50 @@ func (f *fleet) runUnauthorized(args ...string) (string, error) {
 	return f.run(args...)
 }
 
+// checkClosed checks that a client without credentials can neither read nor change any znode from root on, and that these are among
+// them.
+func (f *fleet) checkClosed(root string, among ...string) {
+	f.t.Helper()
+	stranger := newFleet(f.t, f.servers...).session
+	refused := func(what, path string, err error) {
+		f.t.Helper()
+		if !errors.Is(err, cluster.ErrNoAuth) {
+			f.t.Errorf("an unauthorized client %s %s: %v", what, path, err)
+		}
+	}
+	found := make(map[string]bool)
+	var visit func(path string)
+	visit = func(path string) {
+		names, _, err := f.session.Children(f.t.Context(), path, false)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		found[path] = true
+		_, _, err = stranger.Get(f.t.Context(), path, false)
+		refused("reads", path, err)
+		ops := map[string]cluster.Op{
+			"sets":          {Kind: cluster.OpSet, Path: path, Version: cluster.AnyVersion, Data: []byte("x")},
+			"creates below": {Kind: cluster.OpCreate, Path: path + "/evil", Data: []byte("x")},
+		}
+		if path != root { // its parent is open, but it has children
+			ops["deletes"] = cluster.Op{Kind: cluster.OpDelete, Path: path, Version: cluster.AnyVersion}
+		}
+		for what, op := range ops {
+			_, err := stranger.Do(f.t.Context(), op)
+			refused(what, path, err)
+		}
+		for _, name := range names {
+			visit(path + "/" + name)
+		}
+	}
+	visit(root)
+	for _, path := range among {
+		if !found[path] {
+			f.t.Errorf("there is no znode %s among %v", path, slices.Sorted(maps.Keys(found)))
+		}
+	}
+}
+
 func TestGroupInAClosedTree(t *testing.T) {
 	t.Parallel()
 	f := newClosedFleet(t, zkstore.ACLPrivate)
@@ -102,12 +150,7 @@ func TestGroupInAClosedTree(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	// The znodes that the command created are private too, although it was given only the credentials.
-	unauthorized := newFleet(t).session
-	for _, path := range []string{f.paths.Control(), f.paths.Policy(), f.paths.History(), f.paths.Elected(), f.paths.Current(), f.paths.Leader(), f.paths.Node("a")} {
-		if _, _, err := unauthorized.Get(t.Context(), path, false); err == nil {
-			t.Errorf("an unauthorized client reads %s", path)
-		}
-	}
+	f.checkClosed(f.paths.Root, f.paths.Control(), f.paths.Policy(), f.paths.History(), f.paths.Roster(), f.paths.Elected(), f.paths.Current(), f.paths.Node("a"))
 	for _, args := range [][]string{{"status"}, {"move", "--to", "a"}, {"check", "--id", "x", "--no-child"}} {
 		out, err := f.runUnauthorized(args...)
 		if (err == nil) != (args[0] == "check") || !strings.Contains(out, "znode "+f.paths.Root) || !strings.Contains(out, "set zookeeper.auth.file") {
@@ -128,6 +171,36 @@ func TestGroupInAClosedTree(t *testing.T) {
 	})
 	f.checkSecret(password)
 	f.checkInvariants()
+}
+
+// Nor can anybody else change what a daemon with many groups creates, with slots among them.
+func TestManyGroupsInAClosedTree(t *testing.T) {
+	t.Parallel()
+	f := newClosedFleet(t, zkstore.ACLPrivate)
+	base, dir := f.paths.Root, filepath.Join(f.dir, "groups")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	main := filepath.Join(f.dir, "host.yaml")
+	for file, text := range map[string]string{
+		main:                               fmt.Sprintf("node: {id: a}\nzookeeper: {servers: [%s], root: %s, acl: private}\ngroups_dir: %s\n", strings.Join(f.servers, ", "), base, dir),
+		filepath.Join(dir, "plain.yaml"):   "child: {none: true}\nelection: {settle: 0s}\n",
+		filepath.Join(dir, "slotted.yaml"): "slots: {count: 2}\nchild: {none: true}\nelection: {settle: 0s}\n",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.start("a", "--config", main)
+	slotted := cluster.Paths{Root: base + "/slotted"}
+	last := []string{cluster.Loads(base) + "/a", cluster.Paths{Root: base + "/plain"}.Current(), slotted.OfSlot(0).Current(), slotted.OfSlot(1).Current()}
+	f.eventually("all znodes", func() bool {
+		return !slices.ContainsFunc(last, func(path string) bool {
+			_, _, err := f.session.Get(t.Context(), path, false)
+			return err != nil
+		})
+	})
+	f.checkClosed(base, last...)
 }
 
 func TestReadableTreeIsReadAndNotChanged(t *testing.T) {

@@ -57,6 +57,7 @@ func TestFailsafeModeIsVisible(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.startFailsafe(ports, "a", "b", "c")
+	f.checkClosed(f.paths.Root, f.paths.FailsafeKeys())
 	f.waitForWork("a")
 	child := f.child("a")
 	diagnosis := ""

@@ -295,3 +295,21 @@ func TestEnsembleThatLostItsData(t *testing.T) {
 	f.waitForChild("a", 2)
 	f.checkInvariants()
 }
+
+// If ZooKeeper closes the connection on each attempt to write a decision, status says which znode that is, and what to do.
+func TestADecisionThatIsTooLarge(t *testing.T) {
+	zk := server(t)
+	f := newFleet(t, zk.Addr())
+	t.Setenv("JAVA_TOOL_OPTIONS", "-Djute.maxbuffer=1024")
+	if err := zk.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.configure("a", "dc1", 1, "")
+	f.start("a")
+	want := "a is not ready to lead: as the elector it cannot write " + f.paths.Elected() + ": ZooKeeper closes the connection each time; " +
+		"if the servers log 'Len error', raise jute.maxbuffer on all of them"
+	f.until("the problem", func(g status.Group) bool {
+		return g.Leader == "" && strings.Contains(strings.Join(g.Problems, "\n"), want)
+	})
+	f.logged("a", "raise jute.maxbuffer on all servers")
+}

@@ -194,7 +194,7 @@ type Node struct {
 	// Pending lists the settings that differ in the configuration files and need a restart.
 	Pending string `json:"restart_pending,omitempty"`
 	// Problems are the reasons why this host could not start the leader-only work, or not run a hook or a probe, as it found without
-	// starting any; at most [MaxProblems].
+	// starting any, at most [MaxProblems]; and why it cannot write its decision as the elector.
 	Problems []string `json:"problems,omitempty"`
 	Version  string   `json:"version,omitempty"`
 	// ACL is the setting for the ACL of the znodes that it creates. Identities name the credentials that it presents to

@@ -58,6 +58,8 @@ type electorRole struct {
 
 	// elected is called in the loop after an ELECT that took effect.
 	elected func(cluster.Elected)
+	// unwritten is called in the loop with what people should know of a write that has failed; empty after others.
+	unwritten func(why string)
 
 	succeeded bool    // other members had registered before this one
 	moves     Limiter // of preemptions; nil for none
@@ -82,7 +84,7 @@ func newElectorRole(g *Group, m *Member) *electorRole {
 			memory: &g.memory, count: g.opt.Counters.term,
 		},
 	}
-	e.elected = m.electedOther
+	e.elected, e.unwritten = m.electedOther, m.setUnwritten
 	e.heir = heirWriter{
 		conn: m.session, paths: g.opt.Paths, log: g.log, timeout: m.budget.Session, background: m.background, reread: m.reader.Reread, core: e.core,
 	}
@@ -238,6 +240,7 @@ func (e *electorRole) carryOut(d elector.Decision, snap cluster.Snapshot, others
 		}
 		what, ops = "CONTROL", e.paths.ControlTx(snap.Self.Name, snap.Control, *d.Control)
 	default:
+		e.unwritten("")
 		return
 	}
 	e.write(what, snap, repair, done, ops...)
@@ -327,6 +330,7 @@ func (e *electorRole) write(what string, snap cluster.Snapshot, repair bool, don
 		if err == nil {
 			done()
 		}
+		e.unwritten(describeHeldBack(ops, err))
 		e.reread()
 		pause := e.budget.Renew / 4
 		switch {
@@ -338,6 +342,16 @@ func (e *electorRole) write(what string, snap cluster.Snapshot, repair bool, don
 			e.retry.Succeeded(what)
 		}
 	})
+}
+
+// describeHeldBack returns what people should know of a write that costs the connection each time it is sent; empty for others.
+func describeHeldBack(ops []cluster.Op, err error) string {
+	var held *zkstore.HeldBackError
+	if !errors.As(err, &held) {
+		return ""
+	}
+	return fmt.Sprintf("as the elector it cannot write %s: ZooKeeper closes the connection each time; "+
+		"if the servers log 'Len error', raise jute.maxbuffer on all of them", ops[len(ops)-1].Path)
 }
 
 // logFailed logs a failed write: at debug level if another write came first, once if it is repeated, and once more if the refusal

@@ -185,5 +185,11 @@ func (i *Instance) record() cluster.Node {
 	if a := i.leaving.Load(); a != nil {
 		rec.Leaving = a.reason
 	}
+	for _, m := range i.members {
+		if why := *m.unwritten.Load(); why != "" {
+			rec.Problems = append([]string{why}, rec.Problems...)
+			break // the others fail for the same reason
+		}
+	}
 	return rec
 }

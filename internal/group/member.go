@@ -43,10 +43,11 @@ type Member struct {
 	uncleaned   atomic.Int64    // the term whose pre_start hook has begun and whose post_stop hook has not ended; 0 for none
 	// owed is what a successor owes to this member, once its machine has ended: then its work is dead and undone. nil before.
 	owed       atomic.Pointer[time.Duration]
-	handedOver atomic.Bool  // another member was elected while this one led, and takes over
-	node       *publication // nil unless it is the first member
-	background *background  // all goroutines of this loop except the work
-	ended      atomic.Bool  // Run has returned
+	unwritten  atomic.Pointer[string] // see setUnwritten
+	handedOver atomic.Bool            // another member was elected while this one led, and takes over
+	node       *publication           // nil unless it is the first member
+	background *background            // all goroutines of this loop except the work
+	ended      atomic.Bool            // Run has returned
 
 	endFencing    func() // nil until a node is fenced
 	events        chan transition.Event
@@ -91,6 +92,7 @@ func newMember(ctx context.Context, i *Instance, n int, l Leadership) *Member {
 		RestartMax: opt.MaxRestarts, RestartWindow: restartWindow, RestartBackoff: restartBackoff,
 		Admission: opt.Limits.Starts != nil, Failsafe: opt.Failsafe.machine(),
 	})
+	m.unwritten.Store(new(string))
 	m.background = newBackground(ctx, m.panicked)
 	if n == 0 {
 		m.node = &publication{
@@ -285,6 +287,13 @@ func (m *Member) finish() {
 	m.table().end(m.number) // also if a write was under way
 	m.over = true
 	m.publish()
+}
+
+// setUnwritten sets why the elector's decision cannot be written, for the node's record; empty if it can.
+func (m *Member) setUnwritten(why string) {
+	if before := m.unwritten.Swap(&why); why != *before {
+		m.instance.members[0].group.NodeChanged()
+	}
 }
 
 // observe records a new snapshot.

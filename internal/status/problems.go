@@ -99,7 +99,7 @@ func (g *Group) describeDroppedSchedules(s cluster.Snapshot) {
 	}
 }
 
-// describeHosts adds the members that could not start the work, or not run a hook or a probe, to the problems.
+// describeHosts adds to the problems the members that could not start the work, not run a hook or a probe, or not write as the elector.
 func (g *Group) describeHosts(s cluster.Snapshot) {
 	for _, m := range s.Members {
 		all := m.Node.Record.Problems

@@ -18,6 +18,8 @@ import (
 // holdBack is for how long a request is not sent that was in flight at two connection losses in a row.
 const holdBack = time.Minute
 
+const tooLarge = "is a znode, its list of children or the request too large? If so, raise jute.maxbuffer on all servers"
+
 // HeldBackError is returned for a request that was in flight when the connection was lost twice in a row. It matches
 // [cluster.ErrNotSent].
 type HeldBackError struct {
@@ -26,8 +28,8 @@ type HeldBackError struct {
 }
 
 func (e *HeldBackError) Error() string {
-	return fmt.Sprintf("not sent for another %s: the connection to ZooKeeper was lost twice while this request was in flight: %s; "+
-		"is a znode or its list of children too large?", e.For.Round(time.Second), e.Request)
+	return fmt.Sprintf("not sent for another %s: the connection to ZooKeeper was lost twice while this request was in flight: %s; %s",
+		e.For.Round(time.Second), e.Request, tooLarge)
 }
 
 func (e *HeldBackError) Unwrap() error { return cluster.ErrNotSent }
@@ -117,6 +119,6 @@ func (s *suspects) returned(key string, o outcome) {
 	s.mu.Unlock()
 	if held {
 		s.log.Error("the connection to ZooKeeper was lost twice while one request was in flight: it is not sent again for now", "request", key,
-			"for", holdBack, "hint", "is a znode or its list of children too large?")
+			"for", holdBack, "hint", tooLarge)
 	}
 }

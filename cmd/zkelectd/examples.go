@@ -54,7 +54,7 @@ var examples = map[string][]string{
 	"acl apply":     {"acl apply --config /etc/zkelectd.yaml --dry-run", "acl apply --config /etc/zkelectd.yaml -g billing"},
 	"repair":        {"repair --dry-run", "repair policy --file /etc/zkelectd.yaml"},
 	"slots show":    {"slots show -g ingest", "slots show -g ingest -o json"},
-	"slots set":     {"slots set --count 8 -g ingest", "slots set --count 8 --per-node 2 -g ingest --wait"},
+	"slots set":     {"slots set --count 8 -g ingest", "slots set --count 8 --per-node 2 -g ingest"},
 }
 
 // addExamples adds the examples to the help of a command and its subcommands.

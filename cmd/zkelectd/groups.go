@@ -14,7 +14,6 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
-	"zkelectd/internal/operator"
 	"zkelectd/internal/request"
 )
 
@@ -142,7 +141,7 @@ func (g group) slot(ctx context.Context, slot string) (group, error) {
 	if g.kind != cluster.KindSlots {
 		return g, fmt.Errorf("the group %s has one leader and no slots: leave out /%s", g.name, slot)
 	}
-	record, err := operator.ReadSlots(ctx, g.session, g.paths, false)
+	record, err := zkstore.ReadSlots(ctx, g.session, g.paths, false)
 	switch n := record.Record.Count; {
 	case err != nil:
 		return g, err
@@ -331,7 +330,7 @@ func withChoice(cmd *cobra.Command, h config.Host, by choice, f func(context.Con
 
 // slotsOf returns the names of a group's slots, as -g takes them.
 func slotsOf(ctx context.Context, s *zkstore.Session, g zkstore.NamedGroup) (names []string) {
-	record, err := operator.ReadSlots(ctx, s, cluster.Paths{Root: g.Root}, false)
+	record, err := zkstore.ReadSlots(ctx, s, cluster.Paths{Root: g.Root}, false)
 	if err != nil {
 		return nil
 	}

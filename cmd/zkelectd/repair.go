@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/operator"
 )
@@ -100,7 +101,7 @@ func (g group) planRepairs(ctx context.Context, with operator.Replacement, names
 	if err != nil || !g.manyLeaders() {
 		return plan, err
 	}
-	record, err := operator.ReadSlots(ctx, g.session, g.paths, false)
+	record, err := zkstore.ReadSlots(ctx, g.session, g.paths, false)
 	if err != nil {
 		return nil, err
 	}

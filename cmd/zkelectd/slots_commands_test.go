@@ -5,6 +5,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"zkelectd/internal/operator"
@@ -68,7 +69,7 @@ func (f slotCommands) untilLed(count int) map[string]int {
 	return led
 }
 
-// Commands about one leader need a slot, those about a group refuse one, and a resize ends with leaders in all new slots.
+// Commands about one leader need a slot, those about a group refuse one, and the number of slots changes only while no daemon is in the group.
 func TestCommandsForSlots(t *testing.T) {
 	t.Parallel()
 	f := newSlotCommands(t, "{count: 3, per_node: 2}", "n1", "n2")
@@ -96,14 +97,20 @@ func TestCommandsForSlots(t *testing.T) {
 	f.prints(true, []string{"uncordon", "n1"}, `ended: `)
 	f.prints(false, []string{"drain", "n1"}, `no other member is eligible: slot \d: .*n2`)
 
-	f.prints(false, []string{"slots", "set", "--count", "2"}, `from 3 slots, at most 2 per node to 2 slots`, `all 3 leaders stop`, `nothing was changed: add --yes`)
-	f.prints(true, []string{"slots", "set", "--count", "2", "--yes", "--dry-run"}, `from 3 slots, at most 2 per node to 2 slots`, `dry run: nothing was changed\n$`)
-	if f.view().Resize != nil {
-		t.Error("a dry run has begun a resize")
+	fewer := []string{"slots", "set", "--count", "2", "--per-node", "1", "--reason", "fewer"}
+	f.prints(false, fewer, `nothing was changed: these daemons are in the group `+f.name+`: n1, n2\. .*systemctl stop zkelectd.*`+f.name+`\.yaml\.disabled`)
+	f.prints(false, []string{"slots", "set", "--count", "129"}, `count is 129`)
+	for _, id := range []string{"n1", "n2"} {
+		f.daemons[id].signal(syscall.SIGTERM)
 	}
-	f.prints(true, []string{"slots", "set", "--count", "2", "--per-node", "1", "--yes", "--wait", "--reason", "fewer"}, `the resize has begun`, `2 slots, at most 1 per node in force, epoch \d+; 2 of 2 have a READY leader`)
+	for _, id := range []string{"n1", "n2"} {
+		f.exit(id)
+	}
+	f.prints(true, fewer, `has 2 slots, at most 1 per node now, in epoch \d+; start its daemons\n`)
+	f.start("n1")
+	f.start("n2")
 	if led := f.untilLed(2); led["n1"] != 1 || led["n2"] != 1 {
-		t.Errorf("after the resize the slots are led by %v", led)
+		t.Errorf("afterwards the slots are led by %v", led)
 	}
 	f.prints(true, []string{"slots", "show"}, `Drift +the configuration of this host has 3 slots, at most 2 per node, but 2 slots, at most 1 per node are in force`)
 	f.prints(true, []string{"slots", "set", "--count", "2", "--per-node", "1"}, `has 2 slots, at most 1 per node already`)

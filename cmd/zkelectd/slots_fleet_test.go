@@ -190,20 +190,29 @@ func (f slotFleet) slots() cluster.Stored[cluster.Slots] {
 	return cluster.ReadSlots(f.paths.Slots(), data, stat, err == nil)
 }
 
-// resize requests a resize, as an operator does, and waits until it is committed.
-func (f slotFleet) resize(count, perNode int) {
+// setSlots stops all daemons, changes the number of slots, and starts them again.
+func (f slotFleet) setSlots(count, perNode int) {
 	f.t.Helper()
-	before := f.slots()
-	next := before.Record.Resized(cluster.SlotSize{Count: count, PerNode: perNode}, "the test", "", time.Now())
-	f.write(f.paths.SlotsTx("", before, next)...)
-	f.eventually(fmt.Sprintf("the resize to %d", count), func() bool {
-		now := f.slots().Record
-		return now.Next == nil && now.Count == count && now.Epoch == before.Record.Epoch+1
-	}, func() string { return fmt.Sprintf("%+v", f.slots()) })
+	args := []string{"slots", "set", "--count", fmt.Sprint(count), "--per-node", fmt.Sprint(perNode)}
+	f.eventually("all daemons are in the group", func() bool {
+		names, _, err := f.session.Children(f.t.Context(), f.paths.Nodes(), false)
+		return err == nil && len(names) == 3
+	})
+	f.prints(false, args, "nothing was changed: these daemons are in the group", ": n1, n2, n3. On each of their hosts, stop the daemon")
+	for _, id := range []string{"n1", "n2", "n3"} {
+		f.daemons[id].signal(syscall.SIGTERM)
+	}
+	for _, id := range []string{"n1", "n2", "n3"} {
+		f.exit(id)
+	}
+	f.prints(true, args, " now, in epoch ")
+	for _, id := range []string{"n1", "n2", "n3"} {
+		f.run(id, 4, 2)
+	}
 }
 
 // Four slots run on three daemons, no more than two on each. One daemon is killed, and the others take over; it comes back and gets a
-// share. Resizes restart all work under another epoch.
+// share. Another number of slots is another epoch, for which all daemons must stop.
 func TestSlotsOfRealDaemons(t *testing.T) {
 	t.Parallel()
 	f := newSlotFleet(t, 4)
@@ -215,9 +224,9 @@ func TestSlotsOfRealDaemons(t *testing.T) {
 	f.settled("two daemons have two slots each", 4, map[string]int{"n2": 2, "n3": 2})
 	f.run("n1", 4, 2)
 	f.settled("n1 has a share again", 4, map[string]int{"n1": 1})
-	f.resize(2, 2)
+	f.setSlots(2, 2)
 	f.settled("two slots", 2, nil)
-	f.resize(3, 1)
+	f.setSlots(3, 1)
 	f.settled("one slot on each daemon", 3, map[string]int{"n1": 1, "n2": 1, "n3": 1})
 	f.daemons["n2"].signal(syscall.SIGTERM)
 	if code := f.exit("n2"); code != 0 {

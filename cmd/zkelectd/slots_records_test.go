@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -33,8 +34,7 @@ func (f slotFleet) working(since time.Duration) []slotTenure {
 }
 
 // A stranger changes the record of slots while daemons work. If it is of a newer version, they leave it alone, and no work starts or stops.
-// If it is damaged or emptied, they write it again, with the size in force, which is not that of their files; all work restarts in a new
-// epoch.
+// If it is damaged or emptied, they write it again as it was, which is not what their files have.
 func TestDamagedRecordOfSlots(t *testing.T) {
 	t.Parallel()
 	f := newSlotFleet(t, 4)
@@ -53,7 +53,7 @@ func TestDamagedRecordOfSlots(t *testing.T) {
 	f.logged("n1", "does not elect or take over until it is upgraded")
 	newer := "znode " + f.paths.Slots() + " has format version 99, this zkelectd reads up to 1: upgrade this host"
 	f.prints(true, []string{"status"}, "Problem  "+newer+": until then no slot gets another leader", "Slots    not known")
-	f.prints(false, []string{"slots", "set", "--count", "2", "--yes"}, newer)
+	f.prints(false, []string{"slots", "set", "--count", "2"}, newer)
 	f.prints(false, []string{"repair"}, "slots: "+newer, "not repaired: slots: upgrade this host")
 	f.eventually("four slots work on", func() bool { return len(f.working(changed+time.Second)) == 4 })
 	f.write(overwrite(f.paths.Slots(), string(cluster.Encode(&good))))
@@ -64,67 +64,46 @@ func TestDamagedRecordOfSlots(t *testing.T) {
 
 	for _, data := range []string{`{"v":1,`, ""} {
 		f.write(overwrite(f.paths.Slots(), data))
-		f.eventually("the record is written again", func() bool { return f.slots().Record.Epoch > good.Epoch && f.slots().Record.Next == nil })
-		f.settled("all slots have leaders after "+data, 4, nil)
-		if now := f.slots().Record; now.SlotSize != good.SlotSize || !strings.Contains(now.Reason, "znode "+f.paths.Slots()+" is") {
+		f.eventually("the record is written again", func() bool { return f.slots().Readable() })
+		if now := f.slots().Record; !reflect.DeepEqual(now, good) {
 			t.Errorf("after %q: %+v", data, now)
 		}
-		good = f.slots().Record
 		f.prints(true, []string{"repair"}, "nothing is damaged")
 	}
-	checkSlots(t, slotLedger(t, f.ledgerFile()), 3)
+	f.settled("the same leaders", 4, map[string]int{"n1": 2, "n2": 2})
+	all := slotLedger(t, f.ledgerFile())
+	if len(all) != before {
+		t.Errorf("work has started: %+v", all[before:])
+	}
+	checkSlots(t, all, 3)
 	f.checkPanics()
 }
 
-// While a resize waits, another one is refused, whoever asks for it. One that a stranger writes into the record waits as long, and no work
-// starts before.
-func TestSecondResizeDuringTheFirst(t *testing.T) {
+// If the record is deleted, the fences are gone with it. The elector begins a new epoch with the size in force.
+func TestDeletedRecordOfSlots(t *testing.T) {
 	t.Parallel()
-	f := newSlotFleet(t, 4)
-	f.run("n1", 2, 2)
-	f.run("n2", 2, 2)
-	f.settled("two slots", 2, map[string]int{"n1": 1, "n2": 1})
-	before := f.slots()
-	held := f.paths.OfSlot(2).Current() // the resize waits until this is gone
-	// Its holder has a minute to release it before it is revoked.
-	f.write(overwrite(f.paths.OfSlot(2).Leader(), string(cluster.Encode(&cluster.Fence{State: cluster.FenceReleased, RevokeTimeout: cluster.Duration(time.Minute), Time: time.Now()}))))
-	f.write(cluster.Op{
-		Kind: cluster.OpCreate, Path: held, Ephemeral: true,
-		Data: cluster.Encode(&cluster.Current{Node: "n9", Term: 1, State: cluster.CurrentReady, Incarnation: "n9-0000000000000001-n_0000000009"}),
-	})
-	f.prints(true, []string{"slots", "set", "--count", "3", "--per-node", "2", "--yes", "--reason", "first"}, "the resize has begun")
-	waits := func(resize string) {
-		t.Helper()
-		f.eventually("the elector waits for slot 2", func() bool {
-			logs := f.daemons["n1"].output() + f.daemons["n2"].output()
-			return strings.Contains(logs, resize+": slot 2 has a leader that is stopping") && !f.exists(f.paths.OfSlot(0).Current()) && !f.exists(f.paths.OfSlot(1).Current())
-		})
-	}
-	waits("first")
-	f.prints(true, []string{"status"}, "a resize to 3 slots, at most 2 per node is under way since ")
-	f.prints(false, []string{"slots", "set", "--count", "4", "--yes"}, "a resize to 3 slots, at most 2 per node requested by ", ": first is under way: wait until it has ended")
-	f.prints(true, []string{"slots", "set", "--count", "3", "--per-node", "2", "--yes"}, "first is under way already")
-	size := cluster.SlotSize{Count: 4, PerNode: 2}
-	if _, err := f.session.Do(t.Context(), f.paths.SlotsTx("", before, before.Record.Resized(size, "a late operator", "", time.Now()))...); !errors.Is(err, cluster.ErrBadVersion) {
-		t.Errorf("a resize by an older record: %v", err)
-	}
-
-	closed := f.slots()
-	f.write(f.paths.SlotsTx("", closed, closed.Record.Resized(size, "a stranger", "", time.Now()))...)
-	waits("requested by a stranger")
-	released := boottime.Now()
-	if all := f.working(released); len(all) > 0 {
-		t.Errorf("work during a resize: %+v", all)
-	}
-	f.write(remove(held))
-	f.settled("four slots", 4, map[string]int{"n1": 2, "n2": 2})
-	all := slotLedger(t, f.ledgerFile())
-	checkSlots(t, all, 2)
-	for _, s := range all {
-		if s.epoch != before.Record.Epoch && (s.epoch != before.Record.Epoch+1 || s.start < released.Nanoseconds()) {
-			t.Errorf("work in another epoch than the two, or during the resize: %+v", s)
+	f := newSlotFleet(t, 2)
+	f.run("n1", 2, 1)
+	f.run("n2", 2, 1)
+	f.settled("both slots have leaders", 2, map[string]int{"n1": 1, "n2": 1})
+	before := f.slots().Record
+	for f.exists(f.paths.Slots()) {
+		var ops []cluster.Op
+		for i := range 2 {
+			for _, path := range []string{"/current", "/elected", "/heir", "/history", ""} {
+				if path = f.paths.OfSlot(i).Leader() + path; f.exists(path) {
+					ops = append(ops, remove(path))
+				}
+			}
 		}
+		_, _ = f.session.Do(t.Context(), append(ops, remove(f.paths.Slots()))...) // it fails if something has changed
 	}
+	f.eventually("another epoch", func() bool { return f.slots().Record.Epoch > before.Epoch })
+	f.settled("both slots have leaders again", 2, map[string]int{"n1": 1, "n2": 1})
+	if now := f.slots().Record; now.SlotSize != before.SlotSize {
+		t.Errorf("%+v", now)
+	}
+	checkSlots(t, slotLedger(t, f.ledgerFile()), 1)
 	f.checkPanics()
 }
 

@@ -88,9 +88,7 @@ func (g group) slotSummaries(ctx context.Context) []groupStatus {
 	for i, s := range read.Snapshots {
 		one := groupStatus{Name: g.name + "/" + s.Slot, Group: status.Of(g.name, g.paths.Root, s), joined: true}
 		if err == nil {
-			if s.Slots.Record.Next == nil {
-				one.Group = operator.WithForecast(one.Group, questions[i])
-			}
+			one.Group = operator.WithForecast(one.Group, questions[i])
 		}
 		one.Eligible = one.EligibleMembers()
 		if drift := operator.SlotsDrift(g.name, g.cfg.Slots, s.Slots); i == 0 && drift != "" {

@@ -133,7 +133,10 @@ func TestANewFenceIsNoCleanRelease(t *testing.T) {
 		}
 	}
 	next := Slots{SlotSize: SlotSize{Count: 1, PerNode: 1}}
-	ops := p.CommitTx("a-n_1", Stored[Slots]{Exists: true}, next, []SlotState{{Slot: "0"}})
+	ops, _, err := p.SetSlotsTx(Stored[Slots]{Exists: true}, next, []SlotState{{Slot: "0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if after, data := leaves(t, p.OfSlot(0), 0, ops); after != 0 || len(data) == 0 || CleanVersion(0) <= after {
 		t.Errorf("a new slot has version %d, and %q", after, data)
 	}

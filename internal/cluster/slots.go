@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -44,10 +45,8 @@ func (s SlotSize) Check() error {
 type Slots struct {
 	Header
 	SlotSize
-	// Epoch grows with every resize. What does the work of one slot in one epoch may be done by another slot in the next.
+	// Epoch grows with every change. The work of one slot in one epoch may be that of another slot in the next.
 	Epoch int64 `json:"epoch"`
-	// Next is set while the group is closed for a resize: no member may acquire leadership, and leaders stop.
-	Next *SlotSize `json:"next,omitempty"`
 	// By is the operator or the node that wrote it, Reason why, and Time when, by that host's clock.
 	By     string    `json:"by"`
 	Reason string    `json:"reason,omitempty"`
@@ -60,43 +59,17 @@ func NewSlots(size SlotSize, by string, wall time.Time) Slots {
 	return Slots{SlotSize: size, Epoch: FirstTerm(wall), By: by, Reason: "the first member's configuration", Time: wall}
 }
 
-// Resized returns the record that closes the group for a resize.
-func (s Slots) Resized(next SlotSize, by, reason string, wall time.Time) Slots {
-	s.Next, s.By, s.Reason, s.Time = &next, by, reason, wall
+// Changed returns the record with another size. Its epoch is new, also to a clock that is behind.
+func (s Slots) Changed(size SlotSize, by, reason string, wall time.Time) Slots {
+	s.SlotSize, s.By, s.Reason, s.Time = size, by, reason, wall
+	s.Epoch = max(s.Epoch+1, FirstTerm(wall))
 	return s
-}
-
-// Committed returns the record that ends a resize.
-func (s Slots) Committed(wall time.Time) Slots {
-	if s.Next != nil {
-		s.SlotSize = *s.Next
-	}
-	s.Next, s.Time = nil, wall
-	s.Epoch++
-	return s
-}
-
-// Closed describes the resize that is under way; empty if none is.
-func (s Slots) Closed() string {
-	if s.Next == nil {
-		return ""
-	}
-	text := fmt.Sprintf("resize to %s requested by %s", *s.Next, s.By)
-	if s.Reason != "" {
-		text += ": " + s.Reason
-	}
-	return text
 }
 
 func (s *Slots) validate(stat Stat) error {
 	errs := []error{s.Check(), checkTerm(s.Epoch, stat, TermSlack)}
 	if s.Epoch == 0 {
 		errs = append(errs, errors.New("epoch is missing"))
-	}
-	if s.Next != nil {
-		if err := s.Next.Check(); err != nil {
-			errs = append(errs, fmt.Errorf("next: %w", err))
-		}
 	}
 	return errors.Join(errs...)
 }
@@ -137,7 +110,7 @@ func (s SlotState) Acquired() bool { return s.snapshot().Acquired() }
 func (s SlotState) Ended() bool { return s.snapshot().Ended() }
 
 // CheckSlots returns an error that says why no member of an epoch may acquire or be elected now: in a slot, the record of slots
-// must be readable, open, of that epoch and include this slot. It returns nil in a group with one leader.
+// must be readable, of that epoch and include this slot. It returns nil in a group with one leader.
 func (s *Snapshot) CheckSlots(epoch int64) error {
 	rec := s.Slots.Record
 	switch {
@@ -147,18 +120,16 @@ func (s *Snapshot) CheckSlots(epoch int64) error {
 		return s.Slots.Err
 	case !s.Slots.Exists:
 		return errors.New("the number of slots was deleted")
-	case rec.Next != nil:
-		return errors.New(rec.Closed())
 	case rec.Epoch != epoch:
-		return fmt.Errorf("the group was resized to %s: epoch %d has ended", rec.SlotSize, epoch)
+		return fmt.Errorf("the group has %s now: epoch %d has ended", rec.SlotSize, epoch)
 	case SlotNumber(s.Slot) >= rec.Count:
 		return fmt.Errorf("there are only %s", rec.SlotSize)
 	}
 	return nil
 }
 
-// SlotsTx returns SLOTS: it writes the record of slots, for the elector whose incarnation is self, or for a command or the first
-// member with an empty self. It fails with ErrBadVersion or ErrNodeExists if the record has changed since it was read.
+// SlotsTx returns SLOTS: it writes the record of slots, for the elector whose incarnation is self, or for 'init' or the first member
+// with an empty self. It fails with ErrBadVersion or ErrNodeExists if the record has changed since it was read.
 func (p Paths) SlotsTx(self string, read Stored[Slots], next Slots) []Op {
 	ops := p.writeSlots(read, next)
 	if self == "" {
@@ -169,7 +140,7 @@ func (p Paths) SlotsTx(self string, read Stored[Slots], next Slots) []Op {
 
 // The versions of the record in a new znode, see writeSlots.
 const (
-	epochWrites = 4  // more often than one epoch writes the record: as its first one or COMMIT, and closed for a resize
+	epochWrites = 4  // more often than one epoch writes the record: as its first one, and repaired
 	epochCycle  = 64 // this many epochs in a row have different versions
 )
 
@@ -182,34 +153,91 @@ func (p Paths) writeSlots(read Stored[Slots], next Slots) []Op {
 	return firstWrite(p.Slots(), read.Exists, read.Stat.Version, emptyWrites(read.Stat.Version, next.Epoch, epochWrites, epochCycle), Encode(&next))
 }
 
-// CommitTx returns COMMIT: it ends a resize. slots are all slots of the old and the new size, by number; none of their fences may
-// have changed, so that no ACQUIRE was overlooked (S1). A slot beyond the old size that has never been used gets a clean fence: in
-// the epoch before, nobody could lead there.
-func (p Paths) CommitTx(self string, read Stored[Slots], next Slots, slots []SlotState) []Op {
-	ops := []Op{p.alive(self)}
+// RepairSlotsTx returns the transaction by which an elector writes a record again that was deleted or damaged. known is the record that
+// its REGISTER has checked. While this elector is registered, [Paths.SetSlotsTx] is refused, so a damaged record was that one, and no
+// work restarts. If the znode is another one, all fences were deleted with the one before, so there is nothing to continue: a new epoch
+// begins, whose leaders wait for leases of whatever was in between. A damaged record in another znode is not repaired: an error says
+// so, and the instance must end.
+func (p Paths) RepairSlotsTx(self string, read, known Stored[Slots], wall time.Time) ([]Op, error) {
+	next := known.Record
+	switch {
+	case !read.Exists || errors.Is(read.Err, ErrNoSlots):
+		next = next.Changed(next.SlotSize, self, "the record of slots was deleted", wall)
+	case read.Stat.Created != known.Stat.Created:
+		return nil, fmt.Errorf("another record of slots was written, and damaged: %w", read.Err)
+	}
+	return p.SlotsTx(self, read, next), nil
+}
+
+// SetSlotsTx returns SETSLOTS: it changes the number of slots while no member is registered, and returns how long the first leaders
+// must wait. It deletes and creates nodes and election, which is refused unless they are empty: so no member of the old epoch can
+// write anything any more, and none of the new one has read the old record (S1). slots are those of the old and the new size, and all
+// others that exist, by number.
+//
+// Slot 1 of 4 may do what slot 5 of 8 did. So if one of the old fences does not prove that its work is dead, every new leader waits for
+// the longest lease of all.
+func (p Paths) SetSlotsTx(read Stored[Slots], next Slots, slots []SlotState) (ops []Op, wait time.Duration, err error) {
+	for _, parent := range []string{p.Nodes(), p.Election()} {
+		ops = append(ops, Op{Kind: OpDelete, Path: parent, Version: AnyVersion}, Op{Kind: OpCreate, Path: parent, Data: []byte{}})
+	}
+	clean := read.Readable() // else it is not known which slots there were
 	for i, s := range slots {
-		leader := p.OfSlot(i).Leader()
+		f := &s.Fence.Record
 		switch {
-		case s.Fence.Exists:
-			ops = append(ops, Op{Kind: OpCheck, Path: leader, Version: s.Fence.Stat.Version})
-		case i >= next.Count:
-			ops = append(ops, absent(leader)...)
-		case i < read.Record.Count:
-			ops = append(ops, Op{Kind: OpCreate, Path: leader, Data: []byte{}}) // its election writes how long to wait
+		case s.snapshot().Newer() != nil:
+			return nil, 0, s.snapshot().Newer()
+		case f.Failsafe != nil && len(f.Failsafe.Members) > 0 && f.bound():
+			return nil, 0, fmt.Errorf("znode %s: members have promised to let nobody take over", p.OfSlot(i).Leader())
+		case s.Current.Exists: // it is left behind; its owner cannot renew its lease without an incarnation
+			clean = false
+			ops = append(ops, Op{Kind: OpDelete, Path: p.OfSlot(i).Current(), Version: s.Current.Stat.Version})
+		case s.Fence.Readable() && f.State == FenceReleased, i >= read.Record.Count && !s.Fence.Exists:
 		default:
-			f := Fence{State: FenceReleased, Reason: "created by a resize by " + next.By, Requested: true, Time: next.Time}
+			clean = false
+		}
+		wait = max(wait, time.Duration(f.LeaseWait), time.Duration(f.Owed))
+	}
+	for i, s := range slots {
+		leader, f := p.OfSlot(i).Leader(), s.Fence.Record
+		if clean {
+			f = Fence{State: FenceReleased, Reason: "created by " + next.By, Requested: true, Time: next.Time}
+		} else {
+			f = f.waiting(wait, next)
+		}
+		switch {
+		case s.Fence.Exists && (clean || i >= next.Count):
+			ops = append(ops, Op{Kind: OpCheck, Path: leader, Version: s.Fence.Stat.Version})
+		case s.Fence.Exists:
+			ops = append(ops, Op{Kind: OpSet, Path: leader, Version: s.Fence.Stat.Version, Data: Encode(&f)})
+		case i < next.Count:
 			ops = append(ops, Op{Kind: OpCreate, Path: leader, Data: Encode(&f)})
 		}
 	}
-	return append(ops, writeOp(p.Slots(), read, Encode(&next)))
+	if clean {
+		wait = 0
+	}
+	return append(ops, writeOp(p.Slots(), read, Encode(&next))), wait, nil
 }
 
-// checkSlots returns a check that the group's slots have not changed, in a slot.
-func (p Paths) checkSlots(snap Snapshot) []Op {
+// waiting returns the fence with which a slot begins an epoch if work of any slot of the epoch before may still be running. A successor
+// waits for a holder of which nothing is known, so that fencing cannot shorten the wait.
+func (f Fence) waiting(wait time.Duration, by Slots) Fence {
+	if f.State == FenceReleased { // this holder need not be fenced
+		f.Node, f.Site, f.Incarnation, f.Host, f.API = "", "", "", "", ""
+	}
+	f.State, f.Requested, f.Time = FenceRevoked, true, by.Time
+	f.Reason = "the number of slots was changed by " + by.By + ", and not all slots had been released"
+	f.LeaseWait, f.Owed = Duration(wait), Duration(wait)
+	f.Earlier = MergeEarlier(append(slices.Clone(f.Earlier), EarlierHolder{Wait: Duration(wait)}))
+	return f
+}
+
+// CheckSlots returns a check that the record of slots has not changed, in a slot.
+func (p Paths) CheckSlots(read Stored[Slots]) []Op {
 	if p.Slot == "" {
 		return nil
 	}
-	return []Op{{Kind: OpCheck, Path: p.Slots(), Version: snap.Slots.Stat.Version}}
+	return []Op{{Kind: OpCheck, Path: p.Slots(), Version: read.Stat.Version}}
 }
 
 // checkDecision returns checks that the decision of another slot is still in force.

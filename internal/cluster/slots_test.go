@@ -48,22 +48,21 @@ func TestSlotsThatAreInvalid(t *testing.T) {
 	}
 	for _, text := range []string{
 		`{"v":1,"count":1,"per_node":1,"epoch":1,"by":"n1"}`,
-		`{"v":1,"count":128,"per_node":128,"epoch":1795375000,"by":"n1","next":{"count":4,"per_node":2}}`,
+		`{"v":1,"count":128,"per_node":128,"epoch":1795375000,"by":"n1"}`,
 	} {
 		if s := read(text, 3); !s.Readable() {
 			t.Errorf("%s: %v", text, s.Err)
 		}
 	}
 	for text, want := range map[string]string{
-		`{"v":1,"count":0,"per_node":1,"epoch":1}`:                                        "count is 0",
-		`{"v":1,"count":129,"per_node":1,"epoch":1}`:                                      "count is 129",
-		`{"v":1,"count":4,"per_node":0,"epoch":1}`:                                        "per_node is 0",
-		`{"v":1,"count":4,"per_node":5,"epoch":1}`:                                        "per_node is 5",
-		`{"v":1,"count":4,"per_node":4}`:                                                  "epoch is missing",
-		`{"v":1,"count":4,"per_node":4,"epoch":-1}`:                                       "term -1",
-		`{"v":1,"count":4,"per_node":4,"epoch":9223372036854775807}`:                      "is not between",
-		`{"v":1,"count":4,"per_node":4,"epoch":1,"next":{"count":200,"per_node":1}}`:      "next: count is 200",
-		`{"v":1,"count":4,"per_node":4,"epoch":1,"next":{"count":200,"per_node":"many"}}`: "not a valid record",
+		`{"v":1,"count":0,"per_node":1,"epoch":1}`:                   "count is 0",
+		`{"v":1,"count":129,"per_node":1,"epoch":1}`:                 "count is 129",
+		`{"v":1,"count":4,"per_node":0,"epoch":1}`:                   "per_node is 0",
+		`{"v":1,"count":4,"per_node":5,"epoch":1}`:                   "per_node is 5",
+		`{"v":1,"count":4,"per_node":4}`:                             "epoch is missing",
+		`{"v":1,"count":4,"per_node":4,"epoch":-1}`:                  "term -1",
+		`{"v":1,"count":4,"per_node":4,"epoch":9223372036854775807}`: "is not between",
+		`{"v":1,"count":4,"per_node":"many","epoch":1}`:              "not a valid record",
 		``: "is empty",
 	} {
 		if s := read(text, 3); s.Err == nil || !strings.Contains(s.Err.Error(), want) || !strings.Contains(s.Err.Error(), "/c/slots") {
@@ -82,23 +81,18 @@ func TestSlotsThatAreInvalid(t *testing.T) {
 	}
 }
 
-func TestAResizeInRecords(t *testing.T) {
+func TestChangedSlots(t *testing.T) {
 	wall := time.Unix(1000, 0).UTC()
 	first := cluster.NewSlots(cluster.SlotSize{Count: 8, PerNode: 8}, "n1", wall)
-	if first.Epoch != 1000 || first.Closed() != "" || first.String() != "8 slots" {
+	if first.Epoch != 1000 || first.String() != "8 slots" {
 		t.Errorf("%+v", first)
 	}
-	closed := first.Resized(cluster.SlotSize{Count: 4, PerNode: 2}, "ann@h", "less work", wall)
-	if got, want := closed.Closed(), "resize to 4 slots, at most 2 per node requested by ann@h: less work"; got != want || first.Next != nil {
-		t.Errorf("%q, want %q", got, want)
-	}
-	again := cluster.ReadSlots("/c/slots", cluster.Encode(&closed), cluster.Stat{Time: wall}, true)
-	if again.Err != nil || !reflect.DeepEqual(again.Record, closed) {
-		t.Errorf("%v\n%+v\n%+v", again.Err, again.Record, closed)
-	}
-	done := closed.Committed(wall)
-	if done.Epoch != 1001 || done.Count != 4 || done.PerNode != 2 || done.Closed() != "" {
-		t.Errorf("%+v", done)
+	for at, want := range map[int64]int64{900: 1001, 2000: 2000} {
+		next := first.Changed(cluster.SlotSize{Count: 4, PerNode: 2}, "ann@h", "less work", time.Unix(at, 0).UTC())
+		again := cluster.ReadSlots("/c/slots", cluster.Encode(&next), cluster.Stat{Time: wall}, true)
+		if again.Err != nil || !reflect.DeepEqual(again.Record, next) || next.Epoch != want || next.String() != "4 slots, at most 2 per node" {
+			t.Errorf("%v\n%+v\n%+v", again.Err, again.Record, next)
+		}
 	}
 	if got := (cluster.SlotSize{Count: 1, PerNode: 1}).String(); got != "1 slot" {
 		t.Error(got)
@@ -126,10 +120,6 @@ func TestTransactionsOfASlot(t *testing.T) {
 	others := []cluster.SlotState{{Slot: "0"}, {Slot: "1", Fence: fenceOf(cluster.Fence{})}, {Slot: "2"}}
 	others[2].Elected.Exists, others[2].Elected.Stat.Version = true, 9
 	held := cluster.HeldVersions{Self: "n1-n_1", Elected: 4, Fence: 5, Current: 1}
-	revoked := s
-	revoked.Current.Exists = false
-	bare := revoked
-	bare.Elected.Exists = false
 	for want, ops := range map[string][]cluster.Op{
 		"check election/n1-n_1@-1, check election/n2-n_2@-1, check slots/3@5, set slots/3/elected@4, " +
 			"create slots/0@0 empty, delete slots/0@0, create slots/1/elected@0 empty, delete slots/1/elected@0, check slots/2/elected@9, check slots@6": p.ElectTx(s, cluster.Elected{Incarnation: "n2-n_2"}, nil, others...),
@@ -137,8 +127,7 @@ func TestTransactionsOfASlot(t *testing.T) {
 		"check election/n1-n_1@-1, set slots/3@5, delete slots/3/current@1":                                         p.FinalTx(held, cluster.Fence{}),
 		"delete election/n1-n_1@-1, set leader@5, delete leader/current@1":                                          group.FinalTx(held, cluster.Fence{}),
 		"check election/n1-n_1@-1, check slots/3/elected@4, set slots/3@5, delete slots/3/current@1":                p.RevokeTx(s, cluster.Fence{}),
-		"check election/n1-n_1@-1, check slots/3/elected@4, set slots/3@5":                                          p.RevokeTx(revoked, cluster.Fence{}),
-		"check election/n1-n_1@-1, set slots/3@5":                                                                   p.RevokeTx(bare, cluster.Fence{}),
+		"check slots@6, create nodes/n1@0, create election/n1-0000000000000001-n_@0 empty":                          p.RegisterTx(cluster.Node{ID: "n1", Instance: cluster.NewInstance(1)}, p.CheckSlots(s.Slots)...),
 		"set slots@6":                                p.SlotsTx("", s.Slots, cluster.Slots{}),
 		"create slots@0 empty, set slots@0":          p.SlotsTx("", cluster.Stored[cluster.Slots]{}, cluster.Slots{}),
 		"check election/n1-n_1@-1, set slots@6" + "": p.SlotsTx("n1-n_1", s.Slots, cluster.Slots{}),
@@ -150,24 +139,119 @@ func TestTransactionsOfASlot(t *testing.T) {
 	}
 }
 
-func TestCommit(t *testing.T) {
-	p := cluster.Paths{Root: "/c"}
-	read := cluster.Stored[cluster.Slots]{Exists: true, Stat: cluster.Stat{Version: 6}, Record: cluster.Slots{SlotSize: cluster.SlotSize{Count: 3, PerNode: 3}, Epoch: 9}}
-	table := []cluster.SlotState{{Slot: "0", Fence: fenceOf(cluster.Fence{})}, {Slot: "1"}, {Slot: "2"}}
-	grow := read.Record.Resized(cluster.SlotSize{Count: 5, PerNode: 5}, "ann", "", time.Time{}).Committed(time.Time{})
-	ops := p.CommitTx("n1-n_1", read, grow, append(table, cluster.SlotState{Slot: "3"}, cluster.SlotState{Slot: "4", Fence: fenceOf(cluster.Fence{})}))
-	want := "check election/n1-n_1@-1, check slots/0@4, create slots/1@0 empty, create slots/2@0 empty, create slots/3@0, check slots/4@4, set slots@6"
-	if got := in(ops); got != want {
-		t.Errorf("\n got %s\nwant %s", got, want)
+// setting returns what SETSLOTS is made from: three slots, of which the first two were released by their leaders.
+func setting() (read cluster.Stored[cluster.Slots], table []cluster.SlotState) {
+	released := func(slot string) cluster.SlotState {
+		return cluster.SlotState{Slot: slot, Fence: fenceOf(cluster.Fence{Term: 7, Node: "n" + slot, State: cluster.FenceReleased, LeaseWait: cluster.Duration(4 * time.Second)})}
 	}
-	f := cluster.ReadFence("/c/slots/3", ops[4].Data, cluster.Stat{}, true)
-	if f.Err != nil || f.Record.State != cluster.FenceReleased || f.Record.Term != 0 {
+	read = cluster.Stored[cluster.Slots]{Exists: true, Stat: cluster.Stat{Version: 6}, Record: cluster.Slots{SlotSize: cluster.SlotSize{Count: 3, PerNode: 3}, Epoch: 9}}
+	return read, []cluster.SlotState{released("0"), released("1"), released("2")}
+}
+
+// parents are the operations that are refused while a member is registered.
+const parents = "delete nodes@-1, create nodes@0 empty, delete election@-1, create election@0 empty, "
+
+func TestSetSlots(t *testing.T) {
+	p := cluster.Paths{Root: "/c"}
+	read, table := setting()
+	grow := read.Record.Changed(cluster.SlotSize{Count: 5, PerNode: 5}, "ann", "", time.Time{})
+	more := append(slices.Clone(table), cluster.SlotState{Slot: "3"}, cluster.SlotState{Slot: "4", Fence: table[0].Fence})
+	ops, wait, err := p.SetSlotsTx(read, grow, more)
+	want := parents + "check slots/0@4, check slots/1@4, check slots/2@4, create slots/3@0, check slots/4@4, set slots@6"
+	if got := in(ops); err != nil || wait != 0 || got != want {
+		t.Errorf("%v, waits %s\n got %s\nwant %s", err, wait, got, want)
+	}
+	if f := cluster.ReadFence("/c/slots/3", ops[7].Data, cluster.Stat{}, true); f.Err != nil || f.Record.State != cluster.FenceReleased || f.Record.Term != 0 {
 		t.Errorf("the fence of a new slot: %+v", f)
 	}
-	shrink := read.Record.Resized(cluster.SlotSize{Count: 2, PerNode: 1}, "ann", "", time.Time{}).Committed(time.Time{})
-	want = "check election/n1-n_1@-1, check slots/0@4, create slots/1@0 empty, create slots/2@0 empty, delete slots/2@0, set slots@6"
-	if got := in(p.CommitTx("n1-n_1", read, shrink, table)); got != want {
-		t.Errorf("\n got %s\nwant %s", got, want)
+	shrink := read.Record.Changed(cluster.SlotSize{Count: 2, PerNode: 1}, "ann", "", time.Time{})
+	want = parents + "check slots/0@4, check slots/1@4, check slots/2@4, set slots@6"
+	if ops, wait, err = p.SetSlotsTx(read, shrink, table); err != nil || wait != 0 || in(ops) != want {
+		t.Errorf("%v, waits %s\n got %s\nwant %s", err, wait, in(ops), want)
+	}
+}
+
+// If one slot may still have a leader, every slot of the next epoch may have its work: all first leaders wait for the longest lease.
+func TestSetSlotsThatWereNotReleased(t *testing.T) {
+	p := cluster.Paths{Root: "/c"}
+	for name, change := range map[string]func(s *cluster.SlotState){
+		"ready":   func(s *cluster.SlotState) { s.Fence.Record.State = cluster.FenceReady },
+		"held":    func(s *cluster.SlotState) { s.Fence.Record.State = cluster.FenceHeld },
+		"unclean": func(s *cluster.SlotState) { s.Fence.Record.State = cluster.FenceUnclean },
+		"revoked": func(s *cluster.SlotState) { s.Fence.Record.State = cluster.FenceRevoked },
+		"absent":  func(s *cluster.SlotState) { s.Fence = cluster.Stored[cluster.Fence]{} },
+		"current": func(s *cluster.SlotState) { s.Current.Exists = true },
+		"damaged": func(s *cluster.SlotState) { s.Fence.Err, s.Fence.Record = cluster.ErrNoNode, cluster.Fence{} },
+	} {
+		for _, count := range []int{2, 4} {
+			read, table := setting()
+			table[1].Fence.Record.LeaseWait = cluster.Duration(9 * time.Second)
+			change(&table[2])
+			if count == 4 {
+				table = append(table, cluster.SlotState{Slot: "3"})
+			}
+			next := read.Record.Changed(cluster.SlotSize{Count: count, PerNode: 1}, "ann", "", time.Time{})
+			ops, wait, err := p.SetSlotsTx(read, next, table)
+			if name == "current" && in(ops[4:5]) == "delete slots/2/current@0" {
+				ops = slices.Delete(ops, 4, 5)
+			}
+			if err != nil || wait != 9*time.Second || !strings.HasPrefix(in(ops), parents+"set slots/0@4, set slots/1@4, ") {
+				t.Fatalf("%s: %v, waits %s: %s", name, err, wait, in(ops))
+			}
+			for i := range count {
+				at := slices.IndexFunc(ops, func(op cluster.Op) bool { return op.Path == p.OfSlot(i).Leader() && op.Kind != cluster.OpCheck })
+				s := cluster.Snapshot{Fence: cluster.ReadFence("", ops[at].Data, cluster.Stat{}, true)}
+				owed, _ := s.Owed(time.Second)
+				earlier := s.Earlier(time.Second)
+				unknown := slices.ContainsFunc(earlier, func(h cluster.EarlierHolder) bool { return h.Node == "" && h.Wait == cluster.Duration(wait) })
+				if f := s.Fence.Record; owed != wait || !unknown || f.State != cluster.FenceRevoked || !f.Requested || i < 2 && (f.Term != 7 || f.Node != "") {
+					t.Errorf("%s: slot %d waits %s for %+v: %+v", name, i, owed, earlier, f)
+				}
+			}
+		}
+	}
+}
+
+func TestSetSlotsIsRefused(t *testing.T) {
+	p := cluster.Paths{Root: "/c"}
+	for want, change := range map[string]func(s *cluster.SlotState){
+		"members have promised": func(s *cluster.SlotState) {
+			s.Fence.Record.State = cluster.FenceReady
+			s.Fence.Record.Failsafe = &cluster.Failsafe{Members: []cluster.FailsafeMember{{ID: "n2"}}}
+		},
+		"upgrade this host": func(s *cluster.SlotState) { s.Fence = unreadable(`{"v":3}`, 4) },
+	} {
+		read, table := setting()
+		change(&table[1])
+		if ops, _, err := p.SetSlotsTx(read, read.Record, table); err == nil || len(ops) > 0 || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// An elector writes the record again that its REGISTER has checked. After a deletion it begins a new epoch.
+func TestRepairSlots(t *testing.T) {
+	p, wall := cluster.Paths{Root: "/c"}, time.Unix(1000, 0)
+	known, _ := setting()
+	known.Stat.Created = 5
+	damaged := func(created int64) cluster.Stored[cluster.Slots] {
+		return cluster.ReadSlots("/c/slots", []byte("garbage"), cluster.Stat{Version: 8, Created: created}, true)
+	}
+	written := func(ops []cluster.Op) cluster.Slots {
+		return cluster.ReadSlots("/c/slots", ops[len(ops)-1].Data, cluster.Stat{Time: wall}, true).Record
+	}
+	ops, err := p.RepairSlotsTx("n1-n_1", damaged(5), known, wall)
+	if got := in(ops); err != nil || got != "check election/n1-n_1@-1, set slots@8" || written(ops).Epoch != 9 || written(ops).Count != 3 {
+		t.Errorf("%v %s", err, got)
+	}
+	for _, gone := range []cluster.Stored[cluster.Slots]{{}, cluster.ReadSlots("/c/slots", nil, cluster.Stat{Created: 7}, true)} {
+		ops, err = p.RepairSlotsTx("n1-n_1", gone, known, wall)
+		if next := written(ops); err != nil || ops[0].Path != p.Incarnation("n1-n_1") || next.Epoch != 1000 || next.Count != 3 || next.PerNode != 3 {
+			t.Errorf("%v %+v", err, next)
+		}
+	}
+	if ops, err = p.RepairSlotsTx("n1-n_1", damaged(7), known, wall); err == nil || len(ops) > 0 {
+		t.Errorf("an elector repairs a record that it does not know: %s", in(ops))
 	}
 }
 
@@ -228,7 +312,7 @@ func TestANewRecordOfSlotsHasNewVersions(t *testing.T) {
 	for epoch := range int64(60) {
 		ops := p.SlotsTx("", cluster.Stored[cluster.Slots]{}, cluster.Slots{Epoch: epoch + 1})
 		version := ops[len(ops)-1].Version + 1
-		if version < last+3 { // the first write, a resize, and its COMMIT
+		if version < last+3 { // the first write, and repairs
 			t.Errorf("epoch %d begins at version %d, the one before at %d", epoch+1, version, last)
 		}
 		last = version

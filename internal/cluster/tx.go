@@ -1,14 +1,17 @@
 package cluster
 
+import "slices"
+
 // This file has the transactions (docs/protocol.md, Transactions). Each is one multi. Every check closes a hole that model
 // checking found, so none is redundant. Versions are those of the snapshot that the decision was made from.
 
-// RegisterTx returns REGISTER. The path of the incarnation is that of the second [Result].
-func (p Paths) RegisterTx(n Node) []Op {
-	return []Op{
-		{Kind: OpCreate, Path: p.Node(n.ID), Data: Encode(&n), Ephemeral: true},
-		{Kind: OpCreate, Path: p.Incarnation(n.incarnationPrefix()), Data: []byte{}, Ephemeral: true, Sequential: true},
-	}
+// RegisterTx returns REGISTER. The path of the incarnation is that of the last [Result]. In a group with slots, checks are those of
+// their record, see [Paths.CheckSlots]: while the member is registered, [Paths.SetSlotsTx] cannot change it.
+func (p Paths) RegisterTx(n Node, checks ...Op) []Op {
+	return append(slices.Clone(checks),
+		Op{Kind: OpCreate, Path: p.Node(n.ID), Data: Encode(&n), Ephemeral: true},
+		Op{Kind: OpCreate, Path: p.Incarnation(n.incarnationPrefix()), Data: []byte{}, Ephemeral: true, Sequential: true},
+	)
 }
 
 // NodeTx returns a write of the member's own node record, whose version must be known. The result at 1 is that of the write.
@@ -35,11 +38,11 @@ func (p Paths) ElectTx(snap Snapshot, next Elected, fence *Fence, others ...Slot
 	for _, other := range others {
 		ops = append(ops, p.checkDecision(other)...)
 	}
-	return append(ops, p.checkSlots(snap)...)
+	return append(ops, p.CheckSlots(snap.Slots)...)
 }
 
 // AcquireTx returns ACQUIRE: the candidate writes the fence and creates current in one step. In a slot, the group's slots must not have
-// changed: after a resize, another slot may do the work of this one (S1).
+// changed: in another epoch, another slot may do the work of this one (S1).
 func (p Paths) AcquireTx(snap Snapshot, fence Fence, current Current) []Op {
 	fence.Failsafe = nil // nobody has promised anything yet
 	write, again := p.overwrite(snap.Fence.Stat.Version, fence)
@@ -48,7 +51,7 @@ func (p Paths) AcquireTx(snap Snapshot, fence Fence, current Current) []Op {
 		{Kind: OpCheck, Path: p.Elected(), Version: snap.Elected.Stat.Version},
 		write,
 		{Kind: OpCreate, Path: p.Current(), Data: Encode(&current), Ephemeral: true},
-	}, p.checkSlots(snap)...)
+	}, p.CheckSlots(snap.Slots)...)
 	return append(ops, again...)
 }
 
@@ -102,19 +105,15 @@ func (p Paths) FinalTx(h HeldVersions, fence Fence) []Op {
 	return ops
 }
 
-// RevokeTx returns REVOKE: the elector deletes the current of a holder that does not release (L2), if there is one. fence must
-// be REVOKED. Only the resize of a slot revokes without current, or without a decision.
+// RevokeTx returns REVOKE: the elector deletes the current of a holder that does not release (L2). fence must be REVOKED.
 func (p Paths) RevokeTx(snap Snapshot, fence Fence) []Op {
-	ops := []Op{p.alive(snap.Self.Name)}
-	if p.Slot == "" || snap.Elected.Exists {
-		ops = append(ops, Op{Kind: OpCheck, Path: p.Elected(), Version: snap.Elected.Stat.Version})
-	}
 	write, again := p.overwrite(snap.Fence.Stat.Version, fence)
-	ops = append(ops, write)
-	if p.Slot == "" || snap.Current.Exists {
-		ops = append(ops, Op{Kind: OpDelete, Path: p.Current(), Version: snap.Current.Stat.Version})
-	}
-	return append(ops, again...)
+	return append([]Op{
+		p.alive(snap.Self.Name),
+		{Kind: OpCheck, Path: p.Elected(), Version: snap.Elected.Stat.Version},
+		write,
+		{Kind: OpDelete, Path: p.Current(), Version: snap.Current.Stat.Version},
+	}, again...)
 }
 
 // ControlTx returns CONTROL: it writes the requests, for an elector, whose incarnation is self, or for an operator's command

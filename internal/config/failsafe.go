@@ -73,7 +73,7 @@ func (c *Config) checkFailsafe(report func(string, string, ...any)) {
 		report(failsafeListen, "%q %v", f.Listen, err)
 	}
 	if f.Enabled && c.Slots.Enabled() {
-		report(failsafeEnabled, "is not possible in a group with slots (slots.count): a resize does not wait for what members have promised")
+		report(failsafeEnabled, "is not possible in a group with slots (slots.count): a new epoch does not wait for what members have promised")
 	}
 	if err := c.CheckFailsafeStop(c.ZooKeeper.LeaseBase(c.ZooKeeper.SessionTimeout)); err != nil {
 		report("child.stop_timeout", "%v", err)

@@ -2,6 +2,7 @@ package elector_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -15,9 +16,9 @@ import (
 )
 
 // This model runs a group with slots under a random schedule on the model of ZooKeeper: transactions are delayed, their replies are
-// lost, daemons crash, an operator resizes the group and deletes current, and the elector's knowledge of the slots is stale. It
-// checks what slots add to the protocol of one leader: no work runs when its epoch is over, and no node is elected for more slots
-// than it may have. Breakages show that each rule is needed.
+// lost, daemons crash and their sessions end at any time, an operator changes the number of slots and deletes current, and the elector's
+// knowledge of the slots is stale. It checks what slots add to the protocol of one leader: no work runs beside work of another epoch, and
+// no node is elected for more slots than it may have. Breakages show that each rule is needed.
 
 // The lease, and W for it.
 const (
@@ -29,10 +30,7 @@ const (
 const (
 	sound            = ""
 	acquireUnchecked = "ACQUIRE does not check slots"
-	commitEarly      = "COMMIT does not wait for W"
-	commitUnchecked  = "COMMIT does not check the fences"
-	keepHolders      = "COMMIT does not wait for current"
-	keepFences       = "the resize revokes no fence"
+	keepFences       = "SETSLOTS leaves the fences as they are"
 	electUnchecked   = "ELECT does not check the other slots"
 	electBlind       = "ELECT does not know all slots"
 	acquireOldEpoch  = "a member of an earlier epoch acquires"
@@ -55,6 +53,8 @@ type modelWorld struct {
 	admin   int64
 	now     time.Duration
 	members []*modelMember
+	lost    []*modelWork // of sessions that have ended
+	leaving bool         // all members leave, so that the number of slots can be changed
 	flights []flight
 	fair    bool // nothing is delayed, no reply is lost
 	held    bool // nothing is delivered
@@ -63,6 +63,8 @@ type modelWorld struct {
 	memo    map[string]any // decoded records by their data
 	zxid    int64          // of the last check
 	changes int64
+	// registrations counts them.
+	registrations uint64
 }
 
 // decode returns a record as decoded before: most reads find what was read last.
@@ -88,7 +90,6 @@ type modelMember struct {
 	crashed  bool
 	views    map[int]cluster.Snapshot
 	electors map[int]*elector.Elector
-	resizer  *elector.Resizer
 	works    map[int]*modelWork
 	pending  map[int]bool // an ACQUIRE is under way
 	last     map[int]int64
@@ -173,18 +174,22 @@ func (m *modelMember) join() {
 }
 
 func (m *modelMember) register() {
+	if m.w.leaving {
+		return
+	}
 	record := m.w.slots().Record
-	results, err := m.w.apply(m.session, modelPaths.RegisterTx(cluster.Node{ID: m.id, Instance: cluster.NewInstance(1)})...)
+	m.w.registrations++ // sequence numbers begin again with SETSLOTS
+	results, err := m.w.apply(m.session, modelPaths.RegisterTx(cluster.Node{ID: m.id, Instance: cluster.NewInstance(m.w.registrations)}, modelPaths.OfSlot(0).CheckSlots(m.w.slots())...)...)
 	if err != nil {
 		return // its last session has not ended yet
 	}
-	m.self, err = cluster.ParseIncarnation(strings.TrimPrefix(results[1].Path, modelPaths.Election()+"/"))
+	m.self, err = cluster.ParseIncarnation(strings.TrimPrefix(results[2].Path, modelPaths.Election()+"/"))
 	if err != nil {
 		panic(err)
 	}
 	m.epoch = record.Epoch
 	m.views, m.works, m.pending = make(map[int]cluster.Snapshot), make(map[int]*modelWork), make(map[int]bool)
-	m.electors, m.resizer, m.last = make(map[int]*elector.Elector), elector.NewResizer(record), make(map[int]int64)
+	m.electors, m.last = make(map[int]*elector.Elector), make(map[int]int64)
 	m.w.say("%s registers for epoch %d", m.self.Name, m.epoch)
 }
 
@@ -248,6 +253,9 @@ func (m *modelMember) acquire(slot int) {
 			return
 		}
 		m.last[slot] = elected
+		if now := m.w.slots().Record.Epoch; now != m.epoch {
+			m.w.failure = fmt.Sprintf("%s acquires slot %d for epoch %d in epoch %d", self, slot, m.epoch, now)
+		}
 		m.w.say("%s leads slot %d in term %d of epoch %d", self, slot, elected, m.epoch)
 		m.works[slot] = &modelWork{
 			slot: slot, epoch: m.epoch, fence: fence, lease: sent + modelLease, waitOver: m.w.now + owed,
@@ -281,7 +289,7 @@ func (m *modelMember) follow(slot int) {
 	if k == nil {
 		if s.HoldsCurrent() && !m.pending[slot] { // an ACQUIRE took effect without a reply
 			f := s.Fence.Record
-			f.State, f.Requested = cluster.FenceUnclean, true
+			f.State = cluster.FenceUnclean
 			f.Owed = cluster.Duration(modelWait)
 			_, _ = m.w.apply(m.session, p.ReleaseTx(cluster.HeldVersions{Self: m.self.Name, Fence: s.Fence.Stat.Version, Current: s.Current.Stat.Version}, f)...)
 		}
@@ -294,7 +302,7 @@ func (m *modelMember) follow(slot int) {
 		return
 	}
 	f := k.fence
-	f.State, f.Requested = cluster.FenceReleased, true
+	f.State = cluster.FenceReleased
 	if m.w.now < k.waitOver {
 		f.State = cluster.FenceUnclean
 	}
@@ -302,10 +310,10 @@ func (m *modelMember) follow(slot int) {
 	delete(m.works, slot)
 }
 
-// leave begins a new instance when the epoch of this one has ended.
+// leave ends the instance when its epoch has ended, or all members leave. Then a new one begins.
 func (m *modelMember) leave() {
 	record := m.w.slots()
-	if record.Record.Epoch == m.epoch && m.epoch != 0 {
+	if record.Record.Epoch == m.epoch && !m.w.leaving {
 		return
 	}
 	for _, k := range m.works {
@@ -378,44 +386,6 @@ func (m *modelMember) elect(slot int) {
 	})
 }
 
-// resize takes the next step of a resize.
-func (m *modelMember) resize() {
-	s := m.views[0]
-	if !s.Leadership {
-		return
-	}
-	in := elector.ResizeInput{Paths: modelPaths, Snapshot: s, LeaseWait: modelWait, Now: m.w.now, Wall: time.Unix(1000, 0).Add(m.w.now)}
-	for i := range 5 {
-		v := m.views[i]
-		if !v.Leadership {
-			break
-		}
-		state := v.SlotState()
-		switch f := &state.Fence.Record; m.w.broken {
-		case commitEarly:
-			f.LeaseWait, f.Owed, in.LeaseWait = 0, 0, 0
-		case keepHolders:
-			state.Current.Exists = false
-			if state.Fence.Exists {
-				f.State = cluster.FenceReleased
-			}
-		case keepFences:
-			if f.State == cluster.FenceHeld {
-				f.State = cluster.FenceUnclean
-			}
-		}
-		in.Table = append(in.Table, state)
-	}
-	d := m.resizer.Resize(in)
-	if d.Step == elector.ResizeNone {
-		return
-	}
-	if d.Step == elector.ResizeCommit && m.w.broken == commitUnchecked {
-		d.Ops = without(d.Ops, modelPaths.Slots()+"/")
-	}
-	m.w.send(m.session, d.Ops, func(_ []cluster.Result, err error) { m.w.say("%s: %s of slot %q: %v", m.id, d.Step, d.Slot, err) })
-}
-
 // step does something at random.
 func (w *modelWorld) step() {
 	m, slot := w.members[w.rng.IntN(len(w.members))], w.rng.IntN(5)
@@ -427,36 +397,59 @@ func (w *modelWorld) step() {
 	case choice == 12 && !m.crashed && w.rng.IntN(4) == 0:
 		m.crashed = true
 		w.say("%s crashes", m.id)
-	case choice < 15 && m.crashed && m.over():
-		w.tree.End(m.session)
-		m.self = cluster.Incarnation{}
-		m.join()
+	case choice < 15 && m.crashed:
+		m.expire()
 	case choice == 15 && w.rng.IntN(2) == 0:
 		path := modelPaths.OfSlot(slot).Current()
 		if _, err := w.apply(w.admin, cluster.Op{Kind: cluster.OpDelete, Path: path, Version: cluster.AnyVersion}); err == nil {
 			w.say("%s is deleted by hand", path)
 		}
-	case choice < 18 && w.rng.IntN(4) == 0:
-		if read := w.slots(); read.Record.Next == nil {
-			size := cluster.SlotSize{Count: 1 + w.rng.IntN(5)}
-			size.PerNode = 1 + w.rng.IntN(size.Count)
-			closed := read.Record.Resized(size, "ann", "", time.Unix(1000, 0))
-			_, err := w.apply(w.admin, modelPaths.SlotsTx("", read, closed)...)
-			w.say("%s: %v", closed.Closed(), err)
-		}
+	case choice < 18 && (w.leaving || w.rng.IntN(16) == 0):
+		w.leaving = true
+		size := cluster.SlotSize{Count: 1 + w.rng.IntN(5)}
+		size.PerNode = 1 + w.rng.IntN(size.Count)
+		w.setSlots(size)
 	case m.registered():
 		m.act(choice, slot)
+	case !m.crashed:
+		m.register()
 	}
 }
 
-// over reports whether no lease of a member is running: only then may the servers end its session.
-func (m *modelMember) over() bool {
-	for _, k := range m.works {
-		if m.w.now < k.lease {
-			return false
-		}
+// setSlots changes the number of slots, if that is not refused. Then the members come back.
+func (w *modelWorld) setSlots(size cluster.SlotSize) {
+	read := w.slots()
+	var table []cluster.SlotState
+	for i := range 5 {
+		p := modelPaths.OfSlot(i)
+		s := cluster.SlotState{Slot: p.Slot}
+		data, stat, err := w.tree.Get(w.admin, p.Leader(), false)
+		s.Fence = decode(w, data, stat, err == nil, cluster.ReadFence)
+		data, stat, err = w.tree.Get(w.admin, p.Current(), false)
+		s.Current = decode(w, data, stat, err == nil, cluster.ReadStored[cluster.Current])
+		table = append(table, s)
 	}
-	return true
+	next := read.Record
+	next.SlotSize, next.Epoch = size, next.Epoch+1
+	ops, _, err := modelPaths.SetSlotsTx(read, next, table)
+	if w.broken == keepFences {
+		ops = slices.DeleteFunc(ops, func(op cluster.Op) bool { return op.Kind == cluster.OpSet && op.Path != modelPaths.Slots() })
+	}
+	if err == nil {
+		_, err = w.apply(w.admin, ops...)
+	}
+	w.say("%s: %v", size, err)
+	w.leaving = err != nil
+}
+
+// expire ends the session of a member that has crashed, and begins another one. Its work goes on until its lease is over.
+func (m *modelMember) expire() {
+	for _, k := range m.works {
+		m.w.lost = append(m.w.lost, k)
+	}
+	m.w.tree.End(m.session)
+	m.self, m.works = cluster.Incarnation{}, nil
+	m.join()
 }
 
 // act does one thing as a member.
@@ -471,7 +464,7 @@ func (m *modelMember) act(choice, slot int) {
 		m.renew(slot)
 	case choice < 45:
 		m.follow(slot)
-	case choice < 46:
+	case choice < 46 || m.w.leaving && choice < 50:
 		m.leave()
 	case choice < 52:
 		m.elect(slot)
@@ -481,36 +474,32 @@ func (m *modelMember) act(choice, slot int) {
 				m.read(i, m.w.rng.IntN(8) == 0)
 			}
 		}
-		m.resize()
 	}
 }
 
 // check checks the promises.
 func (w *modelWorld) check() {
-	running, record := make(map[int]*modelWork), w.slots().Record
+	if w.failure != "" {
+		return
+	}
+	record, all := w.slots().Record, slices.Clone(w.lost)
 	for _, m := range w.members {
-		for slot, k := range m.works {
-			if !k.running(w.now) {
-				continue
+		all = slices.AppendSeq(all, maps.Values(m.works))
+	}
+	all = slices.DeleteFunc(all, func(k *modelWork) bool { return !k.running(w.now) })
+	for i, k := range all {
+		for _, other := range all[:i] {
+			if k.epoch != other.epoch {
+				w.failure = fmt.Sprintf("slot %d of epoch %d works beside slot %d of epoch %d", k.slot, k.epoch, other.slot, other.epoch)
+			} else if k.slot == other.slot {
+				w.failure = fmt.Sprintf("slot %d works twice", k.slot)
 			}
-			if k.epoch != record.Epoch {
-				w.failure = fmt.Sprintf("slot %d of epoch %d works in epoch %d", slot, k.epoch, record.Epoch)
-				return
-			}
-			if running[slot] != nil {
-				w.failure = fmt.Sprintf("slot %d works twice", slot)
-				return
-			}
-			running[slot] = k
 		}
 	}
 	if w.zxid == w.changes {
 		return
 	}
 	w.zxid = w.changes
-	if record.Next != nil {
-		return
-	}
 	for _, m := range w.members {
 		elected := 0
 		for slot := range record.Count {
@@ -532,13 +521,10 @@ func (w *modelWorld) check() {
 
 // settle lets the group run without faults until every slot works, and fails if that does not happen.
 func (w *modelWorld) settle() {
-	w.fair = true
+	w.fair, w.leaving = true, false
 	for _, m := range w.members {
 		if m.crashed {
-			w.now += modelLease
-			w.tree.End(m.session)
-			m.self = cluster.Incarnation{}
-			m.join()
+			m.expire()
 		}
 	}
 	for len(w.flights) > 0 {
@@ -559,7 +545,6 @@ func (w *modelWorld) settle() {
 				m.renew(slot)
 				m.read(slot, false)
 			}
-			m.resize()
 			for slot := range 5 {
 				m.elect(slot)
 			}
@@ -583,7 +568,7 @@ func (w *modelWorld) settled() bool {
 		}
 	}
 	// A node may lead fewer slots than there are for it.
-	return record.Next == nil && working == min(record.Count, len(w.members)*record.PerNode)
+	return working == min(record.Count, len(w.members)*record.PerNode)
 }
 
 // runModel runs one schedule, and returns how it failed.
@@ -615,7 +600,7 @@ func TestSlotsUnderRandomSchedules(t *testing.T) {
 		epochs += w.slots().Record.Epoch - 1000
 	}
 	if epochs < 60 {
-		t.Errorf("only %d resizes: the schedules test little", epochs)
+		t.Errorf("only %d changes of the number of slots: the schedules test little", epochs)
 	}
 }
 
@@ -646,70 +631,46 @@ func (m *modelMember) readAll() {
 	}
 }
 
-// close requests a resize, which the elector learns of in slot 0 only.
-func (w *modelWorld) close() {
+// replace begins another epoch by hand, although members are registered.
+func (w *modelWorld) replace() {
 	read := w.slots()
-	_, err := w.apply(w.admin, modelPaths.SlotsTx("", read, read.Record.Resized(cluster.SlotSize{Count: 2, PerNode: 2}, "ann", "", time.Unix(1000, 0)))...)
-	if err != nil {
+	next := read.Record
+	next.Epoch++
+	if _, err := w.apply(w.admin, modelPaths.SlotsTx("", read, next)...); err != nil {
 		panic(err)
 	}
-	w.members[0].read(0, false)
 }
 
-// Each rule of a resize that is left out lets work run in the next epoch.
-func TestAResizeWithoutARule(t *testing.T) {
+// Each rule that is left out lets work of two epochs run.
+func TestSlotsWithoutARule(t *testing.T) {
 	for broken, run := range map[string]func(w *modelWorld, n0, c *modelMember){
-		acquireUnchecked: func(w *modelWorld, n0, c *modelMember) { // ACQUIRE takes effect after COMMIT
+		acquireUnchecked: func(w *modelWorld, _, c *modelMember) {
 			w.held = true
 			c.acquire(1)
 			w.held = false
-			w.close()
-			n0.resize()
+			w.replace()
 			w.deliver(0)
 		},
-		acquireOldEpoch: func(w *modelWorld, n0, c *modelMember) {
-			w.close()
-			n0.resize()
+		acquireOldEpoch: func(w *modelWorld, _, c *modelMember) {
+			w.replace()
 			c.readAll()
 			c.acquire(1)
 		},
-		commitUnchecked: func(w *modelWorld, n0, c *modelMember) { // the elector has not seen ACQUIRE
+		keepFences: func(w *modelWorld, n0, c *modelMember) { // the lease of a lost host is running
 			c.acquire(1)
-			w.close()
-			n0.resize()
-		},
-		commitEarly: func(w *modelWorld, n0, c *modelMember) { // the holder has not seen that it was revoked
-			c.acquire(1)
-			w.apply(w.admin, cluster.Op{Kind: cluster.OpDelete, Path: modelPaths.OfSlot(1).Current(), Version: cluster.AnyVersion})
-			w.close()
-			for range 2 {
-				n0.readAll()
-				n0.resize()
-			}
-		},
-		keepHolders: func(w *modelWorld, n0, c *modelMember) { // the holder does not stop
-			c.acquire(1)
-			w.close()
-			for range 40 {
-				w.now += time.Second
-				c.renew(1)
-				n0.readAll()
-				n0.resize()
-			}
-		},
-		keepFences: func(w *modelWorld, n0, c *modelMember) { // the elector knows the fence, but an older current
-			c.acquire(1)
-			n0.read(1, true)
-			w.close()
-			for range 40 {
-				w.now += time.Second
-				c.renew(1)
-				for _, slot := range []int{0, 2, 3, 4} {
-					n0.read(slot, false)
+			w.leaving, c.crashed = true, true
+			c.expire()
+			for _, m := range w.members {
+				if m.registered() {
+					m.leave()
 				}
-				n0.read(1, true)
-				n0.resize()
 			}
+			w.setSlots(cluster.SlotSize{Count: 1, PerNode: 1})
+			n0.register()
+			n0.readAll()
+			n0.elect(0)
+			n0.readAll()
+			n0.acquire(0)
 		},
 	} {
 		for _, rule := range []string{sound, broken} {

@@ -28,9 +28,8 @@ type electorRole struct {
 	hold       func()
 	reread     func()
 	table      *slotTable
-	number     int         // of the slot
-	resizer    *resizeRole // nil unless this is slot 0
-	settings   *Settings   // in force
+	number     int       // of the slot
+	settings   *Settings // in force
 	placement  Placement
 	rank       func(ctx context.Context, program []string, in policy.Input) policy.Answer
 
@@ -91,9 +90,6 @@ func newElectorRole(g *Group, m *Member) *electorRole {
 	if m.number == 0 {
 		e.roster = &rosterWriter{conn: m.session, paths: g.opt.Paths, self: m.self.Name, log: g.log, timeout: m.budget.Session, background: m.background, reread: m.reader.Reread}
 	}
-	if e.table != nil && m.number == 0 {
-		e.resizer = &resizeRole{core: elector.NewResizer(e.table.slots), table: e.table, conn: m.session, paths: cluster.Paths{Root: e.paths.Root}}
-	}
 	return e
 }
 
@@ -149,12 +145,8 @@ func (e *electorRole) decide(now time.Duration, snap cluster.Snapshot) time.Dura
 		return 0
 	}
 	found := e.watchdog.Observe(snap, now)
-	resizing, resizeWake := e.resize(now, snap)
-	if resizing {
-		return found.Wake
-	}
-	if !e.table.complete() {
-		return cluster.Earliest(resizeWake, found.Wake) // the other members of this instance are still reading
+	if e.repairSlots(snap) || !e.table.complete() {
+		return found.Wake // perhaps the other members of this instance are still reading
 	}
 	in := elector.Input{
 		Snapshot: snap, Policy: e.policy(snap), Now: now, Wall: time.Now(),
@@ -164,13 +156,13 @@ func (e *electorRole) decide(now time.Duration, snap cluster.Snapshot) time.Dura
 	in.Placement = e.placement.Others(policy.RelationsOf(in.Policy.Rules).Peers())
 	ready, wake := e.consult(&in)
 	if !ready {
-		return cluster.Earliest(resizeWake, cluster.Earliest(wake, found.Wake))
+		return cluster.Earliest(wake, found.Wake)
 	}
 	d := e.decideWithLimits(in)
 	if d.Elect != nil && d.Elect.Cause == cluster.CausePreempt && e.table.outdated(snap.At) { // no recovery waits for that
 		e.endMove()
 		e.reread()
-		return cluster.Earliest(resizeWake, cluster.Earliest(wake, found.Wake))
+		return cluster.Earliest(wake, found.Wake)
 	}
 	e.report(d)
 	e.noSuccessor = d.NoSuccessor
@@ -179,7 +171,7 @@ func (e *electorRole) decide(now time.Duration, snap cluster.Snapshot) time.Dura
 	if !e.busy {
 		heirWake = e.heir.observe(in, now)
 	}
-	return cluster.Earliest(resizeWake, cluster.Earliest(wake, d.Wake, found.Wake, heirWake))
+	return cluster.Earliest(wake, d.Wake, found.Wake, heirWake)
 }
 
 // consult adds the ranking program's answer to the input, and runs the program if necessary. It reports whether the input is
@@ -281,14 +273,6 @@ func (e *electorRole) report(d elector.Decision) {
 		e.log.Info("preemption blocked", "reason", blocked)
 	}
 	e.note, e.blocked, e.awaiting, e.sites = d.Note, blocked, d.Awaiting, eligibility(d.Ranking)
-}
-
-// noteText returns why no leader can be elected, or what a resize waits for.
-func (e *electorRole) noteText() string {
-	if e.note == "" && e.resizer != nil {
-		return e.resizer.note
-	}
-	return e.note
 }
 
 // eligibility counts the eligible and the ineligible members of each site.

@@ -27,7 +27,6 @@ type Instance struct {
 	members []*Member
 	queued  atomic.Int32 // how many takeovers wait for room on the host
 	table   *slotTable   // nil for a group without slots
-	resized atomic.Bool  // the slots are no longer those of the instance
 	ending  chan struct{}
 	leaving atomic.Pointer[announcement] // nil until the instance announces that it is about to end
 	// failsafe is nil until this node can be asked for promises.
@@ -42,7 +41,7 @@ type Instance struct {
 
 func newInstance(ctx context.Context, r Registration, registered cluster.Node, self cluster.Incarnation) *Instance {
 	i := &Instance{id: registered.Instance, registered: registered, self: self, budget: r.Budget, ending: make(chan struct{})}
-	if r.Slots.Count > 0 {
+	if r.Slots.Record.Count > 0 {
 		i.table = newSlotTable(r.Slots, len(r.Leaderships))
 	}
 	for n, l := range r.Leaderships {
@@ -56,11 +55,8 @@ func (i *Instance) epoch() int64 {
 	if i.table == nil {
 		return 0
 	}
-	return i.table.slots.Epoch
+	return i.table.slots.Record.Epoch
 }
-
-// Resized reports whether the instance has ended because the slots of the group have changed.
-func (i *Instance) Resized() bool { return i.resized.Load() }
 
 // Members returns the members of the leaderships, in their order.
 func (i *Instance) Members() []*Member { return i.members }

@@ -41,7 +41,7 @@ type Registration struct {
 	Settings    Settings
 	Budget      cluster.Budget
 	// Slots is what [Prepare] has returned.
-	Slots cluster.Slots
+	Slots cluster.Stored[cluster.Slots]
 }
 
 // Preparation is what must be known before an instance registers.
@@ -69,17 +69,17 @@ func Restore(ctx context.Context, p Preparation) (restored []string, err error) 
 }
 
 // Prepare checks that this host agrees with the others about the group, and creates those persistent znodes of it that do not exist.
-// It returns how many slots the group has; zero for a group without slots. The error is a [PermanentError] if a retry cannot resolve
+// It returns the record of slots; none for a group without slots. The error is a [PermanentError] if a retry cannot resolve
 // it.
-func Prepare(ctx context.Context, p Preparation) (cluster.Slots, error) {
+func Prepare(ctx context.Context, p Preparation) (slots cluster.Stored[cluster.Slots], err error) {
 	kind, paths := p.kind(), cluster.Paths{Root: p.Root}
 	if err := zkstore.EnsureIdentity(ctx, p.Session, p.Base, p.Name, p.Root, kind); err != nil {
-		return cluster.Slots{}, identityError(err)
+		return slots, identityError(err)
 	}
 	if kind == cluster.KindSingle {
-		return cluster.Slots{}, permanent(zkstore.EnsureTree(ctx, p.Session, paths))
+		return slots, permanent(zkstore.EnsureTree(ctx, p.Session, paths))
 	}
-	slots, err := zkstore.EnsureSlots(ctx, p.Session, paths, p.Slots, p.By)
+	slots, err = zkstore.EnsureSlots(ctx, p.Session, paths, p.Slots, p.By)
 	var newer *cluster.NewerVersionError
 	if errors.As(err, &newer) {
 		return slots, &PermanentError{err}
@@ -100,7 +100,7 @@ func Register(ctx context.Context, r Registration) (*Instance, error) {
 	w := holderWatch{me: g.opt.Identity, log: g.log, closeOld: g.opt.CloseOld}
 	for {
 		rec := g.record(s, id)
-		self, err := zkstore.Register(ctx, s, g.opt.Paths, rec)
+		self, err := zkstore.Register(ctx, s, g.opt.Paths, rec, g.opt.Paths.CheckSlots(r.Slots)...)
 		var taken *zkstore.TakenError
 		if err == nil {
 			if self.AtSequenceEnd() {

@@ -1,22 +1,19 @@
 package group
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
-	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/elector"
 	"zkelectd/internal/transition"
 )
 
 // slotTable is what the members of an instance know of each other's slots. It is safe for concurrent use. A nil table is that of a
 // group without slots.
 type slotTable struct {
-	slots cluster.Slots // as the instance was registered for
+	slots cluster.Stored[cluster.Slots] // as the instance was registered for
 	poke  []chan struct{}
 
 	mu      sync.Mutex
@@ -33,7 +30,7 @@ type slotRow struct {
 	waiting bool // the member wants to write as the elector
 }
 
-func newSlotTable(slots cluster.Slots, members int) *slotTable {
+func newSlotTable(slots cluster.Stored[cluster.Slots], members int) *slotTable {
 	t := &slotTable{slots: slots, rows: make([]slotRow, members), writer: -1}
 	for range members {
 		t.poke = append(t.poke, make(chan struct{}, 1))
@@ -191,7 +188,7 @@ func (t *slotTable) admit(n int) bool {
 			live++
 		}
 	}
-	t.rows[n].live = live < t.slots.PerNode
+	t.rows[n].live = live < t.slots.Record.PerNode
 	return t.rows[n].live
 }
 
@@ -221,7 +218,7 @@ func (m *Member) see(snap cluster.Snapshot) {
 	m.gated = elected && !snap.SelfLost && m.machine.Idle() && !m.table().admit(m.number)
 	if m.gated && !before {
 		m.group.log.Info("elected, but this host already runs as many slots of the group as per_node allows: waiting until the work of one has ended",
-			"per_node", m.table().slots.PerNode)
+			"per_node", m.table().slots.Record.PerNode)
 	}
 	if m.gated != before { // the time does not count against this candidate: its host ends other work first
 		m.setQueued(m.gated)
@@ -251,97 +248,36 @@ func (m *Member) poked() {
 	m.step(transition.Tick{})
 }
 
-// checkEpoch ends the instance after a resize: its members are no longer those of the group.
+// checkEpoch ends the instance if the record of slots is not the one that it was registered for: its members are no longer those of the
+// group. While it is registered, that happens only after the record was deleted.
 func (m *Member) checkEpoch(snap *cluster.Snapshot) {
-	t := m.table()
-	if t == nil || !snap.Slots.Readable() {
+	t, read := m.table(), snap.Slots
+	if t == nil || !read.Exists || errors.Is(read.Err, cluster.ErrNoSlots) {
 		return
 	}
-	rec := snap.Slots.Record
-	// Also while it is closed: perhaps this elector knows too few slots to carry out the next resize.
-	if rec.Epoch != t.slots.Epoch || rec.Next == nil && rec.SlotSize != t.slots.SlotSize {
-		m.instance.resized.Store(true)
-		m.instance.stopRest(fmt.Sprintf("the group was resized to %s", rec.SlotSize))
+	known := t.slots
+	if read.Stat.Created != known.Stat.Created || read.Readable() && (read.Record.Epoch != known.Record.Epoch || read.Record.SlotSize != known.Record.SlotSize) {
+		m.instance.stopRest("the record of the group's slots was replaced")
 	}
 }
 
 func (m *Member) table() *slotTable { return m.instance.table }
 
-// resizeRole carries out resizes in the loop of slot 0 of the elector.
-type resizeRole struct {
-	core  *elector.Resizer
-	table *slotTable
-	conn  cluster.Reader
-	paths cluster.Paths
-	note  string // what the resize waits for
-
-	// beyond are the slots that have no member here. They have no watch either: they are read again and again.
-	beyond  []cluster.SlotState
-	readAt  time.Duration // 0 before they are read for this resize
-	reading bool
-}
-
-// resize starts the next step of a resize, if one is due. It reports whether the elector must not decide now.
-func (e *electorRole) resize(now time.Duration, snap cluster.Snapshot) (busy bool, wake time.Duration) {
-	r := e.resizer
-	if r == nil {
-		return false, 0
+// repairSlots writes the record of slots again if it was deleted or damaged, and reports whether it is not readable. Slot 0 does it.
+func (e *electorRole) repairSlots(snap cluster.Snapshot) bool {
+	if e.table == nil || e.number > 0 || snap.Slots.Readable() || snap.Slots.Newer() != nil {
+		return false
 	}
-	if snap.Slots.Readable() && snap.Slots.Record.Next == nil {
-		r.beyond, r.readAt = nil, 0
-	} else if r.readAt == 0 || now >= r.readAt+e.budget.Renew {
-		e.readBeyond(snap)
-		return true, 0
-	} else if len(r.beyond) > 0 {
-		wake = r.readAt + e.budget.Renew
-	}
-	d := r.core.Resize(elector.ResizeInput{
-		Paths: r.paths, Snapshot: snap, Table: append(r.table.known(func(int) bool { return true }), r.beyond...),
-		LeaseWait: e.budget.LeaseWait, Now: now, Wall: time.Now(),
-	})
-	if d.Note != "" && d.Note != r.note {
-		e.log.Info("resizing the group", "state", d.Note)
-	}
-	r.note = d.Note
-	if d.Step == elector.ResizeNone {
-		return false, cluster.Earliest(wake, d.Wake)
-	}
-	e.log.Info("resizing the group", "transaction", string(d.Step), "slot", d.Slot)
-	r.readAt = 0 // it may change what has no watch
-	e.write(string(d.Step), snap, false, func() {}, d.Ops...)
-	return true, 0
-}
-
-// readBeyond reads the slots that have no member here: those that the group is to have, and all others that exist.
-func (e *electorRole) readBeyond(snap cluster.Snapshot) {
-	r := e.resizer
-	if r.reading {
-		return
-	}
-	r.reading = true
-	others := r.table.others(e.number)
-	first, last := len(r.table.rows), snap.Slots.Record.Count
-	if next := snap.Slots.Record.Next; next != nil {
-		last = max(last, next.Count)
-	}
-	var read []cluster.SlotState
-	var err error
-	e.background.run(e.budget.Session, func(ctx context.Context) { read, err = zkstore.ReadSlots(ctx, r.conn, r.paths, first, last) }, func() {
-		r.reading = false
-		if err != nil {
-			at := boottime.Now()
-			if e.retry.Failed("reading slots", &snap, others, err, refused(err), at, e.budget.Renew/4) {
-				e.log.Warn("cannot read the slots of a resize", "err", err)
-			}
-			return
-		}
-		r.beyond, r.readAt = read, boottime.Now()
-	})
+	if ops, err := e.paths.RepairSlotsTx(snap.Self.Name, snap.Slots, e.table.slots, time.Now()); err == nil {
+		e.log.Warn("the record of slots was deleted or damaged: writing it again", "znode", e.paths.Slots(), "err", snap.Slots.Err)
+		e.write("SLOTS", snap, false, func() {}, ops...)
+	} // else this instance is about to end
+	return true
 }
 
 // slotsText says how the slots of this configuration differ from those in force; empty if they do not.
 func slotsText(own cluster.SlotSize, inForce cluster.Stored[cluster.Slots], name string) string {
-	if !inForce.Readable() || inForce.Record.Next != nil || inForce.Record.SlotSize == own {
+	if !inForce.Readable() || inForce.Record.SlotSize == own {
 		return ""
 	}
 	return fmt.Sprintf("%s are in force, those of this configuration are %s; %s changes them",

@@ -43,7 +43,7 @@ func wake(t *testing.T, table *slotTable, want ...int) {
 
 // One member writes as the elector at a time. Those that wait are woken.
 func TestOneMemberWritesAtATime(t *testing.T) {
-	table := newSlotTable(cluster.Slots{SlotSize: cluster.SlotSize{Count: 3, PerNode: 1}}, 3)
+	table := newSlotTable(cluster.Stored[cluster.Slots]{Record: cluster.Slots{SlotSize: cluster.SlotSize{Count: 3, PerNode: 1}}}, 3)
 	if !table.begin(0) {
 		t.Error("none may write")
 	}
@@ -68,7 +68,7 @@ func TestOneMemberWritesAtATime(t *testing.T) {
 
 // No more than per_node members are admitted at a time. The others are woken when one has left.
 func TestAdmission(t *testing.T) {
-	table := newSlotTable(cluster.Slots{SlotSize: cluster.SlotSize{Count: 3, PerNode: 2}}, 3)
+	table := newSlotTable(cluster.Stored[cluster.Slots]{Record: cluster.Slots{SlotSize: cluster.SlotSize{Count: 3, PerNode: 2}}}, 3)
 	if !table.admit(0) || !table.admit(2) || table.admit(1) || !table.admit(2) {
 		t.Error("not exactly two are admitted")
 	}
@@ -83,7 +83,7 @@ func TestAdmission(t *testing.T) {
 
 // What one member reads of its slot as the elector wakes the others, if it is new.
 func TestTableOfSlots(t *testing.T) {
-	table := newSlotTable(cluster.Slots{SlotSize: cluster.SlotSize{Count: 2, PerNode: 2}}, 2)
+	table := newSlotTable(cluster.Stored[cluster.Slots]{Record: cluster.Slots{SlotSize: cluster.SlotSize{Count: 2, PerNode: 2}}}, 2)
 	snap := cluster.Snapshot{Slot: "1", Elector: true, Leadership: true}
 	table.update(1, &snap)
 	wake(t, table, 0)
@@ -113,7 +113,7 @@ func TestTableOfSlots(t *testing.T) {
 
 // Who preempts must have read as much as those who have decided for other slots.
 func TestOutdatedSnapshots(t *testing.T) {
-	table := newSlotTable(cluster.Slots{SlotSize: cluster.SlotSize{Count: 2, PerNode: 2}}, 2)
+	table := newSlotTable(cluster.Stored[cluster.Slots]{Record: cluster.Slots{SlotSize: cluster.SlotSize{Count: 2, PerNode: 2}}}, 2)
 	if table.outdated(0) {
 		t.Error("nobody has decided")
 	}
@@ -309,7 +309,7 @@ func TestAHostThatIsFullIsQueued(t *testing.T) {
 	conn := clustertest.NewServer().Connect()
 	defer conn.Close(context.Background())
 	g := newGroup("a", cluster.Paths{Root: "/g"}.OfSlot(1))
-	i := &Instance{ending: make(chan struct{}), self: cluster.Incarnation{Name: "a-0000000000000001-n_0000000001", ID: "a"}, table: newSlotTable(cluster.Slots{SlotSize: cluster.SlotSize{Count: 2, PerNode: 1}}, 2)}
+	i := &Instance{ending: make(chan struct{}), self: cluster.Incarnation{Name: "a-0000000000000001-n_0000000001", ID: "a"}, table: newSlotTable(cluster.Stored[cluster.Slots]{Record: cluster.Slots{SlotSize: cluster.SlotSize{Count: 2, PerNode: 1}}}, 2)}
 	var err error
 	if i.budget, err = cluster.NewBudget(sessionTimeout, 0); err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ func (m *Member) fencing(term int64) workenv.Fencing {
 		}
 	}
 	if t := m.table(); t != nil {
-		f.Slot, f.Slots, f.Epoch = opt.Paths.Slot, strconv.Itoa(t.slots.Count), strconv.FormatInt(t.slots.Epoch, 10)
+		f.Slot, f.Slots, f.Epoch = opt.Paths.Slot, strconv.Itoa(t.slots.Record.Count), strconv.FormatInt(t.slots.Record.Epoch, 10)
 	}
 	return f
 }

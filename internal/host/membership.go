@@ -95,9 +95,6 @@ func (i *instance) closeLeaderships() {
 // errSurvivor reports that this host must not take part in a group, because its own work might run twice (S1).
 var errSurvivor = errors.New("work that an earlier daemon on this host has started for the group may still run: the guard is killing it; see its log")
 
-// errResized reports that the group has another number of slots than the instance.
-var errResized = errors.New("the group was resized")
-
 // abandonedError reports that an instance was abandoned because its loop is stuck or has panicked.
 type abandonedError struct{ reason string }
 
@@ -128,10 +125,6 @@ func (m *membership) run() {
 		case errors.As(err, &permanent) && m.session.host.single():
 			m.session.end(permanent)
 			return
-		case errors.Is(err, errResized):
-			r.log.Info("the slots of the group have changed: registering again")
-			pause = retryFirst
-			continue
 		case m.park():
 			r.setMembership(status.MembershipParked, fmt.Sprintf("%d instances were abandoned within %s, the last because %v; "+
 				"'zkelectd reload' tries again", parkAfter, parkWindow, err))
@@ -248,9 +241,6 @@ func (m *membership) runInstance() error {
 	if m.ctx.Err() != nil {
 		return nil // removed
 	}
-	if i.Instance != nil && i.Resized() && m.session.ctx.Err() == nil {
-		return errResized
-	}
 	return err
 }
 
@@ -270,7 +260,7 @@ func (m *membership) recordLeaving(i *instance) {
 }
 
 // prepare prepares the registration, and gives the resource one group for each slot that it has.
-func (m *membership) prepare() (cluster.Slots, error) {
+func (m *membership) prepare() (cluster.Stored[cluster.Slots], error) {
 	conn := m.session.zk.Group(m.resource.paths())
 	defer conn.Close()
 	slots, err := group.Prepare(m.ctx, m.resource.preparation(conn))
@@ -294,7 +284,7 @@ func (m *membership) prepare() (cluster.Slots, error) {
 		m.resource.log.Warn("the root is still open, as it was when this daemon took part in the group before", "err", foreign)
 	}
 	m.resource.accepted = root.Stat.Created
-	m.resource.resize(slots)
+	m.resource.setSize(slots.Record.Count)
 	return slots, nil
 }
 

@@ -42,7 +42,7 @@ func (h *Host) newResource(c config.Group, refused string) *resource {
 	r.lastReload.Store(&reloadResult{refused: refused})
 	r.problems.Store(new([]string))
 	r.groups.Store(&[]*Group{})
-	r.resize(cluster.Slots{SlotSize: slotSize(c.Config)})
+	r.setSize(c.Config.Slots.Count)
 	return r
 }
 
@@ -61,19 +61,19 @@ func slotSize(c config.Config) cluster.SlotSize {
 	return cluster.SlotSize{Count: c.Slots.Count, PerNode: c.Slots.Limit()}
 }
 
-// resize gives the resource one group for each slot. No member may run.
-func (r *resource) resize(slots cluster.Slots) {
-	before, count := r.all(), max(slots.Count, 1)
+// setSize gives the resource one group for each slot. No member may run.
+func (r *resource) setSize(slots int) {
+	before, count := r.all(), max(slots, 1)
 	kept := min(len(before), count)
 	next := slices.Clone(before[:kept])
 	for i := kept; i < count; i++ {
 		paths := r.paths()
-		if slots.Count > 0 {
+		if slots > 0 {
 			paths = paths.OfSlot(i)
 		}
 		next = append(next, r.newGroup(paths))
 	}
-	changed := r.size.Swap(int64(slots.Count)) != int64(slots.Count)
+	changed := r.size.Swap(int64(slots)) != int64(slots)
 	r.groups.Store(&next)
 	if !r.opened || !changed {
 		return
@@ -172,7 +172,7 @@ func (r *resource) preparation(conn cluster.ReadWriter) group.Preparation {
 }
 
 // registration returns what the resource registers with in a session.
-func (r *resource) registration(i *instance, b cluster.Budget, slots cluster.Slots) group.Registration {
+func (r *resource) registration(i *instance, b cluster.Budget, slots cluster.Stored[cluster.Slots]) group.Registration {
 	reg := group.Registration{Settings: r.settings(), Budget: b, Slots: slots}
 	for n, g := range r.all() {
 		reg.Leaderships = append(reg.Leaderships, group.Leadership{

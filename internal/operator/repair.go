@@ -52,7 +52,7 @@ func ReadDamage(ctx context.Context, r cluster.Reader, paths cluster.Paths) (*Da
 		if d.identity, err = zkstore.ReadIdentity(ctx, r, paths); err != nil {
 			return nil, err
 		}
-		if d.slots, err = ReadSlots(ctx, r, paths, false); err != nil {
+		if d.slots, err = zkstore.ReadSlots(ctx, r, paths, false); err != nil {
 			return nil, err
 		}
 	}

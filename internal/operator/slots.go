@@ -2,7 +2,6 @@ package operator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
@@ -28,20 +27,11 @@ type SlotGroup struct {
 // slotReadsAtOnce bounds how many slots are read at once.
 const slotReadsAtOnce = 16
 
-// ReadSlots returns the record of a group's slots.
-func ReadSlots(ctx context.Context, r cluster.Reader, paths cluster.Paths, watch bool) (cluster.Stored[cluster.Slots], error) {
-	data, stat, err := r.Get(ctx, paths.Slots(), watch)
-	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
-		return cluster.Stored[cluster.Slots]{}, fmt.Errorf("cannot read znode %s: %w", paths.Slots(), err)
-	}
-	return cluster.ReadSlots(paths.Slots(), data, stat, err == nil), nil
-}
-
 // ReadSlotGroup returns a group with slots. name is the name of the group or of one of its slots. ReadSlotGroup reads the decisions before
 // the members, as a daemon does. If watch is true, it sets watches.
 func ReadSlotGroup(ctx context.Context, r cluster.Reader, name string, paths cluster.Paths, watch bool) (SlotGroup, error) {
 	g := SlotGroup{Name: cluster.GroupOf(name), Paths: cluster.Paths{Root: paths.Root}}
-	record, err := ReadSlots(ctx, r, g.Paths, watch)
+	record, err := zkstore.ReadSlots(ctx, r, g.Paths, watch)
 	if err != nil {
 		return g, err
 	}
@@ -106,7 +96,7 @@ func (g SlotGroup) Question(c config.Config, slot string, policies *policy.Cache
 func (g SlotGroup) Status(c config.Config) status.SlotGroup {
 	view := status.OfSlots(g.Name, g.Paths.Root, g.Shared, g.Snapshots)
 	questions, err := g.Questions(c, nil)
-	if view.Resize != nil || err != nil {
+	if err != nil {
 		return view
 	}
 	for i, out := range whatif.RunSlots(questions) {
@@ -119,29 +109,14 @@ func (g SlotGroup) Status(c config.Config) status.SlotGroup {
 	return view
 }
 
-// SlotsDrift says how the slots in a group's configuration differ from those in force; empty if they are the same, or if a resize
-// is under way.
+// SlotsDrift says how the slots in a group's configuration differ from those in force; empty if they are the same.
 func SlotsDrift(name string, c config.Slots, inForce cluster.Stored[cluster.Slots]) string {
 	rec, own := inForce.Record, cluster.SlotSize{Count: c.Count, PerNode: c.Limit()}
-	if !inForce.Readable() || rec.Next != nil || !c.Enabled() || own == rec.SlotSize {
+	if !inForce.Readable() || !c.Enabled() || own == rec.SlotSize {
 		return ""
 	}
 	return fmt.Sprintf("the configuration of this host has %s, but %s are in force: correct slots there, or run %s",
 		own, rec.SlotSize, cluster.InGroup("'zkelectd slots set --count %s --per-node %s'", name, own.Count, own.PerNode))
-}
-
-// CheckResize returns an error unless a group with those slots can be given another size.
-func CheckResize(path string, read cluster.Stored[cluster.Slots], next cluster.SlotSize) error {
-	rec := read.Record
-	switch {
-	case read.Err != nil:
-		return fmt.Errorf("cannot change the slots: %w", read.Err)
-	case !read.Exists:
-		return fmt.Errorf("znode %s does not exist: no daemon has joined the group yet; set slots in its configuration", path)
-	case rec.Next != nil && *rec.Next != next:
-		return fmt.Errorf("a %s is under way: wait until it has ended", rec.Closed())
-	}
-	return next.Check()
 }
 
 // noSlot returns the error for a slot that the group does not have.

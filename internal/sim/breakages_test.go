@@ -24,7 +24,7 @@ type breakage struct {
 	control string
 	// merged is set if the check matters only where hosts have several groups.
 	merged bool
-	// slotted is set if the check matters only in a group with slots. It makes a world that has little but resizes.
+	// slotted is set if the check matters only in a group with slots. It makes a world in which little but the number of slots changes.
 	slotted bool
 	// rare is set if schedules with several groups notice it too seldom for every run: only -sim.hunt searches them.
 	rare bool
@@ -98,8 +98,8 @@ var breakages = []breakage{
 	{name: heirInElected, by: "S2", heirs: true},
 	{name: uncheckedHeir, by: "heir", heirs: true, one: 375, three: 173},
 	{name: noHeirRefresh, by: "heir", heirs: true, one: 77, three: 15},
-	{name: noResizeRevoke, by: "L2", slotted: true, slots: 1},
-	{name: noGate, by: "per_node", slotted: true, slots: 54},
+	{name: keepFences, by: "S1", slotted: true, slots: 457},
+	{name: noGate, by: "per_node", slotted: true, slots: 1},
 	{name: forgottenFence, by: "S1", slotted: true, slots: 9},
 	{name: forgottenCurrent, by: "L1", slotted: true, slots: 9},
 	{name: leavingEligible, by: "leaving", leaving: true, one: 75},
@@ -117,12 +117,8 @@ var breakages = []breakage{
 // hunted are those that no schedule has noticed yet: other checks may stand in for what they remove. -sim.hunt searches for them.
 var hunted = []breakage{
 	{name: acquireAnySize, by: "S1", slotted: true},
-	{name: noResizeWait, by: "S1", slotted: true},
-	{name: noFenceRevoke, by: "S1", slotted: true},
-	{name: blindCommit, by: "S1", slotted: true},
 	{name: blindElect, by: "per_node", slotted: true},
 	{name: anyEpoch, by: "S1", slotted: true},
-	{name: uncleanResize, by: "S1", slotted: true},
 }
 
 // The breakages. Each must be detected, or the simulation proves nothing.
@@ -132,16 +128,12 @@ const (
 	uncheckedHeir       = "HEIR without its checks"
 	noHeirRefresh       = "an heir that is published by ELECT only"
 	acquireAnySize      = "ACQUIRE without the check of slots"
-	noResizeWait        = "COMMIT without a lease wait"
-	noResizeRevoke      = "a resize that revokes no holder"
-	noFenceRevoke       = "a resize that revokes no fence without current"
-	blindCommit         = "COMMIT without the checks of the fences"
+	keepFences          = "SETSLOTS that leaves the fences as they are"
 	blindElect          = "ELECT without the checks of the other slots"
 	anyEpoch            = "an instance of an old epoch that acquires"
 	noGate              = "a takeover while the host works in too many other slots"
 	forgottenFence      = "LEAVE that forgets the fence of a slot"
 	forgottenCurrent    = "LEAVE that forgets the current of a slot"
-	uncleanResize       = "COMMIT that takes UNCLEAN to be clean"
 	noOwnIncarnation    = "no check of the own incarnation"
 	noElectedVersion    = "no check of elected's version"
 	noFenceVersion      = "no check of the fence's version"
@@ -219,7 +211,7 @@ func (b breakage) sees(l *loop, s cluster.Snapshot) cluster.Snapshot {
 		s.Current = cluster.Stored[cluster.Current]{}
 	}
 	if b.name == anyEpoch && l.m.number > 0 && s.Slots.Readable() {
-		s.Slots.Record.Next, s.Slots.Record.Epoch = nil, l.in.known.Epoch
+		s.Slots.Record.Epoch = l.in.known.Record.Epoch
 	}
 	return b.unpromised(s)
 }
@@ -473,33 +465,12 @@ func (b breakage) decides(l *loop, d *elector.Decision, s cluster.Snapshot) {
 	}
 }
 
-// resizes returns the table for a resize.
-func (b breakage) resizes(table []cluster.SlotState) []cluster.SlotState {
-	for i := range table {
-		f, current := &table[i].Fence, table[i].Current.Exists
-		switch {
-		case current, !f.Readable():
-		case b.name == noResizeWait && (f.Record.State == cluster.FenceRevoked || f.Record.State == cluster.FenceUnclean),
-			b.name == uncleanResize && f.Record.State == cluster.FenceUnclean:
-			f.Record.State = cluster.FenceReleased
-		case b.name == noFenceRevoke && (f.Record.State == cluster.FenceHeld || f.Record.State == cluster.FenceReady):
-			f.Record.State = cluster.FenceRevoked
-		}
+// sets returns the operations to send for SETSLOTS.
+func (b breakage) sets(ops []cluster.Op) []cluster.Op {
+	if b.name != keepFences {
+		return ops
 	}
-	return table
-}
-
-// commits returns the operations to send for a step of a resize; none to skip it.
-func (b breakage) commits(r *resource, d elector.ResizeDecision) []cluster.Op {
-	switch {
-	case b.name == noResizeRevoke && d.Step == elector.ResizeRevoke:
-		return nil
-	case b.name == blindCommit && d.Step == elector.ResizeCommit:
-		for _, g := range r.groups {
-			d.Ops = b.without(d.Ops, g.known.leader)
-		}
-	}
-	return d.Ops
+	return slices.DeleteFunc(ops, func(op cluster.Op) bool { return op.Kind == cluster.OpSet && strings.Contains(op.Path, "/slots/") })
 }
 
 // without removes the checks of a znode.

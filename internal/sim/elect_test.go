@@ -66,13 +66,9 @@ func (l *loop) decide(snap cluster.Snapshot) time.Duration {
 	}
 	snap = m.w.broken.judges(l, snap)
 	var others []cluster.SlotState
-	var resizeWake time.Duration
 	if m.r.slotted {
-		if m.g.slot == 0 {
-			var busy bool
-			if busy, resizeWake = l.resize(); busy {
-				return 0
-			}
+		if l.repairSlots() {
+			return 0
 		}
 		others = l.others()
 	}
@@ -83,7 +79,7 @@ func (l *loop) decide(snap cluster.Snapshot) time.Duration {
 	}
 	ready, wake := l.consult(&in)
 	if !ready {
-		return cluster.Earliest(resizeWake, cluster.Earliest(wake, found.Wake))
+		return cluster.Earliest(wake, found.Wake)
 	}
 	d := e.core.Decide(in)
 	m.w.broken.decides(l, &d, snap)
@@ -93,7 +89,7 @@ func (l *loop) decide(snap cluster.Snapshot) time.Duration {
 	if !e.busy {
 		heirWake = l.updateHeir(in)
 	}
-	return cluster.Earliest(resizeWake, wake, d.Wake, found.Wake, heirWake)
+	return cluster.Earliest(wake, d.Wake, found.Wake, heirWake)
 }
 
 // others returns the other slots, as far as they have been read.

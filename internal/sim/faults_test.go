@@ -134,9 +134,6 @@ func (w *world) heal() {
 	}
 	for _, r := range w.resources {
 		r.groups[0].settleRequests()
-		if r.slotted && w.chance(0.4) {
-			r.resizeSlowly()
-		}
 	}
 	if t.refusesRelease && !w.resources[0].slotted && (!t.stuck || t.hosts > 2) { // one host must be healthy
 		w.groups[0].refuseRelease()
@@ -180,7 +177,7 @@ func (g *group) tamper(op cluster.Op) {
 }
 
 // writeAsOperator applies a write that is not a daemon's.
-func (g *group) writeAsOperator(ops []cluster.Op) {
+func (g *group) writeAsOperator(ops []cluster.Op) bool {
 	w := g.w
 	id := w.tree.Open()
 	_, fired, err := w.tree.Apply(id, ops)
@@ -192,4 +189,5 @@ func (g *group) writeAsOperator(ops []cluster.Op) {
 		g.recordsChanged()
 		w.fire(fired)
 	}
+	return err == nil
 }

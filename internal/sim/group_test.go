@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"zkelectd/internal/cluster"
 )
@@ -20,8 +19,6 @@ type resource struct {
 
 	slotted bool // it has slots
 	slots   slotTraits
-	record  int64         // the last change of the record of slots that was observed
-	closed  time.Duration // when that was
 
 	rules     map[int64]cluster.Rules // as published, by revision
 	revision  int64

@@ -53,7 +53,7 @@ func (m *member) endsWhile(kind int, rng *rand.Rand) {
 	case kind == 2 && m.r.slotted:
 		size := cluster.SlotSize{Count: 1 + rng.IntN(maxSlots)}
 		size.PerNode = 1 + rng.IntN(size.Count)
-		m.r.resize(size)
+		m.r.change(size)
 	default:
 		m.instance.panics()
 	}

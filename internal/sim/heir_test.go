@@ -124,7 +124,7 @@ func (w *world) checkHeirs() {
 	}
 	for _, g := range w.groups {
 		elected := g.check.readElected()
-		if !w.heirs || g.slotted && g.unused() || !elected.Readable() || !g.check.readCurrent().Exists {
+		if !w.heirs || g.slotted && g.unused() || !elected.Readable() || !g.hasHolder() {
 			continue // there is nothing to inherit
 		}
 		heir, known := g.published()

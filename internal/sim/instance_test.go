@@ -65,9 +65,15 @@ func (in *instance) register() {
 			in.lastTerm = max(in.lastTerm, one.memory.Term)
 		}
 		for {
+			if m.r.slotted && !in.readSlots(c) {
+				if !c.sleep(m.w.between(100*time.Millisecond, 300*time.Millisecond)) {
+					return
+				}
+				continue
+			}
 			rec := m.record()
 			in.interrupt()
-			self, err := zkstore.Register(context.Background(), c, paths, rec)
+			self, err := zkstore.Register(context.Background(), c, paths, rec, m.r.groups[0].paths.CheckSlots(in.known)...)
 			var (
 				taken *zkstore.TakenError
 				older *zkstore.OlderInstanceError
@@ -75,10 +81,11 @@ func (in *instance) register() {
 			switch {
 			case in.failed || errors.Is(err, cluster.ErrSessionEnded), errors.Is(err, errStopped):
 				return
-			case err == nil && (!m.r.slotted || in.readSlots(c)):
+			case err == nil:
 				in.begin(self)
 				return
-			case err == nil: // the session has ended, or REGISTER will find the registration
+			case m.r.slotted && errors.Is(err, cluster.ErrBadVersion): // the record has changed
+				continue
 			case errors.Is(err, cluster.ErrNoNode):
 				_ = zkstore.EnsureTree(context.Background(), c, paths) // otherwise REGISTER fails again
 				continue
@@ -105,9 +112,8 @@ func (in *instance) begin(self cluster.Incarnation) {
 	in.m.w.log("%s: registered as %s in session %d", in.m.name, self.Name, in.s.id)
 	members := in.m.members
 	if in.m.r.slotted {
-		members = members[:in.known.Count]
-		in.resizer = elector.NewResizer(in.known)
-		in.m.w.log("%s: %s in epoch %d", in.m.name, in.known.SlotSize, in.known.Epoch)
+		members = members[:in.known.Record.Count]
+		in.m.w.log("%s: %s in epoch %d", in.m.name, in.known.Record.SlotSize, in.known.Record.Epoch)
 	}
 	for _, m := range members {
 		m.g.check.registers(self, in.id())
@@ -128,12 +134,12 @@ func (in *instance) newLoop(m *member) *loop {
 	l := &loop{m: m, in: in, s: in.s, number: in.s.loops, self: in.self}
 	m.loop = l
 	l.machine = transition.New(transition.Options{
-		Paths: m.g.paths, Self: in.self, Site: m.site, Budget: m.budget, Epoch: in.known.Epoch, LastTerm: m.w.broken.remembers(m.memory.Term),
+		Paths: m.g.paths, Self: in.self, Site: m.site, Budget: m.budget, Epoch: in.known.Record.Epoch, LastTerm: m.w.broken.remembers(m.memory.Term),
 		Wall: m.w.wall, Fencing: m.host.fencing(), Failsafe: in.failsafe(),
 		RestartMax: 1, RestartWindow: time.Minute, RestartBackoff: 200 * time.Millisecond,
 	})
 	l.elector = electorRole{
-		core:     elector.New(elector.Options{Exclusion: t.exclusion, ExclusionMax: max(t.exclusion, time.Hour), LastKnown: m.memory, Epoch: in.known.Epoch}),
+		core:     elector.New(elector.Options{Exclusion: t.exclusion, ExclusionMax: max(t.exclusion, time.Hour), LastKnown: m.memory, Epoch: in.known.Record.Epoch}),
 		watchdog: watchdog.New(watchdog.Options{Takeover: t.takeover, StrikeResetAfter: 5 * time.Minute, LeaseWait: m.budget.LeaseWait}),
 		version:  -2,
 	}

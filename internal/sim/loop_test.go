@@ -259,7 +259,6 @@ func (l *loop) send(a transition.Send) {
 			m.w.faults["ACQUIRE before a read"]++
 		}
 		l.in.interrupt()
-		m.cross()
 	}
 	if a.Tx == transition.TxSetMembers {
 		m.w.faultDuringSetMembers(m)

@@ -37,7 +37,7 @@ func (w *world) bound() time.Duration {
 	}
 	limit += delays[len(delays)-1] + shortestRequest + 6*execTimeout
 	if w.resources[0].slotted {
-		limit += slowly + 20*time.Second
+		limit += patience + 20*time.Second
 	}
 	if w.schedules {
 		limit += longestSchedule + longestGrace + cluster.TermSlack*time.Second
@@ -142,9 +142,7 @@ func (g *group) unsettled(elected cluster.Stored[cluster.Elected]) string {
 			return why
 		}
 		if g.unused() {
-			// A current that nobody owns may have been put there: nobody leads by it, and no elector looks there.
-			s := cluster.Snapshot{Fence: g.check.readFence(), Current: g.check.readCurrent()}
-			if s.CheckCurrent(g.paths); s.Current.Exists && !s.ForeignCurrent() || len(g.check.working) > 0 {
+			if g.hasHolder() || len(g.check.working) > 0 { // no elector looks there
 				return "S1: a slot that does not exist has a leader"
 			}
 			return ""
@@ -289,4 +287,11 @@ func (g *group) afterwards(rec cluster.Elected) []cluster.Circumstances {
 		all = append(all, cluster.Circumstances{Cause: cause, Node: node, Site: site, Failed: failed})
 	}
 	return all
+}
+
+// hasHolder reports whether someone holds leadership. A current that nobody owns may have been put there: nobody leads by it.
+func (g *group) hasHolder() bool {
+	s := cluster.Snapshot{Fence: g.check.readFence(), Current: g.check.readCurrent()}
+	s.CheckCurrent(g.paths)
+	return s.Current.Exists && !s.ForeignCurrent()
 }

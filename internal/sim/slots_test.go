@@ -10,7 +10,6 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/elector"
 	"zkelectd/internal/policy"
 	"zkelectd/internal/transition"
 )
@@ -21,9 +20,8 @@ const maxSlots = 4
 // slotTraits are what a world with slots is like.
 type slotTraits struct {
 	size    cluster.SlotSize   // as the hosts propose it
-	resizes []cluster.SlotSize // by operators, at random times
+	changes []cluster.SlotSize // by operators, at random times
 	damaged int                // how often the record is damaged, emptied or deleted
-	crossed float64            // a resize begins while an ACQUIRE is under way
 }
 
 func (w *world) drawSlots() (t slotTraits) {
@@ -33,11 +31,8 @@ func (w *world) drawSlots() (t slotTraits) {
 		return s
 	}
 	t.size = size()
-	for w.chance(0.6) && len(t.resizes) < 5 {
-		t.resizes = append(t.resizes, size())
-	}
-	if w.chance(0.4) {
-		t.crossed = w.rng.Float64() / 2
+	for w.chance(0.6) && len(t.changes) < 5 {
+		t.changes = append(t.changes, size())
 	}
 	if w.chance(0.15) {
 		t.damaged = 1 + w.rng.IntN(2)
@@ -47,12 +42,8 @@ func (w *world) drawSlots() (t slotTraits) {
 
 // slots are what an instance knows of the slots of its resource.
 type slots struct {
-	known   cluster.Slots // the record that the instance was started for
-	resizer *elector.Resizer
-	writer  *loop               // the loop that may write as the elector; nil for none
-	beyond  []cluster.SlotState // slots without a loop, as read while the group is closed, or its record cannot be read
-	read    bool                // they have been read
-	reading bool                // they are being read
+	known  cluster.Stored[cluster.Slots] // the record that REGISTER has checked
+	writer *loop                         // the loop that may write as the elector; nil for none
 }
 
 // readSlots reads the record of slots, or creates it.
@@ -64,7 +55,7 @@ func (in *instance) readSlots(c *conn) bool {
 		case err != nil:
 			return false
 		case read.Readable():
-			in.known = read.Record
+			in.known = read
 			return true
 		case !read.Exists:
 			if zkstore.EnsureTree(context.Background(), c, p) != nil {
@@ -74,8 +65,14 @@ func (in *instance) readSlots(c *conn) bool {
 			if _, err := c.Do(context.Background(), p.SlotsTx("", read, cluster.NewSlots(m.r.slots.size, m.id, m.w.wall()))...); err != nil && isEnd(err) {
 				return false
 			}
-		default:
-			return in.guessSlots(c)
+		default: // only if nobody is registered, who can write it again
+			ops, ok := in.setSlots(c, read, cluster.NewSlots(m.r.slots.size, m.id, m.w.wall()))
+			if !ok {
+				return false
+			}
+			if _, err := c.Do(context.Background(), ops...); err != nil {
+				return false
+			}
 		}
 	}
 }
@@ -89,18 +86,24 @@ func (in *instance) existing(c *conn) (count int, ok bool) {
 	return count, err == nil || errors.Is(err, cluster.ErrNoNode)
 }
 
-// guessSlots begins an instance although the record cannot be read, because only an elector repairs it. Any slot that was ever used
-// may have a leader.
-func (in *instance) guessSlots(c *conn) bool {
-	m := in.m
+// setSlots returns SETSLOTS, for a record that is damaged.
+func (in *instance) setSlots(c *conn, read cluster.Stored[cluster.Slots], next cluster.Slots) (ops []cluster.Op, ok bool) {
+	p := in.m.r.groups[0].paths
 	count, ok := in.existing(c)
 	if !ok {
-		return false
+		return nil, false
 	}
-	size := m.r.slots.size
-	size.Count = max(size.Count, count)
-	in.known = cluster.NewSlots(size, m.id, m.w.wall()).Resized(m.r.slots.size, m.id, "", m.w.wall())
-	return true
+	var all []cluster.SlotState
+	for i := range max(count, next.Count) {
+		s, err := zkstore.ReadSlot(context.Background(), c, p.OfSlot(i))
+		if err != nil {
+			return nil, false
+		}
+		all = append(all, s)
+	}
+	ops, _, err := p.SetSlotsTx(read, next, all)
+	in.m.w.faults["a damaged record of slots at a start"]++
+	return in.m.w.broken.sets(ops), err == nil
 }
 
 // table returns what the elector's loops have read of the wanted slots.
@@ -113,78 +116,24 @@ func (in *instance) table(want func(l *loop) bool) (all []cluster.SlotState) {
 	return all
 }
 
-// resize starts the next step of a resize, if one is due. It reports whether the elector must not decide now.
-func (l *loop) resize() (busy bool, wake time.Duration) {
+// repairSlots writes the record of slots again if it was deleted or damaged, and reports whether it is not readable.
+func (l *loop) repairSlots() bool {
 	in, m, snap := l.in, l.m, l.snap
-	record := snap.Slots.Record
-	if snap.Slots.Readable() && record.Next == nil {
-		in.beyond, in.read = nil, false
-	} else if !in.read || slotsOf(record) > len(in.loops)+len(in.beyond) {
-		in.readBeyond()
-		return true, 0
+	if !m.r.slotted || m.g.slot > 0 || snap.Slots.Readable() {
+		return false
 	}
-	table := append(in.table(func(*loop) bool { return true }), in.beyond...)
-	d := in.resizer.Resize(elector.ResizeInput{
-		Paths: m.g.paths, Snapshot: snap, Table: m.w.broken.resizes(table), LeaseWait: m.budget.LeaseWait, Now: m.clock(), Wall: m.w.wall(),
-	})
-	if d.Step == elector.ResizeNone {
-		return false, d.Wake
+	if ops, err := m.g.paths.RepairSlotsTx(snap.Self.Name, snap.Slots, in.known, m.w.wall()); err == nil {
+		m.w.faults["slots repaired"]++
+		l.write("SLOTS", snap, false, func() {}, ops)
 	}
-	m.w.faults["resize: "+string(d.Step)]++
-	m.w.log("%s: %s %s", m.name, d.Step, d.Slot)
-	if ops := m.w.broken.commits(m.r, d); len(ops) > 0 {
-		l.write(string(d.Step), snap, false, func() {}, ops)
-	}
-	return true, 0
+	return true
 }
 
-// slotsOf returns how many slots a resize has to do with.
-func slotsOf(r cluster.Slots) int {
-	if r.Next == nil {
-		return r.Count
-	}
-	return max(r.Count, r.Next.Count)
-}
-
-// readBeyond reads the slots that have no loop, again and again while the group is closed.
-func (in *instance) readBeyond() {
-	if in.reading {
-		return
-	}
-	in.reading = true
-	in.run(func(c *conn) {
-		defer func() { in.reading = false }()
-		for {
-			var read []cluster.SlotState
-			l := in.loops[0]
-			count, complete := in.existing(c)
-			count = max(count, slotsOf(l.snap.Slots.Record))
-			for i := len(in.loops); i < count; i++ {
-				s, err := zkstore.ReadSlot(context.Background(), c, in.m.r.groups[0].paths.OfSlot(i))
-				if isEnd(err) {
-					return
-				}
-				complete = complete && err == nil
-				read = append(read, s)
-			}
-			if complete {
-				in.beyond, in.read = read, true
-				l.soon(func() { l.step(tick) })
-			}
-			if !c.sleep(in.m.w.between(200*time.Millisecond, time.Second)) {
-				return
-			}
-			if s := l.snap.Slots; s.Readable() && s.Record.Next == nil {
-				return
-			}
-		}
-	})
-}
-
-// replaced reports whether another epoch has begun: the instance ends, and another one begins.
+// replaced reports whether the record is not the one that the instance was started for: it ends, and another one begins.
 func (l *loop) replaced() bool {
-	s := l.snap.Slots
-	return s.Readable() && s.Record.Epoch != l.in.known.Epoch && !l.m.w.broken.lingers(l)
+	s, known := l.snap.Slots, l.in.known
+	return s.Exists && !errors.Is(s.Err, cluster.ErrNoSlots) && !l.m.w.broken.lingers(l) &&
+		(s.Stat.Created != known.Stat.Created || s.Readable() && s.Record.Epoch != known.Record.Epoch)
 }
 
 // admit reports whether the loop may take over its slot: per_node works at most run on a host. From then on it counts as live.
@@ -198,7 +147,7 @@ func (l *loop) admit() bool {
 			live++
 		}
 	}
-	l.live = live < l.in.known.PerNode
+	l.live = live < l.in.known.Record.PerNode
 	return l.live
 }
 
@@ -282,11 +231,11 @@ func (l *loop) look() {
 	l.step(tick)
 }
 
-// planSlots schedules resizes by operators, and damage of the record.
+// planSlots schedules changes of the number of slots by operators, and damage of the record.
 func (r *resource) planSlots() {
 	w := r.w
-	for _, size := range r.slots.resizes {
-		w.at(w.between(0, w.traits.busy), func() { r.resize(size) })
+	for _, size := range r.slots.changes {
+		w.at(w.between(0, w.traits.busy), func() { r.change(size) })
 	}
 	for range r.slots.damaged {
 		w.at(w.between(0, w.traits.busy), func() {
@@ -305,43 +254,49 @@ func (r *resource) planSlots() {
 	}
 }
 
-// resize is the command that closes the resource for a resize: it reads the record, and writes it with its version.
-func (r *resource) resize(size cluster.SlotSize) {
+// patience is how long an operator tries to change the number of slots.
+const patience = 10 * time.Second
+
+// change takes the resource off all hosts, and changes the number of its slots when no member is registered any more.
+func (r *resource) change(size cluster.SlotSize) {
+	w, until := r.w, r.w.now+patience
+	w.faults["slots set begins"]++
+	for _, m := range r.residents {
+		m.remove(w.between(time.Second, patience))
+	}
+	var try func()
+	try = func() {
+		if !r.set(size) && w.now < until {
+			w.after(w.between(0, 300*time.Millisecond), try)
+		}
+	}
+	w.after(w.between(0, time.Second), try)
+}
+
+// set is the command that changes the number of slots. It reports whether it was not refused.
+func (r *resource) set(size cluster.SlotSize) bool {
 	w, g := r.w, r.groups[0]
 	read := r.readSlots()
 	if w.down || !read.Readable() {
-		return
+		return false
 	}
-	w.faults["resize requested"]++
-	w.after(w.between(0, 50*time.Millisecond), func() {
-		if !w.down {
-			g.writeAsOperator(g.paths.SlotsTx("", read, read.Record.Resized(size, "sim", "", w.wall())))
-		}
-	})
+	var all []cluster.SlotState
+	for _, slot := range r.groups {
+		all = append(all, slot.state())
+	}
+	ops, wait, err := g.paths.SetSlotsTx(read, read.Record.Changed(size, "sim", "", w.wall()), all)
+	if err != nil || !g.writeAsOperator(w.broken.sets(ops)) {
+		w.faults["slots set refused"]++
+		return false
+	}
+	w.faults["slots set"]++
+	if wait > 0 {
+		w.faults["slots set while a lease may be running"]++
+	}
+	return true
 }
 
-// cross begins a resize while a member acquires, and lets ACQUIRE arrive late, or the elector learn of it late.
-func (m *member) cross() {
-	w, r := m.w, m.r
-	if !r.slotted || w.calm || !w.chance(r.slots.crossed) {
-		return
-	}
-	w.faults["resize during a takeover"]++
-	size := one(w.rng, append(r.slots.resizes, r.slots.size))
-	if w.chance(0.5) {
-		m.host.hang(w.between(0, m.budget.Lease))
-		r.resize(size)
-		return
-	}
-	for _, other := range r.residents {
-		if l := other.members[m.g.slot].loop; l != nil && l.snap.Elector {
-			l.hang(w.between(0, l.m.timeout))
-		}
-	}
-	w.after(w.between(0, 4*w.traits.latency[m.number]), func() { r.resize(size) })
-}
-
-// focusOnSlots makes a world that has little but resizes.
+// focusOnSlots makes a world in which little but the number of slots changes.
 func (w *world) focusOnSlots() {
 	t := &w.traits
 	t.total, t.stuck, t.refusesRelease, t.jumps, t.granting, t.busy = 0, false, false, 0, grantAlike, 20*time.Second
@@ -356,24 +311,21 @@ func (w *world) focusOnSlots() {
 	}
 }
 
-// planFocused schedules what is dangerous to a resize, together with one.
+// planFocused schedules what is dangerous while the number of slots changes, together with that.
 func (r *resource) planFocused() {
 	w := r.w
-	r.slots.crossed, r.slots.damaged, r.slots.resizes = 0.2, 0, nil
+	r.slots.damaged, r.slots.changes = 0, nil
 	for at := 3 * time.Second; at < w.traits.busy; at += w.between(time.Second, 5*time.Second) {
 		w.at(at, func() {
 			var leaders []*member
 			for _, g := range r.groups {
 				leaders = append(leaders, g.check.working...)
 			}
-			if others := slices.DeleteFunc(slices.Clone(leaders), func(m *member) bool { return m.loop == nil || m.loop.snap.Elector }); len(others) > 0 {
-				leaders = others
-			}
 			if len(leaders) == 0 {
 				return
 			}
 			m := leaders[w.rng.IntN(len(leaders))]
-			w.log("FAULT before a resize (%s)", m.name)
+			w.log("FAULT before the slots change (%s)", m.name)
 			switch w.rng.IntN(8) {
 			case 0:
 				m.instance.panics()
@@ -383,36 +335,17 @@ func (r *resource) planFocused() {
 				m.crash(true)
 			case 3:
 				m.changePriority()
-			default:
+			case 4:
 				m.stubborn = true
 				m.g.deleteCurrent()
+			default:
+				m.g.closeLeaderSession()
 			}
 			size := cluster.SlotSize{Count: 1 + w.rng.IntN(maxSlots)}
 			size.PerNode = 1 + w.rng.IntN(size.Count)
-			w.after(w.between(0, 300*time.Millisecond), func() { r.resize(size) })
+			w.after(w.between(0, 300*time.Millisecond), func() { r.change(size) })
 		})
 	}
-}
-
-// slowly is how long a member's post_stop takes that keeps its leadership during a resize.
-const slowly = 100 * time.Second
-
-// resizeSlowly resizes the resource without faults, while a leader keeps its leadership for long.
-func (r *resource) resizeSlowly() {
-	size := cluster.SlotSize{Count: 1 + r.w.rng.IntN(maxSlots)}
-	size.PerNode = 1 + r.w.rng.IntN(size.Count)
-	r.w.after(r.w.between(0, 20*time.Second), func() {
-		for _, g := range r.groups {
-			if len(g.check.working) > 0 {
-				m := g.check.working[0]
-				m.undoing = slowly
-				r.w.log("%s will not release soon", m.name)
-				r.w.after(slowly, func() { m.undoing = 0 })
-				break
-			}
-		}
-		r.resize(size)
-	})
 }
 
 // readSlots returns the record of slots.
@@ -456,7 +389,7 @@ func (r *resource) checkWork(m *member) {
 			if other.work == nil || other.work.hung {
 				continue
 			}
-			if x, y := m.work.l.in.known.Epoch, other.work.l.in.known.Epoch; x != y {
+			if x, y := m.work.l.in.known.Record.Epoch, other.work.l.in.known.Record.Epoch; x != y {
 				m.g.fail("S1: work begins on %s in epoch %d while that of slot %d on %s in epoch %d is running", m.id, x, other.g.slot, other.id, y)
 			}
 			if host == m.resident {
@@ -464,7 +397,7 @@ func (r *resource) checkWork(m *member) {
 			}
 		}
 	}
-	if most := m.work.l.in.known.PerNode; on > most {
+	if most := m.work.l.in.known.Record.PerNode; on > most {
 		m.g.fail("per_node: %d works run on %s, %d may", on, m.id, most)
 	}
 }
@@ -486,33 +419,14 @@ func (g *group) checkDecision(rec cluster.Elected) {
 	}
 }
 
-// resizeLimit returns how long a resize may take without faults: until all daemons know of it, holders are revoked, and every older
-// lease is over; and another one by the elector's successor.
-func (r *resource) resizeLimit() time.Duration {
-	var longest time.Duration
-	for _, m := range r.residents {
-		longest = max(longest, m.timeout*3/2+m.members[0].budget.RevokeTimeout()+m.members[0].budget.LeaseWait)
-	}
-	return r.w.settlingTime() + 2*longest
-}
-
-// unsettledSlots returns what is missing until a resize is over and the slots are spread over the members.
+// unsettledSlots returns what is missing until all daemons are in one epoch and the slots are spread over the members.
 func (r *resource) unsettledSlots() string {
 	read := r.readSlots()
 	if !read.Readable() {
 		return "L1: the record of slots is not readable"
 	}
-	if read.Record.Next == nil || read.Stat.Modified != r.record {
-		r.record, r.closed = read.Stat.Modified, r.w.now
-	}
-	if read.Record.Next != nil {
-		if closed := r.w.now - max(r.closed, r.w.traits.busy); closed > r.resizeLimit() {
-			r.groups[0].fail("L2: a resize has taken %s", closed)
-		}
-		return "L1: the resize is not over"
-	}
 	for _, m := range r.residents {
-		if in := m.instance; in != nil && len(in.loops) > 0 && !m.hangs() && in.known.Epoch != read.Record.Epoch {
+		if in := m.instance; in != nil && len(in.loops) > 0 && !m.hangs() && in.known.Record.Epoch != read.Record.Epoch {
 			return "L1: " + m.name + " is still in another epoch"
 		}
 	}

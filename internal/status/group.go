@@ -54,10 +54,6 @@ func (v *Viewer) Group(s cluster.Snapshot) Group {
 	g.Requests = requests(s)
 	g.describePolicy(s, &v.policies)
 	g.describeDamage(s)
-	if g.closed = s.Slots.Record.Closed(); g.closed != "" {
-		g.closed += "; no slot has a leader until it ends: see " + cluster.InGroup("'zkelectd slots show'", g.Name)
-		g.addPassing(g.closed)
-	}
 	g.describeDroppedSchedules(s)
 	g.describeOldSettings(s)
 	g.describeHosts(s)

@@ -17,12 +17,10 @@ type SlotGroup struct {
 	// Name is the name of the group.
 	Name string `json:"-"`
 	Root string `json:"root"`
-	// Count is how many slots there are, PerNode how many of them one node can lead. Epoch changes with each resize.
-	Count   int   `json:"count"`
-	PerNode int   `json:"per_node"`
-	Epoch   int64 `json:"epoch"`
-	// Resize is the resize that is under way; nil if there is none.
-	Resize  *Resize      `json:"resize,omitempty"`
+	// Count is how many slots there are, PerNode how many of them one node can lead. Epoch grows when they change.
+	Count   int          `json:"count"`
+	PerNode int          `json:"per_node"`
+	Epoch   int64        `json:"epoch"`
 	Slots   []Slot       `json:"slots"`
 	Elector string       `json:"elector,omitempty"`
 	Policy  string       `json:"policy,omitempty"`
@@ -36,17 +34,6 @@ type SlotGroup struct {
 
 	unreadable bool     // the record of slots cannot be read, so the slots are not known
 	Passing    []string `json:"passing_problems,omitempty"`
-}
-
-// Resize is a change of the number of slots that is under way.
-type Resize struct {
-	Count   int       `json:"count"`
-	PerNode int       `json:"per_node"`
-	By      string    `json:"by"`
-	Reason  string    `json:"reason,omitempty"`
-	Time    time.Time `json:"time"`
-	// Waits says what it waits for.
-	Waits string `json:"waits_for"`
 }
 
 // Slot is one slot of a group. Its fields are those of [Group].
@@ -100,7 +87,6 @@ func OfSlots(name, root string, shared cluster.Snapshot, snapshots []cluster.Sna
 		m := &g.Members[i]
 		m.Spare = len(m.Leads) == 0 && m.IsEligible() && !g.unreadable
 	}
-	g.describeResize(rec, snapshots)
 	return g
 }
 
@@ -115,7 +101,7 @@ func (g *SlotGroup) describeDamage(read cluster.Stored[cluster.Slots]) {
 		g.addProblems([]string{err.Error() + ": until then no slot gets another leader; leaders keep working"})
 	default:
 		g.unreadable = true
-		g.addProblems([]string{err.Error() + ": the elector writes it again, and then all slots restart; if no daemon runs, start one"})
+		g.addProblems([]string{err.Error() + ": the elector writes it again; if no daemon runs, start one"})
 	}
 }
 
@@ -140,7 +126,7 @@ func (g *SlotGroup) addSlot(of Group) {
 		Next: of.Next, Heir: of.Heir, HeirSite: of.HeirSite, Waiting: of.Waiting, Exclusions: of.Exclusions,
 	}
 	g.Slots = append(g.Slots, s)
-	g.addProblems(slices.DeleteFunc(of.Problems, func(p string) bool { return p == of.closed }))
+	g.addProblems(of.Problems)
 	for _, m := range of.Members {
 		for i := range g.Members {
 			own := &g.Members[i]
@@ -160,36 +146,6 @@ func (g *SlotGroup) addSlot(of Group) {
 			}
 		}
 	}
-}
-
-// describeResize describes the resize that is under way, and what it waits for.
-func (g *SlotGroup) describeResize(rec cluster.Slots, snapshots []cluster.Snapshot) {
-	if rec.Next == nil {
-		return
-	}
-	var leads, revoked []string
-	for _, s := range snapshots {
-		f := s.Fence.Record
-		switch {
-		case s.Current.Exists:
-			leads = append(leads, fmt.Sprintf("%s (slot %s)", cmp.Or(s.Current.Record.Node, "a leader"), s.Slot))
-		case s.Fence.Readable() && (f.State == cluster.FenceHeld || f.State == cluster.FenceReady):
-			revoked = append(revoked, fmt.Sprintf("%s (slot %s)", f.Node, s.Slot))
-		}
-	}
-	waits := "until every earlier lease is over"
-	switch {
-	case len(g.Members) == 0:
-		waits = "for a member: no daemon is registered"
-	case len(leads) > 0:
-		waits = "for " + strings.Join(leads, ", ") + " to stop"
-	case len(revoked) > 0:
-		waits = "for the leadership of " + strings.Join(revoked, ", ") + " to be revoked"
-	}
-	g.Resize = &Resize{Count: rec.Next.Count, PerNode: rec.Next.PerNode, By: rec.By, Reason: rec.Reason, Time: rec.Time, Waits: waits}
-	text := fmt.Sprintf("a resize to %s is under way since %s, by %s: no slot has a leader until it ends; it waits %s",
-		*rec.Next, rec.Time.Local().Format(time.DateTime), rec.By, waits)
-	g.Problems, g.Passing = append([]string{text}, g.Problems...), append([]string{text}, g.Passing...)
 }
 
 // Spares returns the members that can lead, but lead no slot.

@@ -31,7 +31,7 @@ func slotsOf() (shared cluster.Snapshot, all []cluster.Snapshot) {
 func TestOfSlots(t *testing.T) {
 	shared, all := slotsOf()
 	g := OfSlots("c", "/own/x", shared, all)
-	if g.Root != "/own/x" || g.Count != 3 || g.PerNode != 2 || g.Epoch != 4 || g.Resize != nil || len(g.Slots) != 3 || len(g.Members) != 2 {
+	if g.Root != "/own/x" || g.Count != 3 || g.PerNode != 2 || g.Epoch != 4 || len(g.Slots) != 3 || len(g.Members) != 2 {
 		t.Fatalf("%+v", g)
 	}
 	for i, want := range []struct{ state, leader string }{{"READY", "a"}, {StateNone, ""}, {"PROGRESS", "b"}} {
@@ -69,42 +69,11 @@ func TestSpare(t *testing.T) {
 	}
 }
 
-// A resize waits for leaders, then for fences to be revoked, then for leases to be over.
-func TestWhatAResizeWaitsFor(t *testing.T) {
-	shared, all := slotsOf()
-	shared.Slots.Record.Next = &cluster.SlotSize{Count: 5, PerNode: 5}
-	shared.Slots.Record.By = "root@h"
-	waits := func() string {
-		t.Helper()
-		g := OfSlots("c", "/own/x", shared, all)
-		if g.Resize == nil || g.Resize.Count != 5 || len(g.Problems) == 0 || !strings.Contains(g.Problems[0], g.Resize.Waits) || !slices.Equal(g.Passing, g.Problems[:1]) {
-			t.Fatalf("%+v", g)
-		}
-		return g.Resize.Waits
-	}
-	if got := waits(); got != "for a (slot 0), b (slot 2) to stop" {
-		t.Error(got)
-	}
-	all[0].Current, all[2].Current = cluster.Stored[cluster.Current]{}, cluster.Stored[cluster.Current]{}
-	all[0].Fence.Record.State = cluster.FenceReleased
-	if got := waits(); got != "for the leadership of b (slot 2) to be revoked" {
-		t.Error(got)
-	}
-	all[2].Fence.Record.State = cluster.FenceRevoked
-	if got := waits(); got != "until every earlier lease is over" {
-		t.Error(got)
-	}
-	shared.Members = nil
-	if got := waits(); got != "for a member: no daemon is registered" {
-		t.Error(got)
-	}
-}
-
 // An unreadable record of slots is a problem that names the znode.
 func TestDamagedRecordOfSlotsIsShown(t *testing.T) {
 	shared, _ := slotsOf()
 	for data, want := range map[string]string{
-		`{"v":1,`:  "znode /c/slots is not a zkelectd record: unexpected end of JSON input: the elector writes it again, and then all slots restart; if no daemon runs, start one",
+		`{"v":1,`:  "znode /c/slots is not a zkelectd record: unexpected end of JSON input: the elector writes it again; if no daemon runs, start one",
 		`{"v":99}`: "znode /c/slots has format version 99, this zkelectd reads up to 1: upgrade this host: until then no slot gets another leader; leaders keep working",
 	} {
 		shared.Slots = cluster.ReadSlots("/c/slots", []byte(data), cluster.Stat{Version: 3}, true)

@@ -93,8 +93,7 @@ type Group struct {
 	// Passing has those of Problems that pass by themselves. The others need somebody to act.
 	Passing []string `json:"passing_problems,omitempty"`
 
-	heirless bool   // the elector has published that there is no heir
-	closed   string // the one of Problems that is about a resize
+	heirless bool // the elector has published that there is no heir
 }
 
 // Member is one registered daemon.

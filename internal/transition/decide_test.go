@@ -54,8 +54,8 @@ func TestATermKnownBeforeIsRefused(t *testing.T) {
 	}
 }
 
-// A resize that is seen before the reply to ACQUIRE does not make the machine forget what it has sent.
-func TestAResizeWhileACQUIREIsUnderWay(t *testing.T) {
+// Another epoch that is seen before the reply to ACQUIRE does not make the machine forget what it has sent.
+func TestAnotherEpochWhileACQUIREIsUnderWay(t *testing.T) {
 	s := newScript(t)
 	s.on(s.saw(), "ACQUIRE")
 	s.on(s.saw(func(snap *cluster.Snapshot) {

@@ -134,16 +134,16 @@ func TestAnInterruptionRestartsTheStrikeReset(t *testing.T) {
 	}
 }
 
-// While a group is closed for a resize, no candidate can take over, and none is to blame.
-func TestTheTimeOfAResizeDoesNotCount(t *testing.T) {
+// While the record of slots is missing, no candidate can take over, and none is to blame.
+func TestTheTimeWithoutTheRecordOfSlotsDoesNotCount(t *testing.T) {
 	w := newWatchdog()
 	s := elected("a", 7)
 	s.Slot = "0"
 	s.Slots = cluster.Stored[cluster.Slots]{Exists: true, Record: cluster.Slots{SlotSize: cluster.SlotSize{Count: 1, PerNode: 1}, Epoch: 5}}
 	w.Observe(s, 0)
-	closed := s
-	closed.Slots.Record.Next = &cluster.SlotSize{Count: 2, PerNode: 2}
-	if f := w.Observe(closed, 2*takeover); f.Overdue != "" || f.Wake != 0 {
+	deleted := s
+	deleted.Slots = cluster.Stored[cluster.Slots]{}
+	if f := w.Observe(deleted, 2*takeover); f.Overdue != "" || f.Wake != 0 {
 		t.Errorf("%+v", f)
 	}
 	if f := w.Observe(s, 3*takeover); f.Overdue != "" || f.Wake != 4*takeover {

@@ -92,7 +92,7 @@ func (w *Watchdog) Observe(s cluster.Snapshot, now time.Duration) Findings {
 func (w *Watchdog) takeover(s cluster.Snapshot, now time.Duration, f *Findings, wake func(time.Duration)) {
 	var key string
 	limit := w.opt.Takeover
-	// While a group is closed for a resize, no candidate can take over.
+	// While the record of slots is not readable, no candidate can take over.
 	if s.Elected.Readable() && !s.Ready() && s.CheckSlots(s.Slots.Record.Epoch) == nil {
 		e := s.Elected.Record
 		blocked := s.ForeignCurrent() || s.Current.Exists && !s.Acquired() && s.Current.Record.Incarnation != e.Incarnation

@@ -54,7 +54,7 @@ func TestFirstSlotsWithASmallBuffer(t *testing.T) {
 	if err := DoSplit(t.Context(), s, p, p.SlotsTx("", cluster.Stored[cluster.Slots]{}, next)); err != nil {
 		t.Fatal(err)
 	}
-	if slots, err := EnsureSlots(t.Context(), s, p, cluster.SlotSize{Count: 5, PerNode: 1}, "n2"); err != nil || slots.Count != 3 {
+	if slots, err := EnsureSlots(t.Context(), s, p, cluster.SlotSize{Count: 5, PerNode: 1}, "n2"); err != nil || slots.Record.Count != 3 {
 		t.Errorf("%+v, %v", slots, err)
 	}
 }

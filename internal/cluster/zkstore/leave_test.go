@@ -85,11 +85,11 @@ func TestReadSlots(t *testing.T) {
 		f, p := slotted(t, 40)
 		defer f.Close(context.Background())
 		began := time.Now()
-		all, err := ReadSlots(t.Context(), f, p, 2, 3)
+		all, err := readSlots(t.Context(), f, p, 3)
 		if took := time.Since(began); err != nil || took != 3*time.Second {
 			t.Errorf("%v after %s", err, took)
 		}
-		if len(all) != 38 || all[0].Slot != "2" || all[37].Slot != "39" || !all[37].Fence.Readable() {
+		if len(all) != 40 || all[0].Slot != "0" || all[39].Slot != "39" || !all[39].Fence.Readable() {
 			t.Errorf("%d slots: %+v", len(all), all)
 		}
 		p = p.OfSlot(7)

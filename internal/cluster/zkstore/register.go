@@ -82,11 +82,11 @@ type registrar interface {
 
 // Register performs REGISTER and returns the new incarnation. It returns a *[TakenError] while another session holds the id, and an
 // *[OlderInstanceError] while another instance of this session does. If an earlier call with the same instance has registered but
-// lost the reply, it returns that incarnation.
-func Register(ctx context.Context, conn registrar, p cluster.Paths, node cluster.Node) (cluster.Incarnation, error) {
-	in, err := register(ctx, conn, p, p.RegisterTx(node))
+// lost the reply, it returns that incarnation. checks are those of REGISTER.
+func Register(ctx context.Context, conn registrar, p cluster.Paths, node cluster.Node, checks ...cluster.Op) (cluster.Incarnation, error) {
+	in, err := register(ctx, conn, p, p.RegisterTx(node, checks...))
 	if errors.Is(err, cluster.ErrNodeExists) {
-		return findRegistration(ctx, conn, p, node)
+		return findRegistration(ctx, conn, p, node, checks)
 	}
 	return in, err
 }
@@ -102,9 +102,9 @@ func register(ctx context.Context, conn registrar, p cluster.Paths, ops []cluste
 
 // replaceRecord performs REGISTER over a record of the node that no session owns, such as one in a copy of the data: nobody uses it, and it would
 // never go away.
-func replaceRecord(ctx context.Context, conn registrar, p cluster.Paths, node cluster.Node, found cluster.Stored[cluster.Node]) (cluster.Incarnation, error) {
+func replaceRecord(ctx context.Context, conn registrar, p cluster.Paths, node cluster.Node, checks []cluster.Op, found cluster.Stored[cluster.Node]) (cluster.Incarnation, error) {
 	path := p.Node(node.ID)
-	in, err := register(ctx, conn, p, append([]cluster.Op{{Kind: cluster.OpDelete, Path: path, Version: found.Stat.Version}}, p.RegisterTx(node)...))
+	in, err := register(ctx, conn, p, append([]cluster.Op{{Kind: cluster.OpDelete, Path: path, Version: found.Stat.Version}}, p.RegisterTx(node, checks...)...))
 	var refused *cluster.TxError
 	if errors.As(err, &refused) && refused.Index == 0 {
 		return in, &TakenError{Path: path, Node: found, Err: refused.Err}
@@ -113,7 +113,7 @@ func replaceRecord(ctx context.Context, conn registrar, p cluster.Paths, node cl
 }
 
 // findRegistration determines who holds the id: this instance, by a REGISTER whose reply was lost, or another one.
-func findRegistration(ctx context.Context, conn registrar, p cluster.Paths, node cluster.Node) (cluster.Incarnation, error) {
+func findRegistration(ctx context.Context, conn registrar, p cluster.Paths, node cluster.Node, checks []cluster.Op) (cluster.Incarnation, error) {
 	path := p.Node(node.ID)
 	data, stat, err := conn.Get(ctx, path, true)
 	if err != nil {
@@ -122,7 +122,7 @@ func findRegistration(ctx context.Context, conn registrar, p cluster.Paths, node
 	found := cluster.ReadStored[cluster.Node](path, data, stat, true)
 	switch {
 	case stat.Owner == 0:
-		return replaceRecord(ctx, conn, p, node, found)
+		return replaceRecord(ctx, conn, p, node, checks, found)
 	case stat.Owner != conn.SessionID():
 		return cluster.Incarnation{}, &TakenError{Path: path, Session: stat.Owner, Node: found}
 	case !found.Readable() || found.Record.Instance != node.Instance:

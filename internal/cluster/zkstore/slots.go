@@ -12,18 +12,18 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// EnsureSlots creates the persistent znodes of a group with slots that do not exist yet, and returns how many slots it has. The first
-// member writes proposal; from then on the record in the tree is in force. If that is damaged, EnsureSlots returns a record of all slots
-// that may have leaders, closed for a resize to proposal: an elector can repair the damage with that.
-func EnsureSlots(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, proposal cluster.SlotSize, by string) (cluster.Slots, error) {
+// EnsureSlots creates the persistent znodes of a group with slots that do not exist yet, and returns the record of its slots. The first
+// member writes proposal; from then on the record in the tree is in force. A damaged one is replaced by proposal if no member is
+// registered; else the elector writes it again.
+func EnsureSlots(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, proposal cluster.SlotSize, by string) (cluster.Stored[cluster.Slots], error) {
 	if err := EnsureTree(ctx, conn, p.OfSlot(0)); err != nil {
-		return cluster.Slots{}, err
+		return cluster.Stored[cluster.Slots]{}, err
 	}
-	slots, err := ensureSlots(ctx, conn, p, proposal, by)
+	slots, err := ensureSlots(ctx, conn, p, cluster.NewSlots(proposal, by, time.Now()))
 	if err != nil {
 		return slots, err
 	}
-	for i := 1; i < slots.Count; i++ {
+	for i := 1; i < slots.Record.Count; i++ {
 		if err := ensureZnode(ctx, conn, p.OfSlot(i).Leader()); err != nil {
 			return slots, err
 		}
@@ -32,45 +32,52 @@ func EnsureSlots(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, 
 }
 
 // ensureSlots returns the record of slots, and writes the first one.
-func ensureSlots(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, proposal cluster.SlotSize, by string) (cluster.Slots, error) {
+func ensureSlots(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, first cluster.Slots) (cluster.Stored[cluster.Slots], error) {
 	for {
-		data, stat, err := conn.Get(ctx, p.Slots(), false)
-		if err != nil && !errors.Is(err, cluster.ErrNoNode) {
-			return cluster.Slots{}, fmt.Errorf("cannot read znode %s: %w", p.Slots(), err)
-		}
-		read := cluster.ReadSlots(p.Slots(), data, stat, err == nil)
-		first := cluster.NewSlots(proposal, by, time.Now())
+		read, err := ReadSlots(ctx, conn, p, false)
 		switch {
+		case err != nil || read.Readable():
+			return read, err
 		case read.Newer() != nil:
-			return cluster.Slots{}, read.Err
-		case read.Readable():
-			return read.Record, nil
+			return read, read.Err
 		case read.Exists && !errors.Is(read.Err, cluster.ErrNoSlots):
-			return damagedSlots(ctx, conn, p, first)
-		}
-		err = DoSplit(ctx, conn, p, p.SlotsTx("", read, first))
-		switch {
-		case err == nil:
-			return first, nil
-		case errors.Is(err, cluster.ErrNodeExists), errors.Is(err, cluster.ErrBadVersion), errors.Is(err, cluster.ErrNoNode):
-			// Another host was faster, or deleted it: what is there now counts.
+			if _, err = SetSlots(ctx, conn, p, read, first); err != nil {
+				err = fmt.Errorf("%w: the elector writes it again, or this host when nobody is registered: %w", read.Err, err)
+			}
 		default:
-			return cluster.Slots{}, fmt.Errorf("cannot write znode %s: %w", p.Slots(), err)
+			err = DoSplit(ctx, conn, p, p.SlotsTx("", read, first))
+		}
+		switch {
+		case err == nil, errors.Is(err, cluster.ErrNodeExists), errors.Is(err, cluster.ErrBadVersion), errors.Is(err, cluster.ErrNoNode):
+			// What is there now counts: perhaps another host was faster, or deleted it.
+		default:
+			return read, fmt.Errorf("cannot write znode %s: %w", p.Slots(), err)
 		}
 	}
 }
 
-// damagedSlots returns the record that takes the place of a damaged one, if first is what this host would propose.
-func damagedSlots(ctx context.Context, conn cluster.Reader, p cluster.Paths, first cluster.Slots) (cluster.Slots, error) {
-	exist, err := SlotNumbers(ctx, conn, p)
+// SetSlots changes the number of slots by SETSLOTS, and returns how long the first leaders wait. It fails with ErrNotEmpty while a
+// member is registered.
+func SetSlots(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, read cluster.Stored[cluster.Slots], next cluster.Slots) (time.Duration, error) {
+	slots, err := readSlots(ctx, conn, p, max(read.Record.Count, next.Count))
 	if err != nil {
-		return first, err
+		return 0, err
 	}
-	repaired := first.Resized(first.SlotSize, first.By, "the record of slots was damaged", first.Time)
-	if len(exist) > 0 {
-		repaired.Count = max(first.Count, exist[len(exist)-1]+1)
+	ops, wait, err := p.SetSlotsTx(read, next, slots)
+	if err != nil {
+		return 0, err
 	}
-	return repaired, nil
+	_, err = conn.Do(ctx, ops...)
+	return wait, err
+}
+
+// ReadSlots returns the record of a group's slots.
+func ReadSlots(ctx context.Context, r cluster.Reader, p cluster.Paths, watch bool) (cluster.Stored[cluster.Slots], error) {
+	data, stat, err := r.Get(ctx, p.Slots(), watch)
+	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
+		return cluster.Stored[cluster.Slots]{}, fmt.Errorf("cannot read znode %s: %w", p.Slots(), err)
+	}
+	return cluster.ReadSlots(p.Slots(), data, stat, err == nil), nil
 }
 
 // SlotNumbers returns the numbers of the slots that have a znode, whatever the record of slots says, in their order.
@@ -89,21 +96,21 @@ func SlotNumbers(ctx context.Context, conn cluster.Reader, p cluster.Paths) ([]i
 	return all, nil
 }
 
-// ReadSlots reads the slots from first on: those before last, and all others up to the highest one that exists.
-func ReadSlots(ctx context.Context, conn cluster.Reader, p cluster.Paths, first, last int) ([]cluster.SlotState, error) {
+// readSlots reads the first slots, count of them, and all others up to the highest one that exists.
+func readSlots(ctx context.Context, conn cluster.Reader, p cluster.Paths, count int) ([]cluster.SlotState, error) {
 	exist, err := SlotNumbers(ctx, conn, p)
 	if err != nil {
 		return nil, err
 	}
 	if len(exist) > 0 {
-		last = max(last, exist[len(exist)-1]+1)
+		count = max(count, exist[len(exist)-1]+1)
 	}
-	all := make([]cluster.SlotState, max(0, last-first))
+	all := make([]cluster.SlotState, count)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxReads)
 	for i := range all {
 		g.Go(func() (err error) {
-			all[i], err = ReadSlot(ctx, conn, p.OfSlot(first+i))
+			all[i], err = ReadSlot(ctx, conn, p.OfSlot(i))
 			return err
 		})
 	}

@@ -66,6 +66,6 @@ func (r Rules) Digest() string {
 
 // Strategy is a policy type that is used if its condition holds; an empty condition always does.
 type Strategy struct {
-	When string `json:"when,omitempty" mapstructure:"when" yaml:"when,omitempty"`
-	Use  string `json:"use" mapstructure:"use" yaml:"use"`
+	When string `json:"when,omitempty" yaml:"when,omitempty"`
+	Use  string `json:"use" yaml:"use"`
 }

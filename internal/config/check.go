@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -28,16 +27,15 @@ func (c *Config) check(report func(key, format string, args ...any)) {
 		reported[key] = true
 		reportError(key, format, args...)
 	}
+	for _, k := range Keys() {
+		if err := k.check(k.Field(c)); err != nil {
+			report(k.Name, "%v", err)
+		}
+	}
 	for key, name := range map[string]string{"node.id": c.Node.ID, "node.site": c.Node.Site} {
 		if err := CheckName(name); err != nil {
 			report(key, "%q %v", name, err)
 		}
-	}
-	if w := c.Node.Weight; w < cluster.MinWeight || w > cluster.MaxWeight {
-		report("node.weight", "%g is not between %g and %g", w, float64(cluster.MinWeight), float64(cluster.MaxWeight))
-	}
-	if c.Node.MaxLeaders < 0 {
-		report("node.max_leaders", "must not be negative")
 	}
 	for name := range c.Policy.Sites {
 		if err := CheckName(name); err != nil {
@@ -45,8 +43,6 @@ func (c *Config) check(report func(key, format string, args ...any)) {
 		}
 	}
 	c.checkZooKeeper(report)
-	c.checkElection(report)
-	c.checkStorms(report)
 	c.checkPolicy(report, reported)
 	c.checkSlots(report)
 	work := c.OfSlot(0, max(c.Slots.Count, 1)) // a URL with a variable is invalid before it is replaced
@@ -58,20 +54,6 @@ func (c *Config) check(report func(key, format string, args ...any)) {
 	c.checkFailsafe(report)
 	c.HTTP.check(report)
 	c.Device.check(report)
-	if !slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level) {
-		report("log.level", "%q is not one of debug, info, warn, error", c.Log.Level)
-	}
-	if c.Log.Format != "text" && c.Log.Format != "json" {
-		report("log.format", "%q is neither text nor json", c.Log.Format)
-	}
-	checkPositive(report, "hooks.timeout", c.Hooks.Timeout)
-}
-
-// checkPositive reports a duration of 0.
-func checkPositive(report func(string, string, ...any), key string, d time.Duration) {
-	if d <= 0 {
-		report(key, "must be greater than 0s")
-	}
 }
 
 // CheckName returns an error unless a name can be one part of a znode path, and of JSON.
@@ -118,25 +100,8 @@ func checkListen(addr string) error {
 	return nil
 }
 
-func (c *Config) checkElection(report func(string, string, ...any)) {
-	if !slices.Contains([]string{cluster.FailbackImmediate, cluster.FailbackDelayed, cluster.FailbackManual}, c.Election.Failback.Mode) {
-		report("election.failback.mode", "%q is not one of immediate, delayed, manual", c.Election.Failback.Mode)
-	}
-	if c.Election.Settle < 0 || c.Election.Settle > maxDelay {
-		report("election.settle", "must be between 0s and %s", maxDelay)
-	}
-	checkPositive(report, "election.exclusion", c.Election.Exclusion)
-	if c.Election.MaxPreemptions < 0 {
-		report("election.max_preemptions", "must not be negative")
-	}
-	checkPositive(report, "election.preemption_window", c.Election.PreemptionWindow)
-}
-
 func (c *Config) checkPolicy(report func(string, string, ...any), reported map[string]bool) {
 	p := &c.Policy
-	if p.Hysteresis < 0 || p.Hysteresis > 1000 {
-		report("policy.hysteresis", "%d is not between 0 and 1000 percent", p.Hysteresis)
-	}
 	rules := c.Rules()
 	if policy.UsesExec(rules) && len(p.Exec) == 0 {
 		report("policy.exec", "the policy type exec needs a program")
@@ -166,12 +131,6 @@ func (c *Config) checkProbes(report func(string, string, ...any)) {
 	for section, p := range c.probes() {
 		atMostOne(report, section, map[string]bool{"exec": len(p.Exec) > 0, "http": p.HTTP != "", "tcp": p.TCP != ""})
 		checkTarget(report, section, p.HTTP, p.TCP)
-		checkPositive(report, section+".interval", p.Interval)
-	}
-	for key, n := range map[string]int{"health.fall": c.Health.Fall, "child.live.fall": c.Child.Live.Fall} {
-		if n < 1 {
-			report(key, "must be 1 or more")
-		}
 	}
 }
 
@@ -249,19 +208,9 @@ func (c *Config) checkChild(report func(string, string, ...any)) {
 		"exec": len(r.Exec) > 0, "http": r.HTTP != "", "tcp": r.TCP != "", "notify": r.Notify, "delay": r.Delay > 0,
 	})
 	checkTarget(report, "child.ready", r.HTTP, r.TCP)
-	checkPositive(report, "child.ready.timeout", r.Timeout)
-	if c.Child.MaxRestarts < 0 {
-		report("child.max_restarts", "must not be negative")
-	}
-	if !slices.Contains(Containments, c.Child.Containment) {
-		report("child.containment", "%q is not one of %s", c.Child.Containment, strings.Join(Containments, ", "))
-	}
 	if unix.SignalNum(signalName(c.Child.StopSignal)) == 0 {
 		report("child.stop_signal", "%q is not a signal, as in TERM", c.Child.StopSignal)
 	}
 }
-
-// Containments are the values of child.containment. A test of package guard makes sure that they are the same there.
-var Containments = []string{"auto", "cgroup", "pidns", "keeper"}
 
 func signalName(s string) string { return "SIG" + strings.TrimPrefix(strings.ToUpper(s), "SIG") }

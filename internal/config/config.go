@@ -18,52 +18,52 @@ import (
 
 // Config is a valid configuration.
 type Config struct {
-	Node      Node           `mapstructure:"node"`
-	ZooKeeper ZooKeeper      `mapstructure:"zookeeper"`
-	Election  Election       `mapstructure:"election"`
-	Policy    Policy         `mapstructure:"policy"`
-	Slots     Slots          `mapstructure:"slots"`
-	Health    Health         `mapstructure:"health"`
-	Score     Score          `mapstructure:"score"`
-	Child     Child          `mapstructure:"child"`
-	Guard     Guard          `mapstructure:"guard"`
-	Device    WatchdogDevice `mapstructure:"watchdog_device"`
-	Hooks     Hooks          `mapstructure:"hooks"`
-	Fencing   Fencing        `mapstructure:"fencing"`
-	Failsafe  Failsafe       `mapstructure:"failsafe"`
-	HTTP      HTTP           `mapstructure:"http"`
-	Log       Log            `mapstructure:"log"`
-	Reload    Reload         `mapstructure:"reload"`
-	Moves     Moves          `mapstructure:"moves"`
+	Node Node `yaml:"node"`
 	// GroupsDir is the directory with the group files; empty for one group.
-	GroupsDir string `mapstructure:"groups_dir"`
+	GroupsDir string         `yaml:"groups_dir" doc:"A directory with a file NAME.yaml for each group of this host. zookeeper.root is then the znode above the roots of the groups. Without it, the configuration is that of one group. See docs/groups.md."`
+	Moves     Moves          `yaml:"moves"`
+	ZooKeeper ZooKeeper      `yaml:"zookeeper"`
+	Election  Election       `yaml:"election" scope:"group"`
+	Policy    Policy         `yaml:"policy" scope:"group"`
+	Slots     Slots          `yaml:"slots" scope:"group"`
+	Health    Health         `yaml:"health" scope:"group"`
+	Score     Score          `yaml:"score" scope:"group"`
+	Child     Child          `yaml:"child" scope:"group"`
+	Guard     Guard          `yaml:"guard"`
+	Hooks     Hooks          `yaml:"hooks" scope:"group"`
+	Device    WatchdogDevice `yaml:"watchdog_device"`
+	Fencing   Fencing        `yaml:"fencing" scope:"group"`
+	Failsafe  Failsafe       `yaml:"failsafe" scope:"group"`
+	HTTP      HTTP           `yaml:"http"`
+	Log       Log            `yaml:"log"`
+	Reload    Reload         `yaml:"reload"`
 }
 
 // Node describes this daemon and its host.
 type Node struct {
-	ID       string            `mapstructure:"id"`
-	Site     string            `mapstructure:"site"`
-	Priority int               `mapstructure:"priority"`
-	Labels   map[string]string `mapstructure:"labels"`
-	Observer bool              `mapstructure:"observer"`
+	ID       string            `yaml:"id" default:"{hostname}" doc:"The name of this daemon, unique in the group. Default: the host name."`
+	Site     string            `yaml:"site" default:"default" reload:"yes" doc:"The site of this host."`
+	Priority int               `yaml:"priority" scope:"host, group" default:"100" reload:"yes" doc:"Ranks the nodes within a site; higher is better."`
+	Labels   map[string]string `yaml:"labels" scope:"host, group" reload:"yes" doc:"Arbitrary labels, shown with the node; policies can use them."`
+	Observer bool              `yaml:"observer" scope:"host, group" reload:"yes" doc:"With true this daemon is an observer: it never leads, but it can be the elector."`
 	// Weight is the share of leaderships in relation to other nodes, MaxLeaders the largest number of them; 0 for no limit.
-	Weight     float64 `mapstructure:"weight"`
-	MaxLeaders int     `mapstructure:"max_leaders"`
-	StateDir   string  `mapstructure:"state_dir"`
+	Weight     float64 `yaml:"weight" min:"0.001" max:"1000" default:"1" reload:"yes" doc:"The share of leaderships that the policies spread and fewest give this host, in relation to the other hosts: with 2 it leads twice as many groups as a host with 1. From 0.001 to 1000. See docs/policies.md."`
+	MaxLeaders int     `yaml:"max_leaders" min:"0" reload:"yes" doc:"This host is not elected in further groups while it leads this many; each slot counts as one. It keeps what it leads. 0 for no limit."`
+	StateDir   string  `yaml:"state_dir" doc:"The directory, on a disk of this host, for what must survive a restart of the host: what it has promised in failsafe mode. An absolute path. One daemon uses it at a time; it is created only for groups with failsafe.enabled, and used for those that have had it. Default: systemd's $STATE_DIRECTORY, else /var/lib/zkelectd."`
 }
 
 // Moves limits the preemptions that this host decides on as the elector of its groups.
 type Moves struct {
-	Spread time.Duration `mapstructure:"spread"`
+	Spread time.Duration `yaml:"spread" max:"1h" doc:"The time over which the groups of which this host is the elector spread their preemptions, each by a time that depends on its name and term; requests of operators do not wait. There is also no preemption for this time after a member has vanished. Default: 1m with groups_dir, else 0s. Set the same on all hosts."`
 }
 
 // Election configures this daemon as elector and as candidate.
 type Election struct {
-	Failback         Failback      `mapstructure:"failback"`
-	MaxPreemptions   int           `mapstructure:"max_preemptions"`
-	PreemptionWindow time.Duration `mapstructure:"preemption_window"`
-	Exclusion        time.Duration `mapstructure:"exclusion"`
-	Settle           time.Duration `mapstructure:"settle"`
+	Failback         Failback      `yaml:"failback"`
+	MaxPreemptions   int           `yaml:"max_preemptions" min:"0" default:"6" reload:"yes" doc:"How often policy may replace a healthy leader (a preemption) within election.preemption_window; 0 for no limit. Failovers, operator requests and the first preemption under a new revision of the policy are not limited. Part of the policy."`
+	PreemptionWindow time.Duration `yaml:"preemption_window" min:"1ns" default:"1h" reload:"yes" doc:"The window in which preemptions are counted."`
+	Exclusion        time.Duration `yaml:"exclusion" min:"1ns" default:"1m" doc:"How long a node is excluded after its first strike; each further strike doubles the time, up to an hour. A leader that has been READY for five times as long loses its strikes."`
+	Settle           time.Duration `yaml:"settle" max:"1h" default:"3s" doc:"How long the first election waits for other hosts, if the group has never had a leader, or if this daemon is the first that has registered after all were down. It ends early when all members of the last election are registered, except those that were ranked below the one that would be elected."`
 }
 
 // StrikeResetAfter returns how long a leader must have been READY before its strikes are cleared.
@@ -75,35 +75,35 @@ func (c Config) TakeoverTimeout() time.Duration { return c.Hooks.Timeout + c.Chi
 
 // Failback configures whether a better member may replace a healthy leader.
 type Failback struct {
-	Mode  string        `mapstructure:"mode"`
-	Delay time.Duration `mapstructure:"delay"`
+	Mode  string        `yaml:"mode" oneof:"immediate, delayed, manual" default:"immediate" reload:"yes" doc:"Whether a better node replaces a healthy leader: immediate (at once), delayed (after election.failback.delay) or manual (only 'zkelectd reelect' or 'zkelectd move' replaces it). Default: delayed with the policy spread, else immediate. Part of the policy, which applies to the whole group."`
+	Delay time.Duration `yaml:"delay" default:"30s" reload:"yes" doc:"With the mode delayed: how long the better node must have been eligible without interruption."`
 }
 
 // Policy configures how members are filtered and ranked.
 type Policy struct {
-	Type        string             `mapstructure:"type"`
-	Rank        []string           `mapstructure:"rank"`
-	Sites       map[string]int     `mapstructure:"sites"`
-	Strategies  []cluster.Strategy `mapstructure:"strategies"`
-	Expr        string             `mapstructure:"expr"`
-	Hysteresis  int                `mapstructure:"hysteresis"`
-	Exec        []string           `mapstructure:"exec"`
-	Filter      []string           `mapstructure:"filter"`
-	ApartStrict []string           `mapstructure:"apart_strict"`
+	Type        string             `yaml:"type" default:"priority" reload:"yes" doc:"How nodes are ranked: one of {types}. See docs/policies.md."`
+	Rank        []string           `yaml:"rank" reload:"yes" doc:"A list of rankers to use instead of policy.type. The first ranker that distinguishes two members decides between them. Each is one of {rankers}, with:GROUP (the node that leads that group), apart:GROUP (any other node) or expr:EXPRESSION."`
+	Sites       map[string]int     `yaml:"sites" reload:"yes" doc:"The priority of each site, higher is better; a site that is not listed has 0."`
+	Strategies  []cluster.Strategy `yaml:"strategies" reload:"yes" doc:"A list of {when: CONDITION, use: TYPE}. The first strategy whose condition is true ranks the members; a strategy without when always applies. If no condition is true, policy.type ranks them."`
+	Expr        string             `yaml:"expr" reload:"yes" doc:"The expression of the type expr. If it returns a number, higher is better; if it returns a boolean, true is better."`
+	Hysteresis  int                `yaml:"hysteresis" min:"0" max:"1000" default:"20" reload:"yes" doc:"By how many percent a latency or score must be better than the leader's."`
+	Exec        []string           `yaml:"exec" program:"yes" reload:"yes" doc:"The program of the type exec: it reads the snapshot as JSON on its standard input and prints the ranking as JSON. If it has no answer within 2s, priority ranks instead. Each host uses the program in its own configuration, never one from ZooKeeper."`
+	Filter      []string           `yaml:"filter" reload:"yes" doc:"Expressions about a member; it can lead only if all of them are true."`
+	ApartStrict []string           `yaml:"apart_strict" reload:"yes" doc:"Names of other groups of this host. A node that leads one of them is not eligible."`
 }
 
 // Health configures the check whether this host can lead.
 type Health struct {
-	Check `mapstructure:",squash"`
-	Fall  int `mapstructure:"fall"`
+	Check `yaml:",squash" doc:"The host is healthy"`
+	Fall  int `yaml:"fall" default:"3" min:"1" doc:"An unhealthy host is not elected. The host is unhealthy after this many failed checks in a row, and healthy again after two successful ones. After a start, the first check alone decides."`
 }
 
 // Check is a repeated check; at most one of Exec, HTTP and TCP is set.
 type Check struct {
-	Exec     []string      `mapstructure:"exec"`
-	HTTP     string        `mapstructure:"http"`
-	TCP      string        `mapstructure:"tcp"`
-	Interval time.Duration `mapstructure:"interval"`
+	Exec     []string      `yaml:"exec" program:"yes" doc:"{doc} while this command exits with 0. Set at most one of exec, http and tcp; without any no check is made."`
+	HTTP     string        `yaml:"http" doc:"{doc} while this URL answers 2xx."`
+	TCP      string        `yaml:"tcp" doc:"{doc} while this host:port accepts connections."`
+	Interval time.Duration `yaml:"interval" default:"5s" min:"1ns" doc:"The time between two checks. A check that takes longer than half of it, and longer than 2s, has failed."`
 }
 
 // Timeout returns how long one check may take.
@@ -114,15 +114,15 @@ func checkTimeout(interval time.Duration) time.Duration { return max(interval/2,
 
 // Live configures the check whether the child is alive.
 type Live struct {
-	Check `mapstructure:",squash"`
-	Fall  int `mapstructure:"fall"`
+	Check `yaml:",squash" doc:"Once it is ready, the child is alive"`
+	Fall  int `yaml:"fall" default:"3" min:"1" doc:"After this many failed checks in a row the leader gives up leadership, with a strike."`
 }
 
 // Score configures the source of the score, by which the policy type score ranks.
 type Score struct {
-	Exec     []string      `mapstructure:"exec"`
-	HTTP     string        `mapstructure:"http"`
-	Interval time.Duration `mapstructure:"interval"`
+	Exec     []string      `yaml:"exec" program:"yes" doc:"The score is the first word of this command's output; with the type score, higher is better. Set at most one of exec and http."`
+	HTTP     string        `yaml:"http" doc:"The score is the first word of this URL's response."`
+	Interval time.Duration `yaml:"interval" default:"10s" min:"1ns" doc:"The time between two measurements; the last few are averaged. A measurement that takes longer than half of it, and longer than 2s, has failed."`
 }
 
 // Timeout returns how long one measurement may take.
@@ -130,30 +130,30 @@ func (s Score) Timeout() time.Duration { return checkTimeout(s.Interval) }
 
 // Reload configures when the configuration is read again.
 type Reload struct {
-	Watch bool `mapstructure:"watch"`
+	Watch bool `yaml:"watch" doc:"Reload the configuration, as SIGHUP does, whenever its file, a group file in groups_dir, zookeeper.auth.file or http.token_file changes, also where symbolic links lead."`
 }
 
 // Child configures the leader-only work.
 type Child struct {
-	Command []string `mapstructure:"command"`
-	Unit    string   `mapstructure:"unit"`
+	Command []string `yaml:"command" program:"yes" doc:"The leader-only child: a program and its arguments."`
+	Unit    string   `yaml:"unit" doc:"A systemd service, such as app.service, that runs on the leader only. Use it instead of child.command. With slots, each slot has its own, as in app@${ZKELECTD_SLOT}.service. See docs/systemd.md."`
 	// None says that there is no leader-only work on purpose.
-	None        bool              `mapstructure:"none"`
-	Env         map[string]string `mapstructure:"env"`
-	Dir         string            `mapstructure:"dir"`
-	Ready       Ready             `mapstructure:"ready"`
-	Live        Live              `mapstructure:"live"`
-	Containment string            `mapstructure:"containment"`
-	StopSignal  string            `mapstructure:"stop_signal"`
-	StopTimeout time.Duration     `mapstructure:"stop_timeout"`
+	None        bool              `yaml:"none" doc:"With true this host leads without leader-only work: programs learn from the HTTP API who leads. In a group file it replaces a child.command or child.unit of the defaults. Without it, a daemon refuses to start without a child, a unit and hooks, unless it is an observer."`
+	Env         map[string]string `yaml:"env" doc:"Additional environment variables of the child and of the hooks; not for child.unit, which has its own."`
+	Dir         string            `yaml:"dir" doc:"The child's working directory. Default: the daemon's."`
+	Ready       Ready             `yaml:"ready"`
+	Live        Live              `yaml:"live"`
+	Containment string            `yaml:"containment" oneof:"auto, cgroup, pidns, keeper" scope:"host" default:"auto" doc:"What keeps all processes of the child together: cgroup (a control group of version 2, which must be delegated), pidns (a PID namespace, in which the child sees other pids; needs root or user namespaces), keeper (a subreaper), or auto: cgroup if possible, else keeper. See docs/safety.md."`
+	StopSignal  string            `yaml:"stop_signal" default:"TERM" doc:"The signal that asks the child to stop."`
+	StopTimeout time.Duration     `yaml:"stop_timeout" doc:"How long the child may take to stop after stop_signal. Then it is killed with its whole process group, or earlier if the lease ends. With 0s the timeout is as long as the lease allows (5/6 of the lease), but at most 10s."`
 	// MaxRestarts is how often within a minute a child that exits by itself is started again.
-	MaxRestarts int `mapstructure:"max_restarts"`
+	MaxRestarts int `yaml:"max_restarts" min:"0" default:"3" doc:"How often within a minute a child that exits by itself is started again on the same host. If it exits once more, the leader gives up leadership."`
 }
 
 // Guard configures the process that ends the work.
 type Guard struct {
-	Realtime bool `mapstructure:"realtime"`
-	Keepers  bool `mapstructure:"keepers"`
+	Realtime bool `yaml:"realtime" doc:"Give guard and keeper the lowest real-time priority, so that no ordinary process of a busy host delays a kill. Needs LimitRTPRIO=1 or CAP_SYS_NICE; without that permission they run without the priority, and log that. See docs/safety.md."`
+	Keepers  bool `yaml:"keepers" doc:"Give each group its own keeper, which runs the group's work. Needed for more than one group if neither control groups nor PID namespaces are available; each keeper takes 2 MB or more."`
 }
 
 // unitState returns the unit's state directory; empty if systemd has created none.
@@ -208,30 +208,30 @@ func (c Child) Signal() syscall.Signal { return unix.SignalNum(signalName(c.Stop
 
 // Ready configures the check whether the child is ready; at most one of Exec, HTTP, TCP, Notify and Delay is set.
 type Ready struct {
-	Exec    []string      `mapstructure:"exec"`
-	HTTP    string        `mapstructure:"http"`
-	TCP     string        `mapstructure:"tcp"`
-	Notify  bool          `mapstructure:"notify"`
-	Delay   time.Duration `mapstructure:"delay"`
-	Timeout time.Duration `mapstructure:"timeout"`
+	Exec    []string      `yaml:"exec" program:"yes" doc:"The child is ready when this command exits with 0. Set at most one of exec, http, tcp, notify and delay; without any the child is ready once it has started."`
+	HTTP    string        `yaml:"http" doc:"The child is ready when this URL answers 2xx."`
+	TCP     string        `yaml:"tcp" doc:"The child is ready when this host:port accepts connections."`
+	Notify  bool          `yaml:"notify" doc:"The child is ready when it sends READY=1 to $NOTIFY_SOCKET (sd_notify)."`
+	Delay   time.Duration `yaml:"delay" doc:"The child is ready after this time."`
+	Timeout time.Duration `yaml:"timeout" min:"1ns" default:"20s" doc:"The start of a child that is not ready after this time has failed. The check is repeated ten times a second; one that takes longer than a tenth of this time, and longer than 1s, has failed."`
 }
 
 // Hooks are commands that run at changes of leadership.
 type Hooks struct {
-	PreStart []string `mapstructure:"pre_start"`
-	PostStop []string `mapstructure:"post_stop"`
-	OnChange []string `mapstructure:"on_change"`
+	PreStart []string `yaml:"pre_start" program:"yes" doc:"A command that runs before the child starts, but not again when a child that has exited is restarted in place. If it fails, the takeover fails."`
+	PostStop []string `yaml:"post_stop" program:"yes" doc:"A command that runs once pre_start has run and the child is dead for good, before leadership is released. The daemon runs it; if the daemon died, the guard does; if both died, 'zkelectd release' or the next start on this host does (this needs zookeeper.session_file). It may only undo what pre_start did. See docs/safety.md."`
+	OnChange []string `yaml:"on_change" program:"yes" doc:"A command that runs for each change of this daemon's role, in order and one at a time, with JSON on its standard input. If the daemon dies as the leader, the process that runs post_stop also runs this command, with the state standby."`
 	// OnLeaderChange runs on every member.
-	OnLeaderChange []string      `mapstructure:"on_leader_change"`
-	Timeout        time.Duration `mapstructure:"timeout"`
+	OnLeaderChange []string      `yaml:"on_leader_change" program:"yes" reload:"yes" doc:"A command that runs on every member, leading or not, when it sees that another term leads or that nobody leads any more, and once at the start. If it is slow, only the newest change waits. See docs/configuration.md."`
+	Timeout        time.Duration `yaml:"timeout" min:"1ns" default:"10s" doc:"A hook that runs for longer is killed. A takeover that takes longer than this and child.ready.timeout together is over: the candidate is excluded, and the next one is elected."`
 }
 
 // HTTP configures the daemon's HTTP server.
 type HTTP struct {
-	Listen       string   `mapstructure:"listen"`
-	AllowedHosts []string `mapstructure:"allowed_hosts"`
-	TokenFile    string   `mapstructure:"token_file"`
-	WebConfig    string   `mapstructure:"web_config"`
+	Listen       string   `yaml:"listen" doc:"host:port or unix:/path (a socket of mode 0660) for probes, status, events, metrics and operator requests; empty for none. See docs/http-api.md."`
+	AllowedHosts []string `yaml:"allowed_hosts" reload:"yes" doc:"Additional names that the Host header of a request may have: names, *.domain, or * for any. IP addresses, localhost, the host's name, node.id and the host in http.listen are always allowed; on a unix socket every name is allowed. See docs/http-api.md."`
+	TokenFile    string   `yaml:"token_file" reload:"yes" doc:"A file with one line name:token for each client that may submit operator requests over HTTP, mode 0600 or 0400. Read again at each reload. As with zookeeper.auth.file, a name without a slash is a systemd credential."`
+	WebConfig    string   `yaml:"web_config" doc:"A web configuration file of prometheus/exporter-toolkit: TLS and client certificates. A name without a slash is a systemd credential."`
 }
 
 // Public returns the address for other hosts, with the prefix https:// if secure is true; "" if there is none.
@@ -279,8 +279,8 @@ func (h HTTP) checkHosts(report func(string, string, ...any)) {
 
 // Log configures the log.
 type Log struct {
-	Level  string `mapstructure:"level"`
-	Format string `mapstructure:"format"`
+	Level  string `yaml:"level" oneof:"debug, info, warn, error" default:"info" reload:"yes" doc:"debug, info, warn or error."`
+	Format string `yaml:"format" oneof:"text, json" default:"text" doc:"text or json."`
 }
 
 func hostName() string {

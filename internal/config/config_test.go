@@ -391,15 +391,11 @@ func TestReference(t *testing.T) {
 		if value != "" {
 			value = "`" + value + "`"
 		}
-		scope := string(k.Scope())
-		if k.Scope() == HostScope && k.inGroupFile() {
-			scope = "host, group"
-		}
 		reload := ""
 		if k.Reload {
 			reload = "yes"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", k.Name, scope, k.Kind, value, reload, strings.ReplaceAll(k.Doc, "|", "\\|"))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", k.Name, k.Scope, k.Kind, value, reload, strings.ReplaceAll(k.Doc, "|", "\\|"))
 	}
 	testhelper.CheckDocument(t, "../../docs/configuration.md", b.String())
 }

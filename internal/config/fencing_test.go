@@ -68,7 +68,7 @@ func TestBadFencingIsRefused(t *testing.T) {
 		"{command: ['']}":                                            "fencing.command: the program, its first element, is empty",
 		"{required: true}":                                           "fencing.required: has no effect",
 		"{skip_wait: true}":                                          "fencing.skip_wait: has no effect",
-		"{command: [y], timeout: 10m}":                               "fencing.timeout: 10m0s is not between 1s and 5m0s",
+		"{command: [y], timeout: 10m}":                               "fencing.timeout: 10m0s is not between 1s and 5m",
 		"{agent: fence_x, nodes: {n1: {password: x}}}":               "fencing.nodes: n1: password may be a secret",
 		"{agent: fence_x, options: {passwd: x}, nodes: {n1: {}}}":    "fencing.options: passwd may be a secret",
 		"{agent: fence_x, options: {action: on}, nodes: {n1: {}}}":   "action is an option that zkelectd sets",

@@ -126,7 +126,7 @@ func (w *walker) readDefaults(n *yaml.Node) {
 	d := newWalker(w.path, w.errs)
 	d.within, d.out = defaultsSection+".", w.defaults
 	d.refuse = func(k Key) string {
-		if k.Scope() == HostScope {
+		if k.Scope != GroupScope {
 			return "is a setting of the host: write it outside of defaults"
 		}
 		return ""

@@ -166,7 +166,7 @@ func (f *groupFile) parse(m *mainFile, data []byte) map[string]found {
 	w := newWalker(f.path, &f.errs)
 	w.refuse = func(k Key) string {
 		switch {
-		case k.inGroupFile():
+		case k.Scope != HostScope:
 			return ""
 		case m.src.File == "":
 			return "is a setting of the host, which a group cannot change"

@@ -181,7 +181,7 @@ func (m *mainFile) checkScopes() {
 		places = "under defaults in " + m.src.File + ", or " + places
 	}
 	for name, k := range keyByName() {
-		if f, set := m.settings[name]; set && k.Scope() == GroupScope {
+		if f, set := m.settings[name]; set && k.Scope == GroupScope {
 			m.errs.add(f.source, name, "is a setting of a group: write it %s", places)
 			delete(m.settings, name)
 		}
@@ -196,7 +196,7 @@ func (c *Config) checkWith(values map[string]found, file string, errs *Errors) {
 	keys := keyByName()
 	c.check(func(key, format string, args ...any) {
 		source := values[key].source
-		if source == "" && file != "" && keys[key].inGroupFile() {
+		if source == "" && file != "" && keys[key].Scope != HostScope {
 			source = file
 		}
 		errs.add(cmp.Or(source, "default"), key, format, args...)

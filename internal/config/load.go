@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-viper/mapstructure/v2"
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
 	"go.yaml.in/yaml/v3"
 
-	"zkelectd/internal/cluster"
 	"zkelectd/internal/suggest"
 )
 
@@ -163,7 +163,7 @@ func merged(values map[string]found) (Config, error) {
 		v.Set(name, f.value)
 	}
 	var cfg Config
-	err := v.UnmarshalExact(&cfg)
+	err := v.UnmarshalExact(&cfg, func(d *mapstructure.DecoderConfig) { d.TagName = "yaml" })
 	return cfg, err
 }
 
@@ -222,21 +222,9 @@ func put(values map[string]found, key Key, source, s string, errs *Errors) {
 // fields returns the fields of a configuration by key.
 func (c *Config) fields() map[string]reflect.Value {
 	out := make(map[string]reflect.Value)
-	var walk func(prefix string, v reflect.Value)
-	walk = func(prefix string, v reflect.Value) {
-		for i := range v.NumField() {
-			name, squash, _ := strings.Cut(v.Type().Field(i).Tag.Get("mapstructure"), ",")
-			switch f := v.Field(i); {
-			case squash != "":
-				walk(prefix, f)
-			case f.Kind() == reflect.Struct:
-				walk(prefix+name+".", f)
-			default:
-				out[prefix+name] = f
-			}
-		}
+	for _, k := range Keys() {
+		out[k.Name] = k.Field(c)
 	}
-	walk("", reflect.ValueOf(c).Elem())
 	return out
 }
 
@@ -315,7 +303,7 @@ func (h Host) YAML() string {
 		return h.Config.YAML()
 	}
 	keys := keyByName()
-	return yamlOf(h.Config.settings(), nil, func(key string) bool { return keys[key].Scope() == HostScope })
+	return yamlOf(h.Config.settings(), nil, func(key string) bool { return keys[key].Scope != GroupScope })
 }
 
 func yamlOf(settings map[string]any, comments map[string]string, wanted func(key string) bool) string {
@@ -380,7 +368,8 @@ func shown(v any) string {
 		return strings.Join(v, ",")
 	case string:
 		return v
-	case map[string]string, map[string]int, []cluster.Strategy:
+	}
+	if empty(v) {
 		return ""
 	}
 	return fmt.Sprint(v)

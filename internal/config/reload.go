@@ -157,7 +157,7 @@ func (d *directory) checkRemovals(removed []string, running Host, dir string) er
 func (c Config) WithGroup(own Config) Config {
 	to, from := c.fields(), own.fields()
 	for _, k := range Keys() {
-		if k.inGroupFile() {
+		if k.Scope != HostScope {
 			to[k.Name].Set(from[k.Name])
 		}
 	}

@@ -13,8 +13,8 @@ import (
 // those in ZooKeeper are in force.
 type Slots struct {
 	// Count is 0 for a group with one leader.
-	Count   int `mapstructure:"count"`
-	PerNode int `mapstructure:"per_node"`
+	Count   int `yaml:"count" min:"0" max:"128" reload:"yes" doc:"How many leaders the group has, each with its own slot and work: 1 to {slots}; 0 for a group with one leader, without slots. The first host of a group writes this value to ZooKeeper, and only the command 'slots set' changes it there. See docs/groups.md."`
+	PerNode int `yaml:"per_node" min:"0" reload:"yes" doc:"How many slots one host can lead at most; 0 for all. As slots.count, it is only the first value."`
 }
 
 // Enabled reports whether the group has slots.
@@ -94,15 +94,10 @@ func hasSlotVariable(value any) bool {
 
 func (c *Config) checkSlots(report func(string, string, ...any)) {
 	s := c.Slots
-	if s.Count < 0 || s.Count > MaxSlots {
-		report("slots.count", "%d is not between 1 and %d (0 for a group with one leader)", s.Count, MaxSlots)
-	}
 	switch {
-	case s.PerNode < 0:
-		report("slots.per_node", "must not be negative")
 	case s.PerNode > 0 && !s.Enabled():
 		report("slots.per_node", "has no effect: set slots.count as well")
-	case s.PerNode > s.Count:
+	case s.PerNode > max(s.Count, 0):
 		report("slots.per_node", "%d is more than slots.count (%d)", s.PerNode, s.Count)
 	}
 	for key, value := range c.settings() {

@@ -9,8 +9,8 @@ import (
 // The values of slots, and the variables of a slot, are checked; every error has its source, key and reason.
 func TestSlotErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"slots: {count: 129}":                                         "z.yaml:1: slots.count: 129 is not between 1 and 128",
-		"slots: {count: -1}":                                          "z.yaml:1: slots.count: -1 is not between 1 and 128",
+		"slots: {count: 129}":                                         "z.yaml:1: slots.count: 129 is not between 0 and 128",
+		"slots: {count: -1}":                                          "z.yaml:1: slots.count: -1 is not between 0 and 128",
 		"slots: {count: many}":                                        `z.yaml:1: slots.count: "many" is not an integer`,
 		"slots: {count: 2, per_node: -1}":                             "z.yaml:1: slots.per_node: must not be negative",
 		"slots: {count: 2, per_node: 3}":                              "z.yaml:1: slots.per_node: 3 is more than slots.count (2)",

@@ -10,9 +10,6 @@ import (
 // defaultSpread is the default of moves.spread, which only matters if a host has many groups.
 const defaultSpread = time.Minute
 
-// maxDelay bounds how long a group can be made to wait.
-const maxDelay = time.Hour
-
 // completeDefaults sets the defaults that depend on other settings. values are the settings that were given, and many is true for a
 // host with many groups.
 func (c *Config) completeDefaults(values map[string]found, many bool) {
@@ -33,10 +30,4 @@ const spread = "spread"
 
 func (c *Config) spreads() bool {
 	return c.Policy.Type == spread && len(c.Policy.Rank) == 0 || slices.Contains(c.Policy.Rank, spread)
-}
-
-func (c *Config) checkStorms(report func(string, string, ...any)) {
-	if s := c.Moves.Spread; s < 0 || s > maxDelay {
-		report("moves.spread", "must be between 0s and %s", maxDelay)
-	}
 }

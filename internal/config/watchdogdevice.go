@@ -2,7 +2,6 @@ package config
 
 import (
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 )
@@ -10,12 +9,12 @@ import (
 // WatchdogDevice configures the device that resets this host if the work outlives its lease. It has nothing to do with the watchdog
 // of the elector.
 type WatchdogDevice struct {
-	Mode   string `mapstructure:"mode"`
-	Device string `mapstructure:"device"`
+	Mode   string `yaml:"mode" oneof:"off, automatic, required" default:"off" doc:"Whether a watchdog device resets this host if the leader-only work could outlive its lease, because guard and daemon, or the kernel, stand still, or because the work cannot be killed: off, automatic (where there is a device that fits the lease) or required (without one this host does not lead). Not the watchdog of the elector. See docs/watchdog-device.md."`
+	Device string `yaml:"device" default:"/dev/watchdog" doc:"The device. One process at a time can have it open, so one zkelectd on a host, with all its groups."`
 	// Timeout is 0 for the longest that fits.
-	Timeout time.Duration `mapstructure:"timeout"`
+	Timeout time.Duration `yaml:"timeout" doc:"The device's timeout, in whole seconds. With 0s: the longest that fits the lease, which is 2s for the default session timeout."`
 	// Margin is how much later than after Timeout the host may be reset.
-	Margin time.Duration `mapstructure:"margin"`
+	Margin time.Duration `yaml:"margin" min:"50ms" default:"500ms" doc:"How much later than after its timeout the device may have reset the host: for timers that count coarsely, and for the reset itself. The host must be reset this long before the kill margin after the end of the lease is over."`
 }
 
 // The modes of a watchdog device.
@@ -28,30 +27,11 @@ const (
 // Used reports whether the device is to be used.
 func (w WatchdogDevice) Used() bool { return w.Mode != DeviceOff && w.Mode != "" }
 
-// minMargin is the shortest margin: no timer is more exact.
-const minMargin = 50 * time.Millisecond
-
 func (w WatchdogDevice) check(report func(string, string, ...any)) {
-	if !slices.Contains([]string{DeviceOff, DeviceAutomatic, DeviceRequired}, w.Mode) {
-		report("watchdog_device.mode", "%q is not one of off, automatic, required", w.Mode)
-	}
 	if !strings.HasPrefix(w.Device, "/dev/") || filepath.Clean(w.Device) != w.Device {
 		report("watchdog_device.device", "%q is not the clean path of a device, such as /dev/watchdog0", w.Device)
 	}
 	if w.Timeout != 0 && (w.Timeout < time.Second || w.Timeout%time.Second != 0) {
 		report("watchdog_device.timeout", "%s is not a number of seconds: the kernel's watchdog devices count in seconds", w.Timeout)
-	}
-	if w.Margin < minMargin {
-		report("watchdog_device.margin", "%s is less than %s", w.Margin, minMargin)
-	}
-}
-
-// deviceKeys describe the watchdog device.
-func deviceKeys() []Key {
-	return []Key{
-		{"watchdog_device.mode", text, DeviceOff, false, "Whether a watchdog device resets this host if the leader-only work could outlive its lease, because guard and daemon, or the kernel, stand still, or because the work cannot be killed: off, automatic (where there is a device that fits the lease) or required (without one this host does not lead). Not the watchdog of the elector. See docs/watchdog-device.md."},
-		{"watchdog_device.device", text, "/dev/watchdog", false, "The device. One process at a time can have it open, so one zkelectd on a host, with all its groups."},
-		{"watchdog_device.timeout", duration, time.Duration(0), false, "The device's timeout, in whole seconds. With 0s: the longest that fits the lease, which is 2s for the default session timeout."},
-		{"watchdog_device.margin", duration, 500 * time.Millisecond, false, "How much later than after its timeout the device may have reset the host: for timers that count coarsely, and for the reset itself. The host must be reset this long before the kill margin after the end of the lease is over."},
 	}
 }

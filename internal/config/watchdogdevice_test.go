@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"testing"
 	"time"
 )
@@ -16,11 +15,12 @@ func TestWatchdogDeviceIsChecked(t *testing.T) {
 		"watchdog_device.timeout": func(w *WatchdogDevice) { w.Timeout = 1500 * time.Millisecond },
 		"watchdog_device.margin":  func(w *WatchdogDevice) { w.Margin = 0 },
 	} {
-		w, got := good, ""
-		change(&w)
-		w.check(func(key, format string, args ...any) { got += key; _ = fmt.Sprintf(format, args...) })
+		c, got := defaults(), ""
+		c.Device = good
+		change(&c.Device)
+		c.check(func(key, _ string, _ ...any) { got += key })
 		if got != want {
-			t.Errorf("%+v: %q", w, got)
+			t.Errorf("%+v: %q", c.Device, got)
 		}
 	}
 }

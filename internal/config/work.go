@@ -74,15 +74,9 @@ type Program struct{ Key, Name string }
 // Programs returns the programs that zkelectd may start, sorted by their settings.
 func (c Config) Programs() []Program {
 	var all []Program
-	for key, argv := range map[string][]string{
-		childCommand: c.Child.Command, "child.ready.exec": c.Child.Ready.Exec, "child.live.exec": c.Child.Live.Exec,
-		"health.exec": c.Health.Exec, "score.exec": c.Score.Exec, "policy.exec": c.Policy.Exec,
-		"hooks.pre_start": c.Hooks.PreStart, "hooks.post_stop": c.Hooks.PostStop, "hooks.on_change": c.Hooks.OnChange,
-		"hooks.on_leader_change": c.Hooks.OnLeaderChange,
-		"fencing.command":        c.Fencing.Command,
-	} {
-		if len(argv) > 0 {
-			all = append(all, Program{key, argv[0]})
+	for _, k := range Keys() {
+		if argv, ok := k.Field(&c).Interface().([]string); ok && k.tag.Get("program") != "" && len(argv) > 0 {
+			all = append(all, Program{k.Name, argv[0]})
 		}
 	}
 	slices.SortFunc(all, func(a, b Program) int { return strings.Compare(a.Key, b.Key) })

@@ -3,7 +3,6 @@ package host
 import (
 	"os"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -27,35 +26,10 @@ func liveSettings(c config.Config) live {
 	return live{groupSettings(c, false), operator.Access(c, os.Getenv), c.Log.Level, c.Hooks.OnLeaderChange}
 }
 
-// field returns the field for a setting.
-func field(t *testing.T, c *config.Config, key string) reflect.Value {
-	t.Helper()
-	v := reflect.ValueOf(c).Elem()
-	for name := range strings.SplitSeq(key, ".") {
-		var next reflect.Value
-		find(v, name, &next)
-		if v = next; !v.IsValid() {
-			t.Fatalf("there is no field for %s", key)
-		}
-	}
-	return v
-}
-
-func find(v reflect.Value, name string, found *reflect.Value) {
-	for i := range v.NumField() {
-		switch tag := v.Type().Field(i).Tag.Get("mapstructure"); tag {
-		case name:
-			*found = v.Field(i)
-		case ",squash":
-			find(v.Field(i), name, found)
-		}
-	}
-}
-
 // alter changes the value of a setting.
-func alter(t *testing.T, c *config.Config, key string) {
+func alter(t *testing.T, c *config.Config, key config.Key) {
 	t.Helper()
-	f := field(t, c, key)
+	f := key.Field(c)
 	switch v := f.Interface().(type) {
 	case string:
 		f.SetString(v + "x")
@@ -78,7 +52,7 @@ func alter(t *testing.T, c *config.Config, key string) {
 	case map[string]int:
 		f.Set(reflect.ValueOf(map[string]int{"x": 1}))
 	default:
-		t.Fatalf("%s has the type %T", key, v)
+		t.Fatalf("%s has the type %T", key.Name, v)
 	}
 }
 
@@ -96,7 +70,7 @@ func TestReloadAppliesWhatTheKeysSay(t *testing.T) {
 	}
 	for _, k := range config.Keys() {
 		next := base
-		alter(t, &next, k.Name)
+		alter(t, &next, k)
 		changed, restart := config.Diff(base, next)
 		if len(changed)+len(restart) != 1 {
 			t.Fatalf("%s was not altered alone: %v %v", k.Name, changed, restart)

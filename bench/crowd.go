@@ -16,7 +16,7 @@ import (
 	"zkelectd/internal/guard"
 	"zkelectd/internal/policy"
 	"zkelectd/internal/status"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // crowd is a group whose members' sessions can be ended from outside.

@@ -9,7 +9,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/faultproxy"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // tick is the default of production servers: a session ends up to a tick after its timeout.

@@ -13,7 +13,7 @@ import (
 	"zkelectd/internal/config"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/host"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // group is a server, a session that observes it, and daemons in this process or in processes of their own.

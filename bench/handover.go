@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // handover measures planned handovers: moves against the floor of the protocol, and stops of the leader against a plain lock.

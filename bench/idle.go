@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 const (

@@ -17,7 +17,7 @@ import (
 
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // leaseKill measures how long after the end of the lease the last process of the work is dead if the daemon is stopped, for each

@@ -9,7 +9,7 @@ import (
 
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/guard"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // load measures the load of an idle group on ZooKeeper: requests by role, and znodes and watches by the size of the group.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"zkelectd/internal/guard"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // sessionTimeout is long, so that there are few pings and renewals.

@@ -10,7 +10,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/renewal"
 	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 const renewalRounds = 50

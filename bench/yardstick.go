@@ -17,7 +17,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/procinfo"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // announced is the leader-only command of this comparison. It writes its first line into a pipe when it starts, and its last one when

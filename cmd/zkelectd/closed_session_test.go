@@ -11,7 +11,7 @@ import (
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/faultproxy"
 	"zkelectd/internal/status"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // closeLeadersSession closes the leader's session as anyone who can reach the client port can: the id is on every ephemeral

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // desk is a host from which a person operates groups: with a home directory, and with a configuration file of the host's daemon.

@@ -11,7 +11,7 @@ import (
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/httpapi"
 	"zkelectd/internal/status"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // startFailsafe starts members of a group in failsafe mode, which answer each other at http.listen. It returns when the first one, which

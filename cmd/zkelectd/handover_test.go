@@ -11,7 +11,7 @@ import (
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/procinfo"
 	"zkelectd/internal/status"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // The session timeout is longer than the test waits, so the next leader leads because of the RELEASE.

@@ -17,7 +17,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/status"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // nightsToken may appear only in its file and in the requests of its owner.

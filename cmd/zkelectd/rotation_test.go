@@ -18,7 +18,7 @@ import (
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/status"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // hosts are the hosts of a fleet, each with a directory in place of /etc/zkelectd. The commands of docs/security.md run there.

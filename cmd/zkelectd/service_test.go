@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/boottime"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // manager is a service manager with one service. Like systemd, it accepts messages from the main process only.

@@ -10,7 +10,7 @@ import (
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/faultproxy"
 	"zkelectd/internal/status"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // ownServer starts a server that the test may disturb, and a fleet whose node a connects through a proxy.

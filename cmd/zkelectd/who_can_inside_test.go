@@ -10,7 +10,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // atTheClientPort returns the attempts of a ZooKeeper client without the group's password.

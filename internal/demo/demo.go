@@ -16,8 +16,8 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/status"
+	"zkelectd/internal/test/zkserver"
 	"zkelectd/internal/workenv"
-	"zkelectd/internal/zkserver"
 )
 
 // Options are the options of a demo.

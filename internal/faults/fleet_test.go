@@ -18,7 +18,7 @@ import (
 	"zkelectd/internal/faultproxy"
 	"zkelectd/internal/hostfault"
 	"zkelectd/internal/test/record"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 const (

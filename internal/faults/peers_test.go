@@ -9,7 +9,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/faultproxy"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // peerLink is the way from the other nodes to a node, in failsafe mode. A node publishes the address at which it listens, so the kernel

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // minSessionTimeout is the shortest session timeout that the servers grant; the nodes compute their leases from it.

@@ -9,7 +9,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // znodeFaults delete znodes in one transaction, as an operator with too many permissions can.

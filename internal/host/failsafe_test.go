@@ -29,7 +29,7 @@ import (
 	"zkelectd/internal/faultproxy"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/status"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // outageSession is the session timeout of these tests. The lease is 1.8 s, and a member finds out in 300 ms that ZooKeeper does not

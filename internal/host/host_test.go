@@ -18,7 +18,7 @@ import (
 	"zkelectd/internal/group"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/status"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 var (

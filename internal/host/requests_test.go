@@ -12,7 +12,7 @@ import (
 	"zkelectd/internal/operator"
 	"zkelectd/internal/request"
 	"zkelectd/internal/status"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 var pausing = request.Request{Kind: request.KindPause, Options: request.Options{By: "ann"}}

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // tlsServer is a daemon's TLS endpoint with its certificate authorities.

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 func init() { recipes["application"] = application }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 func init() { recipes["cron-job"] = cronJob }

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"zkelectd/internal/faultproxy"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // databases are two hosts, n1 and n2, with a database server that is the primary on the leader. Each host reaches ZooKeeper through

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 func init() { recipes["dns"] = runDNS }

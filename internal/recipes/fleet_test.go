@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // waitTimeout is how long a condition may take. Only a failure takes so long.

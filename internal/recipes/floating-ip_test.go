@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 func init() { recipes["floating-ip"] = runFloatingIP }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 func init() { recipes["keepalived"] = runKeepalived }

@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"testing"
 
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 func init() { recipes["kubernetes"] = kubernetes }

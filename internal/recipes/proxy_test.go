@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // proxied is a group on three hosts behind a proxy, which runs on a fourth one. The child on the leader serves writes on port 8080; it

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // hypervisor switches machines off for the fence agent that runs in another machine.

@@ -13,7 +13,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/faultproxy"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 var (

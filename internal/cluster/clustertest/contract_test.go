@@ -13,7 +13,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/clustertest"
 	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 var server *zkserver.Server

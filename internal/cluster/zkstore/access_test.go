@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 func TestAuthFileIsCheckedAndNeverQuoted(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // credentialsFile writes a credentials file.

@@ -13,7 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // rewrite replaces the contents of a credentials file.

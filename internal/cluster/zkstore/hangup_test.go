@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // hangUpOn returns a script of a server that closes the connection on a connect request, and answers srvr.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // withSmallBuffer returns a session on a server that accepts only small packets.

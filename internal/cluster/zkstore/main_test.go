@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // shared is a server for the tests that do not damage it.

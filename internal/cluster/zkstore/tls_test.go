@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/zkserver"
+	"zkelectd/internal/test/zkserver"
 )
 
 // testCAs has a CA, and another one that no server or client trusts.

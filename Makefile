@@ -6,7 +6,7 @@ export PATH := $(PATH):/usr/local/go/bin
 build: ## build bin/zkelectd, a static binary
 	CGO_ENABLED=0 go build -trimpath -o bin/zkelectd ./cmd/zkelectd
 
-image: build ## build the image zkelectd:dev (from scratch) with Docker
+image: build bin/demo ## build the image zkelectd:dev (from scratch) with Docker, and the work of deploy/docker-compose.yml
 	docker build --quiet --file deploy/Dockerfile --tag zkelectd:dev .
 
 dist: ## build the binaries, .deb, .rpm and SBOM of the last commit for amd64 and arm64 in dist/
@@ -21,7 +21,7 @@ package-test: ## install, run and remove the packages in a throwaway copy of thi
 systemd-test: ## test the units under a real systemd in a throwaway copy of this machine
 	scripts/test-systemd.sh
 
-compose-test: build ## test the Compose files of deploy/ with real containers (COMPOSE="docker compose" or docker-compose)
+compose-test: build bin/demo ## test the Compose files of deploy/ with real containers (COMPOSE="docker compose" or docker-compose)
 	scripts/test-compose.sh
 
 deploy-check: ## check the files of deploy/ for Compose and Kubernetes, and test SBOM and signing of releases
@@ -31,9 +31,13 @@ deploy-check: ## check the files of deploy/ for Compose and Kubernetes, and test
 	go -C deploy/package/sbom test ./...
 	scripts/test-sign.sh
 
-demo: build ## run four daemons on two sites that elect, hand over, fail and recover (DEMO_ARGS=--once ends after the tour)
+.PHONY: bin/demo
+bin/demo:
+	CGO_ENABLED=0 go build -trimpath -o bin/demo ./demo
+
+demo: build bin/demo ## run four daemons on two sites that elect, hand over, fail and recover (DEMO_ARGS=--once ends after the tour)
 	@scripts/install-zookeeper.sh
-	bin/zkelectd demo $(DEMO_ARGS)
+	bin/demo $(DEMO_ARGS)
 
 # The tests that take longest, in order; go test starts them first.
 LONGEST := zkelectd/cmd/zkelectd zkelectd/internal/host zkelectd/internal/faults
@@ -111,7 +115,7 @@ lint: ## golangci-lint with vet, staticcheck and others (.golangci.yml), and for
 	go vet -tags gen ./cmd/zkelectd
 	go vet -tags record ./internal/group
 	go tool -modfile=scripts/lint.mod golangci-lint run ./...
-	@unformatted=$$(gofmt -l cmd internal bench deploy scripts); if [ -n "$$unformatted" ]; then echo "gofmt: $$unformatted"; exit 1; fi
+	@unformatted=$$(gofmt -l cmd demo internal bench deploy scripts); if [ -n "$$unformatted" ]; then echo "gofmt: $$unformatted"; exit 1; fi
 
 bench: build ## measure handover, failover, traffic and footprint
 	@scripts/install-zookeeper.sh

@@ -18,7 +18,6 @@ var examples = map[string][]string{
 	"doctor":    {"doctor --config /etc/zkelectd.yaml", "doctor -o json"},
 	"support":   {"support --config /etc/zkelectd.yaml", "support -o /tmp/report.tar.gz"},
 	"probe":     {"probe /livez", "probe /readyz --http unix:/run/zkelectd/api.sock"},
-	"demo":      {"demo", "demo --once"},
 	"status":    {"status --config /etc/zkelectd.yaml", "status -g billing --watch", "status --check"},
 	"leader":    {"leader --zk zk1:2181 --root /cluster", "leader -g ingest/3"},
 	"is-leader": {"is-leader --id n1", "is-leader --config /etc/zkelectd.yaml -g billing"},

@@ -65,7 +65,7 @@ Commands other than run and check also find their group through /etc/zkelectd.ya
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"run", "Run the daemon:", []*cobra.Command{initCommand(), runCommand(), daemonCommand(), execCommand(), execDaemonCommand(), execJobCommand(), releaseCommand(), reloadCommand(), admitCommand(), checkCommand(), doctorCommand(), supportCommand(), probeCommand(), demoCommand(), demoChildCommand()}},
+		{"run", "Run the daemon:", []*cobra.Command{initCommand(), runCommand(), daemonCommand(), execCommand(), execDaemonCommand(), execJobCommand(), releaseCommand(), reloadCommand(), admitCommand(), checkCommand(), doctorCommand(), supportCommand(), probeCommand()}},
 		{"inspect", "Inspect the group:", []*cobra.Command{
 			statusCommand(), groupCommand(), leaderCommand(), isLeaderCommand(), watchCommand(), explainCommand(), whatifCommand(), historyCommand(),
 		}},

@@ -76,7 +76,6 @@ var arrows = map[string]string{
 
 	// Demo and tests.
 	"internal/test/zkserver": "",
-	"internal/demo":          "cluster cluster/zkstore status workenv test/zkserver",
 	"internal/faultproxy":    "",
 	"internal/hostfault":     "",
 	"internal/testhelper":    "",

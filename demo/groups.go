@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"context"
@@ -37,9 +37,9 @@ func (f *fleet) configureGroups() error {
 	}
 	for i, name := range groupNames {
 		first, second := homes(i)
-		text := fmt.Sprintf(`child: {command: ["%s", demo-child, --dir, "%s"]}
+		text := fmt.Sprintf(`child: {command: ["%s", child, --dir, "%s"]}
 policy: {type: expr, expr: 'member.id == "%s" ? 2 : member.id == "%s" ? 1 : 0'}
-`, f.opt.Binary, f.childDir(name), first.id, second.id)
+`, f.opt.child, f.childDir(name), first.id, second.id)
 		err := errors.Join(os.Mkdir(f.childDir(name), 0o700), os.WriteFile(filepath.Join(f.groupsDir(), name+".yaml"), []byte(text), 0o600))
 		if err != nil {
 			return err
@@ -187,7 +187,7 @@ func (f *fleet) showGroups(ctx context.Context) error {
 func (f *fleet) command(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepLimit)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, f.opt.Binary, append(args, f.access()...)...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, f.opt.zkelectd, append(args, f.access()...)...).CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("zkelectd %s failed: %w", strings.Join(args, " "), err)
 	}
@@ -201,8 +201,8 @@ func (f *fleet) access() []string { return []string{"--zk", f.server.Addr(), "--
 func (f *fleet) show(ctx context.Context) error {
 	f.say("\nThe fleet keeps running: try it from another terminal, and end it with Ctrl-C:")
 	f.say("  http://127.0.0.1:%d/ is the page; requests there need the token %s", f.ports["n4"], f.token)
-	f.say("  %s status %s", f.opt.Binary, strings.Join(f.access(), " "))
-	f.say("  %s move -g billing --to n2 %s", f.opt.Binary, strings.Join(f.access(), " "))
+	f.say("  %s status %s", f.opt.zkelectd, strings.Join(f.access(), " "))
+	f.say("  %s move -g billing --to n2 %s", f.opt.zkelectd, strings.Join(f.access(), " "))
 	f.say("  kill -9 PID of a daemon, or edit a file in %s and kill -HUP the PID of a daemon\n", f.groupsDir())
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

@@ -1,11 +1,11 @@
-package demo
+package main
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -24,35 +24,31 @@ type answer struct {
 	PID  int    `json:"pid"`
 }
 
-// ChildOptions are the options of the demo's child.
-type ChildOptions struct {
-	// Dir is the directory to which the child writes the address of its HTTP server, as <node>.addr; empty for no server. While
-	// it contains a file <node>.stall, the child never becomes ready.
-	Dir string
-	// Every is the time between two lines of output; 0 for no output.
-	Every time.Duration
-	Out   io.Writer
-}
-
-// Child runs the leader-only child of the demo, which reports its node and term over HTTP or in its output until ctx ends. The output
-// also has the group, with its slot if there is one.
-func Child(ctx context.Context, opt ChildOptions) error {
+// runChild runs the leader-only child, which reports its node and term over HTTP or in its output until ctx ends. While its directory
+// contains a file <node>.stall, it never becomes ready.
+func runChild(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("child", flag.ContinueOnError)
+	dir := flags.String("dir", "", "serve HTTP, and write the address to <node>.addr in this directory")
+	every := flags.Duration("every", 0, "print a line with group, node and term this often")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
 	me := answer{Node: os.Getenv("ZKELECTD_NODE"), Site: os.Getenv("ZKELECTD_SITE"), Term: os.Getenv("ZKELECTD_TERM"), PID: os.Getpid()}
-	if opt.Dir != "" {
-		if _, err := os.Stat(filepath.Join(opt.Dir, me.Node+".stall")); err == nil {
+	if *dir != "" {
+		if _, err := os.Stat(filepath.Join(*dir, me.Node+".stall")); err == nil {
 			<-ctx.Done()
 			return nil
 		}
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	if opt.Dir != "" {
-		listener, err := me.listen(opt.Dir)
+	if *dir != "" {
+		listener, err := me.listen(*dir)
 		if err != nil {
 			return err
 		}
 		g.Go(func() error { return me.serve(ctx, listener) })
 	}
-	g.Go(func() error { return me.work(ctx, opt) })
+	g.Go(func() error { return me.work(ctx, *every) })
 	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
 		return fmt.Errorf("cannot notify the daemon: %w", err)
 	}
@@ -85,8 +81,8 @@ func (me answer) serve(ctx context.Context, listener net.Listener) error {
 }
 
 // work prints a line at intervals until ctx ends.
-func (me answer) work(ctx context.Context, opt ChildOptions) error {
-	if opt.Every <= 0 {
+func (me answer) work(ctx context.Context, every time.Duration) error {
+	if every <= 0 {
 		return nil
 	}
 	group := os.Getenv("ZKELECTD_GROUP")
@@ -94,9 +90,9 @@ func (me answer) work(ctx context.Context, opt ChildOptions) error {
 		group += "/" + slot
 	}
 	say := func(what string) {
-		fmt.Fprintf(opt.Out, "%s %s group=%s node=%s site=%s term=%s\n", time.Now().UTC().Format(time.RFC3339Nano), what, group, me.Node, me.Site, me.Term)
+		fmt.Printf("%s %s group=%s node=%s site=%s term=%s\n", time.Now().UTC().Format(time.RFC3339Nano), what, group, me.Node, me.Site, me.Term)
 	}
-	tick := time.NewTicker(opt.Every)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for say("begins"); ; {
 		select {

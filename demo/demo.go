@@ -1,6 +1,4 @@
-// Package demo runs a small fleet on this host with a real ZooKeeper server: four daemons on two sites, first with one group, then
-// with twelve, and a scripted tour through their elections with measured times.
-package demo
+package main
 
 import (
 	"context"
@@ -20,14 +18,13 @@ import (
 	"zkelectd/internal/workenv"
 )
 
-// Options are the options of a demo.
-type Options struct {
-	// Binary is the zkelectd program to run.
-	Binary string
-	// Once ends the demo after the tour; otherwise it shows the fleet until ctx ends.
-	Once bool
-	// Out receives the text of the tour.
-	Out io.Writer
+type options struct {
+	// zkelectd and child are the programs to run.
+	zkelectd, child string
+	// once ends the demo after the tour; otherwise it shows the fleet until the context ends.
+	once bool
+	// out receives the text of the tour.
+	out io.Writer
 }
 
 const root = "/demo"
@@ -42,7 +39,7 @@ var nodes = []node{{"n1", "dc1", 100}, {"n2", "dc1", 90}, {"n3", "dc2", 100}, {"
 
 // fleet is the server and the daemons that the demo has started.
 type fleet struct {
-	opt     Options
+	opt     options
 	dir     string
 	server  *zkserver.Server
 	session *zkstore.Session
@@ -56,8 +53,8 @@ type fleet struct {
 	view    status.Group
 }
 
-// Run runs the demo. It leaves no process and no file behind. The error names the step of the tour that failed.
-func Run(ctx context.Context, opt Options) (err error) {
+// runTour runs the demo. It leaves no process and no file behind. The error names the step of the tour that failed.
+func runTour(ctx context.Context, opt options) (err error) {
 	f := &fleet{
 		opt: opt, paths: cluster.Paths{Root: root}, daemons: make(map[string]*process),
 		sites: map[string]int{"dc1": 200, "dc2": 100}, views: make(chan status.Group, 1), viewer: status.NewViewer(cluster.NameOf(root), root), token: rand.Text(),
@@ -96,7 +93,7 @@ func Run(ctx context.Context, opt Options) (err error) {
 	if err := f.tour(ctx); err != nil {
 		return err
 	}
-	if opt.Once {
+	if opt.once {
 		return nil
 	}
 	return f.show(ctx)
@@ -112,7 +109,7 @@ func (f *fleet) publish(s cluster.Snapshot) error {
 	return nil
 }
 
-func (f *fleet) say(format string, args ...any) { fmt.Fprintf(f.opt.Out, format+"\n", args...) }
+func (f *fleet) say(format string, args ...any) { fmt.Fprintf(f.opt.out, format+"\n", args...) }
 
 // close stops all daemons and the server, and removes the directory.
 func (f *fleet) close() error {
@@ -158,10 +155,10 @@ hooks: {timeout: 1s}
 policy: {sites: {dc1: %d, dc2: %d}}
 http: {listen: "127.0.0.1:%d", token_file: "%s"}
 child:
-  command: ["%s", demo-child, --dir, "%s"]
+  command: ["%s", child, --dir, "%s"]
   ready: {notify: true, timeout: 2s}
   stop_timeout: 1s
-`, n.id, n.site, n.priority, f.server.Addr(), root, f.sites["dc1"], f.sites["dc2"], f.ports[n.id], f.tokens(), f.opt.Binary, f.dir)
+`, n.id, n.site, n.priority, f.server.Addr(), root, f.sites["dc1"], f.sites["dc2"], f.ports[n.id], f.tokens(), f.opt.child, f.dir)
 	return os.WriteFile(f.file(n), []byte(text), 0o600)
 }
 
@@ -177,7 +174,7 @@ func (f *fleet) start(n node, configure func(node) error) error {
 		return err
 	}
 	defer log.Close()
-	p, err := startProcess([]string{f.opt.Binary, "run", "--config", f.file(n)}, workenv.Clean(os.Environ()), log)
+	p, err := startProcess([]string{f.opt.zkelectd, "run", "--config", f.file(n)}, workenv.Clean(os.Environ()), log)
 	if err != nil {
 		return err
 	}

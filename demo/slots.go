@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"context"
@@ -27,8 +27,8 @@ func (f *fleet) configureStream() error {
 		errs = append(errs, os.Mkdir(f.childDir(slotName(i)), 0o700))
 	}
 	text := fmt.Sprintf(`slots: {count: %d, per_node: %d}
-child: {command: ["%s", demo-child, --dir, "%s-${ZKELECTD_SLOT}"]}
-`, streamSlots, perNode, f.opt.Binary, f.childDir(streamName))
+child: {command: ["%s", child, --dir, "%s-${ZKELECTD_SLOT}"]}
+`, streamSlots, perNode, f.opt.child, f.childDir(streamName))
 	errs = append(errs, os.WriteFile(filepath.Join(f.groupsDir(), streamName+".yaml"), []byte(text), 0o600))
 	return errors.Join(errs...)
 }

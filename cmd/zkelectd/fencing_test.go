@@ -63,7 +63,7 @@ func TestFencingEndsTheWaitForALostLeader(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	script, log := f.fenceScript("power-off", "exit 0")
-	term := f.loseLeader("command: [" + script + "], skip_wait: true")
+	term := f.loseLeader("levels: {command: [" + script + "]}, skip_wait: true")
 	f.until("b leads", leads("b"))
 	f.waitForWork("b")
 	times, inputs := fencings(t, log)
@@ -95,7 +95,7 @@ func TestFencingThatFailsLeavesTheWait(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	script, log := f.fenceScript("power-off", "echo no route; exit 1")
-	f.loseLeader("command: [" + script + "], skip_wait: true")
+	f.loseLeader("levels: {command: [" + script + "]}, skip_wait: true")
 	f.until("b leads", leads("b"))
 	f.waitForWork("b")
 	times, _ := fencings(t, log)
@@ -114,7 +114,7 @@ func TestRequiredFencing(t *testing.T) {
 	f := newFleet(t)
 	works := filepath.Join(f.dir, "works")
 	script, log := f.fenceScript("power-off", "test -e "+works)
-	f.loseLeader("command: [" + script + "], required: true")
+	f.loseLeader("levels: {command: [" + script + "]}, required: true")
 	f.eventually("b has given up twice", func() bool { times, _ := fencings(t, log); return len(times) >= 2 })
 	f.logged("b", "a could not be fenced, and fencing.required permits no takeover without that")
 	if all := ledger(t, f.ledgerFile()); all[len(all)-1].node != "a" {
@@ -133,7 +133,7 @@ func TestFencingThatHangs(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	script, log := f.fenceScript("fence_hangs", `case "$options" in *action=off*) sleep 1000;; esac`)
-	f.loseLeader("agent: " + script + ", nodes: {a: {ip: 192.0.2.1}, b: {ip: 192.0.2.2}}}\nhttp: {listen: '127.0.0.1:0'")
+	f.loseLeader("levels: {agent: " + script + ", nodes: {a: {ip: 192.0.2.1}, b: {ip: 192.0.2.2}}}}\nhttp: {listen: '127.0.0.1:0'")
 	url := "http://" + f.address("b") + "/leader"
 	f.eventually("b says whom it is fencing", func() bool {
 		resp, err := http.Get(url)
@@ -161,7 +161,7 @@ func TestTheMonitorOfFencing(t *testing.T) {
 <actions><action name="off"/><action name="reboot"/><action name="monitor"/></actions></resource-agent>';;
 *action=monitor*) echo the device is away >&2; exit 1;;
 esac`)
-	f.configure("a", "dc1", 100, "fencing: {agent: "+script+", nodes: {a: {ip: 192.0.2.1}, b: {ip: 192.0.2.2}}}\n")
+	f.configure("a", "dc1", 100, "fencing: {levels: {agent: "+script+", nodes: {a: {ip: 192.0.2.1}, b: {ip: 192.0.2.2}}}}\n")
 	f.start("a")
 	f.eventually("the problem is shown", func() bool {
 		out, _ := f.run("status")
@@ -179,7 +179,7 @@ func TestFenceCommand(t *testing.T) {
 	f := newFleet(t)
 	works := filepath.Join(f.dir, "works")
 	script, log := f.fenceScript("power-off", "test -e "+works)
-	f.configure("a", "dc1", 100, "fencing: {command: ["+script+"]}\n")
+	f.configure("a", "dc1", 100, "fencing: {levels: {command: ["+script+"]}}\n")
 	run := func(args ...string) (string, error) { return f.runAs("a", args...) }
 	if out, err := run("fence", "n9"); err == nil || !strings.Contains(out, "add --yes") {
 		t.Errorf("without a terminal: %v\n%s", err, out)
@@ -214,7 +214,7 @@ func TestCheckAsksFenceAgents(t *testing.T) {
 	f := newFleet(t)
 	script, log := f.fenceScript("fence_test", `echo '<resource-agent><parameters><parameter name="ip" required="1"><content type="string"/></parameter></parameters>
 <actions><action name="off"/><action name="reboot"/></actions></resource-agent>'`)
-	f.configure("a", "dc1", 100, "fencing: {agent: "+script+", nodes: {b: {ipp: 192.0.2.2}}}\n")
+	f.configure("a", "dc1", 100, "fencing: {levels: {agent: "+script+", nodes: {b: {ipp: 192.0.2.2}}}}\n")
 	out, err := f.runAs("a", "check")
 	for _, want := range []string{"b: ipp is not an option of the agent; did you mean ip?", "b: ip is required by the agent, and not set"} {
 		if err == nil || !strings.Contains(out, want) {

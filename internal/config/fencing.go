@@ -17,42 +17,25 @@ import (
 
 // Fencing configures how this host, as a candidate, switches off the node of a leader that was lost.
 type Fencing struct {
-	// FencingLevel is the only level, if Levels is empty.
-	FencingLevel `yaml:",squash"`
-	Levels       []FencingLevel `yaml:"levels" doc:"Several ways to fence a node, as a list; each has a command, or agent, options, secrets and nodes. They are tried in this order until one succeeds."`
-	Timeout      time.Duration  `yaml:"timeout" min:"1s" max:"5m" default:"1m" doc:"How long each level may take; from 1s to 5m."`
-	Required     bool           `yaml:"required" doc:"With true this host takes over from a leader that was lost only after that node was fenced. If that fails, it gives up, with a strike, and another node is elected."`
-	SkipWait     bool           `yaml:"skip_wait" doc:"With true the lease wait for a node ends when it was fenced. Only where success means that the host is off: not for agents that cut it off from its network or its storage. See docs/fencing.md."`
+	// Levels are tried in this order until one succeeds.
+	Levels   []FencingLevel `yaml:"levels" doc:"How this host, as a candidate, switches off the node of a leader that was lost, while it waits until every older lease is over: one level, or a list of them, which are tried in this order until one succeeds. A level has agent: a fence agent of ClusterLabs, as in fence_ipmilan, or the absolute path of one; options for all nodes; nodes: those that it can fence, by node.id, with their own options; and secrets: options whose values are in files of mode 0600 or 0400. As with zookeeper.auth.file, a name without a slash is a systemd credential. Or a level has command, which gets the node as JSON on its standard input and in ZKELECTD_FENCE_*, and exits with 0 only if the node is certainly off. See docs/fencing.md."`
+	Timeout  time.Duration  `yaml:"timeout" min:"1s" max:"5m" default:"1m" doc:"How long each level may take; from 1s to 5m."`
+	Required bool           `yaml:"required" doc:"With true this host takes over from a leader that was lost only after that node was fenced. If that fails, it gives up, with a strike, and another node is elected."`
+	SkipWait bool           `yaml:"skip_wait" doc:"With true the lease wait for a node ends when it was fenced. Only where success means that the host is off: not for agents that cut it off from its network or its storage. See docs/fencing.md."`
 }
 
 // FencingLevel is one way to fence nodes: a command or a fence agent.
 type FencingLevel struct {
-	Command []string `yaml:"command,omitempty" program:"yes" doc:"A command that switches off the node of a leader that was lost, and exits with 0 only if it is certainly off. It gets the node as JSON on its standard input and in ZKELECTD_FENCE_*. This host runs it as a candidate, while it waits until every older lease is over. See docs/fencing.md."`
-	Agent   string   `yaml:"agent,omitempty" doc:"Instead of fencing.command: a fence agent of ClusterLabs, as in fence_ipmilan, or the absolute path of one."`
+	Command []string `yaml:"command,omitempty"`
+	Agent   string   `yaml:"agent,omitempty"`
 	// Options are those of the agent, for all nodes; those of Nodes are for one. Secrets are options whose values are in files.
-	Options map[string]string `yaml:"options,omitempty" doc:"Options of the agent for all nodes."`
-	Secrets map[string]string `yaml:"secrets,omitempty" doc:"Options of the agent whose values are in files, as in {password: /etc/zkelectd/ipmi-password}; mode 0600 or 0400. As with zookeeper.auth.file, a name without a slash is a systemd credential."`
-	Nodes   Tables            `yaml:"nodes,omitempty" doc:"The nodes that the agent can fence, by node.id, with their own options, as in {n1: {ip: 192.0.2.1}}."`
+	Options map[string]string `yaml:"options,omitempty"`
+	Secrets map[string]string `yaml:"secrets,omitempty"`
+	Nodes   Tables            `yaml:"nodes,omitempty"`
 }
 
 // Tables are maps by name.
 type Tables = map[string]map[string]string
-
-// empty reports whether the level says nothing.
-func (l FencingLevel) empty() bool {
-	return len(l.Command) == 0 && l.Agent == "" && len(l.Options) == 0 && len(l.Secrets) == 0 && len(l.Nodes) == 0
-}
-
-// Order returns the levels in the order in which they are tried, with the names of their settings.
-func (f Fencing) Order() (levels []FencingLevel, settings []string) {
-	if len(f.Levels) == 0 && !f.empty() {
-		return []FencingLevel{f.FencingLevel}, []string{"fencing"}
-	}
-	for i := range f.Levels {
-		settings = append(settings, fmt.Sprintf("fencing.levels[%d]", i))
-	}
-	return f.Levels, settings
-}
 
 // The limits of fencing.
 const (
@@ -73,29 +56,19 @@ var secretOption = regexp.MustCompile(`(?i)passw|secret|token|(^|_)key$|communit
 
 func (c *Config) checkFencing(report func(string, string, ...any)) {
 	f := &c.Fencing
-	levels, settings := f.Order()
-	if len(f.Levels) > 0 && !f.empty() {
-		report("fencing.levels", "cannot be set together with fencing.command or fencing.agent: write those as the first level")
-		return
-	}
-	if len(levels) == 0 {
+	if len(f.Levels) == 0 {
 		for key, set := range map[string]bool{"fencing.required": f.Required, "fencing.skip_wait": f.SkipWait} {
 			if set {
-				report(key, "has no effect: set fencing.command, fencing.agent or fencing.levels as well")
+				report(key, "has no effect: set fencing.levels as well")
 			}
 		}
 	}
-	if len(levels) > maxLevels {
-		report("fencing.levels", "has %d levels; at most %d are possible", len(levels), maxLevels)
+	if len(f.Levels) > maxLevels {
+		report("fencing.levels", "has %d levels; at most %d are possible", len(f.Levels), maxLevels)
 	}
-	for i, l := range levels {
-		key := settings[i]
+	for i, l := range f.Levels {
 		l.check(func(name, format string, args ...any) {
-			at := "fencing." + name
-			if len(f.Levels) > 0 {
-				at, format = "fencing.levels", strings.TrimPrefix(key, "fencing.levels")+"."+name+": "+format
-			}
-			report(at, format, args...)
+			report("fencing.levels", "[%d].%s: %s", i, name, fmt.Sprintf(format, args...))
 		})
 	}
 }
@@ -182,10 +155,15 @@ func tablesOf(n *yaml.Node) (Tables, error) {
 	return all, nil
 }
 
-// levelsOf returns the fencing levels in a YAML node.
+// levelsOf returns the fencing levels in a YAML node: a list of them, or the only one.
 func levelsOf(n *yaml.Node) ([]FencingLevel, error) {
-	if n.Kind != yaml.SequenceNode {
-		return nil, errors.New("must be a list, as in [{agent: fence_ipmilan, nodes: {n1: {ip: 192.0.2.1}}}, {command: [/usr/local/bin/power-off]}]")
+	switch n.Kind {
+	case yaml.MappingNode:
+		l, err := levelOf(n)
+		return []FencingLevel{l}, err
+	case yaml.SequenceNode:
+	default:
+		return nil, errors.New("must be one level, as in {agent: fence_ipmilan, nodes: {n1: {ip: 192.0.2.1}}}, or a list of them")
 	}
 	all := make([]FencingLevel, 0, len(n.Content))
 	for i, item := range n.Content {

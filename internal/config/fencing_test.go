@@ -16,27 +16,29 @@ func fenced(t *testing.T, text string) (Config, error) {
 	return Load(Sources{File: path})
 }
 
+// One level needs no list.
 func TestFencingByAnAgent(t *testing.T) {
 	c, err := fenced(t, `fencing:
-  agent: fence_ipmilan
-  options: {username: admin, lanplus: 1}
-  secrets: {password: /etc/zkelectd/ipmi-password}
-  nodes:
-    n1: {ip: 192.0.2.1}
-    n2: {ip: 192.0.2.2}
+  levels:
+    agent: fence_ipmilan
+    options: {username: admin, lanplus: 1}
+    secrets: {password: /etc/zkelectd/ipmi-password}
+    nodes:
+      n1: {ip: 192.0.2.1}
+      n2: {ip: 192.0.2.2}
   timeout: 30s
   skip_wait: true
 `)
 	if err != nil {
 		t.Fatal(err)
 	}
-	levels, settings := c.Fencing.Order()
+	levels := c.Fencing.Levels
 	want := FencingLevel{
-		Agent: "fence_ipmilan", Command: []string{}, Options: map[string]string{"username": "admin", "lanplus": "1"},
+		Agent: "fence_ipmilan", Options: map[string]string{"username": "admin", "lanplus": "1"},
 		Secrets: map[string]string{"password": "/etc/zkelectd/ipmi-password"}, Nodes: Tables{"n1": {"ip": "192.0.2.1"}, "n2": {"ip": "192.0.2.2"}},
 	}
-	if len(levels) != 1 || !reflect.DeepEqual(levels[0], want) || settings[0] != "fencing" || c.Fencing.Timeout != 30*time.Second || !c.Fencing.SkipWait {
-		t.Errorf("%+v %v", levels, settings)
+	if len(levels) != 1 || !reflect.DeepEqual(levels[0], want) || c.Fencing.Timeout != 30*time.Second || !c.Fencing.SkipWait {
+		t.Errorf("%+v", levels)
 	}
 }
 
@@ -49,9 +51,9 @@ func TestFencingLevels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	levels, settings := c.Fencing.Order()
-	if len(levels) != 2 || levels[0].Agent != "/opt/fence_own" || levels[1].Command[1] != "--hard" || settings[1] != "fencing.levels[1]" {
-		t.Errorf("%+v %v", levels, settings)
+	levels := c.Fencing.Levels
+	if len(levels) != 2 || levels[0].Agent != "/opt/fence_own" || levels[1].Command[1] != "--hard" {
+		t.Errorf("%+v", levels)
 	}
 	if r := c.Redacted().Fencing.Levels[1].Command; r[0] != "/usr/local/bin/power-off" || r[1] != notShown || c.Fencing.Levels[1].Command[1] != "--hard" {
 		t.Errorf("redacted: %v", r)
@@ -60,30 +62,29 @@ func TestFencingLevels(t *testing.T) {
 
 func TestBadFencingIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"{agent: fence_x}":                                           "fencing.nodes: is empty: name each node with its options",
-		"{agent: ipmi, nodes: {n1: {}}}":                             `fencing.agent: "ipmi" is neither the name of a fence agent`,
-		"{agent: bin/fence_x, nodes: {n1: {}}}":                      "nor an absolute path",
-		"{agent: fence_x, command: [y], nodes: {n1: {}}}":            "cannot be set together with a command",
-		"{command: [y], nodes: {n1: {ip: x}}}":                       "fencing.nodes: belongs to an agent",
-		"{command: ['']}":                                            "fencing.command: the program, its first element, is empty",
-		"{required: true}":                                           "fencing.required: has no effect",
-		"{skip_wait: true}":                                          "fencing.skip_wait: has no effect",
-		"{command: [y], timeout: 10m}":                               "fencing.timeout: 10m0s is not between 1s and 5m",
-		"{agent: fence_x, nodes: {n1: {password: x}}}":               "fencing.nodes: n1: password may be a secret",
-		"{agent: fence_x, options: {passwd: x}, nodes: {n1: {}}}":    "fencing.options: passwd may be a secret",
-		"{agent: fence_x, options: {action: on}, nodes: {n1: {}}}":   "action is an option that zkelectd sets",
-		`{agent: fence_x, options: {ip: "a\nb"}, nodes: {n1: {}}}`:   "ip: an agent's option is one line",
-		"{agent: fence_x, options: {a b: c}, nodes: {n1: {}}}":       "is not the name of an option",
-		"{agent: fence_x, nodes: {a/b: {}}}":                         `"a/b" contains '/'`,
-		"{agent: fence_x, nodes: {n1: x}}":                           "n1: must be a map",
-		"{agent: fence_x, nodes: [n1]}":                              "must be a map of maps",
-		"{agent: fence_x, secrets: {password: ''}, nodes: {n1: {}}}": "password names no file",
-		"{levels: {agent: x}}":                                       "fencing.levels: must be a list",
-		"{levels: [x]}":                                              "[0]: must be a map",
-		"{levels: [{agnt: fence_x}]}":                                `[0]: "agnt" is not a setting of a level; did you mean agent?`,
-		"{levels: [{}]}":                                             "[0].agent: is not set, and neither is a command",
-		"{levels: [{command: [a]}, {agent: fence_x}]}":               "[1].nodes: is empty",
-		"{command: [a], levels: [{command: [a]}]}":                   "cannot be set together with fencing.command",
+		"{levels: {agent: fence_x}}":                                                             "[0].nodes: is empty: name each node with its options",
+		"{levels: {agent: ipmi, nodes: {n1: {}}}}":                                               `[0].agent: "ipmi" is neither the name of a fence agent`,
+		"{levels: {agent: bin/fence_x, nodes: {n1: {}}}}":                                        "nor an absolute path",
+		"{levels: {agent: fence_x, command: [y], nodes: {n1: {}}}}":                              "cannot be set together with a command",
+		"{levels: {command: [y], nodes: {n1: {ip: x}}}}":                                         "[0].nodes: belongs to an agent",
+		"{levels: {command: ['']}}":                                                              "[0].command: the program, its first element, is empty",
+		"{required: true}":                                                                       "fencing.required: has no effect",
+		"{skip_wait: true}":                                                                      "fencing.skip_wait: has no effect",
+		"{levels: {command: [y]}, timeout: 10m}":                                                 "fencing.timeout: 10m0s is not between 1s and 5m",
+		"{levels: {agent: fence_x, nodes: {n1: {password: x}}}}":                                 "[0].nodes: n1: password may be a secret",
+		"{levels: {agent: fence_x, options: {passwd: x}, nodes: {n1: {}}}}":                      "[0].options: passwd may be a secret",
+		"{levels: {agent: fence_x, options: {action: on}, nodes: {n1: {}}}}":                     "action is an option that zkelectd sets",
+		`{levels: {agent: fence_x, options: {ip: "a\nb"}, nodes: {n1: {}}}}`:                     "ip: an agent's option is one line",
+		"{levels: {agent: fence_x, options: {a b: c}, nodes: {n1: {}}}}":                         "is not the name of an option",
+		"{levels: {agent: fence_x, nodes: {a/b: {}}}}":                                           `"a/b" contains '/'`,
+		"{levels: {agent: fence_x, nodes: {n1: x}}}":                                             "n1: must be a map",
+		"{levels: {agent: fence_x, nodes: [n1]}}":                                                "must be a map of maps",
+		"{levels: {agent: fence_x, secrets: {password: ''}, nodes: {n1: {}}}}":                   "password names no file",
+		"{levels: fence_x}":                                                                      "fencing.levels: must be one level",
+		"{levels: [x]}":                                                                          "[0]: must be a map",
+		"{levels: [{agnt: fence_x}]}":                                                            `[0]: "agnt" is not a setting of a level; did you mean agent?`,
+		"{levels: [{}]}":                                                                         "[0].agent: is not set, and neither is a command",
+		"{levels: [{command: [a]}, {agent: fence_x}]}":                                           "[1].nodes: is empty",
 		"{levels: [{command: [a]},{command: [a]},{command: [a]},{command: [a]},{command: [a]}]}": "has 5 levels; at most 4",
 	} {
 		_, err := fenced(t, "fencing: "+text+"\n")
@@ -93,10 +94,10 @@ func TestBadFencingIsRefused(t *testing.T) {
 	}
 }
 
-// Nodes and levels can come from the environment, as YAML.
+// Levels can come from the environment, as YAML.
 func TestFencingFromTheEnvironment(t *testing.T) {
-	c, err := Load(Sources{Env: []string{"ZKELECTD_FENCING_AGENT=fence_x", "ZKELECTD_FENCING_NODES={n1: {ip: 192.0.2.1}}"}})
-	if err != nil || c.Fencing.Nodes["n1"]["ip"] != "192.0.2.1" {
+	c, err := Load(Sources{Env: []string{"ZKELECTD_FENCING_LEVELS={agent: fence_x, nodes: {n1: {ip: 192.0.2.1}}}"}})
+	if err != nil || len(c.Fencing.Levels) != 1 || c.Fencing.Levels[0].Nodes["n1"]["ip"] != "192.0.2.1" {
 		t.Errorf("%+v, %v", c.Fencing, err)
 	}
 }

@@ -29,7 +29,7 @@ const (
 	integers kind = "map of integers"
 	choices  kind = "list of {when, use}"
 	tables   kind = "map of maps of strings"
-	levels   kind = "list of {command} or {agent, options, secrets, nodes}"
+	levels   kind = "{command} or {agent, options, secrets, nodes}, or a list of them"
 )
 
 // Key describes a setting. A setting is defined once, by the tags of its field in [Config]:

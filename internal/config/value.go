@@ -48,13 +48,13 @@ func fromText(k kind, s string) (any, error) {
 			return []string{}, nil
 		}
 		return strings.Split(s, ","), nil
-	case choices, tables, levels:
+	case choices, levels:
 		if s == "" {
-			return map[kind]any{choices: []cluster.Strategy{}, tables: Tables{}, levels: []FencingLevel{}}[k], nil
+			return map[kind]any{choices: []cluster.Strategy{}, levels: []FencingLevel{}}[k], nil
 		}
 		var doc yaml.Node
 		if err := yaml.Unmarshal([]byte(s), &doc); err != nil || len(doc.Content) != 1 {
-			return nil, fmt.Errorf("%q is not a %s in YAML", s, map[kind]string{choices: "list", tables: "map", levels: "list"}[k])
+			return nil, fmt.Errorf("%q is not a list in YAML", s)
 		}
 		return fromNode(k, doc.Content[0])
 	}

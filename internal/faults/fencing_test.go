@@ -56,7 +56,7 @@ echo fenced $ZKELECTD_FENCE_NODE >>%[3]s
 	if err := os.WriteFile(command, []byte(script), 0o700); err != nil {
 		n.f.t.Fatal(err)
 	}
-	return fmt.Sprintf("fencing: {command: [%s], required: true, skip_wait: true, timeout: 5s}\n", command)
+	return fmt.Sprintf("fencing: {levels: {command: [%s]}, required: true, skip_wait: true, timeout: 5s}\n", command)
 }
 
 // The files of the command that fences: while the first exists, it fails; the second has a line for each run.

@@ -29,6 +29,11 @@ func Group(ctx context.Context, c config.Config) []error {
 			errs = append(errs, err)
 		}
 	}
+	for i, l := range c.Fencing.Levels {
+		if len(l.Command) > 0 {
+			add(program(config.Program{Key: fmt.Sprintf("fencing.levels[%d].command", i), Name: l.Command[0]}, ""))
+		}
+	}
 	for slot := range max(1, c.Slots.Count) {
 		work := c.OfSlot(slot, max(1, c.Slots.Count))
 		add(directory(work.Child.Dir))

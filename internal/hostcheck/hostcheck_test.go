@@ -45,6 +45,7 @@ func TestGroup(t *testing.T) {
 		"health: {exec: [/no/probe]}":                                                    "health.exec: /no/probe does not exist",
 		"score: {exec: [/no/probe]}":                                                     "score.exec: /no/probe does not exist",
 		"policy: {type: exec, exec: [/no/rank]}":                                         "policy.exec: /no/rank does not exist",
+		"fencing: {levels: {command: [/no/off]}}":                                        "fencing.levels[0].command: /no/off does not exist",
 		"child: {unit: app.service}":                                                     "child.unit: cannot reach systemd over D-Bus",
 		"{slots: {count: 2}, child: {command: ['" + dir + "/slot-${ZKELECTD_SLOT}']}}":   "child.command: " + dir + "/slot-1 does not exist",
 	} {

@@ -1,17 +1,18 @@
 package operator
 
 import (
+	"fmt"
+
 	"zkelectd/internal/config"
 	"zkelectd/internal/fencer"
 )
 
 // Fencing returns how a configuration fences nodes.
 func Fencing(c config.Config) fencer.Config {
-	levels, settings := c.Fencing.Order()
 	out := fencer.Config{Timeout: c.Fencing.Timeout}
-	for i, l := range levels {
+	for i, l := range c.Fencing.Levels {
 		out.Levels = append(out.Levels, fencer.Level{
-			Setting: settings[i], Command: l.Command, Agent: l.Agent, Options: l.Options, Secrets: l.Secrets, Nodes: l.Nodes,
+			Setting: fmt.Sprintf("fencing.levels[%d]", i), Command: l.Command, Agent: l.Agent, Options: l.Options, Secrets: l.Secrets, Nodes: l.Nodes,
 		})
 	}
 	return out

@@ -15,8 +15,8 @@ import (
 var configurations = []struct{ name, settings string }{
 	{"the defaults", ""},
 	{"`watchdog_device.mode: required`", "watchdog_device: {mode: required}"},
-	{"`fencing.required: true`", "fencing: {command: [/bin/true], required: true}"},
-	{"and `fencing.skip_wait: true`", "fencing: {command: [/bin/true], required: true, skip_wait: true}"},
+	{"`fencing.required: true`", "fencing: {levels: {command: [/bin/true]}, required: true}"},
+	{"and `fencing.skip_wait: true`", "fencing: {levels: {command: [/bin/true]}, required: true, skip_wait: true}"},
 	{"`failsafe.enabled: true`", "failsafe: {enabled: true}"},
 }
 

@@ -200,9 +200,10 @@ func (f fencing) config(name, zookeeper, hypervisor string, ledger int) string {
 zookeeper: {servers: ["%s:%s"], root: /cluster, session_timeout: %s, min_session_timeout: %[5]s}
 watchdog_device: {mode: "off"}
 fencing:
-  agent: fence_vm
-  options: {ip: "%s"}
-  nodes: {machine: {plug: machine}, standby: {plug: standby}}
+  levels:
+    agent: fence_vm
+    options: {ip: "%s"}
+    nodes: {machine: {plug: machine}, standby: {plug: standby}}
   timeout: 30s
   skip_wait: true
 child:

@@ -43,7 +43,7 @@ func killedDaemon(ctx context.Context, t *table, binary string, rounds int) erro
 	}
 	defer g.close()
 	// Without failback, the new leader stays.
-	nodes, err := pair(ctx, g, binary, timeout, "ZKELECTD_ELECTION_FAILBACK_MODE=manual")
+	nodes, err := pair(ctx, g, binary, timeout, "ZKELECTD_POLICY_FAILBACK=manual")
 	defer func() {
 		for _, n := range nodes {
 			n.kill()
@@ -67,7 +67,7 @@ func killedDaemon(ctx context.Context, t *table, binary string, rounds int) erro
 		whole = append(whole, time.Since(began))
 		// Start a new guard, since the old one delays the restarts of a daemon that keeps dying.
 		nodes[leader].stop()
-		if nodes[leader], err = g.spawn(binary, leader, timeout, "ZKELECTD_ELECTION_FAILBACK_MODE=manual"); err != nil {
+		if nodes[leader], err = g.spawn(binary, leader, timeout, "ZKELECTD_POLICY_FAILBACK=manual"); err != nil {
 			return err
 		}
 		if err := g.members(ctx, 2); err != nil {
@@ -160,7 +160,7 @@ func lostHost(ctx context.Context, t *table, binary string, rounds int) error {
 		return err
 	}
 	defer g.close()
-	nodes, err := pair(ctx, g, binary, timeout, "ZKELECTD_ELECTION_FAILBACK_MODE=manual")
+	nodes, err := pair(ctx, g, binary, timeout, "ZKELECTD_POLICY_FAILBACK=manual")
 	defer func() {
 		for _, n := range nodes {
 			n.kill()
@@ -179,7 +179,7 @@ func lostHost(ctx context.Context, t *table, binary string, rounds int) error {
 			return err
 		}
 		gaps, whole = append(gaps, gap), append(whole, time.Since(began))
-		if nodes[leader], err = g.spawn(binary, leader, timeout, "ZKELECTD_ELECTION_FAILBACK_MODE=manual"); err != nil {
+		if nodes[leader], err = g.spawn(binary, leader, timeout, "ZKELECTD_POLICY_FAILBACK=manual"); err != nil {
 			return err
 		}
 		if err := g.members(ctx, 2); err != nil {

@@ -118,7 +118,7 @@ func (c *crowd) gather(ctx context.Context, from, to int) error {
 }
 
 func (c *crowd) add(id string, env ...string) error {
-	env = append(env, "ZKELECTD_ELECTION_FAILBACK_MODE=manual")
+	env = append(env, "ZKELECTD_POLICY_FAILBACK=manual")
 	_, err := c.joinUnder(sessionKeeper{c.guard, c, id}, id, "dc1", scaleTimeout, env...)
 	return err
 }

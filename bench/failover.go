@@ -177,7 +177,7 @@ func (g *group) spawnProxied(opt lossOptions, id string) (*proxiedNode, error) {
 	if err != nil {
 		return nil, err
 	}
-	const stays = "ZKELECTD_ELECTION_FAILBACK_MODE=manual" // as the leader
+	const stays = "ZKELECTD_POLICY_FAILBACK=manual" // as the leader
 	n, err := g.spawnAt(fmt.Sprintf("127.0.0.1:%d", proxy.Port()), opt.binary, id, opt.timeout, stays)
 	if err != nil {
 		proxy.Close()

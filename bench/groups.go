@@ -88,7 +88,7 @@ func (h *hosts) start(ctx context.Context, id, settings string) error {
 	text := fmt.Sprintf(`node: {id: %s, site: %s}
 zookeeper: {servers: ["%s"], root: %s, session_timeout: %s}
 groups_dir: %s
-defaults: {child: {command: [sleep, "100000"], stop_timeout: 100ms}, election: {failback: {mode: manual}}}
+defaults: {child: {command: [sleep, "100000"], stop_timeout: 100ms}, policy: {failback: manual}}
 log: {level: error}
 `, id, id, h.server.Addr(), groupsBase, groupTimeout, h.groupsDir(id))
 	if err := os.WriteFile(file, []byte(text+settings), 0o600); err != nil {

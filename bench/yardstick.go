@@ -279,7 +279,7 @@ func (c *contest) spawner(g *group, side string) func(member string) (*exec.Cmd,
 	return func(member string) (*exec.Cmd, error) {
 		// A command that is killed because the machine is busy writes no last line.
 		n, err := g.spawnWork(c.addr(), c.binary, member, plainLockTimeout, c.command(side),
-			"ZKELECTD_ELECTION_FAILBACK_MODE=manual", "ZKELECTD_CHILD_STOP_TIMEOUT=1s")
+			"ZKELECTD_POLICY_FAILBACK=manual", "ZKELECTD_CHILD_STOP_TIMEOUT=1s")
 		if err != nil {
 			return nil, err
 		}

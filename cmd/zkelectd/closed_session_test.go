@@ -91,7 +91,7 @@ func TestAKilledLeaderIsReleased(t *testing.T) {
 			f.configure("a", "dc1", 2, strings.Replace(longSession, "{", "{session_file: "+file+", ", 1))
 			f.start("a")
 			f.until("a leads", leads("a"))
-			f.configure("b", "dc1", 1, longSession+"election: {failback: {mode: manual}}\n")
+			f.configure("b", "dc1", 1, longSession+"policy: {failback: manual}\n")
 			f.start("b")
 			f.until("b has joined", func(g status.Group) bool { return len(g.Members) == 2 && leads("a")(g) })
 			f.waitForWork("a")

@@ -203,8 +203,8 @@ func jobConfig(own config.Config, root, level string, job []string) (config.Conf
 		cfg.ZooKeeper.ConnectTimeout = answerTimeout
 	}
 	cfg.Node.MaxLeaders = 0
-	cfg.Election.Failback.Mode = cluster.FailbackManual // nobody replaces a host that runs the job
-	cfg.Election.Settle = 0                             // so it is not worth a delay of each job that a better one might come
+	cfg.Policy.Failback = cluster.FailbackManual // nobody replaces a host that runs the job
+	cfg.Election.Settle = 0                      // so it is not worth a delay of each job that a better one might come
 	cfg.Child.Command = append([]string{program, execJobName, "--"}, job...)
 	cfg.Child.MaxRestarts = 0
 	cfg.Child.Containment, cfg.Guard.Realtime = own.Child.Containment, own.Guard.Realtime

@@ -53,7 +53,7 @@ func TestLeaderDeletedUnderALeaderThatIsCutOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t)
-			policy := "policy: {filter: [member.id != 'e']}\nelection: {failback: {mode: manual}}\n"
+			policy := "policy: {filter: [member.id != 'e'], failback: manual}\n"
 			if fresh {
 				policy = "policy: {filter: [member.id != 'e']}\n"
 			}

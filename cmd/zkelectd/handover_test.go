@@ -172,16 +172,16 @@ func TestPreStartThatFailsIsAStrike(t *testing.T) {
 func TestFailback(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ failback, want string }{
-		"immediate":     {"{mode: immediate}", "b"},
-		"manual":        {"{mode: manual}", "a"},
-		"delayed":       {"{mode: delayed, delay: 1h}", "a"},
-		"delay is over": {"{mode: delayed, delay: 1ms}", "b"},
+		"immediate":     {"immediate", "b"},
+		"manual":        {"manual", "a"},
+		"delayed":       {"1h", "a"},
+		"delay is over": {"1ms", "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t)
-			f.configure("a", "dc1", 1, "election: {failback: "+c.failback+"}\n")
-			f.configure("b", "dc1", 2, "election: {failback: "+c.failback+"}\n")
+			f.configure("a", "dc1", 1, "policy: {failback: "+c.failback+"}\n")
+			f.configure("b", "dc1", 2, "policy: {failback: "+c.failback+"}\n")
 			f.start("a")
 			f.until("a leads", leads("a"))
 			f.start("b")

@@ -50,7 +50,7 @@ func (f *fleet) policyFile(name, policy string) string {
 func TestAnOperatorsPolicyIsNotDamped(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	const damped = "election: {max_preemptions: 1, preemption_window: 1h}\n"
+	const damped = "policy: {max_preemptions: 1, preemption_window: 1h}\n"
 	f.configure("x", "dc9", 0, damped+"child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}}\npolicy: {filter: [member.id != 'x'], sites: {dc1: 200, dc2: 100}}\n")
 	f.start("x")
 	f.until("x has registered", func(g status.Group) bool { return len(g.Members) == 1 })
@@ -64,7 +64,7 @@ func TestAnOperatorsPolicyIsNotDamped(t *testing.T) {
 	f.until("x has left", func(g status.Group) bool { return len(g.Members) == 2 && g.Elector == "a" })
 
 	apply := func(name string, dc1, dc2 int, more string) string {
-		return f.policyFile(name, fmt.Sprintf("policy: {filter: [member.id != 'x'], sites: {dc1: %d, dc2: %d}}\nelection: {max_preemptions: 1, preemption_window: 1h%s}\n", dc1, dc2, more))
+		return f.policyFile(name, fmt.Sprintf("policy: {filter: [member.id != 'x'], sites: {dc1: %d, dc2: %d}, max_preemptions: 1, preemption_window: 1h%s}\n", dc1, dc2, more))
 	}
 	for i := range 2 { // each revision has its first election here
 		if out := f.exits(0, "policy", "apply", apply("2.yaml", 100, 200+i, "")); !strings.Contains(out, "a (dc2) takes over: preempt: a is better than b") {
@@ -74,14 +74,14 @@ func TestAnOperatorsPolicyIsNotDamped(t *testing.T) {
 		f.exits(0, "policy", "apply", apply("1.yaml", 200+i, 100, ""))
 		f.until("b leads by the new policy", leads("b"))
 	}
-	manual := apply("manual.yaml", 100, 300, ", failback: {mode: manual}")
+	manual := apply("manual.yaml", 100, 300, ", failback: manual")
 	want := "a would be better than b (site dc2 has 300 against site dc1 has 100), but failback is manual; " + f.hint("'zkelectd reelect'") + " moves leadership now\n"
 	for _, args := range [][]string{{"policy", "apply", manual, "--dry-run"}, {"policy", "apply", manual}, {"status"}, {"explain"}} {
 		if out := f.exits(0, args...); !strings.Contains(out, want) {
 			t.Errorf("%v: %s", args, out)
 		}
 	}
-	f.configure("b", "dc1", 100, "election: {max_preemptions: 1, preemption_window: 1h, failback: {mode: manual}}\npolicy: {filter: [member.id != 'x'], sites: {dc1: 100, dc2: 400}}\n")
+	f.configure("b", "dc1", 100, "policy: {max_preemptions: 1, preemption_window: 1h, failback: manual, filter: [member.id != 'x'], sites: {dc1: 100, dc2: 400}}\n")
 	out, err := exec.Command("zkelectd", "reload", "--config", f.file("b")).CombinedOutput()
 	if want := strings.Replace(want, "300", "400", 1); err != nil || !strings.Contains(string(out), want) {
 		t.Errorf("reload: %v, %s", err, out)

@@ -82,7 +82,7 @@ func TestHTTPFollowsAFailover(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	for i, id := range []string{"a", "b"} {
-		f.configure(id, "dc1", 100-i, fmt.Sprintf("http: {listen: 'unix:%s'}\nelection: {failback: {mode: manual}}\n", f.socket(id)))
+		f.configure(id, "dc1", 100-i, fmt.Sprintf("http: {listen: 'unix:%s'}\npolicy: {failback: manual}\n", f.socket(id)))
 		f.start(id)
 		f.answers(id, "/readyz", 200)
 	}

@@ -17,7 +17,8 @@ import (
 func (f *fleet) leaderHook(id, gate string) string {
 	return fmt.Sprintf(`hooks: {timeout: 90s, on_leader_change: [sh, -c, "%s echo $MARK $ZKELECTD_NODE $EXTRA $ZKELECTD_LEADER,$ZKELECTD_LEADER_SITE,$ZKELECTD_TERM,$ZKELECTD_CAUSE,$ZKELECTD_PREVIOUS_LEADER,$ZKELECTD_PREVIOUS_CLEAN >>%s"]}
 child: {command: [ledger-child], env: {LEDGER: LEDGERFILE, EXTRA: east}, stop_timeout: 400ms}
-election: {exclusion: 1s, failback: {mode: manual}}
+election: {exclusion: 1s}
+policy: {failback: manual}
 http: {listen: 'unix:%s'}
 `, gate, f.told(id), f.socket(id))
 }

@@ -32,7 +32,7 @@ func (f *fleet) startWithPages(ids ...string) {
 	f.t.Helper()
 	for i, id := range ids {
 		// The lease outlasts a browser that keeps a loaded machine busy.
-		f.configure(id, "dc1", 100-i, fmt.Sprintf("zookeeper: {session_timeout: 15s}\nhttp: {listen: 'unix:%s'}\nelection: {failback: {mode: manual}}\n", f.socket(id)))
+		f.configure(id, "dc1", 100-i, fmt.Sprintf("zookeeper: {session_timeout: 15s}\nhttp: {listen: 'unix:%s'}\npolicy: {failback: manual}\n", f.socket(id)))
 		f.start(id)
 		f.answers(id, "/readyz", 200)
 	}
@@ -250,7 +250,7 @@ func TestPictureInABrowser(t *testing.T) {
 	f.paths.Root = "/trading" + strings.TrimPrefix(f.paths.Root, "/groups")
 	sites := map[string]string{"match-fra-1": "frankfurt", "match-fra-2": "frankfurt", "match-ams-1": "amsterdam", "match-ams-2": "amsterdam", "match-ams-3": "amsterdam"}
 	for i, id := range []string{"match-fra-1", "match-fra-2", "match-ams-1", "match-ams-2", "match-ams-3"} {
-		f.configure(id, sites[id], 100-10*i, fmt.Sprintf("zookeeper: {session_timeout: 15s}\nhttp: {listen: 'unix:%s'}\npolicy: {sites: {frankfurt: 200, amsterdam: 100}}\nelection: {failback: {mode: manual}}\n", f.socket(id)))
+		f.configure(id, sites[id], 100-10*i, fmt.Sprintf("zookeeper: {session_timeout: 15s}\nhttp: {listen: 'unix:%s'}\npolicy: {sites: {frankfurt: 200, amsterdam: 100}, failback: manual}\n", f.socket(id)))
 		f.start(id)
 		f.answers(id, "/readyz", 200)
 	}

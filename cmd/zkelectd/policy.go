@@ -94,9 +94,8 @@ func policyApplyCommand() *cobra.Command {
 	var dry, force bool
 	cmd := &cobra.Command{
 		Use: "apply [FILE]", Short: "Put the policy of a configuration file in force for the group",
-		Long: `Apply publishes the policy section of FILE, or without FILE that of the group in --config,
-with the settings of the section election that belong to the policy. The files of the
-hosts are not changed; status shows which differ.
+		Long: `Apply publishes the policy section of FILE, or without FILE that of the group in --config.
+The files of the hosts are not changed; status shows which differ.
 
 FILE is read as the file of a host with a single group. For the policy of a group in
 groups_dir, which may come from defaults, use --config and -g without FILE.`,

@@ -29,7 +29,7 @@ func rebalanceCommand() *cobra.Command {
 	var dryRun bool
 	c := newRequestCommand("rebalance", "Elect the leaders of many groups anew, where policy prefers another node", `Rebalance shows which groups would have another leader if each was elected anew by policy alone,
 and then has those elected, a few at a time. It is for policies that do not move a healthy leader
-by themselves: fewest, and election.failback.mode manual. Under fewest, a group moves from a node
+by themselves: fewest, and policy.failback manual. Under fewest, a group moves from a node
 above 1.1 times the mean to one that leads fewer. Groups with slots are left
 as they are: their slots move by themselves to the nodes that lead fewest, as failback permits.`)
 	c.inMany(true)

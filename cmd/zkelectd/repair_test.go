@@ -111,7 +111,7 @@ func TestLeadershipWipedUnderAChildThatIgnoresTerm(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t)
-			const manual = "election: {failback: {mode: manual}, exclusion: 1s}\nchild: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}, stop_timeout: 400ms}\n"
+			const manual = "policy: {failback: manual}\nelection: {exclusion: 1s}\nchild: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}, stop_timeout: 400ms}\n"
 			f.configure("a", "dc1", 1, manual)
 			f.configure("b", "dc1", 2, manual)
 			f.start("a")

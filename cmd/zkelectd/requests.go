@@ -31,7 +31,7 @@ func ledElsewhere(s cluster.Snapshot, plan request.Plan) (bool, error) {
 
 func reelectCommand() *cobra.Command {
 	c := newRequestCommand("reelect", "Run the election again, by policy alone", `Reelect has the elector choose the best member now, regardless of failback and
-election.max_preemptions. It ends a move that is in force.`)
+policy.max_preemptions. It ends a move that is in force.`)
 	c.withWait("wait until the leader is READY, and show the progress")
 	return c.submits(func([]string) request.Request { return request.Request{Kind: request.KindReelect} }, func(s cluster.Snapshot, plan request.Plan) (bool, error) {
 		_, over := s.Control.Record.Ended(plan.ID)

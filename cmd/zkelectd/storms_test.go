@@ -162,7 +162,7 @@ func (e *estateOfMany) moves(elector string, later time.Time) []period {
 // A host with a third of the groups is lost, and returns: the takeovers come in batches, the moves back spread out, a few at a time.
 func TestALostHostCausesNoStorm(t *testing.T) {
 	t.Parallel()
-	e := newEstateOfMany(t, stormGroups, "policy: {type: spread}, election: {failback: {mode: immediate}, max_preemptions: 0}")
+	e := newEstateOfMany(t, stormGroups, "policy: {type: spread, failback: immediate, max_preemptions: 0}")
 	ids := []string{"n1", "n2", "n3"}
 	for _, id := range ids {
 		e.configure(id)

@@ -161,7 +161,7 @@ func newGroup(t *testing.T, s setup) *fleet {
 	web := f.tokens("night-shift:" + nightsToken + "\n")
 	for i, id := range []string{"a", "b"} {
 		f.configure(id, "dc1", 100-i, fmt.Sprintf("zookeeper: {session_timeout: %s, acl: private}\nhttp: {listen: '127.0.0.1:0', %s}\n"+
-			"election: {failback: {mode: manual}}\nchild: {command: [%s%s/ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}, "+
+			"policy: {failback: manual}\nchild: {command: [%s%s/ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}, "+
 			"stop_timeout: %s, max_restarts: 0}\n", or(s.timeout, "30s"), web, s.child, dir, or(s.stop, "1s")))
 	}
 	if out, err := f.as(0, "chown", "-R", fmt.Sprint(s.user), dir).CombinedOutput(); err != nil {

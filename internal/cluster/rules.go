@@ -18,40 +18,52 @@ type Policy struct {
 	Time time.Time `json:"time"`
 }
 
-// Rules are the content of a policy (docs/policies.md).
+// Rules are the content of a policy (docs/policies.md). Package config reads them from the section policy, by their tags.
 type Rules struct {
 	// Type names a policy type. Rank, if it is not empty, lists the rankers instead.
-	Type string   `json:"type"`
-	Rank []string `json:"rank,omitempty"`
+	Type string   `json:"type" yaml:"type" default:"priority" reload:"yes" doc:"How nodes are ranked: one of {types}. See docs/policies.md."`
+	Rank []string `json:"rank,omitempty" yaml:"rank" reload:"yes" doc:"A list of rankers to use instead of policy.type. The first ranker that distinguishes two members decides between them. Each is one of {rankers}, with:GROUP (the node that leads that group), apart:GROUP (any other node) or expr:EXPRESSION."`
+	// Sites maps sites to their priority, the highest first; a site that is not listed has 0.
+	Sites      map[string]int `json:"sites,omitempty" yaml:"sites" reload:"yes" doc:"The priority of each site, higher is better; a site that is not listed has 0."`
+	Strategies []Strategy     `json:"strategies,omitempty" yaml:"strategies" reload:"yes" doc:"A list of {when: CONDITION, use: TYPE}. The first strategy whose condition is true ranks the members; a strategy without when always applies. If no condition is true, policy.type ranks them."`
 	// Expr is the expression of the type expr. The command of the type exec comes from each host's own configuration: nothing that
 	// is read from ZooKeeper ever becomes a command.
-	Expr       string     `json:"expr,omitempty"`
-	Strategies []Strategy `json:"strategies,omitempty"`
-	// Sites maps sites to their priority, the highest first; a site that is not listed has 0.
-	Sites map[string]int `json:"sites,omitempty"`
+	Expr string `json:"expr,omitempty" yaml:"expr" reload:"yes" doc:"The expression of the type expr. If it returns a number, higher is better; if it returns a boolean, true is better."`
 	// Hysteresis is by how many percent a latency or score must be better than the incumbent's.
-	Hysteresis int `json:"hysteresis,omitempty"`
-
-	Filter []string `json:"filter,omitempty"`
+	Hysteresis int      `json:"hysteresis,omitempty" yaml:"hysteresis" min:"0" max:"1000" default:"20" reload:"yes" doc:"By how many percent a latency or score must be better than the leader's."`
+	Filter     []string `json:"filter,omitempty" yaml:"filter" reload:"yes" doc:"Expressions about a member; it can lead only if all of them are true."`
 	// ApartStrict lists groups at whose leader's node this group has none.
-	ApartStrict []string `json:"apart_strict,omitempty"`
+	ApartStrict []string `json:"apart_strict,omitempty" yaml:"apart_strict" reload:"yes" doc:"Names of other groups of this host. A node that leads one of them is not eligible."`
+	// Failback says when a better member replaces a healthy leader, see [ParseFailback]. MaxPreemptions bounds how often that happens
+	// within PreemptionWindow, 0 for no bound.
+	Failback         string   `json:"failback,omitempty" yaml:"failback" default:"immediate" reload:"yes" doc:"When a better node replaces a healthy leader: immediate (at once), manual (only 'zkelectd reelect' or 'zkelectd move' replaces it), or a duration, as in 30s, for which the better node must have been eligible without interruption. Default: 30s with the policy spread, else immediate."`
+	MaxPreemptions   int      `json:"max_preemptions,omitempty" yaml:"max_preemptions" min:"0" default:"6" reload:"yes" doc:"How often policy may replace a healthy leader (a preemption) within policy.preemption_window; 0 for no limit. Failovers, operator requests and the first preemption under a new revision of the policy are not limited."`
+	PreemptionWindow Duration `json:"preemption_window,omitempty" yaml:"preemption_window" min:"1ns" default:"1h" reload:"yes" doc:"The window in which preemptions are counted."`
 
-	// Failback, empty for immediate, and FailbackDelay say when a better member replaces a healthy leader; MaxPreemptions bounds
-	// how often that happens within PreemptionWindow, 0 for no bound.
-	Failback         string   `json:"failback,omitempty"`
-	FailbackDelay    Duration `json:"failback_delay,omitempty"`
-	MaxPreemptions   int      `json:"max_preemptions,omitempty"`
-	PreemptionWindow Duration `json:"preemption_window,omitempty"`
-
-	Failsafe FailsafeRules `json:"failsafe,omitzero"`
+	Failsafe FailsafeRules `json:"failsafe,omitzero" yaml:"-"`
 }
 
-// The failback modes: whether a better member may replace a healthy leader.
+// Values of [Rules.Failback], besides a duration.
 const (
 	FailbackImmediate = "immediate"
-	FailbackDelayed   = "delayed"
 	FailbackManual    = "manual"
 )
+
+// ParseFailback returns for how long a better member must have been eligible before it replaces a healthy leader. manual is true if it
+// never does.
+func ParseFailback(text string) (delay time.Duration, manual bool, err error) {
+	switch text {
+	case "", FailbackImmediate:
+		return 0, false, nil
+	case FailbackManual:
+		return 0, true, nil
+	}
+	delay, err = time.ParseDuration(text)
+	if err != nil || delay < 0 {
+		return 0, false, fmt.Errorf("%q is neither immediate nor manual nor a duration, as in 30s", text)
+	}
+	return delay, false, nil
+}
 
 // Digest returns a hash of the rules, to show whether two sets differ.
 func (r Rules) Digest() string {

@@ -102,6 +102,13 @@ func checkListen(addr string) error {
 
 func (c *Config) checkPolicy(report func(string, string, ...any), reported map[string]bool) {
 	p := &c.Policy
+	switch delay, manual, err := cluster.ParseFailback(p.Failback); {
+	case err != nil || manual: // policy.New reports the error
+	case delay == 0:
+		p.Failback = cluster.FailbackImmediate
+	default:
+		p.Failback = delay.String()
+	}
 	rules := c.Rules()
 	if policy.UsesExec(rules) && len(p.Exec) == 0 {
 		report("policy.exec", "the policy type exec needs a program")

@@ -59,11 +59,8 @@ type Moves struct {
 
 // Election configures this daemon as elector and as candidate.
 type Election struct {
-	Failback         Failback      `yaml:"failback"`
-	MaxPreemptions   int           `yaml:"max_preemptions" min:"0" default:"6" reload:"yes" doc:"How often policy may replace a healthy leader (a preemption) within election.preemption_window; 0 for no limit. Failovers, operator requests and the first preemption under a new revision of the policy are not limited. Part of the policy."`
-	PreemptionWindow time.Duration `yaml:"preemption_window" min:"1ns" default:"1h" reload:"yes" doc:"The window in which preemptions are counted."`
-	Exclusion        time.Duration `yaml:"exclusion" min:"1ns" default:"1m" doc:"How long a node is excluded after its first strike; each further strike doubles the time, up to an hour. A leader that has been READY for five times as long loses its strikes."`
-	Settle           time.Duration `yaml:"settle" max:"1h" default:"3s" doc:"How long the first election waits for other hosts, if the group has never had a leader, or if this daemon is the first that has registered after all were down. It ends early when all members of the last election are registered, except those that were ranked below the one that would be elected."`
+	Exclusion time.Duration `yaml:"exclusion" min:"1ns" default:"1m" doc:"How long a node is excluded after its first strike; each further strike doubles the time, up to an hour. A leader that has been READY for five times as long loses its strikes."`
+	Settle    time.Duration `yaml:"settle" max:"1h" default:"3s" doc:"How long the first election waits for other hosts, if the group has never had a leader, or if this daemon is the first that has registered after all were down. It ends early when all members of the last election are registered, except those that were ranked below the one that would be elected."`
 }
 
 // StrikeResetAfter returns how long a leader must have been READY before its strikes are cleared.
@@ -73,23 +70,10 @@ func (e Election) StrikeResetAfter() time.Duration { return 5 * e.Exclusion }
 // hook and the start of the work may take.
 func (c Config) TakeoverTimeout() time.Duration { return c.Hooks.Timeout + c.Child.Ready.Timeout }
 
-// Failback configures whether a better member may replace a healthy leader.
-type Failback struct {
-	Mode  string        `yaml:"mode" oneof:"immediate, delayed, manual" default:"immediate" reload:"yes" doc:"Whether a better node replaces a healthy leader: immediate (at once), delayed (after election.failback.delay) or manual (only 'zkelectd reelect' or 'zkelectd move' replaces it). Default: delayed with the policy spread, else immediate. Part of the policy, which applies to the whole group."`
-	Delay time.Duration `yaml:"delay" default:"30s" reload:"yes" doc:"With the mode delayed: how long the better node must have been eligible without interruption."`
-}
-
 // Policy configures how members are filtered and ranked.
 type Policy struct {
-	Type        string             `yaml:"type" default:"priority" reload:"yes" doc:"How nodes are ranked: one of {types}. See docs/policies.md."`
-	Rank        []string           `yaml:"rank" reload:"yes" doc:"A list of rankers to use instead of policy.type. The first ranker that distinguishes two members decides between them. Each is one of {rankers}, with:GROUP (the node that leads that group), apart:GROUP (any other node) or expr:EXPRESSION."`
-	Sites       map[string]int     `yaml:"sites" reload:"yes" doc:"The priority of each site, higher is better; a site that is not listed has 0."`
-	Strategies  []cluster.Strategy `yaml:"strategies" reload:"yes" doc:"A list of {when: CONDITION, use: TYPE}. The first strategy whose condition is true ranks the members; a strategy without when always applies. If no condition is true, policy.type ranks them."`
-	Expr        string             `yaml:"expr" reload:"yes" doc:"The expression of the type expr. If it returns a number, higher is better; if it returns a boolean, true is better."`
-	Hysteresis  int                `yaml:"hysteresis" min:"0" max:"1000" default:"20" reload:"yes" doc:"By how many percent a latency or score must be better than the leader's."`
-	Exec        []string           `yaml:"exec" program:"yes" reload:"yes" doc:"The program of the type exec: it reads the snapshot as JSON on its standard input and prints the ranking as JSON. If it has no answer within 2s, priority ranks instead. Each host uses the program in its own configuration, never one from ZooKeeper."`
-	Filter      []string           `yaml:"filter" reload:"yes" doc:"Expressions about a member; it can lead only if all of them are true."`
-	ApartStrict []string           `yaml:"apart_strict" reload:"yes" doc:"Names of other groups of this host. A node that leads one of them is not eligible."`
+	cluster.Rules `yaml:",squash"`
+	Exec          []string `yaml:"exec" program:"yes" reload:"yes" doc:"The program of the type exec: it reads the snapshot as JSON on its standard input and prints the ranking as JSON. If it has no answer within 2s, priority ranks instead. Each host uses the program in its own configuration, never one from ZooKeeper."`
 }
 
 // Health configures the check whether this host can lead.

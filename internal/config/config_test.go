@@ -173,7 +173,7 @@ func TestErrorsHaveKeyAndReason(t *testing.T) {
 		"zookeeper: {min_session_timeout: 7s}":            "zookeeper.min_session_timeout: 7s is neither",
 		"zookeeper: {session_timeout: soon}":              "is not a duration",
 		"zookeeper: {session_timeout: }":                  "must be a duration, not empty",
-		"election: {failback: {mode: never}}":             "election.failback.mode",
+		"policy: {failback: never}":                       "policy.failback",
 		"policy: {type: coin}":                            `policy.type: "coin" is not a policy`,
 		"policy: {sites: {dc1: x}}":                       "policy.sites: dc1",
 		"policy: {sites: {'a/b': 1}}":                     "policy.sites",
@@ -279,7 +279,7 @@ func TestApplyReload(t *testing.T) {
 			f.SetString(v + "x")
 		case bool:
 			f.SetBool(!v)
-		case int, time.Duration:
+		case int, time.Duration, cluster.Duration:
 			f.SetInt(f.Int() + 1)
 		case float64:
 			f.SetFloat(v + 1)

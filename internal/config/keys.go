@@ -87,6 +87,7 @@ func keysOf(t reflect.Type, section Key) (all []Key) {
 			Doc: strings.ReplaceAll(f.Tag.Get("doc"), "{doc}", section.Doc), tag: f.Tag, index: append(section.index[:len(section.index):len(section.index)], i),
 		}
 		switch {
+		case name == "-":
 		case option == "squash":
 			all = append(all, keysOf(f.Type, k)...)
 		case f.Type.Kind() == reflect.Struct:
@@ -120,7 +121,7 @@ func kindOf(t reflect.Type) (kind, any) {
 		return number, 0.0
 	case bool:
 		return boolean, false
-	case time.Duration:
+	case time.Duration, cluster.Duration:
 		return duration, time.Duration(0)
 	case []string:
 		return list, []string{}

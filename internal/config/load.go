@@ -7,12 +7,14 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-viper/mapstructure/v2"
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
 	"go.yaml.in/yaml/v3"
 
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/suggest"
 )
 
@@ -232,7 +234,7 @@ func (c *Config) fields() map[string]reflect.Value {
 func (c Config) with(values map[string]found) Config {
 	fields := c.fields()
 	for name, v := range values {
-		fields[name].Set(reflect.ValueOf(v.value))
+		fields[name].Set(reflect.ValueOf(v.value).Convert(fields[name].Type()))
 	}
 	return c
 }
@@ -242,6 +244,9 @@ func (c Config) settings() map[string]any {
 	out := make(map[string]any)
 	for key, f := range c.fields() {
 		out[key] = f.Interface()
+		if d, ok := out[key].(cluster.Duration); ok {
+			out[key] = time.Duration(d)
+		}
 	}
 	return out
 }

@@ -113,8 +113,8 @@ func TestPolicyErrorsInTheEnvironmentNameTheVariable(t *testing.T) {
 }
 
 func TestFailbackErrorsNameTheKey(t *testing.T) {
-	_, err := Load(Sources{File: file(t, "election:\n  failback: {mode: never}\n  max_preemptions: -1\n  preemption_window: 0s\n")})
-	for key, want := range map[string]string{"election.failback.mode": ":2", "election.max_preemptions": ":3", "election.preemption_window": ":4"} {
+	_, err := Load(Sources{File: file(t, "policy:\n  failback: never\n  max_preemptions: -1\n  preemption_window: 0s\n")})
+	for key, want := range map[string]string{"policy.failback": ":2", "policy.max_preemptions": ":3", "policy.preemption_window": ":4"} {
 		if f := findError(t, err, key, ""); !strings.HasSuffix(f.Source, want) {
 			t.Errorf("%s: %s", key, f)
 		}

@@ -13,48 +13,24 @@ import (
 
 // Rules returns the part of the configuration that applies to the whole group once it is published.
 func (c Config) Rules() cluster.Rules {
-	p, e := c.Policy, c.Election
-	r := cluster.Rules{
-		Type: p.Type, Rank: p.Rank, Sites: p.Sites, Strategies: p.Strategies, Expr: p.Expr, Hysteresis: p.Hysteresis,
-		Filter: p.Filter, ApartStrict: p.ApartStrict,
-		Failback: e.Failback.Mode, MaxPreemptions: e.MaxPreemptions, PreemptionWindow: cluster.Duration(e.PreemptionWindow),
-	}
+	r := c.Policy.Rules
 	if c.Failsafe.Enabled {
 		r.Failsafe = cluster.FailsafeRules{Enabled: true, Max: cluster.Duration(c.Failsafe.Max)}
-	}
-	if e.Failback.Mode == cluster.FailbackDelayed {
-		r.FailbackDelay = cluster.Duration(e.Failback.Delay)
 	}
 	return r
 }
 
 // withRules is the inverse of Rules: it returns c with the settings that the rules determine.
 func (c Config) withRules(r cluster.Rules) Config {
-	p := &c.Policy
-	p.Type, p.Rank, p.Sites, p.Strategies, p.Expr, p.Hysteresis = r.Type, r.Rank, r.Sites, r.Strategies, r.Expr, r.Hysteresis
-	p.Filter, p.ApartStrict = r.Filter, r.ApartStrict
-	c.Election.Failback.Mode, c.Election.MaxPreemptions = cmp.Or(r.Failback, cluster.FailbackImmediate), r.MaxPreemptions
-	if r.PreemptionWindow > 0 {
-		c.Election.PreemptionWindow = time.Duration(r.PreemptionWindow)
-	}
-	if r.Failback == cluster.FailbackDelayed {
-		c.Election.Failback.Delay = time.Duration(r.FailbackDelay)
-	}
-	if f := r.Failsafe; f.Enabled {
-		c.Failsafe.Enabled, c.Failsafe.Max = true, time.Duration(f.Max)
-	}
+	c.Failsafe.Enabled, c.Failsafe.Max = r.Failsafe.Enabled, time.Duration(r.Failsafe.Max)
+	r.Failback, r.PreemptionWindow, r.Failsafe = cmp.Or(r.Failback, cluster.FailbackImmediate), cmp.Or(r.PreemptionWindow, c.Policy.PreemptionWindow), cluster.FailsafeRules{}
+	c.Policy.Rules = r
 	return c
 }
 
 // ofRules reports whether a key is one from which Rules are derived.
 func ofRules(key string) bool {
-	switch key {
-	case "policy.exec":
-		return false
-	case "election.max_preemptions", "election.preemption_window", failsafeEnabled, failsafeMax:
-		return true
-	}
-	return strings.HasPrefix(key, "policy.") || strings.HasPrefix(key, "election.failback.")
+	return strings.HasPrefix(key, "policy.") && key != "policy.exec" || key == failsafeEnabled || key == failsafeMax
 }
 
 func defaults() Config {

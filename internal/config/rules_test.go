@@ -32,10 +32,9 @@ func drawRules(t *rapid.T) Config {
 	p.Sites = rapid.MapOf(name, rapid.IntRange(-5, 5)).Draw(t, "sites")
 	p.Hysteresis = rapid.IntRange(0, 1000).Draw(t, "hysteresis")
 	p.Filter = rapid.SliceOfN(rapid.SampledFrom([]string{"member.priority > 1", `member.site != "x, y"`}), 0, 2).Draw(t, "filter")
-	c.Election.Failback.Mode = rapid.SampledFrom([]string{cluster.FailbackImmediate, cluster.FailbackDelayed, cluster.FailbackManual}).Draw(t, "failback")
-	c.Election.Failback.Delay = time.Duration(rapid.Int64Range(0, 1e12).Draw(t, "delay"))
-	c.Election.MaxPreemptions = rapid.IntRange(0, 9).Draw(t, "moves")
-	c.Election.PreemptionWindow = time.Duration(rapid.Int64Range(1, 1e13).Draw(t, "window"))
+	p.Failback = rapid.SampledFrom([]string{cluster.FailbackImmediate, "1m0s", cluster.FailbackManual}).Draw(t, "failback")
+	p.MaxPreemptions = rapid.IntRange(0, 9).Draw(t, "moves")
+	p.PreemptionWindow = cluster.Duration(rapid.Int64Range(1, 1e13).Draw(t, "window"))
 	return c
 }
 
@@ -74,12 +73,8 @@ func TestRulesYAMLRoundTrip(t *testing.T) {
 
 func TestRulesContainOnlyWhatIsInUse(t *testing.T) {
 	c := defaults()
-	c.Election.Failback.Delay = time.Hour
-	if r := c.Rules(); r.FailbackDelay != 0 {
-		t.Errorf("rules: got %+v", r)
-	}
-	c.Election.Failback.Mode, c.Policy.Strategies = cluster.FailbackDelayed, []cluster.Strategy{{When: "len(members) > 1", Use: "exec"}}
-	if r := c.Rules(); time.Duration(r.FailbackDelay) != time.Hour || !policy.UsesExec(r) {
+	c.Policy.Strategies = []cluster.Strategy{{When: "len(members) > 1", Use: "exec"}}
+	if r := c.Rules(); !policy.UsesExec(r) {
 		t.Errorf("rules: got %+v", r)
 	}
 	c.Policy.Exec = []string{"/usr/bin/rank"}
@@ -95,15 +90,14 @@ func TestRulesDiff(t *testing.T) {
 	b := defaults()
 	b.Policy.Type, b.Policy.Sites, b.Policy.Filter = "first", map[string]int{"dc2": 1, "dc1": 2}, []string{"x > y"}
 	b.Policy.Strategies = []cluster.Strategy{{When: "len(members) > 1", Use: "first"}}
-	b.Election.Failback.Mode, b.Election.Failback.Delay, b.Election.MaxPreemptions = cluster.FailbackDelayed, time.Minute, 0
+	b.Policy.Failback, b.Policy.MaxPreemptions = "1m0s", 0
 	want := []string{
-		"election.failback.mode: immediate -> delayed",
-		"election.failback.delay: 30s -> 1m0s",
-		"election.max_preemptions: 6 -> 0",
 		"policy.type: priority -> first",
 		"policy.sites: {} -> {dc1: 2, dc2: 1}",
 		"policy.strategies: [] -> [{when: len(members) > 1, use: first}]",
 		"policy.filter: [] -> [x > y]",
+		"policy.failback: immediate -> 1m0s",
+		"policy.max_preemptions: 6 -> 0",
 	}
 	if got := RulesDiff(a.Rules(), b.Rules()); !slices.Equal(got, want) {
 		t.Errorf("%q\nwant %q", got, want)
@@ -126,7 +120,7 @@ func TestRulesDiff(t *testing.T) {
 
 func TestRulesOfAnOlderRecordLoad(t *testing.T) {
 	c := mustLoad(t, Sources{File: file(t, RulesYAML(cluster.Rules{Type: "priority"}))})
-	if c.Election.Failback.Mode != cluster.FailbackImmediate || c.Election.PreemptionWindow <= 0 {
-		t.Errorf("election: got %+v", c.Election)
+	if c.Policy.Failback != cluster.FailbackImmediate || c.Policy.PreemptionWindow <= 0 {
+		t.Errorf("policy: got %+v", c.Policy)
 	}
 }

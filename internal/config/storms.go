@@ -3,8 +3,6 @@ package config
 import (
 	"slices"
 	"time"
-
-	"zkelectd/internal/cluster"
 )
 
 // defaultSpread is the default of moves.spread, which only matters if a host has many groups.
@@ -20,10 +18,13 @@ func (c *Config) completeDefaults(values map[string]found, many bool) {
 	if many && !given("moves.spread") {
 		c.Moves.Spread = defaultSpread
 	}
-	if !given("election.failback.mode") && c.spreads() {
-		c.Election.Failback.Mode = cluster.FailbackDelayed
+	if !given("policy.failback") && c.spreads() {
+		c.Policy.Failback = defaultFailback
 	}
 }
+
+// defaultFailback is the default of policy.failback with the ranker spread.
+const defaultFailback = "30s"
 
 // spread is the ranker by which the loss of a host moves many groups, and its return moves them back.
 const spread = "spread"

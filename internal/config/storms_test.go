@@ -10,7 +10,7 @@ import (
 func TestDefaultsForManyGroups(t *testing.T) {
 	h := newHost(t, "node: {id: n1}\nzookeeper: {root: /z}\ndefaults: {election: {settle: 5s}}\n", map[string]string{
 		"plain": "{}", "own": "election: {settle: 0s}", "even": "policy: {type: spread}", "ranked": "policy: {rank: [site, spread]}",
-		"now": "policy: {type: spread}\nelection: {failback: {mode: immediate}}",
+		"now": "policy: {type: spread, failback: immediate}",
 	})
 	host, err := LoadHost(Sources{File: h.main})
 	if err != nil {
@@ -20,18 +20,22 @@ func TestDefaultsForManyGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	want := func(settle time.Duration, failback string) (c Config) {
+		c.Election.Settle, c.Policy.Failback = settle, failback
+		return c
+	}
 	for _, host := range []Host{host, again} {
 		if m := host.Config.Moves; m.Spread != time.Minute {
 			t.Errorf("moves: %+v", m)
 		}
-		for name, want := range map[string]Election{
-			"plain": {Settle: 5 * time.Second, Failback: Failback{Mode: cluster.FailbackImmediate}}, "own": {Failback: Failback{Mode: cluster.FailbackImmediate}},
-			"even": {Settle: 5 * time.Second, Failback: Failback{Mode: cluster.FailbackDelayed}}, "ranked": {Settle: 5 * time.Second, Failback: Failback{Mode: cluster.FailbackDelayed}},
-			"now": {Settle: 5 * time.Second, Failback: Failback{Mode: cluster.FailbackImmediate}},
+		for name, want := range map[string]Config{
+			"plain": want(5*time.Second, cluster.FailbackImmediate), "own": want(0, cluster.FailbackImmediate),
+			"even": want(5*time.Second, "30s"), "ranked": want(5*time.Second, "30s"),
+			"now": want(5*time.Second, cluster.FailbackImmediate),
 		} {
 			c, _ := host.Group(name)
-			if e := c.Election; e.Settle != want.Settle || e.Failback.Mode != want.Failback.Mode {
-				t.Errorf("%s: settle %s, failback %s", name, e.Settle, e.Failback.Mode)
+			if c.Election.Settle != want.Election.Settle || c.Policy.Failback != want.Policy.Failback {
+				t.Errorf("%s: settle %s, failback %s", name, c.Election.Settle, c.Policy.Failback)
 			}
 		}
 	}
@@ -46,7 +50,7 @@ func TestDefaultsForManyGroups(t *testing.T) {
 
 func TestDefaultsForOneGroup(t *testing.T) {
 	c, err := Load(Sources{Env: []string{"ZKELECTD_POLICY_TYPE=spread"}})
-	if err != nil || c.Moves.Spread != 0 || c.Election.Settle != 3*time.Second || c.Election.Failback.Mode != cluster.FailbackDelayed {
+	if err != nil || c.Moves.Spread != 0 || c.Election.Settle != 3*time.Second || c.Policy.Failback != "30s" {
 		t.Errorf("%+v, %+v, %v", c.Moves, c.Election, err)
 	}
 }

@@ -20,7 +20,7 @@ func TestManualFailbackLeavesAHealthyLeader(t *testing.T) {
 }
 
 func TestDelayedFailbackNeedsUnbrokenEligibility(t *testing.T) {
-	h := newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{Type: "priority", Failback: cluster.FailbackDelayed, FailbackDelay: cluster.Duration(30 * time.Second)})
+	h := newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{Type: "priority", Failback: "30s"})
 	if d := h.settle(); d.Wake != h.in.Now+30*time.Second || !strings.Contains(d.Blocked.Reason, "delayed until it has been eligible for 30s") {
 		t.Errorf("at once: wake %s, held %q", d.Wake, d.Blocked)
 	}
@@ -39,7 +39,7 @@ func TestDelayedFailbackNeedsUnbrokenEligibility(t *testing.T) {
 }
 
 func TestDelayedFailbackDoesNotDelayFailures(t *testing.T) {
-	h := newGroup("a", "b").leads("x", 7).scenario(t, cluster.Rules{Type: "priority", Failback: cluster.FailbackDelayed, FailbackDelay: cluster.Duration(time.Hour)})
+	h := newGroup("a", "b").leads("x", 7).scenario(t, cluster.Rules{Type: "priority", Failback: "1h"})
 	h.leader("a", cluster.CauseFailure)
 }
 
@@ -59,7 +59,7 @@ func TestDampingLimitsPreemptions(t *testing.T) {
 	}
 	h.swap()
 	d := h.settle()
-	if len(h.terms) != 2 || !strings.Contains(d.Blocked.Reason, "election.max_preemptions allows no more") || d.Wake != h.in.Now+time.Hour {
+	if len(h.terms) != 2 || !strings.Contains(d.Blocked.Reason, "policy.max_preemptions allows no more") || d.Wake != h.in.Now+time.Hour {
 		t.Errorf("moved %d times; blocked: %q; wake %s", len(h.terms), d.Blocked, d.Wake)
 	}
 	h.in.Now += time.Hour - 1
@@ -131,7 +131,7 @@ func TestANewPolicyIsNotDamped(t *testing.T) {
 	h.swap()
 	h.leader("b", cluster.CausePreempt)
 	h.swap()
-	if h.leader("b", ""); !strings.Contains(h.settle().Blocked.Reason, "election.max_preemptions") {
+	if h.leader("b", ""); !strings.Contains(h.settle().Blocked.Reason, "policy.max_preemptions") {
 		t.Fatal("not damped")
 	}
 	rules.Sites = map[string]int{"dc1": 5}
@@ -173,7 +173,7 @@ func TestBlockedSaysWhatToDo(t *testing.T) {
 		want     string
 	}{
 		"manual":    {cluster.Rules{Failback: cluster.FailbackManual}, false, nil, ", but failback is manual; 'zkelectd reelect' moves leadership now"},
-		"delayed":   {cluster.Rules{Failback: cluster.FailbackDelayed, FailbackDelay: hour}, false, nil, "eligible for 1h0m0s, until about " + clock(time.Hour) + "; 'zkelectd reelect' moves"},
+		"delayed":   {cluster.Rules{Failback: "1h"}, false, nil, "eligible for 1h0m0s, until about " + clock(time.Hour) + "; 'zkelectd reelect' moves"},
 		"paused":    {cluster.Rules{}, false, paused, "paused by ann@host: new kernel, until about " + clock(time.Hour) + "; 'zkelectd resume' ends the pause"},
 		"damped":    {cluster.Rules{MaxPreemptions: 1, PreemptionWindow: hour}, false, damped, "allows no more, until about " + clock(time.Hour) + "; 'zkelectd reelect' moves"},
 		"estimated": {cluster.Rules{MaxPreemptions: 1, PreemptionWindow: hour}, true, damped, "allows no more, until about " + clock(40*time.Minute) + "; 'zkelectd reelect' moves"},
@@ -193,7 +193,7 @@ func TestBlockedSaysWhatToDo(t *testing.T) {
 
 // A forecast takes a member for eligible since it registered.
 func TestAForecastEstimatesDelays(t *testing.T) {
-	h := newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{Type: "priority", Failback: cluster.FailbackDelayed, FailbackDelay: cluster.Duration(time.Hour)})
+	h := newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{Type: "priority", Failback: "1h"})
 	h.e = New(Options{Exclusion: time.Minute, ExclusionMax: time.Hour, Estimate: true})
 	h.group().node("a").Since = h.in.Wall.Add(-59 * time.Minute)
 	if d := h.settle(); d.Blocked.Until != h.in.Now+time.Minute {

@@ -46,7 +46,7 @@ func TestAMoveElectsItsTarget(t *testing.T) {
 func TestFailbackDoesNotBlockAMove(t *testing.T) {
 	for _, rules := range []cluster.Rules{
 		{Type: "priority", Failback: cluster.FailbackManual},
-		{Type: "priority", Failback: cluster.FailbackDelayed, FailbackDelay: cluster.Duration(time.Hour)},
+		{Type: "priority", Failback: "1h"},
 	} {
 		h := newGroup("a", "b").leads("a", 7).scenario(t, rules)
 		h.control(move(cluster.Move{Node: "b"}))
@@ -158,7 +158,7 @@ func TestReelectFollowsThePolicyAlone(t *testing.T) {
 		outcome string
 	}{
 		"manual failback":       {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "priority", Failback: cluster.FailbackManual}, nil, "a", cluster.CauseReelect, "a was elected"},
-		"delayed failback":      {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "priority", Failback: cluster.FailbackDelayed, FailbackDelay: day}, nil, "a", cluster.CauseReelect, "a was elected"},
+		"delayed failback":      {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "priority", Failback: "24h"}, nil, "a", cluster.CauseReelect, "a was elected"},
 		"damping":               {damped, cluster.Rules{Type: "priority", MaxPreemptions: 2, PreemptionWindow: day}, nil, "a", cluster.CauseReelect, "a was elected"},
 		"a move":                {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "priority"}, &cluster.Move{Request: by(1), Node: "b"}, "a", cluster.CauseReelect, "a was elected"},
 		"the best leads":        {newGroup("a", "b").leads("a", 7), cluster.Rules{Type: "priority"}, nil, "a", "", "a leads and is the best"},

@@ -180,15 +180,13 @@ func (e *Elector) checkPreemption(b rankingInput, r rankedMembers, best cluster.
 	if err := e.checkFenced(best, b.in, d); err != nil {
 		return err
 	}
-	switch rules.Failback {
-	case cluster.FailbackManual:
+	delay, manual, err := cluster.ParseFailback(rules.Failback)
+	if manual || err != nil {
 		return &heldError{reason: "failback is manual", remedy: e.reelectRemedy()}
-	case cluster.FailbackDelayed:
-		delay := time.Duration(rules.FailbackDelay)
-		if due := e.eligible[best.Name] + delay; due > b.in.Now {
-			d.Wake = cluster.Earliest(d.Wake, due)
-			return &heldError{reason: fmt.Sprintf("failback is delayed until it has been eligible for %s", delay), remedy: e.reelectRemedy(), until: due}
-		}
+	}
+	if due := e.eligible[best.Name] + delay; delay > 0 && due > b.in.Now {
+		d.Wake = cluster.Earliest(d.Wake, due)
+		return &heldError{reason: fmt.Sprintf("failback is delayed until it has been eligible for %s", delay), remedy: e.reelectRemedy(), until: due}
 	}
 	recent := e.recentPreemptions(b.in.Snapshot.Elected.Record.Preemptions, b.in)
 	if rules.MaxPreemptions <= 0 || len(recent) < rules.MaxPreemptions || newRevision(b.in) {
@@ -198,7 +196,7 @@ func (e *Elector) checkPreemption(b rankingInput, r rankedMembers, best cluster.
 	until := e.preemptions[recent[0].Term] + window
 	d.Wake = cluster.Earliest(d.Wake, until)
 	return &heldError{
-		reason: fmt.Sprintf("policy has replaced the leader %d times within %s; election.max_preemptions allows no more", len(recent), window),
+		reason: fmt.Sprintf("policy has replaced the leader %d times within %s; policy.max_preemptions allows no more", len(recent), window),
 		remedy: e.reelectRemedy(), until: until,
 	}
 }

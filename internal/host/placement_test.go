@@ -65,7 +65,7 @@ func TestPlacement(t *testing.T) {
 // When the host with the leaders of two groups stops, the one that follows the other moves once, to where that is elected.
 func TestAGroupFollowsAnother(t *testing.T) {
 	base := fresh()
-	follower := work + "policy: {rank: ['with:g0', 'expr:member.id == \"c\"', oldest]}\nelection: {failback: {mode: immediate}}\n"
+	follower := work + "policy: {rank: ['with:g0', 'expr:member.id == \"c\"', oldest], failback: immediate}\n"
 	initializeAll(t, base, 1)
 	var hosts []*fleetOf
 	for _, id := range []string{"a", "b", "c"} {

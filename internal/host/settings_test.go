@@ -35,7 +35,7 @@ func alter(t *testing.T, c *config.Config, key config.Key) {
 		f.SetString(v + "x")
 	case bool:
 		f.SetBool(!v)
-	case int, time.Duration:
+	case int, time.Duration, cluster.Duration:
 		f.SetInt(f.Int() + 1)
 	case float64:
 		f.SetFloat(v + 1)
@@ -61,7 +61,7 @@ func alter(t *testing.T, c *config.Config, key config.Key) {
 func TestReloadAppliesWhatTheKeysSay(t *testing.T) {
 	// With these values, all parts of the policy have an effect.
 	base, err := config.Load(config.Sources{Env: []string{"ZKELECTD_NODE_ID=a", "ZKELECTD_POLICY_TYPE=exec", "ZKELECTD_POLICY_EXEC=true",
-		"ZKELECTD_ELECTION_FAILBACK_MODE=delayed", "ZKELECTD_HTTP_LISTEN=10.0.0.1:80", "ZKELECTD_FAILSAFE_ENABLED=true"}})
+		"ZKELECTD_POLICY_FAILBACK=30s", "ZKELECTD_HTTP_LISTEN=10.0.0.1:80", "ZKELECTD_FAILSAFE_ENABLED=true"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -86,11 +86,11 @@ func New(rec cluster.Policy) (*Policy, error) {
 
 // checkValues rejects values that the configuration would reject: the record may come from elsewhere.
 func checkValues(r cluster.Rules) error {
-	if !slices.Contains([]string{"", cluster.FailbackImmediate, cluster.FailbackDelayed, cluster.FailbackManual}, r.Failback) {
-		return fmt.Errorf("election.failback.mode: %q is not one of immediate, delayed, manual", r.Failback)
+	if _, _, err := cluster.ParseFailback(r.Failback); err != nil {
+		return fmt.Errorf("policy.failback: %w", err)
 	}
 	if r.MaxPreemptions < 0 {
-		return fmt.Errorf("election.max_preemptions: %d is negative", r.MaxPreemptions)
+		return fmt.Errorf("policy.max_preemptions: %d is negative", r.MaxPreemptions)
 	}
 	if r.Hysteresis < 0 {
 		return fmt.Errorf("policy.hysteresis: %d is negative", r.Hysteresis)

@@ -14,7 +14,7 @@ import (
 func drawGroup(t *rapid.T) *testGroup {
 	rules := cluster.Rules{
 		Type: rapid.SampledFrom([]string{"priority", "first", "node-id", "round-robin", "other-site"}).Draw(t, "type"), Filter: rapid.SliceOfN(rapid.SampledFrom([]string{"member.priority >= 1", "member.priority >= 2"}), 0, 1).Draw(t, "filter"),
-		Failback: rapid.SampledFrom([]string{"", cluster.FailbackManual, cluster.FailbackDelayed}).Draw(t, "failback"), FailbackDelay: cluster.Duration(time.Minute),
+		Failback: rapid.SampledFrom([]string{"", cluster.FailbackManual, "1m"}).Draw(t, "failback"),
 	}
 	h := group(t, rules)
 	s := &h.q.Snapshot

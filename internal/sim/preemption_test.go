@@ -30,13 +30,14 @@ func (c *checker) checkRules(rec cluster.Elected) {
 	if last.Cause != "" && !reflect.DeepEqual(last, rec.Circumstances) {
 		c.g.fail("S3: policy moves the leader in term %d (%s) and changes the circumstances", rec.Term, rec.Reason)
 	}
+	delay, manual, _ := cluster.ParseFailback(rules.Failback)
 	switch joined, known := c.joined[rec.Node]; {
 	case c.paused >= 0 && c.known(c.paused):
 		c.g.fail("pause: policy moves the leader in term %d (%s) under a pause", rec.Term, rec.Reason)
-	case rules.Failback == cluster.FailbackManual:
+	case manual:
 		c.g.fail("failback: policy moves the leader in term %d (%s) although failback is manual", rec.Term, rec.Reason)
-	case rules.Failback == cluster.FailbackDelayed && known && w.now-joined < time.Duration(rules.FailbackDelay)*97/100:
-		c.g.fail("failback: %s takes over in term %d, %s after it has come, failback is delayed by %s", rec.Node, rec.Term, w.now-joined, rules.FailbackDelay)
+	case known && w.now-joined < delay*97/100:
+		c.g.fail("failback: %s takes over in term %d, %s after it has come, failback is delayed by %s", rec.Node, rec.Term, w.now-joined, delay)
 	}
 	if at, founded := c.founded[rec.By]; published || founded && w.now-at < settling {
 		return // the first preemption under a new revision is an operator's order: it does not count

@@ -62,7 +62,7 @@ func drawRules(rng *rand.Rand, kind string, r *cluster.Rules) {
 	case 0:
 		r.Failback = cluster.FailbackManual
 	case 1, 2:
-		r.Failback, r.FailbackDelay = cluster.FailbackDelayed, cluster.Duration(one(rng, delays))
+		r.Failback = one(rng, delays).String()
 	case 3:
 		r.Failback = cluster.FailbackImmediate
 	}

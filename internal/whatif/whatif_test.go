@@ -65,7 +65,7 @@ func TestFirstElection(t *testing.T) {
 }
 
 func TestPreemptionIsBlocked(t *testing.T) {
-	q := question(t, led(four(), "b2"), cluster.Rules{Failback: cluster.FailbackDelayed, FailbackDelay: cluster.Duration(time.Minute)})
+	q := question(t, led(four(), "b2"), cluster.Rules{Failback: "1m"})
 	out := forecast(t, q)
 	if out.Leader.ID != "b2" || !strings.Contains(out.Blocked, "a1 would be better") {
 		t.Errorf("%s leads, blocked: %q", out.Leader.ID, out.Blocked)

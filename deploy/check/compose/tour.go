@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// failback is election.failback.delay in docker-compose.yml.
+// failback is policy.failback in docker-compose.yml.
 const failback = 10 * time.Second
 
 // tour is the sequence of tests on a stack. Each step starts with the leader of the one before.

@@ -145,9 +145,8 @@ func (f *Failsafe) validate() error {
 // SetMembersTx returns SETM: RENEW that also writes the fence, with the members that must promise from now on.
 func (p Paths) SetMembersTx(h HeldVersions, fence Fence) []Op {
 	ops := p.RenewTx(h)
-	write, again := p.overwrite(h.Fence, fence)
-	ops[ResultFence] = write
-	return append(ops, again...)
+	ops[ResultFence] = p.setFence(h.Fence, fence)
+	return ops
 }
 
 // VetoTx returns VETO: the fence stays as it is in snap, and says in addition that the node vetoes. The node must be a member that
@@ -157,8 +156,7 @@ func (p Paths) VetoTx(snap Snapshot, id string) []Op {
 	fs := *fence.Failsafe
 	fs.Veto = id
 	fence.Failsafe = &fs
-	write, again := p.overwrite(snap.Fence.Stat.Version, fence)
-	return append([]Op{p.alive(snap.Self.Name), write}, again...)
+	return []Op{p.alive(snap.Self.Name), p.setFence(snap.Fence.Stat.Version, fence)}
 }
 
 // ProbeTx returns a write that changes nothing, but goes through the quorum: its answer proves that the quorum can be reached.

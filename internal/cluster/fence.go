@@ -135,7 +135,7 @@ func LeaseWait(session time.Duration) time.Duration {
 
 // The versions of the fence in a new leader znode, see writeFence.
 const (
-	termWrites = 16 // more than HELD, READY and the end of a term raise the version, see [CleanVersion]
+	termWrites = 16 // more than HELD, READY and the end of a term raise the version
 	termCycle  = 64 // this many terms in a row have different versions
 )
 
@@ -145,7 +145,7 @@ const (
 // before it.
 func (p Paths) writeFence(read Stored[Fence], f Fence, term int64) []Op {
 	if read.Exists && !errors.Is(read.Err, ErrNeverWritten) {
-		return p.rewrite(read.Stat.Version, f)
+		return []Op{p.setFence(read.Stat.Version, f)}
 	}
 	return firstWrite(p.Leader(), read.Exists, read.Stat.Version, emptyWrites(read.Stat.Version, term, termWrites, termCycle), Encode(&f))
 }

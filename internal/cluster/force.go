@@ -87,9 +87,7 @@ func (f Fence) forced(by Forced) Fence {
 // ForceTx returns what ends a group's standstill in failsafe mode, see [Snapshot.CheckStuck]. A group is stuck only while current does
 // not exist, and only an ACQUIRE creates it, which changes the fence. past is the history with its znode's stat; nil leaves it alone.
 func (p Paths) ForceTx(snap Snapshot, by Forced, past *Stored[History]) []Op {
-	fence := snap.Fence.Record.forced(by)
-	write, again := p.overwrite(snap.Fence.Stat.Version, fence)
-	ops := append([]Op{write}, again...)
+	ops := []Op{p.setFence(snap.Fence.Stat.Version, snap.Fence.Record.forced(by))}
 	if past != nil {
 		next := past.Record
 		ops = append(ops, Op{Kind: OpSet, Path: p.History(), Version: past.Stat.Version, Data: EncodeHistory(&next)})

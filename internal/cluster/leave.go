@@ -51,8 +51,7 @@ func (p Paths) LeaveTx(d Departure) ([]Op, error) {
 		switch f := l.Fence; {
 		case !f.Exists:
 		case d.leads(l):
-			fence := d.release(l)
-			checks, released = append(checks, paths.release(f.Stat.Version, fence)...), true
+			checks, released = append(checks, paths.setFence(f.Stat.Version, d.release(l))), true
 		case l.Slot != "" && l.Elected.Readable() && l.Elected.Record.Node != d.ID:
 			// No ACQUIRE of this member can take effect any more, and the fences of many slots change all the time.
 		default:

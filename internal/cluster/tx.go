@@ -45,14 +45,12 @@ func (p Paths) ElectTx(snap Snapshot, next Elected, fence *Fence, others ...Slot
 // changed: in another epoch, another slot may do the work of this one (S1).
 func (p Paths) AcquireTx(snap Snapshot, fence Fence, current Current) []Op {
 	fence.Failsafe = nil // nobody has promised anything yet
-	write, again := p.overwrite(snap.Fence.Stat.Version, fence)
-	ops := append([]Op{
+	return append([]Op{
 		p.alive(snap.Self.Name),
 		{Kind: OpCheck, Path: p.Elected(), Version: snap.Elected.Stat.Version},
-		write,
+		p.setFence(snap.Fence.Stat.Version, fence),
 		{Kind: OpCreate, Path: p.Current(), Data: Encode(&current), Ephemeral: true},
 	}, p.CheckSlots(snap.Slots)...)
-	return append(ops, again...)
 }
 
 // HeldVersions holds the versions that fence a holder's transactions. Self is its incarnation.
@@ -65,13 +63,12 @@ type HeldVersions struct {
 
 // ReadyTx returns READY.
 func (p Paths) ReadyTx(h HeldVersions, fence Fence, current Current) []Op {
-	write, again := p.overwrite(h.Fence, fence)
-	return append([]Op{
+	return []Op{
 		p.alive(h.Self),
 		{Kind: OpCheck, Path: p.Elected(), Version: h.Elected},
-		write,
+		p.setFence(h.Fence, fence),
 		{Kind: OpSet, Path: p.Current(), Version: h.Current, Data: Encode(&current)},
-	}, again...)
+	}
 }
 
 // RenewTx returns RENEW. It changes nothing, but it goes through the quorum, which the lease depends on (S1; docs/protocol.md,
@@ -85,12 +82,14 @@ func (p Paths) RenewTx(h HeldVersions) []Op {
 	}
 }
 
-// ReleaseTx returns RELEASE. It does not check elected: a holder that was replaced must be able to release. Afterwards the version of
-// leader is that of [CleanVersion] if, and only if, the fence is RELEASED.
+// ReleaseTx returns RELEASE. It does not check elected: a holder that was replaced must be able to release.
 func (p Paths) ReleaseTx(h HeldVersions, fence Fence) []Op {
 	fence.Failsafe = nil // the work is dead: nobody has to promise anything any more
-	ops := append([]Op{p.alive(h.Self)}, p.release(h.Fence, fence)...)
-	return append(ops, Op{Kind: OpDelete, Path: p.Current(), Version: h.Current})
+	return []Op{
+		p.alive(h.Self),
+		p.setFence(h.Fence, fence),
+		{Kind: OpDelete, Path: p.Current(), Version: h.Current},
+	}
 }
 
 // FinalTx returns FINAL: RELEASE on behalf of a holder that cannot send it, sent just before its session is closed, once its
@@ -107,13 +106,12 @@ func (p Paths) FinalTx(h HeldVersions, fence Fence) []Op {
 
 // RevokeTx returns REVOKE: the elector deletes the current of a holder that does not release (L2). fence must be REVOKED.
 func (p Paths) RevokeTx(snap Snapshot, fence Fence) []Op {
-	write, again := p.overwrite(snap.Fence.Stat.Version, fence)
-	return append([]Op{
+	return []Op{
 		p.alive(snap.Self.Name),
 		{Kind: OpCheck, Path: p.Elected(), Version: snap.Elected.Stat.Version},
-		write,
+		p.setFence(snap.Fence.Stat.Version, fence),
 		{Kind: OpDelete, Path: p.Current(), Version: snap.Current.Stat.Version},
-	}, again...)
+	}
 }
 
 // ControlTx returns CONTROL: it writes the requests, for an elector, whose incarnation is self, or for an operator's command
@@ -141,11 +139,16 @@ func (p Paths) HistoryTx(self string, stat Stat, exists bool, next History) []Op
 	return []Op{p.alive(self), write}
 }
 
-// The indexes of the two writes in ACQUIRE and READY. The fence may be written once more, see [Paths.LastFenceWrite].
+// The indexes of the two writes in ACQUIRE and READY. SETM writes the fence only.
 const (
 	ResultFence   = 2
 	ResultCurrent = 3
 )
+
+// setFence returns the write of the fence over a version.
+func (p Paths) setFence(version int32, f Fence) Op {
+	return Op{Kind: OpSet, Path: p.Leader(), Version: version, Data: Encode(&f)}
+}
 
 // alive returns a check that an incarnation exists. Its data never changes and its name is never used again, so any
 // version will do.

@@ -259,7 +259,7 @@ func (m *modelMember) acquire(slot int) {
 		m.w.say("%s leads slot %d in term %d of epoch %d", self, slot, elected, m.epoch)
 		m.works[slot] = &modelWork{
 			slot: slot, epoch: m.epoch, fence: fence, lease: sent + modelLease, waitOver: m.w.now + owed,
-			held: cluster.HeldVersions{Self: self, Elected: s.Elected.Stat.Version, Fence: results[p.LastFenceWrite(ops)].Version},
+			held: cluster.HeldVersions{Self: self, Elected: s.Elected.Stat.Version, Fence: results[cluster.ResultFence].Version},
 		}
 	})
 }

@@ -25,7 +25,6 @@ type electorRole struct {
 	budget     cluster.Budget
 	log        *slog.Logger
 	background *background
-	hold       func()
 	reread     func()
 	table      *slotTable
 	number     int       // of the slot
@@ -71,7 +70,7 @@ func newElectorRole(g *Group, m *Member) *electorRole {
 	opt := m.opt.Elector
 	opt.LastKnown, opt.Epoch, opt.Group = &g.memory, m.instance.epoch(), g.opt.Name
 	e := &electorRole{
-		conn: m.session, paths: g.opt.Paths, budget: m.budget, log: g.log, background: m.background, hold: m.reader.Hold, reread: m.rereadAsElector,
+		conn: m.session, paths: g.opt.Paths, budget: m.budget, log: g.log, background: m.background, reread: m.rereadAsElector,
 		table: m.table(), number: m.number,
 		settings: &g.settings, placement: g.opt.Placement, rank: g.opt.Rank, core: elector.New(opt), moves: m.opt.Limits.Moves, wake: m.wake,
 		watchdog: watchdog.New(watchdog.Options{
@@ -299,7 +298,6 @@ func eligibility(r policy.Ranking) map[string]status.SiteCounts {
 // transaction has taken effect.
 func (e *electorRole) write(what string, snap cluster.Snapshot, repair bool, done func(), ops ...cluster.Op) {
 	e.busy = true
-	e.hold()
 	others := e.table.others(e.number)
 	var err error
 	e.background.run(e.budget.Session, func(ctx context.Context) {

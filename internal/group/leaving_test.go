@@ -59,8 +59,10 @@ type deafSession struct {
 
 func (s deafSession) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, error) {
 	p := cluster.Paths{Root: "/g"}
-	if i := p.LastFenceWrite(ops); i >= 0 {
-		s.released.Store(cluster.ReadFence(p.Leader(), ops[i].Data, cluster.Stat{Version: 1}, true).Record.Reason)
+	for _, op := range ops {
+		if op.Kind == cluster.OpSet && op.Path == p.Leader() {
+			s.released.Store(cluster.ReadFence(p.Leader(), op.Data, cluster.Stat{Version: 1}, true).Record.Reason)
+		}
 	}
 	return s.memorySession.Do(ctx, ops...)
 }
@@ -200,4 +202,21 @@ func TestALeavingElectorIsAnnounced(t *testing.T) {
 	a.until(t, "the announcement", func(status.Daemon) bool { return nodeRecord(t, server, "a").Leaving == "maintenance" })
 	close(letGo)
 	a.reason(t)
+}
+
+// holding delays RELEASE until it is let go.
+type holding struct {
+	memorySession
+	letGo chan struct{}
+}
+
+func (s holding) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, error) {
+	current := (cluster.Paths{Root: "/g"}).Current()
+	if slices.ContainsFunc(ops, func(op cluster.Op) bool { return op.Kind == cluster.OpDelete && op.Path == current }) {
+		select {
+		case <-s.letGo:
+		case <-ctx.Done():
+		}
+	}
+	return s.memorySession.Do(ctx, ops...)
 }

@@ -188,8 +188,6 @@ func (m *Member) handleNext() error {
 	case snap := <-m.reader.Snapshots():
 		m.observe(snap)
 		m.see(snap)
-	case <-m.reader.Vacated():
-		m.acquireEarly()
 	case <-m.table().pokes(m.number):
 		m.poked()
 	case cut := <-m.cuts:
@@ -221,20 +219,6 @@ func (m *Member) handleNext() error {
 		m.step(transition.Tick{})
 	}
 	return nil
-}
-
-// acquireEarly lets the machine acquire leadership before the release of the leader is read.
-func (m *Member) acquireEarly() {
-	select {
-	case snap := <-m.reader.Snapshots(): // ACQUIRE is made from this one
-		m.observe(snap)
-		m.see(snap)
-	default:
-	}
-	m.step(transition.ReleaseHint{})
-	if m.machine.Phase() != transition.Acquiring {
-		m.reader.Reread()
-	}
 }
 
 // beginEnd records why the membership ends.
@@ -432,7 +416,6 @@ func (m *Member) perform(a transition.Action) {
 
 func (m *Member) send(a transition.Send) {
 	timeout := max(0, a.Deadline-boottime.Now())
-	m.reader.Hold()
 	m.rereads = false // its outcome follows, and then it is read again
 	m.background.spawn(func() {
 		ctx, cancel := context.WithTimeout(m.background.ctx, timeout)

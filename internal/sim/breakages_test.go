@@ -106,7 +106,6 @@ var breakages = []breakage{
 	{name: endlessHandover, by: "L1", leaving: true, one: 5},
 	{name: currentTaken, by: "S1 S2", leaving: true},
 	{name: forgetTerms, by: "token", one: 57, three: 171},
-	{name: blindAhead, by: "S1", one: 2651, three: 1501},
 	{name: workBeforeReply, by: "S1"},
 	{name: failedFencing, by: "S1", fencing: true, rare: true, one: 685},
 	{name: fencedForAnother, by: "S1", fencing: true, rare: true, one: 6322},
@@ -176,7 +175,6 @@ const (
 	blindControl        = "CONTROL without the check of its version"
 	lateSchedule        = "a scheduled move that is carried out however late"
 	forgetTerms         = "a member that forgets its terms with its session"
-	blindAhead          = "ACQUIRE that takes any end of the leader to be a clean release"
 	workBeforeReply     = "work that starts before ACQUIRE is answered"
 	leavingEligible     = "a node that is about to end still eligible"
 	endlessHandover     = "a leader that waits for its successor without a limit"
@@ -230,8 +228,6 @@ func (b breakage) sends(l *loop, a transition.Send) []cluster.Op {
 				return slices.Insert(ops, i, cluster.Op{Kind: cluster.OpDelete, Path: ops[i].Path, Version: cluster.AnyVersion})
 			}
 		}
-	case b.name == blindAhead && a.Tx == transition.TxAcquire && l.snap.Current.Exists:
-		return b.anyEnd(l.m.g, ops)
 	case b.name == acquireAnySize:
 		return b.without(ops, l.m.g.paths.Slots())
 	case b.name == releasedUnclean && a.Tx == transition.TxRelease:
@@ -240,13 +236,6 @@ func (b breakage) sends(l *loop, a transition.Send) []cluster.Op {
 		}
 	}
 	return b.relax(l.m.g, ops)
-}
-
-// anyEnd makes ACQUIRE take effect whatever the version of the fence is.
-func (b breakage) anyEnd(g *group, ops []cluster.Op) []cluster.Op {
-	first := slices.IndexFunc(ops, func(op cluster.Op) bool { return op.Path == g.known.leader })
-	ops[first].Version = cluster.AnyVersion
-	return slices.DeleteFunc(ops, func(op cluster.Op) bool { return op.Path == g.known.leader && op.Version != cluster.AnyVersion })
 }
 
 // startsEarly starts work with ACQUIRE, before its member has a lease, and kills it if it is not to be started. The guard, which

@@ -46,9 +46,6 @@ type loop struct {
 func (l *loop) hint(path string) {
 	l.hints.Add(path)
 	l.wake()
-	if path == l.m.g.known.current || path == l.m.g.known.leader {
-		l.soon(func() { l.step(transition.ReleaseHint{}) })
-	}
 }
 
 // hintAll tells the loop that watches may have been lost.

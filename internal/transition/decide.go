@@ -336,14 +336,13 @@ func (m *Machine) withdraw() {
 	}
 }
 
-// acquire sends ACQUIRE when this incarnation is elected and current does not exist, or probably does not (docs/protocol.md, Taking over).
+// acquire sends ACQUIRE when this incarnation is elected and current does not exist (docs/protocol.md, Taking over).
 // The member's own child is dead, since the machine is in standby.
 func (m *Machine) acquire() {
-	s, hinted := m.snap, m.releaseHint
-	m.releaseHint = false
 	if !m.vacant() {
 		return
 	}
+	s := &m.snap
 	e := s.Elected
 	if t := e.Record.Term; e.Readable() && e.Record.Incarnation == m.opt.Self.Name && (t < m.lastTerm || t <= m.opt.LastTerm) {
 		// The records were wiped or restored, and terms come again: this incarnation could never acquire (L1). The next one
@@ -351,14 +350,8 @@ func (m *Machine) acquire() {
 		m.end(fmt.Sprintf("elected in term %d, but this daemon knows term %d", t, m.lastTerm))
 		return
 	}
-	if !m.mayAcquire() {
+	if !m.mayAcquire() || s.Current.Exists {
 		return
-	}
-	if s.Current.Exists {
-		var ready bool
-		if s, ready = s.AfterRelease(); !ready || !hinted {
-			return
-		}
 	}
 	if m.now < m.retryAt && m.refusedAcquire == (attempt{s.Elected.Stat.Version, s.Fence.Stat.Version}) {
 		return
@@ -368,7 +361,7 @@ func (m *Machine) acquire() {
 	}
 	b := m.opt.Budget
 	wall := m.opt.Wall()
-	owed, why, earlier := m.owes(&s)
+	owed, why, earlier := m.owes(s)
 	m.term.fence = cluster.Fence{
 		Header: s.Fence.Record.Header,
 		Term:   s.Elected.Record.Term, Node: m.opt.Self.ID, Site: m.opt.Site, Host: m.opt.Host, API: m.opt.API, Incarnation: m.opt.Self.Name,
@@ -385,8 +378,8 @@ func (m *Machine) acquire() {
 		PreviousLeader: m.term.origin.Node, PreviousClean: m.term.origin.Clean, Time: wall,
 	}
 	m.term.holding = cluster.HeldVersions{Self: m.opt.Self.Name, Elected: s.Elected.Stat.Version}
-	m.term.fenceBefore, m.term.fenceRead = s.Fence.Stat.Version, m.snap.Fence.Stat.Version
-	m.send(TxAcquire, m.opt.Paths.AcquireTx(s, m.term.fence, m.term.current), m.now+b.Lease)
+	m.term.fenceBefore = s.Fence.Stat.Version
+	m.send(TxAcquire, m.opt.Paths.AcquireTx(*s, m.term.fence, m.term.current), m.now+b.Lease)
 }
 
 // vacant reports whether this member holds nothing and does nothing, and knows the group.
@@ -411,7 +404,7 @@ func (m *Machine) origin(clean bool) Origin {
 // send sends a transaction. Until its outcome is known there is no RENEW, whose versions it may change.
 func (m *Machine) send(tx Tx, ops []cluster.Op, deadline time.Duration) {
 	m.withdraw()
-	m.tx = transaction{pending: tx, sent: m.now, fence: m.opt.Paths.LastFenceWrite(ops)}
+	m.tx = transaction{pending: tx, sent: m.now}
 	m.do(Send{Tx: tx, Ops: ops, Deadline: deadline})
 }
 

@@ -83,8 +83,6 @@ type (
 		Deadline time.Duration
 		Reason   string
 	}
-	// ReleaseHint reports that the fence or current has changed since the leader was read: it has probably released.
-	ReleaseHint struct{}
 	// SessionEnded reports that the session is over, or must be treated as over.
 	SessionEnded struct{ Reason string }
 	// Tick reports that time has passed.
@@ -191,7 +189,7 @@ func (e TxDone) apply(m *Machine) {
 	}
 	m.tx.pending = TxNone
 	m.readAgain()
-	if e.Err == nil && e.Tx != TxRelease && e.Tx != TxVeto && len(e.Results) <= m.tx.fence {
+	if e.Err == nil && e.Tx != TxRelease && e.Tx != TxVeto && len(e.Results) <= cluster.ResultCurrent {
 		e.Err = cluster.ErrUnknown
 	}
 	switch {
@@ -207,7 +205,7 @@ func (e TxDone) apply(m *Machine) {
 		}
 		m.failed()
 		if m.term.unresolved == TxAcquire {
-			m.pendingAcquire = pendingAcquire{m.term.fence.Term, m.term.fenceRead, m.term.fenceBefore}
+			m.pendingAcquire = pendingAcquire{m.term.fence.Term, m.term.fenceBefore}
 		}
 	default:
 		m.refused(e)
@@ -219,10 +217,10 @@ func (m *Machine) applied(e TxDone) {
 	switch e.Tx {
 	case TxAcquire:
 		m.retryAt = 0 // the pause after an earlier ACQUIRE must not delay READY
-		m.acquired(e.Results[m.tx.fence].Version, 0)
+		m.acquired(e.Results[cluster.ResultFence].Version, 0)
 	case TxReady:
 		if m.term.held { // current may have been deleted since, and a snapshot may have shown that before the reply came
-			m.term.holding.Fence = e.Results[m.tx.fence].Version
+			m.term.holding.Fence = e.Results[cluster.ResultFence].Version
 			m.term.holding.Current = e.Results[cluster.ResultCurrent].Version
 			m.declared()
 		}
@@ -232,7 +230,7 @@ func (m *Machine) applied(e TxDone) {
 		}
 	case TxSetMembers:
 		if m.term.held { // likewise
-			m.membersSet(m.term.failsafe.sending, e.Results[m.tx.fence].Version)
+			m.membersSet(m.term.failsafe.sending, e.Results[cluster.ResultFence].Version)
 			m.extend(m.tx.sent)
 		}
 	}
@@ -246,9 +244,6 @@ func (m *Machine) refused(e TxDone) {
 	m.term.unresolved = e.Tx
 	switch e.Tx {
 	case TxAcquire:
-		if m.term.fenceRead != m.term.fenceBefore {
-			return // it was sent before a read, which follows now
-		}
 		m.refusedAcquire = attempt{m.term.holding.Elected, m.term.fenceBefore}
 		m.retryAt = m.now + m.opt.Budget.Renew
 	case TxRelease, TxVeto:
@@ -401,7 +396,5 @@ func (e SessionEnded) apply(m *Machine) {
 	}
 	m.tx.pending = TxNone // there will be no reply
 }
-
-func (ReleaseHint) apply(m *Machine) { m.releaseHint = true }
 
 func (Tick) apply(*Machine) {}

@@ -567,3 +567,65 @@ func TestNothingOfATermIsLeft(t *testing.T) {
 		t.Errorf("left over: %+v", s.m.term)
 	}
 }
+
+// An ACQUIRE of unknown outcome is read back.
+func TestAnACQUIREOfUnknownOutcome(t *testing.T) {
+	at := func(version int32, changes ...func(*cluster.Snapshot)) func(*cluster.Snapshot) {
+		return func(s *cluster.Snapshot) {
+			for _, change := range changes {
+				change(s)
+			}
+			s.Fence.Stat.Version = version
+		}
+	}
+	released := at(10, fence("old", 6, cluster.FenceReleased))
+	start := func(t *testing.T) *script {
+		s := newScript(t)
+		s.on(s.saw(released), "ACQUIRE")
+		s.on(TxDone{Tx: TxAcquire, Err: cluster.ErrUnknown})
+		s.after(s.b.Renew)
+		return s
+	}
+	t.Run("it took effect", func(t *testing.T) {
+		s := start(t)
+		s.on(s.saw(at(11, fence("me", 7, cluster.FenceHeld), current("me", session))), "Lease", "RunPreStart")
+		if s.m.term.holding.Fence != 11 {
+			t.Errorf("%+v", s.m.term.holding)
+		}
+	})
+	t.Run("it did not", func(t *testing.T) {
+		s := start(t)
+		s.on(s.saw(released), "ACQUIRE")
+	})
+	// It may have taken effect, and the fence was written by somebody else since: the term is not acquired twice.
+	for name, version := range map[string]int32{"after it": 12, "right after it": 11, "leader was deleted": 9} {
+		t.Run("the fence was lost: "+name, func(t *testing.T) {
+			s := start(t)
+			s.on(s.saw(at(version, fence("old", 6, cluster.FenceRevoked))))
+			s.on(s.saw(at(version, fence("old", 6, cluster.FenceRevoked)), replacedBy("me", 8)), "ACQUIRE")
+		})
+	}
+}
+
+// A reply with too few results proves that the transaction took effect, but not in which version: that is read.
+func TestAReplyWithTooFewResults(t *testing.T) {
+	short := func(tx Tx) TxDone { return TxDone{Tx: tx, Results: []cluster.Result{{}, {}}} }
+	s := newScript(t)
+	s.on(s.saw(fence("old", 6, cluster.FenceReleased)), "ACQUIRE")
+	s.on(short(TxAcquire))
+	s.after(s.b.Renew)
+	s.on(s.saw(fence("me", 7, cluster.FenceHeld), current("me", session)), "Lease", "RunPreStart")
+	s.on(HookDone{}, "StartChild")
+	s.on(ChildStarted{})
+	s.on(ChildReady{}, "READY")
+	s.on(short(TxReady))
+	s.after(s.b.Renew)
+	s.on(s.saw(s.mine()...))
+	if s.m.Phase() != Leading {
+		t.Errorf("phase %s", s.m.Phase())
+	}
+	s.on(Quit{Reason: "stop"}, "StopTask")
+	s.on(ChildDead{}, "RunPostStop")
+	s.on(HookDone{}, "RELEASE")
+	s.on(TxDone{Tx: TxRelease}, "Lease", "End") // nothing of it is needed
+}

@@ -90,8 +90,6 @@ type Machine struct {
 	tx      transaction
 	retryAt time.Duration // a transaction that failed is not repeated before this
 
-	releaseHint bool // there was a ReleaseHint in this step
-
 	refusedAcquire attempt        // the last ACQUIRE that was refused
 	pendingAcquire pendingAcquire // the last ACQUIRE of unknown outcome
 	lastTerm       int64          // the last term acquired, or known before; none is acquired twice, even if the fence forgets it
@@ -116,7 +114,6 @@ type Machine struct {
 type transaction struct {
 	pending Tx            // TxNone if none is under way
 	sent    time.Duration // when the last one was sent
-	fence   int           // the index of the last operation of it that writes the fence; -1 if none does
 }
 
 // termState is what a machine knows and does about one term.
@@ -128,7 +125,6 @@ type termState struct {
 	current     cluster.Current
 	holding     cluster.HeldVersions
 	fenceBefore int32 // the version of the fence that ACQUIRE replaces
-	fenceRead   int32 // the version that was read; a lower one if ACQUIRE was sent before a read
 	unresolved  Tx    // the transaction whose outcome must be read back
 	lease       lease
 	replaced    bool // RENEW would be refused
@@ -190,8 +186,8 @@ type final struct {
 // pendingAcquire identifies an ACQUIRE by its term and the version of the fence that it would have replaced. read is the version that was
 // read before.
 type pendingAcquire struct {
-	term        int64
-	read, fence int32
+	term  int64
+	fence int32 // the version that it replaces
 }
 
 // New returns a machine in [Standby].
@@ -317,8 +313,7 @@ func (m *Machine) elected() bool {
 // maybeAcquired reports whether a term may have been acquired by an ACQUIRE whose reply was lost, and whose fence has been
 // wiped since.
 func (m *Machine) maybeAcquired(term int64) bool {
-	p, now := m.pendingAcquire, m.snap.Fence.Stat.Version
-	return p.term == term && (now < p.read || now > p.fence)
+	return m.pendingAcquire.term == term && m.snap.Fence.Stat.Version != m.pendingAcquire.fence
 }
 
 func (m *Machine) do(a Action) { m.out = append(m.out, a) }

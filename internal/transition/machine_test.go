@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -231,7 +232,7 @@ func released(t *testing.T, tx Send) cluster.Fence {
 // lastFence decodes the fence that operations leave behind.
 func lastFence(t *testing.T, p cluster.Paths, ops []cluster.Op) cluster.Stored[cluster.Fence] {
 	t.Helper()
-	i := p.LastFenceWrite(ops)
+	i := slices.IndexFunc(ops, func(op cluster.Op) bool { return op.Kind == cluster.OpSet && op.Path == p.Leader() })
 	if i < 0 {
 		t.Fatal("the fence is not written")
 	}

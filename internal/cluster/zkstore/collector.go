@@ -38,8 +38,6 @@ type Collector struct {
 	snap            cluster.Snapshot
 	predecessor     string
 	next            bool            // the predecessor was the first in the list: when it goes, this daemon is the elector
-	half            bool            // of the fence and current, which usually change together, a hint has named only one
-	vacated         bool            // a hint has named the fence or current while another member led and this daemon was elected
 	leaving         bool            // a hint has named the predecessor, which does not change: it is probably gone
 	ahead           bool            // this pass has read what an elector needs in one round, in any order
 	lastDenied      string          // the permission error that was logged last
@@ -69,7 +67,6 @@ func (c *Collector) Collect(ctx context.Context) (cluster.Snapshot, bool) {
 		// Take the time before the hints: every earlier change is then either read now, or hinted and read again.
 		c.snap.At, c.ahead = c.opt.Clock(), false
 		c.invalidate(c.opt.Source.TakeHints())
-		c.half, c.vacated = false, false
 		complete := c.read(ctx)
 		hints := c.opt.Source.TakeHints()
 		c.invalidate(hints)
@@ -97,19 +94,16 @@ func (c *Collector) InvalidateLeadership() {
 // torn reports whether the reads before h may mix the states before and after a change of elected, the fence or current.
 // A server delivers a watch event before it returns any newer data, so a snapshot without such a hint is consistent.
 // Versions would not be enough: those of a znode that was deleted and created again start over. After reads in one round, it reports
-// any change: the members may have been read before elected. If this daemon awaits a release, the snapshot shows the moment before it,
-// except that members, roster and control may be newer: an ACQUIRE is made from that, and ZooKeeper refuses every other write that checks
-// the fence.
+// any change: the members may have been read before elected.
 func (c *Collector) torn(h cluster.Hints) bool {
 	p := c.opt.Paths
-	changed := h.Has(p.Elected()) || (h.Has(p.Leader()) || h.Has(p.Current())) && !c.awaitsRelease()
+	changed := h.Has(p.Elected()) || h.Has(p.Leader()) || h.Has(p.Current())
 	return changed || c.ahead && len(h.Paths) > 0 || c.tornPromisers(h)
 }
 
 func (c *Collector) invalidate(h cluster.Hints) {
 	if h.All {
 		clear(c.valid)
-		c.half, c.vacated = false, false
 		return
 	}
 	for path := range h.Paths {
@@ -126,27 +120,9 @@ func (c *Collector) invalidate(h cluster.Hints) {
 	}
 	if p := c.opt.Paths; h.Has(p.Leader()) || h.Has(p.Current()) {
 		// They change together, and the other watch is about to fire: reading both now saves a takeover one round trip.
-		c.half = c.snap.Leadership && !h.Has(p.Leader()) != !h.Has(p.Current()) && !c.half
 		delete(c.valid, p.Leader())
 		delete(c.valid, p.Current())
-		c.vacated = c.awaitsRelease()
 	}
-	if p := c.opt.Paths; !c.valid[p.Elected()] || p.Slot != "" && !c.valid[p.Slots()] || !c.valid[p.Incarnation(c.opt.Self.Name)] {
-		c.vacated = false // perhaps another member is elected
-	}
-}
-
-// awaitsRelease reports whether this daemon is elected and another one leads.
-func (c *Collector) awaitsRelease() bool {
-	_, led := c.snap.AfterRelease()
-	return led && c.snap.Elected.Readable() && c.snap.Elected.Record.Incarnation == c.opt.Self.Name && !c.snap.HoldsCurrent()
-}
-
-// takeVacated reports, once, whether the leader that this daemon waits for has probably released.
-func (c *Collector) takeVacated() bool {
-	was := c.vacated
-	c.vacated = false
-	return was
 }
 
 // read updates the snapshot. It returns false if a read failed.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
-	"sync/atomic"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -42,8 +41,6 @@ type Reader struct {
 	collector *Collector
 	out       chan cluster.Snapshot
 	force     chan struct{}
-	vacated   chan struct{}
-	held      atomic.Int64 // by then a read follows in any case, see Hold
 }
 
 // NewReader returns a reader. It does nothing until Run is called.
@@ -53,34 +50,21 @@ func NewReader(opt ReaderOptions) *Reader {
 		collector: NewCollector(CollectorOptions{
 			Source: sessionSource{opt.Conn}, Paths: opt.Paths, Self: opt.Self, Session: opt.Conn.SessionID(), Failsafe: opt.Failsafe, Clock: opt.Clock, Log: opt.Log,
 		}),
-		out:     make(chan cluster.Snapshot, 1),
-		force:   make(chan struct{}, 1),
-		vacated: make(chan struct{}, 1),
+		out:   make(chan cluster.Snapshot, 1),
+		force: make(chan struct{}, 1),
 	}
 }
 
 // Snapshots returns the channel that delivers the newest snapshot. A newer snapshot replaces one that was not received.
 func (r *Reader) Snapshots() <-chan cluster.Snapshot { return r.out }
 
-// Vacated returns the channel that receives when this daemon waits for the leader to release, and the leader probably has. The next read
-// waits a moment for an ACQUIRE, see [Reader.Hold], or for Reread.
-func (r *Reader) Vacated() <-chan struct{} { return r.vacated }
-
 // Reread requests that elected, the fence and current are read again. A new snapshot follows. It does not block.
 func (r *Reader) Reread() {
-	r.held.Store(0)
 	select {
 	case r.force <- struct{}{}:
 	default:
 	}
 }
-
-// Hold delays reads after hints until Reread is called, or for a short time: this daemon has sent a transaction, which is about to change
-// what they would read. It does not block.
-func (r *Reader) Hold() { r.held.Store(int64(r.collector.opt.Clock() + maxHold)) }
-
-// maxHold is longer than most transactions take.
-const maxHold = 20 * time.Millisecond
 
 // Run reads until ctx is done or the session has ended. It must be called only once.
 func (r *Reader) Run(ctx context.Context) {

@@ -37,15 +37,8 @@ func (c *Collector) Spread() time.Duration {
 // awaitTurn waits after a hint until it is this daemon's turn to read: not long if it concerns this daemon, see [Collector.Spread]. It
 // returns early if ctx is done or the session has ended.
 func (r *Reader) awaitTurn(ctx context.Context) {
-	if left := time.Duration(r.held.Load()) - r.collector.opt.Clock(); left > 0 && r.pause(ctx, left, nil) {
-		return
-	}
 	spread := r.collector.Spread()
 	if spread == 0 {
-		if !r.offerCurrent(ctx) && r.collector.half {
-			r.pause(ctx, maxTwin, r.conn.Wake())
-			r.collector.Spread()
-		}
 		return
 	}
 	turn := time.NewTimer(jitteredTurn(spread))
@@ -67,42 +60,6 @@ func (r *Reader) awaitTurn(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// offerCurrent lets this daemon acquire leadership before it reads that the leader has released, if it may.
-func (r *Reader) offerCurrent(ctx context.Context) (offered bool) {
-	if !r.collector.takeVacated() {
-		return false
-	}
-	select {
-	case r.vacated <- struct{}{}:
-	default:
-	}
-	if !r.pause(ctx, maxTwin, nil) {
-		if left := time.Duration(r.held.Load()) - r.collector.opt.Clock(); left > 0 {
-			r.pause(ctx, left, nil)
-		}
-	}
-	return true
-}
-
-// maxTwin is how long a reader waits for the second of two hints that come together. A snapshot that was read between them would be torn.
-const maxTwin = 2 * time.Millisecond
-
-// pause waits until a channel receives, if that is not nil, and not longer than limit. It reports whether Reread has ended it.
-func (r *Reader) pause(ctx context.Context, limit time.Duration, until <-chan struct{}) (forced bool) {
-	t := time.NewTimer(limit)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-until:
-	case <-r.force:
-		r.collector.InvalidateLeadership()
-		return true
-	case <-ctx.Done():
-	case <-r.conn.Done():
-	}
-	return false
 }
 
 // jitteredTurn returns when to read: after half of the spread, which belongs to those that an election concerns.

@@ -38,7 +38,7 @@ var arrows = map[string]string{
 	"internal/hostcheck": "admission config",
 	"internal/group":     "boottime cluster cluster/renewal cluster/zkstore elector failsafe fencer guard policy procinfo status termlog transition watchdog workenv worker",
 	"internal/worker":    "admission fencer guard hook probe systemd workenv",
-	"internal/config":    "cluster policy secretfile suggest workenv",
+	"internal/config":    "cluster policy probe secretfile suggest workenv",
 
 	// Jobs that run once.
 	"internal/oneshot": "cluster",

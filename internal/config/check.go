@@ -17,6 +17,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/policy"
+	"zkelectd/internal/probe"
 	"zkelectd/internal/workenv"
 )
 
@@ -130,7 +131,7 @@ func (c *Config) checkPolicy(report func(string, string, ...any), reported map[s
 func (c *Config) probes() map[string]Check {
 	return map[string]Check{
 		"health": c.Health.Check, "child.live": c.Child.Live.Check,
-		"score": {Exec: c.Score.Exec, HTTP: c.Score.HTTP, Interval: c.Score.Interval},
+		"score": {Target: probe.Target{Exec: c.Score.Exec, HTTP: c.Score.HTTP}},
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/probe"
 )
 
 // Config is a valid configuration.
@@ -82,12 +83,10 @@ type Health struct {
 	Fall  int `yaml:"fall" default:"3" min:"1" doc:"An unhealthy host is not elected. The host is unhealthy after this many failed checks in a row, and healthy again after two successful ones. After a start, the first check alone decides."`
 }
 
-// Check is a repeated check; at most one of Exec, HTTP and TCP is set.
+// Check is a repeated check.
 type Check struct {
-	Exec     []string      `yaml:"exec" program:"yes" doc:"{doc} while this command exits with 0. Set at most one of exec, http and tcp; without any no check is made."`
-	HTTP     string        `yaml:"http" doc:"{doc} while this URL answers 2xx."`
-	TCP      string        `yaml:"tcp" doc:"{doc} while this host:port accepts connections."`
-	Interval time.Duration `yaml:"interval" default:"5s" min:"1ns" doc:"The time between two checks. A check that takes longer than half of it, and longer than 2s, has failed."`
+	probe.Target `yaml:",squash" doc:"{doc}"`
+	Interval     time.Duration `yaml:"interval" default:"5s" min:"1ns" doc:"The time between two checks. A check that takes longer than half of it, and longer than 2s, has failed."`
 }
 
 // Timeout returns how long one check may take.
@@ -125,7 +124,7 @@ type Child struct {
 	None        bool              `yaml:"none" doc:"With true this host leads without leader-only work: programs learn from the HTTP API who leads. In a group file it replaces a child.command or child.unit of the defaults. Without it, a daemon refuses to start without a child, a unit and hooks, unless it is an observer."`
 	Env         map[string]string `yaml:"env" doc:"Additional environment variables of the child and of the hooks; not for child.unit, which has its own."`
 	Dir         string            `yaml:"dir" doc:"The child's working directory. Default: the daemon's."`
-	Ready       Ready             `yaml:"ready"`
+	Ready       probe.Readiness   `yaml:"ready"`
 	Live        Live              `yaml:"live"`
 	Containment string            `yaml:"containment" oneof:"auto, cgroup, pidns, keeper" scope:"host" default:"auto" doc:"What keeps all processes of the child together: cgroup (a control group of version 2, which must be delegated), pidns (a PID namespace, in which the child sees other pids; needs root or user namespaces), keeper (a subreaper), or auto: cgroup if possible, else keeper. See docs/safety.md."`
 	StopSignal  string            `yaml:"stop_signal" default:"TERM" doc:"The signal that asks the child to stop."`
@@ -189,16 +188,6 @@ func (c Config) StopTimeout(session time.Duration) time.Duration {
 
 // Signal returns the number of StopSignal.
 func (c Child) Signal() syscall.Signal { return unix.SignalNum(signalName(c.StopSignal)) }
-
-// Ready configures the check whether the child is ready; at most one of Exec, HTTP, TCP, Notify and Delay is set.
-type Ready struct {
-	Exec    []string      `yaml:"exec" program:"yes" doc:"The child is ready when this command exits with 0. Set at most one of exec, http, tcp, notify and delay; without any the child is ready once it has started."`
-	HTTP    string        `yaml:"http" doc:"The child is ready when this URL answers 2xx."`
-	TCP     string        `yaml:"tcp" doc:"The child is ready when this host:port accepts connections."`
-	Notify  bool          `yaml:"notify" doc:"The child is ready when it sends READY=1 to $NOTIFY_SOCKET (sd_notify)."`
-	Delay   time.Duration `yaml:"delay" doc:"The child is ready after this time."`
-	Timeout time.Duration `yaml:"timeout" min:"1ns" default:"20s" doc:"The start of a child that is not ready after this time has failed. The check is repeated ten times a second; one that takes longer than a tenth of this time, and longer than 1s, has failed."`
-}
 
 // Hooks are commands that run at changes of leadership.
 type Hooks struct {

@@ -39,14 +39,10 @@ type health struct {
 
 func newHealth(c config.Config, log *slog.Logger) *health {
 	h := &health{log: log, onChange: func() {}, onMeasured: func() {}}
-	if !target(c.Health.Check).Empty() {
+	if !c.Health.Empty() {
 		h.unhealthy = "not probed yet"
 	}
 	return h
-}
-
-func target(c config.Check) probe.Target {
-	return probe.Target{Exec: c.Exec, HTTP: c.HTTP, TCP: c.TCP}
 }
 
 // update calls change under the lock, and then notify, unless that is nil, if change returns true.
@@ -127,8 +123,8 @@ func (h *health) probe(ctx context.Context, c config.Config) {
 	var g errgroup.Group
 	defer g.Wait()
 	env := workenv.Clean(os.Environ())
-	if t := c.Health; !target(t.Check).Empty() {
-		w := probe.Watch{Target: target(t.Check), Section: "health", Interval: t.Interval, Timeout: t.Timeout(), Rise: healthRise, Fall: t.Fall, FirstDecides: true}
+	if t := c.Health; !t.Empty() {
+		w := probe.Watch{Target: t.Target, Section: "health", Interval: t.Interval, Timeout: t.Timeout(), Rise: healthRise, Fall: t.Fall, FirstDecides: true}
 		g.Go(func() error {
 			w.Run(ctx, env, h.setUnhealthy)
 			return nil

@@ -67,15 +67,13 @@ func groupSettings(c config.Config, secure bool) group.Settings {
 
 // workSpec returns the leader-only work that a configuration defines.
 func workSpec(c config.Config) worker.Spec {
-	ready, live, hooks := c.Child.Ready, c.Child.Live, c.Hooks
+	live, hooks := c.Child.Live, c.Hooks
 	return worker.Spec{
 		Command: c.Child.Command, Unit: c.Child.Unit, UnitSocket: c.UnitSocket(os.Getenv), Dir: c.Child.Dir, Env: c.Child.Env,
 		StopSignal: c.Child.Signal(),
-		Ready: probe.Readiness{
-			Exec: ready.Exec, HTTP: ready.HTTP, TCP: ready.TCP, Notify: ready.Notify, Delay: ready.Delay, Timeout: ready.Timeout,
-		},
+		Ready:      c.Child.Ready,
 		Live: probe.Watch{
-			Target: target(live.Check), Section: "child.live", Interval: live.Interval, Timeout: live.Timeout(), Rise: 1, Fall: live.Fall,
+			Target: live.Target, Section: "child.live", Interval: live.Interval, Timeout: live.Timeout(), Rise: 1, Fall: live.Fall,
 		},
 		Hooks: worker.Hooks{PreStart: hooks.PreStart, PostStop: hooks.PostStop, OnChange: hooks.OnChange, Timeout: hooks.Timeout},
 	}

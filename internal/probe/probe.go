@@ -15,22 +15,22 @@ import (
 	"zkelectd/internal/command"
 )
 
-// Readiness configures a readiness check. At most one of the first five fields is set; with none the child is ready at once.
+// Readiness configures a readiness check; package config reads it by its tags. At most one of the first five fields is set; with none the child is ready at once.
 type Readiness struct {
 	// Exec is a command that exits with 0 when the child is ready.
-	Exec []string
+	Exec []string `yaml:"exec" program:"yes" doc:"The child is ready when this command exits with 0. Set at most one of exec, http, tcp, notify and delay; without any the child is ready once it has started."`
 	// HTTP is a URL that answers 2xx.
-	HTTP string
+	HTTP string `yaml:"http" doc:"The child is ready when this URL answers 2xx."`
 	// TCP is a host:port that accepts connections.
-	TCP string
+	TCP string `yaml:"tcp" doc:"The child is ready when this host:port accepts connections."`
 	// Notify waits for READY=1 on a [Socket].
-	Notify bool
+	Notify bool `yaml:"notify" doc:"The child is ready when it sends READY=1 to $NOTIFY_SOCKET (sd_notify)."`
 	// Delay is the time after which the child counts as ready.
-	Delay time.Duration
+	Delay time.Duration `yaml:"delay" doc:"The child is ready after this time."`
 	// Timeout bounds the whole; a single check may take a tenth of it, but at least a second.
-	Timeout time.Duration
+	Timeout time.Duration `yaml:"timeout" min:"1ns" default:"20s" doc:"The start of a child that is not ready after this time has failed. The check is repeated ten times a second; one that takes longer than a tenth of this time, and longer than 1s, has failed."`
 	// Limit limits how many checks of all probes run at once.
-	Limit command.Limit
+	Limit command.Limit `yaml:"-"`
 }
 
 // Wait returns nil when the child is ready, an error with the result of the last check when Timeout has passed, or the error of

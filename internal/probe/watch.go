@@ -12,12 +12,12 @@ import (
 	"zkelectd/internal/command"
 )
 
-// Target is what a check connects to or runs; at most one field is set.
+// Target is what a check connects to or runs; at most one field is set. Package config reads it by its tags.
 type Target struct {
 	// Exec is a command that exits with 0, HTTP a URL that answers 2xx, TCP a host:port that accepts connections.
-	Exec []string
-	HTTP string
-	TCP  string
+	Exec []string `yaml:"exec" program:"yes" doc:"{doc} while this command exits with 0. Set at most one of exec, http and tcp; without any no check is made."`
+	HTTP string   `yaml:"http" doc:"{doc} while this URL answers 2xx."`
+	TCP  string   `yaml:"tcp" doc:"{doc} while this host:port accepts connections."`
 }
 
 // Empty reports whether there is nothing to check.

@@ -132,18 +132,3 @@ func TestALeaverWakesAtTheEndOfItsWait(t *testing.T) {
 		t.Error("wakes although nothing was announced")
 	}
 }
-
-// A refused RENEW makes the member read again, so that it learns why.
-func TestARefusedRENEWIsReadBack(t *testing.T) {
-	s := newScript(t)
-	s.lead()
-	s.on(s.saw(s.mine()...))
-	asks := false
-	for _, a := range s.renewed(s.now, errRefused, "StopTask") {
-		_, is := a.(Reread)
-		asks = asks || is
-	}
-	if !asks || s.m.fresh {
-		t.Errorf("reads again: %t, fresh: %t", asks, s.m.fresh)
-	}
-}

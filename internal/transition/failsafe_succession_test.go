@@ -87,6 +87,7 @@ func TestTheOwnerVetoes(t *testing.T) {
 	}
 }
 
+// A candidate that could acquire by itself may have lost its state directory.
 func TestHowLongAVetoIsLeftToTheCandidate(t *testing.T) {
 	s := newFailsafe(t)
 	s.on(s.saw(left("me", "x"), replacedBy("x", 7)), "CurrentGone")
@@ -235,23 +236,6 @@ func TestALateReplyBeginsARound(t *testing.T) {
 	s.on(Tick{})
 	s.after(1)
 	s.on(Tick{}, "SendRound")
-}
-
-func TestALeaseActionHasTheEndOfTheRound(t *testing.T) {
-	s := newFailsafe(t)
-	s.leadWith("a")
-	s.after(s.b.Renew)
-	asked, began := s.round(), s.now
-	s.after(time.Millisecond)
-	for _, a := range s.on(granted(asked[0]), "Lease") {
-		if l, is := a.(Lease); is && l.Deadline != began+s.b.Lease {
-			t.Errorf("%s after the sending", l.Deadline-began)
-		}
-	}
-	if !s.m.Extended() {
-		t.Error("not extended")
-	}
-	s.on(granted(asked[0])) // once more
 }
 
 // While members may promise, the work is asked to stop later.

@@ -254,26 +254,6 @@ func TestTheEndOfTheSession(t *testing.T) {
 	}
 }
 
-// A term whose ACQUIRE may have been applied is not acquired again after the fence was rewritten.
-func TestATermOfUnknownOutcomeIsNotAcquiredTwice(t *testing.T) {
-	start := func(t *testing.T) *script {
-		s := newScript(t)
-		s.on(s.saw(fence("old", 6, cluster.FenceReleased)), "ACQUIRE")
-		s.on(TxDone{Tx: TxAcquire, Err: cluster.ErrUnknown})
-		s.after(s.b.Renew)
-		return s
-	}
-	wiped := func(s *cluster.Snapshot) {
-		fence("old", 6, cluster.FenceRevoked)(s)
-		s.Fence.Stat.Version = 12
-	}
-	s := start(t)
-	s.on(s.saw(wiped))
-	s.on(s.saw(wiped, replacedBy("me", 8)), "ACQUIRE")
-	s = start(t)
-	s.on(s.saw(fence("old", 6, cluster.FenceReleased)), "ACQUIRE") // it was not applied
-}
-
 // After an ACQUIRE of unknown outcome only exactly what it would have written is adopted; anything else is released.
 func TestOnlyItsOwnAcquireIsAdopted(t *testing.T) {
 	for name, change := range map[string]func(*cluster.Snapshot){
@@ -552,19 +532,6 @@ func TestOwedAfterTheEnd(t *testing.T) {
 		if s.m.Phase() != Ended || (s.m.Owed() == s.b.LeaseWait) != c.want || (s.m.Owed() == 0) == c.want {
 			t.Errorf("%s: phase %s, owed %s", name, s.m.Phase(), s.m.Owed())
 		}
-	}
-}
-
-// Whatever a term has set is gone after its release.
-func TestNothingOfATermIsLeft(t *testing.T) {
-	s := newScript(t)
-	s.lead()
-	s.on(ChildDead{Status: "exited"})
-	s.on(s.leading(replacedBy("other", 8)), "RunPostStop")
-	s.on(HookDone{}, "RELEASE")
-	s.on(done(TxRelease), "Lease")
-	if !reflect.DeepEqual(s.m.term, termState{}) {
-		t.Errorf("left over: %+v", s.m.term)
 	}
 }
 

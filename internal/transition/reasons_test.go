@@ -51,6 +51,7 @@ func TestALeaderThatIsReplacedStopsAndDoesNotRenew(t *testing.T) {
 		{"a damaged decision", func(s *cluster.Snapshot) {
 			s.Elected.Record, s.Elected.Err = cluster.Elected{}, errors.New("damaged")
 		}, "the decision was deleted or damaged", false},
+		{"no current", func(s *cluster.Snapshot) { s.Current = cluster.Stored[cluster.Current]{} }, "leader/current was deleted", false},
 		{"current of another session", func(s *cluster.Snapshot) { s.Current.Stat.Owner++ }, "leader/current was deleted", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -63,7 +64,7 @@ func TestALeaderThatIsReplacedStopsAndDoesNotRenew(t *testing.T) {
 			if reason != c.reason || s.m.term.stop.Requested != c.asked {
 				t.Errorf("it stops because %q (requested: %v), want %q (%v)", reason, s.m.term.stop.Requested, c.reason, c.asked)
 			}
-			if strings.Contains(c.name, "session") {
+			if strings.Contains(c.name, "current") {
 				return // there is nothing to release
 			}
 			if f := s.windDown(); f.Reason != c.reason || f.Requested != c.asked || !f.Led {
@@ -155,6 +156,12 @@ func TestReasonsOfFailure(t *testing.T) {
 			s.on(ChildFailed{Err: errors.New("no port")}, "StopTask")
 			s.on(done(TxReady))
 		}, "no port"},
+		{"the child does not start", func(s *script) {
+			s.on(s.saw(), "ACQUIRE")
+			s.on(done(TxAcquire), "Lease", "RunPreStart")
+			s.on(HookDone{}, "StartChild")
+			s.on(ChildFailed{Err: errors.New("no such file")}, "RunPostStop")
+		}, "no such file"},
 		{"the child exits early", func(s *script) {
 			s.on(s.saw(), "ACQUIRE")
 			s.on(done(TxAcquire), "Lease", "RunPreStart")

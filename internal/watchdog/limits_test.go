@@ -50,6 +50,7 @@ func TestLimits(t *testing.T) {
 		{"a candidate that holds current while the fence is damaged", current(lostFence(elected("b", 8)), "b"), takeover + own, 2 * own},
 		{"no decision", current(fence(unreadable(elected("b", 8)), cluster.FenceReady, 6*time.Second, 0), "a"), 0, 0},
 		{"neither decision nor leader", unreadable(elected("b", 8)), 0, 0},
+		{"a leader that is ready", current(fence(elected("a", 7), cluster.FenceReady, 6*time.Second, 0), "a"), 0, 0},
 		{"a leader that was replaced", current(fence(elected("b", 8), cluster.FenceReady, 6*time.Second, 0), "a"), 0, revokeTimeout},
 		{"a leader that was replaced with a fence that is damaged", current(lostFence(elected("b", 8)), "a"), 0, 2 * own},
 		{"a candidate that was overdue", cause(current(fence(elected("b", 8), cluster.FenceHeld, 6*time.Second, 0), "a"), cluster.CauseOverdue), 0, kill},

@@ -71,15 +71,6 @@ func TestALeaseWaitIsNotCounted(t *testing.T) {
 	}
 }
 
-func TestReadyIsNeverOverdue(t *testing.T) {
-	w := newWatchdog()
-	s := holds(elected("a", 7), "a", 7, cluster.FenceReady)
-	w.Observe(s, 0)
-	if f := w.Observe(s, time.Hour); f.Overdue != "" || f.Revoke != "" {
-		t.Errorf("%+v", f)
-	}
-}
-
 // The time that its predecessor takes does not count against the candidate.
 func TestPredecessorsTimeIsNotCounted(t *testing.T) {
 	w := newWatchdog()
@@ -92,21 +83,6 @@ func TestPredecessorsTimeIsNotCounted(t *testing.T) {
 	w.Observe(free, time.Hour)
 	if f := w.Observe(free, time.Hour+takeover-1); f.Overdue != "" {
 		t.Errorf("freed: %q", f.Overdue)
-	}
-}
-
-func TestLeaseWaitIsAddedToTheTakeover(t *testing.T) {
-	w := newWatchdog()
-	s := elected("b", 8)
-	s.Fence = cluster.Stored[cluster.Fence]{Exists: true, Record: cluster.Fence{Term: 7, State: cluster.FenceRevoked, LeaseWait: cluster.Duration(6 * time.Second)}}
-	w.Observe(s, 0)
-	s = holds(s, "b", 8, cluster.FenceHeld)
-	s.Fence.Record.Owed = cluster.Duration(6 * time.Second)
-	if f := w.Observe(s, takeover+5*time.Second); f.Overdue != "" {
-		t.Errorf("overdue while it waits for an older lease: %q", f.Overdue)
-	}
-	if f := w.Observe(s, takeover+6*time.Second); f.Overdue == "" {
-		t.Error("never overdue")
 	}
 }
 
@@ -133,16 +109,6 @@ func TestForeignCurrentIsRevokedAtOnce(t *testing.T) {
 	}
 	if f := w.Observe(s, 10*takeover); f.Overdue != "" {
 		t.Errorf("the candidate is blamed: %q", f.Overdue)
-	}
-}
-
-func TestStalledCandidateIsRevokedAfterK(t *testing.T) {
-	w := newWatchdog()
-	s := holds(elected("b", 8), "a", 7, cluster.FenceHeld)
-	s.Elected.Record.Cause = cluster.CauseOverdue
-	w.Observe(s, 0)
-	if f := w.Observe(s, time.Second); f.Revoke == "" {
-		t.Error("an overdue candidate has more than K")
 	}
 }
 

@@ -9,15 +9,6 @@ import (
 	"zkelectd/internal/policy"
 )
 
-func TestAMoveCountsFromWhenItWasMade(t *testing.T) {
-	h := newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{Type: "priority", MaxPreemptions: 1, PreemptionWindow: cluster.Duration(time.Hour)})
-	h.leader("a", cluster.CausePreempt)
-	h.in.Now += 2 * time.Hour
-	h.settle()
-	h.swap()
-	h.leader("b", cluster.CausePreempt)
-}
-
 func TestAReelectionEndsUnderEveryPolicy(t *testing.T) {
 	for name, c := range map[string]struct {
 		rules  cluster.Rules
@@ -62,14 +53,6 @@ func TestASoftPauseDoesNotKeepADrainedOrUnhealthyLeader(t *testing.T) {
 	})
 }
 
-func TestClearStrikesDoesNotCoverLaterStrikes(t *testing.T) {
-	h := newGroup("a", "b").leads("a", 7).scenario(t)
-	h.control(cluster.Control{ClearedStrikes: []cluster.ClearedStrikes{{Request: by(1), Node: "a", Term: 7}}})
-	h.leader("a", "")
-	h.in.Snapshot.Fence.Record.State = cluster.FenceReleased
-	h.leader("b", cluster.CauseGaveUp)
-}
-
 func TestAMoveToAStoppingNodeEnds(t *testing.T) {
 	h := newGroup("a", "b").leads("b", 7).scenario(t)
 	h.control(move(cluster.Move{Node: "b"}))
@@ -78,13 +61,6 @@ func TestAMoveToAStoppingNodeEnds(t *testing.T) {
 	f.State, f.Requested = cluster.FenceReleased, true
 	h.leader("a", cluster.CauseStopped)
 	h.ended(1, "it is stopping, as requested")
-}
-
-func TestAStoppingNodeIsNotPreferredWhileItStops(t *testing.T) {
-	h := newGroup("a", "b").leads("a", 7).scenario(t)
-	f := &h.in.Snapshot.Fence.Record
-	f.State, f.Requested = cluster.FenceReleased, true
-	h.leader("b", cluster.CauseStopped)
 }
 
 func TestTheQuestionIgnoresRequestsThatAreOver(t *testing.T) {
@@ -105,24 +81,13 @@ func TestTheQuestionIncludesTheNewStrike(t *testing.T) {
 	}
 }
 
-func TestAnElectionWithoutEligibleMembersIsNoted(t *testing.T) {
-	h := newGroup("a").leads("a", 7).scenario(t)
-	h.group().node("a").Unhealthy = "sick"
-	o := by(2)
-	h.control(cluster.Control{Move: &cluster.Move{Request: by(1), Node: "a", Force: true}, Reelect: &o})
-	h.settle()
-	if d, _ := h.requests().Ended(2); strings.Contains(d.Outcome, "it is the best") || d.Outcome == "" {
-		t.Errorf("%+v", d)
-	}
-}
-
 func TestAReelectionEndsIfNoMemberIsEligible(t *testing.T) {
 	h := newGroup("a").leads("a", 7).scenario(t)
 	h.group().node("a").Unhealthy = "sick"
 	o := by(2)
 	h.control(cluster.Control{Reelect: &o})
 	h.settle()
-	if d, _ := h.requests().Ended(2); d.Outcome == "" {
+	if d, _ := h.requests().Ended(2); d.Outcome == "" || strings.Contains(d.Outcome, "it is the best") {
 		t.Errorf("%+v", h.requests())
 	}
 }

@@ -3,7 +3,6 @@ package elector
 import (
 	"reflect"
 	"slices"
-	"testing"
 	"time"
 
 	"pgregory.net/rapid"
@@ -178,11 +177,4 @@ func by(id int64, lasts ...time.Duration) cluster.Request {
 		o.For, o.Remaining = cluster.Duration(d), cluster.Duration(d)
 	}
 	return o
-}
-
-func TestTheScenarioSettles(t *testing.T) {
-	h := newGroup("a", "b").scenario(t)
-	h.leader("a", cluster.CauseFirst)
-	h.remove("a")
-	h.leader("b", cluster.CauseFailure)
 }

@@ -93,21 +93,6 @@ func TestAMoveToASiteContinuesWithItsOtherMembers(t *testing.T) {
 	}
 }
 
-func TestAMoveToAnIneligibleTargetEnds(t *testing.T) {
-	for name, happens := range map[string]func(h *scenario){
-		"refused": func(h *scenario) { h.group().node("b").Ineligible = "full" },
-		"gone":    func(h *scenario) { h.remove("b") },
-	} {
-		h := newGroup("a", "b").leads("a", 7).scenario(t)
-		h.control(move(cluster.Move{Node: "b"}))
-		happens(h)
-		h.leader("a", "")
-		if _, over := h.requests().Ended(1); !over || h.requests().Move != nil {
-			t.Errorf("%s: not over: %+v", name, h.requests())
-		}
-	}
-}
-
 func TestCordonAndDrain(t *testing.T) {
 	for name, c := range map[string]struct {
 		cordon cluster.Cordon

@@ -16,13 +16,6 @@ func unhealthy(h *testGroup, ids ...string) *testGroup {
 	return h
 }
 
-func TestMoveToASiteWithoutEligibleMembersIsRefused(t *testing.T) {
-	h := unhealthy(group(t), "a1", "a2", "b1", "b2")
-	if plan, err := h.planFor(move(bob(), "", "dc2")); err == nil {
-		t.Errorf("planned: %q", plan.Messages)
-	}
-}
-
 func TestRequestsWithoutALeader(t *testing.T) {
 	plan, err := group(t).planFor(move(bob(), "", "dc2"))
 	if err != nil || !slices.Equal(plan.Messages, []string{"there is no leader; b1 takes over and stays first"}) {
@@ -38,23 +31,6 @@ func TestRequestsWithoutALeader(t *testing.T) {
 	}
 }
 
-// A move does not wait for the end of a cordon: the elector ends a move whose target is not eligible.
-func TestMoveToACordonedNodeIsRefused(t *testing.T) {
-	h := group(t)
-	h.q.Snapshot.Elected = exists(cluster.Elected{Term: 7, Node: "gone", Site: "dc1", Incarnation: "gone-0000000000000001-n_0000000000", Cause: cluster.CauseFirst})
-	for _, id := range []string{"a1", "a2", "b1", "b2"} {
-		c := h.control()
-		o := ann(0)
-		o.For = cluster.Duration(10 * time.Minute)
-		c.Cordons = append(c.Cordons, cluster.Cordon{Request: c.Next(o), Node: id})
-	}
-	if plan, err := h.planFor(move(bob(), "b1", "")); err == nil {
-		t.Errorf("planned: %q", plan.Messages)
-	} else if !strings.Contains(err.Error(), "leadership cannot move to b1: b1: cordoned by ann@host") {
-		t.Error(err)
-	}
-}
-
 // Every refusal has a reason.
 func TestMoveDuringAReelection(t *testing.T) {
 	h := group(t).leads("b1")
@@ -66,19 +42,6 @@ func TestMoveDuringAReelection(t *testing.T) {
 	}
 	if err == nil && h.after(plan).Leader.ID != "b2" {
 		t.Errorf("planned, but %q leads", h.after(plan).Leader.ID)
-	}
-}
-
-func TestUncordonSetsLastRequest(t *testing.T) {
-	h := group(t).leads("a1")
-	h.control().Cordons = []cluster.Cordon{{Request: ann(1), Site: "dc2"}}
-	plan, err := h.planFor(uncordon(bob(), "", "", true))
-	if err != nil || plan.Control.LastRequest != "uncordon of all by bob@host" {
-		t.Errorf("all: %v, %q", err, plan.Control.LastRequest)
-	}
-	plan, err = h.planFor(uncordon(bob(), "", "dc2", false))
-	if err != nil || plan.Control.LastRequest != "uncordon of site dc2 by bob@host" {
-		t.Errorf("a site: %v, %q", err, plan.Control.LastRequest)
 	}
 }
 

@@ -29,7 +29,12 @@ func TestMove(t *testing.T) {
 		"to the leader":   {led, bob(), "a1", "", []string{"a1 leads already; it stays first"}, "a1"},
 		"to its own site": {led, lasting, "", "dc1", []string{"a1 leads already; it stays first for 10m0s"}, "a1"},
 		"no leader":       {func(t *testing.T) *testGroup { return group(t) }, bob(), "b2", "", []string{"there is no leader; b2 takes over and stays first"}, "b2"},
-		"elected only":    {func(t *testing.T) *testGroup { return group(t).elects("a1") }, bob(), "b1", "", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
+		"to the best of a site": {func(t *testing.T) *testGroup {
+			h := led(t)
+			h.node("b1").Unhealthy = "no disk"
+			return h
+		}, bob(), "", "dc2", []string{"moves leadership from a1 (dc1) to b2 (dc2)"}, "b2"},
+		"elected only": {func(t *testing.T) *testGroup { return group(t).elects("a1") }, bob(), "b1", "", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
 		"paused softly": {func(t *testing.T) *testGroup {
 			h := led(t)
 			h.control().Pause = &cluster.Pause{Request: ann(1)}
@@ -95,15 +100,6 @@ func TestForceIsAdvisedOnlyWhereItHelps(t *testing.T) {
 	}
 }
 
-func TestMoveToASiteTakesAnEligibleMember(t *testing.T) {
-	h := group(t).leads("a1")
-	h.node("b1").Unhealthy = "no disk"
-	plan, err := h.planFor(move(bob(), "", "dc2"))
-	if err != nil || plan.Messages[0] != "moves leadership from a1 (dc1) to b2 (dc2)" {
-		t.Errorf("%v, %q", err, plan.Messages)
-	}
-}
-
 // During a handover, the leader is the member that still holds leadership.
 func TestLeaderDuringAHandoverIsTheHolder(t *testing.T) {
 	h := group(t).leads("b1")
@@ -155,18 +151,6 @@ func TestAReelectionSaysWhyTheLeaderIsNotEligible(t *testing.T) {
 	want := "reelection requested by bob@host: test: a2 is better than a1: a1 is not eligible: an observer"
 	if d := h.decision(plan); d.Elect == nil || d.Elect.Reason != want {
 		t.Errorf("%+v", d.Elect)
-	}
-}
-
-func TestReelectionIgnoresAMove(t *testing.T) {
-	h := group(t).leads("b2")
-	h.control().Move = &cluster.Move{Request: ann(1), Node: "b2"}
-	plan, err := h.planFor(reelect(bob()))
-	if err != nil || !slices.Equal(plan.Messages, []string{"ends the move to b2 by ann@host: new kernel", "a1 (dc1) takes over"}) {
-		t.Errorf("%v, %q", err, plan.Messages)
-	}
-	if d := h.decision(plan); d.Elect == nil || d.Elect.Node != "a1" || d.Elect.Cause != cluster.CauseReelect || d.Elect.Request != plan.ID || d.Elect.RequestedBy != "bob@host" {
-		t.Errorf("decision %+v", d.Elect)
 	}
 }
 

@@ -37,6 +37,11 @@ func TestRefusals(t *testing.T) {
 		h.q.Snapshot.Members = h.q.Snapshot.Members[:1]
 		return h
 	}
+	left := func(t *testing.T) *testGroup {
+		h := group(t).elects("a1")
+		h.q.Snapshot.Members = h.q.Snapshot.Members[1:]
+		return h
+	}
 	const paused = "the group is paused hard by ann@host: new kernel; run 'zkelectd resume' first"
 	forced := bob()
 	forced.Force = true
@@ -55,7 +60,9 @@ func TestRefusals(t *testing.T) {
 		"force when paused hard":          {hard, move(forced, "a2", ""), paused},
 		"move to an unhealthy one":        {alone, move(bob(), "a2", ""), "leadership cannot move to a2: a2: unhealthy: no disk; --force moves it anyway"},
 		"move to an unhealthy site":       {alone, move(bob(), "", "dc2"), "leadership cannot move to site dc2: b1: unhealthy: no disk; b2: unhealthy: no disk; --force"},
+		"move to a cordoned one":          {cordoned, move(bob(), "b1", ""), "leadership cannot move to b1: b1: site dc2 is cordoned by ann@host"},
 		"step down, no leader":            {func(t *testing.T) *testGroup { return group(t) }, stepDown(bob()), "there is no leader"},
+		"step down, it has left":          {left, stepDown(bob()), "there is no leader"},
 		"step down, no other":             {alone, stepDown(bob()), "no other member is eligible: a2: unhealthy: no disk; b1: unhealthy: no disk; b2: unhealthy: no disk"},
 		"step down, others are cordoned":  {cordoned, stepDown(bob()), "; 'zkelectd uncordon --site dc2' lets b1 be elected again"},
 		"step down, alone":                {single, stepDown(bob()), "no other member is eligible: there is none"},

@@ -50,19 +50,6 @@ func TestTargetIsANodeOrASite(t *testing.T) {
 	}
 }
 
-func TestOnlyOneTarget(t *testing.T) {
-	for _, r := range []Request{
-		{Kind: KindMove, Target: "b1", Node: "b1"}, {Kind: KindCordon, Target: "b1", Site: "dc1"}, {Kind: KindUncordon, Target: "b1", All: true},
-	} {
-		if err := r.Check(); err == nil || !strings.Contains(err.Error(), "name exactly one of") {
-			t.Errorf("%+v: %v", r, err)
-		}
-	}
-	if err := (Request{Kind: KindMove, Target: "b1"}).Check(); err != nil {
-		t.Error(err)
-	}
-}
-
 // A request for what is already so is told from one that cannot be met.
 func TestNothingToDo(t *testing.T) {
 	for _, r := range []Request{

@@ -15,7 +15,6 @@ import (
 	"zkelectd/internal/elector"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/policy"
-	"zkelectd/internal/status"
 	"zkelectd/internal/test/zkserver"
 )
 
@@ -40,7 +39,7 @@ func (k sessionKeeper) SetSession(c guard.Credentials) {
 	k.crowd.sessions[k.id] = c
 }
 
-func scaleAt(ctx context.Context, guardClient *guard.Client, size, rounds int, quick bool) (s scaled, err error) {
+func scaleAt(ctx context.Context, guardClient *guard.Client, size, rounds int) (s scaled, err error) {
 	s.size = size
 	g, err := newGroup(ctx, zkserver.Options{Tick: tick, MaxSession: 2 * scaleTimeout})
 	if err != nil {
@@ -53,16 +52,6 @@ func scaleAt(ctx context.Context, guardClient *guard.Client, size, rounds int, q
 		g.close()
 	})
 	defer end()
-	traffic := func(measure func() error) func() error {
-		if quick {
-			return func() error { return nil }
-		}
-		return measure
-	}
-	measured := windows
-	if quick {
-		measured = 0
-	}
 	var last election
 	// All that are elected are in this process: in each round another member is, the oldest one.
 	cast := min(size, 2+2*rounds)
@@ -76,14 +65,12 @@ func scaleAt(ctx context.Context, guardClient *guard.Client, size, rounds int, q
 		},
 		func() error { return c.members(ctx, size) },
 		func() (err error) { _, err = c.leader(ctx); return },
-		traffic(func() (err error) { s.event, err = c.events(ctx, size); return }),
 		func() (err error) { last, err = c.election(ctx); return },
 		func() (err error) { s.busy, err = last.decide(); return },
-		func() (err error) { s.leader, s.election, err = c.failovers(ctx, size, rounds, measured); return },
+		func() (err error) { s.leader, err = c.failovers(ctx, size, rounds); return },
 		func() error { return c.expire(ctx, firstNode) }, // from here on the leader is the oldest member, so the elector
 		func() error { return c.members(ctx, size) },
-		func() (err error) { s.both, _, err = c.failovers(ctx, size, rounds, 0); return },
-		traffic(func() (err error) { s.restart, err = c.restarted(ctx, size); return }),
+		func() (err error) { s.both, err = c.failovers(ctx, size, rounds); return },
 		func() error { end(); runtime.GC(); return nil }, // what the group leaves behind is not the decision's
 		func() (err error) { s.decision, err = last.decide(); return },
 	} {
@@ -141,81 +128,6 @@ func (c *crowd) expire(ctx context.Context, id string) error {
 	return zkstore.CloseSession(ctx, zkstore.SessionHandle{Servers: []string{c.server.Addr()}, Session: s.ID, Password: s.Password})
 }
 
-// during returns the traffic while f runs.
-func (c *crowd) during(ctx context.Context, f func() error) (traffic, error) {
-	before, err := c.traffic(ctx)
-	if err != nil {
-		return traffic{}, err
-	}
-	if err := f(); err != nil {
-		return traffic{}, err
-	}
-	after, err := c.traffic(ctx)
-	return traffic{after.packets - before.packets, after.bytes - before.bytes}, err
-}
-
-// window is as long as the interval at which the members check what they know, so that each window has one check of each member.
-const window = status.CheckInterval
-
-// windows is how often the traffic of an event is measured.
-const windows = 3
-
-// extra returns the traffic in a window that begins with f, less that in the next one, in which nothing happens.
-func (c *crowd) extra(ctx context.Context, f func() error) (traffic, error) {
-	spent, err := c.during(ctx, func() error {
-		began := time.Now()
-		if err := f(); err != nil {
-			return err
-		}
-		return waitFor(ctx, window-time.Since(began))
-	})
-	if err != nil {
-		return traffic{}, err
-	}
-	calm, err := c.during(ctx, func() error { return waitFor(ctx, window) })
-	return traffic{spent.packets - calm.packets, spent.bytes - calm.bytes}, err
-}
-
-// middle returns the medians.
-func middle(all []traffic) traffic {
-	median := func(of func(traffic) float64) float64 {
-		var values []float64
-		for _, t := range all {
-			values = append(values, of(t))
-		}
-		slices.Sort(values)
-		return values[len(values)/2]
-	}
-	return traffic{median(func(t traffic) float64 { return t.packets }), median(func(t traffic) float64 { return t.bytes })}
-}
-
-// traffic returns the server's packets, and the bytes that the processes of the members have read and written: nearly all of them are
-// the members'.
-func (c *crowd) traffic(ctx context.Context) (traffic, error) {
-	stats, err := c.server.Stats(ctx)
-	if err != nil {
-		return traffic{}, err
-	}
-	all := traffic{packets: float64(stats["zk_packets_received"] + stats["zk_packets_sent"])}
-	pids := []int{os.Getpid()}
-	if c.extras != nil {
-		pids = append(pids, c.extras.pid)
-	}
-	for _, pid := range pids {
-		path := fmt.Sprintf("/proc/%d/io", pid)
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return traffic{}, err
-		}
-		var read, written float64
-		if _, err := fmt.Sscanf(string(data), "rchar: %g\nwchar: %g", &read, &written); err != nil {
-			return traffic{}, fmt.Errorf("%s: %w", path, err)
-		}
-		all.bytes += read + written
-	}
-	return all, nil
-}
-
 func waitFor(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -223,28 +135,6 @@ func waitFor(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// events measures what a member that comes and leaves costs.
-func (c *crowd) events(ctx context.Context, size int) (traffic, error) {
-	var all []traffic
-	for i := range windows {
-		spent, err := c.extra(ctx, func() error {
-			if err := c.add(fmt.Sprintf("unrelated%d", i)); err != nil {
-				return err
-			}
-			if err := c.members(ctx, size+1); err != nil {
-				return err
-			}
-			c.daemons[len(c.daemons)-1].Stop("it leaves")
-			return nil
-		})
-		if err != nil {
-			return traffic{}, err
-		}
-		all = append(all, spent)
-	}
-	return middle(all), nil
 }
 
 // election is a group in which the leader is lost, with the same group before.
@@ -286,45 +176,32 @@ func (l election) decide() (time.Duration, error) {
 	return quantile(took, 0.5), nil
 }
 
-// failovers ends the session of one leader after another, and measures the time without a leader, and in some rounds the traffic.
-func (c *crowd) failovers(ctx context.Context, size, rounds, windows int) (median failovers, spent traffic, err error) {
+// failovers ends the session of one leader after another, and measures the time without a leader.
+func (c *crowd) failovers(ctx context.Context, size, rounds int) (median failovers, err error) {
 	var elected, acquired []time.Duration
-	var all []traffic
-	for i := range rounds {
+	for range rounds {
 		leader, err := c.leader(ctx)
 		if err != nil {
-			return median, spent, err
+			return median, err
 		}
-		lose := func() error {
-			if err := c.expire(ctx, leader); err != nil {
-				return err
-			}
-			f, err := c.failover(ctx, leader)
-			elected, acquired = append(elected, f.elected), append(acquired, f.acquired)
-			return err
+		if err := c.expire(ctx, leader); err != nil {
+			return median, err
 		}
-		if i < windows {
-			spent, err = c.extra(ctx, lose)
-			all = append(all, spent)
-		} else {
-			err = lose()
-		}
+		f, err := c.failover(ctx, leader)
 		if err != nil {
-			return median, spent, err
+			return median, err
 		}
+		elected, acquired = append(elected, f.elected), append(acquired, f.acquired)
 		if err := c.members(ctx, size); err != nil { // it is back
-			return median, spent, err
+			return median, err
 		}
 		if err := waitFor(ctx, time.Second); err != nil { // the roster is written
-			return median, spent, err
+			return median, err
 		}
-	}
-	if windows > 0 {
-		spent = middle(all)
 	}
 	slices.Sort(elected)
 	slices.Sort(acquired)
-	return failovers{quantile(elected, 0.5), quantile(acquired, 0.5)}, spent, nil
+	return failovers{quantile(elected, 0.5), quantile(acquired, 0.5)}, nil
 }
 
 // failover waits until a leader is gone and another member has acquired leadership, and measures both on the clock of this machine, which is the
@@ -347,65 +224,4 @@ func (c *crowd) failover(ctx context.Context, from string) (f failovers, err err
 		fmt.Fprintf(os.Stderr, "bench: %s is gone: elected after %s, acquired after %s\n", from, f.elected, f.acquired)
 	}
 	return f, err
-}
-
-// restarted restarts the server, and waits until all members are connected again and have read what they need.
-func (c *crowd) restarted(ctx context.Context, size int) (r restart, err error) {
-	leader, err := c.leader(ctx) // the elector as well
-	if err != nil {
-		return r, err
-	}
-	_, before, err := c.session.Get(ctx, c.paths.Elected(), false)
-	if err != nil {
-		return r, err
-	}
-	began := time.Now()
-	if err := c.server.Restart(ctx); err != nil {
-		return r, err
-	}
-	r.down, began = time.Since(began), time.Now()
-	limited, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	for {
-		stats, err := c.server.Stats(limited)
-		if err == nil && stats["zk_num_alive_connections"] > int64(size) { // the observing session, too
-			break
-		}
-		if err := waitFor(limited, 20*time.Millisecond); err != nil {
-			return r, fmt.Errorf("%d sessions have come back: %w", stats["zk_num_alive_connections"], err)
-		}
-	}
-	r.back = time.Since(began)
-	if err := waitFor(ctx, window); err != nil {
-		return r, err
-	}
-	all, err := c.traffic(ctx) // the server counts from its start
-	if err != nil {
-		return r, err
-	}
-	requests, err := received(ctx, c.server)
-	if err != nil {
-		return r, err
-	}
-	calm, err := c.during(ctx, func() error { return waitFor(ctx, window) })
-	if err != nil {
-		return r, err
-	}
-	later, err := received(ctx, c.server)
-	if err != nil {
-		return r, err
-	}
-	c.mu.Lock()
-	session := c.sessions[leader].ID
-	c.mu.Unlock()
-	beyond := func(session int64) float64 { return float64(2*requests[session] - later[session]) }
-	for s := range requests {
-		if s != c.session.SessionID() {
-			r.requests += beyond(s)
-		}
-	}
-	r.packets, r.electorReads = (all.packets-calm.packets)/float64(size), beyond(session)
-	_, after, err := c.session.Get(ctx, c.paths.Elected(), false)
-	r.sameTerm = after.Version == before.Version
-	return r, err
 }

@@ -53,12 +53,7 @@ func (g *group) close() {
 	g.server.Stop()
 }
 
-// join runs a daemon without a child in this process, under the guard of this process.
-func (g *group) join(id, site string, timeout time.Duration) (*host.Host, error) {
-	return g.joinUnder(g.guard, id, site, timeout)
-}
-
-// joinUnder is join under another guard, with further settings.
+// joinUnder runs a daemon without a child in this process, under a guard.
 func (g *group) joinUnder(under host.Guard, id, site string, timeout time.Duration, env ...string) (*host.Host, error) {
 	cfg, err := config.LoadHost(config.Sources{Env: append([]string{
 		"ZKELECTD_NODE_ID=" + id, "ZKELECTD_NODE_SITE=" + site, "ZKELECTD_ZOOKEEPER_SERVERS=" + g.addr,

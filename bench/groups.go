@@ -22,7 +22,7 @@ const (
 
 // groups measures what further groups cost a host.
 func groups(ctx context.Context, t *table, binary string) error {
-	for _, part := range []func(context.Context, *table, string) error{idleGroups, killedGroups, renewals, neighbors} {
+	for _, part := range []func(context.Context, *table, string) error{idleGroups, killedGroups} {
 		if err := part(ctx, t, binary); err != nil {
 			return err
 		}

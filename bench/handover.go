@@ -15,7 +15,7 @@ func handover(ctx context.Context, t *table, binary string, rounds int) error {
 	if err := moves(ctx, t, binary, rounds); err != nil {
 		return err
 	}
-	return compareWithLock(ctx, t, contestOptions{binary: binary, rounds: rounds})
+	return compareWithLock(ctx, t, binary, rounds)
 }
 
 // moves measures planned moves between two daemons with a trivial child: from RELEASE of the old leader, as an observer sees it,

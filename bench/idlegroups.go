@@ -3,6 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+
+	"zkelectd/internal/test/zkserver"
 )
 
 // idleHost has the figures of hosts that are idle: one leads all groups, the other one is their elector.
@@ -67,11 +72,50 @@ func measureIdle(ctx context.Context, binary string, groups int) (m idleHost, er
 	if err != nil {
 		return m, err
 	}
-	pause(ctx, groupSpan/2) // the start is over
+	if err := waitFor(ctx, groupSpan/2); err != nil { // the start is over
+		return m, err
+	}
 	before := cpu(daemon) + cpu(leader.cmd.Process.Pid)
-	rates, err := h.rates(ctx, map[string]int64{"leader": session}, groupSpan)
+	m.requests, err = h.rate(ctx, session, groupSpan)
 	m.processor = (cpu(daemon) + cpu(leader.cmd.Process.Pid) - before) / groupSpan.Seconds()
-	m.requests = rates["leader"]
 	m.leader, m.leaderGuard, m.elector, m.electorGuard = rss(daemon), rss(leader.cmd.Process.Pid), rss(other), rss(elector.cmd.Process.Pid)
 	return m, err
+}
+
+// rate returns how many packets a second the server receives in a session.
+func (g *group) rate(ctx context.Context, session int64, span time.Duration) (float64, error) {
+	before, err := received(ctx, g.server)
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	if err := waitFor(ctx, span); err != nil {
+		return 0, err
+	}
+	after, err := received(ctx, g.server)
+	return float64(after[session]-before[session]) / time.Since(began).Seconds(), err
+}
+
+// connection matches a line of the four letter word cons, with the packets received and the session.
+var connection = regexp.MustCompile(`recved=(\d+),.*?sid=0x([0-9a-f]+)`)
+
+// received returns how many packets a server has received in each session.
+func received(ctx context.Context, server *zkserver.Server) (map[int64]int64, error) {
+	answer, err := server.FourLetterWord(ctx, "cons")
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[int64]int64)
+	for _, m := range connection.FindAllStringSubmatch(answer, -1) {
+		session, err := strconv.ParseUint(m[2], 16, 64)
+		if err != nil {
+			return nil, err
+		}
+		count, err := strconv.ParseInt(m[1], 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		all[int64(session)] = count
+	}
+	return all, nil
 }

@@ -36,11 +36,9 @@ func main() {
 		}
 		os.Exit(status)
 	}
-	rounds := flag.Int("rounds", 50, "how many planned handovers and killed daemons to measure; of stopped daemons and lost hosts a tenth")
-	programs := flag.Int("load", 8, "how many programs keep the processors busy while kill is measured")
+	rounds := flag.Int("rounds", 50, "how many planned handovers and killed daemons to measure; of lost hosts a tenth")
 	binary := flag.String("binary", "bin/zkelectd", "the zkelectd to run")
-	only := flag.String("only", "handover,distant,daemon,stopped,kill,host,packets,idle,failover,load,disturb,groups", "what to measure, separated by commas")
-	quick := flag.Bool("quick", false, "do not measure packets and bytes in scale, which takes some minutes for each size")
+	only := flag.String("only", "handover,daemon,failover,idle,groups", "what to measure, separated by commas")
 	sizes := flag.String("sizes", "10,100,500,2000", "the sizes of the groups in scale; the first is what the others are compared with")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "Usage: bench [flags]\nPrints a table. A missed goal is marked; the exit status is 0 nevertheless.")
@@ -62,7 +60,7 @@ func main() {
 		return
 	}
 	t := &table{}
-	for _, p := range parts(ctx, t, options{*binary, *rounds, *programs, *sizes, *quick}, guardClient) {
+	for _, p := range parts(ctx, t, options{*binary, *rounds, *sizes}, guardClient) {
 		if !slices.Contains(strings.Split(*only, ","), p.name) {
 			continue
 		}
@@ -76,10 +74,9 @@ func main() {
 
 // options are the flags of all parts.
 type options struct {
-	binary           string
-	rounds, programs int
-	sizes            string
-	quick            bool
+	binary string
+	rounds int
+	sizes  string
 }
 
 // part is one of the things to measure.
@@ -92,22 +89,12 @@ type part struct {
 func parts(ctx context.Context, t *table, o options, guardClient *guard.Client) []part {
 	return []part{
 		{"handover", func() error { return handover(ctx, t, o.binary, o.rounds) }},
-		{"distant", func() error { return distant(ctx, t, o.binary, o.rounds) }},
 		{"daemon", func() error { return killedDaemon(ctx, t, o.binary, o.rounds) }},
-		{"stopped", func() error { return stoppedDaemon(ctx, t, o.binary, max(5, o.rounds/5)) }},
-		{"kill", func() error { return leaseKill(ctx, t, o.binary, max(10, o.rounds*4/5), o.programs) }},
-		{"host", func() error { return lostHost(ctx, t, o.binary, max(3, o.rounds/10)) }},
-		{"packets", func() error { return packets(ctx, t, guardClient) }},
 		{"idle", func() error { return idle(ctx, t, o.binary) }},
 		{"failover", func() error { return failover(ctx, t, o.binary, max(10, o.rounds/2)) }},
-		{"disturb", func() error { return disturb(ctx, t, o.binary, max(4, o.rounds/5)) }},
-		{"load", func() error { return load(ctx, t, o.binary, guardClient) }},
 		{"groups", func() error { return groups(ctx, t, o.binary) }},
 		{"scale", func() error { return scale(ctx, t, guardClient, o, max(5, o.rounds/5)) }}, // takes long, and 8 GB with 2,000 members
 		{"idlegroups", func() error { return idleGroups(ctx, t, o.binary) }},                 // a part of groups
-		{"others", func() error { // a part of handover, and needs etcd
-			return compareWithLock(ctx, t, contestOptions{binary: o.binary, rounds: o.rounds, others: true})
-		}},
 	}
 }
 

@@ -34,27 +34,17 @@ type line struct {
 	at         time.Time
 }
 
-// contest compares zkelectd with a plain lock, and on demand with the lock of etcd. Each has two members. zkelectd and the plain lock
-// have the same server.
+// contest compares zkelectd with a plain lock, on the same server. Each has two members.
 type contest struct {
-	contestOptions
-	g     *group
-	far   *farServer // what the members connect to instead of the server; nil if that is near
-	etcd  *etcd      // nil if it does not take part
-	pipe  string
-	lines chan line
-	sides []*side
+	binary string
+	rounds int
+	g      *group
+	pipe   string
+	lines  chan line
+	sides  []*side
 
 	elector *node // the elector of led; nil before it is started
 	led     *side // zkelectd in another group, whose leaders are never its elector; nil before it is started
-}
-
-// contestOptions configure a contest.
-type contestOptions struct {
-	binary   string
-	rounds   int
-	others   bool          // with the lock of etcd
-	distance time.Duration // to the server and back; 0 if it is near
 }
 
 // side is one of those.
@@ -74,9 +64,9 @@ type side struct {
 }
 
 // compareWithLock measures, alternately for zkelectd and for a plain lock, how long it takes until the next command runs: after SIGTERM
-// to the leader, and, if the server is near, after kill -9.
-func compareWithLock(ctx context.Context, t *table, o contestOptions) error {
-	c, err := newContest(ctx, o)
+// to the leader, and after kill -9.
+func compareWithLock(ctx context.Context, t *table, binary string, rounds int) error {
+	c, err := newContest(ctx, binary, rounds)
 	defer c.close()
 	if err != nil {
 		return err
@@ -89,9 +79,6 @@ func compareWithLock(ctx context.Context, t *table, o contestOptions) error {
 		}
 	}
 	killed := max(3, c.rounds/10)
-	if c.distance > 0 {
-		killed = 0
-	}
 	for range killed {
 		for _, s := range c.sides {
 			if err := c.kill(ctx, s); err != nil {
@@ -104,16 +91,11 @@ func compareWithLock(ctx context.Context, t *table, o contestOptions) error {
 }
 
 // newContest starts all members. The contest is to be closed even after an error.
-func newContest(ctx context.Context, o contestOptions) (*contest, error) {
-	c := &contest{contestOptions: o, lines: make(chan line, 16)}
+func newContest(ctx context.Context, binary string, rounds int) (*contest, error) {
+	c := &contest{binary: binary, rounds: rounds, lines: make(chan line, 16)}
 	var err error
 	if c.g, err = newGroup(ctx, zkserver.Options{}); err != nil {
 		return c, err
-	}
-	if c.distance > 0 {
-		if c.far, err = newFarServer(c.g.server.Addr(), c.distance); err != nil {
-			return c, err
-		}
 	}
 	dir, err := os.MkdirTemp("", "zkelectd-bench-")
 	if err != nil {
@@ -131,12 +113,6 @@ func newContest(ctx context.Context, o contestOptions) (*contest, error) {
 	c.sides = []*side{
 		{name: "zkelectd", count: c.children(c.g.paths.Election()), spawn: c.spawner(c.g, "zkelectd"), stopOne: terminateProcess, killOne: killDaemon, endOne: terminateProcess},
 		{name: "plain lock", count: c.children(plainLockPath), spawn: c.spawnLock, stopOne: terminateProcess, killOne: killProcess, endOne: terminateProcess},
-	}
-	if c.others {
-		if c.etcd, err = startEtcd(ctx); err != nil {
-			return c, err
-		}
-		c.sides = append(c.sides, c.etcdSide(ctx))
 	}
 	for _, s := range c.sides {
 		if err := c.start(ctx, s); err != nil {
@@ -158,7 +134,7 @@ func (c *contest) startLed(ctx context.Context) (err error) {
 	if err := zkstore.Init(ctx, g.session, g.paths, "the benchmark"); err != nil {
 		return err
 	}
-	if c.elector, err = g.spawnWork(c.addr(), c.binary, "elector", plainLockTimeout, []string{"true"}, "ZKELECTD_NODE_OBSERVER=true"); err != nil {
+	if c.elector, err = g.spawnWork(c.g.server.Addr(), c.binary, "elector", plainLockTimeout, []string{"true"}, "ZKELECTD_NODE_OBSERVER=true"); err != nil {
 		return err
 	}
 	members := c.children(g.paths.Election())
@@ -171,14 +147,6 @@ func (c *contest) startLed(ctx context.Context) (err error) {
 		return err
 	}
 	return c.start(ctx, c.led)
-}
-
-// etcdSide is the side of etcdctl lock. SIGTERM to it would leave the command running, so the command itself is stopped.
-func (c *contest) etcdSide(ctx context.Context) *side {
-	s := &side{name: "etcdctl lock", count: c.etcd.members, killOne: killProcess, endOne: killProcess}
-	s.spawn = func(string) (*exec.Cmd, error) { return c.etcd.spawn(ctx, c.command(s.name)) }
-	s.stopOne = func(*exec.Cmd) error { return syscall.Kill(s.work, syscall.SIGTERM) }
-	return s
 }
 
 // start starts the members of a side.
@@ -202,14 +170,6 @@ func (c *contest) start(ctx context.Context, s *side) (err error) {
 	return nil
 }
 
-// addr returns what the members connect to.
-func (c *contest) addr() string {
-	if c.far != nil {
-		return c.far.Addr()
-	}
-	return c.g.server.Addr()
-}
-
 func (c *contest) close() {
 	sides := slices.Clip(c.sides)
 	if c.led != nil {
@@ -227,12 +187,8 @@ func (c *contest) close() {
 	if c.elector != nil {
 		c.elector.stop()
 	}
-	c.etcd.stop()
 	if c.g != nil {
 		c.g.close()
-	}
-	if c.far != nil {
-		c.far.close()
 	}
 	if c.pipe != "" {
 		os.RemoveAll(filepath.Dir(c.pipe))
@@ -278,7 +234,7 @@ func (c *contest) command(name string) []string {
 func (c *contest) spawner(g *group, side string) func(member string) (*exec.Cmd, error) {
 	return func(member string) (*exec.Cmd, error) {
 		// A command that is killed because the machine is busy writes no last line.
-		n, err := g.spawnWork(c.addr(), c.binary, member, plainLockTimeout, c.command(side),
+		n, err := g.spawnWork(c.g.server.Addr(), c.binary, member, plainLockTimeout, c.command(side),
 			"ZKELECTD_POLICY_FAILBACK=manual", "ZKELECTD_CHILD_STOP_TIMEOUT=1s")
 		if err != nil {
 			return nil, err
@@ -288,7 +244,7 @@ func (c *contest) spawner(g *group, side string) func(member string) (*exec.Cmd,
 }
 
 func (c *contest) spawnLock(string) (*exec.Cmd, error) {
-	return spawnLock(c.addr(), c.command("plain lock"))
+	return spawnLock(c.g.server.Addr(), c.command("plain lock"))
 }
 
 func terminateProcess(cmd *exec.Cmd) error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -399,7 +355,7 @@ func (c *contest) report(t *table, killed int) {
 		}
 	}
 	ours, plain := c.sides[0], c.sides[1]
-	c.compare(t, ours, plain, killed, true)
+	c.compare(t, ours, plain, killed)
 	for _, row := range []struct {
 		what string
 		all  []time.Duration
@@ -410,50 +366,27 @@ func (c *contest) report(t *table, killed int) {
 	} {
 		for _, q := range []float64{0.5, 0.99} {
 			a, b := quantile(row.all, q), quantile(row.own, q)
-			t.add(c.where()+fmt.Sprintf("%s, p%.0f", row.what, 100*q), ms(a), fmt.Sprintf("%.2f of a leader's that elects its successor itself, %s", share(a, b), ms(b)), "", true)
+			t.add(fmt.Sprintf("%s, p%.0f", row.what, 100*q), ms(a), fmt.Sprintf("%.2f of a leader's that elects its successor itself, %s", share(a, b), ms(b)), "", true)
 		}
 	}
-	for _, other := range c.sides[2:] {
-		c.compare(t, ours, other, killed, false)
-	}
 }
 
-// where is how the rows begin: it tells how far the server is.
-func (c *contest) where() string {
-	if c.distance == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%s away: ", c.distance)
-}
-
-// compare adds the rows of zkelectd beside another side. The goals are those against the plain lock.
-func (c *contest) compare(t *table, ours, other *side, killed int, goals bool) {
+// compare adds the rows of zkelectd beside the plain lock.
+func (c *contest) compare(t *table, ours, lock *side, killed int) {
 	row := func(what string, ours, theirs []time.Duration, q, goal float64) {
-		what = c.where() + what
 		a, b := quantile(ours, q), quantile(theirs, q)
-		against := fmt.Sprintf("%.2f of %s's %s", share(a, b), other.article(), ms(b))
-		if goal == 0 || !goals {
+		against := fmt.Sprintf("%.2f of a plain lock's %s", share(a, b), ms(b))
+		if goal == 0 {
 			t.add(what, ms(a), against, "", true)
 			return
 		}
 		t.add(what, ms(a), against, fmt.Sprintf("<= %g of it", goal), share(a, b) <= goal)
 	}
-	row(fmt.Sprintf("SIGTERM to the next command's first line, p50 of %d", c.rounds), ours.handovers, other.handovers, 0.5, 1.5)
-	row("SIGTERM to the next command's first line, p99", ours.handovers, other.handovers, 0.99, 1.5)
-	row("gap between the commands, p50", ours.gaps, other.gaps, 0.5, 1)
-	row("gap between the commands, p99", ours.gaps, other.gaps, 0.99, 1.5)
-	if killed == 0 {
-		return
-	}
-	row(fmt.Sprintf("kill -9 to the next command's first line, p50 of %d", killed), ours.kills, other.kills, 0.5, 0)
+	row(fmt.Sprintf("SIGTERM to the next command's first line, p50 of %d", c.rounds), ours.handovers, lock.handovers, 0.5, 1.5)
+	row("SIGTERM to the next command's first line, p99", ours.handovers, lock.handovers, 0.99, 1.5)
+	row("gap between the commands, p50", ours.gaps, lock.gaps, 0.5, 1)
+	row("gap between the commands, p99", ours.gaps, lock.gaps, 0.99, 1.5)
+	row(fmt.Sprintf("kill -9 to the next command's first line, p50 of %d", killed), ours.kills, lock.kills, 0.5, 0)
 	t.add("kill -9: the old command still runs beside the next", fmt.Sprintf("%d of %d", ours.survived, killed),
-		fmt.Sprintf("%d of %d with %s", other.survived, killed, other.article()), "0", ours.survived == 0)
-}
-
-// article is a side's name as part of a sentence.
-func (s *side) article() string {
-	if s.name == "plain lock" {
-		return "a plain lock"
-	}
-	return s.name
+		fmt.Sprintf("%d of %d with a plain lock", lock.survived, killed), "0", ours.survived == 0)
 }

@@ -54,7 +54,7 @@ deb)
 	# A slim Debian may be configured not to install documentation.
 	dpkg --path-include='/usr/share/*' --install /run/packages/package.deb >/dev/null
 	for f in $(dpkg -L zkelectd); do [ -e "$f" ] || fail "$f is not installed"; done
-	zkelectd version
+	zkelectd --version
 	zkelectd check --offline --config /usr/share/doc/zkelectd/examples/zkelectd.yaml >/dev/null
 	ZKELECTD_GROUPS_DIR=/usr/share/doc/zkelectd/examples/groups.d zkelectd check --offline --config /usr/share/doc/zkelectd/examples/groups.yaml >/dev/null
 	for text in "Apache License" github.com/go-zookeeper/zk "The Go Authors"; do
@@ -96,7 +96,7 @@ rpm)
 		{ echo "SKIPPED: the .rpm is not tested, since rpm, shells and an emulator cannot be installed" >&2; exit 0; }
 	# Debian's rpm does not know the dependencies.
 	rpm --install --nodeps /run/packages/package.rpm
-	zkelectd version >/dev/null
+	zkelectd --version >/dev/null
 	has_password
 	fish -c 'complete -C "zkelectd mo"' | grep -q '^move' || fail "completion does not work in fish"
 	zsh -fc 'autoload -Uz compinit && fpath=(/usr/share/zsh/site-functions $fpath) && compinit -u -D && [ "$_comps[zkelectd]" = _zkelectd ]' ||

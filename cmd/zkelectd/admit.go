@@ -11,8 +11,9 @@ const statusNotAdmitted = 255
 
 func admitCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "admit SOCKET",
-		Short: "Let a leader-only unit start only if this host leads",
+		Use:    "admit SOCKET",
+		Hidden: true,
+		Short:  "Let a leader-only unit start only if this host leads",
 		Long: `Admit is for ExecCondition=+ in the drop-in of a unit that is a group's
 leader-only work (child.unit). It runs as root and asks the daemon at SOCKET. It
 refuses the start unless zkelectd leads with this unit. The kernel must confirm

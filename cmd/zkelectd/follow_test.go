@@ -26,9 +26,9 @@ func TestFollowersOutliveTheirSession(t *testing.T) {
 	}
 	before := sessions()
 	commands := map[string][]string{
-		"watch": {"watch"}, "status": {"status", "--watch"}, "json": {"status", "--watch", "-o", "json"}, "history": {"history", "--follow"},
+		"status": {"status", "--watch"}, "json": {"status", "--watch", "-o", "json"}, "history": {"history", "--follow"},
 	}
-	first := map[string]string{"watch": `"state":"NONE"`, "status": "Leader   none", "json": `"state": "NONE"`, "history": "LEADERLESS"}
+	first := map[string]string{"status": "Leader   none", "json": `"state": "NONE"`, "history": "LEADERLESS"}
 	for name, args := range commands {
 		args = append(args, "--zk", fmt.Sprintf("127.0.0.1:%d", proxy.Port()), "--root", f.paths.Root, "--session-timeout", "2s")
 		p := f.startCommand(name, exec.Command("zkelectd", args...))
@@ -50,9 +50,9 @@ func TestFollowersOutliveTheirSession(t *testing.T) {
 		restore()
 		all("it is live again", count("live again, after ", times))
 		f.eventually(how+": the gap is marked, and the current state follows", func() bool {
-			return strings.Count(f.daemons["watch"].output(), first["watch"]) == 1+times && strings.Count(f.daemons["json"].output(), first["json"]) == 1+times
+			return strings.Count(f.daemons["json"].output(), first["json"]) == 1+times
 		})
-		if out := f.daemons["watch"].output(); strings.Count(out, `{"event":"gap","from":"`) != times || strings.LastIndex(out, `"gap"`) > strings.LastIndex(out, first["watch"]) {
+		if out := f.daemons["json"].output(); strings.Count(out, `"event": "gap"`) != times || strings.LastIndex(out, `"gap"`) > strings.LastIndex(out, first["json"]) {
 			t.Errorf("%s: %s", how, out)
 		}
 	}
@@ -87,12 +87,12 @@ func TestFollowersOutliveTheirSession(t *testing.T) {
 func TestFollowersEndWhenInterrupted(t *testing.T) {
 	t.Parallel()
 	_, f, proxy := ownServer(t)
-	p := f.startCommand("watch", exec.Command("zkelectd", "watch", "--zk", fmt.Sprintf("127.0.0.1:%d", proxy.Port()), "--root", f.paths.Root))
-	f.eventually("it shows the group", func() bool { return strings.Contains(p.output(), `"state":"NONE"`) })
+	p := f.startCommand("status", exec.Command("zkelectd", "status", "--watch", "--zk", fmt.Sprintf("127.0.0.1:%d", proxy.Port()), "--root", f.paths.Root))
+	f.eventually("it shows the group", func() bool { return strings.Contains(p.output(), "Leader   none") })
 	proxy.SetMode(faultproxy.BlackHole)
-	f.logged("watch", "not live since ")
+	f.logged("status", "not live since ")
 	p.signal(syscall.SIGTERM)
-	if status := f.exit("watch"); status != 0 {
+	if status := f.exit("status"); status != 0 {
 		t.Errorf("it ends with status %d", status)
 	}
 }

@@ -16,12 +16,11 @@ import (
 
 // printedJSON are the types of the output with -o json, by their section in docs/json.md.
 var printedJSON = map[string]any{
-	"zkelectd status": groupsStatus{}, "zkelectd group list": listedGroup{}, "zkelectd doctor": doctorReport{}, "zkelectd check": checkedConfig{}, "zkelectd explain": whatif.Explanation{}, "zkelectd history": cluster.PastTerm{},
-	"zkelectd slots show": slotsState{}, "zkelectd whatif": groupsForecast{}, "move": rolloutResult{}, "zkelectd move --scheduled": listedSchedule{}, "zkelectd policy show": cluster.Policy{},
-	"zkelectd watch": struct {
-		leadership
+	"zkelectd status": struct {
+		groupsStatus
 		gap
-	}{},
+	}{}, "zkelectd group list": listedGroup{}, "zkelectd doctor": doctorReport{}, "zkelectd check": checkedConfig{}, "zkelectd explain": whatif.Explanation{}, "zkelectd history": cluster.PastTerm{},
+	"zkelectd slots show": slotsState{}, "zkelectd whatif": groupsForecast{}, "move": rolloutResult{}, "zkelectd move --scheduled": listedSchedule{}, "zkelectd policy show": cluster.Policy{},
 }
 
 // Scripts rely on docs/json.md: every field of the output is there, under its command.

@@ -67,10 +67,10 @@ Commands other than run and check also find their group through /etc/zkelectd.ya
 	}{
 		{"run", "Run the daemon:", []*cobra.Command{initCommand(), runCommand(), daemonCommand(), execCommand(), execDaemonCommand(), execJobCommand(), releaseCommand(), reloadCommand(), admitCommand(), checkCommand(), doctorCommand(), supportCommand(), probeCommand()}},
 		{"inspect", "Inspect the group:", []*cobra.Command{
-			statusCommand(), groupCommand(), leaderCommand(), isLeaderCommand(), watchCommand(), explainCommand(), whatifCommand(), historyCommand(),
+			statusCommand(), groupCommand(), leaderCommand(), isLeaderCommand(), explainCommand(), whatifCommand(), historyCommand(),
 		}},
 		{"operate", "Operate the group:", []*cobra.Command{
-			moveCommand(), stepDownCommand(), reelectCommand(), rebalanceCommand(), cordonCommand(), uncordonCommand(), drainCommand(), pauseCommand(), resumeCommand(),
+			moveCommand(), stepDownCommand(), reelectCommand(), cordonCommand(), uncordonCommand(), drainCommand(), pauseCommand(), resumeCommand(),
 			clearStrikesCommand(), forgetCommand(), slotsCommand(), policyCommand(), aclCommand(), repairCommand(), fenceCommand(), forceCommand(), failsafeCommand(), gamedayCommand(),
 		}},
 	} {
@@ -80,7 +80,6 @@ Commands other than run and check also find their group through /etc/zkelectd.ya
 			cmd.AddCommand(c)
 		}
 	}
-	cmd.AddCommand(versionCommand())
 	addExamples(cmd)
 	cmd.AddCommand(buildCommands()...)
 	addCompletions(cmd)
@@ -92,13 +91,6 @@ func parent(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 	cmd.Args = cobra.NoArgs
 	cmd.AddCommand(subcommands...)
 	return cmd
-}
-
-func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
-		Run: func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), "zkelectd", version()) },
-	}
 }
 
 // version returns the version that the Go tool has recorded in the binary.

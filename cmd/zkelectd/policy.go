@@ -14,7 +14,7 @@ import (
 )
 
 func policyCommand() *cobra.Command {
-	return parent(&cobra.Command{Use: "policy", Short: "Show, compare or publish the policy of the group"}, policyShowCommand(), policyDiffCommand(), policyApplyCommand(), policyTypesCommand())
+	return parent(&cobra.Command{Use: "policy", Short: "Show, compare or publish the policy of the group"}, policyShowCommand(), policyDiffCommand(), policyApplyCommand())
 }
 
 func policyShowCommand() *cobra.Command {

@@ -16,8 +16,9 @@ import (
 func probeCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "probe [" + strings.Join(httpapi.ProbePaths(), "|") + "]",
-		Short: "Probe the daemon on this host: exit 0 for yes, 1 for no",
+		Use:    "probe [" + strings.Join(httpapi.ProbePaths(), "|") + "]",
+		Hidden: true,
+		Short:  "Probe the daemon on this host: exit 0 for yes, 1 for no",
 		Long: `Probe sends one of the HTTP probes, /livez by default, to the daemon on this host, at
 http.listen. Give it the settings of the daemon. It is meant for health checks in
 containers without another HTTP client. Anything but a clear yes is a no: the exit

@@ -18,42 +18,64 @@ import (
 	"zkelectd/internal/whatif"
 )
 
-// nodeBalance is how many groups a node leads before and after a rebalance.
+// nodeBalance is how many groups a node leads before and after the leaders of all groups are elected anew.
 type nodeBalance struct {
 	Node   string `json:"node"`
 	Before int    `json:"leads_before"`
 	After  int    `json:"leads_after"`
 }
 
-func rebalanceCommand() *cobra.Command {
-	var dryRun bool
-	c := newRequestCommand("rebalance", "Elect the leaders of many groups anew, where policy prefers another node", `Rebalance shows which groups would have another leader if each was elected anew by policy alone,
-and then has those elected, a few at a time. It is for policies that do not move a healthy leader
-by themselves: fewest, and policy.failback manual. Under fewest, a group moves from a node
-above 1.1 times the mean to one that leads fewer. Groups with slots are left
-as they are: their slots move by themselves to the nodes that lead fewest, as failback permits.`)
-	c.inMany(true)
-	c.cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the plan only")
-	c.cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := checkOutput(c.output); err != nil {
-			return err
+func reelectCommand() *cobra.Command {
+	var all bool
+	c := newRequestCommand("reelect", "Run the election again, by policy alone", `Reelect has the elector choose the best member now, regardless of failback and
+policy.max_preemptions. It ends a move that is in force.
+
+With --all it shows which of several groups would have another leader if each was elected
+anew, and then has those elected, a few at a time. That is for policies that do not move a
+healthy leader by themselves: fewest, and policy.failback manual. Under fewest, a
+group moves from a node above 1.1 times the mean to one that leads fewer. Groups with slots
+are left as they are: their slots move by themselves to the nodes that lead fewest, as
+failback permits.`)
+	c.withWait("wait until the leader is READY, and show the progress")
+	c.parallel = 10
+	f := c.cmd.Flags()
+	f.BoolVar(&all, "all", false, "elect the leaders of all groups anew where policy prefers another node")
+	f.BoolVar(&c.yes, "yes", false, "with --all: do it without asking")
+	f.IntVar(&c.parallel, "parallel", c.parallel, "with --all: in how many groups leadership may move at once")
+	reelect := func([]string) request.Request { return request.Request{Kind: request.KindReelect} }
+	cmd := c.submits(reelect, reelected)
+	one := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case all:
+			return c.reelectAll(cmd)
+		case f.Changed("yes"), f.Changed("parallel"):
+			return errors.New("--yes and --parallel are for --all")
 		}
-		if c.parallel < 1 {
-			return fmt.Errorf("--parallel %d: must be 1 or more", c.parallel)
-		}
-		req := request.Request{Kind: request.KindReelect, Options: request.Options{By: whoami(), Reason: c.reason}}
-		if err := req.Check(); err != nil {
-			return err
-		}
-		return withSelection(cmd, func(ctx context.Context, s selection) error {
-			if s.base == "" {
-				return errors.New("a single group cannot be balanced: 'zkelectd reelect' elects its leader anew")
-			}
-			all := rollout{command: c, request: req, done: reelected, out: cmd.OutOrStdout(), in: cmd.InOrStdin()}
-			return all.rebalance(ctx, s, dryRun)
-		})
+		return one(cmd, args)
 	}
-	return c.cmd
+	return cmd
+}
+
+// reelectAll elects the leaders of many groups anew.
+func (c *requestCommand) reelectAll(cmd *cobra.Command) error {
+	if err := checkOutput(c.output); err != nil {
+		return err
+	}
+	if c.parallel < 1 {
+		return fmt.Errorf("--parallel %d: must be 1 or more", c.parallel)
+	}
+	req := request.Request{Kind: request.KindReelect, Options: request.Options{By: whoami(), Reason: c.reason}}
+	if err := req.Check(); err != nil {
+		return err
+	}
+	return withSelection(cmd, func(ctx context.Context, s selection) error {
+		if s.base == "" {
+			return errors.New("--all is for several groups: leave it out to elect the leader of this one anew")
+		}
+		r := rollout{command: c, request: req, done: reelected, out: cmd.OutOrStdout(), in: cmd.InOrStdin()}
+		return r.rebalance(ctx, s)
+	})
 }
 
 // reelected is complete when the reelection is over and there is a READY leader.
@@ -63,7 +85,7 @@ func reelected(s cluster.Snapshot, plan request.Plan) (bool, error) {
 }
 
 // rebalance shows the plan, and carries it out if that is confirmed.
-func (r *rollout) rebalance(ctx context.Context, s selection, dryRun bool) error {
+func (r *rollout) rebalance(ctx context.Context, s selection) error {
 	r.planRebalance(ctx, s)
 	todo := r.todo()
 	err := r.showPlan(todo)
@@ -73,7 +95,7 @@ func (r *rollout) rebalance(ctx context.Context, s selection, dryRun bool) error
 	switch {
 	case err != nil:
 		return err
-	case len(todo) == 0 || dryRun:
+	case len(todo) == 0 || r.command.dry:
 		if r.json() {
 			return printJSON(r.out, rolloutResult{r.nodes, r.changes})
 		}
@@ -116,7 +138,7 @@ func (r *rollout) planRebalance(ctx context.Context, s selection) {
 	}
 }
 
-// balance is who leads what while a rebalance is planned.
+// balance is who leads what while that is planned.
 type balance struct {
 	leads     map[string]int    // by node
 	elected   map[string]string // by group

@@ -14,8 +14,9 @@ import (
 func releaseCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
-		Use:   "release [--session-file F]",
-		Short: "Close the session that a dead zkelectd left behind",
+		Use:    "release [--session-file F]",
+		Hidden: true,
+		Short:  "Close the session that a dead zkelectd left behind",
 		Long: `Release closes the ZooKeeper session of a zkelectd that was killed together with
 its guard, so that the next leader need not wait for the session to expire. It
 is meant for ExecStopPost= in a systemd unit. It kills what is left of the

@@ -29,16 +29,6 @@ func ledElsewhere(s cluster.Snapshot, plan request.Plan) (bool, error) {
 	return false, checkEnded(s, plan, inForce)
 }
 
-func reelectCommand() *cobra.Command {
-	c := newRequestCommand("reelect", "Run the election again, by policy alone", `Reelect has the elector choose the best member now, regardless of failback and
-policy.max_preemptions. It ends a move that is in force.`)
-	c.withWait("wait until the leader is READY, and show the progress")
-	return c.submits(func([]string) request.Request { return request.Request{Kind: request.KindReelect} }, func(s cluster.Snapshot, plan request.Plan) (bool, error) {
-		_, over := s.Control.Record.Ended(plan.ID)
-		return over && s.Ready(), nil
-	})
-}
-
 func cordonCommand() *cobra.Command {
 	var node, site string
 	c := newRequestCommand("cordon NODE | SITE", "Keep a node or site from being elected", `A cordoned node is not elected. If it leads, it keeps leading; see drain.`)

@@ -257,16 +257,16 @@ func TestRebalance(t *testing.T) {
 	}
 	plan := []string{"g-00   n1         n2          reelection requested", "3 of 6 groups change, 3 of them their leader; 3 are not affected",
 		"n1    6          3", "n2    0          3", "the most that a node leads is 2.00 times the mean, and would be 1.00 times"}
-	out, err := run("rebalance", "--dry-run")
+	out, err := run("reelect", "--all", "--dry-run")
 	if contains(out, plan...); err != nil || len(e.leaders()) != 6 {
 		t.Error(err)
 	}
-	out, err = run("rebalance")
+	out, err = run("reelect", "--all")
 	if contains(out, "nothing was changed: add --yes"); err == nil {
 		t.Error("not confirmed")
 	}
 	e.ledWithout("n2")
-	out, err = run("rebalance", "--yes", "--wait", "--parallel", "1")
+	out, err = run("reelect", "--all", "--yes", "--wait", "--parallel", "1")
 	if contains(out, append(plan, "3 of 3  ", ": n2 (dc1) leads in term ")...); err != nil {
 		t.Error(err)
 	}
@@ -277,7 +277,7 @@ func TestRebalance(t *testing.T) {
 	if count["n1"] != 3 || count["n2"] != 3 {
 		t.Errorf("led by %v", count)
 	}
-	out, err = run("rebalance", "--yes")
+	out, err = run("reelect", "--all", "--yes")
 	if contains(out, "0 of 6 groups change", "would be 1.00 times"); err != nil {
 		t.Error(err)
 	}

@@ -25,19 +25,19 @@ const (
 )
 
 // typeSpecs defines the policy types.
-var typeSpecs = []struct{ name, rank, doc string }{
-	{"priority", "site priority incumbent oldest", "the site's priority, the node's, the incumbent, the oldest"},
-	{"first", "oldest", "the oldest registration"},
-	{"node-id", "node-id", "the lowest id, n2 before n10"},
-	{"highest-node-id", "highest-node-id", "the highest id, as in the bully algorithm"},
-	{"round-robin", "incumbent round-robin", "the next id after the last leader's"},
-	{"other-site", "other-site site priority incumbent oldest", "after a failure, a site other than the one that failed; else like priority"},
-	{"latency", "latency site priority incumbent oldest", "the shortest round trip to ZooKeeper"},
-	{"score", "score site priority incumbent oldest", "the highest number of the score probe"},
-	{"spread", "spread", "a hash of the group's name and the node's id: each group has its own order of the nodes"},
-	{"fewest", "fewest", "the incumbent; else a node that leads few groups"},
-	{exprType, "incumbent oldest", "the highest value of policy.expr, then the incumbent, then the oldest"},
-	{execType, "exec", "the ranking that policy.exec prints"},
+var typeSpecs = []struct{ name, rank string }{
+	{"priority", "site priority incumbent oldest"},
+	{"first", "oldest"},
+	{"node-id", "node-id"},
+	{"highest-node-id", "highest-node-id"},
+	{"round-robin", "incumbent round-robin"},
+	{"other-site", "other-site site priority incumbent oldest"},
+	{"latency", "latency site priority incumbent oldest"},
+	{"score", "score site priority incumbent oldest"},
+	{"spread", "spread"},
+	{"fewest", "fewest"},
+	{exprType, "incumbent oldest"},
+	{execType, "exec"},
 }
 
 // Types returns the values of policy.type.
@@ -47,16 +47,6 @@ func Types() []string {
 		names = append(names, l.name)
 	}
 	return names
-}
-
-// Describe returns what a policy type ranks by.
-func Describe(name string) string {
-	for _, l := range typeSpecs {
-		if l.name == name {
-			return l.doc
-		}
-	}
-	return ""
 }
 
 // Rankers returns the names that policy.rank may list, besides with:GROUP, apart:GROUP and expr:EXPRESSION.

@@ -187,15 +187,9 @@ func TestWantsAnswer(t *testing.T) {
 	}
 }
 
-func TestEveryTypeIsDescribed(t *testing.T) {
+func TestEveryTypeCompiles(t *testing.T) {
 	for _, name := range Types() {
-		if Describe(name) == "" {
-			t.Errorf("%s is not", name)
-		}
 		policyOf(t, cluster.Rules{Type: name, Expr: "1"})
-	}
-	if Describe("coin") != "" {
-		t.Error("so is what there is not")
 	}
 }
 

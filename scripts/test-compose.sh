@@ -1,6 +1,6 @@
 #!/bin/bash
 # Tests the Compose files of deploy/ with real containers (deploy/check/compose): start, a site disconnected and reconnected, a
-# leader stopped, many groups, removal. Unless ZOOKEEPER_IMAGE and PROMETHEUS_IMAGE are set, stand-in images replace the public
+# leader stopped, removal. Unless ZOOKEEPER_IMAGE and PROMETHEUS_IMAGE are set, stand-in images replace the public
 # ones. COMPOSE is the command, "docker compose" or docker-compose.
 set -euo pipefail
 cd "$(dirname "$0")/.."

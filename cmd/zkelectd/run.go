@@ -90,7 +90,7 @@ that of the daemon.`,
 		}
 		status, err := guard.Run(guard.Options{
 			Path: "/proc/self/exe", Argv: daemonArgs(os.Args), Respawn: !*noRespawn, Config: from.Content, ConfigOnce: from.Once, LastConfig: last, SessionLock: lock,
-			Containment: guard.Containment(cfg.Child.Containment), Keepers: cfg.Guard.Keepers, Realtime: cfg.Guard.Realtime, Close: closeSession,
+			Containment: guard.Containment(cfg.Child.Containment), Realtime: cfg.Guard.Realtime, Close: closeSession,
 			Signals: signals, Log: log.With("node", cfg.Node.ID, "process", "guard"),
 		})
 		// With status 1 the daemon has given up by itself, and a higher one is that of a stop that took too long.

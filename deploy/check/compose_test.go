@@ -13,16 +13,13 @@ import (
 )
 
 // project returns deploy/docker-compose.yml with further files as Compose v2 reads them, with all profiles.
-func project(t *testing.T, more ...string) *types.Project {
+func project(t *testing.T) *types.Project {
 	t.Helper()
 	dir, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var files []types.ConfigFile
-	for _, name := range append([]string{"docker-compose.yml"}, more...) {
-		files = append(files, types.ConfigFile{Filename: filepath.Join(dir, name)})
-	}
+	files := []types.ConfigFile{{Filename: filepath.Join(dir, "docker-compose.yml")}}
 	p, err := loader.LoadWithContext(t.Context(), types.ConfigDetails{
 		WorkingDir: dir, ConfigFiles: files, Environment: types.Mapping{},
 	}, func(o *loader.Options) {
@@ -35,16 +32,8 @@ func project(t *testing.T, more ...string) *types.Project {
 	return p
 }
 
-// manyGroups is the file that makes the members run many groups.
-const manyGroups = "docker-compose.groups.yml"
-
 func TestComposeServicesAreHardened(t *testing.T) {
-	t.Run("one group", func(t *testing.T) { checkHardened(t, project(t)) })
-	t.Run("many groups", func(t *testing.T) { checkHardened(t, project(t, manyGroups)) })
-}
-
-func checkHardened(t *testing.T, p *types.Project) {
-	t.Helper()
+	p := project(t)
 	if len(p.Services) != 9 {
 		t.Errorf("there are %d services", len(p.Services))
 	}
@@ -148,34 +137,6 @@ func environment(s types.ServiceConfig) map[string]string {
 		}
 	}
 	return env
-}
-
-// With the second file, the daemon accepts the settings of its service and the files of all groups, which are mounted.
-func TestComposeGroupsAreAccepted(t *testing.T) {
-	nodes := 0
-	for name, s := range project(t, manyGroups).Services {
-		if s.Image != "zkelectd:dev" {
-			continue
-		}
-		nodes++
-		env := environment(s)
-		dir, file := filepath.Split(env["ZKELECTD_CONFIG"])
-		mounted := slices.IndexFunc(s.Volumes, func(v types.ServiceVolumeConfig) bool { return v.Target == filepath.Clean(dir) })
-		if mounted < 0 || !slices.Equal(s.Command, []string{"run"}) {
-			t.Fatalf("%s runs %v with the configuration %s and the volumes %v", name, s.Command, env["ZKELECTD_CONFIG"], s.Volumes)
-		}
-		env["ZKELECTD_CONFIG"] = filepath.Join(s.Volumes[mounted].Source, file)
-		groups := filepath.Join(s.Volumes[mounted].Source, "groups.d")
-		env["ZKELECTD_GROUPS_DIR"] = groups // instead of the mounted directory
-		files, err := filepath.Glob(groups + "/*.yaml")
-		if err != nil || len(files) != 12 {
-			t.Errorf("%d groups, %v", len(files), err)
-		}
-		checkSettings(t, env, "--effective", "-g", "ingest") // fails if another group's file is invalid
-	}
-	if nodes != 4 {
-		t.Errorf("there are %d nodes", nodes)
-	}
 }
 
 // The password is generated once, and other users cannot read it.

@@ -126,7 +126,7 @@ type Child struct {
 	Dir         string            `yaml:"dir" doc:"The child's working directory. Default: the daemon's."`
 	Ready       probe.Readiness   `yaml:"ready"`
 	Live        Live              `yaml:"live"`
-	Containment string            `yaml:"containment" oneof:"auto, cgroup, pidns, keeper" scope:"host" default:"auto" doc:"What keeps all processes of the child together: cgroup (a control group of version 2, which must be delegated), pidns (a PID namespace, in which the child sees other pids; needs root or user namespaces), keeper (a subreaper), or auto: cgroup if possible, else keeper. See docs/safety.md."`
+	Containment string            `yaml:"containment" oneof:"auto, cgroup, keeper" scope:"host" default:"auto" doc:"What keeps all processes of the child together: cgroup (a control group of version 2, which must be delegated), keeper (a subreaper, for one group only), or auto: cgroup if possible, else keeper. See docs/safety.md."`
 	StopSignal  string            `yaml:"stop_signal" default:"TERM" doc:"The signal that asks the child to stop."`
 	StopTimeout time.Duration     `yaml:"stop_timeout" doc:"How long the child may take to stop after stop_signal. Then it is killed with its whole process group, or earlier if the lease ends. With 0s the timeout is as long as the lease allows (5/6 of the lease), but at most 10s."`
 	// MaxRestarts is how often within a minute a child that exits by itself is started again.
@@ -136,7 +136,6 @@ type Child struct {
 // Guard configures the process that ends the work.
 type Guard struct {
 	Realtime bool `yaml:"realtime" doc:"Give guard and keeper the lowest real-time priority, so that no ordinary process of a busy host delays a kill. Needs LimitRTPRIO=1 or CAP_SYS_NICE; without that permission they run without the priority, and log that. See docs/safety.md."`
-	Keepers  bool `yaml:"keepers" doc:"Give each group its own keeper, which runs the group's work. Needed for more than one group if neither control groups nor PID namespaces are available; each keeper takes 2 MB or more."`
 }
 
 // unitState returns the unit's state directory; empty if systemd has created none.

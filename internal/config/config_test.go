@@ -193,7 +193,7 @@ func TestErrorsHaveKeyAndReason(t *testing.T) {
 		"child: {unit: a.service, env: {A: b}}":           "child.env: cannot be set together with child.unit: use Environment=",
 		"node: {site: 'a\"b'}\nchild: {unit: a.service}":  `node.site: "a\"b" contains '"', which systemd may not read as plain text`,
 		"child: {unit: a.service, ready: {notify: true}}": "child.ready.notify: cannot be set together with child.unit",
-		"child: {containment: jail}":                      `"jail" is not one of auto, cgroup, pidns, keeper`,
+		"child: {containment: jail}":                      `"jail" is not one of auto, cgroup, keeper`,
 		"child: {stop_signal: NOPE}":                      "is not a signal",
 		"child: {max_restarts: -1}":                       "must not be negative",
 		"http: {listen: x}":                               `http.listen: "x" is neither host:port nor unix:/path`,

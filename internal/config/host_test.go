@@ -216,7 +216,7 @@ func TestScopes(t *testing.T) {
 		"a group's setting in the main file": {"child: {command: [a]}", "{}", "z.yaml:2: child.command: is a setting of a group: write it under defaults in z.yaml, or in NAME.yaml"},
 		"a host's setting in the defaults":   {"defaults:\n  http: {listen: a:1}", "{}", "z.yaml:3: defaults.http.listen: is a setting of the host: write it outside of defaults"},
 		"an override in the defaults":        {"defaults: {node: {priority: 1}}", "{}", "z.yaml:2: defaults.node.priority: is a setting of the host"},
-		"the containment in the defaults":    {"defaults: {child: {containment: pidns}}", "{}", "z.yaml:2: defaults.child.containment: is a setting of the host"},
+		"the containment in the defaults":    {"defaults: {child: {containment: keeper}}", "{}", "z.yaml:2: defaults.child.containment: is a setting of the host"},
 		"groups_dir in the defaults":         {"defaults: {groups_dir: /a}", "{}", "z.yaml:2: defaults.groups_dir: is a setting of the host"},
 		"defaults in the defaults":           {"defaults: {defaults: {}}", "{}", "z.yaml:2: defaults.defaults: is not a setting"},
 		"an unknown default":                 {"defaults: {child: {comand: [a]}}", "{}", "z.yaml:2: defaults.child.comand: is not a setting; did you mean defaults.child.command?"},
@@ -227,7 +227,7 @@ func TestScopes(t *testing.T) {
 		"a host's setting in a group":        {"", "log: {level: debug}", "a.yaml:1: log.level: is a setting of the host: write it in z.yaml"},
 		"the id in a group":                  {"", "node: {id: x}", "a.yaml:1: node.id: is a setting of the host"},
 		"the servers in a group":             {"", "zookeeper: {servers: [x]}", "a.yaml:1: zookeeper.servers: is a setting of the host"},
-		"the containment in a group":         {"", "child: {containment: pidns}", "a.yaml:1: child.containment: is a setting of the host"},
+		"the containment in a group":         {"", "child: {containment: keeper}", "a.yaml:1: child.containment: is a setting of the host"},
 		"defaults in a group":                {"", "defaults: {}", "a.yaml:1: defaults: is not a setting"},
 		"an unknown setting in a group":      {"", "child:\n  comand: [a]", "a.yaml:2: child.comand: is not a setting; did you mean child.command?"},
 		"a relative directory":               {"", "{}", "is not a clean absolute path"},
@@ -550,10 +550,10 @@ func TestExampleOfGroupsLoads(t *testing.T) {
 
 // What check --effective prints for the host loads as the same settings.
 func TestHostYAML(t *testing.T) {
-	h := newHost(t, "node: {site: dc7}\nchild: {containment: pidns}\ndefaults: {child: {command: [a]}}\n", map[string]string{"a": "{}"}).load()
+	h := newHost(t, "node: {site: dc7}\nchild: {containment: keeper}\ndefaults: {child: {command: [a]}}\n", map[string]string{"a": "{}"}).load()
 	host, _, err := LoadCommand(Sources{File: file(t, h.YAML())})
 	again := host.Config
-	if err != nil || again.Node.Site != "dc7" || again.Child.Containment != "pidns" {
+	if err != nil || again.Node.Site != "dc7" || again.Child.Containment != "keeper" {
 		t.Errorf("%v, %+v\n%s", err, again, h.YAML())
 	}
 	if reload, restart := Diff(h.Config, again); len(reload)+len(restart) > 0 {

@@ -123,7 +123,7 @@ func newFleet(t *testing.T, opt fleetOptions) *fleet {
 			hidesChildren: f.rng.Float64() < 0.5, byName: f.rng.Float64() < 0.5,
 		}
 		if opt.groups > 1 && n.containment == "keeper" {
-			n.containment = "pidns" // several groups need containment by the kernel
+			n.containment = "cgroup" // several groups need it
 		}
 		if opt.fix != nil {
 			opt.fix(n)
@@ -188,7 +188,7 @@ func (f *fleet) open(ctx context.Context) (*zkstore.Session, error) {
 }
 
 // containments are the settings from which the seed chooses; auto would depend on the machine.
-var containments = []string{"cgroup", "pidns", "keeper"}
+var containments = []string{"cgroup", "keeper"}
 
 // setUp creates the node's disk and control groups.
 func (n *node) setUp() {

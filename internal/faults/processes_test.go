@@ -122,10 +122,9 @@ func (n *node) mayHideProcesses() bool {
 
 // isPromised reports whether docs/safety.md promises that the node's work dies if these processes are killed or stopped in
 // addition to earlier faults (What is not promised):
-//   - One of guard, keeper and daemon must be running. If all are killed, only the work's main process dies, and with it its PID
-//     namespace, if there is one; if all are stopped, nothing dies.
+//   - One of guard, keeper and daemon must be running. If all are killed, only the work's main process dies; if all are stopped, nothing dies.
 //   - Without guard and keeper the daemon cannot find processes that have left the process group and the session, unless a
-//     control group or a PID namespace contains them. A guard that dies just after its keeper may already have killed the daemon.
+//     control group contains them. A guard that dies just after its keeper may already have killed the daemon.
 func (n *node) isPromised(killed, still []string) bool {
 	pids := n.pids()
 	acting := 0
@@ -134,9 +133,6 @@ func (n *node) isPromised(killed, still []string) bool {
 		if len(pids[who]) > 0 && !slices.ContainsFunc(pids[who], idle) && !slices.Contains(killed, who) && !slices.Contains(still, who) {
 			acting++
 		}
-	}
-	if n.containment == "pidns" && slices.Contains(killed, keeperProcess) {
-		return true
 	}
 	if _, kept := pids[keeperProcess]; !kept && time.Since(n.killed[keeperProcess]) > sameTime {
 		return true // no work runs without a keeper

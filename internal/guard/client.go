@@ -62,7 +62,6 @@ type Client struct {
 	leaderships map[int]*Leadership
 	unconfirmed []*Leadership // whose leases have to be sent
 	containment Containment
-	keepers     bool
 	device      DeviceState // what the guard has reported about the watchdog device
 	usesDevice  bool        // the guard was asked to check one
 	slot        int         // of the board, for the heartbeat; 0 for none, or while it is not known
@@ -188,7 +187,7 @@ func (c *Client) CheckGroups(n int) error {
 	<-c.hello
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n > 1 && c.containment == KeeperContainment && !c.keepers {
+	if n > 1 && c.containment == KeeperContainment {
 		return errSeveralGroups
 	}
 	return nil
@@ -217,7 +216,7 @@ func (c *Client) receive(m message) {
 	c.heard = boottime.Now()
 	switch m.Kind {
 	case kindHello:
-		c.containment, c.keepers, c.survivors, c.slot = m.Containment.Mode, m.Keepers, m.Survivors, m.Slot
+		c.containment, c.survivors, c.slot = m.Containment.Mode, m.Survivors, m.Slot
 		c.greeted.Do(func() { close(c.hello) })
 	case kindSurvivors:
 		c.survivors = m.Survivors

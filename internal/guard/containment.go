@@ -20,19 +20,17 @@ const (
 	Auto Containment = "auto"
 	// CgroupContainment also puts the work into a control group (version 2), which the kernel can kill as a whole.
 	CgroupContainment Containment = "cgroup"
-	// PidnsContainment makes the keeper process 1 of a PID namespace. When it dies, the kernel kills all others in it.
-	PidnsContainment Containment = "pidns"
 	// KeeperContainment uses the keeper alone.
 	KeeperContainment Containment = "keeper"
 )
 
 // Containments lists the values of the setting child.containment.
-var Containments = []string{string(Auto), string(CgroupContainment), string(PidnsContainment), string(KeeperContainment)}
+var Containments = []string{string(Auto), string(CgroupContainment), string(KeeperContainment)}
 
 // ContainmentRecord describes how the work is contained, for processes that have to kill it if guard and keeper cannot.
 type ContainmentRecord struct {
 	Mode Containment `json:"mode"`
-	// Keeper is the keeper process. With PidnsContainment, all of the work is dead once the keeper is.
+	// Keeper is the keeper process.
 	Keeper Process `json:"keeper"`
 	// KeeperSeq is the number with which the keeper reports to the daemon, see keeperReport.
 	KeeperSeq int `json:"keeper_seq,omitempty"`
@@ -55,78 +53,50 @@ const (
 type containmentHandle struct {
 	record ContainmentRecord
 	group  *cgroup // nil if there is none
-	pidfd  int     // the keeper's with PidnsContainment, else -1
 }
 
-// openContainment opens a handle. The keeper must be alive.
+// openContainment opens a handle.
 func openContainment(r ContainmentRecord) (*containmentHandle, error) {
-	h := &containmentHandle{record: r, pidfd: -1}
+	h := &containmentHandle{record: r}
 	var err error
 	if r.Group != "" {
-		if h.group, err = openCgroup(r.Group); err != nil {
-			return nil, err
-		}
+		h.group, err = openCgroup(r.Group)
 	}
-	if r.Mode == PidnsContainment {
-		if h.pidfd, err = unix.PidfdOpen(r.Keeper.Pid, 0); err != nil {
-			h.close()
-			return nil, fmt.Errorf("cannot watch the keeper, process %d: %w", r.Keeper.Pid, err)
-		}
-	}
-	return h, nil
+	return h, err
 }
 
-func (h *containmentHandle) close() {
-	h.group.close()
-	if h.pidfd >= 0 {
-		unix.Close(h.pidfd)
-	}
-}
+func (h *containmentHandle) close() { h.group.close() }
 
 // killAndCheck kills the contained work and returns nil once the kernel says that nothing is left. With KeeperContainment that
 // cannot be known from outside: only the keeper's own report proves it.
 func (h *containmentHandle) killAndCheck() error {
-	switch h.record.Mode {
-	case CgroupContainment:
-		if !h.group.populated() {
-			return nil
-		}
-		if err := h.group.kill(); err != nil {
-			return fmt.Errorf("cannot kill the control group %s: %w", h.group.dir, err)
-		}
-		return fmt.Errorf("processes still run in the control group %s", h.group.dir)
-	case PidnsContainment:
-		if hasExited(h.pidfd) {
-			return nil
-		}
-		if err := unix.PidfdSendSignal(h.pidfd, unix.SIGKILL, nil, 0); err != nil {
-			return fmt.Errorf("cannot kill the first process of the PID namespace, %d: %w", h.record.Keeper.Pid, err)
-		}
-		return fmt.Errorf("processes still run in the PID namespace of process %d", h.record.Keeper.Pid)
+	if h.record.Mode != CgroupContainment {
+		return errors.New("the keeper has not reported that all of the work is dead; nothing else can prove it")
 	}
-	return errors.New("the keeper has not reported that all of the work is dead; nothing else can prove it")
+	if !h.group.populated() {
+		return nil
+	}
+	if err := h.group.kill(); err != nil {
+		return fmt.Errorf("cannot kill the control group %s: %w", h.group.dir, err)
+	}
+	return fmt.Errorf("processes still run in the control group %s", h.group.dir)
 }
 
 // killAndCheck does the same for a record that was read from a session file: its processes may be long dead, and the control
 // group removed.
 func (r ContainmentRecord) killAndCheck() error {
-	if r.Group == "" && r.Mode != PidnsContainment {
+	if r.Group == "" {
 		return r.checkStateFile()
 	}
-	switch r.Mode {
-	case CgroupContainment:
-		c, err := openCgroup(r.Group)
-		if err != nil {
-			return r.checkCgroupRemoved(err)
-		}
-		defer c.close()
-		if c.inode != r.Inode {
-			return nil // the recorded group was removed, so it was empty
-		}
-		return (&containmentHandle{record: r, group: c, pidfd: -1}).killAndCheck()
-	default:
-		return r.Keeper.checkEnded()
+	c, err := openCgroup(r.Group)
+	if err != nil {
+		return r.checkCgroupRemoved(err)
 	}
+	defer c.close()
+	if c.inode != r.Inode {
+		return nil // the recorded group was removed, so it was empty
+	}
+	return (&containmentHandle{record: r, group: c}).killAndCheck()
 }
 
 // checkStateFile returns nil if the state file says that all of the work is dead. The keeper has written that, or the daemon,

@@ -146,7 +146,7 @@ func TestMissingCgroupWithoutHierarchyProvesNothing(t *testing.T) {
 	checkError(t, "not mounted at all", ContainmentRecord{Mode: CgroupContainment, Group: "/no/such/hierarchy"}.killAndCheck(), "no control groups are mounted at /")
 	checkError(t, "a plain directory", ContainmentRecord{Mode: CgroupContainment, Group: dir}.killAndCheck(), "cannot use the control group")
 	c := &cgroup{dir: "x", eventsFD: -1, killFD: -1}
-	checkError(t, "cannot be killed", (&containmentHandle{record: ContainmentRecord{Mode: CgroupContainment}, group: c, pidfd: -1}).killAndCheck(), "cannot kill the control group x")
+	checkError(t, "cannot be killed", (&containmentHandle{record: ContainmentRecord{Mode: CgroupContainment}, group: c}).killAndCheck(), "cannot kill the control group x")
 }
 
 // Where the hierarchy is mounted, a missing group was empty, even if its parents are missing, too: only empty groups can be
@@ -167,46 +167,6 @@ func TestUnknownBootIDProvesNothing(t *testing.T) {
 			checkError(t, "boot ID "+id, f.EnsureDead(0), "cannot determine whether the host was restarted")
 		}
 	}
-}
-
-// All of a PID namespace is dead once its first process is.
-func TestNamespaceDiesWithItsFirstProcess(t *testing.T) {
-	cmd, p := sleeper(t)
-	r := ContainmentRecord{Mode: PidnsContainment, Keeper: p}
-	checkError(t, "from a file, alive", r.killAndCheck(), "the keeper still runs as process")
-	before := len(descriptors("self"))
-	handle, err := openContainment(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if handle.close(); len(descriptors("self")) > before {
-		t.Error("a closed handle leaves a file open")
-	}
-	if handle, err = openContainment(r); err != nil {
-		t.Fatal(err)
-	}
-	defer handle.close()
-	checkError(t, "alive", handle.killAndCheck(), "processes still run in the PID namespace of process")
-	p.waitDead(t)
-	checkError(t, "dead", handle.killAndCheck())
-	cmd.Wait()
-	checkError(t, "reaped", handle.killAndCheck())
-	checkError(t, "from a file, dead", r.killAndCheck())
-	if _, err := openContainment(r); err == nil || !strings.Contains(err.Error(), "cannot watch the keeper") {
-		t.Errorf("opened a handle for a dead keeper: %v", err)
-	}
-}
-
-// A namespace whose first process cannot be signaled does not count as dead (A3).
-func TestUnkillableNamespaceIsNotDead(t *testing.T) {
-	r, w, err := os.Pipe() // nothing to read, and no process
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	defer w.Close()
-	p := &containmentHandle{record: ContainmentRecord{Mode: PidnsContainment, Keeper: Process{Pid: 77}}, pidfd: int(r.Fd())}
-	checkError(t, "no process", p.killAndCheck(), "cannot kill the first process of the PID namespace, 77")
 }
 
 // With KeeperContainment, the death of the keeper does not prove that all of the work is dead.
@@ -302,14 +262,4 @@ func TestEnsureDeadWaitsBrieflyForOwners(t *testing.T) {
 	f.Processes = []Process{dies}
 	time.AfterFunc(100*time.Millisecond, func() { cmd.Process.Kill() })
 	checkError(t, "a dying owner", f.EnsureDead(time.Hour))
-}
-
-// With PidnsContainment the keeper has to be dead.
-func TestEnsureDeadWaitsForNamespace(t *testing.T) {
-	keeper, p := sleeper(t)
-	f := SessionFile{Boot: currentBootID(), Namespace: pidNamespace(), Processes: []Process{deadKeeper(t)}, Survivors: []LeadershipRecord{{Containment: &ContainmentRecord{Mode: PidnsContainment, Keeper: p}}}}
-	checkError(t, "running", f.EnsureDead(0), "the keeper still runs as process")
-	keeper.Process.Kill()
-	keeper.Wait()
-	checkError(t, "dead", f.EnsureDead(0))
 }

@@ -95,7 +95,7 @@ func TestGuardHandlesMessages(t *testing.T) {
 	accept(message{Kind: kindPrepare, Leadership: 1, Seq: 10, Spec: program}, []string{"prepared 10 " + errStillRuns.Error()}, nil)
 	b.l.work = nil
 	accept(message{Kind: kindKill, Seq: 7}, nil, nil) // it has ended in the meantime
-	b.opt.Containment = PidnsContainment              // without control groups
+	b.opt.Containment = ""                            // without control groups
 	b.task = 20
 	for seq, l := range map[int]lease{11: {1, at}, 12: {2, 0}, 13: {2, boottime.Now()}} {
 		accept(message{Kind: kindPrepare, Leadership: l.ID, Seq: seq, Spec: program}, []string{fmt.Sprint("prepared ", seq)}, nil)
@@ -163,7 +163,7 @@ func FuzzGuardMessages(f *testing.F) {
 		d := &daemon{pid: noPid, socket: near, out: newOutbox(near, daemonOutbox)}
 		k := &keeperProcess{pid: noPid, socket: near, out: newOutbox(near, keeperOutbox), ready: true}
 		g := &guard{
-			log: slog.New(slog.DiscardHandler), opt: Options{Containment: PidnsContainment}, daemon: d, keeper: k, keepers: []*keeperProcess{k}, spareAt: 1 << 62,
+			log: slog.New(slog.DiscardHandler), daemon: d, keeper: k, keepers: []*keeperProcess{k}, spareAt: 1 << 62,
 			children: new(childList),
 		}
 		for id := 1; id <= 3; id++ {
@@ -392,18 +392,6 @@ func TestGuardHandlesKeeperMessages(t *testing.T) {
 		if failed := strings.Contains(b.logText.String(), "a pending hook has failed"); failed != b.leaveSession {
 			t.Errorf("%s: log: %q", name, b.logText)
 		}
-	}
-}
-
-// A pid that does not exist in the keeper's namespace is translated to 0.
-func TestHostPidOfMissingProcess(t *testing.T) {
-	b := newBareGuard(t)
-	if pid := b.hostPid(b.keeper, 77); pid != 77 {
-		t.Errorf("%d in the same namespace", pid)
-	}
-	b.opt.Containment = PidnsContainment
-	if pid := b.hostPid(b.keeper, noPid); pid != 0 {
-		t.Errorf("%d in another", pid)
 	}
 }
 

@@ -40,7 +40,7 @@ const (
 
 // Messages from the guard to the daemon, and from the keeper to the guard.
 const (
-	kindHello          kind = "hello"           // to the daemon: how work is contained, and what survives: Containment, Keepers, Survivors, Slot; to a keeper: its number Seq
+	kindHello          kind = "hello"           // to the daemon: how work is contained, and what survives: Containment, Survivors, Slot; to a keeper: its number Seq
 	kindSurvivors      kind = "survivors"       // the works of earlier daemons that still run: Survivors
 	kindPrepared       kind = "prepared"        // the work can be started, see Containment, or it was refused: Error
 	kindStarted        kind = "started"         // the work runs as process Pid, or failed to start: Error
@@ -73,7 +73,6 @@ type message struct {
 	Status       string             `json:"status,omitempty"`
 	Output       string             `json:"output,omitempty"`
 	Error        string             `json:"error,omitempty"`
-	Keepers      bool               `json:"keepers,omitempty"`
 	Survivors    []LeadershipRecord `json:"survivors,omitempty"`
 	Device       *DeviceSpec        `json:"device,omitempty"`
 	DeviceState  *DeviceState       `json:"device_state,omitempty"`

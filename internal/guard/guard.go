@@ -36,8 +36,6 @@ type Options struct {
 	Result *os.File
 	// Containment selects how the work is contained; the default is [Auto].
 	Containment Containment
-	// Keepers permits a keeper for each leadership with [KeeperContainment], which otherwise allows the works of one group only.
-	Keepers bool
 	// Realtime requests a real-time priority for guard and keeper.
 	Realtime bool
 	// Respawn restarts a daemon that has died; otherwise the guard exits with it.

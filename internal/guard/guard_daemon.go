@@ -70,7 +70,7 @@ func (g *guard) startDaemon() error {
 	d := &daemon{pid: pid, socket: near, out: newOutbox(near, daemonOutbox), startedAt: boottime.Now(), slot: g.nextSlot}
 	g.useSlot(d.slot)
 	g.daemon, g.respawnAt, g.heartbeatDeadline, g.heartbeatEnd = d, 0, 0, 0
-	g.sendToDaemon(message{Kind: kindHello, Containment: &ContainmentRecord{Mode: g.opt.Containment}, Keepers: g.opt.Keepers, Survivors: g.survivors(), Slot: d.slot})
+	g.sendToDaemon(message{Kind: kindHello, Containment: &ContainmentRecord{Mode: g.opt.Containment}, Survivors: g.survivors(), Slot: d.slot})
 	go g.readDaemon(d)
 	return nil
 }

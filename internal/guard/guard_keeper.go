@@ -5,12 +5,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/boottime"
 )
@@ -91,11 +87,7 @@ func (g *guard) tendKeepers() {
 
 // needsKeeper reports whether a leadership may soon need a keeper that is not there.
 func (g *guard) needsKeeper() bool {
-	if len(g.keepers) == 0 || g.opt.Containment == CgroupContainment {
-		return true
-	}
-	return (g.opt.Containment == PidnsContainment || g.opt.Keepers) &&
-		slices.ContainsFunc(g.leaderships, func(l *leadership) bool { return l.keeper == nil && l.daemon == g.daemon && !l.abandoned })
+	return len(g.keepers) == 0 || g.opt.Containment == CgroupContainment
 }
 
 // hasWorkOn reports whether a keeper has work.
@@ -113,9 +105,6 @@ func (g *guard) startKeeper() error {
 	g.keeperSeq++
 	k := &keeperProcess{seq: g.keeperSeq, socket: near, out: newOutbox(near, keeperOutbox), readyBy: boottime.Now() + keeperStartTimeout}
 	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2, far.Fd(), g.reportWriter.Fd(), descriptor(g.boardFile)}, Sys: &syscall.SysProcAttr{Setpgid: true}}
-	if g.opt.Containment == PidnsContainment {
-		inNewPIDNamespace(attr.Sys)
-	}
 	err = g.forker.do(func() error {
 		return withChildLimits(func() (err error) {
 			k.pid, err = syscall.ForkExec(g.opt.Path, []string{g.opt.Argv[0], keeperArgument}, attr)
@@ -131,19 +120,6 @@ func (g *guard) startKeeper() error {
 	g.makeRealtime(k.pid)
 	g.keeper, g.keepers = k, append(g.keepers, k)
 	return nil
-}
-
-// inNewPIDNamespace makes the keeper process 1 of a new PID namespace. When the guard dies the kernel kills the
-// keeper, and with it every process of the namespace.
-func inNewPIDNamespace(sys *syscall.SysProcAttr) {
-	sys.Cloneflags = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS
-	sys.Pdeathsig = syscall.SIGKILL
-	if uid, gid := os.Geteuid(), os.Getegid(); uid != 0 {
-		sys.Cloneflags |= syscall.CLONE_NEWUSER
-		sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
-		sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
-		sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN} // within its user namespace, until mountProc is done
-	}
 }
 
 // waitReady waits for the keeper's first message. It may block, because no work is running.
@@ -212,8 +188,7 @@ func (g *guard) receiveFromKeeper(in incoming) {
 		if m.Error != "" {
 			g.releaseWork(w)
 		} else {
-			w.pid = g.hostPid(k, m.Pid)
-			m.Pid = w.pid
+			w.pid = m.Pid
 		}
 	case kindExited:
 		w.status = m.Status
@@ -241,38 +216,7 @@ func (g *guard) keeperIsReady(k *keeperProcess) {
 	}
 }
 
-// hostPid returns the pid in this PID namespace of a process whose pid in the keeper's namespace is given; 0 if it is gone.
-func (g *guard) hostPid(k *keeperProcess, pid int) int {
-	if g.opt.Containment != PidnsContainment {
-		return pid
-	}
-	children, _ := childrenOf(k.pid, portionOpened)
-	for _, p := range children {
-		if innermostPid(p) == pid {
-			return p
-		}
-	}
-	return 0
-}
-
-// innermostPid returns the pid of a process in its own PID namespace; 0 if it cannot be read.
-func innermostPid(pid int) int {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(data)) {
-		if ids, ok := strings.CutPrefix(line, "NSpid:"); ok {
-			fields := strings.Fields(ids)
-			inner, _ := strconv.Atoi(fields[len(fields)-1])
-			return inner
-		}
-	}
-	return 0
-}
-
-// keeperExited handles the death of a keeper. Its children are now this process's own, unless the kernel has killed them with the
-// PID namespace.
+// keeperExited handles the death of a keeper. Its children are now this process's own.
 func (g *guard) keeperExited(k *keeperProcess, status syscall.WaitStatus) {
 	k.dead = true
 	k.socket.Close()

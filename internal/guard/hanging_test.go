@@ -35,37 +35,32 @@ func stalledDisk(t *testing.T) *hostfault.Disk {
 // other work starts.
 func TestProgramOnAHangingDisk(t *testing.T) {
 	t.Parallel()
-	for name, env := range severalGroups {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			disk := stalledDisk(t) // before the guard, whose keeper may have a mount namespace
-			fx := startGuard(t, env...)
-			d := fx.nextDaemon()
-			other := d.startIn("other", "exec sleep 1000")
-			d.use("late")
-			d.use("hanging")
-			call[time.Duration](d, "SetLease", time.Hour)
-			result := make(chan error, 1)
-			go func() {
-				opt := WorkOptions{Command: []string{disk.Program, "1000"}, Env: fx.env()}
-				_, err := tryCall[int](d, "StartIn", StartArg{"hanging", opt})
-				result <- err
-			}()
-			eventually(t, "a request to the disk", func() bool { return disk.Waited() > 0 })
-			late := d.startIn("late", "exec sleep 1000")
-			select {
-			case err := <-result:
-				t.Errorf("other work has started only after the start on the hanging disk has failed: %v", err)
-			default:
-			}
-			want := disk.Program + " has not been read yet; does the disk answer?"
-			if err := <-result; err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("the start on the hanging disk: %v", err)
-			}
-			fx.checkAliveUntil(boottime.Now()+pingTimeout, other, late)
-			d.startIn("another", "exec sleep 1000")
-		})
+	disk := stalledDisk(t)
+	fx := startGuard(t, "CONTAINMENT=cgroup")
+	d := fx.nextDaemon()
+	other := d.startIn("other", "exec sleep 1000")
+	d.use("late")
+	d.use("hanging")
+	call[time.Duration](d, "SetLease", time.Hour)
+	result := make(chan error, 1)
+	go func() {
+		opt := WorkOptions{Command: []string{disk.Program, "1000"}, Env: fx.env()}
+		_, err := tryCall[int](d, "StartIn", StartArg{"hanging", opt})
+		result <- err
+	}()
+	eventually(t, "a request to the disk", func() bool { return disk.Waited() > 0 })
+	late := d.startIn("late", "exec sleep 1000")
+	select {
+	case err := <-result:
+		t.Errorf("other work has started only after the start on the hanging disk has failed: %v", err)
+	default:
 	}
+	want := disk.Program + " has not been read yet; does the disk answer?"
+	if err := <-result; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the start on the hanging disk: %v", err)
+	}
+	fx.checkAliveUntil(boottime.Now()+pingTimeout, other, late)
+	d.startIn("another", "exec sleep 1000")
 }
 
 // The keeper ends the start of a program whose disk hangs as soon as it is told so, or the lease ends.

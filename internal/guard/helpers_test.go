@@ -202,7 +202,7 @@ func (d *remoteDaemon) startWork(lease time.Duration) (deadline time.Duration, p
 	d.t.Helper()
 	call[time.Duration](d, "SetLease", time.Hour) // the start may take long on a busy machine
 	main := call[int](d, "Start", d.shell(`(setsid sh -c 'sh -c "echo \$\$ >$D/hidden; exec sleep 1000" &' &) ; exec sleep 1000`))
-	pids = []int{main, d.hostPidFromFile("hidden")}
+	pids = []int{main, d.pidFromFile("hidden")}
 	d.rememberStart(pids...)
 	return d.setConfirmedLease(lease), pids
 }
@@ -228,19 +228,22 @@ func (fx *fixture) pidFromFile(name string) int {
 	return pid
 }
 
-// hostPidFromFile is pidFromFile for a pid that belongs to the PID namespace of the work; it returns the pid in this namespace.
-func (fx *fixture) hostPidFromFile(name string) (pid int) {
-	fx.t.Helper()
-	own := fx.pidFromFile(name)
-	eventually(fx.t, name, func() bool {
-		for _, p := range pidsWithEnv([]string{workEnv(fx.dir)}) {
-			if innermostPid(p) == own {
-				pid = p
-			}
-		}
-		return pid != 0
-	})
-	return pid
+// innermostPid returns the pid of a process in its own PID namespace; 0 if it cannot be read.
+func innermostPid(pid int) int {
+	_, ids, _ := strings.Cut(read(fmt.Sprintf("/proc/%d/status", pid)), "NSpid:")
+	ids, _, _ = strings.Cut(ids, "\n")
+	fields := strings.Fields(ids)
+	if len(fields) == 0 {
+		return 0
+	}
+	inner, _ := strconv.Atoi(fields[len(fields)-1])
+	return inner
+}
+
+// mountProc mounts a /proc for this PID namespace, so that it shows the pids that its processes have there.
+func mountProc() error {
+	return errors.Join(unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+		unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""))
 }
 
 // keeperPid waits for the keeper and returns its pid. Of several it returns one with work.
@@ -259,7 +262,7 @@ func (fx *fixture) keeperPid() (pid int) {
 }
 
 // allContainments are the containments that the tests run with.
-var allContainments = []Containment{CgroupContainment, PidnsContainment, KeeperContainment}
+var allContainments = []Containment{CgroupContainment, KeeperContainment}
 
 // rememberStart records when these processes started.
 func (fx *fixture) rememberStart(pids ...int) {

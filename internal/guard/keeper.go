@@ -51,7 +51,6 @@ type keeper struct {
 	reaper    reaper
 	groups    *cgroupWatch
 	mount     string // of the control groups of version 2; empty if it is not known
-	isInit    bool   // this is process 1 of a PID namespace
 
 	works    map[int]*task // by their numbers
 	orphaned bool          // the guard is gone: the works must end, then the keeper
@@ -115,18 +114,13 @@ func newKeeper() (*keeper, error) {
 	}
 	k := &keeper{
 		guard: socket, report: os.NewFile(reportFD, "report"),
-		fromGuard: make(chan incoming), signals: make(chan os.Signal, 16), isInit: os.Getpid() == 1, works: make(map[int]*task),
+		fromGuard: make(chan incoming), signals: make(chan os.Signal, 16), works: make(map[int]*task),
 	}
 	if k.board, err = inheritBoard(keeperBoardFD, unix.PROT_READ); err != nil {
 		return nil, err // the daemon may extend leases there
 	}
 	k.out = newOutbox(k.guard, keeperOutbox)
-	if k.isInit {
-		if err := mountProc(); err != nil {
-			return nil, err
-		}
-	}
-	k.launcher = newLauncher(k.isInit)
+	k.launcher = newLauncher()
 	if k.children, err = openChildList(k.launcher.thread); err != nil {
 		return nil, err
 	}
@@ -143,21 +137,6 @@ func newKeeper() (*keeper, error) {
 	k.board.touch() // where not all memory can be locked, the line above has dropped it
 	k.send(message{Kind: kindReady})
 	return k, nil
-}
-
-// mountProc mounts a /proc for this PID namespace, so that it shows the pids that its processes have there.
-func mountProc() error {
-	if err := errors.Join(unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
-		unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")); err != nil {
-		return fmt.Errorf("cannot mount /proc for a PID namespace: %w", err)
-	}
-	return clearCapabilities()
-}
-
-// clearCapabilities keeps this thread from passing on the capability that a keeper without root got for mountProc: the work must
-// not have it.
-func clearCapabilities() error {
-	return os.NewSyscallError("prctl(PR_CAP_AMBIENT)", unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0))
 }
 
 // readGuard runs until the socket ends.
@@ -253,9 +232,9 @@ func (k *keeper) failed(t *task, err error) {
 }
 
 // checkKillable reports to the guard a process that runs as another user and that this process may not signal. A control group
-// or PID namespace would kill it nevertheless.
+// would kill it nevertheless.
 func (k *keeper) checkKillable(t *task) {
-	if t.group == nil && !k.isInit && t.unkillable == "" {
+	if t.group == nil && t.unkillable == "" {
 		if pid := findUnkillable(); pid != 0 {
 			k.reportPermission(t, pid)
 		}

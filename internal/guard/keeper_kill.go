@@ -111,9 +111,6 @@ func (k *keeper) delaySweep(t *task) {
 // killAtOnce kills as much of the work as it can without a list of processes, and without opening a file.
 func (k *keeper) killAtOnce(t *task) {
 	t.group.kill()
-	if k.isInit {
-		syscall.Kill(-1, syscall.SIGKILL) // every process of the namespace except this one
-	}
 	if !t.launching && t.pid != 0 && !t.reaped {
 		syscall.Kill(-t.pid, syscall.SIGKILL)
 	}

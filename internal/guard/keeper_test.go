@@ -45,10 +45,6 @@ func startTestKeeper(t *testing.T, c Containment, env ...string) *keeperFixture 
 	t.Cleanup(func() { near.Close(); report.Close() })
 	k.cmd.Env = append(os.Environ(), env...)
 	k.cmd.ExtraFiles, k.cmd.SysProcAttr = []*os.File{far, reportWriter}, &syscall.SysProcAttr{Setpgid: true}
-	if c == PidnsContainment {
-		inNewPIDNamespace(k.cmd.SysProcAttr)
-		k.cmd.SysProcAttr.Pdeathsig = 0 // it would be sent when this thread exits
-	}
 	if err := k.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -138,10 +134,10 @@ func (k *keeperFixture) startSpreadWork(lease time.Duration) []int {
 		sh -c 'echo $$ >$D/member; exec sleep 1000' &
 		(setsid sh -c 'sh -c "echo \$\$ >$D/hidden; exec sleep 1000" &' &)
 		echo it runs; exec sleep 1000`, lease)
-	pids := []int{k.hostPidFromFile("main"), k.hostPidFromFile("member"), k.hostPidFromFile("hidden")}
+	pids := []int{k.pidFromFile("main"), k.pidFromFile("member"), k.pidFromFile("hidden")}
 	k.rememberStart(pids...)
-	if pid != innermostPid(pids[0]) {
-		k.t.Errorf("the keeper reported pid %d, want %d", pid, innermostPid(pids[0]))
+	if pid != pids[0] {
+		k.t.Errorf("the keeper reported pid %d, want %d", pid, pids[0])
 	}
 	if text := read(k.stateFile()); text != stateRunning {
 		k.t.Errorf("the state file says %q", text)

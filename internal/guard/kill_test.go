@@ -312,7 +312,6 @@ func TestSweep(t *testing.T) {
 		"nothing left, exit known": {work: work{killing: true, status: StatusSuccess}, keeperDead: true, noChildren: true, dead: true, daemon: []string{"dead 7"}},
 		"a child left":             {work: work{killing: true}, keeperDead: true, killed: true},
 		"unreadable control group": {work: work{killing: true, group: unreadable}, keeperDead: true, noChildren: true, killed: true},
-		"PID namespace":            {work: work{killing: true}, keeperDead: true, mode: PidnsContainment, dead: true, daemon: []string{"exited 7 was killed with its keeper", "dead 7"}},
 		"a pending hook, not reported to the daemon": {work: work{killing: true, status: StatusSuccess, hookDeadline: time.Hour}, keeperDead: true, noChildren: true, dead: true},
 	} {
 		t.Run(name, func(t *testing.T) {

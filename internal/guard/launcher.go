@@ -26,20 +26,17 @@ type launcher struct {
 	exits    map[int]syscall.WaitStatus // of children that exited while a work was being started, as one of them may be its main process
 }
 
-// newLauncher starts the launcher's thread, without ambient capabilities if drop is set.
-func newLauncher(drop bool) *launcher {
+// newLauncher starts the launcher's thread.
+func newLauncher() *launcher {
 	s := &launcher{read: make(chan *task), requests: make(chan *task, 1), launched: make(chan *task), exits: make(map[int]syscall.WaitStatus)}
 	thread := make(chan int)
-	go s.run(thread, drop) // lasts as long as the process
+	go s.run(thread) // lasts as long as the process
 	s.thread = <-thread
 	return s
 }
 
-func (s *launcher) run(thread chan<- int, drop bool) {
+func (s *launcher) run(thread chan<- int) {
 	runtime.LockOSThread()
-	if drop {
-		clearCapabilities()
-	}
 	thread <- unix.Gettid()
 	for t := range s.requests {
 		t.launchErr = t.launch()

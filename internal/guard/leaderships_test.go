@@ -29,33 +29,23 @@ func (d *remoteDaemon) startIn(name, script string) int {
 	opt := d.shell("echo $$ >$D/$W; " + script)
 	opt.Env = append(opt.Env, "W="+name)
 	call[int](d, "Start", opt)
-	pid := d.hostPidFromFile(name)
+	pid := d.pidFromFile(name)
 	d.rememberStart(pid)
 	return pid
 }
 
-// severalGroups are the environments of guards that can run the works of several groups.
-var severalGroups = map[string][]string{
-	"cgroup": {"CONTAINMENT=cgroup"}, "pidns": {"CONTAINMENT=pidns"}, "keeper": {"CONTAINMENT=keeper", "KEEPERS=yes"},
-}
-
-// withSeveralGroups calls f with a guard and its daemon, in parallel for each kind of containment.
-func withSeveralGroups(t *testing.T, f func(t *testing.T, containment string, fx *fixture, d *remoteDaemon)) {
+// withSeveralGroups calls f with a guard that can run the works of several groups, and its daemon, in parallel with other tests.
+func withSeveralGroups(t *testing.T, f func(t *testing.T, fx *fixture, d *remoteDaemon)) {
 	t.Parallel()
-	for name, env := range severalGroups {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			fx := startGuard(t, env...)
-			f(t, name, fx, fx.nextDaemon())
-		})
-	}
+	fx := startGuard(t, "CONTAINMENT=cgroup")
+	f(t, fx, fx.nextDaemon())
 }
 
 // Leaderships with a fork bomb, with work that ignores TERM, and with work that does not die end without any effect on another.
 func TestEndOfOneLeadershipLeavesOthers(t *testing.T) {
-	withSeveralGroups(t, func(t *testing.T, _ string, fx *fixture, d *remoteDaemon) {
+	withSeveralGroups(t, func(t *testing.T, fx *fixture, d *remoteDaemon) {
 		untouched := d.startIn("untouched", `(setsid sh -c 'sh -c "echo \$\$ >$D/orphan; exec sleep 1000" &' &); exec sleep 1000`)
-		bystanders := []int{untouched, fx.hostPidFromFile("orphan")}
+		bystanders := []int{untouched, fx.pidFromFile("orphan")}
 		fx.rememberStart(bystanders...)
 		d.startIn("bomb", "ROLE=forker FIXTURE_DIR=$D GOMAXPROCS=1 $D/daemon & exec sleep 1000")
 		stubborn := d.startIn("stubborn", "trap '' TERM; while :; do sleep 0.01; done")
@@ -91,7 +81,7 @@ func TestEndOfOneLeadershipLeavesOthers(t *testing.T) {
 
 // A lease that ends, or is withdrawn, kills the work of its leadership only.
 func TestLeaseEndsOneLeadership(t *testing.T) {
-	withSeveralGroups(t, func(t *testing.T, _ string, fx *fixture, d *remoteDaemon) {
+	withSeveralGroups(t, func(t *testing.T, fx *fixture, d *remoteDaemon) {
 		a, b, c := d.startIn("a", "exec sleep 1000"), d.startIn("b", "exec sleep 1000"), d.startIn("c", "exec sleep 1000")
 		d.use("b")
 		deadline := d.setConfirmedLease(300 * time.Millisecond)
@@ -108,7 +98,7 @@ func TestLeaseEndsOneLeadership(t *testing.T) {
 // Nothing that is sent for an abandoned leadership has an effect: no lease revives it, and it gets no more work. Its hooks run
 // before it counts as gone. A new instance of its group starts work only when the old work is dead.
 func TestAbandonedLeadership(t *testing.T) {
-	withSeveralGroups(t, func(t *testing.T, containment string, fx *fixture, d *remoteDaemon) {
+	withSeveralGroups(t, func(t *testing.T, fx *fixture, d *remoteDaemon) {
 		other := d.startIn("other", "exec sleep 1000")
 		old := d.startIn("g", "exec sleep 1000")
 		id := call[int](d, "ID", 0)
@@ -129,7 +119,7 @@ func TestAbandonedLeadership(t *testing.T) {
 		release()
 		fx.waitDead(old)
 		eventually(t, "the hook", func() bool { return read(filepath.Join(fx.dir, "hook")) != "" })
-		if text := strings.TrimSpace(read(filepath.Join(fx.dir, "hook"))); text == "0" && containment != "pidns" {
+		if text := strings.TrimSpace(read(filepath.Join(fx.dir, "hook"))); text == "0" {
 			t.Error("the hook ran before the work was dead")
 		}
 		eventually(t, "a start of the new instance", func() bool {
@@ -229,7 +219,7 @@ func TestKilledDaemonWithFortyWorks(t *testing.T) {
 // Work that does not die does not keep the other groups from going on: its session is left to expire, the next daemon starts, learns
 // which group it is, and cannot start work of that group until the old work is dead. Its hook runs then.
 func TestSurvivor(t *testing.T) {
-	withSeveralGroups(t, func(t *testing.T, _ string, fx *fixture, d *remoteDaemon) {
+	withSeveralGroups(t, func(t *testing.T, fx *fixture, d *remoteDaemon) {
 		c := fx.credentials()
 		call[int](d, "SetSession", c)
 		other := d.startIn("other", "exec sleep 1000")
@@ -287,38 +277,33 @@ func TestSurvivor(t *testing.T) {
 // When the guard is killed, the works of all leaderships die; also if a keeper is.
 func TestKilledGuardWithSeveralLeaderships(t *testing.T) {
 	t.Parallel()
-	for name, env := range severalGroups {
-		for _, victim := range []string{"guard", "keeper"} {
-			t.Run(name+" without "+victim, func(t *testing.T) {
-				t.Parallel()
-				fx := startGuard(t, env...)
-				d := fx.nextDaemon()
-				pids := []int{d.startIn("a", "exec sleep 1000"), d.startIn("b", "exec sleep 1000")}
-				if victim == "guard" {
-					fx.signalGuard(syscall.SIGKILL)
-					fx.waitDead(pids...)
-					for _, name := range []string{"a", "b"} {
-						d.use(name)
-						call[ExitInfo](d, "Dead", 0)
-					}
-					return
+	for _, victim := range []string{"guard", "keeper"} {
+		t.Run("without "+victim, func(t *testing.T) {
+			t.Parallel()
+			fx := startGuard(t, "CONTAINMENT=cgroup")
+			d := fx.nextDaemon()
+			pids := []int{d.startIn("a", "exec sleep 1000"), d.startIn("b", "exec sleep 1000")}
+			if victim == "guard" {
+				fx.signalGuard(syscall.SIGKILL)
+				fx.waitDead(pids...)
+				for _, name := range []string{"a", "b"} {
+					d.use(name)
+					call[ExitInfo](d, "Dead", 0)
 				}
-				s, err := readParent(pids[0])
-				if err != nil {
-					t.Fatal(err)
-				}
-				syscall.Kill(s, syscall.SIGKILL)
-				fx.waitDead(pids[0])
-				d.use("a")
-				if e := call[ExitInfo](d, "Dead", 0); e.Status != "was killed with its keeper" {
-					t.Errorf("%+v", e)
-				}
-				if name != "cgroup" {
-					fx.checkAliveUntil(boottime.Now(), pids[1])
-				}
-				d.startIn("a", "exec sleep 1000") // the same daemon goes on with another keeper
-			})
-		}
+				return
+			}
+			s, err := readParent(pids[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			syscall.Kill(s, syscall.SIGKILL)
+			fx.waitDead(pids[0])
+			d.use("a")
+			if e := call[ExitInfo](d, "Dead", 0); e.Status != "was killed with its keeper" {
+				t.Errorf("%+v", e)
+			}
+			d.startIn("a", "exec sleep 1000") // the same daemon goes on with another keeper
+		})
 	}
 }
 
@@ -332,7 +317,7 @@ func readParent(pid int) (parent int, err error) {
 	return parent, err
 }
 
-// Without control groups and PID namespaces, several groups need the permission to run a keeper for each.
+// Without control groups, there can be one group only.
 func TestSeveralGroupsAreRefused(t *testing.T) {
 	t.Parallel()
 	fx := startGuard(t, "CONTAINMENT=keeper")

@@ -80,9 +80,9 @@ func beGuard(dir string) int {
 	status, err := Run(Options{
 		SessionLock: lock,
 		Path:        filepath.Join(dir, "daemon"), Argv: os.Args, Respawn: os.Getenv("RESPAWN") == "yes",
-		Containment: Containment(os.Getenv("CONTAINMENT")), Keepers: os.Getenv("KEEPERS") == "yes",
-		Close: func(_ context.Context, c Credentials) (string, error) { return "", recordClosedSession(dir, c) },
-		Log:   newLog(),
+		Containment: Containment(os.Getenv("CONTAINMENT")),
+		Close:       func(_ context.Context, c Credentials) (string, error) { return "", recordClosedSession(dir, c) },
+		Log:         newLog(),
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

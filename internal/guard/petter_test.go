@@ -220,7 +220,7 @@ func TestDeviceErrors(t *testing.T) {
 func deviceGuard(t *testing.T) (*bareGuard, *fakeDevice) {
 	t.Helper()
 	b := newBareGuard(t)
-	b.opt.Containment = PidnsContainment // no control group is created
+	b.opt.Containment = KeeperContainment // no control group is created
 	d := &fakeDevice{now: boottime.Now}
 	p, err := newPetter()
 	if err != nil {

@@ -165,10 +165,6 @@ func TestNoFileIsInherited(t *testing.T) {
 	if unit.killFD < 0 || unit.eventsFD < 0 || unit.populated() || unit.kill() != nil {
 		t.Errorf("a unit's control group: %+v", unit)
 	}
-	_, p := sleeper(t)
-	handle, err := openContainment(ContainmentRecord{Mode: PidnsContainment, Keeper: p})
-	must(err)
-	defer handle.close()
 	input, err := (&Spec{Input: []byte("read me")}).input()
 	must(err)
 	defer input.Close()

@@ -161,7 +161,7 @@ func TestPendingHooksRun(t *testing.T) {
 		"almost enough others run": {func(b *bareGuard) { b.daemon = nil; b.runHooksElsewhere(hooksAtOnce - 1) }, true},
 	} {
 		b := newBareGuard(t)
-		b.opt.Containment = PidnsContainment // without control groups
+		b.opt.Containment = KeeperContainment // without control groups
 		b.l.hooks = hooks
 		c.change(b)
 		b.runPendingHooks()

@@ -77,7 +77,7 @@ func (f SessionFile) killWorks(units []*unitKiller) error {
 		if r.Containment == nil { // none has ever run
 			continue
 		}
-		if err := r.checkKeeperEnded(); err != nil { // it is killing the work, as its guard is dead
+		if err := r.Containment.Keeper.checkEnded(); err != nil { // it is killing the work, as its guard is dead
 			errs = append(errs, fmt.Errorf("group %s: %w", r.Name, err))
 			continue
 		}
@@ -127,14 +127,6 @@ func (f SessionFile) checkOwnersEnded() error {
 		}
 	}
 	return nil
-}
-
-// checkKeeperEnded returns nil if the keeper has ended, or if its death is what has to be proven.
-func (r LeadershipRecord) checkKeeperEnded() error {
-	if r.Containment.Mode == PidnsContainment {
-		return nil
-	}
-	return r.Containment.Keeper.checkEnded()
 }
 
 // killGroup kills the process group of which p was the leader, unless its pid now belongs to another process.

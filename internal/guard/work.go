@@ -83,7 +83,7 @@ var (
 
 // errSeveralGroups is returned for several groups where their works could not be told apart.
 var errSeveralGroups = errors.New("child.containment: keeper allows one group only, because it cannot tell the works of several groups apart: " +
-	"delegate control groups to zkelectd (Delegate=yes), set child.containment: pidns, or set guard.keepers: true")
+	"delegate control groups to zkelectd (Delegate=yes)")
 
 // newWork adds work to a leadership that has none.
 func (g *guard) newWork(l *leadership, seq int, spec *Spec) *work {
@@ -146,7 +146,7 @@ func (g *guard) openWork(w *work) (err error) {
 
 // mayPrepare returns an error if a leadership may have no work now: it has some, or another instance of the group has (S1).
 func (g *guard) mayPrepare(l *leadership, s *Spec) error {
-	oneKeeper := g.opt.Containment == KeeperContainment && !g.opt.Keepers && s.Unit == nil
+	oneKeeper := g.opt.Containment == KeeperContainment && s.Unit == nil
 	for _, other := range g.leaderships {
 		switch {
 		case other.name == l.name && other.work != nil:

@@ -79,15 +79,11 @@ func (g *guard) sweep(w *work) {
 	}
 }
 
-// isWorkDead reports whether the kernel says that nothing is left of work whose keeper is dead or hung (A3). In a PID namespace,
-// all work dies with the keeper. Otherwise this process adopts the orphans of a dead keeper, so it must have none, and the control
-// group must be empty. The orphans of a hung keeper cannot be known, only its control groups.
+// isWorkDead reports whether the kernel says that nothing is left of work whose keeper is dead or hung (A3). This
+// process adopts the orphans of a dead keeper, so it must have none, and the control group must be empty. The orphans of a hung keeper cannot be known, only its control groups.
 func (g *guard) isWorkDead(w *work) bool {
-	switch {
-	case !w.keeper.dead:
+	if !w.keeper.dead {
 		return w.group != nil && !w.group.populated()
-	case g.opt.Containment == PidnsContainment:
-		return true
 	}
 	return !w.group.populated() && (g.noChildren || !g.hasOrphans())
 }

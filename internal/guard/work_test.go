@@ -71,9 +71,9 @@ func TestAllOfWorkIsKilled(t *testing.T) {
 				call[int](d, "Start", fx.shell(c.script))
 				var pids []int
 				if c.request != "" { // otherwise they are dead before their pids can be read
-					pids = append(pids, fx.hostPidFromFile("1"))
+					pids = append(pids, fx.pidFromFile("1"))
 					if c.hidden {
-						pids = append(pids, fx.hostPidFromFile("2"))
+						pids = append(pids, fx.pidFromFile("2"))
 					}
 				}
 				switch c.request {

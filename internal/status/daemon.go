@@ -32,7 +32,7 @@ type Daemon struct {
 	Child bool `json:"child"`
 	// Unit is the systemd unit that is the leader-only work, "" for a command.
 	Unit string `json:"unit,omitempty"`
-	// Containment is what contains the leader-only work: cgroup, pidns or keeper. Unkillable names the part of the work that
+	// Containment is what contains the leader-only work: cgroup or keeper. Unkillable names the part of the work that
 	// can't be killed, empty if there is none: while it runs nothing is released.
 	Containment string `json:"containment,omitempty"`
 	Unkillable  string `json:"unkillable,omitempty"`

@@ -1,5 +1,5 @@
 // Command compose runs deploy/docker-compose.yml with real containers: it starts the stack, disconnects a site and reconnects
-// it, stops a leader, runs many groups with docker-compose.groups.yml, and removes the stack. The leader-only children print the term
+// it, stops a leader, and removes the stack. The leader-only children print the term
 // in which they work; the command fails if two of a group ever work at the same time.
 package main
 

@@ -25,13 +25,12 @@ type stack struct {
 	compose []string
 	dir     string
 	project string
-	files   string            // the Compose files, as in COMPOSE_FILE
 	ids     map[string]string // container ids by service
 }
 
 func newStack(compose []string, dir string) *stack {
 	return &stack{
-		compose: compose, dir: dir, project: fmt.Sprintf("zkelectd-test-%d", os.Getpid()), files: "docker-compose.yml", ids: make(map[string]string),
+		compose: compose, dir: dir, project: fmt.Sprintf("zkelectd-test-%d", os.Getpid()), ids: make(map[string]string),
 	}
 }
 
@@ -40,7 +39,7 @@ func (s *stack) run(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = s.dir
 	cmd.WaitDelay = 5 * time.Second
-	cmd.Env = append(os.Environ(), "COMPOSE_PROJECT_NAME="+s.project, "COMPOSE_FILE="+s.files, "COMPOSE_ANSI=never", "COMPOSE_PROGRESS=plain")
+	cmd.Env = append(os.Environ(), "COMPOSE_PROJECT_NAME="+s.project, "COMPOSE_FILE=docker-compose.yml", "COMPOSE_ANSI=never", "COMPOSE_PROGRESS=plain")
 	for _, name := range append([]string{"prometheus"}, nodes...) {
 		cmd.Env = append(cmd.Env, strings.ToUpper(name)+"_PORT=0") // a free port
 	}

@@ -19,7 +19,7 @@ type tour struct {
 // run runs the steps, up to the first error.
 func (t *tour) run(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		t.start, t.checkContainers, t.checkDocumentation, t.disconnectSite, t.reconnectSite, t.stopLeader, t.checkEnd, t.runGroups,
+		t.start, t.checkContainers, t.checkDocumentation, t.disconnectSite, t.reconnectSite, t.stopLeader, t.checkEnd,
 	} {
 		if err := step(ctx); err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"zkelectd/internal/procinfo"
+	"zkelectd/internal/testhelper"
 )
 
 func TestMain(m *testing.M) {
@@ -41,16 +42,7 @@ func alive(pid int) bool {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(30 * time.Second)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("%s did not happen", what)
-		}
-	}
+	testhelper.Eventually(t, 30*time.Second, what, ok)
 }
 
 // read returns the process id that a script wrote to a file; 0 if there is none yet.

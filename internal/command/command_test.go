@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"zkelectd/internal/hostfault"
+	"zkelectd/internal/testhelper"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -142,17 +143,10 @@ func TestOutputIsBounded(t *testing.T) {
 // waitUntilDead waits until a process has ended; a zombie has.
 func waitUntilDead(t *testing.T, pid string) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for limit := time.Now().Add(20 * time.Second); ; <-tick.C {
+	testhelper.Eventually(t, 20*time.Second, "the end of a process that the command started", func() bool {
 		data, err := os.ReadFile("/proc/" + pid + "/stat")
-		if err != nil || strings.Contains(string(data), ") Z ") {
-			return
-		}
-		if time.Now().After(limit) {
-			t.Fatal("a process that the command started is still alive")
-		}
-	}
+		return err != nil || strings.Contains(string(data), ") Z ")
+	})
 }
 
 func TestRunKillsTheProcessGroup(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/procinfo"
+	"zkelectd/internal/testhelper"
 )
 
 func TestIdentity(t *testing.T) {
@@ -36,13 +37,7 @@ func TestIdentity(t *testing.T) {
 		}
 	}
 	cmd.Process.Kill()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for limit := time.Now().Add(30 * time.Second); me.otherAlive(other); <-tick.C {
-		if time.Now().After(limit) {
-			t.Fatal("a zombie is reported alive")
-		}
-	}
+	testhelper.Eventually(t, 30*time.Second, "a zombie is not reported alive", func() bool { return !me.otherAlive(other) })
 	cmd.Wait()
 	if me.otherAlive(other) || !me.isOwnPast(other) {
 		t.Error("a dead process is reported alive")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"zkelectd/internal/guard"
 	"zkelectd/internal/policy"
 	"zkelectd/internal/status"
+	"zkelectd/internal/testhelper"
 	"zkelectd/internal/worker"
 )
 
@@ -168,13 +170,8 @@ func joinWithSession(t *testing.T, server *clustertest.Server, id string, stop t
 
 func (m *member) until(t *testing.T, what string, ok func(status.Daemon) bool) {
 	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for limit := time.Now().Add(30 * time.Second); !ok(m.group.View()); <-tick.C {
-		if time.Now().After(limit) {
-			t.Fatalf("did not happen: %s; the view is %+v", what, m.group.View())
-		}
-	}
+	testhelper.Eventually(t, 30*time.Second, what, func() bool { return ok(m.group.View()) },
+		func() string { return fmt.Sprintf("the view is %+v", m.group.View()) })
 }
 
 // reason waits until the loop ends, and returns the reason.

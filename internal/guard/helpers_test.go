@@ -20,6 +20,7 @@ import (
 
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/procinfo"
+	"zkelectd/internal/testhelper"
 )
 
 // testTimeout is how long a test waits for something that has to happen. It is shorter in mutation tests (scripts/mutants), since
@@ -373,16 +374,7 @@ func (fx *fixture) credentials() Credentials {
 // eventually waits until ok returns true, and fails the test after a timeout.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(testTimeout)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("%s did not happen", what)
-		}
-	}
+	testhelper.Eventually(t, testTimeout, what, ok)
 }
 
 // alive reports whether a process is alive.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"zkelectd/internal/operator"
 	"zkelectd/internal/status"
@@ -32,17 +31,10 @@ func TestEveryHostShowsTheGroup(t *testing.T) {
 		}
 	}
 	// The history is written a moment later, and is then cached for a second.
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for limit := time.Now().Add(30 * time.Second); ; <-tick.C {
+	wait(t, "the history has the term", func() bool {
 		terms, err := b.History(t.Context())
-		if err == nil && len(terms) == 1 && terms[0].Node == "a" {
-			break
-		}
-		if time.Now().After(limit) {
-			t.Fatalf("%+v %v", terms, err)
-		}
-	}
+		return err == nil && len(terms) == 1 && terms[0].Node == "a"
+	})
 	b.Stop("stopped")
 	if err := <-bDone; err != nil {
 		t.Error(err)

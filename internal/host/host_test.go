@@ -19,6 +19,7 @@ import (
 	"zkelectd/internal/guard"
 	"zkelectd/internal/status"
 	"zkelectd/internal/test/zkserver"
+	"zkelectd/internal/testhelper"
 )
 
 var (
@@ -158,19 +159,7 @@ func until(t *testing.T, h only, what string, ok func(status.Daemon) bool) {
 // wait waits for a condition.
 func wait(t *testing.T, what string, ok func() bool, state ...func() string) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(30 * time.Second)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-limit:
-			for _, s := range state {
-				t.Log(s())
-			}
-			t.Fatalf("did not happen: %s", what)
-		}
-	}
+	testhelper.Eventually(t, 30*time.Second, what, ok, state...)
 }
 
 // A host that has ended leaves no goroutine: TestMain checks that.

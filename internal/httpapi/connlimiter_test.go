@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"zkelectd/internal/status"
+	"zkelectd/internal/testhelper"
 )
 
 // dial returns a connection that stays open until the test ends.
@@ -42,13 +43,7 @@ func sendLine(c net.Conn, text string) (string, error) {
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for limit := time.Now().Add(20 * time.Second); !is(); <-tick.C {
-		if time.Now().After(limit) {
-			t.Fatalf("not in time: %s", what)
-		}
-	}
+	testhelper.Eventually(t, 20*time.Second, what, is)
 }
 
 const question = "GET /leader HTTP/1.1\r\nHost: x\r\n\r\n"

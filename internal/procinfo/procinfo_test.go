@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"zkelectd/internal/testhelper"
 )
 
 // The state of a process is parsed correctly whatever its name is, or not at all.
@@ -59,16 +61,10 @@ func TestStartTime(t *testing.T) {
 		t.Errorf("%d, %v", started, err)
 	}
 	input.Close()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for limit := time.Now().Add(20 * time.Second); ; <-tick.C {
-		if _, err = StartTime(pid); errors.Is(err, os.ErrProcessDone) {
-			break
-		}
-		if time.Now().After(limit) {
-			t.Fatalf("a zombie has no start time: %v", err)
-		}
-	}
+	testhelper.Eventually(t, 20*time.Second, "a zombie has no start time", func() bool {
+		_, err := StartTime(pid)
+		return errors.Is(err, os.ErrProcessDone)
+	})
 	cmd.Wait()
 	if _, err := StartTime(pid); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)

@@ -13,6 +13,7 @@ import (
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/probe"
+	"zkelectd/internal/testhelper"
 	"zkelectd/internal/workenv"
 )
 
@@ -125,15 +126,10 @@ func TestProcess(t *testing.T) {
 	w, _, events := start(t, Spec{Command: shell(`trap 'exit 3' TERM; echo "$ZKELECTD_TERM" >term; while :; do sleep 0.01; done`), Dir: t.TempDir()})
 	expect(t, w.Start(7), Started{}, Ready{})
 	file := filepath.Join(w.opt.Spec.Dir, "term")
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for limit := time.Now().Add(30 * time.Second); ; <-tick.C {
-		if data, err := os.ReadFile(file); err == nil && string(data) == "7\n" {
-			break
-		} else if time.Now().After(limit) {
-			t.Fatalf("%q %v", data, err)
-		}
-	}
+	testhelper.Eventually(t, 30*time.Second, "the child has written its term", func() bool {
+		data, err := os.ReadFile(file)
+		return err == nil && string(data) == "7\n"
+	})
 	w.Stop(30 * time.Second)
 	expect(t, []Event{next(t, events)}, Dead{"exited with status 3"})
 	expect(t, w.Start(8), Started{}, Ready{}) // again

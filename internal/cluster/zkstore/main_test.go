@@ -17,6 +17,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/test/zkserver"
+	"zkelectd/internal/testhelper"
 )
 
 // shared is a server for the tests that do not damage it.
@@ -95,16 +96,7 @@ func root(t testing.TB, s cluster.ReadWriter) cluster.Paths {
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(30 * time.Second)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("%s did not happen", what)
-		}
-	}
+	testhelper.Eventually(t, 30*time.Second, what, ok)
 }
 
 func ended(s *Session) func() bool { return func() bool { return s.Err() != nil } }

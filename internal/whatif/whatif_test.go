@@ -77,25 +77,6 @@ func TestPreemptionIsBlocked(t *testing.T) {
 	}
 }
 
-func TestHardPauseKeepsALostLeaderFromBeingReplaced(t *testing.T) {
-	for name, c := range map[string]struct {
-		hard   bool
-		leader string
-	}{"hard": {true, ""}, "soft": {false, "a2"}} {
-		s := led(four(), "a1")
-		s.Control = exists(cluster.Control{Last: 1, Pause: &cluster.Pause{Request: cluster.Request{ID: 1, By: "ann@host"}, Hard: c.hard}})
-		q := question(t, s, cluster.Rules{Sites: map[string]int{"dc2": 5}})
-		if out := forecast(t, q); out.Leader.ID != "a1" {
-			t.Errorf("%s: policy moves it to %q", name, out.Leader.ID)
-		}
-		q = question(t, s)
-		q.Change.Without = []string{"a1"}
-		if out := forecast(t, q); out.Leader.ID != c.leader {
-			t.Errorf("%s: %q replaces a leader that is lost", name, out.Leader.ID)
-		}
-	}
-}
-
 // A node that has just failed is eligible again after a moment, for which the forecast waits.
 func TestRetryAfterAStrikeIsAwaited(t *testing.T) {
 	s := led(four(), "a1")
@@ -114,20 +95,6 @@ func TestRetryAfterAStrikeIsAwaited(t *testing.T) {
 	struck := out.Steps[0].Exclusions
 	if i := slices.IndexFunc(struck, func(x cluster.Exclusion) bool { return x.Node == "a1" }); i < 0 || struck[i].Strikes != 6 {
 		t.Errorf("the strike is not in %+v", struck)
-	}
-}
-
-func TestExcludedNodeIsNotElected(t *testing.T) {
-	s := led(four(), "a1")
-	s.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "a2", Strikes: 1, For: cluster.Duration(time.Minute), Term: 5, Reason: "stalled"}}
-	q := question(t, s)
-	q.Change.Without = []string{"a1"}
-	if out := forecast(t, q); out.Leader.ID != "b1" {
-		t.Errorf("%q leads", out.Leader.ID)
-	}
-	q.Change.WithoutSites = []string{"dc2"}
-	if out := forecast(t, q); out.Leader.ID != "a2" {
-		t.Errorf("without others %q leads", out.Leader.ID)
 	}
 }
 

@@ -138,18 +138,6 @@ func TestRemainingTimeOfARequest(t *testing.T) {
 	}
 }
 
-func TestUnreadableRequestsAreAProblem(t *testing.T) {
-	s := ready(snapshot())
-	s.Control = cluster.ReadStored[cluster.Control]("/c/control", []byte(`{"v":9,"pause":{"id":1}}`), cluster.Stat{}, true)
-	g := Of("c", "/own/x", s)
-	if len(g.Requests) != 0 || len(g.Problems) != 1 || !strings.Contains(g.Problems[0], "znode /c/control has format version 9") || !strings.Contains(g.Problems[0], "upgrade this host") {
-		t.Errorf("%+v, %q", g.Requests, g.Problems)
-	}
-	if !strings.Contains(g.Table(), "upgrade this host") {
-		t.Errorf("not in\n%s", g.Table())
-	}
-}
-
 func TestPolicyIsDescribed(t *testing.T) {
 	for want, rules := range map[string]cluster.Rules{
 		"priority, revision 3, published by ann@host":                    {Type: "priority"},

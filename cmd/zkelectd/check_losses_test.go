@@ -2,15 +2,9 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
-	"zkelectd/internal/losses"
 	"zkelectd/internal/status"
 )
 
@@ -50,25 +44,4 @@ func TestCheckSaysWhatALossCosts(t *testing.T) {
 		t.Errorf("the log: %s", log)
 	}
 	f.failsWith("-o yaml: must be table or json", "check", "-o", "yaml")
-}
-
-// The lines in docs/day.md are what check prints with the default settings, as comments of YAML.
-func TestTheDocumentedCheck(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "zkelectd.yaml")
-	if err := os.WriteFile(file, []byte("zookeeper: {servers: [zk1], root: /app}\nnode: {id: a}\nchild: {command: [app]}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	data, err := exec.Command("zkelectd", "check", "--offline", "--config", file).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := string(data)
-	lines := strings.Split(strings.TrimSpace(out[strings.LastIndex(out, "\n\n"):]), "\n")
-	if len(lines) != 2+len(losses.Table(losses.Config{})) || slices.ContainsFunc(lines, func(l string) bool { return !strings.HasPrefix(l, "# ") }) {
-		t.Fatalf("check prints\n%s", out)
-	}
-	if want := fmt.Sprintf("```\n%s\n```\n", strings.Join(lines[2:], "\n")); !strings.Contains(read("../../docs/day.md"), want) {
-		t.Errorf("docs/day.md lacks\n%s", want)
-	}
 }

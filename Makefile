@@ -40,7 +40,7 @@ demo: build bin/demo ## run four daemons on two sites that elect, hand over, fai
 	bin/demo $(DEMO_ARGS)
 
 # The tests that take longest, in order; go test starts them first.
-LONGEST := zkelectd/cmd/zkelectd zkelectd/internal/host zkelectd/internal/faults
+LONGEST := zkelectd/cmd/zkelectd zkelectd/internal/host zkelectd/internal/test/faults
 
 # How many packages are tested at once: one more than there are processors, as most tests wait for times of the protocol.
 PACKAGES := $(shell expr $$(nproc) + 1)
@@ -50,9 +50,9 @@ test: alerts ## run all tests, with real ZooKeeper servers and the race detector
 	@scripts/install-dbus.sh
 	@scripts/install-zookeeper.sh
 	@scripts/install-chromium.sh
-	go test -race -p $(PACKAGES) -timeout 20m $(LONGEST) $$(go list ./... | grep -vxF -e zkelectd/internal/sim $(LONGEST:%=-e %))
+	go test -race -p $(PACKAGES) -timeout 20m $(LONGEST) $$(go list ./... | grep -vxF -e zkelectd/internal/test/sim $(LONGEST:%=-e %))
 	go test -run TestMemoryLimit ./cmd/zkelectd # with a memory limit that is too low for the race detector
-	go test ./internal/sim $(SIM_FROM) # without the race detector: each schedule runs in one goroutine
+	go test ./internal/test/sim $(SIM_FROM) # without the race detector: each schedule runs in one goroutine
 
 alerts: ## test with promtool that each alert fires when it should, and only then
 	@scripts/install-prometheus.sh
@@ -63,7 +63,7 @@ FAULTS ?= 200
 
 sim: FOR ?= 10m
 sim: ## simulate the protocol with random schedules (FOR=10m), and with each check removed, which a test must notice
-	go test ./internal/sim -count=1 -v -timeout 0 -sim.for=$(FOR) $(SIM_ARGS)
+	go test ./internal/test/sim -count=1 -v -timeout 0 -sim.for=$(FOR) $(SIM_ARGS)
 
 fuzz: FOR ?= 60s
 fuzz: ## run all fuzz tests (FOR=60s in total); a failing input is kept as a test
@@ -72,28 +72,28 @@ fuzz: ## run all fuzz tests (FOR=60s in total); a failing input is kept as a tes
 faults: ## inject faults into real daemons and servers (FAULTS=200), and check that two leaders never work at the same time
 	@scripts/install-tools.sh
 	@scripts/install-zookeeper.sh
-	go test ./internal/faults -count=1 -v -timeout 0 -skip '^TestOutages' -faults.n=$(FAULTS) # see outages
+	go test ./internal/test/faults -count=1 -v -timeout 0 -skip '^TestOutages' -faults.n=$(FAULTS) # see outages
 
 OUTAGES ?= 60
 
 outages: ## let all servers of groups in failsafe mode be away (OUTAGES=60), with further faults
 	@scripts/install-tools.sh
 	@scripts/install-zookeeper.sh
-	go test ./internal/faults -count=1 -v -timeout 0 -run '^TestOutages$$' -faults.outages=$(OUTAGES)
+	go test ./internal/test/faults -count=1 -v -timeout 0 -run '^TestOutages$$' -faults.outages=$(OUTAGES)
 
 recipes-test: ## run the recipes of docs/recipes with real servers and programs (RECIPE=cron-job for one of them)
 	@scripts/install-tools.sh
 	@scripts/install-zookeeper.sh
 	@scripts/install-recipes.sh
-	go test ./internal/recipes -count=1 -v -timeout 30m -run "Real/^$(RECIPE)" -recipes.real
+	go test ./internal/test/recipes -count=1 -v -timeout 30m -run "Real/^$(RECIPE)" -recipes.real
 
 vm-test: ## reset virtual machines by their watchdog device, and fence one from another, with QEMU and Debian's kernel (VM_ARGS='-vmtest.n 1 -run Real/kernel')
 	@scripts/install-zookeeper.sh
-	@packages=$$(scripts/install-vm.sh) && go test ./internal/vmtest -count=1 -v -timeout 2h -vmtest.real "$$packages" $(VM_ARGS)
+	@packages=$$(scripts/install-vm.sh) && go test ./internal/test/vmtest -count=1 -v -timeout 2h -vmtest.real "$$packages" $(VM_ARGS)
 
 fence-test: ## test with the real fence agents of ClusterLabs, which it installs
 	@scripts/install-fence-agents.sh
-	go test ./internal/fencer -count=1 -v -run TestRealAgents -fencer.real
+	go test ./internal/work/fencer -count=1 -v -run TestRealAgents -fencer.real
 
 mutants: ## mutation testing of the core (MUTANTS=200 SEED=7: a sample of so many in each package)
 	@scripts/install-zookeeper.sh

@@ -9,12 +9,12 @@ import (
 	"sync"
 	"time"
 
-	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/elector"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/policy"
+	"zkelectd/internal/store"
+	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/test/zkserver"
 )
 
@@ -125,7 +125,7 @@ func (c *crowd) expire(ctx context.Context, id string) error {
 	c.mu.Lock()
 	s := c.sessions[id]
 	c.mu.Unlock()
-	return zkstore.CloseSession(ctx, zkstore.SessionHandle{Servers: []string{c.server.Addr()}, Session: s.ID, Password: s.Password})
+	return store.CloseSession(ctx, store.SessionHandle{Servers: []string{c.server.Addr()}, Session: s.ID, Password: s.Password})
 }
 
 func waitFor(ctx context.Context, d time.Duration) error {
@@ -146,7 +146,7 @@ type election struct {
 
 // election returns the election that would follow the loss of the leader.
 func (c *crowd) election(ctx context.Context) (election, error) {
-	snap, err := zkstore.ReadAll(ctx, c.session, c.paths, false)
+	snap, err := store.ReadAll(ctx, c.session, c.paths, false)
 	if err != nil {
 		return election{}, err
 	}

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/guard"
+	"zkelectd/internal/store"
 )
 
 // In a large group nearly all members have nothing to do with an election, and on hosts of their own they take no processor time from
@@ -93,7 +93,7 @@ func runExtras(ctx context.Context, guardClient *guard.Client, of string) error 
 		stop()
 	}()
 	var err error
-	if g.session, err = zkstore.Open(ctx, zkstore.Options{Servers: []string{g.addr}, Timeout: scaleTimeout}); err != nil {
+	if g.session, err = store.Open(ctx, store.Options{Servers: []string{g.addr}, Timeout: scaleTimeout}); err != nil {
 		return err
 	}
 	c := &crowd{group: g, sessions: make(map[string]guard.Credentials)}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/faultproxy"
+	"zkelectd/internal/test/faultproxy"
 	"zkelectd/internal/test/zkserver"
 )
 

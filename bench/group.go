@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/host"
+	"zkelectd/internal/store"
 	"zkelectd/internal/test/zkserver"
 )
 
@@ -22,7 +22,7 @@ type group struct {
 	server  *zkserver.Server // nil if another process runs it
 	addr    string
 	paths   cluster.Paths
-	session *zkstore.Session
+	session *store.Session
 	daemons []*host.Host
 	wg      sync.WaitGroup
 }
@@ -33,11 +33,11 @@ func newGroup(ctx context.Context, opt zkserver.Options) (*group, error) {
 		return nil, err
 	}
 	g := &group{server: server, addr: server.Addr(), paths: cluster.Paths{Root: "/bench"}}
-	if g.session, err = zkstore.Open(ctx, zkstore.Options{Servers: []string{server.Addr()}, Timeout: max(opt.MaxSession, time.Minute)}); err != nil {
+	if g.session, err = store.Open(ctx, store.Options{Servers: []string{server.Addr()}, Timeout: max(opt.MaxSession, time.Minute)}); err != nil {
 		g.close()
 		return nil, err
 	}
-	return g, zkstore.Init(ctx, g.session, g.paths, "the benchmark")
+	return g, store.Init(ctx, g.session, g.paths, "the benchmark")
 }
 
 func (g *group) close() {

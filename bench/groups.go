@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/store"
 )
 
 // The figures of a host with many groups, each compared with a host with one group in the same run.
@@ -52,7 +52,7 @@ func startHosts(ctx context.Context, binary string, groups int) (*hosts, error) 
 	}
 	for i := range groups {
 		name := fmt.Sprintf("g%03d", i)
-		if err := zkstore.Init(ctx, g.session, h.of(name).paths, "the benchmark"); err != nil {
+		if err := store.Init(ctx, g.session, h.of(name).paths, "the benchmark"); err != nil {
 			h.close()
 			return nil, err
 		}

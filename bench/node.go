@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"zkelectd/internal/procinfo"
+	"zkelectd/internal/sys/procinfo"
 )
 
 // node is a running zkelectd; cmd is its guard.

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/procinfo"
+	"zkelectd/internal/store"
+	"zkelectd/internal/sys/procinfo"
 	"zkelectd/internal/test/zkserver"
 )
 
@@ -131,7 +131,7 @@ const ledName = "another elector"
 // startLed starts the side in which another host elects. That host is an observer: it elects, since it is the oldest member, but never leads.
 func (c *contest) startLed(ctx context.Context) (err error) {
 	g := &group{server: c.g.server, session: c.g.session, paths: cluster.Paths{Root: "/led"}}
-	if err := zkstore.Init(ctx, g.session, g.paths, "the benchmark"); err != nil {
+	if err := store.Init(ctx, g.session, g.paths, "the benchmark"); err != nil {
 		return err
 	}
 	if c.elector, err = g.spawnWork(c.g.server.Addr(), c.binary, "elector", plainLockTimeout, []string{"true"}, "ZKELECTD_NODE_OBSERVER=true"); err != nil {

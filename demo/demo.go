@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
 	"zkelectd/internal/test/zkserver"
-	"zkelectd/internal/workenv"
+	"zkelectd/internal/work/workenv"
 )
 
 type options struct {
@@ -42,7 +42,7 @@ type fleet struct {
 	opt     options
 	dir     string
 	server  *zkserver.Server
-	session *zkstore.Session
+	session *store.Session
 	paths   cluster.Paths
 	daemons map[string]*process
 	sites   map[string]int // policy.sites in the configuration files
@@ -77,18 +77,18 @@ func runTour(ctx context.Context, opt options) (err error) {
 	if f.server, err = zkserver.Start(ctx, zkserver.Options{Dir: filepath.Join(f.dir, "zookeeper")}); err != nil {
 		return err
 	}
-	f.session, err = zkstore.Open(ctx, zkstore.Options{Servers: []string{f.server.Addr()}, Timeout: 10 * time.Second})
+	f.session, err = store.Open(ctx, store.Options{Servers: []string{f.server.Addr()}, Timeout: 10 * time.Second})
 	if err != nil {
 		return err
 	}
 	f.say("initializing the new group, as 'zkelectd init' does: it has no leader, so its first leader need not wait")
-	if err := zkstore.Init(ctx, f.session, f.paths, "the demo"); err != nil {
+	if err := store.Init(ctx, f.session, f.paths, "the demo"); err != nil {
 		return err
 	}
 	following = make(chan struct{})
 	go func() { // ends with life
 		defer close(following)
-		zkstore.Follow(life, f.session, f.paths, f.publish)
+		store.Follow(life, f.session, f.paths, f.publish)
 	}()
 	if err := f.tour(ctx); err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
 )
 
 // groupsRoot is the znode above the roots of the groups in the last step of the tour.
@@ -75,7 +75,7 @@ func (f *fleet) manyGroups(ctx context.Context) error {
 		return err
 	}
 	for _, name := range groupNames {
-		if err := zkstore.Init(ctx, f.session, groupPaths(name), "the demo"); err != nil {
+		if err := store.Init(ctx, f.session, groupPaths(name), "the demo"); err != nil {
 			return err
 		}
 	}
@@ -164,7 +164,7 @@ func (f *fleet) untilLed(ctx context.Context, want func(i int) string) error {
 func groupPaths(name string) cluster.Paths { return cluster.Paths{Root: groupsRoot + "/" + name} }
 
 func (f *fleet) readGroup(ctx context.Context, name string) (status.Group, error) {
-	s, err := zkstore.ReadAll(ctx, f.session, groupPaths(name), false)
+	s, err := store.ReadAll(ctx, f.session, groupPaths(name), false)
 	if err != nil {
 		return status.Group{}, err
 	}

@@ -12,8 +12,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"zkelectd/internal/procinfo"
-	"zkelectd/internal/testhelper"
+	"zkelectd/internal/sys/procinfo"
+	"zkelectd/internal/test/testhelper"
 )
 
 func TestMain(m *testing.M) {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/store"
 )
 
 // The resource with several leaders: the leader of each slot works on its part of a stream.
@@ -38,7 +38,7 @@ func slotName(i int) string { return fmt.Sprintf("%s-%d", streamName, i) }
 // slotLeaders returns the READY leader of each slot; empty for one that has none.
 func (f *fleet) slotLeaders(ctx context.Context) (ids []string, terms []int64, err error) {
 	for i := range streamSlots {
-		s, err := zkstore.ReadAll(ctx, f.session, groupPaths(streamName).OfSlot(i), false)
+		s, err := store.ReadAll(ctx, f.session, groupPaths(streamName).OfSlot(i), false)
 		if err != nil {
 			return nil, nil, err
 		}

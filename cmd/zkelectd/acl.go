@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/store"
 )
 
 func aclCommand() *cobra.Command {
@@ -69,7 +69,7 @@ run again after an error.`,
 	cmd.Flags().DurationVar(&limit, "timeout", time.Minute, "how long it may take in all")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return withTree(cmd, limit, func(ctx context.Context, g group) error {
-			if zkstore.ACL(g.cfg.ZooKeeper.ACL).Open() && !open && !dry {
+			if store.ACL(g.cfg.ZooKeeper.ACL).Open() && !open && !dry {
 				return errors.New("zookeeper.acl is open: anyone could change the group's znodes, and lock the group out; name the configuration " +
 					"of the members with --config, or add --open if you want that")
 			}
@@ -99,11 +99,11 @@ func withTree(cmd *cobra.Command, timeout time.Duration, f func(context.Context,
 type tree struct {
 	Root string `json:"root"`
 	// ACL and Identities are those of the configuration, Configured is the resulting ACL.
-	ACL        string              `json:"acl"`
-	Identities []string            `json:"identities"`
-	Configured string              `json:"configured"`
-	Znodes     []zkstore.ZnodeACL  `json:"znodes"`
-	Members    []zkstore.MemberACL `json:"members"`
+	ACL        string            `json:"acl"`
+	Identities []string          `json:"identities"`
+	Configured string            `json:"configured"`
+	Znodes     []store.ZnodeACL  `json:"znodes"`
+	Members    []store.MemberACL `json:"members"`
 }
 
 func (g group) tree(ctx context.Context) (tree, error) {
@@ -113,7 +113,7 @@ func (g group) tree(ctx context.Context) (tree, error) {
 		return t, err
 	}
 	snap, err := g.read(ctx)
-	t.Members = g.session.MemberACLs(snap, zkstore.ACL(t.ACL))
+	t.Members = g.session.MemberACLs(snap, store.ACL(t.ACL))
 	return t, err
 }
 
@@ -140,7 +140,7 @@ func (t tree) table(w io.Writer) error {
 }
 
 // creationACL describes the ACL with which a member creates znodes.
-func creationACL(m zkstore.MemberACL) string {
+func creationACL(m store.MemberACL) string {
 	if m.ACL == "" {
 		return "unknown"
 	}
@@ -148,7 +148,7 @@ func creationACL(m zkstore.MemberACL) string {
 }
 
 // memberNote says what is wrong with the ACL of a member, "" for nothing.
-func memberNote(m zkstore.MemberACL) string {
+func memberNote(m store.MemberACL) string {
 	switch {
 	case m.LockedOut:
 		return "would be locked out"
@@ -177,7 +177,7 @@ func (g group) applyACLs(ctx context.Context, w io.Writer, dry, force bool) erro
 		return fmt.Errorf("no ACL was changed: %s would be locked out because they have none of the identities in zookeeper.auth.file (%s); "+
 			"add one of these identities to their file, reload them, and run this again", some(locked), strings.Join(t.Identities, ", "))
 	}
-	todo := slices.DeleteFunc(slices.Clone(t.Znodes), func(z zkstore.ZnodeACL) bool { return z.Configured })
+	todo := slices.DeleteFunc(slices.Clone(t.Znodes), func(z store.ZnodeACL) bool { return z.Configured })
 	if dry {
 		for _, z := range todo {
 			fmt.Fprintf(w, "%s: would change %s\n", printable(z.Path), printable(z.ACL))
@@ -186,7 +186,7 @@ func (g group) applyACLs(ctx context.Context, w io.Writer, dry, force bool) erro
 		return nil
 	}
 	changed := 0
-	err = g.session.ApplyACLs(ctx, g.paths, whoami(), func(z zkstore.ZnodeACL) {
+	err = g.session.ApplyACLs(ctx, g.paths, whoami(), func(z store.ZnodeACL) {
 		if z.NewKeys {
 			fmt.Fprintf(w, "%s: replaced the keys of failsafe mode, which others could read or write\n", printable(z.Path))
 			return

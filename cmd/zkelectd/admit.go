@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"zkelectd/internal/admission"
+	"zkelectd/internal/work/admission"
 )
 
 // statusNotAdmitted makes the unit fail; another exit status of ExecCondition= would only skip its start.

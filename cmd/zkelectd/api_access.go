@@ -7,25 +7,25 @@ import (
 	"os"
 
 	"zkelectd/internal/config"
-	"zkelectd/internal/httpapi"
 	"zkelectd/internal/operator"
+	"zkelectd/internal/web"
 )
 
 // apiAccess holds the API's access settings, read from the files that the configuration names.
 type apiAccess struct {
 	public string // the address for other hosts, "" for none
-	web    httpapi.WebConfig
-	tokens httpapi.Tokens
+	config web.Config
+	tokens web.Tokens
 	hosts  []string // http.allowed_hosts
 	named  bool     // http.token_file is set
 }
 
 func readAPIAccess(cfg config.Config) (apiAccess, error) {
 	path, _ := config.SecretFile(cfg.HTTP.WebConfig, os.Getenv)
-	web, err := httpapi.ReadWebConfig(path)
+	settings, err := web.ReadConfig(path)
 	path, systemd := config.SecretFile(cfg.HTTP.TokenFile, os.Getenv)
-	tokens, tokenErr := httpapi.ReadTokens(path, systemd)
-	return apiAccess{cfg.HTTP.Public(false), web, tokens, cfg.HTTP.AllowedHosts, cfg.HTTP.TokenFile != ""}, errors.Join(err, tokenErr)
+	tokens, tokenErr := web.ReadTokens(path, systemd)
+	return apiAccess{cfg.HTTP.Public(false), settings, tokens, cfg.HTTP.AllowedHosts, cfg.HTTP.TokenFile != ""}, errors.Join(err, tokenErr)
 }
 
 // checkFiles checks the files that a configuration names.
@@ -37,7 +37,7 @@ func checkFiles(cfg config.Config) error {
 // warn logs a warning if tokens are sent over the network in clear text.
 func (a apiAccess) warn(log *slog.Logger) {
 	host, _, err := net.SplitHostPort(a.public)
-	if ip := net.ParseIP(host); !a.named || err != nil || a.web.TLSEnabled() || host == "localhost" || ip.IsLoopback() {
+	if ip := net.ParseIP(host); !a.named || err != nil || a.config.TLSEnabled() || host == "localhost" || ip.IsLoopback() {
 		return
 	}
 	log.Warn("the tokens in http.token_file are sent over the network in clear text: set http.web_config for TLS", "http.listen", a.public)

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"zkelectd/internal/secretfile"
+	"zkelectd/internal/sys/secretfile"
 )
 
 // maxApplied bounds the configuration in force, in bytes: that of a host with as many groups as there can be.

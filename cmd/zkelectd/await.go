@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/operator"
-	"zkelectd/internal/request"
+	"zkelectd/internal/operator/request"
+	"zkelectd/internal/store"
 )
 
 // completion reports whether a request has taken effect. An error means that it never will.
@@ -107,7 +107,7 @@ func await(ctx context.Context, g group, plan request.Plan, timeout time.Duratio
 	defer cancel()
 	last := ""
 	var end cluster.Snapshot
-	err := zkstore.Follow(limited, g.session, g.paths, func(s cluster.Snapshot) error {
+	err := store.Follow(limited, g.session, g.paths, func(s cluster.Snapshot) error {
 		if now := progress(s); now != last {
 			last = now
 			r.say(fmt.Sprintf("%8s  %s", time.Since(began).Round(time.Millisecond), now))

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/procinfo"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/sys/procinfo"
 )
 
 // If another program has the port, the daemon exits and names the setting and the address. Nothing of it stays in the group.

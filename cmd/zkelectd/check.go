@@ -17,11 +17,11 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
-	"zkelectd/internal/fencer"
-	"zkelectd/internal/hostcheck"
+	"zkelectd/internal/host/hostcheck"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/policy"
-	"zkelectd/internal/secretfile"
+	"zkelectd/internal/sys/secretfile"
+	"zkelectd/internal/work/fencer"
 )
 
 func checkCommand() *cobra.Command {

@@ -9,8 +9,8 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
-	"zkelectd/internal/losses"
 	"zkelectd/internal/operator"
+	"zkelectd/internal/operator/losses"
 )
 
 // checked is what check prints about a configuration without errors.

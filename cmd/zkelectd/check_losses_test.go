@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // zkelectd check and the log at start name the losses that the configuration does not survive. A single member does not survive the loss of

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/faultproxy"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
+	"zkelectd/internal/test/faultproxy"
 	"zkelectd/internal/test/zkserver"
 )
 
@@ -22,8 +22,8 @@ func (f *fleet) closeLeadersSession(servers []string) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	e := zkstore.SessionHandle{Servers: servers, Session: stat.Owner, Password: zkserver.SessionPassword(stat.Owner)}
-	if err := zkstore.CloseSession(f.t.Context(), e); err != nil {
+	e := store.SessionHandle{Servers: servers, Session: stat.Owner, Password: zkserver.SessionPassword(stat.Owner)}
+	if err := store.CloseSession(f.t.Context(), e); err != nil {
 		f.t.Fatal(err)
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/operator"
+	"zkelectd/internal/store"
 )
 
 // completionTimeout bounds how long a person waits for what is read from ZooKeeper.
@@ -146,7 +146,7 @@ func groupNames(ctx context.Context, cmd *cobra.Command) []string {
 		return names // better than none
 	}
 	defer closeQuietly(ctx, s)
-	groups, _, _ := zkstore.Groups(ctx, s, h.Config.ZooKeeper.Root)
+	groups, _, _ := store.Groups(ctx, s, h.Config.ZooKeeper.Root)
 	for _, g := range groups {
 		names = append(names, g.Name)
 		if g.Kind == cluster.KindSlots {
@@ -187,7 +187,7 @@ func members(ctx context.Context, cmd *cobra.Command) (nodes, sites []string) {
 			if read, err := operator.ReadSlotGroup(ctx, g.session, g.name, g.paths, false); err == nil {
 				found.add(read.Shared)
 			}
-		} else if snap, err := zkstore.ReadAll(ctx, g.session, g.paths, false); err == nil {
+		} else if snap, err := store.ReadAll(ctx, g.session, g.paths, false); err == nil {
 			found.add(snap)
 		}
 	})
@@ -195,7 +195,7 @@ func members(ctx context.Context, cmd *cobra.Command) (nodes, sites []string) {
 }
 
 // reach returns the configuration of the command line, and a session; nil if there is none.
-func reach(ctx context.Context, cmd *cobra.Command) (config.Host, *zkstore.Session) {
+func reach(ctx context.Context, cmd *cobra.Command) (config.Host, *store.Session) {
 	src, err := commandSources(cmd, "")
 	if err != nil {
 		return config.Host{}, nil

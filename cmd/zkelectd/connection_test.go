@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/store"
 	"zkelectd/internal/test/zkserver"
 )
 
@@ -126,7 +126,7 @@ func TestCommandsFindTheGroupsOfTheHost(t *testing.T) {
 // Only the credentials of the same source arrive at the servers.
 func TestCommandsPresentNoCredentialsOfOthers(t *testing.T) {
 	t.Parallel()
-	f := newClosedFleet(t, zkstore.ACLPrivate)
+	f := newClosedFleet(t, store.ACLPrivate)
 	f.env = append(f.env, "ZKELECTD_ZOOKEEPER_ACL=private")
 	f.join("a")
 	d := newDesk(t)

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"zkelectd/internal/hostfault"
+	"zkelectd/internal/test/hostfault"
 )
 
 // newDisk mounts a disk with the program zkelectd on it.

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // blocks returns the shell commands in a section of a document.

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/config"
-	"zkelectd/internal/doctor"
+	"zkelectd/internal/operator/doctor"
 )
 
 func doctorCommand() *cobra.Command {

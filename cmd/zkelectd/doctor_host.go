@@ -12,12 +12,12 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
-	"zkelectd/internal/doctor"
 	"zkelectd/internal/guard"
-	"zkelectd/internal/hostcheck"
-	"zkelectd/internal/httpapi"
-	"zkelectd/internal/procinfo"
-	"zkelectd/internal/status"
+	"zkelectd/internal/host/hostcheck"
+	"zkelectd/internal/operator/doctor"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/sys/procinfo"
+	"zkelectd/internal/web"
 )
 
 // lookAtHost looks at the daemon of this host, at what it may use, and at its directories.
@@ -160,10 +160,10 @@ func (c *checkup) askFailsafe(ctx context.Context) {
 const maxAnswer = 4 << 20
 
 // endpointOf returns the endpoint of the daemon of this host.
-func endpointOf(cfg config.Config) (httpapi.Endpoint, error) {
+func endpointOf(cfg config.Config) (web.Endpoint, error) {
 	file, _ := config.SecretFile(cfg.HTTP.WebConfig, os.Getenv)
-	web, err := httpapi.ReadWebConfig(file)
-	return httpapi.Endpoint{Addr: cfg.HTTP.Listen, Web: web}, err
+	settings, err := web.ReadConfig(file)
+	return web.Endpoint{Addr: cfg.HTTP.Listen, Web: settings}, err
 }
 
 // guardFacts looks at the guard and at what the host gives to it.

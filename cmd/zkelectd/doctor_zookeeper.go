@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
-	"zkelectd/internal/doctor"
-	"zkelectd/internal/hostcheck"
+	"zkelectd/internal/host/hostcheck"
 	"zkelectd/internal/operator"
-	"zkelectd/internal/procinfo"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/doctor"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
+	"zkelectd/internal/sys/procinfo"
 )
 
 // checkup gathers the facts for doctor.
@@ -121,7 +121,7 @@ func (c *checkup) askServers(ctx context.Context) {
 		asking.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, serverTimeout)
 			defer cancel()
-			addresses, err := zkstore.ServerAddresses(ctx, name)
+			addresses, err := store.ServerAddresses(ctx, name)
 			if err != nil {
 				all[i] = []doctor.Server{{Name: name, Err: err}}
 				return
@@ -139,7 +139,7 @@ func (c *checkup) askServers(ctx context.Context) {
 }
 
 func (c *checkup) askServer(ctx context.Context, name, address string) doctor.Server {
-	s, err := zkstore.InspectServer(ctx, operator.Access(c.host.Config, os.Getenv), name, address, c.host.Config.ZooKeeper.SessionTimeout)
+	s, err := store.InspectServer(ctx, operator.Access(c.host.Config, os.Getenv), name, address, c.host.Config.ZooKeeper.SessionTimeout)
 	host := name
 	if name != address {
 		name += " (" + address + ")"
@@ -180,7 +180,7 @@ func (c *checkup) readZooKeeper(ctx context.Context) {
 var errNoSession = errors.New("there is no session with ZooKeeper")
 
 // write proves that a quorum accepts writes, in the first group that exists.
-func (c *checkup) write(ctx context.Context, s *zkstore.Session, groups []group) {
+func (c *checkup) write(ctx context.Context, s *store.Session, groups []group) {
 	w := &c.facts.Write
 	w.Err, w.Absent = errors.New("no group of this configuration exists yet, so there was nothing to write to"), true
 	for i, g := range groups {
@@ -189,7 +189,7 @@ func (c *checkup) write(ctx context.Context, s *zkstore.Session, groups []group)
 		}
 		w.Absent = false
 		if w.Err = s.AdoptACL(ctx, g.paths.Root); w.Err == nil {
-			var proof zkstore.WriteProof
+			var proof store.WriteProof
 			proof, w.Err = s.ProveWrite(ctx, g.paths)
 			w.Sent, w.Answered, w.Time = proof.Sent, proof.Answered, proof.Time
 		}
@@ -216,7 +216,7 @@ func (c *checkup) readGroup(ctx context.Context, out *doctor.Group, g group) {
 	}
 	audit, err := g.session.AuditACLs(ctx, g.paths)
 	out.OpenTree, out.Mismatched, out.ACLErr = audit.Open, audit.Mismatched, err
-	for _, m := range g.session.MemberACLs(snap, zkstore.ACL(g.cfg.ZooKeeper.ACL)) {
+	for _, m := range g.session.MemberACLs(snap, store.ACL(g.cfg.ZooKeeper.ACL)) {
 		if m.LockedOut {
 			out.LockedOut = append(out.LockedOut, m.Node)
 		}

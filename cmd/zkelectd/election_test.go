@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 func TestFirstElectionByPriority(t *testing.T) {

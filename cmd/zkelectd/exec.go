@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/guard"
-	"zkelectd/internal/harden"
-	"zkelectd/internal/oneshot"
 	"zkelectd/internal/operator"
+	"zkelectd/internal/store"
+	"zkelectd/internal/sys/harden"
+	"zkelectd/internal/work/oneshot"
 )
 
 // execOptions are the flags of exec that its daemon needs.
@@ -140,7 +140,7 @@ func completeJobs(cmd *cobra.Command) {
 			return nil
 		}
 		defer closeQuietly(ctx, s)
-		groups, _, _ := zkstore.Groups(ctx, s, execRoot(cmd, h))
+		groups, _, _ := store.Groups(ctx, s, execRoot(cmd, h))
 		for _, g := range groups {
 			names = append(names, g.Name)
 		}

@@ -18,11 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/host"
-	"zkelectd/internal/oneshot"
+	"zkelectd/internal/store"
+	"zkelectd/internal/work/oneshot"
 )
 
 const (
@@ -121,7 +121,7 @@ func (d *execDaemon) run(ctx context.Context) {
 	cancel()
 	d.gate.Close()
 	running.Wait()
-	var taken *zkstore.TakenError
+	var taken *store.TakenError
 	switch {
 	case errors.As(err, &taken):
 		d.end(execResult{Skipped: "this host still runs the job: " + err.Error()})
@@ -133,7 +133,7 @@ func (d *execDaemon) run(ctx context.Context) {
 }
 
 // open opens a session, unless a signal comes first.
-func (d *execDaemon) open(ctx context.Context) (*zkstore.Session, error) {
+func (d *execDaemon) open(ctx context.Context) (*store.Session, error) {
 	opening, cancel := context.WithCancelCause(ctx)
 	opened, watched := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -197,7 +197,7 @@ func (r execResult) reason() string {
 const recordTimeout = 10 * time.Second
 
 // serveJob lets the child run the job once, and makes the host leave at its end.
-func (d *execDaemon) serveJob(ctx context.Context, session *zkstore.Session) {
+func (d *execDaemon) serveJob(ctx context.Context, session *store.Session) {
 	ledger := oneshot.Ledger{Conn: session, Paths: cluster.Paths{Root: d.cfg.ZooKeeper.Root}, Node: d.cfg.Node.ID}
 	var begun int64
 	ended, err := d.gate.Serve(func(term int64) error {
@@ -256,7 +256,7 @@ const (
 )
 
 // watch makes the host leave if another one runs the job, or if nobody does so for long.
-func (d *execDaemon) watch(ctx context.Context, session *zkstore.Session) {
+func (d *execDaemon) watch(ctx context.Context, session *store.Session) {
 	began := time.Now()
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
@@ -288,7 +288,7 @@ func (d *execDaemon) watch(ctx context.Context, session *zkstore.Session) {
 func (d *execDaemon) whoRuns(ctx context.Context, conn cluster.Reader, late bool) execResult {
 	paths := cluster.Paths{Root: d.cfg.ZooKeeper.Root}
 	hint := cluster.InGroup("'zkelectd status --root %s'", "", paths.Root)
-	snap, err := zkstore.ReadTerm(ctx, conn, paths, false)
+	snap, err := store.ReadTerm(ctx, conn, paths, false)
 	current := snap.Current
 	switch other := current.Readable() && current.Record.Node != d.cfg.Node.ID; {
 	case other && (late || current.Record.State == cluster.CurrentReady):

@@ -12,9 +12,9 @@ import (
 	"testing"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/clustertest"
-	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
+	"zkelectd/internal/store/storetest"
 )
 
 // runs is a file to which the jobs of a test append a line each.
@@ -60,7 +60,7 @@ func TestExecRunsAJobOnce(t *testing.T) {
 	root := f.paths.Root
 	for round := range 2 {
 		f.paths.Root = fmt.Sprintf("%s-%d", root, round)
-		if err := zkstore.Init(t.Context(), f.session, f.paths, "the test"); err != nil {
+		if err := store.Init(t.Context(), f.session, f.paths, "the test"); err != nil {
 			t.Fatal(err)
 		}
 		statuses := make(map[int]int)
@@ -261,8 +261,8 @@ func TestExecFindsOutWhoRunsTheJob(t *testing.T) {
 		"damaged":      {"{", "", "it is not known which host runs it: "},
 		"a copy":       {current("n2", "READY"), "", "it is not known which host runs it: "},
 	} {
-		conn := clustertest.NewServer().Connect()
-		if err := zkstore.EnsureTree(t.Context(), conn, paths); err != nil {
+		conn := storetest.NewServer().Connect()
+		if err := store.EnsureTree(t.Context(), conn, paths); err != nil {
 			t.Fatal(err)
 		}
 		if c.current != "" {

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"zkelectd/internal/request"
+	"zkelectd/internal/operator/request"
 )
 
 // The exit statuses besides 0; [exitStatuses] says what they mean.

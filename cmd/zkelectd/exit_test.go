@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/request"
+	"zkelectd/internal/operator/request"
 )
 
 func TestExitStatus(t *testing.T) {

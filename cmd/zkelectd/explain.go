@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/status"
-	"zkelectd/internal/whatif"
+	"zkelectd/internal/elector/whatif"
+	"zkelectd/internal/operator/status"
 )
 
 func explainCommand() *cobra.Command {

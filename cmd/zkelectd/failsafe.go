@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/store"
 )
 
 func failsafeCommand() *cobra.Command {
@@ -26,7 +26,7 @@ to make one invalid that somebody may know.`,
 		return withGroup(cmd, func(ctx context.Context, g group) error {
 			ctx, cancel := withAnswerTimeout(ctx)
 			defer cancel()
-			if err := zkstore.RotateFailsafeKeys(ctx, g.session, g.paths, whoami()); err != nil {
+			if err := store.RotateFailsafeKeys(ctx, g.session, g.paths, whoami()); err != nil {
 				return err
 			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s has a new key; the last one stays valid until the next rotation\n", printable(g.name))

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/httpapi"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
 	"zkelectd/internal/test/zkserver"
+	"zkelectd/internal/web"
 )
 
 // startFailsafe starts members of a group in failsafe mode, which answer each other at http.listen. It returns when the first one, which
@@ -51,7 +51,7 @@ func (f *fleet) shown(args ...string) string {
 func TestFailsafeModeIsVisible(t *testing.T) {
 	t.Parallel()
 	zk := server(t)
-	f := newClosedFleet(t, zkstore.ACLPrivate, zk.Addr())
+	f := newClosedFleet(t, store.ACLPrivate, zk.Addr())
 	ports, err := zkserver.FreePorts(3)
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestFailsafeModeIsVisible(t *testing.T) {
 		diagnosis = f.shown("doctor")
 		return strings.Contains(diagnosis, "  b would promise\n") && strings.Contains(diagnosis, "  c would promise\n")
 	}, func() string { return diagnosis })
-	leader := httpapi.Endpoint{Addr: fmt.Sprintf("127.0.0.1:%d", ports[0])}
+	leader := web.Endpoint{Addr: fmt.Sprintf("127.0.0.1:%d", ports[0])}
 	says := func(path, want string) {
 		t.Helper()
 		body := ""
@@ -96,7 +96,7 @@ func TestFailsafeModeIsVisible(t *testing.T) {
 // The leader and all members that were to promise are lost with their hosts: a newcomer leads only once a person has said so.
 func TestForceAfterAllHostsAreLost(t *testing.T) {
 	t.Parallel()
-	f := newClosedFleet(t, zkstore.ACLPrivate)
+	f := newClosedFleet(t, store.ACLPrivate)
 	ports, err := zkserver.FreePorts(3)
 	if err != nil {
 		t.Fatal(err)

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
+	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/test/zkserver"
 )
 
@@ -40,7 +40,7 @@ func (f *fleet) promisers() []string {
 func TestDaemonsInAnOutage(t *testing.T) {
 	t.Parallel()
 	zk := server(t)
-	f := newClosedFleet(t, zkstore.ACLPrivate, zk.Addr())
+	f := newClosedFleet(t, store.ACLPrivate, zk.Addr())
 	ports, err := zkserver.FreePorts(3)
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestDaemonsInAnOutage(t *testing.T) {
 // After the loss of a leader in failsafe mode, a member that was to promise takes over by itself, and lets one that was not take over.
 func TestTakeoverFromALeaderInFailsafeMode(t *testing.T) {
 	t.Parallel()
-	f := newClosedFleet(t, zkstore.ACLPrivate)
+	f := newClosedFleet(t, store.ACLPrivate)
 	ports, err := zkserver.FreePorts(3)
 	if err != nil {
 		t.Fatal(err)

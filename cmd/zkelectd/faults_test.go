@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/test/zkserver"
 )
 

@@ -17,10 +17,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/fencer"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/operator"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/work/fencer"
 )
 
 func fenceCommand() *cobra.Command {

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
 )
 
 // deleteLeadership deletes leader and the znodes below it in one transaction.
@@ -152,12 +152,12 @@ func TestInitRefusesAGroupThatIsInUse(t *testing.T) {
 	} {
 		f := newFleet(t)
 		f.paths.Root += "-used"
-		if err := zkstore.EnsureTree(t.Context(), f.session, f.paths); err != nil {
+		if err := store.EnsureTree(t.Context(), f.session, f.paths); err != nil {
 			t.Fatal(err)
 		}
 		f.write(op(f.paths))
 		var in *cluster.InUseError
-		if err := zkstore.Init(t.Context(), f.session, f.paths, "the test"); !errors.As(err, &in) || len(in.Found) != 1 {
+		if err := store.Init(t.Context(), f.session, f.paths, "the test"); !errors.As(err, &in) || len(in.Found) != 1 {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // fenceScript writes an executable script that notes what it was given in a file, with the time since boot, and then does as body says.

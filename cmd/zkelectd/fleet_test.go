@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
 )
 
 // fleet is the group of real daemons of a test.
@@ -27,7 +27,7 @@ type fleet struct {
 	servers []string
 	dir     string
 	paths   cluster.Paths
-	session *zkstore.Session
+	session *store.Session
 	daemons map[string]*process
 	env     []string // of daemons and commands, in addition to that of the test
 }
@@ -62,11 +62,11 @@ func newFleetAt(t *testing.T, root string, servers ...string) *fleet {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	var err error
-	if f.session, err = zkstore.Open(ctx, zkstore.Options{Servers: servers, Timeout: 60 * time.Second}); err != nil {
+	if f.session, err = store.Open(ctx, store.Options{Servers: servers, Timeout: 60 * time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(f.close)
-	if err := zkstore.Init(ctx, f.session, f.paths, "the test"); err != nil {
+	if err := store.Init(ctx, f.session, f.paths, "the test"); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -267,7 +267,7 @@ func (f *fleet) until(what string, ok func(status.Group) bool) status.Group {
 	f.eventually(what, func() bool {
 		ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Second)
 		defer cancel()
-		snap, err := zkstore.ReadAll(ctx, f.session, f.paths, false)
+		snap, err := store.ReadAll(ctx, f.session, f.paths, false)
 		g = status.Of(f.groupName(), f.paths.Root, snap)
 		return err == nil && ok(g)
 	}, func() string { return g.Table() })

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/guard"
+	"zkelectd/internal/store"
 )
 
 // untilInterrupted calls f, and ends it when the user interrupts the command, which is no error.
@@ -97,7 +97,7 @@ func follow[T any](ctx context.Context, g group, read func(context.Context, grou
 // follower reads the state of a group over as many sessions as it takes.
 type follower[T any] struct {
 	group   group
-	first   *zkstore.Session
+	first   *store.Session
 	read    func(context.Context, group) (T, error)
 	updates chan update[T]
 }

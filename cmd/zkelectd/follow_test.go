@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/faultproxy"
+	"zkelectd/internal/test/faultproxy"
 )
 
 // Commands that follow a group outlive their session, and an ensemble that is away; they say since when they are not live.

@@ -15,7 +15,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator"
-	"zkelectd/internal/request"
+	"zkelectd/internal/operator/request"
 )
 
 func forceCommand() *cobra.Command {

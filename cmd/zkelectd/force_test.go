@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
 )
 
 // strand starts a, kills it once it leads, and makes its fence say that members that no longer exist have promised to let nobody take over. It returns
@@ -38,7 +38,7 @@ func (f *fleet) strand() int64 {
 // A group whose last leader and members in failsafe mode are lost for good elects a leader only once a person has said that they are off.
 func TestForce(t *testing.T) {
 	t.Parallel()
-	f := newClosedFleet(t, zkstore.ACLPrivate)
+	f := newClosedFleet(t, store.ACLPrivate)
 	term := f.strand()
 	f.start("b")
 	f.until("b is elected", func(g status.Group) bool { return g.Term > term })
@@ -83,12 +83,12 @@ func TestForce(t *testing.T) {
 
 func TestFailsafeKeysAreRotated(t *testing.T) {
 	t.Parallel()
-	f := newClosedFleet(t, zkstore.ACLPrivate)
-	if err := zkstore.Init(t.Context(), f.session, f.paths, "the test"); err != nil {
+	f := newClosedFleet(t, store.ACLPrivate)
+	if err := store.Init(t.Context(), f.session, f.paths, "the test"); err != nil {
 		t.Fatal(err)
 	}
 	f.failsWith("does not exist: the first daemon in failsafe mode creates it", "failsafe", "rotate-keys")
-	if _, err := zkstore.EnsureFailsafeKeys(t.Context(), f.session, f.paths, "a"); err != nil {
+	if _, err := store.EnsureFailsafeKeys(t.Context(), f.session, f.paths, "a"); err != nil {
 		t.Fatal(err)
 	}
 	keys := func() cluster.Stored[cluster.FailsafeKeys] {

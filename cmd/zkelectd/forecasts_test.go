@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/store"
 )
 
 // Over HTTP anyone can ask what a request would do, for one slot or for all slots of a group; nothing is submitted.
@@ -43,7 +43,7 @@ func TestForecastsOverHTTP(t *testing.T) {
 // slot reads a slot, with the requests of the group.
 func (f slotFleet) slot(i int) cluster.Snapshot {
 	f.t.Helper()
-	s, err := zkstore.ReadAll(f.t.Context(), f.session, f.paths.OfSlot(i), false)
+	s, err := store.ReadAll(f.t.Context(), f.session, f.paths.OfSlot(i), false)
 	if err != nil {
 		f.t.Fatal(err)
 	}

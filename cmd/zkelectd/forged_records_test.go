@@ -9,7 +9,7 @@ import (
 	"unicode"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // Forged terms in the history, including the very next ones, suppress none of the real terms.

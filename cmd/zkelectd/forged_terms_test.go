@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 var termInRecord = regexp.MustCompile(`"term":\d+`)

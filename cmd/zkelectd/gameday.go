@@ -16,10 +16,10 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
-	"zkelectd/internal/losses"
+	"zkelectd/internal/elector/whatif"
 	"zkelectd/internal/operator"
-	"zkelectd/internal/status"
-	"zkelectd/internal/whatif"
+	"zkelectd/internal/operator/losses"
+	"zkelectd/internal/operator/status"
 )
 
 // The drills.

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/procinfo"
+	"zkelectd/internal/sys/procinfo"
 )
 
 // localDaemon is the daemon that runs with a configuration file on this host. The kernel says which process that is:

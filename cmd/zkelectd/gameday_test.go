@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/procinfo"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/sys/procinfo"
 )
 
 // gameday runs a drill on the host of a node, and returns its output.

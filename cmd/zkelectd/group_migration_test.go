@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
 )
 
 // hostDaemon writes the configuration of a daemon for many groups with the node id, and starts it. One group is the fleet's own.
@@ -52,7 +52,7 @@ func TestMigrationIntoTheHostsDaemonsAndBack(t *testing.T) {
 	other.paths.Root = base + "/other"
 
 	// Other hosts have another root for this one, so it is refused; that is no fault of the others.
-	if err := zkstore.EnsureIdentity(t.Context(), f.session, base, "wrong", base+"-elsewhere/wrong", cluster.KindSingle); err != nil {
+	if err := store.EnsureIdentity(t.Context(), f.session, base, "wrong", base+"-elsewhere/wrong", cluster.KindSingle); err != nil {
 		t.Fatal(err)
 	}
 

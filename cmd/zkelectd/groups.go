@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
-	"zkelectd/internal/request"
+	"zkelectd/internal/operator/request"
+	"zkelectd/internal/store"
 )
 
 // groupFlags adds -g, and the flags for the connection, to a command for one group or for many.
@@ -30,7 +30,7 @@ func groupFlag(cmd *cobra.Command) {
 
 // selection is what a command acts on: one group, or all groups of zookeeper.root.
 type selection struct {
-	session *zkstore.Session
+	session *store.Session
 	host    config.Host
 	groups  []group
 	// base is the zookeeper.root of several groups, empty if the command acts on one.
@@ -125,7 +125,7 @@ func named(text string) (choice, error) {
 }
 
 // find returns the groups that a command acts on.
-func find(ctx context.Context, s *zkstore.Session, h config.Host, by choice) (selection, error) {
+func find(ctx context.Context, s *store.Session, h config.Host, by choice) (selection, error) {
 	all, err := findGroups(ctx, s, h, by)
 	if err != nil || by.slot == "" {
 		return all, err
@@ -141,7 +141,7 @@ func (g group) slot(ctx context.Context, slot string) (group, error) {
 	if g.kind != cluster.KindSlots {
 		return g, fmt.Errorf("the group %s has one leader and no slots: leave out /%s", g.name, slot)
 	}
-	record, err := zkstore.ReadSlots(ctx, g.session, g.paths, false)
+	record, err := store.ReadSlots(ctx, g.session, g.paths, false)
 	switch n := record.Record.Count; {
 	case err != nil:
 		return g, err
@@ -158,7 +158,7 @@ func (g group) slot(ctx context.Context, slot string) (group, error) {
 }
 
 // findGroups returns the groups that a command acts on, without a slot.
-func findGroups(ctx context.Context, s *zkstore.Session, h config.Host, by choice) (selection, error) {
+func findGroups(ctx context.Context, s *store.Session, h config.Host, by choice) (selection, error) {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	all := selection{session: s, host: h}
@@ -177,7 +177,7 @@ func findGroups(ctx context.Context, s *zkstore.Session, h config.Host, by choic
 		return all, err
 	}
 	base := h.Config.ZooKeeper.Root
-	groups, single, err := zkstore.Groups(ctx, s, base)
+	groups, single, err := store.Groups(ctx, s, base)
 	if err != nil {
 		return all, err
 	}
@@ -213,17 +213,17 @@ func (s *selection) addRoot(name, root string) {
 }
 
 // named returns the group that a command names.
-func (s *selection) named(ctx context.Context, by choice) (zkstore.NamedGroup, error) {
+func (s *selection) named(ctx context.Context, by choice) (store.NamedGroup, error) {
 	base := s.host.Config.ZooKeeper.Root
-	g, err := zkstore.FindGroup(ctx, s.session, base, by.name)
-	if !errors.Is(err, zkstore.ErrNoGroup) {
+	g, err := store.FindGroup(ctx, s.session, base, by.name)
+	if !errors.Is(err, store.ErrNoGroup) {
 		return g, err
 	}
 	own, configured := s.host.Group(by.name)
 	if !configured && !by.create {
 		return g, err
 	}
-	g = zkstore.NamedGroup{Name: by.name, Root: cluster.IdentityPath(base, by.name), Kind: cluster.KindSingle}
+	g = store.NamedGroup{Name: by.name, Root: cluster.IdentityPath(base, by.name), Kind: cluster.KindSingle}
 	if configured {
 		g.Root, g.Kind = own.ZooKeeper.Root, kindOf(own)
 	}
@@ -234,22 +234,22 @@ func (s *selection) named(ctx context.Context, by choice) (zkstore.NamedGroup, e
 var errNotJoined = &request.NotAffectedError{Reason: "no daemon has joined it yet"}
 
 // withConfigured adds the groups of the configuration that have no record yet.
-func (s *selection) withConfigured(found []zkstore.NamedGroup) []zkstore.NamedGroup {
+func (s *selection) withConfigured(found []store.NamedGroup) []store.NamedGroup {
 	if s.host.Dir == "" {
 		return found
 	}
 	for _, own := range s.host.Groups {
-		if !slices.ContainsFunc(found, func(g zkstore.NamedGroup) bool { return g.Name == own.Name }) {
-			found = append(found, zkstore.NamedGroup{Name: own.Name, Root: own.Config.ZooKeeper.Root, Kind: kindOf(own.Config), Err: errNotJoined})
+		if !slices.ContainsFunc(found, func(g store.NamedGroup) bool { return g.Name == own.Name }) {
+			found = append(found, store.NamedGroup{Name: own.Name, Root: own.Config.ZooKeeper.Root, Kind: kindOf(own.Config), Err: errNotJoined})
 		}
 	}
-	slices.SortFunc(found, func(a, b zkstore.NamedGroup) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(found, func(a, b store.NamedGroup) int { return strings.Compare(a.Name, b.Name) })
 	return found
 }
 
 // add adds a group, with its own configuration if there is one. A configuration with another root than the group has is an error:
 // its file could have been meant for another group.
-func (s *selection) add(g zkstore.NamedGroup) error {
+func (s *selection) add(g store.NamedGroup) error {
 	cfg, configured := s.host.Group(g.Name)
 	if s.host.Dir == "" || !configured {
 		cfg = s.host.Config
@@ -264,7 +264,7 @@ func (s *selection) add(g zkstore.NamedGroup) error {
 }
 
 // groupAt returns a group with its own root in its configuration.
-func groupAt(s *zkstore.Session, cfg config.Config, name, root string) group {
+func groupAt(s *store.Session, cfg config.Config, name, root string) group {
 	cfg.ZooKeeper.Root = root
 	return group{cfg: cfg, session: s, paths: cluster.Paths{Root: root}, name: name, kind: kindOf(cfg)}
 }
@@ -329,8 +329,8 @@ func withChoice(cmd *cobra.Command, h config.Host, by choice, f func(context.Con
 }
 
 // slotsOf returns the names of a group's slots, as -g takes them.
-func slotsOf(ctx context.Context, s *zkstore.Session, g zkstore.NamedGroup) (names []string) {
-	record, err := zkstore.ReadSlots(ctx, s, cluster.Paths{Root: g.Root}, false)
+func slotsOf(ctx context.Context, s *store.Session, g store.NamedGroup) (names []string) {
+	record, err := store.ReadSlots(ctx, s, cluster.Paths{Root: g.Root}, false)
 	if err != nil {
 		return nil
 	}

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
 )
 
 // The commands of the example in docs/groups.md work, here with ten services: each host leads its own, and one that is drained
@@ -72,7 +72,7 @@ func (f *fleet) untilAt(root, what string, ok func(status.Group) bool) {
 	f.eventually(what, func() bool {
 		ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Second)
 		defer cancel()
-		snap, err := zkstore.ReadAll(ctx, f.session, cluster.Paths{Root: root}, false)
+		snap, err := store.ReadAll(ctx, f.session, cluster.Paths{Root: root}, false)
 		g = status.Of(cluster.NameOf(root), root, snap)
 		return err == nil && ok(g)
 	}, func() string { return g.Table() })

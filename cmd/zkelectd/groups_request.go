@@ -17,9 +17,9 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/elector"
+	"zkelectd/internal/elector/whatif"
 	"zkelectd/internal/operator"
-	"zkelectd/internal/request"
-	"zkelectd/internal/whatif"
+	"zkelectd/internal/operator/request"
 )
 
 // groupChange is a request in one of several groups: first the plan, then the result.

@@ -14,7 +14,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // groupsStatus is the output of status for several groups.

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
 )
 
 // estate is several groups below one zookeeper.root, with a member n1 and a member n2 each; n1 leads.
@@ -30,7 +30,7 @@ func newEstate(t *testing.T, names ...string) *estate {
 	e := &estate{base: fmt.Sprintf("/estates/e%d", groups.Add(1)), names: names, fleets: make(map[string]*fleet)}
 	for _, name := range names {
 		f := newFleetAt(t, path.Join(e.base, name))
-		if err := zkstore.EnsureIdentity(t.Context(), f.session, e.base, name, f.paths.Root, cluster.KindSingle); err != nil {
+		if err := store.EnsureIdentity(t.Context(), f.session, e.base, name, f.paths.Root, cluster.KindSingle); err != nil {
 			t.Fatal(err)
 		}
 		e.fleets[name] = f

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"zkelectd/internal/elector/whatif"
 	"zkelectd/internal/operator"
-	"zkelectd/internal/whatif"
 )
 
 // groupForecast is the forecast for one of several groups, or with --all for one loss in it.

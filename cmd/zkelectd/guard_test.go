@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/boottime"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/sys/boottime"
 )
 
 // longSession is a session timeout that is too long for a test to wait for its expiry.

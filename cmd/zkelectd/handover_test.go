@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/boottime"
-	"zkelectd/internal/procinfo"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/sys/procinfo"
 	"zkelectd/internal/test/zkserver"
 )
 

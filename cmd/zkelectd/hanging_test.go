@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/testhelper"
+	"zkelectd/internal/test/testhelper"
 )
 
 // childOf returns the pid of the work of a slot that a node has started last.

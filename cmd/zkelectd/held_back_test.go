@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // hint returns a hint as it is shown for the group.

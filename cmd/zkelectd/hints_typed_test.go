@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/store"
 )
 
 // shownHint matches a hint in what people read: a quote in a name has a backslash before it.
@@ -25,7 +25,7 @@ func TestHintsOfTheStatusWork(t *testing.T) {
 	base := fmt.Sprintf("/estates/e%d", groups.Add(1))
 	damaged := func(name, root string) *fleet {
 		f := newFleetAt(t, root)
-		if err := zkstore.EnsureIdentity(t.Context(), f.session, base, name, root, cluster.KindSingle); err != nil {
+		if err := store.EnsureIdentity(t.Context(), f.session, base, name, root, cluster.KindSingle); err != nil {
 			t.Fatal(err)
 		}
 		roster := cluster.Roster{Nodes: []cluster.RosterNode{{ID: lost, Site: "dc1", Left: &cluster.Left{How: cluster.LeftLost, Time: time.Now()}}}}

@@ -12,8 +12,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
 )
 
 // large is just below the limit of a server.
@@ -138,7 +138,7 @@ func TestForeignChildrenUnderElection(t *testing.T) {
 func TestForgedElectorIsSkipped(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	if err := zkstore.EnsureTree(t.Context(), f.session, f.paths); err != nil {
+	if err := store.EnsureTree(t.Context(), f.session, f.paths); err != nil {
 		t.Fatal(err)
 	}
 	forged := f.paths.Election() + "/evil-0000000000000001-n_0000000000"

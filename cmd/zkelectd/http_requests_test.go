@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 	"zkelectd/internal/test/zkserver"
 )
 

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // ask sends a GET request to a daemon's socket; the status is 0 if it does not answer.

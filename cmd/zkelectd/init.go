@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/store"
 )
 
 func initCommand() *cobra.Command {
@@ -52,13 +52,13 @@ left as it is.`,
 func (g group) initialize(ctx context.Context, w io.Writer, base string) error {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
-	if err := zkstore.EnsureIdentity(ctx, g.session, base, g.name, g.paths.Root, g.kind); err != nil {
+	if err := store.EnsureIdentity(ctx, g.session, base, g.name, g.paths.Root, g.kind); err != nil {
 		return err
 	}
 	if g.manyLeaders() {
 		return g.initializeSlots(ctx, w)
 	}
-	if err := zkstore.Init(ctx, g.session, g.paths, whoami()); err != nil {
+	if err := store.Init(ctx, g.session, g.paths, whoami()); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "the group %s is initialized: its first leader need not wait\n", printable(g.paths.Root))

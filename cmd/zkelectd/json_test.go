@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/status"
-	"zkelectd/internal/whatif"
+	"zkelectd/internal/elector/whatif"
+	"zkelectd/internal/operator/status"
 )
 
 // printedJSON are the types of the output with -o json, by their section in docs/json.md.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"zkelectd/internal/config"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // A configuration that becomes invalid while the daemon runs does not keep the guard from restarting it after a crash: it

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // leaderHook returns a hook that writes whom it was told about to a file, after waiting for another file.

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"zkelectd/internal/config"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // leaseTimeout bounds the request to the leader: status is about the group, and must not wait for one host.

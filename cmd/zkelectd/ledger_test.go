@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/boottime"
+	"zkelectd/internal/sys/boottime"
 )
 
 // openLedger opens the file in which all children of a fleet record when they work.

@@ -11,7 +11,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/guard"
-	"zkelectd/internal/hook"
+	"zkelectd/internal/work/hook"
 )
 
 // killTimeout bounds how long the rest of the work may take to die once it is killed.

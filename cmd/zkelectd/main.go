@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"zkelectd/internal/asynclog"
 	"zkelectd/internal/config"
 	"zkelectd/internal/guard"
+	"zkelectd/internal/sys/asynclog"
 )
 
 func main() {

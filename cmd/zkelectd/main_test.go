@@ -14,8 +14,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
 
+	"zkelectd/internal/test/testhelper"
 	"zkelectd/internal/test/zkserver"
-	"zkelectd/internal/testhelper"
 )
 
 // shared is the ZooKeeper server of all tests that do not disturb it; each has its own root.

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/boottime"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/sys/boottime"
 )
 
 // The race detector allocates memory at any time, beyond the limit of this test: make test runs it without.

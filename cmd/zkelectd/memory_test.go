@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/boottime"
-	"zkelectd/internal/hostfault"
-	"zkelectd/internal/procinfo"
+	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/sys/procinfo"
+	"zkelectd/internal/test/hostfault"
 )
 
 // startIn starts a program as a daemon in cgroup v1 control groups.

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/request"
+	"zkelectd/internal/operator/request"
 )
 
 // moveOptions are the flags of 'move' that other requests do not have.

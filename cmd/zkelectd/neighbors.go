@@ -6,10 +6,10 @@ import (
 	"slices"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/elector"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/policy"
+	"zkelectd/internal/store"
 )
 
 // neighbors returns the group's name, and a function that reads who is elected in the groups that a policy refers to. What cannot be
@@ -47,7 +47,7 @@ func (g group) readPeer(ctx context.Context, name string) (node string, r policy
 	if resource == "" {
 		resource, slot = name, ""
 	}
-	found, err := zkstore.FindGroup(ctx, g.session, path.Dir(g.paths.Root), path.Clean(resource))
+	found, err := store.FindGroup(ctx, g.session, path.Dir(g.paths.Root), path.Clean(resource))
 	if err != nil || found.Err != nil {
 		return "", r, false
 	}

@@ -10,7 +10,7 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // The commands in docs/operations.md work one after another, on a group as described there. scripts/test-systemd.sh and

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 func outputFlag(cmd *cobra.Command, into *string) {

@@ -17,9 +17,9 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/httpapi"
-	"zkelectd/internal/status"
-	"zkelectd/internal/whatif"
+	"zkelectd/internal/elector/whatif"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/web"
 )
 
 // manyGroups is the state of the groups of a daemon, host-01, which serves the real API and page.
@@ -88,9 +88,9 @@ func (m *manyGroups) get(name string) status.Group {
 }
 
 // group returns a group as host-01 serves it.
-func (m *manyGroups) group(name string) *httpapi.Group {
+func (m *manyGroups) group(name string) *web.Group {
 	feed := status.NewFeed()
-	return &httpapi.Group{
+	return &web.Group{
 		Name: name, Feed: feed,
 		View: func() status.Daemon {
 			g := m.get(name)
@@ -122,15 +122,15 @@ func (m *manyGroups) group(name string) *httpapi.Group {
 // serve serves the API and the page, and returns the address.
 func (m *manyGroups) serve(t *testing.T) string {
 	t.Helper()
-	var all []*httpapi.Group
+	var all []*web.Group
 	for name := range m.groups {
 		all = append(all, m.group(name))
 	}
-	slices.SortFunc(all, func(a, b *httpapi.Group) int { return strings.Compare(a.Name, b.Name) })
-	current := func() []*httpapi.Group {
-		return slices.DeleteFunc(slices.Clone(all), func(g *httpapi.Group) bool { return m.get(g.Name).Root == "" })
+	slices.SortFunc(all, func(a, b *web.Group) int { return strings.Compare(a.Name, b.Name) })
+	current := func() []*web.Group {
+		return slices.DeleteFunc(slices.Clone(all), func(g *web.Group) bool { return m.get(g.Name).Root == "" })
 	}
-	server := httptest.NewServer(httpapi.New(httpapi.Options{Node: hostName(0), Groups: current}))
+	server := httptest.NewServer(web.New(web.Options{Node: hostName(0), Groups: current}))
 	t.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()

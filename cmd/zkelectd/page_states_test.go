@@ -14,10 +14,10 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/httpapi"
-	"zkelectd/internal/request"
-	"zkelectd/internal/status"
-	"zkelectd/internal/whatif"
+	"zkelectd/internal/elector/whatif"
+	"zkelectd/internal/operator/request"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/web"
 )
 
 // pageState is the state of a group as n1 serves it, with the real API and page.
@@ -107,9 +107,9 @@ func (p *pageState) rank() {
 }
 
 // serve returns the group as the API serves it.
-func (p *pageState) serve(name string) *httpapi.Group {
+func (p *pageState) serve(name string) *web.Group {
 	p.rank()
-	return &httpapi.Group{
+	return &web.Group{
 		Name: name, Feed: status.NewFeed(),
 		View: func() status.Daemon {
 			v := status.Daemon{
@@ -228,12 +228,12 @@ func slotState(i int, g *status.Group) {
 // serveStates serves groups, and returns the address.
 func serveStates(t *testing.T, states map[string]*pageState) string {
 	t.Helper()
-	var all []*httpapi.Group
+	var all []*web.Group
 	for name, p := range states {
 		all = append(all, p.serve(name))
 	}
-	slices.SortFunc(all, func(a, b *httpapi.Group) int { return strings.Compare(a.Name, b.Name) })
-	server := httptest.NewServer(httpapi.New(httpapi.Options{Node: "n1", Groups: func() []*httpapi.Group { return all }}))
+	slices.SortFunc(all, func(a, b *web.Group) int { return strings.Compare(a.Name, b.Name) })
+	server := httptest.NewServer(web.New(web.Options{Node: "n1", Groups: func() []*web.Group { return all }}))
 	t.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()

@@ -24,7 +24,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // startWithPages starts daemons at site dc1 with HTTP, each with a lower priority than the one before. Failback is manual.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // link is a network path between one daemon and the server, which can be cut.

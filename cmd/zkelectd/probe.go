@@ -10,13 +10,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/config"
-	"zkelectd/internal/httpapi"
+	"zkelectd/internal/web"
 )
 
 func probeCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:    "probe [" + strings.Join(httpapi.ProbePaths(), "|") + "]",
+		Use:    "probe [" + strings.Join(web.ProbePaths(), "|") + "]",
 		Hidden: true,
 		Short:  "Probe the daemon on this host: exit 0 for yes, 1 for no",
 		Long: `Probe sends one of the HTTP probes, /livez by default, to the daemon on this host, at
@@ -24,7 +24,7 @@ http.listen. Give it the settings of the daemon. It is meant for health checks i
 containers without another HTTP client. Anything but a clear yes is a no: the exit
 status is always 0 or 1.`,
 		Args:      cobra.MaximumNArgs(1),
-		ValidArgs: httpapi.ProbePaths(),
+		ValidArgs: web.ProbePaths(),
 	}
 	config.RegisterFlags(cmd.Flags())
 	concernsHost(cmd, "http.listen")

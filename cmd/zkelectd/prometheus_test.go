@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // monitor is a real Prometheus server that scrapes a fleet and has its alerts.

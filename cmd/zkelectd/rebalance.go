@@ -12,10 +12,10 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/elector"
+	"zkelectd/internal/elector/whatif"
 	"zkelectd/internal/operator"
+	"zkelectd/internal/operator/request"
 	"zkelectd/internal/policy"
-	"zkelectd/internal/request"
-	"zkelectd/internal/whatif"
 )
 
 // nodeBalance is how many groups a node leads before and after the leaders of all groups are elected anew.

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"zkelectd/internal/request"
-	"zkelectd/internal/whatif"
+	"zkelectd/internal/elector/whatif"
+	"zkelectd/internal/operator/request"
 )
 
 // A group with slots is skipped, and that is said.

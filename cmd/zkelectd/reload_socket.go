@@ -15,7 +15,7 @@ import (
 
 	"zkelectd/internal/config"
 	"zkelectd/internal/host"
-	"zkelectd/internal/httpapi"
+	"zkelectd/internal/web"
 )
 
 // A daemon is asked to reload at a socket of its own. Where that is depends on the unit's runtime directory and on the
@@ -101,7 +101,7 @@ func (s *daemonSettings) serveReloads(ctx context.Context, h *host.Host, log *sl
 	}
 	socket, err := newReloadSocket(s.from.File)
 	if err == nil {
-		err = httpapi.Endpoint{Addr: "unix:" + socket, Private: true}.Serve(ctx, reloadHandler(h))
+		err = web.Endpoint{Addr: "unix:" + socket, Private: true}.Serve(ctx, reloadHandler(h))
 	}
 	if err != nil && ctx.Err() == nil {
 		log.Warn("'zkelectd reload' cannot ask this daemon: send SIGHUP to reload its configuration", "err", err)

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"zkelectd/internal/host"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 func TestDescribeReload(t *testing.T) {

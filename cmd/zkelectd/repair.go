@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/operator"
+	"zkelectd/internal/store"
 )
 
 func repairCommand() *cobra.Command {
@@ -101,7 +101,7 @@ func (g group) planRepairs(ctx context.Context, with operator.Replacement, names
 	if err != nil || !g.manyLeaders() {
 		return plan, err
 	}
-	record, err := zkstore.ReadSlots(ctx, g.session, g.paths, false)
+	record, err := store.ReadSlots(ctx, g.session, g.paths, false)
 	if err != nil {
 		return nil, err
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
 )
 
 // snapshot returns a snapshot of the group.
@@ -17,7 +17,7 @@ func (f *fleet) snapshot() cluster.Snapshot {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), testTimeout)
 	defer cancel()
-	snap, err := zkstore.ReadAll(ctx, f.session, f.paths, false)
+	snap, err := store.ReadAll(ctx, f.session, f.paths, false)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator"
-	"zkelectd/internal/procinfo"
-	"zkelectd/internal/request"
+	"zkelectd/internal/operator/request"
+	"zkelectd/internal/sys/procinfo"
 )
 
 // requestCommand is a command that submits an operator request.

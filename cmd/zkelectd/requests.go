@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/request"
+	"zkelectd/internal/operator/request"
 )
 
 func stepDownCommand() *cobra.Command {

@@ -9,11 +9,11 @@ import (
 	"testing"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
-	"zkelectd/internal/request"
-	"zkelectd/internal/status"
-	"zkelectd/internal/whatif"
+	"zkelectd/internal/elector/whatif"
+	"zkelectd/internal/operator/request"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
 )
 
 // run runs a command on the group of the fleet.
@@ -210,6 +210,6 @@ func TestInterruptWhileWaiting(t *testing.T) {
 
 // drained reports whether a drain is in force.
 func (f *fleet) drained() bool {
-	snap, err := zkstore.ReadAll(f.t.Context(), f.session, f.paths, false)
+	snap, err := store.ReadAll(f.t.Context(), f.session, f.paths, false)
 	return err == nil && len(snap.Control.Record.Cordons) > 0
 }

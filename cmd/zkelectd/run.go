@@ -22,13 +22,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/guard"
-	"zkelectd/internal/harden"
 	"zkelectd/internal/host"
-	"zkelectd/internal/httpapi"
 	"zkelectd/internal/operator"
+	"zkelectd/internal/store"
+	"zkelectd/internal/sys/harden"
+	"zkelectd/internal/web"
 )
 
 func runCommand() *cobra.Command {
@@ -131,7 +131,7 @@ func takeSessionFile(ctx context.Context, file string, log *slog.Logger) (*os.Fi
 // closeSession releases the leaderships that a session held, and closes the session. Its owner and its work are dead. It
 // returns the outcome of the releases, "" if none was held.
 func closeSession(ctx context.Context, c guard.Credentials) (leadership string, err error) {
-	e := zkstore.SessionHandle{Servers: c.Servers, Session: c.ID, Password: c.Password}
+	e := store.SessionHandle{Servers: c.Servers, Session: c.ID, Password: c.Password}
 	if len(c.Access) > 0 {
 		if err := json.Unmarshal(c.Access, &e.Access); err != nil {
 			return "", fmt.Errorf("the stored access to ZooKeeper is damaged: %w", err)
@@ -139,18 +139,18 @@ func closeSession(ctx context.Context, c guard.Credentials) (leadership string, 
 	}
 	for _, tx := range c.Releases {
 		release, damaged := cluster.DecodeTx(tx)
-		e.Finals = append(e.Finals, &zkstore.FinalTx{Ops: release, Err: damaged})
+		e.Finals = append(e.Finals, &store.FinalTx{Ops: release, Err: damaged})
 	}
-	err = zkstore.CloseSession(ctx, e)
+	err = store.CloseSession(ctx, e)
 	leadership = releaseOutcome(e.Finals)
-	if errors.Is(err, zkstore.ErrNoSuchSession) {
+	if errors.Is(err, store.ErrNoSuchSession) {
 		return leadership, nil
 	}
 	return leadership, err
 }
 
 // releaseOutcome describes what became of the releases of a session; "" if there were none.
-func releaseOutcome(releases []*zkstore.FinalTx) string {
+func releaseOutcome(releases []*store.FinalTx) string {
 	var failed []error
 	released := 0
 	for _, r := range releases {
@@ -224,11 +224,11 @@ func (s *daemonSettings) run(
 	cmd *cobra.Command, g *guard.Client, log *slog.Logger, level *slog.LevelVar, signals <-chan os.Signal,
 ) error {
 	cfg := s.host.Config
-	auth := httpapi.NewAuthenticator(s.access.web, log)
-	hosts := httpapi.NewHosts(cfg.HTTP.Listen, cfg.Node.ID)
+	auth := web.NewAuthenticator(s.access.config, log)
+	hosts := web.NewHosts(cfg.HTTP.Listen, cfg.Node.ID)
 	var content []byte
 	joined := s.restored
-	store := func() {
+	save := func() {
 		if !joined {
 			return
 		}
@@ -243,26 +243,26 @@ func (s *daemonSettings) run(
 		s.watch(inForce.Config)
 		content = s.bundle(inForce)
 		g.SetLastConfig(content)
-		store()
+		save()
 	}
 	commit(s.host)
 	h := host.New(host.Options{
-		Config: s.host, Refused: s.refusal, RefusedGroups: s.refusedGroups, Pending: s.pending, Log: log, Level: level, Version: version(), Guard: g, CheckFiles: checkFiles, Secure: s.access.web.TLSEnabled(),
+		Config: s.host, Refused: s.refusal, RefusedGroups: s.refusedGroups, Pending: s.pending, Log: log, Level: level, Version: version(), Guard: g, CheckFiles: checkFiles, Secure: s.access.config.TLSEnabled(),
 		Reload: func(running config.Host, allowRemovals bool) (host.Reloaded, error) {
 			return s.reload(running, allowRemovals, commit)
 		},
 		Joined: func() { // not before: a first start that fails must not keep a corrected file from being read
 			joined = true
-			store()
+			save()
 		},
 	})
 	if s.restored && cfg.Reload.Watch {
 		h.Reload() // the files may have changed before the crash, or since
 	}
 	defer exitWithGuard(g)()
-	listener := httpapi.Endpoint{Addr: cfg.HTTP.Listen, Web: s.access.web, Log: log}
-	api := httpapi.New(apiOptions(h, auth, hosts))
-	peers := httpapi.Endpoint{Addr: cfg.Failsafe.Listen, Setting: "failsafe.listen", Log: log}
+	listener := web.Endpoint{Addr: cfg.HTTP.Listen, Web: s.access.config, Log: log}
+	api := web.New(apiOptions(h, auth, hosts))
+	peers := web.Endpoint{Addr: cfg.Failsafe.Listen, Setting: "failsafe.listen", Log: log}
 	if peers.Addr == "" {
 		api = h.HandleFailsafe(api)
 	}
@@ -320,20 +320,20 @@ const (
 )
 
 // apiOptions returns the options of the daemon's HTTP API.
-func apiOptions(h *host.Host, auth *httpapi.Authenticator, hosts *httpapi.Hosts) httpapi.Options {
+func apiOptions(h *host.Host, auth *web.Authenticator, hosts *web.Hosts) web.Options {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return httpapi.Options{
-		Node: h.Node(), Groups: func() []*httpapi.Group { return apiGroups(h) }, Totals: h.Totals, Authenticator: auth, Hosts: hosts, Version: version(),
+	return web.Options{
+		Node: h.Node(), Groups: func() []*web.Group { return apiGroups(h) }, Totals: h.Totals, Authenticator: auth, Hosts: hosts, Version: version(),
 		Registry: registry,
 	}
 }
 
 // apiGroups returns the groups that the HTTP API shows.
-func apiGroups(h *host.Host) []*httpapi.Group {
-	var all []*httpapi.Group
+func apiGroups(h *host.Host) []*web.Group {
+	var all []*web.Group
 	for _, g := range h.Groups() {
-		all = append(all, &httpapi.Group{
+		all = append(all, &web.Group{
 			Name: g.Name(), View: g.View, Totals: g.Totals, Feed: g.Feed(), Group: g.State, History: g.History, Explain: g.Explain, DryRun: g.DryRun, Submit: g.Submit,
 		})
 	}
@@ -370,10 +370,10 @@ func childArgs(cmd *cobra.Command, args []string) error {
 // service is a host with what it serves and watches.
 type service struct {
 	host     *host.Host
-	listener httpapi.Endpoint
+	listener web.Endpoint
 	handler  http.Handler
-	peers    httpapi.Endpoint // for the other daemons in failsafe mode; empty for none, or if the listener is for them, too
-	files    <-chan []string  // changes of the files in the last list cause a reload; nil for none
+	peers    web.Endpoint    // for the other daemons in failsafe mode; empty for none, or if the listener is for them, too
+	files    <-chan []string // changes of the files in the last list cause a reload; nil for none
 	signals  <-chan os.Signal
 	reload   bool                      // SIGHUP and SIGUSR1 ask for a reload, not to stop
 	reloads  func(ctx context.Context) // serves requests to reload; nil for none

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // A time of day is the next one in the zone of the host, also where the clock is set forward or back.

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"zkelectd/internal/boottime"
+	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/test/zkserver"
 )
 

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/faultproxy"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
+	"zkelectd/internal/test/faultproxy"
 	"zkelectd/internal/test/zkserver"
 )
 
@@ -152,7 +152,7 @@ func (f *fleet) reopenSession() {
 	defer cancel()
 	f.session.Close(closing)
 	var err error
-	if f.session, err = zkstore.Open(closing, zkstore.Options{Servers: f.servers, Timeout: 60 * time.Second}); err != nil {
+	if f.session, err = store.Open(closing, store.Options{Servers: f.servers, Timeout: 60 * time.Second}); err != nil {
 		f.t.Fatal(err)
 	}
 }

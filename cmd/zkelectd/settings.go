@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"zkelectd/internal/asynclog"
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/operator"
+	"zkelectd/internal/store"
+	"zkelectd/internal/sys/asynclog"
 )
 
 // sources returns the sources of the configuration of a command.
@@ -51,7 +51,7 @@ func (g group) adoptACL(ctx context.Context) error {
 }
 
 // connect opens a session that creates znodes with the ACL of the configuration. from has the sources of cfg, for errors.
-func connect(ctx context.Context, cfg config.Config, from config.From) (*zkstore.Session, error) {
+func connect(ctx context.Context, cfg config.Config, from config.From) (*store.Session, error) {
 	if err := operator.Access(cfg, os.Getenv).Check(); err != nil {
 		return nil, accessError(err, from)
 	}
@@ -63,14 +63,14 @@ func connect(ctx context.Context, cfg config.Config, from config.From) (*zkstore
 }
 
 // openSession is connect without the check of the credentials, and with errors that do not name the sources of cfg.
-func openSession(ctx context.Context, cfg config.Config) (*zkstore.Session, error) {
+func openSession(ctx context.Context, cfg config.Config) (*store.Session, error) {
 	limit := cfg.ZooKeeper.ConnectTimeout
 	if limit == 0 {
 		limit = answerTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return zkstore.Open(ctx, zkstore.Options{
+	return store.Open(ctx, store.Options{
 		Servers: cfg.ZooKeeper.Servers, Timeout: cfg.ZooKeeper.SessionTimeout, Access: operator.Access(cfg, os.Getenv), Log: slog.New(slog.DiscardHandler),
 	})
 }
@@ -78,7 +78,7 @@ func openSession(ctx context.Context, cfg config.Config) (*zkstore.Session, erro
 // group is a connection to a group, with the configuration of the command.
 type group struct {
 	cfg     config.Config
-	session *zkstore.Session
+	session *store.Session
 	paths   cluster.Paths
 	name    string
 	kind    cluster.GroupKind
@@ -106,7 +106,7 @@ func withOneLeader(cmd *cobra.Command, f func(ctx context.Context, g group) erro
 	return withSelection(cmd, func(ctx context.Context, s selection) error { return s.withOnly(ctx, oneLeader, f) })
 }
 
-func closeQuietly(ctx context.Context, s *zkstore.Session) {
+func closeQuietly(ctx context.Context, s *store.Session) {
 	limit := 2 * time.Second
 	if ctx.Err() != nil {
 		limit = 200 * time.Millisecond // the user has interrupted the command
@@ -120,7 +120,7 @@ func closeQuietly(ctx context.Context, s *zkstore.Session) {
 func (g group) read(ctx context.Context) (cluster.Snapshot, error) {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
-	return zkstore.ReadAll(ctx, g.session, g.paths, false)
+	return store.ReadAll(ctx, g.session, g.paths, false)
 }
 
 // history returns the history, empty if there is none yet.

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/operator"
-	"zkelectd/internal/request"
+	"zkelectd/internal/operator/request"
+	"zkelectd/internal/store"
 )
 
 func slotsCommand() *cobra.Command {
@@ -76,7 +76,7 @@ func slotsShowCommand() *cobra.Command {
 func (g group) readRecord(ctx context.Context) (cluster.Stored[cluster.Slots], error) {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
-	read, err := zkstore.ReadSlots(ctx, g.session, g.paths, false)
+	read, err := store.ReadSlots(ctx, g.session, g.paths, false)
 	if err == nil && (!read.Exists || errors.Is(read.Err, cluster.ErrNoSlots)) {
 		err = fmt.Errorf("the group %s has no slots yet: no daemon has joined it; set slots in its configuration", g.name)
 	}
@@ -169,7 +169,7 @@ func (g group) setSlots(ctx context.Context, w io.Writer, size cluster.SlotSize,
 		return err
 	}
 	next := read.Record.Changed(size, whoami(), reason, time.Now())
-	wait, err := zkstore.SetSlots(limited, g.session, g.paths, read, next)
+	wait, err := store.SetSlots(limited, g.session, g.paths, read, next)
 	show := cluster.InGroup("'zkelectd slots show'", g.name)
 	switch {
 	case errors.Is(err, cluster.ErrNotEmpty), errors.Is(err, cluster.ErrBadVersion):
@@ -189,7 +189,7 @@ func (g group) setSlots(ctx context.Context, w io.Writer, size cluster.SlotSize,
 
 // checkNoMembers returns an error that names the daemons that are in the group, nil if there are none.
 func (g group) checkNoMembers(ctx context.Context) error {
-	snap, err := zkstore.ReadAll(ctx, g.session, g.paths.OfSlot(0), false)
+	snap, err := store.ReadAll(ctx, g.session, g.paths.OfSlot(0), false)
 	if err != nil || len(snap.Members) == 0 {
 		return err
 	}
@@ -210,16 +210,16 @@ func (g group) initializeSlots(ctx context.Context, w io.Writer) error {
 		return fmt.Errorf("the group %s has slots, but this configuration has none: name one that has with --config", g.name)
 	}
 	for i := range size.Count {
-		if err := zkstore.Init(ctx, g.session, g.paths.OfSlot(i), whoami()); err != nil {
+		if err := store.Init(ctx, g.session, g.paths.OfSlot(i), whoami()); err != nil {
 			return err
 		}
 	}
-	read, err := zkstore.ReadSlots(ctx, g.session, g.paths, false)
+	read, err := store.ReadSlots(ctx, g.session, g.paths, false)
 	if err != nil {
 		return err
 	}
 	if errors.Is(read.Err, cluster.ErrNoSlots) || !read.Exists {
-		if err := zkstore.DoSplit(ctx, g.session, g.paths, g.paths.SlotsTx("", read, cluster.NewSlots(size, whoami(), time.Now()))); err != nil {
+		if err := store.DoSplit(ctx, g.session, g.paths, g.paths.SlotsTx("", read, cluster.NewSlots(size, whoami(), time.Now()))); err != nil {
 			return fmt.Errorf("cannot write znode %s: %w", g.paths.Slots(), err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"zkelectd/internal/operator"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // slotCommands is a group with slots.

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/store"
+	"zkelectd/internal/sys/boottime"
 )
 
 // slotChild is the work of one slot. It records when it works: lines of "boottime-ns node slot slots epoch argument event" in one file
@@ -107,12 +107,12 @@ func newSlotFleet(t *testing.T, count int) slotFleet {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	var err error
-	if f.session, err = zkstore.Open(ctx, zkstore.Options{Servers: f.servers, Timeout: 60 * time.Second}); err != nil {
+	if f.session, err = store.Open(ctx, store.Options{Servers: f.servers, Timeout: 60 * time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(f.close)
 	for i := range count {
-		if err := zkstore.Init(ctx, f.session, f.paths.OfSlot(i), "the test"); err != nil {
+		if err := store.Init(ctx, f.session, f.paths.OfSlot(i), "the test"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -138,7 +138,7 @@ func (f slotFleet) leaders(count int) (map[string]int, bool) {
 	led := make(map[string]int)
 	for i := range count {
 		ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Second)
-		s, err := zkstore.ReadSlot(ctx, f.session, f.paths.OfSlot(i))
+		s, err := store.ReadSlot(ctx, f.session, f.paths.OfSlot(i))
 		cancel()
 		if err != nil || !s.Current.Readable() || s.Current.Record.State != cluster.CurrentReady || s.Current.Record.Term != s.Elected.Record.Term {
 			return led, false

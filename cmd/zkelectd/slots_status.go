@@ -7,9 +7,9 @@ import (
 	"io"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/elector/whatif"
 	"zkelectd/internal/operator"
-	"zkelectd/internal/status"
-	"zkelectd/internal/whatif"
+	"zkelectd/internal/operator/status"
 )
 
 // readSlots returns the group with its slots. With watch, it sets watches.

@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/operator"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
 )
 
 func statusCommand() *cobra.Command {
@@ -278,5 +278,5 @@ func withLeader(cmd *cobra.Command, f func(ctx context.Context, g group, leader 
 func readWatched(ctx context.Context, g group) (cluster.Snapshot, error) {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
-	return zkstore.ReadAll(ctx, g.session, g.paths, true)
+	return store.ReadAll(ctx, g.session, g.paths, true)
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // The exit statuses of status --check, which are those of monitoring plugins.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 func summaryOf(name, state string, eligible int, problems ...string) groupStatus {

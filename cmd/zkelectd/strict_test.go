@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // ZooKeeper goes on naming a leader whose daemon hangs. status then says that its lease is not confirmed, and is-leader --strict says no.

@@ -21,9 +21,9 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/operator"
-	"zkelectd/internal/procinfo"
-	"zkelectd/internal/secretfile"
-	"zkelectd/internal/support"
+	"zkelectd/internal/operator/support"
+	"zkelectd/internal/sys/procinfo"
+	"zkelectd/internal/sys/secretfile"
 )
 
 func supportCommand() *cobra.Command {

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"testing"
 
-	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
 )
 
 // marker is a part of every secret of the test.
@@ -22,7 +22,7 @@ const marker = "marker-of-a-secret"
 // The bundle has what a bug report needs, and no secret, wherever it is.
 func TestSupportBundleHasNoSecrets(t *testing.T) {
 	t.Parallel()
-	f := newClosedFleet(t, zkstore.ACLPrivate)
+	f := newClosedFleet(t, store.ACLPrivate)
 	auth := filepath.Join(f.dir, "auth")
 	if err := os.WriteFile(auth, []byte("zkelectd:"+password+"\nanother-user:"+marker+"-digest\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // A host that requires a watchdog device and has none is not elected, and status says why. With the mode automatic it leads without.

@@ -14,8 +14,8 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
+	"zkelectd/internal/elector/whatif"
 	"zkelectd/internal/policy"
-	"zkelectd/internal/whatif"
 )
 
 // forecast is the output of whatif; with --all there is one for each loss.

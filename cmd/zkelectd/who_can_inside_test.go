@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/store"
 	"zkelectd/internal/test/zkserver"
 )
 
@@ -74,8 +74,8 @@ func (f *fleet) closeHolder(conn *zk.Conn, but int64) (closed int64) {
 			return false
 		}
 		closed = stat.EphemeralOwner
-		e := zkstore.SessionHandle{Servers: f.servers, Session: closed, Password: zkserver.SessionPassword(closed)}
-		return zkstore.CloseSession(f.t.Context(), e) == nil
+		e := store.SessionHandle{Servers: f.servers, Session: closed, Password: zkserver.SessionPassword(closed)}
+		return store.CloseSession(f.t.Context(), e) == nil
 	})
 	return closed
 }

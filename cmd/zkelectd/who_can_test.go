@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
 )
 
 // daemonUser runs the daemons in one of the groups, and childUser the work in another; root runs the rest.
@@ -141,8 +141,8 @@ func newGroup(t *testing.T, s setup) *fleet {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	f := newClosedFleet(t, zkstore.ACLPrivate)
-	if err := zkstore.Init(t.Context(), f.session, f.paths, "the test"); err != nil {
+	f := newClosedFleet(t, store.ACLPrivate)
+	if err := store.Init(t.Context(), f.session, f.paths, "the test"); err != nil {
 		t.Fatal(err)
 	}
 	f.dir = dir

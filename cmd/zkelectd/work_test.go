@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // A standby whose child could not be started says so in its log and in status, long before it takes over. The problem ends when the

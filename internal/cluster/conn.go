@@ -3,8 +3,8 @@ package cluster
 import "context"
 
 // The interfaces below are the parts of one ZooKeeper session, which is used once (docs/protocol.md, Session); each consumer
-// asks for those that it needs. zkstore.Session implements all of them on the wire, clustertest.Session in memory, and
-// clustertest.Contract holds both to the same behavior.
+// asks for those that it needs. store.Session implements all of them on the wire, storetest.Session in memory, and
+// storetest.Contract holds both to the same behavior.
 
 // Reader reads znodes.
 //

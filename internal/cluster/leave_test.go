@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/clustertest"
+	"zkelectd/internal/store/storetest"
 )
 
 const (
@@ -175,13 +175,13 @@ func TestLeaveLeavesTheFence(t *testing.T) {
 // leaver is a member on the model of ZooKeeper.
 type leaver struct {
 	t    *testing.T
-	tree *clustertest.Tree
+	tree *storetest.Tree
 	id   int64
 	snap cluster.Snapshot
 }
 
 func newLeaver(t *testing.T) *leaver {
-	l := &leaver{t: t, tree: clustertest.NewTree()}
+	l := &leaver{t: t, tree: storetest.NewTree()}
 	admin := l.tree.Open()
 	for _, path := range group.Skeleton() {
 		l.do(admin, cluster.Op{Kind: cluster.OpCreate, Path: path})

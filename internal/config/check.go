@@ -17,8 +17,8 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/policy"
-	"zkelectd/internal/probe"
-	"zkelectd/internal/workenv"
+	"zkelectd/internal/work/probe"
+	"zkelectd/internal/work/workenv"
 )
 
 // check validates values that have the right type, and calls report with the key and the reason of each error.

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/probe"
+	"zkelectd/internal/work/probe"
 )
 
 // Config is a valid configuration.

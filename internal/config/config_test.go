@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/testhelper"
+	"zkelectd/internal/test/testhelper"
 )
 
 func file(t testing.TB, text string) string {

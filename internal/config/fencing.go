@@ -12,7 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"zkelectd/internal/suggest"
+	"zkelectd/internal/sys/suggest"
 )
 
 // Fencing configures how this host, as a candidate, switches off the node of a leader that was lost.

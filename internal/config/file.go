@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/secretfile"
-	"zkelectd/internal/suggest"
+	"zkelectd/internal/sys/secretfile"
+	"zkelectd/internal/sys/suggest"
 )
 
 // found is a value with its source.

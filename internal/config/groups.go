@@ -14,7 +14,7 @@ import (
 	"strings"
 	"syscall"
 
-	"zkelectd/internal/secretfile"
+	"zkelectd/internal/sys/secretfile"
 )
 
 // MaxGroups limits the groups of a host.

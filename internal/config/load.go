@@ -15,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/suggest"
+	"zkelectd/internal/sys/suggest"
 )
 
 // Sources are the sources of settings. Later ones override earlier ones: defaults, File, Env, Flags, Command.

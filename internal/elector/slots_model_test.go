@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/clustertest"
 	"zkelectd/internal/elector"
 	"zkelectd/internal/policy"
+	"zkelectd/internal/store/storetest"
 )
 
 // This model runs a group with slots under a random schedule on the model of ZooKeeper: transactions are delayed, their replies are
@@ -49,7 +49,7 @@ type flight struct {
 type modelWorld struct {
 	rng     *rand.Rand
 	broken  string
-	tree    *clustertest.Tree
+	tree    *storetest.Tree
 	admin   int64
 	now     time.Duration
 	members []*modelMember
@@ -112,7 +112,7 @@ func (k *modelWork) running(now time.Duration) bool {
 var modelPaths = cluster.Paths{Root: "/c"}
 
 func newModelWorld(seed uint64, broken string) *modelWorld {
-	w := &modelWorld{rng: rand.New(rand.NewPCG(seed, 1)), broken: broken, tree: clustertest.NewTree(), memo: make(map[string]any)}
+	w := &modelWorld{rng: rand.New(rand.NewPCG(seed, 1)), broken: broken, tree: storetest.NewTree(), memo: make(map[string]any)}
 	w.admin = w.tree.Open()
 	w.tree.Clock = func() time.Time { return time.Unix(1000, 0).Add(w.now) }
 	first := cluster.NewSlots(cluster.SlotSize{Count: 3, PerNode: 2}, "n0", time.Unix(1000, 0))

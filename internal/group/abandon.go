@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/store"
 )
 
 // PanicError is the panic of a member's event loop, or of a goroutine of it.
@@ -67,20 +67,20 @@ type Departure struct {
 }
 
 // Leave sends LEAVE for an instance that acquires nothing any more, and waits until it is confirmed that nothing of it is registered.
-func (g *Group) Leave(ctx context.Context, conn *zkstore.Group, d Departure) error {
-	o := zkstore.LeaveOptions{Paths: cluster.Paths{Root: g.opt.Paths.Root}, Reason: d.Reason.Error(), Requested: d.Requested}
+func (g *Group) Leave(ctx context.Context, conn *store.Group, d Departure) error {
+	o := store.LeaveOptions{Paths: cluster.Paths{Root: g.opt.Paths.Root}, Reason: d.Reason.Error(), Requested: d.Requested}
 	if d.Instance == nil {
 		o.ID = g.settings.Node.ID
-		o.Leaderships = []zkstore.Leaving{{Slot: g.opt.Paths.Slot}}
-		return zkstore.Leave(ctx, conn, o)
+		o.Leaderships = []store.Leaving{{Slot: g.opt.Paths.Slot}}
+		return store.Leave(ctx, conn, o)
 	}
 	o.ID, o.Self = d.Instance.self.ID, d.Instance.Incarnation() // the settings belong to the loop, which may still run
 	for n, m := range d.Instance.members {
-		l := zkstore.Leaving{Slot: m.group.opt.Paths.Slot, Unproven: d.Unproven != nil && d.Unproven(n)}
+		l := store.Leaving{Slot: m.group.opt.Paths.Slot, Unproven: d.Unproven != nil && d.Unproven(n)}
 		if !l.Unproven {
 			l.Owed = m.Owed()
 		}
 		o.Leaderships = append(o.Leaderships, l)
 	}
-	return zkstore.Leave(ctx, conn, o)
+	return store.Leave(ctx, conn, o)
 }

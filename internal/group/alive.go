@@ -3,8 +3,8 @@ package group
 import (
 	"time"
 
-	"zkelectd/internal/boottime"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/sys/boottime"
 )
 
 // A loop that has nothing to do has no timers: the host asks it from time to time to show that it is alive.

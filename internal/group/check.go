@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/sys/boottime"
 )
 
 // Check compares this configuration's policy and slots with those in force, and measures the latency of ZooKeeper with that. If the tree was

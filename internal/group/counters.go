@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // Counters holds the counters for the metrics, of one group or of a host. It outlives sessions, and is safe for concurrent use. No

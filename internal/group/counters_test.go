@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // Prometheus does not see an increase if a counter starts at 1.

@@ -8,12 +8,12 @@ import (
 	"slices"
 	"time"
 
-	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/elector"
+	"zkelectd/internal/operator/status"
 	"zkelectd/internal/policy"
-	"zkelectd/internal/status"
+	"zkelectd/internal/store"
+	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/transition"
 	"zkelectd/internal/watchdog"
 )
@@ -302,7 +302,7 @@ func (e *electorRole) write(what string, snap cluster.Snapshot, repair bool, don
 	var err error
 	e.background.run(e.budget.Session, func(ctx context.Context) {
 		for _, tx := range e.paths.Split(ops) {
-			if _, err = e.conn.Do(zkstore.WithPriority(ctx, zkstore.PriorityRecovery), tx...); err != nil {
+			if _, err = e.conn.Do(store.WithPriority(ctx, store.PriorityRecovery), tx...); err != nil {
 				break
 			}
 		}
@@ -328,7 +328,7 @@ func (e *electorRole) write(what string, snap cluster.Snapshot, repair bool, don
 
 // describeHeldBack returns what people should know of a write that costs the connection each time it is sent; empty for others.
 func describeHeldBack(ops []cluster.Op, err error) string {
-	var held *zkstore.HeldBackError
+	var held *store.HeldBackError
 	if !errors.As(err, &held) {
 		return ""
 	}

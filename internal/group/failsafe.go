@@ -6,11 +6,11 @@ import (
 	"sync"
 	"time"
 
-	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/failsafe"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/transition"
+	"zkelectd/internal/transition/failsafe"
 )
 
 // Failsafe is an instance's part in failsafe mode (docs/protocol.md, Failsafe).

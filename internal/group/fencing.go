@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"zkelectd/internal/fencer"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 	"zkelectd/internal/transition"
+	"zkelectd/internal/work/fencer"
 )
 
 // Fencing says how this host, as a candidate, fences the node of a holder that was lost.

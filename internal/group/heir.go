@@ -6,9 +6,9 @@ import (
 	"log/slog"
 	"time"
 
-	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/elector"
+	"zkelectd/internal/sys/boottime"
 )
 
 // heirRetry is the pause after a write of the heir that failed.

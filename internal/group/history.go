@@ -6,9 +6,9 @@ import (
 	"log/slog"
 	"time"
 
-	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/termlog"
+	"zkelectd/internal/elector/termlog"
+	"zkelectd/internal/sys/boottime"
 )
 
 // historyRetry is the pause after a failed write of the history.

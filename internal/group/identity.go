@@ -5,7 +5,7 @@ import (
 	"os"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/procinfo"
+	"zkelectd/internal/sys/procinfo"
 )
 
 // Identity identifies a zkelectd by its host and its guard's process.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/procinfo"
-	"zkelectd/internal/testhelper"
+	"zkelectd/internal/sys/procinfo"
+	"zkelectd/internal/test/testhelper"
 )
 
 func TestIdentity(t *testing.T) {

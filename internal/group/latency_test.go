@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/clustertest"
-	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
+	"zkelectd/internal/store/storetest"
 )
 
 // published is a publication of a node's record, whose loop is the test, and the writes that it has sent.
@@ -28,7 +28,7 @@ type published struct {
 
 // recordedConn records the writes of a publication, and reads what was written last. It has no other methods of a session.
 type recordedConn struct {
-	*clustertest.Session
+	*storetest.Session
 	of *published
 }
 
@@ -53,7 +53,7 @@ func newPublished(t *testing.T, size int) *published {
 	b := newBackground(t.Context(), func(v any) { panic(v) })
 	t.Cleanup(b.cancelAndWait)
 	p.publication = &publication{
-		writer: zkstore.NewNodeWriter(recordedConn{of: p}, cluster.Paths{Root: "/g"}, cluster.Incarnation{ID: "a"}, time.Now()),
+		writer: store.NewNodeWriter(recordedConn{of: p}, cluster.Paths{Root: "/g"}, cluster.Incarnation{ID: "a"}, time.Now()),
 		log:    slog.New(slog.DiscardHandler), timeout: sessionTimeout, background: b, record: p.record, members: func() int { return p.size },
 		turns: randomTurn(), written: &registered,
 	}
@@ -200,7 +200,7 @@ func TestUrgentWritesDoNotAwaitTheTurn(t *testing.T) {
 
 // A member knows the size of its group from the last decision, and the record that it has registered with.
 func TestAMemberOfALargeGroupAwaitsItsTurn(t *testing.T) {
-	m := join(t, clustertest.NewServer(), "a")
+	m := join(t, storetest.NewServer(), "a")
 	m.until(t, "it is elected", func(v status.Daemon) bool { return v.Elected == "a" })
 	result := make(chan [3]bool, 1)
 	m.background.runInLoop(func() {

@@ -4,9 +4,9 @@ import (
 	"sync"
 	"time"
 
-	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/renewal"
+	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/transition"
 )
 

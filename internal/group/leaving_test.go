@@ -9,16 +9,16 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/clustertest"
-	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
+	"zkelectd/internal/store/storetest"
 )
 
 // generous makes members wait for their successors.
 const generous = 2 * time.Second
 
 // fence reads the fence from another session.
-func fence(t *testing.T, server *clustertest.Server, p cluster.Paths) cluster.Fence {
+func fence(t *testing.T, server *storetest.Server, p cluster.Paths) cluster.Fence {
 	t.Helper()
 	s := server.Connect()
 	defer s.Close(t.Context())
@@ -31,7 +31,7 @@ func fence(t *testing.T, server *clustertest.Server, p cluster.Paths) cluster.Fe
 
 // The leader is the elector: it elects its successor before it ends, and while its session lives.
 func TestALeavingElectorElectsItsSuccessor(t *testing.T) {
-	server := clustertest.NewServer()
+	server := storetest.NewServer()
 	a := joinWithStop(t, server, "a", generous)
 	a.until(t, "a leads", status.Daemon.Leads)
 	b := join(t, server, "b")
@@ -77,7 +77,7 @@ func (s deafSession) Get(ctx context.Context, path string, watch bool) ([]byte, 
 
 // A leaver that is the elector waits for no read: neither for that of its announcement, nor for that of its decision.
 func TestALeavingElectorReadsNothing(t *testing.T) {
-	server := clustertest.NewServer()
+	server := storetest.NewServer()
 	deaf, released := new(atomic.Bool), new(atomic.Value)
 	a := joinWithSession(t, server, "a", generous, func(s memorySession) Session { return deafSession{s, deaf, released} })
 	a.until(t, "a leads", status.Daemon.Leads)
@@ -97,7 +97,7 @@ func TestALeavingElectorReadsNothing(t *testing.T) {
 
 // Another member is the elector.
 func TestALeavingLeaderIsReplaced(t *testing.T) {
-	server := clustertest.NewServer()
+	server := storetest.NewServer()
 	b := join(t, server, "b")
 	b.until(t, "b leads", status.Daemon.Leads)
 	a := joinWithStop(t, server, "a", generous)
@@ -117,7 +117,7 @@ func TestALeavingLeaderIsReplaced(t *testing.T) {
 
 // Nobody else is there: the elector says so, and the leader ends as if nothing had been announced.
 func TestALeaverThatIsAlone(t *testing.T) {
-	server := clustertest.NewServer()
+	server := storetest.NewServer()
 	a := joinWithStop(t, server, "a", generous)
 	a.until(t, "a leads", status.Daemon.Leads)
 	a.Stop("maintenance")
@@ -132,12 +132,12 @@ func TestALeaverThatIsAlone(t *testing.T) {
 
 // All members of an instance leave with one announcement.
 func TestTheSlotsOfALeaverMove(t *testing.T) {
-	server := clustertest.NewServer()
+	server := storetest.NewServer()
 	p := cluster.Paths{Root: "/g"}
 	init := server.Connect()
 	defer init.Close(t.Context())
 	for n := range 2 {
-		if err := zkstore.Init(t.Context(), init, p.OfSlot(n), "the test"); err != nil {
+		if err := store.Init(t.Context(), init, p.OfSlot(n), "the test"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -178,7 +178,7 @@ func (s muteSession) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Resul
 
 // A leaver that is the elector does not wait for its own announcement.
 func TestALeavingElectorElectsBeforeItIsAnnounced(t *testing.T) {
-	server, mute := clustertest.NewServer(), new(atomic.Bool)
+	server, mute := storetest.NewServer(), new(atomic.Bool)
 	a := joinWithSession(t, server, "a", generous, func(s memorySession) Session { return muteSession{s, mute} })
 	a.until(t, "a leads", status.Daemon.Leads)
 	b := join(t, server, "b")
@@ -193,7 +193,7 @@ func TestALeavingElectorElectsBeforeItIsAnnounced(t *testing.T) {
 
 // A leaver that is the elector announces its end if that takes long.
 func TestALeavingElectorIsAnnounced(t *testing.T) {
-	server, letGo := clustertest.NewServer(), make(chan struct{})
+	server, letGo := storetest.NewServer(), make(chan struct{})
 	a := joinWithSession(t, server, "a", generous, func(s memorySession) Session { return holding{s, letGo} })
 	a.until(t, "a leads", status.Daemon.Leads)
 	join(t, server, "b")

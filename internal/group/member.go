@@ -7,13 +7,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/failsafe"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
+	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/transition"
-	"zkelectd/internal/worker"
+	"zkelectd/internal/transition/failsafe"
+	"zkelectd/internal/work/worker"
 )
 
 // Member is one leadership of an [Instance], from the registration to its end. Its event loop is the only goroutine that uses the
@@ -27,7 +27,7 @@ type Member struct {
 	self        cluster.Incarnation
 	budget      cluster.Budget
 	machine     *transition.Machine
-	reader      *zkstore.Reader
+	reader      *store.Reader
 	elector     *electorRole
 	guard       Guard
 	worker      *worker.Worker
@@ -75,7 +75,7 @@ func newMember(ctx context.Context, i *Instance, n int, l Leadership) *Member {
 	g, opt, s, budget := l.Group, l.Options, l.Session, i.budget
 	m := &Member{
 		instance: i, number: n, group: g, opt: opt, session: s, self: i.self, budget: budget, guard: l.Guard, limit: leaseLimit{send: l.Guard.SetLease},
-		reader:   zkstore.NewReader(zkstore.ReaderOptions{Conn: s, Paths: g.opt.Paths, Self: i.self, Failsafe: opt.Failsafe != nil, Clock: boottime.Now, Log: g.log}),
+		reader:   store.NewReader(store.ReaderOptions{Conn: s, Paths: g.opt.Paths, Self: i.self, Failsafe: opt.Failsafe != nil, Clock: boottime.Now, Log: g.log}),
 		cuts:     make(chan transition.LeaseCut, 4),
 		renewals: make(chan renewed, 1),
 		stops:    make(chan string, 4),
@@ -96,7 +96,7 @@ func newMember(ctx context.Context, i *Instance, n int, l Leadership) *Member {
 	m.background = newBackground(ctx, m.panicked)
 	if n == 0 {
 		m.node = &publication{
-			writer: zkstore.NewNodeWriter(s, g.opt.Paths, i.self, i.registered.Since), log: g.log, znode: g.opt.Paths.Node(i.self.ID), timeout: budget.Session,
+			writer: store.NewNodeWriter(s, g.opt.Paths, i.self, i.registered.Since), log: g.log, znode: g.opt.Paths.Node(i.self.ID), timeout: budget.Session,
 			background: m.background, record: i.record, members: func() int { return m.read.Elected.Record.RankedMembers() },
 			turns: randomTurn(), written: &i.registered,
 		}
@@ -421,7 +421,7 @@ func (m *Member) send(a transition.Send) {
 		ctx, cancel := context.WithTimeout(m.background.ctx, timeout)
 		defer cancel()
 		began := boottime.Now()
-		results, err := m.session.Do(zkstore.WithPriority(ctx, zkstore.PriorityLease), a.Ops...)
+		results, err := m.session.Do(store.WithPriority(ctx, store.PriorityLease), a.Ops...)
 		m.observeWrite(boottime.Now()-began, err)
 		m.report(transition.TxDone{Tx: a.Tx, Results: results, Err: err})
 	})

@@ -12,21 +12,21 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/clustertest"
 	"zkelectd/internal/cluster/renewal"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/elector"
 	"zkelectd/internal/guard"
+	"zkelectd/internal/operator/status"
 	"zkelectd/internal/policy"
-	"zkelectd/internal/status"
-	"zkelectd/internal/testhelper"
-	"zkelectd/internal/worker"
+	"zkelectd/internal/store"
+	"zkelectd/internal/store/storetest"
+	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/test/testhelper"
+	"zkelectd/internal/work/worker"
 )
 
 // memorySession is a session on the model of ZooKeeper.
-type memorySession struct{ *clustertest.Session }
+type memorySession struct{ *storetest.Session }
 
 const sessionTimeout = 6 * time.Second
 
@@ -50,8 +50,8 @@ func (memorySession) Timeout() time.Duration  { return sessionTimeout }
 func (memorySession) Connected() bool         { return true }
 func (memorySession) Tags() []string          { return nil }
 func (memorySession) CloseWith(...cluster.Op) {}
-func (memorySession) AuditACLs(context.Context, cluster.Paths) (zkstore.ACLAudit, error) {
-	return zkstore.ACLAudit{}, nil
+func (memorySession) AuditACLs(context.Context, cluster.Paths) (store.ACLAudit, error) {
+	return store.ACLAudit{}, nil
 }
 
 // fakeGuard records the leases, and what it is asked to start. It runs nothing.
@@ -96,7 +96,7 @@ type member struct {
 	*Member
 	group *Group
 	guard *fakeGuard
-	conn  *clustertest.Session
+	conn  *storetest.Session
 	over  chan error
 }
 
@@ -121,24 +121,24 @@ func memberOptions(work worker.Spec) InstanceOptions {
 }
 
 // join runs a member that does not wait for its successor when it leaves.
-func join(t *testing.T, server *clustertest.Server, id string) *member {
+func join(t *testing.T, server *storetest.Server, id string) *member {
 	t.Helper()
 	return joinWithStop(t, server, id, 0)
 }
 
 // joinWithStop is join with a stop timeout. If that is not 0, the member waits for its successor, however long that takes.
-func joinWithStop(t *testing.T, server *clustertest.Server, id string, stop time.Duration) *member {
+func joinWithStop(t *testing.T, server *storetest.Server, id string, stop time.Duration) *member {
 	t.Helper()
 	return joinWithSession(t, server, id, stop, func(s memorySession) Session { return s })
 }
 
 // joinWithSession is joinWithStop with a session that is made from the one in memory.
-func joinWithSession(t *testing.T, server *clustertest.Server, id string, stop time.Duration, session func(memorySession) Session) *member {
+func joinWithSession(t *testing.T, server *storetest.Server, id string, stop time.Duration, session func(memorySession) Session) *member {
 	t.Helper()
 	conn := server.Connect()
 	paths := cluster.Paths{Root: "/g"}
 	var used *cluster.InUseError
-	if err := zkstore.Init(t.Context(), conn, paths, "the test"); err != nil && !errors.As(err, &used) {
+	if err := store.Init(t.Context(), conn, paths, "the test"); err != nil && !errors.As(err, &used) {
 		t.Fatal(err)
 	}
 	m := &member{guard: &fakeGuard{}, conn: conn, over: make(chan error, 1)}
@@ -188,7 +188,7 @@ func (m *member) reason(t *testing.T) string {
 }
 
 // nodeRecord reads the node's record from another session.
-func nodeRecord(t *testing.T, server *clustertest.Server, id string) cluster.Node {
+func nodeRecord(t *testing.T, server *storetest.Server, id string) cluster.Node {
 	t.Helper()
 	s := server.Connect()
 	defer s.Close(t.Context())
@@ -203,7 +203,7 @@ func nodeRecord(t *testing.T, server *clustertest.Server, id string) cluster.Nod
 
 // Two members on the model of ZooKeeper: one leads, and when it stops the other does.
 func TestOneLeadsAndHandsOver(t *testing.T) {
-	server := clustertest.NewServer()
+	server := storetest.NewServer()
 	a := join(t, server, "a")
 	a.until(t, "a leads", status.Daemon.Leads)
 	b := join(t, server, "b")
@@ -224,7 +224,7 @@ func TestOneLeadsAndHandsOver(t *testing.T) {
 
 // The lease of a leader is renewed, and the time that this takes is observed.
 func TestTheLeaseIsRenewed(t *testing.T) {
-	a := join(t, clustertest.NewServer(), "a")
+	a := join(t, storetest.NewServer(), "a")
 	a.until(t, "a leads", status.Daemon.Leads)
 	observed := func() uint64 {
 		n, _, _ := a.group.opt.Counters.Totals().Writes.Cumulative()
@@ -239,7 +239,7 @@ func TestTheLeaseIsRenewed(t *testing.T) {
 
 // Apply changes the settings in the loop before it returns, and the node's record soon after.
 func TestApplyPublishesTheRecord(t *testing.T) {
-	server := clustertest.NewServer()
+	server := storetest.NewServer()
 	a := join(t, server, "a")
 	a.until(t, "a leads", status.Daemon.Leads)
 	next := a.group.opt.Settings
@@ -273,7 +273,7 @@ func TestApplyPublishesTheRecord(t *testing.T) {
 
 // A cut reaches the guard at once, before the loop handles it, and ends the leadership and the membership.
 func TestCutEndsTheMembership(t *testing.T) {
-	a := join(t, clustertest.NewServer(), "a")
+	a := join(t, storetest.NewServer(), "a")
 	a.until(t, "a leads", status.Daemon.Leads)
 	cut := boottime.Now() + 50*time.Millisecond
 	a.CutLease(cut, "a server granted less")
@@ -287,7 +287,7 @@ func TestCutEndsTheMembership(t *testing.T) {
 
 // The membership ends with its session.
 func TestExpiryEndsTheMembership(t *testing.T) {
-	server := clustertest.NewServer()
+	server := storetest.NewServer()
 	a := join(t, server, "a")
 	a.until(t, "a leads", status.Daemon.Leads)
 	server.Expire(a.conn.SessionID())
@@ -301,7 +301,7 @@ func TestExpiryEndsTheMembership(t *testing.T) {
 
 // The view does not show a decision that cannot be read.
 func TestUnreadableDecisionIsNotShown(t *testing.T) {
-	server := clustertest.NewServer()
+	server := storetest.NewServer()
 	a := join(t, server, "a")
 	a.until(t, "a leads", status.Daemon.Leads)
 	a.Stop("stop")

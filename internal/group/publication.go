@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/store"
 )
 
 // retryPublication is how long a node's record that could not be written waits for the next attempt.
@@ -15,7 +15,7 @@ const retryPublication = 10 * time.Second
 
 // publication keeps the node's record up to date, with one write at a time.
 type publication struct {
-	writer     *zkstore.NodeWriter // used by the write under way
+	writer     *store.NodeWriter // used by the write under way
 	log        *slog.Logger
 	znode      string
 	timeout    time.Duration
@@ -57,12 +57,12 @@ func (p *publication) write(rec cluster.Node) {
 	p.busy, p.stale = true, false
 	waiting := p.waiting
 	p.waiting = nil
-	priority := zkstore.PriorityNormal
+	priority := store.PriorityNormal
 	if len(waiting) > 0 {
-		priority = zkstore.PriorityRecovery
+		priority = store.PriorityRecovery
 	}
 	var err error
-	p.background.run(p.timeout, func(ctx context.Context) { err = p.writer.Write(zkstore.WithPriority(ctx, priority), rec) }, func() {
+	p.background.run(p.timeout, func(ctx context.Context) { err = p.writer.Write(store.WithPriority(ctx, priority), rec) }, func() {
 		p.busy, p.written = false, &rec
 		for _, done := range waiting {
 			done(err)

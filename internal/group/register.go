@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/store"
 )
 
 // PermanentError is an error that a retry cannot resolve.
@@ -65,7 +65,7 @@ func (p Preparation) kind() cluster.GroupKind {
 // Restore writes the records that [Prepare] has checked again if they have been damaged since, and returns their znodes. An instance
 // must be registered.
 func Restore(ctx context.Context, p Preparation) (restored []string, err error) {
-	return zkstore.RestoreIdentity(ctx, p.Session, p.Base, p.Name, p.Root, p.kind())
+	return store.RestoreIdentity(ctx, p.Session, p.Base, p.Name, p.Root, p.kind())
 }
 
 // Prepare checks that this host agrees with the others about the group, and creates those persistent znodes of it that do not exist.
@@ -73,13 +73,13 @@ func Restore(ctx context.Context, p Preparation) (restored []string, err error) 
 // it.
 func Prepare(ctx context.Context, p Preparation) (slots cluster.Stored[cluster.Slots], err error) {
 	kind, paths := p.kind(), cluster.Paths{Root: p.Root}
-	if err := zkstore.EnsureIdentity(ctx, p.Session, p.Base, p.Name, p.Root, kind); err != nil {
+	if err := store.EnsureIdentity(ctx, p.Session, p.Base, p.Name, p.Root, kind); err != nil {
 		return slots, identityError(err)
 	}
 	if kind == cluster.KindSingle {
-		return slots, permanent(zkstore.EnsureTree(ctx, p.Session, paths))
+		return slots, permanent(store.EnsureTree(ctx, p.Session, paths))
 	}
-	slots, err = zkstore.EnsureSlots(ctx, p.Session, paths, p.Slots, p.By)
+	slots, err = store.EnsureSlots(ctx, p.Session, paths, p.Slots, p.By)
 	var newer *cluster.NewerVersionError
 	if errors.As(err, &newer) {
 		return slots, &PermanentError{err}
@@ -100,8 +100,8 @@ func Register(ctx context.Context, r Registration) (*Instance, error) {
 	w := holderWatch{me: g.opt.Identity, log: g.log, closeOld: g.opt.CloseOld}
 	for {
 		rec := g.record(s, id)
-		self, err := zkstore.Register(ctx, s, g.opt.Paths, rec, g.opt.Paths.CheckSlots(r.Slots)...)
-		var taken *zkstore.TakenError
+		self, err := store.Register(ctx, s, g.opt.Paths, rec, g.opt.Paths.CheckSlots(r.Slots)...)
+		var taken *store.TakenError
 		if err == nil {
 			if self.AtSequenceEnd() {
 				g.log.Error("ZooKeeper's counter of registrations has reached its end: the group works on, but several members at once may be its elector",
@@ -164,7 +164,7 @@ type holderWatch struct {
 
 // observe returns how long to wait before the next attempt. It returns an error if another daemon with the id is proven to be
 // alive.
-func (w *holderWatch) observe(ctx context.Context, taken *zkstore.TakenError, own time.Duration) (time.Duration, error) {
+func (w *holderWatch) observe(ctx context.Context, taken *store.TakenError, own time.Duration) (time.Duration, error) {
 	rec := taken.Node.Record
 	if taken.Session == 0 {
 		w.log.Error("this node id cannot be registered yet", "err", taken)

@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/procinfo"
+	"zkelectd/internal/store"
+	"zkelectd/internal/sys/procinfo"
 )
 
 // taken is a registration by another session, last changed at zxid modified.
-func taken(rec cluster.Node, modified int64) *zkstore.TakenError {
-	return &zkstore.TakenError{Path: "/c/nodes/a", Session: 7, Node: cluster.Stored[cluster.Node]{
+func taken(rec cluster.Node, modified int64) *store.TakenError {
+	return &store.TakenError{Path: "/c/nodes/a", Session: 7, Node: cluster.Stored[cluster.Node]{
 		Exists: true, Stat: cluster.Stat{Owner: 7, Modified: modified}, Record: rec}}
 }
 

@@ -6,9 +6,9 @@ import (
 	"log/slog"
 	"time"
 
-	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/store"
+	"zkelectd/internal/sys/boottime"
 )
 
 // rosterPause is the least time between two writes of the roster, and rosterRetry the pause after a failed one.
@@ -106,7 +106,7 @@ func (g *Group) RecordLeaving(ctx context.Context, conn cluster.ReadWriter, inst
 	ctx, cancel := context.WithTimeout(ctx, leavingTimeout)
 	defer cancel()
 	left := cluster.Left{How: how, Time: time.Now(), Incarnation: instance.Incarnation()}
-	if err := zkstore.RecordLeaving(ctx, conn, g.opt.Paths, g.settings.Node.ID, g.settings.Node.Site, left); err != nil {
+	if err := store.RecordLeaving(ctx, conn, g.opt.Paths, g.settings.Node.ID, g.settings.Node.Site, left); err != nil {
 		g.log.Info("could not record that this node leaves on purpose: the group shows it as lost", "err", err)
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/clustertest"
-	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/status"
-	"zkelectd/internal/worker"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
+	"zkelectd/internal/store/storetest"
+	"zkelectd/internal/work/worker"
 )
 
 // woken reports, and forgets, which members were woken.
@@ -156,7 +156,7 @@ func (s *slotSession) add(h cluster.Hints) {
 
 // shareSession returns two parts of a session. As with a real one, a part that has read something gets all hints of earlier changes: what
 // is read is only complete with those.
-func shareSession(conn *clustertest.Session) (parts [2]*slotSession) {
+func shareSession(conn *storetest.Session) (parts [2]*slotSession) {
 	var sharing sync.Mutex // nobody misses hints that another one is sharing
 	share := func() {
 		sharing.Lock()
@@ -188,16 +188,16 @@ func shareSession(conn *clustertest.Session) (parts [2]*slotSession) {
 }
 
 // joinSlots runs an instance of a group with two slots. Each slot has a post_stop hook.
-func joinSlots(t *testing.T, server *clustertest.Server, id string, postStop [2][]string) (i *Instance, over chan error) {
+func joinSlots(t *testing.T, server *storetest.Server, id string, postStop [2][]string) (i *Instance, over chan error) {
 	t.Helper()
 	return joinSlotsWithStop(t, server, id, 0, postStop)
 }
 
 // joinSlotsWithStop is joinSlots with a stop timeout: with one, the members wait for their successors.
-func joinSlotsWithStop(t *testing.T, server *clustertest.Server, id string, stop time.Duration, postStop [2][]string) (i *Instance, over chan error) {
+func joinSlotsWithStop(t *testing.T, server *storetest.Server, id string, stop time.Duration, postStop [2][]string) (i *Instance, over chan error) {
 	t.Helper()
 	conn, p := server.Connect(), cluster.Paths{Root: "/g"}
-	slots, err := zkstore.EnsureSlots(t.Context(), conn, p, cluster.SlotSize{Count: 2, PerNode: 2}, id)
+	slots, err := store.EnsureSlots(t.Context(), conn, p, cluster.SlotSize{Count: 2, PerNode: 2}, id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,11 +231,11 @@ func joinSlotsWithStop(t *testing.T, server *clustertest.Server, id string, stop
 
 // The slots of an instance end together: until then, each loop goes on as the elector of its slot.
 func TestASlotHasAnElectorWhileAnotherStops(t *testing.T) {
-	server := clustertest.NewServer()
+	server := storetest.NewServer()
 	init := server.Connect()
 	defer init.Close(t.Context())
 	for n := range 2 {
-		if err := zkstore.Init(t.Context(), init, cluster.Paths{Root: "/g"}.OfSlot(n), "the test"); err != nil {
+		if err := store.Init(t.Context(), init, cluster.Paths{Root: "/g"}.OfSlot(n), "the test"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -269,7 +269,7 @@ func TestASlotHasAnElectorWhileAnotherStops(t *testing.T) {
 
 // A loop that ends while it writes as the elector lets the others write.
 func TestTheEndOfALoopEndsItsWrite(t *testing.T) {
-	server := clustertest.NewServer()
+	server := storetest.NewServer()
 	a, over := joinSlots(t, server, "a", [2][]string{})
 	table := a.table
 	a.Stop("the test")
@@ -284,7 +284,7 @@ func TestTheEndOfALoopEndsItsWrite(t *testing.T) {
 
 // A post_stop hook that has failed still counts after the end of the membership, whatever the guard knows.
 func TestTheSuccessorOwesTheWaitForAFailedPostStop(t *testing.T) {
-	server := clustertest.NewServer()
+	server := storetest.NewServer()
 	a, over := joinSlots(t, server, "a", [2][]string{{"false"}, {"true"}})
 	first := &member{group: a.members[0].group}
 	first.until(t, "a leads", func(v status.Daemon) bool { return v.Leads() && a.members[1].group.View().Leads() })
@@ -306,7 +306,7 @@ func TestTheSuccessorOwesTheWaitForAFailedPostStop(t *testing.T) {
 
 // The elector must not blame a candidate for the time that its host needs to end the work of another slot.
 func TestAHostThatIsFullIsQueued(t *testing.T) {
-	conn := clustertest.NewServer().Connect()
+	conn := storetest.NewServer().Connect()
 	defer conn.Close(context.Background())
 	g := newGroup("a", cluster.Paths{Root: "/g"}.OfSlot(1))
 	i := &Instance{ending: make(chan struct{}), self: cluster.Incarnation{Name: "a-0000000000000001-n_0000000001", ID: "a"}, table: newSlotTable(cluster.Stored[cluster.Slots]{Record: cluster.Slots{SlotSize: cluster.SlotSize{Count: 2, PerNode: 1}}}, 2)}

@@ -1,9 +1,9 @@
 package group
 
 import (
-	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/sys/boottime"
 )
 
 // publish publishes the view.

@@ -4,8 +4,8 @@ import (
 	"strconv"
 
 	"zkelectd/internal/transition"
-	"zkelectd/internal/workenv"
-	"zkelectd/internal/worker"
+	"zkelectd/internal/work/workenv"
+	"zkelectd/internal/work/worker"
 )
 
 func (m *Member) newWorker() *worker.Worker {

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"zkelectd/internal/boottime"
+	"zkelectd/internal/sys/boottime"
 )
 
 // newTestBoard returns a board, and opens it again as another process does.

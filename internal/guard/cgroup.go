@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"zkelectd/internal/boottime"
+	"zkelectd/internal/sys/boottime"
 )
 
 // cgroup is a control group of version 2 that contains one piece of work; not even processes that detach from their parents

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"zkelectd/internal/boottime"
+	"zkelectd/internal/sys/boottime"
 )
 
 // Timing of the daemon's side: how long it waits before it treats the guard as hung.

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"zkelectd/internal/boottime"
-	"zkelectd/internal/procinfo"
+	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/sys/procinfo"
 )
 
 // This file contains what the daemon does if the guard is lost: it notices that, kills the work, and proves its death.

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"zkelectd/internal/boottime"
+	"zkelectd/internal/sys/boottime"
 )
 
 // clientFixture is a Client for which the test plays guard and keeper.

@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"time"
 
-	"zkelectd/internal/boottime"
-	"zkelectd/internal/harden"
+	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/sys/harden"
 )
 
 // WorkOptions specify leader-only work.

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/boottime"
+	"zkelectd/internal/sys/boottime"
 )
 
 // isNear reports whether a point in time is about ahead from now, allowing for delays of this process.

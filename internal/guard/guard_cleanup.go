@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"zkelectd/internal/boottime"
+	"zkelectd/internal/sys/boottime"
 )
 
 // cleanUpAndRespawn takes the next step after the death of the daemon. All of its work is being killed, and the pending hooks of

@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"time"
 
-	"zkelectd/internal/boottime"
-	"zkelectd/internal/harden"
+	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/sys/harden"
 )
 
 // daemon is one daemon process, from its start to its death.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"zkelectd/internal/boottime"
+	"zkelectd/internal/sys/boottime"
 )
 
 // ResetSpec makes work run only while the watchdog device is armed.

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"zkelectd/internal/boottime"
+	"zkelectd/internal/sys/boottime"
 )
 
 // keeperProcess is a keeper as the guard sees it.

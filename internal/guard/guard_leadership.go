@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"zkelectd/internal/boottime"
+	"zkelectd/internal/sys/boottime"
 )
 
 // leadership is one instance of a group as the guard sees it: what its daemon has sent for it, and its work. Nothing that happens

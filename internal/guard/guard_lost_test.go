@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"zkelectd/internal/boottime"
+	"zkelectd/internal/sys/boottime"
 )
 
 // checkGuardLost checks that the daemon has noticed that its guard is lost, for the given reason, and starts no more work.

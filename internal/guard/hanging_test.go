@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/boottime"
-	"zkelectd/internal/hostfault"
+	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/test/hostfault"
 )
 
 // stalledDisk mounts a disk that does not answer, with a program on it.

@@ -18,9 +18,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"zkelectd/internal/boottime"
-	"zkelectd/internal/procinfo"
-	"zkelectd/internal/testhelper"
+	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/sys/procinfo"
+	"zkelectd/internal/test/testhelper"
 )
 
 // testTimeout is how long a test waits for something that has to happen. It is shorter in mutation tests (scripts/mutants), since

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/boottime"
+	"zkelectd/internal/sys/boottime"
 )
 
 // newBareKeeper returns a keeper whose methods a test calls directly, in its own process, and the guard's end of its socket.

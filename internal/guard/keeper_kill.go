@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"zkelectd/internal/boottime"
+	"zkelectd/internal/sys/boottime"
 )
 
 // enforce begins to kill the work if it may not run any longer, without a list of processes.

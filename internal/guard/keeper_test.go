@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/boottime"
+	"zkelectd/internal/sys/boottime"
 )
 
 // keeperFixture is a keeper process for which the test plays the guard.

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"zkelectd/internal/boottime"
+	"zkelectd/internal/sys/boottime"
 )
 
 // bareGuard is a guard whose methods a test calls directly, in its own process. Its daemon and its keeper are processes that

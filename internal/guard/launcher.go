@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"zkelectd/internal/harden"
+	"zkelectd/internal/sys/harden"
 )
 
 // launcher starts works, one after the other, on a separate thread. That lasts as long as the process: the parent death

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/boottime"
-	"zkelectd/internal/testhelper"
+	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/test/testhelper"
 )
 
 // use makes the daemon use the leadership with a name from now on.

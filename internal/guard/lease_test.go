@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"zkelectd/internal/boottime"
+	"zkelectd/internal/sys/boottime"
 )
 
 // checkNotLate checks that the work died because its lease ended; otherwise it would still run. The limit is wide, as the machine

@@ -21,9 +21,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"zkelectd/internal/asynclog"
-	"zkelectd/internal/boottime"
-	"zkelectd/internal/testhelper"
+	"zkelectd/internal/sys/asynclog"
+	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/test/testhelper"
 )
 
 // A guard takes over its process, and the tests kill guards and daemons. So each is a separate process: this program in another

@@ -11,7 +11,7 @@ import (
 	sd "github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
 
-	"zkelectd/internal/boottime"
+	"zkelectd/internal/sys/boottime"
 )
 
 // notifier reports the daemon's state to the service manager, by the protocol of sd_notify(3). The manager accepts messages

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/boottime"
+	"zkelectd/internal/sys/boottime"
 )
 
 // fakeServiceManager is a datagram socket like that of systemd.

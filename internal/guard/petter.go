@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"zkelectd/internal/boottime"
-	"zkelectd/internal/watchdogdev"
+	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/sys/watchdogdev"
 )
 
 // DeviceSpec says how to use a watchdog device.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/boottime"
-	"zkelectd/internal/watchdogdev"
+	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/sys/watchdogdev"
 )
 
 // fakeDevice records what a petter does with it.

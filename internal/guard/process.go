@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"zkelectd/internal/nowait"
-	"zkelectd/internal/procinfo"
+	"zkelectd/internal/sys/nowait"
+	"zkelectd/internal/sys/procinfo"
 )
 
 // childList lists the direct children of this process without opening a file. It reads the lists of the main thread, which adopts

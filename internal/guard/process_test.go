@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"zkelectd/internal/boottime"
+	"zkelectd/internal/sys/boottime"
 )
 
 // A childList yields all pids in its files; files that cannot be read are skipped.

@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"zkelectd/internal/boottime"
-	"zkelectd/internal/harden"
+	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/sys/harden"
 )
 
 // Resources that package harden reserves for the guard and the keeper.

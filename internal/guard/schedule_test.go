@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"zkelectd/internal/boottime"
-	"zkelectd/internal/procinfo"
+	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/sys/procinfo"
 )
 
 // A process that acts in place of another gives that one time to act first, and has enough time left itself.

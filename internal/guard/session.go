@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"zkelectd/internal/procinfo"
+	"zkelectd/internal/sys/procinfo"
 )
 
 // SessionFile is the content of the file from which 'zkelectd release' and the next start clean up after a zkelectd that was

@@ -6,8 +6,8 @@ import (
 	"syscall"
 	"time"
 
-	"zkelectd/internal/boottime"
-	"zkelectd/internal/procinfo"
+	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/sys/procinfo"
 )
 
 // EnsureDead kills what is left of the work. It returns nil once the kernel says that all of the work is dead, and guard and

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"zkelectd/internal/filelock"
+	"zkelectd/internal/sys/filelock"
 )
 
 // lockSuffix is added to the name of a session file for the name of its lock, and lockFD is the file descriptor at

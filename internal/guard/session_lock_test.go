@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/filelock"
+	"zkelectd/internal/sys/filelock"
 )
 
 // Guard and daemon share the lock on the session file until both have ended. Keepers and work do not have it.

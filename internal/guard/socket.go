@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"zkelectd/internal/nowait"
+	"zkelectd/internal/sys/nowait"
 )
 
 // socket is an end of the connection between the guard and the daemon or a keeper. The Go runtime waits for a file in both directions,

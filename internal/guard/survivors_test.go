@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"zkelectd/internal/boottime"
+	"zkelectd/internal/sys/boottime"
 )
 
 // startUntraceableWork starts work with a process that cannot be found by its parents, process group, session or environment, as

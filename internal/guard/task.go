@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"zkelectd/internal/boottime"
-	"zkelectd/internal/harden"
+	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/sys/harden"
 )
 
 // Spec specifies leader-only work (the child, the pre_start hook, or a systemd unit) or a pending hook.

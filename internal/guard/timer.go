@@ -3,7 +3,7 @@ package guard
 import (
 	"time"
 
-	"zkelectd/internal/boottime"
+	"zkelectd/internal/sys/boottime"
 )
 
 // earliest returns the first of the given points in time, ignoring those that are 0; 0 if all are.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/boottime"
+	"zkelectd/internal/sys/boottime"
 )
 
 // fires waits for a timer and reports whether it has fired.

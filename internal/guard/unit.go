@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"zkelectd/internal/boottime"
+	"zkelectd/internal/sys/boottime"
 )
 
 // Unit is leader-only work that systemd runs. systemd starts the unit only while its permit exists. To end the unit, the guard

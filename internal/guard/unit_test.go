@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/boottime"
+	"zkelectd/internal/sys/boottime"
 )
 
 // fakeUnit plays systemd for one unit: it creates the unit's control group and starts processes in it. A real systemd is tested

@@ -6,8 +6,8 @@ import (
 	"log/slog"
 	"time"
 
-	"zkelectd/internal/boottime"
-	"zkelectd/internal/harden"
+	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/sys/harden"
 )
 
 // work is a piece of work as the guard sees it: leader-only work, which a keeper or systemd runs, or a pending hook.

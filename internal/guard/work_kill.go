@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"zkelectd/internal/boottime"
+	"zkelectd/internal/sys/boottime"
 )
 
 // enforce kills the work if it may not run any longer (S1), and only then logs why.

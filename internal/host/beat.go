@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"zkelectd/internal/boottime"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/sys/boottime"
 )
 
 // maxStuck is how many loops may be stuck at once. A loop that never returns keeps its memory and its goroutines, so with more of

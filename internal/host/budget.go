@@ -8,8 +8,8 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
-	"zkelectd/internal/losses"
 	"zkelectd/internal/operator"
+	"zkelectd/internal/operator/losses"
 )
 
 // grants holds the smallest session timeout that any server has granted to this daemon. A server that granted it once may grant

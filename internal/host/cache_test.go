@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"zkelectd/internal/operator"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // The elector answers from its own snapshot, the others read the group on request.

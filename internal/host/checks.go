@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"zkelectd/internal/group"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // checkPace is how long the host waits for each znode that a check reads: idle groups cost it half a read a second, however many

@@ -11,9 +11,9 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/guard"
-	"zkelectd/internal/status"
-	"zkelectd/internal/systemd"
-	"zkelectd/internal/watchdogdev"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/sys/watchdogdev"
+	"zkelectd/internal/work/systemd"
 )
 
 // Timing of the checks of the watchdog device.

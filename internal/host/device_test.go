@@ -10,8 +10,8 @@ import (
 
 	"zkelectd/internal/config"
 	"zkelectd/internal/guard"
-	"zkelectd/internal/status"
-	"zkelectd/internal/watchdogdev"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/sys/watchdogdev"
 )
 
 // deviceGuard is a guard that only checks devices.

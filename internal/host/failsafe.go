@@ -13,23 +13,23 @@ import (
 	"sync/atomic"
 	"time"
 
-	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
-	"zkelectd/internal/failsafe"
 	"zkelectd/internal/failsafe/agent"
 	"zkelectd/internal/failsafe/peer"
 	"zkelectd/internal/group"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
+	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/transition/failsafe"
 )
 
 // failsafeMode is the host's part of failsafe mode, for all groups that take part. Its agent is opened for the first of them, and outlives
 // sessions.
 type failsafeMode struct {
 	host  *Host
-	agent atomic.Pointer[agent.Agent]     // nil until a group needs it
-	zk    atomic.Pointer[zkstore.Session] // nil while there is no session
+	agent atomic.Pointer[agent.Agent]   // nil until a group needs it
+	zk    atomic.Pointer[store.Session] // nil while there is no session
 
 	// auditPace is how often each group's keys are checked for an ACL that lets others read them.
 	auditPace time.Duration
@@ -90,7 +90,7 @@ func (f *failsafeMode) close() {
 }
 
 // setSession sets the session by which the agent finds out whether ZooKeeper answers; nil for none.
-func (f *failsafeMode) setSession(zk *zkstore.Session) {
+func (f *failsafeMode) setSession(zk *store.Session) {
 	if f.zk.Store(zk); zk != nil {
 		zk.OnDisconnect(f.suspect)
 	}
@@ -108,7 +108,7 @@ func (f *failsafeMode) probe(ctx context.Context) error {
 	if zk == nil {
 		return cluster.ErrNotSent
 	}
-	_, err := zk.Do(zkstore.WithPriority(ctx, zkstore.PriorityLease), cluster.Op{Kind: cluster.OpCheck, Path: f.host.config().ZooKeeper.Root, Version: cluster.AnyVersion})
+	_, err := zk.Do(store.WithPriority(ctx, store.PriorityLease), cluster.Op{Kind: cluster.OpCheck, Path: f.host.config().ZooKeeper.Root, Version: cluster.AnyVersion})
 	return err
 }
 
@@ -132,9 +132,9 @@ func (h *Host) HandleFailsafe(next http.Handler) http.Handler {
 type participation struct {
 	agent    *agent.Agent
 	resource *resource
-	conn     *zkstore.Group // nil if the instance asks nobody, and promises nothing: it only agrees to successors
-	known    agent.Group    // as last set
-	audit    time.Duration  // when to look next whether others can read the keys
+	conn     *store.Group  // nil if the instance asks nobody, and promises nothing: it only agrees to successors
+	known    agent.Group   // as last set
+	audit    time.Duration // when to look next whether others can read the keys
 }
 
 // join prepares an instance of a resource for failsafe mode; nil if its configuration does not enable that, or the group cannot use it.
@@ -163,7 +163,7 @@ func (m *membership) join(ctx context.Context, b cluster.Budget) (*participation
 		return nil, err
 	}
 	p := &participation{agent: a, resource: r, conn: m.session.zk.Group(r.paths()), known: agent.Group{Paths: r.paths(), Enabled: true}}
-	keys, err := zkstore.EnsureFailsafeKeys(ctx, p.conn, r.paths(), c.Node.ID)
+	keys, err := store.EnsureFailsafeKeys(ctx, p.conn, r.paths(), c.Node.ID)
 	if group.IsTransient(err) {
 		p.conn.Close()
 		return nil, err
@@ -215,7 +215,7 @@ func (m *membership) agree(ctx context.Context) (*participation, error) {
 func (m *membership) checkUnbound(ctx context.Context, unknown error) error {
 	conn := m.session.zk.Group(m.resource.paths())
 	defer conn.Close()
-	bind, err := zkstore.PromisesBind(ctx, conn, m.resource.paths())
+	bind, err := store.PromisesBind(ctx, conn, m.resource.paths())
 	if bind {
 		return &promisesUnknownError{unknown}
 	}
@@ -257,7 +257,7 @@ func (p *participation) begin(ctx context.Context, incarnation string) (end func
 	ctx, cancel := context.WithCancel(ctx)
 	var following sync.WaitGroup
 	following.Go(func() {
-		zkstore.FollowFailsafe(ctx, p.conn, p.known.Paths, failsafePace, func(now zkstore.FailsafeGroup) { p.update(ctx, now) })
+		store.FollowFailsafe(ctx, p.conn, p.known.Paths, failsafePace, func(now store.FailsafeGroup) { p.update(ctx, now) })
 	})
 	return func() {
 		cancel()
@@ -272,7 +272,7 @@ func (p *participation) begin(ctx context.Context, incarnation string) (end func
 const failsafePace = time.Second
 
 // update passes on what is known about the group.
-func (p *participation) update(ctx context.Context, now zkstore.FailsafeGroup) {
+func (p *participation) update(ctx context.Context, now store.FailsafeGroup) {
 	next := p.known
 	if now.Policy.Readable() {
 		next.Enabled = now.Policy.Record.Failsafe.Enabled
@@ -281,7 +281,7 @@ func (p *participation) update(ctx context.Context, now zkstore.FailsafeGroup) {
 	case now.Keys.Readable():
 		next.Secrets, next.SecretsErr = now.Keys.Record.Secrets(), nil
 	case !now.Keys.Exists: // somebody has deleted them
-		keys, err := zkstore.EnsureFailsafeKeys(ctx, p.conn, next.Paths, p.resource.config().Node.ID)
+		keys, err := store.EnsureFailsafeKeys(ctx, p.conn, next.Paths, p.resource.config().Node.ID)
 		next.Secrets, next.SecretsErr = keys.Secrets(), err
 	default:
 		next.SecretsErr = now.Keys.Err

@@ -20,16 +20,16 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
-	"zkelectd/internal/failsafe"
 	"zkelectd/internal/failsafe/peer"
-	"zkelectd/internal/faultproxy"
 	"zkelectd/internal/operator"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
+	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/test/faultproxy"
 	"zkelectd/internal/test/zkserver"
+	"zkelectd/internal/transition/failsafe"
 )
 
 // outageSession is the session timeout of these tests. The lease is 1.8 s, and a member finds out in 300 ms that ZooKeeper does not
@@ -135,20 +135,20 @@ func (l logTo) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-func (f *fleet) session(access zkstore.Access) *zkstore.Session {
+func (f *fleet) session(access store.Access) *store.Session {
 	f.t.Helper()
-	s, err := zkstore.Open(f.t.Context(), zkstore.Options{Servers: []string{f.server.Addr()}, Timeout: 10 * time.Second, Access: access})
+	s, err := store.Open(f.t.Context(), store.Options{Servers: []string{f.server.Addr()}, Timeout: 10 * time.Second, Access: access})
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	return s
 }
 
-func (f *fleet) initialize(access zkstore.Access) {
+func (f *fleet) initialize(access store.Access) {
 	f.t.Helper()
 	s := f.session(access)
 	defer s.Close(context.Background())
-	if err := zkstore.Init(f.t.Context(), s, cluster.Paths{Root: f.root}, "the test"); err != nil {
+	if err := store.Init(f.t.Context(), s, cluster.Paths{Root: f.root}, "the test"); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -221,7 +221,7 @@ func TestOutageInFailsafeMode(t *testing.T) {
 	t.Log("a member dies before the outage")
 	access := operator.Access(a.Group.config(), os.Getenv)
 	dead := f.session(access)
-	_, err := zkstore.Register(t.Context(), dead, cluster.Paths{Root: f.root}, cluster.Node{
+	_, err := store.Register(t.Context(), dead, cluster.Paths{Root: f.root}, cluster.Node{
 		ID: "d", Instance: cluster.NewInstance(1), SessionTimeout: cluster.Duration(outageSession), Failsafe: &cluster.FailsafeNode{Key: "x", Address: "127.0.0.1:1"},
 	})
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"zkelectd/internal/config"
-	"zkelectd/internal/fencer"
 	"zkelectd/internal/group"
 	"zkelectd/internal/operator"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/work/fencer"
 )
 
 // fencing returns how an instance of the group fences.

@@ -13,10 +13,10 @@ import (
 	"testing"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
-	"zkelectd/internal/hook"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
+	"zkelectd/internal/work/hook"
 )
 
 // fleetOf is a host with several groups, whose configuration is a directory.
@@ -118,7 +118,7 @@ func initializeAll(t *testing.T, base string, n int) {
 	t.Helper()
 	conn := initialSession(t)
 	for i := range n {
-		if err := zkstore.Init(t.Context(), conn, cluster.Paths{Root: fmt.Sprint(base, "/g", i)}, "the test"); err != nil {
+		if err := store.Init(t.Context(), conn, cluster.Paths{Root: fmt.Sprint(base, "/g", i)}, "the test"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -14,9 +14,9 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
-	"zkelectd/internal/probe"
-	"zkelectd/internal/status"
-	"zkelectd/internal/workenv"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/work/probe"
+	"zkelectd/internal/work/workenv"
 )
 
 // health holds the host's health, latency and score. It outlives sessions, and is safe for concurrent use.

@@ -13,13 +13,13 @@ import (
 	"go.uber.org/goleak"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/group"
 	"zkelectd/internal/guard"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
+	"zkelectd/internal/test/testhelper"
 	"zkelectd/internal/test/zkserver"
-	"zkelectd/internal/testhelper"
 )
 
 var (
@@ -60,9 +60,9 @@ func TestMain(m *testing.M) {
 }
 
 // initialSession returns a session that is closed at the end of the test.
-func initialSession(t *testing.T) *zkstore.Session {
+func initialSession(t *testing.T) *store.Session {
 	t.Helper()
-	s, err := zkstore.Open(t.Context(), zkstore.Options{Servers: []string{server.Addr()}, Timeout: 10 * time.Second})
+	s, err := store.Open(t.Context(), store.Options{Servers: []string{server.Addr()}, Timeout: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,13 +75,13 @@ func initialize(t *testing.T, root string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	s, err := zkstore.Open(ctx, zkstore.Options{Servers: []string{server.Addr()}, Timeout: 10 * time.Second})
+	s, err := store.Open(ctx, store.Options{Servers: []string{server.Addr()}, Timeout: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close(ctx)
 	var used *cluster.InUseError
-	if err := zkstore.Init(ctx, s, cluster.Paths{Root: root}, "the test"); err != nil && !errors.As(err, &used) {
+	if err := store.Init(ctx, s, cluster.Paths{Root: root}, "the test"); err != nil && !errors.As(err, &used) {
 		t.Fatal(err)
 	}
 }
@@ -100,7 +100,7 @@ func (h only) config() config.Config { return h.Group.config() }
 func (h only) Totals() status.Totals { return h.Host.Totals() }
 
 // session returns the host's session.
-func (h only) zk() *zkstore.Session {
+func (h only) zk() *store.Session {
 	h.Host.mu.Lock()
 	defer h.Host.mu.Unlock()
 	return h.Host.session.zk
@@ -238,7 +238,7 @@ func TestLostSessionIsCounted(t *testing.T) {
 	h, _ := run(t, fresh(), "a", "ZKELECTD_CHILD_COMMAND=sleep,1000")
 	until(t, h, "leads", status.Daemon.Leads)
 	first, s := h.View(), h.zk()
-	if err := zkstore.CloseSession(t.Context(), zkstore.SessionHandle{Servers: []string{server.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
+	if err := store.CloseSession(t.Context(), store.SessionHandle{Servers: []string{server.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, h, "leads again, in another session", func(v status.Daemon) bool { return v.Leads() && v.Incarnation != first.Incarnation })
@@ -253,21 +253,21 @@ func TestLostSessionIsCounted(t *testing.T) {
 // The host closes a session that it has left open, instead of waiting for the servers to expire it.
 func TestUnclosedSessionIsClosed(t *testing.T) {
 	root := fresh()
-	old, err := zkstore.Open(t.Context(), zkstore.Options{Servers: []string{server.Addr()}, Timeout: time.Minute})
+	old, err := store.Open(t.Context(), store.Options{Servers: []string{server.Addr()}, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer old.Close(t.Context())
 	paths := cluster.Paths{Root: root}
 	me := group.Identify(guardClient.GuardPid())
-	if err := zkstore.EnsureTree(t.Context(), old, paths); err != nil {
+	if err := store.EnsureTree(t.Context(), old, paths); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := zkstore.Register(t.Context(), old, paths, cluster.Node{ID: "a", Instance: cluster.NewInstance(1), Host: me.Host, Boot: me.Boot, PID: me.PID, Started: me.Started}); err != nil {
+	if _, err := store.Register(t.Context(), old, paths, cluster.Node{ID: "a", Instance: cluster.NewInstance(1), Host: me.Host, Boot: me.Boot, PID: me.PID, Started: me.Started}); err != nil {
 		t.Fatal(err)
 	}
 	h, _ := runWith(t, root, "a", func(h *Host) {
-		h.unclosed = zkstore.SessionHandle{Servers: []string{server.Addr()}, Session: old.SessionID(), Password: old.Password()}
+		h.unclosed = store.SessionHandle{Servers: []string{server.Addr()}, Session: old.SessionID(), Password: old.Password()}
 	})
 	until(t, h, "the daemon is a member", func(v status.Daemon) bool { return v.Elected == "a" })
 }

@@ -7,7 +7,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // setInvalid shows the groups that do not run because their files were refused. refused has the errors of files by the names of their

@@ -13,17 +13,17 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/clustertest"
-	"zkelectd/internal/hook"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store/storetest"
+	"zkelectd/internal/work/hook"
 )
 
 // watched is a group whose leadership a test writes, and the watch of a host.
 type watched struct {
 	*leaderWatch
 	t      *testing.T
-	server *clustertest.Server
-	conn   *clustertest.Session // of the leaders
+	server *storetest.Server
+	conn   *storetest.Session // of the leaders
 	out    string
 }
 
@@ -35,7 +35,7 @@ func watch(t *testing.T, env ...string) *watched {
 	cfg.Groups[0].Config.Hooks.OnLeaderChange = []string{"sh", "-c", "(env | grep ZKELECTD_ | LC_ALL=C sort | tr '\\n' ' '; echo $EXTRA; cat) >>" + out}
 	cfg.Groups[0].Config.Child.Env = map[string]string{"EXTRA": "east"}
 	h := newOnly(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient})
-	w := &watched{leaderWatch: h.leaders, t: t, server: clustertest.NewServer(), out: out}
+	w := &watched{leaderWatch: h.leaders, t: t, server: storetest.NewServer(), out: out}
 	w.conn = w.server.Connect()
 	w.hooks = hook.NewLatest(w.hook, w.group.log)
 	for _, path := range []string{"/g", "/g/leader"} {

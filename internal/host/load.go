@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
 )
 
 // loadPace is the least time between two writes of this host's load, and between two readings of those of the others.
@@ -19,7 +19,7 @@ const loadPace = time.Second
 // session.
 type loads struct {
 	host   *Host
-	conn   *zkstore.Group
+	conn   *store.Group
 	base   string
 	next   chan cluster.Load // to be written; the newest wins
 	wanted chan struct{}     // closed when an elector needs the loads
@@ -52,7 +52,7 @@ func (l *loads) follow(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	zkstore.FollowLoads(ctx, l.conn, l.base, loadPace, func(known map[string]cluster.Load) {
+	store.FollowLoads(ctx, l.conn, l.base, loadPace, func(known map[string]cluster.Load) {
 		if before := l.known.Swap(&known); before != nil && reflect.DeepEqual(*before, known) {
 			return
 		}
@@ -123,7 +123,7 @@ func (l *loads) write(ctx context.Context) {
 			continue
 		}
 		limited, cancel := context.WithTimeout(ctx, l.conn.Timeout())
-		err := zkstore.WriteLoad(limited, l.conn, l.base, l.host.Node(), rec)
+		err := store.WriteLoad(limited, l.conn, l.base, l.host.Node(), rec)
 		cancel()
 		switch {
 		case err == nil:

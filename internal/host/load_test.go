@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // A host with many groups publishes its latency and how much it leads once, and its electors rank by that.

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/group"
 	"zkelectd/internal/guard"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
 )
 
 // Limits of a group's faults.
@@ -52,7 +52,7 @@ type membership struct {
 // instance is one registration of the resource, see [group.Instance], with what each of its leaderships has to itself.
 type instance struct {
 	*group.Instance // nil until it is registered
-	conns           []*zkstore.Group
+	conns           []*store.Group
 	leaderships     []*guard.Leadership
 	starts, moves   *share        // nil without limits
 	stuck           chan struct{} // closed when a loop of the instance is stuck
@@ -274,7 +274,7 @@ func (m *membership) prepare() (cluster.Stored[cluster.Slots], error) {
 	if err != nil {
 		return slots, cmp.Or(permanent(foreign), err)
 	}
-	root, err := zkstore.ReadIdentity(m.ctx, conn, m.resource.paths())
+	root, err := store.ReadIdentity(m.ctx, conn, m.resource.paths())
 	switch {
 	case err != nil:
 		return slots, err

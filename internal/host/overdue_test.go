@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/status"
-	"zkelectd/internal/testhelper"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/test/testhelper"
 )
 
 // pidLog records the pid of the child that was started last in each group.

@@ -6,8 +6,8 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/elector"
+	"zkelectd/internal/operator/status"
 	"zkelectd/internal/policy"
-	"zkelectd/internal/status"
 )
 
 func loadOf(leaders map[string]int) map[string]policy.NodeLoad {

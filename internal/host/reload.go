@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/operator"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
 )
 
 // Reloaded is a configuration that was read again.
@@ -58,7 +58,7 @@ func (h *Host) reload(ctx context.Context, s *session) {
 	order := h.takeOrder()
 	h.service.reloading()
 	next, err := h.read(order.AllowRemovals)
-	var identities *zkstore.CredentialChange
+	var identities *store.CredentialChange
 	if err == nil {
 		identities, err = h.checkCredentials(ctx, s, next)
 	}
@@ -140,7 +140,7 @@ func (h *Host) read(allowRemovals bool) (Reloaded, error) {
 }
 
 // checkCredentials checks that ZooKeeper accepts the credentials of a configuration.
-func (h *Host) checkCredentials(ctx context.Context, s *session, next Reloaded) (*zkstore.CredentialChange, error) {
+func (h *Host) checkCredentials(ctx context.Context, s *session, next Reloaded) (*store.CredentialChange, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*s.granted)
 	defer cancel()
 	return s.zk.PresentCredentials(ctx, h.resources()[0].paths(), operator.Access(next.Host.Config, os.Getenv))

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
 )
 
 // reloaded returns a configuration of the only group of a host, as read again.
@@ -133,7 +133,7 @@ func TestReloadOutlivesItsSession(t *testing.T) {
 			if !lost {
 				lost = true
 				s := only{d, nil}.zk()
-				if err := zkstore.CloseSession(t.Context(), zkstore.SessionHandle{Servers: []string{server.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
+				if err := store.CloseSession(t.Context(), store.SessionHandle{Servers: []string{server.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
 					t.Error(err)
 				}
 				<-s.Done()

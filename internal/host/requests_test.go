@@ -10,8 +10,8 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator"
-	"zkelectd/internal/request"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/request"
+	"zkelectd/internal/operator/status"
 	"zkelectd/internal/test/zkserver"
 )
 

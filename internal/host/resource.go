@@ -11,7 +11,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/group"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // resource is what one configuration file describes: a group with one leader, or one with several slots, each of which is shown and

@@ -11,7 +11,7 @@ import (
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
 
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 // service sends reports to the service manager (systemd) through the guard. It is safe for concurrent use.

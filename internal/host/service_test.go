@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
 )
 
 func TestStatusLine(t *testing.T) {

@@ -5,10 +5,10 @@ import (
 
 	"zkelectd/internal/config"
 	"zkelectd/internal/group"
-	"zkelectd/internal/hook"
 	"zkelectd/internal/operator"
-	"zkelectd/internal/probe"
-	"zkelectd/internal/worker"
+	"zkelectd/internal/work/hook"
+	"zkelectd/internal/work/probe"
+	"zkelectd/internal/work/worker"
 )
 
 // options returns the options of the group. Settings holds those that a reload may change.

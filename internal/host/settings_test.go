@@ -7,16 +7,16 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/group"
 	"zkelectd/internal/operator"
+	"zkelectd/internal/store"
 )
 
 // live holds the settings that a running host uses, and applies on a reload.
 type live struct {
 	group    group.Settings
-	access   zkstore.Access
+	access   store.Access
 	logLevel string
 	// These are read for each run.
 	leaderHook []string

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/status"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
 )
 
 // slotted is the file of a group with slots.
@@ -22,7 +22,7 @@ func initializeSlots(t *testing.T, root string, count int) {
 	t.Helper()
 	conn := initialSession(t)
 	for i := range count {
-		if err := zkstore.Init(t.Context(), conn, cluster.Paths{Root: root}.OfSlot(i), "the test"); err != nil {
+		if err := store.Init(t.Context(), conn, cluster.Paths{Root: root}.OfSlot(i), "the test"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -36,11 +36,11 @@ func (f *fleetOf) setSlots(name string, count int) {
 	wait(f.t, "the group is removed", func() bool { return slices.Equal(f.names(), []string{"g0"}) })
 	conn, p := initialSession(f.t), cluster.Paths{Root: f.base + "/" + name}
 	wait(f.t, "the slots are changed", func() bool {
-		read, err := zkstore.ReadSlots(f.t.Context(), conn, p, false)
+		read, err := store.ReadSlots(f.t.Context(), conn, p, false)
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		_, err = zkstore.SetSlots(f.t.Context(), conn, p, read, read.Record.Changed(cluster.SlotSize{Count: count, PerNode: count}, "the test", "", time.Now()))
+		_, err = store.SetSlots(f.t.Context(), conn, p, read, read.Record.Changed(cluster.SlotSize{Count: count, PerNode: count}, "the test", "", time.Now()))
 		return err == nil
 	})
 	f.write(name, slotted(2))

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/hostcheck"
+	"zkelectd/internal/host/hostcheck"
 )
 
 // Timing of the checks of the work.

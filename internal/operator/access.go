@@ -3,17 +3,17 @@ package operator
 import (
 	"encoding/json"
 
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
+	"zkelectd/internal/store"
 )
 
 // Access returns the ZooKeeper credentials and TLS files for c. getenv returns the daemon's environment, which says where
 // systemd has put the unit's credentials.
-func Access(c config.Config, getenv func(string) string) zkstore.Access {
+func Access(c config.Config, getenv func(string) string) store.Access {
 	z := c.ZooKeeper
-	a := zkstore.Access{ACL: zkstore.ACL(z.ACL)}
+	a := store.Access{ACL: store.ACL(z.ACL)}
 	a.Auth.Path, a.Auth.Systemd = config.SecretFile(z.Auth.File, getenv)
-	a.TLS = zkstore.TLS{Enabled: z.TLS.Enabled, ServerName: z.TLS.ServerName}
+	a.TLS = store.TLS{Enabled: z.TLS.Enabled, ServerName: z.TLS.ServerName}
 	a.TLS.CA, _ = config.SecretFile(z.TLS.CA, getenv)
 	a.TLS.Cert, _ = config.SecretFile(z.TLS.Cert, getenv)
 	a.TLS.Key, _ = config.SecretFile(z.TLS.Key, getenv)
@@ -21,7 +21,7 @@ func Access(c config.Config, getenv func(string) string) zkstore.Access {
 }
 
 // EncodeAccess encodes what the guard needs to close a session after the daemon's death: file names, no secrets.
-func EncodeAccess(a zkstore.Access) json.RawMessage {
+func EncodeAccess(a store.Access) json.RawMessage {
 	data, err := json.Marshal(a)
 	if err != nil {
 		return nil // unreachable: the fields are plain strings

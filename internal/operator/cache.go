@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
+	"zkelectd/internal/elector/whatif"
+	"zkelectd/internal/operator/request"
+	"zkelectd/internal/operator/status"
 	"zkelectd/internal/policy"
-	"zkelectd/internal/request"
-	"zkelectd/internal/status"
-	"zkelectd/internal/whatif"
+	"zkelectd/internal/store"
 )
 
 // ReadTimeout bounds a read for an HTTP request.
@@ -112,7 +112,7 @@ func (c *GroupCache) snapshot(ctx context.Context) (cluster.Snapshot, error) {
 		return *s, nil
 	}
 	return load(ctx, c, &c.group, func(ctx context.Context, src *Source) (cluster.Snapshot, error) {
-		return zkstore.ReadAll(ctx, src.Session, src.Paths, false)
+		return store.ReadAll(ctx, src.Session, src.Paths, false)
 	})
 }
 

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/clustertest"
-	"zkelectd/internal/request"
+	"zkelectd/internal/operator/request"
+	"zkelectd/internal/store/storetest"
 )
 
 // connected is a session whose connection the test makes and breaks.
 type connected struct {
-	*clustertest.Session
+	*storetest.Session
 	lost atomic.Bool
 }
 
@@ -24,7 +24,7 @@ func (c *connected) Connected() bool { return !c.lost.Load() }
 
 // cacheOf returns a cache of an empty group.
 func cacheOf() (*GroupCache, *connected) {
-	c, s := NewGroupCache("g", "/g"), &connected{Session: clustertest.NewServer().Connect()}
+	c, s := NewGroupCache("g", "/g"), &connected{Session: storetest.NewServer().Connect()}
 	c.SetSource(&Source{Session: s, Paths: cluster.Paths{Root: "/g"}})
 	return c, s
 }

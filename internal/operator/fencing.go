@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"zkelectd/internal/config"
-	"zkelectd/internal/fencer"
+	"zkelectd/internal/work/fencer"
 )
 
 // Fencing returns how a configuration fences nodes.

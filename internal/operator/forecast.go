@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/elector/whatif"
+	"zkelectd/internal/operator/status"
 	"zkelectd/internal/policy"
-	"zkelectd/internal/status"
-	"zkelectd/internal/whatif"
 )
 
 // WithForecast adds to the view of a group what the view alone does not know: who could lead, why nobody can, and what holds a better

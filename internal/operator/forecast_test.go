@@ -8,9 +8,9 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/elector"
+	"zkelectd/internal/elector/whatif"
+	"zkelectd/internal/operator/status"
 	"zkelectd/internal/policy"
-	"zkelectd/internal/status"
-	"zkelectd/internal/whatif"
 )
 
 // failedGroup returns a group that n1 leads since led, in which the nodes have just failed.

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/clustertest"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
-	"zkelectd/internal/request"
-	"zkelectd/internal/whatif"
+	"zkelectd/internal/elector/whatif"
+	"zkelectd/internal/operator/request"
+	"zkelectd/internal/store"
+	"zkelectd/internal/store/storetest"
 )
 
 // Hints use the name that a group has in the configuration, even if its root ends in another name.
@@ -33,8 +33,8 @@ func TestHintsNameTheGroupNotItsRoot(t *testing.T) {
 		hints("policy", err.Error(), "'zkelectd repair policy --config /etc/zkelectd.yaml -g billing'")
 	}
 
-	s := clustertest.NewServer().Connect()
-	if err := zkstore.EnsureTree(t.Context(), s, p); err != nil {
+	s := storetest.NewServer().Connect()
+	if err := store.EnsureTree(t.Context(), s, p); err != nil {
 		t.Fatal(err)
 	}
 	of := Neighbors{Group: "billing"}

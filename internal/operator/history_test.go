@@ -5,11 +5,11 @@ import (
 	"testing"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/clustertest"
+	"zkelectd/internal/store/storetest"
 )
 
 func TestReadHistory(t *testing.T) {
-	s, paths := clustertest.NewServer().Connect(), cluster.Paths{Root: "/g"}
+	s, paths := storetest.NewServer().Connect(), cluster.Paths{Root: "/g"}
 	if h, err := ReadHistory(t.Context(), s, paths, false); err != nil || len(h.Terms) != 0 {
 		t.Errorf("before there is one: %+v %v", h, err)
 	}

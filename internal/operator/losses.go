@@ -3,7 +3,7 @@ package operator
 import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
-	"zkelectd/internal/losses"
+	"zkelectd/internal/operator/losses"
 )
 
 // Losses returns what becomes of a group with this configuration after each loss. alone is set if it is known that no other member

@@ -8,7 +8,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
-	"zkelectd/internal/losses"
+	"zkelectd/internal/operator/losses"
 )
 
 // configurations are the columns of the table in docs/safety.md.

@@ -5,8 +5,8 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/elector"
+	"zkelectd/internal/elector/whatif"
 	"zkelectd/internal/policy"
-	"zkelectd/internal/whatif"
 )
 
 // Neighbors says which group questions are about, and what is known of other groups. The zero value is a group without a name, of

@@ -6,8 +6,8 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/elector"
+	"zkelectd/internal/elector/whatif"
 	"zkelectd/internal/policy"
-	"zkelectd/internal/whatif"
 )
 
 // Without its name, a group would be ranked by spread in another order than its elector uses.

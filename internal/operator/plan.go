@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/request"
-	"zkelectd/internal/whatif"
+	"zkelectd/internal/elector/whatif"
+	"zkelectd/internal/operator/request"
 )
 
 // GroupPlan is what a request would do in one of many groups.

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
+	"zkelectd/internal/elector/whatif"
+	"zkelectd/internal/operator/request"
 	"zkelectd/internal/policy"
-	"zkelectd/internal/request"
-	"zkelectd/internal/whatif"
+	"zkelectd/internal/store"
 )
 
 // NoEligibleError is the error for a policy under which no member is eligible.
@@ -36,7 +36,7 @@ type Proposal struct {
 func PublishPolicy(ctx context.Context, conn cluster.ReadWriter, paths cluster.Paths, p Proposal) (cluster.Policy, error) {
 	znode := paths.Policy()
 	for {
-		snap, err := zkstore.ReadAll(ctx, conn, paths, false)
+		snap, err := store.ReadAll(ctx, conn, paths, false)
 		if err != nil {
 			return cluster.Policy{}, err
 		}

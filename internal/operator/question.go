@@ -8,10 +8,10 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/elector"
-	"zkelectd/internal/hook"
+	"zkelectd/internal/elector/whatif"
 	"zkelectd/internal/policy"
-	"zkelectd/internal/whatif"
-	"zkelectd/internal/workenv"
+	"zkelectd/internal/work/hook"
+	"zkelectd/internal/work/workenv"
 )
 
 // maxExclusion bounds the duration of an exclusion, which doubles with each strike.

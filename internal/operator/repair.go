@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/policy"
+	"zkelectd/internal/store"
 )
 
 // Repairable lists the names of the records that [Damage.PlanRepairs] knows.
@@ -45,14 +45,14 @@ type Damage struct {
 func ReadDamage(ctx context.Context, r cluster.Reader, paths cluster.Paths) (*Damage, error) {
 	d := &Damage{paths: paths}
 	var err error
-	if d.snapshot, err = zkstore.ReadAll(ctx, r, paths, false); err != nil {
+	if d.snapshot, err = store.ReadAll(ctx, r, paths, false); err != nil {
 		return nil, err
 	}
 	if paths.Slot == "" {
-		if d.identity, err = zkstore.ReadIdentity(ctx, r, paths); err != nil {
+		if d.identity, err = store.ReadIdentity(ctx, r, paths); err != nil {
 			return nil, err
 		}
-		if d.slots, err = zkstore.ReadSlots(ctx, r, paths, false); err != nil {
+		if d.slots, err = store.ReadSlots(ctx, r, paths, false); err != nil {
 			return nil, err
 		}
 	}

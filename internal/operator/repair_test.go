@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/clustertest"
 	"zkelectd/internal/config"
+	"zkelectd/internal/store/storetest"
 )
 
 // Damaged records are overwritten by the version that was read; those that are in order, or of a newer version, are left alone.
 func TestPlanRepairs(t *testing.T) {
-	s, paths := clustertest.NewServer().Connect(), cluster.Paths{Root: "/g"}
+	s, paths := storetest.NewServer().Connect(), cluster.Paths{Root: "/g"}
 	create := func(path, data string) {
 		t.Helper()
 		if _, err := s.Do(t.Context(), cluster.Op{Kind: cluster.OpCreate, Path: path, Data: []byte(data)}); err != nil {

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
+	"zkelectd/internal/elector/whatif"
+	"zkelectd/internal/operator/status"
 	"zkelectd/internal/policy"
-	"zkelectd/internal/status"
-	"zkelectd/internal/whatif"
+	"zkelectd/internal/store"
 )
 
 // SlotGroup is a group with slots, as read.
@@ -31,7 +31,7 @@ const slotReadsAtOnce = 16
 // the members, as a daemon does. If watch is true, it sets watches.
 func ReadSlotGroup(ctx context.Context, r cluster.Reader, name string, paths cluster.Paths, watch bool) (SlotGroup, error) {
 	g := SlotGroup{Name: cluster.GroupOf(name), Paths: cluster.Paths{Root: paths.Root}}
-	record, err := zkstore.ReadSlots(ctx, r, g.Paths, watch)
+	record, err := store.ReadSlots(ctx, r, g.Paths, watch)
 	if err != nil {
 		return g, err
 	}
@@ -40,14 +40,14 @@ func ReadSlotGroup(ctx context.Context, r cluster.Reader, name string, paths clu
 	readers.SetLimit(slotReadsAtOnce)
 	for i := range g.Snapshots {
 		readers.Go(func() (err error) {
-			g.Snapshots[i], err = zkstore.ReadTerm(reading, r, g.Paths.OfSlot(i), watch)
+			g.Snapshots[i], err = store.ReadTerm(reading, r, g.Paths.OfSlot(i), watch)
 			return err
 		})
 	}
 	if err := readers.Wait(); err != nil {
 		return g, err
 	}
-	if g.Shared, err = zkstore.ReadAll(ctx, r, g.Paths.OfSlot(0), watch); err != nil {
+	if g.Shared, err = store.ReadAll(ctx, r, g.Paths.OfSlot(0), watch); err != nil {
 		return g, err
 	}
 	g.Shared.Slots = record

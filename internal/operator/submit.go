@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
+	"zkelectd/internal/elector/whatif"
+	"zkelectd/internal/operator/request"
 	"zkelectd/internal/policy"
-	"zkelectd/internal/request"
-	"zkelectd/internal/whatif"
+	"zkelectd/internal/store"
 )
 
 // Submitter submits operator requests on a session.
@@ -43,7 +43,7 @@ func (s Submitter) question(ctx context.Context) (whatif.Question, error) {
 	if s.Slots || s.Paths.Slot != "" {
 		return s.slotQuestion(ctx, limited)
 	}
-	snap, err := zkstore.ReadAll(limited, s.Conn, s.Paths, false)
+	snap, err := store.ReadAll(limited, s.Conn, s.Paths, false)
 	if err != nil {
 		return whatif.Question{}, err
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/failsafe"
+	"zkelectd/internal/transition/failsafe"
 )
 
 // This file has what failsafe mode adds (docs/protocol.md, Failsafe): how a leader works on without ZooKeeper, and when a member may

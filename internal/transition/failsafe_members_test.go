@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/failsafe"
+	"zkelectd/internal/transition/failsafe"
 )
 
 // written returns the fence that a transaction writes.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/failsafe"
+	"zkelectd/internal/transition/failsafe"
 )
 
 // vetoes returns a member that would veto for x in its next step.

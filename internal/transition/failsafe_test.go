@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/failsafe"
+	"zkelectd/internal/transition/failsafe"
 )
 
 // members makes the holder know the members, and that the policy enables failsafe mode.

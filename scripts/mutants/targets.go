@@ -21,16 +21,16 @@ type target struct {
 }
 
 // simulation runs the first schedules, as many as fit.
-var simulation = suite{pkg: "internal/sim", args: []string{"-test.run=^TestSimulation$", "-sim.from=1", "-sim.for=6s"}}
+var simulation = suite{pkg: "internal/test/sim", args: []string{"-test.run=^TestSimulation$", "-sim.from=1", "-sim.for=6s"}}
 
 var targets = []target{
-	{pkg: "internal/elector", args: rapid, also: []suite{{pkg: "internal/whatif"}, simulation}},
+	{pkg: "internal/elector", args: rapid, also: []suite{{pkg: "internal/elector/whatif"}, simulation}},
 	{pkg: "internal/transition", args: rapid, also: []suite{simulation}},
 	{pkg: "internal/watchdog", also: []suite{simulation}},
 	{pkg: "internal/cluster/renewal", also: []suite{simulation}},
 	{pkg: "internal/cluster", args: rapid, also: []suite{{pkg: "internal/transition", args: rapid}, {pkg: "internal/elector", args: rapid}, simulation}},
 	{pkg: "internal/policy", args: rapid, named: true, also: []suite{{pkg: "internal/elector", args: rapid}, simulation}},
-	{pkg: "internal/cluster/zkstore", files: []string{"reader.go", "collector.go", "source.go", "session.go", "dial.go", "close.go", "conn.go", "register.go", "snapshot.go", "grant.go", "rollback.go"}, own: true, named: true, also: []suite{simulation}},
+	{pkg: "internal/store", files: []string{"reader.go", "collector.go", "source.go", "session.go", "dial.go", "close.go", "conn.go", "register.go", "snapshot.go", "grant.go", "rollback.go"}, own: true, named: true, also: []suite{simulation}},
 	{pkg: "internal/guard", args: []string{"-test.parallel=4"}, own: true, groups: true, named: true}, // its tests mostly wait
 }
 

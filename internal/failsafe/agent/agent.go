@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/failsafe"
 	"zkelectd/internal/failsafe/peer"
-	"zkelectd/internal/statedir"
+	"zkelectd/internal/sys/statedir"
+	"zkelectd/internal/transition/failsafe"
 )
 
 // Options configure an [Agent].

@@ -17,9 +17,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/failsafe"
+	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/transition/failsafe"
 )
 
 const root = "/zkelectd/app"

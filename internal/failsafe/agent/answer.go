@@ -7,8 +7,8 @@ import (
 	"fmt"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/failsafe"
 	"zkelectd/internal/failsafe/peer"
+	"zkelectd/internal/transition/failsafe"
 )
 
 // secrets returns the keys of a group.

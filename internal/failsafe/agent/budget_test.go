@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/failsafe"
+	"zkelectd/internal/transition/failsafe"
 )
 
 // A leader goes by the session timeout that a member publishes, the granted one. The member's own lease may be based on a shorter one, that a

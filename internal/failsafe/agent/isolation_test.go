@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/failsafe"
+	"zkelectd/internal/transition/failsafe"
 )
 
 // The groups of a host share their requests, but nothing else: the reply to one group must not wait for another one, whose loop is stuck.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/failsafe"
 	"zkelectd/internal/failsafe/peer"
+	"zkelectd/internal/transition/failsafe"
 )
 
 // gatherTime is how long a request waits for those of other groups, so that all go to a daemon at once. maxAsking bounds the requests to

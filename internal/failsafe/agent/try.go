@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/failsafe"
 	"zkelectd/internal/failsafe/peer"
+	"zkelectd/internal/transition/failsafe"
 )
 
 // The members are tried every tryInterval, and tryDelay after they have changed. Each has tryTimeout to answer.

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/faultproxy"
+	"zkelectd/internal/test/faultproxy"
 )
 
 var secret, older, foreign = bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32), bytes.Repeat([]byte{3}, 32)

@@ -1,0 +1,187 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/operator/status"
+)
+
+// findings are those about one group. base is the session timeout that leases are based on, 0 if it is not known.
+func (g Group) findings(base time.Duration, version string) []Finding {
+	all := append([]Finding{g.timing(base)}, g.programs()...)
+	switch {
+	case g.Denied:
+		return append(all, Finding{Fail, "permissions", g.Name, "the credentials of this configuration do not permit it: " + g.Err.Error(),
+			"correct zookeeper.auth.file, or have someone with access run " + cluster.InGroup("'zkelectd acl apply'", g.Name) + " (docs/security.md)"})
+	case g.NotJoined:
+		return append(all, Finding{Fail, "members", g.Name, g.Err.Error(), "start the daemon on the hosts of the group"})
+	case g.Err != nil:
+		return append(append(all, unknown("group", g.Name, g.Err, "")), g.active()...)
+	}
+	all = append(all, g.permissions(), g.leadership(), g.members(), g.versions(version), g.policy())
+	return append(all, g.failsafe()...)
+}
+
+func (g Group) timing(base time.Duration) Finding {
+	const check = "timing"
+	if base == 0 {
+		return unknown(check, g.Name, errors.New("the session timeout that the servers grant is not known"), "")
+	}
+	b, err := cluster.NewBudget(base, g.Stop)
+	if err != nil {
+		return Finding{Fail, check, g.Name, err.Error(), "lower child.stop_timeout, or raise zookeeper.session_timeout"}
+	}
+	seen := fmt.Sprintf("a session timeout of %s permits a lease of %s", base, b.Lease)
+	if g.Stop == 0 {
+		return good(check, g.Name, "%s; there is no child to stop", seen)
+	}
+	return good(check, g.Name, "%s and a stop timeout of %s", seen, g.Stop)
+}
+
+func (g Group) programs() (all []Finding) {
+	const check, advice = "programs", "correct it before a failover; a reload or 15 s later the daemon checks it again"
+	if g.ProgramsErr != nil {
+		all = append(all, unknown(check, g.Name, g.ProgramsErr, "look at the file systems of this host"))
+	}
+	var seen []string
+	for _, err := range g.ProgramErrs {
+		seen = append(seen, err.Error())
+	}
+	for _, text := range g.Reported {
+		if !slices.Contains(seen, text) {
+			seen = append(seen, text)
+		}
+	}
+	for _, text := range seen {
+		all = append(all, Finding{Fail, check, g.Name, text, advice})
+	}
+	switch {
+	case len(all) > 0:
+	case g.Programs == 0:
+		all = append(all, good(check, g.Name, "the configuration names none"))
+	default:
+		all = append(all, good(check, g.Name, "%s of the configuration: found, and this user can execute them", plural(g.Programs, "program")))
+	}
+	return all
+}
+
+func (g Group) permissions() Finding {
+	const check = "permissions"
+	switch {
+	case g.ACLErr != nil:
+		return unknown(check, g.Name, g.ACLErr, "")
+	case len(g.LockedOut) > 0:
+		return Finding{Fail, check, g.Name, "these members have no access to the znodes that the others create: " + listed(g.LockedOut),
+			"give them the same zookeeper.auth.file and reload them; " + cluster.InGroup("'zkelectd acl show'", g.Name) + " has the details"}
+	case len(g.Mismatched) > 0:
+		return Finding{Warn, check, g.Name, "these znodes have another ACL than the configuration says: " + listed(g.Mismatched),
+			"if zookeeper.acl and zookeeper.auth.file are right here and on all members, run " + cluster.InGroup("'zkelectd acl apply'", g.Name)}
+	case g.OpenTree:
+		return Finding{Warn, check, g.Name, "anyone who can reach ZooKeeper can stop this group, or lock it out", "see zookeeper.acl in docs/security.md"}
+	}
+	return good(check, g.Name, "the znodes have the ACL of the configuration")
+}
+
+func (g Group) leadership() Finding {
+	const check = "leader"
+	advice := cluster.InGroup("'zkelectd explain'", g.Name) + " shows the verdict on each member"
+	v := g.View
+	if g.Slots > 0 {
+		if len(g.Leaderless) > 0 {
+			return Finding{Fail, check, g.Name, fmt.Sprintf("%d of %d slots have no READY leader: %s", len(g.Leaderless), g.Slots, listed(g.Leaderless)), "see " + cluster.InGroup("'zkelectd status'", g.Name)}
+		}
+		return problems(check, g.Name, v.Problems, fmt.Sprintf("each of %d slots has a READY leader", g.Slots))
+	}
+	if v.Failing != "" {
+		return Finding{Fail, check, g.Name, v.Failing, "find out what their work needs and does not have; then " +
+			cluster.InGroup("'zkelectd clear-strikes --all'", g.Name) + " ends the pauses at once"}
+	}
+	if v.Obstructed {
+		f := problems(check, g.Name, v.Problems, "no leader")
+		f.Result = Fail
+		return f
+	}
+	if v.State == status.StateNone {
+		return Finding{Fail, check, g.Name, strings.Join(append([]string{"no leader"}, nonEmpty(v.NoLeader)...), ": "), advice}
+	}
+	if v.State != string(cluster.CurrentReady) {
+		seen := fmt.Sprintf("%s is not READY, but %s", v.Leader, v.State)
+		if len(v.Problems) > 0 {
+			return problems(check, g.Name, v.Problems, seen)
+		}
+		return Finding{Warn, check, g.Name, seen, "wait, then look again; the log of that host says what its work waits for"}
+	}
+	return problems(check, g.Name, v.Problems, fmt.Sprintf("%s leads in term %d; %d of %d members can lead", v.Leader, v.Term, g.Eligible, len(v.Members)))
+}
+
+// problems is a warning with the problems of a status, or ok.
+func problems(check, object string, all []string, seen string) Finding {
+	if len(all) == 0 {
+		return good(check, object, "%s", seen)
+	}
+	return Finding{Warn, check, object, seen + ", but: " + strings.Join(all, "; "), "see " + cluster.InGroup("'zkelectd status'", object) + ", and 'Problems in the status' in docs/operations.md"}
+}
+
+func nonEmpty(texts ...string) []string {
+	return slices.DeleteFunc(texts, func(s string) bool { return s == "" })
+}
+
+func (g Group) members() Finding {
+	const check = "members"
+	present, lost := len(g.View.Members), status.Lost(g.View.Absent)
+	switch {
+	case len(lost) > 0:
+		return Finding{Warn, check, g.Name, fmt.Sprintf("%d of %d expected; lost: %s", present, g.View.Expected, listed(lost)),
+			"start them again, or run " + cluster.InGroup("'zkelectd forget --lost'", g.Name) + " if they do not come back"}
+	case present < 2:
+		return Finding{Warn, check, g.Name, plural(present, "member"), "nobody can take over: start the daemon on another host"}
+	}
+	return good(check, g.Name, "%d of %d expected are registered", present, g.View.Expected)
+}
+
+func (g Group) versions(own string) Finding {
+	const check = "versions"
+	by := make(map[string][]string)
+	for _, m := range g.Members {
+		by[m.Version] = append(by[m.Version], m.Node)
+	}
+	if len(by) <= 1 {
+		for v := range by {
+			return good(check, g.Name, "all members run %s", orUnknown(v))
+		}
+		return unknown(check, g.Name, errors.New("no member is registered"), "")
+	}
+	var parts []string
+	for v, nodes := range by {
+		parts = append(parts, fmt.Sprintf("%s: %s", orUnknown(v), listed(nodes)))
+	}
+	slices.Sort(parts)
+	return Finding{Warn, check, g.Name, "the members run different versions: " + strings.Join(parts, "; "),
+		fmt.Sprintf("finish the upgrade (docs/operations.md); this binary is %s", own)}
+}
+
+func (g Group) policy() Finding {
+	const check = "policy"
+	var drifted []string
+	for _, m := range g.Members {
+		if m.PolicyDrift {
+			drifted = append(drifted, m.Node)
+		}
+	}
+	switch {
+	case len(g.Drift) > 0:
+		return Finding{Warn, check, g.Name, "the policy of this configuration is not the one in force: " + listed(g.Drift),
+			cluster.InGroup("'zkelectd policy diff'", g.Name) + " shows the difference, " + cluster.InGroup("'zkelectd policy apply'", g.Name) + " puts that of this configuration in force"}
+	case len(drifted) > 0:
+		return Finding{Warn, check, g.Name, "these members have another policy in their configuration than the one in force: " + listed(drifted),
+			"there, run " + cluster.InGroup("'zkelectd policy diff --config /etc/zkelectd.yaml'", g.Name)}
+	case g.Policy == "":
+		return unknown(check, g.Name, errors.New("no policy has been published yet"), "")
+	}
+	return good(check, g.Name, "%s, the same in all configurations", g.Policy)
+}

@@ -1,0 +1,149 @@
+package request
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/elector/whatif"
+	"zkelectd/internal/policy"
+)
+
+// planMove plans a move now or later, or cancels one. The target of a move without one is the best member by policy that does not
+// lead.
+func (r Request) planMove(q whatif.Question) (Plan, error) {
+	if r.Cancel {
+		return CancelSchedule(q, r.Options)
+	}
+	if r.Best {
+		d, err := newDraft(q, r.Options)
+		if err == nil {
+			r.Node, err = d.bestOther()
+		}
+		if err != nil {
+			return Plan{}, err
+		}
+	}
+	if !r.At.IsZero() {
+		return Schedule(q, r.Options, r.Node, r.Site, r.At)
+	}
+	return Move(q, r.Options, r.Node, r.Site)
+}
+
+// Move plans to put a node or a site first.
+func Move(q whatif.Question, o Options, node, site string) (Plan, error) {
+	d, err := newDraft(q, o)
+	if err == nil {
+		err = errors.Join(d.checkTarget(node, site), d.checkNoHardPause())
+	}
+	if err != nil {
+		return Plan{}, err
+	}
+	before := d.next.Move
+	d.next.AcknowledgeSchedules(d.next.Slot())
+	d.mentionSchedule(nil, "stays scheduled")
+	m := &cluster.Move{Request: d.newRequest(), Node: node, Site: site, Force: o.Force}
+	d.next.Move = m
+	if r := d.next.Reelect; r != nil {
+		d.addMessage("ends the reelection %s", r)
+		d.next.End(r.ID, "reelection", "ended by a move", q.Wall)
+		d.next.Reelect = nil
+	}
+	out := d.forecast()
+	if !m.Matches(out.Leader.ID, out.Leader.Node.Record.Site) {
+		return Plan{}, d.moveRefusal(m, out)
+	}
+	if before != nil {
+		d.addMessage("replaces the move to %s %s", before.Target(), before.Request)
+	}
+	switch leader, at := d.leader(); {
+	case m.Matches(leader, at):
+		d.addMessage("%s leads already; it stays first%s", leader, d.duration())
+	case leader == "":
+		d.addMessage("there is no leader; %s takes over and stays first%s", out.Leader.ID, d.duration())
+	default:
+		d.addMessage("moves leadership from %s (%s) to %s (%s)%s", leader, at, out.Leader.ID, out.Leader.Node.Record.Site, d.duration())
+	}
+	return d.finish("move to " + m.Target())
+}
+
+// bestOther returns the best eligible member by policy that does not lead.
+func (d *draft) bestOther() (string, error) {
+	leader, _ := d.leader()
+	if leader == "" {
+		return "", errors.New("there is no leader to replace: name a node or a site")
+	}
+	out := d.forecast()
+	for _, e := range out.Last.Ranking.Entries {
+		if e.Eligible() && e.Member.ID != leader {
+			return e.Member.ID, nil
+		}
+	}
+	return "", fmt.Errorf("no other member is eligible: %s", d.othersRefused(out, func(id, _ string) bool { return id == leader }))
+}
+
+// moveRefusal returns an error that says why m would not have the wanted outcome.
+func (d *draft) moveRefusal(m *cluster.Move, out whatif.Outcome) error {
+	why := moveObstacles(out, *m)
+	excluded := excludedNode(out, *m)
+	m.Force = true
+	if forced := d.forecast(); !d.options.Force && m.Matches(forced.Leader.ID, forced.Leader.Node.Record.Site) {
+		why += "; --force moves it anyway"
+	} else if excluded != "" {
+		why += fmt.Sprintf("; run %s first: a forced move does not ignore an exclusion", d.inGroup("'zkelectd clear-strikes %s'", excluded))
+	}
+	return fmt.Errorf("leadership cannot move to %s: %s", m.Target(), why)
+}
+
+// moveObstacles says why the members that m could move leadership to are not eligible, or are held back.
+func moveObstacles(out whatif.Outcome, m cluster.Move) string {
+	var why []string
+	for _, e := range out.Last.Ranking.Entries {
+		if m.Matches(e.Member.ID, e.Member.Node.Record.Site) && !e.Eligible() {
+			why = append(why, e.Member.ID+": "+e.RefusalReason())
+		}
+	}
+	if len(why) == 0 {
+		return strings.TrimSpace(out.Last.Blocked.Reason + " " + out.Last.Note)
+	}
+	return strings.Join(why, "; ")
+}
+
+// excludedNode returns a node that m could move leadership to if it was not excluded, "" for none.
+func excludedNode(out whatif.Outcome, m cluster.Move) string {
+	for _, e := range out.Last.Ranking.Entries {
+		for _, r := range e.Refusals {
+			if r.Filter == policy.ExcludedFilter && m.Matches(e.Member.ID, e.Member.Node.Record.Site) {
+				return e.Member.ID
+			}
+		}
+	}
+	return ""
+}
+
+// Reelect plans one election by policy alone: without failback, damping and moves.
+func Reelect(q whatif.Question, o Options) (Plan, error) {
+	d, err := newDraft(q, o)
+	if err == nil {
+		err = d.checkNoHardPause()
+	}
+	if err != nil {
+		return Plan{}, err
+	}
+	if d.next.Move != nil {
+		d.addMessage("ends the move to %s %s", d.next.Move.Target(), d.next.Move.Request)
+	}
+	r := d.newRequest()
+	d.next.Reelect = &r
+	leader, at := d.leader()
+	switch out := d.forecast(); {
+	case !out.HasLeader():
+		d.addMessage("%s", out.WhyNoLeader())
+	case out.Leader.ID == leader:
+		d.addMessage("%s (%s) is the best and stays", leader, at)
+	default:
+		d.addMessage("%s (%s) takes over", out.Leader.ID, out.Leader.Node.Record.Site)
+	}
+	return d.finish("reelection")
+}

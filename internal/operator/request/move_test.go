@@ -1,0 +1,234 @@
+package request
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/elector/whatif"
+)
+
+func TestMove(t *testing.T) {
+	led := func(t *testing.T) *testGroup { return group(t).leads("a1") }
+	lasting, forced := bob(), bob()
+	lasting.For, forced.Force = 10*time.Minute, true
+	for name, c := range map[string]struct {
+		group    func(*testing.T) *testGroup
+		options  Options
+		node     string
+		site     string
+		messages []string
+		leader   string
+	}{
+		"to a node":       {led, bob(), "b1", "", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
+		"to a site":       {led, bob(), "", "dc2", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
+		"for a time":      {led, lasting, "b1", "", []string{"moves leadership from a1 (dc1) to b1 (dc2) for 10m0s"}, "b1"},
+		"to the leader":   {led, bob(), "a1", "", []string{"a1 leads already; it stays first"}, "a1"},
+		"to its own site": {led, lasting, "", "dc1", []string{"a1 leads already; it stays first for 10m0s"}, "a1"},
+		"no leader":       {func(t *testing.T) *testGroup { return group(t) }, bob(), "b2", "", []string{"there is no leader; b2 takes over and stays first"}, "b2"},
+		"to the best of a site": {func(t *testing.T) *testGroup {
+			h := led(t)
+			h.node("b1").Unhealthy = "no disk"
+			return h
+		}, bob(), "", "dc2", []string{"moves leadership from a1 (dc1) to b2 (dc2)"}, "b2"},
+		"elected only": {func(t *testing.T) *testGroup { return group(t).elects("a1") }, bob(), "b1", "", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
+		"paused softly": {func(t *testing.T) *testGroup {
+			h := led(t)
+			h.control().Pause = &cluster.Pause{Request: ann(1)}
+			return h
+		}, bob(), "b1", "", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
+		"back, under manual failback": {func(t *testing.T) *testGroup {
+			return group(t, cluster.Rules{Failback: cluster.FailbackManual}).leads("b1")
+		}, bob(), "a1", "", []string{"moves leadership from b1 (dc2) to a1 (dc1)"}, "a1"},
+		"replacing another": {func(t *testing.T) *testGroup {
+			h := led(t)
+			h.control().Move = &cluster.Move{Request: ann(1), Site: "dc1"}
+			return h
+		}, bob(), "b1", "", []string{"replaces the move to site dc1 by ann@host: new kernel", "moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
+		"by force": {func(t *testing.T) *testGroup {
+			h := led(t)
+			h.node("b2").Unhealthy = "no disk"
+			return h
+		}, forced, "b2", "", []string{"moves leadership from a1 (dc1) to b2 (dc2)"}, "b2"},
+		"against policy by force": {func(t *testing.T) *testGroup {
+			return group(t, cluster.Rules{Filter: []string{"member.id != 'b2'"}}).leads("a1")
+		}, forced, "b2", "", []string{"moves leadership from a1 (dc1) to b2 (dc2)"}, "b2"},
+		"past a cordon by force": {func(t *testing.T) *testGroup {
+			h := led(t)
+			h.control().Cordons = []cluster.Cordon{{Request: ann(1), Site: "dc2", Drain: true}}
+			return h
+		}, forced, "", "dc2", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
+	} {
+		h := c.group(t)
+		plan, err := h.planFor(move(c.options, c.node, c.site))
+		if err != nil || !slices.Equal(plan.Messages, c.messages) {
+			t.Errorf("%s: %v, messages %q", name, err, plan.Messages)
+			continue
+		}
+		want := &cluster.Move{Request: cluster.Request{
+			ID: plan.ID, By: "bob@host", Reason: "test", For: cluster.Duration(c.options.For), Remaining: cluster.Duration(c.options.For), Time: wall,
+		}, Node: c.node, Site: c.site, Force: c.options.Force}
+		if !reflect.DeepEqual(plan.Control.Move, want) || plan.Control.LastRequest != "move to "+want.Target()+" by bob@host" {
+			t.Errorf("%s: planned %+v, the last is %q", name, plan.Control.Move, plan.Control.LastRequest)
+		}
+		if out := h.after(plan); out.Leader.ID != c.leader {
+			t.Errorf("%s: then %q leads", name, out.Leader.ID)
+		}
+	}
+}
+
+func TestForceIsAdvisedOnlyWhereItHelps(t *testing.T) {
+	struck := func(h *testGroup) {
+		h.q.Snapshot.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "b2", Strikes: 2, For: cluster.Duration(time.Hour), Term: 3, Reason: "stalled"}}
+	}
+	missing := func(h *testGroup) { h.q.Snapshot.Members[3].Node.Exists = false }
+	observer := func(h *testGroup) { h.node("b2").Ineligible = "an observer" }
+	for name, spoil := range map[string]func(*testGroup){"excluded": struck, "without a record": missing, "an observer": observer} {
+		for _, force := range []bool{false, true} {
+			h := group(t).leads("a1")
+			spoil(h)
+			o := bob()
+			o.Force = force
+			_, err := h.planFor(move(o, "b2", ""))
+			if err == nil || !strings.Contains(err.Error(), "leadership cannot move to b2: b2: ") || strings.Contains(err.Error(), "--force") {
+				t.Errorf("%s, forced %t: %v", name, force, err)
+			}
+		}
+	}
+}
+
+// During a handover, the leader is the member that still holds leadership.
+func TestLeaderDuringAHandoverIsTheHolder(t *testing.T) {
+	h := group(t).leads("b1")
+	h.elects("a1")
+	h.q.Snapshot.Elected.Record.Term = 8
+	plan, err := h.planFor(move(bob(), "b2", ""))
+	if err != nil || plan.Messages[0] != "moves leadership from b1 (dc2) to b2 (dc2)" {
+		t.Errorf("%v, %q", err, plan.Messages)
+	}
+}
+
+func TestReelect(t *testing.T) {
+	h := group(t, cluster.Rules{Failback: cluster.FailbackManual}).leads("b1")
+	h.control().Pause = &cluster.Pause{Request: ann(1)}
+	h.control().Last = 4
+	plan, err := h.planFor(reelect(bob()))
+	if err != nil || !slices.Equal(plan.Messages, []string{"a1 (dc1) takes over"}) || plan.Control.Reelect == nil || plan.Control.Reelect.ID != 5 || plan.Control.LastRequest != "reelection by bob@host" {
+		t.Errorf("%v, %+v", err, plan)
+	}
+	if out := h.after(plan); out.Leader.ID != "a1" {
+		t.Errorf("then %q leads", out.Leader.ID)
+	}
+
+	h = group(t).leads("a1")
+	h.control().Move = &cluster.Move{Request: ann(1), Node: "a1"}
+	plan, err = h.planFor(reelect(bob()))
+	if err != nil || !slices.Equal(plan.Messages, []string{"ends the move to a1 by ann@host: new kernel", "a1 (dc1) is the best and stays"}) {
+		t.Errorf("%v, %q", err, plan.Messages)
+	}
+
+	h = group(t)
+	for i := range h.q.Snapshot.Members {
+		h.q.Snapshot.Members[i].Node.Record.Unhealthy = "no disk"
+	}
+	plan, err = h.planFor(reelect(bob()))
+	if err != nil || len(plan.Messages) != 1 || !strings.HasPrefix(plan.Messages[0], "no member is eligible: a1: unhealthy: no disk") {
+		t.Errorf("%v, %q", err, plan.Messages)
+	}
+}
+
+// What keeps the leader from being elected again is the reason, not a comparison that it would win.
+func TestAReelectionSaysWhyTheLeaderIsNotEligible(t *testing.T) {
+	h := group(t).leads("a1")
+	h.node("a1").Ineligible = "an observer"
+	plan, err := h.planFor(reelect(bob()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "reelection requested by bob@host: test: a2 is better than a1: a1 is not eligible: an observer"
+	if d := h.decision(plan); d.Elect == nil || d.Elect.Reason != want {
+		t.Errorf("%+v", d.Elect)
+	}
+}
+
+// Without a target, leadership moves to the best other member that is eligible.
+func TestMoveToTheBestOther(t *testing.T) {
+	h := group(t).leads("a1")
+	plan, err := Request{Kind: KindMove, Best: true, Options: bob()}.Plan(h.q)
+	if err != nil || plan.Control.Move == nil || plan.Control.Move.Node != "a2" {
+		t.Fatalf("%v, %+v", err, plan.Control.Move)
+	}
+	h.q.Snapshot.Control = exists(cluster.Control{Cordons: []cluster.Cordon{{Request: cluster.Request{ID: 1, By: "ann@host"}, Node: "a2"}}})
+	if plan, err = (Request{Kind: KindMove, Best: true, Options: bob()}).Plan(h.q); err != nil || plan.Control.Move.Node != "b1" {
+		t.Errorf("past a cordon: %v, %+v", err, plan.Control.Move)
+	}
+	if _, err := (Request{Kind: KindMove, Best: true, Options: bob()}).Plan(group(t).q); err == nil || !strings.Contains(err.Error(), "there is no leader to replace: name a node or a site") {
+		t.Errorf("without a leader: %v", err)
+	}
+}
+
+// After strikes, everybody gives the same answer to who could take over.
+func TestOneAnswerAfterStrikes(t *testing.T) {
+	struck := func(nodes ...string) (list []cluster.Exclusion) {
+		for i, id := range nodes {
+			list = append(list, cluster.Exclusion{Node: id, Strikes: 1, For: cluster.Duration(time.Minute), Term: int64(1 + i), Reason: "its child exited", Time: wall})
+		}
+		return list
+	}
+	for name, c := range map[string]struct {
+		spoil func(h *testGroup)
+		heir  string
+	}{
+		"nobody has failed":          {func(*testGroup) {}, "a2"},
+		"the second best has failed": {func(h *testGroup) { h.q.Snapshot.Elected.Record.Exclusions = struck("a2") }, "b1"},
+		"all others have failed":     {func(h *testGroup) { h.q.Snapshot.Elected.Record.Exclusions = struck("a2", "b1", "b2") }, "a2"},
+		"one has failed, the others are sick": {func(h *testGroup) {
+			h.q.Snapshot.Elected.Record.Exclusions = struck("b1")
+			h.node("a2").Unhealthy, h.node("b2").Unhealthy = "no disk", "no disk"
+		}, "b1"},
+		"alone": {func(h *testGroup) { h.q.Snapshot.Members = h.q.Snapshot.Members[:1] }, ""},
+		"the others are sick": {func(h *testGroup) {
+			h.node("a2").Unhealthy, h.node("b1").Unhealthy, h.node("b2").Unhealthy = "no disk", "no disk", "no disk"
+		}, ""},
+	} {
+		h := group(t).leads("a1")
+		c.spoil(h)
+		if heir := whatif.Succession(h.q, "a1"); heir.Leader.ID != c.heir || c.heir == "" && heir.WhyNoLeader() == "" {
+			t.Errorf("%s: if a1 is lost, %q leads (%s), want %q", name, heir.Leader.ID, heir.WhyNoLeader(), c.heir)
+		}
+		e := whatif.Explain(h.q)
+		if e.Heir != c.heir {
+			t.Errorf("%s: the heir is %q, want %q", name, e.Heir, c.heir)
+		}
+		for what, cmd := range map[string]command{"step-down": stepDown(bob()), "drain": cordon(bob(), "a1", "", true)} {
+			plan, err := h.planFor(cmd)
+			if (err == nil) != (c.heir != "") {
+				t.Errorf("%s: %s: %v", name, what, err)
+			} else if err != nil {
+				if strings.Contains(err.Error(), ": ;") || strings.HasSuffix(err.Error(), ": ") {
+					t.Errorf("%s: %s has no reason: %v", name, what, err)
+				}
+				continue
+			}
+			if d := h.decision(plan); d.Elect == nil || d.Elect.Node != c.heir {
+				t.Errorf("%s: %s: the elector elects %+v (%s), want %s", name, what, d.Elect, d.Blocked, c.heir)
+			}
+			failed := slices.ContainsFunc(plan.Messages, func(m string) bool { return strings.HasPrefix(m, "nobody is left who has not failed: "+c.heir) })
+			if failed != (c.heir != "" && slices.ContainsFunc(h.q.Snapshot.Elected.Record.Exclusions, func(x cluster.Exclusion) bool { return x.Node == c.heir })) {
+				t.Errorf("%s: %s says %q", name, what, plan.Messages)
+			}
+		}
+	}
+}
+
+// A request that is refused has a reason, also in a group of one.
+func TestMoveToTheBestOtherOfNone(t *testing.T) {
+	h := group(t).leads("a1")
+	h.q.Snapshot.Members = h.q.Snapshot.Members[:1]
+	if _, err := (Request{Kind: KindMove, Best: true, Options: bob()}).Plan(h.q); err == nil || err.Error() != "no other member is eligible: there is none" {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,60 @@
+package store
+
+import (
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/test/zkserver"
+)
+
+// withSmallBuffer returns a session on a server that accepts only small packets.
+func withSmallBuffer(t *testing.T) *Session {
+	t.Helper()
+	t.Setenv("JAVA_TOOL_OPTIONS", "-Djute.maxbuffer=2048")
+	server, err := zkserver.Start(t.Context(), zkserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Stop() })
+	return open(t, Options{Servers: []string{server.Addr()}})
+}
+
+// The first election of a group, and init, succeed on a server that accepts only small packets.
+func TestFirstElectionWithASmallBuffer(t *testing.T) {
+	s := withSmallBuffer(t)
+	p := root(t, s)
+	self, err := Register(t.Context(), s, p, cluster.Node{ID: "n1", Instance: cluster.NewInstance(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap, err := ReadAll(t.Context(), s, p, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap.Self = self
+	const term = 1<<31 - 1 // which begins with the highest version
+	ops := p.ElectTx(snap, cluster.Elected{Term: term, Node: "n1", Incarnation: self.Name, Cause: cluster.CauseFirst}, &cluster.Fence{Term: term, State: cluster.FenceRevoked})
+	if err := DoSplit(t.Context(), s, p, ops); err != nil {
+		t.Fatal(err)
+	}
+	if snap, err = ReadAll(t.Context(), s, p, false); err != nil || !snap.Fence.Readable() || snap.Elected.Record.Term != term {
+		t.Errorf("%+v, %v", snap.Fence, err)
+	}
+	if err := Init(t.Context(), s, root(t, s), "the test"); err != nil {
+		t.Error(err)
+	}
+}
+
+// So does the first record of slots.
+func TestFirstSlotsWithASmallBuffer(t *testing.T) {
+	s := withSmallBuffer(t)
+	p := root(t, s)
+	next := cluster.NewSlots(cluster.SlotSize{Count: 3, PerNode: 1}, "n1", time.Unix(63, 0)) // which begins with the highest version
+	if err := DoSplit(t.Context(), s, p, p.SlotsTx("", cluster.Stored[cluster.Slots]{}, next)); err != nil {
+		t.Fatal(err)
+	}
+	if slots, err := EnsureSlots(t.Context(), s, p, cluster.SlotSize{Count: 5, PerNode: 1}, "n2"); err != nil || slots.Record.Count != 3 {
+		t.Errorf("%+v, %v", slots, err)
+	}
+}

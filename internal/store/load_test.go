@@ -1,0 +1,199 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/store/storetest"
+)
+
+// Loads are followed from before their parent exists until their sessions end.
+func TestFollowLoads(t *testing.T) {
+	server := storetest.NewServer()
+	reader := server.Connect()
+	loads := make(chan map[string]cluster.Load, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		FollowLoads(ctx, reader, "/base", time.Millisecond, func(m map[string]cluster.Load) {
+			select {
+			case <-loads:
+			default:
+			}
+			loads <- m
+		})
+	}()
+	t.Cleanup(func() { cancel(); <-over })
+	until := func(what string, ok func(map[string]cluster.Load) bool) {
+		t.Helper()
+		limit := time.After(10 * time.Second)
+		for {
+			select {
+			case m := <-loads:
+				if ok(m) {
+					return
+				}
+			case <-limit:
+				t.Fatal("not seen: " + what)
+			}
+		}
+	}
+	until("nothing", func(m map[string]cluster.Load) bool { return len(m) == 0 })
+	a, b := server.Connect(), server.Connect()
+	if _, err := a.Do(t.Context(), cluster.Op{Kind: cluster.OpCreate, Path: "/base", Data: []byte{}}); err != nil {
+		t.Fatal(err)
+	}
+	write := func(conn registrar, id string, leaders int) error {
+		return WriteLoad(t.Context(), conn, "/base", id, cluster.Load{Leaders: leaders})
+	}
+	if err := write(a, "a", 1); err != nil {
+		t.Fatal(err)
+	}
+	until("a", func(m map[string]cluster.Load) bool { return len(m) == 1 && m["a"].Leaders == 1 })
+	if err := write(b, "a", 9); err == nil {
+		t.Error("another session has written the load of a")
+	}
+	if err := write(b, "b", 2); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(a, "a", 3); err != nil {
+		t.Fatal(err)
+	}
+	until("both", func(m map[string]cluster.Load) bool { return len(m) == 2 && m["a"].Leaders == 3 && m["b"].Leaders == 2 })
+	a.Close(t.Context())
+	until("the end of a", func(m map[string]cluster.Load) bool { return len(m) == 1 && m["b"].Leaders == 2 })
+}
+
+// The loads beside a group's root have ACLs like its own znodes.
+func TestACLsOfLoads(t *testing.T) {
+	free := open(t, Options{})
+	base := root(t, free).Root
+	p := cluster.Paths{Root: base + "/g"}
+	if err := EnsureTree(t.Context(), free, p); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteLoad(t.Context(), free, base, "n1", cluster.Load{}); err != nil {
+		t.Fatal(err)
+	}
+	private := open(t, Options{Access: Access{Auth: credentialsFile(t, "zkelectd:right"), ACL: ACLPrivate}})
+	changed := make(map[string]bool)
+	if err := private.ApplyACLs(t.Context(), p, "ann@host", func(z ZnodeACL) { changed[z.Path] = true }); err != nil {
+		t.Fatal(err)
+	}
+	if !changed[p.Loads()] || !changed[p.Loads()+"/n1"] || !changed[p.Root] {
+		t.Errorf("changed: %v", changed)
+	}
+}
+
+// A display shows what a host publishes once for all of its groups.
+func TestReadAllKnowsTheLoads(t *testing.T) {
+	host := storetest.NewServer().Connect()
+	p := cluster.Paths{Root: "/base/billing"}
+	latency := 1.5
+	if err := EnsureTree(t.Context(), host, p); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Register(t.Context(), host, p, cluster.Node{ID: "a", Instance: cluster.NewInstance(1)}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []bool{false, true} {
+		snap, err := ReadAll(t.Context(), host, p, false)
+		if err != nil || len(snap.Members) != 1 {
+			t.Fatal(len(snap.Members), err)
+		}
+		got := snap.Members[0].Node.Record.Latency
+		if (got != nil) != want || want && *got != latency {
+			t.Errorf("the latency is %v, want it: %v", got, want)
+		}
+		if err := WriteLoad(t.Context(), host, "/base", "a", cluster.Load{Latency: &latency}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Hosts publish their loads all the time, for all groups: that wakes nobody who follows one of them.
+func TestLoadsWakeNoDisplay(t *testing.T) {
+	server := storetest.NewServer()
+	host, display := server.Connect(), server.Connect()
+	p := cluster.Paths{Root: "/base/billing"}
+	if err := EnsureTree(t.Context(), host, p); err != nil {
+		t.Fatal(err)
+	}
+	latency := 1.5
+	self, err := Register(t.Context(), host, p, cluster.Node{ID: "a", Instance: cluster.NewInstance(1)})
+	if err == nil {
+		err = WriteLoad(t.Context(), host, "/base", "a", cluster.Load{Latency: &latency})
+	}
+	if err == nil {
+		_, err = ReadAll(t.Context(), display, p, true)
+	}
+	if err == nil {
+		err = WriteLoad(t.Context(), host, "/base", "a", cluster.Load{Latency: &latency})
+	}
+	if err == nil {
+		err = WriteLoad(t.Context(), host, "/base", "b", cluster.Load{Latency: &latency})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if woken := display.TakeHints(); woken.All || len(woken.Paths) > 0 {
+		t.Errorf("woken by %v", woken)
+	}
+	if _, err := host.Do(t.Context(), cluster.Op{Kind: cluster.OpDelete, Path: p.Incarnation(self.Name), Version: -1}); err != nil {
+		t.Fatal(err)
+	}
+	if woken := display.TakeHints(); !woken.Has(p.Election()) {
+		t.Errorf("the end of a member wakes nobody: %v", woken)
+	}
+}
+
+// distantReader is a connection to a server that is 10 ms away.
+type distantReader struct{ cluster.Reader }
+
+func (r distantReader) wait() { <-time.After(20 * time.Millisecond) }
+
+func (r distantReader) Get(ctx context.Context, path string, watch bool) ([]byte, cluster.Stat, error) {
+	r.wait()
+	return r.Reader.Get(ctx, path, watch)
+}
+
+func (r distantReader) Children(ctx context.Context, path string, watch bool) ([]string, cluster.Stat, error) {
+	r.wait()
+	return r.Reader.Children(ctx, path, watch)
+}
+
+// Reading a large group for people takes few round trips: its members are read at once.
+func TestReadAllOfADistantServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const members = 200
+		conn := storetest.NewServer().Connect()
+		p := cluster.Paths{Root: "/base/billing"}
+		if err := EnsureTree(t.Context(), conn, p); err != nil {
+			t.Fatal(err)
+		}
+		latency := 1.5
+		for i := range members {
+			id := fmt.Sprintf("n%03d", i)
+			_, err := Register(t.Context(), conn, p, cluster.Node{ID: id, Instance: cluster.NewInstance(1)})
+			if err == nil {
+				err = WriteLoad(t.Context(), conn, "/base", id, cluster.Load{Latency: &latency})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		snap, err := ReadAll(t.Context(), distantReader{conn}, p, false)
+		if err != nil || len(snap.Members) != members || snap.Members[members-1].Node.Record.Latency == nil {
+			t.Fatalf("%d members, %v", len(snap.Members), err)
+		}
+		if trips := time.Since(began) / (20 * time.Millisecond); trips > 4+2*(members/maxReads+1) {
+			t.Errorf("%d round trips", trips)
+		}
+	})
+}

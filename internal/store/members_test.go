@@ -1,0 +1,124 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"zkelectd/internal/cluster"
+)
+
+// A follower determines its predecessor again after a failed read.
+func TestFollowerThatCannotReadItsPredecessor(t *testing.T) {
+	f := newFollower(t)
+	before := f.p.Incarnation("elector-0000000000000001-n_0000000000")
+	f.failing = map[string]error{before: cluster.ErrNotSent}
+	if _, complete := f.collector.Collect(t.Context()); complete {
+		t.Error("complete without its predecessor")
+	}
+	f.failing = nil
+	f.collects("again", "election", "election/elector-0000000000000001-n_0000000000", "election/elector-0000000000000001-n_0000000000", "heir")
+	f.leave("elector-0000000000000001-n_0000000000")
+	f.failing = map[string]error{f.p.Election(): cluster.ErrNotSent}
+	if _, complete := f.collector.Collect(t.Context()); complete {
+		t.Error("complete without the list")
+	}
+	f.failing = nil
+	if snap, complete := f.collector.Collect(t.Context()); !complete || !snap.Elector {
+		t.Errorf("complete: %t, elector: %t", complete, snap.Elector)
+	}
+}
+
+// An elector whose election list is gone has lost its registration, even before a hint arrives.
+func TestElectorWithoutAList(t *testing.T) {
+	f := newElector(t)
+	f.collector.Collect(t.Context())
+	f.before[f.p.Election()] = func() {
+		f.do(cluster.Op{Kind: cluster.OpDelete, Path: f.p.Incarnation("b-0000000000000001-n_0000000002"), Version: cluster.AnyVersion},
+			cluster.Op{Kind: cluster.OpDelete, Path: f.p.Incarnation(f.self.Name), Version: cluster.AnyVersion},
+			cluster.Op{Kind: cluster.OpDelete, Path: f.p.Election(), Version: cluster.AnyVersion})
+	}
+	if b := f.join("b"); b.Name != "b-0000000000000001-n_0000000002" {
+		t.Fatal(b.Name)
+	}
+	if snap, complete := f.collector.Collect(t.Context()); !complete || !snap.SelfLost || len(snap.Members) != 0 {
+		t.Errorf("complete: %t, %+v", complete, snap)
+	}
+}
+
+// A registration is lost if it is gone, damaged or owned by another session.
+func TestLostRegistration(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(f *fakeSource)
+		lost   bool
+	}{
+		"nothing": {func(*fakeSource) {}, false},
+		"its node is gone": {func(f *fakeSource) {
+			f.do(cluster.Op{Kind: cluster.OpDelete, Path: f.p.Node("a"), Version: cluster.AnyVersion})
+		}, true},
+		"its node is damaged": {func(f *fakeSource) { f.set(f.p.Node("a"), "no JSON") }, true},
+		"its node is another's": {func(f *fakeSource) {
+			f.do(cluster.Op{Kind: cluster.OpDelete, Path: f.p.Node("a"), Version: cluster.AnyVersion},
+				cluster.Op{Kind: cluster.OpCreate, Path: f.p.Node("a"), Data: []byte(`{"v":1,"id":"a"}`), Ephemeral: true})
+		}, true},
+		"its incarnation is gone": {func(f *fakeSource) {
+			f.do(cluster.Op{Kind: cluster.OpDelete, Path: f.p.Incarnation(f.self.Name), Version: cluster.AnyVersion})
+		}, true},
+		"its incarnation is another's": {func(f *fakeSource) {
+			f.do(cluster.Op{Kind: cluster.OpDelete, Path: f.p.Incarnation(f.self.Name), Version: cluster.AnyVersion},
+				cluster.Op{Kind: cluster.OpCreate, Path: f.p.Incarnation(f.self.Name), Ephemeral: true})
+		}, true},
+	} {
+		f := newFollower(t)
+		c.change(f)
+		if snap, complete := f.collector.Collect(t.Context()); !complete || snap.SelfLost != c.lost {
+			t.Errorf("%s: complete: %t, lost: %t", name, complete, snap.SelfLost)
+		}
+	}
+}
+
+// Incarnations that no session owns, and znodes that are not incarnations, do not prevent elections, and are logged.
+func TestInvalidIncarnationsAreIgnored(t *testing.T) {
+	f := newFollower(t)
+	for i := range 3 {
+		f.create(f.p.Incarnation(fmt.Sprintf("foreign%d", i)))
+	}
+	f.collects("a follower", "election/"+f.self.Name, "leader/elected", "nodes/a", "election", "election/elector-0000000000000001-n_0000000000", "election/elector-0000000000000001-n_0000000000", "heir")
+	if f.log.Len() != 0 {
+		t.Errorf("a follower logs %s", f.log.String())
+	}
+	// Its predecessor is created again, and no session owns it.
+	f.do(cluster.Op{Kind: cluster.OpDelete, Path: f.p.Incarnation("elector-0000000000000001-n_0000000000"), Version: cluster.AnyVersion})
+	f.create(f.p.Incarnation("elector-0000000000000001-n_0000000000"))
+	warned := func(what string, times int, words ...string) {
+		t.Helper()
+		f.log.Reset()
+		snap, complete := f.collector.Collect(t.Context())
+		if !complete || !snap.Elector || len(snap.Members) != 1 {
+			t.Errorf("%s: %t, %+v", what, complete, snap)
+		}
+		if strings.Count(f.log.String(), "level=WARN") != times {
+			t.Errorf("%s: the log is %s", what, f.log.String())
+		}
+		for _, w := range words {
+			if !strings.Contains(f.log.String(), w) {
+				t.Errorf("%s: %q is not in %s", what, w, f.log.String())
+			}
+		}
+	}
+	warned("ignored", 2, "no session owns", "first="+f.p.Incarnation("elector-0000000000000001-n_0000000000"), "foreign znodes", "znode="+f.p.Election(), "count=3", "first=foreign0")
+	for i := 3; i < 6; i++ {
+		f.create(f.p.Incarnation(fmt.Sprintf("foreign%d", i)))
+		warned("some more", 0)
+	}
+	f.create(f.p.Incarnation("foreign6"))
+	warned("more than twice as many", 1, "count=7")
+	for i := range 7 {
+		f.do(cluster.Op{Kind: cluster.OpDelete, Path: f.p.Incarnation(fmt.Sprintf("foreign%d", i)), Version: cluster.AnyVersion})
+	}
+	warned("none", 0)
+	f.create(f.p.Incarnation("foreign"))
+	warned("one again", 1, "count=1", "first=foreign")
+	f.collector.InvalidateAll()
+	warned("that one", 0)
+}

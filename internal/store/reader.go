@@ -1,0 +1,108 @@
+package store
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// retryInterval is how long a reader waits after a failed read. A reconnect wakes it anyway; this is for a refusal while connected.
+const retryInterval = time.Second
+
+// ReaderSession is the part of a session that a [Reader] uses.
+type ReaderSession interface {
+	cluster.Reader
+	cluster.Watcher
+	cluster.Lifetime
+	cluster.Owner
+	// Settle makes later reads show the outcome of earlier writes without a reply.
+	Settle(ctx context.Context) error
+}
+
+// ReaderOptions configure a [Reader].
+type ReaderOptions struct {
+	Conn  ReaderSession
+	Paths cluster.Paths
+	Self  cluster.Incarnation
+	// Failsafe is that of [CollectorOptions].
+	Failsafe bool
+	// Clock returns the daemon's monotonic time, for Snapshot.At.
+	Clock func() time.Duration
+	Log   *slog.Logger
+}
+
+// Reader uses watches to keep a snapshot of everything that this daemon must know. It decides only when to read; its
+// [Collector] decides what to read.
+type Reader struct {
+	conn      ReaderSession
+	collector *Collector
+	out       chan cluster.Snapshot
+	force     chan struct{}
+}
+
+// NewReader returns a reader. It does nothing until Run is called.
+func NewReader(opt ReaderOptions) *Reader {
+	return &Reader{
+		conn: opt.Conn,
+		collector: NewCollector(CollectorOptions{
+			Source: sessionSource{opt.Conn}, Paths: opt.Paths, Self: opt.Self, Session: opt.Conn.SessionID(), Failsafe: opt.Failsafe, Clock: opt.Clock, Log: opt.Log,
+		}),
+		out:   make(chan cluster.Snapshot, 1),
+		force: make(chan struct{}, 1),
+	}
+}
+
+// Snapshots returns the channel that delivers the newest snapshot. A newer snapshot replaces one that was not received.
+func (r *Reader) Snapshots() <-chan cluster.Snapshot { return r.out }
+
+// Reread requests that elected, the fence and current are read again. A new snapshot follows. It does not block.
+func (r *Reader) Reread() {
+	select {
+	case r.force <- struct{}{}:
+	default:
+	}
+}
+
+// Run reads until ctx is done or the session has ended. It must be called only once.
+func (r *Reader) Run(ctx context.Context) {
+	retry := time.NewTimer(retryInterval)
+	defer retry.Stop()
+	for {
+		snap, complete := cluster.Snapshot{}, r.conn.Settle(ctx) == nil
+		if complete {
+			snap, complete = r.collector.Collect(ctx)
+		}
+		if complete {
+			retry.Stop()
+			r.publish(snap)
+		} else {
+			retry.Reset(jitter(retryInterval))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.conn.Done():
+			return
+		case <-r.conn.Wake():
+			if r.awaitTurn(ctx); ctx.Err() != nil {
+				return
+			}
+		case <-r.force:
+			r.collector.InvalidateLeadership()
+		case <-retry.C:
+		}
+	}
+}
+
+func jitter(d time.Duration) time.Duration { return d*3/4 + rand.N(d/2) }
+
+func (r *Reader) publish(snap cluster.Snapshot) {
+	select {
+	case <-r.out:
+	default:
+	}
+	r.out <- snap
+}

@@ -1,0 +1,150 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"zkelectd/internal/cluster"
+)
+
+// EnsureSlots creates the persistent znodes of a group with slots that do not exist yet, and returns the record of its slots. The first
+// member writes proposal; from then on the record in the tree is in force. A damaged one is replaced by proposal if no member is
+// registered; else the elector writes it again.
+func EnsureSlots(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, proposal cluster.SlotSize, by string) (cluster.Stored[cluster.Slots], error) {
+	if err := EnsureTree(ctx, conn, p.OfSlot(0)); err != nil {
+		return cluster.Stored[cluster.Slots]{}, err
+	}
+	slots, err := ensureSlots(ctx, conn, p, cluster.NewSlots(proposal, by, time.Now()))
+	if err != nil {
+		return slots, err
+	}
+	for i := 1; i < slots.Record.Count; i++ {
+		if err := ensureZnode(ctx, conn, p.OfSlot(i).Leader()); err != nil {
+			return slots, err
+		}
+	}
+	return slots, nil
+}
+
+// ensureSlots returns the record of slots, and writes the first one.
+func ensureSlots(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, first cluster.Slots) (cluster.Stored[cluster.Slots], error) {
+	for {
+		read, err := ReadSlots(ctx, conn, p, false)
+		switch {
+		case err != nil || read.Readable():
+			return read, err
+		case read.Newer() != nil:
+			return read, read.Err
+		case read.Exists && !errors.Is(read.Err, cluster.ErrNoSlots):
+			if _, err = SetSlots(ctx, conn, p, read, first); err != nil {
+				err = fmt.Errorf("%w: the elector writes it again, or this host when nobody is registered: %w", read.Err, err)
+			}
+		default:
+			err = DoSplit(ctx, conn, p, p.SlotsTx("", read, first))
+		}
+		switch {
+		case err == nil, errors.Is(err, cluster.ErrNodeExists), errors.Is(err, cluster.ErrBadVersion), errors.Is(err, cluster.ErrNoNode):
+			// What is there now counts: perhaps another host was faster, or deleted it.
+		default:
+			return read, fmt.Errorf("cannot write znode %s: %w", p.Slots(), err)
+		}
+	}
+}
+
+// SetSlots changes the number of slots by SETSLOTS, and returns how long the first leaders wait. It fails with ErrNotEmpty while a
+// member is registered.
+func SetSlots(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, read cluster.Stored[cluster.Slots], next cluster.Slots) (time.Duration, error) {
+	slots, err := readSlots(ctx, conn, p, max(read.Record.Count, next.Count))
+	if err != nil {
+		return 0, err
+	}
+	ops, wait, err := p.SetSlotsTx(read, next, slots)
+	if err != nil {
+		return 0, err
+	}
+	_, err = conn.Do(ctx, ops...)
+	return wait, err
+}
+
+// ReadSlots returns the record of a group's slots.
+func ReadSlots(ctx context.Context, r cluster.Reader, p cluster.Paths, watch bool) (cluster.Stored[cluster.Slots], error) {
+	data, stat, err := r.Get(ctx, p.Slots(), watch)
+	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
+		return cluster.Stored[cluster.Slots]{}, fmt.Errorf("cannot read znode %s: %w", p.Slots(), err)
+	}
+	return cluster.ReadSlots(p.Slots(), data, stat, err == nil), nil
+}
+
+// SlotNumbers returns the numbers of the slots that have a znode, whatever the record of slots says, in their order.
+func SlotNumbers(ctx context.Context, conn cluster.Reader, p cluster.Paths) ([]int, error) {
+	names, _, err := conn.Children(ctx, p.Slots(), false)
+	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
+		return nil, fmt.Errorf("cannot list znode %s: %w", p.Slots(), err)
+	}
+	var all []int
+	for _, name := range names {
+		if n := cluster.SlotNumber(name); n >= 0 {
+			all = append(all, n)
+		}
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// readSlots reads the first slots, count of them, and all others up to the highest one that exists.
+func readSlots(ctx context.Context, conn cluster.Reader, p cluster.Paths, count int) ([]cluster.SlotState, error) {
+	exist, err := SlotNumbers(ctx, conn, p)
+	if err != nil {
+		return nil, err
+	}
+	if len(exist) > 0 {
+		count = max(count, exist[len(exist)-1]+1)
+	}
+	all := make([]cluster.SlotState, count)
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(maxReads)
+	for i := range all {
+		g.Go(func() (err error) {
+			all[i], err = ReadSlot(ctx, conn, p.OfSlot(i))
+			return err
+		})
+	}
+	return all, g.Wait()
+}
+
+// ReadSlot reads the state of a slot: its decision first. If that does not name a member, no ACQUIRE of that member takes effect after
+// the fence is read.
+func ReadSlot(ctx context.Context, conn cluster.Reader, p cluster.Paths) (cluster.SlotState, error) {
+	s := cluster.SlotState{Slot: p.Slot}
+	err := readZnode(ctx, conn, p.Elected(), func(data []byte, stat cluster.Stat, exists bool) {
+		s.Elected = cluster.ReadStored[cluster.Elected](p.Elected(), data, stat, exists)
+	})
+	if err != nil {
+		return s, err
+	}
+	err = readZnode(ctx, conn, p.Leader(), func(data []byte, stat cluster.Stat, exists bool) {
+		s.Fence = cluster.ReadFence(p.Leader(), data, stat, exists)
+	})
+	if err != nil {
+		return s, err
+	}
+	err = readZnode(ctx, conn, p.Current(), func(data []byte, stat cluster.Stat, exists bool) {
+		s.Current = cluster.ReadStored[cluster.Current](p.Current(), data, stat, exists)
+	})
+	return s, err
+}
+
+// readZnode passes what a znode contains to store.
+func readZnode(ctx context.Context, conn cluster.Reader, path string, store func(data []byte, stat cluster.Stat, exists bool)) error {
+	data, stat, err := conn.Get(ctx, path, false)
+	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
+		return fmt.Errorf("cannot read znode %s: %w", path, err)
+	}
+	store(data, stat, err == nil)
+	return nil
+}

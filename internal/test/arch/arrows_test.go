@@ -1,0 +1,152 @@
+package arch
+
+import (
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// arrows lists the packages of this module that each package may import; tests may import more. The core knows no shell, the
+// group knows no configuration file, and the host puts the parts together.
+var arrows = map[string]string{
+	// The core: pure.
+	"internal/cluster":             "",
+	"internal/cluster/renewal":     "cluster",
+	"internal/policy":              "cluster",
+	"internal/elector":             "cluster policy",
+	"internal/transition/failsafe": "cluster",
+	"internal/transition":          "cluster transition/failsafe",
+	"internal/watchdog":            "cluster",
+	"internal/elector/termlog":     "cluster",
+	"internal/elector/whatif":      "cluster elector policy watchdog",
+	"internal/operator/request":    "cluster elector/whatif policy sys/suggest",
+
+	// Failsafe mode.
+	"internal/failsafe/peer":  "",
+	"internal/failsafe/agent": "cluster failsafe/peer sys/statedir transition/failsafe",
+
+	// ZooKeeper.
+	"internal/store":           "cluster cluster/renewal sys/boottime sys/nowait sys/secretfile",
+	"internal/store/storetest": "cluster cluster/renewal",
+
+	// One daemon.
+	"internal/host":           "cluster config elector elector/whatif failsafe/agent failsafe/peer group guard host/hostcheck operator operator/losses operator/request operator/status policy store sys/boottime sys/watchdogdev transition/failsafe work/command work/fencer work/hook work/probe work/systemd work/workenv work/worker",
+	"internal/host/hostcheck": "config work/admission",
+	"internal/group":          "cluster cluster/renewal elector elector/termlog guard operator/status policy store sys/boottime sys/procinfo transition transition/failsafe watchdog work/fencer work/workenv work/worker",
+	"internal/work/worker":    "guard work/admission work/fencer work/hook work/probe work/systemd work/workenv",
+	"internal/config":         "cluster policy sys/secretfile sys/suggest work/probe work/workenv",
+
+	// Jobs that run once.
+	"internal/work/oneshot": "cluster",
+
+	// The guard, and what it needs.
+	"internal/guard":           "sys/boottime sys/filelock sys/harden sys/nowait sys/procinfo sys/watchdogdev",
+	"internal/sys/harden":      "sys/nowait",
+	"internal/work/admission":  "guard work/systemd work/workenv",
+	"internal/work/systemd":    "",
+	"internal/sys/watchdogdev": "",
+
+	// Operators.
+	"internal/operator":        "cluster config elector elector/whatif operator/losses operator/request operator/status policy store work/fencer work/hook work/workenv",
+	"internal/operator/status": "cluster policy",
+	"internal/operator/doctor": "cluster operator/status",
+	"internal/operator/losses": "cluster",
+	"internal/web":             "cluster elector/whatif operator/request operator/status sys/procinfo sys/secretfile web/page",
+	"internal/web/page":        "",
+
+	// Tools.
+	"internal/sys/asynclog":     "",
+	"internal/sys/boottime":     "sys/nowait",
+	"internal/sys/nowait":       "",
+	"internal/work/command":     "sys/harden sys/procinfo",
+	"internal/work/fencer":      "sys/secretfile sys/suggest work/command work/workenv",
+	"internal/sys/filelock":     "sys/procinfo sys/secretfile",
+	"internal/work/hook":        "work/command",
+	"internal/work/probe":       "work/command",
+	"internal/sys/procinfo":     "",
+	"internal/sys/secretfile":   "",
+	"internal/sys/statedir":     "sys/filelock sys/secretfile",
+	"internal/operator/support": "",
+	"internal/sys/suggest":      "",
+	"internal/work/workenv":     "",
+
+	// Demo and tests.
+	"internal/test/zkserver":     "",
+	"internal/test/faultproxy":   "",
+	"internal/test/hostfault":    "",
+	"internal/test/testhelper":   "",
+	"internal/test/arch":         "",
+	"internal/test/sim":          "",
+	"internal/test/record":       "",
+	"internal/test/faults":       "",
+	"internal/test/recipes":      "",
+	"internal/test/vmtest":       "",
+	"internal/test/vmtest/guest": "",
+}
+
+func TestImportArrows(t *testing.T) {
+	all := packages(t)
+	for name, p := range all {
+		if !strings.HasPrefix(name, "internal/") {
+			continue
+		}
+		allowed, known := arrows[name]
+		if !known {
+			t.Errorf("%s has no place in the layout: add it to arrows", name)
+		}
+		for _, dep := range p.Imports {
+			if to, ours := strings.CutPrefix(dep, "zkelectd/internal/"); ours && !slices.Contains(strings.Fields(allowed), to) {
+				t.Errorf("%s imports internal/%s; it may import only: %s", name, to, allowed)
+			}
+		}
+	}
+	for name := range arrows {
+		if _, ok := all[name]; !ok {
+			t.Errorf("%s does not exist", name)
+		}
+	}
+}
+
+// Of the commands only run runs a host; none of them reaches into it.
+func TestImportArrowsOfTheCommands(t *testing.T) {
+	only := map[string][]string{
+		"internal/host":            {"run.go", "exec_daemon.go", "daemon_settings.go", "reload.go", "reload_socket.go"},
+		"internal/group":           {},
+		"internal/work/worker":     {},
+		"internal/transition":      {},
+		"internal/watchdog":        {},
+		"internal/work/systemd":    {},
+		"internal/test/zkserver":   {},
+		"internal/web/page":        {},
+		"internal/test/faultproxy": {},
+		"internal/test/hostfault":  {},
+		"internal/test/testhelper": {},
+	}
+	files, err := filepath.Glob("../../../cmd/zkelectd/*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal("there are no commands")
+	}
+	for _, path := range files {
+		name := filepath.Base(path)
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, spec := range file.Imports {
+			dep, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if places, limited := only[strings.TrimPrefix(dep, "zkelectd/")]; limited && !slices.Contains(places, name) {
+				t.Errorf("%s imports %s, which only %v may", name, dep, places)
+			}
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package sim
+
+import (
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/renewal"
+	"zkelectd/internal/transition"
+)
+
+// renewer stands in for the renewer of store's sessions, with the same merger: it sends the RENEWs of all instances on a
+// session. It is a separate goroutine, so a busy loop does not delay it.
+type renewer struct {
+	s      *session
+	merger *renewal.Merger
+	done   map[int]func(renewal.Result) // by the instance's number
+	timer  time.Duration                // the next time to send, on the host's clock
+}
+
+func newRenewer(s *session) *renewer {
+	return &renewer{s: s, merger: renewal.NewMerger(s.w.rng.Float64), done: make(map[int]func(renewal.Result))}
+}
+
+// renew posts a loop's RENEW, or withdraws it.
+func (l *loop) renew(a transition.Renew) {
+	r := l.s.renewer
+	if len(a.Ops) == 0 || l.in.refused() {
+		r.merger.Withdraw(l.number)
+		return
+	}
+	r.done[l.number] = func(res renewal.Result) {
+		l.soon(func() {
+			l.step(l.m.w.broken.renewed(l, transition.RenewDone{Term: a.Term, Held: a.Held, Sent: res.Sent, Err: res.Err}))
+		})
+	}
+	r.merger.Post(l.m.clock(), l.number, renewal.Request{Ops: l.m.w.broken.renews(l, a), Due: a.Due, Deadline: a.Deadline})
+	r.schedule()
+}
+
+// schedule plans the next sending, unless an earlier one is planned, which will plan again.
+func (r *renewer) schedule() {
+	at, h := r.merger.Wake(), r.s.h
+	if at == 0 || (r.timer != 0 && r.timer <= at) {
+		return
+	}
+	r.timer = at
+	h.w.at(h.when(at), func() {
+		h.process(r.s, func() {
+			if r.timer == at {
+				r.timer = 0
+				r.send(r.merger.Take(h.clock()))
+				r.schedule()
+			}
+		})
+	})
+}
+
+// send sends batches. One without a reply by its deadline has an unknown outcome.
+func (r *renewer) send(batches []renewal.Batch) {
+	h := r.s.h
+	for _, b := range batches {
+		over := false
+		finish := func(err error) {
+			if over {
+				return
+			}
+			over = true
+			answers, again := r.merger.Done(h.clock(), b, err)
+			for _, a := range answers {
+				r.done[a.ID](a.Result)
+			}
+			r.send(again)
+		}
+		h.w.at(h.when(b.Deadline), func() { h.process(r.s, func() { finish(cluster.ErrUnknown) }) })
+		r.s.send(&request{ops: b.Ops, done: func(rep reply) { finish(rep.err) }})
+	}
+}

@@ -1,0 +1,101 @@
+package web
+
+import (
+	"net/http"
+	"slices"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/operator/status"
+)
+
+// probeResponse is the response of a probe.
+type probeResponse struct {
+	stamp
+	// Root is the group's znode: groups of the same name may exist at several roots, also on one host.
+	Root   string `json:"root,omitempty"`
+	Answer bool   `json:"answer"`
+	// Reason is why the answer is no; empty if it is yes.
+	Reason string `json:"reason,omitempty"`
+	// NotReady lists the groups in which the daemon is not ready, if it has several.
+	NotReady       []string         `json:"not_ready,omitempty"`
+	LeaseRemaining cluster.Duration `json:"lease_remaining,omitempty"`
+	// Unkillable, Fencing and Failsafe are those of [status.Daemon]: `zkelectd status` asks the leader for them here.
+	Unkillable string           `json:"unkillable,omitempty"`
+	Fencing    *status.Fencing  `json:"fencing,omitempty"`
+	Failsafe   *status.Failsafe `json:"failsafe,omitempty"`
+}
+
+// probeChecks are the probes. Each check returns nil for yes, or the reason for no.
+var probeChecks = []struct {
+	path  string
+	check func(status.Daemon) error
+}{
+	{"/leader", status.Daemon.CheckLeader},
+	{"/heir", status.Daemon.CheckHeir},
+	{"/replica", status.Daemon.CheckReplica},
+	{"/health", status.Daemon.CheckHealthy},
+	{"/livez", status.Daemon.CheckLoop},
+	{"/readyz", status.Daemon.CheckReady},
+}
+
+// ProbePaths returns the paths of the probes, which answer yes or no.
+func ProbePaths() []string {
+	paths := make([]string, len(probeChecks))
+	for i, q := range probeChecks {
+		paths[i] = q.path
+	}
+	return paths
+}
+
+func (a *api) probeRoutes() []groupRoute {
+	routes := make([]groupRoute, len(probeChecks))
+	for i, q := range probeChecks {
+		routes[i] = groupRoute{q.path, probeMethods, a.probe(q.check)}
+	}
+	return routes
+}
+
+// probe responds with 200 for yes, or 503 and the reason for no.
+func (a *api) probe(check func(status.Daemon) error) groupHandler {
+	return func(w http.ResponseWriter, _ *http.Request, g *Group) {
+		v := g.view()
+		code, body := http.StatusOK, probeResponse{
+			stamp: stampOf(v), Root: v.Root, Answer: true, LeaseRemaining: v.LeaseRemaining, Unkillable: v.Unkillable,
+			Fencing: v.Fencing, Failsafe: v.Failsafe,
+		}
+		if err := check(v); err != nil {
+			code, body.Answer, body.Reason = http.StatusServiceUnavailable, false, err.Error()
+		}
+		a.respond(w, code, body)
+	}
+}
+
+// hostProbe returns the check of a probe that is about a daemon with all its groups, nil for other paths. A load balancer asks for
+// a group; who restarts the daemon, or waits until it is ready, asks for all of them.
+func hostProbe(path string) func(status.Host) ([]string, error) {
+	switch path {
+	case "/livez":
+		return func(h status.Host) ([]string, error) { return nil, h.CheckLoops() }
+	case "/readyz":
+		return status.Host.CheckReady
+	}
+	return nil
+}
+
+// probeHost is probe for all groups of the daemon.
+func (a *api) probeHost(path string) http.HandlerFunc {
+	check := hostProbe(path)
+	one := a.probe(probeChecks[slices.Index(ProbePaths(), path)].check)
+	return func(w http.ResponseWriter, r *http.Request) {
+		groups := a.opt.Groups()
+		if len(groups) == 1 {
+			one(w, r, groups[0])
+			return
+		}
+		code, body := http.StatusOK, probeResponse{stamp: a.stamp(), Answer: true}
+		if names, err := check(a.views()); err != nil {
+			code, body.Answer, body.Reason, body.NotReady = http.StatusServiceUnavailable, false, err.Error(), names
+		}
+		a.respond(w, code, body)
+	}
+}

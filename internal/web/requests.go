@@ -1,0 +1,207 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/operator/request"
+)
+
+const (
+	// maxBody is the maximum size of the body of an operator request, in bytes.
+	maxBody = 64 << 10
+	// maxSubmissions limits concurrent operator requests: the daemon handles one after another.
+	maxSubmissions = 4
+	// submitTimeout limits how long an operator request may take. It is less than the server's write timeout.
+	submitTimeout = 8 * time.Second
+)
+
+// submitResponse is the response to an operator request. The commands print the same with -o json.
+type submitResponse struct {
+	stamp
+	Request  int64    `json:"request"`
+	Messages []string `json:"messages"`
+	By       string   `json:"by"`
+}
+
+// requestRoutes returns the routes of operator requests, one for each kind.
+func (a *api) requestRoutes() []groupRoute {
+	var all []groupRoute
+	for _, kind := range request.Kinds() {
+		all = append(all, groupRoute{"/v1/" + string(kind), writeMethods, func(w http.ResponseWriter, r *http.Request, g *Group) { a.submit(w, r, g, kind) }})
+	}
+	return all
+}
+
+// submit handles an operator request: it authenticates the client, decodes the body and submits the request.
+func (a *api) submit(w http.ResponseWriter, r *http.Request, g *Group, kind request.Kind) {
+	if err := a.origins.Check(r); err != nil {
+		closeAfterResponse(w, r)
+		a.respond(w, http.StatusForbidden, g.newFailure("the request comes from a page of another origin: "+err.Error()))
+		return
+	}
+	by := a.opt.Authenticator.authenticate(r).limitTo(g.Name)
+	if by.refusalCode != 0 {
+		a.refusePrincipal(w, r, g, by)
+		return
+	}
+	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
+		closeAfterResponse(w, r)
+		a.respond(w, http.StatusUnsupportedMediaType, g.newFailure("the body must have Content-Type: application/json"))
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		a.respond(w, http.StatusRequestEntityTooLarge, g.newFailure(fmt.Sprintf("the body has more than %d bytes", maxBody)))
+		return
+	case err != nil:
+		a.respond(w, http.StatusBadRequest, g.newFailure("the body did not arrive completely"))
+		return
+	}
+	req, err := decodeRequest(kind, body)
+	if err != nil {
+		a.respond(w, http.StatusBadRequest, g.newFailure(err.Error()))
+		return
+	}
+	req.Options.By = by.name
+	a.submitDecoded(w, r, g, req)
+}
+
+// refusePrincipal responds to a principal that may not submit operator requests.
+func (a *api) refusePrincipal(w http.ResponseWriter, r *http.Request, g *Group, by principal) {
+	closeAfterResponse(w, r)
+	switch by.refusalCode {
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", `Bearer realm="zkelectd"`)
+	case http.StatusTooManyRequests:
+		w.Header().Set("Retry-After", "5")
+	}
+	a.respond(w, by.refusalCode, g.newFailure(by.refusalReason))
+}
+
+// submitDecoded submits the request to the daemon. It fails closed: if the daemon's view of the group is stale, it submits
+// nothing.
+func (a *api) submitDecoded(w http.ResponseWriter, r *http.Request, g *Group, req request.Request) {
+	if !a.requireLoop(w, g) {
+		return
+	}
+	if g.Submit == nil {
+		a.respond(w, http.StatusServiceUnavailable, g.newFailure("this daemon accepts no operator requests"))
+		return
+	}
+	select {
+	case a.submissions <- struct{}{}:
+		defer func() { <-a.submissions }()
+	default:
+		w.Header().Set("Retry-After", "1")
+		a.respond(w, http.StatusServiceUnavailable, g.newFailure("too many concurrent operator requests"))
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), submitTimeout)
+	defer cancel()
+	plan, err := g.Submit(ctx, req)
+	var refused *request.RefusedError
+	switch {
+	case err == nil:
+		a.respond(w, http.StatusOK, submitResponse{stampOf(g.view()), plan.ID, plan.Messages, req.Options.By})
+	case errors.As(err, &refused):
+		a.respond(w, http.StatusConflict, g.newFailure(err.Error()))
+	case errors.Is(err, cluster.ErrUnknown):
+		a.respond(w, http.StatusGatewayTimeout, g.newFailure("it is unknown whether the request was accepted, see /v1/status: "+err.Error()))
+	default:
+		a.respond(w, http.StatusServiceUnavailable, g.newFailure(err.Error()))
+	}
+}
+
+// decodeRequest decodes the body of an operator request. It rejects fields that kind does not have, so that a misspelled field is
+// not silently ignored.
+func decodeRequest(kind request.Kind, body []byte) (request.Request, error) {
+	r := request.Request{Kind: kind}
+	var lasts cluster.Duration
+	fields := map[string]any{
+		request.FieldNode: &r.Node, request.FieldSite: &r.Site, request.FieldAll: &r.All, request.FieldHard: &r.Hard,
+		request.FieldFor: &lasts, request.FieldForce: &r.Options.Force, request.FieldAt: &r.At, request.FieldCancel: &r.Cancel, fieldReason: &r.Options.Reason,
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return r, errors.New("the body is not a JSON object")
+	}
+	seen := make(map[string]bool)
+	for d.More() {
+		t, err := d.Token()
+		name, ok := t.(string)
+		switch {
+		case err != nil || !ok:
+			return r, errors.New("the body is not JSON")
+		case name != fieldReason && !kind.Takes(name):
+			return r, fmt.Errorf("%s has no field %q", kind, name)
+		case seen[name]:
+			return r, fmt.Errorf("%s: appears twice", name)
+		}
+		seen[name] = true
+		if err := d.Decode(fields[name]); err != nil {
+			return r, fmt.Errorf("%s: %s", name, fieldHint(fields[name]))
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return r, errors.New("the body is not JSON")
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return r, errors.New("there is more text after the JSON object")
+	}
+	r.Options.For = time.Duration(lasts)
+	if seen[request.FieldFor] && lasts <= 0 {
+		return r, errors.New("for: must be more than 0s; omit it for a request without an end")
+	}
+	if seen[request.FieldAt] && r.At.IsZero() {
+		return r, errors.New("at: must be a time; omit it to move leadership at once")
+	}
+	if kind == request.KindStepDown && !seen[request.FieldFor] {
+		r.Options.For = request.StepDownFor
+	}
+	return r, r.Check()
+}
+
+// fieldReason is a field that every kind has.
+const fieldReason = "reason"
+
+// fieldHint returns which values a field accepts.
+func fieldHint(field any) string {
+	switch field.(type) {
+	case *bool:
+		return "must be true or false"
+	case *time.Time:
+		return `must be a time as in RFC 3339, "2026-11-24T02:00:00Z"`
+	case *cluster.Duration:
+		return `must be a duration, as in "2h"`
+	}
+	return "must be a string"
+}
+
+// whoamiResponse is the response of /v1/whoami.
+type whoamiResponse struct {
+	stamp
+	Name string `json:"name"`
+	How  string `json:"how"`
+	// CanOperate reports whether the client may submit operator requests; if not, Reason is why.
+	CanOperate bool `json:"can_operate"`
+	// Groups are the groups to which its requests are limited; none if they are not.
+	Groups []string `json:"groups,omitempty"`
+	Reason string   `json:"reason,omitempty"`
+}
+
+// whoami returns who the client is. It always succeeds, also for anonymous clients.
+func (a *api) whoami(w http.ResponseWriter, r *http.Request) {
+	by := a.opt.Authenticator.authenticate(r)
+	a.respond(w, http.StatusOK, whoamiResponse{a.stamp(), by.name, by.method, by.refusalCode == 0, by.groups, by.refusalReason})
+}

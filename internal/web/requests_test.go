@@ -1,0 +1,273 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/operator/request"
+	"zkelectd/internal/operator/status"
+)
+
+const annsToken = "0123456789abcdef"
+
+// authenticatorOf returns an authenticator with the tokens in lines.
+func authenticatorOf(t testing.TB, lines ...string) *Authenticator {
+	t.Helper()
+	var tokens Tokens
+	for _, line := range lines {
+		if err := tokens.add(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := NewAuthenticator(Config{}, slog.New(slog.DiscardHandler))
+	g.SetTokens(tokens)
+	return g
+}
+
+// optionsWithSubmit returns the options of a daemon that accepts operator requests from ann.
+func optionsWithSubmit(t testing.TB, give func(context.Context, request.Request) (request.Plan, error)) Options {
+	opt := optionsWithGroup()
+	opt.Authenticator, only(opt).Submit = authenticatorOf(t, "ann:"+annsToken), give
+	return opt
+}
+
+func accept(context.Context, request.Request) (request.Plan, error) {
+	return request.Plan{ID: 7, Messages: []string{"done"}}, nil
+}
+
+func failing(err error) func(context.Context, request.Request) (request.Plan, error) {
+	return func(context.Context, request.Request) (request.Plan, error) { return request.Plan{}, err }
+}
+
+// sendRequest sends an operator request, with changed headers.
+func sendRequest(handler http.Handler, kind request.Kind, body string, headers ...string) *httptest.ResponseRecorder {
+	return sendRequestTo(handler, "/v1/"+string(kind), body, headers...)
+}
+
+func sendRequestTo(handler http.Handler, path, body string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest("POST", path, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Authorization", "Bearer "+annsToken)
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	rec := httptest.NewRecorder()
+	handler.ServeHTTP(rec, r)
+	return rec
+}
+
+// shortestBody returns the shortest valid body of a kind.
+func shortestBody(kind request.Kind) string {
+	if kind.Takes(request.FieldNode) {
+		return `{"node":"b"}`
+	}
+	return "{}"
+}
+
+// allSubmitResponses returns every response to an operator request.
+func allSubmitResponses(t *testing.T) map[string]*http.Response {
+	t.Helper()
+	got := make(map[string]*http.Response)
+	late := optionsWithSubmit(t, accept)
+	only(late).View = stuck
+	full := newAPI(optionsWithSubmit(t, accept))
+	full.submissions = make(chan struct{})
+	locked := optionsWithSubmit(t, accept)
+	handlers := map[string]http.Handler{
+		"given":   New(optionsWithSubmit(t, accept)),
+		"refused": New(optionsWithSubmit(t, failing(&request.RefusedError{Err: errors.New("b may not lead")}))),
+		"down":    New(optionsWithSubmit(t, failing(errDown))),
+		"unknown": New(optionsWithSubmit(t, failing(cluster.ErrUnknown))),
+		"stuck":   New(late),
+		"full":    full.handler(),
+		"nobody":  New(optionsWithGroup()),
+		"nothing": New(optionsWithSubmit(t, nil)),
+		"locked":  New(locked),
+	}
+	several := optionsWithSubmit(t, accept)
+	several.Groups = severalGroups("x", "y").Groups
+	handlers["several"] = New(several)
+	for range maxFailures {
+		sendRequest(handlers["locked"], request.KindReelect, "{}", "Authorization", "Bearer wrong")
+	}
+	for _, kind := range request.Kinds() {
+		for _, path := range []string{"/v1/" + string(kind), groupPath("/v1/" + string(kind))} {
+			add := func(name string, handler http.Handler, body string, headers ...string) {
+				rec := sendRequestTo(handler, strings.Replace(path, "{group}", "c", 1), body, headers...)
+				got[fmt.Sprintf("POST %s %d %s", path, rec.Code, name)] = rec.Result()
+			}
+			for name, handler := range handlers {
+				add(name, handler, shortestBody(kind))
+			}
+			for name, headers := range map[string][]string{
+				"wrong token": {"Authorization", "Bearer wrong-wrong-wrong"}, "no token": {"Authorization", ""},
+				"cross origin": {"Sec-Fetch-Site", "cross-site"}, "no JSON": {"Content-Type", "text/plain"},
+			} {
+				add(name, New(optionsWithSubmit(t, accept)), shortestBody(kind), headers...)
+			}
+			add("one wrong token more", handlers["locked"], shortestBody(kind), "Authorization", "Bearer wrong")
+			add("slip", handlers["given"], "{")
+			add("large", handlers["given"], `{"reason":"`+strings.Repeat("x", maxBody)+`"}`)
+		}
+	}
+	return got
+}
+
+func TestOnlyOperatorsMaySubmitRequests(t *testing.T) {
+	var asked []request.Request
+	handler := New(optionsWithSubmit(t, func(_ context.Context, r request.Request) (request.Plan, error) {
+		asked = append(asked, r)
+		return accept(t.Context(), r)
+	}))
+	for _, kind := range request.Kinds() {
+		asked = nil
+		rec := sendRequest(handler, kind, shortestBody(kind))
+		if rec.Code != 200 || !strings.Contains(rec.Body.String(), `"request":7,"messages":["done"],"by":"ann"}`) || len(asked) != 1 ||
+			asked[0].Kind != kind || asked[0].Options.By != "ann" {
+			t.Errorf("%s: %d %s, submitted %+v", kind, rec.Code, rec.Body, asked)
+		}
+	}
+	asked = nil
+	for name, c := range map[string]struct {
+		headers []string
+		code    int
+	}{
+		"no token":                {[]string{"Authorization", ""}, 401},
+		"a wrong token":           {[]string{"Authorization", "Bearer " + annsToken + "0"}, 401},
+		"a token's beginning":     {[]string{"Authorization", "Bearer " + annsToken[:15]}, 401},
+		"an empty token":          {[]string{"Authorization", "Bearer "}, 401},
+		"a name":                  {[]string{"Authorization", "Bearer ann"}, 401},
+		"an unknown password":     {[]string{"Authorization", "Basic YW5uOmFubg=="}, 401},
+		"another site's page":     {[]string{"Sec-Fetch-Site", "cross-site"}, 403},
+		"another origin":          {[]string{"Origin", "https://evil.example"}, 403},
+		"a form":                  {[]string{"Content-Type", "application/x-www-form-urlencoded"}, 415},
+		"text":                    {[]string{"Content-Type", "text/plain; charset=application/json"}, 415},
+		"no content type":         {[]string{"Content-Type", ""}, 415},
+		"the daemon's own origin": {[]string{"Origin", "http://example.com", "Content-Type", "application/json; charset=utf-8"}, 200},
+	} {
+		rec := sendRequest(handler, request.KindReelect, "{}", c.headers...)
+		if rec.Code != c.code || (c.code == 401) != strings.HasPrefix(rec.Header().Get("WWW-Authenticate"), "Bearer ") || strings.Contains(rec.Body.String(), annsToken) {
+			t.Errorf("%s: %d %v %s", name, rec.Code, rec.Header(), rec.Body)
+		}
+	}
+	if len(asked) != 1 {
+		t.Errorf("%d requests reached the daemon", len(asked))
+	}
+}
+
+// No part of a body is ignored: a misspelled field would change the meaning of the request.
+func TestRequestBodies(t *testing.T) {
+	for body, want := range map[string]string{
+		``:                            "the body is not a JSON object",
+		`null`:                        "the body is not a JSON object",
+		`[]`:                          "the body is not a JSON object",
+		`"node"`:                      "the body is not a JSON object",
+		`{`:                           "the body is not JSON",
+		`{"node"}`:                    "node: must be a string",
+		`{"node":"b"`:                 "the body is not JSON",
+		`{"node":"b",}`:               "the body is not JSON",
+		`{"node":"b"}{}`:              "more text after the JSON object",
+		`{"node":"b"} x`:              "more text after the JSON object",
+		`{"node":5}`:                  "node: must be a string",
+		`{"node":"b","Site":"x"}`:     `move has no field "Site"`,
+		`{"node":"b","hard":true}`:    `move has no field "hard"`,
+		`{"node":"b","dry_run":true}`: `move has no field "dry_run"`,
+		`{"node":"b","node":"c"}`:     "node: appears twice",
+		`{"node":"b","site":"dc1"}`:   "name exactly one of node and site",
+		`{}`:                          "name exactly one of node and site",
+		`{"node":""}`:                 "name exactly one of node and site",
+		`{"node":"b","force":"yes"}`:  "force: must be true or false",
+		`{"node":"b","for":7200}`:     "for: must be a duration",
+		`{"node":"b","for":"2"}`:      "for: must be a duration",
+		`{"node":"b","at":"02:00"}`:   "at: must be a time as in RFC 3339",
+		`{"node":"b","at":"0001-01-01T00:00:00Z"}`:    "at: must be a time",
+		`{"node":"b","cancel":true}`:                  "cancel ends the move that is scheduled",
+		`{"node":"b","for":"0s"}`:                     "for: must be more than 0s",
+		`{"node":"b","for":"-2h"}`:                    "for: must be a duration",
+		`{"node":"b","for":"9999999999h"}`:            "for: must be a duration",
+		`{"node":"b","reason":["x"]}`:                 "reason: must be a string",
+		`{"node":"b","reason":"` + long(501) + `"}`:   "the reason has 501 bytes: at most 500",
+		`{"node":` + strings.Repeat("[", 40000) + `}`: "node: must be a string",
+	} {
+		rec := sendRequest(New(optionsWithSubmit(t, accept)), request.KindMove, body)
+		if rec.Code != 400 || !strings.Contains(rec.Body.String(), strings.ReplaceAll(want, `"`, `\"`)) {
+			t.Errorf("%.60s: %d %s, want %s", body, rec.Code, rec.Body, want)
+		}
+	}
+	for _, c := range []struct {
+		kind request.Kind
+		body string
+		want request.Request
+	}{
+		{"move", `{"node":"b","at":"2026-11-24T02:00:00Z"}`, request.Request{Node: "b", At: time.Date(2026, 11, 24, 2, 0, 0, 0, time.UTC)}},
+		{"move", `{"cancel":true}`, request.Request{Cancel: true}},
+		{"move", `{"site":"dc2","for":"2h","reason":"` + long(500) + `","force":true}`, request.Request{Site: "dc2", Options: request.Options{Reason: long(500), For: 2 * 3600e9, Force: true}}},
+		{"step-down", `{}`, request.Request{Options: request.Options{For: request.StepDownFor}}},
+		{"pause", ` {"hard":true} `, request.Request{Hard: true}},
+		{"uncordon", `{"all":true}`, request.Request{All: true}},
+		{"clear-strikes", `{"node":"b"}`, request.Request{Node: "b"}},
+	} {
+		c.want.Kind = c.kind
+		if got, err := decodeRequest(c.kind, []byte(c.body)); err != nil || got != c.want {
+			t.Errorf("%s %s: %+v %v", c.kind, c.body, got, err)
+		}
+	}
+}
+
+func long(n int) string { return strings.Repeat("x", n) }
+
+func FuzzRequestBody(f *testing.F) {
+	for _, kind := range request.Kinds() {
+		f.Add(string(kind), shortestBody(kind))
+	}
+	f.Add("move", `{"site":"dc2","for":"2h","reason":"why","force":true}`)
+	f.Add("pause", `{"hard":true,"for":"1ns"}`)
+	f.Fuzz(func(t *testing.T, kind, body string) {
+		r, err := decodeRequest(request.Kind(kind), []byte(body))
+		if err != nil {
+			return
+		}
+		if r.Check() != nil || r.Options.For < 0 || r.Options.By != "" || len(r.Options.Reason) > request.MaxReason ||
+			(r.Hard && !r.Kind.Takes(request.FieldHard)) || (r.Options.Force && !r.Kind.Takes(request.FieldForce)) {
+			t.Errorf("%s %q: %+v", kind, body, r)
+		}
+	})
+}
+
+func TestWhoami(t *testing.T) {
+	handler := New(optionsWithSubmit(t, accept))
+	for authorization, want := range map[string]string{
+		"Bearer " + annsToken: `"name":"ann","how":"token","can_operate":true}`,
+		"bearer " + annsToken: `"name":"ann","how":"token","can_operate":true}`,
+		"Bearer wrong":        `"name":"","how":"","can_operate":false,"reason":"this token is not in http.token_file"}`,
+		"":                    `"name":"","how":"","can_operate":false,"reason":"operator requests need a token`,
+	} {
+		r := httptest.NewRequest("GET", "/v1/whoami", nil)
+		r.Header.Set("Authorization", authorization)
+		rec := httptest.NewRecorder()
+		handler.ServeHTTP(rec, r)
+		if rec.Code != 200 || !strings.Contains(rec.Body.String(), want) {
+			t.Errorf("%q: %d %s", authorization, rec.Code, rec.Body)
+		}
+	}
+}
+
+// A stuck loop may have lost everything, so no request is accepted based on its last view.
+func TestStuckDaemonAcceptsNoRequests(t *testing.T) {
+	opt := optionsWithSubmit(t, func(context.Context, request.Request) (request.Plan, error) {
+		t.Error("the request reached the daemon")
+		return request.Plan{}, nil
+	})
+	only(opt).View = func() status.Daemon { return stuck() }
+	if rec := sendRequest(New(opt), request.KindReelect, "{}"); rec.Code != 503 || !strings.Contains(rec.Body.String(), "the event loop has been stuck") {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+}

@@ -1,0 +1,257 @@
+// Package web serves one daemon's published view over HTTP to load balancers, probes, people and Prometheus, and
+// accepts operator requests from authorized clients. It fails closed: if information is stale or unknown, the answer is no.
+// HTTP clients cannot delay elections.
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/elector/whatif"
+	"zkelectd/internal/operator/request"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/web/page"
+)
+
+// Group is one of the daemon's groups, or a slot of one: the sources of the data about it.
+type Group struct {
+	// Name is that of the group, with the slot as in ingest/3.
+	Name string
+	// View returns the daemon's current view of the group.
+	View func() status.Daemon
+	// Totals returns the counters of the group alone; nil for none.
+	Totals func() status.Totals
+	// Feed has the events for /v1/events; nil for none.
+	Feed *status.Feed
+	// Group, History and Explain return information about the whole group. They limit their own duration. Nil means that the
+	// information is not available.
+	Group   func(context.Context) (status.Group, error)
+	History func(context.Context) ([]cluster.PastTerm, error)
+	Explain func(context.Context) (whatif.Explanation, error)
+	// DryRun says what an operator request would do; nil if that is not possible.
+	DryRun func(context.Context, request.Request) ([]string, error)
+	// Submit submits an operator request; nil if that is not possible. Its errors are those of host.Host.Submit.
+	Submit func(context.Context, request.Request) (request.Plan, error)
+}
+
+// view returns the daemon's current view of the group.
+func (g *Group) view() status.Daemon {
+	v := g.View()
+	v.Group = g.Name
+	return v
+}
+
+// Options are the sources of the data that the handler serves.
+type Options struct {
+	// Node is the daemon's node.
+	Node string
+	// Groups returns the daemon's groups, sorted by name. They change when the configuration is reloaded.
+	Groups func() []*Group
+	// Totals returns the counters of the daemon, over all its groups and those it had before; nil for none.
+	Totals func() status.Totals
+	// Authenticator determines who may submit operator requests. If it is nil, only users of the unix socket may.
+	Authenticator *Authenticator
+	// Hosts are the names that requests may have in their Host header; nil for any.
+	Hosts   *Hosts
+	Version string
+	// Registry is where the metrics are registered; nil for a new registry.
+	Registry *prometheus.Registry
+}
+
+// maxScrapes limits concurrent requests for /metrics.
+const maxScrapes = 4
+
+// These are the methods that a route accepts. A probe answers OPTIONS as it answers GET: HAProxy's check sends OPTIONS by default, and
+// would take any other answer for yes.
+var (
+	readMethods  = []string{http.MethodGet, http.MethodHead}
+	probeMethods = []string{http.MethodGet, http.MethodHead, http.MethodOptions}
+	writeMethods = []string{http.MethodPost}
+)
+
+// api serves the requests.
+type api struct {
+	opt          Options
+	takesBody    map[string]bool // the paths of operator requests
+	requestQuota *quota          // requests other than probes
+	streamQuota  *quota          // event streams
+	groupQuota   *quota          // requests about groups
+	members      *memberCache
+	submissions  chan struct{} // one element for each operator request that is being submitted
+	origins      *http.CrossOriginProtection
+	heartbeat    time.Duration
+}
+
+func newAPI(opt Options) *api {
+	if opt.Authenticator == nil {
+		opt.Authenticator = NewAuthenticator(Config{}, slog.New(slog.DiscardHandler))
+	}
+	return &api{
+		opt: opt, takesBody: make(map[string]bool), requestQuota: newQuota(maxRequests, maxClientRequests),
+		streamQuota: newQuota(maxStreams, maxClientStreams), groupQuota: newQuota(maxGroupReads, maxClientGroupReads),
+		submissions: make(chan struct{}, maxSubmissions), origins: http.NewCrossOriginProtection(), members: newMemberCache(), heartbeat: heartbeatInterval,
+	}
+}
+
+// route is a path with the methods that it accepts and its handler.
+type route struct {
+	path    string
+	methods []string
+	serve   http.HandlerFunc
+}
+
+// groupRoute is a route about one group. It is served at its path, and at [groupPath] of it.
+type groupRoute struct {
+	path    string
+	methods []string
+	serve   groupHandler
+}
+
+func (a *api) routes() []route {
+	registry := a.opt.Registry
+	if registry == nil {
+		registry = prometheus.NewRegistry()
+	}
+	registry.MustRegister(newCollector(a.opt))
+	all := []route{
+		{"/v1/groups", readMethods, a.groups},
+		{"/v1/whoami", readMethods, a.whoami},
+		{"/metrics", readMethods, promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}).ServeHTTP},
+	}
+	for _, r := range a.groupRoutes() {
+		all = append(all, route{groupPath(r.path), r.methods, a.withNamedGroup(r.serve)})
+		if hostProbe(r.path) == nil {
+			all = append(all, route{r.path, r.methods, a.withOnlyGroup(r.serve)})
+		} else {
+			all = append(all, route{r.path, r.methods, a.probeHost(r.path)})
+		}
+	}
+	return all
+}
+
+// groupRoutes returns the routes that are about one group.
+func (a *api) groupRoutes() []groupRoute {
+	return append(append(a.probeRoutes(), a.requestRoutes()...),
+		groupRoute{"/v1/status", readMethods, a.limitGroupReads(a.status)},
+		groupRoute{"/v1/history", readMethods, a.limitGroupReads(a.history)},
+		groupRoute{"/v1/explain", readMethods, a.limitGroupReads(a.explain)},
+		groupRoute{"/v1/whatif", readMethods, a.limitGroupReads(a.whatif)},
+		groupRoute{"/v1/events", readMethods, a.events},
+	)
+}
+
+// New returns the handler for all paths, including those of the web page.
+func New(opt Options) http.Handler { return newAPI(opt).handler() }
+
+func (a *api) handler() http.Handler {
+	mux := http.NewServeMux()
+	for _, r := range a.routes() {
+		a.takesBody[r.path] = slices.Contains(r.methods, http.MethodPost)
+		mux.HandleFunc(r.path, a.allowMethods(r))
+	}
+	for path, serve := range page.Handlers() {
+		if path == "/" {
+			path = "/{$}" // and no paths below it
+		}
+		mux.HandleFunc(path, a.allowMethods(route{path, readMethods, serve}))
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		a.respond(w, http.StatusNotFound, a.newFailure("no such path"))
+	})
+	return http.MaxBytesHandler(setSecurityHeaders(a.admit(joinSlot(mux))), maxBody)
+}
+
+// allowMethods returns a handler that checks the method and serves the route.
+func (a *api) allowMethods(to route) http.HandlerFunc {
+	allow := strings.Join(to.methods, ", ")
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !slices.Contains(to.methods, r.Method) {
+			w.Header().Set("Allow", allow)
+			a.respond(w, http.StatusMethodNotAllowed, a.newFailure(r.Method+" is not allowed here"))
+			return
+		}
+		to.serve(w, r)
+	}
+}
+
+// setSecurityHeaders sets headers that keep browsers from caching, framing or reinterpreting a response. It sets no CORS headers,
+// so pages of other origins cannot read responses.
+func setSecurityHeaders(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		h.Set("Referrer-Policy", "no-referrer")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// stamp is part of every response: the daemon, its state, and the age of that information.
+type stamp struct {
+	Node string `json:"node"`
+	// Group is the group that the response is about, and Term the daemon's term there; empty if it is about a daemon with several
+	// groups.
+	Group string `json:"group,omitempty"`
+	Term  *int64 `json:"term,omitempty"`
+	State string `json:"state"`
+	// Age is the age of the daemon's view.
+	Age cluster.Duration `json:"age"`
+}
+
+func stampOf(v status.Daemon) stamp {
+	term := v.LatestTerm()
+	return stamp{v.Node, v.Group, &term, v.State(), v.Age}
+}
+
+// stamp returns the stamp of a response that is not about one of several groups.
+func (a *api) stamp() stamp {
+	views := a.views()
+	if len(views) == 1 {
+		return stampOf(views[0])
+	}
+	return stamp{Node: a.opt.Node, State: views.State(), Age: views.Age()}
+}
+
+// views returns the daemon's views of all its groups.
+func (a *api) views() status.Host {
+	var all status.Host
+	for _, g := range a.opt.Groups() {
+		all = append(all, g.view())
+	}
+	return all
+}
+
+// failureResponse is the response to a request that failed.
+type failureResponse struct {
+	stamp
+	Error string `json:"error"`
+}
+
+func (a *api) newFailure(why string) failureResponse { return failureResponse{a.stamp(), why} }
+
+// newFailure returns a failure of a request about the group.
+func (g *Group) newFailure(why string) failureResponse {
+	return failureResponse{stampOf(g.view()), why}
+}
+
+func (a *api) respond(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	data, err := json.Marshal(body)
+	if err != nil {
+		// Only a programming error gets here: responses are structs that can be marshaled.
+		panic(fmt.Sprintf("web: response %T: %v", body, err))
+	}
+	w.Write(append(status.PrintableJSON(data), '\n')) // the client may be gone, so errors do not matter
+}

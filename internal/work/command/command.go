@@ -1,0 +1,100 @@
+// Package command runs configured commands to their end: hooks, probes and the program that ranks members. Leader-only work,
+// which must not outlive a lease, is run by package guard.
+package command
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"zkelectd/internal/sys/harden"
+)
+
+// maxErrorText bounds the output in an error, unless the command sets another bound.
+const maxErrorText = 4096
+
+// outputDelay is how long a process that the command left behind may hold its output open.
+const outputDelay = 100 * time.Millisecond
+
+// Command is a program with its arguments and environment.
+type Command struct {
+	Argv, Env []string
+	// Dir is the working directory; empty for that of this process.
+	Dir string
+	// Input is the standard input.
+	Input []byte
+	// MaxOutput is how many bytes of the standard output Run returns. With 0 they are part of an error's text instead.
+	MaxOutput int
+	// OutputInErrors makes an error contain the standard output if there is nothing on the standard error, also with MaxOutput.
+	OutputInErrors bool
+	// MaxErrorText is how many bytes of output an error contains; 0 stands for 4096.
+	MaxErrorText int
+}
+
+// Error reports that a command failed.
+type Error struct {
+	Err error
+	// Text is the beginning of the command's output.
+	Text string
+}
+
+func (e *Error) Error() string {
+	if e.Text == "" {
+		return e.Err.Error()
+	}
+	return e.Err.Error() + ": " + e.Text
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Run runs the command in a new session, without a terminal that could stop it, and kills its process group when the
+// command exits or ctx ends. If the command fails, the error is an [*Error].
+func (c Command) Run(ctx context.Context) ([]byte, error) {
+	text := &boundedBuffer{max: cmp.Or(c.MaxErrorText, maxErrorText)}
+	out := text
+	if c.MaxOutput > 0 {
+		out = &boundedBuffer{max: c.MaxOutput}
+	}
+	if err := harden.AwaitProgram(ctx, c.Argv[0], c.Dir); err != nil {
+		return nil, &Error{Err: err}
+	}
+	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Dir, c.Env, bytes.NewReader(c.Input), out, text
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = outputDelay
+	err := harden.Run(cmd)
+	if cmd.Process != nil {
+		// A command that has ended must not leave anything running.
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	}
+	switch {
+	case err != nil && !errors.Is(err, exec.ErrWaitDelay): // for ErrWaitDelay, the process that held the output open is dead now
+		said := strings.TrimSpace(text.buf.String())
+		if said == "" && c.OutputInErrors { // some programs say on their standard output why they have failed
+			said = strings.TrimSpace(string(out.buf.Bytes()[:min(out.buf.Len(), text.max)]))
+		}
+		return nil, &Error{Err: err, Text: said}
+	case c.MaxOutput == 0:
+		return nil, nil
+	}
+	return out.buf.Bytes(), nil
+}
+
+// boundedBuffer keeps the beginning of what is written to it.
+type boundedBuffer struct {
+	buf bytes.Buffer
+	max int
+}
+
+func (b *boundedBuffer) Write(p []byte) (int, error) {
+	if room := b.max - b.buf.Len(); room > 0 {
+		b.buf.Write(p[:min(len(p), room)])
+	}
+	return len(p), nil
+}

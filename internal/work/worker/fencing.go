@@ -1,0 +1,32 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+
+	"zkelectd/internal/guard"
+	"zkelectd/internal/work/fencer"
+)
+
+// RunUnderLease is the [fencer.Runner] of a candidate: the guard runs the program as part of the work, and kills it with the lease. So
+// do Stop, Kill and the end of ctx.
+func (w *Worker) RunUnderLease(ctx context.Context, p fencer.Program) (fencer.Result, error) {
+	h, err := w.opt.Guard.Start(guard.WorkOptions{Command: p.Argv, Env: p.Env, Input: p.Input, Capture: true})
+	if err != nil {
+		return fencer.Result{}, err
+	}
+	w.set(hookWork{h})
+	defer w.set(nil)
+	select {
+	case <-h.Dead():
+	case <-ctx.Done():
+		h.Kill()
+		<-h.Dead()
+		return fencer.Result{}, ctx.Err()
+	}
+	r := fencer.Result{Output: h.Output()}
+	if n, err := fmt.Sscanf(h.Status(), "exited with status %d", &r.Code); n != 1 || err != nil {
+		return fencer.Result{}, fmt.Errorf("%s", h.Status())
+	}
+	return r, nil
+}

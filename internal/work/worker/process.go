@@ -1,0 +1,99 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"zkelectd/internal/guard"
+	"zkelectd/internal/work/probe"
+)
+
+func (w *Worker) startProcess(term int64) []Event {
+	env := w.env(term)
+	p, socket, err := w.launch(env)
+	if err != nil {
+		return []Event{Failed{Err: err}}
+	}
+	w.set(p)
+	w.opt.Log.Info("child started", "pid", p.Pid(), "term", term)
+	ctx, cancel := context.WithCancel(context.Background())
+	w.owned.Go(func() {
+		select {
+		case err := <-p.Unkillable():
+			w.opt.Report(Failed{Err: err})
+		case <-p.Exited():
+		}
+		<-p.Exited()
+		cancel() // a dead process never becomes ready
+		<-p.Dead()
+		if socket != nil {
+			socket.Close()
+		}
+		w.set(nil)
+		w.opt.Log.Info("child ended", "pid", p.Pid(), "term", term, "status", p.Status())
+		w.opt.Report(Dead{Status: p.Status()})
+	})
+	if w.opt.Spec.Ready.Immediate() {
+		w.owned.Go(func() { w.watchLiveness(ctx, env) })
+		return []Event{Started{}, Ready{}} // even if it has ended by now
+	}
+	w.owned.Go(func() { w.watchReadiness(ctx, env, socket) })
+	return []Event{Started{}}
+}
+
+// processOptions specify the process with an environment.
+func (w *Worker) processOptions(env []string) guard.WorkOptions {
+	spec := w.opt.Spec
+	return guard.WorkOptions{Command: spec.Command, Dir: spec.Dir, Env: env, StopSignal: spec.StopSignal}
+}
+
+func (w *Worker) launch(env []string) (*guard.Work, *probe.Socket, error) {
+	spec := w.opt.Spec
+	var socket *probe.Socket
+	if spec.Ready.Notify {
+		var err error
+		if socket, err = probe.ListenNotify(func(text string) { w.opt.Log.Info("child reports its status", "status", text) }); err != nil {
+			return nil, nil, err
+		}
+		env = append(env, "NOTIFY_SOCKET="+socket.Path())
+	}
+	p, err := w.begin(w.processOptions(env))
+	if err != nil {
+		if socket != nil {
+			socket.Close()
+		}
+		return nil, nil, fmt.Errorf("child.command %q cannot be started: %w", spec.Command[0], err)
+	}
+	if socket != nil {
+		socket.Expect(p.Pid())
+	}
+	return p, socket, nil
+}
+
+// watchReadiness reports when the work becomes ready, and when its liveness probe fails, until ctx ends.
+func (w *Worker) watchReadiness(ctx context.Context, env []string, socket *probe.Socket) {
+	var err error
+	if ready := w.opt.Spec.Ready; !ready.Immediate() {
+		err = probe.Wait(ctx, ready, env, socket)
+	}
+	switch {
+	case err == nil:
+		w.opt.Report(Ready{})
+		w.watchLiveness(ctx, env)
+	case !errors.Is(err, context.Canceled):
+		w.opt.Report(Failed{Err: err})
+	}
+}
+
+// watchLiveness reports when the work's liveness probe fails, until ctx ends.
+func (w *Worker) watchLiveness(ctx context.Context, env []string) {
+	if w.opt.Spec.Live.Empty() {
+		return
+	}
+	w.opt.Spec.Live.Run(ctx, env, func(err error) {
+		if err != nil {
+			w.opt.Report(Failed{Err: err})
+		}
+	})
+}

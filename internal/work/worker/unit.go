@@ -1,0 +1,231 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"zkelectd/internal/guard"
+	"zkelectd/internal/work/admission"
+	"zkelectd/internal/work/systemd"
+	"zkelectd/internal/work/workenv"
+)
+
+// Timing of the leader-only unit.
+const (
+	unitPoll      = 100 * time.Millisecond // between two checks whether the unit still runs
+	unitQueryTime = 2 * time.Second        // bounds a query to systemd
+)
+
+// unit is one run of the leader-only unit. systemd starts and stops it; the guard ends it with the lease, even if systemd does
+// not answer (S1).
+type unit struct {
+	worker  *Worker
+	log     *slog.Logger
+	name    string
+	fencing workenv.Fencing
+	env     []string        // of its probes
+	ctx     context.Context // canceled when the unit must end
+	cancel  context.CancelFunc
+
+	mu      sync.Mutex
+	work    *guard.Work       // nil until there is a permit
+	answers *admission.Server // to the unit's start; nil until the unit may start
+}
+
+func (w *Worker) startUnit(term int64) []Event {
+	name := w.opt.Spec.Unit
+	u := &unit{worker: w, log: w.opt.Log.With("unit", name, "term", term), name: name, fencing: w.opt.Fencing(term), env: w.env(term)}
+	u.ctx, u.cancel = context.WithCancel(context.Background())
+	w.set(u)
+	w.owned.Go(u.run)
+	return []Event{Started{}}
+}
+
+// run starts the unit, and returns when all of it is dead.
+func (u *unit) run() {
+	w := u.worker
+	defer u.cancel()
+	work, err := u.start()
+	switch {
+	case err == nil:
+		u.log.Info("unit started")
+	case u.ctx.Err() == nil:
+		u.log.Error("cannot start the unit", "err", err)
+		w.opt.Report(Failed{Err: err}) // the group then stops the work
+	}
+	status := "was not started"
+	if work != nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		if err == nil {
+			w.owned.Go(func() { w.watchReadiness(ctx, u.env, nil) })
+			u.watch(work)
+			u.cancel() // also if its own Restart= would start it again
+		}
+		<-work.Dead()
+		cancel()
+		status = u.exitStatus(work)
+		u.log.Info("unit ended", "status", status)
+	}
+	u.closeAnswers()
+	w.set(nil)
+	w.opt.Report(Dead{Status: status})
+}
+
+// closeAnswers stops answering the unit's start.
+func (u *unit) closeAnswers() {
+	u.mu.Lock()
+	s := u.answers
+	u.mu.Unlock()
+	if s != nil {
+		s.Close()
+	}
+}
+
+// start starts the unit. It returns the work if the permit was created, even with an error; the caller must end it.
+func (u *unit) start() (*guard.Work, error) {
+	spec := u.worker.opt.Spec
+	ctx, cancel := context.WithTimeout(u.ctx, spec.Ready.Timeout)
+	defer cancel()
+	found, err := admission.CheckUnit(ctx, u.name)
+	if err != nil {
+		return nil, err
+	}
+	own := dropIn{permit: guard.PermitDir(u.name), socket: spec.UnitSocket, service: guard.OwnService()}
+	if err := own.check(found); err != nil {
+		return nil, err
+	}
+	if !found.Idle() {
+		u.worker.opt.Log.Warn("the unit runs without leadership and is stopped first", "unit", u.name, "state", found.State)
+		if err := systemd.Stop(ctx, u.name); err != nil {
+			return nil, err
+		}
+	}
+	work, err := u.permit(found)
+	if err != nil {
+		return nil, err
+	}
+	if err := systemd.Start(ctx, u.name); err != nil {
+		return work, err
+	}
+	if err := guardUnit(found).CheckKillGranted(); err != nil {
+		return work, fmt.Errorf("the drop-in of %s did not grant zkelectd the right to kill it: %w", u.name, err)
+	}
+	return work, nil
+}
+
+// permit makes the guard create the permit for the unit, unless the unit must end already.
+func (u *unit) permit(found systemd.Unit) (*guard.Work, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if err := u.ctx.Err(); err != nil {
+		return nil, err
+	}
+	client := u.worker.opt.Guard
+	a := admission.Answer{Group: found.Group, Fencing: u.fencing}
+	a.Guard, a.Daemon = client.Owners()
+	var err error
+	if u.answers, err = admission.Serve(found.Socket, a); err != nil {
+		return nil, err
+	}
+	context.AfterFunc(u.ctx, u.answers.Close)
+	g := guardUnit(found)
+	work, err := u.worker.begin(guard.WorkOptions{Unit: &g})
+	if err != nil {
+		return nil, fmt.Errorf("cannot create the permit for %s: %w", u.name, err)
+	}
+	u.work = work
+	return work, nil
+}
+
+func guardUnit(u systemd.Unit) guard.Unit {
+	return guard.Unit{Name: u.Name, Group: u.Group, Permit: u.Permit}
+}
+
+// watch returns when the unit ends, or when it must end.
+func (u *unit) watch(work *guard.Work) {
+	t := time.NewTicker(unitPoll)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-work.Dead():
+			return
+		case <-u.ctx.Done():
+			return
+		}
+		if !work.UnitMayRun() {
+			work.Stop(u.worker.opt.Spec.StopTimeout) // its ExecStopPost= may take so long
+			return
+		}
+	}
+}
+
+// exitStatus returns how the unit ended.
+func (u *unit) exitStatus(work *guard.Work) string {
+	ctx, cancel := context.WithTimeout(context.Background(), unitQueryTime)
+	defer cancel()
+	if status := systemd.ExitStatus(ctx, u.name); status != "" {
+		return status
+	}
+	return work.Status()
+}
+
+// Stop asks systemd to stop the unit; the guard kills it after grace.
+func (u *unit) Stop(grace time.Duration) {
+	u.cancel()
+	work := u.permitted()
+	if work == nil {
+		return
+	}
+	work.Stop(grace)
+	u.worker.owned.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), max(grace, unitPoll))
+		defer cancel()
+		if err := systemd.Stop(ctx, u.name); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			u.worker.opt.Log.Error("cannot ask systemd to stop the unit; killing it", "unit", u.name, "err", err)
+			work.Kill()
+		}
+	})
+}
+
+// Kill makes the guard kill the unit.
+func (u *unit) Kill() {
+	u.cancel()
+	if work := u.permitted(); work != nil {
+		work.Kill()
+	}
+}
+
+func (u *unit) permitted() *guard.Work {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.work
+}
+
+// dropIn holds the settings that tie a unit to this daemon.
+type dropIn struct{ permit, socket, service string }
+
+// check returns an error unless the unit has these settings.
+func (own dropIn) check(u systemd.Unit) error {
+	differs := func(what, has, is string) error {
+		return fmt.Errorf("child.unit: the drop-in of %s names %s %s, but this daemon uses %s: correct it (systemctl edit %s)", u.Name, what, has, is, u.Name)
+	}
+	switch {
+	case own.permit == "":
+		return errors.New("child.unit: zkelectd must run as a systemd service with Delegate=yes, because the permit is a control group below it")
+	case own.socket == "":
+		return errors.New("child.unit: zkelectd must run as a systemd service with RuntimeDirectory=, because the socket for the unit is there")
+	case u.Permit != own.permit:
+		return differs("the permit", u.Permit, own.permit)
+	case u.Socket != own.socket:
+		return differs("the socket", u.Socket, own.socket)
+	case own.service != "" && !slices.Contains(u.BindsTo, own.service):
+		return fmt.Errorf("child.unit: %s is bound to %v, but this daemon is %s: correct BindsTo= in its drop-in (systemctl edit %s)", u.Name, u.BindsTo, own.service, u.Name)
+	}
+	return nil
+}

@@ -1,0 +1,274 @@
+// Package worker runs one group's leader-only work on this host: the pre_start hook, then a process or a systemd unit with its
+// probes, then the post_stop hook. The guard starts the work and ends it with the lease, whatever this process does (S1 in
+// docs/protocol.md); this package sends requests to the guard and reports events. It makes no decisions about leadership and does
+// not read configuration files.
+package worker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"zkelectd/internal/guard"
+	"zkelectd/internal/work/hook"
+	"zkelectd/internal/work/probe"
+	"zkelectd/internal/work/workenv"
+)
+
+// Guard is the subset of the guard's methods that a worker uses.
+type Guard interface {
+	// Start starts work; a lease must be in force.
+	Start(guard.WorkOptions) (*guard.Work, error)
+	// SetPendingHooks sets the hooks that the guard runs if this daemon dies as the leader; none clears them.
+	SetPendingHooks(...guard.Spec) error
+	// Owners returns the processes of the guard and the daemon.
+	Owners() (guardian, daemon guard.Process)
+}
+
+// Options configures a Worker.
+type Options struct {
+	Guard Guard
+	Log   *slog.Logger
+	Spec  Spec
+	// Fencing returns the identity and the fencing token of the work in a term. Only PreStart, Start, PostStop and
+	// SetPendingHooks call it.
+	Fencing func(term int64) workenv.Fencing
+	// HookTimeout bounds each hook that the guard runs after the daemon has died.
+	HookTimeout time.Duration
+	// Report receives the events that the methods do not return. It is called in several goroutines, and may block.
+	Report func(Event)
+}
+
+// Spec is the leader-only work.
+type Spec struct {
+	// Command is the work, or Unit is a systemd unit. Without both there is nothing to run, and the work is ready at once.
+	Command []string
+	Unit    string
+	Dir     string
+	// Env is added to the environment of Command and of the hooks.
+	Env map[string]string
+	// UnitSocket is the socket that the start of Unit connects to.
+	UnitSocket  string
+	StopSignal  syscall.Signal
+	StopTimeout time.Duration
+	Ready       probe.Readiness
+	// Live is the liveness probe of work that is ready; it has no target if only the end of the work counts.
+	Live  probe.Watch
+	Hooks Hooks
+	// Reset returns how a watchdog device covers the work that starts now; nil if none does. It returns an error if the work must not
+	// run without. It may be nil.
+	Reset func() (*guard.ResetSpec, error)
+}
+
+// Hooks are the commands around the work; each may be empty.
+type Hooks struct {
+	PreStart, PostStop, OnChange []string
+	// Timeout bounds PreStart and PostStop.
+	Timeout time.Duration
+}
+
+// Event is an event of the work.
+type Event interface{ event() }
+
+type (
+	// HookDone reports the end of a hook, of PreStart or PostStop.
+	HookDone struct{ Err error }
+	// Started reports that some of the work may be running.
+	Started struct{}
+	// Ready reports that the work is ready.
+	Ready struct{}
+	// Failed reports that the work could not be started, did not become ready, failed its liveness probe, or cannot be killed.
+	Failed struct{ Err error }
+	// Dead reports that all processes of the work are dead. Status describes how the work ended.
+	Dead struct{ Status string }
+)
+
+func (HookDone) event() {}
+func (Started) event()  {}
+func (Ready) event()    {}
+func (Failed) event()   {}
+func (Dead) event()     {}
+
+// Worker runs the work: one hook, process or unit at a time. PreStart, Start and PostStop return the events that happen at once;
+// Options.Report receives all others. Stop and Kill do not wait: [HookDone] or [Dead] follows.
+type Worker struct {
+	opt     Options
+	pending bool // the guard has hooks to run
+	owned   sync.WaitGroup
+
+	mu      sync.Mutex
+	running work
+}
+
+// work is a running hook, process or unit.
+type work interface {
+	Stop(grace time.Duration)
+	Kill()
+}
+
+// New returns a worker.
+func New(opt Options) *Worker { return &Worker{opt: opt} }
+
+// Wait waits for all goroutines of the worker. Then the work is dead and no hook runs.
+func (w *Worker) Wait() { w.owned.Wait() }
+
+// Stop asks the work to stop; the guard kills it after grace. A hook is killed at once, because a failed takeover does not need
+// its result.
+func (w *Worker) Stop(grace time.Duration) {
+	if r := w.current(); r != nil {
+		r.Stop(grace)
+	}
+}
+
+// Kill kills the work.
+func (w *Worker) Kill() {
+	if r := w.current(); r != nil {
+		r.Kill()
+	}
+}
+
+func (w *Worker) current() work {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.running
+}
+
+func (w *Worker) set(r work) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.running = r
+}
+
+// env returns the environment of the work and of its hooks.
+func (w *Worker) env(term int64) []string {
+	return workenv.Build(os.Environ(), w.opt.Fencing(term), w.opt.Spec.Env)
+}
+
+// SetPendingHooks sets the hooks that the guard runs if this daemon dies before it has run them (A5 in docs/protocol.md). change
+// is the standard input of OnChange.
+func (w *Worker) SetPendingHooks(term int64, change []byte) {
+	var specs []guard.Spec
+	add := func(key string, argv []string, env func() []string, input []byte) {
+		if len(argv) == 0 {
+			return
+		}
+		path, err := exec.LookPath(argv[0])
+		if err != nil {
+			w.opt.Log.Warn("a pending hook cannot be stored: if this daemon dies as the leader, it does not run", "hook", key, "err", err)
+			return
+		}
+		specs = append(specs, guard.Spec{Path: path, Argv: argv, Env: env(), Input: input, Timeout: w.opt.HookTimeout})
+	}
+	add("hooks.post_stop", w.opt.Spec.Hooks.PostStop, func() []string { return w.env(term) }, nil)
+	add("hooks.on_change", w.opt.Spec.Hooks.OnChange, func() []string { return workenv.Extend(os.Environ(), w.opt.Spec.Env) }, change)
+	w.pending = len(specs) > 0
+	if w.pending {
+		w.opt.Guard.SetPendingHooks(specs...)
+	}
+}
+
+// ClearPendingHooks clears them.
+func (w *Worker) ClearPendingHooks() {
+	if w.pending {
+		w.pending = false
+		w.opt.Guard.SetPendingHooks()
+	}
+}
+
+// hookWork is a hook that the guard runs.
+type hookWork struct{ *guard.Work }
+
+// Stop kills it.
+func (h hookWork) Stop(time.Duration) { h.Kill() }
+
+// PreStart runs the pre_start hook as part of the work: the guard kills it with the lease.
+func (w *Worker) PreStart(term int64) []Event {
+	argv := w.opt.Spec.Hooks.PreStart
+	if len(argv) == 0 {
+		return []Event{HookDone{}}
+	}
+	h, err := w.begin(guard.WorkOptions{Command: argv, Env: w.env(term), Capture: true})
+	if err != nil {
+		return []Event{HookDone{Err: w.logHook(fmt.Errorf("hooks.pre_start %s failed: %w", argv[0], err))}}
+	}
+	w.set(hookWork{h})
+	w.owned.Go(func() {
+		limit := time.NewTimer(w.opt.Spec.Hooks.Timeout)
+		defer limit.Stop()
+		late := false
+		select {
+		case <-h.Dead():
+		case <-limit.C:
+			late = true
+			h.Kill()
+			<-h.Dead()
+		}
+		w.set(nil)
+		w.opt.Report(HookDone{Err: w.logHook(w.preStartError(argv[0], h, late))})
+	})
+	return nil
+}
+
+// begin starts a piece of work, which the watchdog device covers.
+func (w *Worker) begin(opt guard.WorkOptions) (*guard.Work, error) {
+	if reset := w.opt.Spec.Reset; reset != nil {
+		var err error
+		if opt.Reset, err = reset(); err != nil {
+			return nil, err
+		}
+	}
+	return w.opt.Guard.Start(opt)
+}
+
+// preStartError returns an error unless the hook succeeded.
+func (w *Worker) preStartError(name string, h *guard.Work, late bool) error {
+	status := h.Status()
+	switch {
+	case status == guard.StatusSuccess:
+		return nil
+	case late:
+		status = fmt.Sprintf("not done within %s", w.opt.Spec.Hooks.Timeout)
+	}
+	if text := strings.TrimSpace(h.Output()); text != "" {
+		status += ": " + text
+	}
+	return fmt.Errorf("hooks.pre_start %s failed: %s", name, status)
+}
+
+func (w *Worker) logHook(err error) error {
+	if err != nil {
+		w.opt.Log.Error("hook failed", "err", err)
+	}
+	return err
+}
+
+// PostStop runs the post_stop hook until it ends or times out. It needs no lease, because it only cleans up.
+func (w *Worker) PostStop(term int64) []Event {
+	argv := w.opt.Spec.Hooks.PostStop
+	if len(argv) == 0 {
+		return []Event{HookDone{}}
+	}
+	env := w.env(term)
+	w.owned.Go(func() {
+		h := hook.Hook{Setting: "hooks.post_stop", Argv: argv, Env: env, Timeout: w.opt.Spec.Hooks.Timeout}
+		w.opt.Report(HookDone{Err: w.logHook(h.Run(context.Background(), nil))})
+	})
+	return nil
+}
+
+// Start starts the work, and reports when it becomes ready and when it ends.
+func (w *Worker) Start(term int64) []Event {
+	switch {
+	case w.opt.Spec.Unit != "":
+		return w.startUnit(term)
+	case len(w.opt.Spec.Command) == 0:
+		return []Event{Ready{}}
+	}
+	return w.startProcess(term)
+}

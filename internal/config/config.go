@@ -48,20 +48,20 @@ type Node struct {
 	Labels   map[string]string `yaml:"labels" scope:"host, group" reload:"yes" doc:"Arbitrary labels, shown with the node; policies can use them."`
 	Observer bool              `yaml:"observer" scope:"host, group" reload:"yes" doc:"With true this daemon is an observer: it never leads, but it can be the elector."`
 	// Weight is the share of leaderships in relation to other nodes, MaxLeaders the largest number of them; 0 for no limit.
-	Weight     float64 `yaml:"weight" min:"0.001" max:"1000" default:"1" reload:"yes" doc:"The share of leaderships that the policies spread and fewest give this host, in relation to the other hosts: with 2 it leads twice as many groups as a host with 1. From 0.001 to 1000. See docs/policies.md."`
+	Weight     float64 `yaml:"weight" min:"0.001" max:"1000" default:"1" reload:"yes" doc:"The share of leaderships that the policies spread and fewest give this host: with 2 it leads twice as many groups as a host with 1. From 0.001 to 1000. See docs/policies.md."`
 	MaxLeaders int     `yaml:"max_leaders" min:"0" reload:"yes" doc:"This host is not elected in further groups while it leads this many; each slot counts as one. It keeps what it leads. 0 for no limit."`
-	StateDir   string  `yaml:"state_dir" doc:"The directory, on a disk of this host, for what must survive a restart of the host: what it has promised in failsafe mode. An absolute path. One daemon uses it at a time; it is created only for groups with failsafe.enabled, and used for those that have had it. Default: systemd's $STATE_DIRECTORY, else /var/lib/zkelectd."`
+	StateDir   string  `yaml:"state_dir" doc:"The directory, on a disk of this host, for what it has promised in failsafe mode. One daemon uses it at a time. Default: systemd's $STATE_DIRECTORY, else /var/lib/zkelectd."`
 }
 
 // Moves limits the preemptions that this host decides on as the elector of its groups.
 type Moves struct {
-	Spread time.Duration `yaml:"spread" max:"1h" doc:"The time over which the groups of which this host is the elector spread their preemptions, each by a time that depends on its name and term; requests of operators do not wait. There is also no preemption for this time after a member has vanished. Default: 1m with groups_dir, else 0s. Set the same on all hosts."`
+	Spread time.Duration `yaml:"spread" max:"1h" doc:"The time over which the groups of which this host is the elector spread their preemptions. Default: 1m with groups_dir, else 0s. Set the same on all hosts. See docs/groups.md."`
 }
 
 // Election configures this daemon as elector and as candidate.
 type Election struct {
 	Exclusion time.Duration `yaml:"exclusion" min:"1ns" default:"1m" doc:"How long a node is excluded after its first strike; each further strike doubles the time, up to an hour. A leader that has been READY for five times as long loses its strikes."`
-	Settle    time.Duration `yaml:"settle" max:"1h" default:"3s" doc:"How long the first election waits for other hosts, if the group has never had a leader, or if this daemon is the first that has registered after all were down. It ends early when all members of the last election are registered, except those that were ranked below the one that would be elected."`
+	Settle    time.Duration `yaml:"settle" max:"1h" default:"3s" doc:"How long the first election waits for other hosts, if the group has never had a leader or all daemons were down. It ends early when all members that could be better are registered."`
 }
 
 // StrikeResetAfter returns how long a leader must have been READY before its strikes are cleared.
@@ -74,7 +74,7 @@ func (c Config) TakeoverTimeout() time.Duration { return c.Hooks.Timeout + c.Chi
 // Policy configures how members are filtered and ranked.
 type Policy struct {
 	cluster.Rules `yaml:",squash"`
-	Exec          []string `yaml:"exec" program:"yes" reload:"yes" doc:"The program of the type exec: it reads the snapshot as JSON on its standard input and prints the ranking as JSON. If it has no answer within 2s, priority ranks instead. Each host uses the program in its own configuration, never one from ZooKeeper."`
+	Exec          []string `yaml:"exec" program:"yes" reload:"yes" doc:"The program of the type exec. Each host uses the program in its own configuration, never one from ZooKeeper."`
 }
 
 // Health configures the check whether this host can lead.
@@ -121,7 +121,7 @@ type Child struct {
 	Command []string `yaml:"command" program:"yes" doc:"The leader-only child: a program and its arguments."`
 	Unit    string   `yaml:"unit" doc:"A systemd service, such as app.service, that runs on the leader only. Use it instead of child.command. With slots, each slot has its own, as in app@${ZKELECTD_SLOT}.service. See docs/systemd.md."`
 	// None says that there is no leader-only work on purpose.
-	None        bool              `yaml:"none" doc:"With true this host leads without leader-only work: programs learn from the HTTP API who leads. In a group file it replaces a child.command or child.unit of the defaults. Without it, a daemon refuses to start without a child, a unit and hooks, unless it is an observer."`
+	None        bool              `yaml:"none" doc:"With true this host leads without leader-only work: programs learn from the HTTP API who leads."`
 	Env         map[string]string `yaml:"env" doc:"Additional environment variables of the child and of the hooks; not for child.unit, which has its own."`
 	Dir         string            `yaml:"dir" doc:"The child's working directory. Default: the daemon's."`
 	Ready       probe.Readiness   `yaml:"ready"`
@@ -191,18 +191,18 @@ func (c Child) Signal() syscall.Signal { return unix.SignalNum(signalName(c.Stop
 // Hooks are commands that run at changes of leadership.
 type Hooks struct {
 	PreStart []string `yaml:"pre_start" program:"yes" doc:"A command that runs before the child starts, but not again when a child that has exited is restarted in place. If it fails, the takeover fails."`
-	PostStop []string `yaml:"post_stop" program:"yes" doc:"A command that runs once pre_start has run and the child is dead for good, before leadership is released. The daemon runs it; if the daemon died, the guard does; if both died, 'zkelectd release' or the next start on this host does (this needs zookeeper.session_file). It may only undo what pre_start did. See docs/safety.md."`
-	OnChange []string `yaml:"on_change" program:"yes" doc:"A command that runs for each change of this daemon's role, in order and one at a time, with JSON on its standard input. If the daemon dies as the leader, the process that runs post_stop also runs this command, with the state standby."`
+	PostStop []string `yaml:"post_stop" program:"yes" doc:"A command that runs once pre_start has run and the child is dead for good, before leadership is released. It may only undo what pre_start did. See docs/safety.md."`
+	OnChange []string `yaml:"on_change" program:"yes" doc:"A command that runs for each change of this daemon's role, in order and one at a time, with JSON on its standard input."`
 	// OnLeaderChange runs on every member.
-	OnLeaderChange []string      `yaml:"on_leader_change" program:"yes" reload:"yes" doc:"A command that runs on every member, leading or not, when it sees that another term leads or that nobody leads any more, and once at the start. If it is slow, only the newest change waits. See docs/configuration.md."`
+	OnLeaderChange []string      `yaml:"on_leader_change" program:"yes" reload:"yes" doc:"A command that runs on every member, leading or not, when it sees that another term leads or that nobody leads any more, and once at the start. If it is slow, only the newest change waits."`
 	Timeout        time.Duration `yaml:"timeout" min:"1ns" default:"10s" doc:"A hook that runs for longer is killed. A takeover that takes longer than this and child.ready.timeout together is over: the candidate is excluded, and the next one is elected."`
 }
 
 // HTTP configures the daemon's HTTP server.
 type HTTP struct {
 	Listen       string   `yaml:"listen" doc:"host:port or unix:/path (a socket of mode 0660) for probes, status, events, metrics and operator requests; empty for none. See docs/http-api.md."`
-	AllowedHosts []string `yaml:"allowed_hosts" reload:"yes" doc:"Additional names that the Host header of a request may have: names, *.domain, or * for any. IP addresses, localhost, the host's name, node.id and the host in http.listen are always allowed; on a unix socket every name is allowed. See docs/http-api.md."`
-	TokenFile    string   `yaml:"token_file" reload:"yes" doc:"A file with one line name:token for each client that may submit operator requests over HTTP, mode 0600 or 0400. Read again at each reload. As with zookeeper.auth.file, a name without a slash is a systemd credential."`
+	AllowedHosts []string `yaml:"allowed_hosts" reload:"yes" doc:"Additional names that the Host header of a request may have: names, *.domain, or * for any. See docs/http-api.md."`
+	TokenFile    string   `yaml:"token_file" reload:"yes" doc:"A file with one line name:token for each client that may submit operator requests over HTTP, mode 0600 or 0400. A name without a slash is a systemd credential."`
 	WebConfig    string   `yaml:"web_config" doc:"A web configuration file of prometheus/exporter-toolkit: TLS and client certificates. A name without a slash is a systemd credential."`
 }
 

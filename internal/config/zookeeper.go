@@ -17,23 +17,23 @@ type ZooKeeper struct {
 	Root           string        `yaml:"root" scope:"host, group" default:"/cluster" doc:"The group's root znode, created if it does not exist. Daemons with the same root elect one leader."`
 	SessionTimeout time.Duration `yaml:"session_timeout" min:"2s" max:"10m" default:"6s" doc:"The session timeout to request; a server grants between 2 and 20 times its tickTime. The lease is 45% of the smallest timeout that may be granted."`
 	// MinSessionTimeout is the smallest session timeout that a server may grant; 0 for the one that was granted first.
-	MinSessionTimeout time.Duration `yaml:"min_session_timeout" doc:"The smallest session timeout that any server of the ensemble may grant; the lease is computed from it. Set it if the servers have different values of maxSessionTimeout. With 0s zkelectd assumes that every server grants at least what the first one granted. See docs/protocol.md."`
+	MinSessionTimeout time.Duration `yaml:"min_session_timeout" doc:"The smallest session timeout that any server of the ensemble may grant; the lease is computed from it. Set it if the servers have different values of maxSessionTimeout. With 0s zkelectd assumes that every server grants at least what the first one granted."`
 	ConnectTimeout    time.Duration `yaml:"connect_timeout" doc:"How long to try to connect for the first time before giving up. With 0s the daemon tries forever, and a command for 10s."`
-	SessionFile       string        `yaml:"session_file" doc:"The file (mode 0600) in which the daemon keeps its session's id and password and its pending hooks. If guard and daemon were killed together, 'zkelectd release' and the next start read it to clean up. One zkelectd at a time uses it, and locks FILE.lock beside it: only its user and root may have write access to the directory. Default: the file session in systemd's $RUNTIME_DIRECTORY; without that directory, none."`
+	SessionFile       string        `yaml:"session_file" doc:"The file (mode 0600) with the session's id and password and the pending hooks. If guard and daemon were killed together, 'zkelectd release' and the next start read it to clean up. Only its user and root may have write access to the directory. Default: the file session in systemd's $RUNTIME_DIRECTORY; without that directory, none."`
 	Auth              Auth          `yaml:"auth"`
-	ACL               string        `yaml:"acl" oneof:"open, readable, private" default:"open" reload:"yes" doc:"Who can access the znodes that are created: private (only the users of zookeeper.auth.file), readable (everyone can read) or open (everyone can do everything). With open, one setAcl by anyone who can reach a ZooKeeper server locks out the whole group: use open for demos and tests only. See docs/security.md."`
+	ACL               string        `yaml:"acl" oneof:"open, readable, private" default:"open" reload:"yes" doc:"Who can access the znodes that are created: private (only the users of zookeeper.auth.file), readable (everyone can read) or open (everyone can do everything). Use open for demos and tests only. See docs/security.md."`
 	TLS               TLS           `yaml:"tls"`
 }
 
 // Auth configures how daemons and commands authenticate.
 type Auth struct {
-	File string `yaml:"file" reload:"yes" doc:"A file with lines user:password for ZooKeeper's digest scheme, mode 0600 or 0400, the same on all hosts. The session authenticates with each line, and each of these users has all rights to the znodes that are created; use several lines to change the password. Read again at each reload. A name without a slash is a systemd credential (LoadCredential=). See docs/security.md."`
+	File string `yaml:"file" reload:"yes" doc:"A file with lines user:password for ZooKeeper's digest scheme, mode 0600 or 0400, the same on all hosts. Each of these users has all rights to the znodes that are created. A name without a slash is a systemd credential (LoadCredential=). See docs/security.md."`
 }
 
 // TLS configures TLS on the connections to ZooKeeper.
 type TLS struct {
 	Enabled    bool   `yaml:"enabled" doc:"Use TLS (1.2 or later) to connect to the servers; zookeeper.servers must then name their secureClientPort."`
-	CA         string `yaml:"ca" doc:"A PEM file with the CAs to trust. Default: those of the system. As with zookeeper.auth.file, a name without a slash is a systemd credential."`
+	CA         string `yaml:"ca" doc:"A PEM file with the CAs to trust. Default: those of the system. A name without a slash is a systemd credential."`
 	Cert       string `yaml:"cert" doc:"A PEM file with this host's certificate, for servers that require one; needs zookeeper.tls.key."`
 	Key        string `yaml:"key" doc:"The PEM file with the private key of zookeeper.tls.cert; other users must not be able to read it."`
 	ServerName string `yaml:"server_name" doc:"The name that the servers' certificates must have. Default: the host in zookeeper.servers."`

@@ -80,7 +80,7 @@ type Policy struct {
 // Health configures the check whether this host can lead.
 type Health struct {
 	Check `yaml:",squash" doc:"The host is healthy"`
-	Fall  int `yaml:"fall" default:"3" min:"1" doc:"An unhealthy host is not elected. The host is unhealthy after this many failed checks in a row, and healthy again after two successful ones. After a start, the first check alone decides."`
+	Fall  int `yaml:"fall" default:"3" min:"1" doc:"An unhealthy host is not elected. The host is unhealthy after this many failed checks in a row, and healthy again after two successful ones."`
 }
 
 // Check is a repeated check.
@@ -128,14 +128,14 @@ type Child struct {
 	Live        Live              `yaml:"live"`
 	Containment string            `yaml:"containment" oneof:"auto, cgroup, keeper" scope:"host" default:"auto" doc:"What keeps all processes of the child together: cgroup (a control group of version 2, which must be delegated), keeper (a subreaper, for one group only), or auto: cgroup if possible, else keeper. See docs/safety.md."`
 	StopSignal  string            `yaml:"stop_signal" default:"TERM" doc:"The signal that asks the child to stop."`
-	StopTimeout time.Duration     `yaml:"stop_timeout" doc:"How long the child may take to stop after stop_signal. Then it is killed with its whole process group, or earlier if the lease ends. With 0s the timeout is as long as the lease allows (5/6 of the lease), but at most 10s."`
+	StopTimeout time.Duration     `yaml:"stop_timeout" doc:"How long the child may take to stop after stop_signal. Then it is killed, or earlier if the lease ends. With 0s the timeout is as long as the lease allows (5/6 of the lease), but at most 10s."`
 	// MaxRestarts is how often within a minute a child that exits by itself is started again.
 	MaxRestarts int `yaml:"max_restarts" min:"0" default:"3" doc:"How often within a minute a child that exits by itself is started again on the same host. If it exits once more, the leader gives up leadership."`
 }
 
 // Guard configures the process that ends the work.
 type Guard struct {
-	Realtime bool `yaml:"realtime" doc:"Give guard and keeper the lowest real-time priority, so that no ordinary process of a busy host delays a kill. Needs LimitRTPRIO=1 or CAP_SYS_NICE; without that permission they run without the priority, and log that. See docs/safety.md."`
+	Realtime bool `yaml:"realtime" doc:"Give guard and keeper the lowest real-time priority, so that no ordinary process of a busy host delays a kill. Needs LimitRTPRIO=1 or CAP_SYS_NICE. See docs/safety.md."`
 }
 
 // unitState returns the unit's state directory; empty if systemd has created none.
@@ -195,7 +195,7 @@ type Hooks struct {
 	OnChange []string `yaml:"on_change" program:"yes" doc:"A command that runs for each change of this daemon's role, in order and one at a time, with JSON on its standard input."`
 	// OnLeaderChange runs on every member.
 	OnLeaderChange []string      `yaml:"on_leader_change" program:"yes" reload:"yes" doc:"A command that runs on every member, leading or not, when it sees that another term leads or that nobody leads any more, and once at the start. If it is slow, only the newest change waits."`
-	Timeout        time.Duration `yaml:"timeout" min:"1ns" default:"10s" doc:"A hook that runs for longer is killed. A takeover that takes longer than this and child.ready.timeout together is over: the candidate is excluded, and the next one is elected."`
+	Timeout        time.Duration `yaml:"timeout" min:"1ns" default:"10s" doc:"A hook that runs for longer is killed. A takeover that takes longer than this and child.ready.timeout together has failed."`
 }
 
 // HTTP configures the daemon's HTTP server.

@@ -18,7 +18,7 @@ import (
 type Failsafe struct {
 	Enabled bool `yaml:"enabled" reload:"yes" doc:"Whether a leader that ZooKeeper does not answer works on as long as all other members promise to let nobody take over. Part of the policy; in addition, each host takes part only if its own configuration says so. See docs/failsafe.md."`
 	// Max is how long it does so at most; 0 for no limit.
-	Max time.Duration `yaml:"max" reload:"yes" doc:"How long such a leader works on at most, from the last write that ZooKeeper has confirmed. After a longer outage any member can take over, also one that was not asked; 0s for no limit. Part of the policy."`
+	Max time.Duration `yaml:"max" reload:"yes" doc:"How long such a leader works on at most, from the last write that ZooKeeper has confirmed. 0s for no limit. Part of the policy."`
 	// Listen is where this host answers the other members; empty for http.listen.
 	Listen string `yaml:"listen" scope:"host" doc:"The address host:port at which this host answers the other members in failsafe mode, as they reach it: not 0.0.0.0. Default: http.listen, which can't be used if it is a socket or has http.web_config."`
 }

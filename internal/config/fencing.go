@@ -21,7 +21,7 @@ type Fencing struct {
 	Levels   []FencingLevel `yaml:"levels" doc:"How this host, as a candidate, switches off the node of a leader that was lost: one level, or a list of them, which are tried in this order until one succeeds. A level has agent (a fence agent of ClusterLabs) with options, nodes and secrets, or command. See docs/fencing.md."`
 	Timeout  time.Duration  `yaml:"timeout" min:"1s" max:"5m" default:"1m" doc:"How long each level may take; from 1s to 5m."`
 	Required bool           `yaml:"required" doc:"With true this host takes over from a leader that was lost only after that node was fenced. If that fails, it gives up, with a strike, and another node is elected."`
-	SkipWait bool           `yaml:"skip_wait" doc:"With true the lease wait for a node ends when it was fenced. Only where success means that the host is off: not for agents that cut it off from its network or its storage. See docs/fencing.md."`
+	SkipWait bool           `yaml:"skip_wait" doc:"With true the lease wait for a node ends when it was fenced. See docs/fencing.md."`
 }
 
 // FencingLevel is one way to fence nodes: a command or a fence agent.

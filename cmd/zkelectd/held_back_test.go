@@ -50,12 +50,12 @@ func (f *fleet) policyFile(name, policy string) string {
 func TestAnOperatorsPolicyIsNotDamped(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	const damped = "policy: {max_preemptions: 1, preemption_window: 1h}\n"
-	f.configure("x", "dc9", 0, damped+"child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}}\npolicy: {filter: [member.id != 'x'], sites: {dc1: 200, dc2: 100}}\n")
+	const damped = "max_preemptions: 1, preemption_window: 1h"
+	f.configure("x", "dc9", 0, "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}}\npolicy: {filter: [member.id != 'x'], sites: {dc1: 200, dc2: 100}, "+damped+"}\n")
 	f.start("x")
 	f.until("x has registered", func(g status.Group) bool { return len(g.Members) == 1 })
 	for i, id := range []string{"a", "b"} {
-		f.configure(id, []string{"dc2", "dc1"}[i], 100, damped)
+		f.configure(id, []string{"dc2", "dc1"}[i], 100, "policy: {"+damped+"}\n")
 		f.start(id)
 		f.until(id+" leads", leads(id)) // b preempts a: the group has just started, so that does not count
 	}

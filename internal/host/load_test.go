@@ -36,7 +36,7 @@ func TestLoadIsPublishedOnce(t *testing.T) {
 		t.Error("it reads the loads although no policy needs them")
 	}
 
-	f.write("g0", work+"policy: {type: latency, revision: 2}\n")
+	f.write("g0", work+"policy: {type: latency}\n")
 	f.Reload()
 	latency := func(name string) *float64 {
 		s, err := f.group(name).State(t.Context())

@@ -62,7 +62,11 @@ func NewSlots(size SlotSize, by string, wall time.Time) Slots {
 // Changed returns the record with another size. Its epoch is new, also to a clock that is behind.
 func (s Slots) Changed(size SlotSize, by, reason string, wall time.Time) Slots {
 	s.SlotSize, s.By, s.Reason, s.Time = size, by, reason, wall
-	s.Epoch = max(s.Epoch+1, FirstTerm(wall))
+	next, least := s.Epoch+1, FirstTerm(wall)
+	if next < least { // the versions of a record that is created anew go on from those of the epoch before, see writeSlots
+		next += (least - next + epochCycle - 1) / epochCycle * epochCycle
+	}
+	s.Epoch = next
 	return s
 }
 
@@ -222,7 +226,7 @@ func (p Paths) SetSlotsTx(read Stored[Slots], next Slots, slots []SlotState) (op
 // waiting returns the fence with which a slot begins an epoch if work of any slot of the epoch before may still be running. A successor
 // waits for a holder of which nothing is known, so that fencing cannot shorten the wait.
 func (f Fence) waiting(wait time.Duration, by Slots) Fence {
-	if f.State == FenceReleased { // this holder need not be fenced
+	if f.State == FenceReleased || f.State == FenceUnclean { // its own work is dead: this holder need not be fenced
 		f.Node, f.Site, f.Incarnation, f.Host, f.API = "", "", "", "", ""
 	}
 	f.State, f.Requested, f.Time = FenceRevoked, true, by.Time

@@ -41,6 +41,9 @@ func ensureSlots(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, 
 		case read.Newer() != nil:
 			return read, read.Err
 		case read.Exists && !errors.Is(read.Err, cluster.ErrNoSlots):
+			if err := EnsureTree(ctx, conn, p.OfSlot(0)); err != nil {
+				return read, err
+			}
 			if _, err = SetSlots(ctx, conn, p, read, first); err != nil {
 				err = fmt.Errorf("%w: the elector writes it again, or this host when nobody is registered: %w", read.Err, err)
 			}

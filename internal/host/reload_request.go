@@ -77,7 +77,9 @@ func (h *Host) ReloadWith(ctx context.Context, r ReloadRequest) (ReloadResult, e
 
 // checkWithoutSession refuses an invalid configuration at once while there is no session to wait for.
 func (h *Host) checkWithoutSession(r ReloadRequest) error {
-	h.reloading.Lock()
+	if !h.reloading.TryLock() {
+		return nil // a reload is under way, and this one follows it
+	}
 	defer h.reloading.Unlock()
 	h.mu.Lock()
 	s := h.session

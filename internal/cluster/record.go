@@ -347,6 +347,8 @@ type Fence struct {
 	// wait may be owed to nobody that is known.
 	Owed    Duration        `json:"owed,omitempty"`
 	Earlier []EarlierHolder `json:"earlier,omitempty"`
+	// Takeover is how long this holder may take to start its work, by its own configuration, without the waits above and below.
+	Takeover Duration `json:"takeover,omitempty"`
 	// FencingLimit is how long this holder may take to fence the earlier ones before its work, if it must; else 0. Fencing has its
 	// attempts.
 	FencingLimit Duration        `json:"fencing_limit,omitempty"`

@@ -69,7 +69,13 @@ func (e Election) StrikeResetAfter() time.Duration { return 5 * e.Exclusion }
 
 // TakeoverTimeout returns how long a takeover may take before the candidate is excluded and the next one is elected: as long as the
 // hook and the start of the work may take.
-func (c Config) TakeoverTimeout() time.Duration { return c.Hooks.Timeout + c.Child.Ready.Timeout }
+func (c Config) TakeoverTimeout() time.Duration {
+	start := max(c.Child.Ready.Timeout, c.Child.Ready.Delay)
+	if c.Child.Unit != "" {
+		start += c.Child.Ready.Timeout // until systemd has started it
+	}
+	return c.Hooks.Timeout + start
+}
 
 // Policy configures how members are filtered and ranked.
 type Policy struct {
@@ -195,7 +201,7 @@ type Hooks struct {
 	OnChange []string `yaml:"on_change" program:"yes" doc:"A command that runs for each change of this daemon's role, in order and one at a time, with JSON on its standard input."`
 	// OnLeaderChange runs on every member.
 	OnLeaderChange []string      `yaml:"on_leader_change" program:"yes" reload:"yes" doc:"A command that runs on every member, leading or not, when it sees that another term leads or that nobody leads any more, and once at the start. If it is slow, only the newest change waits."`
-	Timeout        time.Duration `yaml:"timeout" min:"1ns" default:"10s" doc:"A hook that runs for longer is killed. A takeover that takes longer than this and child.ready.timeout together has failed."`
+	Timeout        time.Duration `yaml:"timeout" min:"1ns" default:"10s" doc:"A hook that runs for longer is killed. A takeover that takes longer than this and child.ready.timeout (or child.ready.delay, if that is longer) together has failed; with child.unit, child.ready.timeout counts twice."`
 }
 
 // HTTP configures the daemon's HTTP server.

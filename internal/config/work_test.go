@@ -3,6 +3,7 @@ package config
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // lockOnly configures a group without leader-only work.
@@ -61,5 +62,20 @@ func TestUnset(t *testing.T) {
 	}
 	if got := defaults().Setting("zookeeper.servers"); got != "127.0.0.1:2181" {
 		t.Error(got)
+	}
+}
+
+// A takeover may take as long as its hook and each part of the start of the work.
+func TestATakeoverMayTakeAsLongAsItsParts(t *testing.T) {
+	for given, want := range map[string]time.Duration{
+		"child: {command: [x]}":                                             30 * time.Second,
+		"child: {command: [x], ready: {delay: 45s}}":                        55 * time.Second,
+		"child: {command: [x], ready: {timeout: 2m}}\nhooks: {timeout: 1s}": 121 * time.Second,
+		"child: {unit: x.service, ready: {timeout: 18s}}":                   46 * time.Second,
+	} {
+		c := mustLoad(t, Sources{File: file(t, given+"\n")})
+		if got := c.TakeoverTimeout(); got != want {
+			t.Errorf("%s: %s, want %s", given, got, want)
+		}
 	}
 }

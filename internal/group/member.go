@@ -90,7 +90,7 @@ func newMember(ctx context.Context, i *Instance, n int, l Leadership) *Member {
 		Paths: g.opt.Paths, Self: i.self, Site: g.settings.Node.Site, Host: g.opt.Identity.Host, Fencing: opt.Fencing.machine(), API: g.settings.Node.API, Budget: budget,
 		Epoch: i.epoch(), LastTerm: g.memory.Term, Wall: func() time.Time { return m.wall },
 		RestartMax: opt.MaxRestarts, RestartWindow: restartWindow, RestartBackoff: restartBackoff,
-		Admission: opt.Limits.Starts != nil, Failsafe: opt.Failsafe.machine(),
+		Admission: opt.Limits.Starts != nil, Failsafe: opt.Failsafe.machine(), Takeover: opt.TakeoverTimeout,
 	})
 	m.unwritten.Store(new(string))
 	m.background = newBackground(ctx, m.panicked)

@@ -367,6 +367,7 @@ func (m *Machine) acquire() {
 		Term:   s.Elected.Record.Term, Node: m.opt.Self.ID, Site: m.opt.Site, Host: m.opt.Host, API: m.opt.API, Incarnation: m.opt.Self.Name,
 		State: cluster.FenceHeld, Session: s.Session, Owed: cluster.Duration(owed), Earlier: earlier, FencingLimit: m.fencingLimit(earlier), LeaseWait: cluster.Duration(b.LeaseWait),
 		Kill: cluster.Duration(b.Kill), RevokeTimeout: cluster.Duration(b.RevokeTimeout()), Time: wall,
+		Takeover: cluster.Duration(min(m.opt.Takeover, cluster.MaxWait)),
 	}
 	m.term.origin = m.origin(owed == 0)
 	if owed > 0 {

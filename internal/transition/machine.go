@@ -32,6 +32,8 @@ type Options struct {
 	// Admission makes a takeover wait for [Admitted] before its work starts, see [AskToStart].
 	Admission bool
 	Fencing   Fencing
+	// Takeover is how long this member may take to start its work; the elector's watchdog reads it in the fence.
+	Takeover time.Duration
 }
 
 // Phase is the state of a member as shown to people.
@@ -183,8 +185,7 @@ type final struct {
 	led     bool
 }
 
-// pendingAcquire identifies an ACQUIRE by its term and the version of the fence that it would have replaced. read is the version that was
-// read before.
+// pendingAcquire identifies an ACQUIRE by its term and the version of the fence that it would have replaced.
 type pendingAcquire struct {
 	term  int64
 	fence int32 // the version that it replaces

@@ -100,7 +100,7 @@ func (w *Watchdog) takeover(s cluster.Snapshot, now time.Duration, f *Findings, 
 			key = fmt.Sprintf("%d %s", e.Term, e.Incarnation)
 		}
 		if s.Acquired() {
-			limit += s.Fence.Record.TakeoverLimit()
+			limit = max(limit, time.Duration(s.Fence.Record.Takeover)) + s.Fence.Record.TakeoverLimit()
 		} else {
 			owed, _ := s.Owed(w.opt.LeaseWait)
 			limit += owed

@@ -51,6 +51,21 @@ func TestTakeoverOverdue(t *testing.T) {
 	}
 }
 
+// A candidate whose work needs longer by its own configuration has that time; the elector may have no work at all.
+func TestACandidateHasItsOwnTimeToStart(t *testing.T) {
+	const longer = takeover + time.Minute
+	w := newWatchdog()
+	s := holds(elected("a", 7), "a", 7, cluster.FenceHeld)
+	s.Fence.Record.Takeover = cluster.Duration(longer)
+	w.Observe(s, 0)
+	if f := w.Observe(s, longer-1); f.Overdue != "" {
+		t.Errorf("overdue before its own time: %q", f.Overdue)
+	}
+	if f := w.Observe(s, longer); f.Overdue == "" {
+		t.Error("not overdue after its own time")
+	}
+}
+
 // The lease wait of a candidate does not count.
 func TestALeaseWaitIsNotCounted(t *testing.T) {
 	const limit = takeover + own

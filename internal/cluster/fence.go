@@ -157,7 +157,7 @@ func emptyWrites(version int32, number int64, writes, cycle uint64) uint64 {
 }
 
 // maxRaise is how many writes without content one transaction has at most.
-const maxRaise = 32
+const maxRaise = 64
 
 // raising is what leader or slots contains between the transactions of [Paths.Split].
 const raising = `{"v":1,"raising":true}`

@@ -11,7 +11,7 @@ import (
 // withSmallBuffer returns a session on a server that accepts only small packets.
 func withSmallBuffer(t *testing.T) *Session {
 	t.Helper()
-	t.Setenv("JAVA_TOOL_OPTIONS", "-Djute.maxbuffer=2048")
+	t.Setenv("JAVA_TOOL_OPTIONS", "-Djute.maxbuffer=8192")
 	server, err := zkserver.Start(t.Context(), zkserver.Options{})
 	if err != nil {
 		t.Fatal(err)

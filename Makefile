@@ -24,7 +24,7 @@ systemd-test: ## test the units under a real systemd in a throwaway copy of this
 compose-test: build bin/demo ## test the Compose files of deploy/ with real containers (COMPOSE="docker compose" or docker-compose)
 	scripts/test-compose.sh
 
-deploy-check: ## check the files of deploy/ for Compose and Kubernetes, and test SBOM and signing of releases
+deploy-check: bin/demo ## check the files of deploy/ for Compose and Kubernetes, and test SBOM and signing of releases
 	@golangci=$$(go tool -n -modfile=scripts/lint.mod golangci-lint) && cd deploy/check && "$$golangci" run ./...
 	go -C deploy/check test -count=1 ./... # no cached results: the files under test are not part of the module
 	@golangci=$$(go tool -n -modfile=scripts/lint.mod golangci-lint) && cd deploy/package/sbom && "$$golangci" run ./...

@@ -576,7 +576,7 @@ func (l *loop) extendedByRound(deadline time.Duration) {
 	if c.extended == nil {
 		c.extended = make(map[int64]extension)
 	}
-	c.extended[term] = extension{m, max(until, c.extended[term].until)}
+	c.extended[term] = extension{m, max(until, c.extended[term].until), c.promising()}
 	c.checkBound(m, term, until)
 }
 
@@ -584,6 +584,15 @@ func (l *loop) extendedByRound(deadline time.Duration) {
 type extension struct {
 	m     *member
 	until time.Duration
+	by    []cluster.FailsafeMember // who has promised
+}
+
+// promising returns who must promise, by the fence.
+func (c *checker) promising() []cluster.FailsafeMember {
+	if fs := c.readFence().Record.Failsafe; fs != nil {
+		return fs.Members
+	}
+	return nil
 }
 
 // end returns when the work is dead at the latest.
@@ -612,7 +621,7 @@ func (c *checker) checkBound(m *member, term int64, until time.Duration) {
 		c.g.fail("failsafe: %s extends its lease in term %d, which %s has vetoed", m.id, term, fs.Veto)
 		return
 	}
-	end := extension{m, until}.end()
+	end := extension{m: m, until: until}.end()
 	for _, x := range fs.Members {
 		i := slices.IndexFunc(c.w.hosts, func(h *host) bool { return h.alive && h.failsafe.promises != nil && h.failsafe.promises.Key() == x.Key })
 		if i < 0 {
@@ -646,7 +655,8 @@ type fenceBefore struct {
 	f cluster.Fence
 }
 
-// checkSuccession checks that nobody acquires or vetoes while work may run because of promises.
+// checkSuccession checks that nobody acquires or vetoes while work may run because of promises. A SETM since then has ended that: it is
+// written only while the lease from ZooKeeper ends no earlier, and that one a successor waits for.
 func (w *world) checkSuccession(before []fenceBefore) {
 	for _, b := range before {
 		after := b.g.check.readFence().Record
@@ -659,7 +669,8 @@ func (w *world) checkSuccession(before []fenceBefore) {
 			w.faults["failsafe: ACQUIRE after promises"]++
 		}
 		e, extended := b.g.check.extended[b.f.Term]
-		if extended && (acquired || vetoed) && w.now < e.end() && e.m.work != nil && e.m.work.term == b.f.Term {
+		same := b.f.Failsafe != nil && slices.Equal(b.f.Failsafe.Members, e.by)
+		if extended && same && (acquired || vetoed) && w.now < e.end() && e.m.work != nil && e.m.work.term == b.f.Term {
 			b.g.fail("failsafe: the work of term %d may run until %s because of promises, but now its fence is %s of %s in term %d, vetoed: %v",
 				b.f.Term, e.end(), after.State, after.Node, after.Term, vetoed)
 		}

@@ -188,13 +188,13 @@ func TestStalledCandidateIsExcluded(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	const work = "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 400ms, ready: "
-	f.configure("a", "dc1", 2, work+"{tcp: \"127.0.0.1:1\"}}\n")
-	f.configure("b", "dc1", 1, "election: {exclusion: 1h}\nhooks: {timeout: 500ms}\n"+work+"{timeout: 500ms}}\n")
+	f.configure("a", "dc1", 2, work+"{tcp: \"127.0.0.1:1\", timeout: 500ms}}\n")
+	f.configure("b", "dc1", 1, "election: {exclusion: 1h}\n"+work+"{timeout: 500ms}}\n")
 	f.start("b")
 	f.until("b leads", leads("b"))
 	f.start("a")
 	g := f.until("b leads again", func(g status.Group) bool { return leads("b")(g) && len(g.Exclusions) == 1 })
-	if x := g.Exclusions[0]; x.Node != "a" || x.Strikes != 1 || !strings.Contains(x.Reason, "did not become READY within 1s") {
+	if x := g.Exclusions[0]; x.Node != "a" || x.Strikes != 1 || !strings.Contains(x.Reason, "the child was not ready within 500ms") {
 		t.Errorf("exclusion: got %+v", x)
 	}
 	f.checkInvariants()

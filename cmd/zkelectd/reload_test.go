@@ -75,8 +75,8 @@ func TestReloadFindsItsDaemonByThePath(t *testing.T) {
 	}
 	write(good)
 	syscall.Kill(f.daemon("a"), syscall.SIGKILL) // its socket remains
-	f.until("a leads again", leads("a"))
 	f.logged("a", "this daemon starts with the configuration that was in force then")
+	f.until("a leads again", leads("a"))
 	reload(0, "a has reloaded its configuration")
 	f.until("nothing is refused any more", func(g status.Group) bool { return leads("a")(g) && len(g.Problems) == 0 })
 	reload(2, "no zkelectd that this user can ask runs with a.yaml here", "RUNTIME_DIRECTORY="+t.TempDir())

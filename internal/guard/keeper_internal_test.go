@@ -259,9 +259,9 @@ func TestKeeperSweep(t *testing.T) {
 // the keeper kills first, waits for a limited number of exits at a time, and goes on at once.
 func TestExitsDelayNoKill(t *testing.T) {
 	k, _ := newBareKeeper(t)
-	_, p := sleeper(t)
+	main, p := sleeper(t)
 	group := pipeGroup(t)
-	k.works[7] = &task{seq: 7, pid: noPid, killing: true, lease: 1}
+	k.works[7] = &task{seq: 7, pid: main.Process.Pid, killing: true, lease: 1}
 	k.works[8] = &task{seq: 8, pid: noPid, lease: 1, lastChance: true, group: group.cgroup}
 	exits := 0
 	k.reaper.wait4 = func(*syscall.WaitStatus) (int, error) {

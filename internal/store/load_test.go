@@ -116,7 +116,7 @@ func TestReadAllKnowsTheLoads(t *testing.T) {
 	}
 }
 
-// Hosts publish their loads all the time, for all groups: that wakes nobody who follows one of them.
+// Hosts publish their loads all the time, for all groups: a display of one group does not wake up for that.
 func TestLoadsWakeNoDisplay(t *testing.T) {
 	server := storetest.NewServer()
 	host, display := server.Connect(), server.Connect()

@@ -40,7 +40,7 @@ demo: build bin/demo ## run four daemons on two sites that elect, hand over, fai
 	bin/demo $(DEMO_ARGS)
 
 # The tests that take longest, in order; go test starts them first.
-LONGEST := zkelectd/cmd/zkelectd zkelectd/internal/host zkelectd/internal/test/faults
+LONGEST := zkelectd/internal/cli zkelectd/internal/host zkelectd/internal/test/faults
 
 # How many packages are tested at once: one more than there are processors, as most tests wait for times of the protocol.
 PACKAGES := $(shell expr $$(nproc) + 1)
@@ -51,7 +51,7 @@ test: alerts ## run all tests, with real ZooKeeper servers and the race detector
 	@scripts/install-zookeeper.sh
 	@scripts/install-chromium.sh
 	go test -race -p $(PACKAGES) -timeout 20m $(LONGEST) $$(go list ./... | grep -vxF -e zkelectd/internal/test/sim $(LONGEST:%=-e %))
-	go test -run TestMemoryLimit ./cmd/zkelectd # with a memory limit that is too low for the race detector
+	go test -run TestMemoryLimit ./internal/cli # with a memory limit that is too low for the race detector
 	go test ./internal/test/sim $(SIM_FROM) # without the race detector: each schedule runs in one goroutine
 
 alerts: ## test with promtool that each alert fires when it should, and only then
@@ -112,7 +112,7 @@ sign: ## sign dist/SHA256SUMS with minisign (KEY=secret key file, PUBLIC=public 
 	scripts/sign.sh
 
 lint: ## golangci-lint with vet, staticcheck and others (.golangci.yml), and formatting
-	go vet -tags gen ./cmd/zkelectd
+	go vet -tags gen ./internal/cli
 	go vet -tags record ./internal/group
 	go tool -modfile=scripts/lint.mod golangci-lint run ./...
 	@unformatted=$$(gofmt -l cmd demo internal bench deploy scripts); if [ -n "$$unformatted" ]; then echo "gofmt: $$unformatted"; exit 1; fi

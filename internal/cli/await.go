@@ -1,0 +1,192 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/guard"
+	"zkelectd/internal/operator"
+	"zkelectd/internal/operator/request"
+	"zkelectd/internal/store"
+)
+
+// completion reports whether a request has taken effect. An error means that it never will.
+type completion func(s cluster.Snapshot, plan request.Plan) (bool, error)
+
+var errDone = errors.New("done")
+
+// awaitGroup is await for a group with one leader, or in all slots of a group with several.
+func awaitGroup(ctx context.Context, g group, plan request.Plan, timeout time.Duration, done completion, r *report) error {
+	if g.manyLeaders() {
+		return awaitSlots(ctx, g, plan, timeout, done, r)
+	}
+	return await(ctx, g, plan, timeout, done, r)
+}
+
+// awaitSlots follows a request until it has taken effect in all slots, and reports each step.
+func awaitSlots(ctx context.Context, g group, plan request.Plan, timeout time.Duration, done completion, r *report) error {
+	began := time.Now()
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	last := ""
+	err := g.followSlots(limited, func(read operator.SlotGroup) error {
+		var pending []string
+		for _, s := range read.Snapshots {
+			ok, err := done(s, plan)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				pending = append(pending, fmt.Sprintf("slot %s: %s", s.Slot, progress(s)))
+			}
+		}
+		now := "done in all slots"
+		if len(pending) > 0 {
+			now = some(pending)
+		}
+		if now != last {
+			last = now
+			r.say(fmt.Sprintf("%8s  %s", time.Since(began).Round(time.Millisecond), now))
+		}
+		if len(pending) == 0 {
+			return errDone
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errDone):
+		r.Took = cluster.Duration(time.Since(began))
+		return nil
+	case err != nil:
+		return err
+	}
+	return unfinished(ctx, g, plan, timeout, last)
+}
+
+// interruptible returns a context that ends with the first signal that asks this process to end; a second one ends it
+// at once.
+func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(ctx, guard.NotIgnored(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)...)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
+// unfinished returns the error of a request that has not taken effect before the timeout, or before the end of ctx. It
+// says how to end what stays in force.
+func unfinished(ctx context.Context, g group, plan request.Plan, timeout time.Duration, last string) error {
+	why := fmt.Sprintf("not done after %s (--timeout)", timeout)
+	if ctx.Err() != nil {
+		why = "interrupted"
+	}
+	end := ""
+	if m := plan.Control.Move; m != nil && m.ID == plan.ID {
+		end = "; to end it: " + cluster.InGroup("'zkelectd reelect'", g.name)
+	}
+	for _, c := range plan.Control.Cordons {
+		switch {
+		case c.ID != plan.ID:
+		case c.Node != "":
+			end = "; to end it: " + cluster.InGroup("'zkelectd uncordon --node %s'", g.name, c.Node)
+		default:
+			end = "; to end it: " + cluster.InGroup("'zkelectd uncordon --site %s'", g.name, c.Site)
+		}
+	}
+	return exitError{statusTimedOut, fmt.Errorf("%s; the request stays in force%s (%s)", why, end, last)}
+}
+
+// await follows a request until it has taken effect, and reports each step.
+func await(ctx context.Context, g group, plan request.Plan, timeout time.Duration, done completion, r *report) error {
+	began := time.Now()
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	last := ""
+	var end cluster.Snapshot
+	err := store.Follow(limited, g.session, g.paths, func(s cluster.Snapshot) error {
+		if now := progress(s); now != last {
+			last = now
+			r.say(fmt.Sprintf("%8s  %s", time.Since(began).Round(time.Millisecond), now))
+		}
+		ok, err := done(s, plan)
+		if !ok || err != nil {
+			return err
+		}
+		// Parts of s may have been read before the others changed: check a new snapshot.
+		if end, err = g.read(limited); err == nil {
+			if ok, err = done(end, plan); ok {
+				return errDone
+			}
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, errDone):
+	case err != nil:
+		return err
+	default:
+		return unfinished(ctx, g, plan, timeout, last)
+	}
+	rec := end.Current.Record
+	r.Leader, r.Site, r.Term, r.Took = rec.Node, rec.Site, rec.Term, cluster.Duration(time.Since(began))
+	if r.before != 0 && rec.Term == r.before {
+		r.say(fmt.Sprintf("%s (%s) still leads in term %d", rec.Node, rec.Site, rec.Term))
+		return nil
+	}
+	if t, ok := pastTerm(ctx, g, rec.Term); ok && t.Leaderless != nil {
+		r.Leaderless = t.Leaderless
+		r.say(fmt.Sprintf("%s (%s) leads in term %d, %s without a leader", rec.Node, rec.Site, rec.Term, time.Duration(*t.Leaderless).Round(100*time.Microsecond)))
+		return nil
+	}
+	r.say(fmt.Sprintf("%s (%s) leads in term %d", rec.Node, rec.Site, rec.Term))
+	return nil
+}
+
+// progress describes the state of a handover.
+func progress(s cluster.Snapshot) string {
+	e, c := s.Elected.Record, s.Current
+	switch {
+	case s.Ready():
+		return fmt.Sprintf("%s is READY in term %d", e.Node, e.Term)
+	case c.Readable() && c.Record.Term != e.Term:
+		return fmt.Sprintf("%s is elected in term %d (%s); %s stops and releases", e.Node, e.Term, e.Cause, c.Record.Node)
+	case c.Readable():
+		return fmt.Sprintf("%s takes over in term %d", e.Node, e.Term)
+	case !s.Elected.Readable():
+		return "no leader is elected"
+	}
+	return fmt.Sprintf("%s is elected in term %d (%s); there is no leader", e.Node, e.Term, e.Cause)
+}
+
+// pastTerm reads a term of the history. It waits a moment for it, since the elector writes it when the leader is READY.
+func pastTerm(ctx context.Context, g group, term int64) (cluster.PastTerm, bool) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	for {
+		h, err := g.history(ctx, true)
+		if t, ok := h.Find(term); err == nil && ok {
+			return t, true
+		}
+		select {
+		case <-g.session.Wake():
+			g.session.TakeHints()
+		case <-ctx.Done():
+			return cluster.PastTerm{}, false
+		}
+	}
+}
+
+// checkEnded returns an error if a request has ended, or if another has replaced it.
+func checkEnded(s cluster.Snapshot, plan request.Plan, inForce bool) error {
+	if d, over := s.Control.Record.Ended(plan.ID); over {
+		return exitError{statusFailed, fmt.Errorf("the request has ended: %s: %s", d.What, d.Outcome)}
+	}
+	if s.Control.Readable() && !inForce {
+		return exitError{statusFailed, fmt.Errorf("another request has replaced it: %s", s.Control.Record.LastRequest)}
+	}
+	return nil
+}

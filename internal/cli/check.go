@@ -1,0 +1,248 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/config"
+	"zkelectd/internal/host/hostcheck"
+	"zkelectd/internal/operator"
+	"zkelectd/internal/policy"
+	"zkelectd/internal/sys/secretfile"
+	"zkelectd/internal/work/fencer"
+)
+
+func checkCommand() *cobra.Command {
+	var offline, effective bool
+	var name, output string
+	cmd := &cobra.Command{
+		Use:   "check [flags] [-- command args...]",
+		Short: "Check a configuration, and print the effective one",
+		Long: `Check reports all errors of a configuration at once, or prints the effective one.
+With groups_dir it reads the files of all groups, and prints their names and roots;
+--effective prints the settings of the host, or with -g those of a group, merged
+with the defaults.
+Check also looks at this host: programs that do not exist or cannot be executed,
+the working directory, files with secrets, and child.unit, which systemd must know
+and must start only while this host leads. Run it as the daemon's user: others may
+see other files. It then reads the groups in ZooKeeper, and warns about problems of
+the policy there: a site without members, or no eligible member. If ZooKeeper does
+not answer, it says what was not checked; the exit status is about the rest.
+It also prints how long the group has no leader after each loss, and which losses
+the configuration does not survive; with groups_dir, -o json does that for all
+groups, and -g for one. A child's command that run gets after -- must be given to
+check as well: check fails for what run refuses.
+--offline checks the configuration alone, for another host than this one.`,
+		Args: childArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			from := sources(cmd, args)
+			if err := from.Read(); err != nil {
+				return err
+			}
+			h, err := config.LoadHost(from)
+			if err != nil {
+				return err
+			}
+			text, err := effectiveText(h, name, effective)
+			if err != nil {
+				return err
+			}
+			warnOf(cmd.ErrOrStderr(), h)
+			if err := errors.Join(checkWatch(from, h), h.CheckWork(), h.CheckFailsafe(), checkBudgets(h)); err != nil {
+				return err
+			}
+			alone := make(map[string]bool)
+			if offline {
+				fmt.Fprintln(cmd.ErrOrStderr(), "not checked: programs, files and units of this host, and the groups in ZooKeeper (--offline)")
+			} else {
+				if err := errors.Join(checkFiles(h.Config), checkPlaces(h.Config), checkHost(cmd.Context(), h)); err != nil {
+					return err
+				}
+				alone = checkGroups(cmd.Context(), cmd.ErrOrStderr(), h)
+			}
+			return printChecked(cmd.OutOrStdout(), h, checked{name: name, effective: effective, json: output == "json", text: text, alone: alone})
+		},
+	}
+	config.RegisterFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&offline, "offline", false, "check the configuration alone: neither programs, files and units of this host, nor the groups in ZooKeeper")
+	cmd.Flags().BoolVar(&effective, "effective", false, "print the effective settings of the host, or with -g those of a group")
+	cmd.Flags().StringVarP(&name, "group", "g", "", "print the effective settings of this group")
+	outputFlag(cmd, &output)
+	return cmd
+}
+
+// warnOf prints what is doubtful in a configuration that can be read.
+func warnOf(w io.Writer, h config.Host) {
+	for _, warning := range h.Warnings {
+		fmt.Fprintln(w, "warning:", printable(warning))
+	}
+	for _, key := range h.Unset {
+		fmt.Fprintf(w, "warning: %s is not set: the default is %s\n", key, h.Config.Setting(key))
+	}
+}
+
+// effectiveText returns what check prints: the settings of the only group, of the group with that name or of the host, or a list of
+// the groups.
+func effectiveText(h config.Host, name string, effective bool) (string, error) {
+	if name != "" {
+		cfg, found := h.Group(name)
+		if !found {
+			return "", fmt.Errorf("-g %s: the configuration has no such group: %s", name, some(namesOf(h)))
+		}
+		return cfg.YAML(), nil
+	}
+	if h.Dir == "" || effective {
+		return h.YAML(), nil
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d groups in %s:\n", len(h.Groups), h.Dir)
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, g := range h.Groups {
+		fmt.Fprintf(t, "%s\t%s\n", g.Name, g.Config.ZooKeeper.Root)
+	}
+	err := t.Flush()
+	return b.String(), err
+}
+
+// ofGroup adds the file of a group to an error, if there are several groups.
+func ofGroup(h config.Host, g config.Group, err error) error {
+	if err == nil || h.Dir == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", g.File, err)
+}
+
+// checkBudgets returns an error for each group whose stop timeout is longer than the lease allows, and one for a required
+// watchdog device that does not fit it.
+func checkBudgets(h config.Host) error {
+	var errs []error
+	for _, g := range h.Groups {
+		session := g.Config.ZooKeeper.LeaseBase(g.Config.ZooKeeper.SessionTimeout)
+		_, err := cluster.NewBudget(session, g.Config.StopTimeout(session))
+		errs = append(errs, ofGroup(h, g, err))
+	}
+	return errors.Join(append(errs, checkDeviceFits(h.Config))...)
+}
+
+// checkDeviceFits returns an error if a watchdog device that is required does not fit the lease.
+func checkDeviceFits(c config.Config) error {
+	if c.Device.Mode != config.DeviceRequired {
+		return nil // the work runs without it, and status says why
+	}
+	b, err := cluster.NewBudget(c.ZooKeeper.LeaseBase(c.ZooKeeper.SessionTimeout), 0)
+	if err != nil {
+		return nil // as reported for each group
+	}
+	_, err = b.NewReset(c.Device.Timeout, c.Device.Margin)
+	return err
+}
+
+// checkPlaces returns an error for each directory of a configuration in which run creates no file, because others may write there. It
+// says nothing about a directory that does not exist, as the unit may create it, or that is another user's, who may run the daemon.
+func checkPlaces(c config.Config) error {
+	socket, isPath := strings.CutPrefix(c.HTTP.Listen, "unix:")
+	if !isPath {
+		socket = ""
+	}
+	var errs []error
+	for _, place := range []struct{ key, file string }{{"zookeeper.session_file", c.ZooKeeper.SessionFile}, {"http.listen", socket}} {
+		dir := filepath.Dir(place.file)
+		var stat unix.Stat_t
+		if place.file == "" || unix.Stat(dir, &stat) != nil || stat.Uid != 0 && int(stat.Uid) != os.Geteuid() {
+			continue
+		}
+		if err := secretfile.CheckDirectory(dir); err != nil {
+			errs = append(errs, fmt.Errorf("%s: the directory of %s %w", place.key, place.file, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkHost returns an error for each program, directory and unit that this host does not have.
+func checkHost(ctx context.Context, h config.Host) error {
+	var errs []error
+	for _, g := range h.Groups {
+		for _, err := range hostcheck.Group(ctx, g.Config) {
+			errs = append(errs, ofGroup(h, g, err))
+		}
+		errs = append(errs, checkFencing(ctx, h, g)...)
+	}
+	return errors.Join(errs...)
+}
+
+// checkFencing returns an error for each option that a fence agent does not know, or lacks. No agent talks to its device for that.
+func checkFencing(ctx context.Context, h config.Host, g config.Group) (errs []error) {
+	for _, err := range operator.Fencing(g.Config).Check(ctx, g.Config.Fencing.SkipWait, fencer.Run) {
+		errs = append(errs, ofGroup(h, g, err))
+	}
+	return errs
+}
+
+// checkGroups warns about problems of the policies with the members of the groups. If they cannot be reached, it says
+// what was not checked. It returns the groups, by name, in which no other member than this node may lead.
+func checkGroups(ctx context.Context, w io.Writer, h config.Host) (alone map[string]bool) {
+	alone = make(map[string]bool)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	cfg := h.Config
+	if cfg.ZooKeeper.ConnectTimeout == 0 {
+		cfg.ZooKeeper.ConnectTimeout = time.Second
+	}
+	s, err := connect(ctx, cfg, h.From)
+	if err != nil {
+		fmt.Fprintln(w, "warning: not checked: the groups in ZooKeeper, and the policy with their members:", printable(err.Error()))
+		return alone
+	}
+	defer s.Close(ctx)
+	for _, one := range h.Groups {
+		snap, warnings, err := policyWarnings(ctx, groupAt(s, one.Config, one.Name, one.Config.ZooKeeper.Root))
+		alone[one.Name] = err == nil && len(snap.Members) > 0 && !othersMayLead(snap, one.Config.Node.ID)
+		if err != nil {
+			warnings = []string{"not checked: the policy with the group's members: " + err.Error()}
+		}
+		for _, text := range warnings {
+			fmt.Fprintln(w, "warning:", printable(ofGroup(h, one, errors.New(text)).Error()))
+		}
+	}
+	return alone
+}
+
+// othersMayLead reports whether the group has a member besides this node that does not say of itself that it may not lead.
+func othersMayLead(s cluster.Snapshot, node string) bool {
+	return slices.ContainsFunc(s.Members, func(m cluster.Member) bool { return m.ID != node && m.Node.Record.Ineligible == "" })
+}
+
+// checkTimeout bounds how long check reads the groups.
+const checkTimeout = 3 * time.Second
+
+// policyWarnings returns the group as it was read, and the problems that the configured policy has with its members.
+func policyWarnings(ctx context.Context, g group) (cluster.Snapshot, []string, error) {
+	snap, err := g.read(ctx)
+	if err != nil {
+		return snap, nil, err
+	}
+	compiled, err := policy.New(cluster.Policy{Rules: g.cfg.Rules()})
+	if err != nil {
+		return snap, nil, nil // refused with the configuration
+	}
+	warnings := compiled.Problems(snap.Members)
+	if err := operator.CheckEligible(g.cfg, snap, cluster.Policy{Rules: g.cfg.Rules()}); err != nil {
+		warnings = append(warnings, err.Error())
+	}
+	return snap, warnings, nil
+}

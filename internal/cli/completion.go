@@ -1,0 +1,212 @@
+package cli
+
+import (
+	"context"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/config"
+	"zkelectd/internal/operator"
+	"zkelectd/internal/store"
+)
+
+// completionTimeout bounds how long a person waits for what is read from ZooKeeper.
+const completionTimeout = time.Second
+
+// complete returns the words that a person can go on with. It has no errors: without an answer it offers nothing.
+type complete func(ctx context.Context, cmd *cobra.Command) []string
+
+// completeFiles stands for the files of the shell.
+var completeFiles complete
+
+// argumentCompletions are the completions of the positional arguments, by the words of Use.
+var argumentCompletions = map[string]complete{
+	"NODE": nodeNames, "SITE": siteNames, "NAME": groupNames, "GROUP": groupNames,
+}
+
+// fileArguments are the words of Use for files, and for the command line of a child.
+var fileArguments = []string{"FILE", "SOCKET", "DIR", "command"}
+
+// flagCompletions are the completions of the values of flags, by name.
+var flagCompletions = map[string]complete{
+	"config": completeFiles, "policy": completeFiles, "file": completeFiles, "http-token-file": completeFiles, "http-web-config": completeFiles,
+	"session-file": completeFiles, "group": groupNames, "to": nodeNames, "without": nodeNames, "cordon": nodeNames,
+	"drain": nodeNames, "node": nodeNames, "id": nodeNames, "site": siteNames, "without-site": siteNames, "log-level": values("debug", "info", "warn", "error"),
+	"log-format": values("text", "json"),
+}
+
+// addCompletions gives every argument and flag of a command, and of those below it, its completion; what has none offers nothing, and
+// in particular no files.
+func addCompletions(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		addCompletions(sub)
+	}
+	if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 && !cmd.HasSubCommands() {
+		cmd.ValidArgsFunction = offer(argumentCompletion(cmd.Use))
+	}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		from, known := flagCompletions[f.Name]
+		if f.Name == "output" {
+			from, known = values(outputs(f)...), true
+		}
+		if !known {
+			from = values()
+		}
+		if _, exists := cmd.GetFlagCompletionFunc(f.Name); !exists {
+			if err := cmd.RegisterFlagCompletionFunc(f.Name, func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+				return completed(cmd, from, begun)
+			}); err != nil {
+				panic(err) // the flag exists
+			}
+		}
+	})
+}
+
+// outputs returns the values of -o.
+func outputs(f *pflag.Flag) []string {
+	if all := f.Annotations[outputValues]; len(all) > 0 {
+		return all
+	}
+	return []string{"table", "json"}
+}
+
+// outputValues is the annotation of -o with its values, if they are not table and json.
+const outputValues = "values"
+
+// argumentCompletion returns the completion of the positional argument that a usage line names.
+func argumentCompletion(use string) complete {
+	var all []complete
+	for _, word := range strings.Fields(use)[1:] {
+		word = strings.Trim(strings.TrimSuffix(word, "..."), "[].")
+		if slices.Contains(fileArguments, word) {
+			return completeFiles
+		}
+		if strings.HasPrefix(word, "--") && word != "--" {
+			break // what follows is the value of a flag
+		}
+		if from, ok := argumentCompletions[word]; ok {
+			all = append(all, from)
+		}
+	}
+	return func(ctx context.Context, cmd *cobra.Command) (words []string) {
+		for _, from := range all {
+			words = append(words, from(ctx, cmd)...)
+		}
+		return words
+	}
+}
+
+// offer returns the completion of the first positional argument. There is no second one, apart from files.
+func offer(from complete) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 && from != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return completed(cmd, from, begun)
+	}
+}
+
+// completed returns the words of a completion that begin with what a person has typed.
+func completed(cmd *cobra.Command, from complete, begun string) ([]string, cobra.ShellCompDirective) {
+	if from == nil {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
+	defer cancel()
+	before := "" // the items of a list that are complete
+	if i := strings.LastIndexByte(begun, ','); i >= 0 {
+		before, begun = begun[:i+1], begun[i+1:]
+	}
+	var words []string
+	for _, word := range slices.Sorted(slices.Values(from(ctx, cmd))) {
+		if strings.HasPrefix(word, begun) && word == printable(word) {
+			words = append(words, before+word)
+		}
+	}
+	return slices.Compact(words), cobra.ShellCompDirectiveNoFileComp
+}
+
+// values returns a completion with fixed words.
+func values(words ...string) complete {
+	return func(context.Context, *cobra.Command) []string { return words }
+}
+
+// groupNames returns the groups, and their slots, as -g takes them.
+func groupNames(ctx context.Context, cmd *cobra.Command) []string {
+	h, s := reach(ctx, cmd)
+	names := configuredNames(h)
+	if s == nil {
+		return names // better than none
+	}
+	defer closeQuietly(ctx, s)
+	groups, _, _ := store.Groups(ctx, s, h.Config.ZooKeeper.Root)
+	for _, g := range groups {
+		names = append(names, g.Name)
+		if g.Kind == cluster.KindSlots {
+			names = append(names, slotsOf(ctx, s, g)...)
+		}
+	}
+	return names
+}
+
+func nodeNames(ctx context.Context, cmd *cobra.Command) []string {
+	nodes, _ := members(ctx, cmd)
+	return nodes
+}
+
+func siteNames(ctx context.Context, cmd *cobra.Command) []string {
+	_, sites := members(ctx, cmd)
+	return sites
+}
+
+// members returns the nodes and sites of the group that the command line names, or of all groups.
+func members(ctx context.Context, cmd *cobra.Command) (nodes, sites []string) {
+	h, s := reach(ctx, cmd)
+	if s == nil {
+		return nil, nil
+	}
+	defer closeQuietly(ctx, s)
+	by, err := chosen(cmd, os.Getenv)
+	if err != nil {
+		return nil, nil
+	}
+	all, err := find(ctx, s, h, by)
+	if err != nil {
+		return nil, nil
+	}
+	found := newTargets()
+	all.each(ctx, func(ctx context.Context, _ int, g group) {
+		if g.manyLeaders() {
+			if read, err := operator.ReadSlotGroup(ctx, g.session, g.name, g.paths, false); err == nil {
+				found.add(read.Shared)
+			}
+		} else if snap, err := store.ReadAll(ctx, g.session, g.paths, false); err == nil {
+			found.add(snap)
+		}
+	})
+	return slices.Collect(maps.Keys(found.nodes)), slices.Collect(maps.Keys(found.sites))
+}
+
+// reach returns the configuration of the command line, and a session; nil if there is none.
+func reach(ctx context.Context, cmd *cobra.Command) (config.Host, *store.Session) {
+	src, err := commandSources(cmd, "")
+	if err != nil {
+		return config.Host{}, nil
+	}
+	h, _, err := config.LoadCommand(src)
+	if err != nil {
+		return config.Host{}, nil
+	}
+	s, err := connect(ctx, h.Config, h.From)
+	if err != nil {
+		return h, nil
+	}
+	return h, s
+}

@@ -1,0 +1,289 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/config"
+	"zkelectd/internal/guard"
+	"zkelectd/internal/operator"
+	"zkelectd/internal/store"
+	"zkelectd/internal/sys/harden"
+	"zkelectd/internal/work/oneshot"
+)
+
+// execOptions are the flags of exec that its daemon needs.
+type execOptions struct {
+	Rule oneshot.Rule
+	Wait time.Duration
+}
+
+const (
+	// jobsRoot is the default of --root: the znode above the groups of the jobs.
+	jobsRoot = "/jobs"
+	// execSource names the configuration of a job in errors.
+	execSource = "the settings of zkelectd exec"
+)
+
+const execHelp = `Exec runs a command on one of the hosts on which it is started at about the same time,
+and exits with the command's exit status. On the other hosts it exits with 0 and prints
+nothing. It needs no running daemon: it joins the group of the job, /jobs/JOB (--root), takes
+part in one election, and leaves. The connection to ZooKeeper, and the host's name and site,
+are those of the configuration, as for other commands.
+
+The command runs as the child of 'zkelectd run' does: on one host at a time, and no longer
+than the lease. If ZooKeeper is lost, the command is stopped, then killed. The same
+happens if any process of exec is killed, or if exec gets a SIGTERM, SIGINT, SIGHUP or
+SIGQUIT; except those that were ignored when it was started, as by nohup. The command
+gets the standard input of exec, unless that is a terminal, and has no other terminal.
+
+--once-per keeps a host that starts late from repeating a run that another host has ended:
+there is no other run for this time after the start of the last one, by the clock of the
+ZooKeeper servers. Choose a time that is a little shorter than the interval of the job.
+A run that has not ended, because the command was killed or its host has failed, is
+repeated by the next exec, on whatever host; with --at-most-once it counts as a run.
+If the servers' clock has gone back behind the start of the last run, exec does not run
+the command, and exits with 125.
+With --wait the other hosts stay for this time, and one of them runs the command if the
+first host fails.
+
+If exec cannot run the command, or the command was stopped, the exit status is 125, also
+for a wrong command line; it is 126 or 127 if the command cannot be started, and 128+N if
+signal N has killed it.`
+
+func execCommand() *cobra.Command {
+	var opt execOptions
+	var name, level string
+	var skipStatus int
+	cmd := &cobra.Command{
+		Use:   "exec -g JOB [flags] -- command args...",
+		Short: "Run a job on one host of the fleet, such as a cron job that is installed on all of them",
+		Long:  execHelp,
+		Args: notRun(func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("the job is missing: its command goes after --")
+			}
+			return childArgs(cmd, args)
+		}),
+	}
+	cmd.RunE = notRun(func(cmd *cobra.Command, args []string) error {
+		if err := errors.Join(checkJob(name), opt.check(skipStatus)); err != nil {
+			return err
+		}
+		h, err := loadHost(cmd, "")
+		if err != nil {
+			return err
+		}
+		cfg, err := jobConfig(h.Config, execRoot(cmd, h)+"/"+name, level, args)
+		if err != nil {
+			return err
+		}
+		return opt.run(cfg, skipStatus)
+	})
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{statusNotRun, err} })
+	config.RegisterConnection(cmd.Flags())
+	config.RegisterNodeName(cmd.Flags())
+	cmd.Flags().Lookup("root").Usage = "the znode above the groups of the jobs (default " + jobsRoot + ")"
+	cmd.Flags().StringVarP(&name, "group", "g", "", "the name of the job, the same on all hosts")
+	opt.register(cmd)
+	cmd.Flags().IntVar(&skipStatus, "skip-status", 0, "the exit status if the job is not run on this host because of a run on another one")
+	cmd.Flags().StringVar(&level, "log-level", "error", "debug, info, warn or error; info says why the job is not run on this host")
+	completeJobs(cmd)
+	return cmd
+}
+
+// notRun makes errors of a command exit with [statusNotRun]: the exit statuses of other commands may be the job's.
+func notRun(f func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		err := f(cmd, args)
+		if err == nil || errors.As(err, new(exitError)) {
+			return err
+		}
+		return exitError{statusNotRun, err}
+	}
+}
+
+// checkJob returns an error unless a job can have that name.
+func checkJob(name string) error {
+	if name == "" {
+		return errors.New("the name of the job is missing: add -g JOB, the same on all hosts")
+	}
+	if err := config.CheckName(name); err != nil {
+		return fmt.Errorf("-g %q: the name of a job %w; --root is the znode above the jobs", name, err)
+	}
+	return nil
+}
+
+// execRoot returns the znode above the jobs. The zookeeper.root of the configuration is that of a daemon, which runs no jobs.
+func execRoot(cmd *cobra.Command, h config.Host) string {
+	if cmd.Flags().Changed("root") {
+		return h.Config.ZooKeeper.Root
+	}
+	return jobsRoot
+}
+
+// completeJobs offers the jobs that have run for -g.
+func completeJobs(cmd *cobra.Command) {
+	jobs := func(ctx context.Context, cmd *cobra.Command) (names []string) {
+		h, s := reach(ctx, cmd)
+		if s == nil {
+			return nil
+		}
+		defer closeQuietly(ctx, s)
+		groups, _, _ := store.Groups(ctx, s, execRoot(cmd, h))
+		for _, g := range groups {
+			names = append(names, g.Name)
+		}
+		return names
+	}
+	for flag, from := range map[string]complete{"group": jobs, "id": values(), "site": values()} {
+		if err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+			return completed(cmd, from, begun)
+		}); err != nil {
+			panic(err) // the flag exists
+		}
+	}
+}
+
+// register adds the flags.
+func (o *execOptions) register(cmd *cobra.Command) {
+	durationFlag(cmd, &o.Rule.OncePer, "once-per", 30*time.Second, "no second run for this long after the start of one that has ended")
+	cmd.Flags().BoolVar(&o.Rule.AtMostOnce, "at-most-once", false, "with --once-per: a run that was killed counts, too")
+	durationFlag(cmd, &o.Wait, "wait", 0, "how long to stay while another host runs the job, to replace it if it fails")
+}
+
+// maxStatus is the largest exit status of a process.
+const maxStatus = 255
+
+// check refuses flags that would have another meaning than they seem to: no record would be compared, or the status would be cut.
+func (o *execOptions) check(skipStatus int) error {
+	switch {
+	case o.Rule.OncePer < 0:
+		return fmt.Errorf("--once-per %s is negative: use 0s for no limit", o.Rule.OncePer)
+	case o.Wait < 0:
+		return fmt.Errorf("--wait %s is negative: use 0s for not to wait", o.Wait)
+	case skipStatus < 0 || skipStatus > maxStatus:
+		return fmt.Errorf("--skip-status %d is not between 0 and %d", skipStatus, maxStatus)
+	}
+	return nil
+}
+
+// args returns the flags as arguments.
+func (o *execOptions) args() []string {
+	all := []string{"--once-per", o.Rule.OncePer.String(), "--wait", o.Wait.String()}
+	if o.Rule.AtMostOnce {
+		all = append(all, "--at-most-once")
+	}
+	return all
+}
+
+// jobConfig returns the configuration of the daemon that runs a job: of the host's own it has the connection and the node.
+func jobConfig(own config.Config, root, level string, job []string) (config.Config, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return config.Config{}, err
+	}
+	cfg, err := config.Load(config.Sources{})
+	if err != nil {
+		return config.Config{}, err
+	}
+	cfg.ZooKeeper, cfg.Node = own.ZooKeeper, own.Node
+	cfg.ZooKeeper.Root, cfg.ZooKeeper.SessionFile = root, ""
+	if cfg.ZooKeeper.ConnectTimeout == 0 {
+		cfg.ZooKeeper.ConnectTimeout = answerTimeout
+	}
+	cfg.Node.MaxLeaders = 0
+	cfg.Policy.Failback = cluster.FailbackManual // nobody replaces a host that runs the job
+	cfg.Election.Settle = 0                      // so it is not worth a delay of each job that a better one might come
+	cfg.Child.Command = append([]string{program, execJobName, "--"}, job...)
+	cfg.Child.MaxRestarts = 0
+	cfg.Child.Containment, cfg.Guard.Realtime = own.Child.Containment, own.Guard.Realtime
+	cfg.Log.Level = level
+	return config.Load(config.Sources{File: execSource, Content: []byte(cfg.YAML())})
+}
+
+// run runs the guard, whose daemon leaves its result, and returns the outcome as an error.
+func (o *execOptions) run(cfg config.Config, skipStatus int) error {
+	if err := operator.Access(cfg, os.Getenv).Check(); err != nil {
+		return err
+	}
+	log, _, flush := logger(cfg)
+	defer flush()
+	if err := harden.DisableCoreDumps(); err != nil {
+		log.Warn("core dumps are not disabled: a core of the guard would contain its session's password", "err", err)
+	}
+	// In memory: a full disk must not lose the status of the job.
+	fd, err := unix.MemfdCreate("zkelectd-exec-result", unix.MFD_CLOEXEC)
+	if err != nil {
+		return os.NewSyscallError("memfd_create", err)
+	}
+	result := os.NewFile(uintptr(fd), "zkelectd-exec-result")
+	defer result.Close()
+	_, err = guard.Run(guard.Options{
+		Path: "/proc/self/exe", Argv: append([]string{os.Args[0], execDaemonName}, o.args()...),
+		Config: []byte(cfg.YAML()), ConfigOnce: true, Result: result,
+		Containment: guard.Containment(cfg.Child.Containment), Realtime: cfg.Guard.Realtime, Close: closeSession,
+		Log: log.With("node", cfg.Node.ID, "process", "guard"),
+	})
+	if err != nil {
+		return err
+	}
+	return readResult(result).outcome(log, skipStatus)
+}
+
+// execResult is what the daemon of exec tells the process that was started. One of the fields is set.
+type execResult struct {
+	// Status is the exit status of the job.
+	Status *int `json:"status,omitempty"`
+	// Skipped says why the job was not run here, Failed why it was not run or was killed.
+	Skipped string `json:"skipped,omitempty"`
+	Failed  string `json:"failed,omitempty"`
+}
+
+func (r execResult) write(file io.WriterAt) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteAt(data, 0)
+	return err
+}
+
+// maxResult bounds the size of a result, in bytes.
+const maxResult = 1 << 20
+
+// readResult returns the result of a daemon that has ended.
+func readResult(file io.ReaderAt) execResult {
+	var r execResult
+	if err := json.NewDecoder(io.NewSectionReader(file, 0, maxResult)).Decode(&r); err != nil {
+		return execResult{Failed: "its daemon has ended without a result: see the messages above"}
+	}
+	return r
+}
+
+// outcome returns the result as the error of the command.
+func (r execResult) outcome(log *slog.Logger, skipStatus int) error {
+	switch {
+	case r.Status != nil && *r.Status == 0:
+		return nil
+	case r.Status != nil:
+		return exitError{*r.Status, nil}
+	case r.Skipped != "":
+		log.Info("the job is not run on this host", "reason", r.Skipped)
+		if skipStatus == 0 {
+			return nil
+		}
+		return exitError{skipStatus, nil}
+	}
+	return exitError{statusNotRun, fmt.Errorf("the job has not run to its end: %s", r.Failed)}
+}

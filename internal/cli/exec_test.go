@@ -1,0 +1,308 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
+	"zkelectd/internal/store/storetest"
+)
+
+// runs is a file to which the jobs of a test append a line each.
+func (f *fleet) runs() string { return filepath.Join(f.dir, "runs") }
+
+// countRuns returns how many jobs were started with a name.
+func (f *fleet) countRuns(name string) int { return strings.Count(read(f.runs()), name+"\n") }
+
+// exec starts zkelectd exec on a host for the job that has the group of the fleet. The script appends to $RUNS.
+func (f *fleet) exec(host, script string, flags ...string) *process {
+	f.t.Helper()
+	return f.startCommand(host, f.execCommand(host, script, flags...))
+}
+
+func (f *fleet) execCommand(host, script string, flags ...string) *exec.Cmd {
+	dir, name := path.Split(f.paths.Root)
+	args := append([]string{"exec", "-g", name, "--root", strings.TrimSuffix(dir, "/"), "--session-timeout", "2s"}, flags...)
+	if !strings.Contains(strings.Join(flags, " "), "--zk") {
+		args = append(args, "--zk", f.servers[0])
+	}
+	cmd := exec.Command("zkelectd", append(args, "--", "sh", "-c", script)...)
+	cmd.Env = append(os.Environ(), "ZKELECTD_NODE_ID="+host, "RUNS="+f.runs())
+	return cmd
+}
+
+// No other user can learn the address at which the daemon will listen, and take it. The job does not get it either.
+func TestExecShowsNoAddress(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.exec("n1", `env >"$RUNS"; cat /proc/[0-9]*/cmdline >>"$RUNS" || true`)
+	if code := f.exit("n1"); code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+	if shown := read(f.runs()); !strings.Contains(shown, execJobName) || strings.Contains(shown, "@zkelectd-exec-") {
+		t.Errorf("shown: %q", shown)
+	}
+}
+
+// Hosts that start a job at the same time run it once, and each knows how it ended. One that starts later does not repeat it.
+func TestExecRunsAJobOnce(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	root := f.paths.Root
+	for round := range 2 {
+		f.paths.Root = fmt.Sprintf("%s-%d", root, round)
+		if err := store.Init(t.Context(), f.session, f.paths, "the test"); err != nil {
+			t.Fatal(err)
+		}
+		statuses := make(map[int]int)
+		for _, host := range []string{"n1", "n2"} {
+			f.exec(host, `echo run >>"$RUNS"; exit 3`, "--once-per", "1h", "--skip-status", "9")
+		}
+		for _, host := range []string{"n1", "n2"} {
+			statuses[f.exit(host)]++
+		}
+		f.exec("n3", `echo run >>"$RUNS"`, "--once-per", "1h")
+		if late := f.exit("n3"); late != 0 || statuses[3] != 1 || statuses[9] != 1 || f.countRuns("run") != round+1 {
+			t.Fatalf("round %d: the exit statuses are %v and %d, and there were %d runs", round, statuses, late, f.countRuns("run"))
+		}
+	}
+	for _, host := range []string{"n1", "n2", "n3"} {
+		if out := f.daemons[host].output(); out != "" {
+			t.Errorf("%s prints %s", host, out)
+		}
+	}
+}
+
+func TestExecPassesTheStatusOfTheJob(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	for script, want := range map[string]int{"exit 42": 42, "kill -KILL $$": 137, "kill 0; exit 5": 143, "exec /no/such/program": 127} {
+		f.exec("n1", script, "--once-per", "0s")
+		if got := f.exit("n1"); got != want {
+			t.Errorf("%s: exit status %d, want %d\n%s", script, got, want, f.daemons["n1"].output())
+		}
+	}
+}
+
+// A run that was stopped, or whose process was killed, has not ended: the next exec repeats it, unless it is to run at most once.
+func TestExecRepeatsARunThatWasStopped(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	const long = `echo $$ >"$RUNS.pid"; echo long >>"$RUNS"; sleep 1000 & wait`
+	f.exec("n1", long, "--once-per", "1h")
+	f.eventually("the job runs", func() bool { return f.countRuns("long") == 1 })
+	f.daemons["n1"].signal(syscall.SIGTERM)
+	if got := f.exit("n1"); got != statusNotRun || !strings.Contains(f.daemons["n1"].output(), "the job has not run to its end") {
+		t.Errorf("exit status %d\n%s", got, f.daemons["n1"].output())
+	}
+
+	// The other host waits, and repeats the run when the first one is killed.
+	first := f.exec("n1", long, "--once-per", "1h")
+	f.eventually("the job runs again", func() bool { return f.countRuns("long") == 2 })
+	job := strings.TrimSpace(read(f.runs() + ".pid"))
+	f.exec("n2", `echo replaced >>"$RUNS"`, "--once-per", "1h", "--wait", "10m")
+	f.until("n2 waits", func(g status.Group) bool { return len(g.Members) == 2 })
+	first.signal(syscall.SIGKILL)
+	f.eventually("the job is dead", func() bool { return !running(job) })
+	if got := f.exit("n2"); got != 0 || f.countRuns("replaced") != 1 {
+		t.Errorf("exit status %d, %d runs\n%s", got, f.countRuns("replaced"), f.daemons["n2"].output())
+	}
+	f.exit("n1")
+
+	f.exec("n1", long, "--once-per", "0s")
+	f.eventually("the job runs a third time", func() bool { return f.countRuns("long") == 3 })
+	f.daemons["n1"].signal(syscall.SIGTERM)
+	f.exit("n1")
+	f.exec("n2", `echo again >>"$RUNS"`, "--once-per", "1h", "--at-most-once")
+	if got := f.exit("n2"); got != 0 || f.countRuns("again") != 0 {
+		t.Errorf("exit status %d, %d runs", got, f.countRuns("again"))
+	}
+}
+
+// A job that loses its lease is dead before another host can run it.
+func TestExecStopsAJobThatLosesItsLease(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	l := newLink(t, f.servers[0])
+	f.exec("n1", `trap '' TERM; echo $$ >"$RUNS.pid"; echo held >>"$RUNS"; while :; do sleep 0.1; done`, "--zk", l.listener.Addr().String())
+	f.eventually("the job runs", func() bool { return f.countRuns("held") == 1 })
+	job := strings.TrimSpace(read(f.runs() + ".pid"))
+	if _, err := strconv.Atoi(job); err != nil {
+		t.Fatal(err)
+	}
+	l.set(true)
+	f.exec("n2", `kill -0 `+job+` && echo twice >>"$RUNS"; echo replaced >>"$RUNS"`, "--wait", "10m")
+	if got := f.exit("n2"); got != 0 || f.countRuns("replaced") != 1 || f.countRuns("twice") != 0 {
+		t.Errorf("exit status %d, runs: %s\n%s", got, read(f.runs()), f.daemons["n2"].output())
+	}
+	if got := f.exit("n1"); got != statusNotRun {
+		t.Errorf("exit status %d\n%s", got, f.daemons["n1"].output())
+	}
+}
+
+// A host that still runs the job of an earlier occasion does not start another one. Without ZooKeeper nothing is run.
+func TestExecThatCannotRun(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.exec("n1", `echo slow >>"$RUNS"; sleep 1000`)
+	f.eventually("the job runs", func() bool { return f.countRuns("slow") == 1 })
+	second := *f
+	second.daemons = make(map[string]*process)
+	second.exec("n1", `echo second >>"$RUNS"`)
+	if got := second.exit("n1"); got != 0 || f.countRuns("second") != 0 {
+		t.Errorf("exit status %d\n%s", got, second.daemons["n1"].output())
+	}
+	f.daemons["n1"].signal(syscall.SIGTERM)
+	f.exit("n1")
+	f.exec("n1", "true", "--zk", "127.0.0.1:1", "--connect-timeout", "100ms")
+	if got := f.exit("n1"); got != statusNotRun || !strings.Contains(f.daemons["n1"].output(), "127.0.0.1:1") {
+		t.Errorf("exit status %d\n%s", got, f.daemons["n1"].output())
+	}
+}
+
+// Exec needs no files: a full disk loses nothing, and a kill leaves nothing behind. The job gets the standard input.
+func TestExecNeedsNoFiles(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.env = []string{"TMPDIR=/no/such/directory"}
+	input := filepath.Join(f.dir, "input")
+	if err := os.WriteFile(input, []byte("from cron\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := f.execCommand("n1", `read -r line; echo "$ZKELECTD_NODE: $line" >>"$RUNS"; exit 3`, "--id", "other")
+	stdin, err := os.Open(input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	cmd.Stdin = stdin
+	f.startCommand("n1", cmd)
+	if got := f.exit("n1"); got != 3 || read(f.runs()) != "other: from cron\n" {
+		t.Errorf("exit status %d, %q\n%s", got, read(f.runs()), f.daemons["n1"].output())
+	}
+}
+
+// Each of these signals asks exec to stop.
+func TestExecIsStoppedBySignals(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	for i, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGQUIT} {
+		f.exec("n1", `echo started >>"$RUNS"; sleep 1000`, "--once-per", "0s")
+		f.eventually("the job runs", func() bool { return f.countRuns("started") == i+1 })
+		f.daemons["n1"].signal(sig)
+		got, out := f.exit("n1"), f.daemons["n1"].output()
+		if got != statusNotRun || strings.Contains(out, "goroutine") || !strings.Contains(out, "the job has not run to its end: it was stopped") {
+			t.Errorf("%s: exit status %d\n%s", sig, got, out)
+		}
+	}
+}
+
+// Signals that were ignored when exec was started, as by nohup or for a command in the background, stay ignored.
+func TestExecKeepsIgnoredSignals(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	cmd := f.execCommand("n1", `echo started >>"$RUNS"; until [ -e "$RUNS.go" ]; do sleep 0.05; done; exit 7`, "--once-per", "0s")
+	ignoring := exec.Command("sh", append([]string{"-c", `trap "" HUP INT QUIT; exec "$0" "$@"`}, cmd.Args...)...)
+	ignoring.Env = cmd.Env
+	f.startCommand("n1", ignoring)
+	f.eventually("the job runs", func() bool { return f.countRuns("started") == 1 })
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		f.daemons["n1"].signal(sig)
+	}
+	f.eventually("the signals are delivered", func() bool {
+		return strings.Contains(read(fmt.Sprintf("/proc/%d/status", f.daemons["n1"].cmd.Process.Pid)), "ShdPnd:\t0000000000000000\n")
+	})
+	if err := os.WriteFile(f.runs()+".go", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.exit("n1"); got != 7 {
+		t.Errorf("exit status %d\n%s", got, f.daemons["n1"].output())
+	}
+}
+
+// Completion offers the jobs, and not the groups of the configuration.
+func TestExecCompletesJobs(t *testing.T) {
+	t.Parallel()
+	f := newFleetAt(t, "/jobs/completed")
+	f.exec("n1", "true")
+	f.exit("n1")
+	f.eventually("the job is offered", func() bool { // a loaded machine can take longer than a second
+		out, _ := exec.Command("zkelectd", "__complete", "exec", "--zk", f.servers[0], "-g", "comp").Output()
+		return string(out) == "completed\n:4\n"
+	})
+}
+
+// A host leaves if another one runs the job. If it does not learn who does, it says so in the end.
+func TestExecFindsOutWhoRunsTheJob(t *testing.T) {
+	t.Parallel()
+	d := &execDaemon{}
+	d.cfg.ZooKeeper.Root, d.cfg.Node.ID = "/j", "n1"
+	paths := cluster.Paths{Root: "/j"}
+	current := func(node, state string) string {
+		return fmt.Sprintf(`{"v":1,"term":7,"node":%q,"state":%q}`, node, state)
+	}
+	for name, c := range map[string]struct {
+		current     string
+		early, late string
+	}{
+		"nobody":       {"", "", "no host was elected within 30s"},
+		"another":      {current("n2", "READY"), "n2 runs the job", "n2 runs the job"},
+		"another soon": {current("n2", "PROGRESS"), "", "n2 runs the job"},
+		"this host":    {current("n1", "PROGRESS"), "", ""},
+		"damaged":      {"{", "", "it is not known which host runs it: "},
+		"a copy":       {current("n2", "READY"), "", "it is not known which host runs it: "},
+	} {
+		conn := storetest.NewServer().Connect()
+		if err := store.EnsureTree(t.Context(), conn, paths); err != nil {
+			t.Fatal(err)
+		}
+		if c.current != "" {
+			fence := cluster.Fence{Term: 7, State: cluster.FenceReady, Session: conn.SessionID()}
+			_, err := conn.Do(t.Context(), cluster.Op{Kind: cluster.OpSet, Path: paths.Leader(), Version: cluster.AnyVersion, Data: cluster.Encode(&fence)},
+				cluster.Op{Kind: cluster.OpCreate, Path: paths.Current(), Data: []byte(c.current), Ephemeral: name != "a copy"})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for late, want := range map[bool]string{false: c.early, true: c.late} {
+			r := d.whoRuns(t.Context(), conn, late)
+			if got := r.Skipped + r.Failed; !strings.HasPrefix(got, want) || (want == "") != (got == "") {
+				t.Errorf("%s, late %v: %q, want %q", name, late, got, want)
+			}
+		}
+	}
+}
+
+// The exit status of a job that is not run because of the settings is not one that a job is likely to have.
+func TestExecRefusesWrongSettings(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	for flag, want := range map[string]string{
+		"--once-per=-1h":     "--once-per -1h0m0s is negative",
+		"--wait=-5s":         "--wait -5s is negative",
+		"--skip-status=256":  "--skip-status 256 is not between 0 and 255",
+		"--skip-status=-1":   "--skip-status -1 is not between 0 and 255",
+		"--config=/no/such":  "/no/such: cannot be read",
+		"--log-level=absent": "is not one of debug, info, warn, error",
+		"--group=a/b":        `-g "a/b": the name of a job contains '/', which is not allowed in a znode path; --root is the znode above the jobs`,
+		"--group=":           "the name of the job is missing: add -g JOB",
+		"--once-per=x":       `"x" is not a duration`,
+		"--nothing":          "unknown flag: --nothing",
+		"wrong":              `"wrong" is not a flag`,
+		"--id=a/b":           "--id: node.id",
+	} {
+		f.exec("n1", `echo wrong >>"$RUNS"`, flag)
+		if got, out := f.exit("n1"), f.daemons["n1"].output(); got != statusNotRun || !strings.Contains(out, want) || f.countRuns("wrong") != 0 {
+			t.Errorf("%s: exit status %d\n%s", flag, got, out)
+		}
+	}
+}

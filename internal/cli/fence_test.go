@@ -1,0 +1,349 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
+)
+
+// deleteLeadership deletes leader and the znodes below it in one transaction.
+func (f *fleet) deleteLeadership() {
+	f.t.Helper()
+	f.write(remove(f.paths.Current()), remove(f.paths.Elected()), remove(f.paths.Leader()))
+}
+
+// After leader was deleted, and without a new member, the elector creates it again.
+func TestLeaderDeletedWithoutNewMembers(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b")
+	f.waitForWork("a")
+	before := f.leadership("a leadership").Elected.Record.Term
+	f.deleteLeadership()
+	began := time.Now()
+	after := f.leadership("a leadership again")
+	if took := time.Since(began); took > 15*time.Second {
+		t.Errorf("the group was without a leader for %s", took)
+	}
+	if after.Elected.Record.Term <= before {
+		t.Errorf("term %d, then %d", before, after.Elected.Record.Term)
+	}
+	f.waitForWork(after.Elected.Record.Node)
+	for id, p := range f.daemons {
+		if n := strings.Count(p.output(), "msg=electing"); n > 5 {
+			t.Errorf("%s elects %d times", id, n)
+		}
+	}
+	f.checkInvariants()
+}
+
+// The leader is cut off when leader is deleted, and its child works until its lease of 4.5 s ends. The next leader waits for
+// that, although its own lease is 1.8 s.
+func TestLeaderDeletedUnderALeaderThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	for name, fresh := range map[string]bool{"with a standby": false, "with a daemon that starts afterwards": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			policy := "policy: {filter: [member.id != 'e'], failback: manual}\n"
+			if fresh {
+				policy = "policy: {filter: [member.id != 'e']}\n"
+			}
+			f.configure("e", "dc1", 1, policy) // elects
+			f.start("e")
+			f.until("e has joined", func(g status.Group) bool { return g.Elector == "e" && g.Policy != "" })
+			l := newLink(t, shared.Addr())
+			servers := f.servers
+			f.servers = []string{l.listener.Addr().String()}
+			f.configure("a", "dc1", 2, policy+"zookeeper: {session_timeout: 10s}\n"+
+				"child: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}, stop_timeout: 400ms}\n")
+			f.start("a")
+			f.until("a leads", leads("a"))
+			f.waitForWork("a")
+			f.servers = servers
+			f.configure("b", "dc1", 3, policy)
+			if !fresh {
+				f.start("b")
+				f.until("b has joined", func(g status.Group) bool { return len(g.Members) == 3 })
+			}
+			before := f.snapshot().Elected.Record.Term
+			l.set(true)
+			f.deleteLeadership()
+			if fresh {
+				f.start("b")
+			}
+			f.until("b leads", leads("b"))
+			f.waitForWork("b")
+			if after := f.snapshot().Elected.Record.Term; after <= before {
+				t.Errorf("term %d, then %d", before, after)
+			}
+			l.set(false)
+			f.logged("e", "the fence was rewritten: the next leader waits 6.12s for a lease that may still be running")
+			f.checkInvariants()
+		})
+	}
+}
+
+// Missing znodes do not prove that there is no leader: a new group waits once, and logs that.
+func TestTheFirstLeaderOfAFreshGroupWaits(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.paths.Root += "-fresh"
+	f.configure("a", "dc1", 1, "")
+	f.start("a")
+	f.until("a leads", leads("a"))
+	f.logged("a", "there is no record of an earlier leader: the first leader waits 2.45s for a lease that may still be running; 'zkelectd init' on a new group avoids this")
+	f.logged("a", "now lease-wait")
+	if n := strings.Count(f.daemons["a"].output(), "there is no record of an earlier leader"); n != 1 {
+		t.Errorf("it logs it %d times", n)
+	}
+	f.failsWith("is in use, or has been: znode "+f.paths.Election()+" has 1 incarnations", "init")
+	f.checkInvariants()
+}
+
+func TestInit(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.paths.Root += "-new"
+	for range 2 { // the second time there is nothing to do
+		if out, err := f.run("init"); err != nil || !strings.Contains(out, "is initialized: its first leader need not wait") {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	f.configure("a", "dc1", 1, "")
+	f.start("a")
+	f.until("a leads", leads("a"))
+	f.waitForChild("a", 1)
+	f.daemons["a"].signal(syscall.SIGTERM)
+	f.exit("a")
+	if out := f.daemons["a"].output(); strings.Contains(out, "lease-wait") {
+		t.Errorf("it waits although the group was initialized:\n%s", out)
+	}
+	for _, want := range []string{"znode " + f.paths.Elected() + " exists", "znode " + f.paths.Leader() + " holds term ", "Just start its daemons"} {
+		f.failsWith(want, "init")
+	}
+	f.checkInvariants()
+}
+
+// Each trace of an earlier use is found by itself.
+func TestInitRefusesAGroupThatIsInUse(t *testing.T) {
+	t.Parallel()
+	create := func(path, data string) cluster.Op {
+		return cluster.Op{Kind: cluster.OpCreate, Path: path, Data: []byte(data)}
+	}
+	for name, op := range map[string]func(p cluster.Paths) cluster.Op{
+		"incarnation": func(p cluster.Paths) cluster.Op { return create(p.Incarnation("a-0000000000000001-n_0000000001"), "") },
+		"node":        func(p cluster.Paths) cluster.Op { return create(p.Node("a"), "x") },
+		"elected":     func(p cluster.Paths) cluster.Op { return create(p.Elected(), "x") },
+		"current":     func(p cluster.Paths) cluster.Op { return create(p.Current(), "x") },
+		"history":     func(p cluster.Paths) cluster.Op { return create(p.History(), "x") },
+		"roster":      func(p cluster.Paths) cluster.Op { return create(p.Roster(), "x") },
+		"fence":       func(p cluster.Paths) cluster.Op { return overwrite(p.Leader(), `{"v":1,"term":7,"state":"RELEASED"}`) },
+		"emptied":     func(p cluster.Paths) cluster.Op { return overwrite(p.Leader(), "") },
+		"newer":       func(p cluster.Paths) cluster.Op { return overwrite(p.Leader(), `{"v":3}`) },
+	} {
+		f := newFleet(t)
+		f.paths.Root += "-used"
+		if err := store.EnsureTree(t.Context(), f.session, f.paths); err != nil {
+			t.Fatal(err)
+		}
+		f.write(op(f.paths))
+		var in *cluster.InUseError
+		if err := store.Init(t.Context(), f.session, f.paths, "the test"); !errors.As(err, &in) || len(in.Found) != 1 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The highest possible terms, and lease waits that overflow, are damage. One election repairs them.
+func TestAbsurdFencesAreRepairedOnce(t *testing.T) {
+	t.Parallel()
+	for name, data := range map[string]string{
+		"term 2^53":   `{"v":1,"term":9007199254740992,"state":"RELEASED"}`,
+		"term 2^53-1": `{"v":1,"term":9007199254740991,"state":"RELEASED"}`,
+		"lease_wait":  `{"v":1,"term":7,"state":"REVOKED","lease_wait":"2562047h47m16.854s"}`,
+		"owed":        `{"v":1,"term":7,"state":"UNCLEAN","owed":"2562047h47m16.854s"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			f.join("a", "b")
+			f.write(overwrite(f.paths.Leader(), data))
+			f.eventually("the fence is another", func() bool {
+				s := f.snapshot()
+				return s.Fence.Readable() && s.Fence.Record.LeaseWait < cluster.Duration(time.Minute)
+			})
+			f.waitForWork(f.leadership("a leadership again").Elected.Record.Node)
+			for id, p := range f.daemons {
+				if n := strings.Count(p.output(), "msg=electing"); n > 6 {
+					t.Errorf("%s elects %d times", id, n)
+				}
+			}
+			f.checkInvariants()
+		})
+	}
+}
+
+// A record of a newer version stays as it is, whatever happens to the leader.
+func TestALeadershipOfANewerVersionIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	const newer = `{"v":3,"term":7,"state":"RELEASED","later":true}`
+	for _, znode := range []string{"elected", "leader", "current"} {
+		t.Run(znode, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			f.join("a", "b")
+			f.waitForWork("a")
+			path := f.znode(znode)
+			f.write(overwrite(path, newer))
+			for _, id := range []string{"a", "b"} {
+				if znode == "elected" || id == "a" { // only the elector and the elected member read the other records
+					f.logged(id, "a record has a newer format")
+				}
+			}
+			g := f.until("status shows it", func(g status.Group) bool { return len(g.Problems) > 0 })
+			known := map[string]int{"leader": 2}[znode]
+			if want := fmt.Sprintf("znode %s has format version 3, this zkelectd reads up to %d: upgrade this host, or stop its daemon", path, max(1, known)); !strings.Contains(g.Problems[0], want) {
+				t.Errorf("problems %q", g.Problems)
+			}
+			if znode == "current" { // its owner may have ended, and the record with it
+				f.checkInvariants()
+				return
+			}
+			syscall.Kill(f.daemon("b"), syscall.SIGKILL) // a new session checks the record as well
+			f.logged("b", "closed the dead daemon's session")
+			f.until("b is back", func(g status.Group) bool { return len(g.Members) == 2 })
+			data, _, err := f.session.Get(context.Background(), path, false)
+			if err != nil || string(data) != newer {
+				t.Errorf("it was overwritten: %s, %v", data, err)
+			}
+			f.write(overwrite(path, "damaged")) // which any elector may repair
+			f.waitForWork(f.leadership("a leadership again").Elected.Record.Node)
+			f.checkInvariants()
+		})
+	}
+}
+
+func TestRepair(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b")
+	if out, err := f.run("repair"); err != nil || out != "nothing is damaged\n" {
+		t.Errorf("%v: %s", err, out)
+	}
+	f.configure("b", "dc1", 500, "policy: {sites: {dc1: 7}}\n")
+	f.eventually("a history", func() bool { _, _, err := f.session.Get(t.Context(), f.paths.History(), false); return err == nil })
+	f.write(overwrite(f.paths.Policy(), "garbage"), overwrite(f.paths.History(), "garbage"),
+		cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Control(), Data: []byte("garbage")})
+	f.failsWith(f.hint("'zkelectd repair policy --config /etc/zkelectd.yaml'"), "policy", "apply", f.file("b"))
+	f.failsWith(f.hint("'zkelectd repair control'")+" empties the record", "resume")
+	f.failsWith(f.hint("'zkelectd repair control'")+" empties the record", "reelect")
+	problems := strings.Join(f.until("a status", func(status.Group) bool { return true }).Problems, "\n")
+	for _, want := range []string{"policy does not replace a healthy leader", f.hint("'zkelectd repair policy'"), f.hint("'zkelectd repair control'")} {
+		if !strings.Contains(problems, want) {
+			t.Errorf("status does not say %q: %s", want, problems)
+		}
+	}
+	f.failsWith("name the file that has the policy", "repair", "policy")
+	f.failsWith(`there is no record "nodes"`, "repair", "nodes")
+	for _, want := range []string{"control: znode " + f.paths.Control(), "would be emptied", "would be replaced by the policy of the configuration"} {
+		if out, err := f.run("repair", "policy", "control", "--dry-run", "--file", f.file("b")); err != nil || !strings.Contains(out, want) {
+			t.Errorf("%v: %s, want %q", err, out, want)
+		}
+	}
+	if s := f.snapshot(); s.Policy.Err == nil || s.Control.Err == nil {
+		t.Error("--dry-run repairs")
+	}
+	if out, err := f.run("repair", "--file", f.file("b")); err != nil || !strings.Contains(out, "control: ") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if s := f.snapshot(); !s.Policy.Readable() || s.Policy.Record.Rules.Sites["dc1"] != 7 || s.Policy.Record.Revision < 2 || !s.Control.Readable() {
+		t.Errorf("policy %+v, control %+v", s.Policy, s.Control)
+	}
+	if out, err := f.run("reelect"); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	if out, err := f.run("history"); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	f.write(overwrite(f.paths.Control(), `{"v":2}`))
+	f.failsWith("not repaired: control: upgrade this host", "repair")
+	f.checkInvariants()
+}
+
+// The elector replaces a damaged history by itself, and leaves a history of a newer version alone.
+func TestADamagedHistoryIsReplaced(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b")
+	read := func() string {
+		data, _, err := f.session.Get(t.Context(), f.paths.History(), false)
+		if err != nil {
+			return ""
+		}
+		return string(data)
+	}
+	f.eventually("a history", func() bool { return read() != "" })
+	move := func(to string) {
+		t.Helper()
+		if out, err := f.run("move", "--to", to, "--wait"); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	f.write(overwrite(f.paths.History(), "garbage"))
+	move("b")
+	f.eventually("a new history is started", func() bool { return strings.Contains(read(), `"node":"b"`) })
+	const newer = `{"v":2,"terms":"many"}`
+	f.write(overwrite(f.paths.History(), newer))
+	move("a")
+	elector := f.until("a status", func(status.Group) bool { return true }).Elector
+	f.logged(elector, "cannot write the history; retrying")
+	if got := read(); got != newer {
+		t.Errorf("it was overwritten: %s", got)
+	}
+	f.checkInvariants()
+}
+
+// After all znodes of the group were deleted at once, all daemons register again, and no work starts before the old work is dead.
+func TestTheWholeTreeIsDeleted(t *testing.T) {
+	t.Parallel()
+	for name, cut := range map[string]bool{"under a leader": false, "under a leader that is cut off": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			l := newLink(t, shared.Addr())
+			servers := f.servers
+			f.servers = []string{l.listener.Addr().String()}
+			f.configure("a", "dc1", 2, "")
+			f.start("a")
+			f.until("a leads", leads("a"))
+			f.waitForWork("a")
+			f.servers = servers
+			f.configure("b", "dc1", 1, "")
+			f.start("b")
+			f.until("b has joined", func(g status.Group) bool { return len(g.Members) == 2 })
+			s := f.snapshot()
+			l.set(cut)
+			ops := []cluster.Op{remove(f.paths.Current()), remove(f.paths.Elected()), remove(f.paths.Leader()), remove(f.paths.Policy())}
+			for _, m := range s.Members {
+				ops = append(ops, remove(f.paths.Incarnation(m.Name)), remove(f.paths.Node(m.ID)))
+			}
+			f.write(append(ops, remove(f.paths.Election()), remove(f.paths.Nodes()))...)
+			g := f.until("a leadership again, in a newer term", func(g status.Group) bool {
+				return g.State == string(cluster.CurrentReady) && g.Term > s.Elected.Record.Term && g.Next == ""
+			})
+			f.waitForWork(g.Leader)
+			l.set(false)
+			f.until("both are back", func(g status.Group) bool { return len(g.Members) == 2 })
+			f.checkInvariants()
+		})
+	}
+}

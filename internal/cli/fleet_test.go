@@ -1,0 +1,346 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
+)
+
+// fleet is the group of real daemons of a test.
+type fleet struct {
+	t       *testing.T
+	servers []string
+	dir     string
+	paths   cluster.Paths
+	session *store.Session
+	daemons map[string]*process
+	env     []string // of daemons and commands, in addition to that of the test
+}
+
+// process is a running zkelectd.
+type process struct {
+	cmd  *exec.Cmd
+	log  string
+	done chan struct{}
+}
+
+var groups atomic.Int32
+
+// testTimeout is how long a condition may take. Only a failure takes so long, unless the machine is busy.
+const testTimeout = 90 * time.Second
+
+func newFleet(t *testing.T, servers ...string) *fleet {
+	t.Helper()
+	return newFleetAt(t, fmt.Sprintf("/groups/g%d", groups.Add(1)), servers...)
+}
+
+// newFleetAt is newFleet for a group with that root.
+func newFleetAt(t *testing.T, root string, servers ...string) *fleet {
+	t.Helper()
+	if len(servers) == 0 {
+		servers = []string{shared.Addr()}
+	}
+	f := &fleet{
+		t: t, servers: servers, dir: t.TempDir(), daemons: make(map[string]*process),
+		paths: cluster.Paths{Root: root},
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	var err error
+	if f.session, err = store.Open(ctx, store.Options{Servers: servers, Timeout: 60 * time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.close)
+	if err := store.Init(ctx, f.session, f.paths, "the test"); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *fleet) close() {
+	for _, p := range f.daemons {
+		p.cmd.Process.Signal(syscall.SIGCONT)
+		beside := p.children()
+		p.cmd.Process.Kill()
+		<-p.done
+		for _, pid := range beside { // they may still write files
+			if n, err := strconv.Atoi(pid); err == nil {
+				syscall.Kill(n, syscall.SIGKILL)
+			}
+			for limit := time.After(testTimeout); running(pid); {
+				select {
+				case <-time.After(5 * time.Millisecond):
+					continue
+				case <-limit:
+					f.t.Errorf("process %s does not end", pid)
+				}
+				break
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	f.session.Close(ctx)
+	if f.t.Failed() {
+		for id, p := range f.daemons {
+			data, _ := os.ReadFile(p.log)
+			f.t.Logf("--- %s\n%s", id, data)
+		}
+	}
+}
+
+func (f *fleet) ledgerFile() string    { return filepath.Join(f.dir, "ledger") }
+func (f *fleet) file(id string) string { return filepath.Join(f.dir, id+".yaml") }
+
+// configure writes the configuration file of a node; extra is YAML with further sections.
+func (f *fleet) configure(id, site string, priority int, extra string) {
+	f.t.Helper()
+	text := fmt.Sprintf("node: {id: %s, site: %s, priority: %d}\nzookeeper: {servers: [%s], root: %s%s}\n",
+		id, site, priority, strings.Join(f.servers, ", "), f.paths.Root, ", session_timeout: 4s")
+	if strings.Contains(extra, "zookeeper:") {
+		text = fmt.Sprintf("node: {id: %s, site: %s, priority: %d}\n", id, site, priority)
+		extra = strings.ReplaceAll(extra, "zookeeper: {", fmt.Sprintf("zookeeper: {servers: [%s], root: %s, ", strings.Join(f.servers, ", "), f.paths.Root))
+	}
+	if !strings.Contains(extra, "child:") {
+		extra += fmt.Sprintf("\nchild: {command: [ledger-child], env: {LEDGER: %s}, stop_timeout: 400ms}\n", f.ledgerFile())
+	}
+	extra = strings.ReplaceAll(extra, "LEDGERFILE", f.ledgerFile())
+	if !strings.Contains(extra, "election: {") {
+		extra += "\nelection: {}\n"
+	}
+	extra = strings.Replace(extra, "election: {", "election: {settle: 0s, ", 1)
+	if err := os.WriteFile(f.file(id), []byte(text+extra), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// start starts a daemon with the configuration that configure wrote.
+func (f *fleet) start(id string, args ...string) *process {
+	f.t.Helper()
+	return f.startWith(nil, id, args...)
+}
+
+// startWith is start with additional environment variables.
+func (f *fleet) startWith(env []string, id string, args ...string) *process {
+	f.t.Helper()
+	if len(args) == 0 {
+		args = []string{"--config", f.file(id)}
+	} else if !slices.Contains(args, "--") && !slices.Contains(args, "--config") {
+		args = append(args, "--no-child")
+	}
+	cmd := exec.Command("zkelectd", append([]string{"run"}, args...)...)
+	cmd.Env = append(os.Environ(), env...)
+	return f.startCommand(id, cmd)
+}
+
+// startCommand starts a command that becomes a daemon.
+func (f *fleet) startCommand(id string, cmd *exec.Cmd) *process {
+	f.t.Helper()
+	p := &process{cmd: cmd, log: filepath.Join(f.dir, id+".log"), done: make(chan struct{})}
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer log.Close()
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	if p.cmd.Env == nil {
+		p.cmd.Env = os.Environ()
+	}
+	p.cmd.Env = append(p.cmd.Env, f.env...)
+	if err := p.cmd.Start(); err != nil {
+		f.t.Fatal(err)
+	}
+	go func() {
+		defer close(p.done)
+		p.cmd.Wait()
+	}()
+	f.daemons[id] = p
+	return p
+}
+
+// startLeader configures and starts a daemon, and waits until it leads.
+func (f *fleet) startLeader(id, config string) status.Group {
+	f.t.Helper()
+	f.configure(id, "dc1", 100, config)
+	f.start(id)
+	return f.until(id+" leads", leads(id))
+}
+
+// join configures and starts daemons at site dc1, each with a lower priority than the one before. They register in this order, and the
+// first one leads.
+func (f *fleet) join(ids ...string) {
+	f.t.Helper()
+	for i, id := range ids {
+		f.configure(id, "dc1", 100-i, "election: {exclusion: 1s}\n")
+		f.start(id)
+		f.until(id+" has joined", func(g status.Group) bool { return len(g.Members) == i+1 && leads(ids[0])(g) })
+	}
+}
+
+func (p *process) signal(sig syscall.Signal) { p.cmd.Process.Signal(sig) }
+
+// daemon returns the pid of a node's daemon.
+func (f *fleet) daemon(id string) int { return f.guardChild(id, daemonCommandName) }
+
+// children returns the pids of the processes that a zkelectd has started.
+func (p *process) children() []string {
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.cmd.Process.Pid))
+	if err != nil {
+		return nil
+	}
+	var all []string
+	for _, list := range lists {
+		all = append(all, strings.Fields(read(list))...)
+	}
+	return all
+}
+
+// running reports whether a process exists and has not ended.
+func running(pid string) bool {
+	stat := read("/proc/" + pid + "/stat")
+	return stat != "" && !strings.Contains(stat, ") Z ")
+}
+
+// guardChild returns the pid of the guard's child that has the argument.
+func (f *fleet) guardChild(id, argument string) int {
+	f.t.Helper()
+	var pid int
+	f.eventually("the "+argument+" of "+id, func() bool {
+		for _, child := range f.daemons[id].children() {
+			if args := strings.Split(read("/proc/"+child+"/cmdline"), "\x00"); len(args) > 1 && args[1] == argument {
+				var err error
+				pid, err = strconv.Atoi(child)
+				return err == nil
+			}
+		}
+		return false
+	})
+	return pid
+}
+
+// crash kills all processes of a zkelectd, as if its host were lost: nothing is left to close its session.
+func (f *fleet) crash(id string) {
+	f.t.Helper()
+	daemon := f.daemon(id)
+	f.daemons[id].signal(syscall.SIGSTOP)
+	syscall.Kill(daemon, syscall.SIGKILL)
+	f.daemons[id].signal(syscall.SIGKILL)
+	f.exit(id)
+}
+
+func (p *process) output() string {
+	data, _ := os.ReadFile(p.log)
+	return string(data)
+}
+
+// exit waits for a zkelectd to exit, and returns the exit status.
+func (f *fleet) exit(id string) int {
+	f.t.Helper()
+	select {
+	case <-f.daemons[id].done:
+		return f.daemons[id].cmd.ProcessState.ExitCode()
+	case <-time.After(testTimeout):
+		f.t.Fatalf("%s does not end", id)
+		return -1
+	}
+}
+
+// until waits until the group meets a condition, and returns its status.
+func (f *fleet) until(what string, ok func(status.Group) bool) status.Group {
+	f.t.Helper()
+	var g status.Group
+	f.eventually(what, func() bool {
+		ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Second)
+		defer cancel()
+		snap, err := store.ReadAll(ctx, f.session, f.paths, false)
+		g = status.Of(f.groupName(), f.paths.Root, snap)
+		return err == nil && ok(g)
+	}, func() string { return g.Table() })
+	return g
+}
+
+func (f *fleet) eventually(what string, ok func() bool, state ...func() string) {
+	f.t.Helper()
+	tick := time.NewTicker(25 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(testTimeout)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			for _, s := range state {
+				f.t.Log(s())
+			}
+			f.t.Fatalf("did not happen: %s", what)
+		}
+	}
+}
+
+func leads(id string) func(status.Group) bool {
+	return func(g status.Group) bool {
+		return g.State == string(cluster.CurrentReady) && g.Leader == id && g.Next == ""
+	}
+}
+
+func (f *fleet) logged(id, text string) {
+	f.t.Helper()
+	f.eventually(fmt.Sprintf("%s logs %q", id, text), func() bool { return strings.Contains(f.daemons[id].output(), text) })
+}
+
+// waitForChild waits until the child of a node has started a number of times.
+func (f *fleet) waitForChild(id string, times int) {
+	f.t.Helper()
+	f.eventually(fmt.Sprintf("child %d of %s", times, id), func() bool {
+		n := 0
+		for _, t := range ledger(f.t, f.ledgerFile()) {
+			if t.node == id {
+				n++
+			}
+		}
+		return n >= times
+	})
+}
+
+// write changes znodes directly, as an operator with too many rights can.
+func (f *fleet) write(ops ...cluster.Op) {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), testTimeout)
+	defer cancel()
+	if _, err := f.session.Do(ctx, ops...); err != nil && !errors.Is(err, cluster.ErrNoNode) {
+		f.t.Fatal(err)
+	}
+}
+
+// checkPanics checks that no daemon panicked.
+func (f *fleet) checkPanics() {
+	f.t.Helper()
+	for id, p := range f.daemons {
+		if out := p.output(); strings.Contains(out, "panic:") {
+			f.t.Errorf("%s panicked:\n%s", id, out[max(0, bytes.Index([]byte(out), []byte("panic:"))):])
+		}
+	}
+}
+
+// checkInvariants checks that no daemon panicked, and S1. It returns the tenures.
+func (f *fleet) checkInvariants() []tenure {
+	f.t.Helper()
+	f.checkPanics()
+	all := ledger(f.t, f.ledgerFile())
+	checkNoOverlap(f.t, all)
+	return all
+}

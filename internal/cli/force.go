@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/operator"
+	"zkelectd/internal/operator/request"
+)
+
+func forceCommand() *cobra.Command {
+	var f forcing
+	cmd := &cobra.Command{
+		Use:   "force",
+		Short: "Let a group elect a leader again after all hosts of failsafe mode were lost for good",
+		Long: `Force is for one case: in failsafe mode the last leader and all members that had promised
+to let nobody take over are lost for good, with their state directories. Then the group
+has no leader, because one of them might still work.
+
+It shows what is known, and asks you to type the group's name and the term. With that you
+declare that the hosts it lists are powered off: IF ONE OF THEM STILL WORKS, THERE ARE TWO
+LEADERS. Then the members elect one, which first waits as after any lost leader.
+
+It refuses while the group has a leader, and while one of those nodes is registered: that
+node ends the standstill by itself. So bring one back instead, if you can. A script gives
+--confirm GROUP:TERM. See docs/failsafe.md.`,
+		Args: cobra.NoArgs,
+	}
+	groupFlags(cmd)
+	cmd.Flags().StringVar(&f.confirm, "confirm", "", "the group's name and the term, as GROUP:TERM, instead of typing them")
+	cmd.Flags().StringVar(&f.reason, "reason", "", fmt.Sprintf("the reason, shown by history; at most %d bytes", request.MaxReason))
+	cmd.Flags().BoolVar(&f.dry, "dry-run", false, "only show what is known, and whether the group is stuck")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if len(f.reason) > request.MaxReason {
+			return fmt.Errorf("--reason has %d bytes, more than %d", len(f.reason), request.MaxReason)
+		}
+		return withOneLeader(cmd, func(ctx context.Context, g group) error {
+			return f.run(ctx, g, cmd.InOrStdin(), cmd.OutOrStdout())
+		})
+	}
+	return cmd
+}
+
+// forcing is what the command force was given.
+type forcing struct {
+	confirm, reason string
+	dry             bool
+}
+
+func (f forcing) run(ctx context.Context, g group, in io.Reader, w io.Writer) error {
+	snap, err := g.read(ctx)
+	if err != nil {
+		return err
+	}
+	if err := snap.CheckStuck(); err != nil {
+		return refuse("%s is not stuck in failsafe mode, and nothing was changed: %w", g.name, err)
+	}
+	if err := showStuck(w, g.name, &snap); err != nil || f.dry {
+		return err
+	}
+	if err := f.confirmed(in, w, fmt.Sprintf("%s:%d", g.name, snap.Fence.Record.Term)); err != nil {
+		return err
+	}
+	ctx, cancel := withAnswerTimeout(ctx)
+	defer cancel()
+	noted, err := operator.Force(ctx, g.session, g.paths, snap, cluster.Forced{By: whoami(), Reason: f.reason, Time: time.Now().UTC()})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "done: the members of %s may elect a leader; it waits %s before its work\n", printable(g.name), longestWait(&snap))
+	if !noted {
+		fmt.Fprintf(w, "The history has no entry of term %d, so only the fence says who has done this.\n", snap.Fence.Record.Term)
+	}
+	return nil
+}
+
+// longestWait returns how long the successor waits at most.
+func longestWait(s *cluster.Snapshot) time.Duration {
+	var known cluster.LastKnown
+	return known.LeaseWait(s).Round(10 * time.Millisecond)
+}
+
+// showStuck shows what is known of a group that is stuck, and what must be true.
+func showStuck(w io.Writer, name string, s *cluster.Snapshot) error {
+	f := &s.Fence.Record
+	ids := f.FailsafeNodes()
+	p := func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
+	p("%s is stuck: %s led in term %d, has not released leadership, and may still work in failsafe mode.", printable(name), printable(f.Node), f.Term)
+	p("A successor has to wait until one of these nodes is back:")
+	for _, id := range ids {
+		p("  %s", printable(describeLost(s, id)))
+	}
+	if wait := f.CapWait(); wait > 0 {
+		p("By failsafe.max, a member takes over by itself %s after it has seen that the leader's session has ended.", wait.Round(time.Second))
+	}
+	p("")
+	p("If one of them can start again with its state directory, start it instead: that is enough, and safe.")
+	p("Otherwise these hosts must be powered off, and stay so until they have been installed anew: %s.", printable(strings.Join(ids, ", ")))
+	_, err := fmt.Fprintln(w, "If one of them still works, there will be two leaders. zkelectd cannot check that.")
+	return err
+}
+
+// describeLost says what is known of a node that can no longer say whether its work has ended.
+func describeLost(s *cluster.Snapshot, id string) string {
+	f := &s.Fence.Record
+	text, host := id, ""
+	if id == f.Node {
+		text, host = id+", the leader", f.Host
+	}
+	for _, h := range f.Earlier {
+		if h.Node == id {
+			host = cmp.Or(host, h.Host)
+		}
+	}
+	if host != "" {
+		text += " (host " + host + ")"
+	}
+	i := slices.IndexFunc(s.Members, func(m cluster.Member) bool { return m.ID == id })
+	if i < 0 {
+		return text + ": not registered"
+	}
+	return text + ": registered again from host " + cmp.Or(s.Members[i].Node.Record.Host, "not known") + ", without the state directory that it had"
+}
+
+// confirmed makes sure that a person means this group and this term.
+func (f forcing) confirmed(in io.Reader, w io.Writer, want string) error {
+	answer := f.confirm
+	if answer == "" {
+		if file, ok := in.(*os.File); !ok || !isTerminal(file) {
+			return refuse("nothing was changed: confirm it at a terminal, or with --confirm %s", want)
+		}
+		fmt.Fprintf(w, "Type the group's name and the term, as %s, if that is true: ", printable(want))
+		answer, _ = bufio.NewReader(in).ReadString('\n') // an error is no confirmation
+	}
+	if strings.TrimSpace(answer) != want {
+		return refuse("nothing was changed: it must be %s", want)
+	}
+	return nil
+}

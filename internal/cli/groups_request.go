@@ -1,0 +1,329 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/elector"
+	"zkelectd/internal/elector/whatif"
+	"zkelectd/internal/operator"
+	"zkelectd/internal/operator/request"
+)
+
+// groupChange is a request in one of several groups: first the plan, then the result.
+type groupChange struct {
+	Group string `json:"group"`
+	// Now and Then are the nodes that led before, and would lead then.
+	Now  string `json:"leader_before,omitempty"`
+	Then string `json:"leader_planned,omitempty"`
+	report
+	// NotAffected is set if the request changes nothing in the group.
+	NotAffected bool `json:"not_affected,omitempty"`
+	// Error is why the request was refused, or has not taken effect.
+	Error string `json:"error,omitempty"`
+
+	err error // Error, with its exit status
+	// done is why there is nothing to do: the group is already as requested.
+	done string
+
+	g         group
+	placement elector.Placement // that the plan is based on
+}
+
+// rolloutResult is the output of a request in several groups.
+type rolloutResult struct {
+	// Nodes is how much each node leads before and after; only for rebalance.
+	Nodes  []nodeBalance  `json:"nodes,omitempty"`
+	Groups []*groupChange `json:"groups"`
+}
+
+func (c *groupChange) moves() bool { return c.Now != c.Then }
+
+func (c *groupChange) fail(err error) { c.Error, c.err = err.Error(), err }
+
+// rollout is a request in all groups.
+type rollout struct {
+	command *requestCommand
+	request request.Request
+	done    completion
+	out     io.Writer
+	in      io.Reader
+
+	mu      sync.Mutex // guards the output and finished
+	changes []*groupChange
+	nodes   []nodeBalance
+	// finished counts the groups in which the request was carried out.
+	finished int
+}
+
+// run shows what the request would do in each group, and submits it if that is confirmed.
+func (r *rollout) run(ctx context.Context, s selection) error {
+	r.plan(ctx, s)
+	todo := r.todo()
+	if err := r.showPlan(todo); err != nil {
+		return err
+	}
+	if len(todo) > 0 && !r.command.dry {
+		if err := r.confirm(len(todo)); err != nil {
+			return err
+		}
+		r.submitAll(ctx, todo)
+	}
+	return r.finish(todo)
+}
+
+func (r *rollout) plan(ctx context.Context, s selection) {
+	r.changes = make([]*groupChange, len(s.groups))
+	s.each(ctx, func(ctx context.Context, i int, g group) {
+		c := &groupChange{Group: g.name, g: g}
+		r.changes[i] = c
+		plan, err := operator.GroupPlan{}, g.err
+		if err == nil {
+			plan, err = g.submitter().Plan(ctx, r.request)
+		}
+		c.Now, c.Then, c.Messages = plan.Now, plan.Then, plan.Messages
+		switch {
+		case err == nil:
+		case operator.NotAffected(err):
+			c.NotAffected, c.Then, c.err = true, c.Now, err
+			c.done = nothingToDo(err)
+		default:
+			c.Then = c.Now
+			c.fail(err)
+		}
+	})
+}
+
+// todo returns the groups to submit the request in: first those whose leader stays.
+func (r *rollout) todo() []*groupChange {
+	var stay, move []*groupChange
+	for _, c := range r.changes {
+		switch {
+		case c.NotAffected || c.Error != "":
+		case c.moves():
+			move = append(move, c)
+		default:
+			stay = append(stay, c)
+		}
+	}
+	return append(stay, move...)
+}
+
+func (r *rollout) showPlan(todo []*groupChange) error {
+	if r.json() {
+		return nil
+	}
+	none, moving := 0, 0
+	t := tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "GROUP\tLEADS NOW\tWOULD LEAD\tPLAN")
+	for _, c := range r.changes {
+		text := strings.Join(c.Messages, "; ")
+		switch {
+		case c.NotAffected:
+			none++
+			continue
+		case c.Error != "":
+			text = "refused: " + c.Error
+		case c.moves():
+			moving++
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", printable(c.Group), printable(nobody(c.Now)), printable(nobody(c.Then)), printable(text))
+	}
+	fmt.Fprintf(t, "\n%d of %d groups change, %d of them their leader; %d are not affected\n\n", len(todo), len(r.changes), moving, none)
+	return t.Flush()
+}
+
+func nobody(id string) string {
+	if id == "" {
+		return "none"
+	}
+	return id
+}
+
+// confirm asks the person at the terminal, unless --yes says that there is no need.
+func (r *rollout) confirm(n int) error {
+	if r.command.yes {
+		return nil
+	}
+	if !r.command.interactive() {
+		return refuse("nothing was changed: add --yes to do this in %d groups, or name one with -g", n)
+	}
+	fmt.Fprintf(r.out, "Do this in %d groups? [y/N] ", n)
+	answer, _ := bufio.NewReader(r.in).ReadString('\n') // an error is no confirmation
+	if strings.ToLower(strings.TrimSpace(answer)) != "y" {
+		return refuse("nothing was changed")
+	}
+	return nil
+}
+
+// submitAll submits the request in each group. Leadership moves in a limited number of groups at once. If it does not move in
+// one, the groups that have not begun are left alone.
+func (r *rollout) submitAll(ctx context.Context, todo []*groupChange) {
+	var stuck atomic.Bool
+	waiting, stop := interruptible(ctx)
+	defer stop()
+	var running errgroup.Group
+	running.SetLimit(r.command.parallel)
+	for i, c := range todo {
+		// If there are groups left to begin, one must wait for this one.
+		wait := c.moves() && (r.command.wait || i+r.command.parallel < len(todo))
+		running.Go(func() error {
+			if waiting.Err() != nil {
+				c.fail(exitError{statusFailed, errors.New("not submitted, because this was interrupted")})
+				return nil
+			}
+			if stuck.Load() {
+				c.fail(exitError{statusFailed, errors.New("not submitted, because leadership has not moved in another group")})
+				return nil
+			}
+			moved, err := r.submit(ctx, waiting, c, wait)
+			if err != nil {
+				c.fail(err)
+			}
+			if !moved {
+				stuck.Store(true)
+			}
+			r.progress(c, len(todo))
+			return nil
+		})
+	}
+	_ = running.Wait() // each change has its own error
+}
+
+// submit submits the request in one group, and waits until waiting ends. It opens a session for the group, which writes
+// with the ACL of the group's root. moved is false if the request is in force, but leadership has not moved.
+func (r *rollout) submit(ctx, waiting context.Context, c *groupChange, wait bool) (moved bool, err error) {
+	g, err := openGroup(ctx, c.g.cfg, c.g.from)
+	if err != nil {
+		return true, err
+	}
+	defer closeQuietly(ctx, g.session)
+	g.name, g.kind = c.g.name, c.g.kind
+	before, err := g.read(ctx)
+	if err != nil {
+		return true, err
+	}
+	plan, err := g.submitter().Submit(ctx, func(q whatif.Question) (request.Plan, error) {
+		q.Options.Group, q.Placement = c.Group, c.placement
+		return r.request.Plan(q)
+	})
+	if err != nil {
+		return true, err
+	}
+	c.Request, c.Messages = plan.ID, plan.Messages
+	if !wait {
+		return true, nil
+	}
+	done := r.done
+	switch {
+	case done != nil:
+	case g.manyLeaders():
+		done = func(s cluster.Snapshot, _ request.Plan) (bool, error) { return s.Ready(), nil }
+	default:
+		done = func(s cluster.Snapshot, _ request.Plan) (bool, error) {
+			return s.Ready() && s.Current.Record.Term > before.Current.Record.Term, nil
+		}
+	}
+	if before.Ready() {
+		c.report.before = before.Current.Record.Term
+	}
+	c.report.json = true // the steps of many groups would be mixed up
+	err = awaitGroup(waiting, g, plan, r.command.timeout, done, &c.report)
+	return err == nil, err
+}
+
+// progress reports that a group is done.
+func (r *rollout) progress(c *groupChange, of int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.Error == "" {
+		r.finished++
+	}
+	if r.json() {
+		return
+	}
+	text := strings.Join(c.Messages, "; ")
+	switch {
+	case c.Error != "":
+		text = "failed: " + c.Error
+	case c.Leader != "":
+		text = fmt.Sprintf("%s (%s) leads in term %d", c.Leader, c.Site, c.Term)
+		if c.Leaderless != nil {
+			text += fmt.Sprintf(", %s without a leader", time.Duration(*c.Leaderless).Round(100*time.Microsecond))
+		}
+	}
+	fmt.Fprintf(r.out, "%d of %d  %s: %s\n", r.finished, of, printable(c.Group), printable(text))
+}
+
+func (r *rollout) json() bool { return r.command.output == "json" }
+
+// finish prints the result as JSON, and returns an error if a group refused the request or has not carried it out.
+func (r *rollout) finish(todo []*groupChange) error {
+	var err error
+	if r.json() {
+		err = printJSON(r.out, rolloutResult{r.nodes, r.changes})
+	}
+	var bad []string
+	for _, c := range r.changes {
+		if c.Error != "" {
+			bad = append(bad, c.Group+" ("+c.Error+")")
+		}
+	}
+	slices.Sort(bad)
+	switch {
+	case len(bad) > 0:
+		return errors.Join(err, exitError{r.failure(), fmt.Errorf("done in %d groups, not in %d: %s", r.finished, len(bad), some(bad))})
+	case len(todo) == 0:
+		return errors.Join(err, r.nothing())
+	}
+	return err
+}
+
+// failure returns the exit status if some groups have failed: that of all of them, or that of a request that was carried out in
+// some groups only.
+func (r *rollout) failure() int {
+	status := 0
+	for _, c := range r.changes {
+		if c.Error == "" {
+			continue
+		}
+		if now := exitStatus(c.err); status == 0 {
+			status = now
+		} else if now != status {
+			return statusFailed
+		}
+	}
+	if r.finished > 0 && status != statusTimedOut {
+		return statusFailed
+	}
+	return status
+}
+
+// nothing returns an error if no group is affected, unless that is because a group is already as requested.
+func (r *rollout) nothing() error {
+	why := ""
+	for _, c := range r.changes {
+		if c.done != "" {
+			if !r.json() {
+				fmt.Fprintln(r.out, printable(c.done))
+			}
+			return nil
+		}
+		if c.err != nil {
+			why = ": " + c.err.Error()
+		}
+	}
+	return refuse("no group is affected%s", why)
+}

@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"golang.org/x/sync/errgroup"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/operator"
+	"zkelectd/internal/operator/status"
+)
+
+// groupsStatus is the output of status for several groups.
+type groupsStatus struct {
+	// Root is the zookeeper.root of the groups.
+	Root   string        `json:"root"`
+	Groups []groupStatus `json:"groups"`
+}
+
+// groupStatus is one of several groups.
+type groupStatus struct {
+	Name string `json:"group"`
+	status.Group
+	// Eligible is how many members may lead under the policy in force.
+	Eligible int `json:"eligible"`
+	// Error is why the group cannot be shown; empty if it can.
+	Error string `json:"error,omitempty"`
+
+	joined bool // a daemon has joined the group
+}
+
+// readsAtOnce bounds how many groups a command reads at once.
+const readsAtOnce = 16
+
+// each calls f for every group, several at a time.
+func (s selection) each(ctx context.Context, f func(ctx context.Context, i int, g group)) {
+	var all errgroup.Group
+	all.SetLimit(readsAtOnce)
+	for i, g := range s.groups {
+		all.Go(func() error {
+			f(ctx, i, g)
+			return nil
+		})
+	}
+	_ = all.Wait() // f has no error
+}
+
+// summaries returns the status of each group, and of each slot.
+func (s selection) summaries(ctx context.Context) []groupStatus {
+	summaries := make([][]groupStatus, len(s.groups))
+	s.each(ctx, func(ctx context.Context, i int, g group) {
+		if g.manyLeaders() {
+			summaries[i] = g.slotSummaries(ctx)
+		} else {
+			summaries[i] = []groupStatus{g.summary(ctx)}
+		}
+	})
+	return slices.Concat(summaries...)
+}
+
+// showGroups prints one line for each group. It fails if one can't be shown.
+func (s selection) showGroups(ctx context.Context, w io.Writer, output string) error {
+	all := groupsStatus{Root: s.base, Groups: s.summaries(ctx)}
+	var bad []string
+	for _, g := range all.Groups {
+		if g.Error != "" && g.joined {
+			bad = append(bad, g.Name)
+		}
+	}
+	var err error
+	if output == "json" {
+		err = printJSON(w, all)
+	} else {
+		_, err = io.WriteString(w, all.table())
+	}
+	if len(bad) > 0 {
+		err = errors.Join(err, fmt.Errorf("%d of %d groups cannot be shown: %s", len(bad), len(all.Groups), some(bad)))
+	}
+	return err
+}
+
+// summary returns the status of one of several groups.
+func (g group) summary(ctx context.Context) groupStatus {
+	out := groupStatus{Name: g.name, Group: status.Group{Name: cluster.GroupOf(g.name), Root: g.paths.Root, State: status.StateNone, Members: []status.Member{}}}
+	snap, err := cluster.Snapshot{}, g.err
+	if err == nil {
+		snap, err = g.read(ctx)
+	}
+	out.joined = !operator.NotAffected(err)
+	if err != nil {
+		out.Error = err.Error()
+		return out
+	}
+	out.Group = status.Of(g.name, g.paths.Root, snap)
+	if q, err := operator.Question(g.name, g.cfg, snap); err == nil {
+		out.Group = operator.WithForecast(out.Group, q)
+		out.Eligible = out.EligibleMembers()
+	}
+	return out
+}
+
+func (all groupsStatus) table() string {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "GROUP\tLEADER\tSITE\tTERM\tSINCE\tELIGIBLE\tNOTES")
+	ready := 0
+	for _, g := range all.Groups {
+		if g.State == string(cluster.CurrentReady) {
+			ready++
+		}
+		term, since := "-", "-"
+		if g.Term > 0 {
+			term = fmt.Sprint(g.Term)
+		}
+		if g.Since != nil {
+			since = g.Since.Local().Format("2006-01-02 15:04:05")
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d/%d\t%s\n", printable(g.Name), printable(g.leader()), printable(cmp.Or(g.Site, "-")), term, since,
+			g.Eligible, len(g.Members), printable(strings.Join(g.notes(), "; ")))
+	}
+	t.Flush()
+	fmt.Fprintf(&b, "\n%d of %d groups have a READY leader\n", ready, len(all.Groups))
+	return b.String()
+}
+
+// leader describes the leader, and whether it is not READY.
+func (g groupStatus) leader() string {
+	switch g.State {
+	case status.StateNone:
+		return "none"
+	case string(cluster.CurrentReady):
+		return g.Leader
+	case string(cluster.CurrentProgress):
+		return g.Leader + " (taking over)"
+	}
+	return g.Leader + " (elected)"
+}
+
+// notes returns what is unusual about the group.
+func (g groupStatus) notes() []string {
+	var all []string
+	for _, text := range []string{g.Error, g.Waiting, g.Next, g.Blocked, g.NoLeader} {
+		if text != "" {
+			all = append(all, text)
+		}
+	}
+	for _, r := range g.Requests {
+		all = append(all, r.String())
+	}
+	return append(all, g.Problems...)
+}

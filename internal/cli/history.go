@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"zkelectd/internal/cluster"
+)
+
+func historyCommand() *cobra.Command {
+	var n int
+	var output string
+	var following, fencings bool
+	cmd := &cobra.Command{
+		Use:   "history",
+		Short: "List the last terms: who led, why, by whom, and how long the group had no leader",
+		Long: fmt.Sprintf(`History lists the terms that the electors recorded, at most %d. The durations are
+as an elector saw them: TO READY is from the decision to READY, LEADERLESS how long
+there was no READY leader; "-" means that no elector saw both ends.
+
+With --follow it prints new terms as they come; -o json then prints an object per line.
+With --fencing it lists what people have fenced with the command fence instead. What
+candidates have fenced is in the REASON of their terms.`, cluster.MaxHistory),
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			if n < 1 {
+				return fmt.Errorf("-n %d: must be 1 or more", n)
+			}
+			show := func() error {
+				return withOneLeader(cmd, func(ctx context.Context, g group) error {
+					if fencings {
+						return showFencings(ctx, cmd.OutOrStdout(), g, n, output)
+					}
+					return showHistory(ctx, cmd.OutOrStdout(), g, n, output, following)
+				})
+			}
+			if following {
+				return untilInterrupted(cmd, show)
+			}
+			return show()
+		},
+	}
+	groupFlags(cmd)
+	cmd.Flags().IntVarP(&n, "number", "n", 20, "how many of the last terms")
+	cmd.Flags().BoolVar(&following, "follow", false, "print each new term, until interrupted")
+	cmd.Flags().BoolVar(&fencings, "fencing", false, "list what people have fenced instead of terms")
+	cmd.MarkFlagsMutuallyExclusive("follow", "fencing")
+	outputFlag(cmd, &output)
+	return cmd
+}
+
+func showHistory(ctx context.Context, w io.Writer, g group, n int, output string, following bool) error {
+	if following {
+		watched := func(ctx context.Context, g group) (cluster.History, error) { return g.history(ctx, true) }
+		return follow(ctx, g, watched, &newTerms{notices: notices{w: os.Stderr}, out: w, output: output, last: n})
+	}
+	h, err := g.history(ctx, false)
+	if err != nil {
+		return err
+	}
+	terms := lastTerms(&h, n)
+	if output == "json" {
+		return printJSON(w, append([]cluster.PastTerm{}, terms...))
+	}
+	if err := printTerms(w, terms, output, true); err != nil {
+		return err
+	}
+	return appendSchedules(ctx, w, g)
+}
+
+func lastTerms(h *cluster.History, n int) []cluster.PastTerm { return h.Terms[max(0, len(h.Terms)-n):] }
+
+// newTerms is the display of history --follow: the last terms, then each new one. A gap misses no term, as the electors have recorded
+// those in it.
+type newTerms struct {
+	notices
+	out    io.Writer
+	output string
+	last   int              // how many terms it shows at first
+	shown  *cluster.History // nil before the first
+}
+
+func (n *newTerms) show(h cluster.History) error {
+	terms, head := lastTerms(&h, n.last), true
+	if n.shown != nil {
+		head = false
+		terms = slices.DeleteFunc(slices.Clone(h.Terms), func(t cluster.PastTerm) bool {
+			_, shown := n.shown.Find(t.Term)
+			return shown
+		})
+	}
+	n.shown = &h
+	return printTerms(n.out, terms, n.output, head)
+}
+
+func printTerms(w io.Writer, terms []cluster.PastTerm, output string, head bool) error {
+	if output == "json" {
+		for _, t := range terms {
+			if err := printJSONLine(w, t); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t := tabwriter.NewWriter(w, 5, 0, 2, ' ', 0)
+	if head {
+		fmt.Fprintln(t, "TERM\tTIME\tNODE\tSITE\tCAUSE\tBY\tTO READY\tLEADERLESS\tREASON")
+	}
+	for _, p := range terms {
+		by, reason := p.By, p.Reason
+		if by == "" {
+			by = "-"
+		}
+		if p.Outcome != string(cluster.CurrentReady) {
+			reason += " [" + p.Outcome + "]"
+		}
+		if p.Wait != "" {
+			reason += " [waited " + p.Wait + "]"
+		}
+		for _, r := range p.Fencing {
+			reason += " [" + r.String() + "]"
+		}
+		if p.Forced != nil {
+			reason += " [" + p.Forced.String() + "]"
+		}
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Term, p.Time.Local().Format("2006-01-02 15:04:05"), printable(p.Node), printable(p.Site), printable(string(p.Cause)),
+			printable(by), formatDuration(p.ToReady), formatDuration(p.Leaderless), printable(reason))
+	}
+	return t.Flush()
+}
+
+// formatDuration returns a duration in as many digits as matter, "-" for none.
+func formatDuration(d *cluster.Duration) string {
+	if d == nil {
+		return "-"
+	}
+	v := time.Duration(*d)
+	if v < time.Second {
+		return v.Round(100 * time.Microsecond).String()
+	}
+	return v.Round(10 * time.Millisecond).String()
+}

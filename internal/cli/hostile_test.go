@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
+)
+
+// large is just below the limit of a server.
+const large = 1<<20 - 4096
+
+// Records that an unauthorized client may write into an open tree.
+var hostile = map[string]string{
+	"a megabyte of nothing":      strings.Repeat("\x00", large),
+	"a megabyte of text":         `{"v":1,"reason":"` + strings.Repeat("x", large-100) + `"}`,
+	"a megabyte that is unknown": `{"v":1,"junk":"` + strings.Repeat("x", large-100) + `"}`,
+	"deep":                       `{"v":1,"junk":` + strings.Repeat("[", 500_000) + strings.Repeat("]", 500_000) + `}`,
+	"as deep as can be read":     `{"v":1,"junk":` + strings.Repeat("[", 9_990) + strings.Repeat("]", 9_990) + `}`,
+	"texts of NULs and escapes":  strings.ReplaceAll(`{"v":1,"id":"@","node":"@","site":"@","incarnation":"@-n_0000000001","host":"@","reason":"@","type":"@"}`, "@", `\u0000\u001b[2J`),
+	"unclosed":                   `{"v":1,"junk":` + strings.Repeat(`{"a":`, 200_000),
+}
+
+// Whatever the records contain, the group keeps electing, and names the damaged znode.
+func TestHostileRecords(t *testing.T) {
+	t.Parallel()
+	records := maps.Clone(hostile)
+	for name, term := range forgedTerms(time.Now().Unix()) {
+		records["term "+name] = fmt.Sprintf(`{"v":1,"term":%d,"state":"READY"}`, term)
+	}
+	for name, data := range records {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			for i, id := range []string{"a", "b"} { // a valid record with false content is noticed when the takeover is overdue
+				f.configure(id, "dc1", 100-i, "election: {exclusion: 1s}\nhooks: {timeout: 1ms}\nchild: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 400ms, ready: {timeout: 1s}}\n")
+				f.start(id)
+			}
+			f.until("a leads", leads("a"))
+			f.waitForWork("a")
+			vandal, _, err := zk.Connect(f.servers, 10*time.Second, zk.WithLogInfo(false))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer vandal.Close()
+			deep := name == "as deep as can be read" // a record like any other
+			for _, path := range []string{f.paths.Elected(), f.paths.Leader(), f.paths.Current()} {
+				if _, err := vandal.Set(path, []byte(data), -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+					t.Fatal(err)
+				}
+				f.leadership("a leadership after " + path + " was damaged")
+			}
+			for _, path := range []string{f.paths.Policy(), f.paths.Control(), f.paths.History()} {
+				if _, err := vandal.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+					t.Fatal(err)
+				}
+				if _, err := vandal.Set(path, []byte(data), -1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := vandal.Create(f.paths.Node("evil"), []byte(data), 0, zk.WorldACL(zk.PermAll)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := vandal.Create(f.paths.Election()+"/evil-0000000000000001-n_", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll)); err != nil {
+				t.Fatal(err)
+			}
+			g := f.until("the forged member is seen", func(g status.Group) bool { return len(g.Members) == 3 && g.Leader != "" })
+			syscall.Kill(f.daemon(g.Leader), syscall.SIGKILL)
+			f.logged(g.Leader, "closed the dead daemon's session")
+			if !deep {
+				f.logsZnode(f.paths.Policy())
+			}
+			f.eventually("there is a leader", func() bool { s := f.snapshot(); return s.Ready() }, f.table)
+			f.eventually("all are back", func() bool { return len(f.snapshot().Members) == 3 }, f.table)
+			for _, p := range f.daemons {
+				if strings.Contains(p.output(), "leader=evil") {
+					t.Error("the forged member was elected")
+				}
+			}
+			f.checkInvariants()
+		})
+	}
+}
+
+func (f *fleet) table() string { return status.Of(f.groupName(), f.paths.Root, f.snapshot()).Table() }
+
+// logsZnode waits until a daemon logs the path of a znode.
+func (f *fleet) logsZnode(path string) {
+	f.t.Helper()
+	f.eventually("a log that names znode "+path, func() bool {
+		for _, p := range f.daemons {
+			if strings.Contains(p.output(), path+" ") || strings.Contains(p.output(), path+"\n") {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func TestForeignChildrenUnderElection(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b")
+	const foreign = 5000
+	for i := 0; i < foreign; i += 500 {
+		var ops []cluster.Op
+		for j := range 500 {
+			ops = append(ops, cluster.Op{Kind: cluster.OpCreate, Path: fmt.Sprintf("%s/foreign-%04d", f.paths.Election(), i+j)})
+		}
+		f.write(ops...)
+	}
+	f.waitForWork("a")
+	if out, err := f.run("move", "--to", "b", "--wait"); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	f.logsZnode(f.paths.Election())
+	syscall.Kill(f.daemon("b"), syscall.SIGKILL)
+	f.logged("b", "closed the dead daemon's session")
+	f.until("both are back", func(g status.Group) bool { return len(g.Members) == 2 && g.State == string(cluster.CurrentReady) })
+	for id, p := range f.daemons {
+		if n := strings.Count(p.output(), "foreign znodes"); n > 10 {
+			t.Errorf("%s logs it %d times", id, n)
+		}
+	}
+	f.checkInvariants()
+}
+
+// An incarnation without a session never ends. If it is the oldest one, it must not keep the group without an elector.
+func TestForgedElectorIsSkipped(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	if err := store.EnsureTree(t.Context(), f.session, f.paths); err != nil {
+		t.Fatal(err)
+	}
+	forged := f.paths.Election() + "/evil-0000000000000001-n_0000000000"
+	f.write(cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Election() + "/used-up"},
+		cluster.Op{Kind: cluster.OpCreate, Path: forged}, cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Node("evil"), Data: []byte(`{"v":1,"id":"evil"}`)})
+	for i, id := range []string{"a", "b"} {
+		f.configure(id, "dc1", 100-i, "")
+		f.start(id)
+	}
+	f.eventually("a leads", func() bool { s := f.snapshot(); return s.Ready() && s.Elected.Record.Node == "a" }, f.table)
+	f.logsZnode(forged)
+	f.checkInvariants()
+}
+
+// A daemon that may not write a decision logs the znode and what to do.
+func TestRefusedDecisionIsLogged(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b")
+	operator, _, err := zk.Connect(f.servers, 10*time.Second, zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer operator.Close()
+	if err := operator.AddAuth("digest", []byte("operator:"+password)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := operator.SetACL(f.paths.Elected(), append(zk.AuthACL(zk.PermAll), zk.WorldACL(zk.PermRead)...), -1); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := f.run("move", "--to", "b"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	elector := f.until("a status", func(status.Group) bool { return true }).Elector
+	f.logged(elector, "set "+f.paths.Elected()+": not permitted by the znode's ACL (this session has no credentials: set zookeeper.auth.file)")
+	if _, err := operator.SetACL(f.paths.Elected(), zk.WorldACL(zk.PermAll), -1); err != nil {
+		t.Fatal(err)
+	}
+	f.until("b leads once it may", leads("b"))
+	if n := strings.Count(f.daemons[elector].output(), "ZooKeeper refuses the elector's decision"); n != 1 {
+		t.Errorf("it logs it %d times", n)
+	}
+	f.checkInvariants()
+}

@@ -1,0 +1,286 @@
+package cli
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/test/zkserver"
+)
+
+// nightsToken may appear only in its file and in the requests of its owner.
+const nightsToken = "6f1c0d3e5b7a49288c1d2e3f4a5b6c7d"
+
+// tokens writes a token file, and returns the setting.
+func (f *fleet) tokens(text string) string {
+	f.t.Helper()
+	path := filepath.Join(f.dir, "tokens")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+	return "token_file: " + path
+}
+
+// address returns the address on which a daemon listens, from its log.
+func (f *fleet) address(id string) string {
+	f.t.Helper()
+	var found []string
+	f.eventually(id+" listens", func() bool {
+		found = regexp.MustCompile(`msg="Listening on".* address=(\S+)`).FindStringSubmatch(f.daemons[id].output())
+		return found != nil
+	})
+	return found[1]
+}
+
+// post sends a request, with a token if there is one.
+func post(c *http.Client, url, token, body string) (int, string) {
+	req, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		return 0, err.Error()
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	answer, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(answer)
+}
+
+// Each operator request over HTTP does what its command does, under the name of the client.
+func TestRequestsOverHTTP(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	tokens := f.tokens("# who\nnight-shift:" + nightsToken + "\n")
+	for i, id := range []string{"a", "b", "c"} {
+		listen, child := "127.0.0.1:0", ""
+		if id == "b" {
+			listen = "unix:" + f.socket(id)
+		}
+		site := "dc1"
+		if id == "c" { // it is eligible, but its child is never ready
+			site, child = "dc2", "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 400ms, ready: {exec: ['false'], timeout: 100ms}}\n"
+		}
+		f.configure(id, site, 100-i, fmt.Sprintf("http: {listen: '%s', %s}\npolicy: {sites: {dc1: 200, dc2: 100}}\n%s", listen, tokens, child))
+		f.start(id)
+		f.until("a leads", leads("a")) // otherwise c may be elected first, fail, and get a strike
+	}
+	f.until("all have joined", func(g status.Group) bool { return len(g.Members) == 3 && leads("a")(g) })
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testTimeout}
+	give := func(kind, body string, code int, want string) {
+		t.Helper()
+		if got, answer := post(client, "http://"+f.address("a")+"/v1/"+kind, nightsToken, body); got != code || !strings.Contains(answer, want) {
+			t.Fatalf("%s %s: %d %s, want %d %s", kind, body, got, answer, code, want)
+		}
+	}
+	requested := func(what string, ok func(cluster.Control) bool) {
+		t.Helper()
+		f.eventually(what, func() bool { return ok(f.snapshot().Control.Record) })
+	}
+	give("move", `{"node":"b","for":"1h","reason":"maintenance"}`, 200, `"request":1,"messages":["moves leadership from a (dc1) to b (dc1) for 1h0m0s"],"by":"night-shift"}`)
+	f.until("b leads", leads("b"))
+	f.eventually("the history has the name", func() bool {
+		out, err := f.run("history")
+		return err == nil && strings.Contains(out, "moved to b by night-shift: maintenance")
+	})
+	give("clear-strikes", `{"all":true}`, 409, "no node has strikes")
+	give("reelect", `{}`, 200, "a (dc1) takes over")
+	f.until("a leads", leads("a"))
+	give("step-down", `{}`, 200, "a (dc1) steps down and will not be elected for 10m0s; b (dc1) takes over")
+	f.until("b leads", leads("b"))
+	give("uncordon", `{"all":true}`, 200, "ended: stepped down by night-shift")
+	f.until("a leads", leads("a"))
+	give("cordon", `{"node":"c","for":"1h"}`, 200, "c will not be elected for 1h0m0s")
+	give("drain", `{"site":"dc1"}`, 409, "no other member is eligible")
+	give("move", `{"site":"dc2"}`, 409, "leadership cannot move to site dc2: c: cordoned by night-shift; --force moves it anyway")
+	give("uncordon", `{"node":"c"}`, 200, "ended: cordoned by night-shift")
+	give("drain", `{"site":"dc1"}`, 200, "leadership moves from a (dc1) to c (dc2)")
+	f.until("c has a strike", func(g status.Group) bool { return len(g.Exclusions) == 1 })
+	give("uncordon", `{"site":"dc1"}`, 200, "ended: site dc1 is drained by night-shift")
+	f.until("a leads", leads("a"))
+	give("clear-strikes", `{"node":"c"}`, 200, "cleared: strike ") // it may have been tried twice by now
+	f.until("c has none", func(g status.Group) bool { return len(g.Exclusions) == 0 })
+	give("pause", `{"hard":true}`, 200, "paused hard")
+	give("move", `{"node":"b"}`, 409, "the group is paused hard by night-shift")
+	give("resume", `{"reason":"done"}`, 200, "ended: the pause by night-shift")
+	requested("no pause", func(c cluster.Control) bool { return c.Pause == nil })
+	give("move", `{"node":"nobody"}`, 409, `no member has the node \"nobody\"; there are a, b, c`)
+
+	u, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, answer := post(&http.Client{Transport: f.transport("b")}, "http://b/v1/cordon", "", `{"site":"dc2"}`); code != 200 {
+		t.Errorf("%d %s", code, answer)
+	}
+	requested("a cordon of the user's", func(c cluster.Control) bool {
+		return len(c.Cordons) == 1 && c.Cordons[0].Site == "dc2" && strings.HasPrefix(c.Cordons[0].By, u.Username+"@")
+	})
+	for _, token := range []string{"", "wrong-wrong-wrong"} {
+		if code, answer := post(client, "http://"+f.address("a")+"/v1/uncordon", token, `{"all":true}`); code != 401 {
+			t.Errorf("%q: %d %s", token, code, answer)
+		}
+	}
+	if len(f.snapshot().Control.Record.Cordons) != 1 {
+		t.Error("a refused request has ended a cordon")
+	}
+	f.checkSecret(nightsToken, f.child("a"), f.daemon("a"))
+	for _, id := range []string{"a", "b"} { // on the loopback address, and on a socket
+		if strings.Contains(f.daemons[id].output(), "clear text") {
+			t.Errorf("%s warns of clear text", id)
+		}
+	}
+	f.checkInvariants()
+}
+
+// clientTrusting returns a client that trusts a CA, with client certificates if there are any.
+func clientTrusting(t *testing.T, a *zkserver.Authority, own ...zkserver.Certificate) *http.Client {
+	t.Helper()
+	conf := &tls.Config{RootCAs: x509.NewCertPool()}
+	if !conf.RootCAs.AppendCertsFromPEM([]byte(read(a.CA))) {
+		t.Fatal("no CA")
+	}
+	for _, c := range own {
+		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conf.Certificates = append(conf.Certificates, pair)
+	}
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: conf}, Timeout: testTimeout}
+}
+
+// Reloads add and remove tokens, certificates are accepted, and commands work without the lease of a leader under TLS.
+func TestRequestsUnderTLS(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	ca, err := zkserver.NewAuthority(f.dir, "ca")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var certs []zkserver.Certificate
+	for _, name := range []string{"host", "ann"} {
+		c, err := ca.Issue(name, time.Now().Add(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		certs = append(certs, c)
+	}
+	web := filepath.Join(f.dir, "web.yml")
+	if err := os.WriteFile(web, []byte("tls_server_config: {cert_file: host.crt, key_file: host.key, "+
+		"client_auth_type: VerifyClientCertIfGiven, client_ca_file: ca.pem}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	configure := func(tokens string) {
+		f.configure("a", "dc1", 1, fmt.Sprintf("http: {listen: '127.0.0.1:0', web_config: %s, %s}\n", web, tokens))
+	}
+	configure("")
+	f.start("a")
+	f.until("a leads", leads("a"))
+	url := "https://" + f.address("a")
+	pause := func(c *http.Client, token string) int {
+		t.Helper()
+		code, answer := post(c, url+"/v1/pause", token, "{}")
+		t.Log(code, strings.TrimSpace(answer))
+		return code
+	}
+	anonymous := clientTrusting(t, ca)
+	if code := pause(clientTrusting(t, ca, certs[1]), ""); code != 200 || f.snapshot().Control.Record.Pause.By != "ann" {
+		t.Errorf("a certificate: %d, %+v", code, f.snapshot().Control.Record)
+	}
+	if code := pause(anonymous, nightsToken); code != 401 {
+		t.Errorf("a token before there is a file: %d", code)
+	}
+	reload := func(want string) {
+		t.Helper()
+		if out := f.reloads("a"); !strings.Contains(out, want) {
+			t.Errorf("%s, want %s", out, want)
+		}
+	}
+	const read, refused = "a has reloaded its configuration", "reload refused"
+	configure(f.tokens("night-shift:" + nightsToken))
+	reload(read + ": applied: http.token_file")
+	if code := pause(anonymous, nightsToken); code != 200 {
+		t.Errorf("a token that was set by a reload: %d", code)
+	}
+	f.tokens("night-shift:" + nightsToken + "\nday-shift:short")
+	reload(refused)
+	reload("tokens:2: the token has fewer than 16 characters")
+	if code := pause(anonymous, nightsToken); code != 200 {
+		t.Errorf("the token from before a reload that was refused: %d", code)
+	}
+	f.tokens("day-shift:" + strings.Repeat("d", 16))
+	reload(read + ": applied: http.token_file")
+	reload(read + ": no setting has changed")
+	f.logged("a", "reloaded, no setting has changed")
+	if old, now := pause(anonymous, nightsToken), pause(anonymous, strings.Repeat("d", 16)); old != 401 || now != 200 {
+		t.Errorf("the token that was taken away: %d, the new one: %d", old, now)
+	}
+	os.Chmod(filepath.Join(f.dir, "tokens"), 0o644)
+	reload("has mode 0644")
+	os.Chmod(filepath.Join(f.dir, "tokens"), 0o600)
+	if err := os.Rename(web, web+".old"); err != nil {
+		t.Fatal(err)
+	}
+	reload("http.web_config: " + web + " cannot be read")
+	if err := os.Rename(web+".old", web); err != nil {
+		t.Fatal(err)
+	}
+
+	if out, err := f.run("status"); err != nil || !strings.Contains(out, "Leader   a") || strings.Contains(out, "Lease") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := f.run("status", "-o", "json"); err != nil || !strings.Contains(out, `"api": "https://127.0.0.1:0"`) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := f.run("leader"); err != nil || out != "a\n" {
+		t.Errorf("%v %s", err, out)
+	}
+	f.checkSecret(nightsToken, f.daemon("a"))
+	if strings.Contains(f.daemons["a"].output(), "clear text") {
+		t.Error("it warns of clear text under TLS")
+	}
+	f.checkInvariants()
+}
+
+// Insecure or unreadable secrets are reported at the start, not when they are needed.
+func TestAStartWithoutItsSecretsIsRefused(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	tokens := f.tokens("night-shift:" + nightsToken)
+	for extra, want := range map[string]string{
+		"http: {listen: '127.0.0.1:0', token_file: /no/tokens}\n":                                 "http.token_file: /no/tokens cannot be read: no such file",
+		"http: {listen: '127.0.0.1:0', token_file: tokens}\n":                                     "$CREDENTIALS_DIRECTORY is not set",
+		"http: {listen: '127.0.0.1:0', web_config: /no/web.yml}\n":                                "http.web_config: /no/web.yml cannot be read: no such file",
+		"http: {token_file: /no/tokens}\n":                                                        "http.token_file: has no effect: set http.listen as well",
+		"http: {listen: 'unix:" + f.socket("s") + "', web_config: /no/web.yml, " + tokens + "}\n": "http.web_config: needs host:port in http.listen",
+	} {
+		f.configure("a", "dc1", 1, extra)
+		f.failsWith(want, "run", "--config", f.file("a"), "--no-respawn")
+		f.failsWith(want, "check", "--config", f.file("a"))
+	}
+	f.configure("a", "dc1", 1, "http: {listen: '0.0.0.0:0', "+tokens+"}\n")
+	f.start("a")
+	f.logged("a", "the tokens in http.token_file are sent over the network in clear text")
+	f.until("a leads all the same", leads("a"))
+	f.daemons["a"].signal(syscall.SIGTERM)
+	if code := f.exit("a"); code != 0 {
+		t.Errorf("a ended with %d", code)
+	}
+}

@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"zkelectd/internal/operator/status"
+)
+
+// ask sends a GET request to a daemon's socket; the status is 0 if it does not answer.
+func (f *fleet) ask(id, path string) (int, string) {
+	resp, err := f.request(f.t.Context(), id, path)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(body)
+}
+
+func (f *fleet) request(ctx context.Context, id, path string) (*http.Response, error) {
+	client := &http.Client{Transport: f.transport(id)}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+id+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	return client.Do(req)
+}
+
+// transport returns a transport to a daemon's socket.
+func (f *fleet) transport(id string) *http.Transport {
+	return &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", f.socket(id))
+		},
+	}
+}
+
+// proxy returns the TCP address of a proxy to a daemon's socket, whether the daemon runs or not.
+func (f *fleet) proxy(id string) string {
+	f.t.Helper()
+	to := &url.URL{Scheme: "http", Host: "zkelectd"}
+	server := httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			r.Out.Host = r.In.Host
+		},
+		Transport: f.transport(id), ErrorLog: log.New(io.Discard, "", 0),
+	})
+	f.t.Cleanup(server.Close)
+	return server.Listener.Addr().String()
+}
+
+func (f *fleet) socket(id string) string { return filepath.Join(f.dir, id) }
+
+func (f *fleet) answers(id, path string, want int) {
+	f.t.Helper()
+	var code int
+	var body string
+	f.eventually(fmt.Sprintf("%s%s is %d", id, path, want), func() bool {
+		code, body = f.ask(id, path)
+		return code == want
+	}, func() string { return fmt.Sprint(code, " ", body) })
+}
+
+// A load balancer, an operator and Prometheus see the failover of a group whose leader crashes.
+func TestHTTPFollowsAFailover(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	for i, id := range []string{"a", "b"} {
+		f.configure(id, "dc1", 100-i, fmt.Sprintf("http: {listen: 'unix:%s'}\npolicy: {failback: manual}\n", f.socket(id)))
+		f.start(id)
+		f.answers(id, "/readyz", 200)
+	}
+	f.until("both have joined", func(g status.Group) bool { return len(g.Members) == 2 && leads("a")(g) })
+	f.answers("a", "/leader", 200)
+	f.answers("a", "/replica", 503)
+	f.answers("b", "/replica", 200)
+	f.answers("b", "/leader", 503)
+	for path, want := range map[string]string{
+		"/v1/status":  `"members":[{"node":"a"`,
+		"/v1/explain": "if a is lost, b (dc1) leads",
+		"/metrics":    "\nprocess_open_fds ",
+	} {
+		f.eventually("b knows "+want, func() bool {
+			_, body := f.ask("b", path)
+			return strings.Contains(body, want)
+		})
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	resp, err := f.request(ctx, "b", "/v1/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	began := time.Now()
+	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
+	for seen := false; !seen; {
+		if !lines.Scan() {
+			t.Fatalf("the stream ended: %v", lines.Err())
+		}
+		seen = strings.HasPrefix(lines.Text(), "data: ") && strings.Contains(lines.Text(), `"state":"leading","reason":"the takeover is complete"`)
+	}
+	t.Logf("the event of the new leader came after %s", time.Since(began))
+	f.answers("b", "/leader", 200)
+	// The guard has restarted a's daemon, which replaces the socket that the old one left behind.
+	f.answers("a", "/replica", 200)
+	f.answers("a", "/leader", 503)
+	f.eventually("b counts the failover", func() bool {
+		_, body := f.ask("b", "/metrics")
+		return strings.Contains(body, `zkelectd_transitions_total{cause="stopped",result="ready"} 1`) || strings.Contains(body, `zkelectd_transitions_total{cause="failure",result="ready"} 1`)
+	})
+	f.eventually("the history has it", func() bool {
+		_, body := f.ask("a", "/v1/history?n=1")
+		return strings.Contains(body, `"node":"b","site":"dc1","previous":"a"`)
+	})
+	f.daemons["b"].signal(syscall.SIGTERM)
+	for lines.Scan() { // the stream ends with the daemon
+	}
+	if code := f.exit("b"); code != 0 {
+		t.Errorf("b ended with %d", code)
+	}
+	f.checkInvariants()
+}

@@ -1,0 +1,349 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"zkelectd/internal/config"
+	"zkelectd/internal/operator/status"
+)
+
+// A configuration that becomes invalid while the daemon runs does not keep the guard from restarting it after a crash: it
+// leads with the last good one, reports that, and applies the next good one.
+func TestCrashWithADamagedConfiguration(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]struct {
+		do    func(file string) error
+		fault string
+	}{
+		"damaged":   {func(file string) error { return os.WriteFile(file, []byte("nod: {id: z}\nzookeeper: 7\n"), 0o600) }, "nod: is not a setting"},
+		"missing":   {os.Remove, "cannot be read: no such file or directory"},
+		"too large": {func(file string) error { return os.Truncate(file, 2<<20) }, "is larger than"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			listen := fmt.Sprintf("http: {listen: 'unix:%s'}\n", f.socket("a"))
+			f.configure("a", "dc1", 100, listen)
+			f.start("a")
+			f.until("a leads", leads("a"))
+			f.configure("a", "dc1", 70, listen)
+			f.reload("a")
+			f.until("the reload", func(g status.Group) bool { return len(g.Members) == 1 && g.Members[0].Priority == 70 })
+
+			good := read(f.file("a"))
+			if err := damage.do(f.file("a")); err != nil {
+				t.Fatal(err)
+			}
+			term := f.until("a leads", leads("a")).Term
+			for range 2 { // the guard keeps the last good configuration
+				syscall.Kill(f.daemon("a"), syscall.SIGKILL)
+				g := f.until("a leads again, and status has the error", func(g status.Group) bool {
+					return leads("a")(g) && g.Term > term && strings.Contains(strings.Join(g.Problems, "\n"), damage.fault)
+				})
+				if term = g.Term; g.Members[0].Priority != 70 {
+					t.Errorf("the configuration that was reloaded last is not the one it runs with:\n%s", g.Table())
+				}
+			}
+			f.logged("a", "this daemon has started, but its configuration is invalid")
+			f.logged("a", fmt.Sprintf("file=%s", f.file("a")))
+			f.logged("a", damage.fault)
+			f.logged("a", `runs_with="the last good configuration"`)
+			if _, body := f.ask("a", "/metrics"); !strings.Contains(body, "\nzkelectd_config_last_reload_successful 0\n") {
+				t.Errorf("the metrics do not say it:\n%s", body)
+			}
+
+			if err := os.WriteFile(f.file("a"), []byte(good), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			f.reload("a")
+			f.until("nothing is refused any more", func(g status.Group) bool { return leads("a")(g) && len(g.Problems) == 0 })
+			if _, body := f.ask("a", "/metrics"); !strings.Contains(body, "\nzkelectd_config_last_reload_successful 1\n") {
+				t.Errorf("the metrics still say that it is refused:\n%s", body)
+			}
+			f.checkInvariants()
+		})
+	}
+}
+
+// reload has a daemon reload its configuration.
+func (f *fleet) reload(id string) { syscall.Kill(f.daemon(id), syscall.SIGHUP) }
+
+// reloads runs the command reload for a daemon, and returns its output.
+func (f *fleet) reloads(id string) string {
+	out, _ := exec.Command("zkelectd", "reload", "--config", f.file(id)).CombinedOutput()
+	return string(out)
+}
+
+// An invalid token file disables the HTTP API until the next restart, but does not end leadership.
+func TestCrashWithDamagedTokens(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	tokens := filepath.Join(f.dir, "tokens")
+	if err := os.WriteFile(tokens, []byte("ops:"+strings.Repeat("x", 40)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	term := f.startLeader("a", fmt.Sprintf("http: {listen: 127.0.0.1:0, token_file: %s}\n", tokens)).Term
+	if err := os.WriteFile(tokens, []byte("nonsense\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
+	f.until("a leads again, and status has the error", func(g status.Group) bool {
+		return leads("a")(g) && g.Term > term && strings.Contains(strings.Join(g.Problems, "\n"), tokens)
+	})
+	f.logged("a", `runs_with="the last good configuration, without the HTTP API"`)
+	f.checkInvariants()
+}
+
+// The first start refuses a configuration that a restart tolerates.
+func TestFirstStartWithADamagedConfiguration(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.configure("a", "dc1", 100, "nod: {}\n")
+	f.start("a")
+	if code := f.exit("a"); code != 2 {
+		t.Errorf("exit status %d", code)
+	}
+	f.logged("a", "nod: is not a setting")
+}
+
+// A crash applies no setting that needs a restart, or two groups would have this host's work and that of the others:
+// the edited file names another group, another node and another child. That holds if guard and daemon are killed
+// together, too, and for the file as it was read by a reload; only a stop ends it.
+func TestCrashAppliesNothing(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	runtime := filepath.Join(f.dir, "run")
+	if err := os.Mkdir(runtime, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	start := func() { f.startWith([]string{"RUNTIME_DIRECTORY=" + runtime}, "a") }
+	api := "http: {listen: 'unix:" + f.socket("a") + "'}\n"
+	f.configure("a", "dc1", 100, api)
+	start()
+	term := f.until("a leads", leads("a")).Term
+	edited := strings.NewReplacer("root: "+f.paths.Root, "root: "+f.paths.Root+"-other", "id: a,", "id: z,", "[ledger-child]", "[sleep, '1000']", "priority: 100", "priority: 70").
+		Replace(read(f.file("a")))
+	if err := os.WriteFile(f.file("a"), []byte(edited), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const keys = "node.id, zookeeper.root, child.command"
+	asBefore := func(what string, priority int) {
+		t.Helper()
+		g := f.until(what, func(g status.Group) bool {
+			return leads("a")(g) && g.Term > term && strings.Contains(strings.Join(g.Problems, "\n"), "restart zkelectd there to apply "+keys)
+		})
+		if term = g.Term; len(g.Members) != 1 || g.Members[0].Priority != priority {
+			t.Errorf("%s:\n%s", what, g.Table())
+		}
+		if _, body := f.ask("a", "/metrics"); !strings.Contains(body, "\nzkelectd_config_pending_settings 3\n") {
+			t.Errorf("%s: the metrics do not say it:\n%s", what, body)
+		}
+		f.logged("a", `these settings need a restart" keys="`+keys+`"`)
+	}
+	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
+	asBefore("a leads again", 100)
+	f.logged("a", `run 'zkelectd reload'" changes=node.priority`)
+	f.reload("a")
+	f.until("the reload", func(g status.Group) bool { return g.Members[0].Priority == 70 })
+	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
+	asBefore("a leads again after a reload", 70)
+	f.crash("a")
+	start()
+	asBefore("a leads again after guard and daemon were killed", 70)
+
+	f.daemons["a"].signal(syscall.SIGTERM)
+	if code := f.exit("a"); code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+	f.paths.Root += "-other"
+	start()
+	f.until("z leads the other group after a stop", leads("z"))
+	f.checkInvariants()
+}
+
+// A daemon that gives up by itself, here because ZooKeeper does not answer, was not stopped either: the service manager
+// starts it again. One that has never joined has put nothing into force.
+func TestOnlyAStopEndsTheConfigurationInForce(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	l := newLink(t, shared.Addr())
+	f.servers = []string{l.listener.Addr().String()}
+	runtime := filepath.Join(f.dir, "run")
+	if err := os.Mkdir(runtime, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	start := func() { f.startWith([]string{"RUNTIME_DIRECTORY=" + runtime}, "a") }
+	givesUp := func() {
+		t.Helper()
+		if code := f.exit("a"); code != 1 {
+			t.Errorf("exit status %d", code)
+		}
+	}
+	f.configure("a", "dc1", 100, "zookeeper: {session_timeout: 4s, connect_timeout: 2s}\n")
+	l.set(true)
+	start()
+	givesUp()
+	if _, err := os.Stat(filepath.Join(runtime, "applied")); !os.IsNotExist(err) {
+		t.Errorf("after a start that has failed: %v", err)
+	}
+	l.set(false)
+	start()
+	term := f.until("a leads", leads("a")).Term
+	edited := strings.Replace(read(f.file("a")), "root: "+f.paths.Root, "root: "+f.paths.Root+"-other", 1)
+	if err := os.WriteFile(f.file("a"), []byte(edited), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	daemon := f.daemon("a")
+	l.set(true)
+	syscall.Kill(daemon, syscall.SIGKILL)
+	givesUp()
+	l.set(false)
+	start()
+	f.until("a leads the same group", func(g status.Group) bool {
+		return leads("a")(g) && g.Term > term && strings.Contains(strings.Join(g.Problems, "\n"), "to apply zookeeper.root")
+	})
+	f.checkInvariants()
+}
+
+// One that starts while another one stops has read what was in force, but waits for the lock until it is not any more.
+func TestAStartDuringAStopAppliesNothingOld(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	runtime := []string{"RUNTIME_DIRECTORY=" + filepath.Join(f.dir, "run")}
+	if err := os.Mkdir(filepath.Join(f.dir, "run"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f.configure("a", "dc1", 100, "zookeeper: {session_timeout: 10s}\nchild: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}, stop_timeout: 1s}\n")
+	first := f.startWith(runtime, "a")
+	f.until("a leads", leads("a"))
+	f.waitForWork("a")
+	first.signal(syscall.SIGTERM)
+	second := f.startWith(runtime, "second", "--config", f.file("a"))
+	f.eventually("the second one ends, or joins", func() bool {
+		return isDone(second) || strings.Contains(second.output(), "msg=registered")
+	})
+	if out := second.output(); strings.Contains(out, "zkelectd was not stopped") {
+		t.Errorf("the first one was stopped:\n%s", out)
+	}
+	f.checkInvariants()
+}
+
+// A daemon that cannot watch its files after a crash works without that.
+func TestCrashWithoutFilesToWatch(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	dir := f.dir
+	f.dir = filepath.Join(dir, "config")
+	if err := os.Mkdir(f.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f.configure("a", "dc1", 100, "reload: {watch: true}\n")
+	file := f.file("a")
+	f.dir = dir
+	f.start("a", "--config", file)
+	term := f.until("a leads", leads("a")).Term
+	if err := os.RemoveAll(filepath.Dir(file)); err != nil {
+		t.Fatal(err)
+	}
+	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
+	f.until("a leads again", func(g status.Group) bool { return leads("a")(g) && g.Term > term })
+	f.logged("a", "changes of the configuration files are not noticed")
+}
+
+// A configuration in force that cannot be used says what it is, and how to start with the files.
+func TestAConfigurationInForceThatIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	applied := filepath.Join(dir, "applied")
+	if err := os.WriteFile(applied, []byte(`{"host": "zookeeper: {auth: {file: /no/such/file}}"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("zkelectd", "run", "--no-child")
+	cmd.Env = append(os.Environ(), "RUNTIME_DIRECTORY="+dir)
+	out, err := cmd.CombinedOutput()
+	for _, want := range []string{"in force when zkelectd was killed", "/no/such/file", "remove " + applied} {
+		if err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("%v, %q is not in %s", err, want, out)
+		}
+	}
+}
+
+// After a crash the configuration in force counts, whatever the files say by then, for one group as for many. What
+// they say is listed.
+func TestRestoredSettings(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	groups := filepath.Join(dir, "groups")
+	if err := os.Mkdir(groups, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, text string) string {
+		t.Helper()
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	for name, c := range map[string]struct {
+		before, after      string
+		change             func()
+		unapplied, pending string
+		refusal            string
+	}{
+		"one group": {
+			"node: {id: a, state_dir: /s}\nzookeeper: {root: /x, servers: [zk:1], session_file: /f}\nchild: {command: [x], containment: keeper}\n",
+			"node: {id: b, state_dir: /t, site: dc1}\nzookeeper: {root: /y, servers: [zk:2], session_file: /g}\nchild: {command: [y], containment: auto}\n", nil,
+			"node.site", "node.id node.state_dir zookeeper.servers zookeeper.root zookeeper.session_file child.command child.containment", "",
+		},
+		"a directory now": {"zookeeper: {root: /x}\nchild: {command: [x]}\n", "groups_dir: " + groups + "\n", nil, "", "", "groups_dir: is"},
+		"groups": {
+			"node: {id: a}\nzookeeper: {root: /x}\ngroups_dir: " + groups + "\n", "node: {id: b}\nzookeeper: {root: /x}\ngroups_dir: " + groups + "\n",
+			func() {
+				write("groups/old.yaml", "child: {command: [y]}")
+				write("groups/new.yaml", "child: {none: true}")
+			},
+			"group new group old", "node.id", "",
+		},
+		"another root of a group": {
+			"zookeeper: {root: /x}\ngroups_dir: " + groups + "\n", "zookeeper: {root: /x}\ngroups_dir: " + groups + "\n",
+			func() { write("groups/old.yaml", "{zookeeper: {root: /y/old}, child: {command: [x]}}") }, "", "", "a reload cannot move a group",
+		},
+	} {
+		os.Remove(filepath.Join(groups, "new.yaml"))
+		write("groups/old.yaml", "child: {command: [x]}")
+		from := config.Sources{File: write("z.yaml", c.before)}
+		first, err := readSettings(from, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		write("z.yaml", c.after)
+		if c.change != nil {
+			c.change()
+		}
+		last := first.bundle(first.host)
+		s, err := readSettings(from, last)
+		if err != nil || string(s.bundle(s.host)) != string(last) || !s.restored {
+			t.Errorf("%s: %v, %+v", name, err, s)
+			continue
+		}
+		if got := strings.Join(s.unapplied, " "); got != c.unapplied {
+			t.Errorf("%s: unapplied %s", name, got)
+		}
+		if got := strings.Join(s.pending, " "); got != c.pending {
+			t.Errorf("%s: pending %s", name, got)
+		}
+		if (s.refusal == nil) != (c.refusal == "") || s.refusal != nil && !strings.Contains(s.refusal.Error(), c.refusal) {
+			t.Errorf("%s: %v", name, s.refusal)
+		}
+	}
+	if _, err := readSettings(config.Sources{}, []byte("damaged")); err == nil {
+		t.Error("a damaged configuration was accepted")
+	}
+}

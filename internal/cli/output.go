@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"zkelectd/internal/operator/status"
+)
+
+func outputFlag(cmd *cobra.Command, into *string) {
+	cmd.Flags().StringVarP(into, "output", "o", "table", "table or json")
+}
+
+// outputWide is the value of -o for a table with all columns, where there is one.
+const outputWide = "wide"
+
+func checkOutput(output string) error {
+	if output != "table" && output != "json" {
+		return fmt.Errorf("-o %s: must be table or json", output)
+	}
+	return nil
+}
+
+func printJSON(w io.Writer, v any) error { return writeJSON(w, v, "  ") }
+
+// printJSONLine prints an object on one line, for a sequence of objects.
+func printJSONLine(w io.Writer, v any) error { return writeJSON(w, v, "") }
+
+func writeJSON(w io.Writer, v any, indent string) error {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetIndent("", indent)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(status.PrintableJSON(b.Bytes()))
+	return err
+}
+
+// printableJSON is a writer for a log in JSON that escapes terminal control sequences. Each line comes in one Write.
+type printableJSON struct{ io.Writer }
+
+func (w printableJSON) Write(line []byte) (int, error) {
+	if _, err := w.Writer.Write(status.PrintableJSON(line)); err != nil {
+		return 0, err
+	}
+	return len(line), nil
+}
+
+// printable escapes the terminal control sequences in text that others wrote to ZooKeeper.
+func printable(s string) string { return status.Printable(s) }
+
+// printableText is printable for text with several lines.
+func printableText(s string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = printable(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}
+
+// lineColors are the colors of whole lines by their prefix; the first match counts. Columns are not affected.
+var lineColors = []struct{ prefix, code string }{
+	{"Leader   none", "31"}, {"Problem", "31"}, {"Leader", "32"}, {"Request", "33"}, {"Excluded", "33"}, {"Blocked", "33"},
+}
+
+// colored reports whether w is a terminal whose user has not set NO_COLOR.
+func colored(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(f)
+}
+
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// colorize colors text if w is a terminal.
+func colorize(w io.Writer, text string) string {
+	if !colored(w) {
+		return text
+	}
+	lines := strings.SplitAfter(text, "\n")
+	for i, line := range lines {
+		for _, c := range lineColors {
+			if body := strings.TrimSuffix(line, "\n"); strings.HasPrefix(line, c.prefix) {
+				lines[i] = "\x1b[" + c.code + "m" + body + "\x1b[0m" + line[len(body):]
+				break
+			}
+		}
+	}
+	return strings.Join(lines, "")
+}

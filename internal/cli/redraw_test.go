@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestWrap(t *testing.T) {
+	const columns = 60
+	for _, test := range []struct{ text, want string }{
+		{"Leader   n1", "Leader   n1"},
+		{
+			"Problem  the policy in the configuration of n1 is not the one in force (there, 'zkelectd policy diff --config /etc/zkelectd.yaml' shows the difference)",
+			"Problem  the policy in the configuration of n1 is not the\n" +
+				"         one in force (there,\n" +
+				"         'zkelectd policy diff --config /etc/zkelectd.yaml'\n" +
+				"         shows the difference)",
+		},
+		{"Why      " + strings.Repeat("n1's host is late ", 4) + "today", "Why      n1's host is late n1's host is late n1's host is\n         late n1's host is late today"},
+		{"Excluded n3, strike 2, for 10s: n3 did not become READY within 2s", "Excluded n3, strike 2, for 10s: n3 did not become READY\n         within 2s"},
+		{"n1    dc1   READY   " + strings.Repeat("x", columns), "n1    dc1   READY   " + strings.Repeat("x", columns)},
+	} {
+		if got := wrap(test.text, columns); got != test.want {
+			t.Errorf("got\n%s\nwant\n%s", got, test.want)
+		}
+	}
+}
+
+// openTerminal opens a terminal of a size and returns both of its ends.
+func openTerminal(t *testing.T, columns, rows uint16) (user, terminal *os.File) {
+	t.Helper()
+	user, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { user.Close() })
+	if err := unix.IoctlSetPointerInt(int(user.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(user.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetWinsize(int(user.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: columns, Row: rows}); err != nil {
+		t.Fatal(err)
+	}
+	return user, terminal
+}
+
+// On a terminal the status is drawn in place, fits the window, and says since when it is not live.
+func TestStatusIsDrawnInPlace(t *testing.T) {
+	user, terminal := openTerminal(t, 60, 6)
+	d := newRedraw(terminal, func(n int) string {
+		return "Leader   n1\nWhy      " + strings.Repeat("because ", n) + "\nn1  dc1\nn2  dc1\nn3  dc2\nn4  dc2\n"
+	})
+	err := errors.Join(d.show(9), d.refresh())
+	d.lost(time.Now().Add(-5*time.Second), errors.New("no server answers"))
+	err = errors.Join(err, d.resumed(time.Now(), time.Now()), d.show(1))
+	d.end()
+	if err = errors.Join(err, terminal.Close()); err != nil {
+		t.Fatal(err)
+	}
+	seen, err := io.ReadAll(user) // ends with an error, as the other end is closed
+	screens := strings.Split(string(seen), home)
+	if len(screens) != 5 { // what precedes the first of four tables
+		t.Fatalf("%d screens, %v: %q", len(screens), err, seen)
+	}
+	first, lost, again := screens[1], screens[3], screens[4]
+	if !strings.HasPrefix(first, "live at ") || strings.Count(first, "\n") >= 6 || !strings.Contains(first, "more lines: make the window higher") || first[:8] != screens[2][:8] {
+		t.Errorf("%q", first)
+	}
+	if !strings.HasPrefix(lost, "NOT LIVE since ") || !strings.Contains(lost, "(5s): no server answers; trying") {
+		t.Errorf("%q", lost)
+	}
+	if !strings.HasPrefix(again, "live at ") || !strings.Contains(again, normalScreen) || !strings.Contains(again[strings.Index(again, normalScreen):], "n4  dc2") {
+		t.Errorf("%q", again)
+	}
+}

@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"zkelectd/internal/host"
+	"zkelectd/internal/operator/status"
+)
+
+func TestDescribeReload(t *testing.T) {
+	t.Parallel()
+	same, changed := host.GroupReload{Name: "a", Changed: host.NothingChanged}, host.GroupReload{Name: "b", Changed: "applied: node.priority"}
+	refused := host.GroupReload{Name: "a", Refused: "a.yaml: x"}
+	held := host.GroupReload{Name: "b", Changed: "applied: node.priority", Blocked: []string{"b would be better"}}
+	const done = "n1 has reloaded its configuration"
+	for name, c := range map[string]struct {
+		result     host.ReloadResult
+		text, want string
+	}{
+		"nothing":       {host.ReloadResult{Groups: []host.GroupReload{same}}, done + "\n", ""},
+		"a change":      {host.ReloadResult{Groups: []host.GroupReload{same, changed}}, "b: applied: node.priority\n" + done + "\n", ""},
+		"a removal":     {host.ReloadResult{Groups: []host.GroupReload{same, {Name: "b", Removed: true}}}, "b: left\n" + done + "\n", ""},
+		"held back":     {host.ReloadResult{Groups: []host.GroupReload{held}}, "b: applied: node.priority\n" + done + "\nb: b would be better\n", ""},
+		"one refused":   {host.ReloadResult{Groups: []host.GroupReload{refused, changed}}, "b: applied: node.priority\n", "these groups stay as they are:\na.yaml: x"},
+		"all refused":   {host.ReloadResult{Refused: "gone"}, "", "reload refused, the running configuration stays in force:\ngone"},
+		"one group":     {host.ReloadResult{Single: true, Groups: []host.GroupReload{changed}}, done + ": applied: node.priority\n", ""},
+		"one, the same": {host.ReloadResult{Single: true, Groups: []host.GroupReload{same}}, done + ": " + host.NothingChanged + "\n", ""},
+	} {
+		c.result.Node = "n1"
+		text, err := describeReload(c.result)
+		if text != c.text || (err == nil) != (c.want == "") || err != nil && !strings.HasSuffix(err.Error(), c.want) {
+			t.Errorf("%s: %q, %v", name, text, err)
+		}
+	}
+}
+
+// The path of the configuration file, or the runtime directory, leads to the daemon, whatever the file says now and
+// whatever the records say; and it is the daemon that refuses a damaged file, so that status and metrics say so.
+func TestReloadFindsItsDaemonByThePath(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	api := "http: {listen: 'unix:" + f.socket("a") + "'}\n"
+	f.startLeader("a", api)
+	good := read(f.file("a"))
+	reload := func(code int, want string, env ...string) {
+		t.Helper()
+		cmd := exec.Command("zkelectd", "reload", "--config", filepath.Base(f.file("a")))
+		cmd.Dir, cmd.Env = f.dir, append(os.Environ(), env...)
+		if out, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != code || !strings.Contains(string(out), want) {
+			t.Errorf("%d, want %q:\n%s", cmd.ProcessState.ExitCode(), want, out)
+		}
+	}
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(f.file("a"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(strings.NewReplacer("root: "+f.paths.Root, "root: /nowhere", "id: a,", "id: z,", f.servers[0], "127.0.0.1:1").Replace(good))
+	reload(0, "a has reloaded its configuration: no setting has changed; a restart is needed for node.id, zookeeper.servers, zookeeper.root")
+
+	write("nod: {}\n")
+	reload(statusRefused, "nod: is not a setting")
+	f.until("status has the error", func(g status.Group) bool {
+		return strings.Contains(strings.Join(g.Problems, "\n"), "nod: is not a setting")
+	})
+	if _, body := f.ask("a", "/metrics"); !strings.Contains(body, "\nzkelectd_config_last_reload_successful 0\n") {
+		t.Errorf("the metrics do not say it:\n%s", body)
+	}
+	write(good)
+	syscall.Kill(f.daemon("a"), syscall.SIGKILL) // its socket remains
+	f.logged("a", "this daemon starts with the configuration that was in force then")
+	f.until("a leads again", leads("a"))
+	reload(0, "a has reloaded its configuration")
+	f.until("nothing is refused any more", func(g status.Group) bool { return leads("a")(g) && len(g.Problems) == 0 })
+	reload(2, "no zkelectd that this user can ask runs with a.yaml here", "RUNTIME_DIRECTORY="+t.TempDir())
+
+	runtime := filepath.Join(f.dir, "run")
+	if err := os.Mkdir(runtime, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f.daemons["a"].signal(syscall.SIGTERM)
+	f.exit("a")
+	f.startWith([]string{"RUNTIME_DIRECTORY=" + runtime}, "a")
+	f.until("a leads in a unit", leads("a"))
+	reload(0, "a has reloaded its configuration: no setting has changed", "RUNTIME_DIRECTORY="+runtime)
+	reload(2, "no zkelectd that this user can ask runs with a.yaml here")
+	f.checkInvariants()
+}
+
+// A daemon that has no session with ZooKeeper refuses an invalid configuration at once.
+func TestReloadWithoutASession(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.servers = []string{"127.0.0.1:1"}
+	f.configure("a", "dc1", 1, fmt.Sprintf("http: {listen: 'unix:%s'}\n", f.socket("a")))
+	f.start("a")
+	f.answers("a", "/livez", 200)
+	good := read(f.file("a"))
+	reload := func(text string, code int, want string) {
+		t.Helper()
+		if err := os.WriteFile(f.file("a"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), "zkelectd", "reload", "--config", f.file("a"), "--timeout", "3s")
+		if out, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != code || !strings.Contains(string(out), want) {
+			t.Errorf("%d, want %q:\n%s", cmd.ProcessState.ExitCode(), want, out)
+		}
+	}
+	reload(good+"nod: {}\n", statusRefused, "nod: is not a setting")
+	if _, body := f.ask("a", "/metrics"); !strings.Contains(body, "\nzkelectd_config_last_reload_successful 0\n") {
+		t.Errorf("the metrics do not say it:\n%s", body)
+	}
+	reload(good, statusTimedOut, "the daemon has not answered within 3s")
+}

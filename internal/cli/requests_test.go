@@ -1,0 +1,215 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/config"
+	"zkelectd/internal/elector/whatif"
+	"zkelectd/internal/operator/request"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
+)
+
+// run runs a command on the group of the fleet.
+func (f *fleet) run(args ...string) (out string, err error) {
+	f.t.Helper()
+	cmd := exec.Command("zkelectd", append(args, "--zk", strings.Join(f.servers, ","), "--root", f.paths.Root)...)
+	cmd.Env = append(os.Environ(), f.env...)
+	data, err := cmd.CombinedOutput()
+	return string(data), err
+}
+
+// runAs runs a command with the configuration of a node.
+func (f *fleet) runAs(id string, args ...string) (out string, err error) {
+	f.t.Helper()
+	cmd := exec.Command("zkelectd", append(args, "--config", f.file(id))...)
+	cmd.Env = append(os.Environ(), f.env...)
+	data, err := cmd.CombinedOutput()
+	return string(data), err
+}
+
+// failsWith runs a command that must fail with an error.
+func (f *fleet) failsWith(want string, args ...string) {
+	f.t.Helper()
+	if out, err := f.run(args...); err == nil || !strings.Contains(out, want) {
+		f.t.Errorf("%v: %v, %s, want %q", args, err, out, want)
+	}
+}
+
+func TestOneOfTwoConcurrentOperatorsIsRefused(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b")
+	g := groupAt(f.session, config.Config{}, "", f.paths.Root)
+	crossed := false
+	_, err := g.submitter().Submit(t.Context(), func(q whatif.Question) (request.Plan, error) {
+		if !crossed {
+			crossed = true
+			if out, err := f.run("pause", "--reason", "mine"); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		}
+		return request.Cordon(q, request.Options{By: "ann@host"}, "b", "", false)
+	})
+	if err == nil || !strings.Contains(err.Error(), "there was another request at the same time, pause by ") {
+		t.Errorf("error: %v", err)
+	}
+	if c := f.snapshot().Control.Record; c.Pause == nil || c.Pause.Reason != "mine" || len(c.Cordons) != 0 {
+		t.Errorf("control: got %+v", c)
+	}
+}
+
+// The elector's updates of the control record do not conflict with an operator's request.
+func TestTheElectorsTimekeepingIsNoConflict(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b")
+	g := groupAt(f.session, config.Config{}, "", f.paths.Root)
+	times := 0
+	_, err := g.submitter().Submit(t.Context(), func(q whatif.Question) (request.Plan, error) {
+		if times++; times == 1 {
+			f.write(f.paths.ControlTx("", q.Snapshot.Control, q.Snapshot.Control.Record)...)
+		}
+		return request.Cordon(q, request.Options{By: "ann@host"}, "b", "", false)
+	})
+	if err != nil || times != 2 {
+		t.Errorf("%v after %d times", err, times)
+	}
+}
+
+func TestAMoveToANodeThatDiesOnTheWayFallsBack(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b")
+	f.configure("c", "dc2", 1, "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 400ms, ready: {delay: 1h, timeout: 1h}}\n")
+	f.start("c")
+	f.until("c has joined", func(g status.Group) bool { return len(g.Members) == 3 })
+	type result struct {
+		out string
+		err error
+	}
+	moved := make(chan result, 1)
+	go func() {
+		out, err := f.run("move", "--to", "c", "--wait")
+		moved <- result{out, err}
+	}()
+	f.until("c takes over", func(g status.Group) bool { return g.Leader == "c" && g.State == string(cluster.CurrentProgress) })
+	f.daemons["c"].signal(syscall.SIGTERM)
+	f.exit("c")
+	f.until("a leads again", leads("a"))
+	r := <-moved
+	if r.err == nil || !strings.Contains(r.out, "the request has ended: move to c: ") {
+		t.Errorf("%v, %s", r.err, r.out)
+	}
+	if out, _ := f.run("status"); strings.Contains(out, "move to c") && strings.Contains(out, "Request") {
+		t.Errorf("the move stands:\n%s", out)
+	}
+	f.checkInvariants()
+}
+
+// An unreadable control record may contain a pause: policy does not replace a healthy leader, and a dead leader is replaced.
+func TestRequestsOfANewerVersionAreNotTouched(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b", "c")
+	newer := []byte(`{"v":9,"pause":{"until":"later"}}`)
+	f.write(cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Control(), Data: newer})
+	const upgrade = "has format version 9, this zkelectd reads up to 1: upgrade this host"
+	f.failsWith(upgrade, "move", "--to", "b")
+	f.failsWith(upgrade, "resume")
+	if out, err := f.run("status"); err != nil || !strings.Contains(out, "Problem  znode "+f.paths.Control()+" "+upgrade) {
+		t.Errorf("%v, %s", err, out)
+	}
+	if out, err := f.run("explain"); err != nil {
+		t.Errorf("%v, %s", err, out)
+	}
+	f.crash("a")
+	f.until("b leads", leads("b"))
+	f.start("a")
+	f.until("a is back", func(g status.Group) bool { return len(g.Members) == 3 })
+	out, err := f.run("explain")
+	if err != nil || !strings.Contains(out, "Blocked  a would be better than b") {
+		t.Errorf("%v, %s", err, out)
+	}
+	data, _, err := f.session.Get(context.Background(), f.paths.Control(), false)
+	if err != nil || string(data) != string(newer) {
+		t.Errorf("%s, %v", data, err)
+	}
+	f.checkInvariants()
+}
+
+// An older daemon does not replace a policy of a newer version.
+func TestAPolicyOfANewerVersionIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b")
+	newer := []byte(`{"v":9,"type":"quantum"}`)
+	f.write(cluster.Op{Kind: cluster.OpSet, Path: f.paths.Policy(), Version: cluster.AnyVersion, Data: newer})
+	f.configure("b", "dc1", 500, "policy: {sites: {dc1: 7}}\n")
+	f.failsWith("the policy is not replaced: znode "+f.paths.Policy()+" has format version 9", "policy", "apply", f.file("b"))
+	if out := f.reloads("b"); !strings.Contains(out, "reload refused") {
+		t.Errorf("reload: %s", out)
+	}
+	f.failsWith("has format version 9", "policy", "show")
+	f.until("a still leads", leads("a"))
+	if data, _, err := f.session.Get(context.Background(), f.paths.Policy(), false); err != nil || string(data) != string(newer) {
+		t.Errorf("%s, %v", data, err)
+	}
+	f.checkInvariants()
+}
+
+// A request that leaves the leader in place has caused no time without a leader.
+func TestWaitReportsNoOldGap(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b")
+	if out := f.exits(0, "move", "b", "--wait"); !strings.Contains(out, " without a leader") {
+		t.Errorf("move: %s", out)
+	}
+	for _, args := range [][]string{{"move", "b", "--wait"}, {"step-down", "--wait", "--dry-run"}} {
+		if out := f.exits(0, args...); strings.Contains(out, " without a leader") || args[0] == "move" && !strings.Contains(out, "b (dc1) still leads in term ") {
+			t.Errorf("%v: %s", args, out)
+		}
+	}
+	if out := f.exits(0, "move", "b", "--wait", "-o", "json"); strings.Contains(out, "leaderless") {
+		t.Errorf("JSON: %s", out)
+	}
+	f.exits(0, "reelect", "--wait")
+	if out := f.exits(0, "reelect", "--wait"); strings.Contains(out, " without a leader") || !strings.Contains(out, " still leads in term ") {
+		t.Errorf("reelect: %s", out)
+	}
+}
+
+// Whoever interrupts a command that waits reads what stays in force and how to end it.
+func TestInterruptWhileWaiting(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a")
+	for _, args := range [][]string{{"drain", "a", "--force"}, {"drain", "dc1", "--force"}} {
+		id := "drain " + args[1]
+		f.startCommand(id, exec.Command("zkelectd", append(args, "--wait", "--zk", f.servers[0], "--root", f.paths.Root)...))
+		f.eventually("the request is in force", f.drained)
+		f.daemons[id].signal(syscall.SIGINT)
+		code, out := f.exit(id), f.daemons[id].output()
+		_, end, _ := strings.Cut(out, "interrupted; the request stays in force; to end it: '")
+		end, _, found := strings.Cut(end, "'")
+		if code != statusTimedOut || !found || !strings.HasPrefix(end, "zkelectd uncordon ") {
+			t.Fatalf("exit status %d\n%s", code, out)
+		}
+		if out, err := f.run(strings.Fields(end)[1:]...); err != nil || f.drained() {
+			t.Errorf("%s: %v, %s", end, err, out)
+		}
+	}
+}
+
+// drained reports whether a drain is in force.
+func (f *fleet) drained() bool {
+	snap, err := store.ReadAll(f.t.Context(), f.session, f.paths, false)
+	return err == nil && len(snap.Control.Record.Cordons) > 0
+}

@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/operator/status"
+)
+
+// absentAs reports whether a node is absent in a state.
+func absentAs(id, state string) func(status.Group) bool {
+	return func(g status.Group) bool {
+		for _, m := range g.Absent {
+			if m.Node == id && m.State == state {
+				return m.Left != nil
+			}
+		}
+		return false
+	}
+}
+
+// A member that is lost stays visible until it is back or is forgotten. One that was stopped says so.
+func TestLostMembersAreRemembered(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b", "c")
+	f.until("all are expected", func(g status.Group) bool { return g.Expected == 3 && len(g.Absent) == 0 })
+	f.crash("c")
+	f.until("c is lost", absentAs("c", "lost"))
+	if out, err := f.run("status"); err != nil || !strings.Contains(out, "2 of 3 expected; lost: c ("+f.hint("'zkelectd forget c'")) || !strings.Contains(out, "LOST ") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	f.logged("a", "a member is lost")
+	f.failsWith("a is a member: only a node that has left can be forgotten", "forget", "a")
+
+	f.start("c")
+	f.until("c is back", func(g status.Group) bool { return len(g.Members) == 3 && len(g.Absent) == 0 })
+	f.daemons["c"].signal(syscall.SIGTERM)
+	f.exit("c")
+	f.until("c is stopped", absentAs("c", "stopped"))
+
+	f.crash("b")
+	f.until("b is lost", absentAs("b", "lost"))
+	if out, err := f.run("forget", "--lost", "--reason", "scrapped"); err != nil || !strings.Contains(out, "forgotten: b (site dc1), lost") {
+		t.Errorf("%v %s", err, out)
+	}
+	g := f.until("b is forgotten", func(g status.Group) bool { return len(g.Absent) == 1 })
+	if g.Expected != 2 || !absentAs("c", "stopped")(g) {
+		t.Errorf("%+v", g.Absent)
+	}
+	f.submit("forget", "c")
+	f.until("c is forgotten", func(g status.Group) bool { return len(g.Absent) == 0 && g.Expected == 1 })
+	if out, err := f.run("forget", "c"); err != nil || !strings.Contains(out, `no node "c" has left the group`) {
+		t.Errorf("%v %s", err, out)
+	}
+
+	// The last one is lost, too: nobody is left to write it down.
+	f.crash("a")
+	f.until("a is lost", func(g status.Group) bool {
+		return len(g.Members) == 0 && len(g.Absent) == 1 && g.Absent[0].State == string(cluster.LeftLost) && g.Absent[0].Left == nil
+	})
+	f.checkInvariants()
+}
+
+// Whatever is in the roster, the group goes on, the output stays readable, and the elector repairs the record.
+func TestHostileRoster(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b")
+	f.until("both are expected", func(g status.Group) bool { return g.Expected == 2 })
+	tenures := len(f.checkInvariants())
+	var nodes []string
+	for i := range 3000 {
+		nodes = append(nodes, fmt.Sprintf(`{"id":"x%04d\u001b[2J","left":{"how":"lost\u202e","time":"2026-05-04T12:00:00Z"}}`, i))
+	}
+	f.write(overwrite(f.paths.Roster(), `{"v":1,"nodes":[`+strings.Join(nodes, ",")+`]}`))
+	f.until("it is bounded", func(g status.Group) bool { return len(g.Absent) == cluster.MaxLeft })
+	if out, err := f.run("status"); err != nil || strings.ContainsAny(out, "\x1b\u202e") {
+		t.Errorf("%v %.500q", err, out)
+	}
+	for _, data := range []string{"garbage", "", "\x1f\x8bgarbage", strings.Repeat("x", 700<<10)} {
+		f.write(overwrite(f.paths.Roster(), data))
+		f.until("it is repaired", func(g status.Group) bool { return g.Expected == 2 && len(g.Absent) == 0 && len(g.Problems) == 0 })
+	}
+	f.write(cluster.Op{Kind: cluster.OpDelete, Path: f.paths.Roster(), Version: cluster.AnyVersion})
+	f.until("it is written again", func(g status.Group) bool { return f.snapshot().Roster.Readable() })
+	f.write(overwrite(f.paths.Roster(), `{"v":99}`))
+	f.until("a newer one is named", func(g status.Group) bool {
+		return strings.Contains(strings.Join(g.Problems, " "), "has format version 99")
+	})
+	f.crash("b")
+	f.until("the group goes on", func(g status.Group) bool { return len(g.Members) == 1 && leads("a")(g) })
+	if f.snapshot().Roster.Newer() == nil {
+		t.Error("a record of a newer version was overwritten")
+	}
+	if n := len(f.checkInvariants()); n != tenures {
+		t.Errorf("%d tenures, %d before: the roster has influenced an election", n, tenures)
+	}
+}

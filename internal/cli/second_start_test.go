@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A second start with the session file of a live zkelectd is refused and changes nothing: if guard and daemon are then
+// killed together, release finds what they have left behind.
+func TestASecondStartLeavesTheFirstOneAlone(t *testing.T) {
+	t.Parallel()
+	for name, config := range map[string]string{"of the same configuration": "a", "of another daemon and group": "other"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			session := filepath.Join(f.dir, "session-a")
+			f.withAddress("a", 100)
+			first := f.start("a")
+			f.until("a leads", leads("a"))
+			f.waitForWork("a")
+			before, root := f.sessionFiles(session), f.paths.Root
+			f.paths.Root += "-other"
+			f.configure("other", "dc1", 100, "zookeeper: {session_file: "+session+"}\n")
+			f.paths.Root = root
+			second := f.startCommand("second", exec.Command("zkelectd", "run", "--config", f.file(config)))
+			f.eventually("the second one ends, or writes the files", func() bool {
+				return isDone(second) || fmt.Sprint(f.sessionFiles(session)) != fmt.Sprint(before)
+			})
+			second.signal(syscall.SIGINT)
+			if code := f.exit("second"); code != statusError || !strings.Contains(second.output(), fmt.Sprintf("process %d", first.cmd.Process.Pid)) {
+				t.Errorf("exit status %d: %s", code, second.output())
+			}
+			if after := f.sessionFiles(session); fmt.Sprint(after) != fmt.Sprint(before) {
+				t.Errorf("the files were %q and are %q", before, after)
+			}
+			f.crash("a")
+			f.eventually("the release", func() bool { // the child takes a moment to die
+				out, err := exec.Command("zkelectd", "release", "--session-file", session).CombinedOutput()
+				return err == nil && strings.Contains(string(out), "closed session 0x")
+			})
+			if f.holds("a") {
+				t.Error("post_stop did not run")
+			}
+			f.checkInvariants()
+		})
+	}
+}
+
+// sessionFiles returns the contents of a session file and of those of its leaderships.
+func (f *fleet) sessionFiles(session string) map[string]string {
+	all := map[string]string{session: read(session)}
+	more, err := filepath.Glob(session + ".[0-9]*")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, path := range more {
+		all[path] = read(path)
+	}
+	return all
+}
+
+func isDone(p *process) bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}

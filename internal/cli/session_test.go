@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
+	"zkelectd/internal/test/faultproxy"
+	"zkelectd/internal/test/zkserver"
+)
+
+// ownServer starts a server that the test may disturb, and a fleet whose node a connects through a proxy.
+func ownServer(t *testing.T) (*zkserver.Server, *fleet, *faultproxy.Proxy) {
+	t.Helper()
+	server, err := zkserver.Start(t.Context(), zkserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Stop() })
+	l, err := faultproxy.New(server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	return server, newFleet(t, server.Addr()), l
+}
+
+// pair starts a, through the proxy, and b, with settings of the section zookeeper and a mode of the child.
+func (f *fleet) pair(l *faultproxy.Proxy, settings, mode string) {
+	f.t.Helper()
+	direct := f.servers
+	child := "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: " + mode + "}, stop_timeout: 500ms}\n"
+	f.servers = []string{fmt.Sprintf("127.0.0.1:%d", l.Port())}
+	f.configure("a", "dc1", 2, "zookeeper: {"+settings+"}\n"+child)
+	f.servers = direct
+	f.configure("b", "dc1", 1, "zookeeper: {"+settings+"}\n"+child)
+	f.start("a")
+	f.until("a leads", leads("a"))
+	f.start("b")
+	f.until("both have joined", func(g status.Group) bool { return len(g.Members) == 2 && leads("a")(g) })
+	f.waitForWork("a")
+}
+
+// A server returns with a smaller limit for session timeouts, and the leader is cut off as soon as it has reconnected: its
+// lease, computed from the longer timeout, must not outlast the session. (The next test cuts it off before it has read the
+// answer.)
+func TestLeaseEndsWithASessionTimeoutThatShrank(t *testing.T) {
+	t.Parallel()
+	server, f, l := ownServer(t)
+	f.pair(l, "session_timeout: 10s", "ignore-term")
+	session := f.sessionOf("a")
+	if err := server.SetMaxSession(2 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("a has reconnected", func() bool {
+		if strings.Contains(f.daemons["a"].output(), "granted a shorter session timeout") {
+			return true // it may send little more
+		}
+		answer, err := server.FourLetterWord(t.Context(), "cons")
+		if err != nil {
+			return false
+		}
+		for line := range strings.Lines(answer) {
+			// A request after the connect request shows that it has read the answer.
+			if strings.Contains(line, session) && strings.Contains(line, "to=2000") && !strings.Contains(line, "recved=1,") {
+				return true
+			}
+		}
+		return false
+	})
+	l.SetMode(faultproxy.BlackHole)
+	child := f.child("a")
+	f.until("b leads", leads("b"))
+	f.waitForChild("b", 1)
+	f.waitForDeath(child)
+	f.checkInvariants()
+	f.logged("a", "granted a shorter session timeout")
+	for _, want := range []string{fmt.Sprintf("server=127.0.0.1:%d", l.Port()), "granted=2s", "lease_base=10s", "zookeeper.min_session_timeout: 2s"} {
+		f.logged("a", want)
+	}
+	l.SetMode(faultproxy.Pass)
+	f.until("a is back, and leads as the better one", leads("a"))
+	f.waitForWork("a")
+	f.checkInvariants()
+}
+
+// The server's answer to the reconnect never arrives: then only the setting bounds what the server granted.
+func TestLeaseIsBasedOnTheSmallestTimeoutThatServersMayGrant(t *testing.T) {
+	t.Parallel()
+	server, f, l := ownServer(t)
+	f.pair(l, "session_timeout: 10s, min_session_timeout: 2s", "plain")
+	if err := server.SetMaxSession(2 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	l.SetMode(faultproxy.HalfOpen)
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	child := f.child("a")
+	f.until("b leads", leads("b"))
+	f.waitForChild("b", 1)
+	f.waitForDeath(child)
+	l.SetMode(faultproxy.Refuse)
+	l.SetMode(faultproxy.Pass)
+	f.until("a is back, and leads as the better one", leads("a"))
+	f.checkInvariants()
+}
+
+// sessionOf returns the id of the session that registered a node, as ZooKeeper formats it.
+func (f *fleet) sessionOf(id string) string {
+	f.t.Helper()
+	_, stat, err := f.session.Get(f.t.Context(), f.paths.Node(id), false)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return fmt.Sprintf("0x%x", stat.Owner)
+}
+
+// Servers that return without their data refuse a client that has seen newer data: every daemon notices, and starts again.
+func TestServersThatComeBackEmpty(t *testing.T) {
+	t.Parallel()
+	server, f, l := ownServer(t)
+	f.pair(l, "session_timeout: 4s", "plain")
+	child := f.child("a")
+	if err := server.Wipe(); err != nil {
+		t.Fatal(err)
+	}
+	f.waitForDeath(child)
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const lost = "the ZooKeeper servers no longer have this session"
+	f.logged("a", lost)
+	f.logged("b", lost)
+	f.reopenSession()
+	f.until("a leads a new group", func(g status.Group) bool { return len(g.Members) == 2 && leads("a")(g) })
+	f.waitForChild("a", 2)
+	f.checkInvariants()
+}
+
+// reopenSession replaces the test's own session, which is lost.
+func (f *fleet) reopenSession() {
+	f.t.Helper()
+	closing, cancel := context.WithTimeout(f.t.Context(), testTimeout)
+	defer cancel()
+	f.session.Close(closing)
+	var err error
+	if f.session, err = store.Open(closing, store.Options{Servers: f.servers, Timeout: 60 * time.Second}); err != nil {
+		f.t.Fatal(err)
+	}
+}

@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/config"
+	"zkelectd/internal/operator"
+	"zkelectd/internal/store"
+	"zkelectd/internal/sys/asynclog"
+)
+
+// sources returns the sources of the configuration of a command.
+func sources(cmd *cobra.Command, child []string) config.Sources {
+	return config.Sources{File: configFile(cmd), Env: os.Environ(), Flags: cmd.Flags(), Command: child}
+}
+
+// configFile returns the configuration file that --config or the environment names; empty for none.
+func configFile(cmd *cobra.Command) string {
+	return cmp.Or(cmd.Flags().Lookup("config").Value.String(), os.Getenv(config.EnvConfig))
+}
+
+// openGroup opens a session for the group with the root of the configuration.
+func openGroup(ctx context.Context, cfg config.Config, from config.From) (group, error) {
+	s, err := connect(ctx, cfg, from)
+	if err != nil {
+		return group{}, err
+	}
+	g := groupAt(s, cfg, cluster.NameOf(cfg.ZooKeeper.Root), cfg.ZooKeeper.Root)
+	if err := g.adoptACL(ctx); err != nil {
+		closeQuietly(ctx, s)
+		return group{}, err
+	}
+	return g, nil
+}
+
+// adoptACL makes the session create znodes with the ACL of the group's root, if it has credentials.
+func (g group) adoptACL(ctx context.Context) error {
+	if g.cfg.ZooKeeper.Auth.File == "" {
+		return nil
+	}
+	ctx, cancel := withAnswerTimeout(ctx)
+	defer cancel()
+	return g.session.AdoptACL(ctx, g.paths.Root)
+}
+
+// connect opens a session that creates znodes with the ACL of the configuration. from has the sources of cfg, for errors.
+func connect(ctx context.Context, cfg config.Config, from config.From) (*store.Session, error) {
+	if err := operator.Access(cfg, os.Getenv).Check(); err != nil {
+		return nil, accessError(err, from)
+	}
+	s, err := openSession(ctx, cfg)
+	if err != nil {
+		return nil, connectError(err, from)
+	}
+	return s, nil
+}
+
+// openSession is connect without the check of the credentials, and with errors that do not name the sources of cfg.
+func openSession(ctx context.Context, cfg config.Config) (*store.Session, error) {
+	limit := cfg.ZooKeeper.ConnectTimeout
+	if limit == 0 {
+		limit = answerTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return store.Open(ctx, store.Options{
+		Servers: cfg.ZooKeeper.Servers, Timeout: cfg.ZooKeeper.SessionTimeout, Access: operator.Access(cfg, os.Getenv), Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+// group is a connection to a group, with the configuration of the command.
+type group struct {
+	cfg     config.Config
+	session *store.Session
+	paths   cluster.Paths
+	name    string
+	kind    cluster.GroupKind
+	// from has the sources of cfg. configured is set if the configuration has a file for the group.
+	from       config.From
+	configured bool
+	err        error // why the group's record can't be used
+}
+
+// manyLeaders reports whether this is a whole group with slots.
+func (g group) manyLeaders() bool { return g.kind == cluster.KindSlots && g.paths.Slot == "" }
+
+// withGroup calls f with a connection to the group that the command names, or to the only one.
+func withGroup(cmd *cobra.Command, f func(ctx context.Context, g group) error) error {
+	return withGroupLike(cmd, "", f)
+}
+
+// withGroupLike is [withGroup] for a command that was given a file with a policy, "" for none: the file also says how to connect.
+func withGroupLike(cmd *cobra.Command, file string, f func(ctx context.Context, g group) error) error {
+	return withSelectionLike(cmd, file, func(ctx context.Context, s selection) error { return s.withOnly(ctx, wholeGroup, f) })
+}
+
+// withOneLeader is [withGroup] for a command about one leader: a group with slots needs a slot.
+func withOneLeader(cmd *cobra.Command, f func(ctx context.Context, g group) error) error {
+	return withSelection(cmd, func(ctx context.Context, s selection) error { return s.withOnly(ctx, oneLeader, f) })
+}
+
+func closeQuietly(ctx context.Context, s *store.Session) {
+	limit := 2 * time.Second
+	if ctx.Err() != nil {
+		limit = 200 * time.Millisecond // the user has interrupted the command
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	s.Close(ctx) // if it fails, the server ends the session
+}
+
+// read returns a snapshot of the whole group.
+func (g group) read(ctx context.Context) (cluster.Snapshot, error) {
+	ctx, cancel := withAnswerTimeout(ctx)
+	defer cancel()
+	return store.ReadAll(ctx, g.session, g.paths, false)
+}
+
+// history returns the history, empty if there is none yet.
+func (g group) history(ctx context.Context, watch bool) (cluster.History, error) {
+	ctx, cancel := withAnswerTimeout(ctx)
+	defer cancel()
+	return operator.ReadHistory(ctx, g.session, g.paths, watch)
+}
+
+// answerTimeout bounds how long a command waits for a connection, and for one operation: a person waits for its output.
+const answerTimeout = 10 * time.Second
+
+// withAnswerTimeout bounds one operation of a command on ZooKeeper.
+func withAnswerTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, answerTimeout)
+}
+
+// publish puts a policy in force.
+func (g group) publish(ctx context.Context, p operator.Proposal) (cluster.Policy, error) {
+	ctx, cancel := withAnswerTimeout(ctx)
+	defer cancel()
+	return operator.PublishPolicy(ctx, g.session, g.paths, p)
+}
+
+// logger returns a logger to standard error, with a level that a reload can change. It never waits for a reader of its
+// output, except in flush at the end.
+func logger(cfg config.Config) (log *slog.Logger, level *slog.LevelVar, flush func()) {
+	level = new(slog.LevelVar)
+	level.UnmarshalText([]byte(cfg.Log.Level)) // checked with the configuration
+	opt := &slog.HandlerOptions{Level: level}
+	out := asynclog.New(os.Stderr, func(lost int64) { log.Warn("log lines dropped: standard error is not read fast enough", "lines", lost) })
+	log = slog.New(slog.NewTextHandler(out, opt))
+	if cfg.Log.Format == "json" {
+		log = slog.New(slog.NewJSONHandler(printableJSON{out}, opt))
+	}
+	return log, level, func() { out.Close(time.Second) }
+}

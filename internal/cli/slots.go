@@ -1,0 +1,228 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/operator"
+	"zkelectd/internal/operator/request"
+	"zkelectd/internal/store"
+)
+
+func slotsCommand() *cobra.Command {
+	return parent(&cobra.Command{Use: "slots", Short: "Show or change how many leaders a group has"}, slotsShowCommand(), slotsSetCommand())
+}
+
+// slotsState is the output of the commands about slots.
+type slotsState struct {
+	Root    string    `json:"root"`
+	Count   int       `json:"count"`
+	PerNode int       `json:"per_node"`
+	Epoch   int64     `json:"epoch"`
+	By      string    `json:"by"`
+	Reason  string    `json:"reason,omitempty"`
+	Time    time.Time `json:"time"`
+	// Drift says how the configuration of this host differs; empty if it does not.
+	Drift string `json:"drift,omitempty"`
+}
+
+// slotsOnly is the permission of the commands about slots.
+func slotsOnly(g group) error {
+	if g.kind != cluster.KindSlots {
+		return fmt.Errorf("the group %s has one leader, and no slots; that cannot be changed: start a group with another name and with slots", g.name)
+	}
+	return wholeGroup(g)
+}
+
+func withSlots(cmd *cobra.Command, f func(ctx context.Context, g group) error) error {
+	return withSelection(cmd, func(ctx context.Context, s selection) error { return s.withOnly(ctx, slotsOnly, f) })
+}
+
+func slotsShowCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use: "show", Short: "Show how many slots a group has", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			return withSlots(cmd, func(ctx context.Context, g group) error {
+				read, err := g.readRecord(ctx)
+				if err == nil {
+					err = read.Err
+				}
+				if err != nil {
+					return err
+				}
+				return g.slotsState(read).print(cmd.OutOrStdout(), output)
+			})
+		},
+	}
+	groupFlags(cmd)
+	outputFlag(cmd, &output)
+	return cmd
+}
+
+// readRecord returns the record of slots, which exists.
+func (g group) readRecord(ctx context.Context) (cluster.Stored[cluster.Slots], error) {
+	ctx, cancel := withAnswerTimeout(ctx)
+	defer cancel()
+	read, err := store.ReadSlots(ctx, g.session, g.paths, false)
+	if err == nil && (!read.Exists || errors.Is(read.Err, cluster.ErrNoSlots)) {
+		err = fmt.Errorf("the group %s has no slots yet: no daemon has joined it; set slots in its configuration", g.name)
+	}
+	return read, err
+}
+
+func (g group) slotsState(read cluster.Stored[cluster.Slots]) slotsState {
+	rec := read.Record
+	return slotsState{
+		Root: g.paths.Root, Count: rec.Count, PerNode: rec.PerNode, Epoch: rec.Epoch, By: rec.By, Reason: rec.Reason, Time: rec.Time,
+		Drift: operator.SlotsDrift(g.name, g.cfg.Slots, read),
+	}
+}
+
+func (s slotsState) print(w io.Writer, output string) error {
+	if output == "json" {
+		return printJSON(w, s)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(name, text string) { fmt.Fprintf(t, "%s\t%s\n", name, printable(text)) }
+	row("Group", s.Root)
+	row("Slots", fmt.Sprintf("%s; epoch %d", cluster.SlotSize{Count: s.Count, PerNode: s.PerNode}, s.Epoch))
+	set := fmt.Sprintf("by %s at %s", s.By, s.Time.Local().Format(time.DateTime))
+	if s.Reason != "" {
+		set += ": " + s.Reason
+	}
+	row("Set", set)
+	if s.Drift != "" {
+		row("Drift", s.Drift)
+	}
+	return t.Flush()
+}
+
+func slotsSetCommand() *cobra.Command {
+	var size cluster.SlotSize
+	var reason string
+	cmd := &cobra.Command{
+		Use: "set --count N", Short: "Change how many leaders a group has, while no daemon is in it", Args: cobra.NoArgs,
+		Long: `Set changes the number of slots of a group, or how many of them one node can lead.
+
+No daemon may be in the group: slot 3 of 8 and slot 3 of 12 are different work, so no
+work of the old slots may run beside that of the new ones. The command says which
+daemons are in the group. Afterwards start them again.
+
+If the last leader of a slot was lost, the first leaders of all slots wait until its
+lease is over. The configuration of the hosts is not changed, and need not agree;
+correct it.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if len(reason) > request.MaxReason {
+				return fmt.Errorf("the reason has %d bytes: at most %d", len(reason), request.MaxReason)
+			}
+			return withSlots(cmd, func(ctx context.Context, g group) error { return g.setSlots(ctx, cmd.OutOrStdout(), size, reason) })
+		},
+	}
+	groupFlags(cmd)
+	f := cmd.Flags()
+	f.IntVar(&size.Count, "count", 0, "the number of slots")
+	f.IntVar(&size.PerNode, "per-node", 0, "how many slots one node can lead at most (default: as before, or if that was all of them, all)")
+	f.StringVar(&reason, "reason", "", fmt.Sprintf("the reason, shown by 'slots show'; at most %d bytes", request.MaxReason))
+	if err := cmd.MarkFlagRequired("count"); err != nil {
+		panic(err) // the flag exists
+	}
+	return cmd
+}
+
+func (g group) setSlots(ctx context.Context, w io.Writer, size cluster.SlotSize, reason string) error {
+	read, err := g.readRecord(ctx)
+	switch {
+	case err != nil:
+		return err
+	case read.Newer() != nil:
+		return read.Err
+	}
+	before := read.Record.SlotSize
+	if size.PerNode == 0 {
+		if size.PerNode = size.Count; before.PerNode < before.Count {
+			size.PerNode = min(before.PerNode, size.Count)
+		}
+	}
+	if err := size.Check(); err != nil {
+		return err
+	}
+	if read.Readable() && before == size {
+		_, err := fmt.Fprintf(w, "the group %s has %s already\n", printable(g.name), size)
+		return err
+	}
+	limited, cancel := withAnswerTimeout(ctx)
+	defer cancel()
+	if err := g.checkNoMembers(limited); err != nil {
+		return err
+	}
+	next := read.Record.Changed(size, whoami(), reason, time.Now())
+	wait, err := store.SetSlots(limited, g.session, g.paths, read, next)
+	show := cluster.InGroup("'zkelectd slots show'", g.name)
+	switch {
+	case errors.Is(err, cluster.ErrNotEmpty), errors.Is(err, cluster.ErrBadVersion):
+		return fmt.Errorf("nothing was changed: a daemon or a command has used the group %s at the same time: see %s, and run this again if it is still wanted",
+			g.name, show)
+	case errors.Is(err, cluster.ErrUnknown):
+		return fmt.Errorf("the connection was lost while znode %s was written; %s shows whether it was: %w", g.paths.Slots(), show, err)
+	case err != nil:
+		return fmt.Errorf("cannot change the slots of the group %s: %w", g.name, err)
+	}
+	fmt.Fprintf(w, "the group %s has %s now, in epoch %d; start its daemons\n", printable(g.name), size, next.Epoch)
+	if wait > 0 {
+		fmt.Fprintf(w, "not all slots had been released: the first leaders wait %s for leases that may still be running\n", wait.Round(10*time.Millisecond))
+	}
+	return nil
+}
+
+// checkNoMembers returns an error that names the daemons that are in the group, nil if there are none.
+func (g group) checkNoMembers(ctx context.Context) error {
+	snap, err := store.ReadAll(ctx, g.session, g.paths.OfSlot(0), false)
+	if err != nil || len(snap.Members) == 0 {
+		return err
+	}
+	var ids []string
+	for _, m := range snap.Members {
+		ids = append(ids, m.ID)
+	}
+	slices.Sort(ids)
+	return refuse("nothing was changed: these daemons are in the group %s: %s. On each of their hosts, stop the daemon ('systemctl stop zkelectd'); "+
+		"or, if it has other groups, rename the file %s.yaml in groups_dir to %s.yaml.disabled and run 'systemctl reload zkelectd'. "+
+		"Then run this again", g.name, strings.Join(ids, ", "), g.name, g.name)
+}
+
+// initializeSlots creates a group with the slots of the configuration, none of which has a leader.
+func (g group) initializeSlots(ctx context.Context, w io.Writer) error {
+	size := cluster.SlotSize{Count: g.cfg.Slots.Count, PerNode: g.cfg.Slots.Limit()}
+	if !g.cfg.Slots.Enabled() {
+		return fmt.Errorf("the group %s has slots, but this configuration has none: name one that has with --config", g.name)
+	}
+	for i := range size.Count {
+		if err := store.Init(ctx, g.session, g.paths.OfSlot(i), whoami()); err != nil {
+			return err
+		}
+	}
+	read, err := store.ReadSlots(ctx, g.session, g.paths, false)
+	if err != nil {
+		return err
+	}
+	if errors.Is(read.Err, cluster.ErrNoSlots) || !read.Exists {
+		if err := store.DoSplit(ctx, g.session, g.paths, g.paths.SlotsTx("", read, cluster.NewSlots(size, whoami(), time.Now()))); err != nil {
+			return fmt.Errorf("cannot write znode %s: %w", g.paths.Slots(), err)
+		}
+	}
+	_, err = fmt.Fprintf(w, "the group %s is initialized with %s: its first leaders need not wait\n", printable(g.paths.Root), size)
+	return err
+}

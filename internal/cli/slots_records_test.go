@@ -1,0 +1,210 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/store"
+	"zkelectd/internal/sys/boottime"
+)
+
+// prints runs a command with the configuration of n1, which must print the texts, and succeed or fail.
+func (f slotFleet) prints(succeeds bool, args []string, texts ...string) {
+	f.t.Helper()
+	out, err := f.runAs("n1", args...)
+	for _, text := range texts {
+		if (err == nil) != succeeds || !strings.Contains(out, text) {
+			f.t.Errorf("%v: %v, want %q:\n%s", args, err, text, out)
+			return
+		}
+	}
+}
+
+// working returns the tenures that have worked since a time.
+func (f slotFleet) working(since time.Duration) []slotTenure {
+	return slices.DeleteFunc(slotLedger(f.t, f.ledgerFile()), func(s slotTenure) bool { return s.end < since.Nanoseconds() })
+}
+
+// A stranger changes the record of slots while daemons work. If it is of a newer version, they leave it alone, and no work starts or stops.
+// If it is damaged or emptied, they write it again as it was, which is not what their files have.
+func TestDamagedRecordOfSlots(t *testing.T) {
+	t.Parallel()
+	f := newSlotFleet(t, 4)
+	f.write(f.paths.SlotsTx("", f.slots(), cluster.NewSlots(cluster.SlotSize{Count: 4, PerNode: 3}, "the test", time.Now()))...)
+	for _, id := range []string{"n1", "n2"} {
+		f.configureSlots(id, 2, 2, "zookeeper: {session_timeout: 10s}\n")
+		f.start(id)
+	}
+	f.settled("all slots have leaders", 4, map[string]int{"n1": 2, "n2": 2})
+	settled := boottime.Now()
+	f.eventually("all slots work", func() bool { return len(f.working(settled)) == 4 }) // READY may precede the first line of the ledger
+	before, good := len(slotLedger(t, f.ledgerFile())), f.slots().Record
+
+	f.write(overwrite(f.paths.Slots(), `{"v":99}`))
+	changed := boottime.Now()
+	f.logged("n1", "does not elect or take over until it is upgraded")
+	newer := "znode " + f.paths.Slots() + " has format version 99, this zkelectd reads up to 1: upgrade this host"
+	f.prints(true, []string{"status"}, "Problem  "+newer+": until then no slot gets another leader", "Slots    not known")
+	f.prints(false, []string{"slots", "set", "--count", "2"}, newer)
+	f.prints(false, []string{"repair"}, "slots: "+newer, "not repaired: slots: upgrade this host")
+	f.eventually("four slots work on", func() bool { return len(f.working(changed+time.Second)) == 4 })
+	f.write(overwrite(f.paths.Slots(), string(cluster.Encode(&good))))
+	f.settled("the same size is in force again", 4, map[string]int{"n1": 2, "n2": 2})
+	if all := slotLedger(t, f.ledgerFile()); len(all) != before {
+		t.Errorf("work has started: %+v", all[before:])
+	}
+
+	for _, data := range []string{`{"v":1,`, ""} {
+		f.write(overwrite(f.paths.Slots(), data))
+		f.eventually("the record is written again", func() bool { return f.slots().Readable() })
+		if now := f.slots().Record; !reflect.DeepEqual(now, good) {
+			t.Errorf("after %q: %+v", data, now)
+		}
+		f.prints(true, []string{"repair"}, "nothing is damaged")
+	}
+	f.settled("the same leaders", 4, map[string]int{"n1": 2, "n2": 2})
+	all := slotLedger(t, f.ledgerFile())
+	if len(all) != before {
+		t.Errorf("work has started: %+v", all[before:])
+	}
+	checkSlots(t, all, 3)
+	f.checkPanics()
+}
+
+// If the record is deleted, the fences are gone with it. The elector begins a new epoch with the size in force.
+func TestDeletedRecordOfSlots(t *testing.T) {
+	t.Parallel()
+	f := newSlotFleet(t, 2)
+	f.run("n1", 2, 1)
+	f.run("n2", 2, 1)
+	f.settled("both slots have leaders", 2, map[string]int{"n1": 1, "n2": 1})
+	before := f.slots().Record
+	for f.exists(f.paths.Slots()) {
+		var ops []cluster.Op
+		for i := range 2 {
+			for _, path := range []string{"/current", "/elected", "/heir", "/history", ""} {
+				if path = f.paths.OfSlot(i).Leader() + path; f.exists(path) {
+					ops = append(ops, remove(path))
+				}
+			}
+		}
+		_, _ = f.session.Do(t.Context(), append(ops, remove(f.paths.Slots()))...) // it fails if something has changed
+	}
+	f.eventually("another epoch", func() bool { return f.slots().Record.Epoch > before.Epoch })
+	f.settled("both slots have leaders again", 2, map[string]int{"n1": 1, "n2": 1})
+	if now := f.slots().Record; now.SlotSize != before.SlotSize {
+		t.Errorf("%+v", now)
+	}
+	checkSlots(t, slotLedger(t, f.ledgerFile()), 1)
+	f.checkPanics()
+}
+
+// exists reports whether a znode exists.
+func (f slotFleet) exists(path string) bool {
+	f.t.Helper()
+	_, _, err := f.session.Get(f.t.Context(), path, false)
+	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
+		f.t.Fatal(err)
+	}
+	return err == nil
+}
+
+// Every znode of a group with slots gets the ACL of the configuration, by init and by the daemons, and acl apply changes all of them while
+// the daemons work.
+func TestACLsOfSlots(t *testing.T) {
+	t.Parallel()
+	f := slotFleet{newClosedFleet(t, store.ACLPrivate)}
+	f.env = nil // it is in the files
+	for _, id := range []string{"n1", "n2"} {
+		f.configureSlots(id, 4, 2, f.closed("private"))
+	}
+	f.prints(true, []string{"init"}, "is initialized with 4 slots, at most 2 per node: its first leaders need not wait")
+	f.checkACLs("private", 0)
+	f.start("n1")
+	f.start("n2")
+	f.settled("all slots have leaders", 4, map[string]int{"n1": 2, "n2": 2})
+	f.checkACLs("private", 4)
+	stranger := newFleet(t).session
+	third := f.paths.OfSlot(2)
+	for _, path := range []string{f.paths.Slots(), third.Leader(), third.Elected(), third.Current()} {
+		if _, _, err := stranger.Get(t.Context(), path, false); err == nil {
+			t.Errorf("an unauthorized client reads %s", path)
+		}
+	}
+	before := len(slotLedger(t, f.ledgerFile()))
+	f.configureSlots("n1", 4, 2, f.closed("readable"))
+	f.prints(true, []string{"acl", "apply"}, third.Current()+": changed digest:zkelectd/", f.paths.Slots()+": changed ", third.Leader()+": changed ", third.Elected()+": changed ")
+	// A daemon that has the old setting may create a znode at any time.
+	f.eventually("all znodes have the new ACL", func() bool {
+		if _, err := f.runAs("n1", "acl", "apply"); err != nil {
+			t.Fatal(err)
+		}
+		return !slices.ContainsFunc(f.shownACLs("readable"), func(z store.ZnodeACL) bool { return !z.Configured })
+	})
+	if _, _, err := stranger.Get(t.Context(), third.Elected(), false); err != nil {
+		t.Error(err)
+	}
+	if _, err := stranger.Do(t.Context(), overwrite(f.paths.Slots(), "")); err == nil {
+		t.Error("an unauthorized client writes the record of slots")
+	}
+	f.settled("nothing has stopped", 4, nil)
+	if all := slotLedger(t, f.ledgerFile()); len(all) != before {
+		t.Errorf("work has started again: %+v", all)
+	}
+	f.checkSecret(password)
+	f.checkPanics()
+}
+
+// closed returns the settings of a closed fleet for an ACL.
+func (f slotFleet) closed(acl string) string {
+	return fmt.Sprintf("zookeeper: {session_timeout: 10s, auth: {file: %s}, acl: %s}\n", filepath.Join(f.dir, "auth"), acl)
+}
+
+// checkACLs checks that every znode of the group has the ACL of the configuration, and that the znodes of four slots are among them, with
+// the leaderships of so many.
+func (f slotFleet) checkACLs(acl string, led int) {
+	f.t.Helper()
+	znodes := f.shownACLs(acl)
+	found := make(map[string]bool)
+	for _, z := range znodes {
+		found[z.Path] = true
+		if !z.Configured {
+			f.t.Errorf("%s has the ACL %s, not that of %s", z.Path, z.ACL, acl)
+		}
+	}
+	want := []string{f.paths.Root, f.paths.Slots()}
+	for i := range 4 {
+		p := f.paths.OfSlot(i)
+		want = append(want, p.Leader())
+		if i < led {
+			want = append(want, p.Elected(), p.Current())
+		}
+	}
+	for _, path := range want {
+		if !found[path] {
+			f.t.Errorf("acl show lacks %s: %s", path, fmt.Sprint(znodes))
+		}
+	}
+}
+
+// shownACLs returns the znodes of the group with their ACLs; the configured one is acl.
+func (f slotFleet) shownACLs(acl string) []store.ZnodeACL {
+	f.t.Helper()
+	out, err := f.runAs("n1", "acl", "show", "-o", "json")
+	var shown tree
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &shown)
+	}
+	if err != nil || shown.ACL != acl {
+		f.t.Fatalf("%v\n%s", err, out)
+	}
+	return shown.Znodes
+}

@@ -1,0 +1,282 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/config"
+	"zkelectd/internal/operator"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
+)
+
+func statusCommand() *cobra.Command {
+	var output string
+	var watch, check bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show the group: the leader, why it leads, and every member",
+		Long: `Status shows a group: its leader, why it leads, every member, and anything unusual. If
+zookeeper.root has several groups and none is named with -g, it prints one line for
+each: the leader, how many members are eligible, and anything unusual.
+
+A group with slots has a line for each slot; -g NAME shows its slots and how many each
+member leads, -g NAME/SLOT one slot.
+
+With --check it prints one line, and exits as a monitoring plugin (Nagios, Icinga): 0 if each
+group has a READY leader and an eligible standby, 1 for a warning (a takeover, a hard pause,
+nobody could take over, any other problem), 2 if a group has no leader or each member that could
+lead has failed, 3 if that is not known.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != outputWide {
+				if err := checkOutput(output); err != nil {
+					return err
+				}
+			}
+			if check {
+				return runCheck(cmd)
+			}
+			show := func() error {
+				return withSelection(cmd, func(ctx context.Context, s selection) error {
+					g, err := s.only()
+					switch {
+					case err == nil && g.manyLeaders():
+						return showSlotStatus(ctx, cmd.OutOrStdout(), g, output, watch)
+					case err == nil:
+						return showStatus(ctx, cmd.OutOrStdout(), g, output, watch)
+					case watch:
+						return err
+					}
+					return s.showGroups(ctx, cmd.OutOrStdout(), output)
+				})
+			}
+			if watch {
+				return untilInterrupted(cmd, show)
+			}
+			return show()
+		},
+	}
+	groupFlags(cmd)
+	outputFlag(cmd, &output)
+	cmd.Flags().Lookup("output").Usage = "table, wide (a table with all columns) or json"
+	cmd.Flags().BoolVar(&watch, "watch", false, "follow the status until interrupted: on a terminal it is drawn in place, elsewhere printed again whenever it changes")
+	cmd.Flags().BoolVar(&check, "check", false, "print one line with figures, and exit as a monitoring plugin: 0 ok, 1 warning, 2 critical, 3 unknown")
+	cmd.MarkFlagsMutuallyExclusive("check", "watch")
+	cmd.MarkFlagsMutuallyExclusive("check", "output")
+	return cmd
+}
+
+// runCheck runs status --check.
+func runCheck(cmd *cobra.Command) error {
+	var result error
+	err := withSelection(cmd, func(ctx context.Context, s selection) error {
+		result = s.checkStatus(ctx, cmd.OutOrStdout())
+		return nil
+	})
+	if err != nil {
+		return checkFailed(cmd.OutOrStdout(), err)
+	}
+	return result
+}
+
+func showStatus(ctx context.Context, w io.Writer, g group, output string, watch bool) error {
+	shown := screen{w: w, output: output}
+	if watch {
+		viewer := status.NewViewer(g.name, g.paths.Root)
+		return followStatus(ctx, g, readWatched, &shown, viewer.Group)
+	}
+	view, err := g.view(ctx)
+	if err != nil {
+		return err
+	}
+	view = withLease(ctx, g.name, view)
+	return shown.show(view, view.Table, view.WideTable)
+}
+
+// tabular is a view that people read as a table.
+type tabular interface {
+	Table() string
+	WideTable() string
+}
+
+// followStatus shows views of what read returns: on a terminal in place, else each one that differs from the one before.
+func followStatus[T any, V tabular](ctx context.Context, g group, read func(context.Context, group) (T, error), shown *screen, view func(T) V) error {
+	if terminal, ok := shown.w.(*os.File); ok && shown.output != "json" && os.Getenv("TERM") != "dumb" && isTerminal(terminal) {
+		d := newRedraw(terminal, func(v T) string {
+			if shown.output == outputWide {
+				return view(v).WideTable()
+			}
+			return view(v).Table()
+		})
+		defer d.end()
+		return follow(ctx, g, read, d)
+	}
+	return follow(ctx, g, read, newStatusDisplay(shown, func(v T) error {
+		shows := view(v)
+		return shown.show(shows, shows.Table, shows.WideTable)
+	}))
+}
+
+// statusDisplay is the display of status --watch in a pipe or file.
+type statusDisplay[T any] struct {
+	notices
+	screen *screen
+	print  func(T) error
+}
+
+func newStatusDisplay[T any](s *screen, show func(T) error) *statusDisplay[T] {
+	return &statusDisplay[T]{notices: notices{w: os.Stderr}, screen: s, print: show}
+}
+
+func (d *statusDisplay[T]) show(v T) error { return d.print(v) }
+
+// resumed has the status follow even if it is that of before, in JSON after the gap.
+func (d *statusDisplay[T]) resumed(from, to time.Time) error {
+	d.screen.last = ""
+	err := d.notices.resumed(from, to)
+	if d.screen.output == "json" {
+		err = errors.Join(err, printJSON(d.screen.w, newGap(from, to)))
+	}
+	return err
+}
+
+// view returns the group's status, with a forecast if the policy permits one.
+func (g group) view(ctx context.Context) (status.Group, error) {
+	q, err := g.submitter().Question(ctx)
+	if err != nil {
+		snap, err := g.read(ctx)
+		return status.Of(g.name, g.paths.Root, snap), err
+	}
+	q.Ask = nil // status must not start the ranking program
+	return operator.WithForecast(status.Of(g.name, g.paths.Root, q.Snapshot), q), nil
+}
+
+// screen prints views, each unless it equals the one before.
+type screen struct {
+	w      io.Writer
+	output string
+	last   string
+}
+
+func (s *screen) show(view any, table, wide func() string) error {
+	var b strings.Builder
+	if err := printJSON(&b, view); err != nil {
+		return err
+	}
+	text := b.String() // a table also changes with the time
+	if text == s.last {
+		return nil
+	}
+	first := s.last == ""
+	s.last = text
+	switch s.output {
+	case "table":
+		text = table()
+	case outputWide:
+		text = wide()
+	}
+	if !first && s.output != "json" {
+		fmt.Fprintln(s.w)
+	}
+	if terminal, ok := s.w.(*os.File); ok && s.output != "json" && isTerminal(terminal) {
+		columns, _ := sizeOf(terminal)
+		text = wrap(text, columns)
+	}
+	_, err := io.WriteString(s.w, colorize(s.w, text))
+	return err
+}
+
+func leaderCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "leader",
+		Short: "Print the id of the READY leader; exit 0, 1 if there is none, or 2 on an error",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withLeader(cmd, func(_ context.Context, _ group, leader status.Group) error {
+				if leader.Leader == "" {
+					return exitError{statusNo, nil}
+				}
+				fmt.Fprintln(cmd.OutOrStdout(), printable(leader.Leader))
+				return nil
+			})
+		},
+	}
+	groupFlags(cmd)
+	return cmd
+}
+
+func isLeaderCommand() *cobra.Command {
+	var strict bool
+	cmd := &cobra.Command{
+		Use:   "is-leader",
+		Short: "Exit 0 if the node (--id, default this host) is the READY leader, 1 if not, 2 on an error",
+		Long: `Is-leader exits with 0 if the node (--id, default this host) is the READY leader, with 1 if
+not, and with 2 on an error.
+
+ZooKeeper names a leader whose daemon hangs until its session ends. With --strict the node's
+own daemon must also confirm within a second that it leads this group, in this term and at this
+root, and that its lease is not over; if it does not, the exit status is 1. Without --id or --root it is asked at http.listen of this host's
+configuration, else at the address that it has published, which must not use TLS.`,
+		Args: cobra.NoArgs,
+	}
+	config.RegisterFlags(cmd.Flags())
+	groupFlag(cmd)
+	cmd.Flags().BoolVar(&strict, "strict", false, "ask the leading daemon itself: exit 1 if it does not confirm its lease")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if !cmd.Flags().Changed("id") && os.Getenv("ZKELECTD_NODE_ID") == "" {
+			concernsHost(cmd, "zookeeper.servers") // its id is in the configuration of this host
+		}
+		h, err := loadHost(cmd, "")
+		if err != nil {
+			return exitError{statusError, err}
+		}
+		return withLeader(cmd, func(ctx context.Context, g group, leader status.Group) error {
+			switch {
+			case leader.Leader != h.Config.Node.ID:
+				return exitError{statusNo, nil}
+			case strict:
+				own := !cmd.Flags().Changed("id") && !cmd.Flags().Changed("root") || cmd.Flags().Changed("http") // else http.listen may be that of another node or group
+				return confirmLeader(ctx, h, own, g, leader)
+			}
+			return nil
+		})
+	}
+	return cmd
+}
+
+// withLeader calls f with the group if it has a READY leader, else with a zero status. Errors exit with 2.
+func withLeader(cmd *cobra.Command, f func(ctx context.Context, g group, leader status.Group) error) error {
+	err := withOneLeader(cmd, func(ctx context.Context, g group) error {
+		snap, err := g.read(ctx)
+		var leader status.Group
+		if c := snap.Current; c.Readable() && c.Record.State == cluster.CurrentReady {
+			leader = status.Of(g.name, g.paths.Root, snap)
+		}
+		// Without a record that can be read, the answer is not known. No other problem of the group matters.
+		if err := errors.Join(err, snap.Current.Err); err != nil {
+			return err
+		}
+		return f(ctx, g, leader)
+	})
+	var known exitError
+	if err != nil && !errors.As(err, &known) {
+		return exitError{statusError, err}
+	}
+	return err
+}
+
+// readWatched returns the state of the group, and sets watches.
+func readWatched(ctx context.Context, g group) (cluster.Snapshot, error) {
+	ctx, cancel := withAnswerTimeout(ctx)
+	defer cancel()
+	return store.ReadAll(ctx, g.session, g.paths, true)
+}

@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/operator/status"
+)
+
+func summaryOf(name, state string, eligible int, problems ...string) groupStatus {
+	g := groupStatus{Name: name, Eligible: eligible, joined: true}
+	g.State, g.Problems, g.Members = state, problems, make([]status.Member, 3)
+	if state != status.StateNone {
+		g.Leader, g.Term = "n1", 7
+	}
+	return g
+}
+
+func TestStatusCheck(t *testing.T) {
+	t.Parallel()
+	ready := string(cluster.CurrentReady)
+	failing := summaryOf("f", ready, 3, "every member that could lead has failed")
+	failing.Failing = "every member that could lead has failed"
+	good, alone := summaryOf("a", ready, 3), summaryOf("b", ready, 1, "nobody could take over from n1: n2: un|healthy")
+	none := summaryOf("c", status.StateNone, 0, "nobody leads: no daemon is registered")
+	broken, unjoined := summaryOf("d", status.StateNone, 0), summaryOf("e", status.StateNone, 0)
+	broken.Error, unjoined.Error, unjoined.joined = "record of a newer version", "no daemon has joined it yet", false
+	takeover, paused := summaryOf("f", string(cluster.CurrentProgress), 3), summaryOf("g", ready, 3)
+	paused.Requests = []status.Request{{Kind: "hard-pause", By: "ann@host"}}
+	for _, c := range []struct {
+		all    []groupStatus
+		status int
+		want   string
+	}{
+		{[]groupStatus{good}, checkOK, "ZKELECTD OK - n1 leads in term 7, 3 of 3 members are eligible"},
+		{[]groupStatus{failing}, checkCritical, "ZKELECTD CRITICAL - every member that could lead has failed"},
+		{[]groupStatus{alone}, checkWarning, "ZKELECTD WARNING - nobody could take over from n1: n2: un/healthy"},
+		{[]groupStatus{none}, checkCritical, "ZKELECTD CRITICAL - no leader; nobody leads: no daemon is registered"},
+		{[]groupStatus{broken}, checkUnknown, "ZKELECTD UNKNOWN - record of a newer version"},
+		{[]groupStatus{unjoined}, checkCritical, "ZKELECTD CRITICAL - no leader: no daemon has joined it yet"},
+		{[]groupStatus{takeover}, checkWarning, "ZKELECTD WARNING - n1 (taking over)"},
+		{[]groupStatus{paused}, checkWarning, "ZKELECTD WARNING - PAUSED HARD, no member is elected, by ann@host"},
+		{[]groupStatus{good, good}, checkOK, "ZKELECTD OK - each of 2 groups has a READY leader and an eligible standby"},
+		{[]groupStatus{good, alone, broken}, checkUnknown, "ZKELECTD UNKNOWN - 1 of 3 groups: d (record"},
+		{[]groupStatus{broken, none, good}, checkCritical, "ZKELECTD CRITICAL - 1 of 3 groups: c (no leader"},
+		{nil, checkCritical, "ZKELECTD CRITICAL - there are no groups"},
+	} {
+		got := checkSummaries(c.all)
+		if got.status != c.status || !strings.HasPrefix(got.String(), c.want) {
+			t.Errorf("got %d, %s, want %d, %s", got.status, got, c.status, c.want)
+		}
+	}
+	if got := checkFigures([]groupStatus{good, alone, none}); got != "groups=3 ready=2 members=3 eligible=0 problems=2" {
+		t.Errorf("figures: %s", got)
+	}
+}
+
+// status --check exits as a monitoring plugin, with each state of a real group.
+func TestStatusCheckOfAGroup(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	check := func(code int, want string, args ...string) {
+		t.Helper()
+		if out := f.exits(code, append([]string{"status", "--check"}, args...)...); !strings.Contains(out, want) {
+			t.Errorf("%s, want %s", out, want)
+		}
+	}
+	f.join("a", "b")
+	check(checkOK, "ZKELECTD OK - a leads in term ")
+	check(checkOK, " | groups=1 ready=1 members=2 eligible=2 problems=0\n")
+	if _, err := f.run("cordon", "b"); err != nil {
+		t.Fatal(err)
+	}
+	check(checkWarning, "nobody could take over from a: b: cordoned by ")
+	if out, err := f.run("status", "-o", "json"); err != nil || !strings.Contains(out, `"nobody could take over from a: b: cordoned by `) {
+		t.Errorf("%v: %s", err, out)
+	}
+	for _, id := range []string{"b", "a"} {
+		f.crash(id)
+	}
+	f.until("nobody is left", func(g status.Group) bool { return len(g.Members) == 0 })
+	check(checkCritical, "ZKELECTD CRITICAL - no leader; nobody leads: no daemon is registered")
+	f.checkInvariants()
+}

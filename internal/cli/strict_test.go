@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"zkelectd/internal/operator/status"
+)
+
+// ZooKeeper goes on naming a leader whose daemon hangs. status then says that its lease is not confirmed, and is-leader --strict says no.
+func TestHungLeaderIsNotConfirmed(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	addr := freeAddr(t)
+	f.configure("a", "dc1", 100, fmt.Sprintf("http: {listen: '%s'}\nzookeeper: {session_timeout: 40s}\n", addr))
+	f.start("a")
+	f.until("a leads", leads("a"))
+	strictly := []string{"is-leader", "--id", "a", "--strict"}
+	own := func() (string, error) {
+		out, err := exec.Command("zkelectd", "is-leader", "--strict", "--config", f.file("a")).CombinedOutput()
+		return string(out), err
+	}
+	confirmed := func() {
+		t.Helper()
+		f.eventually("the lease of a is confirmed", func() bool {
+			asked, err := f.run(strictly...)
+			local, errLocal := own()
+			shown, errShown := f.run("status")
+			return err == nil && asked == "" && errLocal == nil && local == "" && errShown == nil &&
+				strings.Contains(shown, " left\n") && !strings.Contains(shown, "not confirmed")
+		})
+	}
+	confirmed()
+	if out := f.exits(1, "is-leader", "--id", "b", "--strict"); out != "" {
+		t.Errorf("b: %s", out)
+	}
+
+	daemon := f.daemon("a")
+	syscall.Kill(daemon, syscall.SIGSTOP)
+	reason := fmt.Sprintf("no answer from a at %s for 1s", addr)
+	out, err := f.run("status")
+	if err != nil || !strings.Contains(out, "Leader   a (site dc1), term ") || !strings.Contains(out, "\nLease    not confirmed: "+reason+"\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out = f.exits(0, "status", "-o", "json")
+	var g status.Group
+	if err := json.Unmarshal([]byte(out), &g); err != nil || g.Leader != "a" || g.LeaseUnconfirmed != reason || g.LeaseRemaining != 0 {
+		t.Errorf("%v\n%s", err, out)
+	}
+	f.exits(0, "is-leader", "--id", "a")
+	if out := f.exits(1, strictly...); !strings.Contains(out, "the lease of a is not confirmed: "+reason) {
+		t.Errorf("asked at its address: %s", out)
+	}
+	if out, err := own(); err == nil || !strings.Contains(out, "the lease of a is not confirmed: no answer on http.listen "+addr) {
+		t.Errorf("asked at http.listen: %v %s", err, out)
+	}
+	syscall.Kill(daemon, syscall.SIGCONT)
+	confirmed()
+	f.checkInvariants()
+}
+
+// A leader that cannot be asked is neither confirmed nor denied.
+func TestLeaderThatCannotBeAsked(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a")
+	if out := f.exits(2, "is-leader", "--id", "a", "--strict"); !strings.Contains(out, "a has no http.listen that other hosts can reach") {
+		t.Errorf("strict: %s", out)
+	}
+	if out := f.exits(0, "status"); strings.Contains(out, "Lease ") {
+		t.Errorf("status: %s", out)
+	}
+}

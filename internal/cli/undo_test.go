@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// addressFile is the file that pre_start creates and post_stop removes, in place of the address of a service.
+func (f *fleet) addressFile(id string) string { return filepath.Join(f.dir, "address-"+id) }
+
+// withAddress configures a daemon that holds an address while it leads.
+func (f *fleet) withAddress(id string, priority int) {
+	f.t.Helper()
+	f.configure(id, "dc1", priority, fmt.Sprintf(`
+zookeeper: {session_timeout: 30s, session_file: %s}
+hooks:
+  pre_start: [touch, %[2]s]
+  post_stop: [rm, %[2]s]
+  on_change: [sh, -c, 'cat >>%[3]s']
+election: {exclusion: 1s}
+`, filepath.Join(f.dir, "session-"+id), f.addressFile(id), f.changes(id)))
+}
+
+func (f *fleet) changes(id string) string { return filepath.Join(f.dir, "changes-"+id) }
+
+func (f *fleet) holds(id string) bool {
+	_, err := os.Stat(f.addressFile(id))
+	return err == nil
+}
+
+// post_stop undoes what pre_start did, whatever kills the leader, before the next leader leads (A5).
+func TestPostStopRunsWhateverEndsTheLeader(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func(f *fleet){
+		"the daemon is killed": func(f *fleet) { syscall.Kill(f.daemon("a"), syscall.SIGKILL) },
+		"the guard is killed":  func(f *fleet) { f.daemons["a"].signal(syscall.SIGKILL) },
+		"guard and daemon are killed, then release": func(f *fleet) {
+			f.crash("a")
+			f.eventually("the release", func() bool {
+				out, err := exec.Command("zkelectd", "release", "--session-file", filepath.Join(f.dir, "session-a")).CombinedOutput()
+				return err == nil && strings.Contains(string(out), "closed session 0x")
+			})
+		},
+		"guard and daemon are killed, then the next start": func(f *fleet) {
+			f.crash("a")
+			f.start("a")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			f.withAddress("a", 100)
+			f.start("a")
+			f.until("a leads", leads("a"))
+			f.withAddress("b", 90)
+			f.start("b")
+			f.waitForWork("a")
+			if !f.holds("a") {
+				t.Fatal("a does not hold the address")
+			}
+			fail(f)
+			f.eventually("a drops the address", func() bool { return !f.holds("a") })
+			f.eventually("on_change of a", func() bool { return strings.Contains(read(f.changes("a")), `"state":"standby"`) })
+			f.checkInvariants()
+		})
+	}
+}
+
+// If all processes are killed and nothing can prove the end of the work, post_stop still runs, once. The session is not closed.
+func TestPostStopRunsThoughTheEndOfTheWorkIsNotProven(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.configure("a", "dc1", 100, fmt.Sprintf(`
+zookeeper: {session_timeout: 30s, session_file: %s}
+hooks: {pre_start: [touch, %[2]s], post_stop: [rm, %[2]s]}
+child: {command: [sleep, "1000"], containment: keeper, stop_timeout: 400ms}
+`, filepath.Join(f.dir, "session-a"), f.addressFile("a")))
+	f.start("a")
+	f.until("a leads", leads("a"))
+	keeper, daemon := f.guardChild("a", "keeper"), f.daemon("a")
+	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+		syscall.Kill(keeper, sig)
+		syscall.Kill(daemon, sig)
+		f.daemons["a"].signal(sig)
+	}
+	f.exit("a")
+	out, err := exec.Command("zkelectd", "release", "--session-file", filepath.Join(f.dir, "session-a")).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "the session is left to expire: some of the work may still run: group ") || !strings.Contains(string(out), "the keeper was killed before it recorded") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if f.holds("a") {
+		t.Error("a holds the address")
+	}
+	f.checkInvariants()
+}
+
+// The guard kills a stopped daemon, and then runs its post_stop.
+func TestPostStopRunsForAStoppedDaemon(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.startLeader("a", fmt.Sprintf("hooks: {pre_start: [touch, %s], post_stop: [rm, %[1]s]}\n", f.addressFile("a")))
+	syscall.Kill(f.daemon("a"), syscall.SIGSTOP)
+	f.eventually("a drops the address", func() bool { return !f.holds("a") })
+	f.logged("a", "killing the daemon: it is hung")
+	f.checkInvariants()
+}
+
+// If a post_stop fails that the guard runs, the session is left to expire, and the failure is logged.
+func TestPostStopThatFailsAfterACrash(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.startLeader("a", "hooks: {post_stop: [sh, -c, 'exit 3']}\n")
+	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
+	f.logged("a", "a pending hook has failed; the session of the dead daemon is left to expire")
+	f.logged("a", "this node id is still registered")
+	f.until("a leads again", leads("a"))
+	f.checkInvariants()
+}
+
+// 'zkelectd release' and the next start may run at the same time. One of them cleans up, and the other has nothing to do.
+func TestLeftoversAreCleanedUpOneAtATime(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	session, runs := filepath.Join(f.dir, "session-a"), filepath.Join(f.dir, "runs")
+	f.configure("a", "dc1", 100, fmt.Sprintf("zookeeper: {session_timeout: 30s, session_file: %s}\n"+
+		"hooks: {post_stop: [sh, -c, 'echo began >>%[2]s; sleep 0.5; echo ended >>%[2]s']}\n", session, runs))
+	f.start("a")
+	f.until("a leads", leads("a"))
+	f.waitForWork("a")
+	keeper := f.guardChild("a", "keeper")
+	f.crash("a")
+	f.waitForDeath(keeper) // so that both find all of the work dead
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() {
+			if out, err := exec.Command("zkelectd", "release", "--session-file", session).CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+	both.Wait()
+	if got := read(runs); got != "began\nended\n" {
+		t.Errorf("post_stop did not run exactly once: %q", got)
+	}
+}

@@ -1,6 +1,14 @@
 // Command zkelectd elects one leader in a fleet through ZooKeeper, and runs the leader-only child there and nowhere else.
 package main
 
-import "zkelectd/internal/cli"
+import (
+	"os"
 
-func main() { cli.Main() }
+	"zkelectd/internal/cli"
+	"zkelectd/internal/guard"
+)
+
+func main() {
+	guard.MaybeRunKeeper()
+	os.Exit(cli.Run())
+}

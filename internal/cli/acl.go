@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"zkelectd/internal/operator"
 	"zkelectd/internal/store"
 )
 
@@ -34,7 +35,7 @@ func aclShowCommand() *cobra.Command {
 			if err := checkOutput(output); err != nil {
 				return err
 			}
-			return withTree(cmd, answerTimeout, func(ctx context.Context, g group) error {
+			return withTree(cmd, operator.AnswerTimeout, func(ctx context.Context, g group) error {
 				tree, err := g.tree(ctx)
 				if err != nil {
 					return err

@@ -17,6 +17,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
+	"zkelectd/internal/daemon"
 	"zkelectd/internal/host/hostcheck"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/policy"
@@ -63,14 +64,14 @@ check as well: check fails for what run refuses.
 				return err
 			}
 			warnOf(cmd.ErrOrStderr(), h)
-			if err := errors.Join(checkWatch(from, h), h.CheckWork(), h.CheckFailsafe(), checkBudgets(h)); err != nil {
+			if err := errors.Join(daemon.CheckWatch(from, h), h.CheckWork(), h.CheckFailsafe(), checkBudgets(h)); err != nil {
 				return err
 			}
 			alone := make(map[string]bool)
 			if offline {
 				fmt.Fprintln(cmd.ErrOrStderr(), "not checked: programs, files and units of this host, and the groups in ZooKeeper (--offline)")
 			} else {
-				if err := errors.Join(checkFiles(h.Config), checkPlaces(h.Config), checkHost(cmd.Context(), h)); err != nil {
+				if err := errors.Join(daemon.CheckFiles(h.Config), checkPlaces(h.Config), checkHost(cmd.Context(), h)); err != nil {
 					return err
 				}
 				alone = checkGroups(cmd.Context(), cmd.ErrOrStderr(), h)

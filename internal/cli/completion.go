@@ -145,7 +145,7 @@ func groupNames(ctx context.Context, cmd *cobra.Command) []string {
 	if s == nil {
 		return names // better than none
 	}
-	defer closeQuietly(ctx, s)
+	defer operator.Disconnect(ctx, s)
 	groups, _, _ := store.Groups(ctx, s, h.Config.ZooKeeper.Root)
 	for _, g := range groups {
 		names = append(names, g.Name)
@@ -172,7 +172,7 @@ func members(ctx context.Context, cmd *cobra.Command) (nodes, sites []string) {
 	if s == nil {
 		return nil, nil
 	}
-	defer closeQuietly(ctx, s)
+	defer operator.Disconnect(ctx, s)
 	by, err := chosen(cmd, os.Getenv)
 	if err != nil {
 		return nil, nil

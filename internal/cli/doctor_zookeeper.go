@@ -13,6 +13,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
+	"zkelectd/internal/daemon"
 	"zkelectd/internal/host/hostcheck"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/operator/doctor"
@@ -62,11 +63,11 @@ func (c *checkup) run(ctx context.Context) doctor.Facts {
 
 // judgeNoWork judges a configuration without work: the daemon may have its work, or --no-child, on its command line.
 func (c *checkup) judgeNoWork() {
-	out, daemon := &c.facts.Config, c.facts.Daemon
+	out, running := &c.facts.Config, c.facts.Daemon
 	switch {
 	case c.noWork == nil:
-	case daemon.Pid != 0 && hasWorkFlags(procinfo.Arguments(daemon.Pid)):
-	case daemon.Pid != 0 || daemon.Err != nil && len(c.own) > 0:
+	case running.Pid != 0 && hasWorkFlags(procinfo.Arguments(running.Pid)):
+	case running.Pid != 0 || running.Err != nil && len(c.own) > 0:
 		out.Warnings = append(out.Warnings, "child.command is not set here: if the daemon has it, or --no-child, on its command line, give doctor --no-child")
 	default:
 		out.Errors = append(out.Errors, separate(c.noWork)...)
@@ -96,7 +97,7 @@ func (c *checkup) readConfig() {
 	}
 	out.Groups = len(c.host.Groups)
 	if out.Usable {
-		out.Errors = append(out.Errors, separate(checkFiles(c.host.Config))...)
+		out.Errors = append(out.Errors, separate(daemon.CheckFiles(c.host.Config))...)
 	}
 }
 
@@ -162,7 +163,7 @@ func (c *checkup) readZooKeeper(ctx context.Context) {
 		}
 		return
 	}
-	defer closeQuietly(ctx, s)
+	defer operator.Disconnect(ctx, s)
 	c.facts.Session.Granted = s.Timeout()
 	c.facts.Session.Base = cfg.ZooKeeper.LeaseBase(s.Timeout())
 	all := selection{session: s, host: c.host}

@@ -2,37 +2,31 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
-	"zkelectd/internal/guard"
+	"zkelectd/internal/daemon"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/store"
-	"zkelectd/internal/sys/harden"
 	"zkelectd/internal/work/oneshot"
 )
 
 // execOptions are the flags of exec that its daemon needs.
-type execOptions struct {
-	Rule oneshot.Rule
-	Wait time.Duration
-}
+type execOptions struct{ daemon.JobRule }
 
 const (
+	execDaemonName = "exec-daemon"
+	execJobName    = "exec-job"
 	// jobsRoot is the default of --root: the znode above the groups of the jobs.
 	jobsRoot = "/jobs"
-	// execSource names the configuration of a job in errors.
-	execSource = "the settings of zkelectd exec"
 )
 
 const execHelp = `Exec runs a command on one of the hosts on which it is started at about the same time,
@@ -69,14 +63,15 @@ func execCommand() *cobra.Command {
 		Use:   "exec -g JOB [flags] -- command args...",
 		Short: "Run a job on one host of the fleet, such as a cron job that is installed on all of them",
 		Long:  execHelp,
-		Args: notRun(func(cmd *cobra.Command, args []string) error {
+		// The exit statuses of other commands may be the job's.
+		Args: endsWith(statusNotRun, func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("the job is missing: its command goes after --")
 			}
 			return childArgs(cmd, args)
 		}),
 	}
-	cmd.RunE = notRun(func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = endsWith(statusNotRun, func(cmd *cobra.Command, args []string) error {
 		if err := errors.Join(checkJob(name), opt.check(skipStatus)); err != nil {
 			return err
 		}
@@ -102,14 +97,14 @@ func execCommand() *cobra.Command {
 	return cmd
 }
 
-// notRun makes errors of a command exit with [statusNotRun]: the exit statuses of other commands may be the job's.
-func notRun(f func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+// endsWith makes the errors of a command exit with a status, unless they have one.
+func endsWith(status int, f func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		err := f(cmd, args)
 		if err == nil || errors.As(err, new(exitError)) {
 			return err
 		}
-		return exitError{statusNotRun, err}
+		return exitError{status, err}
 	}
 }
 
@@ -139,7 +134,7 @@ func completeJobs(cmd *cobra.Command) {
 		if s == nil {
 			return nil
 		}
-		defer closeQuietly(ctx, s)
+		defer operator.Disconnect(ctx, s)
 		groups, _, _ := store.Groups(ctx, s, execRoot(cmd, h))
 		for _, g := range groups {
 			names = append(names, g.Name)
@@ -157,8 +152,8 @@ func completeJobs(cmd *cobra.Command) {
 
 // register adds the flags.
 func (o *execOptions) register(cmd *cobra.Command) {
-	durationFlag(cmd, &o.Rule.OncePer, "once-per", 30*time.Second, "no second run for this long after the start of one that has ended")
-	cmd.Flags().BoolVar(&o.Rule.AtMostOnce, "at-most-once", false, "with --once-per: a run that was killed counts, too")
+	durationFlag(cmd, &o.OncePer, "once-per", 30*time.Second, "no second run for this long after the start of one that has ended")
+	cmd.Flags().BoolVar(&o.AtMostOnce, "at-most-once", false, "with --once-per: a run that was killed counts, too")
 	durationFlag(cmd, &o.Wait, "wait", 0, "how long to stay while another host runs the job, to replace it if it fails")
 }
 
@@ -168,8 +163,8 @@ const maxStatus = 255
 // check refuses flags that would have another meaning than they seem to: no record would be compared, or the status would be cut.
 func (o *execOptions) check(skipStatus int) error {
 	switch {
-	case o.Rule.OncePer < 0:
-		return fmt.Errorf("--once-per %s is negative: use 0s for no limit", o.Rule.OncePer)
+	case o.OncePer < 0:
+		return fmt.Errorf("--once-per %s is negative: use 0s for no limit", o.OncePer)
 	case o.Wait < 0:
 		return fmt.Errorf("--wait %s is negative: use 0s for not to wait", o.Wait)
 	case skipStatus < 0 || skipStatus > maxStatus:
@@ -180,8 +175,8 @@ func (o *execOptions) check(skipStatus int) error {
 
 // args returns the flags as arguments.
 func (o *execOptions) args() []string {
-	all := []string{"--once-per", o.Rule.OncePer.String(), "--wait", o.Wait.String()}
-	if o.Rule.AtMostOnce {
+	all := []string{"--once-per", o.OncePer.String(), "--wait", o.Wait.String()}
+	if o.AtMostOnce {
 		all = append(all, "--at-most-once")
 	}
 	return all
@@ -200,7 +195,7 @@ func jobConfig(own config.Config, root, level string, job []string) (config.Conf
 	cfg.ZooKeeper, cfg.Node = own.ZooKeeper, own.Node
 	cfg.ZooKeeper.Root, cfg.ZooKeeper.SessionFile = root, ""
 	if cfg.ZooKeeper.ConnectTimeout == 0 {
-		cfg.ZooKeeper.ConnectTimeout = answerTimeout
+		cfg.ZooKeeper.ConnectTimeout = operator.AnswerTimeout
 	}
 	cfg.Node.MaxLeaders = 0
 	cfg.Policy.Failback = cluster.FailbackManual // nobody replaces a host that runs the job
@@ -209,70 +204,22 @@ func jobConfig(own config.Config, root, level string, job []string) (config.Conf
 	cfg.Child.MaxRestarts = 0
 	cfg.Child.Containment, cfg.Guard.Realtime = own.Child.Containment, own.Guard.Realtime
 	cfg.Log.Level = level
-	return config.Load(config.Sources{File: execSource, Content: []byte(cfg.YAML())})
+	return config.Load(config.Sources{File: daemon.JobSource, Content: []byte(cfg.YAML())})
 }
 
-// run runs the guard, whose daemon leaves its result, and returns the outcome as an error.
+// run runs the job and returns its outcome as an error.
 func (o *execOptions) run(cfg config.Config, skipStatus int) error {
-	if err := operator.Access(cfg, os.Getenv).Check(); err != nil {
-		return err
-	}
-	log, _, flush := logger(cfg)
+	log, _, flush := daemon.NewLogger(cfg.Log)
 	defer flush()
-	if err := harden.DisableCoreDumps(); err != nil {
-		log.Warn("core dumps are not disabled: a core of the guard would contain its session's password", "err", err)
-	}
-	// In memory: a full disk must not lose the status of the job.
-	fd, err := unix.MemfdCreate("zkelectd-exec-result", unix.MFD_CLOEXEC)
-	if err != nil {
-		return os.NewSyscallError("memfd_create", err)
-	}
-	result := os.NewFile(uintptr(fd), "zkelectd-exec-result")
-	defer result.Close()
-	_, err = guard.Run(guard.Options{
-		Path: "/proc/self/exe", Argv: append([]string{os.Args[0], execDaemonName}, o.args()...),
-		Config: []byte(cfg.YAML()), ConfigOnce: true, Result: result,
-		Containment: guard.Containment(cfg.Child.Containment), Realtime: cfg.Guard.Realtime, Close: closeSession,
-		Log: log.With("node", cfg.Node.ID, "process", "guard"),
-	})
+	r, err := daemon.RunJob(daemon.JobOptions{Config: cfg, Argv: append([]string{os.Args[0], execDaemonName}, o.args()...), Log: log})
 	if err != nil {
 		return err
 	}
-	return readResult(result).outcome(log, skipStatus)
-}
-
-// execResult is what the daemon of exec tells the process that was started. One of the fields is set.
-type execResult struct {
-	// Status is the exit status of the job.
-	Status *int `json:"status,omitempty"`
-	// Skipped says why the job was not run here, Failed why it was not run or was killed.
-	Skipped string `json:"skipped,omitempty"`
-	Failed  string `json:"failed,omitempty"`
-}
-
-func (r execResult) write(file io.WriterAt) error {
-	data, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	_, err = file.WriteAt(data, 0)
-	return err
-}
-
-// maxResult bounds the size of a result, in bytes.
-const maxResult = 1 << 20
-
-// readResult returns the result of a daemon that has ended.
-func readResult(file io.ReaderAt) execResult {
-	var r execResult
-	if err := json.NewDecoder(io.NewSectionReader(file, 0, maxResult)).Decode(&r); err != nil {
-		return execResult{Failed: "its daemon has ended without a result: see the messages above"}
-	}
-	return r
+	return outcome(r, log, skipStatus)
 }
 
 // outcome returns the result as the error of the command.
-func (r execResult) outcome(log *slog.Logger, skipStatus int) error {
+func outcome(r daemon.JobResult, log *slog.Logger, skipStatus int) error {
 	switch {
 	case r.Status != nil && *r.Status == 0:
 		return nil
@@ -286,4 +233,29 @@ func (r execResult) outcome(log *slog.Logger, skipStatus int) error {
 		return exitError{skipStatus, nil}
 	}
 	return exitError{statusNotRun, fmt.Errorf("the job has not run to its end: %s", r.Failed)}
+}
+
+// execJobCommand is the child of exec's daemon: it starts the job once the daemon permits it.
+func execJobCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: execJobName + " -- command args...", Hidden: true, Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			term, err := strconv.ParseInt(os.Getenv("ZKELECTD_TERM"), 10, 64)
+			if err != nil {
+				return fmt.Errorf("ZKELECTD_TERM: %w", err)
+			}
+			return oneshot.RunJob(term, args)
+		},
+	}
+}
+
+// execDaemonCommand is the daemon of exec.
+func execDaemonCommand() *cobra.Command {
+	var opt execOptions
+	cmd := &cobra.Command{Use: execDaemonName, Hidden: true, Args: cobra.NoArgs}
+	opt.register(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return withStatus(daemon.MainJob(cmd.Context(), opt.JobRule, version()))
+	}
+	return cmd
 }

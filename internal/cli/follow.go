@@ -14,6 +14,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/guard"
+	"zkelectd/internal/operator"
 	"zkelectd/internal/store"
 )
 
@@ -206,7 +207,7 @@ func (f *follower[T]) reopen(ctx context.Context) {
 // closeOwn closes the session, unless it is the first, which belongs to the caller of [follow].
 func (f *follower[T]) closeOwn(ctx context.Context) {
 	if f.group.session != f.first {
-		closeQuietly(ctx, f.group.session)
+		operator.Disconnect(ctx, f.group.session)
 	}
 }
 

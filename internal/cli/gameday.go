@@ -209,7 +209,7 @@ func (d *gameday) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer closeQuietly(ctx, session)
+	defer operator.Disconnect(ctx, session)
 	g.session = session
 	next := nextTerm{notices: notices{w: d.err}, after: d.term, ends: time.Now().Add(2*d.limit + settleTime)}
 	read := func(ctx context.Context, g group) (cluster.History, error) { return g.history(ctx, true) }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/daemon"
 	"zkelectd/internal/sys/procinfo"
 )
 
@@ -49,7 +50,7 @@ func leadingDaemon(ctx context.Context, s cluster.Snapshot, file string) (localD
 
 // pid returns the process that listens on the daemon's socket.
 func (d localDaemon) pid(ctx context.Context) (int, error) {
-	sockets, err := reloadSockets(d.file)
+	sockets, err := daemon.ReloadSockets(d.file)
 	if err != nil {
 		return 0, err
 	}

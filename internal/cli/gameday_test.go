@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/daemon"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/sys/procinfo"
 )
@@ -79,7 +80,7 @@ func TestGamedayRefusals(t *testing.T) {
 func TestGamedayOfAForgedRecord(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "zkelectd.yaml")
-	socket, err := newReloadSocket(file)
+	socket, err := daemon.NewReloadSocket(file)
 	if err != nil {
 		t.Fatal(err)
 	}

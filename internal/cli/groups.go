@@ -13,6 +13,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
+	"zkelectd/internal/operator"
 	"zkelectd/internal/operator/request"
 	"zkelectd/internal/store"
 )
@@ -320,7 +321,7 @@ func withChoice(cmd *cobra.Command, h config.Host, by choice, f func(context.Con
 	if err != nil {
 		return err
 	}
-	defer closeQuietly(cmd.Context(), s)
+	defer operator.Disconnect(cmd.Context(), s)
 	all, err := find(cmd.Context(), s, h, by)
 	if err != nil {
 		return err

@@ -209,7 +209,7 @@ func (r *rollout) submit(ctx, waiting context.Context, c *groupChange, wait bool
 	if err != nil {
 		return true, err
 	}
-	defer closeQuietly(ctx, g.session)
+	defer operator.Disconnect(ctx, g.session)
 	g.name, g.kind = c.g.name, c.g.kind
 	before, err := g.read(ctx)
 	if err != nil {

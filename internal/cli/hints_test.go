@@ -33,41 +33,39 @@ var (
 // cluster.InGroup completes.
 func texts(t *testing.T, f func(at token.Position, text string, completed bool)) {
 	t.Helper()
-	for _, dir := range []string{".", "../../internal"} {
-		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			files := token.NewFileSet()
-			file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
-			if err != nil {
-				return err
-			}
-			completed := make(map[ast.Node]bool)
-			ast.Inspect(file, func(n ast.Node) bool {
-				if call, ok := n.(*ast.CallExpr); ok && completes(call.Fun) > 0 {
-					if text, ok := constant(call.Args[0]); ok {
-						completed[call.Args[0]] = true
-						if values := len(call.Args) - completes(call.Fun); values != strings.Count(text, "%s") {
-							t.Errorf("%s: %s gets %d values", files.Position(n.Pos()), text, values)
-						}
-						f(files.Position(n.Pos()), text, true)
-					}
-				}
-				return true
-			})
-			ast.Inspect(file, func(n ast.Node) bool {
-				text, ok := constant(n)
-				if ok && !completed[n] {
-					f(files.Position(n.Pos()), text, false)
-				}
-				return !ok
-			})
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
 		}
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		completed := make(map[ast.Node]bool)
+		ast.Inspect(file, func(n ast.Node) bool {
+			if call, ok := n.(*ast.CallExpr); ok && completes(call.Fun) > 0 {
+				if text, ok := constant(call.Args[0]); ok {
+					completed[call.Args[0]] = true
+					if values := len(call.Args) - completes(call.Fun); values != strings.Count(text, "%s") {
+						t.Errorf("%s: %s gets %d values", files.Position(n.Pos()), text, values)
+					}
+					f(files.Position(n.Pos()), text, true)
+				}
+			}
+			return true
+		})
+		ast.Inspect(file, func(n ast.Node) bool {
+			text, ok := constant(n)
+			if ok && !completed[n] {
+				f(files.Position(n.Pos()), text, false)
+			}
+			return !ok
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
 
+	"zkelectd/internal/guard"
 	"zkelectd/internal/test/testhelper"
 	"zkelectd/internal/test/zkserver"
 )
@@ -37,7 +38,7 @@ func (s suite) Run() int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	os.Setenv(testTemporary, dir)
+	os.Setenv("TMPDIR", dir)
 	if shared, err = zkserver.Start(context.Background(), zkserver.Options{Tick: 100 * time.Millisecond}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -74,15 +75,13 @@ func runInParallel() error {
 
 // program is the program with the host's configuration file that a test names.
 func program() {
-	hostFile, temporary = cmp.Or(os.Getenv(testHostFile), hostFile), cmp.Or(os.Getenv(testTemporary), temporary)
-	Main()
+	hostFile = cmp.Or(os.Getenv(testHostFile), hostFile)
+	guard.MaybeRunKeeper()
+	os.Exit(Run())
 }
 
-// Environment variables that name the host's configuration file, and the directory for temporary files.
-const (
-	testHostFile  = "TEST_HOST_FILE"
-	testTemporary = "TEST_TEMPORARY"
-)
+// testHostFile is the environment variable that names the host's configuration file.
+const testHostFile = "TEST_HOST_FILE"
 
 // The test binary also runs as the program and as its child, so that the tests cover them with the race detector.
 func TestMain(m *testing.M) {

@@ -44,16 +44,6 @@ func writeJSON(w io.Writer, v any, indent string) error {
 	return err
 }
 
-// printableJSON is a writer for a log in JSON that escapes terminal control sequences. Each line comes in one Write.
-type printableJSON struct{ io.Writer }
-
-func (w printableJSON) Write(line []byte) (int, error) {
-	if _, err := w.Writer.Write(status.PrintableJSON(line)); err != nil {
-		return 0, err
-	}
-	return len(line), nil
-}
-
 // printable escapes the terminal control sequences in text that others wrote to ZooKeeper.
 func printable(s string) string { return status.Printable(s) }
 

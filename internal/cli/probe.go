@@ -50,8 +50,8 @@ status is always 0 or 1.`,
 		}
 		return nil
 	}
-	cmd.RunE = finalStatus(cmd.RunE)
-	cmd.Args = finalStatus(cmd.Args)
+	cmd.RunE = endsWith(statusNo, cmd.RunE)
+	cmd.Args = endsWith(statusNo, cmd.Args)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{statusNo, err} })
 	return cmd
 }

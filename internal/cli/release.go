@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/config"
+	"zkelectd/internal/daemon"
 	"zkelectd/internal/guard"
 )
 
@@ -35,13 +36,13 @@ nothing to release.`,
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "nothing to release: zkelectd has never run with the session file %s\n", file)
 			return err
 		}
-		lock, err := lockSessionFile(cmd.Context(), file)
+		lock, err := daemon.LockSessionFile(cmd.Context(), file)
 		if err != nil {
 			return err
 		}
 		defer lock.Close()
-		err = cleanUpLeftovers(cmd.Context(), file, cmd.OutOrStdout())
-		if errors.Is(err, errNothingLeft) {
+		err = daemon.CleanUp(cmd.Context(), file, cmd.OutOrStdout())
+		if errors.Is(err, daemon.ErrNothingLeft) {
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "nothing to release: there is no session file %s, so the last zkelectd has closed its session\n", file)
 		}
 		return err

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/config"
+	"zkelectd/internal/daemon"
 	"zkelectd/internal/host"
 )
 
@@ -66,7 +67,7 @@ groups on this host.`,
 
 // askToReload asks the daemon that runs with a configuration file to reload it.
 func askToReload(ctx context.Context, file string, r host.ReloadRequest) (host.ReloadResult, error) {
-	sockets, err := reloadSockets(file)
+	sockets, err := daemon.ReloadSockets(file)
 	if err != nil {
 		return host.ReloadResult{}, err
 	}
@@ -98,7 +99,7 @@ func askAt(ctx context.Context, socket string, r host.ReloadRequest) (host.Reloa
 	if err != nil {
 		return result, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost"+reloadPath, strings.NewReader(string(body)))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost"+daemon.ReloadPath, strings.NewReader(string(body)))
 	if err != nil {
 		return result, err
 	}

@@ -231,7 +231,7 @@ func (r *report) finish() error {
 
 // submitter submits operator requests on the session of a command.
 func (g group) submitter() operator.Submitter {
-	return operator.Submitter{Conn: g.session, Paths: g.paths, Slots: g.manyLeaders(), Config: g.cfg, Neighbors: g.neighbors(), Read: answerTimeout, Write: answerTimeout}
+	return operator.Submitter{Conn: g.session, Paths: g.paths, Slots: g.manyLeaders(), Config: g.cfg, Neighbors: g.neighbors(), Read: operator.AnswerTimeout, Write: operator.AnswerTimeout}
 }
 
 // whoami returns the user who runs this command, as user@host.

@@ -1,4 +1,4 @@
-// Command zkelectd elects one leader in a fleet through ZooKeeper, and runs the leader-only child there and nowhere else.
+// Package cli has the commands of zkelectd: how they are called, what they ask of the other packages, and what they print.
 package cli
 
 import (
@@ -11,17 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/config"
-	"zkelectd/internal/guard"
 	"zkelectd/internal/sys/asynclog"
 )
 
-func Main() {
-	guard.MaybeRunKeeper()
-	os.Exit(run())
-}
-
-// run runs the command line and returns the exit status.
-func run() int {
+// Run runs the command line of this process and returns its exit status.
+func Run() int {
 	err := root().Execute()
 	var code exitError
 	if silent := errors.As(err, &code) && code.err == nil; err != nil && !silent {

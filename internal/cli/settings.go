@@ -3,9 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +11,6 @@ import (
 	"zkelectd/internal/config"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/store"
-	"zkelectd/internal/sys/asynclog"
 )
 
 // sources returns the sources of the configuration of a command.
@@ -34,7 +31,7 @@ func openGroup(ctx context.Context, cfg config.Config, from config.From) (group,
 	}
 	g := groupAt(s, cfg, cluster.NameOf(cfg.ZooKeeper.Root), cfg.ZooKeeper.Root)
 	if err := g.adoptACL(ctx); err != nil {
-		closeQuietly(ctx, s)
+		operator.Disconnect(ctx, s)
 		return group{}, err
 	}
 	return g, nil
@@ -55,24 +52,11 @@ func connect(ctx context.Context, cfg config.Config, from config.From) (*store.S
 	if err := operator.Access(cfg, os.Getenv).Check(); err != nil {
 		return nil, accessError(err, from)
 	}
-	s, err := openSession(ctx, cfg)
+	s, err := operator.Connect(ctx, cfg)
 	if err != nil {
 		return nil, connectError(err, from)
 	}
 	return s, nil
-}
-
-// openSession is connect without the check of the credentials, and with errors that do not name the sources of cfg.
-func openSession(ctx context.Context, cfg config.Config) (*store.Session, error) {
-	limit := cfg.ZooKeeper.ConnectTimeout
-	if limit == 0 {
-		limit = answerTimeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	return store.Open(ctx, store.Options{
-		Servers: cfg.ZooKeeper.Servers, Timeout: cfg.ZooKeeper.SessionTimeout, Access: operator.Access(cfg, os.Getenv), Log: slog.New(slog.DiscardHandler),
-	})
 }
 
 // group is a connection to a group, with the configuration of the command.
@@ -106,16 +90,6 @@ func withOneLeader(cmd *cobra.Command, f func(ctx context.Context, g group) erro
 	return withSelection(cmd, func(ctx context.Context, s selection) error { return s.withOnly(ctx, oneLeader, f) })
 }
 
-func closeQuietly(ctx context.Context, s *store.Session) {
-	limit := 2 * time.Second
-	if ctx.Err() != nil {
-		limit = 200 * time.Millisecond // the user has interrupted the command
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-	defer cancel()
-	s.Close(ctx) // if it fails, the server ends the session
-}
-
 // read returns a snapshot of the whole group.
 func (g group) read(ctx context.Context) (cluster.Snapshot, error) {
 	ctx, cancel := withAnswerTimeout(ctx)
@@ -130,12 +104,11 @@ func (g group) history(ctx context.Context, watch bool) (cluster.History, error)
 	return operator.ReadHistory(ctx, g.session, g.paths, watch)
 }
 
-// answerTimeout bounds how long a command waits for a connection, and for one operation: a person waits for its output.
-const answerTimeout = 10 * time.Second
+// operator.AnswerTimeout bounds how long a command waits for a connection, and for one operation: a person waits for its output.
 
 // withAnswerTimeout bounds one operation of a command on ZooKeeper.
 func withAnswerTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, answerTimeout)
+	return context.WithTimeout(ctx, operator.AnswerTimeout)
 }
 
 // publish puts a policy in force.
@@ -143,18 +116,4 @@ func (g group) publish(ctx context.Context, p operator.Proposal) (cluster.Policy
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	return operator.PublishPolicy(ctx, g.session, g.paths, p)
-}
-
-// logger returns a logger to standard error, with a level that a reload can change. It never waits for a reader of its
-// output, except in flush at the end.
-func logger(cfg config.Config) (log *slog.Logger, level *slog.LevelVar, flush func()) {
-	level = new(slog.LevelVar)
-	level.UnmarshalText([]byte(cfg.Log.Level)) // checked with the configuration
-	opt := &slog.HandlerOptions{Level: level}
-	out := asynclog.New(os.Stderr, func(lost int64) { log.Warn("log lines dropped: standard error is not read fast enough", "lines", lost) })
-	log = slog.New(slog.NewTextHandler(out, opt))
-	if cfg.Log.Format == "json" {
-		log = slog.New(slog.NewJSONHandler(printableJSON{out}, opt))
-	}
-	return log, level, func() { out.Close(time.Second) }
 }

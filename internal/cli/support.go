@@ -190,7 +190,7 @@ func (c *collection) addGroups(ctx context.Context) {
 		c.bundle.Missing("groups", err)
 		return
 	}
-	defer closeQuietly(ctx, s)
+	defer operator.Disconnect(ctx, s)
 	for i, one := range c.host.Groups {
 		if i == groupsCollected {
 			c.bundle.Missing("groups", fmt.Errorf("there are %d groups: only the first %d are collected", len(c.host.Groups), groupsCollected))

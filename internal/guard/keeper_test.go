@@ -130,10 +130,10 @@ func (k *keeperFixture) startSpreadWork(lease time.Duration) []int {
 	for _, name := range []string{"main", "member", "hidden"} {
 		os.Remove(filepath.Join(k.dir, name))
 	}
-	pid := k.start(`echo $$ >$D/main; trap '' TERM
+	pid := k.start(`echo it runs; echo $$ >$D/main; trap '' TERM
 		sh -c 'echo $$ >$D/member; exec sleep 1000' &
 		(setsid sh -c 'sh -c "echo \$\$ >$D/hidden; exec sleep 1000" &' &)
-		echo it runs; exec sleep 1000`, lease)
+		exec sleep 1000`, lease)
 	pids := []int{k.pidFromFile("main"), k.pidFromFile("member"), k.pidFromFile("hidden")}
 	k.rememberStart(pids...)
 	if pid != pids[0] {

@@ -10,7 +10,7 @@ import (
 
 const dashboardFile = "../../deploy/grafana/zkelectd.json"
 
-// The dashboard queries exported metrics of the selected data source and group. A test in cmd/zkelectd runs its queries.
+// The dashboard queries exported metrics of the selected data source and group. A test in internal/cli runs its queries.
 func TestDashboardUsesExportedMetrics(t *testing.T) {
 	data, err := os.ReadFile(dashboardFile)
 	if err != nil {

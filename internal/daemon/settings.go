@@ -1,4 +1,4 @@
-package cli
+package daemon
 
 import (
 	"errors"
@@ -13,8 +13,8 @@ import (
 	"zkelectd/internal/host"
 )
 
-// daemonSettings are the configuration that a daemon runs with, and the contents of the files that it names.
-type daemonSettings struct {
+// settings are the configuration that a daemon runs with, and the contents of the files that it names.
+type settings struct {
 	from     config.Sources
 	host     config.Host
 	access   apiAccess
@@ -39,8 +39,8 @@ const lastGood = "the last good configuration"
 // earlier daemon crashed, which nobody has stopped: the files must not change by that what no reload could. It is nil
 // at a first start, which reads the files: then everything invalid is an error, except for files of some of many
 // groups.
-func readSettings(from config.Sources, last []byte) (*daemonSettings, error) {
-	s := &daemonSettings{from: from}
+func readSettings(from config.Sources, last []byte) (*settings, error) {
+	s := &settings{from: from}
 	if !from.Once {
 		s.from.Content = nil // a reload reads the file
 	}
@@ -49,7 +49,7 @@ func readSettings(from config.Sources, last []byte) (*daemonSettings, error) {
 	}
 	first, err := config.ReloadHost(from, config.Host{}, false)
 	if err == nil {
-		err = checkWatch(from, first.Host)
+		err = CheckWatch(from, first.Host)
 	}
 	if err == nil && len(first.Host.Groups) == 0 {
 		err = errors.Join(slices.Collect(maps.Values(first.Refused))...)
@@ -65,8 +65,8 @@ func readSettings(from config.Sources, last []byte) (*daemonSettings, error) {
 	return s, err
 }
 
-// checkWatch returns an error if changes of the configuration file cannot be seen.
-func checkWatch(from config.Sources, h config.Host) error {
+// CheckWatch returns an error if changes of the configuration file cannot be seen.
+func CheckWatch(from config.Sources, h config.Host) error {
 	if !from.Once || !h.Config.Reload.Watch {
 		return nil
 	}
@@ -75,7 +75,7 @@ func checkWatch(from config.Sources, h config.Host) error {
 
 // restore makes last the configuration, and finds out how the files differ from it. What is wrong with them does not
 // keep the daemon from working. It works without the HTTP API if files of that are invalid.
-func (s *daemonSettings) restore(last []byte) (err error) {
+func (s *settings) restore(last []byte) (err error) {
 	if s.host, err = config.Unbundle(last); err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (s *daemonSettings) restore(last []byte) (err error) {
 }
 
 // watch makes the files that a configuration in force names the watched ones. It is called by one goroutine at a time.
-func (s *daemonSettings) watch(inForce config.Config) {
+func (s *settings) watch(inForce config.Config) {
 	if !inForce.Reload.Watch {
 		return
 	}
@@ -116,7 +116,7 @@ func (s *daemonSettings) watch(inForce config.Config) {
 }
 
 // bundle returns a configuration in force for the next daemon.
-func (s *daemonSettings) bundle(inForce config.Host) []byte {
+func (s *settings) bundle(inForce config.Host) []byte {
 	if s.unserved != "" {
 		inForce.Config.HTTP.Listen = s.unserved
 	}
@@ -134,7 +134,7 @@ func groupsError(refused map[string]error) error {
 
 // warn logs which files are ignored, why the configuration was refused, what the daemon runs with instead, and what is
 // not applied.
-func (s *daemonSettings) warn(log *slog.Logger) {
+func (s *settings) warn(log *slog.Logger) {
 	for _, ignored := range s.host.Warnings {
 		log.Warn("a file in groups_dir is not a group", "file", ignored)
 	}
@@ -162,7 +162,7 @@ func (s *daemonSettings) warn(log *slog.Logger) {
 }
 
 // reload reads the settings again. If they are accepted, they are in s, and commit is called to put them in force.
-func (s *daemonSettings) reload(running config.Host, allowRemovals bool, commit func(inForce config.Host)) (host.Reloaded, error) {
+func (s *settings) reload(running config.Host, allowRemovals bool, commit func(inForce config.Host)) (host.Reloaded, error) {
 	if err := s.from.CheckReload(); err != nil {
 		return host.Reloaded{}, err
 	}

@@ -1,4 +1,4 @@
-package cli
+package daemon
 
 import (
 	"context"
@@ -22,14 +22,11 @@ import (
 // path of the configuration file, never on what the file says, which may have changed in any setting; and on no
 // record, as anybody may have written that.
 
-// reloadPath is where a daemon takes requests to reload.
-const reloadPath = "/reload"
+// ReloadPath is where a daemon takes requests to reload.
+const ReloadPath = "/reload"
 
 // runDirectories match the runtime directories of zkelectd's units.
 const runDirectories = "/run/zkelectd*"
-
-// temporary is the directory for temporary files.
-var temporary = os.TempDir()
 
 // reloadSocketName returns the name of the socket of a daemon with a configuration file; file is empty for none.
 func reloadSocketName(file string) (string, error) {
@@ -45,7 +42,7 @@ func reloadSocketName(file string) (string, error) {
 
 // userDirectory returns the directory for the sockets of daemons that this user starts without a runtime directory.
 func userDirectory() string {
-	return filepath.Join(temporary, fmt.Sprintf("zkelectd-%d", os.Geteuid()))
+	return filepath.Join(os.TempDir(), fmt.Sprintf("zkelectd-%d", os.Geteuid()))
 }
 
 // checkUserDirectory returns an error if another user may have made the directory, or may write there.
@@ -60,8 +57,8 @@ func checkUserDirectory(dir string) error {
 	return nil
 }
 
-// newReloadSocket returns where this daemon takes requests to reload.
-func newReloadSocket(file string) (string, error) {
+// NewReloadSocket returns where this daemon takes requests to reload.
+func NewReloadSocket(file string) (string, error) {
 	name, err := reloadSocketName(file)
 	if dir := config.RuntimeDirectory(os.Getenv); err != nil || dir != "" {
 		return filepath.Join(dir, name), err
@@ -76,9 +73,9 @@ func newReloadSocket(file string) (string, error) {
 	return filepath.Join(dir, name), checkUserDirectory(dir)
 }
 
-// reloadSockets returns where the daemon with a configuration file may take requests to reload; some may have no
+// ReloadSockets returns where the daemon with a configuration file may take requests to reload; some may have no
 // daemon any more.
-func reloadSockets(file string) ([]string, error) {
+func ReloadSockets(file string) ([]string, error) {
 	name, err := reloadSocketName(file)
 	if err != nil {
 		return nil, err
@@ -95,11 +92,11 @@ func reloadSockets(file string) ([]string, error) {
 }
 
 // serveReloads takes requests to reload until ctx ends. Without them the daemon works as well.
-func (s *daemonSettings) serveReloads(ctx context.Context, h *host.Host, log *slog.Logger) {
+func (s *settings) serveReloads(ctx context.Context, h *host.Host, log *slog.Logger) {
 	if s.from.Once {
 		return // nothing can be read again
 	}
-	socket, err := newReloadSocket(s.from.File)
+	socket, err := NewReloadSocket(s.from.File)
 	if err == nil {
 		err = web.Endpoint{Addr: "unix:" + socket, Private: true}.Serve(ctx, reloadHandler(h))
 	}
@@ -114,7 +111,7 @@ const maxReloadRequest = 1 << 10
 // reloadHandler answers requests to reload.
 func reloadHandler(h *host.Host) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST "+reloadPath, func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("POST "+ReloadPath, func(w http.ResponseWriter, r *http.Request) {
 		var request host.ReloadRequest
 		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxReloadRequest)).Decode(&request); err != nil {
 			http.Error(w, "not a request to reload: "+err.Error(), http.StatusBadRequest)

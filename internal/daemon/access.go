@@ -1,4 +1,4 @@
-package cli
+package daemon
 
 import (
 	"errors"
@@ -28,8 +28,8 @@ func readAPIAccess(cfg config.Config) (apiAccess, error) {
 	return apiAccess{cfg.HTTP.Public(false), settings, tokens, cfg.HTTP.AllowedHosts, cfg.HTTP.TokenFile != ""}, errors.Join(err, tokenErr)
 }
 
-// checkFiles checks the files that a configuration names.
-func checkFiles(cfg config.Config) error {
+// CheckFiles checks the files that a configuration names.
+func CheckFiles(cfg config.Config) error {
 	_, err := readAPIAccess(cfg)
 	return errors.Join(operator.Access(cfg, os.Getenv).Check(), err)
 }

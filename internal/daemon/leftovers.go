@@ -1,4 +1,4 @@
-package cli
+package daemon
 
 import (
 	"context"
@@ -17,24 +17,24 @@ import (
 // killTimeout bounds how long the rest of the work may take to die once it is killed.
 const killTimeout = 5 * time.Second
 
-// lockSessionFile locks a session file. It waits for the kill margin at most: that long the processes of a zkelectd
+// LockSessionFile locks a session file. It waits for the kill margin at most: that long the processes of a zkelectd
 // that was killed may take to end. The timeout in the file is only what its writer said, but the wait changes nothing
 // else.
-func lockSessionFile(ctx context.Context, file string) (*os.File, error) {
+func LockSessionFile(ctx context.Context, file string) (*os.File, error) {
 	f, _ := guard.ReadSessionFile(file) // whoever has the lock reports the error
 	return guard.LockSessionFile(ctx, file, cluster.KillMargin(f.Session.Timeout))
 }
 
-// errNothingLeft reports that the last zkelectd has left nothing behind.
-var errNothingLeft = errors.New("nothing to clean up: the last zkelectd has closed its session")
+// ErrNothingLeft reports that the last zkelectd has left nothing behind.
+var ErrNothingLeft = errors.New("nothing to clean up: the last zkelectd has closed its session")
 
-// cleanUpLeftovers cleans up after a dead zkelectd: it kills its work, runs its pending hooks and closes its session.
+// CleanUp cleans up after a dead zkelectd: it kills its work, runs its pending hooks and closes its session.
 // The session is closed only if the kernel reports all of the work as dead, and if the hooks have succeeded. The caller
 // must have locked the file: the hooks must not run twice, and nobody else's files may be removed.
-func cleanUpLeftovers(ctx context.Context, file string, out io.Writer) error {
+func CleanUp(ctx context.Context, file string, out io.Writer) error {
 	f, err := guard.ReadSessionFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return errNothingLeft
+		return ErrNothingLeft
 	}
 	if err != nil {
 		return err

@@ -1,0 +1,353 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/config"
+	"zkelectd/internal/guard"
+	"zkelectd/internal/host"
+	"zkelectd/internal/operator"
+	"zkelectd/internal/store"
+	"zkelectd/internal/work/oneshot"
+)
+
+// JobRule says when a job runs, and how long the other hosts stay.
+type JobRule struct {
+	oneshot.Rule
+	Wait time.Duration
+}
+
+// JobOptions are those of [RunJob].
+type JobOptions struct {
+	Config config.Config
+	Argv   []string // of the daemon, which the same program runs: it calls [MainJob]
+	Log    *slog.Logger
+}
+
+// JobSource names the configuration of a job in errors.
+const JobSource = "the settings of zkelectd exec"
+
+// RunJob is the guard of a job, until its daemon has ended. It returns what has become of the job.
+func RunJob(opt JobOptions) (JobResult, error) {
+	cfg := opt.Config
+	if err := operator.Access(cfg, os.Getenv).Check(); err != nil {
+		return JobResult{}, err
+	}
+	disableCoreDumps(opt.Log, "guard")
+	// In memory: a full disk must not lose the status of the job.
+	fd, err := unix.MemfdCreate("zkelectd-exec-result", unix.MFD_CLOEXEC)
+	if err != nil {
+		return JobResult{}, os.NewSyscallError("memfd_create", err)
+	}
+	result := os.NewFile(uintptr(fd), "zkelectd-exec-result")
+	defer result.Close()
+	_, err = guard.Run(guard.Options{
+		Path: "/proc/self/exe", Argv: opt.Argv, Config: []byte(cfg.YAML()), ConfigOnce: true, Result: result,
+		Containment: guard.Containment(cfg.Child.Containment), Realtime: cfg.Guard.Realtime, Close: closeSession,
+		Log: opt.Log.With("node", cfg.Node.ID, "process", "guard"),
+	})
+	if err != nil {
+		return JobResult{}, err
+	}
+	return readResult(result), nil
+}
+
+// MainJob is the daemon of a job: it listens for its child, and leaves its result for its guard. It returns the exit status, and why
+// it is not 0.
+func MainJob(ctx context.Context, rule JobRule, version string) (status int, err error) {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
+	h, err := config.LoadHost(config.Sources{File: JobSource, Content: guard.ReadStartConfig().Main})
+	if err != nil {
+		return StatusFailed, err
+	}
+	log, level, flush := NewLogger(h.Config.Log)
+	defer flush()
+	result := guard.ResultFile()
+	defer result.Close()
+	g, err := connectGuard(log)
+	if err != nil {
+		return StatusFailed, err
+	}
+	defer g.Close()
+	defer exitWithGuard(g)()
+	gate, err := oneshot.NewGate(jobInput())
+	if err != nil {
+		return StatusFailed, err
+	}
+	defer gate.Close()
+	j := &job{
+		rule: rule, cfg: h.Config, gate: gate, log: log, file: result, signals: signals,
+		host: host.New(host.Options{Config: h, Log: log, Level: level, Version: version, Guard: g, CheckFiles: CheckFiles}),
+	}
+	j.run(ctx)
+	return StatusStopped, nil
+}
+
+// JobResult is what the daemon of a job tells the process that was started. One of the fields is set.
+type JobResult struct {
+	// Status is the exit status of the job.
+	Status *int `json:"status,omitempty"`
+	// Skipped says why the job was not run here, Failed why it was not run or was killed.
+	Skipped string `json:"skipped,omitempty"`
+	Failed  string `json:"failed,omitempty"`
+}
+
+func (r JobResult) write(file io.WriterAt) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteAt(data, 0)
+	return err
+}
+
+// maxResult bounds the size of a result, in bytes.
+const maxResult = 1 << 20
+
+// readResult returns the result of a daemon that has ended.
+func readResult(file io.ReaderAt) JobResult {
+	var r JobResult
+	if err := json.NewDecoder(io.NewSectionReader(file, 0, maxResult)).Decode(&r); err != nil {
+		return JobResult{Failed: "its daemon has ended without a result: see the messages above"}
+	}
+	return r
+}
+
+// jobInput returns the standard input for the job; nil if it is a terminal, because the job, which has its own session,
+// would take from the shell what is typed there.
+func jobInput() *os.File {
+	if _, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err == nil {
+		return nil
+	}
+	return os.Stdin
+}
+
+// job is the host that runs a job at most once.
+type job struct {
+	rule    JobRule
+	cfg     config.Config
+	host    *host.Host
+	gate    *oneshot.Gate
+	log     *slog.Logger
+	file    io.WriterAt // of the result
+	signals chan os.Signal
+
+	mu     sync.Mutex
+	result JobResult
+	begun  bool
+}
+
+// run runs the host until the job has ended or is not to be run here.
+func (j *job) run(ctx context.Context) {
+	session, err := j.open(ctx)
+	if err != nil {
+		j.setResult(JobResult{Failed: err.Error()})
+		return
+	}
+	defer operator.Disconnect(ctx, session)
+	watching, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { j.watch(watching, session) })
+	running.Go(func() { j.serveJob(watching, session) })
+	err = (&Daemon{host: j.host, signals: j.signals}).Run(ctx)
+	cancel()
+	j.gate.Close()
+	running.Wait()
+	var taken *store.TakenError
+	switch {
+	case errors.As(err, &taken):
+		j.end(JobResult{Skipped: "this host still runs the job: " + err.Error()})
+	case err != nil:
+		j.end(JobResult{Failed: err.Error()})
+	default:
+		j.end(JobResult{Failed: "it was stopped"})
+	}
+}
+
+// open opens a session, unless a signal comes first.
+func (j *job) open(ctx context.Context) (*store.Session, error) {
+	opening, cancel := context.WithCancelCause(ctx)
+	opened, watched := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case sig := <-j.signals:
+			cancel(fmt.Errorf("it was stopped by %s", sig))
+		case <-opened:
+		}
+	}()
+	session, err := operator.Connect(opening, j.cfg)
+	close(opened)
+	<-watched
+	stopped := context.Cause(opening)
+	cancel(nil)
+	switch {
+	case stopped != nil && err == nil:
+		operator.Disconnect(ctx, session)
+		return nil, stopped
+	case stopped != nil:
+		return nil, stopped
+	case err != nil:
+		return nil, fmt.Errorf("%w; to use other servers, add --zk or --config", err)
+	}
+	return session, nil
+}
+
+// setResult sets the result, and leaves it for the guard. Only the first one counts.
+func (j *job) setResult(r JobResult) (first bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.result != (JobResult{}) {
+		return false
+	}
+	j.result = r
+	if err := r.write(j.file); err != nil {
+		j.log.Error("the result of the job cannot be passed on", "result", r.reason(), "err", err)
+	}
+	return true
+}
+
+// end makes the host leave with a result. Only the first one counts.
+func (j *job) end(r JobResult) {
+	if j.setResult(r) {
+		j.host.Stop(r.reason())
+	}
+}
+
+// reason is why the host leaves, as the history shows it.
+func (r JobResult) reason() string {
+	switch {
+	case r.Status != nil:
+		return fmt.Sprintf("the job has ended with status %d", *r.Status)
+	case r.Skipped != "":
+		return "the job is not run on this host: " + r.Skipped
+	}
+	return "the job has not run to its end: " + r.Failed
+}
+
+// recordTimeout bounds how long the end of a job is tried to be recorded.
+const recordTimeout = 10 * time.Second
+
+// serveJob lets the child run the job once, and makes the host leave at its end.
+func (j *job) serveJob(ctx context.Context, session *store.Session) {
+	ledger := oneshot.Ledger{Conn: session, Paths: cluster.Paths{Root: j.cfg.ZooKeeper.Root}, Node: j.cfg.Node.ID}
+	var begun int64
+	ended, err := j.gate.Serve(func(term int64) error {
+		begun = term
+		j.mu.Lock()
+		j.begun = true
+		j.mu.Unlock()
+		return ledger.Begin(ctx, term, j.rule.Rule)
+	})
+	var skipped *oneshot.SkippedError
+	switch {
+	case errors.Is(err, net.ErrClosed): // the host has left
+	case errors.As(err, &skipped):
+		j.end(JobResult{Skipped: skipped.Reason})
+	case err != nil:
+		j.end(JobResult{Failed: err.Error()})
+	case j.stopping(ctx, ended):
+		j.end(JobResult{Failed: fmt.Sprintf("it was stopped, and has ended with status %d", ended.Status)})
+	default:
+		recording, cancel := context.WithTimeout(ctx, recordTimeout)
+		defer cancel()
+		if err := ledger.End(recording, begun, ended.Status); err != nil {
+			j.log.Warn("the job has ended, but that is not recorded: another host may repeat it", "err", err)
+		}
+		j.end(JobResult{Status: &ended.Status})
+	}
+}
+
+// stopping reports whether the host was stopping the job when it ended. A signal may also be from somebody else: then it waits a
+// little for the host to show that it stops.
+func (j *job) stopping(ctx context.Context, ended oneshot.End) bool {
+	looks := 1
+	if ended.Signaled || ended.Status >= oneshot.StatusSignal {
+		looks = 10
+	}
+	tick := time.NewTicker(watchInterval)
+	defer tick.Stop()
+	for range looks {
+		if phase := j.host.Groups()[0].View().State(); phase != "leading" && phase != "starting" && phase != "declaring" {
+			return true
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return true
+		}
+	}
+	return false
+}
+
+const (
+	// watchInterval is how often a host that does not lead looks at the group.
+	watchInterval = 100 * time.Millisecond
+	// electionTimeout is how long, in addition to --wait, a host waits until some host leads.
+	electionTimeout = 30 * time.Second
+)
+
+// watch makes the host leave if another one runs the job, or if nobody does so for long.
+func (j *job) watch(ctx context.Context, session *store.Session) {
+	began := time.Now()
+	tick := time.NewTicker(watchInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		j.mu.Lock()
+		begun := j.begun
+		j.mu.Unlock()
+		if begun {
+			return
+		}
+		if waited := time.Since(began); waited >= j.rule.Wait {
+			if r := j.whoRuns(ctx, session, waited-j.rule.Wait > electionTimeout); r != (JobResult{}) {
+				if err := session.CheckOwner(ctx, j.cfg.ZooKeeper.Root); err != nil { // anyone may have written what it has read
+					r = JobResult{Failed: err.Error()}
+				}
+				j.end(r)
+			}
+		}
+	}
+}
+
+// whoRuns returns why this host leaves: another one leads, or that is not known; zero if it stays. late is set if it does not wait any
+// longer for a leader.
+func (j *job) whoRuns(ctx context.Context, conn cluster.Reader, late bool) JobResult {
+	paths := cluster.Paths{Root: j.cfg.ZooKeeper.Root}
+	hint := cluster.InGroup("'zkelectd status --root %s'", "", paths.Root)
+	snap, err := store.ReadTerm(ctx, conn, paths, false)
+	current := snap.Current
+	switch other := current.Readable() && current.Record.Node != j.cfg.Node.ID; {
+	case other && (late || current.Record.State == cluster.CurrentReady):
+		return JobResult{Skipped: current.Record.Node + " runs the job"}
+	case !late:
+		return JobResult{}
+	case err != nil:
+		return JobResult{Failed: fmt.Sprintf("it is not known which host runs it: %v", err)}
+	case current.Exists && !current.Readable():
+		return JobResult{Failed: fmt.Sprintf("it is not known which host runs it: %v; see %s", current.Err, hint)}
+	case !current.Exists:
+		return JobResult{Failed: fmt.Sprintf("no host was elected within %s: see %s", electionTimeout, hint)}
+	}
+	return JobResult{}
+}

@@ -16,6 +16,7 @@ import (
 	"zkelectd/internal/store"
 	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/test/zkserver"
+	"zkelectd/internal/zk"
 )
 
 // crowd is a group whose members' sessions can be ended from outside.
@@ -125,7 +126,7 @@ func (c *crowd) expire(ctx context.Context, id string) error {
 	c.mu.Lock()
 	s := c.sessions[id]
 	c.mu.Unlock()
-	return store.CloseSession(ctx, store.SessionHandle{Servers: []string{c.server.Addr()}, Session: s.ID, Password: s.Password})
+	return zk.CloseSession(ctx, zk.SessionHandle{Servers: []string{c.server.Addr()}, Session: s.ID, Password: s.Password})
 }
 
 func waitFor(ctx context.Context, d time.Duration) error {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"zkelectd/internal/guard"
-	"zkelectd/internal/store"
+	"zkelectd/internal/zk"
 )
 
 // In a large group nearly all members have nothing to do with an election, and on hosts of their own they take no processor time from
@@ -93,7 +93,7 @@ func runExtras(ctx context.Context, guardClient *guard.Client, of string) error 
 		stop()
 	}()
 	var err error
-	if g.session, err = store.Open(ctx, store.Options{Servers: []string{g.addr}, Timeout: scaleTimeout}); err != nil {
+	if g.session, err = zk.Open(ctx, zk.Options{Servers: []string{g.addr}, Timeout: scaleTimeout}); err != nil {
 		return err
 	}
 	c := &crowd{group: g, sessions: make(map[string]guard.Credentials)}

@@ -14,6 +14,7 @@ import (
 	"zkelectd/internal/host"
 	"zkelectd/internal/store"
 	"zkelectd/internal/test/zkserver"
+	"zkelectd/internal/zk"
 )
 
 // group is a server, a session that observes it, and daemons in this process or in processes of their own.
@@ -22,7 +23,7 @@ type group struct {
 	server  *zkserver.Server // nil if another process runs it
 	addr    string
 	paths   cluster.Paths
-	session *store.Session
+	session *zk.Session
 	daemons []*host.Host
 	wg      sync.WaitGroup
 }
@@ -33,7 +34,7 @@ func newGroup(ctx context.Context, opt zkserver.Options) (*group, error) {
 		return nil, err
 	}
 	g := &group{server: server, addr: server.Addr(), paths: cluster.Paths{Root: "/bench"}}
-	if g.session, err = store.Open(ctx, store.Options{Servers: []string{server.Addr()}, Timeout: max(opt.MaxSession, time.Minute)}); err != nil {
+	if g.session, err = zk.Open(ctx, zk.Options{Servers: []string{server.Addr()}, Timeout: max(opt.MaxSession, time.Minute)}); err != nil {
 		g.close()
 		return nil, err
 	}

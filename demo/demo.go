@@ -16,6 +16,7 @@ import (
 	"zkelectd/internal/store"
 	"zkelectd/internal/test/zkserver"
 	"zkelectd/internal/work/workenv"
+	"zkelectd/internal/zk"
 )
 
 type options struct {
@@ -42,7 +43,7 @@ type fleet struct {
 	opt     options
 	dir     string
 	server  *zkserver.Server
-	session *store.Session
+	session *zk.Session
 	paths   cluster.Paths
 	daemons map[string]*process
 	sites   map[string]int // policy.sites in the configuration files
@@ -77,7 +78,7 @@ func runTour(ctx context.Context, opt options) (err error) {
 	if f.server, err = zkserver.Start(ctx, zkserver.Options{Dir: filepath.Join(f.dir, "zookeeper")}); err != nil {
 		return err
 	}
-	f.session, err = store.Open(ctx, store.Options{Servers: []string{f.server.Addr()}, Timeout: 10 * time.Second})
+	f.session, err = zk.Open(ctx, zk.Options{Servers: []string{f.server.Addr()}, Timeout: 10 * time.Second})
 	if err != nil {
 		return err
 	}

@@ -18,13 +18,14 @@ import (
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/store"
 	"zkelectd/internal/test/zkserver"
+	"zkelectd/internal/zk"
 )
 
 // password must appear nowhere but in its file.
 const password = "hunter2-of-the-tree"
 
 // newClosedFleet returns a fleet with a private or readable tree, and its own root.
-func newClosedFleet(t *testing.T, acl store.ACL, servers ...string) *fleet {
+func newClosedFleet(t *testing.T, acl zk.ACL, servers ...string) *fleet {
 	t.Helper()
 	f := newFleet(t, servers...)
 	if err := f.session.Close(t.Context()); err != nil {
@@ -39,8 +40,8 @@ func newClosedFleet(t *testing.T, acl store.ACL, servers ...string) *fleet {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	var err error
-	f.session, err = store.Open(ctx, store.Options{
-		Servers: f.servers, Timeout: time.Minute, Access: store.Access{Auth: store.AuthFile{Path: auth}, ACL: acl},
+	f.session, err = zk.Open(ctx, zk.Options{
+		Servers: f.servers, Timeout: time.Minute, Access: zk.Access{Auth: zk.AuthFile{Path: auth}, ACL: acl},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +119,7 @@ func (f *fleet) checkClosed(root string, among ...string) {
 
 func TestGroupInAClosedTree(t *testing.T) {
 	t.Parallel()
-	f := newClosedFleet(t, store.ACLPrivate)
+	f := newClosedFleet(t, zk.ACLPrivate)
 	file := filepath.Join(f.dir, "session")
 	for i, id := range []string{"a", "b"} {
 		f.configure(id, "dc1", 100-i, fmt.Sprintf("zookeeper: {session_timeout: 30s, acl: private, session_file: %s-%s}\n", file, id))
@@ -176,7 +177,7 @@ func TestGroupInAClosedTree(t *testing.T) {
 // Nor can anybody else change what a daemon with many groups creates, with slots among them.
 func TestManyGroupsInAClosedTree(t *testing.T) {
 	t.Parallel()
-	f := newClosedFleet(t, store.ACLPrivate)
+	f := newClosedFleet(t, zk.ACLPrivate)
 	base, dir := f.paths.Root, filepath.Join(f.dir, "groups")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -205,7 +206,7 @@ func TestManyGroupsInAClosedTree(t *testing.T) {
 
 func TestReadableTreeIsReadAndNotChanged(t *testing.T) {
 	t.Parallel()
-	f := newClosedFleet(t, store.ACLReadable)
+	f := newClosedFleet(t, zk.ACLReadable)
 	f.configure("a", "dc1", 1, "zookeeper: {session_timeout: 30s, acl: readable}\n")
 	f.start("a")
 	f.until("a leads", leads("a"))
@@ -227,7 +228,7 @@ func TestReadableTreeIsReadAndNotChanged(t *testing.T) {
 
 func TestBadCredentialsEndTheDaemonWithAReason(t *testing.T) {
 	t.Parallel()
-	f := newClosedFleet(t, store.ACLPrivate)
+	f := newClosedFleet(t, zk.ACLPrivate)
 	if err := store.EnsureTree(t.Context(), f.session, f.paths); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/operator"
-	"zkelectd/internal/store"
+	"zkelectd/internal/zk"
 )
 
 func aclCommand() *cobra.Command {
@@ -70,7 +70,7 @@ run again after an error.`,
 	cmd.Flags().DurationVar(&limit, "timeout", time.Minute, "how long it may take in all")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return withTree(cmd, limit, func(ctx context.Context, g group) error {
-			if store.ACL(g.cfg.ZooKeeper.ACL).Open() && !open && !dry {
+			if zk.ACL(g.cfg.ZooKeeper.ACL).Open() && !open && !dry {
 				return errors.New("zookeeper.acl is open: anyone could change the group's znodes, and lock the group out; name the configuration " +
 					"of the members with --config, or add --open if you want that")
 			}
@@ -100,11 +100,11 @@ func withTree(cmd *cobra.Command, timeout time.Duration, f func(context.Context,
 type tree struct {
 	Root string `json:"root"`
 	// ACL and Identities are those of the configuration, Configured is the resulting ACL.
-	ACL        string            `json:"acl"`
-	Identities []string          `json:"identities"`
-	Configured string            `json:"configured"`
-	Znodes     []store.ZnodeACL  `json:"znodes"`
-	Members    []store.MemberACL `json:"members"`
+	ACL        string         `json:"acl"`
+	Identities []string       `json:"identities"`
+	Configured string         `json:"configured"`
+	Znodes     []zk.ZnodeACL  `json:"znodes"`
+	Members    []zk.MemberACL `json:"members"`
 }
 
 func (g group) tree(ctx context.Context) (tree, error) {
@@ -114,7 +114,7 @@ func (g group) tree(ctx context.Context) (tree, error) {
 		return t, err
 	}
 	snap, err := g.read(ctx)
-	t.Members = g.session.MemberACLs(snap, store.ACL(t.ACL))
+	t.Members = g.session.MemberACLs(snap, zk.ACL(t.ACL))
 	return t, err
 }
 
@@ -141,7 +141,7 @@ func (t tree) table(w io.Writer) error {
 }
 
 // creationACL describes the ACL with which a member creates znodes.
-func creationACL(m store.MemberACL) string {
+func creationACL(m zk.MemberACL) string {
 	if m.ACL == "" {
 		return "unknown"
 	}
@@ -149,7 +149,7 @@ func creationACL(m store.MemberACL) string {
 }
 
 // memberNote says what is wrong with the ACL of a member, "" for nothing.
-func memberNote(m store.MemberACL) string {
+func memberNote(m zk.MemberACL) string {
 	switch {
 	case m.LockedOut:
 		return "would be locked out"
@@ -178,7 +178,7 @@ func (g group) applyACLs(ctx context.Context, w io.Writer, dry, force bool) erro
 		return fmt.Errorf("no ACL was changed: %s would be locked out because they have none of the identities in zookeeper.auth.file (%s); "+
 			"add one of these identities to their file, reload them, and run this again", some(locked), strings.Join(t.Identities, ", "))
 	}
-	todo := slices.DeleteFunc(slices.Clone(t.Znodes), func(z store.ZnodeACL) bool { return z.Configured })
+	todo := slices.DeleteFunc(slices.Clone(t.Znodes), func(z zk.ZnodeACL) bool { return z.Configured })
 	if dry {
 		for _, z := range todo {
 			fmt.Fprintf(w, "%s: would change %s\n", printable(z.Path), printable(z.ACL))
@@ -187,7 +187,7 @@ func (g group) applyACLs(ctx context.Context, w io.Writer, dry, force bool) erro
 		return nil
 	}
 	changed := 0
-	err = g.session.ApplyACLs(ctx, g.paths, whoami(), func(z store.ZnodeACL) {
+	err = g.session.ApplyACLs(ctx, g.paths, whoami(), func(z zk.ZnodeACL) {
 		if z.NewKeys {
 			fmt.Fprintf(w, "%s: replaced the keys of failsafe mode, which others could read or write\n", printable(z.Path))
 			return

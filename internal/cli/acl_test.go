@@ -10,13 +10,13 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
-	"zkelectd/internal/store"
+	"zkelectd/internal/zk"
 )
 
 // Changed credentials are applied without a configuration file, as in a container, and without a signal.
 func TestChangedCredentialsAreApplied(t *testing.T) {
 	t.Parallel()
-	f := newClosedFleet(t, store.ACLPrivate)
+	f := newClosedFleet(t, zk.ACLPrivate)
 	f.env = append(f.env, "ZKELECTD_ZOOKEEPER_ACL=private", "ZKELECTD_RELOAD_WATCH=true", "LEDGER="+f.ledgerFile(), "ZKELECTD_CHILD_STOP_TIMEOUT=1s")
 	f.start("a", "--zk", strings.Join(f.servers, ","), "--root", f.paths.Root, "--id", "a", "--session-timeout", "20s", "--", "ledger-child")
 	f.until("a leads", leads("a"))
@@ -130,7 +130,7 @@ func TestATreeIsClosedWhileAMemberRegistersAnew(t *testing.T) {
 	configure("a", "private")
 	f.reload("a")
 	f.until("a creates private znodes", func(status.Group) bool {
-		return f.snapshot().Members[0].Node.Record.ACL == string(store.ACLPrivate)
+		return f.snapshot().Members[0].Node.Record.ACL == string(zk.ACLPrivate)
 	})
 	f.write(remove(f.paths.Node("a")))
 	f.logged("a", "the root is still open")

@@ -9,9 +9,9 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
-	"zkelectd/internal/store"
 	"zkelectd/internal/test/faultproxy"
 	"zkelectd/internal/test/zkserver"
+	"zkelectd/internal/zk"
 )
 
 // closeLeadersSession closes the leader's session as anyone who can reach the client port can: the id is on every ephemeral
@@ -22,8 +22,8 @@ func (f *fleet) closeLeadersSession(servers []string) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	e := store.SessionHandle{Servers: servers, Session: stat.Owner, Password: zkserver.SessionPassword(stat.Owner)}
-	if err := store.CloseSession(f.t.Context(), e); err != nil {
+	e := zk.SessionHandle{Servers: servers, Session: stat.Owner, Password: zkserver.SessionPassword(stat.Owner)}
+	if err := zk.CloseSession(f.t.Context(), e); err != nil {
 		f.t.Fatal(err)
 	}
 }

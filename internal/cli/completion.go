@@ -15,6 +15,7 @@ import (
 	"zkelectd/internal/config"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/store"
+	"zkelectd/internal/zk"
 )
 
 // completionTimeout bounds how long a person waits for what is read from ZooKeeper.
@@ -195,7 +196,7 @@ func members(ctx context.Context, cmd *cobra.Command) (nodes, sites []string) {
 }
 
 // reach returns the configuration of the command line, and a session; nil if there is none.
-func reach(ctx context.Context, cmd *cobra.Command) (config.Host, *store.Session) {
+func reach(ctx context.Context, cmd *cobra.Command) (config.Host, *zk.Session) {
 	src, err := commandSources(cmd, "")
 	if err != nil {
 		return config.Host{}, nil

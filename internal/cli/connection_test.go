@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"testing"
 
-	"zkelectd/internal/store"
 	"zkelectd/internal/test/zkserver"
+	"zkelectd/internal/zk"
 )
 
 // desk is a host from which a person operates groups: with a home directory, and with a configuration file of the host's daemon.
@@ -126,7 +126,7 @@ func TestCommandsFindTheGroupsOfTheHost(t *testing.T) {
 // Only the credentials of the same source arrive at the servers.
 func TestCommandsPresentNoCredentialsOfOthers(t *testing.T) {
 	t.Parallel()
-	f := newClosedFleet(t, store.ACLPrivate)
+	f := newClosedFleet(t, zk.ACLPrivate)
 	f.env = append(f.env, "ZKELECTD_ZOOKEEPER_ACL=private")
 	f.join("a")
 	d := newDesk(t)

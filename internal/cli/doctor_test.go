@@ -15,7 +15,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/doctor"
 	"zkelectd/internal/operator/status"
-	"zkelectd/internal/store"
+	"zkelectd/internal/zk"
 )
 
 // machineChecks depend on the machine that the tests run on.
@@ -48,7 +48,7 @@ func (f *fleet) examineWith(file string) (report doctorReport, bad []string) {
 // Each fault changes its own line, with real servers and daemons.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
-	f := newClosedFleet(t, store.ACLPrivate)
+	f := newClosedFleet(t, zk.ACLPrivate)
 	settings := func(id string) string {
 		return fmt.Sprintf("zookeeper: {acl: private, session_timeout: 10s, session_file: '%s'}\nhttp: {listen: 'unix:%s'}\n",
 			f.socket(id)+".session", f.socket(id))

@@ -18,8 +18,8 @@ import (
 	"zkelectd/internal/operator"
 	"zkelectd/internal/operator/doctor"
 	"zkelectd/internal/operator/status"
-	"zkelectd/internal/store"
 	"zkelectd/internal/sys/procinfo"
+	"zkelectd/internal/zk"
 )
 
 // checkup gathers the facts for doctor.
@@ -122,7 +122,7 @@ func (c *checkup) askServers(ctx context.Context) {
 		asking.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, serverTimeout)
 			defer cancel()
-			addresses, err := store.ServerAddresses(ctx, name)
+			addresses, err := zk.ServerAddresses(ctx, name)
 			if err != nil {
 				all[i] = []doctor.Server{{Name: name, Err: err}}
 				return
@@ -140,7 +140,7 @@ func (c *checkup) askServers(ctx context.Context) {
 }
 
 func (c *checkup) askServer(ctx context.Context, name, address string) doctor.Server {
-	s, err := store.InspectServer(ctx, operator.Access(c.host.Config, os.Getenv), name, address, c.host.Config.ZooKeeper.SessionTimeout)
+	s, err := zk.InspectServer(ctx, operator.Access(c.host.Config, os.Getenv), name, address, c.host.Config.ZooKeeper.SessionTimeout)
 	host := name
 	if name != address {
 		name += " (" + address + ")"
@@ -181,7 +181,7 @@ func (c *checkup) readZooKeeper(ctx context.Context) {
 var errNoSession = errors.New("there is no session with ZooKeeper")
 
 // write proves that a quorum accepts writes, in the first group that exists.
-func (c *checkup) write(ctx context.Context, s *store.Session, groups []group) {
+func (c *checkup) write(ctx context.Context, s *zk.Session, groups []group) {
 	w := &c.facts.Write
 	w.Err, w.Absent = errors.New("no group of this configuration exists yet, so there was nothing to write to"), true
 	for i, g := range groups {
@@ -190,7 +190,7 @@ func (c *checkup) write(ctx context.Context, s *store.Session, groups []group) {
 		}
 		w.Absent = false
 		if w.Err = s.AdoptACL(ctx, g.paths.Root); w.Err == nil {
-			var proof store.WriteProof
+			var proof zk.WriteProof
 			proof, w.Err = s.ProveWrite(ctx, g.paths)
 			w.Sent, w.Answered, w.Time = proof.Sent, proof.Answered, proof.Time
 		}
@@ -217,7 +217,7 @@ func (c *checkup) readGroup(ctx context.Context, out *doctor.Group, g group) {
 	}
 	audit, err := g.session.AuditACLs(ctx, g.paths)
 	out.OpenTree, out.Mismatched, out.ACLErr = audit.Open, audit.Mismatched, err
-	for _, m := range g.session.MemberACLs(snap, store.ACL(g.cfg.ZooKeeper.ACL)) {
+	for _, m := range g.session.MemberACLs(snap, zk.ACL(g.cfg.ZooKeeper.ACL)) {
 		if m.LockedOut {
 			out.LockedOut = append(out.LockedOut, m.Node)
 		}

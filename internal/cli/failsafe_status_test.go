@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"zkelectd/internal/operator/status"
-	"zkelectd/internal/store"
 	"zkelectd/internal/test/zkserver"
 	"zkelectd/internal/web"
+	"zkelectd/internal/zk"
 )
 
 // startFailsafe starts members of a group in failsafe mode, which answer each other at http.listen. It returns when the first one, which
@@ -50,8 +50,8 @@ func (f *fleet) shown(args ...string) string {
 // What people look at says before an outage whether failsafe mode would work, and during the outage that it does.
 func TestFailsafeModeIsVisible(t *testing.T) {
 	t.Parallel()
-	zk := server(t)
-	f := newClosedFleet(t, store.ACLPrivate, zk.Addr())
+	servers := server(t)
+	f := newClosedFleet(t, zk.ACLPrivate, servers.Addr())
 	ports, err := zkserver.FreePorts(3)
 	if err != nil {
 		t.Fatal(err)
@@ -75,12 +75,12 @@ func TestFailsafeModeIsVisible(t *testing.T) {
 			return err == nil && strings.Contains(body, want)
 		}, func() string { return body })
 	}
-	zk.Kill()
+	servers.Kill()
 	says("/leader", `"active":true`)
 	says("/metrics", "zkelectd_failsafe_active{group=\"")
 	says("/metrics", "zkelectd_failsafe_replies_total{result=\"refused\"} ")
 	says("/v1/status", `"asks":["b","c"]`)
-	if err := zk.Restart(t.Context()); err != nil {
+	if err := servers.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	says("/leader", `"active":false`)
@@ -96,7 +96,7 @@ func TestFailsafeModeIsVisible(t *testing.T) {
 // The leader and all members that were to promise are lost with their hosts: a newcomer leads only once a person has said so.
 func TestForceAfterAllHostsAreLost(t *testing.T) {
 	t.Parallel()
-	f := newClosedFleet(t, store.ACLPrivate)
+	f := newClosedFleet(t, zk.ACLPrivate)
 	ports, err := zkserver.FreePorts(3)
 	if err != nil {
 		t.Fatal(err)

@@ -11,9 +11,9 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
-	"zkelectd/internal/store"
 	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/test/zkserver"
+	"zkelectd/internal/zk"
 )
 
 // outageSession is the session timeout of the daemons in outages.
@@ -39,8 +39,8 @@ func (f *fleet) promisers() []string {
 // joined. A daemon that starts again is another incarnation, which has promised nothing, so the leader stops then.
 func TestDaemonsInAnOutage(t *testing.T) {
 	t.Parallel()
-	zk := server(t)
-	f := newClosedFleet(t, store.ACLPrivate, zk.Addr())
+	servers := server(t)
+	f := newClosedFleet(t, zk.ACLPrivate, servers.Addr())
 	ports, err := zkserver.FreePorts(3)
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestDaemonsInAnOutage(t *testing.T) {
 		}
 		f.eventually(fmt.Sprint("the fence names ", joined), func() bool { return leads("a")(f.until("a leads", leads("a"))) && slices.Equal(f.promisers(), joined) })
 	}
-	zk.Kill()
+	servers.Kill()
 	began := boottime.Now()
 	f.logged("a", "the work goes on")
 	for end := time.NewTimer(3 * *outageSession); ; {
@@ -71,7 +71,7 @@ func TestDaemonsInAnOutage(t *testing.T) {
 	}
 	f.crash("c")
 	f.logged("a", "child ended")
-	if err := zk.Restart(t.Context()); err != nil {
+	if err := servers.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	f.eventually("the work runs again", func() bool { all := ledger(t, f.ledgerFile()); return len(all) == 2 && !all[1].ended })
@@ -81,7 +81,7 @@ func TestDaemonsInAnOutage(t *testing.T) {
 // After the loss of a leader in failsafe mode, a member that was to promise takes over by itself, and lets one that was not take over.
 func TestTakeoverFromALeaderInFailsafeMode(t *testing.T) {
 	t.Parallel()
-	f := newClosedFleet(t, store.ACLPrivate)
+	f := newClosedFleet(t, zk.ACLPrivate)
 	ports, err := zkserver.FreePorts(3)
 	if err != nil {
 		t.Fatal(err)

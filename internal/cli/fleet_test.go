@@ -19,6 +19,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/store"
+	"zkelectd/internal/zk"
 )
 
 // fleet is the group of real daemons of a test.
@@ -27,7 +28,7 @@ type fleet struct {
 	servers []string
 	dir     string
 	paths   cluster.Paths
-	session *store.Session
+	session *zk.Session
 	daemons map[string]*process
 	env     []string // of daemons and commands, in addition to that of the test
 }
@@ -62,7 +63,7 @@ func newFleetAt(t *testing.T, root string, servers ...string) *fleet {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	var err error
-	if f.session, err = store.Open(ctx, store.Options{Servers: servers, Timeout: 60 * time.Second}); err != nil {
+	if f.session, err = zk.Open(ctx, zk.Options{Servers: servers, Timeout: 60 * time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(f.close)

@@ -15,7 +15,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/operator"
-	"zkelectd/internal/store"
+	"zkelectd/internal/zk"
 )
 
 // untilInterrupted calls f, and ends it when the user interrupts the command, which is no error.
@@ -98,7 +98,7 @@ func follow[T any](ctx context.Context, g group, read func(context.Context, grou
 // follower reads the state of a group over as many sessions as it takes.
 type follower[T any] struct {
 	group   group
-	first   *store.Session
+	first   *zk.Session
 	read    func(context.Context, group) (T, error)
 	updates chan update[T]
 }

@@ -10,6 +10,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/store"
+	"zkelectd/internal/zk"
 )
 
 // strand starts a, kills it once it leads, and makes its fence say that members that no longer exist have promised to let nobody take over. It returns
@@ -38,7 +39,7 @@ func (f *fleet) strand() int64 {
 // A group whose last leader and members in failsafe mode are lost for good elects a leader only once a person has said that they are off.
 func TestForce(t *testing.T) {
 	t.Parallel()
-	f := newClosedFleet(t, store.ACLPrivate)
+	f := newClosedFleet(t, zk.ACLPrivate)
 	term := f.strand()
 	f.start("b")
 	f.until("b is elected", func(g status.Group) bool { return g.Term > term })
@@ -83,7 +84,7 @@ func TestForce(t *testing.T) {
 
 func TestFailsafeKeysAreRotated(t *testing.T) {
 	t.Parallel()
-	f := newClosedFleet(t, store.ACLPrivate)
+	f := newClosedFleet(t, zk.ACLPrivate)
 	if err := store.Init(t.Context(), f.session, f.paths, "the test"); err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"zkelectd/internal/operator"
 	"zkelectd/internal/operator/request"
 	"zkelectd/internal/store"
+	"zkelectd/internal/zk"
 )
 
 // groupFlags adds -g, and the flags for the connection, to a command for one group or for many.
@@ -31,7 +32,7 @@ func groupFlag(cmd *cobra.Command) {
 
 // selection is what a command acts on: one group, or all groups of zookeeper.root.
 type selection struct {
-	session *store.Session
+	session *zk.Session
 	host    config.Host
 	groups  []group
 	// base is the zookeeper.root of several groups, empty if the command acts on one.
@@ -126,7 +127,7 @@ func named(text string) (choice, error) {
 }
 
 // find returns the groups that a command acts on.
-func find(ctx context.Context, s *store.Session, h config.Host, by choice) (selection, error) {
+func find(ctx context.Context, s *zk.Session, h config.Host, by choice) (selection, error) {
 	all, err := findGroups(ctx, s, h, by)
 	if err != nil || by.slot == "" {
 		return all, err
@@ -159,7 +160,7 @@ func (g group) slot(ctx context.Context, slot string) (group, error) {
 }
 
 // findGroups returns the groups that a command acts on, without a slot.
-func findGroups(ctx context.Context, s *store.Session, h config.Host, by choice) (selection, error) {
+func findGroups(ctx context.Context, s *zk.Session, h config.Host, by choice) (selection, error) {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	all := selection{session: s, host: h}
@@ -265,7 +266,7 @@ func (s *selection) add(g store.NamedGroup) error {
 }
 
 // groupAt returns a group with its own root in its configuration.
-func groupAt(s *store.Session, cfg config.Config, name, root string) group {
+func groupAt(s *zk.Session, cfg config.Config, name, root string) group {
 	cfg.ZooKeeper.Root = root
 	return group{cfg: cfg, session: s, paths: cluster.Paths{Root: root}, name: name, kind: kindOf(cfg)}
 }
@@ -330,7 +331,7 @@ func withChoice(cmd *cobra.Command, h config.Host, by choice, f func(context.Con
 }
 
 // slotsOf returns the names of a group's slots, as -g takes them.
-func slotsOf(ctx context.Context, s *store.Session, g store.NamedGroup) (names []string) {
+func slotsOf(ctx context.Context, s *zk.Session, g store.NamedGroup) (names []string) {
 	record, err := store.ReadSlots(ctx, s, cluster.Paths{Root: g.Root}, false)
 	if err != nil {
 		return nil

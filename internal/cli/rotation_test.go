@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"zkelectd/internal/operator/status"
-	"zkelectd/internal/store"
 	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/test/zkserver"
+	"zkelectd/internal/zk"
 )
 
 // hosts are the hosts of a fleet, each with a directory in place of /etc/zkelectd. The commands of docs/security.md run there.
@@ -114,13 +114,13 @@ func (h *hosts) shell(script string) string {
 }
 
 // asMember opens a session with the credentials of a host, since the group's tree may be closed to the test's own session.
-func (h *hosts) asMember(id string) *store.Session {
+func (h *hosts) asMember(id string) *zk.Session {
 	t := h.f.t
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	s, err := store.Open(ctx, store.Options{
-		Servers: h.f.servers, Timeout: time.Minute, Access: store.Access{Auth: store.AuthFile{Path: filepath.Join(h.etc(id), "zookeeper.auth")}},
+	s, err := zk.Open(ctx, zk.Options{
+		Servers: h.f.servers, Timeout: time.Minute, Access: zk.Access{Auth: zk.AuthFile{Path: filepath.Join(h.etc(id), "zookeeper.auth")}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func (h *hosts) asMember(id string) *store.Session {
 }
 
 // term identifies a leadership: the leader, and the transaction that created its current.
-func (h *hosts) term(s *store.Session) string {
+func (h *hosts) term(s *zk.Session) string {
 	h.f.t.Helper()
 	data, stat, err := s.Get(h.f.t.Context(), h.f.paths.Current(), false)
 	if err != nil {
@@ -230,7 +230,7 @@ func restartDaemon(t *testing.T, f *fleet, id string) {
 }
 
 // checkNoAccess checks that an unauthorized session can read no znode of the group.
-func (h *hosts) checkNoAccess(unauthorized *store.Session) {
+func (h *hosts) checkNoAccess(unauthorized *zk.Session) {
 	t, p := h.f.t, h.f.paths
 	t.Helper()
 	all, err := h.asMember("a").ACLs(t.Context(), p)
@@ -242,7 +242,7 @@ func (h *hosts) checkNoAccess(unauthorized *store.Session) {
 			t.Errorf("an unauthorized client may read %s: %s", z.Path, z.ACL)
 		}
 	}
-	if !slices.ContainsFunc(all, func(z store.ZnodeACL) bool { return z.Path == p.Current() }) || len(all) < 13 {
+	if !slices.ContainsFunc(all, func(z zk.ZnodeACL) bool { return z.Path == p.Current() }) || len(all) < 13 {
 		t.Errorf("these are not all znodes: %+v", all)
 	}
 }

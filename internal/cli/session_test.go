@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"zkelectd/internal/operator/status"
-	"zkelectd/internal/store"
 	"zkelectd/internal/test/faultproxy"
 	"zkelectd/internal/test/zkserver"
+	"zkelectd/internal/zk"
 )
 
 // ownServer starts a server that the test may disturb, and a fleet whose node a connects through a proxy.
@@ -152,7 +152,7 @@ func (f *fleet) reopenSession() {
 	defer cancel()
 	f.session.Close(closing)
 	var err error
-	if f.session, err = store.Open(closing, store.Options{Servers: f.servers, Timeout: 60 * time.Second}); err != nil {
+	if f.session, err = zk.Open(closing, zk.Options{Servers: f.servers, Timeout: 60 * time.Second}); err != nil {
 		f.t.Fatal(err)
 	}
 }

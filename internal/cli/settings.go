@@ -11,6 +11,7 @@ import (
 	"zkelectd/internal/config"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/store"
+	"zkelectd/internal/zk"
 )
 
 // sources returns the sources of the configuration of a command.
@@ -48,7 +49,7 @@ func (g group) adoptACL(ctx context.Context) error {
 }
 
 // connect opens a session that creates znodes with the ACL of the configuration. from has the sources of cfg, for errors.
-func connect(ctx context.Context, cfg config.Config, from config.From) (*store.Session, error) {
+func connect(ctx context.Context, cfg config.Config, from config.From) (*zk.Session, error) {
 	if err := operator.Access(cfg, os.Getenv).Check(); err != nil {
 		return nil, accessError(err, from)
 	}
@@ -62,7 +63,7 @@ func connect(ctx context.Context, cfg config.Config, from config.From) (*store.S
 // group is a connection to a group, with the configuration of the command.
 type group struct {
 	cfg     config.Config
-	session *store.Session
+	session *zk.Session
 	paths   cluster.Paths
 	name    string
 	kind    cluster.GroupKind

@@ -15,6 +15,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/store"
 	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/zk"
 )
 
 // slotChild is the work of one slot. It records when it works: lines of "boottime-ns node slot slots epoch argument event" in one file
@@ -107,7 +108,7 @@ func newSlotFleet(t *testing.T, count int) slotFleet {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	var err error
-	if f.session, err = store.Open(ctx, store.Options{Servers: f.servers, Timeout: 60 * time.Second}); err != nil {
+	if f.session, err = zk.Open(ctx, zk.Options{Servers: f.servers, Timeout: 60 * time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(f.close)

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/store"
 	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/zk"
 )
 
 // prints runs a command with the configuration of n1, which must print the texts, and succeed or fail.
@@ -121,7 +121,7 @@ func (f slotFleet) exists(path string) bool {
 // the daemons work.
 func TestACLsOfSlots(t *testing.T) {
 	t.Parallel()
-	f := slotFleet{newClosedFleet(t, store.ACLPrivate)}
+	f := slotFleet{newClosedFleet(t, zk.ACLPrivate)}
 	f.env = nil // it is in the files
 	for _, id := range []string{"n1", "n2"} {
 		f.configureSlots(id, 4, 2, f.closed("private"))
@@ -147,7 +147,7 @@ func TestACLsOfSlots(t *testing.T) {
 		if _, err := f.runAs("n1", "acl", "apply"); err != nil {
 			t.Fatal(err)
 		}
-		return !slices.ContainsFunc(f.shownACLs("readable"), func(z store.ZnodeACL) bool { return !z.Configured })
+		return !slices.ContainsFunc(f.shownACLs("readable"), func(z zk.ZnodeACL) bool { return !z.Configured })
 	})
 	if _, _, err := stranger.Get(t.Context(), third.Elected(), false); err != nil {
 		t.Error(err)
@@ -196,7 +196,7 @@ func (f slotFleet) checkACLs(acl string, led int) {
 }
 
 // shownACLs returns the znodes of the group with their ACLs; the configured one is acl.
-func (f slotFleet) shownACLs(acl string) []store.ZnodeACL {
+func (f slotFleet) shownACLs(acl string) []zk.ZnodeACL {
 	f.t.Helper()
 	out, err := f.runAs("n1", "acl", "show", "-o", "json")
 	var shown tree

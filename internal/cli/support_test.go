@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"zkelectd/internal/operator/status"
-	"zkelectd/internal/store"
+	"zkelectd/internal/zk"
 )
 
 // marker is a part of every secret of the test.
@@ -22,7 +22,7 @@ const marker = "marker-of-a-secret"
 // The bundle has what a bug report needs, and no secret, wherever it is.
 func TestSupportBundleHasNoSecrets(t *testing.T) {
 	t.Parallel()
-	f := newClosedFleet(t, store.ACLPrivate)
+	f := newClosedFleet(t, zk.ACLPrivate)
 	auth := filepath.Join(f.dir, "auth")
 	if err := os.WriteFile(auth, []byte("zkelectd:"+password+"\nanother-user:"+marker+"-digest\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -6,16 +6,16 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/go-zookeeper/zk"
+	gozk "github.com/go-zookeeper/zk"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/store"
 	"zkelectd/internal/test/zkserver"
+	"zkelectd/internal/zk"
 )
 
 // atTheClientPort returns the attempts of a ZooKeeper client without the group's password.
 func (f *fleet) atTheClientPort() attempts {
-	conn, _, err := zk.Connect(f.servers, 30*time.Second, zk.WithLogInfo(false))
+	conn, _, err := gozk.Connect(f.servers, 30*time.Second, gozk.WithLogInfo(false))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func (f *fleet) atTheClientPort() attempts {
 			done := false
 			for _, path := range []string{p.Leader(), p.Elected(), p.Current(), p.Policy(), p.Node("a")} {
 				_, err := conn.Set(path, []byte(`{"command":["touch","marker"]}`), -1)
-				_, created := conn.Create(path+"/command", nil, 0, zk.WorldACL(zk.PermAll))
+				_, created := conn.Create(path+"/command", nil, 0, gozk.WorldACL(gozk.PermAll))
 				done = done || err == nil || created == nil
 			}
 			return done
@@ -67,15 +67,15 @@ func (f *fleet) atTheClientPort() attempts {
 }
 
 // closeHolder closes the session that holds current, unless it is the one given, and returns it.
-func (f *fleet) closeHolder(conn *zk.Conn, but int64) (closed int64) {
+func (f *fleet) closeHolder(conn *gozk.Conn, but int64) (closed int64) {
 	f.eventually("a leader, and its session", func() bool {
 		_, stat, err := conn.Exists(f.paths.Current())
 		if err != nil || stat.EphemeralOwner == 0 || stat.EphemeralOwner == but {
 			return false
 		}
 		closed = stat.EphemeralOwner
-		e := store.SessionHandle{Servers: f.servers, Session: closed, Password: zkserver.SessionPassword(closed)}
-		return store.CloseSession(f.t.Context(), e) == nil
+		e := zk.SessionHandle{Servers: f.servers, Session: closed, Password: zkserver.SessionPassword(closed)}
+		return zk.CloseSession(f.t.Context(), e) == nil
 	})
 	return closed
 }

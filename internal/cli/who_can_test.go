@@ -14,6 +14,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/store"
+	"zkelectd/internal/zk"
 )
 
 // daemonUser runs the daemons in one of the groups, and childUser the work in another; root runs the rest.
@@ -141,7 +142,7 @@ func newGroup(t *testing.T, s setup) *fleet {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	f := newClosedFleet(t, store.ACLPrivate)
+	f := newClosedFleet(t, zk.ACLPrivate)
 	if err := store.Init(t.Context(), f.session, f.paths, "the test"); err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,7 @@ package cluster
 import "context"
 
 // The interfaces below are the parts of one ZooKeeper session, which is used once (docs/protocol.md, Session); each consumer
-// asks for those that it needs. store.Session implements all of them on the wire, storetest.Session in memory, and
+// asks for those that it needs. zk.Session implements all of them on the wire, storetest.Session in memory, and
 // storetest.Contract holds both to the same behavior.
 
 // Reader reads znodes.

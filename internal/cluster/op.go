@@ -129,6 +129,9 @@ var (
 	ErrSessionEnded = errors.New("the ZooKeeper session has ended")
 )
 
+// Retryable reports whether a request that failed with err may succeed if it is repeated.
+func Retryable(err error) bool { return errors.Is(err, ErrNotSent) || errors.Is(err, ErrUnknown) }
+
 // TxError names the operation that made a transaction fail. Nothing of the transaction was applied.
 type TxError struct {
 	// Index is the position of Op in the transaction.

@@ -14,8 +14,8 @@ import (
 	"zkelectd/internal/config"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/operator"
-	"zkelectd/internal/store"
 	"zkelectd/internal/sys/harden"
+	"zkelectd/internal/zk"
 )
 
 // GuardOptions are those of [RunGuard].
@@ -105,7 +105,7 @@ func takeSessionFile(ctx context.Context, file string, log *slog.Logger) (*os.Fi
 // closeSession releases the leaderships that a session held, and closes the session. Its owner and its work are dead. It
 // returns the outcome of the releases, "" if none was held.
 func closeSession(ctx context.Context, c guard.Credentials) (leadership string, err error) {
-	e := store.SessionHandle{Servers: c.Servers, Session: c.ID, Password: c.Password}
+	e := zk.SessionHandle{Servers: c.Servers, Session: c.ID, Password: c.Password}
 	if len(c.Access) > 0 {
 		if err := json.Unmarshal(c.Access, &e.Access); err != nil {
 			return "", fmt.Errorf("the stored access to ZooKeeper is damaged: %w", err)
@@ -113,18 +113,18 @@ func closeSession(ctx context.Context, c guard.Credentials) (leadership string, 
 	}
 	for _, tx := range c.Releases {
 		release, damaged := cluster.DecodeTx(tx)
-		e.Finals = append(e.Finals, &store.FinalTx{Ops: release, Err: damaged})
+		e.Finals = append(e.Finals, &zk.FinalTx{Ops: release, Err: damaged})
 	}
-	err = store.CloseSession(ctx, e)
+	err = zk.CloseSession(ctx, e)
 	leadership = releaseOutcome(e.Finals)
-	if errors.Is(err, store.ErrNoSuchSession) {
+	if errors.Is(err, zk.ErrNoSuchSession) {
 		return leadership, nil
 	}
 	return leadership, err
 }
 
 // releaseOutcome describes what became of the releases of a session; "" if there were none.
-func releaseOutcome(releases []*store.FinalTx) string {
+func releaseOutcome(releases []*zk.FinalTx) string {
 	var failed []error
 	released := 0
 	for _, r := range releases {

@@ -23,6 +23,7 @@ import (
 	"zkelectd/internal/operator"
 	"zkelectd/internal/store"
 	"zkelectd/internal/work/oneshot"
+	"zkelectd/internal/zk"
 )
 
 // JobRule says when a job runs, and how long the other hosts stay.
@@ -180,7 +181,7 @@ func (j *job) run(ctx context.Context) {
 }
 
 // open opens a session, unless a signal comes first.
-func (j *job) open(ctx context.Context) (*store.Session, error) {
+func (j *job) open(ctx context.Context) (*zk.Session, error) {
 	opening, cancel := context.WithCancelCause(ctx)
 	opened, watched := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -244,7 +245,7 @@ func (r JobResult) reason() string {
 const recordTimeout = 10 * time.Second
 
 // serveJob lets the child run the job once, and makes the host leave at its end.
-func (j *job) serveJob(ctx context.Context, session *store.Session) {
+func (j *job) serveJob(ctx context.Context, session *zk.Session) {
 	ledger := oneshot.Ledger{Conn: session, Paths: cluster.Paths{Root: j.cfg.ZooKeeper.Root}, Node: j.cfg.Node.ID}
 	var begun int64
 	ended, err := j.gate.Serve(func(term int64) error {
@@ -303,7 +304,7 @@ const (
 )
 
 // watch makes the host leave if another one runs the job, or if nobody does so for long.
-func (j *job) watch(ctx context.Context, session *store.Session) {
+func (j *job) watch(ctx context.Context, session *zk.Session) {
 	began := time.Now()
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()

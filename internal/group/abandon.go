@@ -8,6 +8,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/store"
+	"zkelectd/internal/zk"
 )
 
 // PanicError is the panic of a member's event loop, or of a goroutine of it.
@@ -67,7 +68,7 @@ type Departure struct {
 }
 
 // Leave sends LEAVE for an instance that acquires nothing any more, and waits until it is confirmed that nothing of it is registered.
-func (g *Group) Leave(ctx context.Context, conn *store.Group, d Departure) error {
+func (g *Group) Leave(ctx context.Context, conn *zk.Group, d Departure) error {
 	o := store.LeaveOptions{Paths: cluster.Paths{Root: g.opt.Paths.Root}, Reason: d.Reason.Error(), Requested: d.Requested}
 	if d.Instance == nil {
 		o.ID = g.settings.Node.ID

@@ -3,7 +3,7 @@ package group
 import (
 	"context"
 
-	"zkelectd/internal/store"
+	"zkelectd/internal/zk"
 )
 
 // audit warns if unauthorized clients can change the tree, or if its ACLs differ from the configuration.
@@ -49,4 +49,4 @@ func (m *Member) auditAgain(ctx context.Context) {
 }
 
 // opensTree reports whether this daemon creates open znodes.
-func (g *Group) opensTree() bool { return store.ACL(g.settings.Node.ACL).Open() }
+func (g *Group) opensTree() bool { return zk.ACL(g.settings.Node.ACL).Open() }

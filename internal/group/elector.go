@@ -12,10 +12,10 @@ import (
 	"zkelectd/internal/elector"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/policy"
-	"zkelectd/internal/store"
 	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/transition"
 	"zkelectd/internal/watchdog"
+	"zkelectd/internal/zk"
 )
 
 // electorRole elects while the member has the lowest sequence number: it makes decisions from snapshots, and writes them.
@@ -302,7 +302,7 @@ func (e *electorRole) write(what string, snap cluster.Snapshot, repair bool, don
 	var err error
 	e.background.run(e.budget.Session, func(ctx context.Context) {
 		for _, tx := range e.paths.Split(ops) {
-			if _, err = e.conn.Do(store.WithPriority(ctx, store.PriorityRecovery), tx...); err != nil {
+			if _, err = e.conn.Do(zk.WithPriority(ctx, zk.PriorityRecovery), tx...); err != nil {
 				break
 			}
 		}
@@ -328,7 +328,7 @@ func (e *electorRole) write(what string, snap cluster.Snapshot, repair bool, don
 
 // describeHeldBack returns what people should know of a write that costs the connection each time it is sent; empty for others.
 func describeHeldBack(ops []cluster.Op, err error) string {
-	var held *store.HeldBackError
+	var held *zk.HeldBackError
 	if !errors.As(err, &held) {
 		return ""
 	}

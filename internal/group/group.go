@@ -17,10 +17,10 @@ import (
 	"zkelectd/internal/guard"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/policy"
-	"zkelectd/internal/store"
 	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/transition"
 	"zkelectd/internal/work/worker"
+	"zkelectd/internal/zk"
 )
 
 // Session is the subset of a ZooKeeper session's methods that a group uses.
@@ -41,7 +41,7 @@ type Session interface {
 	Tags() []string
 	// CloseWith sets the transaction that is sent when the session is closed without a release.
 	CloseWith(ops ...cluster.Op)
-	AuditACLs(context.Context, cluster.Paths) (store.ACLAudit, error)
+	AuditACLs(context.Context, cluster.Paths) (zk.ACLAudit, error)
 }
 
 // Guard is the guard's side of one member's leadership; *guard.Leadership implements it. The guard ends the work with the lease.

@@ -14,6 +14,7 @@ import (
 	"zkelectd/internal/transition"
 	"zkelectd/internal/transition/failsafe"
 	"zkelectd/internal/work/worker"
+	"zkelectd/internal/zk"
 )
 
 // Member is one leadership of an [Instance], from the registration to its end. Its event loop is the only goroutine that uses the
@@ -421,7 +422,7 @@ func (m *Member) send(a transition.Send) {
 		ctx, cancel := context.WithTimeout(m.background.ctx, timeout)
 		defer cancel()
 		began := boottime.Now()
-		results, err := m.session.Do(store.WithPriority(ctx, store.PriorityLease), a.Ops...)
+		results, err := m.session.Do(zk.WithPriority(ctx, zk.PriorityLease), a.Ops...)
 		m.observeWrite(boottime.Now()-began, err)
 		m.report(transition.TxDone{Tx: a.Tx, Results: results, Err: err})
 	})

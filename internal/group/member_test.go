@@ -23,6 +23,7 @@ import (
 	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/test/testhelper"
 	"zkelectd/internal/work/worker"
+	"zkelectd/internal/zk"
 )
 
 // memorySession is a session on the model of ZooKeeper.
@@ -50,8 +51,8 @@ func (memorySession) Timeout() time.Duration  { return sessionTimeout }
 func (memorySession) Connected() bool         { return true }
 func (memorySession) Tags() []string          { return nil }
 func (memorySession) CloseWith(...cluster.Op) {}
-func (memorySession) AuditACLs(context.Context, cluster.Paths) (store.ACLAudit, error) {
-	return store.ACLAudit{}, nil
+func (memorySession) AuditACLs(context.Context, cluster.Paths) (zk.ACLAudit, error) {
+	return zk.ACLAudit{}, nil
 }
 
 // fakeGuard records the leases, and what it is asked to start. It runs nothing.

@@ -8,6 +8,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/store"
+	"zkelectd/internal/zk"
 )
 
 // retryPublication is how long a node's record that could not be written waits for the next attempt.
@@ -57,12 +58,12 @@ func (p *publication) write(rec cluster.Node) {
 	p.busy, p.stale = true, false
 	waiting := p.waiting
 	p.waiting = nil
-	priority := store.PriorityNormal
+	priority := zk.PriorityNormal
 	if len(waiting) > 0 {
-		priority = store.PriorityRecovery
+		priority = zk.PriorityRecovery
 	}
 	var err error
-	p.background.run(p.timeout, func(ctx context.Context) { err = p.writer.Write(store.WithPriority(ctx, priority), rec) }, func() {
+	p.background.run(p.timeout, func(ctx context.Context) { err = p.writer.Write(zk.WithPriority(ctx, priority), rec) }, func() {
 		p.busy, p.written = false, &rec
 		for _, done := range waiting {
 			done(err)

@@ -22,14 +22,15 @@ import (
 	"zkelectd/internal/store"
 	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/transition/failsafe"
+	"zkelectd/internal/zk"
 )
 
 // failsafeMode is the host's part of failsafe mode, for all groups that take part. Its agent is opened for the first of them, and outlives
 // sessions.
 type failsafeMode struct {
 	host  *Host
-	agent atomic.Pointer[agent.Agent]   // nil until a group needs it
-	zk    atomic.Pointer[store.Session] // nil while there is no session
+	agent atomic.Pointer[agent.Agent] // nil until a group needs it
+	zk    atomic.Pointer[zk.Session]  // nil while there is no session
 
 	// auditPace is how often each group's keys are checked for an ACL that lets others read them.
 	auditPace time.Duration
@@ -90,7 +91,7 @@ func (f *failsafeMode) close() {
 }
 
 // setSession sets the session by which the agent finds out whether ZooKeeper answers; nil for none.
-func (f *failsafeMode) setSession(zk *store.Session) {
+func (f *failsafeMode) setSession(zk *zk.Session) {
 	if f.zk.Store(zk); zk != nil {
 		zk.OnDisconnect(f.suspect)
 	}
@@ -104,11 +105,11 @@ func (f *failsafeMode) suspect() {
 
 // probe sends a write that changes nothing, but goes through the quorum.
 func (f *failsafeMode) probe(ctx context.Context) error {
-	zk := f.zk.Load()
-	if zk == nil {
+	session := f.zk.Load()
+	if session == nil {
 		return cluster.ErrNotSent
 	}
-	_, err := zk.Do(store.WithPriority(ctx, store.PriorityLease), cluster.Op{Kind: cluster.OpCheck, Path: f.host.config().ZooKeeper.Root, Version: cluster.AnyVersion})
+	_, err := session.Do(zk.WithPriority(ctx, zk.PriorityLease), cluster.Op{Kind: cluster.OpCheck, Path: f.host.config().ZooKeeper.Root, Version: cluster.AnyVersion})
 	return err
 }
 
@@ -132,7 +133,7 @@ func (h *Host) HandleFailsafe(next http.Handler) http.Handler {
 type participation struct {
 	agent    *agent.Agent
 	resource *resource
-	conn     *store.Group  // nil if the instance asks nobody, and promises nothing: it only agrees to successors
+	conn     *zk.Group     // nil if the instance asks nobody, and promises nothing: it only agrees to successors
 	known    agent.Group   // as last set
 	audit    time.Duration // when to look next whether others can read the keys
 }

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
+	gozk "github.com/go-zookeeper/zk"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
@@ -30,6 +30,7 @@ import (
 	"zkelectd/internal/test/faultproxy"
 	"zkelectd/internal/test/zkserver"
 	"zkelectd/internal/transition/failsafe"
+	"zkelectd/internal/zk"
 )
 
 // outageSession is the session timeout of these tests. The lease is 1.8 s, and a member finds out in 300 ms that ZooKeeper does not
@@ -135,16 +136,16 @@ func (l logTo) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-func (f *fleet) session(access store.Access) *store.Session {
+func (f *fleet) session(access zk.Access) *zk.Session {
 	f.t.Helper()
-	s, err := store.Open(f.t.Context(), store.Options{Servers: []string{f.server.Addr()}, Timeout: 10 * time.Second, Access: access})
+	s, err := zk.Open(f.t.Context(), zk.Options{Servers: []string{f.server.Addr()}, Timeout: 10 * time.Second, Access: access})
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	return s
 }
 
-func (f *fleet) initialize(access store.Access) {
+func (f *fleet) initialize(access zk.Access) {
 	f.t.Helper()
 	s := f.session(access)
 	defer s.Close(context.Background())
@@ -660,7 +661,7 @@ func TestExposedKey(t *testing.T) {
 	a := f.hosts[0]
 	f.leads(a, "b")
 	wait(t, "a is ready", func() bool { return a.Failsafe().Ready })
-	conn, _, err := zk.Connect([]string{f.server.Addr()}, 10*time.Second, zk.WithLogInfo(false))
+	conn, _, err := gozk.Connect([]string{f.server.Addr()}, 10*time.Second, gozk.WithLogInfo(false))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -673,13 +674,13 @@ func TestExposedKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	change := func(list []zk.ACL) {
+	change := func(list []gozk.ACL) {
 		t.Helper()
 		if _, err := conn.SetACL(path, list, -1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	change(append(zk.WorldACL(zk.PermRead), closed...))
+	change(append(gozk.WorldACL(gozk.PermRead), closed...))
 	for _, h := range f.hosts {
 		wait(t, h.id+" says so", func() bool { return strings.Contains(h.Failsafe().Problem, "all clients can read znode "+path) })
 		if s := h.Failsafe(); s.Ready || !s.TakesPart {

@@ -16,10 +16,10 @@ import (
 	"zkelectd/internal/operator/request"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/policy"
-	"zkelectd/internal/store"
 	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/work/hook"
 	"zkelectd/internal/work/workenv"
+	"zkelectd/internal/zk"
 )
 
 // Group is one group that this host belongs to, or a slot of one, over all its sessions.
@@ -36,7 +36,7 @@ type Group struct {
 	leaders  *leaderWatch
 	lined    atomic.Pointer[lined] // what the service manager was shown last, if this is the only group; nil for nothing
 	cache    *operator.GroupCache  // answers HTTP clients, in their goroutines
-	conn     atomic.Pointer[store.Group]
+	conn     atomic.Pointer[zk.Group]
 	requests chan struct{} // holds one value while an operator request is being submitted
 }
 
@@ -173,7 +173,7 @@ func (g *Group) neighbors() operator.Neighbors {
 }
 
 // setConn sets the group's access to the session, for operator requests and reads; nil while there is none.
-func (g *Group) setConn(c *store.Group) {
+func (g *Group) setConn(c *zk.Group) {
 	g.conn.Store(c)
 	if c == nil {
 		g.cache.SetSnapshot(nil)

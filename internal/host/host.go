@@ -20,9 +20,9 @@ import (
 	"zkelectd/internal/group"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/operator/status"
-	"zkelectd/internal/store"
 	"zkelectd/internal/work/command"
 	"zkelectd/internal/work/fencer"
+	"zkelectd/internal/zk"
 )
 
 // Guard is the subset of the guard's methods that a host uses; *guard.Client implements it.
@@ -95,9 +95,9 @@ type Host struct {
 	device   *device         // nil if none is configured
 	counters *group.Counters // of sessions and reloads
 	service  *service
-	grants   grants              // session timeouts that servers granted
-	unclosed store.SessionHandle // the last session, if the servers did not confirm that it was closed
-	joined   sync.Once           // see Options.Joined
+	grants   grants           // session timeouts that servers granted
+	unclosed zk.SessionHandle // the last session, if the servers did not confirm that it was closed
+	joined   sync.Once        // see Options.Joined
 	reloads  chan struct{}
 	recheck  chan struct{}         // the work is to be checked now
 	probes   command.Limit         // of all groups

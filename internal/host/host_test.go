@@ -20,6 +20,7 @@ import (
 	"zkelectd/internal/store"
 	"zkelectd/internal/test/testhelper"
 	"zkelectd/internal/test/zkserver"
+	"zkelectd/internal/zk"
 )
 
 var (
@@ -60,9 +61,9 @@ func TestMain(m *testing.M) {
 }
 
 // initialSession returns a session that is closed at the end of the test.
-func initialSession(t *testing.T) *store.Session {
+func initialSession(t *testing.T) *zk.Session {
 	t.Helper()
-	s, err := store.Open(t.Context(), store.Options{Servers: []string{server.Addr()}, Timeout: 10 * time.Second})
+	s, err := zk.Open(t.Context(), zk.Options{Servers: []string{server.Addr()}, Timeout: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +76,7 @@ func initialize(t *testing.T, root string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	s, err := store.Open(ctx, store.Options{Servers: []string{server.Addr()}, Timeout: 10 * time.Second})
+	s, err := zk.Open(ctx, zk.Options{Servers: []string{server.Addr()}, Timeout: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +101,7 @@ func (h only) config() config.Config { return h.Group.config() }
 func (h only) Totals() status.Totals { return h.Host.Totals() }
 
 // session returns the host's session.
-func (h only) zk() *store.Session {
+func (h only) zk() *zk.Session {
 	h.Host.mu.Lock()
 	defer h.Host.mu.Unlock()
 	return h.Host.session.zk
@@ -238,7 +239,7 @@ func TestLostSessionIsCounted(t *testing.T) {
 	h, _ := run(t, fresh(), "a", "ZKELECTD_CHILD_COMMAND=sleep,1000")
 	until(t, h, "leads", status.Daemon.Leads)
 	first, s := h.View(), h.zk()
-	if err := store.CloseSession(t.Context(), store.SessionHandle{Servers: []string{server.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
+	if err := zk.CloseSession(t.Context(), zk.SessionHandle{Servers: []string{server.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, h, "leads again, in another session", func(v status.Daemon) bool { return v.Leads() && v.Incarnation != first.Incarnation })
@@ -253,7 +254,7 @@ func TestLostSessionIsCounted(t *testing.T) {
 // The host closes a session that it has left open, instead of waiting for the servers to expire it.
 func TestUnclosedSessionIsClosed(t *testing.T) {
 	root := fresh()
-	old, err := store.Open(t.Context(), store.Options{Servers: []string{server.Addr()}, Timeout: time.Minute})
+	old, err := zk.Open(t.Context(), zk.Options{Servers: []string{server.Addr()}, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +268,7 @@ func TestUnclosedSessionIsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, _ := runWith(t, root, "a", func(h *Host) {
-		h.unclosed = store.SessionHandle{Servers: []string{server.Addr()}, Session: old.SessionID(), Password: old.Password()}
+		h.unclosed = zk.SessionHandle{Servers: []string{server.Addr()}, Session: old.SessionID(), Password: old.Password()}
 	})
 	until(t, h, "the daemon is a member", func(v status.Daemon) bool { return v.Elected == "a" })
 }

@@ -11,9 +11,9 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
-	"zkelectd/internal/store"
 	"zkelectd/internal/work/hook"
 	"zkelectd/internal/work/workenv"
+	"zkelectd/internal/zk"
 )
 
 // leaderWatch watches who leads a group, for hooks.on_leader_change and for the events of the HTTP API. A member that neither elects
@@ -62,7 +62,7 @@ func (w *leaderWatch) holder() *status.Holder {
 }
 
 // start watches over a session until stop is called.
-func (w *leaderWatch) start(ctx context.Context, s *store.Session) (stop func()) {
+func (w *leaderWatch) start(ctx context.Context, s *zk.Session) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() {

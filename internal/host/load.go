@@ -10,6 +10,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/store"
+	"zkelectd/internal/zk"
 )
 
 // loadPace is the least time between two writes of this host's load, and between two readings of those of the others.
@@ -19,7 +20,7 @@ const loadPace = time.Second
 // session.
 type loads struct {
 	host   *Host
-	conn   *store.Group
+	conn   *zk.Group
 	base   string
 	next   chan cluster.Load // to be written; the newest wins
 	wanted chan struct{}     // closed when an elector needs the loads

@@ -15,6 +15,7 @@ import (
 	"zkelectd/internal/guard"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/store"
+	"zkelectd/internal/zk"
 )
 
 // Limits of a group's faults.
@@ -52,7 +53,7 @@ type membership struct {
 // instance is one registration of the resource, see [group.Instance], with what each of its leaderships has to itself.
 type instance struct {
 	*group.Instance // nil until it is registered
-	conns           []*store.Group
+	conns           []*zk.Group
 	leaderships     []*guard.Leadership
 	starts, moves   *share        // nil without limits
 	stuck           chan struct{} // closed when a loop of the instance is stuck

@@ -12,7 +12,7 @@ import (
 	"zkelectd/internal/config"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/operator/status"
-	"zkelectd/internal/store"
+	"zkelectd/internal/zk"
 )
 
 // Reloaded is a configuration that was read again.
@@ -58,7 +58,7 @@ func (h *Host) reload(ctx context.Context, s *session) {
 	order := h.takeOrder()
 	h.service.reloading()
 	next, err := h.read(order.AllowRemovals)
-	var identities *store.CredentialChange
+	var identities *zk.CredentialChange
 	if err == nil {
 		identities, err = h.checkCredentials(ctx, s, next)
 	}
@@ -140,7 +140,7 @@ func (h *Host) read(allowRemovals bool) (Reloaded, error) {
 }
 
 // checkCredentials checks that ZooKeeper accepts the credentials of a configuration.
-func (h *Host) checkCredentials(ctx context.Context, s *session, next Reloaded) (*store.CredentialChange, error) {
+func (h *Host) checkCredentials(ctx context.Context, s *session, next Reloaded) (*zk.CredentialChange, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*s.granted)
 	defer cancel()
 	return s.zk.PresentCredentials(ctx, h.resources()[0].paths(), operator.Access(next.Host.Config, os.Getenv))

@@ -13,7 +13,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/operator/status"
-	"zkelectd/internal/store"
+	"zkelectd/internal/zk"
 )
 
 // reloaded returns a configuration of the only group of a host, as read again.
@@ -133,7 +133,7 @@ func TestReloadOutlivesItsSession(t *testing.T) {
 			if !lost {
 				lost = true
 				s := only{d, nil}.zk()
-				if err := store.CloseSession(t.Context(), store.SessionHandle{Servers: []string{server.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
+				if err := zk.CloseSession(t.Context(), zk.SessionHandle{Servers: []string{server.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
 					t.Error(err)
 				}
 				<-s.Done()

@@ -9,7 +9,7 @@ import (
 	"zkelectd/internal/elector/whatif"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/operator/request"
-	"zkelectd/internal/store"
+	"zkelectd/internal/zk"
 )
 
 // Submit submits an operator request for the group on the host's session. It submits one request at a time. The error matches
@@ -75,7 +75,7 @@ func (g *Group) submit(client context.Context, r request.Request) (request.Plan,
 }
 
 // withSession returns a context that ends with the session.
-func (g *Group) withSession(conn *store.Group) (context.Context, context.CancelFunc) {
+func (g *Group) withSession(conn *zk.Group) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { // ends with the context or the session
 		select {

@@ -17,8 +17,8 @@ import (
 	"zkelectd/internal/guard"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/operator/status"
-	"zkelectd/internal/store"
 	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/zk"
 )
 
 // closeTimeout bounds the closing of a session.
@@ -28,7 +28,7 @@ const closeTimeout = 5 * time.Second
 // (docs/protocol.md, Session).
 type session struct {
 	host    *Host
-	zk      *store.Session
+	zk      *zk.Session
 	granted time.Duration      // the session timeout
 	base    time.Duration      // the session timeout that leases are based on
 	ctx     context.Context    // ends when no membership may begin any more
@@ -75,7 +75,7 @@ func (h *Host) open() (*session, error) {
 	}
 	defer cancel()
 	defer h.keepAlive("waiting for ZooKeeper at " + strings.Join(c.ZooKeeper.Servers, ", "))()
-	zk, err := store.Open(opening, store.Options{
+	zk, err := zk.Open(opening, zk.Options{
 		Servers: c.ZooKeeper.Servers, Timeout: c.ZooKeeper.SessionTimeout, Access: operator.Access(c, os.Getenv), Log: h.log,
 	})
 	if err != nil {
@@ -283,7 +283,7 @@ func (s *session) remove(r *resource, reason string) {
 // cutLeases shortens all leases and ends leaderships and session when a server has granted a shorter session timeout than the one
 // that the leases are based on (A2 in docs/protocol.md). The session calls it before it sends anything on the new connection, in a
 // separate goroutine.
-func (s *session) cutLeases(g store.Grant) {
+func (s *session) cutLeases(g zk.Grant) {
 	s.host.grants.note(g.Timeout)
 	reason := fmt.Sprintf("%s granted a session timeout of %s instead of %s", g.Server, g.Timeout, g.Base)
 	deadline := g.RequestedAt + cluster.SafeLease(g.Timeout)
@@ -301,7 +301,7 @@ func (s *session) cutLeases(g store.Grant) {
 		"hint", fmt.Sprintf("let all servers have a maxSessionTimeout of at least %s, or set zookeeper.min_session_timeout: %s on all hosts", g.Base, g.Timeout))
 }
 
-func (h *Host) closeSession(ctx context.Context, s *store.Session) {
+func (h *Host) closeSession(ctx context.Context, s *zk.Session) {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	if err := s.Close(closing); err != nil {
@@ -320,7 +320,7 @@ func (h *Host) closeOld(ctx context.Context, session int64) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
-	if err := store.CloseSession(ctx, h.unclosed); err != nil && !errors.Is(err, store.ErrNoSuchSession) {
+	if err := zk.CloseSession(ctx, h.unclosed); err != nil && !errors.Is(err, zk.ErrNoSuchSession) {
 		h.log.Warn("the old session cannot be closed yet", "err", err)
 	}
 }

@@ -10,13 +10,13 @@ import (
 	"zkelectd/internal/config"
 	"zkelectd/internal/group"
 	"zkelectd/internal/operator"
-	"zkelectd/internal/store"
+	"zkelectd/internal/zk"
 )
 
 // live holds the settings that a running host uses, and applies on a reload.
 type live struct {
 	group    group.Settings
-	access   store.Access
+	access   zk.Access
 	logLevel string
 	// These are read for each run.
 	leaderHook []string

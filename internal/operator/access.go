@@ -4,16 +4,16 @@ import (
 	"encoding/json"
 
 	"zkelectd/internal/config"
-	"zkelectd/internal/store"
+	"zkelectd/internal/zk"
 )
 
 // Access returns the ZooKeeper credentials and TLS files for c. getenv returns the daemon's environment, which says where
 // systemd has put the unit's credentials.
-func Access(c config.Config, getenv func(string) string) store.Access {
+func Access(c config.Config, getenv func(string) string) zk.Access {
 	z := c.ZooKeeper
-	a := store.Access{ACL: store.ACL(z.ACL)}
+	a := zk.Access{ACL: zk.ACL(z.ACL)}
 	a.Auth.Path, a.Auth.Systemd = config.SecretFile(z.Auth.File, getenv)
-	a.TLS = store.TLS{Enabled: z.TLS.Enabled, ServerName: z.TLS.ServerName}
+	a.TLS = zk.TLS{Enabled: z.TLS.Enabled, ServerName: z.TLS.ServerName}
 	a.TLS.CA, _ = config.SecretFile(z.TLS.CA, getenv)
 	a.TLS.Cert, _ = config.SecretFile(z.TLS.Cert, getenv)
 	a.TLS.Key, _ = config.SecretFile(z.TLS.Key, getenv)
@@ -21,7 +21,7 @@ func Access(c config.Config, getenv func(string) string) store.Access {
 }
 
 // EncodeAccess encodes what the guard needs to close a session after the daemon's death: file names, no secrets.
-func EncodeAccess(a store.Access) json.RawMessage {
+func EncodeAccess(a zk.Access) json.RawMessage {
 	data, err := json.Marshal(a)
 	if err != nil {
 		return nil // unreachable: the fields are plain strings

@@ -7,24 +7,24 @@ import (
 	"time"
 
 	"zkelectd/internal/config"
-	"zkelectd/internal/store"
+	"zkelectd/internal/zk"
 )
 
 // Connect opens a session for a person's request. The caller has checked the credentials, and closes it with [Disconnect].
-func Connect(ctx context.Context, cfg config.Config) (*store.Session, error) {
+func Connect(ctx context.Context, cfg config.Config) (*zk.Session, error) {
 	limit := cfg.ZooKeeper.ConnectTimeout
 	if limit == 0 {
 		limit = AnswerTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return store.Open(ctx, store.Options{
+	return zk.Open(ctx, zk.Options{
 		Servers: cfg.ZooKeeper.Servers, Timeout: cfg.ZooKeeper.SessionTimeout, Access: Access(cfg, os.Getenv), Log: slog.New(slog.DiscardHandler),
 	})
 }
 
 // Disconnect closes a session, without an error: if it fails, the server ends the session.
-func Disconnect(ctx context.Context, s *store.Session) {
+func Disconnect(ctx context.Context, s *zk.Session) {
 	limit := 2 * time.Second
 	if ctx.Err() != nil {
 		limit = 200 * time.Millisecond // the user has interrupted the command

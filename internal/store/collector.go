@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/zk"
 )
 
 // CollectorOptions configure a [Collector].
@@ -180,7 +181,7 @@ func (c *Collector) readDecision(ctx context.Context) error {
 // before others.
 func (c *Collector) prioritize(ctx context.Context) context.Context {
 	if c.needsLeadership() && (!c.snap.Leadership || c.snap.HoldsCurrent() || !c.snap.Ready()) {
-		return WithPriority(ctx, PriorityRecovery)
+		return zk.WithPriority(ctx, zk.PriorityRecovery)
 	}
 	return ctx
 }
@@ -322,7 +323,7 @@ func (c *Collector) fetchWith(ctx context.Context, others []*Read, targets ...ta
 	}
 	c.opt.Source.Read(ctx, append(reads, others...))
 	var failure error
-	var held *HeldBackError
+	var held *zk.HeldBackError
 	for i, read := range reads {
 		t, err := targets[i], read.Err
 		switch {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/zk"
 )
 
 // This file reads the election list: who is before this daemon, and whether it is the elector.
@@ -76,7 +77,7 @@ func (c *Collector) readPredecessor(ctx context.Context) (gone bool, err error) 
 	}
 	list := &Read{Path: p.Election(), List: true, Watch: true}
 	targets := append(c.orderTargets(), predecessor, c.electedTarget(), c.fenceTarget(), c.currentTarget())
-	if err = c.fetchWith(WithPriority(ctx, PriorityRecovery), []*Read{list}, targets...); err != nil || !gone {
+	if err = c.fetchWith(zk.WithPriority(ctx, zk.PriorityRecovery), []*Read{list}, targets...); err != nil || !gone {
 		return gone, err
 	}
 	return gone, c.storeIncarnations(list)

@@ -9,6 +9,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/store/storetest"
+	"zkelectd/internal/zk"
 )
 
 // raceSource is an in-memory group in which something happens between two reads of a collector.
@@ -226,19 +227,19 @@ func TestReadPriority(t *testing.T) {
 	current := cluster.Stored[cluster.Current]{Exists: true, Stat: cluster.Stat{Owner: 2}}
 	for name, c := range map[string]struct {
 		snap cluster.Snapshot
-		want Priority
+		want zk.Priority
 	}{
-		"nothing was read":  {cluster.Snapshot{}, PriorityNormal},
-		"a candidate":       {cluster.Snapshot{Elected: elected}, PriorityRecovery},
-		"no leader":         {cluster.Snapshot{Elector: true, Leadership: true, Elected: elected, Fence: fence}, PriorityRecovery},
-		"another leads":     {cluster.Snapshot{Session: 1, Elector: true, Leadership: true, Elected: elected, Fence: fence, Current: current}, PriorityNormal},
-		"this daemon leads": {cluster.Snapshot{Session: 2, Leadership: true, Elected: elected, Fence: fence, Current: current}, PriorityRecovery},
-		"a follower":        {cluster.Snapshot{Session: 1, Elected: cluster.Stored[cluster.Elected]{Exists: true}}, PriorityNormal},
+		"nothing was read":  {cluster.Snapshot{}, zk.PriorityNormal},
+		"a candidate":       {cluster.Snapshot{Elected: elected}, zk.PriorityRecovery},
+		"no leader":         {cluster.Snapshot{Elector: true, Leadership: true, Elected: elected, Fence: fence}, zk.PriorityRecovery},
+		"another leads":     {cluster.Snapshot{Session: 1, Elector: true, Leadership: true, Elected: elected, Fence: fence, Current: current}, zk.PriorityNormal},
+		"this daemon leads": {cluster.Snapshot{Session: 2, Leadership: true, Elected: elected, Fence: fence, Current: current}, zk.PriorityRecovery},
+		"a follower":        {cluster.Snapshot{Session: 1, Elected: cluster.Stored[cluster.Elected]{Exists: true}}, zk.PriorityNormal},
 	} {
 		collector := NewCollector(CollectorOptions{Self: self})
 		c.snap.Self = self
 		collector.snap = c.snap
-		if got := priorityOf(collector.prioritize(t.Context())); got != c.want {
+		if got := zk.PriorityOf(collector.prioritize(t.Context())); got != c.want {
 			t.Errorf("%s: priority %d, want %d", name, got, c.want)
 		}
 	}

@@ -1,4 +1,3 @@
-// Package store connects to ZooKeeper. It provides single-use sessions and, on top of them, snapshots of a group, the
-// registration of a daemon, and the ACLs of a group's znodes (docs/protocol.md, Session). No other package uses the
-// ZooKeeper client library.
+// Package store keeps a group in ZooKeeper: snapshots of it, the registration of a daemon, its records, and its tree
+// (docs/protocol.md, Znodes).
 package store

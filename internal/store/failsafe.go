@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/zk"
 )
 
 // secretSession is the part of a session that [EnsureFailsafeKeys] uses.
@@ -19,26 +20,6 @@ type secretSession interface {
 	// CreatesOpen reports whether the session creates znodes that all clients may change.
 	CreatesOpen() bool
 }
-
-// Exposure reports whether clients without credentials may read the znode at path, and whether they may change it.
-func (s *Session) Exposure(ctx context.Context, path string) (read, change bool, err error) {
-	list, _, err := s.getACL(ctx, path)
-	if err != nil {
-		return false, false, fmt.Errorf("cannot read the ACL of znode %s: %w", path, err)
-	}
-	return slices.ContainsFunc(list, isPublic), worldWritable(list), nil
-}
-
-// CreatesOpen reports whether the session creates znodes that all clients may change.
-func (s *Session) CreatesOpen() bool { return worldWritable(s.createACL("")) }
-
-// Exposure returns [Session.Exposure].
-func (g *Group) Exposure(ctx context.Context, path string) (read, change bool, err error) {
-	return g.s.Exposure(ctx, path)
-}
-
-// CreatesOpen returns [Session.CreatesOpen].
-func (g *Group) CreatesOpen() bool { return g.s.CreatesOpen() }
 
 // OpenTreeError is the error of failsafe mode in a group whose znodes are open: anyone could read its keys, or replace them.
 type OpenTreeError struct{ Path string }
@@ -163,7 +144,7 @@ func FollowFailsafe(ctx context.Context, conn followSession, p cluster.Paths, pa
 	again := time.NewTimer(pace)
 	defer again.Stop()
 	for {
-		retry := jitter(retryInterval)
+		retry := zk.Jitter(retryInterval)
 		if r.read(ctx) == nil {
 			f(r.group())
 			retry = followRefresh

@@ -10,6 +10,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/store/storetest"
+	"zkelectd/internal/zk"
 )
 
 func ensures(t *testing.T, conn cluster.ReadWriter, base, name, root string) {
@@ -172,7 +173,7 @@ func TestFindGroups(t *testing.T) {
 
 // What to do about a damaged record depends on the znode: repair knows the root only, and what belongs to no group is left alone.
 func TestAdviceForADamagedRecord(t *testing.T) {
-	s := open(t, Options{})
+	s := open(t, zk.Options{})
 	create := func(path, data string) {
 		t.Helper()
 		if _, err := s.Do(t.Context(), cluster.Op{Kind: cluster.OpCreate, Path: path, Data: []byte(data)}); err != nil {

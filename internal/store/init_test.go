@@ -6,10 +6,11 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/test/zkserver"
+	"zkelectd/internal/zk"
 )
 
 // withSmallBuffer returns a session on a server that accepts only small packets.
-func withSmallBuffer(t *testing.T) *Session {
+func withSmallBuffer(t *testing.T) *zk.Session {
 	t.Helper()
 	t.Setenv("JAVA_TOOL_OPTIONS", "-Djute.maxbuffer=8192")
 	server, err := zkserver.Start(t.Context(), zkserver.Options{})
@@ -17,7 +18,7 @@ func withSmallBuffer(t *testing.T) *Session {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { server.Stop() })
-	return open(t, Options{Servers: []string{server.Addr()}})
+	return open(t, zk.Options{Servers: []string{server.Addr()}})
 }
 
 // The first election of a group, and init, succeed on a server that accepts only small packets.

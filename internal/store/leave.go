@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/zk"
 )
 
 // LeaveOptions describe the membership that ends.
@@ -38,7 +39,7 @@ type leaver interface {
 	cluster.ReadWriter
 	cluster.Owner
 	cluster.Lifetime
-	// Sync is [Group.Sync].
+	// Sync is [zk.Group.Sync].
 	Sync(context.Context) error
 }
 
@@ -48,7 +49,7 @@ type leaver interface {
 // confirms that nothing of the member is left, or until ctx is done or the session has ended. It must then be called again, or the
 // session be closed: a forgotten incarnation could become an elector that never elects (L1).
 func Leave(ctx context.Context, conn leaver, o LeaveOptions) error {
-	ctx = WithPriority(ctx, PriorityLease)
+	ctx = zk.WithPriority(ctx, zk.PriorityLease)
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		gone, err := leaveOnce(ctx, conn, o)
 		if gone {
@@ -60,7 +61,7 @@ func Leave(ctx context.Context, conn leaver, o LeaveOptions) error {
 		if ctx.Err() == nil && (err == nil || errors.Is(err, cluster.ErrBadVersion)) {
 			continue // read back what it has done, or what came first
 		}
-		t := time.NewTimer(jitter(pause))
+		t := time.NewTimer(zk.Jitter(pause))
 		select {
 		case <-t.C:
 		case <-conn.Done():
@@ -139,7 +140,7 @@ func readLeaderships(ctx context.Context, conn leaver, o LeaveOptions, d *cluste
 // listOwn returns the names of the incarnations with this member's id.
 func listOwn(ctx context.Context, conn leaver, o LeaveOptions) ([]string, error) {
 	all, _, err := conn.Children(ctx, o.Paths.Election(), false)
-	var held *HeldBackError
+	var held *zk.HeldBackError
 	switch {
 	case errors.Is(err, cluster.ErrNoNode):
 		return nil, nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/zk"
 )
 
 // WriteLoad writes the load of a node below base. The record disappears with the session. It returns an error while another session,
@@ -59,7 +60,7 @@ func FollowLoads(ctx context.Context, conn followSession, base string, pace time
 		if complete {
 			retry = nil
 		} else {
-			again.Reset(jitter(retryInterval))
+			again.Reset(zk.Jitter(retryInterval))
 		}
 		select {
 		case <-conn.Wake():

@@ -9,6 +9,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/store/storetest"
+	"zkelectd/internal/zk"
 )
 
 // Loads are followed from before their parent exists until their sessions end.
@@ -71,7 +72,7 @@ func TestFollowLoads(t *testing.T) {
 
 // The loads beside a group's root have ACLs like its own znodes.
 func TestACLsOfLoads(t *testing.T) {
-	free := open(t, Options{})
+	free := open(t, zk.Options{})
 	base := root(t, free).Root
 	p := cluster.Paths{Root: base + "/g"}
 	if err := EnsureTree(t.Context(), free, p); err != nil {
@@ -80,9 +81,9 @@ func TestACLsOfLoads(t *testing.T) {
 	if err := WriteLoad(t.Context(), free, base, "n1", cluster.Load{}); err != nil {
 		t.Fatal(err)
 	}
-	private := open(t, Options{Access: Access{Auth: credentialsFile(t, "zkelectd:right"), ACL: ACLPrivate}})
+	private := open(t, zk.Options{Access: zk.Access{Auth: credentialsFile(t, "zkelectd:right"), ACL: zk.ACLPrivate}})
 	changed := make(map[string]bool)
-	if err := private.ApplyACLs(t.Context(), p, "ann@host", func(z ZnodeACL) { changed[z.Path] = true }); err != nil {
+	if err := private.ApplyACLs(t.Context(), p, "ann@host", func(z zk.ZnodeACL) { changed[z.Path] = true }); err != nil {
 		t.Fatal(err)
 	}
 	if !changed[p.Loads()] || !changed[p.Loads()+"/n1"] || !changed[p.Root] {

@@ -2,13 +2,9 @@ package store
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,34 +14,15 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/test/testhelper"
 	"zkelectd/internal/test/zkserver"
+	"zkelectd/internal/zk"
 )
 
 // shared is a server for the tests that do not damage it.
-var shared lazyServer
-
-// lazyServer is a server that is started when it is first used.
-type lazyServer struct {
-	once   sync.Once
-	server *zkserver.Server
-	err    error
-}
-
-// Addr starts the server if necessary and returns its address.
-func (l *lazyServer) Addr() string {
-	l.once.Do(func() {
-		l.server, l.err = zkserver.Start(context.Background(), zkserver.Options{Tick: 100 * time.Millisecond})
-	})
-	if l.err != nil {
-		panic(l.err)
-	}
-	return l.server.Addr()
-}
+var shared zkserver.Lazy
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if shared.server != nil {
-		shared.server.Stop()
-	}
+	shared.Stop()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -55,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func open(t *testing.T, opt Options) *Session {
+func open(t *testing.T, opt zk.Options) *zk.Session {
 	t.Helper()
 	if opt.Servers == nil {
 		opt.Servers = []string{shared.Addr()}
@@ -65,7 +42,7 @@ func open(t *testing.T, opt Options) *Session {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	s, err := Open(ctx, opt)
+	s, err := zk.Open(ctx, opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +50,7 @@ func open(t *testing.T, opt Options) *Session {
 	return s
 }
 
-func closeSession(t *testing.T, s *Session) {
+func closeSession(t *testing.T, s *zk.Session) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err := s.Close(ctx); err != nil {
@@ -97,120 +74,6 @@ func root(t testing.TB, s cluster.ReadWriter) cluster.Paths {
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	testhelper.Eventually(t, 30*time.Second, what, ok)
-}
-
-func ended(s *Session) func() bool { return func() bool { return s.Err() != nil } }
-
-// proxy forwards connections to a server. It can drop replies and refuse connections.
-type proxy struct {
-	t        *testing.T
-	listener net.Listener
-	target   string
-	wg       sync.WaitGroup
-
-	mu    sync.Mutex
-	conns []net.Conn
-	mute  bool   // drop the server's replies
-	dead  bool   // close new connections at once
-	sent  []byte // by the client, since the last cut
-}
-
-func newProxy(t *testing.T, target string) *proxy {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &proxy{t: t, listener: l, target: target}
-	p.wg.Go(p.accept)
-	t.Cleanup(func() {
-		l.Close()
-		p.cut()
-		p.wg.Wait()
-	})
-	return p
-}
-
-func (p *proxy) addr() string { return p.listener.Addr().String() }
-
-func (p *proxy) accept() {
-	for {
-		c, err := p.listener.Accept()
-		if err != nil {
-			return
-		}
-		p.mu.Lock()
-		dead := p.dead
-		p.mu.Unlock()
-		if dead {
-			c.Close()
-			continue
-		}
-		s, err := net.Dial("tcp", p.target)
-		if err != nil {
-			c.Close()
-			continue
-		}
-		p.mu.Lock()
-		p.conns = append(p.conns, c, s)
-		p.mu.Unlock()
-		p.wg.Go(func() { io.Copy(s, io.TeeReader(c, p)); s.Close() })
-		p.wg.Go(func() { p.answer(c, s); c.Close() })
-	}
-}
-
-func (p *proxy) answer(c, s net.Conn) {
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := s.Read(buf)
-		p.mu.Lock()
-		mute := p.mute
-		p.mu.Unlock()
-		if err != nil {
-			return
-		}
-		if mute {
-			continue
-		}
-		if _, err := c.Write(buf[:n]); err != nil {
-			return
-		}
-	}
-}
-
-// Write records what the client sends.
-func (p *proxy) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.sent = append(p.sent, b...)
-	return len(b), nil
-}
-
-// operations returns what the client has asked for since the last cut, after its connect request.
-func (p *proxy) operations() (all []uint32) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for rest := p.sent; len(rest) >= 12; {
-		n := 4 + binary.BigEndian.Uint32(rest)
-		all = append(all, binary.BigEndian.Uint32(rest[8:]))
-		rest = rest[min(int(n), len(rest)):]
-	}
-	return all[min(1, len(all)):]
-}
-
-// cut closes all connections.
-func (p *proxy) cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.conns {
-		c.Close()
-	}
-	p.conns, p.sent = nil, nil
-}
-
-func (p *proxy) set(mute, dead bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mute, p.dead = mute, dead
 }
 
 func contains(t *testing.T, err error, words ...string) {

@@ -3,10 +3,10 @@ package store
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/zk"
 )
 
 // retryInterval is how long a reader waits after a failed read. A reconnect wakes it anyway; this is for a refusal while connected.
@@ -79,7 +79,7 @@ func (r *Reader) Run(ctx context.Context) {
 			retry.Stop()
 			r.publish(snap)
 		} else {
-			retry.Reset(jitter(retryInterval))
+			retry.Reset(zk.Jitter(retryInterval))
 		}
 		select {
 		case <-ctx.Done():
@@ -96,8 +96,6 @@ func (r *Reader) Run(ctx context.Context) {
 		}
 	}
 }
-
-func jitter(d time.Duration) time.Duration { return d*3/4 + rand.N(d/2) }
 
 func (r *Reader) publish(snap cluster.Snapshot) {
 	select {

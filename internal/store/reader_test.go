@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/test/faultproxy"
+	"zkelectd/internal/zk"
 )
 
 // countingSession counts the requests of a reader.
@@ -31,7 +32,7 @@ func (c *countingSession) Children(ctx context.Context, path string, watch bool)
 
 // readingDaemon is a registered daemon with a running reader.
 type readingDaemon struct {
-	s    *Session
+	s    *zk.Session
 	conn *countingSession
 	r    *Reader
 	in   cluster.Incarnation
@@ -40,12 +41,12 @@ type readingDaemon struct {
 
 func join(t *testing.T, p cluster.Paths, id string) *readingDaemon {
 	t.Helper()
-	s := open(t, Options{})
+	s := open(t, zk.Options{})
 	in, err := Register(t.Context(), s, p, cluster.Node{ID: id, Instance: cluster.NewInstance(1), Site: "dc1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn := &countingSession{ReaderSession: s.own}
+	conn := &countingSession{ReaderSession: s.Group(p)}
 	r := NewReader(ReaderOptions{Conn: conn, Paths: p, Self: in, Clock: clock(), Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -92,11 +93,11 @@ func (r *readingDaemon) quiet(t *testing.T, before int32) int32 {
 func TestOnlyNeighborsNoticeAMember(t *testing.T) {
 	var costs []int32
 	for _, size := range []int{3, 12} {
-		p := root(t, open(t, Options{}))
+		p := root(t, open(t, zk.Options{}))
 		elector := join(t, p, "elector")
 		follower := join(t, p, "follower")
 		for i := range size {
-			s := open(t, Options{})
+			s := open(t, zk.Options{})
 			if _, err := Register(t.Context(), s, p, cluster.Node{ID: fmt.Sprintf("n%d", i), Instance: cluster.NewInstance(1)}); err != nil {
 				t.Fatal(err)
 			}
@@ -104,7 +105,7 @@ func TestOnlyNeighborsNoticeAMember(t *testing.T) {
 		elector.until(t, "all members", func(s cluster.Snapshot) bool { return s.Elector && len(s.Members) == size+2 })
 		atElector, atFollower := elector.quiet(t, 0), follower.quiet(t, 0)
 
-		s := open(t, Options{})
+		s := open(t, zk.Options{})
 		if _, err := Register(t.Context(), s, p, cluster.Node{ID: "unrelated", Instance: cluster.NewInstance(1)}); err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +124,7 @@ func TestOnlyNeighborsNoticeAMember(t *testing.T) {
 }
 
 func TestSuccessorBecomesElector(t *testing.T) {
-	p := root(t, open(t, Options{}))
+	p := root(t, open(t, zk.Options{}))
 	a, b, c := join(t, p, "a"), join(t, p, "b"), join(t, p, "c")
 	a.until(t, "three members", func(s cluster.Snapshot) bool { return s.Elector && len(s.Members) == 3 })
 	if b.last.Elector || c.last.Elector {
@@ -136,7 +137,7 @@ func TestSuccessorBecomesElector(t *testing.T) {
 }
 
 func TestDamagedRecordsAreNamed(t *testing.T) {
-	admin := open(t, Options{})
+	admin := open(t, zk.Options{})
 	p := root(t, admin)
 	a := join(t, p, "a")
 	a.until(t, "its turn", func(s cluster.Snapshot) bool { return s.Elector && len(s.Members) == 1 })
@@ -163,7 +164,7 @@ func TestDamagedRecordsAreNamed(t *testing.T) {
 }
 
 func TestOwnIncarnationDeleted(t *testing.T) {
-	admin := open(t, Options{})
+	admin := open(t, zk.Options{})
 	p := root(t, admin)
 	a := join(t, p, "a")
 	a.until(t, "its turn", func(s cluster.Snapshot) bool { return s.Elector })
@@ -174,7 +175,7 @@ func TestOwnIncarnationDeleted(t *testing.T) {
 }
 
 func TestReadAllAgreesWithTheElector(t *testing.T) {
-	admin := open(t, Options{})
+	admin := open(t, zk.Options{})
 	p := root(t, admin)
 	a := join(t, p, "a")
 	join(t, p, "b")
@@ -188,8 +189,8 @@ func TestReadAllAgreesWithTheElector(t *testing.T) {
 }
 
 func TestTakenID(t *testing.T) {
-	p := root(t, open(t, Options{}))
-	first, second := open(t, Options{}), open(t, Options{})
+	p := root(t, open(t, zk.Options{}))
+	first, second := open(t, zk.Options{}), open(t, zk.Options{})
 	node := cluster.Node{ID: "a", Instance: cluster.NewInstance(1), Host: "host1", PID: 4711}
 	if _, err := Register(t.Context(), first, p, node); err != nil {
 		t.Fatal(err)
@@ -204,22 +205,26 @@ func TestTakenID(t *testing.T) {
 
 // After a lost reply, Register finds its registration and does not repeat it.
 func TestLostRegistrationIsReadBack(t *testing.T) {
-	px := newProxy(t, shared.Addr())
-	s := open(t, Options{Servers: []string{px.addr()}})
+	px, err := faultproxy.New(shared.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(px.Close)
+	s := open(t, zk.Options{Servers: []string{fmt.Sprint("127.0.0.1:", px.Port())}})
 	p := root(t, s)
-	px.set(true, false)
+	px.SetMode(faultproxy.HalfOpen)
 	lost := make(chan error, 1)
 	go func() {
 		_, err := Register(t.Context(), s, p, cluster.Node{ID: "a", Instance: cluster.NewInstance(1)})
 		lost <- err
 	}()
-	other := open(t, Options{})
+	other := open(t, zk.Options{})
 	eventually(t, "the registration", func() bool {
 		_, _, err := other.Get(t.Context(), p.Node("a"), false)
 		return err == nil
 	})
-	px.cut()
-	px.set(false, false)
+	px.Reset(true)
+	px.SetMode(faultproxy.Pass)
 	if err := <-lost; !errors.Is(err, cluster.ErrUnknown) {
 		t.Fatalf("the reply was lost: %v", err)
 	}
@@ -233,20 +238,5 @@ func TestLostRegistrationIsReadBack(t *testing.T) {
 	names, _, err := other.Children(t.Context(), p.Election(), false)
 	if err != nil || len(names) != 1 || names[0] != in.Name {
 		t.Errorf("incarnations %v, adopted %s, %v", names, in.Name, err)
-	}
-}
-
-func TestRefusedTransactionNamesTheOperation(t *testing.T) {
-	s := open(t, Options{})
-	p := root(t, s)
-	ops := []cluster.Op{
-		{Kind: cluster.OpCheck, Path: p.Leader(), Version: 0},
-		{Kind: cluster.OpSet, Path: p.Leader(), Version: 5, Data: []byte("x")},
-		create(p.Root+"/x", false),
-	}
-	_, err := s.Do(t.Context(), ops...)
-	var refused *cluster.TxError
-	if !errors.As(err, &refused) || refused.Index != 1 || !errors.Is(err, cluster.ErrBadVersion) || !strings.Contains(err.Error(), p.Leader()) {
-		t.Errorf("%v", err)
 	}
 }

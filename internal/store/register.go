@@ -150,8 +150,3 @@ func findRegistration(ctx context.Context, conn registrar, p cluster.Paths, node
 	}
 	return cluster.Incarnation{}, fmt.Errorf("this session owns znode %s, but its incarnation was deleted", path)
 }
-
-// retryable reports whether a request that failed with err may succeed if it is repeated.
-func retryable(err error) bool {
-	return errors.Is(err, cluster.ErrNotSent) || errors.Is(err, cluster.ErrUnknown)
-}

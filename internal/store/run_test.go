@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/zk"
 )
 
 // flakySession is a session with an in-memory group. It counts the reads, and can make them fail.
@@ -133,7 +134,7 @@ func TestReaderEnds(t *testing.T) {
 func TestJitter(t *testing.T) {
 	least, most := time.Hour, time.Duration(0)
 	for range 1000 {
-		d := jitter(time.Second)
+		d := zk.Jitter(time.Second)
 		least, most = min(least, d), max(most, d)
 	}
 	if least < 750*time.Millisecond || least > 850*time.Millisecond || most < 1150*time.Millisecond || most >= 1250*time.Millisecond {

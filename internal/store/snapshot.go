@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/zk"
 )
 
 // onceSource is the [Source] of [ReadAll]. Elections come before displays.
@@ -21,7 +22,7 @@ func (o onceSource) Read(ctx context.Context, reads []*Read) {
 	for _, r := range reads {
 		r.Watch = o.watch && !strings.HasPrefix(r.Path, o.loads)
 	}
-	readAtOnce(WithPriority(ctx, PriorityNormal), o.conn, reads)
+	readAtOnce(zk.WithPriority(ctx, zk.PriorityNormal), o.conn, reads)
 }
 
 func (onceSource) TakeHints() cluster.Hints { return cluster.Hints{} }
@@ -158,7 +159,7 @@ func Follow(ctx context.Context, conn followSession, p cluster.Paths, f func(clu
 			if err = f(snap); err != nil {
 				return err
 			}
-		} else if conn.Err() == nil && ctx.Err() == nil && !retryable(err) {
+		} else if conn.Err() == nil && ctx.Err() == nil && !cluster.Retryable(err) {
 			return err
 		}
 		select {

@@ -11,9 +11,9 @@ import (
 	"go.uber.org/goleak"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/store"
 	"zkelectd/internal/store/storetest"
 	"zkelectd/internal/test/zkserver"
+	"zkelectd/internal/zk"
 )
 
 var server *zkserver.Server
@@ -59,7 +59,7 @@ func realServer(t testing.TB) storetest.Env {
 	connect := func(t testing.TB) storetest.Conn {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
-		s, err := store.Open(ctx, store.Options{Servers: []string{server.Addr()}, Timeout: 30 * time.Second})
+		s, err := zk.Open(ctx, zk.Options{Servers: []string{server.Addr()}, Timeout: 30 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,11 +75,11 @@ func realServer(t testing.TB) storetest.Env {
 	e := storetest.Env{
 		Connect: connect,
 		Group: func(c storetest.Conn, p cluster.Paths) storetest.Handle {
-			return c.(*store.Session).Group(p)
+			return c.(*zk.Session).Group(p)
 		},
 		Expire: func(t testing.TB, c storetest.Conn) {
-			s := c.(*store.Session)
-			if err := store.CloseSession(context.Background(), store.SessionHandle{Servers: []string{server.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
+			s := c.(*zk.Session)
+			if err := zk.CloseSession(context.Background(), zk.SessionHandle{Servers: []string{server.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -103,7 +103,7 @@ func losing(t testing.TB) (storetest.Env, func(testing.TB)) {
 	e := storetest.Env{Root: root, Connect: func(t testing.TB) storetest.Conn {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
-		s, err := store.Open(ctx, store.Options{Servers: []string{own.Addr()}, Timeout: 30 * time.Second})
+		s, err := zk.Open(ctx, zk.Options{Servers: []string{own.Addr()}, Timeout: 30 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}

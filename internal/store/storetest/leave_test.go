@@ -9,6 +9,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/store"
 	"zkelectd/internal/store/storetest"
+	"zkelectd/internal/zk"
 )
 
 // syncer is a session of either environment, as LEAVE uses it.
@@ -133,15 +134,15 @@ func TestLeave(t *testing.T) {
 // handle returns a session's handle in the real environment, and a session of the model otherwise.
 func handle(t *testing.T, e storetest.Env) syncer {
 	c := e.Connect(t)
-	if s, ok := c.(*store.Session); ok {
+	if s, ok := c.(*zk.Session); ok {
 		return realHandle{s.Group(cluster.Paths{Root: e.Root + "/g"}), s}
 	}
 	return c.(syncer)
 }
 
 type realHandle struct {
-	*store.Group
-	s *store.Session
+	*zk.Group
+	s *zk.Session
 }
 
 func (h realHandle) Close(ctx context.Context) error { return h.s.Close(ctx) }

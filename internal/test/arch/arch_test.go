@@ -67,7 +67,7 @@ func TestCoreIsPure(t *testing.T) {
 func TestLibrariesAreImportedInOnePlace(t *testing.T) {
 	allowed := map[string][]string{
 		"github.com/spf13/viper":                {"internal/config"},
-		"github.com/go-zookeeper/zk":            {"internal/store", "bench"}, // the benchmark compares with a plain lock
+		"github.com/go-zookeeper/zk":            {"internal/zk", "bench"}, // the benchmark compares with a plain lock
 		"github.com/coreos/go-systemd/v22/dbus": {"internal/work/systemd"},
 		"github.com/godbus/dbus/v5":             {"internal/work/systemd"},
 	}

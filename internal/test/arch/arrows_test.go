@@ -26,17 +26,18 @@ var arrows = map[string]string{
 	"internal/failsafe/agent": "cluster failsafe/peer sys/statedir transition/failsafe",
 
 	// ZooKeeper.
-	"internal/store":           "cluster cluster/renewal sys/boottime sys/nowait sys/secretfile",
+	"internal/zk":              "cluster cluster/renewal sys/boottime sys/nowait sys/secretfile",
+	"internal/store":           "cluster zk",
 	"internal/store/storetest": "cluster cluster/renewal",
 
 	// The program. The commands reach the host only through the daemon, but for what a reload is asked and answers.
-	"internal/cli":    "cluster config daemon elector elector/whatif guard host host/hostcheck operator operator/doctor operator/losses operator/request operator/status operator/support policy store sys/asynclog sys/procinfo sys/secretfile web work/admission work/fencer work/oneshot",
-	"internal/daemon": "cluster config guard host operator operator/status store sys/asynclog sys/harden sys/secretfile web work/hook work/oneshot",
+	"internal/cli":    "cluster config daemon elector elector/whatif guard host host/hostcheck operator operator/doctor operator/losses operator/request operator/status operator/support policy store sys/asynclog sys/procinfo sys/secretfile web work/admission work/fencer work/oneshot zk",
+	"internal/daemon": "cluster config guard host operator operator/status store sys/asynclog sys/harden sys/secretfile web work/hook work/oneshot zk",
 
 	// One daemon.
-	"internal/host":           "cluster config elector elector/whatif failsafe/agent failsafe/peer group guard host/hostcheck operator operator/losses operator/request operator/status policy store sys/boottime sys/watchdogdev transition/failsafe work/command work/fencer work/hook work/probe work/systemd work/workenv work/worker",
+	"internal/host":           "cluster config elector elector/whatif failsafe/agent failsafe/peer group guard host/hostcheck operator operator/losses operator/request operator/status policy store sys/boottime sys/watchdogdev transition/failsafe work/command work/fencer work/hook work/probe work/systemd work/workenv work/worker zk",
 	"internal/host/hostcheck": "config work/admission",
-	"internal/group":          "cluster cluster/renewal elector elector/termlog guard operator/status policy store sys/boottime sys/procinfo transition transition/failsafe watchdog work/fencer work/workenv work/worker",
+	"internal/group":          "cluster cluster/renewal elector elector/termlog guard operator/status policy store sys/boottime sys/procinfo transition transition/failsafe watchdog work/fencer work/workenv work/worker zk",
 	"internal/work/worker":    "guard work/admission work/fencer work/hook work/probe work/systemd work/workenv",
 	"internal/config":         "cluster policy sys/secretfile sys/suggest work/probe work/workenv",
 
@@ -51,7 +52,7 @@ var arrows = map[string]string{
 	"internal/sys/watchdogdev": "",
 
 	// Operators.
-	"internal/operator":        "cluster config elector elector/whatif operator/losses operator/request operator/status policy store work/fencer work/hook work/workenv",
+	"internal/operator":        "cluster config elector elector/whatif operator/losses operator/request operator/status policy store work/fencer work/hook work/workenv zk",
 	"internal/operator/status": "cluster policy",
 	"internal/operator/doctor": "cluster operator/status",
 	"internal/operator/losses": "cluster",

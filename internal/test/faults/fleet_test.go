@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/store"
 	"zkelectd/internal/test/faultproxy"
 	"zkelectd/internal/test/hostfault"
 	"zkelectd/internal/test/record"
 	"zkelectd/internal/test/zkserver"
+	"zkelectd/internal/zk"
 )
 
 const (
@@ -49,7 +49,7 @@ type fleet struct {
 	rng         *rand.Rand
 	ensemble    *zkserver.Ensemble
 	serverLinks map[[2]int][]*faultproxy.Proxy // the connections between servers, by from and to
-	session     *store.Session
+	session     *zk.Session
 	groups      []*group
 	nodes       []*node
 	tables      int // how many tables of the packet filter were created
@@ -175,16 +175,16 @@ func (n *node) addProxies() {
 const authFile = "auth"
 
 // access is how the fleet's znodes are protected.
-func (f *fleet) access() store.Access {
+func (f *fleet) access() zk.Access {
 	if !f.failsafe {
-		return store.Access{}
+		return zk.Access{}
 	}
-	return store.Access{ACL: store.ACLPrivate, Auth: store.AuthFile{Path: f.file(authFile)}}
+	return zk.Access{ACL: zk.ACLPrivate, Auth: zk.AuthFile{Path: f.file(authFile)}}
 }
 
 // open opens a session of the campaign's own.
-func (f *fleet) open(ctx context.Context) (*store.Session, error) {
-	return store.Open(ctx, store.Options{Servers: f.ensemble.Addrs(), Timeout: 2 * time.Minute, Access: f.access()})
+func (f *fleet) open(ctx context.Context) (*zk.Session, error) {
+	return zk.Open(ctx, zk.Options{Servers: f.ensemble.Addrs(), Timeout: 2 * time.Minute, Access: f.access()})
 }
 
 // containments are the settings from which the seed chooses; auto would depend on the machine.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/store"
 	"zkelectd/internal/test/zkserver"
+	"zkelectd/internal/zk"
 )
 
 // znodeFaults delete znodes in one transaction, as an operator with too many permissions can.
@@ -32,7 +32,7 @@ func closeLeaderSession(f *fleet) (func(), error) {
 	ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Second)
 	defer cancel()
 	if _, stat, err := f.client(ctx).Get(ctx, f.anyGroup().paths.Current(), false); err == nil {
-		store.CloseSession(ctx, store.SessionHandle{Servers: f.ensemble.Addrs(), Session: stat.Owner, Password: zkserver.SessionPassword(stat.Owner)})
+		zk.CloseSession(ctx, zk.SessionHandle{Servers: f.ensemble.Addrs(), Session: stat.Owner, Password: zkserver.SessionPassword(stat.Owner)})
 	}
 	return noHeal, nil
 }
@@ -104,7 +104,7 @@ func (f *fleet) tree(ctx context.Context, path string) ([]string, error) {
 }
 
 // client returns the campaign's own session, and opens another one if the servers have lost it.
-func (f *fleet) client(ctx context.Context) *store.Session {
+func (f *fleet) client(ctx context.Context) *zk.Session {
 	select {
 	case <-f.session.Done():
 		if s, err := f.open(ctx); err == nil {

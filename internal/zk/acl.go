@@ -1,0 +1,186 @@
+package zk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"zkelectd/internal/cluster"
+)
+
+// AdoptACL makes the session create znodes with the ACL of an existing one, so that a command never creates an open znode
+// in a private tree, whatever its own configuration. If the znode does not exist, the session keeps its own ACL.
+func (s *Session) AdoptACL(ctx context.Context, path string) error {
+	list, _, err := s.getACL(ctx, path)
+	if errors.Is(err, cluster.ErrNoNode) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read the ACL of znode %s: %w", path, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.acl = list
+	return nil
+}
+
+// getACL returns the ACL of a znode and the version of that ACL.
+func (s *Session) getACL(ctx context.Context, path string) ([]zk.ACL, int32, error) {
+	type reply struct {
+		list    []zk.ACL
+		version int32
+	}
+	r, err := await(ctx, request{group: s.own}, func() (reply, error) {
+		list, stat, err := s.zk.GetACL(path)
+		if err != nil {
+			return reply{}, err
+		}
+		return reply{list, stat.Aversion}, nil
+	})
+	return r.list, r.version, s.explainDenied(err)
+}
+
+// ACLAudit is the result of comparing the ACLs of a group's persistent znodes with those that a session creates.
+type ACLAudit struct {
+	// Open reports whether any client may change one of the znodes: write it, or set an ACL that locks the group out.
+	Open bool
+	// Mismatched are the persistent znodes whose ACL differs, because they were created under another setting.
+	Mismatched []string
+	// Advice is the hint to log about Mismatched.
+	Advice string
+}
+
+// AuditACLs compares the ACLs of a group's persistent znodes with the one that the session creates znodes with. It changes
+// none: other members may rely on them.
+func (s *Session) AuditACLs(ctx context.Context, p cluster.Paths) (ACLAudit, error) {
+	var found ACLAudit
+	err := s.eachPersistentACL(ctx, p, func(path string, list []zk.ACL) error {
+		found.Open = found.Open || worldWritable(list)
+		if !sameACL(list, s.createACL(path)) {
+			found.Mismatched = append(found.Mismatched, path)
+		}
+		return nil
+	})
+	if len(found.Mismatched) > 0 {
+		found.Advice = "if zookeeper.acl and zookeeper.auth.file are right here and on all members, run 'zkelectd acl apply'"
+	}
+	return found, err
+}
+
+// eachPersistentACL calls see with the ACL of each existing persistent znode of the group until an error occurs.
+func (s *Session) eachPersistentACL(ctx context.Context, p cluster.Paths, see func(path string, list []zk.ACL) error) error {
+	for _, path := range p.Persistent() {
+		list, _, err := s.getACL(ctx, path)
+		if errors.Is(err, cluster.ErrNoNode) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("cannot read the ACL of znode %s: %w", path, err)
+		}
+		if err := see(path, list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isPublic reports whether an entry is about all clients.
+func isPublic(a zk.ACL) bool { return a.Scheme == "world" }
+
+// worldWritable reports whether an ACL lets every client do more than read.
+func worldWritable(list []zk.ACL) bool {
+	return slices.ContainsFunc(list, func(a zk.ACL) bool { return isPublic(a) && a.Perms&^zk.PermRead != 0 })
+}
+
+// CheckOwner returns an error if the session creates znodes that others cannot change, but the znode at path, the root of a
+// group, is one that any client may have created or changed: nothing below it can be trusted. A znode that does not exist is
+// no error.
+func (s *Session) CheckOwner(ctx context.Context, path string) error {
+	if worldWritable(s.createACL(path)) {
+		return nil
+	}
+	list, _, err := s.getACL(ctx, path)
+	if errors.Is(err, cluster.ErrNoNode) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read the ACL of znode %s: %w", path, err)
+	}
+	ids := s.currentIdentities()
+	const advice = "if it belongs to this group, run 'zkelectd acl apply'; if nobody uses it, delete it with 'deleteall %[1]s' in zkCli.sh; " +
+		"else choose another zookeeper.root"
+	ours := func(a zk.ACL) bool { return ids.of(a) && a.Perms&zk.PermCreate != 0 }
+	open := func(a zk.ACL) bool { return (isPublic(a) || a.Scheme == "ip") && a.Perms&^zk.PermRead != 0 }
+	switch {
+	case slices.ContainsFunc(list, open):
+		return fmt.Errorf("znode %[1]s was not created by this group, or not with this zookeeper.acl: its ACL is %[2]s, so anyone can change what is below it; "+
+			advice, path, formatACL(list))
+	case slices.ContainsFunc(list, ours):
+		return nil
+	}
+	return fmt.Errorf("znode %[1]s belongs to somebody else: its ACL is %[2]s, without a user of zookeeper.auth.file; "+advice, path, formatACL(list))
+}
+
+// Exposure reports whether clients without credentials may read the znode at path, and whether they may change it.
+func (s *Session) Exposure(ctx context.Context, path string) (read, change bool, err error) {
+	list, _, err := s.getACL(ctx, path)
+	if err != nil {
+		return false, false, fmt.Errorf("cannot read the ACL of znode %s: %w", path, err)
+	}
+	return slices.ContainsFunc(list, isPublic), worldWritable(list), nil
+}
+
+// CreatesOpen reports whether the session creates znodes that all clients may change.
+func (s *Session) CreatesOpen() bool { return worldWritable(s.createACL("")) }
+
+// Exposure returns [Session.Exposure].
+func (g *Group) Exposure(ctx context.Context, path string) (read, change bool, err error) {
+	return g.s.Exposure(ctx, path)
+}
+
+// CreatesOpen returns [Session.CreatesOpen].
+func (g *Group) CreatesOpen() bool { return g.s.CreatesOpen() }
+
+// sameACL compares ACLs regardless of order.
+func sameACL(a, b []zk.ACL) bool {
+	key := func(a zk.ACL) string { return fmt.Sprint(a.Scheme, " ", a.ID, " ", a.Perms) }
+	keys := func(list []zk.ACL) []string {
+		var all []string
+		for _, a := range list {
+			all = append(all, key(a))
+		}
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
+	return slices.Equal(keys(a), keys(b))
+}
+
+// permissionLetters are the letters that ZooKeeper's shell uses, in its order.
+var permissionLetters = []struct {
+	perm   int32
+	letter string
+}{{zk.PermCreate, "c"}, {zk.PermDelete, "d"}, {zk.PermRead, "r"}, {zk.PermWrite, "w"}, {zk.PermAdmin, "a"}}
+
+// formatACL returns an ACL in the format of ZooKeeper's shell, with a [Tag] in place of each password hash.
+func formatACL(list []zk.ACL) string {
+	var words []string
+	for _, a := range list {
+		letters := ""
+		for _, p := range permissionLetters {
+			if a.Perms&p.perm != 0 {
+				letters += p.letter
+			}
+		}
+		id := a.ID
+		if a.Scheme == "digest" {
+			id = Tag(a.ID)
+		}
+		words = append(words, a.Scheme+":"+id+":"+letters)
+	}
+	slices.Sort(words)
+	return strings.Join(words, ",")
+}

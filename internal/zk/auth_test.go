@@ -1,0 +1,63 @@
+package zk
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// failingAuthConn is a connection that fails when credentials are written to it while broken is set.
+type failingAuthConn struct {
+	net.Conn
+	broken *atomic.Bool
+	failed *atomic.Int32
+}
+
+func (c failingAuthConn) Write(b []byte) (int, error) {
+	const opAuth = 100
+	if c.broken.Load() && len(b) >= 12 && int32(binary.BigEndian.Uint32(b[8:])) == opAuth {
+		c.failed.Add(1)
+		return 0, &net.OpError{Op: "write", Net: "tcp", Err: errors.New("broken")}
+	}
+	return c.Conn.Write(b)
+}
+
+// If sending credentials fails on a reconnect, the library deadlocks and leaks a goroutine, which TestMain would detect.
+func TestFailedAuthWriteDoesNotHang(t *testing.T) {
+	var broken atomic.Bool
+	var failed atomic.Int32
+	px := newProxy(t, shared.Addr())
+	s := open(t, Options{Servers: []string{px.addr()}, Timeout: 30 * time.Second, Access: Access{Auth: credentialsFile(t, "zkelectd:secret"), ACL: ACLPrivate},
+		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+			return failingAuthConn{conn, &broken, &failed}, err
+		}})
+	p := root(t, s)
+	broken.Store(true)
+	px.cut()
+	eventually(t, "a failed write of credentials", func() bool { return failed.Load() > 0 })
+	broken.Store(false)
+	eventually(t, "a read as the creator", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, _, err := s.Get(ctx, p.Leader(), false)
+		return err == nil || s.Err() != nil
+	})
+	if s.Err() != nil {
+		t.Errorf("the session ended: %v", s.Err())
+	}
+}
+
+func TestRefusedCredentialsEndOpen(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	_, err := Open(ctx, Options{Servers: []string{shared.Addr()}, Timeout: 5 * time.Second, identities: identities{all: []identity{{scheme: "nonsense", secret: []byte("secret")}}}})
+	contains(t, err, "refused the nonsense credentials")
+	if ctx.Err() != nil {
+		t.Error("Open returned only at the deadline")
+	}
+}

@@ -1,0 +1,300 @@
+package zk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"zkelectd/internal/cluster"
+)
+
+// Get implements [cluster.Reader].
+func (s *Session) Get(ctx context.Context, path string, watched bool) ([]byte, cluster.Stat, error) {
+	return s.own.Get(ctx, path, watched)
+}
+
+// Children implements [cluster.Reader].
+func (s *Session) Children(ctx context.Context, path string, watched bool) ([]string, cluster.Stat, error) {
+	return s.own.Children(ctx, path, watched)
+}
+
+// Do implements [cluster.Writer].
+func (s *Session) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, error) {
+	return s.own.Do(ctx, ops...)
+}
+
+// Get implements [cluster.Reader].
+func (g *Group) Get(ctx context.Context, path string, watched bool) ([]byte, cluster.Stat, error) {
+	type reply struct {
+		data []byte
+		stat *zk.Stat
+	}
+	s, w := g.s, watch{path, false}
+	var arm *armedWatch
+	if watched {
+		arm = s.arm(w)
+	}
+	r, err := await(ctx, request{group: g, key: "get " + path}, func() (reply, error) {
+		if arm == nil {
+			data, stat, err := s.zk.Get(path)
+			return reply{data, stat}, err
+		}
+		if !s.takeDeleted(path) {
+			data, stat, _, err := s.zk.GetW(path)
+			if !errors.Is(err, zk.ErrNoNode) {
+				return reply{data, stat}, err
+			}
+		}
+		// getData sets no watch on a znode that does not exist; exists does.
+		exists, _, _, err := s.zk.ExistsW(path)
+		if err != nil || !exists {
+			if err == nil {
+				err = zk.ErrNoNode
+			}
+			return reply{}, err
+		}
+		// It was created in between, and the watch is set.
+		data, stat, err := s.zk.Get(path)
+		return reply{data, stat}, err
+	})
+	if arm != nil {
+		s.noteRead(w, arm, statOf(r.stat), err)
+	}
+	return r.data, statOf(r.stat), s.explainDenied(err)
+}
+
+// Children implements [cluster.Reader].
+func (g *Group) Children(ctx context.Context, path string, watched bool) ([]string, cluster.Stat, error) {
+	type reply struct {
+		names []string
+		stat  *zk.Stat
+	}
+	s, w := g.s, watch{path, true}
+	var arm *armedWatch
+	if watched {
+		arm = s.arm(w)
+	}
+	r, err := await(ctx, request{group: g, key: "list " + path}, func() (reply, error) {
+		if arm == nil {
+			names, stat, err := s.zk.Children(path)
+			return reply{names, stat}, err
+		}
+		names, stat, _, err := s.zk.ChildrenW(path)
+		return reply{names, stat}, err
+	})
+	if arm != nil {
+		s.noteRead(w, arm, statOf(r.stat), err)
+	}
+	return r.names, statOf(r.stat), s.explainDenied(err)
+}
+
+// maxTxBytes limits the size of a transaction: a server closes the connection on a packet that exceeds jute.maxbuffer (1 MiB
+// by default).
+const maxTxBytes = 1000 << 10
+
+// multiReply is the library's reply to a transaction.
+type multiReply struct {
+	parts []zk.MultiResponse
+	err   error
+}
+
+// Do implements [cluster.Writer].
+func (g *Group) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, error) {
+	return g.do(ctx, ops, await[multiReply])
+}
+
+// do is Do, with [await] or [callLibrary] for wait.
+func (g *Group) do(ctx context.Context, ops []cluster.Op, wait func(context.Context, request, func() (multiReply, error)) (multiReply, error)) ([]cluster.Result, error) {
+	s := g.s
+	if err := s.Err(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("%w (%w)", cluster.ErrNotSent, err)
+	}
+	if !s.Connected() {
+		return nil, cluster.ErrNotSent
+	}
+	if err := checkSize(ops); err != nil {
+		return nil, err
+	}
+	reqs := make([]any, len(ops))
+	for i, op := range ops {
+		reqs[i] = s.zkRequest(op)
+	}
+	r, err := wait(ctx, request{group: g, key: keyOf(ctx, ops), write: true}, func() (multiReply, error) {
+		parts, err := s.zk.Multi(reqs...)
+		if errors.Is(err, zk.ErrConnectionClosed) {
+			return multiReply{}, err
+		}
+		return multiReply{parts, err}, nil
+	})
+	var out []cluster.Result
+	if err == nil {
+		out, err = parseResults(ops, r.parts, r.err)
+	}
+	if errors.Is(err, cluster.ErrUnknown) {
+		g.swapUnsettled(true)
+	}
+	var refused *cluster.TxError
+	if errors.As(err, &refused) && errors.Is(err, cluster.ErrNoAuth) {
+		refused.Err = s.explainDenied(fmt.Errorf("%w%s", refused.Err, parentACLHint(refused.Op)))
+	}
+	return out, err
+}
+
+// keyOf returns what a transaction does. It is empty for those that the leases depend on: they are small by construction, and
+// always sent.
+func keyOf(ctx context.Context, ops []cluster.Op) string {
+	if PriorityOf(ctx) >= PriorityLease {
+		return ""
+	}
+	words := make([]string, len(ops))
+	for i, op := range ops {
+		words[i] = op.Kind.String() + " " + op.Path
+	}
+	return strings.Join(words, ", ")
+}
+
+// checkSize returns an error for a transaction that servers would refuse by closing the connection.
+func checkSize(ops []cluster.Op) error {
+	size := 0
+	for i, op := range ops {
+		if size += len(op.Path) + len(op.Data); size > maxTxBytes {
+			return &cluster.TxError{Index: i, Op: op, Err: fmt.Errorf("%w: a transaction of more than %d bytes", cluster.ErrInvalid, maxTxBytes)}
+		}
+	}
+	return nil
+}
+
+func (s *Session) zkRequest(op cluster.Op) any {
+	switch op.Kind {
+	case cluster.OpCheck:
+		return &zk.CheckVersionRequest{Path: op.Path, Version: op.Version}
+	case cluster.OpCreate:
+		var flags int32
+		if op.Ephemeral {
+			flags |= zk.FlagEphemeral
+		}
+		if op.Sequential {
+			flags |= zk.FlagSequence
+		}
+		return &zk.CreateRequest{Path: op.Path, Data: op.Data, Acl: s.createACL(op.Path), Flags: flags}
+	case cluster.OpSet:
+		return &zk.SetDataRequest{Path: op.Path, Data: op.Data, Version: op.Version}
+	default:
+		return &zk.DeleteRequest{Path: op.Path, Version: op.Version}
+	}
+}
+
+// parentACLHint completes the text of ErrNoAuth for operations that the ACL of the parent governs. It is empty for others.
+func parentACLHint(op cluster.Op) string {
+	if op.Kind != cluster.OpCreate && op.Kind != cluster.OpDelete {
+		return ""
+	}
+	return ", that of its parent " + op.Path[:max(1, strings.LastIndexByte(op.Path, '/'))]
+}
+
+// codeNames are what the codes mean that go-zookeeper has no name for.
+var codeNames = map[int32]string{
+	-119: "the server is read-only, because it has no quorum",
+	-125: "a quota is used up: 'listquota' of zkCli.sh shows those of the znodes above it, 'setquota' raises them",
+	-127: "the server has too much to do, and has dropped the request",
+}
+
+// refusedWith returns the error for a code that a server has answered.
+func refusedWith(code int32) error {
+	if name := codeNames[code]; name != "" {
+		return fmt.Errorf("%s (code %d)", name, code)
+	}
+	return fmt.Errorf("refused with code %d", code)
+}
+
+// nameCode replaces the error of go-zookeeper for a code that it has no name for.
+func nameCode(err error) error {
+	var code int32
+	if n, _ := fmt.Sscanf(err.Error(), "unknown error: %d", &code); n == 1 {
+		return refusedWith(code)
+	}
+	return err
+}
+
+// notTriedText is the library's error text for operations after the one that failed.
+const notTriedText = "unknown error: -2"
+
+// parseResults returns the results of a transaction, or a *[cluster.TxError] for the operation that failed. The server
+// answers the others with errors too, which are meaningless.
+func parseResults(ops []cluster.Op, parts []zk.MultiResponse, err error) ([]cluster.Result, error) {
+	for i, part := range parts {
+		if part.Error == nil || part.Error.Error() == notTriedText || i >= len(ops) {
+			continue
+		}
+		known := translateError(part.Error)
+		if errors.Is(known, cluster.ErrUnknown) {
+			known = nameCode(part.Error) // a code without a name, such as that of a quota, is a refusal too
+		}
+		return nil, &cluster.TxError{Index: i, Op: ops[i], Err: known}
+	}
+	if err != nil {
+		return nil, translateError(err)
+	}
+	if len(parts) != len(ops) {
+		return nil, fmt.Errorf("%w: %d results for %d operations", cluster.ErrUnknown, len(parts), len(ops))
+	}
+	out := make([]cluster.Result, len(ops))
+	for i, part := range parts {
+		if part.Error != nil {
+			return nil, translateError(part.Error)
+		}
+		out[i].Path = part.String
+		if part.Stat != nil {
+			out[i].Version = part.Stat.Version
+		}
+	}
+	return out, nil
+}
+
+// translateError translates the library's errors into those of package cluster: refused, not sent, or unknown. Errors that
+// are not definitely one of the first two are unknown: to take one for a refusal would be to assume that nothing was applied.
+func translateError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, zk.ErrNoNode):
+		return cluster.ErrNoNode
+	case errors.Is(err, zk.ErrNodeExists):
+		return cluster.ErrNodeExists
+	case errors.Is(err, zk.ErrBadVersion):
+		return cluster.ErrBadVersion
+	case errors.Is(err, zk.ErrNotEmpty):
+		return cluster.ErrNotEmpty
+	case errors.Is(err, zk.ErrNoChildrenForEphemerals):
+		return cluster.ErrEphemeralLeaf
+	case errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrAuthFailed):
+		return cluster.ErrNoAuth
+	case errors.Is(err, zk.ErrBadArguments), errors.Is(err, zk.ErrInvalidPath), errors.Is(err, zk.ErrInvalidACL),
+		errors.Is(err, zk.ErrInvalidFlags):
+		return cluster.ErrInvalid
+	case errors.Is(err, zk.ErrSessionExpired):
+		return cluster.ErrSessionEnded
+	case errors.Is(err, zk.ErrNoServer), errors.Is(err, zk.ErrSessionMoved):
+		return cluster.ErrNotSent
+	case errors.Is(err, zk.ErrConnectionClosed), errors.Is(err, zk.ErrClosing):
+		return cluster.ErrUnknown
+	}
+	return fmt.Errorf("%w (%w)", cluster.ErrUnknown, nameCode(err))
+}
+
+func statOf(st *zk.Stat) cluster.Stat {
+	if st == nil {
+		return cluster.Stat{}
+	}
+	return cluster.Stat{
+		Version: st.Version, ChildVersion: st.Cversion, Owner: st.EphemeralOwner, Created: st.Czxid, Modified: st.Mzxid,
+		Time: time.UnixMilli(st.Mtime),
+	}
+}

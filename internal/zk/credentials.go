@@ -1,0 +1,145 @@
+package zk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"zkelectd/internal/cluster"
+)
+
+// CredentialChange is a change of the identities and the ACL of a session that can be applied.
+type CredentialChange struct {
+	s          *Session
+	identities identities
+	acl        []zk.ACL
+	// Changed reports whether the identities differ from the session's current ones.
+	Changed bool
+}
+
+// PresentCredentials reads the credentials of a again, presents new ones on the live connection, and returns the change. Until
+// [CredentialChange.Apply] the session creates znodes as before. It rejects credentials without access to the group of p: this
+// session would continue with the old ones, which cannot be withdrawn, but the next session would be locked out.
+func (s *Session) PresentCredentials(ctx context.Context, p cluster.Paths, a Access) (*CredentialChange, error) {
+	ids, err := a.identities()
+	if err != nil {
+		return nil, err
+	}
+	change := &CredentialChange{s: s, identities: ids, acl: a.ACL.entries(ids), Changed: !ids.equal(s.currentIdentities())}
+	if !change.Changed {
+		return change, nil
+	}
+	if err := s.present(ctx, ids); err != nil {
+		return nil, err
+	}
+	for {
+		err := s.checkAccess(ctx, p, ids)
+		if err == nil {
+			return change, nil
+		}
+		if !cluster.Retryable(err) || ctx.Err() != nil || s.Err() != nil {
+			return nil, err
+		}
+	}
+}
+
+// Apply makes the session create znodes for the new identities from now on.
+func (c *CredentialChange) Apply() {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.s.identities, c.s.acl = c.identities, c.acl
+}
+
+// Tags returns the [Tag] of each identity that the session creates znodes for.
+func (s *Session) Tags() []string { return s.currentIdentities().tags() }
+
+func (s *Session) currentIdentities() identities {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.identities
+}
+
+// createACL returns the ACL that the session creates the znode at path with.
+func (s *Session) createACL(path string) []zk.ACL {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !cluster.IsSecret(path) {
+		return s.acl
+	}
+	return slices.DeleteFunc(slices.Clone(s.acl), isPublic)
+}
+
+// present presents those of ids to the server that it has not yet presented. They stay in effect until the session ends.
+func (s *Session) present(ctx context.Context, ids identities) error {
+	s.presenting.Lock()
+	defer s.presenting.Unlock()
+	for _, i := range ids.all {
+		if s.presented.contains(i) {
+			continue
+		}
+		if err := s.addAuth(ctx, i); err != nil {
+			return err
+		}
+		s.presented.all = append(s.presented.all, i)
+	}
+	return nil
+}
+
+// addAuth presents one identity. The library presents confirmed identities again on every later connection. If it has
+// reconnected in the meantime, it may not have done so, and addAuth presents the identity again.
+func (s *Session) addAuth(ctx context.Context, i identity) error {
+	for {
+		before := s.Reconnects()
+		_, err := await(WithPriority(ctx, PriorityLease), request{group: s.own}, func() (struct{}, error) { return struct{}{}, s.zk.AddAuth(i.scheme, i.secret) })
+		switch {
+		case errors.Is(err, cluster.ErrNoAuth):
+			return fmt.Errorf("ZooKeeper refused the %s credentials: check their scheme and secret", i.scheme)
+		case err != nil && (!cluster.Retryable(err) || ctx.Err() != nil || s.Err() != nil):
+			return fmt.Errorf("cannot present the %s credentials to ZooKeeper: %w", i.scheme, err)
+		case err == nil && s.Reconnects() == before:
+			return nil
+		}
+	}
+}
+
+// checkAccess returns an error unless ids have all permissions on every persistent znode of the group.
+func (s *Session) checkAccess(ctx context.Context, p cluster.Paths, ids identities) error {
+	return s.eachPersistentACL(ctx, p, func(path string, list []zk.ACL) error {
+		if grantsAll(list, ids) {
+			return nil
+		}
+		return fmt.Errorf("no identity in zookeeper.auth.file (%s) has full access to znode %s, whose ACL is %s: keep a line that has, "+
+			"run 'zkelectd acl apply', and only then remove that line", strings.Join(ids.tags(), ", "), path, formatACL(list))
+	})
+}
+
+// of reports whether an entry of an ACL is about one of these identities.
+func (ids identities) of(a zk.ACL) bool {
+	return slices.ContainsFunc(ids.all, func(i identity) bool { return a.Scheme == i.scheme && a.ID == i.aclID() })
+}
+
+// grantsAll reports whether an ACL grants ids all permissions.
+func grantsAll(list []zk.ACL, ids identities) bool {
+	var perms int32
+	for _, a := range list {
+		if a.Scheme == "world" {
+			perms |= a.Perms
+		}
+		if ids.of(a) {
+			perms |= a.Perms
+		}
+	}
+	return perms&zk.PermAll == zk.PermAll
+}
+
+// explainDenied adds a hint to a permission error. It returns other errors unchanged.
+func (s *Session) explainDenied(err error) error {
+	if errors.Is(err, cluster.ErrNoAuth) {
+		return fmt.Errorf("%w (%s)", err, s.currentIdentities().deniedHint())
+	}
+	return err
+}

@@ -1,0 +1,121 @@
+package zk
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"zkelectd/internal/sys/boottime"
+)
+
+// keepFirstConn returns a dialer that stores the first connection in conn.
+func keepFirstConn(conn *net.Conn) DialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		if *conn == nil {
+			*conn = c
+		}
+		return c, err
+	}
+}
+
+// granting returns a server script that grants a session timeout and passes on the requests after the connect request.
+func granting(timeout time.Duration, requests chan<- []byte) func(*scriptedServer, net.Conn) {
+	return func(_ *scriptedServer, c net.Conn) {
+		if _, err := readPacket(c); err != nil {
+			return
+		}
+		c.Write(connectResponse(0x1234, timeout))
+		for {
+			req, err := readPacket(c)
+			if err != nil {
+				return
+			}
+			if _, op := requestHead(req); op == wireOpClose {
+				b := append(binary.BigEndian.AppendUint32(nil, replyHeaderLen), req[4:8]...)
+				c.Write(append(b, make([]byte, 12)...))
+				return
+			}
+			select {
+			case requests <- req:
+			default:
+			}
+		}
+	}
+}
+
+// The lease must be shortened before anything is sent in the session, because the server now uses the smaller timeout (A2).
+func TestOnShrinkRunsBeforeAnythingIsSent(t *testing.T) {
+	requests := make(chan []byte, 16)
+	server := newScriptedServer(t, granting(20*time.Second, nil), granting(2*time.Second, requests))
+	var conn net.Conn
+	s := open(t, Options{Servers: []string{server.addr}, Timeout: 20 * time.Second, Dial: keepFirstConn(&conn)})
+	grants, proceed := make(chan Grant), make(chan struct{})
+	s.OnShrink(20*time.Second, func(g Grant) {
+		grants <- g
+		<-proceed
+	})
+	before := boottime.Now()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	conn.Close()
+	read := make(chan struct{})
+	go func() { // queued by the library until it may be sent
+		defer close(read)
+		s.Get(ctx, "/", true)
+	}()
+	g := <-grants
+	if g.Server != server.addr || g.Timeout != 2*time.Second || g.Base != 20*time.Second || g.RequestedAt < before || g.RequestedAt > boottime.Now() {
+		t.Errorf("OnShrink was called with %+v", g)
+	}
+	if s.Connected() {
+		t.Error("connected before the lease was shortened")
+	}
+	select {
+	case req := <-requests:
+		t.Errorf("sent before the lease was shortened: %x", req)
+	case <-time.After(200 * time.Millisecond):
+	}
+	close(proceed)
+	<-requests // now it may be sent
+	if s.Timeout() != 2*time.Second {
+		t.Errorf("the timeout is %s", s.Timeout())
+	}
+	if s.Err() != nil {
+		t.Errorf("the session ended: %v", s.Err())
+	}
+	cancel()
+	<-read
+}
+
+// A larger timeout is safe, and so is one that is not below the base of the lease. The session remembers the smallest.
+func TestOnShrinkIgnoresTimeoutsAboveTheBase(t *testing.T) {
+	server := newScriptedServer(t, granting(10*time.Second, nil), granting(20*time.Second, nil), granting(6*time.Second, nil), granting(8*time.Second, nil), granting(4*time.Second, nil))
+	var last atomic.Pointer[net.Conn]
+	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		last.Store(&c)
+		return c, err
+	}
+	s := open(t, Options{Servers: []string{server.addr}, Timeout: 10 * time.Second, Dial: dial})
+	grants := make(chan Grant, 4)
+	s.OnShrink(6*time.Second, func(g Grant) { grants <- g })
+	for i, want := range []time.Duration{10 * time.Second, 6 * time.Second, 6 * time.Second, 4 * time.Second} {
+		(*last.Load()).Close()
+		eventually(t, "the reconnect", func() bool { return s.Reconnects() == i+1 })
+		if s.Timeout() != want {
+			t.Errorf("after reconnect %d the timeout is %s, want %s", i+1, s.Timeout(), want)
+		}
+	}
+	if g := <-grants; g.Timeout != 4*time.Second || len(grants) != 0 {
+		t.Errorf("OnShrink was called with %+v, and %d more times", g, len(grants))
+	}
+	// A function that is set later is called at once.
+	s.OnShrink(5*time.Second, func(g Grant) { grants <- g })
+	if g := <-grants; g.Timeout != 4*time.Second || g.Base != 5*time.Second || g.Server != server.addr {
+		t.Errorf("OnShrink was called with %+v", g)
+	}
+}

@@ -1,0 +1,350 @@
+package zk
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// The library does not set the watches again after a reconnect: everything is read again, with new watches.
+func TestReconnectSetsNoOldWatches(t *testing.T) {
+	const getData, setWatches = 4, 101
+	px := newProxy(t, shared.Addr())
+	s, other := open(t, Options{Servers: []string{px.addr()}}), open(t, Options{})
+	p := root(t, other)
+	watchAll := func() {
+		for _, path := range []string{p.Root, p.Nodes(), p.Leader(), p.Leader() + "/missing"} {
+			if _, _, err := s.Get(t.Context(), path, true); err != nil && !errors.Is(err, cluster.ErrNoNode) {
+				t.Fatal(err)
+			}
+		}
+		if _, _, err := s.Children(t.Context(), p.Nodes(), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	watchAll()
+	for n := range 3 {
+		px.cut()
+		eventually(t, "a reconnect", func() bool { return s.Reconnects() > n && s.Connected() })
+		eventually(t, "a hint at everything", func() bool { return s.TakeHints().All })
+		watchAll()
+	}
+	if ops := px.operations(); slices.Contains(ops, setWatches) || !slices.Contains(ops, getData) {
+		t.Errorf("after a reconnect the client sent operations %d", ops)
+	}
+	set := cluster.Op{Kind: cluster.OpSet, Path: p.Leader(), Version: cluster.AnyVersion, Data: []byte("x")}
+	if _, err := other.Do(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a hint at the change", func() bool { return s.TakeHints().Has(p.Leader()) })
+}
+
+// Each handle gets the hints below its own root, and a reconnect hints everything to all of them.
+func TestHintsAreFiledPerGroup(t *testing.T) {
+	px := newProxy(t, shared.Addr())
+	s, other := open(t, Options{Servers: []string{px.addr()}}), open(t, Options{})
+	a, b := root(t, other), root(t, other)
+	ga, gb, again := s.Group(a), s.Group(b), s.Group(a)
+	for _, g := range []*Group{ga, gb, again} {
+		if _, _, err := g.Get(t.Context(), g.root+"/leader", true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := s.Get(t.Context(), "/", true); err != nil {
+		t.Fatal(err)
+	}
+	set := cluster.Op{Kind: cluster.OpSet, Path: a.Leader(), Version: cluster.AnyVersion, Data: []byte("x")}
+	if _, err := other.Do(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	<-ga.Wake()
+	<-again.Wake()
+	for _, g := range []*Group{ga, again} {
+		if h := g.TakeHints(); !h.Has(a.Leader()) || h.All {
+			t.Errorf("a handle of the root got %v", h)
+		}
+	}
+	if hints := []cluster.Hints{gb.TakeHints(), s.TakeHints()}; len(hints[0].Paths)+len(hints[1].Paths) > 0 {
+		t.Errorf("others got %v", hints)
+	}
+	again.Close()
+	px.cut()
+	for _, wake := range []<-chan struct{}{ga.Wake(), gb.Wake(), s.Wake()} {
+		<-wake
+	}
+	if !ga.TakeHints().All || !gb.TakeHints().All || !s.TakeHints().All || again.TakeHints().All {
+		t.Error("a reconnect does not hint at everything to every open handle")
+	}
+	if len(s.groups[a.Root]) != 1 {
+		t.Error("a closed handle stays")
+	}
+	ga.Close()
+	gb.Close()
+	if len(s.groups) != 0 {
+		t.Error("a closed handle stays")
+	}
+}
+
+// A root does not get the hints of one whose name begins with it.
+func TestHintsOfSimilarRoots(t *testing.T) {
+	s := bareSession(t, io.Discard)
+	a, ab := s.Group(cluster.Paths{Root: "/x/a"}), s.Group(cluster.Paths{Root: "/x/ab"})
+	for path, want := range map[string]*Group{
+		"/x/a": a, "/x/a/leader/elected": a, "/x/ab/leader": ab, "/x/abc": s.own, "/x": s.own, "/": s.own,
+	} {
+		if got := s.groupsOf(path); len(got) != 1 || got[0] != want {
+			t.Errorf("%s belongs to %q", path, got[0].root)
+		}
+	}
+}
+
+// Nothing of a handle is sent after it was abandoned, and the other handles go on.
+func TestAbandonedHandle(t *testing.T) {
+	s := open(t, Options{})
+	p := root(t, s)
+	g, other := s.Group(p), s.Group(p)
+	g.CloseWith(create(p.Root+"/final", false))
+	g.Abandon()
+	for range 2 { // also after Close
+		if _, err := g.Do(t.Context(), create(p.Root+"/x", false)); !errors.Is(err, ErrAbandoned) || !errors.Is(err, cluster.ErrNotSent) {
+			t.Errorf("a write: %v", err)
+		}
+		if _, err := g.Do(WithPriority(t.Context(), PriorityLease), create(p.Root+"/x", false)); !errors.Is(err, ErrAbandoned) {
+			t.Errorf("an urgent write: %v", err)
+		}
+		if _, _, err := g.Get(t.Context(), p.Root, true); !errors.Is(err, ErrAbandoned) {
+			t.Errorf("a read: %v", err)
+		}
+		g.Close()
+	}
+	g.CloseWith(create(p.Root+"/final", false))
+	if len(s.finals()) != 0 {
+		t.Error("a closed handle has a final transaction")
+	}
+	if _, err := other.Do(t.Context(), create(p.Root+"/x", false)); err != nil {
+		t.Error(err)
+	}
+}
+
+// fill occupies all slots of the queue until the test ends.
+func fill(t *testing.T, s *Session) {
+	t.Helper()
+	for range maxInLibrary {
+		leave, err := s.queue.enter(t.Context(), s.own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(leave)
+	}
+}
+
+// A request that still waits for its turn is taken back when its caller or its handle gives up.
+func TestQueuedRequestsAreTakenBack(t *testing.T) {
+	s := open(t, Options{})
+	p := root(t, s)
+	fill(t, s)
+	g := s.Group(p)
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for _, c := range []struct {
+		ctx  context.Context
+		g    *Group
+		want []error
+	}{
+		{ctx, s.own, []error{cluster.ErrNotSent, context.Canceled}},
+		{t.Context(), g, []error{cluster.ErrNotSent, ErrAbandoned}},
+	} {
+		all.Go(func() {
+			_, err := c.g.Do(c.ctx, create(p.Root+"/x", false))
+			for _, want := range c.want {
+				if !errors.Is(err, want) {
+					t.Errorf("%v, want %v", err, want)
+				}
+			}
+		})
+	}
+	eventually(t, "both are queued", func() bool {
+		s.queue.mu.Lock()
+		defer s.queue.mu.Unlock()
+		return len(s.queue.waiting[PriorityNormal]) == 2
+	})
+	cancel()
+	g.Abandon()
+	all.Wait()
+	if len(s.writes) != 0 || len(s.queue.waiting[PriorityNormal]) != 0 {
+		t.Errorf("left over: %d writes, %d in the queue", len(s.writes), len(s.queue.waiting[PriorityNormal]))
+	}
+	if _, _, err := s.Get(WithPriority(t.Context(), PriorityLease), p.Root+"/x", false); !errors.Is(err, cluster.ErrNoNode) {
+		t.Errorf("it was sent: %v", err)
+	}
+}
+
+// The groups take turns, requests of groups without a leader come first, and those for leases never wait.
+func TestQueueOrder(t *testing.T) {
+	s := bareSession(t, io.Discard)
+	q := &s.queue
+	busy, idle, urgent := s.Group(cluster.Paths{Root: "/a"}), s.Group(cluster.Paths{Root: "/b"}), s.Group(cluster.Paths{Root: "/c"})
+	for range maxInLibrary {
+		q.join(PriorityNormal, busy)
+	}
+	var order []string
+	slots := make(map[string]chan struct{})
+	for i := range 3 {
+		slots[fmt.Sprint("busy", i)] = q.join(PriorityNormal, busy)
+	}
+	slots["idle"] = q.join(PriorityNormal, idle)
+	slots["urgent"] = q.join(PriorityRecovery, urgent)
+	gone := q.join(PriorityRecovery, urgent)
+	q.cancel(PriorityRecovery, urgent, gone)
+	if leave, err := q.enter(WithPriority(t.Context(), PriorityLease), busy); err != nil {
+		t.Error(err)
+	} else {
+		leave()
+	}
+	for range 5 {
+		q.leave()
+		for name, slot := range slots {
+			select {
+			case <-slot:
+				order = append(order, name)
+				delete(slots, name)
+			default:
+			}
+		}
+	}
+	if fmt.Sprint(order) != "[urgent busy0 idle busy1 busy2]" {
+		t.Errorf("order: %v", order)
+	}
+	if q.used != maxInLibrary || len(q.waiting[PriorityNormal])+len(q.waiting[PriorityRecovery]) != 0 {
+		t.Errorf("%d slots used", q.used)
+	}
+}
+
+// A slot that is granted at the moment in which its request gives up is not lost.
+func TestGrantedSlotIsReturned(t *testing.T) {
+	s := bareSession(t, io.Discard)
+	slot := s.queue.join(PriorityNormal, s.own)
+	s.queue.cancel(PriorityNormal, s.own, slot)
+	if s.queue.used != 0 {
+		t.Errorf("%d slots used", s.queue.used)
+	}
+}
+
+// Close sends the final transaction of each group: a refusal of one does not stop the others.
+func TestCloseSendsEachFinalTransaction(t *testing.T) {
+	s, reader := open(t, Options{Timeout: time.Minute}), open(t, Options{})
+	var groups []cluster.Paths
+	for i := range 2*maxFinalsInFlight + 3 {
+		p := root(t, s)
+		op := cluster.Op{Kind: cluster.OpSet, Path: p.Leader(), Data: []byte("left")}
+		if i%2 == 1 {
+			op.Version = 7 // refused
+		}
+		s.Group(p).CloseWith(op)
+		groups = append(groups, p)
+	}
+	closeSession(t, s)
+	for i, p := range groups {
+		if data, _, err := reader.Get(t.Context(), p.Leader(), false); err != nil || (string(data) == "left") != (i%2 == 0) {
+			t.Errorf("group %d: %q, %v", i, data, err)
+		}
+	}
+}
+
+// A server sends a watch event before any newer data. The hint must be there when the caller gets that data: otherwise a snapshot
+// could mix the states before and after a change (S1).
+func TestHintComesBeforeNewerData(t *testing.T) {
+	packet := func(xid uint32, body ...byte) []byte {
+		b := binary.BigEndian.AppendUint32(nil, uint32(replyHeaderLen+len(body)))
+		b = binary.BigEndian.AppendUint32(b, xid)
+		return append(append(b, make([]byte, 12)...), body...)
+	}
+	const changed, connected = 3, 3
+	path := "/g/leader/elected"
+	event := binary.BigEndian.AppendUint32(nil, changed)
+	event = binary.BigEndian.AppendUint32(event, connected)
+	event = append(binary.BigEndian.AppendUint32(event, uint32(len(path))), path...)
+	data := append([]byte{0, 0, 0, 1, 'x'}, make([]byte, 68)...)
+	server := newScriptedServer(t, func(s *scriptedServer, c net.Conn) {
+		if s.greet(c, 0x1234) != nil {
+			return
+		}
+		for {
+			req, err := readPacket(c)
+			if err != nil {
+				return
+			}
+			switch xid := binary.BigEndian.Uint32(req[4:]); binary.BigEndian.Uint32(req[8:]) {
+			case 4: // getData
+				c.Write(append(packet(0xffffffff, event...), packet(xid, data...)...))
+			default:
+				c.Write(packet(xid))
+			}
+		}
+	})
+	s := open(t, Options{Servers: []string{server.addr}, Timeout: 2 * time.Second})
+	g, neighbor := s.Group(cluster.Paths{Root: "/g"}), s.Group(cluster.Paths{Root: "/h"})
+	g.TakeHints()
+	for range 100 {
+		if _, _, err := neighbor.Get(t.Context(), "/h/x", false); err != nil {
+			t.Fatal(err)
+		}
+		if !g.TakeHints().Has(path) {
+			t.Fatal("newer data came before the hint")
+		}
+	}
+}
+
+// LEAVE relies on Sync: while the library may still send a write to the root, of whatever handle, a read proves nothing. Writes to
+// other roots do not matter.
+func TestSyncWaitsForEarlierWrites(t *testing.T) {
+	s := open(t, Options{})
+	p := root(t, s)
+	old, next, neighbor := s.Group(p), s.Group(p), s.Group(root(t, s))
+	end, err := s.begin(request{group: old, write: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old.Close()
+	if err := neighbor.Sync(t.Context()); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := next.Sync(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it does not wait: %v", err)
+	}
+	end()
+	if err := next.Sync(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A handle is synced once after a write of unknown outcome, and again if that fails.
+func TestSettle(t *testing.T) {
+	s := open(t, Options{})
+	g := s.Group(root(t, s))
+	g.swapUnsettled(true)
+	end, err := s.begin(request{group: g, write: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := g.Settle(ctx); err == nil {
+		t.Error("no error without a sync")
+	}
+	end()
+	if err := g.Settle(t.Context()); err != nil || g.swapUnsettled(false) {
+		t.Errorf("it is not settled: %v", err)
+	}
+}

@@ -1,0 +1,160 @@
+package zk
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/renewal"
+	"zkelectd/internal/sys/boottime"
+)
+
+// renewer sends the RENEWs of all groups of a session, merged. No group can delay those of the others: a group only posts
+// requests, and the renewer takes no lock that is held for longer than a computation, uses no disk and logs nothing.
+//
+// An idle leader does little else than this, so a renewal needs few goroutines, and no timer of the Go runtime: one of those wakes
+// two threads, also at the time of a deadline that was stopped long before.
+type renewer struct {
+	sending atomic.Bool // a batch is about to be sent
+
+	delivering sync.Mutex // held while results are delivered, so that they keep their order; locked before mu
+
+	mu      sync.Mutex
+	timer   *boottime.Timer // nil while run does not run
+	merger  *renewal.Merger
+	done    map[int]func(renewal.Result) // of the request that each group posted last
+	pending map[*renewal.Batch]struct{}  // batches whose results have not been delivered
+}
+
+func newRenewer() *renewer {
+	return &renewer{
+		merger: renewal.NewMerger(rand.Float64), done: make(map[int]func(renewal.Result)), pending: make(map[*renewal.Batch]struct{}),
+	}
+}
+
+// Renew posts a RENEW, which replaces the handle's last one. Unless it is replaced or withdrawn, or its deadline or the session's
+// end comes first, done is called once with the result, from another goroutine; it must not block. A result that is on its way
+// when the request is withdrawn is still delivered, so the caller must check that it is for what it holds now (S1).
+func (g *Group) Renew(r renewal.Request, done func(renewal.Result)) {
+	n := g.s.renewer
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if g.ctx.Err() != nil {
+		return
+	}
+	n.merger.Post(boottime.Now(), g.id, r)
+	n.done[g.id] = done
+	n.setTimer()
+}
+
+// takeSending reports, once for the batches that are sent together, whether one has just been sent.
+func (n *renewer) takeSending() bool { return n.sending.Load() && n.sending.Swap(false) }
+
+// WithdrawRenewal takes the handle's request back, if it has not been sent yet, and discards its result otherwise.
+func (g *Group) WithdrawRenewal() {
+	g.s.renewer.mu.Lock()
+	defer g.s.renewer.mu.Unlock()
+	g.s.renewer.withdraw(g)
+}
+
+// withdraw implements WithdrawRenewal. The caller holds n.mu.
+func (n *renewer) withdraw(g *Group) {
+	n.merger.Withdraw(g.id)
+	delete(n.done, g.id)
+}
+
+// setTimer sets the timer for what is due next: a batch, or the deadline of one that was sent. The caller holds n.mu.
+func (n *renewer) setTimer() {
+	if n.timer == nil {
+		return
+	}
+	at := n.merger.Wake()
+	for b := range n.pending {
+		at = cluster.Earliest(at, b.Deadline)
+	}
+	n.timer.Set(at)
+}
+
+// run sends what is due until the session has ended.
+func (n *renewer) run(s *Session, timer *boottime.Timer) {
+	n.mu.Lock()
+	n.timer = timer
+	n.setTimer()
+	n.mu.Unlock()
+	defer func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.timer = nil
+		timer.Close()
+	}()
+	for {
+		select {
+		case <-timer.C:
+		case <-s.done:
+			return
+		}
+		now := boottime.Now()
+		var late []*renewal.Batch
+		n.mu.Lock()
+		due := n.merger.Take(now)
+		for b := range n.pending {
+			if now >= b.Deadline {
+				late = append(late, b)
+			}
+		}
+		n.mu.Unlock()
+		n.send(s, due) // sets the timer
+		for _, b := range late {
+			n.deliver(s, b, errNoReply)
+		}
+	}
+}
+
+// errNoReply is the outcome of a batch whose reply has not come by its deadline.
+var errNoReply = fmt.Errorf("%w: no reply in time", cluster.ErrUnknown)
+
+// leaseContext is the context of RENEWs. It has no deadline: run observes that of each batch.
+var leaseContext = WithPriority(context.Background(), PriorityLease)
+
+// send sends batches, all at once.
+func (n *renewer) send(s *Session, batches []renewal.Batch) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i := range batches {
+		b := &batches[i]
+		n.pending[b] = struct{}{}
+		n.sending.Store(true)
+		go func() { // ends with the reply, or the session at the latest
+			_, err := s.own.do(leaseContext, b.Ops, callLibrary[multiReply])
+			n.deliver(s, b, err)
+		}()
+	}
+	n.setTimer()
+}
+
+// deliver delivers the results of a batch, and sends what must be sent again. Only the first outcome of a batch counts, and none after
+// the session's end.
+func (n *renewer) deliver(s *Session, b *renewal.Batch, err error) {
+	n.delivering.Lock()
+	defer n.delivering.Unlock()
+	n.mu.Lock()
+	if _, first := n.pending[b]; !first || s.Err() != nil {
+		n.mu.Unlock()
+		return
+	}
+	delete(n.pending, b)
+	answers, again := n.merger.Done(boottime.Now(), *b, err)
+	done := make([]func(renewal.Result), len(answers))
+	for i, a := range answers {
+		done[i] = n.done[a.ID]
+		delete(n.done, a.ID)
+	}
+	n.mu.Unlock()
+	for i, a := range answers {
+		done[i](a.Result)
+	}
+	n.send(s, again)
+}

@@ -1,0 +1,338 @@
+package zk
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/test/zkserver"
+)
+
+func create(path string, ephemeral bool) cluster.Op {
+	return cluster.Op{Kind: cluster.OpCreate, Path: path, Data: []byte("x"), Ephemeral: ephemeral}
+}
+
+func TestTimeoutIsNegotiated(t *testing.T) {
+	s := open(t, Options{Timeout: 10 * time.Hour})
+	if got, want := s.Timeout(), 600*100*time.Millisecond; got != want {
+		t.Errorf("negotiated %s, the server's maximum is %s", got, want)
+	}
+	if s.SessionID() == 0 || len(s.Password()) == 0 {
+		t.Error("no session id or password")
+	}
+}
+
+func TestNoServerAnswers(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refusing := l.Addr().String()
+	l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err = Open(ctx, Options{Servers: []string{refusing, "no.such.host.invalid:2181"}, Timeout: 6 * time.Second})
+	contains(t, err, refusing, "connection refused", "no.such.host.invalid", "no ZooKeeper server answers")
+}
+
+// A session that was closed from outside ends with a reason, and is never silently replaced.
+func TestStolenSessionEndsForGood(t *testing.T) {
+	owner, watcher := open(t, Options{}), open(t, Options{})
+	p := root(t, owner)
+	path := p.Root + "/mine"
+	if _, err := owner.Do(t.Context(), create(path, true)); err != nil {
+		t.Fatal(err)
+	}
+	if err := CloseSession(t.Context(), SessionHandle{Servers: []string{shared.Addr()}, Session: owner.SessionID(), Password: []byte("wrong password!!")}); !errors.Is(err, ErrNoSuchSession) {
+		t.Errorf("with a wrong password: %v", err)
+	}
+	if err := CloseSession(t.Context(), SessionHandle{Servers: []string{shared.Addr()}, Session: owner.SessionID(), Password: owner.Password()}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := watcher.Get(t.Context(), path, false); !errors.Is(err, cluster.ErrNoNode) {
+		t.Errorf("the ephemeral exists after the reply to closeSession: %v", err)
+	}
+	eventually(t, "the end of the session", ended(owner))
+	if _, err := owner.Do(t.Context(), create(p.Root+"/late", true)); !errors.Is(err, cluster.ErrSessionEnded) {
+		t.Errorf("a write after the end: %v", err)
+	}
+	if err := CloseSession(t.Context(), SessionHandle{Servers: []string{shared.Addr()}, Session: owner.SessionID(), Password: owner.Password()}); !errors.Is(err, ErrNoSuchSession) {
+		t.Errorf("closed twice: %v", err)
+	}
+}
+
+// Requests that go-zookeeper has queued must not run in a session that it opens after the first has expired.
+func TestNothingRunsInASecondSession(t *testing.T) {
+	px := newProxy(t, shared.Addr())
+	s := open(t, Options{Servers: []string{px.addr()}, Timeout: time.Second})
+	p := root(t, s)
+	px.set(false, true)
+	px.cut()
+	eventually(t, "the loss of the connection", func() bool { return !s.Connected() })
+	if _, err := s.Do(t.Context(), create(p.Root+"/queued", true)); !errors.Is(err, cluster.ErrNotSent) {
+		t.Errorf("a write without a connection: %v", err)
+	}
+	if err := CloseSession(t.Context(), SessionHandle{Servers: []string{shared.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
+		t.Fatal(err)
+	}
+	px.set(false, false)
+	eventually(t, "the end of the session", ended(s))
+	if !errors.Is(s.Err(), cluster.ErrSessionEnded) {
+		t.Errorf("ended with %v", s.Err())
+	}
+	_, _, err := open(t, Options{}).Get(t.Context(), p.Root+"/queued", false)
+	if !errors.Is(err, cluster.ErrNoNode) {
+		t.Errorf("the queued write ran: %v", err)
+	}
+}
+
+// Other groups depend on the session, so a write without a reply does not end it. Sync waits until nothing of it can follow.
+func TestUnansweredWriteIsUnknown(t *testing.T) {
+	px := newProxy(t, shared.Addr())
+	s := open(t, Options{Servers: []string{px.addr()}})
+	p := root(t, s)
+	px.set(true, false)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := s.Do(ctx, create(p.Root+"/late", false)); !errors.Is(err, cluster.ErrUnknown) {
+		t.Errorf("without a reply: %v", err)
+	}
+	if s.Err() != nil {
+		t.Fatalf("the session ended: %v", s.Err())
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := s.own.Sync(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("sync does not wait for the write: %v", err)
+	}
+	px.set(false, false)
+	px.cut()
+	if err := s.own.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Get(t.Context(), p.Root+"/late", false); err != nil {
+		t.Errorf("the write is not visible after a sync: %v", err)
+	}
+}
+
+func TestLostReplyIsUnknown(t *testing.T) {
+	px := newProxy(t, shared.Addr())
+	s := open(t, Options{Servers: []string{px.addr()}})
+	p := root(t, s)
+	px.set(true, false)
+	result := make(chan error, 1)
+	go func() {
+		_, err := s.Do(t.Context(), create(p.Root+"/applied", false))
+		result <- err
+	}()
+	other := open(t, Options{})
+	eventually(t, "the write", func() bool {
+		_, _, err := other.Get(t.Context(), p.Root+"/applied", false)
+		return err == nil
+	})
+	px.cut()
+	if err := <-result; !errors.Is(err, cluster.ErrUnknown) {
+		t.Errorf("applied, but its reply was lost: %v", err)
+	}
+	px.set(false, false)
+	eventually(t, "the reconnect", s.Connected)
+	if s.Err() != nil {
+		t.Errorf("the session ended: %v", s.Err())
+	}
+}
+
+func TestServerRestartKeepsTheSession(t *testing.T) {
+	server, err := zkserver.Start(t.Context(), zkserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Stop() })
+	s := open(t, Options{Servers: []string{server.Addr()}, Timeout: 60 * time.Second})
+	p := root(t, s)
+	if _, err := s.Do(t.Context(), create(p.Root+"/mine", true)); err != nil {
+		t.Fatal(err)
+	}
+	id := s.SessionID()
+	s.TakeHints()
+	server.Kill()
+	eventually(t, "the loss of the connection", func() bool { return !s.Connected() })
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the reconnect", s.Connected)
+	if n := s.Reconnects(); n != 1 {
+		t.Errorf("%d reconnects", n)
+	}
+	_, stat, err := s.Get(t.Context(), p.Root+"/mine", false)
+	if err != nil || stat.Owner != id || s.SessionID() != id {
+		t.Errorf("after the restart: owner %x, session %x, was %x, %v", stat.Owner, s.SessionID(), id, err)
+	}
+	// Watches may have been lost in the meantime, so everything must be read again.
+	eventually(t, "the hint to read everything again", func() bool { return s.TakeHints().All })
+}
+
+func TestFrozenServerDoesNotBlockCalls(t *testing.T) {
+	server, err := zkserver.Start(t.Context(), zkserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Stop() })
+	s := open(t, Options{Servers: []string{server.Addr()}, Timeout: 2 * time.Second})
+	server.Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, _, err := s.Get(ctx, "/", false); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a read: %v", err)
+	}
+	eventually(t, "the loss of the connection", func() bool { return !s.Connected() })
+	server.Resume()
+	eventually(t, "a reconnect or the end", func() bool { return s.Connected() || s.Err() != nil })
+}
+
+func TestHintsLoseNoPath(t *testing.T) {
+	s, other := open(t, Options{}), open(t, Options{})
+	p := root(t, s)
+	s.TakeHints()
+	want := make(map[string]bool)
+	// More than the six events that the library buffers, all of them for znodes that do not exist yet.
+	for i := range 50 {
+		path := fmt.Sprintf("%s/x%d", p.Root, i)
+		if _, _, err := s.Get(t.Context(), path, true); !errors.Is(err, cluster.ErrNoNode) {
+			t.Fatal(err)
+		}
+		want[path] = true
+	}
+	for path := range want {
+		if _, err := other.Do(t.Context(), create(path, false)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "all hints", func() bool {
+		for path := range s.TakeHints().Paths {
+			delete(want, path)
+		}
+		return len(want) == 0
+	})
+}
+
+// The library adds a channel each time a watch is set, so a watch that is armed must not be set again.
+func TestArmedWatchesAreNotSetAgain(t *testing.T) {
+	s, other := open(t, Options{}), open(t, Options{})
+	p := root(t, s)
+	path := p.Leader()
+	for range 3 {
+		if _, _, err := s.Get(t.Context(), path, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.armed[watch{path, false}] == nil || len(s.armed) != 1 {
+		t.Fatalf("armed: %v", s.armed)
+	}
+	s.TakeHints()
+	for range 2 { // it fires each time after it was set again
+		if _, err := other.Do(t.Context(), cluster.Op{Kind: cluster.OpSet, Path: path, Version: cluster.AnyVersion, Data: []byte("y")}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the hint", func() bool { return s.TakeHints().Has(path) })
+		if _, _, err := s.Get(t.Context(), path, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// After a failed read the watch must be set by the next read. A watch on a missing znode is set.
+func TestWatchesOfFailedReads(t *testing.T) {
+	owner, s := open(t, Options{Access: Access{Auth: credentialsFile(t, "zkelectd:secret"), ACL: ACLPrivate}}), open(t, Options{})
+	p := root(t, owner)
+	armed := func(path string, children bool) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.armed[watch{path, children}] != nil
+	}
+	for _, c := range []struct {
+		path           string
+		want           error
+		data, children bool
+	}{{p.Leader(), cluster.ErrNoAuth, false, false}, {p.Root + "/none", cluster.ErrNoNode, true, false}, {"/", nil, true, true}} {
+		for _, watched := range []bool{false, true} {
+			_, _, err := s.Get(t.Context(), c.path, watched)
+			_, _, listErr := s.Children(t.Context(), c.path, watched)
+			if !errors.Is(err, c.want) || !errors.Is(listErr, c.want) {
+				t.Errorf("%s: %v, %v", c.path, err, listErr)
+			}
+			if armed(c.path, false) != (watched && c.data) || armed(c.path, true) != (watched && c.children) {
+				t.Errorf("%s, watched: %t: armed: %t, %t", c.path, watched, armed(c.path, false), armed(c.path, true))
+			}
+		}
+	}
+}
+
+func TestPasswordIsNotLogged(t *testing.T) {
+	var log bytes.Buffer
+	s := open(t, Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), Access: Access{Auth: credentialsFile(t, "user:secret"), ACL: ACLPrivate}})
+	root(t, s)
+	closeSession(t, s)
+	if bytes.Contains(log.Bytes(), s.Password()) || bytes.Contains(log.Bytes(), []byte("secret")) {
+		t.Errorf("logged: %s", log.String())
+	}
+}
+
+func TestCloseTwice(t *testing.T) {
+	s := open(t, Options{})
+	closeSession(t, s)
+	closeSession(t, s)
+	if _, _, err := s.Get(t.Context(), "/", true); !errors.Is(err, cluster.ErrSessionEnded) {
+		t.Errorf("a read after close: %v", err)
+	}
+}
+
+// Names are resolved again at each dial.
+func TestNamesAreResolvedAtEachDial(t *testing.T) {
+	px := newProxy(t, shared.Addr())
+	dialled := make(chan string, 100)
+	s := open(t, Options{Servers: []string{"zk.example:2181"}, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		dialled <- addr
+		return (&net.Dialer{}).DialContext(ctx, network, px.addr())
+	}})
+	px.cut()
+	eventually(t, "a second dial", func() bool { return len(dialled) >= 2 })
+	for range 2 {
+		if addr := <-dialled; addr != "zk.example:2181" {
+			t.Errorf("dialled %s", addr)
+		}
+	}
+	eventually(t, "the reconnect", s.Connected)
+}
+
+// The limit of plausible terms relies on the server's time of the last write: it is the same for every reader, and later after
+// each write of the data.
+func TestAZnodeCarriesTheTimeOfItsLastWrite(t *testing.T) {
+	s, other := open(t, Options{}), open(t, Options{})
+	p := root(t, s)
+	stat := func(s *Session) cluster.Stat {
+		t.Helper()
+		_, stat, err := s.Get(t.Context(), p.Leader(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stat
+	}
+	created := stat(s)
+	if age := time.Since(created.Time); age < -time.Second || age > time.Minute {
+		t.Errorf("written %s ago, by the server's time", age)
+	}
+	eventually(t, "a later time", func() bool {
+		_, err := s.Do(t.Context(), cluster.Op{Kind: cluster.OpCheck, Path: p.Root, Version: cluster.AnyVersion},
+			cluster.Op{Kind: cluster.OpSet, Path: p.Leader(), Version: cluster.AnyVersion, Data: []byte("x")})
+		return err == nil && stat(s).Time.After(created.Time)
+	})
+	if mine, theirs := stat(s), stat(other); mine != theirs {
+		t.Errorf("one reads %v, another %v", mine, theirs)
+	}
+}

@@ -1,0 +1,502 @@
+package zk
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"zkelectd/internal/cluster"
+)
+
+// bareSession returns a session without the library, so that tests can check its state after each call.
+func bareSession(t *testing.T, log io.Writer, servers ...string) *Session {
+	t.Helper()
+	s := newSession(Options{Servers: servers, Timeout: rollbackTimeout, Dial: Access{}.dialer().dial, Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	t.Cleanup(func() {
+		s.cancel()
+		s.goroutines.Wait()
+	})
+	return s
+}
+
+// A probe starts only if nothing else explains the hang-ups and no lease can be in force.
+func TestShouldProbe(t *testing.T) {
+	now := time.Now()
+	for name, c := range map[string]struct {
+		change func(*Session)
+		probed bool
+	}{
+		"enough hang-ups for long enough": {func(*Session) {}, true},
+		"more hang-ups":                   {func(s *Session) { s.hangUps++ }, true},
+		"too few hang-ups":                {func(s *Session) { s.hangUps-- }, false},
+		"a lease may be in force":         {func(s *Session) { s.longestTimeout++ }, false},
+		"ended":                           {func(s *Session) { s.err = errors.New("closed") }, false},
+		"connected":                       {func(s *Session) { s.connected = true }, false},
+		"a probe is running":              {func(s *Session) { s.probing = true }, false},
+		"never established":               {func(s *Session) { s.handshake.session = 0 }, false},
+		"session id 1":                    {func(s *Session) { s.handshake.session = 1 }, true},
+	} {
+		s := &Session{hangUps: 3, longestTimeout: time.Second, disconnectedAt: now.Add(-time.Second - 1), handshake: handshake{session: 7}}
+		c.change(s)
+		if s.shouldProbe(now) != c.probed {
+			t.Errorf("%s: probed: %t", name, !c.probed)
+		}
+	}
+}
+
+// The session ends when servers repeatedly know and refuse it, or when one does not know it.
+func TestProbeResults(t *testing.T) {
+	const hangUp, refuse, none = "hangs up", "has it", "does not have it"
+	for _, c := range []struct {
+		answers []string
+		ended   string // a part of the session's error; empty if it does not end
+		refused int
+		warned  int
+	}{
+		{[]string{hangUp, hangUp, hangUp}, "", 0, 0},
+		{[]string{refuse}, "", 1, 1},
+		{[]string{refuse, refuse}, "", 2, 2},
+		{[]string{refuse, refuse, hangUp, refuse, refuse}, "", 2, 4},
+		{[]string{refuse, refuse, refuse}, "the servers refuse the session", 3, 2},
+		{[]string{none}, "the servers no longer have the session", 0, 0},
+	} {
+		answers := make(chan string, 1)
+		asked := make(chan []byte, 10)
+		granted := rollbackTimeout // less each time
+		server := newScriptedServer(t, func(_ *scriptedServer, conn net.Conn) {
+			req, err := readPacket(conn)
+			if err != nil {
+				return
+			}
+			asked <- req
+			switch <-answers {
+			case refuse:
+				granted -= time.Millisecond
+				conn.Write(connectResponse(0x1234, granted))
+				answerPings(conn)
+			case none:
+				conn.Write(connectResponse(0, 0))
+			}
+		})
+		log := new(strings.Builder)
+		s := bareSession(t, log, server.addr)
+		s.handshake = handshake{session: 0x1234, password: bytes.Repeat([]byte{7}, passwordLen), timeout: rollbackTimeout}
+		s.smallestGrant, s.longestTimeout = Grant{Timeout: rollbackTimeout}, rollbackTimeout
+		for _, answer := range c.answers {
+			s.hangUps, s.hungUp = hangUpsBeforeProbe, &wireConn{s: s, addr: server.addr}
+			if s.startProbe(); s.hangUps != 0 {
+				t.Errorf("%q: %d hang-ups are left", c.answers, s.hangUps)
+			}
+			s.hangUps = hangUpsBeforeProbe
+			s.startProbe() // only one runs at a time
+			answers <- answer
+			s.goroutines.Wait()
+			s.hangUps = 0
+			s.startProbe() // not before more hang-ups
+			s.goroutines.Wait()
+			if s.probing {
+				t.Errorf("%q: it still probes", c.answers)
+			}
+		}
+		if s.refusals != c.refused || len(asked) != len(c.answers) {
+			t.Errorf("%q: %d refusals, %d requests", c.answers, s.refusals, len(asked))
+		}
+		if want := encodeConnect(rollbackTimeout, 0x1234, s.handshake.password); !bytes.Equal(<-asked, want) {
+			t.Errorf("no request for session %x", want)
+		}
+		if want := rollbackTimeout - time.Duration(strings.Count(fmt.Sprint(c.answers), refuse))*time.Millisecond; s.Timeout() != want {
+			t.Errorf("%q: the timeout is %s, not %s", c.answers, s.Timeout(), want)
+		}
+		switch {
+		case c.ended == "" && s.err != nil:
+			t.Errorf("%q: ended: %v", c.answers, s.err)
+		case c.ended != "":
+			contains(t, s.err, c.ended, "wiped, or restored from a backup")
+			contains(t, errors.New(log.String()), "level=ERROR", "server="+server.addr, "session=0x1234", "wiped, or restored from a backup")
+		}
+		if s.gone != slices.Contains(c.answers, none) {
+			t.Errorf("%q: gone: %t", c.answers, s.gone)
+		}
+		if n := strings.Count(log.String(), "cannot find out why"); n != strings.Count(fmt.Sprint(c.answers), hangUp) {
+			t.Errorf("%q: %d failures: %s", c.answers, n, log)
+		}
+		if n := strings.Count(log.String(), "level=WARN"); n != c.warned {
+			t.Errorf("%q: %d warnings: %s", c.answers, n, log)
+		}
+	}
+}
+
+// A probe asks the address that hung up, not another one of the same name.
+func TestProbeOfOneAddress(t *testing.T) {
+	addresses, name, servers := newScriptedName(t, func(*scriptedServer, net.Conn) {}, serve)
+	_, port, _ := net.SplitHostPort(name)
+	d := nameOf(addresses...)
+	s := bareSession(t, io.Discard, name)
+	s.opt.Dial, s.opt.at = d.dial, d.at
+	s.handshake = handshake{session: 0x1234, password: make([]byte, passwordLen), timeout: rollbackTimeout}
+	conn, err := s.opt.Dial(t.Context(), "tcp", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	hungUp, other := servers[0], servers[1]
+	if conn.RemoteAddr().String() != net.JoinHostPort(addresses[0], port) {
+		hungUp, other = other, hungUp
+	}
+	for range 2 { // the turns of both addresses
+		s.hangUps, s.hungUp = hangUpsBeforeProbe, &wireConn{Conn: conn, s: s, addr: name}
+		s.startProbe()
+		s.goroutines.Wait()
+	}
+	if n := other.conns.Load(); n != 0 || hungUp.conns.Load() < 2 {
+		t.Errorf("%d probes went to another address of the name", n)
+	}
+}
+
+// Only a connection that the server closes without a reply counts as a hang-up.
+func TestNoteHangUp(t *testing.T) {
+	s := bareSession(t, io.Discard)
+	for _, err := range []error{errors.New("any"), context.DeadlineExceeded, syscall.ECONNREFUSED} {
+		if s.noteHangUp(&wireConn{addr: "a:1"}, err); s.hangUps != 0 {
+			t.Errorf("%v counts", err)
+		}
+	}
+	s.noteHangUp(&wireConn{addr: "a:1"}, fmt.Errorf("read: %w", io.EOF))
+	s.noteHangUp(&wireConn{addr: "b:2"}, &net.OpError{Op: "read", Err: syscall.ECONNRESET})
+	if s.hangUps != 2 || s.hungUp.addr != "b:2" {
+		t.Errorf("%d hang-ups, the last at %s", s.hangUps, s.hungUp.addr)
+	}
+}
+
+// A missing connect response is recorded as the server's error, with the address. It counts as a hang-up if the server may have refused
+// the session because of the client's zxid. A server is not asked for its reason while there is a session.
+func TestMissingConnectResponse(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		for _, err := range []error{io.EOF, syscall.ECONNRESET, syscall.EIO} {
+			s := bareSession(t, io.Discard, "a:1")
+			s.handshake.session = 7
+			s.opt.Dial = func(context.Context, string, string) (net.Conn, error) {
+				t.Error("the server is asked")
+				return nil, io.EOF
+			}
+			w := &wireConn{Conn: failingReadConn{err: err}, s: s, addr: "a:1", sawData: known}
+			if _, got := w.Read(make([]byte, 1)); !errors.Is(got, err) {
+				t.Errorf("%v, not %v", got, err)
+			}
+			contains(t, s.serverErrors["a:1"], "10.0.0.1:1: no connect response", err.Error())
+			if hungUp := s.hangUps == 1; hungUp != (known && !errors.Is(err, syscall.EIO)) {
+				t.Errorf("known %t, %v: %d hang-ups", known, err, s.hangUps)
+			}
+		}
+	}
+}
+
+// failingReadConn is a connection on which reads fail.
+type failingReadConn struct {
+	net.Conn
+	err error
+}
+
+func (b failingReadConn) Read([]byte) (int, error) { return 0, b.err }
+
+func (failingReadConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1} }
+
+// A session is closed directly only if the server may still have it.
+func TestCloseDirectlyOnlyIfNeeded(t *testing.T) {
+	for name, c := range map[string]struct {
+		id      int64
+		gone    bool
+		dialled bool
+	}{
+		"established": {0x1234, false, true}, "gone": {0x1234, true, false}, "never established": {0, false, false}, "neither": {0, true, false},
+	} {
+		dialled := false
+		s := bareSession(t, io.Discard, "a:1")
+		s.opt.Dial = func(context.Context, string, string) (net.Conn, error) {
+			dialled = true
+			return nil, syscall.ECONNREFUSED
+		}
+		s.handshake, s.gone = handshake{session: c.id, timeout: 7 * time.Second}, c.gone
+		err := s.closeDirectly(t.Context())
+		if dialled != c.dialled || (err != nil) != c.dialled {
+			t.Errorf("%s: dialled: %t, %v", name, dialled, err)
+		}
+		if c.dialled {
+			contains(t, err, "a:1", "connection refused", "ephemerals stay", "7s")
+		}
+	}
+}
+
+// Closing a session that has ended in the meantime succeeds.
+func TestCloseOfAnEndedSessionSucceeds(t *testing.T) {
+	for name, answer := range map[string]func(net.Conn){
+		"it is closed":   func(c net.Conn) { c.Write(connectResponse(0x1234, rollbackTimeout)); answerPings(c) },
+		"it has expired": func(c net.Conn) { c.Write(connectResponse(0, 0)) },
+	} {
+		server := newScriptedServer(t, func(_ *scriptedServer, c net.Conn) {
+			if _, err := readPacket(c); err == nil {
+				answer(c)
+			}
+		})
+		s := bareSession(t, io.Discard, server.addr)
+		s.handshake = handshake{session: 0x1234, password: make([]byte, passwordLen)}
+		if err := s.closeDirectly(t.Context()); err != nil || !s.gone {
+			t.Errorf("%s: %v, gone: %t", name, err, s.gone)
+		}
+	}
+}
+
+// The first handshake establishes the session, and each later one is a reconnect. One without a session means that the session
+// has expired, which the library reports.
+func TestHandshakeDone(t *testing.T) {
+	s := bareSession(t, io.Discard, "a:1", "b:2")
+	established := func() bool {
+		select {
+		case <-s.established:
+			return true
+		default:
+			return false
+		}
+	}
+	fail := func() {
+		s.noteServerError("a:1", errors.New("refused"))
+		s.noteHangUp(&wireConn{addr: "a:1"}, io.EOF)
+		s.refusals = 2
+	}
+	check := func(what string, up, connected bool, reconnects int, granted time.Duration) {
+		t.Helper()
+		if established() != up || s.Connected() != connected || s.Reconnects() != reconnects || s.Timeout() != granted {
+			t.Errorf("%s: up: %t, connected: %t, reconnects: %d, timeout: %s", what, established(), s.Connected(), s.Reconnects(), s.Timeout())
+		}
+		if s.failures != 0 || s.hangUps != 0 || s.refusals != 0 || len(s.serverErrors) != 0 {
+			t.Errorf("%s: %d, %d, %d, %v", what, s.failures, s.hangUps, s.refusals, s.serverErrors)
+		}
+	}
+	check("at first", false, false, 0, 0)
+	fail()
+	s.handshakeDone(handshake{}, "a:1", 1)
+	check("without a session", false, false, 0, 0)
+	s.handshakeDone(handshake{session: 1, timeout: 4, password: []byte("p")}, "a:1", 1)
+	check("the first", true, true, 0, 4)
+	if s.SessionID() != 1 || string(s.Password()) != "p" || s.smallestGrant != (Grant{Server: "a:1", Timeout: 4, RequestedAt: 1}) {
+		t.Errorf("session %d, password %q, granted %+v", s.SessionID(), s.Password(), s.smallestGrant)
+	}
+	if s.noteGrant(Grant{Server: "b:2", Timeout: 4, RequestedAt: 2}); s.smallestGrant.Server != "a:1" {
+		t.Errorf("granted %+v", s.smallestGrant)
+	}
+	fail()
+	s.handshakeDone(handshake{session: 1, timeout: 5}, "b:2", 2)
+	check("another", true, true, 1, 4)
+	s.handshakeDone(handshake{session: 1, timeout: 3}, "b:2", 3)
+	check("a smaller one", true, true, 2, 3)
+	if s.longestTimeout != 5 || s.smallestGrant != (Grant{Server: "b:2", Timeout: 3, RequestedAt: 3}) {
+		t.Errorf("longest timeout %s, smallest grant %+v", s.longestTimeout, s.smallestGrant)
+	}
+	fail()
+	s.handshakeDone(handshake{}, "a:1", 4)
+	check("its end", true, true, 2, 3)
+}
+
+// OnShrink calls its function for timeouts below the base, for an earlier one at once, and for no others.
+func TestOnShrink(t *testing.T) {
+	s := bareSession(t, io.Discard)
+	var grants []Grant
+	tell := func(g Grant) { grants = append(grants, g) }
+	s.noteGrant(Grant{Timeout: 5}) // without a function
+	s.OnShrink(5, tell)
+	s.noteGrant(Grant{Timeout: 5})
+	s.noteGrant(Grant{Timeout: 9})
+	if len(grants) != 0 {
+		t.Errorf("called with %+v", grants)
+	}
+	s.noteGrant(Grant{Server: "a:1", Timeout: 4, RequestedAt: 7})
+	s.OnShrink(6, tell)
+	s.noteGrant(Grant{Server: "b:2", Timeout: 5, RequestedAt: 8}) // not smaller than before, but below the base
+	if want := []Grant{{"a:1", 4, 5, 7}, {"a:1", 4, 6, 7}, {"b:2", 5, 6, 8}}; !slices.Equal(grants, want) {
+		t.Errorf("called with %+v, not %+v", grants, want)
+	}
+	if s.longestTimeout != 9 || s.Timeout() != 4 {
+		t.Errorf("longest timeout %s, smallest timeout %s", s.longestTimeout, s.Timeout())
+	}
+}
+
+// The current connection is the last one that was set. A session that has ended closes it and accepts no other.
+func TestCurrentConnection(t *testing.T) {
+	s := bareSession(t, io.Discard)
+	socket := func() (*wireConn, net.Conn) {
+		near, far := net.Pipe()
+		t.Cleanup(func() { near.Close(); far.Close() })
+		return &wireConn{Conn: near, s: s}, far
+	}
+	first, _ := socket()
+	second, far := socket()
+	if !s.setConn(first) || !s.setConn(second) {
+		t.Fatal("a live session does not accept a connection")
+	}
+	s.connected = true
+	if s.connClosed(first); s.conn != second || !s.Connected() || !s.lostAt.IsZero() || !s.disconnectedAt.IsZero() {
+		t.Error("the loss of a former connection counts")
+	}
+	before := time.Now()
+	if s.connClosed(second); s.conn != nil || s.Connected() || s.lostAt.Before(before) || s.disconnectedAt.Before(before) {
+		t.Error("the loss of the connection does not count")
+	}
+	apart := s.disconnectedAt
+	if s.markDisconnected(); s.disconnectedAt != apart {
+		t.Error("lost twice")
+	}
+	s.setConn(second)
+	s.connected = true
+	s.end(errors.New("the first reason"))
+	s.end(errors.New("the second reason"))
+	if _, err := far.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the connection is not closed: %v", err)
+	}
+	select {
+	case <-s.Done():
+	default:
+		t.Error("not done")
+	}
+	if s.Connected() || s.ctx.Err() == nil || s.setConn(first) || s.conn == first {
+		t.Error("it accepts a connection after its end")
+	}
+	if err := s.Err(); !errors.Is(err, cluster.ErrSessionEnded) || !strings.HasSuffix(err.Error(), "the first reason") {
+		t.Error(err)
+	}
+	s = bareSession(t, io.Discard)
+	whole := fmt.Errorf("%w: in other words", cluster.ErrSessionEnded)
+	if s.end(whole); !errors.Is(s.Err(), whole) {
+		t.Error(s.Err())
+	}
+}
+
+// The last error of each configured server is listed, in the order of the configuration.
+func TestDescribeServerErrors(t *testing.T) {
+	s := bareSession(t, io.Discard, "b:2", "a:1")
+	s.noteServerError("c:3", errors.New("of no interest"))
+	s.noteServerError("a:1", errors.New("refused"))
+	if text := s.describeServerErrors(); text != "b:2: no answer yet; a:1: refused" || len(s.serverErrors) != 1 || s.failures != 2 {
+		t.Errorf("%q, %v, %d", text, s.serverErrors, s.failures)
+	}
+}
+
+// Waiting for a server is logged at growing intervals. The error at the end contains the reasons.
+func TestWaitingForAServerIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		s := bareSession(t, &log, "a:1")
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Second)
+		defer cancel()
+		began, result := time.Now(), make(chan error, 1)
+		var grants []time.Duration
+		s.opt.Log = slog.New(slog.NewTextHandler(writerFunc(func(b []byte) {
+			log.Write(b)
+			grants = append(grants, time.Since(began)/time.Second)
+		}), nil))
+		go func() { result <- s.waitEstablished(ctx) }()
+		contains(t, <-result, "no ZooKeeper server answers", "a:1: no answer yet", "deadline exceeded")
+		if want := []time.Duration{2, 6, 14, 30, 62, 122, 182}; !slices.Equal(grants, want) || !strings.Contains(log.String(), "still trying") || !strings.Contains(log.String(), "a:1: no answer yet") {
+			t.Errorf("logged after %d s: %s", grants, log.String())
+		}
+		s.end(errors.New("expired"))
+		contains(t, s.waitEstablished(t.Context()), "expired")
+	})
+}
+
+// writerFunc is an [io.Writer] made from a function.
+type writerFunc func([]byte)
+
+func (w writerFunc) Write(b []byte) (int, error) {
+	w(b)
+	return len(b), nil
+}
+
+func TestOpenNeedsServersAndATimeout(t *testing.T) {
+	for _, opt := range []Options{{Timeout: time.Second}, {Servers: []string{"a:1"}}, {Servers: []string{"a:1"}, Timeout: -1}} {
+		if _, err := Open(t.Context(), opt); err == nil || !strings.Contains(err.Error(), "are required") {
+			t.Errorf("%+v: %v", opt, err)
+		}
+	}
+}
+
+// After a handshake everything is read again; a disconnection is recorded; an expiry ends the session.
+func TestSessionEvents(t *testing.T) {
+	s := bareSession(t, io.Discard)
+	s.arm(watch{"/a", false})
+	s.connected = true
+	s.event(zk.Event{Type: zk.EventSession, State: zk.StateConnecting})
+	if len(s.own.wake) != 0 || len(s.armed) != 1 || s.TakeHints().All || !s.Connected() {
+		t.Error("an irrelevant event has an effect")
+	}
+	for _, state := range []zk.State{zk.StateHasSession, zk.StateExpired, zk.StateDisconnected} { // the states in which a watch fires
+		s.event(zk.Event{Type: zk.EventNodeDataChanged, State: state, Path: "/b"})
+		if h := s.TakeHints(); h.All || !h.Has("/b") || len(s.armed) != 1 || !s.Connected() || s.gone {
+			t.Errorf("a watch that fires in state %s changes the session", state)
+		}
+	}
+	<-s.own.wake
+	for range 2 { // the second one finds the first still pending
+		s.event(zk.Event{Type: zk.EventSession, State: zk.StateHasSession})
+	}
+	if len(s.own.wake) != 1 || len(s.armed) != 0 || !s.TakeHints().All || s.TakeHints().All {
+		t.Error("not everything is read again after a handshake")
+	}
+	s.connected = true
+	s.event(zk.Event{Type: zk.EventSession, State: zk.StateDisconnected})
+	if s.Connected() || s.disconnectedAt.IsZero() || s.gone || s.Err() != nil {
+		t.Error("the disconnection is not recorded")
+	}
+	s.event(zk.Event{Type: zk.EventSession, State: zk.StateExpired})
+	s.goroutines.Wait()
+	if !s.gone || s.Err() == nil {
+		t.Error("the expiry does not end the session")
+	}
+	contains(t, s.Err(), "expired, or closed from elsewhere")
+}
+
+// The loss of the connection is logged, also where nothing depends on it, such as on a standby. Short interruptions are
+// not.
+func TestOutageIsLogged(t *testing.T) {
+	t.Parallel()
+	log := new(strings.Builder)
+	s := bareSession(t, log)
+	s.opt.Servers = []string{"zk1:2181"}
+	fail := func() int {
+		s.noteServerError("zk1:2181", errors.New("it hangs"))
+		return strings.Count(log.String(), "the connection to ZooKeeper is lost")
+	}
+	s.connected = true
+	if s.markDisconnected(); fail() != 0 {
+		t.Errorf("the loss of a session that has not begun: %s", log)
+	}
+	s.handshake.session, s.connected = 7, true
+	s.markDisconnected()
+	if fail() != 0 {
+		t.Errorf("logged at once: %s", log)
+	}
+	for want := 1; want < 3; want++ {
+		s.reportAt = time.Now().Add(-time.Millisecond)
+		if n := fail(); n != want || fail() != want || !strings.Contains(log.String(), "zk1:2181: it hangs") {
+			t.Errorf("%d times: %s", n, log)
+		}
+		if left := time.Until(s.reportAt); left < time.Duration(want)*outageReport {
+			t.Errorf("again after %s", left)
+		}
+	}
+	s.connected = true
+	if s.markDisconnected(); fail() != 2 {
+		t.Errorf("the next loss is logged at once: %s", log)
+	}
+}

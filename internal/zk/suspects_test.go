@@ -1,0 +1,119 @@
+package zk
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// A list of children that is too large costs the connection twice, and then it is not read for a minute. The other groups lose
+// nothing else.
+func TestEndlessListIsHeldBack(t *testing.T) {
+	s, other := open(t, Options{Timeout: 20 * time.Second}), open(t, Options{})
+	p := root(t, s)
+	fillWith(t, other, p.Election(), maxReply+1<<20)
+	g := s.Group(p)
+	var held *HeldBackError
+	for i := range 2 {
+		if _, _, err := g.Children(t.Context(), p.Election(), true); !errors.Is(err, cluster.ErrUnknown) || errors.As(err, &held) {
+			t.Errorf("try %d: %v", i, err)
+		}
+		eventually(t, "the reconnect", s.Connected)
+	}
+	_, _, err := g.Children(t.Context(), p.Election(), true)
+	if !errors.As(err, &held) || !errors.Is(err, cluster.ErrNotSent) {
+		t.Errorf("it is sent again: %v", err)
+	}
+	contains(t, err, "list "+p.Election(), "too large")
+	if n := s.Reconnects(); n != 2 {
+		t.Errorf("%d reconnects", n)
+	}
+	if _, _, err := g.Get(t.Context(), p.Election(), true); err != nil {
+		t.Errorf("another request: %v", err)
+	}
+}
+
+// fillWith creates children whose names have size bytes in all.
+func fillWith(t testing.TB, s cluster.Writer, path string, size int) {
+	t.Helper()
+	const perTx = 500
+	var ops []cluster.Op
+	for i := 0; size > 0; i++ {
+		name := fmt.Sprintf("%s/%06d%s", path, i, strings.Repeat("x", 1000))
+		if ops = append(ops, create(name, false)); len(ops) == perTx || size <= 1000 {
+			if _, err := s.Do(t.Context(), ops...); err != nil {
+				t.Fatal(err)
+			}
+			ops = nil
+		}
+		size -= 1000
+	}
+}
+
+// Only requests that were in flight at two losses in a row are held back, for a minute, and only one suspect is in flight.
+func TestSuspects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newSession(Options{}).own
+		s := newSuspects(slog.New(slog.NewTextHandler(io.Discard, nil)))
+		enter := func(key string) func(outcome) {
+			t.Helper()
+			leave, err := s.enter(t.Context(), request{group: g, key: key})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return leave
+		}
+		loseAll := func(leave ...func(outcome)) {
+			s.connectionLost()
+			for _, l := range leave {
+				l(lost)
+			}
+		}
+		loseAll(enter("a"), enter("a"), enter("b"), enter("c"), enter(""))
+		leave := enter("a")
+		second := make(chan func(outcome))
+		go func() { second <- enter("b") }()
+		synctest.Wait()
+		select {
+		case <-second:
+			t.Fatal("two suspects at once")
+		default:
+		}
+		enter("d")(answered)
+		leave(answered)
+		leave = <-second
+		loseAll(leave, enter("a"), enter(""))
+		if _, err := s.enter(t.Context(), request{group: g, key: "b"}); !errors.Is(err, cluster.ErrNotSent) {
+			t.Errorf("b was in flight twice: %v", err)
+		}
+		enter("c")(unsent)
+		loseAll(enter("c"))
+		if _, err := s.enter(t.Context(), request{group: g, key: "c"}); !errors.Is(err, cluster.ErrNotSent) {
+			t.Errorf("c was lost again after it was not sent: %v", err)
+		}
+		enter("a")(answered)
+		enter("")(answered)
+		<-time.After(holdBack)
+		loseAll(enter("b"))
+		if _, err := s.enter(t.Context(), request{group: g, key: "b"}); !errors.Is(err, cluster.ErrNotSent) {
+			t.Errorf("b is still to blame after a minute: %v", err)
+		}
+		<-time.After(holdBack)
+		enter("b")(answered)
+		loseAll(enter("b"))
+		enter("b")(answered)
+		loseAll(enter("x"))
+		<-time.After(11 * holdBack)
+		loseAll(enter("y"))
+		if len(s.byKey) != 1 {
+			t.Errorf("old suspects stay: %v", s.byKey)
+		}
+	})
+}

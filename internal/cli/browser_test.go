@@ -131,6 +131,24 @@ func (t *tab) click(selector string) {
 	})
 }
 
+// enter types a text into an input, as a user does. An update of the page may replace the input meanwhile: then it is looked for again.
+func (t *tab) enter(selector, text string) {
+	t.f.t.Helper()
+	t.f.eventually("text in "+selector, func() bool {
+		err := within(t.ctx, func(ctx context.Context) error {
+			_, err := chromedp.Run(ctx, chromedp.Evaluate[string](fmt.Sprintf("document.querySelector(%q).value = ''", selector)))
+			if err != nil {
+				return err
+			}
+			return chromedp.Do(ctx, chromedp.SendKeys(chromedp.CSS(selector), text))
+		})
+		if err != nil && !isGone(err) {
+			t.f.t.Fatal(err)
+		}
+		return err == nil
+	})
+}
+
 // awaitClick notes whether the next click meets an element. It outlives the page that a click leaves.
 const awaitClick = `sessionStorage.removeItem('clicked'),
 	document.addEventListener('click', (e) => { if (e.target.closest(%q)) sessionStorage.setItem('clicked', 'yes'); }, { capture: true, once: true }),

@@ -33,6 +33,9 @@ func (s suite) Run() int {
 		return 1
 	}
 	dir, err := os.MkdirTemp("", "zk")
+	if err == nil {
+		err = os.Chmod(dir, 0o755) // for other users
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

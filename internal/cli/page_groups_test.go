@@ -279,7 +279,7 @@ func TestAccessibilityOfTheGridInABrowser(t *testing.T) {
 	p.picture("phone-dark")
 	p.emulate("prefers-color-scheme", "light")
 	p.picture("phone")
-	p.do(chromedp.SendKeys(chromedp.CSS("#filter"), "billing-016"))
+	p.enter("#filter", "billing-016")
 	p.until("one is found", gridRows+" === 1")
 	p.picture("phone-one")
 	p.click("#grid [data-key=billing-016] .candidate")

@@ -160,7 +160,7 @@ func TestRequestsInABrowser(t *testing.T) {
 	p.shows("dialog", "This page may not submit requests: operator requests need a token from http.token_file")
 	p.until("it cannot be submitted", "document.querySelector('dialog .primary').disabled")
 	p.click("dialog .note button")
-	p.do(chromedp.SendKeys(chromedp.CSS("dialog input"), "a-guess-is-not-enough"))
+	p.enter("dialog input", "a-guess-is-not-enough")
 	p.click("dialog .primary")
 	p.shows("dialog .refusal", "Refused: this token is not in http.token_file")
 	p.do(chromedp.SetValue(chromedp.CSS("dialog input"), token))
@@ -415,7 +415,7 @@ func TestAccessibilityInABrowser(t *testing.T) {
 	}
 
 	p.checkScreenReader()
-	p.do(chromedp.SendKeys(chromedp.CSS("#search"), "host-042"))
+	p.enter("#search", "host-042")
 	p.until("one is found", "document.querySelectorAll('.member').length === 1")
 	p.checkKeyboard()
 	p.checkConsole()

@@ -15,9 +15,9 @@ import (
 	"zkelectd/internal/sys/boottime"
 )
 
-// cgroup is a control group of version 2 that contains one piece of work; not even processes that detach from their parents
-// leave it. The methods of a nil cgroup do nothing. A group is never reused: the kernel might kill a process that is started
-// in a group that was killed before.
+// cgroup is a control group of version 2 that contains one piece of work; not even processes that detach from their
+// parents leave it. The methods of a nil cgroup do nothing: it contains nothing. A group is never reused: the kernel
+// might kill a process that is started in a group that was killed before.
 //
 // All files needed for a kill and its proof are opened with the group, so that neither needs a free file descriptor later.
 type cgroup struct {
@@ -77,10 +77,10 @@ func clearCgroups(parent string) {
 			continue
 		}
 		if unix.Flock(int(c.file.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			c.kill()
+			c.Kill()
 			c.remove() // fails while processes are still dying; the next guard tries again
 		}
-		c.close()
+		c.Close()
 	}
 }
 
@@ -112,27 +112,35 @@ const newCgroupTries = 10
 
 // openCgroup opens a control group and takes a shared lock of it, which shows clearCgroups that its owner lives.
 func openCgroup(dir string) (*cgroup, error) {
-	c := &cgroup{dir: dir, killFD: -1, eventsFD: -1}
-	var err error
-	if c.file, err = os.Open(dir); err != nil {
+	c, killErr, err := openCgroupFiles(dir)
+	if err != nil {
 		return nil, err
+	}
+	if err = errors.Join(killErr, unix.Flock(int(c.file.Fd()), unix.LOCK_SH|unix.LOCK_NB)); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("cannot use the control group %s: %w", dir, err)
+	}
+	return c, nil
+}
+
+// openCgroupFiles opens a control group. With a killErr, this process may not kill the group, but it can read whether
+// it is empty.
+func openCgroupFiles(dir string) (c *cgroup, killErr, err error) {
+	c = &cgroup{dir: dir, killFD: -1, eventsFD: -1}
+	if c.file, err = os.Open(dir); err != nil {
+		return nil, nil, err
 	}
 	var stat unix.Stat_t
 	if err = unix.Fstat(int(c.file.Fd()), &stat); err == nil {
 		c.inode = stat.Ino
-		err = unix.Flock(int(c.file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
-	}
-	if err == nil {
-		c.killFD, err = unix.Openat(int(c.file.Fd()), killFile, unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	}
-	if err == nil {
 		c.eventsFD, err = unix.Openat(int(c.file.Fd()), eventsFile, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	}
 	if err != nil {
-		c.close()
-		return nil, fmt.Errorf("cannot use the control group %s: %w", dir, err)
+		c.Close()
+		return nil, nil, fmt.Errorf("cannot use the control group %s: %w", dir, err)
 	}
-	return c, nil
+	c.killFD, killErr = unix.Openat(int(c.file.Fd()), killFile, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	return c, killErr, nil
 }
 
 // ownCgroup returns where the version 2 hierarchy is mounted, and the path of this process in it; empty for none.
@@ -194,8 +202,11 @@ var (
 	notPopulated = []byte("populated 0")
 )
 
-// kill kills all processes in the group, even those that are just being forked: the kernel does it atomically.
-func (c *cgroup) kill() error {
+// errPopulated is the error of [cgroup.Empty] for a group with processes.
+var errPopulated = errors.New("processes still run in the control group")
+
+// Kill kills all processes in the group, even those that are just being forked: the kernel does it atomically.
+func (c *cgroup) Kill() error {
 	if c == nil {
 		return nil
 	}
@@ -203,18 +214,23 @@ func (c *cgroup) kill() error {
 	return err
 }
 
-// populated reports whether there is, or may be, a live process in the group: a failure to read proves nothing. A group that
-// was removed is empty, as only an empty group can be removed.
-func (c *cgroup) populated() bool {
+// Empty returns an error if there is, or may be, a live process in the group. A group that was removed is empty, as
+// only an empty group can be removed.
+func (c *cgroup) Empty() error {
 	if c == nil {
-		return false
+		return nil
 	}
 	var text [256]byte
 	n, err := unix.Pread(c.eventsFD, text[:], 0)
-	if errors.Is(err, unix.ENODEV) {
-		return false
+	switch {
+	case errors.Is(err, unix.ENODEV):
+		return nil
+	case err != nil:
+		return err
+	case !bytes.Contains(text[:n], notPopulated):
+		return errPopulated
 	}
-	return err != nil || !bytes.Contains(text[:n], notPopulated)
+	return nil
 }
 
 // remove removes the group, which must be empty, and the groups that the work has created in it.
@@ -247,7 +263,8 @@ func (c *cgroup) removeItself() error {
 	return nil
 }
 
-func (c *cgroup) close() {
+// Close closes the files of the group, which must not be used after that.
+func (c *cgroup) Close() {
 	if c == nil {
 		return
 	}

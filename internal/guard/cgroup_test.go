@@ -28,7 +28,7 @@ func requireCgroups(t *testing.T) {
 		t.Fatalf("run the tests as root, or in a delegated control group: %v", err)
 	}
 	c.remove()
-	c.close()
+	c.Close()
 }
 
 // The version 2 hierarchy is found beside those of version 1, and no other file system is mistaken for it.
@@ -109,7 +109,7 @@ func TestClearCgroups(t *testing.T) {
 	if !exists(dir("held")) || !exists(filepath.Join(parent, "other")) {
 		t.Error("a group that was not left behind was cleared")
 	}
-	held.close()
+	held.Close()
 	if clearCgroups(parent); exists(dir("held")) {
 		t.Error("a group whose lock was released was not cleared")
 	}
@@ -161,10 +161,10 @@ func TestNoCgroup(t *testing.T) {
 		clearCgroups(parent)
 	}
 	var c *cgroup
-	if c.fd() != -1 || c.populated() || c.kill() != nil || c.remove() != nil {
+	if c.fd() != -1 || c.Empty() != nil || c.Kill() != nil || c.remove() != nil {
 		t.Error("a nil cgroup does something")
 	}
-	c.close()
+	c.Close()
 }
 
 // A starting guard may remove another guard's new group before it is locked; the other one then creates another group.
@@ -190,17 +190,17 @@ func TestNewCgroupWhileOthersClear(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.remove() != nil || c.populated() {
+		if c.remove() != nil || c.Empty() != nil {
 			t.Errorf("%s: %v", c.dir, c.remove())
 		}
-		c.close()
+		c.Close()
 	}
 }
 
 // A failure to read does not mean that the group is empty (A3).
 func TestUnreadableCgroupIsPopulated(t *testing.T) {
 	c := &cgroup{eventsFD: -1, killFD: -1}
-	if !c.populated() || c.kill() == nil {
+	if c.Empty() == nil || c.Kill() == nil {
 		t.Error("an unreadable group counts as empty")
 	}
 }
@@ -210,22 +210,22 @@ func TestCgroupKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.close()
+	defer c.Close()
 	cmd := exec.Command("sh", "-c", "setsid sleep 1000 & exec sleep 1000")
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: c.fd()}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "two processes", func() bool {
-		return strings.Count(read(filepath.Join(c.dir, "cgroup.procs")), "\n") == 2 && c.populated()
+		return strings.Count(read(filepath.Join(c.dir, "cgroup.procs")), "\n") == 2 && c.Empty() != nil
 	})
-	c.kill()
+	c.Kill()
 	cmd.Wait()
-	eventually(t, "their death", func() bool { return !c.populated() })
+	eventually(t, "their death", func() bool { return c.Empty() == nil })
 	if err := c.remove(); err != nil {
 		t.Error(err)
 	}
-	if c.populated() {
+	if c.Empty() != nil {
 		t.Error("a removed group counts as populated")
 	}
 }
@@ -243,7 +243,7 @@ func TestCgroupWatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.close()
+	defer c.Close()
 	watch.add(c)
 	cmd := exec.Command("sleep", "1000")
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: c.fd()}
@@ -253,7 +253,7 @@ func TestCgroupWatch(t *testing.T) {
 	limit := time.After(testTimeout)
 	await := func(populated bool) {
 		t.Helper()
-		for c.populated() != populated {
+		for (c.Empty() != nil) != populated {
 			select {
 			case <-watch.c:
 			case <-limit:
@@ -327,7 +327,7 @@ func TestNextGuardKillsLeftoverWork(t *testing.T) {
 	if !alive(pids[1]) {
 		t.Error("the test proves nothing: no process has survived")
 	}
-	lock.close() // the guards of other tests may clear it from now on
+	lock.Close() // the guards of other tests may clear it from now on
 	startGuard(t).nextDaemon()
 	fx.waitDead(pids...)
 	fx.checkAliveUntil(0, others...)
@@ -368,7 +368,7 @@ func TestCgroupNamesAreUnique(t *testing.T) {
 			if err := c.remove(); err != nil {
 				t.Error(err)
 			}
-			c.close()
+			c.Close()
 		})
 		names[c.dir] = true
 	}

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroupWatch reports that a control group may have become empty, without waiting for a timer. The kernel delays a report if the last
-// one for the group was made within 10 ms, so those who wait for the end of a group also have a timer. It proves nothing: see
-// [cgroup.populated].
+// cgroupWatch reports that a control group may have become empty, without waiting for a timer. The kernel delays a
+// report if the last one for the group was made within 10 ms, so those who wait for the end of a group also have a
+// timer. It proves nothing: see [cgroup.Empty].
 type cgroupWatch struct {
 	file *os.File // an epoll instance
 	fd   int

@@ -238,7 +238,7 @@ func (c *Client) receive(m message) {
 		}
 	case kindGone:
 		if l := c.leaderships[m.Leadership]; l != nil {
-			if w := l.running; w != nil && !w.startSent { // its prepare message follows, and nobody would get the answer
+			if w := l.running; w != nil && !w.startSent && c.Err() == nil { // its prepare message follows, and nobody would get the answer
 				w.end(ErrAbandoned)
 				w.finish("was not started")
 			}

@@ -112,8 +112,8 @@ func (c *Client) loseGuard(cause error) {
 	}
 	c.cancel(cause)
 	for _, l := range c.leaderships {
-		if l.running != nil && l.running.handle != nil {
-			l.running.handle.group.kill()
+		if l.running != nil && l.running.container != nil {
+			l.running.container.Kill()
 		}
 	}
 	c.armTimer()
@@ -128,10 +128,6 @@ func (c *Client) loseGuard(cause error) {
 	c.mu.Unlock()
 	for _, w := range works {
 		w.wakeKeeper()
-		if w.unit != nil {
-			w.killer, _ = newUnitKiller(*w.unit) // cannot fail, as the guard has created one for the same unit
-			w.killer.sweep(true)
-		}
 	}
 	if os.Getppid() == c.guard { // the kernel ignores the SIGKILL if the guard is process 1 of a container
 		c.killDescendants(works)
@@ -175,14 +171,14 @@ func (c *Client) killDescendants(works []*Work) {
 // is Dead closed, since neither may the session be closed nor leadership be released while a process may run (A3).
 func (w *Work) awaitDeath(cause error) {
 	w.guardLostAt = boottime.Now()
-	if w.killer != nil {
-		defer w.killer.close()
-	}
 	var scan processScan
 	defer scan.close()
 	warned := false
 	for pause := minSweepDelay; ; {
-		err := w.killAndCheck()
+		if !w.startSent {
+			break
+		}
+		err := killAndCheck(w.container)
 		if err == nil {
 			break
 		}
@@ -222,27 +218,33 @@ func (w *Work) wakeKeeper() {
 	}
 }
 
-// killAndCheck kills what it can find and returns nil once all of the work is dead.
-func (w *Work) killAndCheck() error {
+// unguardedWork is the [Container] of work whose guard is lost: its control group, if there is one, and what only its
+// keeper can find.
+type unguardedWork struct {
+	w     *Work
+	group *cgroup // nil without a control group, or if that could not be opened
+}
+
+// Kill kills the control group. The keeper kills the work without being asked.
+func (c *unguardedWork) Kill() error { return c.group.Kill() }
+
+// Empty returns nil once the keeper has reported that all of the work is dead, or the control group and a dead keeper
+// prove it.
+func (c *unguardedWork) Empty() error {
 	switch {
-	case !w.startSent:
+	case c.w.c.report.isDead(c.w.containment.KeeperSeq):
 		return nil
-	case w.unit != nil:
-		if w.killer.sweep(true) {
-			return nil
-		}
-		return fmt.Errorf("the unit %s may still run", w.unit.Name)
-	case w.c.report.isDead(w.containment.KeeperSeq):
-		return nil
-	case w.handle == nil:
+	case c.group == nil:
 		return errors.New("the keeper has not reported that all of the work is dead; nothing else can prove it")
 	}
-	err := w.handle.killAndCheck()
-	if err == nil && w.containment.Mode == CgroupContainment {
-		err = w.checkLeftovers()
+	if err := c.group.Empty(); err != nil {
+		return err
 	}
-	return err
+	return c.w.checkLeftovers()
 }
+
+// Close closes the control group.
+func (c *unguardedWork) Close() { c.group.Close() }
 
 // checkLeftovers returns an error if the keeper may still start the work, or find processes of work whose control group is empty,
 // because they were moved to another group. For the latter a live keeper gets exitTime to report.

@@ -38,9 +38,8 @@ type Work struct {
 	unit        *Unit              // nil unless systemd runs it
 	env         []string           // environment variables by which its processes can be found
 	containment *ContainmentRecord // nil until it is prepared
-	handle      *containmentHandle
-	killer      *unitKiller   // once the guard is lost; nil unless systemd runs the work
-	guardLostAt time.Duration // when the guard was lost
+	container   Container          // nil until it is prepared; this process ends it if the guard is lost
+	guardLostAt time.Duration      // when the guard was lost
 	seq         int
 	startSent   bool // some of it may run
 	killing     bool // the guard has reported that it is killing it
@@ -216,7 +215,10 @@ func (w *Work) receive(m message) {
 // end forgets work of which nothing runs. cause is the error of a Start that still waits. The caller must hold the client's mu.
 func (w *Work) end(cause error) {
 	w.leadership.running, w.leadership.unkillable = nil, ""
-	w.close()
+	if w.container != nil {
+		w.container.Close()
+		w.container = nil
+	}
 	select {
 	case w.answers <- cause:
 	default:
@@ -234,23 +236,22 @@ func (w *Work) finish(status string) {
 	close(w.dead)
 }
 
-// setContainment records how the work is contained. If that cannot be opened, the keeper's report can still prove the death of
-// the work. The caller must hold the client's mu.
+// setContainment opens what this process needs to end the work if the guard is lost. If the control group cannot be
+// opened, the keeper's report can still prove the death of the work. The caller must hold the client's mu.
 func (w *Work) setContainment(r *ContainmentRecord) {
 	w.containment = r
-	if r == nil {
-		return
-	}
 	var err error
-	if w.handle, err = openContainment(*r); err != nil {
-		w.c.log.Warn("if the guard dies, it may be impossible to prove that the work is dead", "group", w.leadership.name, "err", err)
+	switch {
+	case w.unit != nil:
+		w.container, err = newUnitContainer(*w.unit)
+	case r != nil:
+		c := &unguardedWork{w: w}
+		if w.container = c; r.Group != "" {
+			c.group, err = openCgroup(r.Group)
+		}
 	}
-}
-
-func (w *Work) close() {
-	if w.handle != nil {
-		w.handle.close()
-		w.handle = nil
+	if err != nil {
+		w.c.log.Warn("if the guard dies, it may be impossible to prove that the work is dead", "group", w.leadership.name, "err", err)
 	}
 }
 

@@ -48,55 +48,50 @@ const (
 	stateDead    = "dead   \n"
 )
 
-// containmentHandle kills contained work, and finds out whether it is dead, without guard and keeper. The files that this
-// needs are opened when the work starts.
-type containmentHandle struct {
-	record ContainmentRecord
-	group  *cgroup // nil if there is none
+// Container holds all processes of one piece of work, so that all of them can be killed and their death be proven. Each
+// process that may have to end the work has one: the guard, its keeper, the daemon once its guard is lost, the next
+// guard, and 'zkelectd release'.
+type Container interface {
+	// Kill kills what is in the container. What it misses, such as a process that was being forked, is killed by the
+	// next call.
+	Kill() error
+	// Empty returns nil once the kernel says that nothing is left in the container, and nothing can get into it any
+	// more. What cannot be read is not empty: then it returns the reason.
+	Empty() error
+	// Close closes the files that the container uses.
+	Close()
 }
 
-// openContainment opens a handle.
-func openContainment(r ContainmentRecord) (*containmentHandle, error) {
-	h := &containmentHandle{record: r}
-	var err error
-	if r.Group != "" {
-		h.group, err = openCgroup(r.Group)
-	}
-	return h, err
-}
-
-func (h *containmentHandle) close() { h.group.close() }
-
-// killAndCheck kills the contained work and returns nil once the kernel says that nothing is left. With KeeperContainment that
-// cannot be known from outside: only the keeper's own report proves it.
-func (h *containmentHandle) killAndCheck() error {
-	if h.record.Mode != CgroupContainment {
-		return errors.New("the keeper has not reported that all of the work is dead; nothing else can prove it")
-	}
-	if !h.group.populated() {
+// killAndCheck returns nil if a container is empty. Otherwise it kills what is in it, and must be called again.
+func killAndCheck(c Container) error {
+	err := c.Empty()
+	if err == nil {
 		return nil
 	}
-	if err := h.group.kill(); err != nil {
-		return fmt.Errorf("cannot kill the control group %s: %w", h.group.dir, err)
+	if killErr := c.Kill(); killErr != nil {
+		return fmt.Errorf("cannot kill the work: %w", killErr)
 	}
-	return fmt.Errorf("processes still run in the control group %s", h.group.dir)
+	return err
 }
 
-// killAndCheck does the same for a record that was read from a session file: its processes may be long dead, and the control
-// group removed.
+// killAndCheck is the same for work in a record that was read from a session file: its processes may be long dead, and
+// the control group removed.
 func (r ContainmentRecord) killAndCheck() error {
 	if r.Group == "" {
 		return r.checkStateFile()
 	}
 	c, err := openCgroup(r.Group)
 	if err != nil {
-		return r.checkCgroupRemoved(err)
+		return checkCgroupRemoved(r.Group, err)
 	}
-	defer c.close()
+	defer c.Close()
 	if c.inode != r.Inode {
 		return nil // the recorded group was removed, so it was empty
 	}
-	return (&containmentHandle{record: r, group: c}).killAndCheck()
+	if err := killAndCheck(c); err != nil {
+		return fmt.Errorf("%s: %w", c.dir, err)
+	}
+	return nil
 }
 
 // checkStateFile returns nil if the state file says that all of the work is dead. The keeper has written that, or the daemon,
@@ -111,11 +106,11 @@ func (r ContainmentRecord) checkStateFile() error {
 
 // checkCgroupRemoved returns nil if err, from opening the control group, shows that the group was removed, as only an empty
 // group can be: its directory does not exist, and the hierarchy is mounted.
-func (r ContainmentRecord) checkCgroupRemoved(err error) error {
+func checkCgroupRemoved(group string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for dir := filepath.Dir(r.Group); ; dir = filepath.Dir(dir) {
+	for dir := filepath.Dir(group); ; dir = filepath.Dir(dir) {
 		var at unix.Statfs_t
 		statErr := unix.Statfs(dir, &at)
 		switch {

@@ -82,7 +82,7 @@ func TestKillRecordedCgroup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.close()
+	defer c.Close()
 	inside := func(cmd *exec.Cmd) { cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, c.fd() }
 	cmd, p := sleeper(t, inside)
 	r := ContainmentRecord{Mode: CgroupContainment, Group: c.dir, Inode: c.inode + 1}
@@ -92,7 +92,7 @@ func TestKillRecordedCgroup(t *testing.T) {
 	}
 	r.Inode = c.inode
 	before := len(descriptors("self"))
-	checkError(t, "with a process", r.killAndCheck(), "processes still run in the control group "+c.dir)
+	checkError(t, "with a process", r.killAndCheck(), c.dir+": processes still run in the control group")
 	cmd.Wait()
 	eventually(t, "its death", func() bool { return r.killAndCheck() == nil })
 	if after := len(descriptors("self")); after > before {
@@ -102,31 +102,9 @@ func TestKillRecordedCgroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkError(t, "removed", r.killAndCheck())
-	if _, err := openContainment(r); err == nil {
+	if _, err := openCgroup(r.Group); err == nil {
 		t.Error("opened a removed group")
 	}
-}
-
-// A containmentHandle does the same with the files that it has opened.
-func TestKillCgroupByHandle(t *testing.T) {
-	c, err := newCgroup(delegatedCgroup(), 4)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.close()
-	_, p := sleeper(t, func(cmd *exec.Cmd) { cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, c.fd() })
-	handle, err := openContainment(ContainmentRecord{Mode: CgroupContainment, Group: c.dir, Inode: c.inode})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer handle.close()
-	checkError(t, "with a process", handle.killAndCheck(), "processes still run in the control group "+c.dir)
-	p.waitDead(t)
-	eventually(t, "its end", func() bool { return handle.killAndCheck() == nil })
-	if err := c.remove(); err != nil {
-		t.Fatal(err)
-	}
-	checkError(t, "removed", handle.killAndCheck())
 }
 
 func (p Process) waitDead(t *testing.T) {
@@ -146,7 +124,7 @@ func TestMissingCgroupWithoutHierarchyProvesNothing(t *testing.T) {
 	checkError(t, "not mounted at all", ContainmentRecord{Mode: CgroupContainment, Group: "/no/such/hierarchy"}.killAndCheck(), "no control groups are mounted at /")
 	checkError(t, "a plain directory", ContainmentRecord{Mode: CgroupContainment, Group: dir}.killAndCheck(), "cannot use the control group")
 	c := &cgroup{dir: "x", eventsFD: -1, killFD: -1}
-	checkError(t, "cannot be killed", (&containmentHandle{record: ContainmentRecord{Mode: CgroupContainment}, group: c}).killAndCheck(), "cannot kill the control group x")
+	checkError(t, "cannot be killed", killAndCheck(c), "cannot kill the work")
 }
 
 // Where the hierarchy is mounted, a missing group was empty, even if its parents are missing, too: only empty groups can be
@@ -171,12 +149,10 @@ func TestUnknownBootIDProvesNothing(t *testing.T) {
 
 // With KeeperContainment, the death of the keeper does not prove that all of the work is dead.
 func TestDeathOfKeeperProvesNothing(t *testing.T) {
-	handle, err := openContainment(ContainmentRecord{Mode: KeeperContainment, Keeper: deadKeeper(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	checkError(t, "dead keeper", handle.killAndCheck(), "the keeper has not reported")
-	handle.close()
+	r := &ContainmentRecord{Mode: KeeperContainment, Keeper: deadKeeper(t)}
+	c := &unguardedWork{w: &Work{c: &Client{report: newKeeperReport(nil)}, containment: r}}
+	checkError(t, "dead keeper", killAndCheck(c), "the keeper has not reported")
+	c.Close()
 	checkStandardFDs(t)
 }
 

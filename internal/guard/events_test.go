@@ -367,7 +367,7 @@ func TestGuardHandlesKeeperMessages(t *testing.T) {
 		"another keeper":              {msg: message{Kind: kindDead}, change: func(_ *bareGuard, m *incoming) { m.keeper = new(keeperProcess) }, check: func(g *guard) bool { return g.leaderships[0].work != nil }},
 		"end of file":                 {msg: message{Kind: kindDead}, change: func(_ *bareGuard, m *incoming) { m.err = io.EOF }, check: func(g *guard) bool { return g.leaderships[0].work != nil }},
 		"no work":                     {msg: message{Kind: kindDead}, change: func(b *bareGuard, _ *incoming) { b.l.work = nil }},
-		"a unit":                      {msg: message{Kind: kindDead}, change: func(b *bareGuard, _ *incoming) { b.l.work.unit, b.l.work.keeper = new(unitKiller), nil }, check: func(g *guard) bool { return g.leaderships[0].work != nil }},
+		"a unit":                      {msg: message{Kind: kindDead}, change: func(b *bareGuard, _ *incoming) { b.l.work.unit, b.l.work.keeper = new(unitContainer), nil }, check: func(g *guard) bool { return g.leaderships[0].work != nil }},
 		"a hook is dead":              {msg: message{Kind: kindDead}, change: func(b *bareGuard, _ *incoming) { b.l.work.hookDeadline = 1 }, check: func(g *guard) bool { return g.leaderships[0].work == nil && !g.leaveSession }},
 		"a hook succeeded":            {msg: message{Kind: kindExited, Status: StatusSuccess}, change: func(b *bareGuard, _ *incoming) { b.l.work.hookDeadline = 1 }, check: func(g *guard) bool { return !g.leaveSession }},
 		"a hook failed":               {msg: message{Kind: kindExited, Status: "exited with status 1"}, change: func(b *bareGuard, _ *incoming) { b.l.work.hookDeadline = 1 }, check: func(g *guard) bool { return g.leaveSession }},
@@ -414,7 +414,7 @@ func TestKeeperExited(t *testing.T) {
 	k := b.keeper
 	other := &keeperProcess{ready: true}
 	child, prepared := b.give(b.l, &work{seq: 7}), b.give(b.addLeadership(2, "h"), &work{seq: 8})
-	unit, elsewhere := b.give(b.addLeadership(3, "i"), &work{seq: 9, unit: new(unitKiller)}), b.give(b.addLeadership(4, "j"), &work{seq: 10, keeper: other})
+	unit, elsewhere := b.give(b.addLeadership(3, "i"), &work{seq: 9, unit: new(unitContainer)}), b.give(b.addLeadership(4, "j"), &work{seq: 10, keeper: other})
 	prepared.launched, b.l.keeper, b.keepers = false, k, append(b.keepers, other)
 	b.keeperExited(k, syscall.WaitStatus(9))
 	if _, err := k.socket.Write([]byte("x")); !k.dead || b.guard.keeper != nil || b.l.keeper != nil || len(b.keepers) != 1 || !errors.Is(err, os.ErrClosed) {
@@ -459,7 +459,7 @@ func TestHungKeeper(t *testing.T) {
 		if !others {
 			eventually(t, "its death", func() bool { return !alive(b.keeper.pid) })
 			c.remove()
-			c.close()
+			c.Close()
 			continue
 		}
 		if b.sweep(w); b.l.work != nil {

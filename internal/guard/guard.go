@@ -231,7 +231,7 @@ func (g *guard) chooseContainment(parent string) error {
 		switch {
 		case err == nil:
 			trial.remove()
-			trial.close()
+			trial.Close()
 			*c = CgroupContainment
 		case *c == CgroupContainment:
 			return fmt.Errorf("child.containment is cgroup, but no control group can be created: %w", err)

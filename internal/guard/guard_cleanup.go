@@ -33,10 +33,10 @@ func (g *guard) cleanUpAndRespawn() {
 func (g *guard) endInherited() {
 	switch {
 	case g.inheritedAt == 0:
-	case g.noChildren || !g.hasOrphans():
+	case (*orphans)(g).Empty() == nil:
 		g.inheritedAt, g.inheritedDelay = 0, 0
 	case past(g.inheritedAt):
-		g.killOrphans()
+		(*orphans)(g).Kill()
 		g.inheritedAt = boottime.Now() + nextDelay(&g.inheritedDelay)
 	}
 }

@@ -49,6 +49,7 @@ type keeper struct {
 	launcher  *launcher
 	children  *childList
 	reaper    reaper
+	none      bool // wait4 has reported that this process has no children
 	groups    *cgroupWatch
 	mount     string // of the control groups of version 2; empty if it is not known
 
@@ -236,15 +237,17 @@ func (k *keeper) failed(t *task, err error) {
 func (k *keeper) checkKillable(t *task) {
 	if t.group == nil && t.unkillable == "" {
 		if pid := findUnkillable(); pid != 0 {
-			k.reportPermission(t, pid)
+			k.reportUnkillable(t, deniedError(pid).Error())
 		}
 	}
 }
 
-// reportPermission reports a process that this process may not signal.
-func (k *keeper) reportPermission(t *task, pid int) {
-	k.reportUnkillable(t, fmt.Sprintf("zkelectd has no permission to signal process %d of the work, which runs as user %s: run zkelectd as root, "+
-		"or delegate control groups to it (Delegate=yes), or do not change users in the command", pid, processUser(pid)))
+// deniedError is the pid of a process that this process may not signal.
+type deniedError int
+
+func (pid deniedError) Error() string {
+	return fmt.Sprintf("zkelectd has no permission to signal process %d of the work, which runs as user %s: run zkelectd as root, "+
+		"or delegate control groups to it (Delegate=yes), or do not change users in the command", int(pid), processUser(int(pid)))
 }
 
 // reportUnkillable tells the guard, once for each piece of work, why the work cannot be killed.
@@ -274,9 +277,9 @@ func processUser(pid int) string {
 	return fmt.Sprint(info.Sys().(*syscall.Stat_t).Uid)
 }
 
-// reap waits for exited children. It reports whether the kernel says that this process has no children left.
-func (k *keeper) reap() (none bool) {
-	return k.reaper.reap(func(pid int, status syscall.WaitStatus) {
+// reap waits for exited children.
+func (k *keeper) reap() {
+	k.none = k.reaper.reap(func(pid int, status syscall.WaitStatus) {
 		if t := k.workOf(pid); t != nil {
 			k.exited(t, status)
 		} else {

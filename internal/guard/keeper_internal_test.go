@@ -121,7 +121,7 @@ func TestKeeperEnforce(t *testing.T) {
 		w.seq, w.pid, w.nextSweep = 7, noPid, 1<<62
 		if c.sent != nil {
 			w.nextSweep = 0
-			eventually(t, "the end of the children of earlier tests", k.reap)
+			eventually(t, "the end of the children of earlier tests", func() bool { k.reap(); return k.none })
 		}
 		k.works[7] = &w
 		k.enforce(&w)
@@ -138,7 +138,7 @@ func TestKeeperReap(t *testing.T) {
 	killedChild := func() *task {
 		cmd, p := sleeper(t)
 		work := &task{seq: 7, pid: p.Pid, nextSweep: 5}
-		if k.reap() {
+		if k.reap(); k.none {
 			t.Error("no child was found")
 		}
 		cmd.Process.Kill()
@@ -146,7 +146,7 @@ func TestKeeperReap(t *testing.T) {
 	}
 	checkReaped := func(what string, reports ...string) {
 		t.Helper()
-		eventually(t, "the exit of all children", k.reap)
+		eventually(t, "the exit of all children", func() bool { k.reap(); return k.none })
 		k.out.flush()
 		if got := (&bareGuard{t: t}).sent(far); !slices.Equal(got, reports) {
 			t.Errorf("%s: sent %q", what, got)
@@ -199,7 +199,7 @@ func TestKeeperReportsExitAndDeathTogether(t *testing.T) {
 			w.group = &cgroup{killFD: -1, eventsFD: -1} // it may be populated
 		}
 		cmd.Process.Kill()
-		eventually(t, "the exit of the main process", k.reap)
+		eventually(t, "the exit of the main process", func() bool { k.reap(); return k.none })
 		k.advance()
 		k.timer.Set(0)
 		if len(sent) != 1 || !strings.Contains(sent[0], `"exited"`) || strings.Contains(sent[0], `"dead"`) == left {
@@ -349,7 +349,9 @@ func TestKeeperKill(t *testing.T) {
 				cmd.Wait()
 			}
 			_, last := sleeper(t) // a child in a separate process group
-			k.kill(&task{pid: mainPid, reaped: c.reaped, launching: c.launching, sweeps: c.sweeps})
+			w := &task{pid: mainPid, reaped: c.reaped, launching: c.launching, sweeps: c.sweeps}
+			k.works[7] = w
+			k.kill(w)
 			last.waitDead(t)
 			for pid, killed := range map[int]bool{mainPid: c.main, belowPid: c.below} {
 				if killed {

@@ -82,8 +82,8 @@ func (k *keeper) sweep(t *task) (dead bool) {
 			k.out.flush() // an exit that was not reported yet
 			t.sweeps++
 		}
-		none := k.reap()
-		if t.reaped && !t.group.populated() && (none || t.group != nil && !k.hasStrays(false)) {
+		k.reap()
+		if t.reaped && t.group.Empty() == nil && k.listed(t).Empty() == nil {
 			return true // also between two sweeps: the last process has exited since
 		}
 		switch {
@@ -110,7 +110,7 @@ func (k *keeper) delaySweep(t *task) {
 
 // killAtOnce kills as much of the work as it can without a list of processes, and without opening a file.
 func (k *keeper) killAtOnce(t *task) {
-	t.group.kill()
+	t.group.Kill()
 	if !t.launching && t.pid != 0 && !t.reaped {
 		syscall.Kill(-t.pid, syscall.SIGKILL)
 	}
@@ -119,63 +119,116 @@ func (k *keeper) killAtOnce(t *task) {
 // kill kills the processes of the work that it finds in one portion of their list.
 func (k *keeper) kill(t *task) {
 	k.killAtOnce(t)
-	denied := 0
-	if t.group == nil {
-		denied = k.killChildren(t)
-	} else {
-		k.hasStrays(true)
-	}
+	err := k.listed(t).Kill()
 	switch now := boottime.Now(); {
 	case t.sweeps == 0:
 		t.killStarted = now
 	case t.sweeps <= eagerSweeps && t.group == nil:
-	case denied != 0:
-		k.reportPermission(t, denied)
+	case err != nil:
+		k.reportUnkillable(t, err.Error())
 	case now-t.killStarted > unkillableAfter:
 		k.reportUnkillable(t, fmt.Sprintf("some of the work still runs %s after SIGKILL, probably in state D (uninterruptible): see 'ps axo pid,stat,wchan,args'", unkillableAfter))
 	}
 }
 
-// killChildren kills all descendants of this process, which has no other work. It returns one that it may not kill; 0 for none.
-func (k *keeper) killChildren(t *task) (denied int) {
+// listed returns the [Container] of what only the list of this process's children shows of the work.
+func (k *keeper) listed(t *task) Container {
+	if t.group == nil {
+		return (*offspring)(k)
+	}
+	return (*strays)(k)
+}
+
+// errChildren is the error of offspring and strays that are not empty.
+var errChildren = errors.New("the keeper still has children that may belong to the work")
+
+// offspring is the [Container] of the only work of a keeper without control groups: all descendants of this process.
+type offspring keeper
+
+// Empty returns nil if the kernel says that this process, which adopts all orphans, has no child.
+func (o *offspring) Empty() error {
+	if o.none {
+		return nil
+	}
+	return errChildren
+}
+
+// Kill kills one portion of the descendants. A [deniedError] is one that it may not kill.
+func (o *offspring) Kill() (err error) {
+	k := (*keeper)(o)
 	killOne := func(pid int) {
-		// While the work is being started, its pid belongs to the launcher.
-		if group, err := syscall.Getpgid(pid); err == nil && !t.launching && group == t.pid {
-			syscall.Kill(-t.pid, syscall.SIGKILL) // all at once, so that no member can fork meanwhile
+		if group, err := syscall.Getpgid(pid); err == nil && k.leads(group) {
+			syscall.Kill(-group, syscall.SIGKILL) // all at once, so that no member can fork meanwhile
 		}
 		if errors.Is(syscall.Kill(pid, syscall.SIGKILL), syscall.EPERM) {
-			denied = pid
+			err = deniedError(pid)
 		}
 	}
-	listed := 0
+	listed, again := 0, false
 	k.children.forEach(func(pid int) (more bool) {
 		killOne(pid)
 		listed++
 		return listed < portionListed
 	})
-	if t.sweeps > 0 && !k.reaper.any { // this takes longer: the children of those that die will soon be in the list above
+	for _, t := range k.works {
+		again = again || t.sweeps > 0
+	}
+	if again && !k.reaper.any { // this takes longer: the children of those that die will soon be in the list above
 		for _, pid := range descendants(os.Getpid()) {
 			killOne(pid)
 		}
 	}
-	return denied
+	return err
 }
 
-// hasStrays reports whether this process has, or may have, orphans that belong to no control group of its works,
-// because they were moved to another group. Nobody knows whose they are, so no work counts as dead while there are
-// any. With kill, it kills them. It stops when another work has to be killed.
-func (k *keeper) hasStrays(kill bool) (found bool) {
-	complete := k.children.forEach(func(pid int) (more bool) {
+// leads reports whether a process group is that of a work. While work is being started, its pid belongs to the
+// launcher.
+func (k *keeper) leads(group int) bool {
+	for _, t := range k.works {
+		if !t.launching && t.pid == group {
+			return true
+		}
+	}
+	return false
+}
+
+// Close does nothing.
+func (*offspring) Close() {}
+
+// strays is the [Container] of orphans that belong to no control group of this keeper's works, because they were moved
+// to another group. Nobody knows whose they are, so no work counts as dead while there are any.
+type strays keeper
+
+// Empty returns an error if there are, or may be, strays.
+func (s *strays) Empty() error {
+	if s.none || (*keeper)(s).eachStray(func(int) bool { return false }) {
+		return nil
+	}
+	return errChildren
+}
+
+// Kill kills the strays, until other work has to be killed.
+func (s *strays) Kill() error {
+	k := (*keeper)(s)
+	k.eachStray(func(pid int) bool {
+		syscall.Kill(pid, syscall.SIGKILL)
+		return !k.mustKill()
+	})
+	return nil
+}
+
+// Close does nothing.
+func (*strays) Close() {}
+
+// eachStray calls f for each stray, until f returns false or other work has to be killed. It reports whether it came to
+// the end of the list.
+func (k *keeper) eachStray(f func(pid int) (more bool)) (complete bool) {
+	return k.children.forEach(func(pid int) (more bool) {
 		if k.workOf(pid) != nil || k.inGroup(pid) {
 			return !k.mustKill()
 		}
-		found = true
-		if kill {
-			syscall.Kill(pid, syscall.SIGKILL)
-		}
-		return kill && !k.mustKill()
+		return f(pid)
 	})
-	return found || !complete
 }
 
 // mustKill reports whether enforce may have to kill a work.

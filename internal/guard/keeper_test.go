@@ -113,9 +113,9 @@ func (k *keeperFixture) start(script string, lease time.Duration) (pid int) {
 			k.t.Fatal(err)
 		}
 		k.t.Cleanup(func() {
-			group.kill()
+			group.Kill()
 			eventually(k.t, "the removal of the control group", func() bool { return group.remove() == nil })
-			group.close()
+			group.Close()
 		})
 		k.group, m.Dir = group, group.dir
 	}
@@ -158,7 +158,7 @@ func (k *keeperFixture) expectDead(how string, pids []int) {
 	if text := read(k.stateFile()); text != stateDead {
 		k.t.Errorf("the state file says %q", text)
 	}
-	if k.group != nil && k.group.populated() {
+	if k.group != nil && k.group.Empty() != nil {
 		k.t.Error("the control group is not empty")
 	}
 }

@@ -81,6 +81,9 @@ func (b *bareGuard) give(l *leadership, w *work) *work {
 	if w.spec == nil {
 		w.spec = new(Spec)
 	}
+	if w.container = w.unit; w.unit == nil {
+		w.container = &keptWork{b.guard, w}
+	}
 	l.work = w
 	return w
 }
@@ -354,7 +357,7 @@ func TestSweepOfAUnit(t *testing.T) {
 		pid := g.run("exec sleep 1000")
 		w := &work{seq: 7, spec: &Spec{Unit: &g.unit}, killing: killing}
 		var err error
-		if w.unit, err = newUnitKiller(g.unit); err != nil {
+		if w.unit, err = newUnitContainer(g.unit); err != nil {
 			t.Fatal(err)
 		}
 		b.give(b.l, w)
@@ -395,7 +398,7 @@ func TestKillOfControlGroups(t *testing.T) {
 	p.waitDead(t)
 	b.expect("a control group", nil, []string{"kill 7"})
 	cmd.Wait()
-	eventually(t, "the death of all", func() bool { return !c.populated() })
+	eventually(t, "the death of all", func() bool { return c.Empty() == nil })
 	b.workDied(w, "")
 	b.expect("its end", []string{"dead 7"}, nil)
 	if _, err := os.Stat(c.dir); !os.IsNotExist(err) || b.l.work != nil || b.logText.Len() != 0 {
@@ -422,11 +425,11 @@ func TestKillOfControlGroups(t *testing.T) {
 	g := newFakeUnit(t)
 	pid := g.run("exec sleep 1000")
 	unit := &work{seq: 8}
-	if unit.unit, err = newUnitKiller(g.unit); err != nil {
+	if unit.unit, err = newUnitContainer(g.unit); err != nil {
 		t.Fatal(err)
 	}
 	b.give(b.l, unit)
-	defer unit.unit.close()
+	defer unit.unit.Close()
 	b.kill(unit)
 	eventually(t, "the death of the unit", func() bool { return !alive(pid) })
 	b.expect("a unit", nil, nil)
@@ -434,7 +437,7 @@ func TestKillOfControlGroups(t *testing.T) {
 
 // nextCheck returns when the work has to be checked next.
 func TestWorkNextCheck(t *testing.T) {
-	unit := new(unitKiller)
+	unit := new(unitContainer)
 	for _, c := range []struct {
 		work work
 		at   time.Duration
@@ -481,7 +484,7 @@ func TestStopMessages(t *testing.T) {
 		t.Error("the second stop had an effect")
 	}
 	b.expect("asked again", nil, nil)
-	unit := b.give(b.l, &work{seq: 8, unit: new(unitKiller)})
+	unit := b.give(b.l, &work{seq: 8, unit: new(unitContainer)})
 	if b.request(unit, message{Kind: kindStop, Seq: 8, Grace: time.Hour}); unit.killAt == 0 {
 		t.Error("a unit has no grace period")
 	}

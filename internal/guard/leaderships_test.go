@@ -344,7 +344,7 @@ func TestHangingStartDelaysNoKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { other.remove(); other.close() })
+	t.Cleanup(func() { other.remove(); other.Close() })
 	k.send(message{Kind: kindStart, Seq: 77, At: boottime.Now() + time.Hour, Dir: other.dir, Spec: &Spec{
 		Path: "/bin/true", Argv: []string{"true"}, Env: k.env(), StateFile: input,
 	}})
@@ -378,7 +378,7 @@ func hangingExecDelaysNoKill(t *testing.T, env ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { other.remove(); other.close() })
+	t.Cleanup(func() { other.remove(); other.Close() })
 	freeze := func(state string) {
 		if err := os.WriteFile(filepath.Join(other.dir, "cgroup.freeze"), []byte(state), 0); err != nil {
 			t.Error(err)

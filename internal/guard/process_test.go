@@ -158,11 +158,11 @@ func TestNoFileIsInherited(t *testing.T) {
 	defer children.close()
 	c, err := newCgroup(delegatedCgroup(), 9)
 	must(err)
-	defer func() { must(c.remove()); c.close() }()
-	unit, err := openUnitGroup(c.dir)
+	defer func() { must(c.remove()); c.Close() }()
+	unit, _, err := openCgroupFiles(c.dir)
 	must(err)
-	defer unit.close()
-	if unit.killFD < 0 || unit.eventsFD < 0 || unit.populated() || unit.kill() != nil {
+	defer unit.Close()
+	if unit.killFD < 0 || unit.eventsFD < 0 || unit.Empty() != nil || unit.Kill() != nil {
 		t.Errorf("a unit's control group: %+v", unit)
 	}
 	input, err := (&Spec{Input: []byte("read me")}).input()

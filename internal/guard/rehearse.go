@@ -107,7 +107,7 @@ func (g *guard) rehearse() error {
 		l.lease = 0
 	}
 	descendants(os.Getpid())
-	g.hasOrphans()
+	(*orphans)(g).Empty()
 	return g.runUntilWorkEnds(l)
 }
 

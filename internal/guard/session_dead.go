@@ -33,10 +33,10 @@ func (f SessionFile) EnsureDead(timeout time.Duration) error {
 	if err := retryFor(min(timeout, exitTime), f.checkOwnersEnded); err != nil {
 		return fmt.Errorf("%w: %w; stop that first", ErrOwnersMayRun, err)
 	}
-	units, err := f.unitKillers()
+	units, err := f.units()
 	defer func() {
-		for _, k := range units {
-			k.close()
+		for _, u := range units {
+			u.Close()
 		}
 	}()
 	if err == nil {
@@ -48,12 +48,12 @@ func (f SessionFile) EnsureDead(timeout time.Duration) error {
 	return nil
 }
 
-// unitKillers returns a killer for each unit.
-func (f SessionFile) unitKillers() (all []*unitKiller, err error) {
+// units returns the containers of the units.
+func (f SessionFile) units() (all []*unitContainer, err error) {
 	for _, r := range f.all() {
 		if r.Unit != nil {
-			k, killerErr := newUnitKiller(*r.Unit)
-			all, err = append(all, k), errors.Join(err, killerErr)
+			u, unitErr := newUnitContainer(*r.Unit)
+			all, err = append(all, u), errors.Join(err, unitErr)
 		}
 	}
 	return all, err
@@ -61,11 +61,11 @@ func (f SessionFile) unitKillers() (all []*unitKiller, err error) {
 
 // killWorks kills what it can find of the works of all leaderships, and of their pending hooks, which the daemon may
 // have been running. It returns nil once nothing is left.
-func (f SessionFile) killWorks(units []*unitKiller) error {
+func (f SessionFile) killWorks(units []*unitContainer) error {
 	var errs []error
-	for _, k := range units {
-		if !k.sweep(true) {
-			errs = append(errs, fmt.Errorf("cannot kill %s: processes still run in %s", k.unit.Name, k.dir))
+	for _, u := range units {
+		if err := killAndCheck(u); err != nil {
+			errs = append(errs, fmt.Errorf("unit %s: %w", u.unit.Name, err))
 		}
 	}
 	var works []LeadershipRecord

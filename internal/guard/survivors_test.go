@@ -66,7 +66,7 @@ func TestSurvivors(t *testing.T) {
 					if lock, err = openCgroup(fx.cgroups()[0]); err != nil {
 						t.Fatal(err)
 					}
-					defer lock.close()
+					defer lock.Close()
 				}
 				pid := map[string]int{guard: fx.cmd.Process.Pid, daemon: d.pid, keeper: fx.keeperPid()}
 				var toKill []int

@@ -146,7 +146,7 @@ func (s *Spec) input() (*os.File, error) {
 
 // close closes the files that were opened for the work, once it is dead.
 func (t *task) close() {
-	t.group.close()
+	t.group.Close()
 	if t.stateFile != nil {
 		t.stateFile.Close()
 	}

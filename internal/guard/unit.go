@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"zkelectd/internal/sys/boottime"
 )
 
@@ -67,9 +65,9 @@ func (u Unit) grantPermit() error {
 	return nil
 }
 
-// unitKiller keeps a unit from starting, kills it, and determines when it is dead. Once the permit is removed systemd cannot
-// start another process of the unit, and those that it has started are in the control group.
-type unitKiller struct {
+// unitContainer is the [Container] of a unit. Once the permit is removed systemd cannot start another process of the
+// unit, and those that it has started are in the control group.
+type unitContainer struct {
 	unit       Unit
 	dir        string
 	group      *cgroup // nil until it exists
@@ -77,102 +75,87 @@ type unitKiller struct {
 	quietSince time.Duration // since when the group has been empty; 0 if it is not
 }
 
-func newUnitKiller(u Unit) (*unitKiller, error) {
+func newUnitContainer(u Unit) (*unitContainer, error) {
 	dir, err := u.dir()
-	return &unitKiller{unit: u, dir: dir}, err
+	return &unitContainer{unit: u, dir: dir}, err
 }
 
 // open opens the control group as soon as systemd has created it. Until the unit has granted the right to kill it, the group
 // can only be watched, so open tries again.
-func (k *unitKiller) open() {
-	if k.group != nil && k.group.killFD >= 0 {
+func (c *unitContainer) open() {
+	if c.group != nil && c.group.killFD >= 0 {
 		return
 	}
-	if group, err := openUnitGroup(k.dir); err == nil {
-		k.close()
-		k.group = group
+	if group, _, err := openCgroupFiles(c.dir); err == nil {
+		c.Close()
+		c.group = group
 	}
 }
 
-func (k *unitKiller) close() {
-	k.group.close()
-	k.group = nil
+// Close closes the control group.
+func (c *unitContainer) Close() {
+	c.group.Close()
+	c.group = nil
 }
 
-// sweep removes the permit, kills the unit if kill is set, and reports whether the unit is dead.
-func (k *unitKiller) sweep(kill bool) (dead bool) {
-	k.open()
-	if kill {
-		k.group.kill()
-	}
-	if !k.revoked {
-		err := os.Remove(k.unit.Permit)
-		k.revoked = err == nil || errors.Is(err, fs.ErrNotExist)
-	}
-	if !k.isEmpty() {
-		k.quietSince = 0
-		return false
-	}
-	now := boottime.Now()
-	if k.quietSince == 0 {
-		k.quietSince = now
-	}
-	return k.revoked && now-k.quietSince > quietTime
+// Kill kills the unit, and removes the permit.
+func (c *unitContainer) Kill() error {
+	c.open()
+	err := c.group.Kill()
+	c.revoke()
+	return err
 }
 
-// isEmpty reports whether the kernel says that nothing runs in the unit's control group: it is not populated, or it does not
-// exist. systemd may have created it again, so the path is checked as well.
-func (k *unitKiller) isEmpty() bool {
-	if k.group != nil && k.group.populated() {
-		return false
+// revoke removes the permit.
+func (c *unitContainer) revoke() {
+	if !c.revoked {
+		err := os.Remove(c.unit.Permit)
+		c.revoked = err == nil || errors.Is(err, fs.ErrNotExist)
 	}
-	again, err := openUnitGroup(k.dir)
-	if err != nil {
-		return ContainmentRecord{Group: k.dir}.checkCgroupRemoved(err) == nil
-	}
-	k.close()
-	k.group = again
-	return !again.populated()
 }
 
-// openUnitGroup opens a unit's control group. Without permission to write its cgroup.kill, the group can only be watched.
-func openUnitGroup(dir string) (*cgroup, error) {
-	c := &cgroup{dir: dir}
-	var err error
-	if c.file, err = os.Open(dir); err != nil {
-		return nil, err
-	}
-	if c.eventsFD, err = unix.Openat(int(c.file.Fd()), eventsFile, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
-		c.file.Close()
-		return nil, fmt.Errorf("cannot determine whether processes run in the control group %s: %w", dir, err)
-	}
-	c.killFD, _ = unix.Openat(int(c.file.Fd()), killFile, unix.O_WRONLY|unix.O_CLOEXEC, 0) // -1 where it may not be written
-	return c, nil
-}
-
-// KillAndWait kills the unit in place of a guard that is dead, and waits until it is dead. It gives up after timeout.
-func (u Unit) KillAndWait(timeout time.Duration) error {
-	k, err := newUnitKiller(u)
-	if err != nil {
+// Empty removes the permit, and returns an error until the control group has been empty for quietTime since.
+func (c *unitContainer) Empty() error {
+	c.revoke()
+	if err := c.groupEmpty(); err != nil {
+		c.quietSince = 0
 		return err
 	}
-	defer k.close()
-	for deadline := boottime.Now() + timeout; !k.sweep(true); time.Sleep(minSweepDelay) {
-		if boottime.Now() > deadline {
-			return fmt.Errorf("cannot kill %s: processes still run in %s", u.Name, k.dir)
-		}
+	now := boottime.Now()
+	if c.quietSince == 0 {
+		c.quietSince = now
+	}
+	if !c.revoked || now-c.quietSince <= quietTime {
+		return errMayStart
 	}
 	return nil
 }
 
+var errMayStart = errors.New("systemd may still start processes of the unit")
+
+// groupEmpty returns nil if the kernel says that nothing runs in the unit's control group: it is empty, or it does not
+// exist. systemd may have created it again, so the path is checked as well.
+func (c *unitContainer) groupEmpty() error {
+	if err := c.group.Empty(); err != nil {
+		return err
+	}
+	again, _, err := openCgroupFiles(c.dir)
+	if err != nil {
+		return checkCgroupRemoved(c.dir, err)
+	}
+	c.Close()
+	c.group = again
+	return again.Empty()
+}
+
 // MayRun reports whether a process runs, or may run, in the unit's control group.
 func (u Unit) MayRun() bool {
-	k, err := newUnitKiller(u)
+	c, err := newUnitContainer(u)
 	if err != nil {
 		return true
 	}
-	defer k.close()
-	return !k.isEmpty()
+	defer c.Close()
+	return c.groupEmpty() != nil
 }
 
 // CheckKillGranted returns an error unless this process may kill the unit's control group.

@@ -157,17 +157,17 @@ func TestUnitStops(t *testing.T) {
 func TestUnitBetweenProcesses(t *testing.T) {
 	t.Parallel()
 	u := newFakeUnit(t)
-	k, err := newUnitKiller(u.unit)
+	k, err := newUnitContainer(u.unit)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if k.sweep(true) {
+	if killAndCheck(k) == nil {
 		t.Fatal("it counts as dead")
 	}
 	pid := u.run("exec sleep 1000")
-	eventually(t, "its death", func() bool { return !k.sweep(true) && !alive(pid) })
+	eventually(t, "its death", func() bool { return killAndCheck(k) != nil && !alive(pid) })
 	began := boottime.Now()
-	eventually(t, "the quiet time", func() bool { return k.sweep(true) })
+	eventually(t, "the quiet time", func() bool { return killAndCheck(k) == nil })
 	if took := boottime.Now() - began; took < quietTime/2 {
 		t.Errorf("only %s", took)
 	}
@@ -241,15 +241,15 @@ func TestKillIsGrantedLate(t *testing.T) {
 	t.Parallel()
 	u := newFakeUnit(t)
 	pid := u.run("exec sleep 1000")
-	k, err := newUnitKiller(u.unit)
+	k, err := newUnitContainer(u.unit)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer k.close()
+	defer k.Close()
 	k.open()
-	syscall.Close(k.group.killFD) // as openUnitGroup leaves it without permission to write cgroup.kill
+	syscall.Close(k.group.killFD) // as openCgroupFiles leaves it without permission to write cgroup.kill
 	k.group.killFD = -1
-	eventually(t, "the death of the unit", func() bool { return k.sweep(true) })
+	eventually(t, "the death of the unit", func() bool { return killAndCheck(k) == nil })
 	if alive(pid) {
 		t.Errorf("process %d is still alive", pid)
 	}
@@ -302,14 +302,14 @@ func TestUnitWithAPermitIsNotDead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.Remove(inside)
-	k, err := newUnitKiller(u.unit)
+	k, err := newUnitContainer(u.unit)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer k.close()
+	defer k.Close()
 	began := boottime.Now()
 	eventually(t, "some time", func() bool {
-		if k.sweep(true) {
+		if killAndCheck(k) == nil {
 			t.Fatal("it counts as dead")
 		}
 		return boottime.Now() > began+quietTime+quietTime/2
@@ -317,7 +317,7 @@ func TestUnitWithAPermitIsNotDead(t *testing.T) {
 	if err := os.Remove(inside); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "its death", func() bool { return k.sweep(true) })
+	eventually(t, "its death", func() bool { return killAndCheck(k) == nil })
 	if u.permitted() {
 		t.Error("the permit still exists")
 	}

@@ -32,8 +32,9 @@ type work struct {
 	unkillable   string        // the reason why it cannot be killed; empty for none
 	nextSweep    time.Duration // when to sweep next
 	sweepDelay   time.Duration
-	group        *cgroup     // nil without a control group
-	unit         *unitKiller // nil unless systemd runs it
+	container    Container
+	group        *cgroup        // nil without a control group
+	unit         *unitContainer // nil unless systemd runs it; then it is the container
 }
 
 // logAttr identifies the work in the log.
@@ -88,8 +89,10 @@ var errSeveralGroups = errors.New("child.containment: keeper allows one group on
 // newWork adds work to a leadership that has none.
 func (g *guard) newWork(l *leadership, seq int, spec *Spec) *work {
 	g.task++
-	l.work = &work{leadership: l, seq: seq, task: g.task, spec: spec}
-	return l.work
+	w := &work{leadership: l, seq: seq, task: g.task, spec: spec}
+	w.container = &keptWork{g, w}
+	l.work = w
+	return w
 }
 
 // findWork returns the current daemon's work with a number; nil if there is none.
@@ -138,7 +141,8 @@ func (g *guard) openWork(w *work) (err error) {
 	if w.spec.Unit == nil {
 		return g.assignKeeper(w)
 	}
-	if w.unit, err = newUnitKiller(*w.spec.Unit); err == nil {
+	if w.unit, err = newUnitContainer(*w.spec.Unit); err == nil {
+		w.container = w.unit
 		g.tryFinishPrepare(w)
 	}
 	return err
@@ -297,11 +301,8 @@ func (g *guard) workDied(w *work, output string) {
 // releaseWork releases the resources of work that is dead or was never started.
 func (g *guard) releaseWork(w *work) {
 	w.leadership.work = nil
-	if w.unit != nil {
-		w.unit.close()
-	}
 	g.removeGroup(w.group)
-	w.group.close()
+	w.container.Close()
 }
 
 // removeGroup removes a control group. It does not wait for the removal of those in it, of which the work may have
@@ -329,9 +330,12 @@ func (g *guard) reportUnkillable(w *work, reason string) {
 	g.reply(w, message{Kind: kindUnkillable, Error: reason})
 }
 
-// unitStatus returns the Status of a unit, as far as the guard knows it.
-func (w *work) unitStatus() string {
-	if w.killing {
+// assumedStatus returns the Status of dead work whose main process nobody has reported.
+func (w *work) assumedStatus() string {
+	switch {
+	case w.unit == nil:
+		return "was killed with its keeper"
+	case w.killing:
 		return "was killed"
 	}
 	return "has stopped"

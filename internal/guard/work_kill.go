@@ -47,7 +47,7 @@ func (g *guard) enforce(w *work, now time.Duration) {
 func (g *guard) startKilling(w *work) {
 	w.killing = true
 	if w.launched {
-		g.killAtOnce(w)
+		w.container.Kill()
 		g.reply(w, message{Kind: kindKilling})
 	}
 }
@@ -64,34 +64,85 @@ func (g *guard) sweep(w *work) {
 	switch {
 	case !w.launched:
 		g.workDied(w, "")
-	case w.unit != nil:
-		if w.unit.sweep(w.killing) {
-			g.reply(w, message{Kind: kindExited, Status: w.unitStatus()})
-			g.workDied(w, "")
-		}
-	case (w.keeper.dead || w.keeper.retired) && g.isWorkDead(w):
+	case w.container.Empty() == nil:
 		if w.status == "" {
-			g.reply(w, message{Kind: kindExited, Status: "was killed with its keeper"})
+			g.reply(w, message{Kind: kindExited, Status: w.assumedStatus()})
 		}
 		g.workDied(w, "")
-	default:
+	case w.killing:
 		g.kill(w)
 	}
 }
 
-// isWorkDead reports whether the kernel says that nothing is left of work whose keeper is dead or hung (A3). This
-// process adopts the orphans of a dead keeper, so it must have none, and the control group must be empty. The orphans of a hung keeper cannot be known, only its control groups.
-func (g *guard) isWorkDead(w *work) bool {
-	if !w.keeper.dead {
-		return w.group != nil && !w.group.populated()
-	}
-	return !w.group.populated() && (g.noChildren || !g.hasOrphans())
+// keptWork is the [Container] of work that a keeper runs: its control group, if there is one, and what only the keeper
+// can tell from other work. Once the keeper is dead, this process has adopted the latter.
+type keptWork struct {
+	g *guard
+	w *work
 }
 
-// hasOrphans reports whether this process has, or may have, children other than the daemon and the keepers. The list of children
-// is complete: only this goroutine waits for them, so none is removed while it is read.
-func (g *guard) hasOrphans() bool {
-	return !g.children.forEach(g.isOwn)
+// Kill kills the control group, and asks the keeper, once, to kill the work.
+func (c *keptWork) Kill() error {
+	err := c.w.group.Kill()
+	if c.w.killStarted == 0 {
+		c.w.killStarted = boottime.Now()
+		c.w.keeper.send(message{Kind: kindKill, Seq: c.w.task})
+	}
+	return err
+}
+
+// errKeeperReports is the error of [keptWork.Empty] for work whose death its keeper reports.
+var errKeeperReports = errors.New("the keeper has not reported that the work is dead")
+
+// Empty returns nil if the kernel says that nothing is left of work whose keeper is dead or hung (A3). The orphans of a
+// hung keeper cannot be known, only its control groups.
+func (c *keptWork) Empty() error {
+	switch k := c.w.keeper; {
+	case !k.dead && (!k.retired || c.w.group == nil):
+		return errKeeperReports
+	case !k.dead:
+		return c.w.group.Empty()
+	}
+	if err := c.w.group.Empty(); err != nil {
+		return err
+	}
+	return (*orphans)(c.g).Empty()
+}
+
+// Close closes the control group.
+func (c *keptWork) Close() { c.w.group.Close() }
+
+// orphans contains what this subreaper has adopted: children that are neither the daemon nor a keeper, and their
+// descendants.
+type orphans guard
+
+// errOrphans is the error of [orphans.Empty].
+var errOrphans = errors.New("processes that this process has adopted still run")
+
+// Empty returns an error if there are, or may be, orphans. The list of children is complete: only this goroutine waits
+// for them, so none is removed while it is read.
+func (o *orphans) Empty() error {
+	if g := (*guard)(o); !g.noChildren && !g.children.forEach(g.isOwn) {
+		return errOrphans
+	}
+	return nil
+}
+
+// Kill kills one portion of the orphans.
+func (o *orphans) Kill() error {
+	g := (*guard)(o)
+	listed := 0
+	g.children.forEach(func(pid int) (more bool) {
+		if !g.isOwn(pid) {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+		listed++
+		return listed < portionListed
+	})
+	for _, pid := range descendants(os.Getpid(), g.ownPids()...) {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+	return nil
 }
 
 // isOwn reports whether a process is the daemon or a keeper.
@@ -99,23 +150,10 @@ func (g *guard) isOwn(pid int) bool {
 	return g.daemon != nil && pid == g.daemon.pid || slices.ContainsFunc(g.keepers, func(k *keeperProcess) bool { return k.pid == pid })
 }
 
-// killAtOnce kills the control group of the work, or its unit, and asks its keeper to kill it.
-func (g *guard) killAtOnce(w *work) {
-	if w.unit != nil {
-		w.unit.sweep(true)
-		return
-	}
-	w.group.kill()
-	if w.killStarted == 0 {
-		w.killStarted = boottime.Now()
-		w.keeper.send(message{Kind: kindKill, Seq: w.task})
-	}
-}
-
-// kill kills the work by all available means: after killAtOnce it assists a keeper that does not act, and gives up one
-// that is hung.
+// kill kills the work again, by all available means: it assists a keeper that does not act, and gives up one that is
+// hung.
 func (g *guard) kill(w *work) {
-	g.killAtOnce(w)
+	w.container.Kill()
 	if w.unit != nil {
 		return
 	}
@@ -123,7 +161,7 @@ func (g *guard) kill(w *work) {
 	waited := boottime.Now() - w.killStarted
 	switch {
 	case k.dead:
-		g.killOrphans()
+		(*orphans)(g).Kill()
 	case waited < assistAfter, w.confirmed && waited < assistLater:
 	case waited > keeperHungAfter && !w.confirmed && !k.retired:
 		g.giveUp(k, w)
@@ -157,22 +195,6 @@ func (g *guard) giveUp(k *keeperProcess, w *work) {
 		return
 	}
 	syscall.Kill(k.pid, syscall.SIGKILL)
-}
-
-// killOrphans kills what a dead keeper has left behind, in one portion: descendants of this process except the daemon,
-// the keepers, and their own.
-func (g *guard) killOrphans() {
-	listed := 0
-	g.children.forEach(func(pid int) (more bool) {
-		if !g.isOwn(pid) {
-			syscall.Kill(pid, syscall.SIGKILL)
-		}
-		listed++
-		return listed < portionListed
-	})
-	for _, pid := range descendants(os.Getpid(), g.ownPids()...) {
-		syscall.Kill(pid, syscall.SIGKILL)
-	}
 }
 
 // ownPids returns the pids of the daemon and the keepers.

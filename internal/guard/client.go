@@ -25,6 +25,7 @@ const (
 	pingTimeout  = time.Second            // for a guard whose answer is late to answer anything
 	guardOverdue = 150 * time.Millisecond // for the guard to kill the work after the end of the lease
 	guardLate    = time.Second            // for the guard to read a later lease from the board: nothing depends on when it does
+	drainTime    = 5 * time.Millisecond   // for this process to read a message that was sent before a deadline
 )
 
 // ErrLost reports that the guard is dead or hung, and that the daemon kills the work without it.
@@ -42,7 +43,7 @@ type Client struct {
 	ctx              context.Context // canceled when the guard is lost
 	cancel           context.CancelCauseFunc
 	report           *keeperReport
-	board            *board // nil if there is none
+	board            *board
 
 	deviceNews chan struct{}
 	hello      chan struct{} // closed once the guard's first message has arrived, or the guard is lost
@@ -60,12 +61,9 @@ type Client struct {
 	seq         int             // of the last work
 	leadership  int             // the id of the last leadership
 	leaderships map[int]*Leadership
-	unconfirmed []*Leadership // whose leases have to be sent
 	containment Containment
-	device      DeviceState // what the guard has reported about the watchdog device
-	usesDevice  bool        // the guard was asked to check one
-	slot        int         // of the board, for the heartbeat; 0 for none, or while it is not known
-	heartbeat   time.Duration
+	device      DeviceState   // what the guard has reported about the watchdog device
+	usesDevice  bool          // the guard was asked to check one
 	fed         time.Duration // when a heartbeat was sent that feeds the service manager's watchdog
 	heard       time.Duration // when the guard's last message was read
 	survivors   []LeadershipRecord
@@ -84,7 +82,10 @@ func Connect(fd int, log *slog.Logger) (*Client, error) {
 	}
 	unix.CloseOnExec(fd)
 	unix.CloseOnExec(fd + 1)
-	shared, _ := inheritBoard(fd+boardFD-SocketFD, unix.PROT_READ|unix.PROT_WRITE) // without it there are more messages
+	shared, err := inheritBoard(fd+boardFD-SocketFD, unix.PROT_READ|unix.PROT_WRITE)
+	if err != nil {
+		return nil, err
+	}
 	if err := unix.SetNonblock(fd+1, true); err != nil {
 		return nil, os.NewSyscallError("fcntl", err)
 	}
@@ -95,7 +96,7 @@ func Connect(fd int, log *slog.Logger) (*Client, error) {
 	c := &Client{log: log, socket: socket, guard: int(guard.Pid), watchdogInterval: watchdogInterval(log), board: shared,
 		sessionFile: inheritLock(fd+lockFD-SocketFD, log),
 		hello:       make(chan struct{}), deviceNews: make(chan struct{}, 1), ended: make(chan struct{}), closed: make(chan struct{}), leaderships: make(map[int]*Leadership),
-		firstFile: int(boottime.Now() / time.Microsecond)}
+		firstFile: int(boottime.Now() / time.Microsecond), leadership: shared.lastID()}
 	// The guard comes first: an operator who reads that it still runs stops it, and with it the daemon.
 	for _, owner := range []Process{{Role: "guard", Pid: c.guard}, {Role: "daemon", Pid: os.Getpid()}} {
 		p, ok := Identify(owner.Role, owner.Pid)
@@ -216,17 +217,12 @@ func (c *Client) receive(m message) {
 	c.heard = boottime.Now()
 	switch m.Kind {
 	case kindHello:
-		c.containment, c.survivors, c.slot = m.Containment.Mode, m.Survivors, m.Slot
+		c.containment, c.survivors = m.Containment.Mode, m.Survivors
 		c.greeted.Do(func() { close(c.hello) })
 	case kindSurvivors:
 		c.survivors = m.Survivors
 		go c.saveSurvivors() // ends once the session file is written
 	case kindLeaseConfirmed:
-		for _, at := range m.Leases {
-			if l := c.leaderships[at.ID]; l != nil {
-				l.confirmed, l.overdue = at.At, 0
-			}
-		}
 		c.armTimer()
 	case kindDevice:
 		if m.DeviceState != nil {
@@ -281,41 +277,22 @@ func (c *Client) write(m message) {
 	}
 }
 
-// sendLeases sends the leases that have changed. Leaderships that renew together share a message.
-func (c *Client) sendLeases() {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	c.mu.Lock()
-	var leases []lease
-	for _, l := range c.unconfirmed {
-		l.unsent = false
-		if !l.abandoned {
-			leases = append(leases, lease{l.id, l.requested})
-		}
-	}
-	c.unconfirmed = c.unconfirmed[:0]
-	c.mu.Unlock()
-	for part := range slices.Chunk(leases, maxLeases) {
-		c.write(message{Kind: kindLease, Leases: part})
-	}
-}
-
 // Heartbeat shows that the daemon is alive, and promises another call before until; 0 promises none. The guard kills a daemon
 // that breaks the promise. A later time than the last one need not wake the guard, unless it has to feed the service manager's watchdog.
 func (c *Client) Heartbeat(until time.Duration) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	c.mu.Lock()
-	now := boottime.Now()
-	later := c.heartbeat != 0 && until > c.heartbeat && c.board.valid(c.slot) && (c.watchdogInterval == 0 || now < c.fed+c.watchdogInterval/2)
-	c.heartbeat = until
-	c.board.setDeadline(c.slot, until)
+	now, beat := boottime.Now(), c.board.heartbeat()
+	last := beat.deadline()
+	later := last != 0 && until > last && (c.watchdogInterval == 0 || now < c.fed+c.watchdogInterval/2)
+	beat.setDeadline(until)
 	if !later {
 		c.fed = now
 	}
 	c.mu.Unlock()
 	if !later {
-		c.write(message{Kind: kindHeartbeat, At: until})
+		c.write(message{Kind: kindHeartbeat})
 	}
 }
 

@@ -26,7 +26,6 @@ func (c *Client) armTimer() {
 	var at time.Duration
 	if c.Err() == nil {
 		for _, l := range c.leaderships {
-			l.readConfirmed()
 			if l.overdue != 0 {
 				at = earliest(at, l.overdue)
 			} else {
@@ -49,29 +48,23 @@ func (c *Client) checkLeases(fired <-chan struct{}) {
 	}
 }
 
-// readConfirmed reads which lease the guard enforces. The caller must hold the client's mu.
-func (l *Leadership) readConfirmed() {
-	if at := l.c.board.confirmed(l.slot()); l.onBoard && at != 0 {
-		l.confirmed = at
-	}
-}
-
-// killedBy returns when the guard must have killed the work, or at least have reported that it is doing so; 0 for never. That is
-// some time after the deadline that it has confirmed, or after an earlier one that it was sent since. A later one on the board is in
-// force at once, but a guard that does not read it is hung. A lease that was withdrawn leaves the confirmed deadline in force. The caller
-// must hold the client's mu.
+// killedBy returns when the guard must have killed the work, or at least have reported that it is doing so; 0 for
+// never. That is some time after the deadline that it enforces, or after an earlier one on the board. A later one on
+// the board is in force at once, but a guard that does not read it is hung. A lease that was withdrawn leaves the
+// enforced deadline in force. The caller must hold the client's mu.
 func (l *Leadership) killedBy() time.Duration {
+	requested, enforced := l.place.deadline(), l.place.enforced()
 	switch w := l.running; {
-	case w == nil || !w.startSent || l.confirmed == 0:
+	case w == nil || !w.startSent || enforced == 0:
 		return 0
 	case w.killing || l.unkillable != "": // what the guard cannot kill, this process cannot kill either
 		return 0
-	case l.requested == 0:
-		return l.confirmed + guardOverdue
-	case l.onBoard:
-		return min(l.requested+guardOverdue, l.confirmed+guardLate)
+	case requested == 0:
+		return enforced + guardOverdue
+	case requested > enforced:
+		return min(requested+guardOverdue, enforced+guardLate)
 	}
-	return min(l.confirmed, l.requested) + guardOverdue
+	return requested + guardOverdue
 }
 
 // checkExpired detects work that still runs after its deadline. The guard is hung then, and the daemon kills all works in its
@@ -82,12 +75,11 @@ func (c *Client) checkExpired() {
 	c.mu.Lock()
 	lost, now := false, boottime.Now()
 	for _, l := range c.leaderships {
-		l.readConfirmed()
 		at := l.killedBy()
 		switch {
 		case at == 0 || now < at:
 			l.overdue = 0
-		case l.overdue == 0 && l.onBoard && now < l.requested:
+		case l.overdue == 0 && now < l.place.deadline():
 			l.overdue = now + guardOverdue
 		case l.overdue == 0:
 			l.overdue = now + drainTime

@@ -22,12 +22,13 @@ import (
 // clientFixture is a Client for which the test plays guard and keeper.
 type clientFixture struct {
 	*Client
-	l       *Leadership
-	t       *testing.T
-	guard   *socket
-	report  *os.File // the keeper's end of the pipe
-	logText *syncBuffer
-	file    string // the path of the session file
+	l          *Leadership
+	t          *testing.T
+	guard      *socket
+	guardPlace place    // of l, as the guard sees it
+	report     *os.File // the keeper's end of the pipe
+	logText    *syncBuffer
+	file       string // the path of the session file
 }
 
 // syncBuffer is a buffer for a log that can be read while it is written.
@@ -66,15 +67,22 @@ func newClient(t *testing.T) *clientFixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Dup3(int(pipe.Fd()), fd+1, unix.O_CLOEXEC); err != nil {
+	board, file, err := newBoard()
+	if err != nil {
 		t.Fatal(err)
+	}
+	defer file.Close()
+	for n, f := range map[int]*os.File{1: pipe, boardFD - SocketFD: file} {
+		if err := unix.Dup3(int(f.Fd()), fd+n, unix.O_CLOEXEC); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if c.Client, err = Connect(fd, slog.New(slog.NewTextHandler(c.logText, nil))); err != nil {
 		t.Fatal(err)
 	}
 	c.sessionFile = c.file
 	c.l = c.NewLeadership("g")
-	c.expect(kindOpen)
+	c.guardPlace = board.place(c.expect(kindOpen).Place, c.l.id)
 	t.Cleanup(func() {
 		near.Close()
 		for seq := range 3 {
@@ -154,14 +162,9 @@ func isClosed(done <-chan struct{}) bool {
 // Each method sends its message to the guard and updates the session file.
 func TestClientMessages(t *testing.T) {
 	c := newClient(t)
-	at := boottime.Now() + time.Hour
-	c.l.SetLease(at)
-	if m := c.expect(kindLease); len(m.Leases) != 1 || m.Leases[0] != (lease{c.l.id, at}) {
-		t.Errorf("%+v", m)
-	}
-	c.Heartbeat(at + 1)
-	if m := c.expect(kindHeartbeat); m.At != at+1 {
-		t.Errorf("%+v", m)
+	c.l.SetLease(time.Hour)
+	if c.expect(kindLease); c.guardPlace.deadline() != time.Hour {
+		t.Errorf("the lease ends at %s", c.guardPlace.deadline())
 	}
 	c.ReportAlive()
 	c.expect(kindAlive)
@@ -244,7 +247,7 @@ func TestClientRefusesAbandonedLeadership(t *testing.T) {
 	c := newClient(t)
 	other := c.NewLeadership("h")
 	c.expect(kindOpen)
-	c.l.SetLease(5)
+	c.l.SetLease(time.Second)
 	c.expect(kindLease)
 	for range 2 {
 		c.l.Abandon()
@@ -252,7 +255,7 @@ func TestClientRefusesAbandonedLeadership(t *testing.T) {
 	if m := c.expect(kindAbandon); m.Leadership != c.l.id {
 		t.Errorf("%+v", m)
 	}
-	c.l.SetLease(7)
+	c.l.SetLease(time.Minute)
 	c.l.SetRelease([]byte("1"))
 	if err := c.l.SetPendingHooks(Spec{}); !errors.Is(err, ErrAbandoned) {
 		t.Error(err)
@@ -260,9 +263,9 @@ func TestClientRefusesAbandonedLeadership(t *testing.T) {
 	if _, err := c.l.Start(WorkOptions{Command: []string{"sleep"}}); !errors.Is(err, ErrAbandoned) {
 		t.Error(err)
 	}
-	other.SetLease(9)
-	if m := c.expect(kindLease); len(m.Leases) != 1 || m.Leases[0].ID != other.id {
-		t.Errorf("%+v", m)
+	other.SetLease(time.Hour)
+	if c.expect(kindLease); c.guardPlace.deadline() != time.Second {
+		t.Errorf("the lease of an abandoned leadership ends at %s", c.guardPlace.deadline())
 	}
 	if isClosed(c.l.Dead()) {
 		t.Error("dead without the guard's report")
@@ -376,7 +379,6 @@ func TestGuardIsLostAfterDeadline(t *testing.T) {
 	}{
 		"confirmed":            {confirmed: 50 * ms, lost: true},
 		"shorter lease sent":   {confirmed: time.Hour, sent: 50 * ms, lost: true},
-		"longer lease sent":    {confirmed: 50 * ms, sent: time.Hour, lost: true},
 		"killing":              {confirmed: 50 * ms, killing: true},
 		"unkillable":           {confirmed: 50 * ms, unkillable: "hurt"},
 		"deadline not reached": {confirmed: time.Hour},
@@ -402,7 +404,8 @@ func TestGuardIsLostAfterDeadline(t *testing.T) {
 				cl.l.SetLease(now + c.confirmed)
 			}
 			if c.confirmed != 0 {
-				cl.send(message{Kind: kindLeaseConfirmed, Leases: []lease{{cl.l.id, now + c.confirmed}}})
+				cl.guardPlace.enforce(now + c.confirmed)
+				cl.send(message{Kind: kindLeaseConfirmed})
 			}
 			deadline := now + 50*ms
 			if !c.lost {

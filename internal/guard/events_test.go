@@ -41,30 +41,22 @@ func TestGuardHandlesMessages(t *testing.T) {
 		}
 		b.expect(string(m.Kind), nil, nil)
 	}
-	at := boottime.Now() + time.Hour
+	at := (boottime.Now() + 2*time.Hour).Truncate(time.Microsecond)
 	other := b.addLeadership(2, "h")
 	abandoned := b.addLeadership(3, "i")
-	abandoned.abandoned, abandoned.lease = true, 0
-	untouched := other.lease
+	abandoned.setLease(0)
+	abandoned.abandoned = true
+	untouched := other.lease()
 	b.give(b.l, &work{seq: 7})
-	b.daemon.lastLeadership = 3
-	if err := b.handle(message{Kind: kindLease, Leases: []lease{{1, at}, {3, at}, {9, at}}}); err != nil || b.l.lease != at || other.lease != untouched || abandoned.lease != 0 {
-		t.Errorf("the leases: %v, %s, %s, %s", err, b.l.lease, other.lease, abandoned.lease)
+	b.lastLeadership = 3
+	for _, l := range []*leadership{b.l, abandoned} {
+		l.place.setDeadline(at)
 	}
-	for who, f := range map[string]*os.File{"keeper": b.keeperEnd, "daemon": b.daemonEnd} {
-		want := lease{map[string]int{"keeper": 7, "daemon": 1}[who], at}
-		if m, err := readFrame(f); err != nil || len(m.Leases) != 1 || m.Leases[0] != want || m.Kind != map[string]kind{"keeper": kindLease, "daemon": kindLeaseConfirmed}[who] {
-			t.Errorf("the %s got %+v, %v", who, m, err)
-		}
-	}
-	accept(message{Kind: kindHeartbeat, At: at + 1}, nil, nil)
-	if b.heartbeatDeadline != at+1 {
-		t.Errorf("heartbeat deadline %s", b.heartbeatDeadline)
+	accept(message{Kind: kindLease}, []string{"lease_confirmed 0"}, []string{"lease 0"})
+	if b.l.lease() != at || other.lease() != untouched || abandoned.lease() != 0 {
+		t.Errorf("the leases: %s, %s, %s", b.l.lease(), other.lease(), abandoned.lease())
 	}
 	accept(message{Kind: kindHeartbeat}, nil, nil)
-	if b.heartbeatDeadline != 0 {
-		t.Error("there is still a heartbeat deadline")
-	}
 	accept(message{Kind: kindAlive}, nil, nil)
 	accept(message{Kind: kindNotify, Notify: "nobody listens"}, nil, nil)
 	c := &Credentials{ID: 5}
@@ -97,13 +89,16 @@ func TestGuardHandlesMessages(t *testing.T) {
 	accept(message{Kind: kindKill, Seq: 7}, nil, nil) // it has ended in the meantime
 	b.opt.Containment = ""                            // without control groups
 	b.task = 20
-	for seq, l := range map[int]lease{11: {1, at}, 12: {2, 0}, 13: {2, boottime.Now()}} {
-		accept(message{Kind: kindPrepare, Leadership: l.ID, Seq: seq, Spec: program}, []string{fmt.Sprint("prepared ", seq)}, nil)
+	for seq, l := range map[int]struct {
+		id int
+		at time.Duration
+	}{11: {1, at}, 12: {2, 0}, 13: {2, boottime.Now()}} {
+		accept(message{Kind: kindPrepare, Leadership: l.id, Seq: seq, Spec: program}, []string{fmt.Sprint("prepared ", seq)}, nil)
 		w := b.findWork(seq)
-		if w == nil || w.launched || w.leadership.id != l.ID {
+		if w == nil || w.launched || w.leadership.id != l.id {
 			t.Fatalf("%+v", w)
 		}
-		w.leadership.lease = l.At
+		w.leadership.setLease(l.at)
 		if seq != 11 {
 			accept(message{Kind: kindStart, Seq: seq}, []string{fmt.Sprint("started ", seq, " there is no lease")}, nil)
 			if other.keeper = nil; other.work != nil {
@@ -122,7 +117,7 @@ func TestGuardHandlesMessages(t *testing.T) {
 		accept(message{Kind: kindPrepare, Leadership: id, Seq: 14, Spec: program}, []string{"prepared 14 " + ErrAbandoned.Error()}, nil)
 	}
 	accept(message{Kind: kindAbandon, Leadership: 1}, nil, nil)
-	if !b.l.abandoned || b.l.lease != 0 || other.abandoned {
+	if !b.l.abandoned || b.hasLease(b.l) || other.abandoned {
 		t.Errorf("%+v, %+v", b.l, other)
 	}
 }
@@ -146,10 +141,10 @@ func TestAbandonedBeforeStart(t *testing.T) {
 // Whatever the daemon sends, the guard neither panics nor waits, and the leaderships that a message does not name keep their leases.
 func FuzzGuardMessages(f *testing.F) {
 	for _, body := range []string{
-		`{"kind":"lease","leases":[{"id":1,"at":77},{"id":2,"at":-5},{"id":9,"at":5}]}`, `{"kind":"open","leadership":5,"name":"x"}`, `{"kind":"abandon","leadership":1}`,
+		`{"kind":"lease"}`, `{"kind":"open","leadership":5,"name":"x","place":5}`, `{"kind":"abandon","leadership":1}`,
 		`{"kind":"close","leadership":1}`, `{"kind":"prepare","leadership":1,"seq":3,"spec":{"path":"/x","argv":["x"],"env":null,"stop_signal":15}}`, `{"kind":"start","seq":3}`,
 		`{"kind":"stop","seq":7,"grace":-1}`, `{"kind":"kill","seq":7}`, `{"kind":"pending_hooks","leadership":1,"pending_hooks":[{"path":"/x","argv":["x"],"env":null,"stop_signal":0}]}`,
-		`{"kind":"release","leadership":1,"release":[1]}`, `{"kind":"session"}`, `{"kind":"heartbeat","at":9}`, `{"kind":"config","config":"eA=="}`,
+		`{"kind":"release","leadership":1,"release":[1]}`, `{"kind":"session"}`, `{"kind":"heartbeat"}`, `{"kind":"config","config":"eA=="}`,
 	} {
 		f.Add([]byte(body), []byte(`{"kind":"abandon","leadership":1}`))
 	}
@@ -163,18 +158,18 @@ func FuzzGuardMessages(f *testing.F) {
 		d := &daemon{pid: noPid, socket: near, out: newOutbox(near, daemonOutbox)}
 		k := &keeperProcess{pid: noPid, socket: near, out: newOutbox(near, keeperOutbox), ready: true}
 		g := &guard{
-			log: slog.New(slog.DiscardHandler), daemon: d, keeper: k, keepers: []*keeperProcess{k}, spareAt: 1 << 62,
+			board: newBareBoard(t), log: slog.New(slog.DiscardHandler), daemon: d, keeper: k, keepers: []*keeperProcess{k}, spareAt: 1 << 62,
 			children: new(childList),
 		}
 		for id := 1; id <= 3; id++ {
-			g.open(d, message{Leadership: id, Name: fmt.Sprint(id)})
-			g.leaderships[id-1].lease = 1 << 62
+			g.open(d, message{Leadership: id, Name: fmt.Sprint(id), Place: id})
+			g.leaderships[id-1].setLease(boottime.Now() + time.Hour)
 		}
 		silent := g.leaderships[2]
 		silent.work = &work{leadership: silent, seq: 1 << 40, task: 1 << 40, spec: new(Spec), keeper: k, prepared: true, launched: true}
 		for _, body := range [][]byte{first, second} {
 			m, err := readFrame(bytes.NewReader(append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)))
-			named := m.Leadership == 3 || m.Seq == silent.work.seq || slices.ContainsFunc(m.Leases, func(at lease) bool { return at.ID == 3 })
+			named := m.Leadership == 3 || m.Seq == silent.work.seq
 			if named || m.Device != nil || m.Spec != nil && (m.Spec.Unit != nil || m.Spec.Reset != nil) {
 				return // a unit and a device name paths on this host
 			}
@@ -186,7 +181,7 @@ func FuzzGuardMessages(f *testing.F) {
 			g.runPendingHooks()
 			g.forgetLeaderships()
 		}
-		if silent.lease != 1<<62 || silent.abandoned || silent.work == nil || silent.work.killing {
+		if !g.hasLease(silent) || silent.abandoned || silent.work == nil || silent.work.killing {
 			t.Errorf("%s, %s: %+v", first, second, silent)
 		}
 	})
@@ -194,22 +189,22 @@ func FuzzGuardMessages(f *testing.F) {
 
 // What a message may contain is limited, and a daemon cannot open leaderships without limit.
 func TestMessageLimits(t *testing.T) {
-	for _, m := range []message{{Leases: make([]lease, maxLeases+1)}, {PendingHooks: make([]Spec, maxHooks+1)}, {Name: strings.Repeat("x", maxName+1)}} {
+	for _, m := range []message{{PendingHooks: make([]Spec, maxHooks+1)}, {Name: strings.Repeat("x", maxName+1)}} {
 		if err := m.check(); !errors.Is(err, errProtocol) {
 			t.Errorf("%v", err)
 		}
 	}
-	if err := (&message{Leases: make([]lease, maxLeases), PendingHooks: make([]Spec, maxHooks), Name: strings.Repeat("x", maxName)}).check(); err != nil {
+	if err := (&message{PendingHooks: make([]Spec, maxHooks), Name: strings.Repeat("x", maxName)}).check(); err != nil {
 		t.Error(err)
 	}
-	g := &guard{}
+	g := &guard{board: newBareBoard(t)}
 	d := new(daemon)
 	for i := range maxLeaderships {
-		if err := g.open(d, message{Leadership: i + 1}); err != nil {
+		if err := g.open(d, message{Leadership: i + 1, Place: i + 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := g.open(d, message{Leadership: maxLeaderships + 1}); !errors.Is(err, errProtocol) {
+	if err := g.open(d, message{Leadership: maxLeaderships + 1, Place: 1}); !errors.Is(err, errProtocol) {
 		t.Error(err)
 	}
 }
@@ -217,7 +212,7 @@ func TestMessageLimits(t *testing.T) {
 // A daemon that closes its socket gets time to exit; one that violates the protocol is killed. Further messages of either are
 // ignored.
 func TestGuardAbandonsDaemon(t *testing.T) {
-	extension := message{Kind: kindLease, Leases: []lease{{1, 77}}}
+	extension := message{Kind: kindLease}
 	for name, c := range map[string]struct {
 		former, abandoned bool
 		in                incoming
@@ -234,20 +229,21 @@ func TestGuardAbandonsDaemon(t *testing.T) {
 		"unknown kind":         {in: incoming{msg: message{Kind: "sing"}}, killing: true},
 	} {
 		b := newBareGuard(t)
-		b.l.lease = 5
+		b.l.setLease(time.Microsecond)
+		b.l.place.setDeadline(time.Minute)
 		if c.in.daemon = b.daemon; c.former {
 			c.in.daemon = new(daemon)
 		}
 		b.daemon.abandoned = c.abandoned
 		b.receiveFromDaemon(c.in)
-		if handled := b.l.lease == 77; handled != c.handled {
+		if handled := b.l.lease() == time.Minute; handled != c.handled {
 			t.Errorf("%s: handled: %t", name, handled)
 		}
 		if d := b.daemon; d.abandoned != (c.abandoned || c.hungUp || c.killing) || d.killing != c.killing || c.in.daemon.socketClosed != (c.in.err != nil) {
 			t.Errorf("%s: %+v", name, d)
 		}
-		if c.hungUp && !isNear(b.heartbeatDeadline, exitTimeout) || !c.hungUp && b.heartbeatDeadline != 0 {
-			t.Errorf("%s: heartbeat deadline %s", name, b.heartbeatDeadline)
+		if at := b.daemonDeadline(); c.hungUp && !isNear(at, exitTimeout) || !c.hungUp && at != 0 {
+			t.Errorf("%s: it must have exited by %s", name, at)
 		}
 		if logged := strings.Contains(b.logText.String(), "killing the daemon"); logged != c.killing {
 			t.Errorf("%s: log: %q", name, b.logText)
@@ -261,14 +257,15 @@ func TestMessagesOfDeadDaemon(t *testing.T) {
 		b := newBareGuard(t)
 		d := b.daemon
 		d.abandoned, b.deadDaemon, b.daemon = abandoned, d, nil
+		b.l.place.setDeadline(time.Minute)
 		for _, m := range []message{
-			{Kind: kindSession, Session: &Credentials{ID: 5}}, {Kind: kindOpen, Leadership: 2, Name: "h"}, {Kind: kindPendingHooks, Leadership: 2, PendingHooks: []Spec{{}}},
-			{Kind: kindRelease, Leadership: 1, Release: []byte("1")}, {Kind: kindConfig, Config: []byte("c")}, {Kind: kindLease, Leases: []lease{{1, 77}}}, {Kind: "sing"},
+			{Kind: kindSession, Session: &Credentials{ID: 5}}, {Kind: kindOpen, Leadership: 2, Name: "h", Place: 2}, {Kind: kindPendingHooks, Leadership: 2, PendingHooks: []Spec{{}}},
+			{Kind: kindRelease, Leadership: 1, Release: []byte("1")}, {Kind: kindConfig, Config: []byte("c")}, {Kind: kindLease}, {Kind: "sing"},
 		} {
 			b.receiveFromDaemon(incoming{daemon: d, msg: m})
 		}
 		handled := !abandoned
-		if (b.session != nil) != handled || (len(b.leaderships) == 2 && len(b.leaderships[1].hooks) == 1) != handled || (b.l.release != nil) != handled || (b.lastConfig != nil) != handled || b.l.lease == 77 || b.deadDaemon == nil {
+		if (b.session != nil) != handled || (len(b.leaderships) == 2 && len(b.leaderships[1].hooks) == 1) != handled || (b.l.release != nil) != handled || (b.lastConfig != nil) != handled || b.l.lease() == time.Minute || b.deadDaemon == nil {
 			t.Errorf("abandoned: %t: %+v", abandoned, b.guard)
 		}
 		b.receiveFromDaemon(incoming{daemon: d, err: io.EOF})
@@ -305,9 +302,9 @@ func TestDaemonExited(t *testing.T) {
 		b := newBareGuard(t)
 		d := b.daemon
 		d.socketClosed, d.startedAt = c.socketClosed, boottime.Now()-c.age
-		b.opt.Respawn, b.stopping, b.respawnDelay, b.heartbeatDeadline = !c.final, c.stopping, c.oldDelay, 6
+		b.opt.Respawn, b.stopping, b.respawnDelay = !c.final, c.stopping, c.oldDelay
 		b.daemonExited(c.status)
-		if b.daemon != nil || !b.mustEnd(b.l) || !isNear(b.survivedAt, minSurvival) || b.heartbeatDeadline != 0 || b.exitStatus != c.exitStatus || b.noRespawn != c.noRespawn {
+		if b.daemon != nil || !b.mustEnd(b.l) || !isNear(b.survivedAt, minSurvival) || b.exitStatus != c.exitStatus || b.noRespawn != c.noRespawn {
 			t.Errorf("%s: %+v", name, b.guard)
 		}
 		if (b.deadDaemon == d) == c.socketClosed {

@@ -20,15 +20,15 @@ type kind string
 // Messages from the daemon to the guard. The guard passes start, stop, kill and lease on to a keeper, with its own numbers for
 // the works.
 const (
-	kindOpen         kind = "open"          // there is a new leadership: Leadership and Name
+	kindOpen         kind = "open"          // there is a new leadership: Leadership, Name, and its Place on the board
 	kindAbandon      kind = "abandon"       // kill the work of Leadership and refuse everything else for it
 	kindClose        kind = "close"         // forget Leadership, whose work is dead
 	kindPrepare      kind = "prepare"       // prepare to start the work Spec of Leadership, and number it Seq
 	kindStart        kind = "start"         // start the prepared work
 	kindStop         kind = "stop"          // ask the work to stop; kill it after Grace
 	kindKill         kind = "kill"          // kill the work now
-	kindLease        kind = "lease"         // the works of these leaderships, and of no others, may run until then: Leases; later ones may be on the board
-	kindHeartbeat    kind = "heartbeat"     // the daemon sends the next heartbeat before At, or a later time on the board
+	kindLease        kind = "lease"         // a lease on the board is new, or shorter: read the board now
+	kindHeartbeat    kind = "heartbeat"     // the same for the time by which the daemon sends its next heartbeat; it also feeds the watchdog
 	kindAlive        kind = "alive"         // the daemon is alive and handles signals; needed without a session to set a deadline by
 	kindNotify       kind = "notify"        // pass Notify on to the service manager
 	kindSession      kind = "session"       // the session to close after the daemon's death: Session
@@ -40,7 +40,7 @@ const (
 
 // Messages from the guard to the daemon, and from the keeper to the guard.
 const (
-	kindHello          kind = "hello"           // to the daemon: how work is contained, and what survives: Containment, Survivors, Slot; to a keeper: its number Seq
+	kindHello          kind = "hello"           // to the daemon: how work is contained, and what survives: Containment, Survivors; to a keeper: its number Seq
 	kindSurvivors      kind = "survivors"       // the works of earlier daemons that still run: Survivors
 	kindPrepared       kind = "prepared"        // the work can be started, see Containment, or it was refused: Error
 	kindStarted        kind = "started"         // the work runs as process Pid, or failed to start: Error
@@ -48,7 +48,7 @@ const (
 	kindExited         kind = "exited"          // the main process of the work has ended: Status
 	kindDead           kind = "dead"            // no process of the work is left: Output
 	kindGone           kind = "gone"            // nothing is left of the abandoned Leadership, and its hooks have run
-	kindLeaseConfirmed kind = "lease_confirmed" // the guard enforces Leases from now on
+	kindLeaseConfirmed kind = "lease_confirmed" // the guard enforces the leases on the board; the answer to a lease message
 	kindReady          kind = "ready"           // the keeper has started (keeper to guard only)
 	kindUnkillable     kind = "unkillable"      // a process of the work cannot be killed: Error; empty once that is resolved
 )
@@ -60,7 +60,6 @@ type message struct {
 	Seq          int                `json:"seq,omitempty"`
 	Leadership   int                `json:"leadership,omitempty"`
 	Name         string             `json:"name,omitempty"`
-	Leases       []lease            `json:"leases,omitempty"`
 	At           time.Duration      `json:"at,omitempty"`
 	Grace        time.Duration      `json:"grace,omitempty"`
 	Spec         *Spec              `json:"spec,omitempty"`
@@ -76,31 +75,24 @@ type message struct {
 	Survivors    []LeadershipRecord `json:"survivors,omitempty"`
 	Device       *DeviceSpec        `json:"device,omitempty"`
 	DeviceState  *DeviceState       `json:"device_state,omitempty"`
-	// Slot is the slot of the board: the daemon's first one in a hello, or that of the work's leadership.
-	Slot int `json:"slot,omitempty"`
+	// Place is the index of the place on the board. A pending hook has none, but a deadline At.
+	Place int `json:"place,omitempty"`
 	// Dir is the control group into which the keeper puts the work.
 	Dir string `json:"dir,omitempty"`
 	// Containment describes how the work is contained.
 	Containment *ContainmentRecord `json:"containment,omitempty"`
 }
 
-// lease is a deadline: of the leadership ID, or of the work with that number in messages to a keeper.
-type lease struct {
-	ID int           `json:"id"`
-	At time.Duration `json:"at"`
-}
-
-// Limits of what a message may contain. A sender splits longer lists of leases.
+// Limits of what a message may contain.
 const (
-	maxLeases = 256
-	maxHooks  = 16
-	maxName   = 256
+	maxHooks = 16
+	maxName  = 256
 )
 
 // check returns an error if a message from the daemon exceeds a limit.
 func (m *message) check() error {
-	if len(m.Leases) > maxLeases || len(m.PendingHooks) > maxHooks || len(m.Name) > maxName {
-		return fmt.Errorf("%w: a %s message with %d leases, %d hooks and a name of %d bytes", errProtocol, m.Kind, len(m.Leases), len(m.PendingHooks), len(m.Name))
+	if len(m.PendingHooks) > maxHooks || len(m.Name) > maxName {
+		return fmt.Errorf("%w: a %s message with %d hooks and a name of %d bytes", errProtocol, m.Kind, len(m.PendingHooks), len(m.Name))
 	}
 	return nil
 }

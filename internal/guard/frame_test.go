@@ -15,7 +15,7 @@ import (
 func TestFrameRoundTrip(t *testing.T) {
 	var pipe bytes.Buffer
 	all := []message{
-		{Kind: kindLease, At: 5 * time.Second},
+		{Kind: kindStart, At: 5 * time.Second},
 		{Kind: kindStart, Seq: 3, Spec: &Spec{Path: "/bin/sh", Argv: []string{"sh", "-c", "echo \"\x01<ü>\""}, Dir: "/", Env: []string{"A=b", "C="}, StopSignal: syscall.SIGUSR1, Capture: true}},
 		{Kind: kindStop, Seq: 3, Grace: time.Minute},
 		{Kind: kindSession, Session: &Credentials{Servers: []string{"a:1"}, ID: -0x7fffffffffffffff, Password: []byte{0, 1, 255}, Timeout: time.Second, File: "/f"}},

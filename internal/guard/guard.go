@@ -60,7 +60,6 @@ const (
 	closeTimeout    = 5 * time.Second      // for closing a session
 	minSurvival     = time.Second          // a shorter K does not matter: the session lasts longer than that
 	flushInterval   = 5 * time.Millisecond // between two attempts to send what did not fit into a socket's buffer
-	drainTime       = 5 * time.Millisecond // how long messages sent before a deadline may take to be read after it
 )
 
 // guard is the state of the guard process. It is level-triggered: after each event, advance does whatever is due. A single
@@ -75,10 +74,8 @@ type guard struct {
 	timer        *boottime.Timer
 	cgroupParent string // the control group in which to create others; empty if there is none
 	forker       *forker
-	board        *board // nil if there is none
+	board        *board
 	boardFile    *os.File
-	nextSlot     int  // the first slot of the board that no daemon has used
-	boardFull    bool // it is logged that the board has no more slots
 	children     *childList
 	reaper       reaper
 	notifier     *notifier
@@ -86,22 +83,21 @@ type guard struct {
 	report       *os.File // the pipe by which keepers report to the daemon if this process is dead
 	reportWriter *os.File
 
-	keepers           []*keeperProcess // all that run
-	keeper            *keeperProcess   // the one for the next work, see keeperFor; nil while there is none
-	keeperSeq         int              // the number of the last keeper
-	spareAt           time.Duration    // no keeper is started in advance before that, as the last one has failed
-	task              int              // the number of the last work
-	daemon            *daemon          // nil while none runs
-	deadDaemon        *daemon          // a dead daemon whose messages have not all been read; nil for none
-	leaderships       []*leadership    // of this daemon, and of dead ones while anything remains to be done for them
-	session           *Credentials
-	leaveSession      bool          // the session of the dead daemon is left to expire: work survives, or a hook has failed
-	survivedAt        time.Duration // work of the dead daemon that still runs then survives it
-	inheritedAt       time.Duration // when to kill again what the dead daemon has left behind; 0 if nothing is left
-	inheritedDelay    time.Duration
-	lastConfig        []byte        // the configuration in force; nil until a daemon has sent it
-	heartbeatDeadline time.Duration // without a heartbeat by then the daemon is hung; 0 for no deadline
-	heartbeatEnd      time.Duration // when that is enforced, see lastChance; 0 before the deadline
+	keepers        []*keeperProcess // all that run
+	keeper         *keeperProcess   // the one for the next work, see keeperFor; nil while there is none
+	keeperSeq      int              // the number of the last keeper
+	spareAt        time.Duration    // no keeper is started in advance before that, as the last one has failed
+	task           int              // the number of the last work
+	daemon         *daemon          // nil while none runs
+	deadDaemon     *daemon          // a dead daemon whose messages have not all been read; nil for none
+	leaderships    []*leadership    // of this daemon, and of dead ones while anything remains to be done for them
+	lastLeadership int              // the id of the last one; ids are never reused
+	session        *Credentials
+	leaveSession   bool          // the session of the dead daemon is left to expire: work survives, or a hook has failed
+	survivedAt     time.Duration // work of the dead daemon that still runs then survives it
+	inheritedAt    time.Duration // when to kill again what the dead daemon has left behind; 0 if nothing is left
+	inheritedDelay time.Duration
+	lastConfig     []byte // the configuration in force; nil until a daemon has sent it
 
 	early          []syscall.Signal // requests for a reload that have arrived before the daemon handled them
 	stopping       bool             // the guard was asked to exit
@@ -162,30 +158,24 @@ func newGuard(opt Options) (*guard, error) {
 	}
 	g := &guard{
 		opt: opt, log: opt.Log, lastConfig: opt.LastConfig,
-		nextSlot: 1, signals: opt.Signals, fromDaemon: make(chan incoming), fromKeeper: make(chan incoming), closeResults: make(chan closeResult, 1),
+		signals: opt.Signals, fromDaemon: make(chan incoming), fromKeeper: make(chan incoming), closeResults: make(chan closeResult, 1),
 	}
 	if err := g.setUpContainment(); err != nil {
 		return nil, err
 	}
 	var err error
+	if g.board, g.boardFile, err = newBoard(); err != nil {
+		return nil, err
+	}
 	g.forker = newForker()
 	if g.children, err = openChildList(g.forker.thread); err != nil {
-		g.forker.close()
 		return nil, err
 	}
 	if g.timer, err = boottime.NewTimer(); err != nil {
-		g.children.close()
-		g.forker.close()
 		return nil, err
 	}
 	if g.report, g.reportWriter, err = os.Pipe(); err != nil {
-		g.timer.Close()
-		g.children.close()
-		g.forker.close()
 		return nil, err
-	}
-	if g.board, g.boardFile, err = newBoard(); err != nil {
-		g.log.Warn("the daemon sends a message for each renewal of a lease", "err", err)
 	}
 	g.notifier = newNotifier(opt.Log)
 	if g.signals == nil {
@@ -204,9 +194,7 @@ func (g *guard) close() {
 	g.timer.Close()
 	g.children.close()
 	g.forker.close()
-	if g.boardFile != nil {
-		g.boardFile.Close()
-	}
+	g.boardFile.Close()
 	g.report.Close()
 	g.reportWriter.Close()
 }
@@ -259,16 +247,6 @@ func (g *guard) onlyKeepersLeft() bool {
 	return g.noRespawn && g.daemon == nil && g.deadDaemon == nil && len(g.leaderships) == 0 && g.session == nil && !g.closingSession
 }
 
-// lastChance returns when a deadline is enforced, given the last result for it, which a new deadline resets to 0. If this process
-// was paused, the timer and the messages are ready at the same moment, and an extension that was sent in time must still count.
-// So messages get drainTime to be read.
-func lastChance(deadline, last, now time.Duration) time.Duration {
-	if last == 0 && deadline != 0 && now >= deadline {
-		return now + drainTime
-	}
-	return last
-}
-
 // reap waits for exited children: the daemon, keepers, and processes that this subreaper inherited from a dead keeper.
 func (g *guard) reap() {
 	g.noChildren = g.reaper.reap(func(pid int, status syscall.WaitStatus) {
@@ -286,14 +264,12 @@ func (g *guard) reap() {
 func (g *guard) advance() {
 	g.enforceAll()
 	g.limitPets()
-	g.extendHeartbeat()
-	g.heartbeatEnd = lastChance(g.heartbeatDeadline, g.heartbeatEnd, boottime.Now())
-	if d := g.daemon; d != nil && (d.killing || past(g.heartbeatEnd)) {
+	if d := g.daemon; d != nil && (d.killing || past(g.daemonDeadline())) {
 		syscall.Kill(d.pid, syscall.SIGKILL)
 		if !d.killing {
 			g.log.Error("killing the daemon: it is hung", "pid", d.pid)
 		}
-		d.abandoned, d.killing, g.heartbeatDeadline, g.heartbeatEnd = true, true, 0, 0
+		d.abandoned, d.killing = true, true
 		g.enforceAll()
 	}
 	if g.hasWork() || g.inheritedAt != 0 || g.reaper.more {
@@ -336,10 +312,7 @@ func (g *guard) hasWork() bool {
 
 // setTimer arms the timer for the next point in time at which advance has something to do.
 func (g *guard) setTimer() {
-	at := earliest(g.heartbeatDeadline)
-	if g.heartbeatEnd != 0 {
-		at = g.heartbeatEnd
-	}
+	at := g.daemonDeadline()
 	for _, l := range g.leaderships {
 		if l.work != nil {
 			at = earliest(at, l.work.nextCheck(), l.work.nextDeviceCheck())

@@ -18,14 +18,12 @@ type daemon struct {
 	pid          int
 	socket       *socket
 	startedAt    time.Duration
-	socketClosed bool // its socket has been read to the end
-	listens      bool // it handles signals
-	abandoned    bool // no message from it counts any more, and its work must be killed
-	killing      bool // it is to be killed, until it is dead
-
-	out            outbox
-	slot           int // of the board, for its heartbeat; those of its leaderships follow
-	lastLeadership int // the id of its last leadership; ids are never reused
+	socketClosed bool          // its socket has been read to the end
+	listens      bool          // it handles signals
+	abandoned    bool          // no message from it counts any more, and its work must be killed
+	killing      bool          // it is to be killed, until it is dead
+	exitBy       time.Duration // it is killed if it has not exited by then; 0 if it has not closed its socket
+	out          outbox
 }
 
 // incoming is a message, or the error that ended the socket, from one daemon or keeper process.
@@ -55,7 +53,8 @@ func (g *guard) startDaemon() error {
 		attr.Env = append(attr.Env, configVariable+"=yes")
 	}
 	// At configFD, resultFD, boardFD and lockFD.
-	attr.Files = append(attr.Files, descriptor(config), descriptor(g.opt.Result), descriptor(g.boardFile), descriptor(g.opt.SessionLock))
+	attr.Files = append(attr.Files, descriptor(config), descriptor(g.opt.Result), g.boardFile.Fd(), descriptor(g.opt.SessionLock))
+	g.board.reset(g.lastLeadership)
 	var pid int
 	err = g.forker.do(func() error {
 		return harden.WithChildScore(func() (err error) {
@@ -67,10 +66,9 @@ func (g *guard) startDaemon() error {
 		near.Close()
 		return fmt.Errorf("cannot start the daemon: %w", err)
 	}
-	d := &daemon{pid: pid, socket: near, out: newOutbox(near, daemonOutbox), startedAt: boottime.Now(), slot: g.nextSlot}
-	g.useSlot(d.slot)
-	g.daemon, g.respawnAt, g.heartbeatDeadline, g.heartbeatEnd = d, 0, 0, 0
-	g.sendToDaemon(message{Kind: kindHello, Containment: &ContainmentRecord{Mode: g.opt.Containment}, Survivors: g.survivors(), Slot: d.slot})
+	d := &daemon{pid: pid, socket: near, out: newOutbox(near, daemonOutbox), startedAt: boottime.Now()}
+	g.daemon, g.respawnAt = d, 0
+	g.sendToDaemon(message{Kind: kindHello, Containment: &ContainmentRecord{Mode: g.opt.Containment}, Survivors: g.survivors()})
 	go g.readDaemon(d)
 	return nil
 }
@@ -90,7 +88,7 @@ func (g *guard) readDaemon(d *daemon) {
 // is restarted.
 func (g *guard) daemonExited(status syscall.WaitStatus) {
 	d := g.daemon
-	g.daemon, g.heartbeatDeadline, g.heartbeatEnd = nil, 0, 0
+	g.daemon = nil
 	g.daemonIsDead()
 	if d.socketClosed {
 		d.socket.Close()
@@ -141,7 +139,7 @@ func (g *guard) receiveFromDaemon(in incoming) {
 	switch {
 	case err == nil:
 	case errors.Is(err, io.EOF), isHangUp(err):
-		d.abandoned, g.heartbeatDeadline, g.heartbeatEnd = true, boottime.Now()+exitTimeout, 0
+		d.abandoned, d.exitBy = true, boottime.Now()+exitTimeout
 	default:
 		d.abandoned, d.killing = true, true
 		g.log.Error("killing the daemon", "pid", d.pid, "err", err)
@@ -182,11 +180,7 @@ func (g *guard) receiveFromDead(in incoming) {
 func (g *guard) handle(m message) error {
 	switch m.Kind {
 	case kindHeartbeat:
-		g.heartbeatDeadline, g.heartbeatEnd = 0, 0
-		if enforced {
-			g.heartbeatDeadline = m.At
-		}
-		g.notifier.feedWatchdog()
+		g.notifier.feedWatchdog() // advance reads the board
 	case kindAlive:
 		g.daemonListens()
 		g.notifier.feedWatchdog()
@@ -201,7 +195,7 @@ func (g *guard) handle(m message) error {
 	case kindAbandon, kindClose:
 		g.abandon(m)
 	case kindLease:
-		g.extend(m.Leases)
+		g.readLeases()
 	case kindDevice:
 		return g.checkDevice(m.Device)
 	case kindPendingHooks, kindRelease:
@@ -223,13 +217,17 @@ func (g *guard) handle(m message) error {
 	return nil
 }
 
-// extendHeartbeat takes a later deadline for the next heartbeat from the board.
-func (g *guard) extendHeartbeat() {
-	if d := g.daemon; d != nil && !d.abandoned {
-		if at := g.board.extended(d.slot, g.heartbeatDeadline); at != g.heartbeatDeadline {
-			g.heartbeatDeadline, g.heartbeatEnd = at, 0
-		}
+// daemonDeadline returns when the daemon has to be killed: without another heartbeat it is hung; 0 for never.
+func (g *guard) daemonDeadline() time.Duration {
+	switch d := g.daemon; {
+	case d == nil || d.killing:
+		return 0
+	case d.exitBy != 0:
+		return d.exitBy
+	case enforced && !d.abandoned:
+		return g.board.heartbeat().deadline()
 	}
+	return 0
 }
 
 // set stores what is left to do for a leadership after its daemon.

@@ -74,7 +74,7 @@ func (g *guard) armDevice(w *work) error {
 	if w.spec.Reset == nil || w.hookDeadline != 0 {
 		return nil
 	}
-	if l := w.leadership; l.lease == 0 || past(l.lease) {
+	if !g.hasLease(w.leadership) {
 		return errNoLease
 	}
 	w.arming, w.armBy = true, boottime.Now()+armTimeout
@@ -136,7 +136,7 @@ func (g *guard) tendDevice() {
 func (g *guard) continueArming(w *work, r *deviceResult) {
 	armed := r != nil && r.number >= w.order
 	switch {
-	case past(w.leadership.lease) || w.leadership.lease == 0:
+	case !g.hasLease(w.leadership):
 		g.refuse(w, errNoLease) // also if it was prepared: its lease would limit the pets for ever
 	case !w.arming:
 	case armed && !r.state.Armed:
@@ -166,7 +166,7 @@ func (g *guard) goWithoutDevice(w *work, err error) {
 func (g *guard) keepsDevice(r *deviceResult) bool {
 	armed := r != nil && r.state.Armed
 	for _, l := range g.leaderships {
-		if w := l.work; w != nil && w.needsDevice() || armed && l.lease != 0 && !past(l.lease) && !g.mustEnd(l) {
+		if w := l.work; w != nil && w.needsDevice() || armed && g.hasLease(l) {
 			return true
 		}
 	}
@@ -210,7 +210,7 @@ func (w *work) nextDeviceCheck() time.Duration {
 	case w.launched || !w.needsDevice():
 		return 0
 	case w.arming:
-		return earliest(w.armBy, max(1, w.leadership.lease))
+		return earliest(w.armBy, max(1, w.leadership.lease()))
 	}
-	return max(1, w.leadership.lease)
+	return max(1, w.leadership.lease())
 }

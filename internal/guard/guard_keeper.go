@@ -18,7 +18,6 @@ type keeperProcess struct {
 	seq     int // its number, which its report contains
 	socket  *socket
 	out     outbox
-	leases  []lease       // to be sent
 	ready   bool          // it has started
 	retired bool          // it is hung: it gets no more work, and is killed once it has none
 	dead    bool          // it has been reaped
@@ -104,7 +103,7 @@ func (g *guard) startKeeper() error {
 	defer far.Close()
 	g.keeperSeq++
 	k := &keeperProcess{seq: g.keeperSeq, socket: near, out: newOutbox(near, keeperOutbox), readyBy: boottime.Now() + keeperStartTimeout}
-	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2, far.Fd(), g.reportWriter.Fd(), descriptor(g.boardFile)}, Sys: &syscall.SysProcAttr{Setpgid: true}}
+	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2, far.Fd(), g.reportWriter.Fd(), g.boardFile.Fd()}, Sys: &syscall.SysProcAttr{Setpgid: true}}
 	err = g.forker.do(func() error {
 		return withChildLimits(func() (err error) {
 			k.pid, err = syscall.ForkExec(g.opt.Path, []string{g.opt.Argv[0], keeperArgument}, attr)

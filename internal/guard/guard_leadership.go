@@ -18,10 +18,8 @@ type leadership struct {
 	daemon    *daemon        // to which it belongs
 	work      *work          // nil while there is none
 	keeper    *keeperProcess // the leadership's own keeper; nil if it has none
-	lease     time.Duration  // its work may run until then; 0 for no lease
-	leaseEnd  time.Duration  // when that is enforced, see lastChance; 0 before the end
+	place     place          // of its lease
 	lastLease time.Duration  // the last lease other than 0, which limits the pets of the watchdog device
-	slot      int            // of the board; 0 for none
 	hooks     []Spec         // to be run if it is abandoned, or its daemon dies
 	release   json.RawMessage
 	abandoned bool // nothing that is sent for it counts any more, and its work must be killed
@@ -45,83 +43,60 @@ func (g *guard) find(id int) *leadership {
 
 // open adds a leadership.
 func (g *guard) open(d *daemon, m message) error {
-	if m.Leadership <= d.lastLeadership || len(g.leaderships) >= maxLeaderships {
-		return fmt.Errorf("%w: leadership %d after %d, %d at a time", errProtocol, m.Leadership, d.lastLeadership, len(g.leaderships))
+	taken := slices.ContainsFunc(g.leaderships, func(l *leadership) bool { return l.daemon == d && !l.abandoned && l.place.index == m.Place })
+	if m.Leadership <= g.lastLeadership || len(g.leaderships) >= maxLeaderships || m.Place <= 0 || m.Place >= boardPlaces || taken {
+		return fmt.Errorf("%w: leadership %d after %d, %d at a time, place %d", errProtocol, m.Leadership, g.lastLeadership, len(g.leaderships), m.Place)
 	}
-	d.lastLeadership = m.Leadership
-	l := &leadership{id: m.Leadership, name: m.Name, daemon: d}
-	if d.slot != 0 {
-		l.slot = d.slot + l.id
-		g.useSlot(l.slot)
-	}
+	g.lastLeadership = m.Leadership
+	l := &leadership{id: m.Leadership, name: m.Name, daemon: d, place: g.board.place(m.Place, m.Leadership)}
+	l.place.enforce(0)
 	g.leaderships = append(g.leaderships, l)
 	return nil
-}
-
-// useSlot makes a slot of the board ready for a leadership or a heartbeat. It logs once that the board has no more slots.
-func (g *guard) useSlot(slot int) {
-	g.nextSlot = max(g.nextSlot, slot+1)
-	g.board.reset(slot)
-	if g.board != nil && !g.board.valid(slot) && !g.boardFull {
-		g.boardFull = true
-		g.log.Warn("all places for leases in shared memory have been used: for further registrations the daemon sends a message for each renewal, which costs "+
-			"more and changes nothing else; restart zkelectd when convenient, and there are new places", "places", boardSlots-1)
-	}
 }
 
 // abandon makes the guard refuse everything for a leadership from now on. enforce then kills its work.
 func (g *guard) abandon(m message) {
 	for _, l := range g.leaderships {
 		if l.id == m.Leadership && l.daemon == g.daemon {
-			l.abandoned, l.lease = true, 0
+			l.abandoned = true
 			l.closed = l.closed || m.Kind == kindClose
 		}
 	}
 }
 
-// extend sets the leases of the listed leaderships, passes them on to their keepers, and confirms them.
-func (g *guard) extend(leases []lease) {
-	confirmed := make([]lease, 0, len(leases))
-	for _, at := range leases {
-		l := g.find(at.ID)
-		if l == nil {
-			continue
-		}
-		g.setLease(l, at.At)
-		if w := l.work; w != nil && w.launched {
-			switch {
-			case w.unit != nil:
-				w.unit.open()
-			case w.keeper != nil:
-				w.keeper.leases = append(w.keeper.leases, lease{w.task, at.At})
-			}
-		}
-		confirmed = append(confirmed, at)
-	}
+// readLeases has the keepers read the leases on the board, reads them itself, and confirms that.
+func (g *guard) readLeases() {
 	for _, k := range g.keepers {
-		if len(k.leases) > 0 {
-			k.send(message{Kind: kindLease, Leases: k.leases})
-			k.leases = k.leases[:0]
+		if g.hasWorkOn(k) {
+			k.send(message{Kind: kindLease})
 		}
 	}
-	g.sendToDaemon(message{Kind: kindLeaseConfirmed, Leases: confirmed})
+	for _, l := range g.leaderships {
+		g.readLease(l)
+		if w := l.work; w != nil && w.unit != nil && w.launched {
+			w.unit.open()
+		}
+	}
+	g.sendToDaemon(message{Kind: kindLeaseConfirmed})
 }
 
-// setLease sets the lease of a leadership.
-func (g *guard) setLease(l *leadership, at time.Duration) {
-	l.lease, l.leaseEnd = at, 0
+// readLease reads the lease of a leadership from the board, unless that is over.
+func (g *guard) readLease(l *leadership) {
+	if g.mustEnd(l) {
+		return
+	}
+	at := l.place.deadline()
+	l.place.enforce(at)
 	if at != 0 {
 		l.lastLease = at
 	}
-	g.board.confirm(l.slot, at)
 }
 
-// readLease takes a later lease from the board. The keeper does so itself.
-func (g *guard) readLease(l *leadership) {
-	if at := g.board.extended(l.slot, l.lease); at != l.lease {
-		g.setLease(l, at)
-	}
-}
+// lease returns until when the work of the leadership may run; 0 for no lease.
+func (l *leadership) lease() time.Duration { return l.place.enforced() }
+
+// hasLease reports whether a leadership is not over and has a lease.
+func (g *guard) hasLease(l *leadership) bool { return !g.mustEnd(l) && boottime.Now() < l.lease() }
 
 // mustEnd reports whether a leadership is over: it was abandoned, or its daemon is dead or about to exit.
 func (g *guard) mustEnd(l *leadership) bool {

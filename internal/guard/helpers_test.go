@@ -208,12 +208,15 @@ func (d *remoteDaemon) startWork(lease time.Duration) (deadline time.Duration, p
 	return d.setConfirmedLease(lease), pids
 }
 
-// setConfirmedLease sets the lease and returns its end once guard and keeper know it, or find it on the board: the guard confirms it only
-// after it has sent it to the keeper.
+// setConfirmedLease sets the lease and returns its end once guard and keeper know it, or will read it from the board in
+// time: the guard confirms it only after it has had the keeper read it.
 func (d *remoteDaemon) setConfirmedLease(lease time.Duration) (deadline time.Duration) {
 	d.t.Helper()
 	deadline = call[time.Duration](d, "SetLease", lease)
-	eventually(d.t, "the confirmation", func() bool { return call[bool](d, "OnBoard", 0) || call[time.Duration](d, "Confirmed", 0) == deadline })
+	eventually(d.t, "the confirmation", func() bool {
+		at := call[time.Duration](d, "Confirmed", 0)
+		return at != 0 && at <= deadline
+	})
 	return deadline
 }
 

@@ -42,7 +42,7 @@ type keeper struct {
 	guard     *socket
 	out       outbox
 	report    *os.File
-	board     *board // nil if there is none
+	board     *board
 	fromGuard chan incoming
 	signals   chan os.Signal
 	timer     *boottime.Timer
@@ -91,6 +91,8 @@ func runKeeper() int {
 		case t := <-k.launcher.launched:
 			k.launched(t)
 		case <-k.timer.C:
+			k.advance() // kills come first
+			k.checkKillable()
 		}
 		k.advance()
 	}
@@ -118,7 +120,7 @@ func newKeeper() (*keeper, error) {
 		fromGuard: make(chan incoming), signals: make(chan os.Signal, 16), works: make(map[int]*task),
 	}
 	if k.board, err = inheritBoard(keeperBoardFD, unix.PROT_READ); err != nil {
-		return nil, err // the daemon may extend leases there
+		return nil, err
 	}
 	k.out = newOutbox(k.guard, keeperOutbox)
 	k.launcher = newLauncher()
@@ -165,13 +167,8 @@ func (k *keeper) receive(in incoming) {
 	switch {
 	case m.Kind == kindHello:
 		k.seq = m.Seq
-	case m.Kind == kindLease:
-		for _, at := range m.Leases {
-			if t := k.works[at.ID]; t != nil {
-				t.lease, t.lastChance = at.At, false
-				k.checkKillable(t)
-			}
-		}
+	case m.Kind == kindLease: // advance reads the board
+		k.checkKillable()
 	case m.Kind == kindStart && t == nil:
 		k.start(m)
 	case m.Kind == kindStop && t != nil:
@@ -196,7 +193,9 @@ func (k *keeper) open(m message) *task {
 // its start.
 func (k *keeper) start(m message) {
 	t := k.open(m)
-	t.lease, t.slot = m.At, m.Slot
+	if t.until = m.At; m.At == 0 {
+		t.place = k.board.place(m.Place, m.Leadership)
+	}
 	if t.launchErr != nil {
 		t.close()
 		k.send(message{Kind: kindStarted, Seq: m.Seq, Error: t.launchErr.Error()})
@@ -220,7 +219,7 @@ func (k *keeper) launched(t *task) {
 	if exited {
 		k.exited(t, status)
 	}
-	k.checkKillable(t)
+	k.checkKillable()
 }
 
 // failed handles a work that could not be started.
@@ -234,10 +233,12 @@ func (k *keeper) failed(t *task, err error) {
 
 // checkKillable reports to the guard a process that runs as another user and that this process may not signal. A control group
 // would kill it nevertheless.
-func (k *keeper) checkKillable(t *task) {
-	if t.group == nil && t.unkillable == "" {
-		if pid := findUnkillable(); pid != 0 {
-			k.reportUnkillable(t, deniedError(pid).Error())
+func (k *keeper) checkKillable() {
+	for _, t := range k.works {
+		if t.group == nil && t.unkillable == "" && !t.needsSweep() {
+			if pid := findUnkillable(); pid != 0 {
+				k.reportUnkillable(t, deniedError(pid).Error())
+			}
 		}
 	}
 }

@@ -34,47 +34,6 @@ func newBareKeeper(t *testing.T) (k *keeper, guard *os.File) {
 	return k, far
 }
 
-// After a pause of the keeper an extension may still be unread, so for each lease the guard gets drainTime before the keeper
-// acts.
-func TestKeeperGivesLastChance(t *testing.T) {
-	k, _ := newBareKeeper(t)
-	w, other := &task{seq: 7, group: &cgroup{}}, &task{seq: 8, lease: 1, lastChance: true}
-	k.works = map[int]*task{7: w, 8: other}
-	extend := func(at time.Duration) {
-		k.receive(incoming{msg: message{Kind: kindLease, Leases: []lease{{7, at}, {9, at}}}})
-	}
-	for range 2 {
-		extend(boottime.Now() + time.Hour)
-		if w.leaseExpired() || w.lastChance {
-			t.Error("expired before the end of the lease")
-		}
-		if at := w.enforceAt(); at != w.lease+keeperDelay {
-			t.Errorf("due %s after the lease", at-w.lease)
-		}
-		extend(boottime.Now() - keeperDelay)
-		if w.leaseExpired() || !w.lastChance {
-			t.Error("no last chance")
-		}
-		if wait := w.enforceAt() - boottime.Now(); wait <= 0 || wait > drainTime {
-			t.Errorf("the last wait is %s", wait)
-		}
-		if !w.leaseExpired() || !w.lastChance {
-			t.Error("never expired")
-		}
-	}
-	if other.lease != 1 || !other.lastChance {
-		t.Error("the lease of another work was extended")
-	}
-	for tested := false; !tested; { // try again if this process was delayed
-		before := boottime.Now()
-		w.lease, w.lastChance = before+keeperDelay-1, false // the guard may still act
-		expired := w.leaseExpired()
-		if tested = boottime.Now() < before+keeperDelay; tested && (expired || w.lastChance) {
-			t.Error("expired while the guard may act")
-		}
-	}
-}
-
 // The keeper wakes up when something is due, and not before.
 func TestKeeperNextCheck(t *testing.T) {
 	at := boottime.Now() + time.Hour
@@ -83,16 +42,16 @@ func TestKeeperNextCheck(t *testing.T) {
 		want time.Duration
 	}{
 		{nil, 0},
-		{&task{lease: at}, at + keeperDelay},
-		{&task{lease: at, nextSweep: 7}, at + keeperDelay},
-		{&task{lease: at, killAt: at}, at},
-		{&task{lease: at, killAt: at + time.Hour}, at + keeperDelay},
+		{&task{until: at}, at + keeperDelay},
+		{&task{until: at, nextSweep: 7}, at + keeperDelay},
+		{&task{until: at, killAt: at}, at},
+		{&task{until: at, killAt: at + time.Hour}, at + keeperDelay},
 		{&task{killing: true, killAt: 5}, 1},
 		{&task{reaped: true, nextSweep: 7}, 7},
 	} {
 		k := &keeper{works: make(map[int]*task)}
 		if c.work != nil {
-			k.works[7], k.works[8] = c.work, &task{lease: at + 2*time.Hour}
+			k.works[7], k.works[8] = c.work, &task{until: at + 2*time.Hour}
 		}
 		if got := k.nextCheck(); got != c.want {
 			t.Errorf("%+v: %s, not %s", c.work, got, c.want)
@@ -117,7 +76,7 @@ func TestKeeperEnforce(t *testing.T) {
 	} {
 		k, far := newBareKeeper(t)
 		w := c.work
-		w.lease, w.lastChance = boottime.Now()+c.lease, true
+		w.until = boottime.Now() + c.lease
 		w.seq, w.pid, w.nextSweep = 7, noPid, 1<<62
 		if c.sent != nil {
 			w.nextSweep = 0
@@ -193,7 +152,7 @@ func TestKeeperReportsExitAndDeathTogether(t *testing.T) {
 		var sent writes
 		k.out.socket = &sent
 		cmd, p := sleeper(t)
-		w := &task{seq: 7, pid: p.Pid, lease: boottime.Now() + time.Hour}
+		w := &task{seq: 7, pid: p.Pid, until: boottime.Now() + time.Hour}
 		k.works[7] = w
 		if left {
 			w.group = &cgroup{killFD: -1, eventsFD: -1} // it may be populated
@@ -261,8 +220,8 @@ func TestExitsDelayNoKill(t *testing.T) {
 	k, _ := newBareKeeper(t)
 	main, p := sleeper(t)
 	group := pipeGroup(t)
-	k.works[7] = &task{seq: 7, pid: main.Process.Pid, killing: true, lease: 1}
-	k.works[8] = &task{seq: 8, pid: noPid, lease: 1, lastChance: true, group: group.cgroup}
+	k.works[7] = &task{seq: 7, pid: main.Process.Pid, killing: true, until: 1}
+	k.works[8] = &task{seq: 8, pid: noPid, until: 1, group: group.cgroup}
 	exits := 0
 	k.reaper.wait4 = func(*syscall.WaitStatus) (int, error) {
 		if exits++; exits == 1 {

@@ -13,7 +13,6 @@ import (
 
 // enforce begins to kill the work if it may not run any longer, without a list of processes.
 func (k *keeper) enforce(t *task) {
-	k.readLease(t)
 	if !t.needsSweep() && t.leaseExpired() || past(t.killAt) {
 		t.killing = true
 	}
@@ -40,17 +39,6 @@ func (k *keeper) conclude(t *task) {
 	k.send(message{Kind: kindDead, Seq: t.seq, Output: t.output.close()})
 	delete(k.works, t.seq)
 	t.close()
-}
-
-// readLease takes a later lease from the board when the one that is known has ended. The guard need not be able to act for that.
-func (k *keeper) readLease(t *task) {
-	if t.needsSweep() || boottime.Now() < t.lease+keeperDelay {
-		return
-	}
-	if at := k.board.extended(t.slot, t.lease); at != t.lease {
-		t.lease, t.lastChance = at, false
-		k.checkKillable(t)
-	}
 }
 
 // nextCheck returns when advance has to be called next; 0 if only after an event.
@@ -235,7 +223,7 @@ func (k *keeper) eachStray(f func(pid int) (more bool)) (complete bool) {
 func (k *keeper) mustKill() bool {
 	now := boottime.Now()
 	for _, t := range k.works {
-		if !t.needsSweep() && (enforced && now >= t.lease+keeperDelay || t.killAt != 0 && now >= t.killAt) {
+		if !t.needsSweep() && (t.leaseExpired() || t.killAt != 0 && now >= t.killAt) {
 			return true
 		}
 	}

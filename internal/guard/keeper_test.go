@@ -25,6 +25,7 @@ type keeperFixture struct {
 	containment Containment
 	group       *cgroup // the control group of the work; nil for none
 	seq         int
+	place       place // of the lease of all of its works
 }
 
 // startTestKeeper starts a keeper, with further variables in its environment, and waits until it is ready.
@@ -44,7 +45,13 @@ func startTestKeeper(t *testing.T, c Containment, env ...string) *keeperFixture 
 	k.socket, k.report = near, report
 	t.Cleanup(func() { near.Close(); report.Close() })
 	k.cmd.Env = append(os.Environ(), env...)
-	k.cmd.ExtraFiles, k.cmd.SysProcAttr = []*os.File{far, reportWriter}, &syscall.SysProcAttr{Setpgid: true}
+	board, file, err := newBoard()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	k.place = board.place(3, 5)
+	k.cmd.ExtraFiles, k.cmd.SysProcAttr = []*os.File{far, reportWriter, file}, &syscall.SysProcAttr{Setpgid: true}
 	if err := k.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +111,8 @@ func (k *keeperFixture) stateFile() string { return filepath.Join(k.dir, "state"
 func (k *keeperFixture) start(script string, lease time.Duration) (pid int) {
 	k.t.Helper()
 	k.seq++
-	m := message{Kind: kindStart, Seq: k.seq, At: lease, Spec: &Spec{
+	k.place.setDeadline(lease)
+	m := message{Kind: kindStart, Seq: k.seq, Place: k.place.index, Leadership: 5, Spec: &Spec{
 		Path: "/bin/sh", Argv: []string{"sh", "-c", script}, Env: k.env(), StopSignal: syscall.SIGTERM, StateFile: k.stateFile(), Capture: true,
 	}}
 	if k.containment == CgroupContainment { // a new group each time, as the guard does
@@ -175,7 +183,8 @@ func TestKeeperKillsWork(t *testing.T) {
 
 			pids := k.startSpreadWork(boottime.Now() + time.Hour)
 			deadline := boottime.Now() + 300*time.Millisecond
-			k.send(message{Kind: kindLease, Leases: []lease{{k.seq, deadline}}})
+			k.place.setDeadline(deadline)
+			k.send(message{Kind: kindLease})
 			k.expectDead(killed, pids)
 			if early := deadline + keeperDelay - boottime.Now(); early > 0 {
 				t.Errorf("dead %s too early", early)

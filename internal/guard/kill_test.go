@@ -46,7 +46,13 @@ func newBareGuard(t *testing.T) *bareGuard {
 	_, d := sleeper(t)
 	_, k := sleeper(t)
 	b.keeper = &keeperProcess{Process: k, pid: k.Pid, socket: toKeeper, out: newOutbox(toKeeper, keeperOutbox), ready: true}
+	board, file, err := newBoard()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file.Close()
 	b.guard = &guard{
+		board:      board,
 		log:        slog.New(slog.NewTextHandler(b.logText, nil)),
 		opt:        Options{Containment: CgroupContainment},
 		daemon:     &daemon{pid: d.Pid, socket: toDaemon, out: newOutbox(toDaemon, daemonOutbox)},
@@ -57,7 +63,6 @@ func newBareGuard(t *testing.T) *bareGuard {
 	}
 	b.l = b.addLeadership(1, "g")
 	b.daemonEnd, b.keeperEnd = daemonEnd, keeperEnd
-	var err error
 	if b.children, err = openChildList(0); err != nil {
 		t.Fatal(err)
 	}
@@ -67,9 +72,16 @@ func newBareGuard(t *testing.T) *bareGuard {
 
 // addLeadership adds a leadership with a lease.
 func (b *bareGuard) addLeadership(id int, name string) *leadership {
-	l := &leadership{id: id, name: name, daemon: b.daemon, lease: boottime.Now() + time.Hour}
+	l := &leadership{id: id, name: name, daemon: b.daemon, place: b.board.place(id, id)}
+	l.setLease(boottime.Now() + time.Hour)
 	b.leaderships = append(b.leaderships, l)
 	return l
+}
+
+// setLease sets a lease, which the guard has read.
+func (l *leadership) setLease(at time.Duration) {
+	l.place.setDeadline(at)
+	l.place.enforce(at)
 }
 
 // give gives a leadership work that the keeper or a unit runs.
@@ -145,7 +157,8 @@ func TestEnforce(t *testing.T) {
 					*at += now
 				}
 			}
-			b.l.lease, b.daemon.abandoned = c.lease, c.abandoned
+			b.l.setLease(c.lease)
+			b.daemon.abandoned = c.abandoned
 			b.give(b.l, &w)
 			other := b.give(b.addLeadership(2, "h"), &work{seq: 8})
 			if c.noDaemon {
@@ -437,25 +450,26 @@ func TestKillOfControlGroups(t *testing.T) {
 
 // nextCheck returns when the work has to be checked next.
 func TestWorkNextCheck(t *testing.T) {
-	unit := new(unitContainer)
+	b, unit := newBareGuard(t), new(unitContainer)
 	for _, c := range []struct {
 		work work
 		at   time.Duration
 	}{
-		{work{}, 20},
-		{work{nextSweep: 5}, 20},
+		{work{}, 20 * time.Microsecond},
+		{work{nextSweep: 5}, 20 * time.Microsecond},
 		{work{hookDeadline: 30}, 30},
 		{work{killAt: 9, nextSweep: 5}, 9},
-		{work{killAt: 9, status: StatusSuccess}, 20},
+		{work{killAt: 9, status: StatusSuccess}, 20 * time.Microsecond},
 		{work{killing: true}, 1},
 		{work{killing: true, killAt: 3, nextSweep: 5}, 5},
 		{work{killing: true, unit: unit, killAt: 3, nextSweep: 5}, 5},
-		{work{unit: unit}, 20},
+		{work{unit: unit}, 20 * time.Microsecond},
 		{work{unit: unit, killAt: 9}, 1},
 		{work{unit: unit, killAt: 9, nextSweep: 5}, 5},
 		{work{unit: unit, killAt: 9, nextSweep: 12}, 9},
 	} {
-		c.work.leadership, c.work.launched = &leadership{lease: 20}, true
+		b.l.setLease(20 * time.Microsecond)
+		c.work.leadership, c.work.launched = b.l, true
 		if at := c.work.nextCheck(); at != c.at {
 			t.Errorf("%+v: got %d, want %d", c.work, at, c.at)
 		}

@@ -66,7 +66,6 @@ func (s *launcher) programRead(t *task) {
 func (s *launcher) next() {
 	if s.current == nil && len(s.waiting) > 0 {
 		s.current, s.waiting = s.waiting[0], s.waiting[1:]
-		s.current.launchBy = s.current.lease
 		s.requests <- s.current
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"runtime"
+	"slices"
 	"sync"
 	"time"
 )
@@ -30,10 +30,7 @@ type Leadership struct {
 	gone       bool // dead is closed
 	running    *Work
 	unkillable string
-	confirmed  time.Duration // the deadline that the guard has confirmed
-	requested  time.Duration // the deadline that the guard was sent last; 0 for none
-	unsent     bool          // requested has not been sent yet
-	onBoard    bool          // the guard finds requested on the board
+	place      place         // of the lease
 	overdue    time.Duration // if the guard has not killed the work by then, it is lost; 0 before the deadline
 	hooks      []Spec
 	release    json.RawMessage
@@ -47,18 +44,30 @@ func (c *Client) NewLeadership(name string) *Leadership {
 	c.mu.Lock()
 	c.leadership++
 	l := &Leadership{c: c, id: c.leadership, file: c.firstFile + c.leadership, name: name, dead: make(chan struct{})}
+	l.place = c.board.place(c.freePlace(), l.id)
+	l.place.setDeadline(0)
 	c.leaderships[l.id] = l
 	c.mu.Unlock()
-	c.write(message{Kind: kindOpen, Leadership: l.id, Name: name})
+	c.write(message{Kind: kindOpen, Leadership: l.id, Name: name, Place: l.place.index})
 	return l
+}
+
+// freePlace returns the index of a place on the board that no leadership has. The guard refuses a leadership if there
+// is none. The caller must hold mu.
+func (c *Client) freePlace() int {
+	var taken [boardPlaces]bool
+	for _, l := range c.leaderships {
+		taken[l.place.index] = true
+	}
+	return 1 + slices.Index(taken[1:], false)
 }
 
 // Owners returns the guard and the daemon, which is this process.
 func (l *Leadership) Owners() (guard, daemon Process) { return l.c.owners[0], l.c.owners[1] }
 
-// SetLease allows work until deadline, a reading of CLOCK_BOOTTIME; 0 allows none. A caller that shortens a lease must call it
-// from one goroutine only, so that an older deadline is not sent after the shorter one. The client enforces a shorter deadline
-// from now on, even if the guard does not confirm it.
+// SetLease allows work until deadline, a reading of CLOCK_BOOTTIME; 0 allows none, and kills the work. A caller that
+// shortens a lease must call it from one goroutine only, so that an older deadline is not set after the shorter one.
+// The client enforces a shorter deadline from now on, even if the guard does not read it.
 func (l *Leadership) SetLease(deadline time.Duration) {
 	c := l.c
 	c.mu.Lock()
@@ -66,42 +75,24 @@ func (l *Leadership) SetLease(deadline time.Duration) {
 		c.mu.Unlock()
 		return
 	}
-	shorter := deadline < l.requested || l.requested == 0
-	l.readConfirmed() // while the lease is on the board: a message may take it from there
-	l.requested = deadline
-	c.board.setDeadline(l.slot(), deadline)
-	if l.onBoard = !shorter && !l.unsent && l.readsBoard(); l.onBoard { // in force from now on
-		c.armTimer()
-		c.mu.Unlock()
-		return
-	}
-	if !l.unsent {
-		l.unsent, c.unconfirmed = true, append(c.unconfirmed, l)
-	}
-	if shorter { // an extension counts once it is confirmed
+	last := l.place.deadline()
+	l.place.setDeadline(deadline)
+	if deadline < last {
 		l.overdue = 0
-		c.armTimer()
 	}
-	c.mu.Unlock()
-	if !shorter {
-		runtime.Gosched() // the leases of other groups were renewed with this one: the first to continue sends them all
-	}
-	c.sendLeases()
-}
-
-// slot returns the leadership's slot of the board; 0 for none. The caller must hold the client's mu.
-func (l *Leadership) slot() int {
-	if l.c.slot == 0 {
-		return 0
-	}
-	return l.c.slot + l.id
-}
-
-// readsBoard reports whether guard and keeper look at the board when the lease that they know has ended: they know the work, and nothing
-// has to be done earlier than that, as for a unit or for a watchdog device. The caller must hold the client's mu.
-func (l *Leadership) readsBoard() bool {
 	w := l.running
-	return w != nil && w.pid != 0 && w.unit == nil && !l.c.usesDevice && l.confirmed != 0 && l.c.board.valid(l.slot())
+	// The guard has to act at each renewal for a unit, whose control group may have been created, and for a watchdog
+	// device.
+	tell := last == 0 || deadline < last || w != nil && w.unit != nil || c.usesDevice
+	kill := deadline == 0 && w != nil && w.startSent
+	c.armTimer()
+	c.mu.Unlock()
+	if tell {
+		c.send(message{Kind: kindLease})
+	}
+	if kill { // also if there is another lease before the guard has read that there is none
+		w.Kill()
+	}
 }
 
 // SetRelease sets the transaction that releases this leadership. If the daemon dies, the guard sends it before it closes the

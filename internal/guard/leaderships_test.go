@@ -101,12 +101,11 @@ func TestAbandonedLeadership(t *testing.T) {
 	withSeveralGroups(t, func(t *testing.T, fx *fixture, d *remoteDaemon) {
 		other := d.startIn("other", "exec sleep 1000")
 		old := d.startIn("g", "exec sleep 1000")
-		id := call[int](d, "ID", 0)
 		hook := Spec{Path: "/bin/sh", Argv: []string{"sh", "-c", "kill -0 " + fmt.Sprint(old) + " 2>/dev/null; echo $? >$D/hook"}, Env: fx.env(), Timeout: time.Minute}
 		call[int](d, "SetPendingHooks", []Spec{hook})
 		release := testhelper.HangOnDeath(t, old)
 		call[int](d, "Abandon", 0)
-		call[int](d, "Extend", []LeaseArg{{id, time.Hour}, {99, time.Hour}})
+		call[time.Duration](d, "Extend", time.Hour)
 		if _, err := tryCall[int](d, "Start", fx.shell("echo $$ >$D/ran")); err == nil || !strings.Contains(err.Error(), ErrAbandoned.Error()) {
 			t.Errorf("the client starts work: %v", err)
 		}

@@ -198,20 +198,6 @@ func TestUnreadExtensionCounts(t *testing.T) {
 	fx.checkAliveUntil(boottime.Now()+200*time.Millisecond, pids...)
 }
 
-// A deadline is enforced only drainTime after it was found to be over, so that messages that were sent before can be read.
-func TestLastChance(t *testing.T) {
-	for _, c := range []struct{ deadline, last, now, want time.Duration }{
-		{deadline: 0, now: 9, want: 0},
-		{deadline: 9, now: 8, want: 0},
-		{deadline: 9, now: 9, want: 9 + drainTime},
-		{deadline: 9, last: 7, now: 99, want: 7},
-	} {
-		if at := lastChance(c.deadline, c.last, c.now); at != c.want {
-			t.Errorf("%+v: %s", c, at)
-		}
-	}
-}
-
 // A keeper that was stopped until after the end of the lease does not start the work, not even for a moment.
 func TestLateKeeperStartsNothing(t *testing.T) {
 	t.Parallel()

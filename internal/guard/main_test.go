@@ -220,20 +220,12 @@ func (d *DaemonRPC) HangSearch(_ int, _ *int) error {
 	return nil
 }
 
-// Extend sends the leases of leaderships that the client would not send.
-func (d *DaemonRPC) Extend(leases []LeaseArg, _ *int) error {
-	m := message{Kind: kindLease}
-	for _, at := range leases {
-		m.Leases = append(m.Leases, lease{at.Leadership, boottime.Now() + at.Ahead})
-	}
-	d.c.send(m)
+// Extend extends the lease of the leadership in use as the client would not do.
+func (d *DaemonRPC) Extend(ahead time.Duration, at *time.Duration) error {
+	*at = (boottime.Now() + ahead).Truncate(time.Microsecond)
+	d.l.place.setDeadline(*at)
+	d.c.send(message{Kind: kindLease})
 	return nil
-}
-
-// LeaseArg is an argument of [DaemonRPC.Extend].
-type LeaseArg struct {
-	Leadership int
-	Ahead      time.Duration
 }
 
 // ID returns the id of the leadership in use.
@@ -270,26 +262,15 @@ func (d *DaemonRPC) Pid(_ int, pid *int) error {
 
 func (d *DaemonRPC) SetLease(ahead time.Duration, at *time.Duration) error {
 	if ahead != 0 {
-		*at = boottime.Now() + ahead
+		*at = (boottime.Now() + ahead).Truncate(time.Microsecond) // as on the board
 	}
 	d.l.SetLease(*at)
 	return nil
 }
 
-// Confirmed returns the lease that the guard has confirmed.
+// Confirmed returns the lease that the guard enforces.
 func (d *DaemonRPC) Confirmed(_ int, at *time.Duration) error {
-	d.c.mu.Lock()
-	defer d.c.mu.Unlock()
-	d.l.readConfirmed()
-	*at = d.l.confirmed
-	return nil
-}
-
-// OnBoard reports whether the last lease is only on the board.
-func (d *DaemonRPC) OnBoard(_ int, on *bool) error {
-	d.c.mu.Lock()
-	defer d.c.mu.Unlock()
-	*on = d.l.onBoard
+	*at = d.l.place.enforced()
 	return nil
 }
 

@@ -66,7 +66,7 @@ func (m *fakeServiceManager) expect(want ...string) {
 // earlier messages of the daemon.
 func (m *fakeServiceManager) expectNothing(d *remoteDaemon) {
 	m.t.Helper()
-	at := call[time.Duration](d, "SetLease", time.Hour)
+	at := call[time.Duration](d, "Extend", time.Hour)
 	eventually(m.t, "the confirmation", func() bool { return call[time.Duration](d, "Confirmed", 0) == at })
 	if got := m.next(time.Millisecond); got != "" {
 		m.t.Errorf("the service manager got %q", got)

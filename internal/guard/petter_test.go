@@ -237,7 +237,8 @@ func deviceGuard(t *testing.T) (*bareGuard, *fakeDevice) {
 
 // extendBy gives a leadership a lease.
 func (b *bareGuard) extendBy(l *leadership, ahead time.Duration) {
-	b.extend([]lease{{l.id, boottime.Now() + ahead}})
+	l.place.setDeadline(boottime.Now() + ahead)
+	b.readLeases()
 }
 
 func resetSpec(required bool) *Spec {
@@ -264,15 +265,16 @@ func TestWorkIsCoveredByTheDevice(t *testing.T) {
 	if b.tendDevice(); w == nil || w.prepared || !w.arming {
 		t.Fatalf("%+v", w)
 	}
-	limit := b.l.lease - 1600*time.Millisecond // the timeout is 2 s, and the host must be reset 0.4 s after the lease
+	limit := b.l.lease() - 1600*time.Millisecond // the timeout is 2 s, and the host must be reset 0.4 s after the lease
 	if got := time.Duration(b.device.petter.limit.Load()); got != limit {
-		t.Errorf("pets end %s before the end of the lease", b.l.lease-got)
+		t.Errorf("pets end %s before the end of the lease", b.l.lease()-got)
 	}
 	close(d.block)
 	b.awaitDevice("the device to be armed", func() bool { return w.prepared })
 	b.start(w)
 	b.startKilling(w)
-	b.l.lease, b.l.abandoned = 0, true
+	b.l.setLease(0)
+	b.l.abandoned = true
 	b.limitPets()
 	b.tendDevice()
 	if got := time.Duration(b.device.petter.limit.Load()); got != limit || !b.device.inUse {
@@ -301,15 +303,15 @@ func TestLimitCoversAllWorks(t *testing.T) {
 		b.limitPets()
 		return time.Duration(b.device.petter.limit.Load())
 	}
-	if got := limit(); got != other.lease-1600*time.Millisecond {
+	if got := limit(); got != other.lease()-1600*time.Millisecond {
 		t.Errorf("%s", got)
 	}
 	other.work.spec.Reset.Within = time.Hour
-	if got := limit(); got != other.lease {
-		t.Errorf("%s after the end of the lease", got-other.lease)
+	if got := limit(); got != other.lease() {
+		t.Errorf("%s after the end of the lease", got-other.lease())
 	}
 	b.workDied(other.work, "")
-	if got := limit(); got != b.l.lease-1600*time.Millisecond {
+	if got := limit(); got != b.l.lease()-1600*time.Millisecond {
 		t.Errorf("%s", got)
 	}
 	b.l.work.hookDeadline = 1 // a pending hook runs after the work, without a lease
@@ -367,7 +369,7 @@ func TestDriverThatHangs(t *testing.T) {
 		t.Error("the work waits for ever")
 	}
 	b.give(b.l, &work{seq: 6, spec: resetSpec(true)})
-	b.l.lease = 0
+	b.l.setLease(0)
 	began := boottime.Now()
 	b.enforceAll()
 	b.limitPets()
@@ -381,7 +383,7 @@ func TestDriverThatHangs(t *testing.T) {
 // Without a lease no work is prepared: it would limit the pets at once.
 func TestDeviceNeedsALease(t *testing.T) {
 	b, d := deviceGuard(t)
-	b.l.lease = 0
+	b.l.setLease(0)
 	b.prepare(message{Leadership: 1, Seq: 5, Spec: resetSpec(false)})
 	if b.l.work != nil || d.counts()[0] != 0 {
 		t.Errorf("%+v", b.l.work)

@@ -75,7 +75,8 @@ func (g *guard) rehearse() error {
 	log := g.log
 	g.log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	d := &daemon{pid: noPid, socket: near, out: newOutbox(near, daemonOutbox)}
-	l := &leadership{id: 1, name: "rehearsal", daemon: d, lease: boottime.Now() + time.Hour}
+	l := &leadership{id: 1, name: "rehearsal", daemon: d, place: g.board.place(1, 1)}
+	l.place.setDeadline(boottime.Now() + time.Hour)
 	g.daemon, g.leaderships = d, append(g.leaderships, l)
 	done := make(chan struct{})
 	go func() {
@@ -103,8 +104,9 @@ func (g *guard) rehearse() error {
 		return errors.New("the work cannot be prepared")
 	}
 	g.start(l.work)
-	if err := writeFrame(far, message{Kind: kindLease, Leases: []lease{{l.id, boottime.Now() + rehearsalLease}}}); err != nil {
-		l.lease = 0
+	l.place.setDeadline(boottime.Now() + rehearsalLease)
+	if err := writeFrame(far, message{Kind: kindLease}); err != nil {
+		return err
 	}
 	descendants(os.Getpid())
 	(*orphans)(g).Empty()

@@ -62,30 +62,32 @@ func TestGuardSetTimer(t *testing.T) {
 		change func(b *bareGuard, now time.Duration)
 		want   time.Duration
 	}{
-		"nothing":                   {func(*bareGuard, time.Duration) {}, 0},
-		"a heartbeat deadline":      {func(b *bareGuard, now time.Duration) { b.heartbeatDeadline = now + 3*h }, 3 * h},
-		"a heartbeat's last chance": {func(b *bareGuard, now time.Duration) { b.heartbeatDeadline, b.heartbeatEnd = 1, now+h }, h},
-		"a lease":                   {func(b *bareGuard, now time.Duration) { b.give(b.l, &work{}); b.l.lease = now + 2*h }, 2 * h},
-		"a lease's last chance":     {func(b *bareGuard, now time.Duration) { b.give(b.l, &work{}); b.l.lease, b.l.leaseEnd = 1, now+h }, h},
+		"nothing":              {func(*bareGuard, time.Duration) {}, 0},
+		"a heartbeat deadline": {func(b *bareGuard, now time.Duration) { b.board.heartbeat().setDeadline(now + 3*h) }, 3 * h},
+		"a lease":              {func(b *bareGuard, now time.Duration) { b.give(b.l, &work{}); b.l.setLease(now + 2*h) }, 2 * h},
 		"the first of two leases": {func(b *bareGuard, now time.Duration) {
 			b.give(b.l, &work{})
-			b.l.lease = now + 2*h
+			b.l.setLease(now + 2*h)
 			b.give(b.addLeadership(2, "h"), &work{})
 		}, h},
 		"a lease and a heartbeat": {func(b *bareGuard, now time.Duration) {
 			b.give(b.l, &work{})
-			b.l.lease, b.heartbeatDeadline = now+2*h, now+h
+			b.l.setLease(now + 2*h)
+			b.board.heartbeat().setDeadline(now + h)
 		}, h},
-		"a stop within the lease":        {func(b *bareGuard, now time.Duration) { b.give(b.l, &work{killAt: now + h}); b.l.lease = now + 2*h }, h},
+		"a stop within the lease":        {func(b *bareGuard, now time.Duration) { b.give(b.l, &work{killAt: now + h}); b.l.setLease(now + 2*h) }, h},
 		"work being killed":              {func(b *bareGuard, now time.Duration) { b.give(b.l, &work{killing: true, nextSweep: now + 2*h}) }, 2 * h},
-		"a pending hook":                 {func(b *bareGuard, now time.Duration) { b.give(b.l, &work{hookDeadline: now + h}); b.l.lease = 0 }, h},
+		"a pending hook":                 {func(b *bareGuard, now time.Duration) { b.give(b.l, &work{hookDeadline: now + h}); b.l.setLease(0) }, h},
 		"the next daemon":                {func(b *bareGuard, now time.Duration) { b.daemon, b.respawnAt = nil, now+h }, h},
 		"the next daemon while one runs": {func(b *bareGuard, now time.Duration) { b.respawnAt = now + h }, 0},
 		"work that may survive":          {func(b *bareGuard, now time.Duration) { b.daemon, b.survivedAt = nil, now+h }, h},
 		"the same, messages unread":      {func(b *bareGuard, now time.Duration) { b.deadDaemon, b.daemon, b.survivedAt = b.daemon, nil, now+h }, 0},
 		"a keeper that starts":           {func(b *bareGuard, now time.Duration) { b.keeper.readyBy = now + h }, h},
 		"an exiting keeper":              {func(b *bareGuard, now time.Duration) { b.keeper.exitBy = now + h }, h},
-		"an exiting keeper, later":       {func(b *bareGuard, now time.Duration) { b.keeper.exitBy, b.heartbeatDeadline = now+2*h, now+h }, h},
+		"an exiting keeper, later": {func(b *bareGuard, now time.Duration) {
+			b.keeper.exitBy = now + 2*h
+			b.board.heartbeat().setDeadline(now + h)
+		}, h},
 	} {
 		b := newBareGuard(t)
 		tm, err := boottime.NewTimer()
@@ -99,7 +101,8 @@ func TestGuardSetTimer(t *testing.T) {
 			t.Errorf("%s: fires in %s, want %s", name, got, c.want)
 		}
 		b.give(b.l, &work{}) // without a lease it is due at once
-		b.l.lease, b.l.leaseEnd, b.heartbeatDeadline, b.heartbeatEnd = 0, 0, 0, 0
+		b.l.setLease(0)
+		b.board.heartbeat().setDeadline(0)
 		if b.setTimer(); !fires(t, tm) {
 			t.Errorf("%s: the timer does not fire for work without a lease", name)
 		}
@@ -226,7 +229,7 @@ func TestAdvance(t *testing.T) {
 	}{
 		"before the heartbeat deadline": {deadline: time.Hour, alive: true},
 		"no heartbeat deadline":         {alive: true},
-		"after the heartbeat deadline":  {deadline: -time.Hour, hung: true},
+		"after the heartbeat deadline":  {deadline: -time.Millisecond, hung: true},
 		"killing":                       {killing: true},
 	} {
 		b := newBareGuard(t)
@@ -238,22 +241,16 @@ func TestAdvance(t *testing.T) {
 		d.killing, d.abandoned = c.killing, c.killing
 		w := b.give(b.l, &work{seq: 7})
 		if c.deadline != 0 {
-			b.heartbeatDeadline = boottime.Now() + c.deadline
+			b.board.heartbeat().setDeadline(boottime.Now() + c.deadline)
 		}
-		deadline := b.heartbeatDeadline
-		if b.advance(); c.hung {
-			if !alive(d.pid) {
-				t.Error("killed before its messages can be read")
-			}
-			eventually(t, "the last chance", func() bool { b.advance(); return b.heartbeatEnd == 0 })
-		}
+		b.advance()
 		if c.alive {
-			if !alive(d.pid) || d.killing || d.abandoned || b.heartbeatDeadline != deadline {
+			if !alive(d.pid) || d.killing || d.abandoned {
 				t.Errorf("%s: %+v", name, d)
 			}
 		} else {
 			eventually(t, "its death", func() bool { return !alive(d.pid) })
-			if !d.killing || !d.abandoned || b.heartbeatDeadline != 0 {
+			if !d.killing || !d.abandoned || b.daemonDeadline() != 0 {
 				t.Errorf("%s: %+v", name, d)
 			}
 		}

@@ -55,13 +55,11 @@ type task struct {
 	group       *cgroup       // nil without a control group
 	stateFile   *os.File      // nil for none
 	unkillable  string        // the reported reason why it cannot be killed; empty for none
-	lease       time.Duration
-	slot        int  // of the board; 0 for none
-	lastChance  bool // the lease has ended, and the guard gets drainTime to extend it
+	place       place         // of its lease
+	until       time.Duration // the deadline of a pending hook, which has no lease; 0 for other work
 
 	// The launcher's goroutine uses the following while launching is set.
 	launching bool
-	launchBy  time.Duration // it must not be started later
 	launchErr error
 }
 
@@ -72,7 +70,7 @@ func (t *task) launch() (err error) {
 			return fmt.Errorf("cannot record that work runs: %w", err)
 		}
 	}
-	if enforced && past(t.launchBy) {
+	if enforced && boottime.Now() >= t.deadline() {
 		return errNoLease // this process or the disk was paused in the meantime
 	}
 	t.writeState(stateRunning)
@@ -186,32 +184,22 @@ func (t *task) nextCheck() time.Duration {
 	case t.needsSweep():
 		return max(1, t.nextSweep)
 	case enforced:
-		return earliest(t.killAt, t.enforceAt())
+		return earliest(t.killAt, t.deadline()+keeperDelay)
 	default:
 		return t.killAt
 	}
 }
 
-// enforceAt returns when the keeper enforces the end of the lease by itself.
-func (t *task) enforceAt() time.Duration {
-	if t.lastChance {
-		return boottime.Now() + drainTime
+// deadline returns until when the work may run; 0 if it may not.
+func (t *task) deadline() time.Duration {
+	if t.until != 0 {
+		return t.until
 	}
-	return t.lease + keeperDelay
+	return t.place.deadline()
 }
 
-// leaseExpired reports whether the lease has ended and the guard has not acted. If this process was paused, an extension may
-// still be unread, so the first call after the end only starts a last wait of drainTime.
-func (t *task) leaseExpired() bool {
-	if !enforced || boottime.Now() < t.lease+keeperDelay {
-		return false
-	}
-	if !t.lastChance {
-		t.lastChance = true
-		return false
-	}
-	return true
-}
+// leaseExpired reports whether the lease has ended and the guard has not acted.
+func (t *task) leaseExpired() bool { return enforced && boottime.Now() >= t.deadline()+keeperDelay }
 
 // The delay between two sweeps.
 const (

@@ -69,10 +69,8 @@ func (w *work) deadline() time.Duration {
 		return w.hookDeadline
 	case !enforced || !w.launched:
 		return 0
-	case l.leaseEnd != 0:
-		return l.leaseEnd
 	default:
-		return max(1, l.lease)
+		return max(1, l.lease())
 	}
 }
 
@@ -262,7 +260,7 @@ func (g *guard) request(w *work, m message) {
 // start starts prepared work, if there is a lease for it.
 func (g *guard) start(w *work) {
 	g.readLease(w.leadership)
-	if enforced && (w.leadership.lease == 0 || past(w.leadership.lease)) {
+	if enforced && !g.hasLease(w.leadership) {
 		g.refuse(w, errNoLease)
 		return
 	}
@@ -282,8 +280,8 @@ func (g *guard) start(w *work) {
 // launch makes the keeper start the work.
 func (g *guard) launch(w *work) {
 	m := w.startMessage()
-	if m.At, m.Slot = w.leadership.lease, w.leadership.slot; w.hookDeadline != 0 {
-		m.At, m.Slot = w.hookDeadline, 0
+	if m.At = w.hookDeadline; m.At == 0 {
+		m.Place, m.Leadership = w.leadership.place.index, w.leadership.id
 	}
 	if err := w.keeper.out.send(m); err != nil {
 		g.refuse(w, fmt.Errorf("the keeper: %w", err))

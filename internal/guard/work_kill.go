@@ -13,15 +13,10 @@ import (
 // enforce kills the work if it may not run any longer (S1), and only then logs why.
 func (g *guard) enforce(w *work, now time.Duration) {
 	l := w.leadership
-	if enforced && w.launched && w.hookDeadline == 0 && l.lease != 0 {
-		if !g.mustEnd(l) {
-			g.readLease(l)
-		}
-		l.leaseEnd = lastChance(l.lease, l.leaseEnd, now)
-	}
 	if w.killing {
 		return
 	}
+	g.readLease(l)
 	var reason string
 	switch {
 	case w.hookDeadline != 0 && now >= w.hookDeadline:
@@ -31,7 +26,7 @@ func (g *guard) enforce(w *work, now time.Duration) {
 	case g.mustEnd(l):
 		g.startKilling(w)
 		return
-	case enforced && w.launched && (l.lease == 0 || l.leaseEnd != 0 && now >= l.leaseEnd):
+	case enforced && w.launched && now >= l.lease():
 		reason = "killing the work: the lease has ended"
 	case w.status == "" && w.killAt != 0 && now >= w.killAt:
 		reason = "killing the work: it did not stop in time"

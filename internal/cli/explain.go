@@ -62,7 +62,7 @@ func lastChange(c cluster.Circumstances) string {
 		cluster.CauseFailure: "the failure of %s", cluster.CauseStopped: "the stop of %s", cluster.CauseGaveUp: "%s gave up",
 		cluster.CauseRevoked: "the leadership of %s was revoked", cluster.CauseOverdue: "the takeover of %s was overdue",
 		cluster.CausePreempt: "%s was preempted", cluster.CauseIneligible: "%s became ineligible", cluster.CauseUnhealthy: "%s became unhealthy",
-		cluster.CauseMove: "a move from %s", cluster.CauseStepDown: "%s stepped down", cluster.CauseDrain: "a drain of %s",
+		cluster.CauseMove: "a move from %s", cluster.CauseDrain: "a drain of %s",
 	}[c.Cause]
 	if !ok {
 		format = string(c.Cause) + " of %s"

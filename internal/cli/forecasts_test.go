@@ -26,7 +26,7 @@ func TestForecastsOverHTTP(t *testing.T) {
 	for _, c := range []struct{ query, want string }{
 		{"move&node=" + other, `"moves leadership from ` + leader + " (dc1) to " + other + ` (dc1)"`},
 		{"move&node=nobody", `"messages":[],"refused":"`},
-		{"step-down", other + " (dc1) takes over"},
+		{"move", "to " + other + " (dc1) for 10m0s"},
 		{"drain&node=" + other, "slot 1: " + leader + " (dc1) takes over"},
 		{"pause&hard=true", "slot 1: " + other + " (dc1) continues to lead"},
 		{"forget&all=true", `"refused":"no member is lost"`},

@@ -103,7 +103,7 @@ func TestCommandsForOneOfManyGroups(t *testing.T) {
 	e.prints([]string{"status", "--root", mail}, "Group    "+mail)
 	e.prints([]string{"move", "-g", "mail", "--to", "n2", "--wait"}, "n2 (dc1) leads")
 	e.prints([]string{"leader", "-g", "billing"}, "n1\n")
-	for _, args := range [][]string{{"reelect"}, {"history"}, {"explain"}, {"move", "--to", "n2"}, {"step-down"}, {"policy", "show"}, {"acl", "show"}, {"repair"}, {"status", "--watch"}} {
+	for _, args := range [][]string{{"reelect"}, {"history"}, {"explain"}, {"move", "--to", "n2"}, {"policy", "show"}, {"acl", "show"}, {"repair"}, {"status", "--watch"}} {
 		e.fails(2, args, "there are 2 groups below "+e.base+": name one of them with -g (or ZKELECTD_GROUP): billing, mail")
 	}
 	e.fails(2, []string{"leader"}, "there are 2 groups")

@@ -23,10 +23,11 @@ type moveOptions struct {
 func moveCommand() *cobra.Command {
 	var o moveOptions
 	c := newRequestCommand("move [NODE | SITE]", "Move leadership to a node or site, now or at a time", fmt.Sprintf(`Move hands leadership over as planned: the leader stops its child and releases
-leadership, then the target takes over. Without a target, the best other member by
-policy takes over. A target that is not eligible is refused, with
+leadership, then the target takes over. A target that is not eligible is refused, with
 the reason. The target ranks first until --for has passed, until it is no longer
 eligible, or until 'zkelectd reelect' or another move; then policy decides again.
+Without a target, the best other member by policy takes over, and ranks first for %s
+or --for. To keep the old leader from being elected, drain it.
 
 With --at, that happens at a later time: 02:00 or 02:00:30 is the next such time in the
 zone of this host; otherwise write date, time and zone, as in 2026-11-24T02:00:00+01:00.
@@ -34,7 +35,7 @@ Each leader has at most one such move: another one replaces it. If the target is
 eligible, or the group is paused, the move is dropped, and status says so. It is also
 dropped if it cannot be carried out within %s of that time.
 --scheduled lists these moves and how the last ones ended; --cancel cancels the one
-that is scheduled.`, cluster.ScheduleGrace))
+that is scheduled.`, request.BestMoveFor, cluster.ScheduleGrace))
 	c.cmd.Args = cobra.MaximumNArgs(1)
 	f := c.cmd.Flags()
 	f.StringVar(&o.node, "to", "", "the node to move leadership to; like NODE, but never a site")
@@ -42,7 +43,7 @@ that is scheduled.`, cluster.ScheduleGrace))
 	f.StringVar(&o.at, "at", "", "when to move leadership, as in 02:00 or 2026-11-24T02:00:00+01:00 (default: now)")
 	f.BoolVar(&o.scheduled, "scheduled", false, "list the moves that are scheduled, and how the last ones ended")
 	f.BoolVar(&o.cancel, "cancel", false, "cancel the move that is scheduled")
-	c.withFor(0, "how long the target ranks first (default: without end)")
+	c.withFor(0, "how long the target ranks first (default: without end, or 10m without a target)")
 	c.withWait("wait until the target is READY, and show the progress")
 	c.withForce("ignore policy, cordons and health for the target")
 	c.cmd.MarkFlagsMutuallyExclusive("at", "scheduled", "cancel", "wait")

@@ -78,7 +78,7 @@ func steadyState(n int) *pageState {
 	}
 	term(37, "n1", "", cluster.CauseFirst, "first election", 20*time.Hour, 0)
 	term(38, "n2", "n1", cluster.CauseMove, "moved to n2 by ann@host", 9*time.Hour, cluster.Duration(410*time.Millisecond))
-	term(39, "n4", "n2", cluster.CauseStepDown, "n2 stepped down", 6*time.Hour, cluster.Duration(380*time.Millisecond))
+	term(39, "n4", "n2", cluster.CauseDrain, "n2 is drained", 6*time.Hour, cluster.Duration(380*time.Millisecond))
 	term(40, "n2", "n4", cluster.CausePreempt, "n2 is better", 5*time.Hour, cluster.Duration(400*time.Millisecond))
 	term(41, "n1", "n2", cluster.CauseFailure, "n2 is gone; n1 is the best of 4", 3*time.Hour+10*time.Minute, cluster.Duration(12*time.Minute))
 	return p

@@ -452,7 +452,7 @@ func (t *tab) checkKeyboard() {
 			return (e.getAttribute('aria-label') || e.innerText || e.id) + (outline === 'none' ? ' unseen' : '');
 		})()`))
 	}
-	for _, want := range []string{"Skip to the leader", "Use a token…", "Move…", "Step down…", "Pause…", "search", "Request for site dc1", "Request for host-042", "End: cordoned host-001"} {
+	for _, want := range []string{"Skip to the leader", "Use a token…", "Move…", "Pause…", "search", "Request for site dc1", "Request for host-042", "End: cordoned host-001"} {
 		if !slices.Contains(reached, want) && !(want == "Use a token…" && slices.ContainsFunc(reached, func(s string) bool { return strings.HasPrefix(s, "Operator: ") })) {
 			t.f.t.Errorf("the keyboard does not reach %q, but %q", want, reached)
 		}

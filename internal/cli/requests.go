@@ -7,14 +7,6 @@ import (
 	"zkelectd/internal/operator/request"
 )
 
-func stepDownCommand() *cobra.Command {
-	c := newRequestCommand("step-down", "Replace the leader by the next best member", `Step-down has the leader stop its child and release leadership; the best of the other
-members takes over. The old leader is not elected for --for, or until an uncordon of it.`)
-	c.withFor(request.StepDownFor, "how long the old leader is not elected")
-	c.withWait("wait until the next leader is READY, and show the progress")
-	return c.submits(func([]string) request.Request { return request.Request{Kind: request.KindStepDown} }, ledElsewhere)
-}
-
 // ledElsewhere is complete when there is a READY leader that the request's cordon does not apply to.
 func ledElsewhere(s cluster.Snapshot, plan request.Plan) (bool, error) {
 	inForce := false
@@ -57,7 +49,7 @@ of the same node or site ends it.`)
 func uncordonCommand() *cobra.Command {
 	var node, site string
 	var all bool
-	c := newRequestCommand("uncordon NODE | SITE | --all", "End a cordon, a drain or a step-down", "")
+	c := newRequestCommand("uncordon NODE | SITE | --all", "End a cordon or a drain", "")
 	c.targetFlags(&node, &site)
 	c.cmd.Flags().BoolVar(&all, "all", false, "end all of them")
 	c.inMany(true)

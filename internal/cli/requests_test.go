@@ -172,7 +172,7 @@ func TestWaitReportsNoOldGap(t *testing.T) {
 	if out := f.exits(0, "move", "b", "--wait"); !strings.Contains(out, " without a leader") {
 		t.Errorf("move: %s", out)
 	}
-	for _, args := range [][]string{{"move", "b", "--wait"}, {"step-down", "--wait", "--dry-run"}} {
+	for _, args := range [][]string{{"move", "b", "--wait"}, {"reelect", "--wait", "--dry-run"}} {
 		if out := f.exits(0, args...); strings.Contains(out, " without a leader") || args[0] == "move" && !strings.Contains(out, "b (dc1) still leads in term ") {
 			t.Errorf("%v: %s", args, out)
 		}

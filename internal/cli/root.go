@@ -64,7 +64,7 @@ Commands other than run and check also find their group through /etc/zkelectd.ya
 			statusCommand(), groupCommand(), leaderCommand(), isLeaderCommand(), explainCommand(), whatifCommand(), historyCommand(),
 		}},
 		{"operate", "Operate the group:", []*cobra.Command{
-			moveCommand(), stepDownCommand(), reelectCommand(), cordonCommand(), uncordonCommand(), drainCommand(), pauseCommand(), resumeCommand(),
+			moveCommand(), reelectCommand(), cordonCommand(), uncordonCommand(), drainCommand(), pauseCommand(), resumeCommand(),
 			clearStrikesCommand(), forgetCommand(), slotsCommand(), policyCommand(), aclCommand(), repairCommand(), fenceCommand(), forceCommand(), failsafeCommand(), gamedayCommand(),
 		}},
 	} {

@@ -84,7 +84,7 @@ func TestCommandsForSlots(t *testing.T) {
 	f.prints(true, []string{"whatif"}, `(?m)^`+f.name+`/0 +n[12] +n[12]`)
 	f.prints(false, []string{"whatif", "--all"}, `there would be no leader after a loss, in: `+f.name+`/[012] \(n1\)`)
 	f.prints(true, []string{"group", "list"}, `slots +2 +in 3 of 3 slots`)
-	for _, args := range [][]string{{"explain"}, {"history"}, {"step-down"}, {"reelect"}, {"move", "--to", "n2"}, {"leader"}} {
+	for _, args := range [][]string{{"explain"}, {"history"}, {"reelect"}, {"move", "--to", "n2"}, {"leader"}} {
 		f.prints(false, args, `the group `+f.name+` has a leader for each slot: name a slot, as in -g `+f.name+`/0`)
 	}
 	for _, args := range [][]string{{"pause"}, {"cordon", "n1"}, {"policy", "show"}, {"slots", "show"}, {"repair"}} {

@@ -98,9 +98,8 @@ type Cordon struct {
 	Request
 	Node string `json:"node,omitempty"`
 	Site string `json:"site,omitempty"`
-	// Drain makes a leader there be replaced. StepDown is set if the request was to step down.
-	Drain    bool `json:"drain,omitempty"`
-	StepDown bool `json:"step_down,omitempty"`
+	// Drain makes a leader there be replaced.
+	Drain bool `json:"drain,omitempty"`
 }
 
 // Target returns the node or site in words.
@@ -112,10 +111,7 @@ func (c Cordon) Matches(id, site string) bool { return matches(c.Node, c.Site, i
 // Describe returns a description of the cordon.
 func (c Cordon) Describe() string {
 	what := "cordoned"
-	switch {
-	case c.StepDown:
-		what = "stepped down"
-	case c.Drain:
+	if c.Drain {
 		what = "drained"
 	}
 	if c.Site != "" {

@@ -190,7 +190,6 @@ func TestRequestDescriptions(t *testing.T) {
 		"by ann@host: new kernel":                     why.String(),
 		"cordoned by ann@host":                        Cordon{Request: o, Node: "a"}.Describe(),
 		"drained by ann@host: new kernel":             Cordon{Request: why, Node: "a", Drain: true}.Describe(),
-		"stepped down by ann@host":                    Cordon{Request: o, Node: "a", Drain: true, StepDown: true}.Describe(),
 		"site dc1 is cordoned by ann@host":            Cordon{Request: o, Site: "dc1"}.Describe(),
 		"site dc1 is drained by ann@host: new kernel": Cordon{Request: why, Site: "dc1", Drain: true}.Describe(),
 		"a": Cordon{Node: "a"}.Target(), "site dc1": Move{Site: "dc1"}.Target(),

@@ -241,7 +241,6 @@ const (
 	CauseIneligible Cause = "ineligible" // the elected daemon is no longer eligible
 	CauseUnhealthy  Cause = "unhealthy"  // the elected daemon's host fails its health probe
 	CauseMove       Cause = "move"       // an operator moved leadership
-	CauseStepDown   Cause = "step-down"  // an operator asked the leader to step down
 	CauseDrain      Cause = "drain"      // an operator drained the leader's node or site
 	CauseReelect    Cause = "reelect"    // an operator requested a reelection
 	CauseRepair     Cause = "repair"     // the records were deleted or damaged
@@ -250,7 +249,7 @@ const (
 // Causes lists all causes.
 var Causes = []Cause{
 	CauseFirst, CauseFailure, CauseStopped, CauseGaveUp, CauseRevoked, CauseOverdue, CausePreempt,
-	CauseIneligible, CauseUnhealthy, CauseMove, CauseStepDown, CauseDrain, CauseReelect, CauseRepair,
+	CauseIneligible, CauseUnhealthy, CauseMove, CauseDrain, CauseReelect, CauseRepair,
 }
 
 // Elected is the record of leader/elected: the elector's decision (docs/protocol.md, Electing). Every write is a new term.

@@ -170,17 +170,15 @@ func TestAmnestySparesTheLastFailureWhereverItIsListed(t *testing.T) {
 // An operator who wants the leader to go gets whoever is left. Otherwise a leader that at least works stays.
 func TestWhoReplacesALeaderWhenTheOthersHaveFailed(t *testing.T) {
 	drained := cluster.Control{Cordons: []cluster.Cordon{{Request: by(1), Node: "a", Drain: true}}}
-	steppedDown := cluster.Control{Cordons: []cluster.Cordon{{Request: by(1), Node: "a", Drain: true, StepDown: true}}}
 	for name, c := range map[string]struct {
 		change func(h *scenario)
 		leader string
 		cause  cluster.Cause
 	}{
-		"drained":      {func(h *scenario) { h.control(drained) }, "b", cluster.CauseDrain},
-		"stepped down": {func(h *scenario) { h.control(steppedDown) }, "b", cluster.CauseStepDown},
-		"leaving":      {func(h *scenario) { h.group().node("a").Leaving = "it is shut down" }, "b", cluster.CauseStopped},
-		"unhealthy":    {func(h *scenario) { h.group().node("a").Unhealthy = "sick" }, "a", ""},
-		"ineligible":   {func(h *scenario) { h.group().node("a").Ineligible = "an observer" }, "a", ""},
+		"drained":    {func(h *scenario) { h.control(drained) }, "b", cluster.CauseDrain},
+		"leaving":    {func(h *scenario) { h.group().node("a").Leaving = "it is shut down" }, "b", cluster.CauseStopped},
+		"unhealthy":  {func(h *scenario) { h.group().node("a").Unhealthy = "sick" }, "a", ""},
+		"ineligible": {func(h *scenario) { h.group().node("a").Ineligible = "an observer" }, "a", ""},
 	} {
 		h := newGroup("a", "b").leads("a", 7).scenario(t)
 		h.exclude([]cluster.Exclusion{{Node: "b", Strikes: 1, For: cluster.Duration(time.Minute), Term: 6, Reason: "its child exited"}})

@@ -217,15 +217,14 @@ func TestAMemberReleasedOnRequestIsNotElectedAgain(t *testing.T) {
 // Only a drain of the leader's own node or site replaces it; a cordon does not.
 func TestDrained(t *testing.T) {
 	o := &activeRequests{Control: cluster.Control{Cordons: []cluster.Cordon{
-		{Request: by(1), Node: "a"}, {Request: by(2), Node: "b", Drain: true}, {Request: by(3), Site: "dc1", Drain: true, StepDown: true},
+		{Request: by(1), Node: "a"}, {Request: by(2), Node: "b", Drain: true}, {Request: by(3), Site: "dc1", Drain: true},
 	}}}
 	for _, c := range []struct {
 		node, site string
-		cause      cluster.Cause
 		request    int64
-	}{{"a", "dc2", cluster.CauseDrain, 0}, {"a", "dc1", cluster.CauseStepDown, 3}, {"b", "dc2", cluster.CauseDrain, 2}, {"c", "dc2", cluster.CauseDrain, 0}} {
-		if cause, request := o.drained(c.node, c.site); cause != c.cause || request.ID != c.request {
-			t.Errorf("%s on %s: %s by request %d", c.node, c.site, cause, request.ID)
+	}{{"a", "dc2", 0}, {"a", "dc1", 3}, {"b", "dc2", 2}, {"c", "dc2", 0}} {
+		if request := o.drained(c.node, c.site); request.ID != c.request {
+			t.Errorf("%s on %s: request %d", c.node, c.site, request.ID)
 		}
 	}
 }

@@ -145,7 +145,7 @@ func (h *scenario) leader(id string, cause cluster.Cause) cluster.Elected {
 	if rec.Node != id || got != cause || len(h.terms) > n+1 {
 		h.t.Fatalf("%s leads by %q after %d new terms (%s; blocked: %q, note: %q), want %s by %q", rec.Node, got, len(h.terms)-n, rec.Reason, d.Blocked, d.Note, id, cause)
 	}
-	requested := slices.Contains([]cluster.Cause{cluster.CauseMove, cluster.CauseDrain, cluster.CauseStepDown, cluster.CauseReelect}, cause)
+	requested := slices.Contains([]cluster.Cause{cluster.CauseMove, cluster.CauseDrain, cluster.CauseReelect}, cause)
 	if len(h.terms) > n && (rec.RequestedBy == "ann@host") != requested {
 		h.t.Errorf("elected by %q, requested by %q", cause, rec.RequestedBy)
 	}

@@ -61,9 +61,6 @@ func TestRecoveryAndRequestsSkipTheJitter(t *testing.T) {
 		cluster.CauseDrain: func(h *scenario) {
 			h.control(cluster.Control{Last: 1, Cordons: []cluster.Cordon{{Request: by(1), Node: "b", Drain: true}}})
 		},
-		cluster.CauseStepDown: func(h *scenario) {
-			h.control(cluster.Control{Last: 1, Cordons: []cluster.Cordon{{Request: by(1), Node: "b", Drain: true, StepDown: true}}})
-		},
 		cluster.CauseUnhealthy: func(h *scenario) {
 			h.group().node("b").Unhealthy = "disk full"
 		},

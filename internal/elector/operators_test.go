@@ -107,7 +107,6 @@ func TestCordonAndDrain(t *testing.T) {
 		"drain a node":                     {cluster.Cordon{Node: "a", Drain: true}, "b", cluster.CauseDrain, "a is no longer eligible: drained by ann@host: new kernel", "c"},
 		"drain a site":                     {cluster.Cordon{Site: "dc1", Drain: true}, "c", cluster.CauseDrain, "site dc1 is drained", "d"},
 		"drain a standby":                  {cluster.Cordon{Node: "b", Drain: true}, "a", "", "", "c"},
-		"step down":                        {cluster.Cordon{Node: "a", Drain: true, StepDown: true}, "b", cluster.CauseStepDown, "stepped down by ann@host", "c"},
 	} {
 		h := newGroup("a", "b", "c", "d").sites("dc1", "dc1", "dc2", "dc2").leads("a", 7).scenario(t, cluster.Rules{Type: "priority", Failback: cluster.FailbackManual})
 		c.cordon.Request = by(1)

@@ -57,10 +57,9 @@ func TestOperatorsMoveTheLeaderDuringASoftPause(t *testing.T) {
 		want    string
 		cause   cluster.Cause
 	}{
-		"move":      {cluster.Control{Move: &cluster.Move{Request: by(2), Node: "c"}}, "a", "c", cluster.CauseMove},
-		"drain":     {cluster.Control{Cordons: []cluster.Cordon{{Request: by(2), Node: "a", Drain: true}}}, "a", "b", cluster.CauseDrain},
-		"step-down": {cluster.Control{Cordons: []cluster.Cordon{{Request: by(2), Node: "a", Drain: true, StepDown: true}}}, "a", "b", cluster.CauseStepDown},
-		"reelect":   {cluster.Control{Reelect: &elect}, "b", "a", cluster.CauseReelect},
+		"move":    {cluster.Control{Move: &cluster.Move{Request: by(2), Node: "c"}}, "a", "c", cluster.CauseMove},
+		"drain":   {cluster.Control{Cordons: []cluster.Cordon{{Request: by(2), Node: "a", Drain: true}}}, "a", "b", cluster.CauseDrain},
+		"reelect": {cluster.Control{Reelect: &elect}, "b", "a", cluster.CauseReelect},
 	} {
 		h := newGroup("a", "b", "c").leads(c.leader, 7).scenario(t)
 		c.control.Pause = paused(false).Pause
@@ -116,7 +115,6 @@ func TestARequestEndsByTheElectorsClock(t *testing.T) {
 		"move":        {cluster.Control{Move: &cluster.Move{Request: by(1, hour), Node: "c"}}, "c", "a", cluster.CauseMove, cluster.CausePreempt},
 		"cordon":      {cluster.Control{Cordons: []cluster.Cordon{{Request: by(1, hour), Node: "a"}}}, "b", "a", "", cluster.CausePreempt},
 		"site cordon": {cluster.Control{Cordons: []cluster.Cordon{{Request: by(1, hour), Site: "dc1"}}}, "b", "a", "", cluster.CausePreempt},
-		"step-down":   {cluster.Control{Cordons: []cluster.Cordon{{Request: by(1, hour), Node: "b", Drain: true, StepDown: true}, {Request: by(2), Node: "a"}}}, "c", "b", cluster.CauseStepDown, cluster.CausePreempt},
 	} {
 		h := newGroup("a", "b", "c").leads("b", 7).scenario(t)
 		h.control(c.control)

@@ -80,7 +80,7 @@ func ineligibility(rec cluster.Elected, entry policy.Entry, active *activeReques
 		case policy.HealthFilter:
 			g.cause, g.request, why = cluster.CauseUnhealthy, cluster.Request{}, r.Reason
 		case policy.CordonFilter:
-			g.cause, g.request = active.drained(rec.Node, rec.Site)
+			g.cause, g.request = cluster.CauseDrain, active.drained(rec.Node, rec.Site)
 			why = r.Reason
 		case policy.LeavingFilter:
 			g.cause, g.request, why = cluster.CauseStopped, cluster.Request{}, r.Reason

@@ -158,15 +158,12 @@ func (active *activeRequests) clearStrikes(list []cluster.Exclusion) []cluster.E
 	})
 }
 
-// drained returns the cause and the request by which a leader's node or site is drained.
-func (active *activeRequests) drained(node, site string) (cluster.Cause, cluster.Request) {
+// drained returns the request by which a leader's node or site is drained.
+func (active *activeRequests) drained(node, site string) cluster.Request {
 	for _, c := range active.Cordons {
 		if c.Drain && c.Matches(node, site) {
-			if c.StepDown {
-				return cluster.CauseStepDown, c.Request
-			}
-			return cluster.CauseDrain, c.Request
+			return c.Request
 		}
 	}
-	return cluster.CauseDrain, cluster.Request{}
+	return cluster.Request{}
 }

@@ -102,7 +102,7 @@ func anyRequests(t *rapid.T) cluster.Control {
 		c.Reelect = &o
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "cordons") {
-		cordon := cluster.Cordon{Request: next(), Drain: rapid.Bool().Draw(t, "drain"), StepDown: rapid.Bool().Draw(t, "step down")}
+		cordon := cluster.Cordon{Request: next(), Drain: rapid.Bool().Draw(t, "drain")}
 		cordon.Node, cordon.Site = either()
 		c.Cordons = append(c.Cordons, cordon)
 	}

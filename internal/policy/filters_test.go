@@ -23,7 +23,6 @@ func TestFilters(t *testing.T) {
 		"a cordoned node":                     {cluster.Rules{}, Input{Cordons: cordon(cluster.Cordon{Node: "b"})}, "a c (b)", "cordoned by ann@host"},
 		"a cordoned leader stays":             {cluster.Rules{}, Input{Incumbent: "b", Cordons: cordon(cluster.Cordon{Node: "b"})}, "b a c", ""},
 		"a drained one does not":              {cluster.Rules{}, Input{Incumbent: "b", Cordons: cordon(cluster.Cordon{Node: "b", Drain: true})}, "a c (b)", "drained by ann@host"},
-		"nor one that has stepped down":       {cluster.Rules{}, Input{Incumbent: "b", Cordons: cordon(cluster.Cordon{Node: "b", Drain: true, StepDown: true})}, "a c (b)", "stepped down by ann@host"},
 		"a cordoned site":                     {cluster.Rules{}, Input{Cordons: cordon(cluster.Cordon{Site: "dc1"})}, "c (b) (a)", "site dc1 is cordoned"},
 		"a cordoned site, whose leader stays": {cluster.Rules{}, Input{Incumbent: "a", Cordons: cordon(cluster.Cordon{Site: "dc1"})}, "a c (b)", "site dc1 is cordoned"},
 		"a drained site":                      {cluster.Rules{}, Input{Incumbent: "a", Cordons: cordon(cluster.Cordon{Site: "dc1", Drain: true})}, "c (b) (a)", "site dc1 is drained"},

@@ -166,9 +166,7 @@ func decodeRequest(kind request.Kind, body []byte) (request.Request, error) {
 	if seen[request.FieldAt] && r.At.IsZero() {
 		return r, errors.New("at: must be a time; omit it to move leadership at once")
 	}
-	if kind == request.KindStepDown && !seen[request.FieldFor] {
-		r.Options.For = request.StepDownFor
-	}
+	r.Best = kind == request.KindMove && !r.Cancel && !seen[request.FieldNode] && !seen[request.FieldSite]
 	return r, r.Check()
 }
 

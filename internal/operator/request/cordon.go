@@ -2,7 +2,6 @@ package request
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,33 +10,6 @@ import (
 	"zkelectd/internal/elector/whatif"
 	"zkelectd/internal/policy"
 )
-
-// StepDown plans to have the leader give up. It is not elected again while the request is in force.
-func StepDown(q whatif.Question, o Options) (Plan, error) {
-	d, err := newDraft(q, o)
-	if err == nil {
-		err = d.checkNoHardPause()
-	}
-	if err != nil {
-		return Plan{}, err
-	}
-	node, site := d.leader()
-	if node == "" {
-		return Plan{}, errors.New("there is no leader")
-	}
-	c := cluster.Cordon{Node: node, Drain: true, StepDown: true}
-	if err := d.addCordon(c); err != nil {
-		return Plan{}, err
-	}
-	out := d.forecast()
-	if !out.HasLeader() || out.Leader.ID == node {
-		return Plan{}, fmt.Errorf("no other member is eligible: %s", d.othersRefused(out, c.Matches))
-	}
-	d.mentionFailure(out.Leader.ID)
-	d.addMessage("%s (%s) steps down and will not be elected%s; %s (%s) takes over", node, site, d.duration(),
-		out.Leader.ID, out.Leader.Node.Record.Site)
-	return d.finish("step-down of " + node)
-}
 
 // Cordon plans to keep a node or site from being elected, and with drain to replace a leader there.
 func Cordon(q whatif.Question, o Options, node, site string, drain bool) (Plan, error) {
@@ -128,7 +100,7 @@ func (d *draft) othersRefused(out whatif.Outcome, givesWay func(id, site string)
 // addCordon adds a cordon. It replaces an older one of the same target.
 func (d *draft) addCordon(c cluster.Cordon) error {
 	d.next.Cordons = slices.DeleteFunc(d.next.Cordons, func(old cluster.Cordon) bool {
-		if old.Node != c.Node || old.Site != c.Site || (c.StepDown && !old.StepDown) { // a step-down ends no cordon
+		if old.Node != c.Node || old.Site != c.Site {
 			return false
 		}
 		d.addMessage("replaces: %s", old.Describe())
@@ -138,9 +110,6 @@ func (d *draft) addCordon(c cluster.Cordon) error {
 		return fmt.Errorf("there are too many cordons: uncordon some of the nodes and sites that %s lists first", d.inGroup("'zkelectd status'"))
 	}
 	c.Request = d.newRequest()
-	if c.StepDown {
-		c.Slot = d.next.Slot()
-	}
 	d.next.Cordons = append(d.next.Cordons, c)
 	d.mentionSchedule(func(m cluster.ScheduledMove) bool { return m.Node == c.Node && m.Site == c.Site && !m.Force },
 		"will be dropped if the target is still cordoned then")

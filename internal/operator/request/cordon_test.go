@@ -138,23 +138,22 @@ func TestUncordon(t *testing.T) {
 		ended      []int64
 		messages   []string
 	}{
-		"a node":            {"b1", "", false, "b1", []int64{1}, []string{"ended: drained by ann@host: new kernel"}},
-		"a site":            {"", "dc2", false, "site dc2", []int64{2}, []string{"ended: site dc2 is cordoned by ann@host: new kernel"}},
-		"after a step-down": {"a2", "", false, "a2", []int64{3}, []string{"ended: stepped down by ann@host: new kernel"}},
-		"gone":              {"x", "", false, "x", []int64{4}, []string{"ended: cordoned by ann@host: new kernel"}},
-		"all": {"", "", true, "all", []int64{1, 2, 3, 4}, []string{
+		"a node": {"b1", "", false, "b1", []int64{1}, []string{"ended: drained by ann@host: new kernel"}},
+		"a site": {"", "dc2", false, "site dc2", []int64{2}, []string{"ended: site dc2 is cordoned by ann@host: new kernel"}},
+		"gone":   {"x", "", false, "x", []int64{4}, []string{"ended: cordoned by ann@host: new kernel"}},
+		"all": {"", "", true, "all", []int64{1, 2, 4}, []string{
 			"ended: drained by ann@host: new kernel", "ended: site dc2 is cordoned by ann@host: new kernel",
-			"ended: stepped down by ann@host: new kernel", "ended: cordoned by ann@host: new kernel",
+			"ended: cordoned by ann@host: new kernel",
 		}},
 	} {
 		h := group(t).leads("a1")
 		h.control().Pause = &cluster.Pause{Request: ann(9), Hard: true}
 		h.control().Cordons = []cluster.Cordon{
-			{Request: ann(1), Node: "b1", Drain: true}, {Request: ann(2), Site: "dc2"}, {Request: ann(3), Node: "a2", Drain: true, StepDown: true}, {Request: ann(4), Node: "x"},
+			{Request: ann(1), Node: "b1", Drain: true}, {Request: ann(2), Site: "dc2"}, {Request: ann(4), Node: "x"},
 		}
 		h.control().Last = 9
 		plan, err := h.planFor(uncordon(bob(), c.node, c.site, c.all))
-		if err != nil || !slices.Equal(plan.Messages, c.messages) || len(plan.Control.Cordons) != 4-len(c.ended) {
+		if err != nil || !slices.Equal(plan.Messages, c.messages) || len(plan.Control.Cordons) != 3-len(c.ended) {
 			t.Errorf("%s: %v, messages %q, left %+v", name, err, plan.Messages, plan.Control.Cordons)
 		}
 		for _, id := range c.ended {
@@ -168,38 +167,5 @@ func TestUncordon(t *testing.T) {
 		if plan.Control.LastRequest != "uncordon of "+c.target+" by bob@host" {
 			t.Errorf("%s: the last is %q", name, plan.Control.LastRequest)
 		}
-	}
-}
-
-func TestStepDown(t *testing.T) {
-	lasting := bob()
-	lasting.For = 5 * time.Minute
-	for name, soft := range map[string]bool{"free": false, "paused softly": true} {
-		h := group(t).leads("a1")
-		h.control().Last = 7
-		if soft {
-			h.control().Pause = &cluster.Pause{Request: ann(1)}
-		}
-		plan, err := h.planFor(stepDown(lasting))
-		if err != nil || !slices.Equal(plan.Messages, []string{"a1 (dc1) steps down and will not be elected for 5m0s; a2 (dc1) takes over"}) {
-			t.Fatalf("%s: %v, %q", name, err, plan.Messages)
-		}
-		c := plan.Control.Cordons
-		if len(c) != 1 || c[0].Node != "a1" || !c[0].Drain || !c[0].StepDown || c[0].ID != 8 || time.Duration(c[0].Remaining) != 5*time.Minute || plan.Control.LastRequest != "step-down of a1 by bob@host" {
-			t.Errorf("%s: planned %+v, the last is %q", name, c, plan.Control.LastRequest)
-		}
-		if d := h.decision(plan); d.Elect == nil || d.Elect.Node != "a2" || d.Elect.Cause != cluster.CauseStepDown || d.Elect.Request != 8 {
-			t.Errorf("%s: decision %+v", name, d.Elect)
-		}
-	}
-}
-
-func TestStepDownEndsAMoveToTheLeader(t *testing.T) {
-	h := group(t).leads("b1")
-	h.control().Move = &cluster.Move{Request: ann(1), Node: "b1"}
-	plan, err := h.planFor(stepDown(bob()))
-	want := []string{"ends the move to b1 by ann@host: new kernel", "b1 (dc2) steps down and will not be elected; a1 (dc1) takes over"}
-	if err != nil || !slices.Equal(plan.Messages, want) || plan.Control.Move != nil {
-		t.Errorf("%v, %q, %+v", err, plan.Messages, plan.Control.Move)
 	}
 }

@@ -4,9 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"zkelectd/internal/cluster"
 )
 
 func unhealthy(h *testGroup, ids ...string) *testGroup {
@@ -42,20 +39,5 @@ func TestMoveDuringAReelection(t *testing.T) {
 	}
 	if err == nil && h.after(plan).Leader.ID != "b2" {
 		t.Errorf("planned, but %q leads", h.after(plan).Leader.ID)
-	}
-}
-
-func TestStepDownKeepsCordons(t *testing.T) {
-	h := group(t).leads("a1")
-	h.control().Cordons = []cluster.Cordon{{Request: ann(1), Node: "a1"}}
-	short := bob()
-	short.For = time.Minute
-	plan, err := h.planFor(stepDown(short))
-	if err != nil || len(plan.Control.Cordons) != 2 {
-		t.Fatalf("%v, %+v", err, plan.Control.Cordons)
-	}
-	plan, err = h.planFor(cordon(bob(), "a1", "", false))
-	if err != nil || plan.Messages[0] != "replaces: cordoned by ann@host: new kernel" || len(plan.Control.Cordons) != 1 {
-		t.Errorf("%v, %q, %+v", err, plan.Messages, plan.Control.Cordons)
 	}
 }

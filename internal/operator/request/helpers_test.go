@@ -144,8 +144,10 @@ func move(o Options, node, site string) func(whatif.Question) (Plan, error) {
 	return func(q whatif.Question) (Plan, error) { return Move(q, o, node, site) }
 }
 
-func stepDown(o Options) func(whatif.Question) (Plan, error) {
-	return func(q whatif.Question) (Plan, error) { return StepDown(q, o) }
+func moveAway(o Options) func(whatif.Question) (Plan, error) {
+	return func(q whatif.Question) (Plan, error) {
+		return Request{Kind: KindMove, Best: true, Options: o}.planMove(q)
+	}
 }
 
 func cordon(o Options, node, site string, drain bool) func(whatif.Question) (Plan, error) {

@@ -1,6 +1,7 @@
 package request
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,7 +12,7 @@ import (
 )
 
 // planMove plans a move now or later, or cancels one. The target of a move without one is the best member by policy that does not
-// lead.
+// lead, for [BestMoveFor] unless the request says how long.
 func (r Request) planMove(q whatif.Question) (Plan, error) {
 	if r.Cancel {
 		return CancelSchedule(q, r.Options)
@@ -21,6 +22,7 @@ func (r Request) planMove(q whatif.Question) (Plan, error) {
 		if err == nil {
 			r.Node, err = d.bestOther()
 		}
+		r.Options.For = cmp.Or(r.Options.For, BestMoveFor)
 		if err != nil {
 			return Plan{}, err
 		}
@@ -80,7 +82,13 @@ func (d *draft) bestOther() (string, error) {
 			return e.Member.ID, nil
 		}
 	}
-	return "", fmt.Errorf("no other member is eligible: %s", d.othersRefused(out, func(id, _ string) bool { return id == leader }))
+	why := d.othersRefused(out, func(id, _ string) bool { return id == leader })
+	drain := cluster.Cordon{Node: leader, Drain: true}
+	d.next.Cordons = append(d.next.Cordons, drain)
+	if then := d.forecast(); then.HasLeader() && then.Leader.ID != leader {
+		why += fmt.Sprintf("; %s has %s take over, although it has failed", d.inGroup("'zkelectd drain --node %s'", leader), then.Leader.ID)
+	}
+	return "", fmt.Errorf("no other member is eligible: %s", why)
 }
 
 // moveRefusal returns an error that says why m would not have the wanted outcome.

@@ -203,7 +203,7 @@ func TestOneAnswerAfterStrikes(t *testing.T) {
 		if e.Heir != c.heir {
 			t.Errorf("%s: the heir is %q, want %q", name, e.Heir, c.heir)
 		}
-		for what, cmd := range map[string]command{"step-down": stepDown(bob()), "drain": cordon(bob(), "a1", "", true)} {
+		for what, cmd := range map[string]command{"drain": cordon(bob(), "a1", "", true)} {
 			plan, err := h.planFor(cmd)
 			if (err == nil) != (c.heir != "") {
 				t.Errorf("%s: %s: %v", name, what, err)

@@ -138,27 +138,6 @@ func TestPlannedMoveHappens(t *testing.T) {
 	})
 }
 
-func TestMemberThatStepsDownIsNotElected(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		h := drawGroup(t)
-		s := h.q.Snapshot
-		old := s.Elected.Record.Node
-		if s.Current.Readable() {
-			old = s.Current.Record.Node
-		}
-		plan, err := h.planFor(stepDown(drawOptions(t)))
-		if err != nil {
-			return
-		}
-		if out := h.after(plan); !out.HasLeader() || out.Leader.ID == old {
-			t.Fatalf("after %s has stepped down the forecast is %q: %q", old, out.Leader.ID, plan.Messages)
-		}
-		if leader := h.settles(plan); leader == "" || leader == old {
-			t.Fatalf("after %s has stepped down %q leads: %q", old, leader, plan.Messages)
-		}
-	})
-}
-
 func TestDrainedLeaderIsReplaced(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := drawGroup(t)

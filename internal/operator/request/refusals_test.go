@@ -61,13 +61,13 @@ func TestRefusals(t *testing.T) {
 		"move to an unhealthy one":        {alone, move(bob(), "a2", ""), "leadership cannot move to a2: a2: unhealthy: no disk; --force moves it anyway"},
 		"move to an unhealthy site":       {alone, move(bob(), "", "dc2"), "leadership cannot move to site dc2: b1: unhealthy: no disk; b2: unhealthy: no disk; --force"},
 		"move to a cordoned one":          {cordoned, move(bob(), "b1", ""), "leadership cannot move to b1: b1: site dc2 is cordoned by ann@host"},
-		"step down, no leader":            {func(t *testing.T) *testGroup { return group(t) }, stepDown(bob()), "there is no leader"},
-		"step down, it has left":          {left, stepDown(bob()), "there is no leader"},
-		"step down, no other":             {alone, stepDown(bob()), "no other member is eligible: a2: unhealthy: no disk; b1: unhealthy: no disk; b2: unhealthy: no disk"},
-		"step down, others are cordoned":  {cordoned, stepDown(bob()), "; 'zkelectd uncordon --site dc2' lets b1 be elected again"},
-		"step down, alone":                {single, stepDown(bob()), "no other member is eligible: there is none"},
-		"step down, forced":               {alone, stepDown(forced), "no other member is eligible"},
-		"step down, paused hard":          {hard, stepDown(bob()), paused},
+		"move away, no leader":            {func(t *testing.T) *testGroup { return group(t) }, moveAway(bob()), "there is no leader"},
+		"move away, it has left":          {left, moveAway(bob()), "there is no leader"},
+		"move away, no other":             {alone, moveAway(bob()), "no other member is eligible: a2: unhealthy: no disk; b1: unhealthy: no disk; b2: unhealthy: no disk"},
+		"move away, others are cordoned":  {cordoned, moveAway(bob()), "; 'zkelectd uncordon --site dc2' lets b1 be elected again"},
+		"move away, alone":                {single, moveAway(bob()), "no other member is eligible: there is none"},
+		"move away, forced":               {alone, moveAway(forced), "no other member is eligible"},
+		"move away, paused hard":          {hard, moveAway(bob()), paused},
 		"cordon an unknown node":          {led, cordon(bob(), "x", "", false), `no member has the node "x"`},
 		"cordon without a target":         {led, cordon(bob(), "", "", false), "name exactly one of node and site"},
 		"drain an unknown site":           {led, cordon(bob(), "", "x", true), `no member has the site "x"`},
@@ -91,7 +91,7 @@ func TestRefusals(t *testing.T) {
 
 func commands() map[string]command {
 	return map[string]command{
-		"move": move(bob(), "a2", ""), "step-down": stepDown(bob()), "cordon": cordon(bob(), "a2", "", false), "drain": cordon(bob(), "a1", "", true),
+		"move": move(bob(), "a2", ""), "move away": moveAway(bob()), "cordon": cordon(bob(), "a2", "", false), "drain": cordon(bob(), "a1", "", true),
 		"uncordon": uncordon(bob(), "", "", true), "pause": pause(bob(), false), "resume": resume(bob()), "reelect": reelect(bob()), "clear-strikes": clearStrikes(bob(), ""),
 	}
 }
@@ -142,7 +142,7 @@ func TestNumberOfCordonsIsBounded(t *testing.T) {
 		return h
 	}
 	for name, cmd := range map[string]command{
-		"cordon": cordon(bob(), "a2", "", false), "drain": cordon(bob(), "a1", "", true), "step-down": stepDown(bob()), "clear-strikes": clearStrikes(bob(), ""),
+		"cordon": cordon(bob(), "a2", "", false), "drain": cordon(bob(), "a1", "", true), "clear-strikes": clearStrikes(bob(), ""),
 	} {
 		if _, err := full().planFor(cmd); err == nil || !strings.Contains(err.Error(), "too many") || !strings.Contains(err.Error(), "uncordon some of the nodes and sites") {
 			t.Errorf("%s: %v", name, err)

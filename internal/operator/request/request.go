@@ -19,7 +19,6 @@ type Kind string
 // The kinds of requests.
 const (
 	KindMove         Kind = "move"
-	KindStepDown     Kind = "step-down"
 	KindReelect      Kind = "reelect"
 	KindCordon       Kind = "cordon"
 	KindDrain        Kind = "drain"
@@ -46,7 +45,6 @@ const (
 // fields maps each kind to the fields that it takes.
 var fields = map[Kind][]string{
 	KindMove:         {FieldNode, FieldSite, FieldFor, FieldForce, FieldAt, FieldCancel},
-	KindStepDown:     {FieldFor},
 	KindReelect:      {},
 	KindCordon:       {FieldNode, FieldSite, FieldFor},
 	KindDrain:        {FieldNode, FieldSite, FieldFor, FieldForce},
@@ -65,10 +63,10 @@ func (k Kind) Takes(field string) bool { return slices.Contains(fields[k], field
 
 // OfSlot reports whether requests of a kind concern one leader: in a group with slots, they need a slot. The others concern a whole
 // group.
-func (k Kind) OfSlot() bool { return k == KindMove || k == KindStepDown || k == KindReelect }
+func (k Kind) OfSlot() bool { return k == KindMove || k == KindReelect }
 
-// StepDownFor is how long a node that has stepped down is not elected by default.
-const StepDownFor = 10 * time.Minute
+// BestMoveFor is how long the target of a move to the best other member ranks first by default.
+const BestMoveFor = 10 * time.Minute
 
 // MaxReason bounds a reason, in bytes: every daemon keeps it in memory.
 const MaxReason = 500
@@ -165,8 +163,6 @@ func (r Request) plan(q whatif.Question) (Plan, error) {
 	switch options := r.Options; r.Kind {
 	case KindMove:
 		return r.planMove(q)
-	case KindStepDown:
-		return StepDown(q, options)
 	case KindReelect:
 		return Reelect(q, options)
 	case KindCordon, KindDrain:

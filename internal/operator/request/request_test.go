@@ -36,7 +36,6 @@ func TestCheck(t *testing.T) {
 		{Request{Kind: KindMove, Node: "a1"}, ""},
 		{Request{Kind: KindUncordon, All: true}, ""},
 		{Request{Kind: KindClearStrikes, Node: "a1"}, ""},
-		{Request{Kind: KindStepDown}, ""},
 	} {
 		if err := c.r.Check(); (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%+v: %v, want %s", c.r, err, c.want)
@@ -47,7 +46,7 @@ func TestCheck(t *testing.T) {
 // Each kind is planned by its own function.
 func TestPlanOfEachKind(t *testing.T) {
 	for kind, want := range map[Kind]string{
-		KindMove: "moves leadership from a1 (dc1) to b1 (dc2)", KindStepDown: "a1 (dc1) steps down", KindReelect: "a1 (dc1) is the best and stays",
+		KindMove: "moves leadership from a1 (dc1) to b1 (dc2)", KindReelect: "a1 (dc1) is the best and stays",
 		KindCordon: "b1 will not be elected", KindDrain: "b1 will not be elected; leadership does not move", KindPause: "paused",
 		KindUncordon: "there is no such cordon", KindResume: "the group is not paused", KindClearStrikes: "b1 has no strikes", KindForget: "b1 is a member", "dance": `unknown kind of request "dance"`,
 	} {
@@ -68,7 +67,7 @@ func TestPlanOfEachKind(t *testing.T) {
 			t.Errorf("%s: %s, want %s", kind, said, want)
 		}
 	}
-	if len(Kinds()) != 10 {
+	if len(Kinds()) != 9 {
 		t.Errorf("%v", Kinds())
 	}
 }

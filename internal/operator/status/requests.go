@@ -37,10 +37,7 @@ func requests(s cluster.Snapshot) []Request {
 	}
 	for _, cordon := range c.Cordons {
 		kind := "cordon"
-		switch {
-		case cordon.StepDown:
-			kind = "step-down"
-		case cordon.Drain:
+		if cordon.Drain {
 			kind = "drain"
 		}
 		add(kind, cordon.Target(), cordon.Request)

@@ -20,7 +20,7 @@ func TestRequestsAreListed(t *testing.T) {
 	s.Control = cluster.Stored[cluster.Control]{Exists: true, Record: cluster.Control{
 		Pause: &cluster.Pause{Request: request(1, now, 0, 0)}, Move: &cluster.Move{Request: request(2, now, time.Hour, time.Hour), Site: "dc2"}, Reelect: &elect,
 		Cordons: []cluster.Cordon{
-			{Request: request(4, now, 0, 0), Node: "a"}, {Request: request(5, now, 0, 0), Site: "dc2", Drain: true}, {Request: request(6, now, 0, 0), Node: "b", Drain: true, StepDown: true},
+			{Request: request(4, now, 0, 0), Node: "a"}, {Request: request(5, now, 0, 0), Site: "dc2", Drain: true},
 		},
 		ClearedStrikes: []cluster.ClearedStrikes{{Request: request(7, now, 0, 0), Node: "a"}},
 	}}
@@ -38,7 +38,6 @@ func TestRequestsAreListed(t *testing.T) {
 		"reelect, by bob@host, until it is ended",
 		"cordon a, by ann@host (new kernel), until it is ended",
 		"drain site dc2, by ann@host (new kernel), until it is ended",
-		"step-down b, by ann@host (new kernel), until it is ended",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q\nwant %q", got, want)

@@ -132,7 +132,7 @@ type Request struct {
 	ID int64 `json:"id"`
 	// Slot is the only slot that it concerns; empty if it concerns the whole group.
 	Slot string `json:"slot,omitempty"`
-	// Kind is pause, hard-pause, move, scheduled-move, cordon, drain, step-down or reelect; Target is the node or site.
+	// Kind is pause, hard-pause, move, scheduled-move, cordon, drain or reelect; Target is the node or site.
 	Kind   string    `json:"kind"`
 	Target string    `json:"target,omitempty"`
 	By     string    `json:"by"`

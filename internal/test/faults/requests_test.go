@@ -15,7 +15,7 @@ var requests = []fault{
 	{"request: move to a site", request(func(f *fleet) []string {
 		return []string{"move", "--site", f.anyNode().site, "--for", requestDuration, "--force"}
 	})},
-	{"request: step down", request(func(*fleet) []string { return []string{"step-down", "--for", requestDuration} })},
+	{"request: move away", request(func(*fleet) []string { return []string{"move", "--for", requestDuration} })},
 	{"request: drain a site", request(func(f *fleet) []string {
 		return []string{"drain", "--site", f.anyNode().site, "--for", requestDuration, "--force"}
 	})},

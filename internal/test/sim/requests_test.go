@@ -17,13 +17,6 @@ var requestFaults = []faultKind{
 		m.g.endMove(c)
 		c.Move = &move
 	}),
-	operatorFault("step-down", func(w *world, m *member, c *cluster.Control) {
-		if elected := m.g.check.readElected(); elected.Readable() {
-			m.g.endMove(c)
-			c.Cordons = append(c.Cordons, cluster.Cordon{Request: m.g.requestWithDuration(c), Node: elected.Record.Node, Drain: true, StepDown: true})
-			c.Cordons[len(c.Cordons)-1].Slot = m.g.paths.Slot
-		}
-	}),
 	operatorFault("drain", func(w *world, m *member, c *cluster.Control) { m.g.cordon(m, c, true) }),
 	operatorFault("cordon", func(w *world, m *member, c *cluster.Control) { m.g.cordon(m, c, false) }),
 	operatorFault("uncordon", func(_ *world, m *member, c *cluster.Control) {

@@ -219,7 +219,7 @@ func (g *group) unreadablePolicy() bool {
 // only under the circumstances of that election.
 func (g *group) reelected(p *policy.Policy, in policy.Input, rec cluster.Elected) bool {
 	in.Incumbent = ""
-	for _, cause := range []cluster.Cause{cluster.CauseIneligible, cluster.CauseUnhealthy, cluster.CauseDrain, cluster.CauseStepDown} {
+	for _, cause := range []cluster.Cause{cluster.CauseIneligible, cluster.CauseUnhealthy, cluster.CauseDrain} {
 		in.Circumstances = cluster.Circumstances{Cause: cause, Node: rec.Node, Site: rec.Site}
 		if cause == cluster.CauseUnhealthy {
 			in.Circumstances.Failed = []string{rec.Site}

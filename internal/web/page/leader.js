@@ -122,7 +122,6 @@ function leaseView(d) {
 function controls(d) {
   return el('p', { class: 'controls' },
     requestButton('Move…', 'move'),
-    d.leader ? requestButton('Step down…', 'step-down') : null,
     d.paused ? requestButton('Resume…', 'resume') : requestButton('Pause…', 'pause'));
 }
 

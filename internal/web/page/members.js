@@ -97,7 +97,7 @@ const sortRank = (m) => (m.roles.length ? 2 : m.why ? 1 : 0);
 
 // requestChip shows a request in force on a node or site.
 function requestChip(r) {
-  return chip('in-force', [{ 'cordon': 'cordoned', 'drain': 'drained', 'step-down': 'stepped down' }[r.kind], r.ends ? [', ', countdown(r.ends), ' left'] : '']);
+  return chip('in-force', [{ 'cordon': 'cordoned', 'drain': 'drained' }[r.kind], r.ends ? [', ', countdown(r.ends), ' left'] : '']);
 }
 
 function memberCard(m) {

@@ -75,6 +75,6 @@ export function table(className, caption, head, rows) {
 
 // Requests in force.
 
-export const isCordon = (r) => ['cordon', 'drain', 'step-down'].includes(r.kind);
+export const isCordon = (r) => ['cordon', 'drain'].includes(r.kind);
 export const pauseOf = (g) => (g.requests || []).find((r) => r.kind === 'pause' || r.kind === 'hard-pause');
 export const moveOf = (g) => (g.requests || []).find((r) => r.kind === 'move');

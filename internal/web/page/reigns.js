@@ -9,7 +9,7 @@ const changesShown = 4; // the bar covers at least so many changes, if they are 
 const hues = 5; // of other nodes than the leader
 
 // planned are the causes of changes that somebody wanted.
-const planned = ['first', 'move', 'step-down', 'drain', 'reelect', 'preempt', 'stopped'];
+const planned = ['first', 'move', 'drain', 'reelect', 'preempt', 'stopped'];
 
 // lastFailover returns the newest term that began because the leader before failed, or nothing.
 export const lastFailover = () => (model.terms || []).findLast((t) => !planned.includes(t.cause));

@@ -11,7 +11,6 @@ const responseTimeout = 15000;
 // kinds are the kinds of requests: the button's text, the effect, and the fields that they have. Those with ofSlot concern one leader, the others all slots of a group.
 const kinds = {
   'move': { name: 'Move leadership', effect: (t, g) => `${g.leader ? `Leadership moves from ${g.leader} to ${t}` : `${t} leads`}, and stays there until the request ends.`, hasDuration: true, canForce: true, ofSlot: true },
-  'step-down': { name: 'Step down', effect: (t, g) => `${g.leader || 'The leader'} hands over to the next best member, and is not elected again until the request ends (10 min by default).`, hasDuration: true, ofSlot: true },
   'pause': { name: 'Pause', effect: () => 'Policy no longer replaces a healthy leader. A leader that fails is still replaced.', hasDuration: true, canBeHard: true },
   'resume': { name: 'Resume', effect: () => 'The pause ends. Policy decides again, and may move leadership at once.' },
   'reelect': { name: 'Reelect by policy', effect: () => 'The move ends. Policy decides again, and may move leadership at once.', ofSlot: true },
@@ -162,7 +161,7 @@ function updateFields(form) {
 // requestBody returns the fields of the request.
 function requestBody(form) {
   const k = kinds[form.kind.value];
-  const body = k.fields ? { ...k.fields } : ['pause', 'resume', 'reelect', 'step-down'].includes(form.kind.value) ? {} : { ...chosenTarget(form) };
+  const body = k.fields ? { ...k.fields } : ['pause', 'resume', 'reelect'].includes(form.kind.value) ? {} : { ...chosenTarget(form) };
   if (k.hasDuration && form.duration.value.trim()) body.for = form.duration.value.trim();
   if (form.reason.value.trim()) body.reason = form.reason.value.trim();
   if (k.canBeHard && form.hard.checked) body.hard = true;
@@ -204,7 +203,7 @@ const tokenButton = (box) => el('button', { type: 'button', onclick: (e) => { (b
 
 // kindsFor returns the kinds of requests that make sense for a node or site in its current state.
 function kindsFor(target, g) {
-  const cordoned = (g.requests || []).some((r) => r.target === targetText(target) && ['cordon', 'drain', 'step-down'].includes(r.kind));
+  const cordoned = (g.requests || []).some((r) => r.target === targetText(target) && ['cordon', 'drain'].includes(r.kind));
   const hasStrikes = (g.exclusions || []).some((x) => x.node === target.node && !x.expired);
   const leads = target.node ? target.node === g.leader : target.site === g.site;
   return [...(hasStrikes ? ['clear-strikes'] : []), ...(cordoned ? ['uncordon'] : []), ...(leads ? [] : ['move']), 'drain', 'cordon'];

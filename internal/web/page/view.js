@@ -76,8 +76,8 @@ function renderProblems() {
   renderList(byID('problems-body'), all, (p) => p.at, (p) => el('li', { class: p.passes ? 'passes' : 'act' }, chip(p.passes ? '' : 'in-force', p.passes ? 'passes by itself' : 'act'), el('span', null, p.text)));
 }
 
-const kindTexts = { 'pause': 'paused', 'hard-pause': 'paused (hard)', 'move': 'moved to', 'scheduled-move': 'moves to', 'reelect': 'reelection requested', 'cordon': 'cordoned', 'drain': 'drained', 'step-down': 'stepped down' };
-const endingKinds = { 'pause': 'resume', 'hard-pause': 'resume', 'move': 'reelect', 'scheduled-move': 'cancel-move', 'cordon': 'uncordon', 'drain': 'uncordon', 'step-down': 'uncordon' };
+const kindTexts = { 'pause': 'paused', 'hard-pause': 'paused (hard)', 'move': 'moved to', 'scheduled-move': 'moves to', 'reelect': 'reelection requested', 'cordon': 'cordoned', 'drain': 'drained' };
+const endingKinds = { 'pause': 'resume', 'hard-pause': 'resume', 'move': 'reelect', 'scheduled-move': 'cancel-move', 'cordon': 'uncordon', 'drain': 'uncordon' };
 const endButtons = { 'clear-strikes': 'Clear strikes…', 'cancel-move': 'Cancel…' };
 
 // endingTarget returns the target of the request that ends r. The text "site X" may also be the name of a node.

@@ -189,7 +189,7 @@ func (f *follower[T]) pause(ctx context.Context) {
 func (f *follower[T]) reopen(ctx context.Context) {
 	f.closeOwn(ctx)
 	for ctx.Err() == nil {
-		s, err := connect(ctx, f.group.cfg, f.group.from)
+		s, err := connect(ctx, f.group.cfg, f.group.host.From)
 		if err == nil {
 			f.group.session = s
 			return

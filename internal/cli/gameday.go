@@ -205,7 +205,7 @@ func (d *gameday) run(ctx context.Context) error {
 		return err
 	}
 	g := d.group
-	session, err := connect(ctx, g.cfg, g.from) // the one before may have ended with the cut
+	session, err := connect(ctx, g.cfg, g.host.From) // the one before may have ended with the cut
 	if err != nil {
 		return err
 	}

@@ -210,7 +210,7 @@ func (s *selection) addRoot(name, root string) {
 		cfg = s.host.Config
 	}
 	g := groupAt(s.session, cfg, name, root)
-	g.from, g.configured = s.host.From, configured
+	g.host, g.configured = s.host, configured
 	s.groups = append(s.groups, g)
 }
 
@@ -260,7 +260,7 @@ func (s *selection) add(g store.NamedGroup) error {
 	}
 	next := groupAt(s.session, cfg, g.Name, g.Root)
 	next.kind, next.err = cmp.Or(g.Kind, next.kind), g.Err
-	next.from, next.configured = s.host.From, configured && s.host.Dir != ""
+	next.host, next.configured = s.host, configured && s.host.Dir != ""
 	s.groups = append(s.groups, next)
 	return g.Err
 }

@@ -205,7 +205,7 @@ func (r *rollout) submitAll(ctx context.Context, todo []*groupChange) {
 // submit submits the request in one group, and waits until waiting ends. It opens a session for the group, which writes
 // with the ACL of the group's root. moved is false if the request is in force, but leadership has not moved.
 func (r *rollout) submit(ctx, waiting context.Context, c *groupChange, wait bool) (moved bool, err error) {
-	g, err := openGroup(ctx, c.g.cfg, c.g.from)
+	g, err := openGroup(ctx, c.g.cfg, c.g.host.From)
 	if err != nil {
 		return true, err
 	}

@@ -107,7 +107,7 @@ func TestCommandsForOneOfManyGroups(t *testing.T) {
 		e.fails(2, args, "there are 2 groups below "+e.base+": name one of them with -g (or ZKELECTD_GROUP): billing, mail")
 	}
 	e.fails(2, []string{"leader"}, "there are 2 groups")
-	e.fails(2, []string{"is-leader", "--id", "n1"}, "there are 2 groups")
+	e.fails(2, []string{"leader", "--is", "--id", "n1"}, "there are 2 groups")
 	e.fails(2, []string{"status", "-g", "nothing"}, `there is no group "nothing" below `+e.base+"; there are billing, mail")
 	e.fails(2, []string{"status", "-g", "a/b"}, `-g "a/b": must be the name of a group`)
 	for _, c := range []struct {
@@ -243,7 +243,7 @@ func TestCommandsWithGroupFiles(t *testing.T) {
 	write(filepath.Join(dir, "later.yaml"), "{}\n")
 	write(filepath.Join(dir, "wrong.yaml"), "polcy: {}\n")
 	with := func(args ...string) []string { return append(args, "--config", file) }
-	e.prints(with("is-leader", "-g", "billing"), "warning: files of groups are ignored")
+	e.prints(with("leader", "--is", "-g", "billing"), "warning: files of groups are ignored")
 	e.prints(with("policy", "apply", "-g", "billing"), "policy.type", "first", "revision 2 is in force")
 	e.fails(2, with("leader", "-g", "mail"), "the root of the group mail is "+e.base+"/mail, but the configuration of this host says /elsewhere")
 	e.fails(2, with("history"), "there are 3 groups below "+e.base, "billing, later, mail")

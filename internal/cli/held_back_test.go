@@ -97,15 +97,15 @@ func TestNoLeaderIsNoError(t *testing.T) {
 	f := newFleet(t)
 	f.join("a", "b", "c")
 	f.exits(0, "leader")
-	f.exits(0, "is-leader", "--id", "a")
-	f.exits(1, "is-leader", "--id", "b")
+	f.exits(0, "leader", "--is", "--id", "a")
+	f.exits(1, "leader", "--is", "--id", "b")
 	f.exits(0, "policy", "apply", f.policyFile("other.yaml", "policy: {type: first}\n")) // no configuration has this one
 	f.exits(0, "pause", "--hard", "--reason", "freeze")
 	f.crash("a")
 	f.until("nobody leads", func(g status.Group) bool {
 		return g.State == status.StateNone && len(g.Members) == 2 && len(g.Problems) > 0
 	})
-	for _, args := range [][]string{{"leader"}, {"is-leader", "--id", "a"}, {"is-leader", "--id", "b"}} {
+	for _, args := range [][]string{{"leader"}, {"leader", "--is", "--id", "a"}, {"leader", "--is", "--id", "b"}} {
 		if out := f.exits(1, args...); out != "" {
 			t.Errorf("%v: %s", args, out)
 		}

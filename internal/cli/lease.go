@@ -15,7 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"zkelectd/internal/config"
 	"zkelectd/internal/operator/status"
 )
 
@@ -93,8 +92,9 @@ func getFromLeader(ctx context.Context, target, host string) (body []byte, code 
 	return body, resp.StatusCode, err
 }
 
-// confirmLeader returns nil if the daemon that leads confirms that its lease is not over. own is set if h is its configuration.
-func confirmLeader(ctx context.Context, h config.Host, own bool, g group, leader status.Group) error {
+// confirmLeader returns nil if the daemon that leads confirms that its lease is not over. own is set if the configuration of this host is its own.
+func confirmLeader(ctx context.Context, own bool, g group, leader status.Group) error {
+	h := g.host
 	no := func(reason string) error {
 		return exitError{statusNo, fmt.Errorf("the lease of %s is not confirmed: %s", printable(leader.Leader), printable(reason))}
 	}

@@ -52,8 +52,8 @@ func (g group) localPolicy(file string) (config.Config, error) {
 		return config.Load(config.Sources{File: file})
 	case g.configured:
 		return g.cfg, nil
-	case g.from.File != "":
-		return config.Load(config.Sources{File: g.from.File})
+	case g.host.From.File != "":
+		return config.Load(config.Sources{File: g.host.From.File})
 	}
 	return config.Config{}, errors.New("name the file that has the policy, or its configuration with --config")
 }

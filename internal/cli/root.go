@@ -61,7 +61,7 @@ Commands other than run and check also find their group through /etc/zkelectd.ya
 	}{
 		{"run", "Run the daemon:", []*cobra.Command{initCommand(), runCommand(), daemonCommand(), execCommand(), execDaemonCommand(), execJobCommand(), releaseCommand(), reloadCommand(), admitCommand(), checkCommand(), doctorCommand(), supportCommand(), probeCommand()}},
 		{"inspect", "Inspect the group:", []*cobra.Command{
-			statusCommand(), groupCommand(), leaderCommand(), isLeaderCommand(), explainCommand(), whatifCommand(), historyCommand(),
+			statusCommand(), groupCommand(), leaderCommand(), explainCommand(), whatifCommand(), historyCommand(),
 		}},
 		{"operate", "Operate the group:", []*cobra.Command{
 			moveCommand(), reelectCommand(), cordonCommand(), uncordonCommand(), drainCommand(), pauseCommand(), resumeCommand(),

@@ -67,8 +67,8 @@ type group struct {
 	paths   cluster.Paths
 	name    string
 	kind    cluster.GroupKind
-	// from has the sources of cfg. configured is set if the configuration has a file for the group.
-	from       config.From
+	// host is the configuration of the host. configured is set if it has a file for the group.
+	host       config.Host
 	configured bool
 	err        error // why the group's record can't be used
 }

@@ -196,56 +196,43 @@ func (s *screen) show(view any, table, wide func() string) error {
 }
 
 func leaderCommand() *cobra.Command {
+	var is, strict bool
 	cmd := &cobra.Command{
 		Use:   "leader",
 		Short: "Print the id of the READY leader; exit 0, 1 if there is none, or 2 on an error",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withLeader(cmd, func(_ context.Context, _ group, leader status.Group) error {
-				if leader.Leader == "" {
-					return exitError{statusNo, nil}
-				}
-				fmt.Fprintln(cmd.OutOrStdout(), printable(leader.Leader))
-				return nil
-			})
-		},
-	}
-	groupFlags(cmd)
-	return cmd
-}
+		Long: `Leader prints the id of the READY leader, and exits with 0, with 1 if there is none, and
+with 2 on an error.
 
-func isLeaderCommand() *cobra.Command {
-	var strict bool
-	cmd := &cobra.Command{
-		Use:   "is-leader",
-		Short: "Exit 0 if the node (--id, default this host) is the READY leader, 1 if not, 2 on an error",
-		Long: `Is-leader exits with 0 if the node (--id, default this host) is the READY leader, with 1 if
-not, and with 2 on an error.
+With --is it prints nothing, and exits with 0 if the node (--id, default this host) is the
+READY leader, with 1 if not.
 
 ZooKeeper names a leader whose daemon hangs until its session ends. With --strict the node's
 own daemon must also confirm within a second that it leads this group, in this term and at this
-root, and that its lease is not over; if it does not, the exit status is 1. Without --id or --root it is asked at http.listen of this host's
-configuration, else at the address that it has published, which must not use TLS.`,
+root, and that its lease is not over; if it does not, the exit status is 1. Without --id or
+--root it is asked at http.listen of this host's configuration, else at the address that it has
+published, which must not use TLS.`,
 		Args: cobra.NoArgs,
 	}
-	config.RegisterFlags(cmd.Flags())
-	groupFlag(cmd)
-	cmd.Flags().BoolVar(&strict, "strict", false, "ask the leading daemon itself: exit 1 if it does not confirm its lease")
+	groupFlags(cmd)
+	config.RegisterNodeName(cmd.Flags())
+	cmd.Flags().BoolVar(&is, "is", false, "exit 0 if the node is the READY leader, 1 if not")
+	cmd.Flags().BoolVar(&strict, "strict", false, "with --is: ask the leading daemon itself, and exit 1 if it does not confirm its lease")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if !cmd.Flags().Changed("id") && os.Getenv("ZKELECTD_NODE_ID") == "" {
-			concernsHost(cmd, "zookeeper.servers") // its id is in the configuration of this host
+		named, rooted := cmd.Flags().Changed("id"), cmd.Flags().Changed("root")
+		if !is && (named || strict) {
+			return errors.New("--id and --strict are for --is")
 		}
-		h, err := loadHost(cmd, "")
-		if err != nil {
-			return exitError{statusError, err}
+		if is && !named && os.Getenv("ZKELECTD_NODE_ID") == "" {
+			concernsHost(cmd, "zookeeper.servers") // its id is in the configuration of this host
 		}
 		return withLeader(cmd, func(ctx context.Context, g group, leader status.Group) error {
 			switch {
-			case leader.Leader != h.Config.Node.ID:
+			case is && leader.Leader != g.host.Config.Node.ID, leader.Leader == "":
 				return exitError{statusNo, nil}
 			case strict:
-				own := !cmd.Flags().Changed("id") && !cmd.Flags().Changed("root") || cmd.Flags().Changed("http") // else http.listen may be that of another node or group
-				return confirmLeader(ctx, h, own, g, leader)
+				return confirmLeader(ctx, !named && !rooted, g, leader)
+			case !is:
+				fmt.Fprintln(cmd.OutOrStdout(), printable(leader.Leader))
 			}
 			return nil
 		})

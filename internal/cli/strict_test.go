@@ -11,7 +11,7 @@ import (
 	"zkelectd/internal/operator/status"
 )
 
-// ZooKeeper goes on naming a leader whose daemon hangs. status then says that its lease is not confirmed, and is-leader --strict says no.
+// ZooKeeper goes on naming a leader whose daemon hangs. status then says that its lease is not confirmed, and leader --is --strict says no.
 func TestHungLeaderIsNotConfirmed(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -19,9 +19,9 @@ func TestHungLeaderIsNotConfirmed(t *testing.T) {
 	f.configure("a", "dc1", 100, fmt.Sprintf("http: {listen: '%s'}\nzookeeper: {session_timeout: 40s}\n", addr))
 	f.start("a")
 	f.until("a leads", leads("a"))
-	strictly := []string{"is-leader", "--id", "a", "--strict"}
+	strictly := []string{"leader", "--is", "--id", "a", "--strict"}
 	own := func() (string, error) {
-		out, err := exec.Command("zkelectd", "is-leader", "--strict", "--config", f.file("a")).CombinedOutput()
+		out, err := exec.Command("zkelectd", "leader", "--is", "--strict", "--config", f.file("a")).CombinedOutput()
 		return string(out), err
 	}
 	confirmed := func() {
@@ -35,7 +35,7 @@ func TestHungLeaderIsNotConfirmed(t *testing.T) {
 		})
 	}
 	confirmed()
-	if out := f.exits(1, "is-leader", "--id", "b", "--strict"); out != "" {
+	if out := f.exits(1, "leader", "--is", "--id", "b", "--strict"); out != "" {
 		t.Errorf("b: %s", out)
 	}
 
@@ -51,7 +51,7 @@ func TestHungLeaderIsNotConfirmed(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &g); err != nil || g.Leader != "a" || g.LeaseUnconfirmed != reason || g.LeaseRemaining != 0 {
 		t.Errorf("%v\n%s", err, out)
 	}
-	f.exits(0, "is-leader", "--id", "a")
+	f.exits(0, "leader", "--is", "--id", "a")
 	if out := f.exits(1, strictly...); !strings.Contains(out, "the lease of a is not confirmed: "+reason) {
 		t.Errorf("asked at its address: %s", out)
 	}
@@ -68,7 +68,7 @@ func TestLeaderThatCannotBeAsked(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a")
-	if out := f.exits(2, "is-leader", "--id", "a", "--strict"); !strings.Contains(out, "a has no http.listen that other hosts can reach") {
+	if out := f.exits(2, "leader", "--is", "--id", "a", "--strict"); !strings.Contains(out, "a has no http.listen that other hosts can reach") {
 		t.Errorf("strict: %s", out)
 	}
 	if out := f.exits(0, "status"); strings.Contains(out, "Lease ") {

@@ -173,7 +173,7 @@ func (p *process) output() string {
 func (f *fleet) leads(root, id string) {
 	f.t.Helper()
 	f.eventually(id+" leads "+root, func() bool {
-		_, status := f.zkelectd("is-leader", "--zk", f.zk.Addr(), "--root", root, "--id", id)
+		_, status := f.zkelectd("leader", "--is", "--zk", f.zk.Addr(), "--root", root, "--id", id)
 		return status == 0
 	})
 }

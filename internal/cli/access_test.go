@@ -271,7 +271,7 @@ func TestBadCredentialsEndTheDaemonWithAReason(t *testing.T) {
 		t.Errorf("the child has the credentials: %q", env)
 	}
 	// It does not have acl: private, and warns about the ACLs of the tree.
-	f.logged("name", "run 'zkelectd acl apply'")
+	f.logged("name", "run 'zkelectd acl --apply'")
 	if _, _, err := newFleet(t).session.Get(t.Context(), f.paths.Nodes(), false); err == nil {
 		t.Error("it has opened the tree")
 	}

@@ -13,90 +13,108 @@ import (
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/operator"
+	"zkelectd/internal/store"
 	"zkelectd/internal/zk"
 )
 
+// aclOptions are the flags of acl.
+type aclOptions struct {
+	apply, rotate    bool
+	dry, open, force bool
+	limit            time.Duration
+	output           string
+}
+
 func aclCommand() *cobra.Command {
-	return parent(&cobra.Command{
-		Use: "acl", Short: "Show and set the ACLs of the group's znodes, while the group runs",
-		Long: `Acl compares the ACLs of the group's znodes with zookeeper.acl and zookeeper.auth.file of
-the configuration (--config, environment), and sets them. docs/security.md has the steps
-to close an open tree and to change the password without an outage.
-
-Users are shown as NAME/HASH; the short hash distinguishes the passwords of a user.`,
-	}, aclShowCommand(), aclApplyCommand())
-}
-
-func aclShowCommand() *cobra.Command {
-	var output string
+	var o aclOptions
 	cmd := &cobra.Command{
-		Use: "show", Short: "Show the ACL of each znode, and the ACL with which each member creates znodes", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
-			return withTree(cmd, operator.AnswerTimeout, func(ctx context.Context, g group) error {
-				tree, err := g.tree(ctx)
-				if err != nil {
-					return err
-				}
-				if output == "json" {
-					return printJSON(cmd.OutOrStdout(), tree)
-				}
-				return tree.table(cmd.OutOrStdout())
-			})
-		},
+		Use: "acl", Short: "Show or set the ACLs of the group's znodes, while the group runs", Args: cobra.NoArgs,
+		Long: `Acl shows the ACL of each znode of the group, and the ACL with which each member creates
+znodes, beside zookeeper.acl and zookeeper.auth.file of the configuration (--config,
+environment). Users are shown as NAME/HASH; the short hash distinguishes the passwords of
+a user. docs/security.md has the steps to close an open tree and to change the password
+without an outage.
+
+With --apply it sets the ACL of every znode, including ephemeral ones, to that of the
+configuration. The group keeps working; the leader does not change. First reload every
+member with the same two settings: apply refuses to lock a member out. It skips znodes
+that already have the ACL, so it can be run again after an error.
+
+With --rotate-keys it makes a new key, with which members authenticate the messages of
+failsafe mode from then on. They read it by themselves, and the last key stays valid
+beside it until the next rotation. So rotate once to replace a key, and twice, some
+minutes apart, to make one invalid that somebody may know.`,
 	}
 	groupFlags(cmd)
-	outputFlag(cmd, &output)
-	return cmd
-}
-
-func aclApplyCommand() *cobra.Command {
-	var dry, open, force bool
-	var limit time.Duration
-	cmd := &cobra.Command{
-		Use: "apply", Short: "Set the ACL of every znode to that of the configuration", Args: cobra.NoArgs,
-		Long: `Apply sets the ACL of every znode of the group, including ephemeral ones, to that of
-zookeeper.acl and zookeeper.auth.file of the configuration. The group keeps working; the
-leader does not change. First reload every member with the same two settings: apply
-refuses to lock a member out. It skips znodes that already have the ACL, so it can be
-run again after an error.`,
-	}
-	groupFlags(cmd)
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would change, without changing it")
-	cmd.Flags().BoolVar(&open, "open", false, "permit zookeeper.acl: open, so that anyone can change the group's znodes")
-	cmd.Flags().BoolVar(&force, "force", false, "continue although members would be locked out")
-	cmd.Flags().DurationVar(&limit, "timeout", time.Minute, "how long it may take in all")
+	outputFlag(cmd, &o.output)
+	f := cmd.Flags()
+	f.BoolVar(&o.apply, "apply", false, "set the ACL of every znode to that of the configuration")
+	f.BoolVar(&o.dry, "dry-run", false, "with --apply: print what would change, without changing it")
+	f.BoolVar(&o.open, "open", false, "with --apply: permit zookeeper.acl: open, so that anyone can change the group's znodes")
+	f.BoolVar(&o.force, "force", false, "with --apply: continue although members would be locked out")
+	f.DurationVar(&o.limit, "timeout", time.Minute, "with --apply: how long it may take in all")
+	f.BoolVar(&o.rotate, "rotate-keys", false, "make a new key for the messages of failsafe mode")
+	cmd.MarkFlagsMutuallyExclusive("apply", "rotate-keys", "output")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return withTree(cmd, limit, func(ctx context.Context, g group) error {
-			if zk.ACL(g.cfg.ZooKeeper.ACL).Open() && !open && !dry {
-				return errors.New("zookeeper.acl is open: anyone could change the group's znodes, and lock the group out; name the configuration " +
-					"of the members with --config, or add --open if you want that")
-			}
-			return g.applyACLs(ctx, cmd.OutOrStdout(), dry, force)
-		})
-	}
-	return cmd
-}
-
-// withTree is [withGroup] with a session that creates znodes with the ACL of the configuration, and bounded by timeout.
-func withTree(cmd *cobra.Command, timeout time.Duration, f func(context.Context, group) error) error {
-	return withSelection(cmd, func(ctx context.Context, s selection) error {
-		g, err := s.only()
-		if err == nil {
-			err = wholeGroup(g)
-		}
-		if err != nil {
+		if err := checkOutput(o.output); err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
-		return f(ctx, g)
-	})
+		for _, name := range []string{"dry-run", "open", "force", "timeout"} {
+			if f.Changed(name) && !o.apply {
+				return fmt.Errorf("--%s is for --apply", name)
+			}
+		}
+		if o.rotate {
+			return withGroup(cmd, func(ctx context.Context, g group) error { return g.rotateKeys(ctx, cmd.OutOrStdout()) })
+		}
+		return withSelection(cmd, func(ctx context.Context, s selection) error { return o.run(ctx, cmd.OutOrStdout(), s) })
+	}
+	return cmd
 }
 
-// tree is the output of 'acl show'.
+// run shows or sets the ACLs. Its session creates znodes with the ACL of the configuration, not with that of the group's root.
+func (o aclOptions) run(ctx context.Context, w io.Writer, s selection) error {
+	g, err := s.only()
+	if err == nil {
+		err = wholeGroup(g)
+	}
+	if err != nil {
+		return err
+	}
+	if !o.apply {
+		o.limit = operator.AnswerTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.limit)
+	defer cancel()
+	if o.apply {
+		if zk.ACL(g.cfg.ZooKeeper.ACL).Open() && !o.open && !o.dry {
+			return errors.New("zookeeper.acl is open: anyone could change the group's znodes, and lock the group out; name the configuration " +
+				"of the members with --config, or add --open if you want that")
+		}
+		return g.applyACLs(ctx, w, o.dry, o.force)
+	}
+	tree, err := g.tree(ctx)
+	if err != nil {
+		return err
+	}
+	if o.output == "json" {
+		return printJSON(w, tree)
+	}
+	return tree.table(w)
+}
+
+// rotateKeys makes a new key for the messages of failsafe mode.
+func (g group) rotateKeys(ctx context.Context, w io.Writer) error {
+	ctx, cancel := withAnswerTimeout(ctx)
+	defer cancel()
+	if err := store.RotateFailsafeKeys(ctx, g.session, g.paths, whoami()); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%s has a new key; the last one stays valid until the next rotation\n", printable(g.name))
+	return err
+}
+
+// tree is the output of acl.
 type tree struct {
 	Root string `json:"root"`
 	// ACL and Identities are those of the configuration, Configured is the resulting ACL.

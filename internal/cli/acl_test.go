@@ -28,7 +28,7 @@ func TestChangedCredentialsAreApplied(t *testing.T) {
 		}
 		f.logged("a", log)
 	}
-	rewritten("zkelectd:another\n", "keep a line that has, run 'zkelectd acl apply', and only then remove that line")
+	rewritten("zkelectd:another\n", "keep a line that has, run 'zkelectd acl --apply', and only then remove that line")
 	rewritten("zkelectd:"+password+"\nzkelectd:another\n", "the credentials for ZooKeeper have changed")
 	f.until("a leads on, with both, and nothing is refused any more", func(g status.Group) bool {
 		return leads("a")(g) && len(f.snapshot().Members[0].Node.Record.Identities) == 2 &&
@@ -49,30 +49,30 @@ func TestACLCommand(t *testing.T) {
 	if err := os.WriteFile(file, []byte("zkelectd:right\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f.failsWith("zookeeper.acl is open: anyone could change", "acl", "apply")
+	f.failsWith("zookeeper.acl is open: anyone could change", "acl", "--apply")
 	f.env = []string{"ZKELECTD_ZOOKEEPER_AUTH_FILE=" + file, "ZKELECTD_ZOOKEEPER_ACL=private"}
-	f.failsWith("no ACL was changed: a, b would be locked out", "acl", "apply")
-	f.failsWith("no ACL was changed: a, b would be locked out", "acl", "apply", "--dry-run")
-	f.failsWith("must be table or json", "acl", "show", "-o", "xml")
-	shown, err := f.run("acl", "show", "-o", "json")
+	f.failsWith("no ACL was changed: a, b would be locked out", "acl", "--apply")
+	f.failsWith("no ACL was changed: a, b would be locked out", "acl", "--apply", "--dry-run")
+	f.failsWith("must be table or json", "acl", "-o", "xml")
+	shown, err := f.run("acl", "-o", "json")
 	for _, want := range []string{`"configured": "digest:zkelectd/`, `"znode": "` + f.paths.Node("a") + `"`, `"acl": "world:anyone:cdrwa"`, `"locked_out": true`} {
 		if err != nil || !strings.Contains(shown, want) {
 			t.Errorf("%v: lacks %s\n%s", err, want, shown)
 		}
 	}
-	out, err := f.run("acl", "apply", "--dry-run", "--force")
+	out, err := f.run("acl", "--apply", "--dry-run", "--force")
 	if err != nil || !strings.Contains(out, f.paths.Current()+": would change world:anyone:cdrwa") || !strings.Contains(out, "14 of 14 znodes would get digest:zkelectd/") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if again, err := f.run("acl", "show", "-o", "json"); err != nil || again != shown {
+	if again, err := f.run("acl", "-o", "json"); err != nil || again != shown {
 		t.Errorf("a dry run has changed something: %v\n%s", err, again)
 	}
-	table, err := f.run("acl", "show")
+	table, err := f.run("acl")
 	if err != nil || !regexp.MustCompile(`(?m)^a +open +would be locked out *$`).MatchString(table) || !strings.Contains(table, "differs") {
 		t.Errorf("%v\n%s", err, table)
 	}
 	f.env = append(f.env, "ZKELECTD_ZOOKEEPER_ACL=open")
-	if out, err := f.run("acl", "apply", "--open"); err != nil || !strings.Contains(out, "0 znodes now have world:anyone:cdrwa") {
+	if out, err := f.run("acl", "--apply", "--open"); err != nil || !strings.Contains(out, "0 znodes now have world:anyone:cdrwa") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	f.until("a leads as before", leads("a"))
@@ -140,7 +140,7 @@ func TestATreeIsClosedWhileAMemberRegistersAnew(t *testing.T) {
 	if code := f.exit("b"); code != 1 || !strings.Contains(f.daemons["b"].output(), "was not created by this group") {
 		t.Errorf("exit status %d\n%s", code, f.daemons["b"].output())
 	}
-	if out, err := f.run("acl", "apply", "--config", f.file("a")); err != nil {
+	if out, err := f.run("acl", "--apply", "--config", f.file("a")); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 	f.start("b")

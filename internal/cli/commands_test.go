@@ -43,7 +43,6 @@ func TestDocumentedCommandsThatDoNotExist(t *testing.T) {
 		"```sh\nsudo bin/zkelectd clear-strike n1\n```":                    `unknown command "clear-strike"`,
 		"```\n$ zkelectd clear-strike n1 \\\n    --all\nit says\n$ x\n```": `2: zkelectd clear-strike n1 --all: unknown command "clear-strike"`,
 		"say `zkelectd clear-strike NODE`":                                 `unknown command "clear-strike"`,
-		"say `zkelectd policy`":                                            "policy alone does nothing",
 		"say `make everything`":                                            "the Makefile has no everything",
 		"```sh\nmake test FOR=1s BENCH_ARGS=x && make nothing\n```":        "the Makefile has no nothing",
 		"```sh\necho (\n```":                                               "2: no shell takes this",
@@ -255,14 +254,11 @@ func parses(args []string, beginning bool) error {
 	if help, err := cmd.Flags().GetBool("help"); err == nil && help {
 		return nil
 	}
-	if beginning && cmd.Flags().NArg() == 0 && cmd.Runnable() {
+	if beginning && cmd.Flags().NArg() == 0 {
 		return nil
 	}
 	if err := cmd.ValidateArgs(cmd.Flags().Args()); err != nil {
 		return err
-	}
-	if !cmd.Runnable() {
-		return errors.New(cmd.Name() + " alone does nothing")
 	}
 	return errors.Join(cmd.ValidateRequiredFlags(), cmd.ValidateFlagGroups())
 }

@@ -101,15 +101,15 @@ func TestCommandsFindTheirGroup(t *testing.T) {
 
 	// A file with a policy says which group the policy is for.
 	policy := d.write("policy.yaml", "policy: {type: node-id}\nzookeeper: {"+settings(3)+"}\n")
-	d.prints([]string{"policy", "apply", policy}, "revision 1 is in force")
-	d.prints([]string{"policy", "show", "--root", roots[3]}, "type: node-id")
-	d.prints([]string{"policy", "diff", policy})
-	d.fails([]string{"policy", "show"}, "znode "+roots[1]+"/policy does not exist")
+	d.prints([]string{"policy", "--apply", policy}, "revision 1 is in force")
+	d.prints([]string{"policy", "--root", roots[3]}, "type: node-id")
+	d.prints([]string{"policy", "--apply", "--dry-run", policy})
+	d.fails([]string{"policy"}, "znode "+roots[1]+"/policy does not exist")
 	bare := d.write("bare.yaml", "policy: {type: first}\n")
-	d.prints([]string{"policy", "apply", bare}, "revision 1 is in force")
-	d.prints([]string{"policy", "show"}, "type: first")
-	d.prints([]string{"policy", "apply", policy, "--config", d.host}, "revision 1 is in force")
-	d.prints([]string{"policy", "show", "--config", d.host}, "type: node-id")
+	d.prints([]string{"policy", "--apply", bare}, "revision 1 is in force")
+	d.prints([]string{"policy"}, "type: first")
+	d.prints([]string{"policy", "--apply", policy, "--config", d.host}, "revision 1 is in force")
+	d.prints([]string{"policy", "--config", d.host}, "type: node-id")
 }
 
 // With groups_dir, -g names a group of the host.
@@ -120,7 +120,7 @@ func TestCommandsFindTheGroupsOfTheHost(t *testing.T) {
 	d.write("groups/billing.yaml", "{}\n")
 	d.write("etc.yaml", fmt.Sprintf("node: {id: n1}\nzookeeper: {servers: [%q], root: %s}\ngroups_dir: %s\n", shared.Addr(), e.base, filepath.Join(d.dir, "groups")))
 	d.prints([]string{"status", "-g", "mail", "-o", "json"}, e.base+"/mail")
-	d.prints([]string{"group", "list"}, "billing", "mail")
+	d.prints([]string{"status", "-o", "wide"}, "billing", "mail")
 }
 
 // Only the credentials of the same source arrive at the servers.

@@ -15,7 +15,8 @@ import (
 )
 
 func doctorCommand() *cobra.Command {
-	var output string
+	var support bool
+	var output, file string
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Find out what is wrong on this host, in ZooKeeper and in the host's groups", Args: cobra.NoArgs,
 		Long: `Doctor checks the configuration, each ZooKeeper server, a write by the quorum, the
@@ -30,11 +31,24 @@ Before you restore ZooKeeper's data from a backup, stop the daemons: see "Restor
 ZooKeeper's data" in docs/operations.md.
 
 The exit status is that of a monitoring plugin: 0 if all is ok, 1 for a warning, 2 if
-something fails.`,
+something fails.
+
+With --support it writes what a bug report needs into a .tar.gz: the version, the
+configuration, its own output, and for each group of this host the status, history, policy,
+requests and ACLs. It adds the end of the daemon's log in the journal, the limits and control
+groups of its processes, and its metrics. README.txt lists the files, and what could not be
+collected. If that is nothing about a daemon or a group, the exit status is 2.
+
+Passwords, tokens, keys, the values of child.env and the arguments of programs are left
+out. Names of nodes and hosts, reasons that people gave, and log messages remain: look
+through the files before you send them. Only you can read the file.`,
 	}
 	config.RegisterFlags(cmd.Flags())
 	concernsHost(cmd, "zookeeper.servers")
 	outputFlag(cmd, &output)
+	cmd.Flags().BoolVar(&support, "support", false, "collect what a bug report needs in one file, without secrets")
+	cmd.Flags().StringVar(&file, "file", "", "with --support: the file to write, which must not exist (default: zkelectd-support-NODE-TIME.tar.gz)")
+	cmd.MarkFlagsMutuallyExclusive("support", "output")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := checkOutput(output); err != nil {
 			return err
@@ -42,6 +56,12 @@ something fails.`,
 		src, err := commandSources(cmd, "")
 		if err != nil {
 			return err
+		}
+		if support {
+			return writeSupport(cmd.Context(), cmd.OutOrStdout(), src, file)
+		}
+		if file != "" {
+			return errors.New("--file is for --support")
 		}
 		report := examine(cmd.Context(), src)
 		if err := report.print(cmd.OutOrStdout(), output); err != nil {

@@ -15,10 +15,9 @@ var examples = map[string][]string{
 	"reload":  {"reload --config /etc/zkelectd.yaml", "reload --config /etc/zkelectd.yaml --allow-removals --timeout 1m"},
 	"admit":   {"admit /run/zkelectd/admit.sock", "admit /run/zkelectd-billing/admit.sock"},
 	"check":   {"check --config /etc/zkelectd.yaml", "check --config /etc/zkelectd.yaml --offline --effective -g billing"},
-	"doctor":  {"doctor --config /etc/zkelectd.yaml", "doctor -o json"},
-	"support": {"support --config /etc/zkelectd.yaml", "support -o /tmp/report.tar.gz"},
+	"doctor":  {"doctor --config /etc/zkelectd.yaml", "doctor -o json", "doctor --support --file /tmp/report.tar.gz"},
 	"probe":   {"probe /livez", "probe /readyz --http unix:/run/zkelectd/api.sock"},
-	"status":  {"status --config /etc/zkelectd.yaml", "status -g billing --watch", "status --check"},
+	"status":  {"status --config /etc/zkelectd.yaml", "status -g billing --watch", "status --root /zk -o wide", "status --check"},
 	"leader":  {"leader --zk zk1:2181 --root /cluster", "leader -g ingest/3", "leader --is --id n1", "leader --is --config /etc/zkelectd.yaml -g billing"},
 	"explain": {"explain -g billing", "explain --term 1795359008"},
 	"whatif":  {"whatif --without n1", "whatif --all", "whatif --policy new.yaml"},
@@ -35,19 +34,12 @@ var examples = map[string][]string{
 	"force":    {"force --dry-run", `force -g billing --reason "rack 7 has burned down"`, "force -g billing --confirm billing:1795359008"},
 	"gameday":  {"gameday daemon --config /etc/zkelectd.yaml --takeover 20s", "gameday network -g billing --for 10s --yes"},
 
-	"failsafe rotate-keys": {"failsafe rotate-keys", "failsafe rotate-keys -g billing"},
-
 	"forget":        {"forget n4", "forget --lost"},
 	"clear-strikes": {"clear-strikes n1", "clear-strikes --all"},
-	"group list":    {"group list --zk zk1:2181 --root /zk", "group list -o json"},
-	"policy show":   {"policy show", "policy show -g billing -o json"},
-	"policy diff":   {"policy diff --config /etc/zkelectd.yaml", "policy diff new.yaml"},
-	"policy apply":  {"policy apply new.yaml --dry-run", "policy apply --config /etc/zkelectd.yaml -g billing"},
-	"acl show":      {"acl show --config /etc/zkelectd.yaml", "acl show -o json"},
-	"acl apply":     {"acl apply --config /etc/zkelectd.yaml --dry-run", "acl apply --config /etc/zkelectd.yaml -g billing"},
+	"policy":        {"policy -g billing", "policy --apply new.yaml --dry-run", "policy --apply --config /etc/zkelectd.yaml -g billing"},
+	"acl":           {"acl --config /etc/zkelectd.yaml", "acl --apply --config /etc/zkelectd.yaml --dry-run", "acl --rotate-keys -g billing"},
+	"slots":         {"slots -g ingest", "slots 8 -g ingest", "slots 8 --per-node 2 -g ingest"},
 	"repair":        {"repair --dry-run", "repair policy --file /etc/zkelectd.yaml"},
-	"slots show":    {"slots show -g ingest", "slots show -g ingest -o json"},
-	"slots set":     {"slots set --count 8 -g ingest", "slots set --count 8 --per-node 2 -g ingest"},
 }
 
 // addExamples adds the examples to the help of a command and its subcommands.

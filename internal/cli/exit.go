@@ -23,7 +23,7 @@ var exitStatuses = []struct {
 	meaning string
 }{
 	{0, "the request is done, or there was nothing to do; or the answer to a question is yes"},
-	{statusNo, "the answer is no, for `leader`, `policy diff`, `probe` and `whatif --all`, which answer a question; `gameday` exits with 1 if the promise was not kept. `run` exits with 1 if the daemon gave up; its log says why"},
+	{statusNo, "the answer is no, for `leader`, `policy --apply --dry-run`, `probe` and `whatif --all`, which answer a question; `gameday` exits with 1 if the promise was not kept. `run` exits with 1 if the daemon gave up; its log says why"},
 	{statusError, "an error: a wrong command line, an invalid configuration, no answer from ZooKeeper. The message says whether anything was changed"},
 	{statusRefused, "refused: the state of the group does not allow it, or you did not confirm it. Nothing was changed"},
 	{statusTimedOut, "timed out: the request is in force, but has not taken effect within `--timeout`, or before an interrupt"},

@@ -243,7 +243,7 @@ func TestRepair(t *testing.T) {
 	f.eventually("a history", func() bool { _, _, err := f.session.Get(t.Context(), f.paths.History(), false); return err == nil })
 	f.write(overwrite(f.paths.Policy(), "garbage"), overwrite(f.paths.History(), "garbage"),
 		cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Control(), Data: []byte("garbage")})
-	f.failsWith(f.hint("'zkelectd repair policy --config /etc/zkelectd.yaml'"), "policy", "apply", f.file("b"))
+	f.failsWith(f.hint("'zkelectd repair policy --config /etc/zkelectd.yaml'"), "policy", "--apply", f.file("b"))
 	f.failsWith(f.hint("'zkelectd repair control'")+" empties the record", "resume")
 	f.failsWith(f.hint("'zkelectd repair control'")+" empties the record", "reelect")
 	problems := strings.Join(f.until("a status", func(status.Group) bool { return true }).Problems, "\n")

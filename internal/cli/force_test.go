@@ -88,7 +88,7 @@ func TestFailsafeKeysAreRotated(t *testing.T) {
 	if err := store.Init(t.Context(), f.session, f.paths, "the test"); err != nil {
 		t.Fatal(err)
 	}
-	f.failsWith("does not exist: the first daemon in failsafe mode creates it", "failsafe", "rotate-keys")
+	f.failsWith("does not exist: the first daemon in failsafe mode creates it", "acl", "--rotate-keys")
 	if _, err := store.EnsureFailsafeKeys(t.Context(), f.session, f.paths, "a"); err != nil {
 		t.Fatal(err)
 	}
@@ -97,17 +97,17 @@ func TestFailsafeKeysAreRotated(t *testing.T) {
 		return cluster.ReadStored[cluster.FailsafeKeys](f.paths.FailsafeKeys(), data, stat, err == nil)
 	}
 	first := keys()
-	f.failsWith("members may not have read it yet: wait until it is 1m0s old", "failsafe", "rotate-keys")
+	f.failsWith("members may not have read it yet: wait until it is 1m0s old", "acl", "--rotate-keys")
 	aged := first.Record
 	aged.Keys = []cluster.FailsafeKey{{Secret: first.Record.Keys[0].Secret, Time: time.Now().Add(-time.Hour)}}
 	f.write(f.paths.FailsafeKeysTx(first, aged)...)
-	if out, err := f.run("failsafe", "rotate-keys"); err != nil || !strings.Contains(out, "has a new key") {
+	if out, err := f.run("acl", "--rotate-keys"); err != nil || !strings.Contains(out, "has a new key") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if got := keys().Record.Secrets(); len(got) != 2 || string(got[1]) != string(first.Record.Keys[0].Secret) {
 		t.Errorf("%d keys, without the last one", len(got))
 	}
-	if out, err := f.runUnauthorized("failsafe", "rotate-keys"); err == nil {
+	if out, err := f.runUnauthorized("acl", "--rotate-keys"); err == nil {
 		t.Errorf("without credentials: %s", out)
 	}
 }

@@ -146,7 +146,7 @@ func TestOutputEscapesControlCharacters(t *testing.T) {
 	f.write(overwrite(f.paths.History(), string(cluster.EncodeHistory(&h))))
 	f.write(overwrite(f.paths.Policy(), `{"v":1,"revision":9,"type":"priority","by":`+string(must(json.Marshal(controlCharacters)))+`}`))
 	shown := make(map[string]string)
-	for _, args := range []string{"status", "explain", "history", "policy show", "whatif --lost a", "status -o json", "explain -o json", "history -o json", "policy show -o json", "whatif --lost a -o json", "repair --dry-run"} {
+	for _, args := range []string{"status", "explain", "history", "policy", "whatif --lost a", "status -o json", "explain -o json", "history -o json", "policy -o json", "whatif --lost a -o json", "repair --dry-run"} {
 		shown[args], _ = f.run(strings.Fields(args)...)
 	}
 	for _, path := range []string{"/v1/status", "/v1/group", "/v1/explain", "/v1/history", "/v1/policy", "/metrics", "/"} {

@@ -28,6 +28,7 @@ type groupsStatus struct {
 type groupStatus struct {
 	Name string `json:"group"`
 	status.Group
+	Kind cluster.GroupKind `json:"kind,omitempty"`
 	// Eligible is how many members may lead under the policy in force.
 	Eligible int `json:"eligible"`
 	// Error is why the group cannot be shown; empty if it can.
@@ -78,7 +79,7 @@ func (s selection) showGroups(ctx context.Context, w io.Writer, output string) e
 	if output == "json" {
 		err = printJSON(w, all)
 	} else {
-		_, err = io.WriteString(w, all.table())
+		_, err = io.WriteString(w, all.table(output == outputWide))
 	}
 	if len(bad) > 0 {
 		err = errors.Join(err, fmt.Errorf("%d of %d groups cannot be shown: %s", len(bad), len(all.Groups), some(bad)))
@@ -88,7 +89,7 @@ func (s selection) showGroups(ctx context.Context, w io.Writer, output string) e
 
 // summary returns the status of one of several groups.
 func (g group) summary(ctx context.Context) groupStatus {
-	out := groupStatus{Name: g.name, Group: status.Group{Name: cluster.GroupOf(g.name), Root: g.paths.Root, State: status.StateNone, Members: []status.Member{}}}
+	out := groupStatus{Name: g.name, Kind: g.kind, Group: status.Group{Name: cluster.GroupOf(g.name), Root: g.paths.Root, State: status.StateNone, Members: []status.Member{}}}
 	snap, err := cluster.Snapshot{}, g.err
 	if err == nil {
 		snap, err = g.read(ctx)
@@ -106,10 +107,15 @@ func (g group) summary(ctx context.Context) groupStatus {
 	return out
 }
 
-func (all groupsStatus) table() string {
+// table returns one line for each group; wide has columns for their roots, too.
+func (all groupsStatus) table(wide bool) string {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "GROUP\tLEADER\tSITE\tTERM\tSINCE\tELIGIBLE\tNOTES")
+	place := func(string, string) string { return "" }
+	if wide {
+		place = func(root, kind string) string { return printable(root) + "\t" + printable(kind) + "\t" }
+	}
+	fmt.Fprintf(t, "GROUP\t%sLEADER\tSITE\tTERM\tSINCE\tELIGIBLE\tNOTES\n", place("ROOT", "KIND"))
 	ready := 0
 	for _, g := range all.Groups {
 		if g.State == string(cluster.CurrentReady) {
@@ -122,7 +128,7 @@ func (all groupsStatus) table() string {
 		if g.Since != nil {
 			since = g.Since.Local().Format("2006-01-02 15:04:05")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d/%d\t%s\n", printable(g.Name), printable(g.leader()), printable(cmp.Or(g.Site, "-")), term, since,
+		fmt.Fprintf(t, "%s\t%s%s\t%s\t%s\t%s\t%d/%d\t%s\n", printable(g.Name), place(g.Root, string(g.Kind)), printable(g.leader()), printable(cmp.Or(g.Site, "-")), term, since,
 			g.Eligible, len(g.Members), printable(strings.Join(g.notes(), "; ")))
 	}
 	t.Flush()

@@ -19,8 +19,8 @@ var printedJSON = map[string]any{
 	"zkelectd status": struct {
 		groupsStatus
 		gap
-	}{}, "zkelectd group list": listedGroup{}, "zkelectd doctor": doctorReport{}, "zkelectd check": checkedConfig{}, "zkelectd explain": whatif.Explanation{}, "zkelectd history": cluster.PastTerm{},
-	"zkelectd slots show": slotsState{}, "zkelectd whatif": groupsForecast{}, "move": rolloutResult{}, "zkelectd move --scheduled": listedSchedule{}, "zkelectd policy show": cluster.Policy{},
+	}{}, "zkelectd doctor": doctorReport{}, "zkelectd check": checkedConfig{}, "zkelectd explain": whatif.Explanation{}, "zkelectd history": cluster.PastTerm{},
+	"zkelectd slots": slotsState{}, "zkelectd whatif": groupsForecast{}, "move": rolloutResult{}, "zkelectd move --scheduled": listedSchedule{}, "zkelectd policy": cluster.Policy{},
 }
 
 // Scripts rely on docs/json.md: every field of the output is there, under its command.

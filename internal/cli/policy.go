@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -14,33 +15,59 @@ import (
 )
 
 func policyCommand() *cobra.Command {
-	return parent(&cobra.Command{Use: "policy", Short: "Show, compare or publish the policy of the group"}, policyShowCommand(), policyDiffCommand(), policyApplyCommand())
-}
-
-func policyShowCommand() *cobra.Command {
+	var apply, dry, force bool
 	var output string
 	cmd := &cobra.Command{
-		Use: "show", Short: "Print the policy in force, as a part of a configuration file", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
-			return withGroup(cmd, func(ctx context.Context, g group) error {
-				rec, err := g.policyInForce(ctx)
-				if err != nil {
-					return err
-				}
-				if output == "json" {
-					return printJSON(cmd.OutOrStdout(), rec)
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "# revision %d, published by %s at %s\n%s", rec.Revision, printable(rec.By), rec.Time.Local().Format(time.DateTime), printableText(config.RulesYAML(rec.Rules)))
-				return nil
-			})
-		},
+		Use: "policy [FILE]", Short: "Print or publish the policy of the group", Args: cobra.MaximumNArgs(1),
+		Long: `Policy prints the policy in force, as a part of a configuration file.
+
+With --apply it publishes the policy section of FILE, or without FILE that of the group in
+--config. The files of the hosts are not changed; status shows which differ. With --dry-run
+it only shows how that policy differs from the one in force, and who would lead, and exits
+with 1 if it differs.
+
+FILE is read as the file of a host with a single group. For the policy of a group in
+groups_dir, which may come from defaults, use --config and -g without FILE.`,
 	}
 	groupFlags(cmd)
 	outputFlag(cmd, &output)
+	f := cmd.Flags()
+	f.BoolVar(&apply, "apply", false, "put the policy of a configuration file in force for the group")
+	f.BoolVar(&dry, "dry-run", false, "with --apply: print what would change, without changing it; exit 1 if the policy differs")
+	f.BoolVar(&force, "force", false, "with --apply: publish it even if no member is eligible under it")
+	cmd.MarkFlagsMutuallyExclusive("apply", "output")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkOutput(output); err != nil {
+			return err
+		}
+		if !apply {
+			if len(args) > 0 || dry || force {
+				return errors.New("FILE, --dry-run and --force are for --apply")
+			}
+			return withGroup(cmd, func(ctx context.Context, g group) error { return g.showPolicy(ctx, cmd.OutOrStdout(), output) })
+		}
+		return withGroupLike(cmd, optional(args), func(ctx context.Context, g group) error {
+			cfg, err := g.localPolicy(optional(args))
+			if err != nil {
+				return err
+			}
+			p := operator.Proposal{Group: g.name, Config: cfg, By: whoami(), Force: force}
+			return g.applyPolicy(ctx, cmd.OutOrStdout(), p, dry)
+		})
+	}
 	return cmd
+}
+
+func (g group) showPolicy(ctx context.Context, w io.Writer, output string) error {
+	rec, err := g.policyInForce(ctx)
+	if err != nil {
+		return err
+	}
+	if output == "json" {
+		return printJSON(w, rec)
+	}
+	_, err = fmt.Fprintf(w, "# revision %d, published by %s at %s\n%s", rec.Revision, printable(rec.By), rec.Time.Local().Format(time.DateTime), printableText(config.RulesYAML(rec.Rules)))
+	return err
 }
 
 func (g group) policyInForce(ctx context.Context) (cluster.Policy, error) {
@@ -54,78 +81,27 @@ func (g group) policyInForce(ctx context.Context) (cluster.Policy, error) {
 	return snap.Policy.Record, snap.Policy.Err
 }
 
-func policyDiffCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "diff [FILE]", Short: "Compare the policy in force with that of a configuration file; exit 1 if they differ", Args: cobra.MaximumNArgs(1),
-		Long: `Diff compares the policy in force with that of FILE, or without FILE with that of the
-group in --config.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var lines []string
-			err := withGroupLike(cmd, optional(args), func(ctx context.Context, g group) error {
-				cfg, err := g.localPolicy(optional(args))
-				if err != nil {
-					return err
-				}
-				rec, err := g.policyInForce(ctx)
-				lines = config.RulesDiff(rec.Rules, cfg.Rules())
-				return err
-			})
-			if err != nil {
-				return exitError{statusError, err}
-			}
-			printLines(cmd.OutOrStdout(), lines)
-			if len(lines) > 0 {
-				return exitError{statusNo, nil}
-			}
-			return nil
-		},
-	}
-	groupFlags(cmd)
-	return cmd
-}
-
 func printLines(w io.Writer, lines []string) {
 	for _, line := range lines {
 		fmt.Fprintln(w, printable(line))
 	}
 }
 
-func policyApplyCommand() *cobra.Command {
-	var dry, force bool
-	cmd := &cobra.Command{
-		Use: "apply [FILE]", Short: "Put the policy of a configuration file in force for the group",
-		Long: `Apply publishes the policy section of FILE, or without FILE that of the group in --config.
-The files of the hosts are not changed; status shows which differ.
-
-FILE is read as the file of a host with a single group. For the policy of a group in
-groups_dir, which may come from defaults, use --config and -g without FILE.`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withGroupLike(cmd, optional(args), func(ctx context.Context, g group) error {
-				cfg, err := g.localPolicy(optional(args))
-				if err != nil {
-					return err
-				}
-				p := operator.Proposal{Group: g.name, Config: cfg, By: whoami(), Force: force}
-				return g.applyPolicy(ctx, cmd.OutOrStdout(), p, dry)
-			})
-		},
-	}
-	groupFlags(cmd)
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would change, without changing it")
-	cmd.Flags().BoolVar(&force, "force", false, "publish it even if no member is eligible under it")
-	return cmd
-}
-
-// applyPolicy publishes a policy unless dry is set, and prints what changes, who leads then, and what holds a better member back.
+// applyPolicy publishes a policy unless dry is set, and prints what changes, who leads then, and what holds a better member back. With
+// dry it returns an error if the policy differs from the one in force.
 func (g group) applyPolicy(ctx context.Context, w io.Writer, p operator.Proposal, dry bool) error {
 	q, err := g.submitter().Question(ctx)
 	if err != nil {
 		return err
 	}
-	printLines(w, config.RulesDiff(q.Snapshot.Policy.Record.Rules, p.Config.Rules()))
+	differs := config.RulesDiff(q.Snapshot.Policy.Record.Rules, p.Config.Rules())
+	printLines(w, differs)
 	rec, err := p.Next(q.Snapshot)
 	if err != nil {
+		return err
+	}
+	if dry && len(differs) == 0 && q.Snapshot.Policy.Exists {
+		_, err := fmt.Fprintf(w, "revision %d is in force already\n", rec.Revision)
 		return err
 	}
 	if q, err = operator.UnderPolicy(q, rec); err != nil {
@@ -139,5 +115,8 @@ func (g group) applyPolicy(ctx context.Context, w io.Writer, p operator.Proposal
 		fmt.Fprintf(w, "revision %d is in force, published by %s\n", rec.Revision, printable(rec.By))
 	}
 	printLines(w, operator.DescribeOutcome(q))
+	if dry {
+		return exitError{statusNo, nil}
+	}
 	return nil
 }

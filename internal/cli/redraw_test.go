@@ -17,10 +17,10 @@ func TestWrap(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{"Leader   n1", "Leader   n1"},
 		{
-			"Problem  the policy in the configuration of n1 is not the one in force (there, 'zkelectd policy diff --config /etc/zkelectd.yaml' shows the difference)",
+			"Problem  the policy in the configuration of n1 is not the one in force (there, 'zkelectd policy --apply --dry-run --config /etc/zkelectd.yaml' shows the difference)",
 			"Problem  the policy in the configuration of n1 is not the\n" +
 				"         one in force (there,\n" +
-				"         'zkelectd policy diff --config /etc/zkelectd.yaml'\n" +
+				"         'zkelectd policy --apply --dry-run --config /etc/zkelectd.yaml'\n" +
 				"         shows the difference)",
 		},
 		{"Why      " + strings.Repeat("n1's host is late ", 4) + "today", "Why      n1's host is late n1's host is late n1's host is\n         late n1's host is late today"},

@@ -152,11 +152,11 @@ func TestAPolicyOfANewerVersionIsNotReplaced(t *testing.T) {
 	newer := []byte(`{"v":9,"type":"quantum"}`)
 	f.write(cluster.Op{Kind: cluster.OpSet, Path: f.paths.Policy(), Version: cluster.AnyVersion, Data: newer})
 	f.configure("b", "dc1", 500, "policy: {sites: {dc1: 7}}\n")
-	f.failsWith("the policy is not replaced: znode "+f.paths.Policy()+" has format version 9", "policy", "apply", f.file("b"))
+	f.failsWith("the policy is not replaced: znode "+f.paths.Policy()+" has format version 9", "policy", "--apply", f.file("b"))
 	if out := f.reloads("b"); !strings.Contains(out, "reload refused") {
 		t.Errorf("reload: %s", out)
 	}
-	f.failsWith("has format version 9", "policy", "show")
+	f.failsWith("has format version 9", "policy")
 	f.until("a still leads", leads("a"))
 	if data, _, err := f.session.Get(context.Background(), f.paths.Policy(), false); err != nil || string(data) != string(newer) {
 		t.Errorf("%s, %v", data, err)

@@ -59,13 +59,13 @@ Commands other than run and check also find their group through /etc/zkelectd.ya
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"run", "Run the daemon:", []*cobra.Command{initCommand(), runCommand(), daemonCommand(), execCommand(), execDaemonCommand(), execJobCommand(), releaseCommand(), reloadCommand(), admitCommand(), checkCommand(), doctorCommand(), supportCommand(), probeCommand()}},
+		{"run", "Run the daemon:", []*cobra.Command{initCommand(), runCommand(), daemonCommand(), execCommand(), execDaemonCommand(), execJobCommand(), releaseCommand(), reloadCommand(), admitCommand(), checkCommand(), doctorCommand(), probeCommand()}},
 		{"inspect", "Inspect the group:", []*cobra.Command{
-			statusCommand(), groupCommand(), leaderCommand(), explainCommand(), whatifCommand(), historyCommand(),
+			statusCommand(), leaderCommand(), explainCommand(), whatifCommand(), historyCommand(),
 		}},
 		{"operate", "Operate the group:", []*cobra.Command{
 			moveCommand(), reelectCommand(), cordonCommand(), uncordonCommand(), drainCommand(), pauseCommand(), resumeCommand(),
-			clearStrikesCommand(), forgetCommand(), slotsCommand(), policyCommand(), aclCommand(), repairCommand(), fenceCommand(), forceCommand(), failsafeCommand(), gamedayCommand(),
+			clearStrikesCommand(), forgetCommand(), slotsCommand(), policyCommand(), aclCommand(), repairCommand(), fenceCommand(), forceCommand(), gamedayCommand(),
 		}},
 	} {
 		cmd.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
@@ -77,13 +77,6 @@ Commands other than run and check also find their group through /etc/zkelectd.ya
 	addExamples(cmd)
 	cmd.AddCommand(buildCommands()...)
 	addCompletions(cmd)
-	return cmd
-}
-
-// parent returns a command that only has subcommands.
-func parent(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
-	cmd.Args = cobra.NoArgs
-	cmd.AddCommand(subcommands...)
 	return cmd
 }
 

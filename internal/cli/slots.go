@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -18,11 +19,7 @@ import (
 	"zkelectd/internal/store"
 )
 
-func slotsCommand() *cobra.Command {
-	return parent(&cobra.Command{Use: "slots", Short: "Show or change how many leaders a group has"}, slotsShowCommand(), slotsSetCommand())
-}
-
-// slotsState is the output of the commands about slots.
+// slotsState is the output of slots.
 type slotsState struct {
 	Root    string    `json:"root"`
 	Count   int       `json:"count"`
@@ -35,7 +32,7 @@ type slotsState struct {
 	Drift string `json:"drift,omitempty"`
 }
 
-// slotsOnly is the permission of the commands about slots.
+// slotsOnly is the permission of slots.
 func slotsOnly(g group) error {
 	if g.kind != cluster.KindSlots {
 		return fmt.Errorf("the group %s has one leader, and no slots; that cannot be changed: start a group with another name and with slots", g.name)
@@ -43,33 +40,58 @@ func slotsOnly(g group) error {
 	return wholeGroup(g)
 }
 
-func withSlots(cmd *cobra.Command, f func(ctx context.Context, g group) error) error {
-	return withSelection(cmd, func(ctx context.Context, s selection) error { return s.withOnly(ctx, slotsOnly, f) })
-}
-
-func slotsShowCommand() *cobra.Command {
-	var output string
+func slotsCommand() *cobra.Command {
+	var size cluster.SlotSize
+	var reason, output string
 	cmd := &cobra.Command{
-		Use: "show", Short: "Show how many slots a group has", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
-			return withSlots(cmd, func(ctx context.Context, g group) error {
-				read, err := g.readRecord(ctx)
-				if err == nil {
-					err = read.Err
-				}
-				if err != nil {
-					return err
-				}
-				return g.slotsState(read).print(cmd.OutOrStdout(), output)
-			})
-		},
+		Use: "slots [COUNT]", Short: "Show or change how many leaders a group has", Args: cobra.MaximumNArgs(1),
+		Long: `Slots shows how many slots a group has, and how many of them one node can lead. With
+COUNT, it changes that.
+
+For that no daemon may be in the group: slot 3 of 8 and slot 3 of 12 are different work,
+so no work of the old slots may run beside that of the new ones. The command says which
+daemons are in the group. Afterwards start them again.
+
+If the last leader of a slot was lost, the first leaders of all slots wait until its
+lease is over. The configuration of the hosts is not changed, and need not agree;
+correct it.`,
 	}
 	groupFlags(cmd)
 	outputFlag(cmd, &output)
+	f := cmd.Flags()
+	f.IntVar(&size.PerNode, "per-node", 0, "how many slots one node can lead at most (default: as before, or if that was all of them, all)")
+	f.StringVar(&reason, "reason", "", fmt.Sprintf("the reason, shown by 'slots'; at most %d bytes", request.MaxReason))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkOutput(output); err != nil {
+			return err
+		}
+		change := func(ctx context.Context, g group) error { return g.setSlots(ctx, cmd.OutOrStdout(), size, reason) }
+		switch count, err := strconv.Atoi(optional(args)); {
+		case len(args) == 0 && (f.Changed("per-node") || f.Changed("reason")):
+			return errors.New("--per-node and --reason need COUNT: the number of slots")
+		case len(args) == 0:
+			change = func(ctx context.Context, g group) error { return g.showSlots(ctx, cmd.OutOrStdout(), output) }
+		case err != nil:
+			return fmt.Errorf("%q is not a number of slots", args[0])
+		case len(reason) > request.MaxReason:
+			return fmt.Errorf("the reason has %d bytes: at most %d", len(reason), request.MaxReason)
+		default:
+			size.Count = count
+		}
+		return withSelection(cmd, func(ctx context.Context, s selection) error { return s.withOnly(ctx, slotsOnly, change) })
+	}
 	return cmd
+}
+
+func (g group) showSlots(ctx context.Context, w io.Writer, output string) error {
+	read, err := g.readRecord(ctx)
+	if err == nil {
+		err = read.Err
+	}
+	if err != nil {
+		return err
+	}
+	return g.slotsState(read).print(w, output)
 }
 
 // readRecord returns the record of slots, which exists.
@@ -110,38 +132,6 @@ func (s slotsState) print(w io.Writer, output string) error {
 	return t.Flush()
 }
 
-func slotsSetCommand() *cobra.Command {
-	var size cluster.SlotSize
-	var reason string
-	cmd := &cobra.Command{
-		Use: "set --count N", Short: "Change how many leaders a group has, while no daemon is in it", Args: cobra.NoArgs,
-		Long: `Set changes the number of slots of a group, or how many of them one node can lead.
-
-No daemon may be in the group: slot 3 of 8 and slot 3 of 12 are different work, so no
-work of the old slots may run beside that of the new ones. The command says which
-daemons are in the group. Afterwards start them again.
-
-If the last leader of a slot was lost, the first leaders of all slots wait until its
-lease is over. The configuration of the hosts is not changed, and need not agree;
-correct it.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if len(reason) > request.MaxReason {
-				return fmt.Errorf("the reason has %d bytes: at most %d", len(reason), request.MaxReason)
-			}
-			return withSlots(cmd, func(ctx context.Context, g group) error { return g.setSlots(ctx, cmd.OutOrStdout(), size, reason) })
-		},
-	}
-	groupFlags(cmd)
-	f := cmd.Flags()
-	f.IntVar(&size.Count, "count", 0, "the number of slots")
-	f.IntVar(&size.PerNode, "per-node", 0, "how many slots one node can lead at most (default: as before, or if that was all of them, all)")
-	f.StringVar(&reason, "reason", "", fmt.Sprintf("the reason, shown by 'slots show'; at most %d bytes", request.MaxReason))
-	if err := cmd.MarkFlagRequired("count"); err != nil {
-		panic(err) // the flag exists
-	}
-	return cmd
-}
-
 func (g group) setSlots(ctx context.Context, w io.Writer, size cluster.SlotSize, reason string) error {
 	read, err := g.readRecord(ctx)
 	switch {
@@ -170,7 +160,7 @@ func (g group) setSlots(ctx context.Context, w io.Writer, size cluster.SlotSize,
 	}
 	next := read.Record.Changed(size, whoami(), reason, time.Now())
 	wait, err := store.SetSlots(limited, g.session, g.paths, read, next)
-	show := cluster.InGroup("'zkelectd slots show'", g.name)
+	show := cluster.InGroup("'zkelectd slots'", g.name)
 	switch {
 	case errors.Is(err, cluster.ErrNotEmpty), errors.Is(err, cluster.ErrBadVersion):
 		return fmt.Errorf("nothing was changed: a daemon or a command has used the group %s at the same time: see %s, and run this again if it is still wanted",

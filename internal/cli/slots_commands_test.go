@@ -79,15 +79,14 @@ func TestCommandsForSlots(t *testing.T) {
 	f.prints(true, []string{"status"}, `Slots +3 slots, at most 2 per node; 3 of 3 have a READY leader`, `(?m)^2 +n[12] +dc1`, `n1 +dc1 +100 .*[12] of 2`)
 	f.prints(true, []string{"status", "-g", f.name + "/2"}, `Slot +2 of 3, counted from 0`, `Leader +n[12]`)
 	f.prints(true, []string{"leader", "-g", f.name + "/0"}, `^n[12]\n$`)
-	f.prints(true, []string{"slots", "show"}, `Slots +3 slots, at most 2 per node; epoch`)
+	f.prints(true, []string{"slots"}, `Slots +3 slots, at most 2 per node; epoch`)
 	f.prints(true, []string{"explain", "-g", f.name + "/1"}, `Leader +n[12]`)
 	f.prints(true, []string{"whatif"}, `(?m)^`+f.name+`/0 +n[12] +n[12]`)
 	f.prints(false, []string{"whatif", "--all"}, `there would be no leader after a loss, in: `+f.name+`/[012] \(n1\)`)
-	f.prints(true, []string{"group", "list"}, `slots +2 +in 3 of 3 slots`)
 	for _, args := range [][]string{{"explain"}, {"history"}, {"reelect"}, {"move", "--to", "n2"}, {"leader"}} {
 		f.prints(false, args, `the group `+f.name+` has a leader for each slot: name a slot, as in -g `+f.name+`/0`)
 	}
-	for _, args := range [][]string{{"pause"}, {"cordon", "n1"}, {"policy", "show"}, {"slots", "show"}, {"repair"}} {
+	for _, args := range [][]string{{"pause"}, {"cordon", "n1"}, {"policy"}, {"slots"}, {"repair"}} {
 		f.prints(false, append(args, "-g", f.name+"/1"), `this concerns all slots of the group `+f.name+`, not only slot 1: use -g `+f.name)
 	}
 	f.prints(false, []string{"leader", "-g", f.name + "/3"}, `has no slot 3: it has 3, 0 to 2`)
@@ -97,9 +96,9 @@ func TestCommandsForSlots(t *testing.T) {
 	f.prints(true, []string{"uncordon", "n1"}, `ended: `)
 	f.prints(false, []string{"drain", "n1"}, `no other member is eligible: slot \d: .*n2`)
 
-	fewer := []string{"slots", "set", "--count", "2", "--per-node", "1", "--reason", "fewer"}
+	fewer := []string{"slots", "2", "--per-node", "1", "--reason", "fewer"}
 	f.prints(false, fewer, `nothing was changed: these daemons are in the group `+f.name+`: n1, n2\. .*systemctl stop zkelectd.*`+f.name+`\.yaml\.disabled`)
-	f.prints(false, []string{"slots", "set", "--count", "129"}, `count is 129`)
+	f.prints(false, []string{"slots", "129"}, `count is 129`)
 	for _, id := range []string{"n1", "n2"} {
 		f.daemons[id].signal(syscall.SIGTERM)
 	}
@@ -112,8 +111,8 @@ func TestCommandsForSlots(t *testing.T) {
 	if led := f.untilLed(2); led["n1"] != 1 || led["n2"] != 1 {
 		t.Errorf("afterwards the slots are led by %v", led)
 	}
-	f.prints(true, []string{"slots", "show"}, `Drift +the configuration of this host has 3 slots, at most 2 per node, but 2 slots, at most 1 per node are in force`)
-	f.prints(true, []string{"slots", "set", "--count", "2", "--per-node", "1"}, `has 2 slots, at most 1 per node already`)
+	f.prints(true, []string{"slots"}, `Drift +the configuration of this host has 3 slots, at most 2 per node, but 2 slots, at most 1 per node are in force`)
+	f.prints(true, []string{"slots", "2", "--per-node", "1"}, `has 2 slots, at most 1 per node already`)
 	if out, _ := f.runAs("n1", "status", "-o", "json"); !strings.Contains(out, `"per_node": 1`) {
 		t.Errorf("status: %s", out)
 	}

@@ -194,7 +194,7 @@ func (f slotFleet) slots() cluster.Stored[cluster.Slots] {
 // setSlots stops all daemons, changes the number of slots, and starts them again.
 func (f slotFleet) setSlots(count, perNode int) {
 	f.t.Helper()
-	args := []string{"slots", "set", "--count", fmt.Sprint(count), "--per-node", fmt.Sprint(perNode)}
+	args := []string{"slots", fmt.Sprint(count), "--per-node", fmt.Sprint(perNode)}
 	f.eventually("all daemons are in the group", func() bool {
 		names, _, err := f.session.Children(f.t.Context(), f.paths.Nodes(), false)
 		return err == nil && len(names) == 3

@@ -53,7 +53,7 @@ func TestDamagedRecordOfSlots(t *testing.T) {
 	f.logged("n1", "does not elect or take over until it is upgraded")
 	newer := "znode " + f.paths.Slots() + " has format version 99, this zkelectd reads up to 1: upgrade this host"
 	f.prints(true, []string{"status"}, "Problem  "+newer+": until then no slot gets another leader", "Slots    not known")
-	f.prints(false, []string{"slots", "set", "--count", "2"}, newer)
+	f.prints(false, []string{"slots", "2"}, newer)
 	f.prints(false, []string{"repair"}, "slots: "+newer, "not repaired: slots: upgrade this host")
 	f.eventually("four slots work on", func() bool { return len(f.working(changed+time.Second)) == 4 })
 	f.write(overwrite(f.paths.Slots(), string(cluster.Encode(&good))))
@@ -117,7 +117,7 @@ func (f slotFleet) exists(path string) bool {
 	return err == nil
 }
 
-// Every znode of a group with slots gets the ACL of the configuration, by init and by the daemons, and acl apply changes all of them while
+// Every znode of a group with slots gets the ACL of the configuration, by init and by the daemons, and acl --apply changes all of them while
 // the daemons work.
 func TestACLsOfSlots(t *testing.T) {
 	t.Parallel()
@@ -141,10 +141,10 @@ func TestACLsOfSlots(t *testing.T) {
 	}
 	before := len(slotLedger(t, f.ledgerFile()))
 	f.configureSlots("n1", 4, 2, f.closed("readable"))
-	f.prints(true, []string{"acl", "apply"}, third.Current()+": changed digest:zkelectd/", f.paths.Slots()+": changed ", third.Leader()+": changed ", third.Elected()+": changed ")
+	f.prints(true, []string{"acl", "--apply"}, third.Current()+": changed digest:zkelectd/", f.paths.Slots()+": changed ", third.Leader()+": changed ", third.Elected()+": changed ")
 	// A daemon that has the old setting may create a znode at any time.
 	f.eventually("all znodes have the new ACL", func() bool {
-		if _, err := f.runAs("n1", "acl", "apply"); err != nil {
+		if _, err := f.runAs("n1", "acl", "--apply"); err != nil {
 			t.Fatal(err)
 		}
 		return !slices.ContainsFunc(f.shownACLs("readable"), func(z zk.ZnodeACL) bool { return !z.Configured })
@@ -190,7 +190,7 @@ func (f slotFleet) checkACLs(acl string, led int) {
 	}
 	for _, path := range want {
 		if !found[path] {
-			f.t.Errorf("acl show lacks %s: %s", path, fmt.Sprint(znodes))
+			f.t.Errorf("acl lacks %s: %s", path, fmt.Sprint(znodes))
 		}
 	}
 }
@@ -198,7 +198,7 @@ func (f slotFleet) checkACLs(acl string, led int) {
 // shownACLs returns the znodes of the group with their ACLs; the configured one is acl.
 func (f slotFleet) shownACLs(acl string) []zk.ZnodeACL {
 	f.t.Helper()
-	out, err := f.runAs("n1", "acl", "show", "-o", "json")
+	out, err := f.runAs("n1", "acl", "-o", "json")
 	var shown tree
 	if err == nil {
 		err = json.Unmarshal([]byte(out), &shown)

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 
 	"zkelectd/internal/cluster"
@@ -68,7 +67,7 @@ func (g group) followSlots(ctx context.Context, f func(operator.SlotGroup) error
 
 // slotSummaries returns the status of each slot, or one line with an error.
 func (g group) slotSummaries(ctx context.Context) []groupStatus {
-	none := groupStatus{Name: g.name, Group: status.Group{Name: cluster.GroupOf(g.name), Root: g.paths.Root, State: status.StateNone, Members: []status.Member{}}}
+	none := groupStatus{Name: g.name, Kind: g.kind, Group: status.Group{Name: cluster.GroupOf(g.name), Root: g.paths.Root, State: status.StateNone, Members: []status.Member{}}}
 	read, err := operator.SlotGroup{}, g.err
 	if err == nil {
 		read, err = g.readSlots(ctx, false)
@@ -86,7 +85,7 @@ func (g group) slotSummaries(ctx context.Context) []groupStatus {
 	questions, err := read.Questions(g.cfg, nil)
 	var all []groupStatus
 	for i, s := range read.Snapshots {
-		one := groupStatus{Name: g.name + "/" + s.Slot, Group: status.Of(g.name, g.paths.Root, s), joined: true}
+		one := groupStatus{Name: g.name + "/" + s.Slot, Kind: g.kind, Group: status.Of(g.name, g.paths.Root, s), joined: true}
 		if err == nil {
 			one.Group = operator.WithForecast(one.Group, questions[i])
 		}
@@ -97,28 +96,6 @@ func (g group) slotSummaries(ctx context.Context) []groupStatus {
 		all = append(all, one)
 	}
 	return all
-}
-
-// listSlots returns the line of a group with slots in the list of all groups.
-func (g group) listSlots(ctx context.Context) listedGroup {
-	line := listedGroup{Group: g.name, Root: g.paths.Root, Kind: g.kind}
-	read, err := operator.SlotGroup{}, g.err
-	if err == nil {
-		read, err = g.readSlots(ctx, false)
-	}
-	if err != nil {
-		line.Error = err.Error()
-		return line
-	}
-	line.Members, line.Slots = len(read.Shared.Members), len(read.Snapshots)
-	led := 0
-	for _, s := range read.Snapshots {
-		if operator.Leader(s) != "" {
-			led++
-		}
-	}
-	line.Leader = fmt.Sprintf("in %d of %d slots", led, line.Slots)
-	return line
 }
 
 // slotForecasts returns the forecast for each slot; with losses, one for each loss in each slot that it concerns.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/user"
@@ -15,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/cluster"
@@ -26,49 +26,24 @@ import (
 	"zkelectd/internal/sys/secretfile"
 )
 
-func supportCommand() *cobra.Command {
-	var file string
-	cmd := &cobra.Command{
-		Use: "support", Short: "Collect what a bug report needs in one file, without secrets", Args: cobra.NoArgs,
-		Long: `Support writes a .tar.gz with the version, the configuration, what doctor finds, and for
-each group of this host the status, history, policy, requests and ACLs. It adds the
-end of the daemon's log in the journal, the limits and control groups of its processes,
-and its metrics. README.txt lists the files, and what could not be collected.
-
-Passwords, tokens, keys, the values of child.env and the arguments of programs are left
-out. Names of nodes and hosts, reasons that people gave, and log messages remain: look
-through the files before you send them. Only you can read the file.
-
-Run it on the host, with sudo if only the daemon may read its configuration. If nothing about
-a daemon or a group can be collected, the exit status is 2.`,
+// writeSupport writes a new file with what a bug report needs; an empty name stands for one with the node and the time.
+func writeSupport(ctx context.Context, out io.Writer, src config.Sources, file string) error {
+	c := collection{checkup: newCheckup(src), at: time.Now().UTC()}
+	c.facts = c.checkup.run(ctx)
+	if file == "" {
+		file = c.name() + ".tar.gz"
 	}
-	config.RegisterFlags(cmd.Flags())
-	concernsHost(cmd, "zookeeper.servers")
-	cmd.Flags().StringVarP(&file, "file", "o", "", "the file to write, which must not exist (default: zkelectd-support-NODE-TIME.tar.gz)")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		src, err := commandSources(cmd, "")
-		if err != nil {
-			return err
-		}
-		c := collection{checkup: newCheckup(src), at: time.Now().UTC()}
-		c.facts = c.checkup.run(cmd.Context())
-		if file == "" {
-			file = c.name() + ".tar.gz"
-		}
-		if err := c.write(cmd.Context(), file); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-		out := cmd.OutOrStdout()
-		for _, line := range c.bundle.NotCollected() {
-			fmt.Fprintln(out, "not collected:", printable(line))
-		}
-		_, err = fmt.Fprintf(out, "wrote %s; look through it before you send it\n", file)
-		if err == nil && !c.bundle.Has("groups/", "daemon/", "processes/", "journal.txt") {
-			err = fmt.Errorf("%s has nothing about a daemon or a group: run this on the host of a daemon, with its configuration, and as a user who may read that", file)
-		}
-		return err
+	if err := c.write(ctx, file); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
 	}
-	return cmd
+	for _, line := range c.bundle.NotCollected() {
+		fmt.Fprintln(out, "not collected:", printable(line))
+	}
+	_, err := fmt.Fprintf(out, "wrote %s; look through it before you send it\n", file)
+	if err == nil && !c.bundle.Has("groups/", "daemon/", "processes/", "journal.txt") {
+		err = fmt.Errorf("%s has nothing about a daemon or a group: run this on the host of a daemon, with its configuration, and as a user who may read that", file)
+	}
+	return err
 }
 
 // collection collects the files of a bundle.
@@ -109,7 +84,7 @@ func (c *collection) write(ctx context.Context, file string) (err error) {
 	return c.bundle.Close(supportReadme)
 }
 
-const supportReadme = `This is what 'zkelectd support' has collected on one host, for a bug report. Secrets were left out. Names of nodes and hosts, reasons
+const supportReadme = `This is what 'zkelectd doctor --support' has collected on one host, for a bug report. Secrets were left out. Names of nodes and hosts, reasons
 that people gave, and log messages are in it: look through the files before you send them.`
 
 // hideSecrets has the bundle remove what is in the files with secrets, should it appear anywhere.

@@ -40,7 +40,7 @@ func TestSupportBundleHasNoSecrets(t *testing.T) {
 		return err == nil
 	})
 	file := filepath.Join(f.dir, "report.tar.gz")
-	support := exec.Command("zkelectd", "support", "--config", f.file("n1"), "-o", file)
+	support := exec.Command("zkelectd", "doctor", "--support", "--config", f.file("n1"), "--file", file)
 	support.Env = append(os.Environ(), f.env...)
 	out, err := support.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "wrote "+file) {
@@ -70,7 +70,7 @@ func TestSupportBundleHasNoSecrets(t *testing.T) {
 	if strings.Contains(string(out), marker) {
 		t.Errorf("%s", out)
 	}
-	again := exec.Command("zkelectd", "support", "--config", f.file("n1"), "-o", file)
+	again := exec.Command("zkelectd", "doctor", "--support", "--config", f.file("n1"), "--file", file)
 	again.Env = support.Env
 	if out, err := again.CombinedOutput(); err == nil || !strings.Contains(string(out), "file exists") {
 		t.Errorf("a file is overwritten: %v, %s", err, out)
@@ -104,7 +104,7 @@ func TestSupportThatCollectsNothing(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	file := filepath.Join(t.TempDir(), "report.tar.gz")
-	out, err := d.command("support", "--zk", "127.0.0.1:"+closedPort(t), "-o", file).CombinedOutput()
+	out, err := d.command("doctor", "--support", "--zk", "127.0.0.1:"+closedPort(t), "--file", file).CombinedOutput()
 	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != statusError || !strings.Contains(string(out), "has nothing about a daemon or a group") {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -124,7 +124,7 @@ func TestSupportReadsNoFIFO(t *testing.T) {
 	f.configure("n1", "dc1", 1, fmt.Sprintf("http: {listen: '127.0.0.1:1', token_file: '%s'}\n", tokens))
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "zkelectd", "support", "--config", f.file("n1"), "-o", filepath.Join(f.dir, "report.tar.gz")).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "zkelectd", "doctor", "--support", "--config", f.file("n1"), "--file", filepath.Join(f.dir, "report.tar.gz")).CombinedOutput()
 	if err != nil {
 		t.Errorf("%v: %s", err, out)
 	}

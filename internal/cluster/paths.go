@@ -124,7 +124,7 @@ func (p Paths) Persistent() []string {
 	return all
 }
 
-// ACLProbe returns the prefix of the ephemerals with which 'zkelectd acl apply' tries an ACL before it sets it.
+// ACLProbe returns the prefix of the ephemerals with which 'zkelectd acl --apply' tries an ACL before it sets it.
 func (p Paths) ACLProbe() string { return p.Root + "/acl-probe-" }
 
 // Incarnation identifies one registration of a node: the name of its ephemeral sequential znode. The name contains the random id of

@@ -41,7 +41,7 @@ func drawRules(t *rapid.T) Config {
 // command is not part of the rules: each host has its own.
 var ownCommand = []string{"ZKELECTD_POLICY_EXEC=/usr/bin/rank"}
 
-// The output of policy show is the same policy when it is applied.
+// The output of the command policy is the same policy when it is applied.
 func TestRulesYAMLRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.yaml")
 	rapid.Check(t, func(t *rapid.T) {

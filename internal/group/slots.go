@@ -281,5 +281,5 @@ func slotsText(own cluster.SlotSize, inForce cluster.Stored[cluster.Slots], name
 		return ""
 	}
 	return fmt.Sprintf("%s are in force, those of this configuration are %s; %s changes them",
-		inForce.Record.SlotSize, own, cluster.InGroup("'zkelectd slots set --count %s --per-node %s'", name, own.Count, own.PerNode))
+		inForce.Record.SlotSize, own, cluster.InGroup("'zkelectd slots %s --per-node %s'", name, own.Count, own.PerNode))
 }

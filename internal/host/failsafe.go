@@ -318,7 +318,7 @@ func (p *participation) auditKeys(ctx context.Context, g *agent.Group) {
 	before := g.Exposed
 	if g.Exposed = ""; read {
 		g.Exposed = fmt.Sprintf("all clients can read znode %s, and any client that has read the key can send promises as a member: run %s, and then %s "+
-			"twice, more than a minute apart", path, cluster.InGroup("'zkelectd acl apply'", p.resource.name), cluster.InGroup("'zkelectd failsafe rotate-keys'", p.resource.name))
+			"twice, more than a minute apart", path, cluster.InGroup("'zkelectd acl --apply'", p.resource.name), cluster.InGroup("'zkelectd acl --rotate-keys'", p.resource.name))
 	}
 	if read && before == "" {
 		p.resource.log.Error("the key of failsafe mode is no secret any more", "err", g.Exposed)

@@ -60,7 +60,7 @@ func (h *Host) ReloadWith(ctx context.Context, r ReloadRequest) (ReloadResult, e
 	case r.AllowRemovals && h.single():
 		return ReloadResult{}, errors.New("--allow-removals has no effect without groups_dir")
 	case r.Force && !h.single():
-		return ReloadResult{}, errors.New("--force is for a daemon with one group: publish the policy of the group with policy apply --force -g")
+		return ReloadResult{}, errors.New("--force is for a daemon with one group: publish the policy of the group with policy --apply --force -g")
 	}
 	if err := h.checkWithoutSession(r); err != nil {
 		return ReloadResult{Node: h.Node(), Single: h.single(), Refused: err.Error()}, nil

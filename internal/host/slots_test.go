@@ -86,7 +86,7 @@ func TestSlotsAreGroups(t *testing.T) {
 	if v := f.view("ingest/0"); v.Incarnation == first.Incarnation {
 		t.Error("the group has not registered again")
 	}
-	f.until("ingest/0", "shows that the file differs", func(v status.Daemon) bool { return strings.Contains(v.SlotsDrift, "zkelectd slots set --count 2") })
+	f.until("ingest/0", "shows that the file differs", func(v status.Daemon) bool { return strings.Contains(v.SlotsDrift, "zkelectd slots 2") })
 	f.setSlots("ingest", 1)
 	leads(1)
 

@@ -62,7 +62,7 @@ func TestHintsNameTheGroupNotItsRoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hints("cache", strings.Join(view.Problems, "\n"), "'zkelectd repair policy -g billing'", "'zkelectd slots set --count 3 --per-node 3 -g billing'")
+	hints("cache", strings.Join(view.Problems, "\n"), "'zkelectd repair policy -g billing'", "'zkelectd slots 3 --per-node 3 -g billing'")
 
 	for name, q := range map[string]func() (whatif.Question, error){
 		"question":      func() (whatif.Question, error) { return Question("billing", configured(t), groupWith(nil)) },

@@ -116,7 +116,7 @@ func SlotsDrift(name string, c config.Slots, inForce cluster.Stored[cluster.Slot
 		return ""
 	}
 	return fmt.Sprintf("the configuration of this host has %s, but %s are in force: correct slots there, or run %s",
-		own, rec.SlotSize, cluster.InGroup("'zkelectd slots set --count %s --per-node %s'", name, own.Count, own.PerNode))
+		own, rec.SlotSize, cluster.InGroup("'zkelectd slots %s --per-node %s'", name, own.Count, own.PerNode))
 }
 
 // noSlot returns the error for a slot that the group does not have.

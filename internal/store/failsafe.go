@@ -26,7 +26,7 @@ type OpenTreeError struct{ Path string }
 
 func (e *OpenTreeError) Error() string {
 	return fmt.Sprintf("failsafe mode needs a secret that only members can read, but znode %s is open to all clients: set zookeeper.auth.file and "+
-		"zookeeper.acl: private on all hosts, and run 'zkelectd acl apply'", e.Path)
+		"zookeeper.acl: private on all hosts, and run 'zkelectd acl --apply'", e.Path)
 }
 
 // EnsureFailsafeKeys returns the keys of failsafe mode in the group, and creates the first one if there is none. by is the node's id.

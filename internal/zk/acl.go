@@ -66,7 +66,7 @@ func (s *Session) AuditACLs(ctx context.Context, p cluster.Paths) (ACLAudit, err
 		return nil
 	})
 	if len(found.Mismatched) > 0 {
-		found.Advice = "if zookeeper.acl and zookeeper.auth.file are right here and on all members, run 'zkelectd acl apply'"
+		found.Advice = "if zookeeper.acl and zookeeper.auth.file are right here and on all members, run 'zkelectd acl --apply'"
 	}
 	return found, err
 }
@@ -111,7 +111,7 @@ func (s *Session) CheckOwner(ctx context.Context, path string) error {
 		return fmt.Errorf("cannot read the ACL of znode %s: %w", path, err)
 	}
 	ids := s.currentIdentities()
-	const advice = "if it belongs to this group, run 'zkelectd acl apply'; if nobody uses it, delete it with 'deleteall %[1]s' in zkCli.sh; " +
+	const advice = "if it belongs to this group, run 'zkelectd acl --apply'; if nobody uses it, delete it with 'deleteall %[1]s' in zkCli.sh; " +
 		"else choose another zookeeper.root"
 	ours := func(a zk.ACL) bool { return ids.of(a) && a.Perms&zk.PermCreate != 0 }
 	open := func(a zk.ACL) bool { return (isPublic(a) || a.Scheme == "ip") && a.Perms&^zk.PermRead != 0 }

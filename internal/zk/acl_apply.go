@@ -137,7 +137,7 @@ func (s *Session) ApplyACLs(ctx context.Context, p cluster.Paths, by string, don
 		}
 	}
 	return errors.New("members keep creating znodes with another ACL: reload each with the same zookeeper.acl and zookeeper.auth.file " +
-		"('zkelectd acl show' lists them), then run the command again")
+		"('zkelectd acl' lists them), then run the command again")
 }
 
 // inaccessible returns an error that names the znodes whose ACL the session may not read, or nil if there are none.

@@ -108,7 +108,7 @@ func TestAuditNamesZnodesWithAnotherACL(t *testing.T) {
 	if err != nil || !found.Open || strings.Join(found.Mismatched, " ") != strings.Join([]string{p.Root, p.Nodes(), p.Election(), p.Leader()}, " ") {
 		t.Errorf("%+v, %v", found, err)
 	}
-	if !strings.Contains(found.Advice, "zkelectd acl apply") {
+	if !strings.Contains(found.Advice, "zkelectd acl --apply") {
 		t.Errorf("the advice is %q", found.Advice)
 	}
 	if found, err = free.AuditACLs(t.Context(), p); err != nil || len(found.Mismatched) != 1 || found.Mismatched[0] != p.Control() {

@@ -113,7 +113,7 @@ func (s *Session) checkAccess(ctx context.Context, p cluster.Paths, ids identiti
 			return nil
 		}
 		return fmt.Errorf("no identity in zookeeper.auth.file (%s) has full access to znode %s, whose ACL is %s: keep a line that has, "+
-			"run 'zkelectd acl apply', and only then remove that line", strings.Join(ids.tags(), ", "), path, formatACL(list))
+			"run 'zkelectd acl --apply', and only then remove that line", strings.Join(ids.tags(), ", "), path, formatACL(list))
 	})
 }
 

@@ -112,7 +112,7 @@ func TestCredentialsWithoutAccessAreRejected(t *testing.T) {
 	s := open(t, Options{Access: access})
 	p := root(t, s)
 	for text, want := range map[string]string{
-		"zkelectd:new\n": "keep a line that has, run 'zkelectd acl apply'",
+		"zkelectd:new\n": "keep a line that has, run 'zkelectd acl --apply'",
 		"hunter2\n":      "line 1 is not user:password",
 		"":               "has no user:password line",
 	} {

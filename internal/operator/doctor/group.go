@@ -17,7 +17,7 @@ func (g Group) findings(base time.Duration, version string) []Finding {
 	switch {
 	case g.Denied:
 		return append(all, Finding{Fail, "permissions", g.Name, "the credentials of this configuration do not permit it: " + g.Err.Error(),
-			"correct zookeeper.auth.file, or have someone with access run " + cluster.InGroup("'zkelectd acl apply'", g.Name) + " (docs/security.md)"})
+			"correct zookeeper.auth.file, or have someone with access run " + cluster.InGroup("'zkelectd acl --apply'", g.Name) + " (docs/security.md)"})
 	case g.NotJoined:
 		return append(all, Finding{Fail, "members", g.Name, g.Err.Error(), "start the daemon on the hosts of the group"})
 	case g.Err != nil:
@@ -77,10 +77,10 @@ func (g Group) permissions() Finding {
 		return unknown(check, g.Name, g.ACLErr, "")
 	case len(g.LockedOut) > 0:
 		return Finding{Fail, check, g.Name, "these members have no access to the znodes that the others create: " + listed(g.LockedOut),
-			"give them the same zookeeper.auth.file and reload them; " + cluster.InGroup("'zkelectd acl show'", g.Name) + " has the details"}
+			"give them the same zookeeper.auth.file and reload them; " + cluster.InGroup("'zkelectd acl'", g.Name) + " has the details"}
 	case len(g.Mismatched) > 0:
 		return Finding{Warn, check, g.Name, "these znodes have another ACL than the configuration says: " + listed(g.Mismatched),
-			"if zookeeper.acl and zookeeper.auth.file are right here and on all members, run " + cluster.InGroup("'zkelectd acl apply'", g.Name)}
+			"if zookeeper.acl and zookeeper.auth.file are right here and on all members, run " + cluster.InGroup("'zkelectd acl --apply'", g.Name)}
 	case g.OpenTree:
 		return Finding{Warn, check, g.Name, "anyone who can reach ZooKeeper can stop this group, or lock it out", "see zookeeper.acl in docs/security.md"}
 	}
@@ -176,10 +176,10 @@ func (g Group) policy() Finding {
 	switch {
 	case len(g.Drift) > 0:
 		return Finding{Warn, check, g.Name, "the policy of this configuration is not the one in force: " + listed(g.Drift),
-			cluster.InGroup("'zkelectd policy diff'", g.Name) + " shows the difference, " + cluster.InGroup("'zkelectd policy apply'", g.Name) + " puts that of this configuration in force"}
+			cluster.InGroup("'zkelectd policy --apply --dry-run'", g.Name) + " shows the difference, " + cluster.InGroup("'zkelectd policy --apply'", g.Name) + " puts that of this configuration in force"}
 	case len(drifted) > 0:
 		return Finding{Warn, check, g.Name, "these members have another policy in their configuration than the one in force: " + listed(drifted),
-			"there, run " + cluster.InGroup("'zkelectd policy diff --config /etc/zkelectd.yaml'", g.Name)}
+			"there, run " + cluster.InGroup("'zkelectd policy --apply --dry-run --config /etc/zkelectd.yaml'", g.Name)}
 	case g.Policy == "":
 		return unknown(check, g.Name, errors.New("no policy has been published yet"), "")
 	}

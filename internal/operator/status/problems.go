@@ -37,7 +37,7 @@ func (g *Group) describePolicy(s cluster.Snapshot, policies *policy.Cache) {
 	}
 	if len(drifted) > 0 {
 		g.Problems = append(g.Problems, fmt.Sprintf("the policy in the configuration of %s is not the one in force (there, %s shows the difference)",
-			strings.Join(drifted, ", "), cluster.InGroup("'zkelectd policy diff --config /etc/zkelectd.yaml'", g.Name)))
+			strings.Join(drifted, ", "), cluster.InGroup("'zkelectd policy --apply --dry-run --config /etc/zkelectd.yaml'", g.Name)))
 	}
 }
 

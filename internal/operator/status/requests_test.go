@@ -183,7 +183,7 @@ func TestDriftIsAProblem(t *testing.T) {
 	}
 	s.Members[1].Node.Record.PolicyDigest = cluster.Rules{Type: "first"}.Digest()
 	g := Of("c", "/own/x", s)
-	if len(g.Problems) != 1 || !strings.Contains(g.Problems[0], "the policy in the configuration of a is not the one in force (there, 'zkelectd policy diff --config /etc/zkelectd.yaml -g c' shows the difference)") || !g.Members[0].Drift || g.Members[1].Drift {
+	if len(g.Problems) != 1 || !strings.Contains(g.Problems[0], "the policy in the configuration of a is not the one in force (there, 'zkelectd policy --apply --dry-run --config /etc/zkelectd.yaml -g c' shows the difference)") || !g.Members[0].Drift || g.Members[1].Drift {
 		t.Errorf("of one: %q, %+v", g.Problems, g.Members)
 	}
 	s.Members[0].Node.Record.PolicyDigest = "00000000"

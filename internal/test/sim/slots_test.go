@@ -260,7 +260,7 @@ const patience = 10 * time.Second
 // change takes the resource off all hosts, and changes the number of its slots when no member is registered any more.
 func (r *resource) change(size cluster.SlotSize) {
 	w, until := r.w, r.w.now+patience
-	w.faults["slots set begins"]++
+	w.faults["slots change begins"]++
 	for _, m := range r.residents {
 		m.remove(w.between(time.Second, patience))
 	}
@@ -286,12 +286,12 @@ func (r *resource) set(size cluster.SlotSize) bool {
 	}
 	ops, wait, err := g.paths.SetSlotsTx(read, read.Record.Changed(size, "sim", "", w.wall()), all)
 	if err != nil || !g.writeAsOperator(w.broken.sets(ops)) {
-		w.faults["slots set refused"]++
+		w.faults["slots change refused"]++
 		return false
 	}
-	w.faults["slots set"]++
+	w.faults["slots changed"]++
 	if wait > 0 {
-		w.faults["slots set while a lease may be running"]++
+		w.faults["slots changed while a lease may be running"]++
 	}
 	return true
 }

@@ -83,9 +83,8 @@ func (d *draft) bestOther() (string, error) {
 		}
 	}
 	why := d.othersRefused(out, func(id, _ string) bool { return id == leader })
-	drain := cluster.Cordon{Node: leader, Drain: true}
-	d.next.Cordons = append(d.next.Cordons, drain)
-	if then := d.forecast(); then.HasLeader() && then.Leader.ID != leader {
+	d.next.Cordons = append(d.next.Cordons, cluster.Cordon{Node: leader, Drain: true})
+	if then := d.forecast(); d.q.Snapshot.Slot == "" && then.HasLeader() && then.Leader.ID != leader {
 		why += fmt.Sprintf("; %s has %s take over, although it has failed", d.inGroup("'zkelectd drain --node %s'", leader), then.Leader.ID)
 	}
 	return "", fmt.Errorf("no other member is eligible: %s", why)

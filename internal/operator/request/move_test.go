@@ -158,7 +158,7 @@ func TestAReelectionSaysWhyTheLeaderIsNotEligible(t *testing.T) {
 func TestMoveToTheBestOther(t *testing.T) {
 	h := group(t).leads("a1")
 	plan, err := Request{Kind: KindMove, Best: true, Options: bob()}.Plan(h.q)
-	if err != nil || plan.Control.Move == nil || plan.Control.Move.Node != "a2" {
+	if err != nil || plan.Control.Move == nil || plan.Control.Move.Node != "a2" || time.Duration(plan.Control.Move.For) != BestMoveFor {
 		t.Fatalf("%v, %+v", err, plan.Control.Move)
 	}
 	h.q.Snapshot.Control = exists(cluster.Control{Cordons: []cluster.Cordon{{Request: cluster.Request{ID: 1, By: "ann@host"}, Node: "a2"}}})
@@ -167,6 +167,15 @@ func TestMoveToTheBestOther(t *testing.T) {
 	}
 	if _, err := (Request{Kind: KindMove, Best: true, Options: bob()}).Plan(group(t).q); err == nil || !strings.Contains(err.Error(), "there is no leader to replace: name a node or a site") {
 		t.Errorf("without a leader: %v", err)
+	}
+	h = group(t).leads("a1")
+	for _, id := range []string{"a2", "b1", "b2"} {
+		x := cluster.Exclusion{Node: id, Strikes: 1, For: cluster.Duration(time.Minute), Term: 6, Reason: "its child exited", Time: wall}
+		h.q.Snapshot.Elected.Record.Exclusions = append(h.q.Snapshot.Elected.Record.Exclusions, x)
+	}
+	_, err = Request{Kind: KindMove, Best: true, Options: bob()}.Plan(h.q)
+	if err == nil || !strings.Contains(err.Error(), "; 'zkelectd drain --node a1' has b1 take over, although it has failed") {
+		t.Errorf("all others have failed: %v", err)
 	}
 }
 

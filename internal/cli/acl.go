@@ -56,16 +56,13 @@ minutes apart, to make one invalid that somebody may know.`,
 	f.BoolVar(&o.rotate, "rotate-keys", false, "make a new key for the messages of failsafe mode")
 	cmd.MarkFlagsMutuallyExclusive("apply", "rotate-keys", "output")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := checkOutput(o.output); err != nil {
-			return err
-		}
 		for _, name := range []string{"dry-run", "open", "force", "timeout"} {
 			if f.Changed(name) && !o.apply {
 				return fmt.Errorf("--%s is for --apply", name)
 			}
 		}
 		if o.rotate {
-			return withGroup(cmd, func(ctx context.Context, g group) error { return g.rotateKeys(ctx, cmd.OutOrStdout()) })
+			return onGroup(cmd, wholeGroup, func(ctx context.Context, g group) error { return g.rotateKeys(ctx, cmd.OutOrStdout()) })
 		}
 		return withSelection(cmd, func(ctx context.Context, s selection) error { return o.run(ctx, cmd.OutOrStdout(), s) })
 	}

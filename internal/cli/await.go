@@ -11,63 +11,13 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/guard"
-	"zkelectd/internal/operator"
 	"zkelectd/internal/operator/request"
-	"zkelectd/internal/store"
 )
 
 // completion reports whether a request has taken effect. An error means that it never will.
 type completion func(s cluster.Snapshot, plan request.Plan) (bool, error)
 
 var errDone = errors.New("done")
-
-// awaitGroup is await for a group with one leader, or in all slots of a group with several.
-func awaitGroup(ctx context.Context, g group, plan request.Plan, timeout time.Duration, done completion, r *report) error {
-	if g.manyLeaders() {
-		return awaitSlots(ctx, g, plan, timeout, done, r)
-	}
-	return await(ctx, g, plan, timeout, done, r)
-}
-
-// awaitSlots follows a request until it has taken effect in all slots, and reports each step.
-func awaitSlots(ctx context.Context, g group, plan request.Plan, timeout time.Duration, done completion, r *report) error {
-	began := time.Now()
-	limited, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	last := ""
-	err := g.followSlots(limited, func(read operator.SlotGroup) error {
-		var pending []string
-		for _, s := range read.Snapshots {
-			ok, err := done(s, plan)
-			if err != nil {
-				return err
-			}
-			if !ok {
-				pending = append(pending, fmt.Sprintf("slot %s: %s", s.Slot, progress(s)))
-			}
-		}
-		now := "done in all slots"
-		if len(pending) > 0 {
-			now = some(pending)
-		}
-		if now != last {
-			last = now
-			r.say(fmt.Sprintf("%8s  %s", time.Since(began).Round(time.Millisecond), now))
-		}
-		if len(pending) == 0 {
-			return errDone
-		}
-		return nil
-	})
-	switch {
-	case errors.Is(err, errDone):
-		r.Took = cluster.Duration(time.Since(began))
-		return nil
-	case err != nil:
-		return err
-	}
-	return unfinished(ctx, g, plan, timeout, last)
-}
 
 // interruptible returns a context that ends with the first signal that asks this process to end; a second one ends it
 // at once.
@@ -100,25 +50,25 @@ func unfinished(ctx context.Context, g group, plan request.Plan, timeout time.Du
 	return exitError{statusTimedOut, fmt.Errorf("%s; the request stays in force%s (%s)", why, end, last)}
 }
 
-// await follows a request until it has taken effect, and reports each step.
+// await follows a request until it has taken effect, in a group with slots in all of them, and reports each step.
 func await(ctx context.Context, g group, plan request.Plan, timeout time.Duration, done completion, r *report) error {
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	last := ""
-	var end cluster.Snapshot
-	err := store.Follow(limited, g.session, g.paths, func(s cluster.Snapshot) error {
-		if now := progress(s); now != last {
+	var end []cluster.Snapshot
+	err := g.followLeaders(limited, func(read []cluster.Snapshot) error {
+		now, over, err := progressOf(read, plan, done)
+		if err == nil && now != last {
 			last = now
 			r.say(fmt.Sprintf("%8s  %s", time.Since(began).Round(time.Millisecond), now))
 		}
-		ok, err := done(s, plan)
-		if !ok || err != nil {
+		if !over || err != nil {
 			return err
 		}
-		// Parts of s may have been read before the others changed: check a new snapshot.
-		if end, err = g.read(limited); err == nil {
-			if ok, err = done(end, plan); ok {
+		// Parts may have been read before the others changed: check what is read anew.
+		if end, err = g.readLeaders(limited); err == nil {
+			if _, over, err = progressOf(end, plan, done); over && err == nil {
 				return errDone
 			}
 		}
@@ -131,19 +81,45 @@ func await(ctx context.Context, g group, plan request.Plan, timeout time.Duratio
 	default:
 		return unfinished(ctx, g, plan, timeout, last)
 	}
-	rec := end.Current.Record
-	r.Leader, r.Site, r.Term, r.Took = rec.Node, rec.Site, rec.Term, cluster.Duration(time.Since(began))
+	if r.Took = cluster.Duration(time.Since(began)); !g.manyLeaders() {
+		r.sayLeader(ctx, g, end[0].Current.Record)
+	}
+	return nil
+}
+
+// sayLeader reports who leads at the end, and how long the group had no leader.
+func (r *report) sayLeader(ctx context.Context, g group, rec cluster.Current) {
+	r.Leader, r.Site, r.Term = rec.Node, rec.Site, rec.Term
 	if r.before != 0 && rec.Term == r.before {
 		r.say(fmt.Sprintf("%s (%s) still leads in term %d", rec.Node, rec.Site, rec.Term))
-		return nil
+		return
 	}
+	text := fmt.Sprintf("%s (%s) leads in term %d", rec.Node, rec.Site, rec.Term)
 	if t, ok := pastTerm(ctx, g, rec.Term); ok && t.Leaderless != nil {
 		r.Leaderless = t.Leaderless
-		r.say(fmt.Sprintf("%s (%s) leads in term %d, %s without a leader", rec.Node, rec.Site, rec.Term, time.Duration(*t.Leaderless).Round(100*time.Microsecond)))
-		return nil
+		text += fmt.Sprintf(", %s without a leader", time.Duration(*t.Leaderless).Round(100*time.Microsecond))
 	}
-	r.say(fmt.Sprintf("%s (%s) leads in term %d", rec.Node, rec.Site, rec.Term))
-	return nil
+	r.say(text)
+}
+
+// progressOf describes the handovers that are not over, of one leader or in slots, and reports whether none is left.
+func progressOf(read []cluster.Snapshot, plan request.Plan, done completion) (now string, over bool, err error) {
+	var pending []string
+	for _, s := range read {
+		ok, err := done(s, plan)
+		switch {
+		case err != nil:
+			return "", false, err
+		case s.Slot == "" || len(read) == 1:
+			return progress(s), ok, nil
+		case !ok:
+			pending = append(pending, fmt.Sprintf("slot %s: %s", s.Slot, progress(s)))
+		}
+	}
+	if len(pending) == 0 {
+		return "done in all slots", true, nil
+	}
+	return some(pending), false, nil
 }
 
 // progress describes the state of a handover.

@@ -48,9 +48,6 @@ check as well: check fails for what run refuses.
 --offline checks the configuration alone, for another host than this one.`,
 		Args: childArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
 			from := sources(cmd, args)
 			if err := from.Read(); err != nil {
 				return err

@@ -54,8 +54,8 @@ func addCompletions(cmd *cobra.Command) {
 	}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		from, known := flagCompletions[f.Name]
-		if f.Name == "output" {
-			from, known = values(outputs(f)...), true
+		if output, ok := f.Value.(outputValue); ok {
+			from, known = values(output.words...), true
 		}
 		if !known {
 			from = values()
@@ -69,17 +69,6 @@ func addCompletions(cmd *cobra.Command) {
 		}
 	})
 }
-
-// outputs returns the values of -o.
-func outputs(f *pflag.Flag) []string {
-	if all := f.Annotations[outputValues]; len(all) > 0 {
-		return all
-	}
-	return []string{"table", "json"}
-}
-
-// outputValues is the annotation of -o with its values, if they are not table and json.
-const outputValues = "values"
 
 // argumentCompletion returns the completion of the positional argument that a usage line names.
 func argumentCompletion(use string) complete {
@@ -184,11 +173,7 @@ func members(ctx context.Context, cmd *cobra.Command) (nodes, sites []string) {
 	}
 	found := newTargets()
 	all.each(ctx, func(ctx context.Context, _ int, g group) {
-		if g.manyLeaders() {
-			if read, err := operator.ReadSlotGroup(ctx, g.session, g.name, g.paths, false); err == nil {
-				found.add(read.Shared)
-			}
-		} else if snap, err := store.ReadAll(ctx, g.session, g.paths, false); err == nil {
+		if snap, err := g.read(ctx); err == nil {
 			found.add(snap)
 		}
 	})
@@ -197,7 +182,7 @@ func members(ctx context.Context, cmd *cobra.Command) (nodes, sites []string) {
 
 // reach returns the configuration of the command line, and a session; nil if there is none.
 func reach(ctx context.Context, cmd *cobra.Command) (config.Host, *zk.Session) {
-	src, err := commandSources(cmd, "")
+	src, err := commandSources(cmd)
 	if err != nil {
 		return config.Host{}, nil
 	}

@@ -32,12 +32,20 @@ func concernsHost(cmd *cobra.Command, enough string) {
 	cmd.Annotations = map[string]string{aboutThisHost: enough}
 }
 
-// commandSources returns the sources of the configuration of a command other than run. argument is a file with a policy that the
-// command was given, "" for none. It also says how to connect, unless a group is named: that is one below the root of a host.
-func commandSources(cmd *cobra.Command, argument string) (config.Sources, error) {
+// policyFile is the annotation of a command with the file of the policy that it was given.
+const policyFile = "zkelectd/policy-file"
+
+// policyFrom says that a command was given a file with a policy, "" for none.
+func policyFrom(cmd *cobra.Command, file string) {
+	cmd.Annotations = map[string]string{policyFile: file}
+}
+
+// commandSources returns the sources of the configuration of a command other than run. A file with a policy that the command was given
+// also says how to connect, unless a group is named: that is one below the root of a host.
+func commandSources(cmd *cobra.Command) (config.Sources, error) {
 	p := places(cmd)
 	if by, err := chosen(cmd, os.Getenv); err == nil && by.name == "" {
-		p.Argument = argument
+		p.Argument = cmd.Annotations[policyFile]
 	}
 	return p.Find(config.Sources{Env: os.Environ(), Flags: cmd.Flags()})
 }

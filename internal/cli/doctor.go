@@ -50,10 +50,7 @@ through the files before you send them. Only you can read the file.`,
 	cmd.Flags().StringVar(&file, "file", "", "with --support: the file to write, which must not exist (default: zkelectd-support-NODE-TIME.tar.gz)")
 	cmd.MarkFlagsMutuallyExclusive("support", "output")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := checkOutput(output); err != nil {
-			return err
-		}
-		src, err := commandSources(cmd, "")
+		src, err := commandSources(cmd)
 		if err != nil {
 			return err
 		}

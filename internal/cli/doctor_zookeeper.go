@@ -248,11 +248,8 @@ func (c *checkup) readStatus(ctx context.Context, out *doctor.Group, g group) (c
 		return read.Shared, err
 	}
 	view := g.slotView(read)
-	out.View = status.Group{Problems: view.Problems, Expected: view.Expected, Absent: view.Absent}
+	out.View = status.Group{Problems: view.Problems, Expected: view.Expected, Absent: view.Absent, Members: view.Members}
 	out.Slots = max(1, view.Count)
-	for _, m := range view.Members {
-		out.View.Members = append(out.View.Members, m.Member)
-	}
 	for _, s := range view.Slots {
 		if s.State != string(cluster.CurrentReady) {
 			out.Leaderless = append(out.Leaderless, s.Slot)

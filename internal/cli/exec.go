@@ -75,7 +75,7 @@ func execCommand() *cobra.Command {
 		if err := errors.Join(checkJob(name), opt.check(skipStatus)); err != nil {
 			return err
 		}
-		h, err := loadHost(cmd, "")
+		h, err := loadHost(cmd)
 		if err != nil {
 			return err
 		}

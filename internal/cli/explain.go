@@ -22,10 +22,7 @@ func explainCommand() *cobra.Command {
 		Short: "Show why the leader leads: every member, filter and ranker, and what would change it",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
-			return withOneLeader(cmd, func(ctx context.Context, g group) error {
+			return onGroup(cmd, oneLeader, func(ctx context.Context, g group) error {
 				if cmd.Flags().Changed("term") {
 					return explainTerm(ctx, cmd.OutOrStdout(), g, term, output)
 				}

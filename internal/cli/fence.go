@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -45,7 +43,7 @@ The exit status is 0 if the node is certainly off, and 1 if that is not certain.
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it without asking")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only ask the agents whether they could fence the node")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return withOneLeader(cmd, func(ctx context.Context, g group) error {
+		return onGroup(cmd, oneLeader, func(ctx context.Context, g group) error {
 			ctx, stop := signal.NotifyContext(ctx, guard.NotIgnored(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)...)
 			defer stop()
 			f := operator.Fencing(g.cfg)
@@ -105,8 +103,10 @@ func (g group) fence(ctx context.Context, in io.Reader, w io.Writer, f fencer.Co
 		}
 	}
 	fmt.Fprintf(w, "%s (host %s) %s. It will be switched off, which may take %s.\n", printable(node), printable(cmp.Or(target.Host, "not known")), printable(role), f.Limit())
-	if err := confirmNode(in, w, node, yes); err != nil {
-		return err
+	if !yes {
+		if err := confirmTyped(in, w, "the name of the node", node, "--yes"); err != nil {
+			return err
+		}
 	}
 	act := cluster.FencingAct{Node: node, By: target.By, Time: time.Now().UTC()}
 	if err := g.recordFencing(ctx, act); err != nil { // to fence matters more
@@ -130,22 +130,6 @@ func (g group) recordFencing(ctx context.Context, act cluster.FencingAct) error 
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	return operator.RecordFencing(ctx, g.session, g.paths, act)
-}
-
-// confirmNode makes a person type the name of the node.
-func confirmNode(in io.Reader, w io.Writer, node string, yes bool) error {
-	if yes {
-		return nil
-	}
-	if f, ok := in.(*os.File); !ok || !isTerminal(f) {
-		return refuse("nothing was done: add --yes, or confirm it at a terminal")
-	}
-	fmt.Fprintf(w, "Type the name of the node (%s) to go on: ", printable(node))
-	answer, _ := bufio.NewReader(in).ReadString('\n') // an error is no confirmation
-	if strings.TrimSpace(answer) != node {
-		return refuse("nothing was done")
-	}
-	return nil
 }
 
 // showFencings lists what people have fenced.

@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -44,7 +42,7 @@ node ends the standstill by itself. So bring one back instead, if you can. A scr
 		if len(f.reason) > request.MaxReason {
 			return fmt.Errorf("--reason has %d bytes, more than %d", len(f.reason), request.MaxReason)
 		}
-		return withOneLeader(cmd, func(ctx context.Context, g group) error {
+		return onGroup(cmd, oneLeader, func(ctx context.Context, g group) error {
 			return f.run(ctx, g, cmd.InOrStdin(), cmd.OutOrStdout())
 		})
 	}
@@ -68,8 +66,13 @@ func (f forcing) run(ctx context.Context, g group, in io.Reader, w io.Writer) er
 	if err := showStuck(w, g.name, &snap); err != nil || f.dry {
 		return err
 	}
-	if err := f.confirmed(in, w, fmt.Sprintf("%s:%d", g.name, snap.Fence.Record.Term)); err != nil {
-		return err
+	want := fmt.Sprintf("%s:%d", g.name, snap.Fence.Record.Term)
+	if f.confirm == "" {
+		if err := confirmTyped(in, w, "the group's name and the term", want, "--confirm "+want); err != nil {
+			return err
+		}
+	} else if f.confirm != want {
+		return refuse("nothing was done: --confirm must be %s", want)
 	}
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
@@ -130,20 +133,4 @@ func describeLost(s *cluster.Snapshot, id string) string {
 		return text + ": not registered"
 	}
 	return text + ": registered again from host " + cmp.Or(s.Members[i].Node.Record.Host, "not known") + ", without the state directory that it had"
-}
-
-// confirmed makes sure that a person means this group and this term.
-func (f forcing) confirmed(in io.Reader, w io.Writer, want string) error {
-	answer := f.confirm
-	if answer == "" {
-		if file, ok := in.(*os.File); !ok || !isTerminal(file) {
-			return refuse("nothing was changed: confirm it at a terminal, or with --confirm %s", want)
-		}
-		fmt.Fprintf(w, "Type the group's name and the term, as %s, if that is true: ", printable(want))
-		answer, _ = bufio.NewReader(in).ReadString('\n') // an error is no confirmation
-	}
-	if strings.TrimSpace(answer) != want {
-		return refuse("nothing was changed: it must be %s", want)
-	}
-	return nil
 }

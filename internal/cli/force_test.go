@@ -47,10 +47,10 @@ func TestForce(t *testing.T) {
 	word := fmt.Sprintf("%s:%d", name, term)
 	before := f.snapshot().Fence.Stat.Version
 	for want, args := range map[string][]string{
-		"unknown flag: --yes":             {"--yes"},
-		"or with --confirm " + word:       {},
-		"nothing was changed: it must be": {"--confirm", fmt.Sprintf("%s:%d", name, term+1)},
-		"more than 500":                   {"--reason", strings.Repeat("x", 501), "--confirm", word},
+		"unknown flag: --yes":                 {"--yes"},
+		"or add --confirm " + word:            {},
+		"nothing was done: --confirm must be": {"--confirm", fmt.Sprintf("%s:%d", name, term+1)},
+		"more than 500":                       {"--reason", strings.Repeat("x", 501), "--confirm", word},
 	} {
 		f.failsWith(want, append([]string{"force"}, args...)...)
 	}

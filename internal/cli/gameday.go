@@ -1,13 +1,11 @@
 package cli
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -81,13 +79,15 @@ The exit status is 0 if the promise was kept, 1 if not, and 3 if the drill was r
 		case d.takeover <= 0:
 			return errors.New("--takeover must be more than 0s")
 		}
-		return withOneLeader(cmd, func(ctx context.Context, g group) error {
+		return onGroup(cmd, oneLeader, func(ctx context.Context, g group) error {
 			d.group = g
 			if err := d.plan(ctx, cmp.Or(configFile(cmd), hostFile)); err != nil {
 				return err
 			}
-			if err := d.confirm(); err != nil {
-				return err
+			if !d.yes {
+				if err := confirmTyped(d.in, d.out, "the group's name", g.name, "--yes"); err != nil {
+					return err
+				}
 			}
 			ctx, stop := interruptible(ctx)
 			defer stop()
@@ -176,22 +176,6 @@ func (d *gameday) promised() error {
 	}
 	d.limit = time.Duration(d.promise.Within) + d.takeover
 	d.cut = cmp.Or(d.cut, d.limit)
-	return nil
-}
-
-// confirm asks the person at the terminal, unless --yes says that there is no need.
-func (d *gameday) confirm() error {
-	if d.yes {
-		return nil
-	}
-	if f, ok := d.in.(*os.File); !ok || !isTerminal(f) {
-		return refuse("nothing was done: add --yes, or confirm it at a terminal")
-	}
-	fmt.Fprintf(d.out, "Type the group's name (%s) to go on: ", printable(d.group.name))
-	answer, _ := bufio.NewReader(d.in).ReadString('\n') // an error is no confirmation
-	if strings.TrimSpace(answer) != d.group.name {
-		return refuse("nothing was done")
-	}
 	return nil
 }
 

@@ -2,17 +2,13 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/daemon"
 	"zkelectd/internal/sys/procinfo"
 )
 
@@ -49,24 +45,15 @@ func leadingDaemon(ctx context.Context, s cluster.Snapshot, file string) (localD
 }
 
 // pid returns the process that listens on the daemon's socket.
-func (d localDaemon) pid(ctx context.Context) (int, error) {
-	sockets, err := daemon.ReloadSockets(d.file)
-	if err != nil {
-		return 0, err
-	}
-	for _, socket := range sockets {
-		pid, err := listenerOf(ctx, socket)
-		switch {
-		case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist): // left by a daemon that was killed
-			continue
-		case errors.Is(err, fs.ErrPermission):
-			err = fmt.Errorf("%w: the daemon runs as another user; use sudo", err)
-		case err == nil && pid == 0:
+func (d localDaemon) pid(ctx context.Context) (pid int, err error) {
+	err = atDaemon(d.file, func(socket string) error {
+		pid, err = listenerOf(ctx, socket)
+		if err == nil && pid == 0 {
 			err = fmt.Errorf("the process that listens on %s is not visible here: run this in its container", socket)
 		}
-		return pid, err
-	}
-	return 0, errNoDaemon(d.file)
+		return err
+	})
+	return pid, err
 }
 
 // listenerOf returns the process that listens on a socket; 0 if it is in a PID namespace that this process cannot see.

@@ -31,7 +31,7 @@ func TestGameday(t *testing.T) {
 	f := newFleet(t)
 	f.join("n1", "n2", "n3")
 	f.waitForWork("n1")
-	daemon := f.daemon("n1")
+	before := f.daemon("n1")
 	out, err := f.gameday("daemon", "n1")
 	for _, want := range []string{
 		"kills the daemon of n1 (leader of ", "by policy n2, starts its work within 600ms (kill 600ms)", "  n2  ", "\nkept: ", "and --takeover 30s\n",
@@ -40,8 +40,8 @@ func TestGameday(t *testing.T) {
 			t.Errorf("%v, want %q:\n%s", err, want, out)
 		}
 	}
-	if f.daemon("n1") == daemon {
-		t.Errorf("the daemon of n1 still is process %d", daemon)
+	if f.daemon("n1") == before {
+		t.Errorf("the daemon of n1 still is process %d", before)
 	}
 	f.checkInvariants()
 }

@@ -279,10 +279,9 @@ func kindOf(c config.Config) cluster.GroupKind {
 	return cluster.KindSingle
 }
 
-// loadHost returns the configuration of a command for one group or for many. file is a file with a policy that the command was
-// given, "" for none.
-func loadHost(cmd *cobra.Command, file string) (config.Host, error) {
-	src, err := commandSources(cmd, file)
+// loadHost returns the configuration of a command for one group or for many.
+func loadHost(cmd *cobra.Command) (config.Host, error) {
+	src, err := commandSources(cmd)
 	if err != nil {
 		return config.Host{}, err
 	}
@@ -300,12 +299,7 @@ func loadFrom(cmd *cobra.Command, src config.Sources) (config.Host, error) {
 
 // withSelection calls f with a session, and the groups that the command acts on.
 func withSelection(cmd *cobra.Command, f func(context.Context, selection) error) error {
-	return withSelectionLike(cmd, "", f)
-}
-
-// withSelectionLike is [withSelection] for a command that was given a file with a policy, "" for none.
-func withSelectionLike(cmd *cobra.Command, file string, f func(context.Context, selection) error) error {
-	h, err := loadHost(cmd, file)
+	h, err := loadHost(cmd)
 	if err != nil {
 		return err
 	}
@@ -314,6 +308,11 @@ func withSelectionLike(cmd *cobra.Command, file string, f func(context.Context, 
 		return err
 	}
 	return withChoice(cmd, h, by, f)
+}
+
+// onGroup calls f with the group that the command names, or the only one. scope is wholeGroup, oneLeader or slotsOnly.
+func onGroup(cmd *cobra.Command, scope func(group) error, f func(ctx context.Context, g group) error) error {
+	return withSelection(cmd, func(ctx context.Context, s selection) error { return s.withOnly(ctx, scope, f) })
 }
 
 // withChoice is withSelection for a choice that is already made.

@@ -70,7 +70,11 @@ type rollout struct {
 
 // run shows what the request would do in each group, and submits it if that is confirmed.
 func (r *rollout) run(ctx context.Context, s selection) error {
-	r.plan(ctx, s)
+	if r.command.rebalance {
+		r.planRebalance(ctx, s)
+	} else {
+		r.plan(ctx, s)
+	}
 	todo := r.todo()
 	if err := r.showPlan(todo); err != nil {
 		return err
@@ -142,7 +146,10 @@ func (r *rollout) showPlan(todo []*groupChange) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", printable(c.Group), printable(nobody(c.Now)), printable(nobody(c.Then)), printable(text))
 	}
 	fmt.Fprintf(t, "\n%d of %d groups change, %d of them their leader; %d are not affected\n\n", len(todo), len(r.changes), moving, none)
-	return t.Flush()
+	if err := t.Flush(); err != nil || !r.command.rebalance {
+		return err
+	}
+	return r.showBalance()
 }
 
 func nobody(id string) string {
@@ -240,7 +247,7 @@ func (r *rollout) submit(ctx, waiting context.Context, c *groupChange, wait bool
 		c.report.before = before.Current.Record.Term
 	}
 	c.report.json = true // the steps of many groups would be mixed up
-	err = awaitGroup(waiting, g, plan, r.command.timeout, done, &c.report)
+	err = await(waiting, g, plan, r.command.timeout, done, &c.report)
 	return err == nil, err
 }
 
@@ -314,6 +321,9 @@ func (r *rollout) failure() int {
 // nothing returns an error if no group is affected, unless that is because a group is already as requested.
 func (r *rollout) nothing() error {
 	why := ""
+	if r.command.rebalance {
+		return nil // all is as it should be
+	}
 	for _, c := range r.changes {
 		if c.done != "" {
 			if !r.json() {

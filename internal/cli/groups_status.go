@@ -57,11 +57,7 @@ func (s selection) each(ctx context.Context, f func(ctx context.Context, i int, 
 func (s selection) summaries(ctx context.Context) []groupStatus {
 	summaries := make([][]groupStatus, len(s.groups))
 	s.each(ctx, func(ctx context.Context, i int, g group) {
-		if g.manyLeaders() {
-			summaries[i] = g.slotSummaries(ctx)
-		} else {
-			summaries[i] = []groupStatus{g.summary(ctx)}
-		}
+		summaries[i] = g.summaries(ctx)
 	})
 	return slices.Concat(summaries...)
 }
@@ -87,24 +83,58 @@ func (s selection) showGroups(ctx context.Context, w io.Writer, output string) e
 	return err
 }
 
-// summary returns the status of one of several groups.
-func (g group) summary(ctx context.Context) groupStatus {
-	out := groupStatus{Name: g.name, Kind: g.kind, Group: status.Group{Name: cluster.GroupOf(g.name), Root: g.paths.Root, State: status.StateNone, Members: []status.Member{}}}
-	snap, err := cluster.Snapshot{}, g.err
-	if err == nil {
-		snap, err = g.read(ctx)
-	}
-	out.joined = !operator.NotAffected(err)
+// summaries returns the status of the group, or of each of its slots; only one with an error if it cannot be read.
+func (g group) summaries(ctx context.Context) []groupStatus {
+	all, err := g.leaders(ctx)
 	if err != nil {
-		out.Error = err.Error()
-		return out
+		none := status.Group{Name: cluster.GroupOf(g.name), Root: g.paths.Root, State: status.StateNone, Members: []status.Member{}}
+		return []groupStatus{{Name: g.name, Kind: g.kind, Group: none, Error: err.Error(), joined: !operator.NotAffected(err)}}
 	}
-	out.Group = status.Of(g.name, g.paths.Root, snap)
-	if q, err := operator.Question(g.name, g.cfg, snap); err == nil {
-		out.Group = operator.WithForecast(out.Group, q)
-		out.Eligible = out.EligibleMembers()
+	for i := range all {
+		one := &all[i]
+		one.Kind, one.Eligible, one.joined = g.kind, one.EligibleMembers(), true
 	}
-	return out
+	return all
+}
+
+// leaders returns the views of the group's leader, or of that of each slot, with forecasts if the policy permits them.
+func (g group) leaders(ctx context.Context) ([]groupStatus, error) {
+	if g.err != nil {
+		return nil, g.err
+	}
+	if !g.manyLeaders() {
+		snap, err := g.read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		view := status.Of(g.name, g.paths.Root, snap)
+		if q, err := operator.Question(g.name, g.cfg, snap); err == nil {
+			view = operator.WithForecast(view, q)
+		}
+		return []groupStatus{{Name: g.name, Group: view}}, nil
+	}
+	read, err := g.readSlots(ctx, false)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(read.Snapshots) == 0 && read.Shared.Slots.Err != nil:
+		return nil, read.Shared.Slots.Err
+	case len(read.Snapshots) == 0:
+		return nil, errNotJoined
+	}
+	questions, err := read.Questions(g.cfg, nil)
+	var all []groupStatus
+	for i, s := range read.Snapshots {
+		view := status.Of(g.name, g.paths.Root, s)
+		if err == nil {
+			view = operator.WithForecast(view, questions[i])
+		}
+		if drift := operator.SlotsDrift(g.name, g.cfg.Slots, s.Slots); i == 0 && drift != "" {
+			view.Problems = append(view.Problems, drift)
+		}
+		all = append(all, groupStatus{Name: g.name + "/" + s.Slot, Group: view})
+	}
+	return all, nil
 }
 
 // table returns one line for each group; wide has columns for their roots, too.

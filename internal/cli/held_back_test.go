@@ -78,11 +78,11 @@ func TestAnOperatorsPolicyIsNotDamped(t *testing.T) {
 	manual := apply("manual.yaml", 100, 300, ", failback: manual")
 	want := "a would be better than b (site dc2 has 300 against site dc1 has 100), but failback is manual; " + f.hint("'zkelectd reelect'") + " moves leadership now\n"
 	for _, args := range [][]string{{"policy", "--apply", manual, "--dry-run"}, {"policy", "--apply", manual}, {"status"}, {"explain"}} {
-		status := 0
+		exit := 0
 		if slices.Contains(args, "--dry-run") {
-			status = statusNo // it differs
+			exit = statusNo // it differs
 		}
-		if out := f.exits(status, args...); !strings.Contains(out, want) {
+		if out := f.exits(exit, args...); !strings.Contains(out, want) {
 			t.Errorf("%v: %s", args, out)
 		}
 	}

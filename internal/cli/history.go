@@ -30,14 +30,11 @@ With --fencing it lists what people have fenced with the command fence instead. 
 candidates have fenced is in the REASON of their terms.`, cluster.MaxHistory),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
 			if n < 1 {
 				return fmt.Errorf("-n %d: must be 1 or more", n)
 			}
 			show := func() error {
-				return withOneLeader(cmd, func(ctx context.Context, g group) error {
+				return onGroup(cmd, oneLeader, func(ctx context.Context, g group) error {
 					if fencings {
 						return showFencings(ctx, cmd.OutOrStdout(), g, n, output)
 					}

@@ -26,7 +26,7 @@ members, an election, a leader, a history. A group that is already initialized i
 left as it is.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			h, err := loadHost(cmd, "")
+			h, err := loadHost(cmd)
 			if err != nil {
 				return err
 			}

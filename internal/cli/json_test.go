@@ -20,7 +20,7 @@ var printedJSON = map[string]any{
 		groupsStatus
 		gap
 	}{}, "zkelectd doctor": doctorReport{}, "zkelectd check": checkedConfig{}, "zkelectd explain": whatif.Explanation{}, "zkelectd history": cluster.PastTerm{},
-	"zkelectd slots": slotsState{}, "zkelectd whatif": groupsForecast{}, "move": rolloutResult{}, "zkelectd move --scheduled": listedSchedule{}, "zkelectd policy": cluster.Policy{},
+	"zkelectd slots": slotsState{}, "zkelectd whatif": forecasts{}, "move": rolloutResult{}, "zkelectd move --scheduled": listedSchedule{}, "zkelectd policy": cluster.Policy{},
 }
 
 // Scripts rely on docs/json.md: every field of the output is there, under its command.

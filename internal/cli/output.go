@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,19 +16,41 @@ import (
 	"zkelectd/internal/operator/status"
 )
 
-func outputFlag(cmd *cobra.Command, into *string) {
-	cmd.Flags().StringVarP(into, "output", "o", "table", "table or json")
+// outputValue is the value of the flag -o: one of a few words.
+type outputValue struct {
+	into  *string
+	words []string
 }
+
+// outputFlag adds the flag -o, with more words than table and json where there are any.
+func outputFlag(cmd *cobra.Command, into *string, more ...string) {
+	*into = "table"
+	words := slices.Concat([]string{"table"}, more, []string{"json"})
+	cmd.Flags().VarP(outputValue{into, words}, "output", "o", strings.Join(words[:len(words)-1], ", ")+" or json")
+}
+
+// Set implements pflag.Value.
+func (o outputValue) Set(text string) error {
+	if !slices.Contains(o.words, text) {
+		return fmt.Errorf("must be %s or json", strings.Join(o.words[:len(o.words)-1], ", "))
+	}
+	*o.into = text
+	return nil
+}
+
+// String implements pflag.Value.
+func (o outputValue) String() string {
+	if o.into == nil {
+		return ""
+	}
+	return *o.into
+}
+
+// Type implements pflag.Value.
+func (outputValue) Type() string { return "string" }
 
 // outputWide is the value of -o for a table with all columns, where there is one.
 const outputWide = "wide"
-
-func checkOutput(output string) error {
-	if output != "table" && output != "json" {
-		return fmt.Errorf("-o %s: must be table or json", output)
-	}
-	return nil
-}
 
 func printJSON(w io.Writer, v any) error { return writeJSON(w, v, "  ") }
 
@@ -70,6 +94,20 @@ func colored(w io.Writer) bool {
 func isTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
+}
+
+// confirmTyped makes a person at a terminal type something that shows that this is meant. what describes it, and flag is how a script
+// confirms it.
+func confirmTyped(in io.Reader, w io.Writer, what, want, flag string) error {
+	if f, ok := in.(*os.File); !ok || !isTerminal(f) {
+		return refuse("nothing was done: confirm it at a terminal, or add %s", flag)
+	}
+	fmt.Fprintf(w, "Type %s, %s, to go on: ", what, printable(want))
+	answer, _ := bufio.NewReader(in).ReadString('\n') // an error is no confirmation
+	if strings.TrimSpace(answer) != want {
+		return refuse("nothing was done: it must be %s", want)
+	}
+	return nil
 }
 
 // colorize colors text if w is a terminal.

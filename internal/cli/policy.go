@@ -37,16 +37,14 @@ groups_dir, which may come from defaults, use --config and -g without FILE.`,
 	f.BoolVar(&force, "force", false, "with --apply: publish it even if no member is eligible under it")
 	cmd.MarkFlagsMutuallyExclusive("apply", "output")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkOutput(output); err != nil {
-			return err
-		}
 		if !apply {
 			if len(args) > 0 || dry || force {
 				return errors.New("FILE, --dry-run and --force are for --apply")
 			}
-			return withGroup(cmd, func(ctx context.Context, g group) error { return g.showPolicy(ctx, cmd.OutOrStdout(), output) })
+			return onGroup(cmd, wholeGroup, func(ctx context.Context, g group) error { return g.showPolicy(ctx, cmd.OutOrStdout(), output) })
 		}
-		return withGroupLike(cmd, optional(args), func(ctx context.Context, g group) error {
+		policyFrom(cmd, optional(args))
+		return onGroup(cmd, wholeGroup, func(ctx context.Context, g group) error {
 			cfg, err := g.localPolicy(optional(args))
 			if err != nil {
 				return err

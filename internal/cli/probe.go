@@ -30,7 +30,7 @@ status is always 0 or 1.`,
 	concernsHost(cmd, "http.listen")
 	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Second, "how long to wait for the answer")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		h, err := loadHost(cmd, "")
+		h, err := loadHost(cmd)
 		if err != nil {
 			return err
 		}

@@ -26,7 +26,6 @@ type nodeBalance struct {
 }
 
 func reelectCommand() *cobra.Command {
-	var all bool
 	c := newRequestCommand("reelect", "Run the election again, by policy alone", `Reelect has the elector choose the best member now, regardless of failback and
 policy.max_preemptions. It ends a move that is in force.
 
@@ -39,17 +38,14 @@ failback permits.`)
 	c.withWait("wait until the leader is READY, and show the progress")
 	c.parallel = 10
 	f := c.cmd.Flags()
-	f.BoolVar(&all, "all", false, "elect the leaders of all groups anew where policy prefers another node")
+	f.BoolVar(&c.rebalance, "all", false, "elect the leaders of all groups anew where policy prefers another node")
 	f.BoolVar(&c.yes, "yes", false, "with --all: do it without asking")
 	f.IntVar(&c.parallel, "parallel", c.parallel, "with --all: in how many groups leadership may move at once")
 	reelect := func([]string) request.Request { return request.Request{Kind: request.KindReelect} }
 	cmd := c.submits(reelect, reelected)
 	one := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		switch {
-		case all:
-			return c.reelectAll(cmd)
-		case f.Changed("yes"), f.Changed("parallel"):
+		if c.many = c.rebalance; !c.many && (f.Changed("yes") || f.Changed("parallel")) {
 			return errors.New("--yes and --parallel are for --all")
 		}
 		return one(cmd, args)
@@ -57,55 +53,10 @@ failback permits.`)
 	return cmd
 }
 
-// reelectAll elects the leaders of many groups anew.
-func (c *requestCommand) reelectAll(cmd *cobra.Command) error {
-	if err := checkOutput(c.output); err != nil {
-		return err
-	}
-	if c.parallel < 1 {
-		return fmt.Errorf("--parallel %d: must be 1 or more", c.parallel)
-	}
-	req := request.Request{Kind: request.KindReelect, Options: request.Options{By: whoami(), Reason: c.reason}}
-	if err := req.Check(); err != nil {
-		return err
-	}
-	return withSelection(cmd, func(ctx context.Context, s selection) error {
-		if s.base == "" {
-			return errors.New("--all is for several groups: leave it out to elect the leader of this one anew")
-		}
-		r := rollout{command: c, request: req, done: reelected, out: cmd.OutOrStdout(), in: cmd.InOrStdin()}
-		return r.rebalance(ctx, s)
-	})
-}
-
 // reelected is complete when the reelection is over and there is a READY leader.
 func reelected(s cluster.Snapshot, plan request.Plan) (bool, error) {
 	_, over := s.Control.Record.Ended(plan.ID)
 	return over && s.Ready(), nil
-}
-
-// rebalance shows the plan, and carries it out if that is confirmed.
-func (r *rollout) rebalance(ctx context.Context, s selection) error {
-	r.planRebalance(ctx, s)
-	todo := r.todo()
-	err := r.showPlan(todo)
-	if err == nil && !r.json() {
-		err = r.showBalance()
-	}
-	switch {
-	case err != nil:
-		return err
-	case len(todo) == 0 || r.command.dry:
-		if r.json() {
-			return printJSON(r.out, rolloutResult{r.nodes, r.changes})
-		}
-		return nil
-	}
-	if err := r.confirm(len(todo)); err != nil {
-		return err
-	}
-	r.submitAll(ctx, todo)
-	return r.finish(todo)
 }
 
 // planRebalance plans the groups one after the other, each with the leaders that the ones before it would have.

@@ -66,27 +66,37 @@ groups on this host.`,
 }
 
 // askToReload asks the daemon that runs with a configuration file to reload it.
-func askToReload(ctx context.Context, file string, r host.ReloadRequest) (host.ReloadResult, error) {
+func askToReload(ctx context.Context, file string, r host.ReloadRequest) (result host.ReloadResult, err error) {
+	err = atDaemon(file, func(socket string) error {
+		result, err = askAt(ctx, socket, r)
+		return err
+	})
+	if errors.Is(err, errNoDaemon) {
+		err = fmt.Errorf("%w, or send its process SIGHUP", err)
+	}
+	return result, err
+}
+
+// errNoDaemon is the error if no daemon answers for a configuration file.
+var errNoDaemon = errors.New("name the file that it was started with (--config), run this as its user or as root")
+
+// atDaemon calls f with the socket of the daemon that runs with a configuration file on this host.
+func atDaemon(file string, f func(socket string) error) error {
 	sockets, err := daemon.ReloadSockets(file)
 	if err != nil {
-		return host.ReloadResult{}, err
+		return err
 	}
 	for _, socket := range sockets {
-		result, err := askAt(ctx, socket, r)
+		err := f(socket)
 		switch {
 		case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist): // left by a daemon that was killed
 			continue
 		case errors.Is(err, fs.ErrPermission):
 			err = fmt.Errorf("%w: the daemon runs as another user; use sudo", err)
 		}
-		return result, err
+		return err
 	}
-	return host.ReloadResult{}, fmt.Errorf("%w, or send its process SIGHUP", errNoDaemon(file))
-}
-
-// errNoDaemon is the error if no daemon answers for a configuration file.
-func errNoDaemon(file string) error {
-	return fmt.Errorf("no zkelectd that this user can ask runs with %s here: name the file that it was started with (--config), run this as its user or as root", file)
+	return fmt.Errorf("no zkelectd that this user can ask runs with %s here: %w", file, errNoDaemon)
 }
 
 // maxAnswerToReload bounds what is read, in bytes.

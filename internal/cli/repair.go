@@ -37,7 +37,8 @@ ZooKeeper's data" in docs/operations.md.`,
 	cmd.Flags().StringVar(&file, "file", "", "the configuration file with the policy that replaces a damaged one (default: that of --config)")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would change, without changing it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return withGroupLike(cmd, file, func(ctx context.Context, g group) error {
+		policyFrom(cmd, file)
+		return onGroup(cmd, wholeGroup, func(ctx context.Context, g group) error {
 			local := func() (config.Config, error) { return g.localPolicy(file) }
 			return g.repair(ctx, cmd.OutOrStdout(), local, dry, args)
 		})

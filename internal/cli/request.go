@@ -29,9 +29,11 @@ type requestCommand struct {
 	dry      bool
 	output   string
 	// many is set if it can be submitted in all groups at once; the fields below are for that.
-	many     bool
-	yes      bool
-	parallel int
+	many bool
+	// rebalance is set to plan the groups with regard to each other, and to leave alone those whose leader stays.
+	rebalance bool
+	yes       bool
+	parallel  int
 }
 
 // newRequestCommand returns a command with the flags that all requests have.
@@ -69,9 +71,7 @@ func (c *requestCommand) interactive() bool {
 }
 
 // withFor adds the flag --for.
-func (c *requestCommand) withFor(value time.Duration, usage string) {
-	durationFlag(c.cmd, &c.duration, "for", value, usage)
-}
+func (c *requestCommand) withFor(usage string) { durationFlag(c.cmd, &c.duration, "for", 0, usage) }
 
 // withWait adds the flags --wait and --timeout.
 func (c *requestCommand) withWait(usage string) {
@@ -91,13 +91,6 @@ func (c *requestCommand) needsTarget(flags ...string) {
 	}
 }
 
-// targetFlags adds the flags for a target that is a node for certain, or a site.
-func (c *requestCommand) targetFlags(node, site *string) {
-	c.cmd.Flags().StringVar(node, "node", "", "the node; like NODE, but never a site")
-	c.cmd.Flags().StringVar(site, "site", "", "the site; like SITE, but never a node")
-	c.needsTarget("node", "site", "all")
-}
-
 // withForce adds the flag --force.
 func (c *requestCommand) withForce(usage string) {
 	c.cmd.Flags().BoolVar(&c.force, "force", false, usage)
@@ -111,9 +104,6 @@ func (c *requestCommand) submits(build func(args []string) request.Request, done
 		if c.duration < 0 || (cmd.Flags().Changed("for") && c.duration == 0) {
 			return errors.New("--for must be more than 0s; leave it out for a request that does not expire")
 		}
-		if err := checkOutput(c.output); err != nil {
-			return err
-		}
 		req := build(args)
 		req.Options = request.Options{By: whoami(), Reason: c.reason, For: c.duration, Force: c.force}
 		if err := req.Check(); err != nil {
@@ -123,6 +113,9 @@ func (c *requestCommand) submits(build func(args []string) request.Request, done
 			return fmt.Errorf("--parallel %d: must be 1 or more", c.parallel)
 		}
 		return withSelection(cmd, func(ctx context.Context, s selection) error {
+			if s.base == "" && c.rebalance {
+				return errors.New("--all is for several groups: leave it out to elect the leader of this one anew")
+			}
 			if s.base != "" && c.many {
 				all := rollout{command: c, request: req, done: done, out: cmd.OutOrStdout(), in: cmd.InOrStdin()}
 				return all.run(ctx, s)
@@ -155,7 +148,7 @@ func (c *requestCommand) submit(ctx context.Context, g group, req request.Reques
 	r := report{Request: plan.ID, Messages: plan.Messages, out: c.cmd.OutOrStdout(), json: c.output == "json", before: before}
 	r.say(plan.Messages...)
 	if c.wait && done != nil && plan.ID != 0 {
-		err = awaitGroup(waiting, g, plan, c.timeout, done, &r)
+		err = await(waiting, g, plan, c.timeout, done, &r)
 	}
 	return errors.Join(err, r.finish())
 }

@@ -7,6 +7,111 @@ import (
 	"zkelectd/internal/operator/request"
 )
 
+// operation describes a command that submits a request. It has flags for the fields that requests of its kind take.
+type operation struct {
+	kind             request.Kind
+	use, short, long string
+	// many is set if it can be submitted in all groups at once, moves if it can then move leadership.
+	many, moves bool
+	// The usage of the flags; all is called --lost for forget.
+	all, lasts, force, wait string
+	done                    completion
+}
+
+const lasts = "how long it stays in force (default: without end)"
+
+// operations are the commands that submit a request, apart from move and reelect.
+var operations = []operation{
+	{
+		kind: request.KindCordon, use: "cordon NODE | SITE", short: "Keep a node or site from being elected",
+		long: `A cordoned node is not elected. If it leads, it keeps leading; see drain.`,
+		many: true, lasts: lasts,
+	},
+	{
+		kind: request.KindUncordon, use: "uncordon NODE | SITE | --all", short: "End a cordon or a drain",
+		many: true, moves: true, all: "end all of them",
+	},
+	{
+		kind: request.KindDrain, use: "drain NODE | SITE", short: "Cordon a node or site, and move leadership away from it",
+		long: `Drain keeps a node or site from being elected, and replaces a leader there. An uncordon
+of the same node or site ends it.`,
+		many: true, moves: true, lasts: lasts, force: "cordon it even if no other member is eligible",
+		wait: "wait until another leader is READY, and show the progress", done: ledElsewhere,
+	},
+	{
+		kind: request.KindPause, use: "pause", short: "Keep policy from replacing the leader",
+		long: `While the group is paused, no reload, better member or failback replaces the leader. A
+leader that dies, or fails its health probe, is still replaced, unless the pause is
+--hard. Operator requests (move, drain, ...) still take effect, except in a hard pause.`,
+		many: true, lasts: "how long it stays in force (default: until 'zkelectd resume')",
+	},
+	{kind: request.KindResume, use: "resume", short: "End a pause", many: true, moves: true},
+	{
+		kind: request.KindClearStrikes, use: "clear-strikes NODE | --all", short: "Clear the strikes of a node, or of all",
+		all: "clear the strikes of all nodes",
+	},
+	{
+		kind: request.KindForget, use: "forget NODE | --lost", short: "Forget a node that is no longer a member",
+		long: `The group remembers each node that has been a member: status shows it as LOST, or as
+STOPPED or REMOVED if it left on purpose, and expects it to come back. Forget drops a
+node that does not. It is refused while the node is a member.`,
+		many: true, all: "forget all nodes that are lost",
+	},
+}
+
+func operationCommands() (all []*cobra.Command) {
+	for _, o := range operations {
+		all = append(all, o.command())
+	}
+	return all
+}
+
+func (o operation) command() *cobra.Command {
+	r := request.Request{Kind: o.kind}
+	c := newRequestCommand(o.use, o.short, o.long)
+	f := c.cmd.Flags()
+	targets := []string{}
+	if o.kind.Takes(request.FieldSite) {
+		f.StringVar(&r.Node, "node", "", "the node; like NODE, but never a site")
+		f.StringVar(&r.Site, "site", "", "the site; like SITE, but never a node")
+		targets = append(targets, "node", "site")
+	}
+	if o.kind.Takes(request.FieldAll) {
+		name := "all"
+		if o.kind == request.KindForget {
+			name = "lost"
+		}
+		f.BoolVar(&r.All, name, false, o.all)
+		targets = append(targets, name)
+	}
+	if o.kind.Takes(request.FieldHard) {
+		f.BoolVar(&r.Hard, "hard", false, "elect no leader at all, not even when the leader dies")
+	}
+	if o.kind.Takes(request.FieldFor) {
+		c.withFor(o.lasts)
+	}
+	if o.wait != "" {
+		c.withWait(o.wait)
+	}
+	if o.kind.Takes(request.FieldForce) {
+		c.withForce(o.force)
+	}
+	if len(targets) > 0 {
+		c.needsTarget(targets...)
+	}
+	if o.many {
+		c.inMany(o.moves)
+	}
+	return c.submits(func(args []string) request.Request {
+		if o.kind.Takes(request.FieldSite) {
+			r.Target = optional(args)
+		} else if len(args) > 0 {
+			r.Node = args[0]
+		}
+		return r
+	}, o.done)
+}
+
 // ledElsewhere is complete when there is a READY leader that the request's cordon does not apply to.
 func ledElsewhere(s cluster.Snapshot, plan request.Plan) (bool, error) {
 	inForce := false
@@ -19,83 +124,6 @@ func ledElsewhere(s cluster.Snapshot, plan request.Plan) (bool, error) {
 		inForce = inForce || cordon.ID == plan.ID
 	}
 	return false, checkEnded(s, plan, inForce)
-}
-
-func cordonCommand() *cobra.Command {
-	var node, site string
-	c := newRequestCommand("cordon NODE | SITE", "Keep a node or site from being elected", `A cordoned node is not elected. If it leads, it keeps leading; see drain.`)
-	c.targetFlags(&node, &site)
-	c.withFor(0, "how long it stays in force (default: without end)")
-	c.inMany(false)
-	return c.submits(func(args []string) request.Request {
-		return request.Request{Kind: request.KindCordon, Target: optional(args), Node: node, Site: site}
-	}, nil)
-}
-
-func drainCommand() *cobra.Command {
-	var node, site string
-	c := newRequestCommand("drain NODE | SITE", "Cordon a node or site, and move leadership away from it", `Drain keeps a node or site from being elected, and replaces a leader there. An uncordon
-of the same node or site ends it.`)
-	c.targetFlags(&node, &site)
-	c.withFor(0, "how long it stays in force (default: without end)")
-	c.withWait("wait until another leader is READY, and show the progress")
-	c.withForce("cordon it even if no other member is eligible")
-	c.inMany(true)
-	return c.submits(func(args []string) request.Request {
-		return request.Request{Kind: request.KindDrain, Target: optional(args), Node: node, Site: site}
-	}, ledElsewhere)
-}
-
-func uncordonCommand() *cobra.Command {
-	var node, site string
-	var all bool
-	c := newRequestCommand("uncordon NODE | SITE | --all", "End a cordon or a drain", "")
-	c.targetFlags(&node, &site)
-	c.cmd.Flags().BoolVar(&all, "all", false, "end all of them")
-	c.inMany(true)
-	return c.submits(func(args []string) request.Request {
-		return request.Request{Kind: request.KindUncordon, Target: optional(args), Node: node, Site: site, All: all}
-	}, nil)
-}
-
-func pauseCommand() *cobra.Command {
-	var hard bool
-	c := newRequestCommand("pause", "Keep policy from replacing the leader", `While the group is paused, no reload, better member or failback replaces the leader. A
-leader that dies, or fails its health probe, is still replaced, unless the pause is
---hard. Operator requests (move, drain, ...) still take effect, except in a hard pause.`)
-	c.cmd.Flags().BoolVar(&hard, "hard", false, "elect no leader at all, not even when the leader dies")
-	c.withFor(0, "how long it stays in force (default: until 'zkelectd resume')")
-	c.inMany(false)
-	return c.submits(func([]string) request.Request { return request.Request{Kind: request.KindPause, Hard: hard} }, nil)
-}
-
-func resumeCommand() *cobra.Command {
-	c := newRequestCommand("resume", "End a pause", "")
-	c.inMany(true)
-	return c.submits(func([]string) request.Request { return request.Request{Kind: request.KindResume} }, nil)
-}
-
-func clearStrikesCommand() *cobra.Command {
-	var all bool
-	c := newRequestCommand("clear-strikes NODE | --all", "Clear the strikes of a node, or of all", "")
-	c.needsTarget("all")
-	c.cmd.Flags().BoolVar(&all, "all", false, "clear the strikes of all nodes")
-	return c.submits(func(args []string) request.Request {
-		return request.Request{Kind: request.KindClearStrikes, Target: optional(args), All: all}
-	}, nil)
-}
-
-func forgetCommand() *cobra.Command {
-	var lost bool
-	c := newRequestCommand("forget NODE | --lost", "Forget a node that is no longer a member", `The group remembers each node that has been a member: status shows it as LOST, or as
-STOPPED or REMOVED if it left on purpose, and expects it to come back. Forget drops a
-node that does not. It is refused while the node is a member.`)
-	c.needsTarget("lost")
-	c.cmd.Flags().BoolVar(&lost, "lost", false, "forget all nodes that are lost")
-	c.inMany(false)
-	return c.submits(func(args []string) request.Request {
-		return request.Request{Kind: request.KindForget, Node: optional(args), All: lost}
-	}, nil)
 }
 
 // optional returns the only argument, "" if there is none.

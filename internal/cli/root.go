@@ -63,10 +63,9 @@ Commands other than run and check also find their group through /etc/zkelectd.ya
 		{"inspect", "Inspect the group:", []*cobra.Command{
 			statusCommand(), leaderCommand(), explainCommand(), whatifCommand(), historyCommand(),
 		}},
-		{"operate", "Operate the group:", []*cobra.Command{
-			moveCommand(), reelectCommand(), cordonCommand(), uncordonCommand(), drainCommand(), pauseCommand(), resumeCommand(),
-			clearStrikesCommand(), forgetCommand(), slotsCommand(), policyCommand(), aclCommand(), repairCommand(), fenceCommand(), forceCommand(), gamedayCommand(),
-		}},
+		{"operate", "Operate the group:", append(operationCommands(),
+			moveCommand(), reelectCommand(), slotsCommand(), policyCommand(), aclCommand(), repairCommand(), fenceCommand(), forceCommand(), gamedayCommand(),
+		)},
 	} {
 		cmd.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
 		for _, c := range g.commands {

@@ -37,9 +37,6 @@ const stateScheduled = "scheduled"
 
 // listSchedules lists the scheduled moves of the groups that a command line names.
 func listSchedules(cmd *cobra.Command, output string) error {
-	if err := checkOutput(output); err != nil {
-		return err
-	}
 	return withSelection(cmd, func(ctx context.Context, s selection) error {
 		found, errs := make([][]listedSchedule, len(s.groups)), make([]error, len(s.groups))
 		s.each(ctx, func(ctx context.Context, i int, g group) {

@@ -76,21 +76,6 @@ type group struct {
 // manyLeaders reports whether this is a whole group with slots.
 func (g group) manyLeaders() bool { return g.kind == cluster.KindSlots && g.paths.Slot == "" }
 
-// withGroup calls f with a connection to the group that the command names, or to the only one.
-func withGroup(cmd *cobra.Command, f func(ctx context.Context, g group) error) error {
-	return withGroupLike(cmd, "", f)
-}
-
-// withGroupLike is [withGroup] for a command that was given a file with a policy, "" for none: the file also says how to connect.
-func withGroupLike(cmd *cobra.Command, file string, f func(ctx context.Context, g group) error) error {
-	return withSelectionLike(cmd, file, func(ctx context.Context, s selection) error { return s.withOnly(ctx, wholeGroup, f) })
-}
-
-// withOneLeader is [withGroup] for a command about one leader: a group with slots needs a slot.
-func withOneLeader(cmd *cobra.Command, f func(ctx context.Context, g group) error) error {
-	return withSelection(cmd, func(ctx context.Context, s selection) error { return s.withOnly(ctx, oneLeader, f) })
-}
-
 // read returns a snapshot of the whole group.
 func (g group) read(ctx context.Context) (cluster.Snapshot, error) {
 	ctx, cancel := withAnswerTimeout(ctx)

@@ -62,9 +62,6 @@ correct it.`,
 	f.IntVar(&size.PerNode, "per-node", 0, "how many slots one node can lead at most (default: as before, or if that was all of them, all)")
 	f.StringVar(&reason, "reason", "", fmt.Sprintf("the reason, shown by 'slots'; at most %d bytes", request.MaxReason))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkOutput(output); err != nil {
-			return err
-		}
 		change := func(ctx context.Context, g group) error { return g.setSlots(ctx, cmd.OutOrStdout(), size, reason) }
 		switch count, err := strconv.Atoi(optional(args)); {
 		case len(args) == 0 && (f.Changed("per-node") || f.Changed("reason")):
@@ -78,7 +75,7 @@ correct it.`,
 		default:
 			size.Count = count
 		}
-		return withSelection(cmd, func(ctx context.Context, s selection) error { return s.withOnly(ctx, slotsOnly, change) })
+		return onGroup(cmd, slotsOnly, change)
 	}
 	return cmd
 }

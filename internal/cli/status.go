@@ -37,11 +37,6 @@ nobody could take over, any other problem), 2 if a group has no leader or each m
 lead has failed, 3 if that is not known.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != outputWide {
-				if err := checkOutput(output); err != nil {
-					return err
-				}
-			}
 			if check {
 				return runCheck(cmd)
 			}
@@ -49,8 +44,6 @@ lead has failed, 3 if that is not known.`,
 				return withSelection(cmd, func(ctx context.Context, s selection) error {
 					g, err := s.only()
 					switch {
-					case err == nil && g.manyLeaders():
-						return showSlotStatus(ctx, cmd.OutOrStdout(), g, output, watch)
 					case err == nil:
 						return showStatus(ctx, cmd.OutOrStdout(), g, output, watch)
 					case watch:
@@ -66,8 +59,7 @@ lead has failed, 3 if that is not known.`,
 		},
 	}
 	groupFlags(cmd)
-	outputFlag(cmd, &output)
-	cmd.Flags().Lookup("output").Usage = "table, wide (a table with all columns) or json"
+	outputFlag(cmd, &output, outputWide)
 	cmd.Flags().BoolVar(&watch, "watch", false, "follow the status until interrupted: on a terminal it is drawn in place, elsewhere printed again whenever it changes")
 	cmd.Flags().BoolVar(&check, "check", false, "print one line with figures, and exit as a monitoring plugin: 0 ok, 1 warning, 2 critical, 3 unknown")
 	cmd.MarkFlagsMutuallyExclusive("check", "watch")
@@ -91,15 +83,13 @@ func runCheck(cmd *cobra.Command) error {
 func showStatus(ctx context.Context, w io.Writer, g group, output string, watch bool) error {
 	shown := screen{w: w, output: output}
 	if watch {
-		viewer := status.NewViewer(g.name, g.paths.Root)
-		return followStatus(ctx, g, readWatched, &shown, viewer.Group)
+		return followStatus(ctx, g, &shown)
 	}
 	view, err := g.view(ctx)
 	if err != nil {
 		return err
 	}
-	view = withLease(ctx, g.name, view)
-	return shown.show(view, view.Table, view.WideTable)
+	return shown.show(view)
 }
 
 // tabular is a view that people read as a table.
@@ -108,39 +98,36 @@ type tabular interface {
 	WideTable() string
 }
 
-// followStatus shows views of what read returns: on a terminal in place, else each one that differs from the one before.
-func followStatus[T any, V tabular](ctx context.Context, g group, read func(context.Context, group) (T, error), shown *screen, view func(T) V) error {
+// followStatus shows the status of a group: on a terminal in place, else each one that differs from the one before. What it has read is
+// viewed again each time: ages change.
+func followStatus(ctx context.Context, g group, shown *screen) error {
+	viewer := status.NewViewer(g.name, g.paths.Root)
+	read := func(ctx context.Context, g group) (func() tabular, error) {
+		if g.manyLeaders() {
+			all, err := g.readSlots(ctx, true)
+			return func() tabular { return g.slotView(all) }, err
+		}
+		snap, err := readWatched(ctx, g)
+		return func() tabular { return viewer.Group(snap) }, err
+	}
 	if terminal, ok := shown.w.(*os.File); ok && shown.output != "json" && os.Getenv("TERM") != "dumb" && isTerminal(terminal) {
-		d := newRedraw(terminal, func(v T) string {
-			if shown.output == outputWide {
-				return view(v).WideTable()
-			}
-			return view(v).Table()
-		})
+		d := newRedraw(terminal, func(view func() tabular) string { return shown.table(view()) })
 		defer d.end()
 		return follow(ctx, g, read, d)
 	}
-	return follow(ctx, g, read, newStatusDisplay(shown, func(v T) error {
-		shows := view(v)
-		return shown.show(shows, shows.Table, shows.WideTable)
-	}))
+	return follow(ctx, g, read, &statusDisplay{notices: notices{w: os.Stderr}, screen: shown})
 }
 
 // statusDisplay is the display of status --watch in a pipe or file.
-type statusDisplay[T any] struct {
+type statusDisplay struct {
 	notices
 	screen *screen
-	print  func(T) error
 }
 
-func newStatusDisplay[T any](s *screen, show func(T) error) *statusDisplay[T] {
-	return &statusDisplay[T]{notices: notices{w: os.Stderr}, screen: s, print: show}
-}
-
-func (d *statusDisplay[T]) show(v T) error { return d.print(v) }
+func (d *statusDisplay) show(view func() tabular) error { return d.screen.show(view()) }
 
 // resumed has the status follow even if it is that of before, in JSON after the gap.
-func (d *statusDisplay[T]) resumed(from, to time.Time) error {
+func (d *statusDisplay) resumed(from, to time.Time) error {
 	d.screen.last = ""
 	err := d.notices.resumed(from, to)
 	if d.screen.output == "json" {
@@ -149,15 +136,22 @@ func (d *statusDisplay[T]) resumed(from, to time.Time) error {
 	return err
 }
 
-// view returns the group's status, with a forecast if the policy permits one.
-func (g group) view(ctx context.Context) (status.Group, error) {
+// view returns the group's status, with a forecast if the policy permits one, and with the lease of its leader.
+func (g group) view(ctx context.Context) (tabular, error) {
+	if g.manyLeaders() {
+		read, err := g.readSlots(ctx, false)
+		if err != nil {
+			return nil, err
+		}
+		return g.slotView(read), nil
+	}
 	q, err := g.submitter().Question(ctx)
 	if err != nil {
 		snap, err := g.read(ctx)
-		return status.Of(g.name, g.paths.Root, snap), err
+		return withLease(ctx, g.name, status.Of(g.name, g.paths.Root, snap)), err
 	}
 	q.Ask = nil // status must not start the ranking program
-	return operator.WithForecast(status.Of(g.name, g.paths.Root, q.Snapshot), q), nil
+	return withLease(ctx, g.name, operator.WithForecast(status.Of(g.name, g.paths.Root, q.Snapshot), q)), nil
 }
 
 // screen prints views, each unless it equals the one before.
@@ -167,7 +161,15 @@ type screen struct {
 	last   string
 }
 
-func (s *screen) show(view any, table, wide func() string) error {
+// table returns the table that people have asked for.
+func (s *screen) table(view tabular) string {
+	if s.output == outputWide {
+		return view.WideTable()
+	}
+	return view.Table()
+}
+
+func (s *screen) show(view tabular) error {
 	var b strings.Builder
 	if err := printJSON(&b, view); err != nil {
 		return err
@@ -178,11 +180,8 @@ func (s *screen) show(view any, table, wide func() string) error {
 	}
 	first := s.last == ""
 	s.last = text
-	switch s.output {
-	case "table":
-		text = table()
-	case outputWide:
-		text = wide()
+	if s.output != "json" {
+		text = s.table(view)
 	}
 	if !first && s.output != "json" {
 		fmt.Fprintln(s.w)
@@ -242,7 +241,7 @@ published, which must not use TLS.`,
 
 // withLeader calls f with the group if it has a READY leader, else with a zero status. Errors exit with 2.
 func withLeader(cmd *cobra.Command, f func(ctx context.Context, g group, leader status.Group) error) error {
-	err := withOneLeader(cmd, func(ctx context.Context, g group) error {
+	err := onGroup(cmd, oneLeader, func(ctx context.Context, g group) error {
 		snap, err := g.read(ctx)
 		var leader status.Group
 		if c := snap.Current; c.Readable() && c.Record.State == cluster.CurrentReady {

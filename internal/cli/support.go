@@ -192,7 +192,7 @@ func (c *collection) addGroup(ctx context.Context, g group) {
 	acls, err := g.tree(ctx)
 	add("acl.json", "the ACLs of the znodes; passwords appear as short hashes", acls, err)
 	if !g.manyLeaders() {
-		add("status.json", "the status", g.summary(ctx), nil)
+		add("status.json", "the status", g.summaries(ctx)[0], nil)
 		terms, err := g.history(ctx, false)
 		add("history.json", "the last terms", terms, err)
 		return

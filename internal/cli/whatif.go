@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"sync"
 	"text/tabwriter"
 
@@ -15,14 +14,18 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/elector/whatif"
+	"zkelectd/internal/operator"
 	"zkelectd/internal/policy"
 )
 
-// forecast is the output of whatif; with --all there is one for each loss.
+// forecast is the forecast for one leader: that of a group, or of a slot. With --all there is one for each loss.
 type forecast struct {
+	Group string `json:"group"`
 	// Lost is the node or site that is lost, with --all.
 	Lost string `json:"lost,omitempty"`
-	// Leader is the node that would lead, empty for none. Cause and Reason say why; both are empty if the current leader stays.
+	// Now is the node that leads now, Leader the one that would lead, empty for none. Cause and Reason say why; both are empty if the
+	// current leader stays.
+	Now    string `json:"leader_now,omitempty"`
 	Leader string `json:"leader"`
 	Site   string `json:"site,omitempty"`
 	Cause  string `json:"cause,omitempty"`
@@ -31,12 +34,25 @@ type forecast struct {
 	Note     string   `json:"note,omitempty"`
 	Blocked  string   `json:"preemption_blocked,omitempty"`
 	Problems []string `json:"problems,omitempty"`
+	// Error is why there is no forecast.
+	Error string `json:"error,omitempty"`
+}
+
+// forecasts is the output of whatif without --all.
+type forecasts struct {
+	Groups   []forecast     `json:"groups"`
+	Evenness whatif.Balance `json:"evenness"`
+}
+
+// whatifOptions are the flags of whatif.
+type whatifOptions struct {
+	change       whatif.Change
+	file, output string
+	losses       bool
 }
 
 func whatifCommand() *cobra.Command {
-	var change whatif.Change
-	var file, output string
-	var all bool
+	var o whatifOptions
 	cmd := &cobra.Command{
 		Use:   "whatif",
 		Short: "Forecast who would lead if nodes were lost, cordoned or ranked by another policy",
@@ -50,61 +66,217 @@ If zookeeper.root has several groups and none is named with -g, it prints the fo
 for each of them. A group with slots has one for each slot.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
-			return withSelectionLike(cmd, file, func(ctx context.Context, s selection) error {
-				g, err := s.only()
-				switch {
-				case err != nil && file != "":
-					return err // a policy is for one group
-				case err != nil:
-					return s.forecastGroups(ctx, cmd.OutOrStdout(), change, all, output)
-				}
-				return g.forecast(ctx, cmd.OutOrStdout(), file, change, all, output)
-			})
+			policyFrom(cmd, o.file)
+			return withSelection(cmd, func(ctx context.Context, s selection) error { return s.forecast(ctx, cmd.OutOrStdout(), o) })
 		},
 	}
 	groupFlags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&file, "policy", "", "use the policy of this configuration file")
-	f.StringSliceVar(&change.Without, "without", nil, "nodes to assume lost")
-	f.StringSliceVar(&change.WithoutSites, "without-site", nil, "sites to assume lost")
-	f.StringSliceVar(&change.Cordon, "cordon", nil, "nodes to assume cordoned")
-	f.StringSliceVar(&change.Drain, "drain", nil, "nodes to assume drained")
-	f.BoolVar(&all, "all", false, "forecast the loss of each node and each site; exit 1 if one leaves no leader")
-	outputFlag(cmd, &output)
+	f.StringVar(&o.file, "policy", "", "use the policy of this configuration file")
+	f.StringSliceVar(&o.change.Without, "without", nil, "nodes to assume lost")
+	f.StringSliceVar(&o.change.WithoutSites, "without-site", nil, "sites to assume lost")
+	f.StringSliceVar(&o.change.Cordon, "cordon", nil, "nodes to assume cordoned")
+	f.StringSliceVar(&o.change.Drain, "drain", nil, "nodes to assume drained")
+	f.BoolVar(&o.losses, "all", false, "forecast the loss of each node and each site; exit 1 if one leaves no leader")
+	outputFlag(cmd, &o.output)
 	return cmd
 }
 
-// forecast prints the forecast for one group.
-func (g group) forecast(ctx context.Context, w io.Writer, file string, change whatif.Change, losses bool, output string) error {
-	q, err := g.submitter().Question(ctx)
+// groupQuestion is what was read of one group.
+type groupQuestion struct {
+	name     string
+	question whatif.Question
+	err      error
+}
+
+// forecast prints the forecasts for the groups. It fails if there is none for a group, and with --all if a loss leaves one without a
+// leader.
+func (s selection) forecast(ctx context.Context, w io.Writer, o whatifOptions) error {
+	if o.file != "" && s.base != "" {
+		_, err := s.only() // a policy is for one group
+		return err
+	}
+	read, err := s.questions(ctx, o)
 	if err != nil {
 		return err
 	}
+	var all []forecast
+	var evenness whatif.Balance
+	if o.losses {
+		all = forecastLosses(read)
+	} else {
+		all, evenness = forecastTogether(read)
+	}
+	switch {
+	case o.output == "json" && o.losses:
+		err = printJSON(w, all)
+	case o.output == "json":
+		err = printJSON(w, forecasts{all, evenness})
+	case s.base == "" && read[0].question.Slots == nil && !o.losses:
+		err = all[0].print(w)
+	default:
+		err = forecastTable(w, all, o.losses)
+		if err == nil && s.base != "" && !o.losses {
+			_, err = fmt.Fprintf(w, "\n%s\n", balanceText(evenness))
+		}
+	}
+	return errors.Join(err, checkForecasts(all, o.losses))
+}
+
+// questions reads the groups. It fails if the change names what is in none of them, or if the only group cannot be read.
+func (s selection) questions(ctx context.Context, o whatifOptions) ([]groupQuestion, error) {
 	known := newTargets()
-	known.add(q.Snapshot)
-	if err := known.check(change); err != nil {
-		return err
+	read := make([]groupQuestion, len(s.groups))
+	s.each(ctx, func(ctx context.Context, i int, g group) {
+		read[i] = groupQuestion{name: g.name, err: g.err}
+		if q := &read[i]; q.err == nil {
+			if q.question, q.err = g.submitter().Question(ctx); q.err == nil {
+				known.add(q.question.Snapshot)
+			}
+		}
+	})
+	if s.base == "" && read[0].err != nil {
+		return nil, read[0].err
 	}
-	if file != "" {
-		cfg, err := config.Load(config.Sources{File: file})
+	if err := known.check(o.change); err != nil {
+		return nil, err
+	}
+	var inFile *policy.Policy
+	if o.file != "" {
+		cfg, err := config.Load(config.Sources{File: o.file})
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if q.Policy, err = policy.New(cluster.Policy{Rules: cfg.Rules()}); err != nil {
-			return err
+		if inFile, err = policy.New(cluster.Policy{Rules: cfg.Rules()}); err != nil {
+			return nil, err
 		}
 	}
-	q.Change = change
-	if q.Slots != nil {
-		return g.forecastSlots(w, q, losses, output)
+	for i := range read {
+		read[i].change(o.change, inFile)
 	}
-	if losses {
-		return whatifAll(w, q, output)
+	return read, nil
+}
+
+// change applies a change to the questions about the group and its slots, and another policy unless it is nil.
+func (q *groupQuestion) change(c whatif.Change, p *policy.Policy) {
+	put := func(to *whatif.Question, name string) {
+		to.Change, to.Options.Group = c, name
+		if p != nil {
+			to.Policy = p
+		}
 	}
-	return printForecast(w, q, output)
+	put(&q.question, q.name)
+	for i := range q.question.Slots {
+		own := &q.question.Slots[i]
+		put(own, q.name+"/"+own.Snapshot.Slot)
+	}
+}
+
+// leaders returns the questions about all leaders of the group.
+func (q groupQuestion) leaders() []whatif.Question {
+	switch {
+	case q.err != nil:
+		return nil
+	case q.question.Slots != nil:
+		return q.question.Slots
+	}
+	return []whatif.Question{q.question}
+}
+
+// add adds the outcomes for the leaders of the group.
+func (q groupQuestion) add(all []forecast, lost string, outcomes []whatif.Outcome) []forecast {
+	for i, own := range q.leaders() {
+		all = append(all, newForecast(own, lost, outcomes[i]))
+	}
+	return all
+}
+
+func newForecast(q whatif.Question, lost string, out whatif.Outcome) forecast {
+	f := forecast{
+		Group: q.Options.Group, Lost: lost, Now: operator.Leader(q.Snapshot), Leader: out.Leader.ID, Site: out.Leader.Node.Record.Site,
+		Note: out.Last.Note, Blocked: out.Blocked, Problems: out.Problems,
+	}
+	if n := len(out.Steps); n > 0 {
+		f.Cause, f.Reason = string(out.Steps[n-1].Cause), out.Steps[n-1].Reason
+	}
+	if !out.HasLeader() && f.Note == "" {
+		f.Note = out.WhyNoLeader()
+	}
+	return f
+}
+
+// forecastTogether returns the forecasts for all groups, each of which takes into account who would lead the others.
+func forecastTogether(read []groupQuestion) (all []forecast, evenness whatif.Balance) {
+	var questions []whatif.Question
+	for _, g := range read {
+		questions = append(questions, g.leaders()...)
+	}
+	var outcomes []whatif.Outcome
+	switch {
+	case len(read) > 1:
+		outcomes = whatif.RunAll(questions)
+	case read[0].question.Slots == nil:
+		outcomes = []whatif.Outcome{whatif.Run(read[0].question)}
+	default:
+		outcomes = whatif.RunSlots(questions)
+	}
+	rest := outcomes
+	for _, g := range read {
+		if g.err != nil {
+			all = append(all, forecast{Group: g.name, Error: g.err.Error()})
+			continue
+		}
+		all, rest = g.add(all, "", rest), rest[len(g.leaders()):]
+	}
+	return all, whatif.BalanceOf(outcomes)
+}
+
+// forecastLosses returns the forecasts for each loss in each group. Each assumes that the other groups stay as they are.
+func forecastLosses(read []groupQuestion) []forecast {
+	all := []forecast{}
+	if len(read) > 1 {
+		var questions []whatif.Question
+		for _, g := range read {
+			questions = append(questions, g.leaders()...)
+		}
+		questions = whatif.WithPlacement(questions)
+		for i := range read {
+			n := len(read[i].leaders())
+			if q := &read[i].question; n > 0 && q.Slots != nil {
+				q.Slots = questions[:n]
+			} else if n > 0 {
+				*q = questions[0]
+			}
+			questions = questions[n:]
+		}
+	}
+	for _, g := range read {
+		q, err := g.question, g.err
+		if err == nil && len(q.Snapshot.Members) == 0 {
+			err = errors.New("no daemon is registered")
+		}
+		switch {
+		case err != nil:
+			all = append(all, forecast{Group: g.name, Error: err.Error()})
+		case q.Slots != nil:
+			for _, loss := range whatif.SlotLosses(q.Slots) {
+				all = g.add(all, lossName(loss.Loss), loss.Outcomes)
+			}
+		default:
+			for _, loss := range whatif.Losses(q) {
+				all = g.add(all, lossName(loss), []whatif.Outcome{loss.Outcome})
+			}
+		}
+	}
+	return all
+}
+
+// lossName returns the node or site that is lost.
+func lossName(l whatif.Loss) string {
+	if l.Node == "" {
+		return "site " + l.Site
+	}
+	return l.Node
 }
 
 // targets are the nodes and sites that a change can name.
@@ -141,19 +313,10 @@ func (t *targets) check(c whatif.Change) error {
 	return nil
 }
 
-func newForecast(out whatif.Outcome, lost string) forecast {
-	f := forecast{Lost: lost, Leader: out.Leader.ID, Site: out.Leader.Node.Record.Site, Note: out.Last.Note, Blocked: out.Blocked, Problems: out.Problems}
-	if n := len(out.Steps); n > 0 {
-		f.Cause, f.Reason = string(out.Steps[n-1].Cause), out.Steps[n-1].Reason
-	}
-	if !out.HasLeader() && f.Note == "" {
-		f.Note = out.WhyNoLeader()
-	}
-	return f
-}
-
 func (f forecast) why() string {
 	switch {
+	case f.Error != "":
+		return f.Error
 	case f.Leader == "":
 		return f.Note
 	case f.Cause == "":
@@ -162,14 +325,11 @@ func (f forecast) why() string {
 	return f.Cause + ": " + f.Reason
 }
 
-func printForecast(w io.Writer, q whatif.Question, output string) error {
-	f := newForecast(whatif.Run(q), "")
-	if output == "json" {
-		return printJSON(w, f)
-	}
+// print prints the forecast for the only leader.
+func (f forecast) print(w io.Writer) error {
 	if f.Leader == "" {
-		fmt.Fprintf(w, "Leader   none\nWhy      %s\n", printable(f.why()))
-		return nil
+		_, err := fmt.Fprintf(w, "Leader   none\nWhy      %s\n", printable(f.why()))
+		return err
 	}
 	fmt.Fprintf(w, "Leader   %s (site %s)\nWhy      %s\n", printable(f.Leader), printable(f.Site), printable(f.why()))
 	if f.Blocked != "" {
@@ -181,45 +341,51 @@ func printForecast(w io.Writer, q whatif.Question, output string) error {
 	return nil
 }
 
-// lossName returns the node or site that is lost.
-func lossName(l whatif.Loss) string {
-	if l.Node == "" {
-		return "site " + l.Site
+func forecastTable(w io.Writer, all []forecast, losses bool) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	head := "GROUP\t"
+	if losses {
+		head += "LOST\t"
 	}
-	return l.Node
+	fmt.Fprintln(t, head+"LEADS NOW\tWOULD LEAD\tSITE\tWHY")
+	for _, f := range all {
+		fmt.Fprintf(t, "%s\t", printable(f.Group))
+		if losses {
+			fmt.Fprintf(t, "%s\t", printable(f.Lost))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", printable(nobody(f.Now)), printable(nobody(f.Leader)), printable(f.Site), printable(f.why()))
+	}
+	return t.Flush()
 }
 
-func whatifAll(w io.Writer, q whatif.Question, output string) error {
-	list := []forecast{}
-	var bad []string
-	for _, loss := range whatif.Losses(q) {
-		f := newForecast(loss.Outcome, lossName(loss))
-		if f.Leader == "" {
-			bad = append(bad, f.Lost)
-		}
-		list = append(list, f)
+// balanceText describes how evenly the groups are spread.
+func balanceText(b whatif.Balance) string {
+	if b.Groups == 0 || b.Nodes == 0 {
+		return "Evenness  no group would have a leader"
 	}
-	if output == "json" {
-		if err := printJSON(w, list); err != nil {
-			return err
+	text := fmt.Sprintf("Evenness  %d leaders on %d eligible nodes, at most %d on one: %.2f times the mean", b.Groups, b.Nodes, b.Most, b.Ratio)
+	if fmt.Sprintf("%.2f", b.WeightedRatio) != fmt.Sprintf("%.2f", b.Ratio) {
+		text += fmt.Sprintf(", %.2f times by weight", b.WeightedRatio)
+	}
+	return text
+}
+
+// checkForecasts returns an error if there is no forecast for a group, or if a loss leaves one without a leader.
+func checkForecasts(all []forecast, losses bool) error {
+	var failed, leaderless []string
+	for _, f := range all {
+		switch {
+		case f.Error != "":
+			failed = append(failed, f.Group)
+		case losses && f.Leader == "":
+			leaderless = append(leaderless, fmt.Sprintf("%s (%s)", f.Group, f.Lost))
 		}
-	} else {
-		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "LOST\tLEADER THEN\tSITE\tWHY")
-		for _, f := range list {
-			leader := f.Leader
-			if leader == "" {
-				leader = "NONE"
-			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", printable(f.Lost), printable(leader), printable(f.Site), printable(f.why()))
-		}
-		t.Flush()
 	}
 	switch {
-	case len(list) == 0:
-		return exitError{statusNo, errors.New("no daemon is registered")}
-	case len(bad) > 0:
-		return exitError{statusNo, fmt.Errorf("there would be no leader after the loss of: %s", strings.Join(bad, ", "))}
+	case len(failed) > 0:
+		return fmt.Errorf("there is no forecast for: %s", some(failed))
+	case len(leaderless) > 0:
+		return exitError{statusNo, fmt.Errorf("there would be no leader after a loss, in: %s", some(leaderless))}
 	}
 	return nil
 }

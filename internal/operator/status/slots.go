@@ -18,13 +18,13 @@ type SlotGroup struct {
 	Name string `json:"-"`
 	Root string `json:"root"`
 	// Count is how many slots there are, PerNode how many of them one node can lead. Epoch grows when they change.
-	Count   int          `json:"count"`
-	PerNode int          `json:"per_node"`
-	Epoch   int64        `json:"epoch"`
-	Slots   []Slot       `json:"slots"`
-	Elector string       `json:"elector,omitempty"`
-	Policy  string       `json:"policy,omitempty"`
-	Members []SlotMember `json:"members"`
+	Count   int      `json:"count"`
+	PerNode int      `json:"per_node"`
+	Epoch   int64    `json:"epoch"`
+	Slots   []Slot   `json:"slots"`
+	Elector string   `json:"elector,omitempty"`
+	Policy  string   `json:"policy,omitempty"`
+	Members []Member `json:"members"`
 	// Expected and Absent are those of [Group].
 	Expected int            `json:"members_expected"`
 	Absent   []AbsentMember `json:"absent,omitempty"`
@@ -57,19 +57,11 @@ type Slot struct {
 	Blocked string `json:"preemption_blocked,omitempty"`
 }
 
-// SlotMember is a member of a group with slots. Its roles are leader, candidate and elector; Leads has the slots that it leads or is
-// to lead. A spare can lead, but leads none.
-type SlotMember struct {
-	Member
-	Leads []string `json:"leads"`
-	Spare bool     `json:"spare,omitempty"`
-}
-
 // OfSlots returns the view of a group with slots. shared has what the slots share: the members, the policy, the requests and the
 // record of slots; snapshots has one for each slot, in their order.
 func OfSlots(name, root string, shared cluster.Snapshot, snapshots []cluster.Snapshot) SlotGroup {
 	rec := shared.Slots.Record
-	g := SlotGroup{Name: name, Root: root, Count: rec.Count, PerNode: rec.PerNode, Epoch: rec.Epoch, Slots: []Slot{}, Members: []SlotMember{}}
+	g := SlotGroup{Name: name, Root: root, Count: rec.Count, PerNode: rec.PerNode, Epoch: rec.Epoch, Slots: []Slot{}}
 	viewer := NewViewer(name, root)
 	whole := viewer.Group(withoutLeadership(shared))
 	g.Elector, g.Policy, g.Requests, g.OpenTree = whole.Elector, whole.Policy, whole.Requests, whole.OpenTree
@@ -77,9 +69,7 @@ func OfSlots(name, root string, shared cluster.Snapshot, snapshots []cluster.Sna
 	g.Passing = whole.Passing
 	g.addProblems(whole.Problems)
 	g.describeDamage(shared.Slots)
-	for _, m := range whole.Members {
-		g.Members = append(g.Members, SlotMember{Member: m, Leads: []string{}})
-	}
+	g.Members = whole.Members
 	for _, s := range snapshots {
 		g.addSlot(viewer.Group(s))
 	}
@@ -175,12 +165,8 @@ func (g SlotGroup) table(wide bool) string {
 }
 
 func (g SlotGroup) writeSummary(b *strings.Builder) {
-	row := func(name, text string) {
-		if text != "" {
-			fmt.Fprintf(b, "%-8s %s\n", name, Printable(text))
-		}
-	}
-	row("Group", g.Root)
+	r := rows{b}
+	r.add("Group", g.Root)
 	ready := 0
 	for _, s := range g.Slots {
 		if s.State == string(cluster.CurrentReady) {
@@ -188,35 +174,23 @@ func (g SlotGroup) writeSummary(b *strings.Builder) {
 		}
 	}
 	if g.unreadable {
-		row("Slots", "not known, see Problem")
+		r.add("Slots", "not known, see Problem")
 	} else {
-		row("Slots", fmt.Sprintf("%s; %d of %d have a READY leader; epoch %d", cluster.SlotSize{Count: g.Count, PerNode: g.PerNode}, ready, g.Count, g.Epoch))
-		row("Spares", cmp.Or(strings.Join(g.Spares(), ", "), "none: every member that can lead leads a slot"))
+		r.add("Slots", fmt.Sprintf("%s; %d of %d have a READY leader; epoch %d", cluster.SlotSize{Count: g.Count, PerNode: g.PerNode}, ready, g.Count, g.Epoch))
+		r.add("Spares", cmp.Or(strings.Join(g.Spares(), ", "), "none: every member that can lead leads a slot"))
 	}
-	row("Members", membersLine(g.Name, len(g.Members), g.Expected, g.Absent))
-	row("Policy", g.Policy)
-	if g.OpenTree {
-		row("Open", openTree)
-	}
-	for _, r := range g.Requests {
-		row("Request", r.String())
-	}
+	r.add("Members", membersLine(g.Name, len(g.Members), g.Expected, g.Absent))
+	r.addPolicy(g.Policy, g.OpenTree, g.Requests)
 	for _, s := range g.Slots {
-		for _, x := range s.Exclusions {
-			if !x.Expired {
-				row("Excluded", fmt.Sprintf("%s in slot %s, strike %d, for %s: %s (%s clears it)", x.Node, s.Slot, x.Strikes, x.For, x.Reason, clearStrikes(g.Name, x.Node)))
-			}
-		}
+		r.addExclusions(g.Name, " in slot "+s.Slot, s.Exclusions)
 	}
-	for _, p := range g.Problems {
-		row("Problem", p)
-	}
+	r.addAll("Problem", g.Problems)
 	for _, s := range g.Slots {
 		if s.Blocked != "" {
-			row("Blocked", fmt.Sprintf("slot %s: %s", s.Slot, s.Blocked))
+			r.add("Blocked", fmt.Sprintf("slot %s: %s", s.Slot, s.Blocked))
 		}
 		if s.NoLeader != "" {
-			row("Problem", fmt.Sprintf("slot %s has no leader: %s", s.Slot, s.NoLeader))
+			r.add("Problem", fmt.Sprintf("slot %s has no leader: %s", s.Slot, s.NoLeader))
 		}
 	}
 }
@@ -259,37 +233,13 @@ func (g SlotGroup) writeSlots(b *strings.Builder, wide bool) {
 }
 
 func (g SlotGroup) writeMembers(b *strings.Builder, wide bool) {
-	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprint(t, "NODE\tSITE\tPRIORITY\tROLE\tLEADS\tSLOTS\tHEALTH\tELIGIBLE")
-	if wide {
-		fmt.Fprint(t, "\tHOST\tPID")
-	}
-	fmt.Fprintln(t)
-	for _, m := range g.Members {
-		role, leads := strings.Join(m.Roles, ", "), fmt.Sprintf("%d of %d", len(m.Leads), g.PerNode)
-		if g.unreadable {
-			leads = "-"
+	t := memberTable{wide: wide, members: g.Members, absent: g.Absent}
+	t.leads = func(m Member) string {
+		of := "-"
+		if !g.unreadable {
+			of = fmt.Sprintf("%d of %d", len(m.Leads), g.PerNode)
 		}
-		if m.Spare {
-			role = strings.TrimSuffix("spare, "+role, ", ")
-		}
-		health, eligible := m.columns(wide)
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s", Printable(m.Node), Printable(m.Site), m.Priority, cmp.Or(role, "standby"), leads,
-			cmp.Or(strings.Join(m.Leads, ","), "-"), health, eligible)
-		if wide {
-			fmt.Fprintf(t, "\t%s\t%d", Printable(m.Host), m.PID)
-		}
-		fmt.Fprintln(t)
+		return "\t" + of + "\t" + cmp.Or(strings.Join(m.Leads, ","), "-")
 	}
-	now := time.Now()
-	for _, m := range g.Absent {
-		fmt.Fprintf(t, "%s\t%s\t-\t%s\t-\t-\t-\t-\n", Printable(m.Node), Printable(m.Site), Printable(m.stateAt(now)))
-	}
-	t.Flush()
-	for _, m := range g.Members {
-		m.writeHealth(b, wide)
-	}
-	if len(g.Members) == 0 {
-		fmt.Fprintln(b, "no daemon is registered")
-	}
+	t.write(b)
 }

@@ -52,7 +52,7 @@ test: alerts ## run all tests, with real ZooKeeper servers and the race detector
 	@scripts/install-chromium.sh
 	go test -race -p $(PACKAGES) -timeout 20m $(LONGEST) $$(go list ./... | grep -vxF -e zkelectd/internal/test/sim $(LONGEST:%=-e %))
 	go test -run TestMemoryLimit ./internal/cli # with a memory limit that is too low for the race detector
-	go test ./internal/test/sim $(SIM_FROM) # without the race detector: each schedule runs in one goroutine
+	go test -timeout 20m ./internal/test/sim $(SIM_FROM) # without the race detector: each schedule runs in one goroutine
 
 alerts: ## test with promtool that each alert fires when it should, and only then
 	@scripts/install-prometheus.sh

@@ -14,20 +14,20 @@ import (
 
 // The breakages of failsafe mode.
 var failsafeBreakages = []breakage{
-	{name: ignoresPromises, by: "S1 failsafe"},
-	{name: vetoesBound, by: "S1 failsafe"},
-	{name: shortPromises, by: "S1 failsafe", one: 169},
-	{name: freeAfterStart, by: "S1 failsafe", one: 137},
+	{name: ignoresPromises, by: "S1 failsafe", one: 8},
+	{name: vetoesBound, by: "S1 failsafe", one: 9},
+	{name: shortPromises, by: "S1 failsafe", one: 1094},
+	{name: freeAfterStart, by: "S1 failsafe", one: 959},
 	{name: onePromise, by: "S1 failsafe", one: 1},
-	{name: promisesAddUp, by: "S1 failsafe", one: 24},
-	{name: blindVeto, by: "S1 S2 failsafe", one: 385},
-	{name: noSlack, by: "needless", calmOutage: true, one: 406},
-	{name: timeoutEnds, by: "needless", calmOutage: true, one: 7},
+	{name: promisesAddUp, by: "S1 failsafe", one: 9},
+	{name: blindVeto, by: "S1 S2 failsafe", one: 448},
+	{name: noSlack, by: "needless", calmOutage: true, one: 68},
+	{name: timeoutEnds, by: "needless", calmOutage: true, one: 1},
 	{name: countsSilent, by: "needless", calmOutage: true, passive: true, one: 1},
-	{name: neverVetoes, by: "L1", one: 233},
-	{name: earlyLimit, by: "S1 failsafe", one: 166},
-	{name: forgetsVeto, by: "S1 failsafe", one: 7076},
-	{name: forgetsSets, by: "S1 failsafe", one: 47},
+	{name: neverVetoes, by: "L1", one: 156},
+	{name: earlyLimit, by: "S1 failsafe", one: 205},
+	{name: forgetsVeto, by: "S1 failsafe", one: 1877},
+	{name: forgetsSets, by: "S1 failsafe", one: 82},
 }
 
 // failsafeHunted are those that no schedule has noticed yet: other rules may stand in for what they remove. -sim.hunt searches for them.

@@ -1,13 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -135,22 +135,17 @@ func (g group) tree(ctx context.Context) (tree, error) {
 
 func (t tree) table(w io.Writer) error {
 	fmt.Fprintf(w, "Group       %s\nConfigured  %s, %s\n\n", printable(t.Root), t.ACL, printable(t.Configured))
-	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tab, "ZNODE\tACL\t")
+	tab := newTable(w, "ZNODE", "ACL", "")
 	for _, z := range t.Znodes {
 		note := "differs"
 		if z.Configured {
 			note = ""
 		}
-		acl := z.ACL
-		if z.Error != "" {
-			acl = z.Error
-		}
-		fmt.Fprintf(tab, "%s\t%s\t%s\n", printable(z.Path), printable(acl), note)
+		tab.row(z.Path, cmp.Or(z.Error, z.ACL), note)
 	}
 	fmt.Fprintln(tab, "\t\t\nMEMBER\tCREATES ZNODES AS\t")
 	for _, m := range t.Members {
-		fmt.Fprintf(tab, "%s\t%s\t%s\n", printable(m.Node), printable(creationACL(m)), memberNote(m))
+		tab.row(m.Node, creationACL(m), memberNote(m))
 	}
 	return tab.Flush()
 }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -109,9 +108,9 @@ func effectiveText(h config.Host, name string, effective bool) (string, error) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d groups in %s:\n", len(h.Groups), h.Dir)
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	t := newTable(&b)
 	for _, g := range h.Groups {
-		fmt.Fprintf(t, "%s\t%s\n", g.Name, g.Config.ZooKeeper.Root)
+		t.row(g.Name, g.Config.ZooKeeper.Root)
 	}
 	err := t.Flush()
 	return b.String(), err

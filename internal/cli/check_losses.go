@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -77,13 +76,13 @@ func lossesText(g checkedGroup) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n# After a loss the next leader starts its work within the time below, if the servers grant a session timeout like the configured\n"+
 		"# one. That start comes on top; a candidate that needs more than %s for it is replaced.\n", time.Duration(g.TakeoverTimeout))
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	t := newTable(&b)
 	for _, l := range g.Losses {
 		why := l.Why
 		if !l.Survived() {
 			why = "NOT SURVIVED: " + why
 		}
-		fmt.Fprintf(t, "# %s\t%s\t%s\n", l.Kind.Words(), l.Time(), why)
+		t.row("# "+l.Kind.Words(), l.Time(), why)
 	}
 	t.Flush() // a strings.Builder does not fail
 	return b.String()

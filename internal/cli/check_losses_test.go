@@ -43,5 +43,5 @@ func TestCheckSaysWhatALossCosts(t *testing.T) {
 	if log := read(f.daemons["a"].log); !strings.Contains(log, "time from a loss until the next leader may start its work") || !strings.Contains(log, "host=8.45s") {
 		t.Errorf("the log: %s", log)
 	}
-	f.failsWith("-o yaml: must be table or json", "check", "-o", "yaml")
+	f.failsWith("must be table or json", "check", "-o", "yaml")
 }

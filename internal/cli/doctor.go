@@ -3,9 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -90,9 +88,9 @@ func (r doctorReport) print(w io.Writer, output string) error {
 	if output == "json" {
 		return printJSON(w, r)
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := newTable(w)
 	for _, f := range r.Checks {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", f.Result, printable(f.What()), printable(f.String()))
+		t.row(f.Result, f.What(), f.String())
 	}
 	return t.Flush()
 }

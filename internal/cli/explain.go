@@ -1,11 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -104,34 +105,22 @@ func explanationTable(e whatif.Explanation) string {
 	var b strings.Builder
 	explanationHead(&b, e)
 	fmt.Fprintln(&b)
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprint(t, "RANK\tNODE\tSITE")
 	columns := informativeRankers(e)
+	head := []any{"RANK", "NODE", "SITE"}
 	for _, i := range columns {
-		fmt.Fprint(t, "\t", strings.ToUpper(e.Members[0].Scores[i].Ranker))
+		head = append(head, strings.ToUpper(e.Members[0].Scores[i].Ranker))
 	}
-	fmt.Fprintln(t, "\tFILTERS")
+	t := newTable(&b, append(head, "FILTERS")...)
 	for _, m := range e.Members {
-		rank, verdict := "-", "passed"
-		if m.Rank > 0 {
-			rank = fmt.Sprint(m.Rank)
+		cells := []any{rankText(m.Rank), m.Node, m.Site}
+		for _, i := range columns {
+			cells = append(cells, dash(m.Scores[i].Words))
 		}
 		var why []string
 		for _, r := range m.Refusals {
 			why = append(why, r.Filter+": "+r.Reason)
 		}
-		if len(why) > 0 {
-			verdict = strings.Join(why, "; ")
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s", rank, printable(m.Node), printable(m.Site))
-		for _, i := range columns {
-			words := m.Scores[i].Words
-			if words == "" {
-				words = "-"
-			}
-			fmt.Fprint(t, "\t", printable(words))
-		}
-		fmt.Fprintf(t, "\t%s\n", printable(verdict))
+		t.row(append(cells, cmp.Or(strings.Join(why, "; "), "passed"))...)
 	}
 	t.Flush()
 	fmt.Fprintln(&b)
@@ -139,6 +128,14 @@ func explanationTable(e whatif.Explanation) string {
 		fmt.Fprintf(&b, "- %s\n", printable(line))
 	}
 	return b.String()
+}
+
+// rankText returns a rank, or a dash for a member that is not eligible.
+func rankText(rank int) string {
+	if rank > 0 {
+		return strconv.Itoa(rank)
+	}
+	return "-"
 }
 
 // informativeRankers returns the indexes of the rankers that have words for any member.
@@ -179,14 +176,9 @@ func explainTerm(ctx context.Context, w io.Writer, g group, term int64, output s
 		fmt.Fprintf(w, "Waited   %s\n", printable(t.Wait))
 	}
 	fmt.Fprintf(w, "Policy   revision %d, decided by %s at %s\n\n", t.PolicyRevision, printable(t.Elector), t.Time.Local().Format("2006-01-02 15:04:05"))
-	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tab, "RANK\tNODE\tSITE\tVERDICT")
+	tab := newTable(w, "RANK", "NODE", "SITE", "VERDICT")
 	for _, v := range t.Ranking {
-		rank := "-"
-		if v.Rank > 0 {
-			rank = fmt.Sprint(v.Rank)
-		}
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\n", rank, printable(v.Node), printable(v.Site), printable(v.Reason))
+		tab.row(rankText(v.Rank), v.Node, v.Site, v.Reason)
 	}
 	tab.Flush()
 	if t.RankingOmitted > 0 {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -148,11 +147,9 @@ func showFencings(ctx context.Context, w io.Writer, g group, n int, output strin
 	if output == "json" {
 		return printJSON(w, acts)
 	}
-	t := tabwriter.NewWriter(w, 5, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "TIME\tNODE\tBY\tRESULT\tDETAILS")
+	t := newTable(w, "TIME", "NODE", "BY", "RESULT", "DETAILS")
 	for _, a := range acts {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", a.Time.Local().Format("2006-01-02 15:04:05"), printable(a.Node), printable(a.By),
-			printable(cmp.Or(a.Result, "no outcome")), printable(cmp.Or(a.Error, a.Level)))
+		t.row(a.Time.Local().Format(time.DateTime), a.Node, a.By, cmp.Or(a.Result, "no outcome"), cmp.Or(a.Error, a.Level))
 	}
 	return t.Flush()
 }

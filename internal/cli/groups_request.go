@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -130,8 +130,7 @@ func (r *rollout) showPlan(todo []*groupChange) error {
 		return nil
 	}
 	none, moving := 0, 0
-	t := tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "GROUP\tLEADS NOW\tWOULD LEAD\tPLAN")
+	t := newTable(r.out, "GROUP", "LEADS NOW", "WOULD LEAD", "PLAN")
 	for _, c := range r.changes {
 		text := strings.Join(c.Messages, "; ")
 		switch {
@@ -143,7 +142,7 @@ func (r *rollout) showPlan(todo []*groupChange) error {
 		case c.moves():
 			moving++
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", printable(c.Group), printable(nobody(c.Now)), printable(nobody(c.Then)), printable(text))
+		t.row(c.Group, nobody(c.Now), nobody(c.Then), text)
 	}
 	fmt.Fprintf(t, "\n%d of %d groups change, %d of them their leader; %d are not affected\n\n", len(todo), len(r.changes), moving, none)
 	if err := t.Flush(); err != nil || !r.command.rebalance {
@@ -152,12 +151,7 @@ func (r *rollout) showPlan(todo []*groupChange) error {
 	return r.showBalance()
 }
 
-func nobody(id string) string {
-	if id == "" {
-		return "none"
-	}
-	return id
-}
+func nobody(id string) string { return cmp.Or(id, "none") }
 
 // confirm asks the person at the terminal, unless --yes says that there is no need.
 func (r *rollout) confirm(n int) error {

@@ -1,14 +1,13 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -140,12 +139,11 @@ func (g group) leaders(ctx context.Context) ([]groupStatus, error) {
 // table returns one line for each group; wide has columns for their roots, too.
 func (all groupsStatus) table(wide bool) string {
 	var b strings.Builder
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	place := func(string, string) string { return "" }
+	head := []any{"GROUP"}
 	if wide {
-		place = func(root, kind string) string { return printable(root) + "\t" + printable(kind) + "\t" }
+		head = append(head, "ROOT", "KIND")
 	}
-	fmt.Fprintf(t, "GROUP\t%sLEADER\tSITE\tTERM\tSINCE\tELIGIBLE\tNOTES\n", place("ROOT", "KIND"))
+	t := newTable(&b, append(head, "LEADER", "SITE", "TERM", "SINCE", "ELIGIBLE", "NOTES")...)
 	ready := 0
 	for _, g := range all.Groups {
 		if g.State == string(cluster.CurrentReady) {
@@ -156,10 +154,14 @@ func (all groupsStatus) table(wide bool) string {
 			term = fmt.Sprint(g.Term)
 		}
 		if g.Since != nil {
-			since = g.Since.Local().Format("2006-01-02 15:04:05")
+			since = g.Since.Local().Format(time.DateTime)
 		}
-		fmt.Fprintf(t, "%s\t%s%s\t%s\t%s\t%s\t%d/%d\t%s\n", printable(g.Name), place(g.Root, string(g.Kind)), printable(g.leader()), printable(cmp.Or(g.Site, "-")), term, since,
-			g.Eligible, len(g.Members), printable(strings.Join(g.notes(), "; ")))
+		cells := []any{g.Name}
+		if wide {
+			cells = append(cells, g.Root, g.Kind)
+		}
+		eligible := fmt.Sprintf("%d/%d", g.Eligible, len(g.Members))
+		t.row(append(cells, g.leader(), dash(g.Site), term, since, eligible, strings.Join(g.notes(), "; "))...)
 	}
 	t.Flush()
 	fmt.Fprintf(&b, "\n%d of %d groups have a READY leader\n", ready, len(all.Groups))

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -109,15 +108,12 @@ func printTerms(w io.Writer, terms []cluster.PastTerm, output string, head bool)
 		}
 		return nil
 	}
-	t := tabwriter.NewWriter(w, 5, 0, 2, ' ', 0)
+	t := newTable(w)
 	if head {
-		fmt.Fprintln(t, "TERM\tTIME\tNODE\tSITE\tCAUSE\tBY\tTO READY\tLEADERLESS\tREASON")
+		t.row("TERM", "TIME", "NODE", "SITE", "CAUSE", "BY", "TO READY", "LEADERLESS", "REASON")
 	}
 	for _, p := range terms {
-		by, reason := p.By, p.Reason
-		if by == "" {
-			by = "-"
-		}
+		reason := p.Reason
 		if p.Outcome != string(cluster.CurrentReady) {
 			reason += " [" + p.Outcome + "]"
 		}
@@ -130,8 +126,8 @@ func printTerms(w io.Writer, terms []cluster.PastTerm, output string, head bool)
 		if p.Forced != nil {
 			reason += " [" + p.Forced.String() + "]"
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Term, p.Time.Local().Format("2006-01-02 15:04:05"), printable(p.Node), printable(p.Site), printable(string(p.Cause)),
-			printable(by), formatDuration(p.ToReady), formatDuration(p.Leaderless), printable(reason))
+		t.row(p.Term, p.Time.Local().Format(time.DateTime), p.Node, p.Site, p.Cause, dash(p.By), formatDuration(p.ToReady),
+			formatDuration(p.Leaderless), reason)
 	}
 	return t.Flush()
 }

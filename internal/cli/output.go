@@ -3,12 +3,14 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -67,6 +69,31 @@ func writeJSON(w io.Writer, v any, indent string) error {
 	_, err := w.Write(status.PrintableJSON(b.Bytes()))
 	return err
 }
+
+// table is a table with aligned columns. Its cells are made printable.
+type table struct{ *tabwriter.Writer }
+
+// newTable returns a table that is written with Flush. It has no heading if there are no cells.
+func newTable(w io.Writer, head ...any) table {
+	t := table{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
+	if len(head) > 0 {
+		t.row(head...)
+	}
+	return t
+}
+
+func (t table) row(cells ...any) {
+	for i, cell := range cells {
+		if i > 0 {
+			fmt.Fprint(t, "\t")
+		}
+		fmt.Fprint(t, printable(fmt.Sprint(cell)))
+	}
+	fmt.Fprintln(t)
+}
+
+// dash returns a text, or a dash for none.
+func dash(text string) string { return cmp.Or(text, "-") }
 
 // printable escapes the terminal control sequences in text that others wrote to ZooKeeper.
 func printable(s string) string { return status.Printable(s) }

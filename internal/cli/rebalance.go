@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -159,11 +158,10 @@ func (b balance) plan(c *groupChange, q whatif.Question, req request.Request) {
 
 // showBalance prints how evenly the nodes lead before and after.
 func (r *rollout) showBalance() error {
-	t := tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NODE\tLEADS NOW\tWOULD LEAD")
+	t := newTable(r.out, "NODE", "LEADS NOW", "WOULD LEAD")
 	total, now, then := 0, 0, 0
 	for _, n := range r.nodes {
-		fmt.Fprintf(t, "%s\t%d\t%d\n", printable(n.Node), n.Before, n.After)
+		t.row(n.Node, n.Before, n.After)
 		total, now, then = total+n.Before, max(now, n.Before), max(then, n.After)
 	}
 	if mean := float64(total) / float64(max(1, len(r.nodes))); mean > 0 {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -98,20 +97,16 @@ func (g group) schedules(ctx context.Context) ([]listedSchedule, error) {
 
 func printSchedules(w io.Writer, all []listedSchedule) error {
 	now := time.Now()
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "GROUP\tMOVE TO\tDUE\tBY\tREASON\tSTATE")
+	t := newTable(w, "GROUP", "MOVE TO", "DUE", "BY", "REASON", "STATE")
 	for _, l := range all {
-		due, state, reason := l.Due.Local().Format("2006-01-02 15:04:05 MST"), l.State, l.Reason
+		due, state := l.Due.Local().Format("2006-01-02 15:04:05 MST"), l.State
 		if l.State == stateScheduled {
 			due = cluster.DescribeTime(l.Due, now)
 		}
 		if l.Detail != "" {
 			state += ": " + l.Detail
 		}
-		if reason == "" {
-			reason = "-"
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", printable(l.Group), printable(l.Target), due, printable(l.By), printable(reason), printable(state))
+		t.row(l.Group, l.Target, due, l.By, dash(l.Reason), state)
 	}
 	return t.Flush()
 }

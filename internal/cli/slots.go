@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -114,17 +113,16 @@ func (s slotsState) print(w io.Writer, output string) error {
 	if output == "json" {
 		return printJSON(w, s)
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(name, text string) { fmt.Fprintf(t, "%s\t%s\n", name, printable(text)) }
-	row("Group", s.Root)
-	row("Slots", fmt.Sprintf("%s; epoch %d", cluster.SlotSize{Count: s.Count, PerNode: s.PerNode}, s.Epoch))
+	t := newTable(w)
+	t.row("Group", s.Root)
+	t.row("Slots", fmt.Sprintf("%s; epoch %d", cluster.SlotSize{Count: s.Count, PerNode: s.PerNode}, s.Epoch))
 	set := fmt.Sprintf("by %s at %s", s.By, s.Time.Local().Format(time.DateTime))
 	if s.Reason != "" {
 		set += ": " + s.Reason
 	}
-	row("Set", set)
+	t.row("Set", set)
 	if s.Drift != "" {
-		row("Drift", s.Drift)
+		t.row("Drift", s.Drift)
 	}
 	return t.Flush()
 }

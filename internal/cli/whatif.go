@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"sync"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -342,18 +341,15 @@ func (f forecast) print(w io.Writer) error {
 }
 
 func forecastTable(w io.Writer, all []forecast, losses bool) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	head := "GROUP\t"
+	lost := func(f forecast) []any { return []any{f.Group} }
+	head := []any{"GROUP"}
 	if losses {
-		head += "LOST\t"
+		lost = func(f forecast) []any { return []any{f.Group, f.Lost} }
+		head = append(head, "LOST")
 	}
-	fmt.Fprintln(t, head+"LEADS NOW\tWOULD LEAD\tSITE\tWHY")
+	t := newTable(w, append(head, "LEADS NOW", "WOULD LEAD", "SITE", "WHY")...)
 	for _, f := range all {
-		fmt.Fprintf(t, "%s\t", printable(f.Group))
-		if losses {
-			fmt.Fprintf(t, "%s\t", printable(f.Lost))
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", printable(nobody(f.Now)), printable(nobody(f.Leader)), printable(f.Site), printable(f.why()))
+		t.row(append(lost(f), nobody(f.Now), nobody(f.Leader), f.Site, f.why())...)
 	}
 	return t.Flush()
 }

@@ -7,63 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
-
-// A peer that reads wakes the runtime's poller only if it has sent something: an idle leader would wake twice as often otherwise.
-func TestReadingPeerDoesNotWake(t *testing.T) {
-	near, far, err := socketpair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer near.Close()
-	defer far.Close()
-	// An edge-triggered poller as that of the runtime, which also asks for room to write.
-	poller, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(poller)
-	near.in.Control(func(fd uintptr) {
-		err = unix.EpollCtl(poller, unix.EPOLL_CTL_ADD, int(fd), &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	woken := func() int {
-		n, err := unix.EpollWait(poller, make([]unix.EpollEvent, 4), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	buf := make([]byte, 16)
-	for range 3 {
-		if _, err := near.Write([]byte("to the peer")); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := far.Read(buf); err != nil {
-			t.Fatal(err)
-		}
-		if n := woken(); n != 0 {
-			t.Fatalf("%d events after the peer has read", n)
-		}
-		if _, err := far.Write([]byte("from the peer")); err != nil {
-			t.Fatal(err)
-		}
-		if n := woken(); n != 1 {
-			t.Fatalf("%d events after the peer has written", n)
-		}
-		if n, err := near.Read(buf); err != nil || string(buf[:n]) != "from the peer" {
-			t.Fatalf("%q, %v", buf[:n], err)
-		}
-	}
-	far.Close()
-	if n := woken(); n != 1 {
-		t.Errorf("%d events after the peer has closed its end", n)
-	}
-}
 
 // Read waits for a message, its deadline, the end of the peer or Close.
 func TestSocketWaits(t *testing.T) {

@@ -304,72 +304,37 @@ func TestHeartbeatOnTheBoard(t *testing.T) {
 	expect("with a watchdog that was fed", 14)
 }
 
-// late reports whether the guard is late.
-func (c *clientFixture) late() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.l.overdue != 0
-}
-
-// A guard that does not read the board in time is hung, and so is one that does not kill the work at the end of the last lease.
-func TestGuardIsLostWithTheBoard(t *testing.T) {
+// The guard must have killed the work some time after the end of the lease, and must read a later lease some time after
+// the end of the one that it enforces, unless it cannot kill the work.
+func TestKilledBy(t *testing.T) {
+	const soon, late = time.Minute, time.Hour
+	b := newBareBoard(t)
 	for name, c := range map[string]struct {
-		first, requested, confirmed time.Duration // from now
-		late, lost                  bool
+		requested, enforced, want time.Duration
+		work                      *Work
+		unkillable                string
 	}{
-		"not late":          {first: -guardLate / 2, requested: time.Hour},
-		"late":              {first: -2 * guardLate, requested: time.Hour, late: true, lost: true},
-		"late, then not":    {first: -2 * guardLate, requested: time.Hour, confirmed: time.Hour, late: true},
-		"the lease is over": {first: -time.Second / 2, requested: 50 * time.Millisecond, confirmed: 50 * time.Millisecond, lost: true},
+		"read":                  {requested: soon, enforced: soon, want: soon + guardOverdue},
+		"a shorter one is not":  {requested: soon, enforced: late, want: soon + guardOverdue},
+		"a later one is not":    {requested: late, enforced: soon, want: soon + guardLate},
+		"one that is soon over": {requested: soon + time.Millisecond, enforced: soon, want: soon + time.Millisecond + guardOverdue},
+		"withdrawn":             {enforced: soon, want: soon + guardOverdue},
+		"nothing is enforced":   {requested: soon},
+		"no work":               {requested: soon, enforced: soon, work: new(Work)},
+		"being killed":          {requested: soon, enforced: soon, work: &Work{startSent: true, killing: true}},
+		"unkillable":            {requested: soon, enforced: soon, unkillable: "hurt"},
 	} {
-		cl := newClient(t)
-		w, _, err := cl.start(WorkOptions{Command: []string{"sleep"}}, message{Pid: noPid})
-		if err != nil {
-			t.Fatal(err)
+		l := &Leadership{place: b.place(1, 1), running: c.work, unkillable: c.unkillable}
+		if c.work == nil {
+			l.running = &Work{startSent: true}
 		}
-		now := boottime.Now()
-		cl.l.place.setDeadline(now + c.first)
-		cl.guardPlace.enforce(now + c.first)
-		cl.l.SetLease(now + c.requested)
-		if c.late {
-			eventually(t, "the delay", func() bool { return cl.late() || c.lost && cl.Err() != nil })
-		}
-		if c.confirmed != 0 {
-			cl.guardPlace.enforce(now + c.confirmed)
-		}
-		if !c.lost {
-			eventually(t, "some time", func() bool { return boottime.Now() > now+2*guardOverdue })
-			if cl.Err() != nil || cl.late() {
-				t.Errorf("%s: %v, overdue: %t", name, cl.Err(), cl.late())
-			}
-			continue
-		}
-		<-cl.Context().Done()
-		if early := now + guardOverdue - boottime.Now(); early > 0 || isClosed(w.Dead()) {
-			t.Errorf("%s: lost %s too early", name, early)
-		}
-		if !c.late && boottime.Now() > now+guardLate {
-			t.Errorf("%s: lost only %s later", name, boottime.Now()-now)
+		l.place.setDeadline(c.requested)
+		l.place.enforce(c.enforced)
+		if at := l.killedBy(); at != c.want {
+			t.Errorf("%s: %s, not %s", name, at, c.want)
 		}
 	}
-}
-
-// The guard has read a later lease from the board, and the client has not looked since. A lease that is shorter than that one, and a message
-// therefore, gives the guard as long as ever.
-func TestAShorterLeaseAfterTheBoard(t *testing.T) {
-	cl := newClient(t)
-	if _, _, err := cl.start(WorkOptions{Command: []string{"sleep"}}, message{Pid: noPid}); err != nil {
-		t.Fatal(err)
-	}
-	now := boottime.Now().Truncate(time.Microsecond)
-	cl.l.place.setDeadline(now - guardLate/2)
-	cl.guardPlace.enforce(now - guardLate/2)
-	cl.l.SetLease(now + time.Hour)
-	cl.guardPlace.enforce(now + time.Hour)
-	cl.l.SetLease(now + time.Minute)
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
-	if at := cl.l.killedBy(); at != now+time.Minute+guardOverdue {
-		t.Errorf("the guard must have killed the work within %s", at-now)
+	if at := (&Leadership{place: b.place(1, 1)}).killedBy(); at != 0 {
+		t.Errorf("without work: %s", at)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -22,7 +23,6 @@ import (
 // All files needed for a kill and its proof are opened with the group, so that neither needs a free file descriptor later.
 type cgroup struct {
 	dir      string
-	path     string   // in the hierarchy, as in /proc/PID/cgroup
 	inode    uint64   // together with dir it identifies the group: the kernel does not reuse inode numbers until the next boot
 	file     *os.File // carries a shared lock for as long as its owner lives
 	killFD   int      // of cgroup.kill
@@ -43,15 +43,8 @@ func delegatedCgroup() string {
 
 // Delegated reports whether a guard with this process id may create control groups for the work.
 func Delegated(pid int) (bool, error) {
-	mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
-	if err != nil {
-		return false, err
-	}
-	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-	if err != nil {
-		return false, err
-	}
-	return divisibleCgroup(cgroupMount(string(mounts)), cgroupPath(string(groups)), isDelegated) != "", nil
+	mount, path, err := cgroupOf(strconv.Itoa(pid))
+	return divisibleCgroup(mount, path, isDelegated) != "", err
 }
 
 // divisibleCgroup returns the directory of a control group if others may be created in it; empty otherwise.
@@ -145,15 +138,21 @@ func openCgroupFiles(dir string) (c *cgroup, killErr, err error) {
 
 // ownCgroup returns where the version 2 hierarchy is mounted, and the path of this process in it; empty for none.
 func ownCgroup() (mount, path string) {
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	mount, path, _ = cgroupOf("self")
+	return mount, path
+}
+
+// cgroupOf is ownCgroup for the process with a pid.
+func cgroupOf(pid string) (mount, path string, err error) {
+	mounts, err := os.ReadFile("/proc/" + pid + "/mountinfo")
 	if err != nil {
-		return "", ""
+		return "", "", err
 	}
-	groups, err := os.ReadFile("/proc/self/cgroup")
+	groups, err := os.ReadFile("/proc/" + pid + "/cgroup")
 	if err != nil {
-		return "", ""
+		return "", "", err
 	}
-	return cgroupMount(string(mounts)), cgroupPath(string(groups))
+	return cgroupMount(string(mounts)), cgroupPath(string(groups)), nil
 }
 
 // cgroupMount returns the mount point of the version 2 hierarchy from the text of /proc/PID/mountinfo; empty for none.

@@ -230,46 +230,6 @@ func TestCgroupKill(t *testing.T) {
 	}
 }
 
-// The end of the last process in a group is reported without a timer.
-func TestCgroupWatch(t *testing.T) {
-	requireCgroups(t)
-	watch, err := newCgroupWatch()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer watch.file.Close()
-	watch.add(nil)
-	c, err := newCgroup(delegatedCgroup(), 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	watch.add(c)
-	cmd := exec.Command("sleep", "1000")
-	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: c.fd()}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	limit := time.After(testTimeout)
-	await := func(populated bool) {
-		t.Helper()
-		for (c.Empty() != nil) != populated {
-			select {
-			case <-watch.c:
-			case <-limit:
-				t.Fatalf("no report; populated: %t", !populated)
-			}
-		}
-	}
-	await(true)
-	cmd.Process.Kill()
-	await(false)
-	cmd.Wait()
-	if err := c.remove(); err != nil {
-		t.Error(err)
-	}
-}
-
 // The work runs in a separate control group, which is removed when the work is dead.
 func TestWorkHasItsOwnCgroup(t *testing.T) {
 	t.Parallel()
@@ -337,7 +297,7 @@ func TestNextGuardKillsLeftoverWork(t *testing.T) {
 func TestMissingCgroupIsExplained(t *testing.T) {
 	log := new(strings.Builder)
 	g := &guard{log: slog.New(slog.NewTextHandler(log, nil))}
-	if err := g.setUpContainment(); err != nil {
+	if err := g.chooseContainment(delegatedCgroup()); err != nil {
 		t.Fatal(err)
 	}
 	if delegatedCgroup() != "" && g.opt.Containment != CgroupContainment {

@@ -367,56 +367,55 @@ func TestClientWork(t *testing.T) {
 	}
 }
 
-// A guard that does not kill the work at the deadline that it has confirmed, or at an earlier one that it was sent, is lost after
-// a last wait; unless it has reported that it cannot kill the work.
+// late reports whether the guard is late.
+func (c *clientFixture) late() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.l.overdue != 0
+}
+
+// A guard that does not kill the work at the end of the lease, or does not read a later lease in time, is lost after a
+// last wait; unless it has reported that it is killing the work. See TestKilledBy.
 func TestGuardIsLostAfterDeadline(t *testing.T) {
 	ms := time.Millisecond
 	for name, c := range map[string]struct {
-		confirmed, sent time.Duration // deadlines from now; sent is 0 if it is the same
-		unkillable      string
-		killing         bool // the guard has reported that
+		enforced, lease time.Duration // from now
+		reads           bool          // the guard reads the lease when it is late
+		killing         bool          // the guard has reported that
 		lost            bool
 	}{
-		"confirmed":            {confirmed: 50 * ms, lost: true},
-		"shorter lease sent":   {confirmed: time.Hour, sent: 50 * ms, lost: true},
-		"killing":              {confirmed: 50 * ms, killing: true},
-		"unkillable":           {confirmed: 50 * ms, unkillable: "hurt"},
-		"deadline not reached": {confirmed: time.Hour},
-		"nothing confirmed":    {sent: 50 * ms},
+		"at the end":     {enforced: 50 * ms, lease: 50 * ms, lost: true},
+		"killing":        {enforced: 50 * ms, lease: 50 * ms, killing: true},
+		"not late":       {enforced: -guardLate / 2, lease: time.Hour},
+		"late":           {enforced: -2 * guardLate, lease: time.Hour, lost: true},
+		"late, then not": {enforced: -2 * guardLate, lease: time.Hour, reads: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cl := newClient(t)
-			now := boottime.Now()
 			w, sent, err := cl.start(WorkOptions{Command: []string{"sleep"}}, message{Pid: noPid})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c.unkillable != "" {
-				cl.send(message{Kind: kindUnkillable, Seq: sent.Seq, Error: c.unkillable})
-				eventually(t, "the report", func() bool { return cl.l.Unkillable() != "" })
-			}
 			if c.killing {
 				cl.send(message{Kind: kindKilling, Seq: sent.Seq})
 			}
-			if c.sent != 0 {
-				cl.l.SetLease(now + c.sent)
-			} else {
-				cl.l.SetLease(now + c.confirmed)
+			now := boottime.Now()
+			cl.guardPlace.enforce(now + c.enforced)
+			cl.l.SetLease(now + c.lease)
+			if c.reads {
+				eventually(t, "the delay", cl.late)
+				cl.guardPlace.enforce(now + c.lease)
 			}
-			if c.confirmed != 0 {
-				cl.guardPlace.enforce(now + c.confirmed)
-				cl.send(message{Kind: kindLeaseConfirmed})
-			}
-			deadline := now + 50*ms
+			deadline := now + max(0, c.enforced)
 			if !c.lost {
 				eventually(t, "some time", func() bool { return boottime.Now() > deadline+guardOverdue+100*ms })
-				if cl.Err() != nil {
-					t.Error(cl.Err())
+				if cl.Err() != nil || cl.late() {
+					t.Errorf("%v, overdue: %t", cl.Err(), cl.late())
 				}
 				return
 			}
 			<-cl.Context().Done()
-			if early := deadline + guardOverdue + drainTime - boottime.Now(); early > 0 {
+			if early := deadline + guardOverdue - boottime.Now(); early > 0 {
 				t.Errorf("lost %s too early", early)
 			}
 			if !strings.Contains(cl.Err().Error(), "it has not killed the work at the end of the lease") || isClosed(w.Dead()) {

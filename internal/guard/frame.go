@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
@@ -161,6 +162,17 @@ func readFrame(r io.Reader) (message, error) {
 		return m, fmt.Errorf("%w: %w", errProtocol, err)
 	}
 	return m, nil
+}
+
+// readFrames passes on the messages of a peer, which from names, until its socket ends.
+func readFrames(socket io.Reader, to chan<- incoming, from incoming) {
+	for in := bufio.NewReader(socket); ; {
+		from.msg, from.err = readFrame(in)
+		to <- from
+		if from.err != nil {
+			return
+		}
+	}
 }
 
 // socketpair returns two connected sockets. Both are close-on-exec: a child gets one only if it is passed explicitly.

@@ -123,10 +123,9 @@ func Run(opt Options) (int, error) {
 	if err := g.startKeeper(); err != nil {
 		return 1, err
 	}
-	if err := g.keeper.waitReady(); err != nil {
+	if err := g.awaitKeeper(); err != nil {
 		return 1, err
 	}
-	go g.readKeeper(g.keeper)
 	g.protect()
 	if g.stopping { // a signal has arrived during the rehearsal
 		g.noRespawn = true
@@ -160,10 +159,12 @@ func newGuard(opt Options) (*guard, error) {
 		opt: opt, log: opt.Log, lastConfig: opt.LastConfig,
 		signals: opt.Signals, fromDaemon: make(chan incoming), fromKeeper: make(chan incoming), closeResults: make(chan closeResult, 1),
 	}
-	if err := g.setUpContainment(); err != nil {
+	parent := delegatedCgroup()
+	clearCgroups(parent)
+	err := g.chooseContainment(parent)
+	if err != nil {
 		return nil, err
 	}
-	var err error
 	if g.board, g.boardFile, err = newBoard(); err != nil {
 		return nil, err
 	}
@@ -197,13 +198,6 @@ func (g *guard) close() {
 	g.boardFile.Close()
 	g.report.Close()
 	g.reportWriter.Close()
-}
-
-// setUpContainment kills the work that dead guards have left behind and chooses the containment.
-func (g *guard) setUpContainment() error {
-	parent := delegatedCgroup()
-	clearCgroups(parent)
-	return g.chooseContainment(parent)
 }
 
 // chooseContainment resolves [Auto] and checks the choice. Control groups are created in parent; empty if there is none.

@@ -78,13 +78,7 @@ func (g *guard) respawn() {
 	case g.stopping:
 		g.noRespawn = true
 	case g.keeper == nil && len(g.keepers) == 0:
-		g.tryStart(func() error {
-			err := g.startKeeper()
-			if err == nil {
-				go g.readKeeper(g.keeper)
-			}
-			return err
-		})
+		g.tryStart(g.startKeeper)
 	case past(g.respawnAt):
 		g.tryStart(g.startDaemon)
 	}

@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -69,19 +68,8 @@ func (g *guard) startDaemon() error {
 	d := &daemon{pid: pid, socket: near, out: newOutbox(near, daemonOutbox), startedAt: boottime.Now()}
 	g.daemon, g.respawnAt = d, 0
 	g.sendToDaemon(message{Kind: kindHello, Containment: &ContainmentRecord{Mode: g.opt.Containment}, Survivors: g.survivors()})
-	go g.readDaemon(d)
+	go readFrames(near, g.fromDaemon, incoming{daemon: d})
 	return nil
-}
-
-// readDaemon runs until the socket ends.
-func (g *guard) readDaemon(d *daemon) {
-	for in := bufio.NewReader(d.socket); ; {
-		m, err := readFrame(in)
-		g.fromDaemon <- incoming{daemon: d, msg: m, err: err}
-		if err != nil {
-			return
-		}
-	}
 }
 
 // daemonExited decides what follows the daemon's exit. Exit statuses 0 and 1 are final; after a panic or a signal the daemon
@@ -167,10 +155,8 @@ func (g *guard) receiveFromDead(in incoming) {
 	case kindOpen:
 		g.open(d, m)
 	case kindPendingHooks, kindRelease:
-		for _, l := range g.leaderships {
-			if l.id == m.Leadership && l.daemon == d && !l.abandoned {
-				l.set(m)
-			}
+		if l := g.find(d, m.Leadership); l != nil {
+			l.set(m)
 		}
 	}
 }
@@ -199,7 +185,7 @@ func (g *guard) handle(m message) error {
 	case kindDevice:
 		return g.checkDevice(m.Device)
 	case kindPendingHooks, kindRelease:
-		if l := g.find(m.Leadership); l != nil {
+		if l := g.find(g.daemon, m.Leadership); l != nil {
 			l.set(m)
 		}
 	case kindPrepare:

@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"slices"
@@ -44,7 +43,6 @@ func (g *guard) keeperFor(l *leadership) (*keeperProcess, error) {
 		if err := g.startKeeper(); err != nil {
 			return nil, err
 		}
-		go g.readKeeper(g.keeper)
 	}
 	k := g.keeper
 	if g.opt.Containment != CgroupContainment {
@@ -78,9 +76,7 @@ func (g *guard) tendKeepers() {
 		}
 	}
 	if g.daemon != nil && g.keeper == nil && g.needsKeeper() && boottime.Now() >= g.spareAt {
-		if err := g.startKeeper(); err == nil { // else keeperFor reports the error
-			go g.readKeeper(g.keeper)
-		}
+		g.startKeeper() // keeperFor reports an error
 	}
 }
 
@@ -94,7 +90,7 @@ func (g *guard) hasWorkOn(k *keeperProcess) bool {
 	return slices.ContainsFunc(g.leaderships, func(l *leadership) bool { return l.work != nil && l.work.keeper == k })
 }
 
-// startKeeper starts a keeper, for which the caller must start readKeeper.
+// startKeeper starts a keeper, which reports when it is ready.
 func (g *guard) startKeeper() error {
 	near, far, err := socketpair()
 	if err != nil {
@@ -118,21 +114,24 @@ func (g *guard) startKeeper() error {
 	k.send(message{Kind: kindHello, Seq: k.seq})
 	g.makeRealtime(k.pid)
 	g.keeper, g.keepers = k, append(g.keepers, k)
+	go readFrames(near, g.fromKeeper, incoming{keeper: k})
 	return nil
 }
 
-// waitReady waits for the keeper's first message. It may block, because no work is running.
-func (k *keeperProcess) waitReady() error {
-	k.socket.SetReadDeadline(time.Now().Add(keeperStartTimeout))
-	defer k.socket.SetReadDeadline(time.Time{})
-	if _, err := readFrame(k.socket); err != nil {
-		syscall.Kill(k.pid, syscall.SIGKILL)
-		var status syscall.WaitStatus
-		syscall.Wait4(k.pid, &status, 0, nil)
-		return fmt.Errorf("cannot start the keeper: it did not report that it is ready, and %s", exitText(status))
+// awaitKeeper waits until the first keeper is ready. It may block, because no work is running.
+func (g *guard) awaitKeeper() error {
+	select {
+	case in := <-g.fromKeeper:
+		if in.err == nil {
+			g.receiveFromKeeper(in)
+			return nil
+		}
+	case <-time.After(keeperStartTimeout):
 	}
-	k.ready, k.readyBy = true, 0
-	return nil
+	syscall.Kill(g.keeper.pid, syscall.SIGKILL)
+	var status syscall.WaitStatus
+	syscall.Wait4(g.keeper.pid, &status, 0, nil)
+	return fmt.Errorf("cannot start the keeper: it did not report that it is ready, and %s", exitText(status))
 }
 
 // requestExit asks the keeper to exit, as it gets no more work. It is killed if it has not exited in time.
@@ -140,17 +139,6 @@ func (k *keeperProcess) requestExit() {
 	if k.exitBy == 0 {
 		k.exitBy = boottime.Now() + exitTimeout
 		closeWrite(k.socket)
-	}
-}
-
-// readKeeper runs until the socket ends.
-func (g *guard) readKeeper(k *keeperProcess) {
-	for in := bufio.NewReader(k.socket); ; {
-		m, err := readFrame(in)
-		g.fromKeeper <- incoming{keeper: k, msg: m, err: err}
-		if err != nil {
-			return
-		}
 	}
 }
 

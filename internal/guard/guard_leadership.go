@@ -31,10 +31,10 @@ type leadership struct {
 // maxLeaderships limits the leaderships that a daemon can have at a time.
 const maxLeaderships = 4096
 
-// find returns the leadership of the current daemon with an id, if messages for it still count; otherwise nil.
-func (g *guard) find(id int) *leadership {
+// find returns the leadership of a daemon with an id, if messages for it still count; otherwise nil.
+func (g *guard) find(d *daemon, id int) *leadership {
 	for _, l := range g.leaderships {
-		if l.id == id && l.daemon == g.daemon && !l.abandoned {
+		if l.id == id && l.daemon == d && !l.abandoned {
 			return l
 		}
 	}

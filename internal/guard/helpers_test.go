@@ -380,6 +380,9 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	testhelper.Eventually(t, testTimeout, what, ok)
 }
 
+// pidsWithEnv returns the pids of processes that have all of vars in their environment.
+func pidsWithEnv(vars []string) []int { return pidsWithAnyEnv([][]string{vars}) }
+
 // alive reports whether a process is alive.
 func alive(pid int) bool {
 	s, err := procinfo.ReadStat(pid)

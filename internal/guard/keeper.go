@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -49,8 +48,7 @@ type keeper struct {
 	launcher  *launcher
 	children  *childList
 	reaper    reaper
-	none      bool // wait4 has reported that this process has no children
-	groups    *cgroupWatch
+	none      bool   // wait4 has reported that this process has no children
 	mount     string // of the control groups of version 2; empty if it is not known
 
 	works    map[int]*task // by their numbers
@@ -75,15 +73,13 @@ func runKeeper() int {
 		log.Error("the keeper cannot start", "err", err)
 		return 1
 	}
-	go k.readGuard()
+	go readFrames(k.guard, k.fromGuard, incoming{})
 	for !k.orphaned || len(k.works) > 0 {
 		select {
 		case sig := <-k.signals:
 			if sig == syscall.SIGCHLD {
 				k.reap()
 			}
-		case <-k.groups.c:
-			k.reap() // the kernel reports the end of a group before the end of its last process
 		case in := <-k.fromGuard:
 			k.receive(in)
 		case t := <-k.launcher.read:
@@ -124,13 +120,10 @@ func newKeeper() (*keeper, error) {
 	}
 	k.out = newOutbox(k.guard, keeperOutbox)
 	k.launcher = newLauncher()
-	if k.children, err = openChildList(k.launcher.thread); err != nil {
+	if k.children, err = openChildList(k.launcher.forker.thread); err != nil {
 		return nil, err
 	}
 	if k.timer, err = boottime.NewTimer(); err != nil {
-		return nil, err
-	}
-	if k.groups, err = newCgroupWatch(); err != nil {
 		return nil, err
 	}
 	k.mount, _ = ownCgroup()
@@ -140,17 +133,6 @@ func newKeeper() (*keeper, error) {
 	k.board.touch() // where not all memory can be locked, the line above has dropped it
 	k.send(message{Kind: kindReady})
 	return k, nil
-}
-
-// readGuard runs until the socket ends.
-func (k *keeper) readGuard() {
-	for in := bufio.NewReader(k.guard); ; {
-		m, err := readFrame(in)
-		k.fromGuard <- incoming{msg: m, err: err}
-		if err != nil {
-			return
-		}
-	}
 }
 
 // receive handles a message from the guard or the end of its socket. Without a guard, all works must end.
@@ -179,29 +161,23 @@ func (k *keeper) receive(in incoming) {
 	}
 }
 
-// open opens what killing the work will need.
-func (k *keeper) open(m message) *task {
-	t := &task{seq: m.Seq, spec: m.Spec}
-	if k.mount == "" {
-		k.mount, _ = ownCgroup()
-	}
-	t.launchErr = t.openGroup(m.Dir, k.mount)
-	return t
-}
-
 // start starts a work in other goroutines: a program on a disk that hangs must not delay the kill of another work, nor
 // its start.
 func (k *keeper) start(m message) {
-	t := k.open(m)
-	if t.until = m.At; m.At == 0 {
+	t := &task{seq: m.Seq, spec: m.Spec, until: m.At}
+	if m.At == 0 {
 		t.place = k.board.place(m.Place, m.Leadership)
 	}
-	if t.launchErr != nil {
-		t.close()
-		k.send(message{Kind: kindStarted, Seq: m.Seq, Error: t.launchErr.Error()})
-		return
+	if m.Dir != "" {
+		var err error
+		if t.group, err = openCgroup(m.Dir); err != nil {
+			k.send(message{Kind: kindStarted, Seq: m.Seq, Error: err.Error()})
+			return
+		}
 	}
-	k.groups.add(t.group)
+	if k.mount == "" {
+		k.mount, _ = ownCgroup()
+	}
 	k.works[t.seq] = t
 	k.launcher.add(t)
 }

@@ -13,7 +13,7 @@ import (
 
 // enforce begins to kill the work if it may not run any longer, without a list of processes.
 func (k *keeper) enforce(t *task) {
-	if !t.needsSweep() && t.leaseExpired() || past(t.killAt) {
+	if t.isOver() {
 		t.killing = true
 	}
 	if t.killing && t.sweeps == 0 {
@@ -152,12 +152,8 @@ func (o *offspring) Kill() (err error) {
 			err = deniedError(pid)
 		}
 	}
-	listed, again := 0, false
-	k.children.forEach(func(pid int) (more bool) {
-		killOne(pid)
-		listed++
-		return listed < portionListed
-	})
+	k.children.portion(killOne)
+	again := false
 	for _, t := range k.works {
 		again = again || t.sweeps > 0
 	}
@@ -219,11 +215,10 @@ func (k *keeper) eachStray(f func(pid int) (more bool)) (complete bool) {
 	})
 }
 
-// mustKill reports whether enforce may have to kill a work.
+// mustKill reports whether enforce has to kill a work.
 func (k *keeper) mustKill() bool {
-	now := boottime.Now()
 	for _, t := range k.works {
-		if !t.needsSweep() && (t.leaseExpired() || t.killAt != 0 && now >= t.killAt) {
+		if t.isOver() {
 			return true
 		}
 	}
@@ -236,9 +231,9 @@ func (k *keeper) inGroup(pid int) bool {
 	if err != nil {
 		return false
 	}
-	path := strings.TrimSuffix(cgroupPath(string(text)), " (deleted)") + "/"
+	dir := k.mount + strings.TrimSuffix(cgroupPath(string(text)), " (deleted)") + "/"
 	for _, t := range k.works {
-		if t.group != nil && strings.HasPrefix(path, t.group.path+"/") {
+		if t.group != nil && strings.HasPrefix(dir, t.group.dir+"/") {
 			return true
 		}
 	}

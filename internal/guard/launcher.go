@@ -2,45 +2,29 @@ package guard
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/sys/harden"
 )
 
-// launcher starts works, one after the other, on a separate thread. That lasts as long as the process: the parent death
-// signal, which makes the work die with the keeper, is sent when the forking thread exits. Only launch runs in another
-// goroutine. It gets no work before the program was read: one whose disk hangs would delay all others, see
-// [harden.ReadProgram].
+// launcher starts works, one after the other, on the thread of its forker. That lasts as long as the process: the
+// parent death signal makes the work die with the keeper. Only launch runs in another goroutine. It gets no work before
+// the program was read: one whose disk hangs would delay all others, see [harden.ReadProgram].
 type launcher struct {
-	thread   int // its id
+	forker   *forker
 	reading  []*task
 	read     chan *task // their programs were read
 	waiting  []*task
 	current  *task // nil if none is being started
-	requests chan *task
 	launched chan *task
 	exits    map[int]syscall.WaitStatus // of children that exited while a work was being started, as one of them may be its main process
 }
 
 // newLauncher starts the launcher's thread.
 func newLauncher() *launcher {
-	s := &launcher{read: make(chan *task), requests: make(chan *task, 1), launched: make(chan *task), exits: make(map[int]syscall.WaitStatus)}
-	thread := make(chan int)
-	go s.run(thread) // lasts as long as the process
-	s.thread = <-thread
-	return s
-}
-
-func (s *launcher) run(thread chan<- int) {
-	runtime.LockOSThread()
-	thread <- unix.Gettid()
-	for t := range s.requests {
-		t.launchErr = t.launch()
-		s.launched <- t
+	return &launcher{
+		forker: newForker(), read: make(chan *task), launched: make(chan *task), exits: make(map[int]syscall.WaitStatus),
 	}
 }
 
@@ -66,8 +50,14 @@ func (s *launcher) programRead(t *task) {
 func (s *launcher) next() {
 	if s.current == nil && len(s.waiting) > 0 {
 		s.current, s.waiting = s.waiting[0], s.waiting[1:]
-		s.requests <- s.current
+		go s.launch(s.current) // ends when the disk answers, or with the process
 	}
+}
+
+// launch starts a work. It may block.
+func (s *launcher) launch(t *task) {
+	t.launchErr = s.forker.do(t.launch)
+	s.launched <- t
 }
 
 // finish ends the start of a work. It returns how its main process ended, if it has been waited for already.

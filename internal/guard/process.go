@@ -78,6 +78,16 @@ func (o *childList) forEach(f func(pid int) (more bool)) (complete bool) {
 	return complete
 }
 
+// portion calls f for one portion of the children.
+func (o *childList) portion(f func(pid int)) {
+	listed := 0
+	o.forEach(func(pid int) (more bool) {
+		f(pid)
+		listed++
+		return listed < portionListed
+	})
+}
+
 // These limit one portion of what a kill does with a list of processes, so that its length does not depend on the
 // work: meanwhile other work may have to be killed, and work that keeps forking runs on. The rest follows with the
 // next portion.
@@ -268,11 +278,8 @@ func identifyingEnv(env []string) []string {
 	return vars
 }
 
-// pidsWithEnv returns the pids of processes that have all of vars in their environment, as far as that can be read. It is good
-// enough to kill them, but proves nothing. For no variables it returns none.
-func pidsWithEnv(vars []string) []int { return pidsWithAnyEnv([][]string{vars}) }
-
-// pidsWithAnyEnv is pidsWithEnv for several sets of variables: a process must have all of one set.
+// pidsWithAnyEnv returns the pids of processes that have all variables of one of the sets in their environment, as far
+// as that can be read. It is good enough to kill them, but proves nothing. An empty set matches none.
 func pidsWithAnyEnv(sets [][]string) (all []int) {
 	var scan processScan
 	for {

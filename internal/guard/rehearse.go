@@ -71,7 +71,7 @@ func (g *guard) rehearse() error {
 	if err != nil {
 		return err
 	}
-	defer far.Close() // ends readDaemon
+	defer far.Close() // ends readFrames
 	log := g.log
 	g.log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	d := &daemon{pid: noPid, socket: near, out: newOutbox(near, daemonOutbox)}
@@ -81,7 +81,7 @@ func (g *guard) rehearse() error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		g.readDaemon(d)
+		readFrames(near, g.fromDaemon, incoming{daemon: d})
 	}()
 	defer func() {
 		near.Close()

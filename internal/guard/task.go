@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -75,17 +74,6 @@ func (t *task) launch() (err error) {
 	}
 	t.writeState(stateRunning)
 	return t.exec()
-}
-
-// openGroup opens the control group dir, which killing the work will need; none if dir is empty. The hierarchy is mounted at mount.
-func (t *task) openGroup(dir, mount string) (err error) {
-	if dir == "" {
-		return nil
-	}
-	if t.group, err = openCgroup(dir); err == nil {
-		t.group.path = strings.TrimPrefix(dir, mount)
-	}
-	return err
 }
 
 // exec forks and executes the program.
@@ -200,6 +188,9 @@ func (t *task) deadline() time.Duration {
 
 // leaseExpired reports whether the lease has ended and the guard has not acted.
 func (t *task) leaseExpired() bool { return enforced && boottime.Now() >= t.deadline()+keeperDelay }
+
+// isOver reports whether the work may not run any longer, and is not being killed yet.
+func (t *task) isOver() bool { return !t.needsSweep() && (t.leaseExpired() || past(t.killAt)) }
 
 // The delay between two sweeps.
 const (

@@ -115,7 +115,7 @@ func (g *guard) findTask(k *keeperProcess, task int) *work {
 
 // prepare opens what killing and finding the work will need, before any of it runs.
 func (g *guard) prepare(m message) {
-	l := g.find(m.Leadership)
+	l := g.find(g.daemon, m.Leadership)
 	err := ErrAbandoned
 	if l != nil {
 		g.readLease(l) // what the board says since the last work

@@ -126,13 +126,10 @@ func (o *orphans) Empty() error {
 // Kill kills one portion of the orphans.
 func (o *orphans) Kill() error {
 	g := (*guard)(o)
-	listed := 0
-	g.children.forEach(func(pid int) (more bool) {
+	g.children.portion(func(pid int) {
 		if !g.isOwn(pid) {
 			syscall.Kill(pid, syscall.SIGKILL)
 		}
-		listed++
-		return listed < portionListed
 	})
 	for _, pid := range descendants(os.Getpid(), g.ownPids()...) {
 		syscall.Kill(pid, syscall.SIGKILL)

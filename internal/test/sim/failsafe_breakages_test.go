@@ -14,20 +14,20 @@ import (
 
 // The breakages of failsafe mode.
 var failsafeBreakages = []breakage{
-	{name: ignoresPromises, by: "S1 failsafe", one: 8},
-	{name: vetoesBound, by: "S1 failsafe", one: 9},
-	{name: shortPromises, by: "S1 failsafe", one: 1094},
-	{name: freeAfterStart, by: "S1 failsafe", one: 959},
-	{name: onePromise, by: "S1 failsafe", one: 1},
+	{name: ignoresPromises, by: "S1 failsafe", one: 9},
+	{name: vetoesBound, by: "S1 failsafe", one: 53},
+	{name: shortPromises, by: "S1 failsafe", one: 250},
+	{name: freeAfterStart, by: "S1 failsafe", one: 735},
+	{name: onePromise, by: "S1 failsafe", one: 2},
 	{name: promisesAddUp, by: "S1 failsafe", one: 9},
-	{name: blindVeto, by: "S1 S2 failsafe", one: 448},
-	{name: noSlack, by: "needless", calmOutage: true, one: 68},
-	{name: timeoutEnds, by: "needless", calmOutage: true, one: 1},
-	{name: countsSilent, by: "needless", calmOutage: true, passive: true, one: 1},
-	{name: neverVetoes, by: "L1", one: 156},
+	{name: blindVeto, by: "S1 S2 failsafe", one: 490},
+	{name: noSlack, by: "needless", calmOutage: true, one: 697},
+	{name: timeoutEnds, by: "needless", calmOutage: true, one: 7},
+	{name: countsSilent, by: "needless", calmOutage: true, passive: true, one: 5},
+	{name: neverVetoes, by: "L1", one: 126},
 	{name: earlyLimit, by: "S1 failsafe", one: 205},
-	{name: forgetsVeto, by: "S1 failsafe", one: 1877},
-	{name: forgetsSets, by: "S1 failsafe", one: 82},
+	{name: forgetsVeto, by: "S1 failsafe", one: 2486},
+	{name: forgetsSets, by: "S1 failsafe", one: 89},
 }
 
 // failsafeHunted are those that no schedule has noticed yet: other rules may stand in for what they remove. -sim.hunt searches for them.

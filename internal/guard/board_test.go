@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -336,5 +337,17 @@ func TestKilledBy(t *testing.T) {
 	}
 	if at := (&Leadership{place: b.place(1, 1)}).killedBy(); at != 0 {
 		t.Errorf("without work: %s", at)
+	}
+}
+
+// A lease that follows while the disk hangs does not start what was asked for under an earlier one: it may have been killed by then.
+func TestLaunchAfterItsLease(t *testing.T) {
+	p := newBareBoard(t).place(3, 7)
+	p.setDeadline(boottime.Now() - time.Second)
+	w := &task{seq: 1, place: p, spec: &Spec{Path: "/bin/true", Argv: []string{"true"}}}
+	w.launchBy = w.deadline()
+	p.setDeadline(boottime.Now() + time.Hour)
+	if err := w.launch(); !errors.Is(err, errNoLease) || w.pid != 0 {
+		t.Errorf("%v, process %d", err, w.pid)
 	}
 }

@@ -105,26 +105,32 @@ const newCgroupTries = 10
 
 // openCgroup opens a control group and takes a shared lock of it, which shows clearCgroups that its owner lives.
 func openCgroup(dir string) (*cgroup, error) {
-	c, killErr, err := openCgroupFiles(dir)
+	c, killErr, err := openCgroupFiles(dir, true)
 	if err != nil {
 		return nil, err
 	}
-	if err = errors.Join(killErr, unix.Flock(int(c.file.Fd()), unix.LOCK_SH|unix.LOCK_NB)); err != nil {
+	if killErr != nil {
 		c.Close()
-		return nil, fmt.Errorf("cannot use the control group %s: %w", dir, err)
+		return nil, fmt.Errorf("cannot use the control group %s: %w", dir, killErr)
 	}
 	return c, nil
 }
 
 // openCgroupFiles opens a control group. With a killErr, this process may not kill the group, but it can read whether
 // it is empty.
-func openCgroupFiles(dir string) (c *cgroup, killErr, err error) {
+func openCgroupFiles(dir string, lock bool) (c *cgroup, killErr, err error) {
 	c = &cgroup{dir: dir, killFD: -1, eventsFD: -1}
 	if c.file, err = os.Open(dir); err != nil {
 		return nil, nil, err
 	}
+	if lock { // before its files are opened, which shows that it has not been removed by then
+		err = unix.Flock(int(c.file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	}
 	var stat unix.Stat_t
-	if err = unix.Fstat(int(c.file.Fd()), &stat); err == nil {
+	if err == nil {
+		err = unix.Fstat(int(c.file.Fd()), &stat)
+	}
+	if err == nil {
 		c.inode = stat.Ino
 		c.eventsFD, err = unix.Openat(int(c.file.Fd()), eventsFile, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	}

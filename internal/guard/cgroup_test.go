@@ -190,6 +190,9 @@ func TestNewCgroupWhileOthersClear(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if _, err := os.Stat(c.dir); err != nil {
+			t.Errorf("another guard has removed it: %v", err)
+		}
 		if c.remove() != nil || c.Empty() != nil {
 			t.Errorf("%s: %v", c.dir, c.remove())
 		}

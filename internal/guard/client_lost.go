@@ -50,10 +50,10 @@ func (c *Client) checkLeases(fired <-chan struct{}) {
 
 // killedBy returns when the guard must have killed the work, or at least have reported that it is doing so; 0 for
 // never. That is some time after the deadline that it enforces, or after an earlier one on the board. A later one on
-// the board is in force at once, but a guard that does not read it is hung. A lease that was withdrawn leaves the
-// enforced deadline in force. The caller must hold the client's mu.
+// the board is in force at once, but a guard that does not read it is hung. A lease that was withdrawn counts until the
+// guard reports that it kills the work: it may hang before. The caller must hold the client's mu.
 func (l *Leadership) killedBy() time.Duration {
-	requested, enforced := l.place.deadline(), l.place.enforced()
+	requested, enforced := l.place.deadline(), max(l.place.enforced(), l.withdrawn)
 	switch w := l.running; {
 	case w == nil || !w.startSent || enforced == 0:
 		return 0
@@ -103,9 +103,11 @@ func (c *Client) loseGuard(cause error) {
 		return
 	}
 	c.cancel(cause)
-	for _, l := range c.leaderships {
-		if l.running != nil && l.running.container != nil {
-			l.running.container.Kill()
+	for _, units := range []bool{false, true} { // to kill a unit, files may have to be opened
+		for _, l := range c.leaderships {
+			if w := l.running; w != nil && w.container != nil && (w.unit != nil) == units {
+				w.container.Kill()
+			}
 		}
 	}
 	c.armTimer()

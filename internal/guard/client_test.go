@@ -382,6 +382,7 @@ func TestGuardIsLostAfterDeadline(t *testing.T) {
 		enforced, lease time.Duration // from now
 		reads           bool          // the guard reads the lease when it is late
 		killing         bool          // the guard has reported that
+		withdrawn       bool          // the lease is withdrawn, which the guard reads before it hangs
 		lost            bool
 	}{
 		"at the end":     {enforced: 50 * ms, lease: 50 * ms, lost: true},
@@ -389,6 +390,7 @@ func TestGuardIsLostAfterDeadline(t *testing.T) {
 		"not late":       {enforced: -guardLate / 2, lease: time.Hour},
 		"late":           {enforced: -2 * guardLate, lease: time.Hour, lost: true},
 		"late, then not": {enforced: -2 * guardLate, lease: time.Hour, reads: true},
+		"withdrawn":      {enforced: 50 * ms, lease: 50 * ms, withdrawn: true, lost: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cl := newClient(t)
@@ -402,6 +404,10 @@ func TestGuardIsLostAfterDeadline(t *testing.T) {
 			now := boottime.Now()
 			cl.guardPlace.enforce(now + c.enforced)
 			cl.l.SetLease(now + c.lease)
+			if c.withdrawn {
+				cl.l.SetLease(0)
+				cl.guardPlace.enforce(0)
+			}
 			if c.reads {
 				eventually(t, "the delay", cl.late)
 				cl.guardPlace.enforce(now + c.lease)

@@ -39,6 +39,7 @@ type Work struct {
 	env         []string           // environment variables by which its processes can be found
 	containment *ContainmentRecord // nil until it is prepared
 	container   Container          // nil until it is prepared; this process ends it if the guard is lost
+	uncontained error              // why container may not be able to do that; nil if it can
 	guardLostAt time.Duration      // when the guard was lost
 	seq         int
 	startSent   bool // some of it may run
@@ -127,7 +128,8 @@ func (w *Work) prepare(spec *Spec) error {
 			c.log.Error("'zkelectd release' may not be able to determine whether work runs", "err", err)
 		}
 	}
-	if err := w.leadership.lockAndSave(); err != nil && w.unit != nil { // if guard and daemon were killed at once, nothing would kill the unit
+	// If the guard or the daemon or both were killed at once, something must be able to kill the unit, which has no keeper.
+	if err := errors.Join(w.uncontained, w.leadership.lockAndSave()); err != nil && w.unit != nil {
 		w.Kill()
 		<-w.dead
 		return err
@@ -251,6 +253,7 @@ func (w *Work) setContainment(r *ContainmentRecord) {
 		}
 	}
 	if err != nil {
+		w.uncontained = err
 		w.c.log.Warn("if the guard dies, it may be impossible to prove that the work is dead", "group", w.leadership.name, "err", err)
 	}
 }

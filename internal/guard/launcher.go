@@ -50,6 +50,7 @@ func (s *launcher) programRead(t *task) {
 func (s *launcher) next() {
 	if s.current == nil && len(s.waiting) > 0 {
 		s.current, s.waiting = s.waiting[0], s.waiting[1:]
+		s.current.launchBy = s.current.deadline()
 		go s.launch(s.current) // ends when the disk answers, or with the process
 	}
 }

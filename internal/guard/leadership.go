@@ -32,6 +32,7 @@ type Leadership struct {
 	unkillable string
 	place      place         // of the lease
 	overdue    time.Duration // if the guard has not killed the work by then, it is lost; 0 before the deadline
+	withdrawn  time.Duration // the lease that SetLease(0) has withdrawn; 0 for none
 	hooks      []Spec
 	release    json.RawMessage
 }
@@ -79,6 +80,12 @@ func (l *Leadership) SetLease(deadline time.Duration) {
 	l.place.setDeadline(deadline)
 	if deadline < last {
 		l.overdue = 0
+	}
+	switch {
+	case deadline != 0:
+		l.withdrawn = 0
+	case last != 0:
+		l.withdrawn = last
 	}
 	w := l.running
 	// The guard has to act at each renewal for a unit, whose control group may have been created, and for a watchdog

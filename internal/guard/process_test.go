@@ -159,7 +159,7 @@ func TestNoFileIsInherited(t *testing.T) {
 	c, err := newCgroup(delegatedCgroup(), 9)
 	must(err)
 	defer func() { must(c.remove()); c.Close() }()
-	unit, _, err := openCgroupFiles(c.dir)
+	unit, _, err := openCgroupFiles(c.dir, false)
 	must(err)
 	defer unit.Close()
 	if unit.killFD < 0 || unit.eventsFD < 0 || unit.Empty() != nil || unit.Kill() != nil {

@@ -57,6 +57,8 @@ type task struct {
 	place       place         // of its lease
 	until       time.Duration // the deadline of a pending hook, which has no lease; 0 for other work
 
+	launchBy time.Duration // it must not be started later, whatever lease has followed
+
 	// The launcher's goroutine uses the following while launching is set.
 	launching bool
 	launchErr error
@@ -69,7 +71,7 @@ func (t *task) launch() (err error) {
 			return fmt.Errorf("cannot record that work runs: %w", err)
 		}
 	}
-	if enforced && boottime.Now() >= t.deadline() {
+	if enforced && boottime.Now() >= min(t.launchBy, t.deadline()) {
 		return errNoLease // this process or the disk was paused in the meantime
 	}
 	t.writeState(stateRunning)

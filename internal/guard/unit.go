@@ -86,7 +86,7 @@ func (c *unitContainer) open() {
 	if c.group != nil && c.group.killFD >= 0 {
 		return
 	}
-	if group, _, err := openCgroupFiles(c.dir); err == nil {
+	if group, _, err := openCgroupFiles(c.dir, false); err == nil {
 		c.Close()
 		c.group = group
 	}
@@ -139,7 +139,7 @@ func (c *unitContainer) groupEmpty() error {
 	if err := c.group.Empty(); err != nil {
 		return err
 	}
-	again, _, err := openCgroupFiles(c.dir)
+	again, _, err := openCgroupFiles(c.dir, false)
 	if err != nil {
 		return checkCgroupRemoved(c.dir, err)
 	}

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"zkelectd/internal/sys/boottime"
 )
 
 // checkError checks that an error contains all of these texts; without any texts, that there is no error.
@@ -154,6 +156,53 @@ func TestDeathOfKeeperProvesNothing(t *testing.T) {
 	checkError(t, "dead keeper", killAndCheck(c), "the keeper has not reported")
 	c.Close()
 	checkStandardFDs(t)
+}
+
+// emptyCgroup returns a control group without processes.
+func emptyCgroup(t *testing.T) *cgroup {
+	t.Helper()
+	c, err := newCgroup(delegatedCgroup(), 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.remove(); c.Close() })
+	return c
+}
+
+// An empty control group does not prove the death of work whose keeper lives: it may still start the work, or find
+// processes that were moved to another group, for which it gets some time.
+func TestLiveKeeperMayHaveWork(t *testing.T) {
+	cmd, keeper := sleeper(t)
+	w := &Work{c: &Client{report: newKeeperReport(nil)}, containment: &ContainmentRecord{Keeper: keeper}}
+	c := &unguardedWork{w: w, group: emptyCgroup(t)}
+	w.guardLostAt = boottime.Now() - exitTime
+	checkError(t, "not started yet", c.Empty(), "the keeper has not yet reported")
+	w.pid = noPid
+	checkError(t, "after the time", c.Empty())
+	w.guardLostAt = boottime.Now()
+	checkError(t, "within the time", c.Empty(), "the keeper has not yet reported")
+	cmd.Process.Kill()
+	cmd.Wait()
+	checkError(t, "a dead keeper", c.Empty())
+}
+
+// Work in a control group does not count as dead while its keeper has a child outside of all groups: nobody knows whose
+// that is. It is killed with the work.
+func TestStrayMayBelongToTheWork(t *testing.T) {
+	k, _ := newBareKeeper(t)
+	k.mount, _ = ownCgroup()
+	eventually(t, "the end of the children of earlier tests", func() bool { k.reap(); return k.none })
+	_, stray := sleeper(t)
+	w := &task{pid: noPid, reaped: true, group: emptyCgroup(t), nextSweep: boottime.Now() + time.Hour}
+	k.works[7] = w
+	if k.sweep(w) || !alive(stray.Pid) {
+		t.Error("the work counts as dead, or the stray was killed before the next sweep")
+	}
+	w.nextSweep = 0
+	eventually(t, "the end of both", func() bool { return k.sweep(w) })
+	if alive(stray.Pid) {
+		t.Error("the stray is alive")
+	}
 }
 
 // EnsureDead kills what it finds of the work, and returns an error while something of it may still run (S1).

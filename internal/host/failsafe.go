@@ -91,9 +91,9 @@ func (f *failsafeMode) close() {
 }
 
 // setSession sets the session by which the agent finds out whether ZooKeeper answers; nil for none.
-func (f *failsafeMode) setSession(zk *zk.Session) {
-	if f.zk.Store(zk); zk != nil {
-		zk.OnDisconnect(f.suspect)
+func (f *failsafeMode) setSession(s *zk.Session) {
+	if f.zk.Store(s); s != nil {
+		s.OnDisconnect(f.suspect)
 	}
 }
 

@@ -75,7 +75,7 @@ func (h *Host) open() (*session, error) {
 	}
 	defer cancel()
 	defer h.keepAlive("waiting for ZooKeeper at " + strings.Join(c.ZooKeeper.Servers, ", "))()
-	zk, err := zk.Open(opening, zk.Options{
+	opened, err := zk.Open(opening, zk.Options{
 		Servers: c.ZooKeeper.Servers, Timeout: c.ZooKeeper.SessionTimeout, Access: operator.Access(c, os.Getenv), Log: h.log,
 	})
 	if err != nil {
@@ -84,7 +84,7 @@ func (h *Host) open() (*session, error) {
 		}
 		return nil, err
 	}
-	s := &session{host: h, zk: zk, began: time.Now(), granted: zk.Timeout(), ready: make(chan struct{}), waits: make(chan struct{}, 1), members: make(map[*resource]*membership), checks: newChecks()}
+	s := &session{host: h, zk: opened, began: time.Now(), granted: opened.Timeout(), ready: make(chan struct{}), waits: make(chan struct{}, 1), members: make(map[*resource]*membership), checks: newChecks()}
 	s.base = h.leaseBase(s.granted)
 	h.device.fit(s.base)
 	s.ctx, s.cancel = context.WithCancel(h.quit)

@@ -131,6 +131,12 @@ func (t *tab) click(selector string) {
 	})
 }
 
+// focus gives an element the focus. An update of the page may replace an element that was found before.
+func (t *tab) focus(selector string) {
+	t.f.t.Helper()
+	evaluate[bool](t, fmt.Sprintf("(document.querySelector(%q).focus(), true)", selector))
+}
+
 // enter types a text into an input, as a user does. An update of the page may replace the input meanwhile: then it is looked for again.
 func (t *tab) enter(selector, text string) {
 	t.f.t.Helper()

@@ -192,7 +192,7 @@ func TestGridInABrowser(t *testing.T) {
 	p.picture("light")
 
 	// A change arrives by itself, and the focus stays.
-	p.do(chromedp.Focus(chromedp.CSS("[data-key=billing-000] .group-name")))
+	p.focus("[data-key=billing-000] .group-name")
 	m.change("billing-000", func(g *status.Group) {
 		g.Leader = hostName(8)
 		for i := range g.Members {
@@ -207,7 +207,7 @@ func TestGridInABrowser(t *testing.T) {
 	p.shows("#grid", "takes over")
 	p.click("#strip [data-act=problems]")
 	p.shows("#grid", "billing-024")
-	p.do(chromedp.Focus(chromedp.CSS("[data-key=billing-036] .group-name")))
+	p.focus("[data-key=billing-036] .group-name")
 	p.shows("#cell", "refused: host-09 uses the id of this host")
 	p.click("#strip [data-act=all]")
 	p.until("all are shown again", gridRows+" === 200")

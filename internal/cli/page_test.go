@@ -457,7 +457,8 @@ func (t *tab) checkKeyboard() {
 			t.f.t.Errorf("the keyboard does not reach %q, but %q", want, reached)
 		}
 	}
-	t.do(chromedp.Focus(chromedp.CSS(".controls button")), chromedp.KeyEvent(kb.Enter))
+	t.focus(".controls button")
+	t.do(chromedp.KeyEvent(kb.Enter))
 	t.shows("dialog h2", "Move leadership")
 	evaluate[bool](t, "((b) => { b.replaceWith(b.cloneNode(true)); return true; })(document.querySelector('.controls button'))") // as an update may
 	t.do(chromedp.KeyEvent(kb.Escape))

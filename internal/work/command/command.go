@@ -18,8 +18,9 @@ import (
 // maxErrorText bounds the output in an error, unless the command sets another bound.
 const maxErrorText = 4096
 
-// outputDelay is how long a process that the command left behind may hold its output open.
-const outputDelay = 100 * time.Millisecond
+// outputDelay is how long a process that the command left behind may hold its output open. On a busy machine this process needs some
+// of that to read what was written.
+const outputDelay = 500 * time.Millisecond
 
 // Command is a program with its arguments and environment.
 type Command struct {

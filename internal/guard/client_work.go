@@ -128,7 +128,7 @@ func (w *Work) prepare(spec *Spec) error {
 			c.log.Error("'zkelectd release' may not be able to determine whether work runs", "err", err)
 		}
 	}
-	// If the guard or the daemon or both were killed at once, something must be able to kill the unit, which has no keeper.
+	// A unit has no keeper: what this process cannot open or save, nothing could kill if the guard, or both, were killed.
 	if err := errors.Join(w.uncontained, w.leadership.lockAndSave()); err != nil && w.unit != nil {
 		w.Kill()
 		<-w.dead

@@ -6,7 +6,7 @@
 // [Run] is the guard, [MaybeRunKeeper] the keeper, [Client] the daemon's end of the socket to the guard, and [Leadership] what one
 // instance of a group may run.
 //
-// Deadlines travel on the board, memory that the three share. Whoever may have to end work does it through a [Container].
+// Deadlines travel on the board, memory that the three share. A process that may have to end work has a [Container].
 //
 // Code on the way to a kill must not allocate, block, or open files: memory, the disk and file descriptors may be exhausted
 // at that moment. What a kill needs is opened when the work starts; protect locks memory and starts threads beforehand.

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -114,18 +115,20 @@ func (c *unitContainer) revoke() {
 	}
 }
 
-// Empty removes the permit, and returns an error until the control group has been empty for quietTime since.
+// Empty removes the permit, and returns an error until the control group has been empty for quietTime since then: systemd
+// may have looked for the permit just before it was removed.
 func (c *unitContainer) Empty() error {
 	c.revoke()
-	if err := c.groupEmpty(); err != nil {
+	err := c.groupEmpty()
+	if err != nil || !c.revoked {
 		c.quietSince = 0
-		return err
+		return cmp.Or(err, errMayStart)
 	}
 	now := boottime.Now()
 	if c.quietSince == 0 {
 		c.quietSince = now
 	}
-	if !c.revoked || now-c.quietSince <= quietTime {
+	if now-c.quietSince <= quietTime {
 		return errMayStart
 	}
 	return nil

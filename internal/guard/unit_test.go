@@ -317,7 +317,11 @@ func TestUnitWithAPermitIsNotDead(t *testing.T) {
 	if err := os.Remove(inside); err != nil {
 		t.Fatal(err)
 	}
+	removed := boottime.Now()
 	eventually(t, "its death", func() bool { return killAndCheck(k) == nil })
+	if took := boottime.Now() - removed; took < quietTime { // systemd may have seen the permit until then
+		t.Errorf("dead %s after the permit could be removed", took)
+	}
 	if u.permitted() {
 		t.Error("the permit still exists")
 	}

@@ -10,7 +10,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Whoever could read or write the keys of failsafe mode, or could put them there, may know them: 'acl --apply' replaces them, and only
+// Others who could read the keys of failsafe mode, write them, or put them there, may know them: 'acl --apply' replaces them, and only
 // those.
 func TestExposedFailsafeKeysAreReplaced(t *testing.T) {
 	free, own := open(t, Options{}), Access{Auth: credentialsFile(t, "zkelectd:right"), ACL: ACLPrivate}

@@ -475,3 +475,22 @@ func TestClosedClient(t *testing.T) {
 	c.l.SetLease(boottime.Now() + time.Hour)
 	c.Close()
 }
+
+// A unit that this process could not kill without its guard is not started: nothing else could.
+func TestUncontainedUnitIsNotStarted(t *testing.T) {
+	c := newClient(t)
+	started := make(chan error, 1)
+	go func() {
+		_, err := c.l.Start(WorkOptions{Unit: &Unit{Name: "x.service", Group: "/"}})
+		started <- err
+	}()
+	sent := c.expect(kindPrepare)
+	c.send(message{Kind: kindPrepared, Seq: sent.Seq})
+	if m := c.expect(kindKill); m.Seq != sent.Seq {
+		t.Errorf("%+v", m)
+	}
+	c.send(message{Kind: kindDead, Seq: sent.Seq})
+	if err := <-started; err == nil || !strings.Contains(err.Error(), "is not the control group of a unit") {
+		t.Errorf("%v", err)
+	}
+}

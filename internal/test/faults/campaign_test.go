@@ -253,7 +253,7 @@ func TestCampaignNoticesMissingEnforcement(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := f.groups[0]
-	daemons := g.leader().pids()[daemonProcess]
+	daemons := g.working().pids()[daemonProcess]
 	if len(daemons) == 0 {
 		t.Fatal("the leader has no daemon")
 	}
@@ -273,7 +273,7 @@ func TestCampaignNoticesHiddenGrandchildren(t *testing.T) {
 	}
 	g := f.groups[0]
 	g.poll("a grandchild", func(ledger string) bool { return strings.Contains(ledger, grandchildArgument) })
-	n := g.leader()
+	n := g.working()
 	if n.isPromised(zkelectdProcesses, nil) {
 		t.Error("isPromised reports that the death of this work is promised")
 	}

@@ -63,6 +63,16 @@ func (g *group) leader() *node {
 	return g.f.anyNode()
 }
 
+// working returns the node on which the group's child runs, once there is one: on a busy machine the lease of a leader may have ended.
+func (g *group) working() (n *node) {
+	g.f.t.Helper()
+	g.poll("a running child", func(string) bool {
+		n = g.leader()
+		return n.child(g) != 0
+	})
+	return n
+}
+
 // victim returns the leader in most cases, or any node.
 func (g *group) victim() *node {
 	if g.f.rng.Float64() < 0.6 {

@@ -117,7 +117,7 @@ func TestOutagesNoticeBrokenPromises(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := f.groups[0]
-	heal := cutServers(faultproxy.BlackHole, g.leader())
+	heal := cutServers(faultproxy.BlackHole, g.working())
 	g.waitForOverlap()
 	heal()
 }

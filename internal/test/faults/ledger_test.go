@@ -27,6 +27,9 @@ func readLedger(path string) ([]tenure, error) {
 	var all []tenure
 	index := make(map[string]int) // by run
 	for line := range strings.Lines(string(data)) {
+		if !strings.HasSuffix(line, "\n") {
+			break // read while a child wrote it
+		}
 		fields := strings.Fields(line)
 		if len(fields) != 5 {
 			return nil, fmt.Errorf("ledger line %q", line)

@@ -1,6 +1,8 @@
 package faults
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -71,5 +73,21 @@ func TestCheckers(t *testing.T) {
 	}
 	if len(check([]tenure{{"a", 1, "1", 100 * ms, 200 * ms}, {"b", 1, "2", 220 * ms, 300 * ms}})) == 0 {
 		t.Error("a term with two nodes is not noticed")
+	}
+}
+
+// A line that a child is writing is not there yet; one that is damaged is an error.
+func TestLedgerIsReadWhileItIsWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger")
+	for text, ok := range map[string]bool{
+		"1 n1 1 start r\n2 n1 1 ru":            true,
+		"1 n1 1 start r\n2 n1\n3 n1 1 run r\n": false,
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := readLedger(path); (err == nil) != ok || ok && len(all) != 1 {
+			t.Errorf("%q: tenures %v, error %v", text, all, err)
+		}
 	}
 }

@@ -374,15 +374,15 @@ func (m *Member) perform(a transition.Action) {
 	case transition.RunPreStart:
 		m.uncleaned.Store(a.Term)
 		m.setPendingHooks(a.Term)
-		m.handle(m.worker.PreStart(a.Term))
+		m.pendingEvents = append(m.pendingEvents, m.worker.PreStart(a.Term)...)
 	case transition.RunPostStop:
-		m.handle(m.worker.PostStop(a.Term))
+		m.pendingEvents = append(m.pendingEvents, m.worker.PostStop(a.Term)...)
 	case transition.StartChild:
 		if a.Term == m.started {
 			m.group.opt.Counters.Update(func(t *status.Totals) { t.Restarts++ })
 		}
 		m.started = a.Term
-		m.handle(m.worker.Start(a.Term))
+		m.pendingEvents = append(m.pendingEvents, m.worker.Start(a.Term)...)
 	case transition.StopTask:
 		m.stopFencing()
 		m.worker.Stop(a.Grace)

@@ -13,7 +13,7 @@ func (m *Member) newWorker() *worker.Worker {
 	spec.StopTimeout = m.budget.Stop
 	return worker.New(worker.Options{
 		Guard: m.guard, Log: opt.Log, Spec: spec, Fencing: m.fencing, HookTimeout: m.budget.Kill,
-		Report: func(ev worker.Event) { m.report(workEvent(ev)) },
+		Report: m.report,
 	})
 }
 
@@ -32,30 +32,6 @@ func (m *Member) fencing(term int64) workenv.Fencing {
 		f.Slot, f.Slots, f.Epoch = opt.Paths.Slot, strconv.Itoa(t.slots.Record.Count), strconv.FormatInt(t.slots.Record.Epoch, 10)
 	}
 	return f
-}
-
-// workEvent converts a worker event to a machine event.
-func workEvent(ev worker.Event) transition.Event {
-	switch ev := ev.(type) {
-	case worker.HookDone:
-		return transition.HookDone{Err: ev.Err}
-	case worker.Started:
-		return transition.ChildStarted{}
-	case worker.Ready:
-		return transition.ChildReady{}
-	case worker.Failed:
-		return transition.ChildFailed{Err: ev.Err}
-	case worker.Dead:
-		return transition.ChildDead{Status: ev.Status}
-	}
-	panic("group: an unknown event of the worker")
-}
-
-// handle queues events for the machine; step handles them before any other event.
-func (m *Member) handle(events []worker.Event) {
-	for _, ev := range events {
-		m.pendingEvents = append(m.pendingEvents, workEvent(ev))
-	}
 }
 
 // setPendingHooks sets the hooks that the guard runs if this daemon dies as the leader.

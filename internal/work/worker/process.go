@@ -6,14 +6,15 @@ import (
 	"fmt"
 
 	"zkelectd/internal/guard"
+	"zkelectd/internal/transition"
 	"zkelectd/internal/work/probe"
 )
 
-func (w *Worker) startProcess(term int64) []Event {
+func (w *Worker) startProcess(term int64) []transition.Event {
 	env := w.env(term)
 	p, socket, err := w.launch(env)
 	if err != nil {
-		return []Event{Failed{Err: err}}
+		return []transition.Event{transition.ChildFailed{Err: err}}
 	}
 	w.set(p)
 	w.opt.Log.Info("child started", "pid", p.Pid(), "term", term)
@@ -21,7 +22,7 @@ func (w *Worker) startProcess(term int64) []Event {
 	w.owned.Go(func() {
 		select {
 		case err := <-p.Unkillable():
-			w.opt.Report(Failed{Err: err})
+			w.opt.Report(transition.ChildFailed{Err: err})
 		case <-p.Exited():
 		}
 		<-p.Exited()
@@ -32,14 +33,14 @@ func (w *Worker) startProcess(term int64) []Event {
 		}
 		w.set(nil)
 		w.opt.Log.Info("child ended", "pid", p.Pid(), "term", term, "status", p.Status())
-		w.opt.Report(Dead{Status: p.Status()})
+		w.opt.Report(transition.ChildDead{Status: p.Status()})
 	})
 	if w.opt.Spec.Ready.Immediate() {
 		w.owned.Go(func() { w.watchLiveness(ctx, env) })
-		return []Event{Started{}, Ready{}} // even if it has ended by now
+		return []transition.Event{transition.ChildStarted{}, transition.ChildReady{}} // even if it has ended by now
 	}
 	w.owned.Go(func() { w.watchReadiness(ctx, env, socket) })
-	return []Event{Started{}}
+	return []transition.Event{transition.ChildStarted{}}
 }
 
 // processOptions specify the process with an environment.
@@ -79,10 +80,10 @@ func (w *Worker) watchReadiness(ctx context.Context, env []string, socket *probe
 	}
 	switch {
 	case err == nil:
-		w.opt.Report(Ready{})
+		w.opt.Report(transition.ChildReady{})
 		w.watchLiveness(ctx, env)
 	case !errors.Is(err, context.Canceled):
-		w.opt.Report(Failed{Err: err})
+		w.opt.Report(transition.ChildFailed{Err: err})
 	}
 }
 
@@ -93,7 +94,7 @@ func (w *Worker) watchLiveness(ctx context.Context, env []string) {
 	}
 	w.opt.Spec.Live.Run(ctx, env, func(err error) {
 		if err != nil {
-			w.opt.Report(Failed{Err: err})
+			w.opt.Report(transition.ChildFailed{Err: err})
 		}
 	})
 }

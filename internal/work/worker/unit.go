@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"zkelectd/internal/guard"
+	"zkelectd/internal/transition"
 	"zkelectd/internal/work/admission"
 	"zkelectd/internal/work/systemd"
 	"zkelectd/internal/work/workenv"
@@ -37,13 +38,13 @@ type unit struct {
 	answers *admission.Server // to the unit's start; nil until the unit may start
 }
 
-func (w *Worker) startUnit(term int64) []Event {
+func (w *Worker) startUnit(term int64) []transition.Event {
 	name := w.opt.Spec.Unit
 	u := &unit{worker: w, log: w.opt.Log.With("unit", name, "term", term), name: name, fencing: w.opt.Fencing(term), env: w.env(term)}
 	u.ctx, u.cancel = context.WithCancel(context.Background())
 	w.set(u)
 	w.owned.Go(u.run)
-	return []Event{Started{}}
+	return []transition.Event{transition.ChildStarted{}}
 }
 
 // run starts the unit, and returns when all of it is dead.
@@ -56,7 +57,7 @@ func (u *unit) run() {
 		u.log.Info("unit started")
 	case u.ctx.Err() == nil:
 		u.log.Error("cannot start the unit", "err", err)
-		w.opt.Report(Failed{Err: err}) // the group then stops the work
+		w.opt.Report(transition.ChildFailed{Err: err}) // the group then stops the work
 	}
 	status := "was not started"
 	if work != nil {
@@ -73,7 +74,7 @@ func (u *unit) run() {
 	}
 	u.closeAnswers()
 	w.set(nil)
-	w.opt.Report(Dead{Status: status})
+	w.opt.Report(transition.ChildDead{Status: status})
 }
 
 // closeAnswers stops answering the unit's start.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"zkelectd/internal/guard"
+	"zkelectd/internal/transition"
 	"zkelectd/internal/work/hook"
 	"zkelectd/internal/work/probe"
 	"zkelectd/internal/work/workenv"
@@ -42,7 +43,7 @@ type Options struct {
 	// HookTimeout bounds each hook that the guard runs after the daemon has died.
 	HookTimeout time.Duration
 	// Report receives the events that the methods do not return. It is called in several goroutines, and may block.
-	Report func(Event)
+	Report func(transition.Event)
 }
 
 // Spec is the leader-only work.
@@ -73,30 +74,9 @@ type Hooks struct {
 	Timeout time.Duration
 }
 
-// Event is an event of the work.
-type Event interface{ event() }
-
-type (
-	// HookDone reports the end of a hook, of PreStart or PostStop.
-	HookDone struct{ Err error }
-	// Started reports that some of the work may be running.
-	Started struct{}
-	// Ready reports that the work is ready.
-	Ready struct{}
-	// Failed reports that the work could not be started, did not become ready, failed its liveness probe, or cannot be killed.
-	Failed struct{ Err error }
-	// Dead reports that all processes of the work are dead. Status describes how the work ended.
-	Dead struct{ Status string }
-)
-
-func (HookDone) event() {}
-func (Started) event()  {}
-func (Ready) event()    {}
-func (Failed) event()   {}
-func (Dead) event()     {}
-
 // Worker runs the work: one hook, process or unit at a time. PreStart, Start and PostStop return the events that happen at once;
-// Options.Report receives all others. Stop and Kill do not wait: [HookDone] or [Dead] follows.
+// Options.Report receives all others. Stop and Kill do not wait:
+// [transition.HookDone] or [transition.ChildDead] follows.
 type Worker struct {
 	opt     Options
 	pending bool // the guard has hooks to run
@@ -188,14 +168,14 @@ type hookWork struct{ *guard.Work }
 func (h hookWork) Stop(time.Duration) { h.Kill() }
 
 // PreStart runs the pre_start hook as part of the work: the guard kills it with the lease.
-func (w *Worker) PreStart(term int64) []Event {
+func (w *Worker) PreStart(term int64) []transition.Event {
 	argv := w.opt.Spec.Hooks.PreStart
 	if len(argv) == 0 {
-		return []Event{HookDone{}}
+		return []transition.Event{transition.HookDone{}}
 	}
 	h, err := w.begin(guard.WorkOptions{Command: argv, Env: w.env(term), Capture: true})
 	if err != nil {
-		return []Event{HookDone{Err: w.logHook(fmt.Errorf("hooks.pre_start %s failed: %w", argv[0], err))}}
+		return []transition.Event{transition.HookDone{Err: w.logHook(fmt.Errorf("hooks.pre_start %s failed: %w", argv[0], err))}}
 	}
 	w.set(hookWork{h})
 	w.owned.Go(func() {
@@ -210,7 +190,7 @@ func (w *Worker) PreStart(term int64) []Event {
 			<-h.Dead()
 		}
 		w.set(nil)
-		w.opt.Report(HookDone{Err: w.logHook(w.preStartError(argv[0], h, late))})
+		w.opt.Report(transition.HookDone{Err: w.logHook(w.preStartError(argv[0], h, late))})
 	})
 	return nil
 }
@@ -249,26 +229,26 @@ func (w *Worker) logHook(err error) error {
 }
 
 // PostStop runs the post_stop hook until it ends or times out. It needs no lease, because it only cleans up.
-func (w *Worker) PostStop(term int64) []Event {
+func (w *Worker) PostStop(term int64) []transition.Event {
 	argv := w.opt.Spec.Hooks.PostStop
 	if len(argv) == 0 {
-		return []Event{HookDone{}}
+		return []transition.Event{transition.HookDone{}}
 	}
 	env := w.env(term)
 	w.owned.Go(func() {
 		h := hook.Hook{Setting: "hooks.post_stop", Argv: argv, Env: env, Timeout: w.opt.Spec.Hooks.Timeout}
-		w.opt.Report(HookDone{Err: w.logHook(h.Run(context.Background(), nil))})
+		w.opt.Report(transition.HookDone{Err: w.logHook(h.Run(context.Background(), nil))})
 	})
 	return nil
 }
 
 // Start starts the work, and reports when it becomes ready and when it ends.
-func (w *Worker) Start(term int64) []Event {
+func (w *Worker) Start(term int64) []transition.Event {
 	switch {
 	case w.opt.Spec.Unit != "":
 		return w.startUnit(term)
 	case len(w.opt.Spec.Command) == 0:
-		return []Event{Ready{}}
+		return []transition.Event{transition.ChildReady{}}
 	}
 	return w.startProcess(term)
 }

@@ -13,6 +13,7 @@ import (
 	"zkelectd/internal/guard"
 	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/test/testhelper"
+	"zkelectd/internal/transition"
 	"zkelectd/internal/work/probe"
 	"zkelectd/internal/work/workenv"
 )
@@ -30,13 +31,13 @@ func (g *recordingGuard) SetPendingHooks(specs ...guard.Spec) error {
 }
 
 // start returns a worker with a lease, its guard, and the channel of its events.
-func start(t *testing.T, spec Spec) (*Worker, *recordingGuard, <-chan Event) {
+func start(t *testing.T, spec Spec) (*Worker, *recordingGuard, <-chan transition.Event) {
 	t.Helper()
 	g := &recordingGuard{Leadership: guardClient.NewLeadership("g")}
 	g.SetLease(boottime.Now() + time.Minute)
-	events := make(chan Event, 16)
+	events := make(chan transition.Event, 16)
 	w := New(Options{
-		Guard: g, Log: slog.New(slog.DiscardHandler), Spec: spec, HookTimeout: time.Second, Report: func(ev Event) { events <- ev },
+		Guard: g, Log: slog.New(slog.DiscardHandler), Spec: spec, HookTimeout: time.Second, Report: func(ev transition.Event) { events <- ev },
 		Fencing: func(term int64) workenv.Fencing {
 			return workenv.Fencing{Node: "a", Site: "dc1", Group: "g", Root: "/g", Term: fmt.Sprint(term)}
 		},
@@ -50,7 +51,7 @@ func start(t *testing.T, spec Spec) (*Worker, *recordingGuard, <-chan Event) {
 }
 
 // next returns the next event that is reported.
-func next(t *testing.T, events <-chan Event) Event {
+func next(t *testing.T, events <-chan transition.Event) transition.Event {
 	t.Helper()
 	select {
 	case ev := <-events:
@@ -61,7 +62,7 @@ func next(t *testing.T, events <-chan Event) Event {
 	}
 }
 
-func expect(t *testing.T, got []Event, want ...Event) {
+func expect(t *testing.T, got []transition.Event, want ...transition.Event) {
 	t.Helper()
 	if !slices.Equal(got, want) {
 		t.Errorf("got %#v, want %#v", got, want)
@@ -72,9 +73,9 @@ func shell(script string) []string { return []string{"sh", "-c", script} }
 
 func TestNothingToRunIsDoneAtOnce(t *testing.T) {
 	w, g, _ := start(t, Spec{})
-	expect(t, w.PreStart(7), HookDone{})
-	expect(t, w.Start(7), Ready{})
-	expect(t, w.PostStop(7), HookDone{})
+	expect(t, w.PreStart(7), transition.HookDone{})
+	expect(t, w.Start(7), transition.ChildReady{})
+	expect(t, w.PostStop(7), transition.HookDone{})
 	w.SetPendingHooks(7, nil)
 	w.ClearPendingHooks()
 	w.Stop(time.Second)
@@ -96,12 +97,12 @@ func TestHooks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, _, events := start(t, Spec{Hooks: c.hooks, Env: map[string]string{"X": "y"}})
-			check := func(what string, at []Event, want string) {
+			check := func(what string, at []transition.Event, want string) {
 				t.Helper()
 				if len(at) == 0 {
 					at = append(at, next(t, events))
 				}
-				done, ok := at[0].(HookDone)
+				done, ok := at[0].(transition.HookDone)
 				if !ok || (done.Err == nil) != (want == "") || done.Err != nil && !strings.Contains(done.Err.Error(), want) {
 					t.Errorf("%s: %#v", what, at)
 				}
@@ -117,24 +118,24 @@ func TestStopKillsPreStart(t *testing.T) {
 	w, _, events := start(t, Spec{Hooks: Hooks{PreStart: shell("trap '' TERM; sleep 1000"), Timeout: time.Hour}})
 	expect(t, w.PreStart(7))
 	w.Stop(time.Hour)
-	if done, ok := next(t, events).(HookDone); !ok || done.Err == nil {
+	if done, ok := next(t, events).(transition.HookDone); !ok || done.Err == nil {
 		t.Errorf("%#v", done)
 	}
 }
 
 func TestProcess(t *testing.T) {
 	w, _, events := start(t, Spec{Command: shell(`trap 'exit 3' TERM; echo "$ZKELECTD_TERM" >term; while :; do sleep 0.01; done`), Dir: t.TempDir()})
-	expect(t, w.Start(7), Started{}, Ready{})
+	expect(t, w.Start(7), transition.ChildStarted{}, transition.ChildReady{})
 	file := filepath.Join(w.opt.Spec.Dir, "term")
 	testhelper.Eventually(t, 30*time.Second, "the child has written its term", func() bool {
 		data, err := os.ReadFile(file)
 		return err == nil && string(data) == "7\n"
 	})
 	w.Stop(30 * time.Second)
-	expect(t, []Event{next(t, events)}, Dead{"exited with status 3"})
-	expect(t, w.Start(8), Started{}, Ready{}) // again
+	expect(t, []transition.Event{next(t, events)}, transition.ChildDead{Status: "exited with status 3"})
+	expect(t, w.Start(8), transition.ChildStarted{}, transition.ChildReady{}) // again
 	w.Kill()
-	if dead, ok := next(t, events).(Dead); !ok || !strings.Contains(dead.Status, "killed") {
+	if dead, ok := next(t, events).(transition.ChildDead); !ok || !strings.Contains(dead.Status, "killed") {
 		t.Errorf("%#v", dead)
 	}
 }
@@ -142,7 +143,7 @@ func TestProcess(t *testing.T) {
 func TestProcessThatCannotBeStarted(t *testing.T) {
 	w, _, _ := start(t, Spec{Command: []string{"/no/such/program"}})
 	got := w.Start(7)
-	failed, ok := got[0].(Failed)
+	failed, ok := got[0].(transition.ChildFailed)
 	if len(got) != 1 || !ok || !strings.Contains(failed.Err.Error(), `child.command "/no/such/program" cannot be started`) {
 		t.Errorf("%#v", got)
 	}
@@ -157,19 +158,19 @@ func TestReadinessAndLiveness(t *testing.T) {
 		spec Spec
 		want []string // the first events
 	}{
-		"ready":                     {Spec{Ready: ready("true")}, []string{"worker.Ready"}},
-		"never ready":               {Spec{Ready: ready("false")}, []string{"worker.Failed: the child was not ready within 200ms"}},
-		"ready, and serves no more": {Spec{Ready: ready("true"), Live: live}, []string{"worker.Ready", "worker.Failed: child.live.exec false"}},
-		"does not notify":           {Spec{Ready: probe.Readiness{Notify: true, Timeout: time.Millisecond}}, []string{"worker.Failed: the child was not ready within 1ms"}},
+		"ready":                     {Spec{Ready: ready("true")}, []string{"transition.ChildReady"}},
+		"never ready":               {Spec{Ready: ready("false")}, []string{"transition.ChildFailed: the child was not ready within 200ms"}},
+		"ready, and serves no more": {Spec{Ready: ready("true"), Live: live}, []string{"transition.ChildReady", "transition.ChildFailed: child.live.exec false"}},
+		"does not notify":           {Spec{Ready: probe.Readiness{Notify: true, Timeout: time.Millisecond}}, []string{"transition.ChildFailed: the child was not ready within 1ms"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.spec.Command = []string{"sleep", "1000"}
 			w, _, events := start(t, c.spec)
-			expect(t, w.Start(7), Started{})
+			expect(t, w.Start(7), transition.ChildStarted{})
 			for _, want := range c.want {
 				ev := next(t, events)
 				got := fmt.Sprintf("%T", ev)
-				if failed, ok := ev.(Failed); ok {
+				if failed, ok := ev.(transition.ChildFailed); ok {
 					got += ": " + failed.Err.Error()
 				}
 				if !strings.HasPrefix(got, want) {

@@ -175,3 +175,8 @@ func writeOp[T any](path string, read Stored[T], data []byte) Op {
 	}
 	return Op{Kind: OpSet, Path: path, Version: read.Stat.Version, Data: data}
 }
+
+// IsRefusal reports whether err is a refusal that a retry cannot resolve.
+func IsRefusal(err error) bool {
+	return errors.Is(err, ErrNoAuth) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrEphemeralLeaf)
+}

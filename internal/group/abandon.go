@@ -23,10 +23,8 @@ func (e *PanicError) Error() string { return fmt.Sprintf("its event loop has pan
 
 // panicked ends the loop after a panic in a goroutine of the member.
 func (m *Member) panicked(value any) {
-	select {
-	case m.panics <- newPanicError(value):
-	default: // one is enough
-	}
+	p := newPanicError(value)
+	m.inbox.post(func() { m.failure = p })
 }
 
 func (m *Member) isAbandoned() bool { return m.background.ctx.Err() != nil }

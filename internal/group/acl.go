@@ -41,7 +41,7 @@ func (m *Member) auditAgain(ctx context.Context) {
 	if err != nil {
 		return // the next check tries again while the tree is open
 	}
-	m.runInLoop(ctx, func() {
+	m.background.runInLoop(func() {
 		if m.group.setOpenTree(found.Open) {
 			m.publishNode()
 		}

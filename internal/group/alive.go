@@ -17,10 +17,7 @@ func (i *Instance) Beat() {
 		if now-m.shownAt() < status.PublishInterval(i.budget.Session)/4 {
 			continue // such as one that renews a lease
 		}
-		select {
-		case m.beats <- struct{}{}:
-		default: // it has not answered the last one yet
-		}
+		m.group.notices.add(beatRequested)
 	}
 }
 

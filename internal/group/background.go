@@ -8,16 +8,16 @@ import (
 
 // background runs blocking functions in goroutines, and their callbacks in the loop.
 type background struct {
-	ctx     context.Context // ends with the loop
-	cancel  context.CancelFunc
-	owned   sync.WaitGroup // all goroutines
-	results chan func()
-	// panicked receives the value of a panic in one of the goroutines.
+	ctx    context.Context // ends with the loop
+	cancel context.CancelFunc
+	owned  sync.WaitGroup // all goroutines
+	// post makes the loop call a function, and panicked receives the value of a panic in one of the goroutines.
+	post     func(func())
 	panicked func(any)
 }
 
-func newBackground(ctx context.Context, panicked func(any)) *background {
-	b := &background{results: make(chan func()), panicked: panicked}
+func newBackground(ctx context.Context, post func(func()), panicked func(any)) *background {
+	b := &background{post: post, panicked: panicked}
 	b.ctx, b.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return b
 }
@@ -48,14 +48,13 @@ func (b *background) spawn(f func()) {
 	})
 }
 
-// runInLoop runs f in the loop. It returns before f does, and reports false if the loop has ended instead.
+// runInLoop runs f in the loop, unless that ends before. It does not wait for f, and reports false if the loop has ended.
 func (b *background) runInLoop(f func()) bool {
-	select {
-	case b.results <- f:
-		return true
-	case <-b.ctx.Done():
+	if b.ctx.Err() != nil {
 		return false
 	}
+	b.post(f)
+	return true
 }
 
 // cancelAndWait ends the context, and waits for all goroutines.

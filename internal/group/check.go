@@ -28,7 +28,7 @@ func (i *Instance) Check(ctx context.Context) (reads int) {
 	g.opt.Health.ObserveRead(at, took)
 	inForce := cluster.ReadStored[cluster.Policy](path, data, stat, err == nil)
 	audit := make(chan bool, 1)
-	m.runInLoop(ctx, func() {
+	m.background.runInLoop(func() {
 		g.checkDrift(inForce, m.snap.Slots)
 		audit <- g.openTree.Load() && !g.opensTree() // otherwise the ACLs are checked when an instance registers
 	})
@@ -42,13 +42,4 @@ func (i *Instance) Check(ctx context.Context) (reads int) {
 	case <-ctx.Done():
 	}
 	return 1
-}
-
-// runInLoop runs f in the loop, unless ctx or the loop ends before.
-func (m *Member) runInLoop(ctx context.Context, f func()) {
-	select {
-	case m.background.results <- f:
-	case <-m.background.ctx.Done():
-	case <-ctx.Done():
-	}
 }

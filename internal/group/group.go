@@ -14,6 +14,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/renewal"
 	"zkelectd/internal/elector"
+	"zkelectd/internal/group/electing"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/policy"
@@ -68,15 +69,6 @@ type Health interface {
 	Fill(*cluster.Node)
 }
 
-// Placement is what the host knows of the leaders of its groups. Its methods must not block.
-type Placement interface {
-	// Others returns what an election takes into account of other groups. Peers are those that the policy refers to.
-	Others(peers []string) elector.Placement
-	// Elected notes the node that is elected in the group, and SetPolicy the policy in force.
-	Elected(node string)
-	SetPolicy(cluster.Rules)
-}
-
 // Settings holds the settings that a reload may change.
 type Settings struct {
 	// Node is the record of this node, without the fields that the group fills in.
@@ -116,7 +108,7 @@ type Options struct {
 	Rank func(ctx context.Context, program []string, in policy.Input) policy.Answer
 	// CloseOld closes a session that this process has left open. It may block while it closes the session.
 	CloseOld  func(ctx context.Context, session int64)
-	Placement Placement
+	Placement electing.Placement
 	// OnChange receives the input of hooks.on_change.
 	OnChange func(input []byte)
 	// Loads returns the loads of the hosts, as far as they are known, by the ids of their nodes.
@@ -162,19 +154,15 @@ type Group struct {
 	view     atomic.Pointer[status.Daemon]
 	running  atomic.Pointer[Member] // the member whose loop runs; nil while there is none
 	feed     *status.Feed
-	changed  chan struct{} // the host's part of the node's record has changed
-	loads    chan struct{} // the values of Options.Loads have changed
+	notices  notices
 	// usesLoads is set while this host's member is the elector and its policy needs the loads.
 	usesLoads atomic.Bool
-	others    chan struct{} // what is elected in other groups has changed
 	failsafe  failsafeActivity
 }
 
 // New returns a group.
 func New(opt Options) *Group {
-	g := &Group{
-		opt: opt, settings: opt.Settings, log: opt.Log, feed: opt.Feed, changed: make(chan struct{}, 1), others: make(chan struct{}, 1), loads: make(chan struct{}, 1),
-	}
+	g := &Group{opt: opt, settings: opt.Settings, log: opt.Log, feed: opt.Feed, notices: notices{c: make(chan struct{}, 1)}}
 	g.memory.Term = opt.LastTerm
 	g.known.Store(opt.LastTerm)
 	node := opt.Settings.Node
@@ -219,20 +207,10 @@ func (g *Group) Idle() bool {
 
 // NodeChanged makes the member publish its record again, because the values of [Health.Fill] have changed. It is safe for
 // concurrent use.
-func (g *Group) NodeChanged() {
-	select {
-	case g.changed <- struct{}{}:
-	default:
-	}
-}
+func (g *Group) NodeChanged() { g.notices.add(nodeChanged) }
 
 // Reconsider makes the elector decide again, because other groups have changed. It is safe for concurrent use.
-func (g *Group) Reconsider() {
-	select {
-	case g.others <- struct{}{}:
-	default:
-	}
-}
+func (g *Group) Reconsider() { g.notices.add(othersChanged) }
 
 // record returns the node's record.
 func (g *Group) record(s Session, instance string) cluster.Node {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/group/electing"
 )
 
 // Leadership is what a [Member] needs for one leadership: that of a slot, or the only one of a group without slots.
@@ -26,7 +27,10 @@ type Instance struct {
 	budget  cluster.Budget
 	members []*Member
 	queued  atomic.Int32 // how many takeovers wait for room on the host
-	table   *slotTable   // nil for a group without slots
+	// slots is the record that the instance was registered for. known and room are nil for a group without slots.
+	slots   cluster.Stored[cluster.Slots]
+	known   *electing.Slots
+	room    *room
 	ending  chan struct{}
 	leaving atomic.Pointer[announcement] // nil until the instance announces that it is about to end
 	// failsafe is nil until this node can be asked for promises.
@@ -40,9 +44,9 @@ type Instance struct {
 }
 
 func newInstance(ctx context.Context, r Registration, registered cluster.Node, self cluster.Incarnation) *Instance {
-	i := &Instance{id: registered.Instance, registered: registered, self: self, budget: r.Budget, ending: make(chan struct{})}
-	if r.Slots.Record.Count > 0 {
-		i.table = newSlotTable(r.Slots, len(r.Leaderships))
+	i := &Instance{id: registered.Instance, registered: registered, self: self, budget: r.Budget, slots: r.Slots, ending: make(chan struct{})}
+	if n := len(r.Leaderships); r.Slots.Record.Count > 0 {
+		i.known, i.room = electing.NewSlots(n, i.wake), &room{perNode: r.Slots.Record.PerNode, wake: i.wake, live: make([]bool, n)}
 	}
 	for n, l := range r.Leaderships {
 		i.members = append(i.members, newMember(ctx, i, n, l))
@@ -50,13 +54,8 @@ func newInstance(ctx context.Context, r Registration, registered cluster.Node, s
 	return i
 }
 
-// epoch returns the epoch of the slots that the instance was registered for; 0 for a group without slots.
-func (i *Instance) epoch() int64 {
-	if i.table == nil {
-		return 0
-	}
-	return i.table.slots.Record.Epoch
-}
+// wake makes the n-th member look again at what the members share. It does not block.
+func (i *Instance) wake(n int) { i.members[n].group.notices.add(sharedChanged) }
 
 // Members returns the members of the leaderships, in their order.
 func (i *Instance) Members() []*Member { return i.members }

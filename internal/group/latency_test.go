@@ -19,6 +19,7 @@ import (
 // published is a publication of a node's record, whose loop is the test, and the writes that it has sent.
 type published struct {
 	*publication
+	inbox  *inbox
 	node   cluster.Node // as record returns it
 	size   int          // of the group
 	writes []time.Time
@@ -50,7 +51,8 @@ func newPublished(t *testing.T, size int) *published {
 	p := &published{size: size, node: cluster.Node{ID: "a", Site: "dc1", Labels: map[string]string{"rack": "7"}}}
 	p.setLatency(1)
 	registered := p.record()
-	b := newBackground(t.Context(), func(v any) { panic(v) })
+	p.inbox = newInbox()
+	b := newBackground(t.Context(), p.inbox.post, func(v any) { panic(v) })
 	t.Cleanup(b.cancelAndWait)
 	p.publication = &publication{
 		writer: store.NewNodeWriter(recordedConn{of: p}, cluster.Paths{Root: "/g"}, cluster.Incarnation{ID: "a"}, time.Now()),
@@ -73,8 +75,8 @@ func (p *published) run(d time.Duration) {
 	end := time.After(d)
 	for {
 		select {
-		case f := <-p.background.results:
-			f()
+		case <-p.inbox.c:
+			p.inbox.runNext()
 		case <-end:
 			return
 		}

@@ -47,16 +47,7 @@ func (l *leaseLimit) shorten(deadline time.Duration) {
 // use, and never blocks for long.
 func (m *Member) CutLease(deadline time.Duration, reason string) {
 	m.limit.shorten(deadline)
-	select {
-	case m.cuts <- transition.LeaseCut{Deadline: deadline, Reason: reason}:
-	default: // the loop has not handled the earlier ones yet, and each of them ends the session
-	}
-}
-
-// renewed is the result of a RENEW, and how long it took.
-type renewed struct {
-	transition.RenewDone
-	took time.Duration
+	m.inbox.post(func() { m.step(transition.LeaseCut{Deadline: deadline, Reason: reason}) })
 }
 
 // renew posts a RENEW to the session, which merges it with those of other groups, or withdraws it.
@@ -66,14 +57,17 @@ func (m *Member) renew(a transition.Renew) {
 		return
 	}
 	m.session.Renew(renewal.Request{Ops: a.Ops, Due: a.Due, Deadline: a.Deadline}, func(r renewal.Result) {
-		done := renewed{transition.RenewDone{Term: a.Term, Held: a.Held, Sent: r.Sent, Err: r.Err}, boottime.Now() - r.Sent}
-		select {
-		case <-m.renewals: // of an earlier request, which the machine would ignore
-		default:
-		}
-		select {
-		case m.renewals <- done:
-		default: // not reached: a session has one renewer
-		}
+		done := transition.RenewDone{Term: a.Term, Held: a.Held, Sent: r.Sent, Err: r.Err}
+		took := boottime.Now() - r.Sent
+		m.inbox.post(func() { m.renewed(done, took) })
 	})
+}
+
+// renewed handles the result of a RENEW. The machine ignores that of an earlier request.
+func (m *Member) renewed(done transition.RenewDone, took time.Duration) {
+	m.observeWrite(took, done.Err)
+	if done.Err != nil && m.opt.Failsafe != nil {
+		m.opt.Failsafe.Agent.Suspect()
+	}
+	m.step(done)
 }

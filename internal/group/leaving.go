@@ -1,10 +1,12 @@
 package group
 
 import (
+	"context"
 	"slices"
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/store"
 	"zkelectd/internal/transition"
 )
 
@@ -53,7 +55,7 @@ func (m *Member) electedOther(rec cluster.Elected) {
 
 // rereadAsElector reads again after a write of the elector, unless this member ends because that has elected its successor.
 func (m *Member) rereadAsElector() {
-	if m.table() != nil || m.instance.leaving.Load() == nil || !m.handedOver.Load() {
+	if m.instance.room != nil || m.instance.leaving.Load() == nil || !m.handedOver.Load() {
 		m.reader.Reread()
 	}
 }
@@ -81,7 +83,7 @@ func (i *Instance) awaitSuccessors() {
 func (m *Member) announceEnd(reason string) *announcement {
 	a, first := m.instance.announce(reason)
 	var delay time.Duration
-	if m.table() == nil && m.snap.Elector {
+	if m.instance.room == nil && m.snap.Elector {
 		delay = announceDelay
 	}
 	if first {
@@ -130,5 +132,19 @@ func (i *Instance) publishAnnouncement(a *announcement) {
 	first := i.members[0]
 	if !first.background.runInLoop(func() { first.node.publishNow(a.end) }) {
 		a.end(cluster.ErrNotSent)
+	}
+}
+
+// leavingTimeout bounds how long a member that leaves takes to say so.
+const leavingTimeout = time.Second
+
+// RecordLeaving writes into the roster that the instance is about to leave on purpose. Its work is dead, and its leaderships are
+// released. A failure only means that the group shows this node as lost.
+func (g *Group) RecordLeaving(ctx context.Context, conn cluster.ReadWriter, instance *Instance, how cluster.LeftHow) {
+	ctx, cancel := context.WithTimeout(ctx, leavingTimeout)
+	defer cancel()
+	left := cluster.Left{How: how, Time: time.Now(), Incarnation: instance.Incarnation()}
+	if err := store.RecordLeaving(ctx, conn, g.opt.Paths, g.settings.Node.ID, g.settings.Node.Site, left); err != nil {
+		g.log.Info("could not record that this node leaves on purpose: the group shows it as lost", "err", err)
 	}
 }

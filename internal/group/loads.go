@@ -7,12 +7,8 @@ import (
 
 // LoadsChanged makes the member rank again, because the values of Options.Loads have changed. It is safe for concurrent use.
 func (g *Group) LoadsChanged() {
-	if !g.usesLoads.Load() {
-		return
-	}
-	select {
-	case g.loads <- struct{}{}:
-	default:
+	if g.usesLoads.Load() {
+		g.notices.add(loadsChanged)
 	}
 }
 

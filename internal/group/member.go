@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/group/electing"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/store"
 	"zkelectd/internal/sys/boottime"
@@ -29,17 +30,13 @@ type Member struct {
 	budget      cluster.Budget
 	machine     *transition.Machine
 	reader      *store.Reader
-	elector     *electorRole
+	elector     *electing.Elector
 	guard       Guard
 	worker      *worker.Worker
 	limit       leaseLimit
-	cuts        chan transition.LeaseCut
-	renewals    chan renewed // one slot, the newest wins
-	stops       chan string
-	ends        chan string // from another member of the instance
-	panics      chan *PanicError
+	inbox       *inbox
+	failure     *PanicError     // nil unless a goroutine of the loop has panicked
 	sessionDone <-chan struct{} // nil once the loop has seen the session end
-	beats       chan struct{}   // the loop is to show that it is alive
 	shown       atomic.Int64    // see shownAt
 	uncleaned   atomic.Int64    // the term whose pre_start hook has begun and whose post_stop hook has not ended; 0 for none
 	// owed is what a successor owes to this member, once its machine has ended: then its work is dead and undone. nil before.
@@ -50,13 +47,11 @@ type Member struct {
 	background *background            // all goroutines of this loop except the work
 	ended      atomic.Bool            // Run has returned
 
-	endFencing    func() // nil until a node is fenced
-	events        chan transition.Event
+	endFencing    func()             // nil until a node is fenced
 	pendingEvents []transition.Event // handled before any other event
 	timer         *time.Timer
 
 	takeover takeover
-	permits  chan struct{} // a permit may have been granted
 
 	wall    time.Time // of the event that the machine handles
 	counts  status.MemberCounts
@@ -76,25 +71,23 @@ func newMember(ctx context.Context, i *Instance, n int, l Leadership) *Member {
 	g, opt, s, budget := l.Group, l.Options, l.Session, i.budget
 	m := &Member{
 		instance: i, number: n, group: g, opt: opt, session: s, self: i.self, budget: budget, guard: l.Guard, limit: leaseLimit{send: l.Guard.SetLease},
-		reader:   store.NewReader(store.ReaderOptions{Conn: s, Paths: g.opt.Paths, Self: i.self, Failsafe: opt.Failsafe != nil, Clock: boottime.Now, Log: g.log}),
-		cuts:     make(chan transition.LeaseCut, 4),
-		renewals: make(chan renewed, 1),
-		stops:    make(chan string, 4),
-		ends:     make(chan string, 1),
-		beats:    make(chan struct{}, 1),
-		panics:   make(chan *PanicError, 1),
-		permits:  make(chan struct{}, 1),
-		events:   make(chan transition.Event),
-		timer:    time.NewTimer(time.Hour),
+		reader: store.NewReader(store.ReaderOptions{Conn: s, Paths: g.opt.Paths, Self: i.self, Failsafe: opt.Failsafe != nil, Clock: boottime.Now, Log: g.log}),
+		inbox:  newInbox(),
+		timer:  time.NewTimer(time.Hour),
 	}
 	m.machine = transition.New(transition.Options{
 		Paths: g.opt.Paths, Self: i.self, Site: g.settings.Node.Site, Host: g.opt.Identity.Host, Fencing: opt.Fencing.machine(), API: g.settings.Node.API, Budget: budget,
-		Epoch: i.epoch(), LastTerm: g.memory.Term, Wall: func() time.Time { return m.wall },
+		Epoch: i.slots.Record.Epoch, LastTerm: g.memory.Term, Wall: func() time.Time { return m.wall },
 		RestartMax: opt.MaxRestarts, RestartWindow: restartWindow, RestartBackoff: restartBackoff,
 		Admission: opt.Limits.Starts != nil, Failsafe: opt.Failsafe.machine(), Takeover: opt.TakeoverTimeout,
 	})
 	m.unwritten.Store(new(string))
-	m.background = newBackground(ctx, m.panicked)
+	m.background = newBackground(ctx, func(f func()) {
+		m.inbox.post(func() {
+			f()
+			m.step(transition.Tick{})
+		})
+	}, m.panicked)
 	if n == 0 {
 		m.node = &publication{
 			writer: store.NewNodeWriter(s, g.opt.Paths, i.self, i.registered.Since), log: g.log, znode: g.opt.Paths.Node(i.self.ID), timeout: budget.Session,
@@ -102,26 +95,16 @@ func newMember(ctx context.Context, i *Instance, n int, l Leadership) *Member {
 			turns: randomTurn(), written: &i.registered,
 		}
 	}
-	m.elector = newElectorRole(g, m)
+	m.elector = m.newElector()
 	m.worker = m.newWorker()
 	return m
 }
 
 // Stop makes the member release leadership and end. A second call kills the work at once. It is safe for concurrent use.
-func (m *Member) Stop(reason string) {
-	select {
-	case m.stops <- reason:
-	default: // enough are queued
-	}
-}
+func (m *Member) Stop(reason string) { m.inbox.post(func() { m.quit(reason, false) }) }
 
 // end is Stop for a member whose instance ends by itself: a later Stop is then the first one.
-func (m *Member) end(reason string) {
-	select {
-	case m.ends <- reason:
-	default: // it ends already
-	}
-}
+func (m *Member) end(reason string) { m.inbox.post(func() { m.quit(reason, true) }) }
 
 // Run runs the event loop. It returns when the work is dead and leadership is released. The error is the reason for the end. It is a
 // [PanicError] if the loop has panicked: then the work may still run, and the member must be abandoned.
@@ -163,63 +146,61 @@ func (m *Member) noteEnd() {
 	owed := m.machine.Owed()
 	m.owed.Store(&owed)
 	m.instance.stopRest(m.closing)
-	m.table().wakeAll()
+	for n := range m.instance.members {
+		m.instance.wake(n)
+	}
 }
 
 // lingers reports whether the loop goes on after its machine has ended: while members of other slots run, this may be the elector,
 // and nobody else decides for the slot then.
 func (m *Member) lingers() bool {
-	return m.table() != nil && m.session.Err() == nil && !m.snap.SelfLost && !m.instance.done()
+	return m.instance.room != nil && m.session.Err() == nil && !m.snap.SelfLost && !m.instance.done()
 }
 
 // handleNext waits for the next thing that concerns the loop and handles it. It returns an error if the loop must end at once.
 func (m *Member) handleNext() error {
 	select {
-	case p := <-m.panics:
-		return p
 	case <-m.background.ctx.Done():
 		return errors.New("abandoned")
 	case <-m.sessionDone:
 		m.sessionDone = nil
 		m.step(transition.SessionEnded{Reason: m.session.Err().Error()})
-	case reason := <-m.stops:
-		m.quit(reason, false)
-	case reason := <-m.ends:
-		m.quit(reason, true)
 	case snap := <-m.reader.Snapshots():
 		m.observe(snap)
 		m.see(snap)
-	case <-m.table().pokes(m.number):
-		m.poked()
-	case cut := <-m.cuts:
-		m.step(cut)
-	case ev := <-m.events:
-		m.step(ev)
-	case r := <-m.renewals:
-		m.observeWrite(r.took, r.Err)
-		if r.Err != nil && m.opt.Failsafe != nil {
-			m.opt.Failsafe.Agent.Suspect()
-		}
-		m.step(r.RenewDone)
-	case f := <-m.background.results:
-		f()
-		m.step(transition.Tick{})
-	case <-m.permits:
-		m.admit()
-		m.step(transition.Tick{})
+	case <-m.inbox.c:
+		m.inbox.runNext()
+	case <-m.group.notices.c:
+		m.look(m.group.notices.take())
 	case <-m.timer.C:
 		m.step(transition.Tick{})
-	case <-m.beats:
-		m.beat()
-	case <-m.group.others:
-		m.step(transition.Tick{})
-	case <-m.group.changed:
-		m.publishNode()
-	case <-m.group.loads:
-		m.complete()
-		m.step(transition.Tick{})
+	}
+	if m.failure != nil {
+		return m.failure
 	}
 	return nil
+}
+
+// look looks again at what notices name.
+func (m *Member) look(at notice) {
+	if at&nodeChanged != 0 {
+		m.publishNode()
+	}
+	if at&beatRequested != 0 {
+		m.beat()
+	}
+	if at&permitGranted != 0 {
+		m.admit()
+	}
+	if at&loadsChanged != 0 {
+		m.complete()
+	}
+	switch {
+	case at&sharedChanged != 0:
+		m.lookAgain()
+	case at&^(nodeChanged|beatRequested) != 0:
+		m.step(transition.Tick{})
+	}
 }
 
 // beginEnd records why the membership ends.
@@ -242,7 +223,7 @@ func (m *Member) quit(reason string, byInstance bool) {
 		return
 	}
 	m.step(transition.Quit{Reason: reason, Failed: m.group.opt.GuardErr() != nil})
-	if m.table() != nil && m.machine.Term() != 0 {
+	if m.instance.room != nil && m.machine.Term() != 0 {
 		m.announceEnd(reason) // the end of this work may take long, and the other slots would be led by a member that ends
 	}
 }
@@ -266,10 +247,10 @@ func (m *Member) publishNode() {
 
 func (m *Member) finish() {
 	m.leaveQueue()
-	m.elector.endMove()
+	m.elector.EndMove()
 	m.background.cancelAndWait()
 	m.worker.Wait()
-	m.table().end(m.number) // also if a write was under way
+	m.instance.known.End(m.number) // also if a write was under way
 	m.over = true
 	m.publish()
 }
@@ -289,7 +270,7 @@ func (m *Member) observe(snap cluster.Snapshot) {
 	}
 	m.complete()
 	m.group.opt.Health.NoteResponse(snap.At)
-	m.table().update(m.number, &snap)
+	m.instance.known.Update(m.number, &snap)
 	m.group.memory.Update(&snap)
 	m.group.known.Store(m.group.memory.Term)
 	m.group.logNewer(snap)
@@ -341,11 +322,11 @@ func (m *Member) step(ev transition.Event) {
 	now := boottime.Now()
 	wake := m.machine.Wake()
 	if m.closing == "" || m.lingers() {
-		if m.elector.concerns(ev, now) {
-			m.elector.again = m.elector.evaluate(now, m.snap)
+		if concernsElector(ev, m.elector.Wake(), now) {
+			m.elector.See(now, m.snap)
 		}
-		wake = cluster.Earliest(m.elector.again, wake)
-		if m.elector.noSuccessor && m.machine.AwaitsSuccessor() {
+		wake = cluster.Earliest(m.elector.Wake(), wake)
+		if m.elector.NoSuccessor() && m.machine.AwaitsSuccessor() {
 			m.step(transition.NoSuccessor{})
 			return
 		}
@@ -435,13 +416,8 @@ func (m *Member) observeWrite(took time.Duration, err error) {
 	}
 }
 
-// report sends an event to the loop, unless the loop has ended.
-func (m *Member) report(ev transition.Event) {
-	select {
-	case m.events <- ev:
-	case <-m.background.ctx.Done():
-	}
-}
+// report sends an event to the loop.
+func (m *Member) report(ev transition.Event) { m.inbox.post(func() { m.step(ev) }) }
 
 // Apply is [Instance.Apply] for one member.
 func (m *Member) Apply(next Settings, auditACLs bool) bool {
@@ -452,8 +428,12 @@ func (m *Member) Apply(next Settings, auditACLs bool) bool {
 	}) {
 		return false
 	}
-	<-done
-	return true
+	select {
+	case <-done:
+		return true
+	case <-m.background.ctx.Done():
+		return false
+	}
 }
 
 func (m *Member) apply(next Settings, auditACLs bool) {

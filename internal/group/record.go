@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/test/record"
 	"zkelectd/internal/transition"
 )
@@ -54,6 +55,8 @@ func decisionOf(e *cluster.Elected) *record.Decision {
 }
 
 // recordDecision records a decision of the elector for the fault campaign.
-func recordDecision(at time.Duration, p cluster.Paths, self cluster.Incarnation, elected *cluster.Elected) {
-	record.Write(record.Line{At: at, Root: p.Root, Node: self.ID, Incarnation: self.Name, Decided: decisionOf(elected)})
+func (m *Member) recordDecision(elected cluster.Elected) {
+	record.Write(record.Line{
+		At: boottime.Now(), Root: m.group.opt.Paths.Root, Node: m.self.ID, Incarnation: m.self.Name, Decided: decisionOf(&elected),
+	})
 }

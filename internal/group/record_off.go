@@ -14,4 +14,4 @@ import (
 
 func (m *Member) recordStep(time.Duration, transition.Event, []transition.Action) {}
 
-func recordDecision(time.Duration, cluster.Paths, cluster.Incarnation, *cluster.Elected) {}
+func (m *Member) recordDecision(cluster.Elected) {}

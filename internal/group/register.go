@@ -23,15 +23,10 @@ func (e *PermanentError) Unwrap() error { return e.Err }
 
 // permanent wraps a permanent refusal in a [PermanentError].
 func permanent(err error) error {
-	if refused(err) {
+	if cluster.IsRefusal(err) {
 		return &PermanentError{err}
 	}
 	return err
-}
-
-// refused reports whether err is a permanent refusal.
-func refused(err error) bool {
-	return errors.Is(err, cluster.ErrNoAuth) || errors.Is(err, cluster.ErrInvalid) || errors.Is(err, cluster.ErrEphemeralLeaf)
 }
 
 // Registration is what an instance of a group registers with.

@@ -4,123 +4,39 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/group/electing"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/store"
 	"zkelectd/internal/store/storetest"
 	"zkelectd/internal/work/worker"
 )
 
-// woken reports, and forgets, which members were woken.
-func woken(t *slotTable) (all []int) {
-	for i := range t.poke {
-		select {
-		case <-t.poke[i]:
-			all = append(all, i)
-		default:
-		}
-	}
-	return all
-}
-
-func wake(t *testing.T, table *slotTable, want ...int) {
-	t.Helper()
-	got := woken(table)
-	if len(got) != len(want) {
-		t.Errorf("woken: %v, want %v", got, want)
-		return
-	}
-	for i := range want {
-		if got[i] != want[i] {
-			t.Errorf("woken: %v, want %v", got, want)
-		}
-	}
-}
-
-// One member writes as the elector at a time. Those that wait are woken.
-func TestOneMemberWritesAtATime(t *testing.T) {
-	table := newSlotTable(cluster.Stored[cluster.Slots]{Record: cluster.Slots{SlotSize: cluster.SlotSize{Count: 3, PerNode: 1}}}, 3)
-	if !table.begin(0) {
-		t.Error("none may write")
-	}
-	if !table.begin(0) || table.begin(1) {
-		t.Error("not only the first may write")
-	}
-	table.end(1)
-	wake(t, table)
-	table.end(0)
-	wake(t, table, 1)
-	if !table.begin(2) {
-		t.Error("the next one must wait")
-	}
-	table.end(2)
-	wake(t, table, 1)
-	if !table.begin(1) {
-		t.Error("the one that has waited must wait again")
-	}
-	table.end(1)
-	wake(t, table)
-}
-
 // No more than per_node members are admitted at a time. The others are woken when one has left.
 func TestAdmission(t *testing.T) {
-	table := newSlotTable(cluster.Stored[cluster.Slots]{Record: cluster.Slots{SlotSize: cluster.SlotSize{Count: 3, PerNode: 2}}}, 3)
-	if !table.admit(0) || !table.admit(2) || table.admit(1) || !table.admit(2) {
+	var woken []int
+	r := &room{perNode: 2, wake: func(n int) { woken = append(woken, n) }, live: make([]bool, 3)}
+	if !r.admit(0) || !r.admit(2) || r.admit(1) || !r.admit(2) {
 		t.Error("not exactly two are admitted")
 	}
-	table.leave(1)
-	wake(t, table)
-	table.leave(2)
-	wake(t, table, 0, 1)
-	if !table.admit(1) || table.admit(2) {
+	if r.leave(1); len(woken) != 0 {
+		t.Errorf("woken: %v", woken)
+	}
+	if r.leave(2); !slices.Equal(woken, []int{0, 1}) {
+		t.Errorf("woken: %v", woken)
+	}
+	if !r.admit(1) || r.admit(2) {
 		t.Error("the place is not free for another one")
 	}
-}
-
-// What one member reads of its slot as the elector wakes the others, if it is new.
-func TestTableOfSlots(t *testing.T) {
-	table := newSlotTable(cluster.Stored[cluster.Slots]{Record: cluster.Slots{SlotSize: cluster.SlotSize{Count: 2, PerNode: 2}}}, 2)
-	snap := cluster.Snapshot{Slot: "1", Elector: true, Leadership: true}
-	table.update(1, &snap)
-	wake(t, table, 0)
-	if o := table.others(0); len(o) != 1 || o[0].Slot != "1" || len(table.others(1)) != 0 {
-		t.Errorf("%+v", o)
-	}
-	table.update(1, &snap)
-	wake(t, table)
-	snap.Elected.Stat.Version = 1
-	table.update(1, &snap)
-	wake(t, table, 0)
-	snap.Elector = false
-	table.update(1, &snap)
-	wake(t, table, 0)
-	if len(table.others(0)) != 0 {
-		t.Error("what only a follower reads counts")
-	}
-	var none *slotTable
-	none.update(0, &snap)
+	var none *room
 	none.leave(0)
-	none.end(0)
-	none.decide(1)
-	if !none.begin(0) || !none.admit(0) || none.others(0) != nil || none.pokes(0) != nil || none.outdated(0) {
+	if !none.admit(0) {
 		t.Error("a group without slots is affected")
-	}
-}
-
-// Who preempts must have read as much as those who have decided for other slots.
-func TestOutdatedSnapshots(t *testing.T) {
-	table := newSlotTable(cluster.Stored[cluster.Slots]{Record: cluster.Slots{SlotSize: cluster.SlotSize{Count: 2, PerNode: 2}}}, 2)
-	if table.outdated(0) {
-		t.Error("nobody has decided")
-	}
-	table.decide(7)
-	table.decide(5)
-	if !table.outdated(6) || table.outdated(7) {
-		t.Error("the newest decision does not count")
 	}
 }
 
@@ -271,13 +187,12 @@ func TestASlotHasAnElectorWhileAnotherStops(t *testing.T) {
 func TestTheEndOfALoopEndsItsWrite(t *testing.T) {
 	server := storetest.NewServer()
 	a, over := joinSlots(t, server, "a", [2][]string{})
-	table := a.table
 	a.Stop("the test")
 	err := <-over
 	over <- err
-	table.writer = 1
+	a.known.Begin(1)
 	a.members[1].finish()
-	if !table.begin(0) {
+	if !a.known.Begin(0) {
 		t.Error("slot 0 may not write")
 	}
 }
@@ -309,7 +224,9 @@ func TestAHostThatIsFullIsQueued(t *testing.T) {
 	conn := storetest.NewServer().Connect()
 	defer conn.Close(context.Background())
 	g := newGroup("a", cluster.Paths{Root: "/g"}.OfSlot(1))
-	i := &Instance{ending: make(chan struct{}), self: cluster.Incarnation{Name: "a-0000000000000001-n_0000000001", ID: "a"}, table: newSlotTable(cluster.Stored[cluster.Slots]{Record: cluster.Slots{SlotSize: cluster.SlotSize{Count: 2, PerNode: 1}}}, 2)}
+	i := &Instance{ending: make(chan struct{}), self: cluster.Incarnation{Name: "a-0000000000000001-n_0000000001", ID: "a"}}
+	i.slots.Record.SlotSize = cluster.SlotSize{Count: 2, PerNode: 1}
+	i.known, i.room = electing.NewSlots(2, i.wake), &room{perNode: 1, wake: i.wake, live: make([]bool, 2)}
 	var err error
 	if i.budget, err = cluster.NewBudget(sessionTimeout, 0); err != nil {
 		t.Fatal(err)
@@ -320,13 +237,13 @@ func TestAHostThatIsFullIsQueued(t *testing.T) {
 	defer i.Abandon()
 	m := i.members[1]
 	m.snap = cluster.Snapshot{At: 1, Self: i.self, Slot: "1", Elected: cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{Term: 7, Incarnation: i.self.Name}}}
-	i.table.admit(0)
+	i.room.admit(0)
 	m.see(m.snap)
 	if !m.gated || !i.record().Queued {
 		t.Errorf("gated: %t, the record: %+v", m.gated, i.record())
 	}
-	i.table.leave(0)
-	m.poked()
+	i.room.leave(0)
+	m.lookAgain()
 	if m.gated || i.record().Queued {
 		t.Errorf("gated: %t, the record: %+v", m.gated, i.record())
 	}

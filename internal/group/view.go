@@ -8,7 +8,7 @@ import (
 
 // publish publishes the view.
 func (m *Member) publish() {
-	m.elector.place(m.snap)
+	m.elector.Place(m.snap)
 	v := m.View()
 	m.group.swapView(v)
 	m.group.opt.OnView(v)
@@ -17,11 +17,11 @@ func (m *Member) publish() {
 // View returns the member's current state. It may only be called before Run or in the loop.
 func (m *Member) View() status.Daemon {
 	g := m.group
-	node, seen := g.settings.Node, m.registrar().driftSeen()
+	node, seen, decided := g.settings.Node, m.registrar().driftSeen(), m.elector.View()
 	v := status.Daemon{
 		Group: g.opt.Name, Membership: status.MembershipMember, Node: node.ID, Site: node.Site, Root: g.opt.Paths.Root, Incarnation: m.self.Name, Phase: string(m.machine.Phase()),
 		Term: m.machine.Term(), LeaseEnds: m.machine.Deadline(), Lease: cluster.Duration(m.budget.Lease), Elector: m.snap.Elector,
-		SessionTimeout: cluster.Duration(m.budget.Session), Note: m.elector.note, Blocked: m.elector.blocked, Newer: g.newer,
+		SessionTimeout: cluster.Duration(m.budget.Session), Note: decided.Note, Blocked: decided.Blocked, Newer: g.newer,
 		Drift: seen.policy, SlotsDrift: seen.slots,
 		SnapshotAt: m.snap.At, RespondedAt: max(m.snap.At, g.opt.Health.RespondedAt()), PublishedAt: boottime.Now(),
 		Loop: !m.over, Session: !m.over && m.session.Err() == nil, Connected: m.session.Connected(),
@@ -43,7 +43,7 @@ func (m *Member) View() status.Daemon {
 	if m.snap.Elector && !m.over {
 		pause := m.snap.Control.Record.Pause
 		v.Members = m.counts
-		v.Sites, v.Paused, v.PausedHard = m.elector.sites, pause != nil, pause != nil && pause.Hard
+		v.Sites, v.Paused, v.PausedHard = decided.Sites, pause != nil, pause != nil && pause.Hard
 	}
 	return v
 }

@@ -28,8 +28,8 @@ func (m *Member) fencing(term int64) workenv.Fencing {
 			f.PreviousLeader = o.Node
 		}
 	}
-	if t := m.table(); t != nil {
-		f.Slot, f.Slots, f.Epoch = opt.Paths.Slot, strconv.Itoa(t.slots.Record.Count), strconv.FormatInt(t.slots.Record.Epoch, 10)
+	if slots := m.instance.slots.Record; slots.Count > 0 {
+		f.Slot, f.Slots, f.Epoch = opt.Paths.Slot, strconv.Itoa(slots.Count), strconv.FormatInt(slots.Epoch, 10)
 	}
 	return f
 }

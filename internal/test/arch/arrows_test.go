@@ -37,7 +37,8 @@ var arrows = map[string]string{
 	// One daemon.
 	"internal/host":           "cluster config elector elector/whatif failsafe/agent failsafe/peer group guard host/hostcheck operator operator/losses operator/request operator/status policy store sys/boottime sys/watchdogdev transition/failsafe work/command work/fencer work/hook work/probe work/systemd work/workenv work/worker zk",
 	"internal/host/hostcheck": "config work/admission",
-	"internal/group":          "cluster cluster/renewal elector elector/termlog guard operator/status policy store sys/boottime sys/procinfo transition transition/failsafe watchdog work/fencer work/workenv work/worker zk",
+	"internal/group":          "cluster cluster/renewal elector group/electing guard operator/status policy store sys/boottime sys/procinfo transition transition/failsafe watchdog work/fencer work/workenv work/worker zk",
+	"internal/group/electing": "cluster elector elector/termlog operator/status policy sys/boottime watchdog zk",
 	"internal/work/worker":    "guard transition work/admission work/fencer work/hook work/probe work/systemd work/workenv",
 	"internal/config":         "cluster policy sys/secretfile sys/suggest work/probe work/workenv",
 

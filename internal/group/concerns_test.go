@@ -24,7 +24,7 @@ func TestElectorIgnoresRenewals(t *testing.T) {
 		{"a timer", transition.Tick{}, now + 1, true},
 		{"a snapshot", transition.Saw{}, now + 1, true},
 	} {
-		if got := (&electorRole{again: c.again}).concerns(c.ev, now); got != c.want {
+		if got := concernsElector(c.ev, c.again, now); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}

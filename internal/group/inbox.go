@@ -1,0 +1,76 @@
+package group
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// inbox holds what the loop of a member is to do, in order. Posting does not block: neither a lease that is cut nor the reply to a RENEW
+// may wait for a loop that is busy. Whoever posts does so once for each request of the loop, or of a person, so that little is queued.
+type inbox struct {
+	mu    sync.Mutex
+	queue []func()
+	c     chan struct{} // receives while something is queued
+}
+
+func newInbox() *inbox { return &inbox{c: make(chan struct{}, 1)} }
+
+func (b *inbox) post(f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.queue = append(b.queue, f)
+	b.signal()
+}
+
+func (b *inbox) signal() {
+	select {
+	case b.c <- struct{}{}:
+	default:
+	}
+}
+
+// runNext runs what was posted first. The inbox signals again if that was not all.
+func (b *inbox) runNext() {
+	b.mu.Lock()
+	if len(b.queue) == 0 {
+		b.mu.Unlock()
+		return
+	}
+	f := b.queue[0]
+	b.queue = b.queue[1:]
+	if len(b.queue) > 0 {
+		b.signal()
+	}
+	b.mu.Unlock()
+	f()
+}
+
+// A notice says what the loop of a member must look at again. However often it is given, the loop looks once.
+type notice uint32
+
+const (
+	nodeChanged   notice = 1 << iota // the host's part of the node's record
+	loadsChanged                     // the values of Options.Loads
+	othersChanged                    // what is elected in other groups
+	sharedChanged                    // what the members of the instance share
+	permitGranted                    // perhaps
+	beatRequested                    // the loop is to show that it is alive
+)
+
+// notices are those that a loop has not looked at. They outlast a member: the next one looks at them.
+type notices struct {
+	given atomic.Uint32
+	c     chan struct{} // receives after a notice
+}
+
+// add gives a notice. It does not block.
+func (n *notices) add(x notice) {
+	n.given.Or(uint32(x))
+	select {
+	case n.c <- struct{}{}:
+	default:
+	}
+}
+
+// take returns the notices that were given, and takes them back.
+func (n *notices) take() notice { return notice(n.given.Swap(0)) }

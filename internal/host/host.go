@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -241,35 +240,41 @@ func (h *Host) Run(ctx context.Context) error {
 		}
 	}()
 	defer h.watchHost(ctx)()
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
-		began := time.Now()
-		err := h.runSession(ctx)
+	var err error
+	supervise(sessionPacing, func() next {
+		err = h.runSession(ctx)
 		var permanent *group.PermanentError
 		switch {
 		case errors.As(err, &permanent):
-			return permanent.Err
+			err = permanent.Err
 		case errors.Is(err, ErrStuckLoops):
-			return err
 		case h.opt.Guard.Err() != nil:
-			return h.opt.Guard.Err()
+			err = h.opt.Guard.Err()
 		case h.quit.Err() != nil:
 			h.log.Info("stopped")
-			return nil
-		case err != nil:
-			h.log.Warn("session ended; opening a new one", "reason", err)
+			err = nil
+		default:
+			if err != nil {
+				h.log.Warn("session ended; opening a new one", "reason", err)
+			}
+			return again
 		}
-		if time.Since(began) > 10*time.Second {
-			pause = 100 * time.Millisecond
-		}
-		stopWaiting := h.keepAlive("waiting to begin a new session")
-		// Jitter, so that a fleet that lost its sessions together does not reconnect at the same time.
-		t := time.NewTimer(pause/2 + rand.N(pause))
-		select {
-		case <-t.C:
-		case <-h.quit.Done():
-			t.Stop()
-		}
-		stopWaiting()
+		return over
+	}, h.awaitSession)
+	return err
+}
+
+// sessionPacing is how a new session follows one that has ended.
+var sessionPacing = pacing{first: 100 * time.Millisecond, limit: 5 * time.Second, stable: 10 * time.Second}
+
+// awaitSession waits before a new session begins.
+func (h *Host) awaitSession(pause time.Duration) {
+	defer h.keepAlive("waiting to begin a new session")()
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-h.quit.Done():
 	}
 }
 

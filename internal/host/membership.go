@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,12 +17,12 @@ import (
 	"zkelectd/internal/zk"
 )
 
+// instancePacing is how a group registers again whose instance has ended, or that was refused.
+var instancePacing = pacing{first: time.Second, limit: time.Minute, stable: time.Minute}
+
 // Limits of a group's faults.
 const (
-	retryFirst   = time.Second // before a group that was refused registers again, then at growing intervals
-	retryMax     = time.Minute
-	stableAfter  = time.Minute // a member that ran this long registers again at once
-	parkAfter    = 3           // abandoned instances within parkWindow
+	parkAfter    = 3 // abandoned instances within parkWindow
 	parkWindow   = 10 * time.Minute
 	leaveTimeout = 10 // session timeouts within which a LEAVE must be confirmed
 )
@@ -114,37 +113,38 @@ func (m *membership) run() {
 	r := m.resource
 	defer r.setMembership("", "")
 	defer r.clearConns()
-	pause := retryFirst
-	for m.ctx.Err() == nil {
-		began := time.Now()
-		err := m.runInstance()
-		var permanent *group.PermanentError
-		var unknown *promisesUnknownError
-		switch {
-		case m.ctx.Err() != nil || err == nil:
-			return
-		case errors.As(err, &permanent) && m.session.host.single():
-			m.session.end(permanent)
-			return
-		case m.park():
-			r.setMembership(status.MembershipParked, fmt.Sprintf("%d instances were abandoned within %s, the last because %v; "+
-				"'zkelectd reload' tries again", parkAfter, parkWindow, err))
-			m.settle()
-			m.await(0)
-			continue
-		case errors.As(err, &permanent), errors.Is(err, errSurvivor), errors.As(err, &unknown):
-			r.setMembership(status.MembershipRefused, err.Error())
-		default:
-			r.log.Warn("the membership ended; registering again", "reason", err)
-			r.setMembership(status.MembershipJoining, err.Error())
-		}
-		m.settle()
-		if time.Since(began) > stableAfter {
-			pause = retryFirst
-		}
-		m.await(pause/2 + rand.N(pause))
-		pause = min(2*pause, retryMax)
+	supervise(instancePacing, m.runOnce, m.await)
+}
+
+// runOnce runs one instance, and shows why it has ended.
+func (m *membership) runOnce() next {
+	if m.ctx.Err() != nil {
+		return over
 	}
+	r := m.resource
+	err := m.runInstance()
+	var permanent *group.PermanentError
+	var unknown *promisesUnknownError
+	switch {
+	case m.ctx.Err() != nil || err == nil:
+		return over
+	case errors.As(err, &permanent) && m.session.host.single():
+		m.session.end(permanent)
+		return over
+	case m.park():
+		r.setMembership(status.MembershipParked, fmt.Sprintf("%d instances were abandoned within %s, the last because %v; "+
+			"'zkelectd reload' tries again", parkAfter, parkWindow, err))
+		m.settle()
+		m.await(0)
+		return atOnce
+	case errors.As(err, &permanent), errors.Is(err, errSurvivor), errors.As(err, &unknown):
+		r.setMembership(status.MembershipRefused, err.Error())
+	default:
+		r.log.Warn("the membership ended; registering again", "reason", err)
+		r.setMembership(status.MembershipJoining, err.Error())
+	}
+	m.settle()
+	return again
 }
 
 // settle records that the group's start is complete.
@@ -451,9 +451,6 @@ func (m *membership) stop(reason string) {
 		i.Stop(reason)
 	}
 }
-
-// remove is stop for a group that is removed from the configuration.
-func (m *membership) remove(reason string) { m.stop(reason) }
 
 // tryAgain makes a group that was refused or parked register now.
 func (m *membership) tryAgain() {

@@ -275,7 +275,7 @@ func (s *session) member(r *resource) *membership {
 // remove ends the membership of a group with LEAVE, and waits for that.
 func (s *session) remove(r *resource, reason string) {
 	if m := s.member(r); m != nil {
-		m.remove(reason)
+		m.stop(reason)
 		<-m.over
 	}
 }

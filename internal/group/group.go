@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/renewal"
 	"zkelectd/internal/elector"
 	"zkelectd/internal/group/electing"
 	"zkelectd/internal/guard"
@@ -32,7 +31,7 @@ type Session interface {
 	cluster.Owner
 	// Renew posts a RENEW, which replaces the last one; done gets the result in another goroutine, and must not block.
 	// WithdrawRenewal discards it.
-	Renew(r renewal.Request, done func(renewal.Result))
+	Renew(r transition.Renew, done func(transition.RenewDone))
 	WithdrawRenewal()
 	// Settle makes later reads show the outcome of earlier writes without a reply.
 	Settle(context.Context) error

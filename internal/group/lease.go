@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/renewal"
 	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/transition"
 )
@@ -56,9 +55,8 @@ func (m *Member) renew(a transition.Renew) {
 		m.session.WithdrawRenewal()
 		return
 	}
-	m.session.Renew(renewal.Request{Ops: a.Ops, Due: a.Due, Deadline: a.Deadline}, func(r renewal.Result) {
-		done := transition.RenewDone{Term: a.Term, Held: a.Held, Sent: r.Sent, Err: r.Err}
-		took := boottime.Now() - r.Sent
+	m.session.Renew(a, func(done transition.RenewDone) {
+		took := boottime.Now() - done.Sent
 		m.inbox.post(func() { m.renewed(done, took) })
 	})
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/renewal"
 	"zkelectd/internal/elector"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/operator/status"
@@ -22,6 +21,7 @@ import (
 	"zkelectd/internal/store/storetest"
 	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/test/testhelper"
+	"zkelectd/internal/transition"
 	"zkelectd/internal/work/worker"
 	"zkelectd/internal/zk"
 )
@@ -32,7 +32,7 @@ type memorySession struct{ *storetest.Session }
 const sessionTimeout = 6 * time.Second
 
 // Renew sends a RENEW when it is due.
-func (s memorySession) Renew(r renewal.Request, done func(renewal.Result)) {
+func (s memorySession) Renew(r transition.Renew, done func(transition.RenewDone)) {
 	go func() {
 		due := time.NewTimer(r.Due - boottime.Now())
 		defer due.Stop()
@@ -40,7 +40,7 @@ func (s memorySession) Renew(r renewal.Request, done func(renewal.Result)) {
 		case <-due.C:
 			sent := boottime.Now()
 			_, err := s.Do(context.Background(), r.Ops...)
-			done(renewal.Result{Sent: sent, Err: err})
+			done(transition.RenewDone{Term: r.Term, Held: r.Held, Sent: sent, Err: err})
 		case <-s.Done():
 		}
 	}()

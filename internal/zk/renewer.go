@@ -10,6 +10,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/renewal"
 	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/transition"
 )
 
 // renewer sends the RENEWs of all groups of a session, merged. No group can delay those of the others: a group only posts
@@ -25,20 +26,20 @@ type renewer struct {
 	mu      sync.Mutex
 	timer   *boottime.Timer // nil while run does not run
 	merger  *renewal.Merger
-	done    map[int]func(renewal.Result) // of the request that each group posted last
-	pending map[*renewal.Batch]struct{}  // batches whose results have not been delivered
+	done    map[int]func(transition.RenewDone) // of the request that each group posted last
+	pending map[*renewal.Batch]struct{}        // batches whose results have not been delivered
 }
 
 func newRenewer() *renewer {
 	return &renewer{
-		merger: renewal.NewMerger(rand.Float64), done: make(map[int]func(renewal.Result)), pending: make(map[*renewal.Batch]struct{}),
+		merger: renewal.NewMerger(rand.Float64), done: make(map[int]func(transition.RenewDone)), pending: make(map[*renewal.Batch]struct{}),
 	}
 }
 
 // Renew posts a RENEW, which replaces the handle's last one. Unless it is replaced or withdrawn, or its deadline or the session's
 // end comes first, done is called once with the result, from another goroutine; it must not block. A result that is on its way
 // when the request is withdrawn is still delivered, so the caller must check that it is for what it holds now (S1).
-func (g *Group) Renew(r renewal.Request, done func(renewal.Result)) {
+func (g *Group) Renew(r transition.Renew, done func(transition.RenewDone)) {
 	n := g.s.renewer
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -147,14 +148,14 @@ func (n *renewer) deliver(s *Session, b *renewal.Batch, err error) {
 	}
 	delete(n.pending, b)
 	answers, again := n.merger.Done(boottime.Now(), *b, err)
-	done := make([]func(renewal.Result), len(answers))
+	done := make([]func(transition.RenewDone), len(answers))
 	for i, a := range answers {
 		done[i] = n.done[a.ID]
 		delete(n.done, a.ID)
 	}
 	n.mu.Unlock()
 	for i, a := range answers {
-		done[i](a.Result)
+		done[i](a.RenewDone)
 	}
 	n.send(s, again)
 }

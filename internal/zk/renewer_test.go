@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/renewal"
 	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/transition"
 )
 
 // multiCounter counts the transactions that a session sends.
@@ -71,13 +71,13 @@ func lead(t testing.TB, s *Session, n int) []led {
 }
 
 // renewAll posts a RENEW of every group, due in 100 ms, and returns the results.
-func renewAll(groups []led) []renewal.Result {
-	results := make([]renewal.Result, len(groups))
+func renewAll(groups []led) []transition.RenewDone {
+	results := make([]transition.RenewDone, len(groups))
 	var all sync.WaitGroup
 	all.Add(len(groups))
 	due := boottime.Now() + 100*time.Millisecond
 	for i, g := range groups {
-		g.Renew(renewal.Request{Ops: g.p.RenewTx(g.held), Due: due, Deadline: due + 10*time.Second}, func(r renewal.Result) {
+		g.Renew(transition.Renew{Ops: g.p.RenewTx(g.held), Due: due, Deadline: due + 10*time.Second}, func(r transition.RenewDone) {
 			results[i] = r
 			all.Done()
 		})
@@ -124,18 +124,18 @@ func TestRenewalsNeedANewRequestEachTime(t *testing.T) {
 	groups := lead(t, s, 3)
 	renewAll(groups)
 	before := multis.sent.Load()
-	answered := func(renewal.Result) { t.Error("answered") }
+	answered := func(transition.RenewDone) { t.Error("answered") }
 	for _, g := range groups {
 		now := boottime.Now()
-		g.Renew(renewal.Request{Ops: g.p.RenewTx(g.held), Due: now + 200*time.Millisecond, Deadline: now + 10*time.Second}, answered)
+		g.Renew(transition.Renew{Ops: g.p.RenewTx(g.held), Due: now + 200*time.Millisecond, Deadline: now + 10*time.Second}, answered)
 	}
 	groups[0].WithdrawRenewal()
 	groups[1].Abandon()
 	groups[2].Close()
-	groups[1].Renew(renewal.Request{Ops: groups[1].p.RenewTx(groups[1].held), Due: 1, Deadline: boottime.Now() + time.Minute}, answered)
-	result := make(chan renewal.Result, 1)
+	groups[1].Renew(transition.Renew{Ops: groups[1].p.RenewTx(groups[1].held), Due: 1, Deadline: boottime.Now() + time.Minute}, answered)
+	result := make(chan transition.RenewDone, 1)
 	due := boottime.Now() + 300*time.Millisecond
-	groups[0].Renew(renewal.Request{Ops: groups[0].p.RenewTx(groups[0].held), Due: due, Deadline: due + time.Minute}, func(r renewal.Result) { result <- r })
+	groups[0].Renew(transition.Renew{Ops: groups[0].p.RenewTx(groups[0].held), Due: due, Deadline: due + time.Minute}, func(r transition.RenewDone) { result <- r })
 	if r := <-result; r.Err != nil {
 		t.Error(r.Err)
 	}
@@ -166,10 +166,10 @@ func TestRenewalsWithoutAReply(t *testing.T) {
 	s := open(t, Options{Servers: []string{px.addr()}, Timeout: 20 * time.Second})
 	g := lead(t, s, 1)[0]
 	px.set(true, false)
-	results := make(chan renewal.Result, 2)
+	results := make(chan transition.RenewDone, 2)
 	now := boottime.Now()
 	deadline := now + 200*time.Millisecond
-	g.Renew(renewal.Request{Ops: g.p.RenewTx(g.held), Due: now, Deadline: deadline}, func(r renewal.Result) { results <- r })
+	g.Renew(transition.Renew{Ops: g.p.RenewTx(g.held), Due: now, Deadline: deadline}, func(r transition.RenewDone) { results <- r })
 	r := <-results
 	if !errors.Is(r.Err, cluster.ErrUnknown) || r.Sent < now || boottime.Now() < deadline || !s.Connected() {
 		t.Errorf("%+v, connected: %t", r, s.Connected())

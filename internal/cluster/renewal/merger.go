@@ -9,31 +9,14 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/transition"
 )
 
-// Request is the RENEW of one group. It is good for one renewal: a group that does not post again is not renewed again. Times
-// are on CLOCK_BOOTTIME.
-type Request struct {
-	Ops []cluster.Op
-	// Due is when it is sent at the latest.
-	Due time.Duration
-	// Deadline is the end of the lease that it renews. It is never sent from then on.
-	Deadline time.Duration
-}
-
-// Result is the outcome of a request.
-type Result struct {
-	// Sent is a time before the transaction was sent: if it was successful, the lease counts from then.
-	Sent time.Duration
-	// Err is nil if the lease is renewed. It matches [cluster.ErrNotSent], [cluster.ErrUnknown] or [cluster.ErrSessionEnded] if
-	// the outcome is not known; any other error is a refusal of this request.
-	Err error
-}
-
-// Answer is the result of the request that a group posted last.
+// Answer is the outcome of the RENEW that a group posted last. Its error matches [cluster.ErrNotSent], [cluster.ErrUnknown] or
+// [cluster.ErrSessionEnded] if the outcome is not known; any other error is a refusal of this RENEW.
 type Answer struct {
 	ID int
-	Result
+	transition.RenewDone
 }
 
 // Batch is one transaction with the requests of one or more groups.
@@ -51,7 +34,7 @@ type Batch struct {
 type part struct {
 	id   int
 	post uint64
-	Request
+	transition.Renew
 }
 
 // MaxBatch bounds the size of a batch in bytes: about 550 groups. A larger request is sent alone.
@@ -83,8 +66,9 @@ func NewMerger(random func() float64) *Merger {
 	}
 }
 
-// Post posts a group's request. It replaces the group's last one; if that is under way, its result is discarded.
-func (m *Merger) Post(now time.Duration, id int, r Request) {
+// Post posts a group's RENEW. It is good for one renewal, and replaces the group's last one; if that is under way, its result is
+// discarded.
+func (m *Merger) Post(now time.Duration, id int, r transition.Renew) {
 	m.posts++
 	m.latest[id] = m.posts
 	early := time.Duration(m.shorten * float64(max(0, r.Due-now)))
@@ -140,7 +124,7 @@ func (m *Merger) Done(now time.Duration, b Batch, err error) (answers []Answer, 
 			others = append(others, p)
 		default:
 			delete(m.latest, p.id)
-			answers = append(answers, Answer{p.id, Result{b.Sent, err}})
+			answers = append(answers, Answer{p.id, transition.RenewDone{Term: p.Term, Held: p.Held, Sent: b.Sent, Err: err}})
 		}
 	}
 	return answers, m.batches(now, others, 0)

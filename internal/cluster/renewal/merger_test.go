@@ -10,14 +10,15 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/transition"
 )
 
 // zero shortens no interval.
 func zero() float64 { return 0 }
 
-func request(name string, due, deadline time.Duration) Request {
+func request(name string, due, deadline time.Duration) transition.Renew {
 	p := cluster.Paths{Root: "/" + name}
-	return Request{Ops: p.RenewTx(cluster.HeldVersions{Self: "n1-0000000000000001-n_0000000001"}), Due: due, Deadline: deadline}
+	return transition.Renew{Ops: p.RenewTx(cluster.HeldVersions{Self: "n1-0000000000000001-n_0000000001"}), Due: due, Deadline: deadline}
 }
 
 // posted returns a merger with n groups, all due at 10 s and with a lease until 60 s.
@@ -73,7 +74,7 @@ func TestTheFirstDueRequestTakesAllAlong(t *testing.T) {
 		t.Error("a request is good for more than one renewal")
 	}
 	answers, again := m.Done(6*time.Second, got[0], nil)
-	if len(again) != 0 || !reflect.DeepEqual(answers, []Answer{{2, Result{Sent: 5 * time.Second}}, {1, Result{Sent: 5 * time.Second}}, {3, Result{Sent: 5 * time.Second}}}) {
+	if len(again) != 0 || !reflect.DeepEqual(answers, []Answer{{2, transition.RenewDone{Sent: 5 * time.Second}}, {1, transition.RenewDone{Sent: 5 * time.Second}}, {3, transition.RenewDone{Sent: 5 * time.Second}}}) {
 		t.Errorf("answers %v, again %v", answers, again)
 	}
 	if answers, again = m.Done(6*time.Second, got[0], nil); len(answers)+len(again)+len(m.latest) != 0 {
@@ -97,8 +98,8 @@ func TestBatchesAreBounded(t *testing.T) {
 		ops := func(bytes int) []cluster.Op {
 			return []cluster.Op{{Path: strings.Repeat("x", bytes-21-2), Data: []byte("yz")}}
 		}
-		m.Post(0, 1, Request{Ops: ops(first), Deadline: 2})
-		m.Post(0, 2, Request{Ops: ops(second), Deadline: 3})
+		m.Post(0, 1, transition.Renew{Ops: ops(first), Deadline: 2})
+		m.Post(0, 2, transition.Renew{Ops: ops(second), Deadline: 3})
 		wantIDs(t, m.Take(1), want...)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/renewal"
+	"zkelectd/internal/transition"
 )
 
 // handles tests the groups that share a session: each has its own hints and its own end.
@@ -67,7 +68,7 @@ func mergedRenewals(t *testing.T, e Env) {
 	var paths [groups]cluster.Paths
 	post := func(id int) {
 		ops := paths[id].RenewTx(cluster.HeldVersions{Self: "a-0000000000000001-n_0000000000"})
-		m.Post(0, id, renewal.Request{Ops: ops, Due: time.Second, Deadline: time.Minute + time.Duration(id)})
+		m.Post(0, id, transition.Renew{Ops: ops, Due: time.Second, Deadline: time.Minute + time.Duration(id)})
 	}
 	for id := range groups {
 		p := cluster.Paths{Root: fmt.Sprintf("%s/g%d", e.Root, id)}

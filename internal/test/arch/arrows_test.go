@@ -11,7 +11,7 @@ import (
 var arrows = map[string]string{
 	// The core: pure.
 	"internal/cluster":             "",
-	"internal/cluster/renewal":     "cluster",
+	"internal/cluster/renewal":     "cluster transition",
 	"internal/policy":              "cluster",
 	"internal/elector":             "cluster policy",
 	"internal/transition/failsafe": "cluster",
@@ -26,9 +26,9 @@ var arrows = map[string]string{
 	"internal/failsafe/agent": "cluster failsafe/peer sys/statedir transition/failsafe",
 
 	// ZooKeeper.
-	"internal/zk":              "cluster cluster/renewal sys/boottime sys/nowait sys/secretfile",
+	"internal/zk":              "cluster cluster/renewal transition sys/boottime sys/nowait sys/secretfile",
 	"internal/store":           "cluster zk",
-	"internal/store/storetest": "cluster cluster/renewal",
+	"internal/store/storetest": "cluster cluster/renewal transition",
 
 	// The program. The commands reach the host only through the daemon, but for what a reload is asked and answers.
 	"internal/cli":    "cluster config daemon elector elector/whatif guard host host/hostcheck operator operator/doctor operator/losses operator/request operator/status operator/support policy store sys/asynclog sys/procinfo sys/secretfile web work/admission work/fencer work/oneshot zk",
@@ -37,7 +37,7 @@ var arrows = map[string]string{
 	// One daemon.
 	"internal/host":           "cluster config elector elector/whatif failsafe/agent failsafe/peer group guard host/hostcheck operator operator/losses operator/request operator/status policy store sys/boottime sys/watchdogdev transition/failsafe work/command work/fencer work/hook work/probe work/systemd work/workenv work/worker zk",
 	"internal/host/hostcheck": "config work/admission",
-	"internal/group":          "cluster cluster/renewal elector group/electing guard operator/status policy store sys/boottime sys/procinfo transition transition/failsafe watchdog work/fencer work/workenv work/worker zk",
+	"internal/group":          "cluster elector group/electing guard operator/status policy store sys/boottime sys/procinfo transition transition/failsafe watchdog work/fencer work/workenv work/worker zk",
 	"internal/group/electing": "cluster elector elector/termlog operator/status policy sys/boottime watchdog zk",
 	"internal/work/worker":    "guard transition work/admission work/fencer work/hook work/probe work/systemd work/workenv",
 	"internal/config":         "cluster policy sys/secretfile sys/suggest work/probe work/workenv",

@@ -13,12 +13,12 @@ import (
 type renewer struct {
 	s      *session
 	merger *renewal.Merger
-	done   map[int]func(renewal.Result) // by the instance's number
-	timer  time.Duration                // the next time to send, on the host's clock
+	done   map[int]func(transition.RenewDone) // by the instance's number
+	timer  time.Duration                      // the next time to send, on the host's clock
 }
 
 func newRenewer(s *session) *renewer {
-	return &renewer{s: s, merger: renewal.NewMerger(s.w.rng.Float64), done: make(map[int]func(renewal.Result))}
+	return &renewer{s: s, merger: renewal.NewMerger(s.w.rng.Float64), done: make(map[int]func(transition.RenewDone))}
 }
 
 // renew posts a loop's RENEW, or withdraws it.
@@ -28,12 +28,11 @@ func (l *loop) renew(a transition.Renew) {
 		r.merger.Withdraw(l.number)
 		return
 	}
-	r.done[l.number] = func(res renewal.Result) {
-		l.soon(func() {
-			l.step(l.m.w.broken.renewed(l, transition.RenewDone{Term: a.Term, Held: a.Held, Sent: res.Sent, Err: res.Err}))
-		})
+	r.done[l.number] = func(done transition.RenewDone) {
+		l.soon(func() { l.step(l.m.w.broken.renewed(l, done)) })
 	}
-	r.merger.Post(l.m.clock(), l.number, renewal.Request{Ops: l.m.w.broken.renews(l, a), Due: a.Due, Deadline: a.Deadline})
+	a.Ops = l.m.w.broken.renews(l, a)
+	r.merger.Post(l.m.clock(), l.number, a)
 	r.schedule()
 }
 
@@ -67,7 +66,7 @@ func (r *renewer) send(batches []renewal.Batch) {
 			over = true
 			answers, again := r.merger.Done(h.clock(), b, err)
 			for _, a := range answers {
-				r.done[a.ID](a.Result)
+				r.done[a.ID](a.RenewDone)
 			}
 			r.send(again)
 		}

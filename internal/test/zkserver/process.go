@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"runtime"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // process is a Java process that the kernel kills when this process ends.
@@ -66,5 +68,11 @@ func (p *process) kill() {
 	<-p.done
 }
 
-func (p *process) pause()  { p.signal(syscall.SIGSTOP) }
+// pause returns when all threads have stopped: on a busy machine some of them go on after the signal, and answer.
+func (p *process) pause() {
+	p.signal(syscall.SIGSTOP)
+	for unix.Waitid(unix.P_PID, p.cmd.Process.Pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	}
+}
+
 func (p *process) resume() { p.signal(syscall.SIGCONT) }

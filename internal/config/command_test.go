@@ -14,9 +14,7 @@ func TestCommandsIgnoreGroupsWithErrors(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, file, text)
 		return file
 	}
 	file := write("main.yaml", "zookeeper: {root: /zkelectd}\ngroups_dir: "+dir+"/groups\n")

@@ -65,9 +65,7 @@ func TestCredentialsGoToTheirOwnServersOnly(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(file(name)), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(file(name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, file(name), text)
 	}
 	paths := strings.NewReplacer("@file", file("file.yaml"), "@host", file("host.yaml"), "@auth", file("auth.yaml"))
 	for who, list := range connections {

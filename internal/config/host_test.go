@@ -40,18 +40,14 @@ func newHost(t testing.TB, text string, groups map[string]string) hostFiles {
 
 func (h hostFiles) setMain(text string) {
 	h.t.Helper()
-	if err := os.WriteFile(h.main, []byte("groups_dir: "+h.dir+"\n"+text), 0o600); err != nil {
-		h.t.Fatal(err)
-	}
+	write(h.t, h.main, "groups_dir: "+h.dir+"\n"+text)
 }
 
 func (h hostFiles) path(base string) string { return filepath.Join(h.dir, base) }
 
 func (h hostFiles) put(base, text string) {
 	h.t.Helper()
-	if err := os.WriteFile(h.path(base), []byte(text), 0o600); err != nil {
-		h.t.Fatal(err)
-	}
+	write(h.t, h.path(base), text)
 }
 
 func (h hostFiles) remove(bases ...string) {

@@ -19,9 +19,7 @@ func TestOrderOfPlaces(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, file, text)
 		return file
 	}
 	env := map[string]string{"HOME": dir}
@@ -74,9 +72,7 @@ func TestOrderOfPlaces(t *testing.T) {
 func TestPlacesThatCannotBeUsed(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "broken.yaml")
-	if err := os.WriteFile(file, []byte("zookeeper: ["), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, file, "zookeeper: [")
 	p := Places{HostFile: file, Getenv: func(string) string { return "" }}
 	// Flags that say everything make a broken file irrelevant.
 	if src, err := p.Find(Sources{Env: []string{"ZKELECTD_ZOOKEEPER_SERVERS=zk1"}}); err != nil || src.File != "" {

@@ -20,17 +20,24 @@ func lists(files ...string) chan []string {
 	return c
 }
 
-// startWatch runs a watch, and returns a channel with the content of the file at each change that it reports.
+// contentOf returns the content of a file, "" if there is none.
+func contentOf(path string) string {
+	data, _ := os.ReadFile(path)
+	return string(data)
+}
+
+// startWatch watches a file, and returns a channel with its content at each change that is reported.
 func startWatch(t *testing.T, path string) <-chan string {
+	t.Helper()
+	return startWatchOf(t, lists(path), func() string { return contentOf(path) })
+}
+
+// startWatchOf runs a watch until the end of the test, and returns a channel with the content at each change that it reports.
+func startWatchOf(t *testing.T, files chan []string, content func() string) <-chan string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	seen, done := make(chan string, 100), make(chan error, 1)
-	go func() {
-		done <- Watch(ctx, lists(path), func() {
-			data, _ := os.ReadFile(path)
-			seen <- string(data)
-		})
-	}()
+	go func() { done <- Watch(ctx, files, func() { seen <- content() }) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -108,34 +115,6 @@ func TestWatchNoticesEveryKindOfWrite(t *testing.T) {
 		write(t, path, "gone and back")
 	})
 	waitForContent(t, seen, "", func() { write(t, path, "") })
-}
-
-// Kubernetes replaces a link to the directory of the files.
-func TestWatchNoticesAReplacedLink(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	path := filepath.Join(dir, "z.yaml")
-	link := func(version, text string) {
-		if err := os.Mkdir(filepath.Join(dir, version), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		write(t, filepath.Join(dir, version, "z.yaml"), text)
-		if err := os.Symlink(version, filepath.Join(dir, "..data_tmp")); err != nil {
-			t.Fatal(err)
-		}
-		rename(t, filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data"))
-	}
-	link("..1", "first")
-	if err := os.Symlink(filepath.Join("..data", "z.yaml"), path); err != nil {
-		t.Fatal(err)
-	}
-	seen := startWatch(t, path)
-	waitForWatch(t, seen, dir, func(i int) { link("..x"+strings.Repeat("x", i), strings.Repeat("x", i+1)) })
-	waitForContent(t, seen, "second", func() { link("..2", "second") })
-	if err := os.RemoveAll(filepath.Join(dir, "..1")); err != nil {
-		t.Fatal(err)
-	}
-	waitForContent(t, seen, "third", func() { link("..3", "third") })
 }
 
 // waitForRead makes a change and waits until a process has read the file after it.
@@ -227,27 +206,9 @@ func TestWatchedFiles(t *testing.T) {
 	if files := (Config{}).WatchedFiles("", getenv); len(files) != 0 {
 		t.Errorf("without any file: %q", files)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	seen, done := make(chan struct{}, 100), make(chan error, 1)
-	go func() { done <- Watch(ctx, lists(files...), func() { seen <- struct{}{} }) }()
+	seen := startWatchOf(t, lists(files...), func() string { return "" })
 	for i, path := range files {
-		tick := time.NewTicker(3 * settleTime)
-		defer tick.Stop()
-		for n, noticed := 0, false; !noticed; n++ {
-			write(t, path, strings.Repeat("x", i*1000+n))
-			select {
-			case <-seen:
-				noticed = true
-			case <-tick.C:
-			}
-			if n > 50 {
-				t.Fatalf("a change of %s is not noticed", path)
-			}
-		}
-	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
+		waitForWatch(t, seen, path, func(n int) { write(t, path, strings.Repeat("x", i*1000+n)) })
 	}
 }
 
@@ -289,14 +250,10 @@ func TestWatchNoticesGroupFiles(t *testing.T) {
 	if want := []string{h.main, h.dir}; !slices.Equal(files, want) {
 		t.Fatalf("%q, want %q", files, want)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	seen, done := make(chan string, 100), make(chan error, 1)
-	go func() {
-		done <- Watch(ctx, lists(files...), func() {
-			r, err := ReloadHost(h.sources(), Host{}, true)
-			seen <- fmt.Sprintf("%s %d %t", names(r.Host), len(r.Refused), err == nil)
-		})
-	}()
+	seen := startWatchOf(t, lists(files...), func() string {
+		r, err := ReloadHost(h.sources(), Host{}, true)
+		return fmt.Sprintf("%s %d %t", names(r.Host), len(r.Refused), err == nil)
+	})
 	waitForWatch(t, seen, h.dir, func(i int) { h.put("a.yaml", fmt.Sprintf("{node: {priority: %d}, child: {none: true}}", i)) })
 	for _, step := range []struct {
 		want   string
@@ -319,10 +276,6 @@ func TestWatchNoticesGroupFiles(t *testing.T) {
 	} {
 		waitForContent(t, seen, step.want, step.change)
 	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
 }
 
 // A file that a later list names is watched, too, and counts as changed, because it may have changed before. A file
@@ -332,24 +285,13 @@ func TestWatchTakesOtherFiles(t *testing.T) {
 	first, second := file(t, "first"), filepath.Join(t.TempDir(), "tokens")
 	write(t, second, "a")
 	files := lists(first)
-	ctx, cancel := context.WithCancel(context.Background())
-	seen, done := make(chan string, 100), make(chan error, 1)
-	go func() {
-		done <- Watch(ctx, files, func() {
-			data, _ := os.ReadFile(second)
-			seen <- string(data)
-		})
-	}()
+	seen := startWatchOf(t, files, func() string { return contentOf(second) })
 	waitForWatch(t, seen, first, func(i int) { write(t, first, strings.Repeat("x", i+1)) })
 	waitForContent(t, seen, "a", func() { files <- []string{second} })
 	waitForContent(t, seen, "b", func() { write(t, second, "b") })
 	write(t, first, "not watched")
 	if n := waitForContent(t, seen, "c", func() { write(t, second, "c") }); n != 1 {
 		t.Errorf("one change was reported %d times", n)
-	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
 	}
 }
 
@@ -362,15 +304,7 @@ func TestWatchFindsADirectoryAgain(t *testing.T) {
 	}
 	path := filepath.Join(dir, "tokens")
 	write(t, path, "first")
-	ctx, cancel := context.WithCancel(context.Background())
-	seen, done := make(chan string, 100), make(chan error, 1)
-	go func() {
-		done <- Watch(ctx, lists(path, other), func() {
-			first, _ := os.ReadFile(path)
-			second, _ := os.ReadFile(other)
-			seen <- string(first) + " " + string(second)
-		})
-	}()
+	seen := startWatchOf(t, lists(path, other), func() string { return contentOf(path) + " " + contentOf(other) })
 	waitForWatch(t, seen, dir, func(i int) { write(t, path, strings.Repeat("x", i+1)) })
 	rename(t, dir, dir+".old")
 	waitForContent(t, seen, " gone", func() { write(t, other, "gone") })
@@ -381,10 +315,6 @@ func TestWatchFindsADirectoryAgain(t *testing.T) {
 		write(t, path, "back")
 	})
 	waitForContent(t, seen, "again gone", func() { write(t, path, "again") })
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
 }
 
 // A link leads to another directory, in which Kubernetes replaces a link.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/store/storetest"
 )
 
 func TestPathsOfASlot(t *testing.T) {
@@ -315,5 +316,94 @@ func TestANewRecordOfSlotsHasNewVersions(t *testing.T) {
 			t.Errorf("epoch %d begins at version %d, the one before at %d", epoch+1, version, last)
 		}
 		last = version
+	}
+}
+
+// slotTree is a group of two slots on the model of ZooKeeper.
+type slotTree struct {
+	tree    *storetest.Tree
+	session int64
+}
+
+func (s slotTree) apply(ops ...cluster.Op) error {
+	_, _, err := s.tree.Apply(s.session, ops)
+	return err
+}
+
+func (s slotTree) get(path string) (data []byte, stat cluster.Stat, exists bool) {
+	data, stat, err := s.tree.Get(s.session, path, false)
+	return data, stat, err == nil
+}
+
+func (s slotTree) read(p cluster.Paths) cluster.Snapshot {
+	snap := cluster.Snapshot{Slot: p.Slot, Self: cluster.Incarnation{Name: own}}
+	data, stat, exists := s.get(p.Slots())
+	snap.Slots = cluster.ReadSlots(p.Slots(), data, stat, exists)
+	data, stat, exists = s.get(p.Elected())
+	snap.Elected = cluster.ReadStored[cluster.Elected](p.Elected(), data, stat, exists)
+	data, stat, exists = s.get(p.Leader())
+	snap.Fence = cluster.ReadFence(p.Leader(), data, stat, exists)
+	return snap
+}
+
+// elect returns ELECT of the only member for a slot, whose other slot is known.
+func (s slotTree) elect(p, other cluster.Paths, term int64) []cluster.Op {
+	known := s.read(other)
+	return p.ElectTx(s.read(p), cluster.Elected{Term: term, Incarnation: own}, nil, known.SlotState())
+}
+
+// Each check of what the slots were is needed: without it, a transaction takes effect that was made before that changed. ACQUIRE would
+// take over for an epoch that has ended (S1), and two electors would elect one node for more slots than it may have.
+func TestTheChecksOfSlotsAreNeeded(t *testing.T) {
+	p := cluster.Paths{Root: "/c"}
+	first, second := p.OfSlot(0), p.OfSlot(1)
+	for name, c := range map[string]struct {
+		made, meanwhile func(s slotTree) []cluster.Op
+		check           string // the znode whose check is left out
+	}{
+		"ACQUIRE": {
+			made: func(s slotTree) []cluster.Op {
+				return second.AcquireTx(s.read(second), cluster.Fence{Term: 1}, cluster.Current{Term: 1})
+			},
+			meanwhile: func(s slotTree) []cluster.Op {
+				slots := s.read(second).Slots
+				slots.Record.Epoch++
+				return p.SlotsTx("", slots, slots.Record)
+			},
+			check: p.Slots(),
+		},
+		"ELECT": {
+			made:      func(s slotTree) []cluster.Op { return s.elect(first, second, 1) },
+			meanwhile: func(s slotTree) []cluster.Op { return s.elect(second, first, 2) },
+			check:     second.Elected(),
+		},
+	} {
+		for _, checked := range []bool{true, false} {
+			s := slotTree{tree: storetest.NewTree()}
+			s.session = s.tree.Open()
+			slots := cluster.NewSlots(cluster.SlotSize{Count: 2, PerNode: 1}, "n1", time.Unix(1000, 0))
+			fence := cluster.Encode(&cluster.Fence{State: cluster.FenceReleased})
+			create := func(path string, data []byte) cluster.Op {
+				return cluster.Op{Kind: cluster.OpCreate, Path: path, Data: data}
+			}
+			err := s.apply(create(p.Root, nil), create(p.Election(), nil), create(p.Incarnation(own), nil),
+				create(p.Slots(), cluster.Encode(&slots)), create(first.Leader(), fence), create(second.Leader(), fence))
+			if err == nil {
+				err = s.apply(s.elect(second, first, 1)...)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			ops := c.made(s)
+			if !checked {
+				ops = slices.DeleteFunc(ops, func(op cluster.Op) bool { return op.Kind == cluster.OpCheck && op.Path == c.check })
+			}
+			if err := s.apply(c.meanwhile(s)...); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.apply(ops...); (err != nil) != checked {
+				t.Errorf("%s: checked %t: %v", name, checked, err)
+			}
+		}
 	}
 }

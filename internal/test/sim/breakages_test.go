@@ -113,23 +113,13 @@ var breakages = []breakage{
 	{name: fencedPreempts, by: "fencing", fencing: true, one: 45, three: 5},
 }
 
-// hunted are those that no schedule has noticed yet: other checks may stand in for what they remove. -sim.hunt searches for them.
-var hunted = []breakage{
-	{name: acquireAnySize, by: "S1", slotted: true},
-	{name: blindElect, by: "per_node", slotted: true},
-	{name: anyEpoch, by: "S1", slotted: true},
-}
-
 // The breakages. Each must be detected, or the simulation proves nothing.
 const (
 	leaderIsHeir        = "the leader as its own heir"
 	heirInElected       = "a refresh of the heir that writes elected"
 	uncheckedHeir       = "HEIR without its checks"
 	noHeirRefresh       = "an heir that is published by ELECT only"
-	acquireAnySize      = "ACQUIRE without the check of slots"
 	keepFences          = "SETSLOTS that leaves the fences as they are"
-	blindElect          = "ELECT without the checks of the other slots"
-	anyEpoch            = "an instance of an old epoch that acquires"
 	noGate              = "a takeover while the host works in too many other slots"
 	forgottenFence      = "LEAVE that forgets the fence of a slot"
 	forgottenCurrent    = "LEAVE that forgets the current of a slot"
@@ -208,9 +198,6 @@ func (b breakage) sees(l *loop, s cluster.Snapshot) cluster.Snapshot {
 	if b.name == currentTaken && s.Elected.Record.Incarnation == l.self.Name && !s.HoldsCurrent() {
 		s.Current = cluster.Stored[cluster.Current]{}
 	}
-	if b.name == anyEpoch && l.m.number > 0 && s.Slots.Readable() {
-		s.Slots.Record.Epoch = l.in.known.Record.Epoch
-	}
 	return b.unpromised(s)
 }
 
@@ -228,8 +215,6 @@ func (b breakage) sends(l *loop, a transition.Send) []cluster.Op {
 				return slices.Insert(ops, i, cluster.Op{Kind: cluster.OpDelete, Path: ops[i].Path, Version: cluster.AnyVersion})
 			}
 		}
-	case b.name == acquireAnySize:
-		return b.without(ops, l.m.g.paths.Slots())
 	case b.name == releasedUnclean && a.Tx == transition.TxRelease:
 		for i := range ops {
 			ops[i].Data = []byte(strings.Replace(string(ops[i].Data), `"UNCLEAN"`, `"RELEASED"`, 1))
@@ -251,17 +236,6 @@ func (b breakage) startsEarly(l *loop) {
 	case acquiring && l.m.work == nil && !l.m.unguarded && !l.in.refused():
 		l.startWork(l.snap.Elected.Record.Term, false)
 	}
-}
-
-// lingers reports whether an instance of an old epoch goes on, for a while.
-func (b breakage) lingers(l *loop) bool {
-	if b.name != anyEpoch || l.m.number == 0 || l.m.w.calm {
-		return false
-	}
-	if l.in.lingering == 0 {
-		l.in.lingering = l.m.w.now + 5*time.Second
-	}
-	return l.m.w.now < l.in.lingering
 }
 
 // renews returns the operations of the machine's RENEW.
@@ -462,11 +436,6 @@ func (b breakage) sets(ops []cluster.Op) []cluster.Op {
 	return slices.DeleteFunc(ops, func(op cluster.Op) bool { return op.Kind == cluster.OpSet && strings.Contains(op.Path, "/slots/") })
 }
 
-// without removes the checks of a znode.
-func (b breakage) without(ops []cluster.Op, path string) []cluster.Op {
-	return slices.DeleteFunc(slices.Clone(ops), func(op cluster.Op) bool { return op.Kind == cluster.OpCheck && op.Path == path })
-}
-
 // expired reports whether an exclusion has ended, which is no amnesty.
 func (l *loop) expired(x cluster.Exclusion) bool { return l.m.w.now >= l.m.g.check.until[x.Node] }
 
@@ -477,12 +446,6 @@ func (b breakage) elects(l *loop, ops []cluster.Op, rec *cluster.Elected) []clus
 	switch b.name {
 	case noOwnIncarnation:
 		ops = l.m.g.blind(ops)
-	case blindElect:
-		for _, other := range l.m.r.groups {
-			if other != l.m.g {
-				ops = slices.DeleteFunc(slices.Clone(ops), func(op cluster.Op) bool { return op.Path == other.known.elected || op.Path == other.known.leader })
-			}
-		}
 	case noDamping:
 		bare := *rec
 		bare.Preemptions = nil

@@ -23,7 +23,6 @@ type instance struct {
 	lastTerm int64   // the highest term known when it registered
 	slots
 
-	lingering time.Duration // until when it goes on in an old epoch, by a breakage
 	failed    bool          // it never registered, and is over
 	abandoned bool          // the host has given it up: nothing that it does counts
 	ends      bool          // its end has begun

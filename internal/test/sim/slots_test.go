@@ -132,7 +132,7 @@ func (l *loop) repairSlots() bool {
 // replaced reports whether the record is not the one that the instance was started for: it ends, and another one begins.
 func (l *loop) replaced() bool {
 	s, known := l.snap.Slots, l.in.known
-	return s.Exists && !errors.Is(s.Err, cluster.ErrNoSlots) && !l.m.w.broken.lingers(l) &&
+	return s.Exists && !errors.Is(s.Err, cluster.ErrNoSlots) &&
 		(s.Stat.Created != known.Stat.Created || s.Readable() && s.Record.Epoch != known.Record.Epoch)
 }
 

@@ -93,32 +93,6 @@ func TestAMoveToASiteContinuesWithItsOtherMembers(t *testing.T) {
 	}
 }
 
-func TestCordonAndDrain(t *testing.T) {
-	for name, c := range map[string]struct {
-		cordon cluster.Cordon
-		leader string
-		cause  cluster.Cause
-		reason string
-		next   string // once the leader is gone
-	}{
-		"cordon: the leader stays":         {cluster.Cordon{Node: "a"}, "a", "", "", "b"},
-		"cordon: a standby is passed over": {cluster.Cordon{Node: "b"}, "a", "", "", "c"},
-		"cordon a site":                    {cluster.Cordon{Site: "dc1"}, "a", "", "", "c"},
-		"drain a node":                     {cluster.Cordon{Node: "a", Drain: true}, "b", cluster.CauseDrain, "a is no longer eligible: drained by ann@host: new kernel", "c"},
-		"drain a site":                     {cluster.Cordon{Site: "dc1", Drain: true}, "c", cluster.CauseDrain, "site dc1 is drained", "d"},
-		"drain a standby":                  {cluster.Cordon{Node: "b", Drain: true}, "a", "", "", "c"},
-	} {
-		h := newGroup("a", "b", "c", "d").sites("dc1", "dc1", "dc2", "dc2").leads("a", 7).scenario(t, cluster.Rules{Type: "priority", Failback: cluster.FailbackManual})
-		c.cordon.Request = by(1)
-		h.control(cluster.Control{Cordons: []cluster.Cordon{c.cordon}})
-		if rec := h.leader(c.leader, c.cause); !strings.Contains(rec.Reason, c.reason) {
-			t.Errorf("%s: %q, want %q", name, rec.Reason, c.reason)
-		}
-		h.remove(c.leader)
-		h.leader(c.next, cluster.CauseFailure)
-	}
-}
-
 func TestADrainedLeaderStaysIfNoOtherIsEligible(t *testing.T) {
 	h := newGroup("a", "b").leads("a", 7).scenario(t)
 	h.group().node("b").Unhealthy = "sick"
@@ -174,38 +148,6 @@ func TestReelectHasItsOwnCircumstances(t *testing.T) {
 	c := h.leader("a", cluster.CauseReelect).Circumstances
 	if c.Cause != cluster.CauseReelect || c.Node != "b" || c.Site != "dc2" || c.Failed != nil {
 		t.Errorf("%+v", c)
-	}
-}
-
-func TestClearStrikes(t *testing.T) {
-	for name, c := range map[string]struct {
-		f      cluster.ClearedStrikes
-		leader string
-		cause  cluster.Cause
-	}{
-		"of the node":        {cluster.ClearedStrikes{Node: "a", Term: 7}, "a", cluster.CausePreempt},
-		"of all":             {cluster.ClearedStrikes{Term: 7}, "a", cluster.CausePreempt},
-		"of another node":    {cluster.ClearedStrikes{Node: "c", Term: 9}, "b", ""},
-		"not of later terms": {cluster.ClearedStrikes{Node: "a", Term: 6}, "b", ""},
-	} {
-		g := newGroup("a", "b", "c").leads("b", 7)
-		g.Elected.Record.Exclusions = []cluster.Exclusion{
-			{Node: "c", Strikes: 4, For: cluster.Duration(time.Hour), Term: 4, Reason: "x"},
-			{Node: "a", Strikes: 2, For: cluster.Duration(time.Hour), Term: 6, Reason: "y"},
-		}
-		h := g.scenario(t)
-		h.in.Exclusions = g.Elected.Record.Exclusions
-		c.f.Request = by(1)
-		h.control(cluster.Control{ClearedStrikes: []cluster.ClearedStrikes{c.f}})
-		rec := h.leader(c.leader, c.cause)
-		for _, x := range rec.Exclusions {
-			if c.cause != "" && c.f.Covers(x) {
-				t.Errorf("%s: the strike of %s is still on record", name, x.Node)
-			}
-		}
-		if left := len(h.requests().ClearedStrikes); (left == 0) != (c.cause != "" || c.f.Term < 7 && c.f.Node == "a") {
-			t.Errorf("%s: %d clear-strikes requests are left", name, left)
-		}
 	}
 }
 

@@ -56,19 +56,6 @@ func TestFencingRunsWhileTheLeaseIsWaitedFor(t *testing.T) {
 	s.on(Tick{}, "RunPreStart")
 }
 
-func TestFencingEndsTheWait(t *testing.T) {
-	s, _ := lost(t, Fencing{SkipWait: true})
-	s.after(300 * time.Millisecond)
-	s.on(Fenced{Term: 7, Node: "old", By: "an agent"}, "RunPreStart")
-	s.on(HookDone{}, "StartChild")
-	s.on(ChildStarted{})
-	ready := sent(t, s.on(ChildReady{}, "READY"))
-	f := released(t, ready)
-	if f.Owed != 0 || len(f.Earlier) != 0 || !f.WasFenced("old") || f.Fencing[0].By != "an agent" || f.Fencing[0].Term != 6 {
-		t.Errorf("READY writes %+v", f)
-	}
-}
-
 func TestFencingThatFailsChangesNothing(t *testing.T) {
 	s, _ := lost(t, Fencing{SkipWait: true})
 	s.after(300 * time.Millisecond)

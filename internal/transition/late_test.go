@@ -337,23 +337,6 @@ func TestAFailedPostStopOwesTheLeaseWait(t *testing.T) {
 	}
 }
 
-// A leader whose child is restarted is shown as starting until the child is ready.
-func TestARestartedChildIsStarting(t *testing.T) {
-	s := newScript(t)
-	s.lead()
-	s.on(ChildDead{Status: "exited"})
-	s.after(time.Second)
-	s.on(Tick{}, "StartChild")
-	if s.m.Phase() != Starting {
-		t.Errorf("phase %s", s.m.Phase())
-	}
-	s.on(ChildStarted{})
-	s.on(ChildReady{})
-	if s.m.Phase() != Leading {
-		t.Errorf("phase %s", s.m.Phase())
-	}
-}
-
 // Nothing is acquired from an incomplete snapshot, or for another incarnation.
 func TestNothingIsAcquiredWithoutReadingTheFence(t *testing.T) {
 	s := newScript(t)
@@ -495,27 +478,6 @@ func TestExitsOutsideTheWindowDoNotCount(t *testing.T) {
 	exit(first+10*time.Second, true)
 	exit(first+time.Minute, true) // the first exit was a minute ago, and no longer counts
 	exit(first+time.Minute+9*time.Second, false)
-}
-
-// TestAccessors tests what a machine shows about itself.
-func TestAccessors(t *testing.T) {
-	s := newScript(t)
-	if s.m.Term() != 0 || s.m.Deadline() != 0 || s.m.Running() {
-		t.Errorf("in standby: %d %s %v", s.m.Term(), s.m.Deadline(), s.m.Running())
-	}
-	s.lead()
-	if s.m.Term() != 7 || s.m.Deadline() != s.now+s.b.Lease || !s.m.Running() {
-		t.Errorf("leading: %d %s %v", s.m.Term(), s.m.Deadline(), s.m.Running())
-	}
-	s.m.SetSite("dc2")
-	s.on(s.leading(replacedBy("other", 8)), "StopTask")
-	if f := s.windDown(); f.Site != "dc2" {
-		t.Errorf("site %s", f.Site)
-	}
-	s.on(done(TxRelease), "Lease")
-	if s.m.Term() != 0 || s.m.Deadline() != 0 || s.m.Running() {
-		t.Errorf("in standby again: %d %s %v", s.m.Term(), s.m.Deadline(), s.m.Running())
-	}
 }
 
 // What a successor must wait for is known after the end, even if the term was not released.

@@ -174,23 +174,6 @@ func TestNoStartWhenTheLeaseIsAboutToEnd(t *testing.T) {
 	}
 }
 
-func TestPlannedHandover(t *testing.T) {
-	s := newScript(t)
-	s.lead()
-	s.on(s.saw(s.mine()...))
-	// S1: stop, dead, post_stop, and only then RELEASE.
-	s.on(s.saw(append(s.mine(), replacedBy("other", 8))...), "StopTask")
-	s.on(ChildDead{Status: "exited"}, "RunPostStop")
-	release := sent(t, s.on(HookDone{}, "RELEASE"))
-	if f := released(t, release); f.State != cluster.FenceReleased || !f.Requested {
-		t.Errorf("left behind: %+v", f)
-	}
-	s.on(done(TxRelease), "Lease")
-	if s.m.Phase() != Standby || !s.m.Idle() || !reflect.DeepEqual(s.m.term, termState{}) {
-		t.Errorf("phase %s, left over: %+v", s.m.Phase(), s.m.term)
-	}
-}
-
 // A snapshot may show a release before its reply comes: it is announced once.
 func TestReleaseSeenBeforeItsReply(t *testing.T) {
 	s := newScript(t)
@@ -365,20 +348,6 @@ func TestAShortInterruptionChangesNothing(t *testing.T) {
 	}
 }
 
-func TestSessionEndKills(t *testing.T) {
-	s := newScript(t)
-	s.lead()
-	s.on(SessionEnded{Reason: "expired"}, "KillTask")
-	if s.m.Phase() == Ended {
-		t.Error("ended before the child is dead")
-	}
-	s.on(ChildDead{}, "RunPostStop")
-	s.on(HookDone{}, "Lease")
-	if s.m.Phase() != Ended {
-		t.Errorf("phase %s", s.m.Phase())
-	}
-}
-
 func TestLostReplies(t *testing.T) {
 	t.Run("ACQUIRE was applied", func(t *testing.T) {
 		s := newScript(t)
@@ -468,34 +437,19 @@ func TestChildThatExitsIsRestartedThenGivenUp(t *testing.T) {
 	}
 }
 
-func TestQuit(t *testing.T) {
+func TestPlannedHandover(t *testing.T) {
 	s := newScript(t)
-	s.on(s.saw(replacedBy("other", 8)))
-	s.on(Quit{Reason: "stop"}, "End")
-
-	s = newScript(t)
 	s.lead()
-	s.on(Quit{Reason: "stop"}, "StopTask")
-	s.after(s.b.Renew)
-	s.renewed(s.now, nil, "Lease") // the child may use its whole stop timeout
-	s.on(Quit{Reason: "stop"}, "KillTask")
-	s.on(ChildDead{}, "RunPostStop")
-	s.on(HookDone{}, "RELEASE")
-	s.on(done(TxRelease), "Lease", "End")
-}
-
-// What precedes a term is known from its ACQUIRE on.
-func TestOrigin(t *testing.T) {
-	s := newScript(t)
-	want := Origin{Cause: cluster.CauseStopped, Node: "old", Clean: true}
-	s.on(s.saw(fence("old", 6, cluster.FenceReleased), func(snap *cluster.Snapshot) {
-		snap.Elected.Record.Cause = cluster.CauseStopped
-	}), "ACQUIRE")
-	if got := s.m.Origin(); got != want {
-		t.Errorf("with ACQUIRE: %+v, not %+v", got, want)
+	s.on(s.saw(s.mine()...))
+	// S1: stop, dead, post_stop, and only then RELEASE.
+	s.on(s.saw(append(s.mine(), replacedBy("other", 8))...), "StopTask")
+	s.on(ChildDead{Status: "exited"}, "RunPostStop")
+	release := sent(t, s.on(HookDone{}, "RELEASE"))
+	if f := released(t, release); f.State != cluster.FenceReleased || !f.Requested {
+		t.Errorf("left behind: %+v", f)
 	}
-	s.on(done(TxAcquire), "Lease", "RunPreStart")
-	if got := s.m.Origin(); got != want {
-		t.Errorf("acquired: %+v, not %+v", got, want)
+	s.on(done(TxRelease), "Lease")
+	if s.m.Phase() != Standby || !s.m.Idle() || !reflect.DeepEqual(s.m.term, termState{}) {
+		t.Errorf("phase %s, left over: %+v", s.m.Phase(), s.m.term)
 	}
 }

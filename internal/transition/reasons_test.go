@@ -2,7 +2,6 @@ package transition
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -313,31 +312,4 @@ func TestWakesForEachDeadline(t *testing.T) {
 	s.on(done(TxAcquire), "Lease")
 	s.m.term.acquiredAt = s.now + time.Millisecond - time.Duration(s.m.term.fence.Owed)
 	wants("the end of the lease wait", s.now+time.Millisecond)
-}
-
-// TestPhases tests the phases as they are shown.
-func TestPhases(t *testing.T) {
-	s := newScript(t)
-	var got []Phase
-	at := func(ev Event) {
-		s.m.Step(s.now, ev)
-		got = append(got, s.m.Phase())
-	}
-	at(Tick{})
-	at(s.saw(fence("old", 6, cluster.FenceReady), current("old", 1)))
-	at(s.saw())
-	at(done(TxAcquire))
-	at(HookDone{})
-	at(ChildStarted{})
-	at(ChildReady{})
-	at(done(TxReady))
-	at(ChildDead{Status: "exited"})
-	at(s.leading(replacedBy("other", 8)))
-	at(HookDone{})
-	at(done(TxRelease))
-	at(SessionEnded{Reason: "expired"})
-	want := []Phase{Standby, Waiting, Acquiring, Preparing, Starting, Starting, Declaring, Leading, Leading, Releasing, Releasing, Standby, Ended}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf(" got %v\nwant %v", got, want)
-	}
 }

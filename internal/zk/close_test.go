@@ -2,7 +2,6 @@ package zk
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"net"
 	"sync/atomic"
@@ -81,18 +80,7 @@ func TestWriteWithExpiredContextIsNotSent(t *testing.T) {
 
 // refuseClose is a server that answers closeSession with an error code.
 func refuseClose(s *scriptedServer, c net.Conn) {
-	if s.greet(c, 0x1234) != nil {
-		return
-	}
-	req, err := readPacket(c)
-	if err != nil {
-		return
-	}
-	b := binary.BigEndian.AppendUint32(nil, replyHeaderLen)
-	b = append(b, req[4:8]...)
-	b = append(b, make([]byte, 8)...)
-	code := int32(-118) // session moved
-	c.Write(binary.BigEndian.AppendUint32(b, uint32(code)))
+	replies(func(xid, _ int32) []byte { return encodePacket(xid, -118) })(s, c) // session moved
 }
 
 func TestRefusedCloseSessionReturnsAnError(t *testing.T) {

@@ -2,7 +2,6 @@ package zk
 
 import (
 	"context"
-	"encoding/binary"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -29,21 +28,16 @@ func granting(timeout time.Duration, requests chan<- []byte) func(*scriptedServe
 			return
 		}
 		c.Write(connectResponse(0x1234, timeout))
-		for {
-			req, err := readPacket(c)
-			if err != nil {
-				return
-			}
-			if _, op := requestHead(req); op == wireOpClose {
-				b := append(binary.BigEndian.AppendUint32(nil, replyHeaderLen), req[4:8]...)
-				c.Write(append(b, make([]byte, 12)...))
-				return
+		answer(c, func(req []byte, xid, op int32) []byte {
+			if op == wireOpClose {
+				return encodePacket(xid, 0)
 			}
 			select {
 			case requests <- req:
 			default:
 			}
-		}
+			return nil
+		})
 	}
 }
 

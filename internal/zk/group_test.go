@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -263,34 +262,18 @@ func TestCloseSendsEachFinalTransaction(t *testing.T) {
 // A server sends a watch event before any newer data. The hint must be there when the caller gets that data: otherwise a snapshot
 // could mix the states before and after a change (S1).
 func TestHintComesBeforeNewerData(t *testing.T) {
-	packet := func(xid uint32, body ...byte) []byte {
-		b := binary.BigEndian.AppendUint32(nil, uint32(replyHeaderLen+len(body)))
-		b = binary.BigEndian.AppendUint32(b, xid)
-		return append(append(b, make([]byte, 12)...), body...)
-	}
 	const changed, connected = 3, 3
 	path := "/g/leader/elected"
 	event := binary.BigEndian.AppendUint32(nil, changed)
 	event = binary.BigEndian.AppendUint32(event, connected)
 	event = append(binary.BigEndian.AppendUint32(event, uint32(len(path))), path...)
 	data := append([]byte{0, 0, 0, 1, 'x'}, make([]byte, 68)...)
-	server := newScriptedServer(t, func(s *scriptedServer, c net.Conn) {
-		if s.greet(c, 0x1234) != nil {
-			return
+	server := newScriptedServer(t, replies(func(xid, op int32) []byte {
+		if op == 4 { // getData
+			return append(encodePacket(-1, 0, event...), encodePacket(xid, 0, data...)...)
 		}
-		for {
-			req, err := readPacket(c)
-			if err != nil {
-				return
-			}
-			switch xid := binary.BigEndian.Uint32(req[4:]); binary.BigEndian.Uint32(req[8:]) {
-			case 4: // getData
-				c.Write(append(packet(0xffffffff, event...), packet(xid, data...)...))
-			default:
-				c.Write(packet(xid))
-			}
-		}
-	})
+		return encodePacket(xid, 0)
+	}))
 	s := open(t, Options{Servers: []string{server.addr}, Timeout: 2 * time.Second})
 	g, neighbor := s.Group(cluster.Paths{Root: "/g"}), s.Group(cluster.Paths{Root: "/h"})
 	g.TakeHints()

@@ -49,20 +49,14 @@ func newRolledBackServer(t *testing.T, attach func(c net.Conn)) *rolledBackServe
 
 // answer answers requests with an error at zxid 5 until the server's data is rolled back.
 func (a *rolledBackServer) answer(c net.Conn) {
-	for {
-		req, err := readPacket(c)
-		if err != nil {
-			return
+	answer(c, func(_ []byte, xid, op int32) []byte {
+		if op == wireOpClose {
+			return encodePacket(xid, 0)
 		}
-		b := append(binary.BigEndian.AppendUint32(nil, replyHeaderLen), req[4:8]...)
-		if _, op := requestHead(req); op == wireOpClose {
-			c.Write(append(b, make([]byte, 12)...))
-			return
-		}
-		b = binary.BigEndian.AppendUint64(b, 5)
-		code := int32(-101) // no such znode
-		c.Write(binary.BigEndian.AppendUint32(b, uint32(code)))
-	}
+		b := encodePacket(xid, -101) // no such znode
+		binary.BigEndian.PutUint64(b[8:], 5)
+		return b
+	})
 }
 
 func (a *rolledBackServer) attachTimes() []time.Duration {

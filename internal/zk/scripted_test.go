@@ -114,19 +114,34 @@ func serve(s *scriptedServer, c net.Conn) {
 }
 
 func answerPings(c net.Conn) {
+	answer(c, func(_ []byte, xid, op int32) []byte {
+		if op == wireOpPing || op == wireOpClose {
+			return encodePacket(xid, 0)
+		}
+		return nil
+	})
+}
+
+// answer answers each request, until the session is closed.
+func answer(c net.Conn, reply func(req []byte, xid, op int32) []byte) {
 	for {
 		req, err := readPacket(c)
 		if err != nil {
 			return
 		}
-		b := append(binary.BigEndian.AppendUint32(nil, replyHeaderLen), req[4:8]...) // the reply has the xid of the request
-		b = append(b, make([]byte, 12)...)
-		switch int32(binary.BigEndian.Uint32(req[8:])) {
-		case 11: // ping
-			c.Write(b)
-		case wireOpClose:
-			c.Write(b)
+		xid, op := requestHead(req)
+		c.Write(reply(req, xid, op))
+		if op == wireOpClose {
 			return
+		}
+	}
+}
+
+// replies grants a session, and answers its requests.
+func replies(reply func(xid, op int32) []byte) func(*scriptedServer, net.Conn) {
+	return func(s *scriptedServer, c net.Conn) {
+		if s.greet(c, 0x1234) == nil {
+			answer(c, func(_ []byte, xid, op int32) []byte { return reply(xid, op) })
 		}
 	}
 }
@@ -282,31 +297,20 @@ func TestZnodeCreatedDuringARead(t *testing.T) {
 	)
 	for code, want := range map[int32]error{0: nil, noAuth: cluster.ErrNoAuth, noNode: cluster.ErrNoNode} {
 		var reads atomic.Int32
-		server := newScriptedServer(t, func(s *scriptedServer, c net.Conn) {
-			if s.greet(c, 0x1234) != nil {
-				return
+		server := newScriptedServer(t, replies(func(xid, op int32) []byte {
+			switch {
+			case op == 3: // exists
+				return encodePacket(xid, 0, make([]byte, statLen)...)
+			case op == 4 && reads.Add(1) == 1: // getData
+				return encodePacket(xid, noNode)
+			case op == 4 && code == 0:
+				return encodePacket(xid, 0, append([]byte{0, 0, 0, 1, 'x'}, make([]byte, statLen)...)...)
+			case op == 4:
+				return encodePacket(xid, code)
+			default:
+				return encodePacket(xid, 0)
 			}
-			for {
-				req, err := readPacket(c)
-				if err != nil {
-					return
-				}
-				answer, body := int32(0), []byte(nil)
-				switch op := int32(binary.BigEndian.Uint32(req[8:])); {
-				case op == 3: // exists
-					body = make([]byte, statLen)
-				case op == 4 && reads.Add(1) == 1: // getData
-					answer = noNode
-				case op == 4:
-					if answer = code; code == 0 {
-						body = append([]byte{0, 0, 0, 1, 'x'}, make([]byte, statLen)...)
-					}
-				}
-				b := binary.BigEndian.AppendUint32(nil, uint32(replyHeaderLen+len(body)))
-				b = append(append(b, req[4:8]...), make([]byte, 8)...)
-				c.Write(append(binary.BigEndian.AppendUint32(b, uint32(answer)), body...))
-			}
-		})
+		}))
 		s := open(t, Options{Servers: []string{server.addr}, Timeout: 2 * time.Second})
 		data, _, err := s.Get(t.Context(), "/a", true)
 		if !errors.Is(err, want) || (err == nil) != (string(data) == "x") || reads.Load() != 2 {
@@ -322,33 +326,19 @@ func TestDeletedZnodeIsReadWithOneRequest(t *testing.T) {
 		noNode  = -101
 	)
 	var reads, checks atomic.Int32
-	server := newScriptedServer(t, func(s *scriptedServer, c net.Conn) {
-		if s.greet(c, 0x1234) != nil {
-			return
+	server := newScriptedServer(t, replies(func(xid, op int32) []byte {
+		switch op {
+		case 3: // exists
+			checks.Add(1)
+			return encodePacket(xid, noNode)
+		case 4: // getData
+			reads.Add(1)
+			data := encodePacket(xid, 0, append([]byte{0, 0, 0, 1, 'x'}, make([]byte, statLen)...)...)
+			return append(data, encodePacket(-1, 0, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 2, '/', 'a')...) // it was deleted
+		default:
+			return encodePacket(xid, 0)
 		}
-		packet := func(xid []byte, code int32, body []byte) {
-			b := binary.BigEndian.AppendUint32(nil, uint32(replyHeaderLen+len(body)))
-			b = append(append(b, xid...), make([]byte, 8)...)
-			c.Write(append(binary.BigEndian.AppendUint32(b, uint32(code)), body...))
-		}
-		for {
-			req, err := readPacket(c)
-			if err != nil {
-				return
-			}
-			switch op := int32(binary.BigEndian.Uint32(req[8:])); op {
-			case 3: // exists
-				checks.Add(1)
-				packet(req[4:8], noNode, nil)
-			case 4: // getData
-				reads.Add(1)
-				packet(req[4:8], 0, append([]byte{0, 0, 0, 1, 'x'}, make([]byte, statLen)...))
-				packet([]byte{0xff, 0xff, 0xff, 0xff}, 0, []byte{0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 2, '/', 'a'}) // it was deleted
-			default:
-				packet(req[4:8], 0, nil)
-			}
-		}
-	})
+	}))
 	s := open(t, Options{Servers: []string{server.addr}, Timeout: 2 * time.Second})
 	if data, _, err := s.Get(t.Context(), "/a", true); err != nil || string(data) != "x" {
 		t.Fatalf("%q, %v", data, err)

@@ -65,9 +65,7 @@ func newFleet(t *testing.T) *fleet {
 	t.Cleanup(func() { s.Stop() })
 	f := &fleet{t: t, server: s, root: fresh(), dir: t.TempDir()}
 	f.auth = filepath.Join(f.dir, "auth")
-	if err := os.WriteFile(f.auth, []byte("z:secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, f.auth, "z:secret\n")
 	return f
 }
 
@@ -329,9 +327,7 @@ func TestDamagedFailsafeState(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, path, "{")
 	cfg := load(t, "ZKELECTD_FAILSAFE_ENABLED=true", "ZKELECTD_NODE_STATE_DIR="+dir)
 	err := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient}).Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "remove it") {
@@ -425,9 +421,7 @@ func TestOutageOfManyGroups(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, text := range files {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			put(t, filepath.Join(dir, name), text)
 		}
 		cfg, err := config.LoadHost(config.Sources{File: filepath.Join(dir, "zkelectd.yaml")})
 		if err != nil {
@@ -506,18 +500,6 @@ func TestTurnedOffAfterTheLeaderWasLost(t *testing.T) {
 	if s := b.Failsafe(); s.Enabled || s.TakesPart || len(s.Asks) > 0 {
 		t.Errorf("b: %+v", s)
 	}
-}
-
-// The same for a group of two hosts, of which the last leader is lost for good.
-func TestTurnedOffAndTheLeaderLostForGood(t *testing.T) {
-	f := newFleet(t)
-	stopA := f.start(true, "a")
-	until(t, f.hosts[0].only, "a leads", status.Daemon.Leads)
-	stopB := f.start(true, "b")
-	f.leads(f.hosts[0], "b")
-	f.lose(stopA, stopB)
-	f.start(false, "b")
-	until(t, f.hosts[2].only, "b leads", status.Daemon.Leads)
 }
 
 // Without its state directory a host cannot agree, and says so. It does once it has its directory again.

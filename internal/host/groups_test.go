@@ -31,9 +31,7 @@ type fleetOf struct {
 // write writes the file of a group.
 func (f *fleetOf) write(name, content string) {
 	f.t.Helper()
-	if err := os.WriteFile(filepath.Join(f.dir, "groups", name+".yaml"), []byte(content), 0o600); err != nil {
-		f.t.Fatal(err)
-	}
+	put(f.t, filepath.Join(f.dir, "groups", name+".yaml"), content)
 }
 
 func (f *fleetOf) remove(name string) {
@@ -76,9 +74,7 @@ func joinGroups(t *testing.T, base, id string, n int, opt ...func(*Options)) *fl
 	main := fmt.Sprintf("node: {id: %s}\nzookeeper: {servers: [%q], root: %s, session_timeout: 10s}\ngroups_dir: %s\n",
 		id, server.Addr(), base, filepath.Join(f.dir, "groups"))
 	file := filepath.Join(f.dir, "zkelectd.yaml")
-	if err := os.WriteFile(file, []byte(main), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, file, main)
 	for i := range n {
 		name := fmt.Sprint("g", i)
 		f.write(name, work)
@@ -180,9 +176,7 @@ func TestAnAddedGroupHasTheHostsSettingsInForce(t *testing.T) {
 		t.Fatal(err)
 	}
 	edited := strings.NewReplacer("id: a", "id: z, site: dc7", server.Addr(), "127.0.0.1:1").Replace(string(main))
-	if err := os.WriteFile(f.src.File, []byte(edited), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, f.src.File, edited)
 	f.write("g1", "child: {command: [sleep, '1001'], stop_timeout: 400ms}\n")
 	initialize(t, base+"/g1")
 	f.Reload()

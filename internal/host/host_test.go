@@ -149,6 +149,14 @@ func runWith(t *testing.T, root, id string, change func(*Host), env ...string) (
 	return h, done
 }
 
+// put writes a file that only its owner can read.
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // fresh returns the root of a new group, however often the test is run.
 func fresh() string { return fmt.Sprint("/g", time.Now().UnixNano()) }
 

@@ -65,6 +65,9 @@ func Listen(address, target string) (*Proxy, error) {
 // Port returns the port at which the proxy listens.
 func (p *Proxy) Port() int { return p.listener.Addr().(*net.TCPAddr).Port }
 
+// Addr returns the address at which the proxy listens.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
 func (p *Proxy) accept() {
 	for {
 		c, err := p.listener.Accept()

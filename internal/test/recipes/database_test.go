@@ -277,10 +277,72 @@ func (w *sqlWriter) session(cmd *exec.Cmd, id int) int {
 	}
 }
 
-// check compares the hosts that accepted writes with the leaders that the test saw, and the rows of the last primary with the
-// confirmed writes.
-func (d *databases) check(leaders []string, rows string) {
+// failovers loses the leader in several ways. server returns the process id of a host's server; force are the flags of a move.
+func (d *databases) failovers(server func(id string) int, force ...string) {
 	d.t.Helper()
+	d.primary("n1")
+
+	d.t.Log("a move")
+	d.move("n2", force...)
+	d.primary("n2")
+
+	d.t.Log("kill -9 of the daemon")
+	d.killDaemon("n2")
+	d.primary("n1")
+
+	d.t.Log("kill -9 of the server: it is restarted in place")
+	before := server("n1")
+	syscall.Kill(before, syscall.SIGKILL)
+	d.eventually("a new server", func() bool { pid := server("n1"); return pid != 0 && pid != before })
+	d.primary("n1")
+
+	d.t.Log("the leader is cut off from ZooKeeper; clients and the standby still reach its server")
+	d.hosts["n1"].proxy.SetMode(faultproxy.BlackHole)
+	d.leads(d.root, "n2")
+	d.hosts["n1"].proxy.SetMode(faultproxy.Pass)
+	d.primary("n2")
+
+	d.t.Log("the leader's host is lost: nothing is confirmed until there is a standby again")
+	d.loseHost("n2")
+	confirmed := len(d.writes.ids())
+	d.leads(d.root, "n1")
+	d.eventually("n1 accepts writes", func() bool {
+		order := d.probes.primaries()
+		return order[len(order)-1] == "n1"
+	})
+	if now := len(d.writes.ids()); now != confirmed {
+		d.t.Errorf("%d writes were confirmed without a standby", now-confirmed)
+	}
+	d.startHost("n2")
+	d.primary("n1")
+
+	d.t.Log("a former primary that has not followed refuses")
+	d.stop("n1-replica")
+	d.killDaemon("n1")
+	d.leads(d.root, "n2")
+	d.move("n1", "--force")
+	d.logged("n1", "another host may have led since")
+	d.run("touch", d.state("n2", "accept")) // neither host can know that the other one has not led
+	d.move("n2", "--force")
+	d.startReplica("n1")
+	d.leads(d.root, "n2")
+	d.zkelectd("clear-strikes", "--all", "--zk", d.zk.Addr(), "--root", d.root)
+	d.primary("n2")
+
+	d.t.Log("a takeover that fails: the former primary continues")
+	d.run("mkdir", d.state("n1", "term.new"))
+	d.move("n1", "--force")
+	d.logged("n1", "term.new")
+	d.leads(d.root, "n2")
+	start := time.Now()
+	d.eventually("writes are confirmed on n2", func() bool { return d.writes.last(start) == "n2" })
+}
+
+// check compares the hosts that accepted writes with the leaders of failovers, and the rows of the last primary with the confirmed
+// writes.
+func (d *databases) check(rows string) {
+	d.t.Helper()
+	leaders := []string{"n1", "n2", "n1", "n2", "n1", "n2"}
 	if got := d.probes.primaries(); !slices.Equal(got, leaders) {
 		d.t.Errorf("hosts accepted writes in the order %v, want %v", got, leaders)
 	}
@@ -323,6 +385,6 @@ func (d *databases) configure(id, recipe, env string) {
 	h := d.hosts[id]
 	h.env = d.write(id+".env", env)
 	h.config = d.write(id+".yaml", d.example(recipe+"/zkelectd.yaml", "{id: n1}", "{id: "+id+"}",
-		`"zk1:2181", "zk2:2181", "zk3:2181"`, fmt.Sprintf("%q", fmt.Sprintf("127.0.0.1:%d", h.proxy.Port())),
+		`"zk1:2181", "zk2:2181", "zk3:2181"`, fmt.Sprintf("%q", h.proxy.Addr()),
 		"  auth: {file: /etc/zkelectd/zookeeper.auth}\n  acl: private\n", "", "/usr/local/lib/zkelectd-"+recipe, d.scripts, "/etc/zkelectd/"+recipe+".env", h.env))
 }

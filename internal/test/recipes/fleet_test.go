@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"zkelectd/internal/test/testhelper"
 	"zkelectd/internal/test/zkserver"
 )
 
@@ -181,16 +182,7 @@ func (f *fleet) leads(root, id string) {
 // eventually waits until a condition is met.
 func (f *fleet) eventually(what string, ok func() bool) {
 	f.t.Helper()
-	tick := time.NewTicker(25 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(waitTimeout)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-limit:
-			f.t.Fatalf("did not happen within %s: %s", waitTimeout, what)
-		}
-	}
+	testhelper.Eventually(f.t, waitTimeout, what, ok)
 }
 
 // logged waits until the output of a process contains a text.

@@ -7,11 +7,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
-
-	"zkelectd/internal/test/faultproxy"
 )
 
 func init() { recipes["postgresql"] = runPostgresql }
@@ -21,60 +17,8 @@ const postgresqlPrograms = "/usr/lib/postgresql/15/bin"
 func runPostgresql(t *testing.T) {
 	d := newDatabases(t, "postgresql", "postgres")
 	d.startPostgresql()
-	d.primary("n1")
-
-	t.Log("an orderly move")
-	d.move("n2")
-	d.primary("n2")
-
-	t.Log("kill -9 of the daemon")
-	d.killDaemon("n2")
-	d.primary("n1")
-
-	t.Log("kill -9 of the server: it is restarted in place")
-	before := d.postmaster("n1")
-	syscall.Kill(before, syscall.SIGKILL)
-	d.eventually("a new server", func() bool { pid := d.postmaster("n1"); return pid != 0 && pid != before })
-	d.primary("n1")
-
-	t.Log("the leader is cut off from ZooKeeper; clients and the standby still reach its server")
-	d.hosts["n1"].proxy.SetMode(faultproxy.BlackHole)
-	d.leads(d.root, "n2")
-	d.hosts["n1"].proxy.SetMode(faultproxy.Pass)
-	d.primary("n2")
-
-	t.Log("the leader's host is lost: nothing is confirmed until there is a standby again")
-	d.loseHost("n2")
-	confirmed := len(d.writes.ids())
-	d.leads(d.root, "n1")
-	d.eventually("n1 accepts writes", func() bool { return d.probes.primaries()[len(d.probes.primaries())-1] == "n1" })
-	if now := len(d.writes.ids()); now != confirmed {
-		t.Errorf("%d writes were confirmed without a standby", now-confirmed)
-	}
-	d.startHost("n2")
-	d.primary("n1")
-
-	t.Log("a former primary that was not rewound refuses")
-	d.stop("n1-replica")
-	d.killDaemon("n1")
-	d.leads(d.root, "n2")
-	d.move("n1", "--force")
-	d.logged("n1", "another host may have led since")
-	d.run("touch", d.state("n2", "accept")) // neither host can know that the other one has not led
-	d.move("n2", "--force")
-	d.startReplica("n1")
-	d.leads(d.root, "n2")
-	d.zkelectd("clear-strikes", "--all", "--zk", d.zk.Addr(), "--root", d.root)
-	d.primary("n2")
-
-	t.Log("a takeover that fails: the former primary continues")
-	d.run("mkdir", d.state("n1", "term.new"))
-	d.move("n1", "--force")
-	d.logged("n1", "term.new")
-	d.leads(d.root, "n2")
-	start := time.Now()
-	d.eventually("writes are confirmed on n2", func() bool { return d.writes.last(start) == "n2" })
-	d.check([]string{"n1", "n2", "n1", "n2", "n1", "n2"}, d.psql("n2", "SELECT id FROM log"))
+	d.failovers(d.postmaster)
+	d.check(d.psql("n2", "SELECT id FROM log"))
 }
 
 // startPostgresql makes n1 the first primary, and starts both hosts and the clients.

@@ -33,9 +33,7 @@ func newClosedFleet(t *testing.T, acl zk.ACL, servers ...string) *fleet {
 	}
 	f.paths.Root = "/closed" + strings.ReplaceAll(f.paths.Root, "/", "-")
 	auth := filepath.Join(f.dir, "auth")
-	if err := os.WriteFile(auth, []byte("zkelectd:"+password), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, auth, "zkelectd:"+password)
 	f.env = []string{"ZKELECTD_ZOOKEEPER_AUTH_FILE=" + auth, "ZKELECTD_LOG_LEVEL=debug"}
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
@@ -144,12 +142,8 @@ func TestGroupInAClosedTree(t *testing.T) {
 	})
 	f.until("a leads again", leads("a"))
 
-	if out, err := f.run("status"); err != nil || !strings.Contains(out, "Leader   a") {
-		t.Errorf("%v: %s", err, out)
-	}
-	if out, err := f.run("move", "--to", "b", "--wait"); err != nil || !strings.Contains(out, "b (dc1) leads") {
-		t.Errorf("%v: %s", err, out)
-	}
+	f.succeedsWith("Leader   a", "status")
+	f.succeedsWith("b (dc1) leads", "move", "--to", "b", "--wait")
 	// The znodes that the command created are private too, although it was given only the credentials.
 	f.checkClosed(f.paths.Root, f.paths.Control(), f.paths.Policy(), f.paths.History(), f.paths.Roster(), f.paths.Elected(), f.paths.Current(), f.paths.Node("a"))
 	for _, args := range [][]string{{"status"}, {"move", "--to", "a"}, {"check", "--id", "x", "--no-child"}} {
@@ -158,10 +152,7 @@ func TestGroupInAClosedTree(t *testing.T) {
 			t.Errorf("%v: %v, %s", args, err, out)
 		}
 	}
-	f.daemons["b"].signal(syscall.SIGTERM)
-	if code := f.exit("b"); code != 0 {
-		t.Errorf("exit status %d", code)
-	}
+	f.stop("b")
 	f.until("a leads after a release", leads("a"))
 
 	// If all processes are killed, the next leader need not wait either.
@@ -188,9 +179,7 @@ func TestManyGroupsInAClosedTree(t *testing.T) {
 		filepath.Join(dir, "plain.yaml"):   "child: {none: true}\nelection: {settle: 0s}\n",
 		filepath.Join(dir, "slotted.yaml"): "slots: {count: 2}\nchild: {none: true}\nelection: {settle: 0s}\n",
 	} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		put(t, file, text)
 	}
 	f.start("a", "--config", main)
 	slotted := cluster.Paths{Root: base + "/slotted"}
@@ -312,12 +301,8 @@ func TestGroupOverTLS(t *testing.T) {
 		f.until("a leads", leads("a"))
 	}
 	f.until("both have joined", func(g status.Group) bool { return len(g.Members) == 2 })
-	if out, err := f.run("move", "--to", "b", "--wait"); err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
-	if out, err := f.run("reelect", "--wait"); err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
+	f.submit("move", "--to", "b", "--wait")
+	f.submit("reelect", "--wait")
 	f.until("a leads again", leads("a"))
 	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
 	f.logged("a", "closed the dead daemon's session")

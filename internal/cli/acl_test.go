@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -23,9 +22,7 @@ func TestChangedCredentialsAreApplied(t *testing.T) {
 	f.waitForChild("a", 1)
 	auth := filepath.Join(f.dir, "auth")
 	rewritten := func(text, log string) {
-		if err := os.WriteFile(auth, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		put(t, auth, text)
 		f.logged("a", log)
 	}
 	rewritten("zkelectd:another\n", "keep a line that has, run 'zkelectd acl --apply', and only then remove that line")
@@ -46,9 +43,7 @@ func TestACLCommand(t *testing.T) {
 	f.join("a", "b")
 	f.until("b is the heir", func(g status.Group) bool { return g.Heir == "b" })
 	file := filepath.Join(f.dir, "auth")
-	if err := os.WriteFile(file, []byte("zkelectd:right\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, file, "zkelectd:right\n")
 	f.failsWith("zookeeper.acl is open: anyone could change", "acl", "--apply")
 	f.env = []string{"ZKELECTD_ZOOKEEPER_AUTH_FILE=" + file, "ZKELECTD_ZOOKEEPER_ACL=private"}
 	f.failsWith("no ACL was changed: a, b would be locked out", "acl", "--apply")
@@ -72,9 +67,7 @@ func TestACLCommand(t *testing.T) {
 		t.Errorf("%v\n%s", err, table)
 	}
 	f.env = append(f.env, "ZKELECTD_ZOOKEEPER_ACL=open")
-	if out, err := f.run("acl", "--apply", "--open"); err != nil || !strings.Contains(out, "0 znodes now have world:anyone:cdrwa") {
-		t.Errorf("%v\n%s", err, out)
-	}
+	f.succeedsWith("0 znodes now have world:anyone:cdrwa", "acl", "--apply", "--open")
 	f.until("a leads as before", leads("a"))
 }
 
@@ -94,9 +87,7 @@ func TestAPlantedRootIsRefused(t *testing.T) {
 		})},
 	)
 	auth := filepath.Join(f.dir, "auth")
-	if err := os.WriteFile(auth, []byte("zkelectd:right\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, auth, "zkelectd:right\n")
 	f.env = []string{"ZKELECTD_ZOOKEEPER_AUTH_FILE=" + auth, "ZKELECTD_ZOOKEEPER_ACL=private"}
 	want := "znode " + f.paths.Root + " was not created by this group, or not with this zookeeper.acl: its ACL is world:anyone:cdrwa"
 	f.configure("a", "dc1", 100, "")
@@ -118,9 +109,7 @@ func TestATreeIsClosedWhileAMemberRegistersAnew(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	auth := filepath.Join(f.dir, "auth")
-	if err := os.WriteFile(auth, []byte("zkelectd:right\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, auth, "zkelectd:right\n")
 	configure := func(id, acl string) {
 		f.configure(id, "dc1", 100, fmt.Sprintf("zookeeper: {auth: {file: %s}, acl: %s, session_timeout: 4s}\n", auth, acl))
 	}
@@ -140,9 +129,7 @@ func TestATreeIsClosedWhileAMemberRegistersAnew(t *testing.T) {
 	if code := f.exit("b"); code != 1 || !strings.Contains(f.daemons["b"].output(), "was not created by this group") {
 		t.Errorf("exit status %d\n%s", code, f.daemons["b"].output())
 	}
-	if out, err := f.run("acl", "--apply", "--config", f.file("a")); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
+	f.succeedsWith("", "acl", "--apply", "--config", f.file("a"))
 	f.start("b")
 	f.logged("b", "msg=registered")
 	f.checkInvariants()

@@ -46,21 +46,6 @@ func TestAnUnauthorizedClientClosesTheLeadersSession(t *testing.T) {
 	f.checkInvariants()
 }
 
-// A leader that is not cut off notices that its session was closed, and leads again once its own last lease is over.
-func TestALeaderWhoseSessionIsClosedLeadsAgain(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.join("a", "b")
-	f.waitForWork("a")
-	child := f.child("a")
-	f.closeLeadersSession(f.servers)
-	f.waitForDeath(child)
-	f.until("a is back, and leads as the better one", leads("a"))
-	f.waitForWork("a")
-	f.logged("b", "waiting 2.45"+mayRun)
-	f.checkInvariants()
-}
-
 // The leadership of a killed leader is released before its session is closed, so that the next leader need not wait.
 func TestAKilledLeaderIsReleased(t *testing.T) {
 	t.Parallel()
@@ -70,13 +55,21 @@ func TestAKilledLeaderIsReleased(t *testing.T) {
 			f.logged("a", "closed the dead daemon's session")
 			f.logged("a", "leadership=released")
 		},
-		"by the daemon": func(f *fleet, _ string) { f.daemons["a"].signal(syscall.SIGKILL) },
+		"by the daemon": func(f *fleet, _ string) {
+			daemon := f.daemon("a")
+			f.daemons["a"].signal(syscall.SIGKILL)
+			f.waitForDeath(daemon)
+		},
 		"by zkelectd release": func(f *fleet, file string) {
-			f.crash("a")
-			f.eventually("the release", func() bool { // the child takes a moment to die
+			release := func(want string) bool {
 				out, err := exec.Command("zkelectd", "release", "--session-file", file).CombinedOutput()
-				return err == nil && strings.Contains(string(out), "; leadership is released")
-			})
+				return err == nil && strings.Contains(string(out), want)
+			}
+			f.crash("a")
+			f.eventually("the release", func() bool { return release("; leadership is released") }) // the child takes a moment to die
+			if !release("nothing to release") {
+				t.Error("it releases again")
+			}
 		},
 		"by the next start": func(f *fleet, _ string) {
 			f.crash("a")

@@ -34,9 +34,7 @@ func (d *desk) write(name, text string) string {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		d.t.Fatal(err)
 	}
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		d.t.Fatal(err)
-	}
+	put(d.t, file, text)
 	return file
 }
 

@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 
 	"zkelectd/internal/operator/status"
@@ -59,10 +58,7 @@ func TestGettingStarted(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"n1", "n2"} {
-		f.daemons[id].signal(syscall.SIGTERM)
-		if code := f.exit(id); code != 0 {
-			t.Errorf("%s ends with status %d", id, code)
-		}
+		f.stop(id)
 	}
 }
 

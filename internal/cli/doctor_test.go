@@ -76,9 +76,7 @@ func TestDoctor(t *testing.T) {
 			t.Fatalf("%q is not in %s", old, healthy)
 		}
 		path := f.file(name)
-		if err := os.WriteFile(path, []byte(strings.Replace(healthy, old, changed, 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		put(t, path, strings.Replace(healthy, old, changed, 1))
 		return path
 	}
 	only("a dead server", other("server", "servers: [", "servers: [127.0.0.1:"+closedPort(t)+", "), "fail server 127.0.0.1:")

@@ -10,24 +10,6 @@ import (
 	"zkelectd/internal/operator/status"
 )
 
-func TestFirstElectionByPriority(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	const policy = "policy: {sites: {dc1: 200, dc2: 100}}\n"
-	f.configure("a", "dc2", 999, policy)
-	f.configure("b", "dc1", 10, policy)
-	f.configure("c", "dc1", 20, policy)
-	for _, id := range []string{"a", "b", "c"} {
-		f.start(id)
-	}
-	g := f.until("c leads", func(g status.Group) bool { return len(g.Members) == 3 && leads("c")(g) })
-	if g.Reason == "" || g.Policy == "" {
-		t.Errorf("not explained: %+v", g)
-	}
-	f.logged("a", "session timeout 4s (negotiated), lease 1.8s")
-	f.checkInvariants()
-}
-
 func TestReloadMovesTheLeader(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -70,24 +52,6 @@ func TestReloadMovesTheLeader(t *testing.T) {
 	}
 }
 
-func TestStopHandsOver(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.join("a", "b")
-	f.waitForChild("a", 1)
-	f.daemons["a"].signal(syscall.SIGTERM)
-	if code := f.exit("a"); code != 0 {
-		t.Errorf("exit status %d", code)
-	}
-	g := f.until("b leads", leads("b"))
-	if g.Cause != "stopped" && g.Cause != "failure" || len(g.Exclusions) != 0 {
-		t.Errorf("cause %s, exclusions %v: a stop on request is no strike", g.Cause, g.Exclusions)
-	}
-	if all := f.checkInvariants(); !all[0].ended {
-		t.Errorf("the child was not asked to stop: %+v", all)
-	}
-}
-
 func TestSecondStopKillsTheChild(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -105,60 +69,6 @@ func TestSecondStopKillsTheChild(t *testing.T) {
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("ended after %s", took)
 	}
-}
-
-func TestChildThatIgnoresTermIsKilled(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.configure("a", "dc1", 2, "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}, stop_timeout: 300ms}\n")
-	f.configure("b", "dc1", 1, "")
-	f.start("a")
-	f.until("a leads", leads("a"))
-	f.start("b")
-	f.until("b has joined", func(g status.Group) bool { return len(g.Members) == 2 })
-	f.waitForChild("a", 1)
-	f.daemons["a"].signal(syscall.SIGTERM)
-	f.until("b leads", leads("b"))
-	f.logged("a", "it did not stop in time")
-	f.checkInvariants()
-}
-
-func TestGrandchildrenDoNotSurvive(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.configure("a", "dc1", 1, "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: grandchild}, stop_timeout: 400ms, max_restarts: 0}\n")
-	f.start("a")
-	f.logged("a", "child ended")
-	f.daemons["a"].signal(syscall.SIGTERM)
-	f.exit("a")
-	f.checkInvariants()
-}
-
-func TestKilledDaemonLeavesNoChild(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.join("a", "b", "c")
-	f.waitForChild("a", 1)
-	f.crash("a")
-	f.until("b leads", leads("b"))
-	f.waitForChild("b", 1)
-	f.checkInvariants()
-
-	// After a restart it joins again, and leads as the best one.
-	f.start("a")
-	f.until("a leads again", leads("a"))
-	f.checkInvariants()
-}
-
-func TestRestartWaitsForItsOldSession(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.join("a")
-	f.crash("a")
-	f.start("a")
-	f.logged("a", "still registered: waiting for that session to end")
-	f.until("a leads again", leads("a"))
-	f.checkInvariants()
 }
 
 func TestSameIDIsRefused(t *testing.T) {
@@ -194,22 +104,9 @@ func TestStalledCandidateIsExcluded(t *testing.T) {
 	f.until("b leads", leads("b"))
 	f.start("a")
 	g := f.until("b leads again", func(g status.Group) bool { return leads("b")(g) && len(g.Exclusions) == 1 })
-	if x := g.Exclusions[0]; x.Node != "a" || x.Strikes != 1 || !strings.Contains(x.Reason, "the child was not ready within 500ms") {
+	if x := g.Exclusions[0]; x.Node != "a" || x.Strikes != 1 || !strings.Contains(x.Reason, "the child was not ready within 500ms") ||
+		!strings.Contains(x.Reason, "child.ready.tcp 127.0.0.1:1: dial tcp ") { // refused, or a timeout on a busy machine
 		t.Errorf("exclusion: got %+v", x)
-	}
-	f.checkInvariants()
-}
-
-func TestReadinessThatNeverComes(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.configure("a", "dc1", 2, "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 400ms, ready: {tcp: \"127.0.0.1:1\", timeout: 500ms}}\n")
-	f.configure("b", "dc1", 1, "")
-	f.start("a")
-	f.start("b")
-	g := f.until("b leads, a is excluded", func(g status.Group) bool { return leads("b")(g) && len(g.Exclusions) == 1 })
-	if !strings.Contains(g.Exclusions[0].Reason, "child.ready.tcp 127.0.0.1:1: dial tcp ") { // refused, or a timeout on a busy machine
-		t.Errorf("the reason is %q", g.Exclusions[0].Reason)
 	}
 	f.checkInvariants()
 }
@@ -249,17 +146,6 @@ func TestChildThatCrashesIsRestartedAndThenGivenUp(t *testing.T) {
 	}
 }
 
-func TestWithoutAChildItOnlyElects(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.start("a", "--zk", shared.Addr(), "--root", f.paths.Root, "--id", "a", "--session-timeout", "4s")
-	f.until("a leads", leads("a"))
-	f.daemons["a"].signal(syscall.SIGINT)
-	if code := f.exit("a"); code != 0 {
-		t.Errorf("exit status %d", code)
-	}
-}
-
 func TestSidecar(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -293,8 +179,7 @@ child: {command: [sh, -c, "echo child $ZKELECTD_TERM >>%s; trap 'echo end $ZKELE
 	f.start("a")
 	g := f.until("a leads", leads("a"))
 	f.eventually("its child has begun", func() bool { return strings.Contains(read(out), "child") })
-	f.daemons["a"].signal(syscall.SIGTERM)
-	f.exit("a")
+	f.stop("a")
 	want := fmt.Sprintf("pre %d\nchild %d\nend %d\npost %d\n", g.Term, g.Term, g.Term, g.Term)
 	if got := read(out); got != want {
 		t.Errorf("hooks ran as\n%s", got)

@@ -13,6 +13,7 @@ import (
 
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/store"
+	"zkelectd/internal/test/faultproxy"
 )
 
 // runs is a file to which the jobs of a test append a line each.
@@ -131,13 +132,13 @@ func TestExecStopsAJobThatLosesItsLease(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	l := newLink(t, f.servers[0])
-	f.exec("n1", `trap '' TERM; echo $$ >"$RUNS.pid"; echo held >>"$RUNS"; while :; do sleep 0.1; done`, "--zk", l.listener.Addr().String())
+	f.exec("n1", `trap '' TERM; echo $$ >"$RUNS.pid"; echo held >>"$RUNS"; while :; do sleep 0.1; done`, "--zk", l.Addr())
 	f.eventually("the job runs", func() bool { return f.countRuns("held") == 1 })
 	job := strings.TrimSpace(read(f.runs() + ".pid"))
 	if _, err := strconv.Atoi(job); err != nil {
 		t.Fatal(err)
 	}
-	l.set(true)
+	l.SetMode(faultproxy.Refuse)
 	f.exec("n2", `kill -0 `+job+` && echo twice >>"$RUNS"; echo replaced >>"$RUNS"`, "--wait", "10m")
 	if got := f.exit("n2"); got != 0 || f.countRuns("replaced") != 1 || f.countRuns("twice") != 0 {
 		t.Errorf("exit status %d, runs: %s\n%s", got, read(f.runs()), f.daemons["n2"].output())
@@ -173,9 +174,7 @@ func TestExecNeedsNoFiles(t *testing.T) {
 	f := newFleet(t)
 	f.env = []string{"TMPDIR=/no/such/directory"}
 	input := filepath.Join(f.dir, "input")
-	if err := os.WriteFile(input, []byte("from cron\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, input, "from cron\n")
 	cmd := f.execCommand("n1", `read -r line; echo "$ZKELECTD_NODE: $line" >>"$RUNS"; exit 3`, "--id", "other")
 	stdin, err := os.Open(input)
 	if err != nil {
@@ -219,9 +218,7 @@ func TestExecKeepsIgnoredSignals(t *testing.T) {
 	f.eventually("the signals are delivered", func() bool {
 		return strings.Contains(read(fmt.Sprintf("/proc/%d/status", f.daemons["n1"].cmd.Process.Pid)), "ShdPnd:\t0000000000000000\n")
 	})
-	if err := os.WriteFile(f.runs()+".go", nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, f.runs()+".go", "")
 	if got := f.exit("n1"); got != 7 {
 		t.Errorf("exit status %d\n%s", got, f.daemons["n1"].output())
 	}

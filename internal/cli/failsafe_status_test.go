@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"zkelectd/internal/operator/status"
 	"zkelectd/internal/test/zkserver"
 	"zkelectd/internal/web"
 	"zkelectd/internal/zk"
@@ -19,8 +18,8 @@ import (
 func (f *fleet) startFailsafe(ports []int, ids ...string) {
 	f.t.Helper()
 	for i, id := range ids {
-		f.configure(id, "dc1", 100-i, fmt.Sprintf("zookeeper: {session_timeout: %s, acl: private, auth: {file: '%s'}}\nfailsafe: {enabled: true}\nhttp: {listen: '127.0.0.1:%d'}\n"+
-			"child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 200ms}\n", *outageSession, filepath.Join(f.dir, "auth"), ports[i]))
+		f.configure(id, "dc1", 100-i, fmt.Sprintf("zookeeper: {session_timeout: 4s, acl: private, auth: {file: '%s'}}\nfailsafe: {enabled: true}\nhttp: {listen: '127.0.0.1:%d'}\n"+
+			"child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 200ms}\n", filepath.Join(f.dir, "auth"), ports[i]))
 		f.startSafe(id)
 		f.until("it leads", leads(ids[0]))
 	}
@@ -90,40 +89,5 @@ func TestFailsafeModeIsVisible(t *testing.T) {
 	if out := f.shown("status"); !strings.Contains(out, "Leader   a (site dc1)") || f.child("a") != child {
 		t.Errorf("the work was restarted, or status says\n%s", out)
 	}
-	f.checkInvariants()
-}
-
-// The leader and all members that were to promise are lost with their hosts: a newcomer leads only once a person has said so.
-func TestForceAfterAllHostsAreLost(t *testing.T) {
-	t.Parallel()
-	f := newClosedFleet(t, zk.ACLPrivate)
-	ports, err := zkserver.FreePorts(3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.startFailsafe(ports, "a", "b")
-	term := f.snapshot().Fence.Record.Term
-	f.crash("b")
-	f.crash("a")
-	f.configure("x", "dc1", 90, fmt.Sprintf("zookeeper: {session_timeout: %s, acl: private, auth: {file: '%s'}}\nfailsafe: {enabled: true, listen: '127.0.0.1:%d'}\n"+
-		"child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 200ms}\n", *outageSession, filepath.Join(f.dir, "auth"), ports[2]))
-	f.startSafe("x")
-	f.until("x is elected", func(g status.Group) bool { return g.Term > term && g.Leader == "x" })
-	out := f.shown("status")
-	if !strings.Contains(out, "stuck: waits for a or b") || !strings.Contains(out, "none of the nodes that can say otherwise is registered (a, b): start one of them") {
-		t.Errorf("status says\n%s", out)
-	}
-	if out := f.shown("status --check"); !strings.Contains(out, "ZKELECTD CRITICAL - no leader; a may still work in failsafe mode") {
-		t.Errorf("status --check says %s", out)
-	}
-	if out := f.shown("doctor"); !strings.Contains(out, "none of these nodes, which can say otherwise, is registered with the state directory that it had: a, b") {
-		t.Errorf("doctor says\n%s", out)
-	}
-	name := f.paths.Root[strings.LastIndex(f.paths.Root, "/")+1:]
-	if out := f.shown("force", "--confirm", fmt.Sprintf("%s:%d", name, term)); !strings.Contains(out, "done: the members of "+name) {
-		t.Errorf("%s", out)
-	}
-	f.until("x leads", leads("x"))
-	f.waitForWork("x")
 	f.checkInvariants()
 }

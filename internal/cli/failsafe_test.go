@@ -1,23 +1,17 @@
 package cli
 
 import (
-	"flag"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
-	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/test/zkserver"
 	"zkelectd/internal/zk"
 )
-
-// outageSession is the session timeout of the daemons in outages.
-var outageSession = flag.Duration("failsafe.session", 4*time.Second, "the session timeout of the daemons in outages")
 
 // promisers returns the nodes that the fence names.
 func (f *fleet) promisers() []string {
@@ -33,49 +27,6 @@ func (f *fleet) promisers() []string {
 		}
 	}
 	return ids
-}
-
-// Real daemons, which answer each other at http.listen: the leader works on through an outage that begins when the last member has just
-// joined. A daemon that starts again is another incarnation, which has promised nothing, so the leader stops then.
-func TestDaemonsInAnOutage(t *testing.T) {
-	t.Parallel()
-	servers := server(t)
-	f := newClosedFleet(t, zk.ACLPrivate, servers.Addr())
-	ports, err := zkserver.FreePorts(3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var joined []string
-	for i, id := range []string{"a", "b", "c"} {
-		f.configure(id, "dc1", 100-i, fmt.Sprintf("zookeeper: {session_timeout: %s, acl: private}\nfailsafe: {enabled: true}\nhttp: {listen: '127.0.0.1:%d'}\n"+
-			"child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 200ms}\n", *outageSession, ports[i]))
-		f.startWith([]string{"ZKELECTD_NODE_STATE_DIR=" + filepath.Join(f.dir, "state-"+id)}, id, "--config", f.file(id))
-		if i > 0 {
-			joined = append(joined, id)
-		}
-		f.eventually(fmt.Sprint("the fence names ", joined), func() bool { return leads("a")(f.until("a leads", leads("a"))) && slices.Equal(f.promisers(), joined) })
-	}
-	servers.Kill()
-	began := boottime.Now()
-	f.logged("a", "the work goes on")
-	for end := time.NewTimer(3 * *outageSession); ; {
-		select {
-		case <-time.After(20 * time.Millisecond):
-			if all := ledger(t, f.ledgerFile()); len(all) != 1 || all[0].ended {
-				t.Fatalf("after %s: %+v", boottime.Now()-began, all)
-			}
-			continue
-		case <-end.C:
-		}
-		break
-	}
-	f.crash("c")
-	f.logged("a", "child ended")
-	if err := servers.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	f.eventually("the work runs again", func() bool { all := ledger(t, f.ledgerFile()); return len(all) == 2 && !all[1].ended })
-	f.checkInvariants()
 }
 
 // After the loss of a leader in failsafe mode, a member that was to promise takes over by itself, and lets one that was not take over.

@@ -3,18 +3,15 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
-	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/test/zkserver"
 )
 
@@ -26,6 +23,14 @@ func read(path string) string {
 	return string(data)
 }
 
+// put writes a file that only its owner can read.
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func server(t *testing.T) *zkserver.Server {
 	t.Helper()
 	s, err := zkserver.Start(t.Context(), zkserver.Options{})
@@ -34,51 +39,6 @@ func server(t *testing.T) *zkserver.Server {
 	}
 	t.Cleanup(func() { s.Stop() })
 	return s
-}
-
-// A restart of ZooKeeper within the lease changes nothing while the session survives.
-func TestZooKeeperRestartWithinTheLease(t *testing.T) {
-	t.Parallel()
-	zk := server(t)
-	f := newFleet(t, zk.Addr())
-	for _, id := range []string{"a", "b"} {
-		f.configure(id, "dc1", 100, "zookeeper: {session_timeout: 60s}\n")
-		f.start(id)
-	}
-	before := f.until("a leader", func(g status.Group) bool { return len(g.Members) == 2 && g.State == "READY" })
-	f.waitForChild(before.Leader, 1)
-	tenures := len(ledger(t, f.ledgerFile()))
-	zk.Kill()
-	if err := zk.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	after := f.until("the group is read again", leads(before.Leader))
-	if after.Term != before.Term || len(after.Members) != 2 {
-		t.Errorf("term %d, then %d with %d members", before.Term, after.Term, len(after.Members))
-	}
-	if all := f.checkInvariants(); len(all) != tenures || all[tenures-1].ended {
-		t.Errorf("tenures %+v", all)
-	}
-}
-
-// Without ZooKeeper the child is dead by the end of the lease. The daemon recovers by itself.
-func TestLostZooKeeperEndsTheLease(t *testing.T) {
-	t.Parallel()
-	zk := server(t)
-	f := newFleet(t, zk.Addr())
-	f.join("a")
-	f.waitForChild("a", 1)
-	zk.Pause()
-	lost := boottime.Now()
-	f.logged("a", "child ended")
-	zk.Resume()
-	f.waitForChild("a", 2)
-	f.until("a leads again", leads("a"))
-	all := f.checkInvariants()
-	// The lease of 1.8 s began before the loss; the rest allows for a slow machine.
-	if over := time.Duration(all[0].end) - lost; over > 2200*time.Millisecond {
-		t.Errorf("the child worked on for %s without ZooKeeper", over)
-	}
 }
 
 func TestEnsembleLosesItsLeader(t *testing.T) {
@@ -113,92 +73,33 @@ func TestRecordsChangedByHand(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b", "c")
-	garbage := func(path string) cluster.Op {
-		return cluster.Op{Kind: cluster.OpSet, Path: path, Version: cluster.AnyVersion, Data: []byte("\x00garbage")}
-	}
-	remove := func(path string) cluster.Op {
-		return cluster.Op{Kind: cluster.OpDelete, Path: path, Version: cluster.AnyVersion}
-	}
-	absurd := func(path string) cluster.Op {
-		return cluster.Op{Kind: cluster.OpSet, Path: path, Version: cluster.AnyVersion, Data: []byte(`{"v":1,"term":9007199254740992}`)}
-	}
-	empty := func(path string) cluster.Op {
-		return cluster.Op{Kind: cluster.OpSet, Path: path, Version: cluster.AnyVersion}
-	}
+	const garbage, absurd = "\x00garbage", `{"v":1,"term":9007199254740992}`
 	p := f.paths
-	incarnation := func() string {
-		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-		defer cancel()
-		names, _, err := f.session.Children(ctx, p.Election(), false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		in, _ := cluster.ParseIncarnations(names)
-		for _, i := range in {
-			if i.ID == "a" {
-				return p.Incarnation(i.Name)
-			}
-		}
-		t.Fatal("a has no incarnation")
-		return ""
-	}
 	for _, c := range []struct {
 		name string
 		op   cluster.Op
 	}{
 		{"elected deleted", remove(p.Elected())},
-		{"elected damaged", garbage(p.Elected())},
-		{"elected in a term that no group gets to", absurd(p.Elected())},
-		{"elected emptied", empty(p.Elected())},
-		{"the fence damaged", garbage(p.Leader())},
-		{"the fence emptied", empty(p.Leader())},
+		{"elected damaged", overwrite(p.Elected(), garbage)},
+		{"elected in a term that no group gets to", overwrite(p.Elected(), absurd)},
+		{"elected emptied", overwrite(p.Elected(), "")},
+		{"the fence damaged", overwrite(p.Leader(), garbage)},
+		{"the fence in a term that no group gets to", overwrite(p.Leader(), absurd)},
+		{"the fence emptied", overwrite(p.Leader(), "")},
 		{"current deleted", remove(p.Current())},
-		{"current damaged", garbage(p.Current())},
-		{"policy damaged", garbage(p.Policy())},
-		{"policy deleted", remove(p.Policy())},
-		{"a node's record damaged", garbage(p.Node("b"))},
-		{"the leader's incarnation deleted", remove(incarnation())},
+		{"current damaged", overwrite(p.Current(), garbage)},
+		{"current emptied", overwrite(p.Current(), "")},
+		{"a node's record damaged", overwrite(p.Node("b"), garbage)},
 	} {
-		if strings.Contains(c.name, "incarnation") {
-			f.until("a leads", leads("a"))
-			c.op = remove(incarnation())
-		}
+		before := f.leadership("a leadership").Elected.Record.Term
 		f.write(c.op)
-		f.until("one leader after: "+c.name, func(g status.Group) bool {
-			return g.State == "READY" && len(g.Members) == 3
-		})
+		after := f.leadership("one leader after: " + c.name)
+		if again := c.op.Path == p.Elected() || c.op.Path == p.Leader(); again && after.Elected.Record.Term <= before {
+			t.Errorf("%s: term %d, then %d", c.name, before, after.Elected.Record.Term)
+		}
+		f.until("all are members", func(g status.Group) bool { return g.State == "READY" && len(g.Members) == 3 })
 	}
-	f.until("the end of all that", func(g status.Group) bool { return g.State == "READY" && len(g.Members) == 3 })
 	f.checkInvariants()
-}
-
-func TestRegistrationDeletedByHand(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.join("a", "b")
-	f.write(cluster.Op{Kind: cluster.OpDelete, Path: f.paths.Node("a"), Version: cluster.AnyVersion})
-	f.until("a leads again, registered anew", func(g status.Group) bool {
-		return leads("a")(g) && len(g.Members) == 2 && g.Elector == "b"
-	})
-	f.checkInvariants()
-}
-
-func TestUnreachableZooKeeper(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.start("a", "--zk", "127.0.0.1:1", "--id", "a", "--connect-timeout", "1s")
-	if code := f.exit("a"); code != 1 {
-		t.Errorf("exit status %d", code)
-	}
-	if out := f.daemons["a"].output(); !strings.Contains(out, "no ZooKeeper server answers: 127.0.0.1:1") {
-		t.Errorf("output of a: %s", out)
-	}
-	f.start("b", "--zk", "127.0.0.1:1", "--id", "b")
-	f.logged("b", "still trying")
-	f.daemons["b"].signal(syscall.SIGTERM)
-	if code := f.exit("b"); code != 0 {
-		t.Errorf("exit status %d", code)
-	}
 }
 
 func TestRootWithoutWritePermission(t *testing.T) {
@@ -233,28 +134,6 @@ func TestStopTimeoutBeyondTheLeaseIsRefused(t *testing.T) {
 	}
 }
 
-// Without child.stop_timeout a short session timeout is no reason to refuse to start: the stop timeout follows from what the
-// server grants.
-func TestStopTimeoutFollowsTheLease(t *testing.T) {
-	t.Parallel()
-	for session, stop := range map[string]string{"3s": "1.12s", "4s": "1.5s"} {
-		t.Run(session, func(t *testing.T) {
-			t.Parallel()
-			f := newFleet(t)
-			f.configure("a", "dc1", 1, fmt.Sprintf("zookeeper: {session_timeout: %s}\nchild: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}}\n", session))
-			f.start("a")
-			f.until("a leads", leads("a"))
-			f.logged("a", "session timeout "+session+" (negotiated)")
-			f.logged("a", "stop timeout "+stop+", ")
-			f.daemons["a"].signal(syscall.SIGTERM)
-			if code := f.exit("a"); code != 0 {
-				t.Errorf("exit status %d", code)
-			}
-			f.checkInvariants()
-		})
-	}
-}
-
 // docs/operations.md, The ensemble is lost with its data: the daemons recover by themselves, and the tokens keep growing.
 func TestEnsembleThatLostItsData(t *testing.T) {
 	t.Parallel()
@@ -268,9 +147,7 @@ func TestEnsembleThatLostItsData(t *testing.T) {
 	f.join("a", "b")
 	f.waitForChild("a", 1)
 	before := f.until("a leads", leads("a"))
-	if out, err := f.run("pause", "--reason", "it will be forgotten"); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	f.submit("pause", "--reason", "it will be forgotten")
 	zk.Kill()
 	f.logged("a", "ZooKeeper does not answer: stopping the work before the lease ends")
 	// The old lease must be over before an ensemble without knowledge of it may serve.
@@ -289,6 +166,9 @@ func TestEnsembleThatLostItsData(t *testing.T) {
 		after = status.Group{} // fields that are absent now must not keep their old values
 		return err == nil && json.Unmarshal([]byte(out), &after) == nil && len(after.Members) == 2 && leads("a")(after)
 	})
+	for _, id := range []string{"a", "b"} {
+		f.logged(id, "the ZooKeeper servers no longer have this session")
+	}
 	if after.Term <= before.Term || len(after.Requests) != 0 {
 		t.Errorf("term %d after %d, requests %v", after.Term, before.Term, after.Requests)
 	}

@@ -12,6 +12,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/store"
+	"zkelectd/internal/test/faultproxy"
 )
 
 // deleteLeadership deletes leader and the znodes below it in one transaction.
@@ -62,7 +63,7 @@ func TestLeaderDeletedUnderALeaderThatIsCutOff(t *testing.T) {
 			f.until("e has joined", func(g status.Group) bool { return g.Elector == "e" && g.Policy != "" })
 			l := newLink(t, shared.Addr())
 			servers := f.servers
-			f.servers = []string{l.listener.Addr().String()}
+			f.servers = []string{l.Addr()}
 			f.configure("a", "dc1", 2, policy+"zookeeper: {session_timeout: 10s}\n"+
 				"child: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}, stop_timeout: 400ms}\n")
 			f.start("a")
@@ -75,7 +76,7 @@ func TestLeaderDeletedUnderALeaderThatIsCutOff(t *testing.T) {
 				f.until("b has joined", func(g status.Group) bool { return len(g.Members) == 3 })
 			}
 			before := f.snapshot().Elected.Record.Term
-			l.set(true)
+			l.SetMode(faultproxy.Refuse)
 			f.deleteLeadership()
 			if fresh {
 				f.start("b")
@@ -85,7 +86,7 @@ func TestLeaderDeletedUnderALeaderThatIsCutOff(t *testing.T) {
 			if after := f.snapshot().Elected.Record.Term; after <= before {
 				t.Errorf("term %d, then %d", before, after)
 			}
-			l.set(false)
+			l.SetMode(faultproxy.Pass)
 			f.logged("e", "the fence was rewritten: the next leader waits 6.12s for a lease that may still be running")
 			f.checkInvariants()
 		})
@@ -114,16 +115,13 @@ func TestInit(t *testing.T) {
 	f := newFleet(t)
 	f.paths.Root += "-new"
 	for range 2 { // the second time there is nothing to do
-		if out, err := f.run("init"); err != nil || !strings.Contains(out, "is initialized: its first leader need not wait") {
-			t.Fatalf("%v: %s", err, out)
-		}
+		f.succeedsWith("is initialized: its first leader need not wait", "init")
 	}
 	f.configure("a", "dc1", 1, "")
 	f.start("a")
 	f.until("a leads", leads("a"))
 	f.waitForChild("a", 1)
-	f.daemons["a"].signal(syscall.SIGTERM)
-	f.exit("a")
+	f.stop("a")
 	if out := f.daemons["a"].output(); strings.Contains(out, "lease-wait") {
 		t.Errorf("it waits although the group was initialized:\n%s", out)
 	}
@@ -131,65 +129,6 @@ func TestInit(t *testing.T) {
 		f.failsWith(want, "init")
 	}
 	f.checkInvariants()
-}
-
-// Each trace of an earlier use is found by itself.
-func TestInitRefusesAGroupThatIsInUse(t *testing.T) {
-	t.Parallel()
-	create := func(path, data string) cluster.Op {
-		return cluster.Op{Kind: cluster.OpCreate, Path: path, Data: []byte(data)}
-	}
-	for name, op := range map[string]func(p cluster.Paths) cluster.Op{
-		"incarnation": func(p cluster.Paths) cluster.Op { return create(p.Incarnation("a-0000000000000001-n_0000000001"), "") },
-		"node":        func(p cluster.Paths) cluster.Op { return create(p.Node("a"), "x") },
-		"elected":     func(p cluster.Paths) cluster.Op { return create(p.Elected(), "x") },
-		"current":     func(p cluster.Paths) cluster.Op { return create(p.Current(), "x") },
-		"history":     func(p cluster.Paths) cluster.Op { return create(p.History(), "x") },
-		"roster":      func(p cluster.Paths) cluster.Op { return create(p.Roster(), "x") },
-		"fence":       func(p cluster.Paths) cluster.Op { return overwrite(p.Leader(), `{"v":1,"term":7,"state":"RELEASED"}`) },
-		"emptied":     func(p cluster.Paths) cluster.Op { return overwrite(p.Leader(), "") },
-		"newer":       func(p cluster.Paths) cluster.Op { return overwrite(p.Leader(), `{"v":3}`) },
-	} {
-		f := newFleet(t)
-		f.paths.Root += "-used"
-		if err := store.EnsureTree(t.Context(), f.session, f.paths); err != nil {
-			t.Fatal(err)
-		}
-		f.write(op(f.paths))
-		var in *cluster.InUseError
-		if err := store.Init(t.Context(), f.session, f.paths, "the test"); !errors.As(err, &in) || len(in.Found) != 1 {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// The highest possible terms, and lease waits that overflow, are damage. One election repairs them.
-func TestAbsurdFencesAreRepairedOnce(t *testing.T) {
-	t.Parallel()
-	for name, data := range map[string]string{
-		"term 2^53":   `{"v":1,"term":9007199254740992,"state":"RELEASED"}`,
-		"term 2^53-1": `{"v":1,"term":9007199254740991,"state":"RELEASED"}`,
-		"lease_wait":  `{"v":1,"term":7,"state":"REVOKED","lease_wait":"2562047h47m16.854s"}`,
-		"owed":        `{"v":1,"term":7,"state":"UNCLEAN","owed":"2562047h47m16.854s"}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFleet(t)
-			f.join("a", "b")
-			f.write(overwrite(f.paths.Leader(), data))
-			f.eventually("the fence is another", func() bool {
-				s := f.snapshot()
-				return s.Fence.Readable() && s.Fence.Record.LeaseWait < cluster.Duration(time.Minute)
-			})
-			f.waitForWork(f.leadership("a leadership again").Elected.Record.Node)
-			for id, p := range f.daemons {
-				if n := strings.Count(p.output(), "msg=electing"); n > 6 {
-					t.Errorf("%s elects %d times", id, n)
-				}
-			}
-			f.checkInvariants()
-		})
-	}
 }
 
 // A record of a newer version stays as it is, whatever happens to the leader.
@@ -262,18 +201,12 @@ func TestRepair(t *testing.T) {
 	if s := f.snapshot(); s.Policy.Err == nil || s.Control.Err == nil {
 		t.Error("--dry-run repairs")
 	}
-	if out, err := f.run("repair", "--file", f.file("b")); err != nil || !strings.Contains(out, "control: ") {
-		t.Errorf("%v: %s", err, out)
-	}
+	f.succeedsWith("control: ", "repair", "--file", f.file("b"))
 	if s := f.snapshot(); !s.Policy.Readable() || s.Policy.Record.Rules.Sites["dc1"] != 7 || s.Policy.Record.Revision < 2 || !s.Control.Readable() {
 		t.Errorf("policy %+v, control %+v", s.Policy, s.Control)
 	}
-	if out, err := f.run("reelect"); err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
-	if out, err := f.run("history"); err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
+	f.submit("reelect")
+	f.succeedsWith("", "history")
 	f.write(overwrite(f.paths.Control(), `{"v":2}`))
 	f.failsWith("not repaired: control: upgrade this host", "repair")
 	f.checkInvariants()
@@ -294,9 +227,7 @@ func TestADamagedHistoryIsReplaced(t *testing.T) {
 	f.eventually("a history", func() bool { return read() != "" })
 	move := func(to string) {
 		t.Helper()
-		if out, err := f.run("move", "--to", to, "--wait"); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
+		f.submit("move", "--to", to, "--wait")
 	}
 	f.write(overwrite(f.paths.History(), "garbage"))
 	move("b")
@@ -321,7 +252,7 @@ func TestTheWholeTreeIsDeleted(t *testing.T) {
 			f := newFleet(t)
 			l := newLink(t, shared.Addr())
 			servers := f.servers
-			f.servers = []string{l.listener.Addr().String()}
+			f.servers = []string{l.Addr()}
 			f.configure("a", "dc1", 2, "")
 			f.start("a")
 			f.until("a leads", leads("a"))
@@ -331,7 +262,9 @@ func TestTheWholeTreeIsDeleted(t *testing.T) {
 			f.start("b")
 			f.until("b has joined", func(g status.Group) bool { return len(g.Members) == 2 })
 			s := f.snapshot()
-			l.set(cut)
+			if cut {
+				l.SetMode(faultproxy.Refuse)
+			}
 			ops := []cluster.Op{remove(f.paths.Current()), remove(f.paths.Elected()), remove(f.paths.Leader()), remove(f.paths.Policy())}
 			for _, m := range s.Members {
 				ops = append(ops, remove(f.paths.Incarnation(m.Name)), remove(f.paths.Node(m.ID)))
@@ -341,9 +274,39 @@ func TestTheWholeTreeIsDeleted(t *testing.T) {
 				return g.State == string(cluster.CurrentReady) && g.Term > s.Elected.Record.Term && g.Next == ""
 			})
 			f.waitForWork(g.Leader)
-			l.set(false)
+			l.SetMode(faultproxy.Pass)
 			f.until("both are back", func(g status.Group) bool { return len(g.Members) == 2 })
 			f.checkInvariants()
 		})
+	}
+}
+
+// Each trace of an earlier use is found by itself.
+func TestInitRefusesAGroupThatIsInUse(t *testing.T) {
+	t.Parallel()
+	create := func(path, data string) cluster.Op {
+		return cluster.Op{Kind: cluster.OpCreate, Path: path, Data: []byte(data)}
+	}
+	for name, op := range map[string]func(p cluster.Paths) cluster.Op{
+		"incarnation": func(p cluster.Paths) cluster.Op { return create(p.Incarnation("a-0000000000000001-n_0000000001"), "") },
+		"node":        func(p cluster.Paths) cluster.Op { return create(p.Node("a"), "x") },
+		"elected":     func(p cluster.Paths) cluster.Op { return create(p.Elected(), "x") },
+		"current":     func(p cluster.Paths) cluster.Op { return create(p.Current(), "x") },
+		"history":     func(p cluster.Paths) cluster.Op { return create(p.History(), "x") },
+		"roster":      func(p cluster.Paths) cluster.Op { return create(p.Roster(), "x") },
+		"fence":       func(p cluster.Paths) cluster.Op { return overwrite(p.Leader(), `{"v":1,"term":7,"state":"RELEASED"}`) },
+		"emptied":     func(p cluster.Paths) cluster.Op { return overwrite(p.Leader(), "") },
+		"newer":       func(p cluster.Paths) cluster.Op { return overwrite(p.Leader(), `{"v":3}`) },
+	} {
+		f := newFleet(t)
+		f.paths.Root += "-used"
+		if err := store.EnsureTree(t.Context(), f.session, f.paths); err != nil {
+			t.Fatal(err)
+		}
+		f.write(op(f.paths))
+		var in *cluster.InUseError
+		if err := store.Init(t.Context(), f.session, f.paths, "the test"); !errors.As(err, &in) || len(in.Found) != 1 {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -53,6 +53,16 @@ func newFleet(t *testing.T, servers ...string) *fleet {
 // newFleetAt is newFleet for a group with that root.
 func newFleetAt(t *testing.T, root string, servers ...string) *fleet {
 	t.Helper()
+	f := openFleet(t, root, servers...)
+	if err := store.Init(t.Context(), f.session, f.paths, "the test"); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// openFleet returns a fleet whose group is not initialized.
+func openFleet(t *testing.T, root string, servers ...string) *fleet {
+	t.Helper()
 	if len(servers) == 0 {
 		servers = []string{shared.Addr()}
 	}
@@ -67,9 +77,6 @@ func newFleetAt(t *testing.T, root string, servers ...string) *fleet {
 		t.Fatal(err)
 	}
 	t.Cleanup(f.close)
-	if err := store.Init(ctx, f.session, f.paths, "the test"); err != nil {
-		t.Fatal(err)
-	}
 	return f
 }
 
@@ -125,9 +132,7 @@ func (f *fleet) configure(id, site string, priority int, extra string) {
 		extra += "\nelection: {}\n"
 	}
 	extra = strings.Replace(extra, "election: {", "election: {settle: 0s, ", 1)
-	if err := os.WriteFile(f.file(id), []byte(text+extra), 0o600); err != nil {
-		f.t.Fatal(err)
-	}
+	put(f.t, f.file(id), text+extra)
 }
 
 // start starts a daemon with the configuration that configure wrote.
@@ -258,6 +263,15 @@ func (f *fleet) exit(id string) int {
 	case <-time.After(testTimeout):
 		f.t.Fatalf("%s does not end", id)
 		return -1
+	}
+}
+
+// stop stops a daemon, whose exit status must be 0.
+func (f *fleet) stop(id string) {
+	f.t.Helper()
+	f.daemons[id].signal(syscall.SIGTERM)
+	if code := f.exit(id); code != 0 {
+		f.t.Errorf("%s: exit status %d\n%s", id, code, f.daemons[id].output())
 	}
 }
 

@@ -3,9 +3,11 @@ package cli
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+	"zkelectd/internal/test/zkserver"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
@@ -13,36 +15,33 @@ import (
 	"zkelectd/internal/zk"
 )
 
-// strand starts a, kills it once it leads, and makes its fence say that members that no longer exist have promised to let nobody take over. It returns
-// the term.
-func (f *fleet) strand() int64 {
-	f.t.Helper()
-	f.configure("a", "dc1", 100, "zookeeper: {session_timeout: 4s, acl: private}\n")
-	f.configure("b", "dc1", 99, "zookeeper: {session_timeout: 4s, acl: private}\n")
-	f.start("a")
-	f.until("a leads", leads("a"))
-	f.waitForWork("a")
-	f.eventually("a history", func() bool { _, _, err := f.session.Get(f.t.Context(), f.paths.History(), false); return err == nil })
-	f.failsWith("there is a leader or a candidate", "force")
-	child := f.child("a")
-	f.crash("a")
-	f.waitForDeath(child)
-	f.eventually("the end of a's session", func() bool { s := f.snapshot(); return !s.Current.Exists && len(s.Members) == 0 })
-	f.failsWith("nobody has promised anything to a", "force")
-	snap := f.snapshot()
-	fence := snap.Fence.Record
-	fence.Failsafe = &cluster.Failsafe{Key: "key-a", Members: []cluster.FailsafeMember{{ID: "c", Incarnation: "c-0000000000000001-n_0000000099", Key: "key-c"}}}
-	f.write(cluster.Op{Kind: cluster.OpSet, Path: f.paths.Leader(), Version: snap.Fence.Stat.Version, Data: cluster.Encode(&fence)})
-	return fence.Term
-}
-
 // A group whose last leader and members in failsafe mode are lost for good elects a leader only once a person has said that they are off.
 func TestForce(t *testing.T) {
 	t.Parallel()
 	f := newClosedFleet(t, zk.ACLPrivate)
-	term := f.strand()
-	f.start("b")
-	f.until("b is elected", func(g status.Group) bool { return g.Term > term })
+	ports, err := zkserver.FreePorts(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.startFailsafe(ports, "a", "b")
+	f.eventually("a history", func() bool { _, _, err := f.session.Get(t.Context(), f.paths.History(), false); return err == nil })
+	term := f.snapshot().Fence.Record.Term
+	f.crash("b")
+	f.crash("a")
+	f.configure("x", "dc1", 90, fmt.Sprintf("zookeeper: {session_timeout: 4s, acl: private, auth: {file: '%s'}}\n"+
+		"failsafe: {enabled: true, listen: '127.0.0.1:%d'}\n"+
+		"child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 200ms}\n", filepath.Join(f.dir, "auth"), ports[2]))
+	f.startSafe("x")
+	f.until("x is elected", func(g status.Group) bool { return g.Term > term && g.Leader == "x" })
+	for command, want := range map[string]string{
+		"status":         "none of the nodes that can say otherwise is registered (a, b): start one of them",
+		"status --check": "ZKELECTD CRITICAL - no leader; a may still work in failsafe mode",
+		"doctor":         "none of these nodes, which can say otherwise, is registered with the state directory that it had: a, b",
+	} {
+		if out := f.shown(command); !strings.Contains(out, want) {
+			t.Errorf("%s lacks %q\n%s", command, want, out)
+		}
+	}
 	name := f.paths.Root[strings.LastIndex(f.paths.Root, "/")+1:]
 	word := fmt.Sprintf("%s:%d", name, term)
 	before := f.snapshot().Fence.Stat.Version
@@ -56,7 +55,7 @@ func TestForce(t *testing.T) {
 	}
 	out, err := f.run("force", "--dry-run")
 	host, _ := os.Hostname()
-	for _, want := range []string{"may still work in failsafe mode", "a, the leader (host " + host + "): not registered", "c: not registered", "these hosts must be powered off", ": a, c."} {
+	for _, want := range []string{"may still work in failsafe mode", "a, the leader (host " + host + "): not registered", "these hosts must be powered off", ": a, b."} {
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("%v: lacks %q\n%s", err, want, out)
 		}
@@ -65,16 +64,14 @@ func TestForce(t *testing.T) {
 		t.Errorf("without credentials: %s", out)
 	}
 	if s := f.snapshot(); s.Fence.Stat.Version != before || s.Current.Exists {
-		t.Errorf("the fence was changed, or b leads: %+v", s.Fence)
+		t.Errorf("the fence was changed, or x leads: %+v", s.Fence)
 	}
 	if out, err := f.run("force", "--reason", "rack 7 has burned down", "--confirm", word); err != nil || !strings.Contains(out, "done: the members of") || strings.Contains(out, "no entry") {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	f.until("b leads", leads("b"))
-	f.waitForWork("b")
-	if out, err := f.run("history"); err != nil || !strings.Contains(out, "has declared that no work of this term is left: rack 7 has burned down]") {
-		t.Errorf("%v\n%s", err, out)
-	}
+	f.until("x leads", leads("x"))
+	f.waitForWork("x")
+	f.succeedsWith("has declared that no work of this term is left: rack 7 has burned down]", "history")
 	if exclusions := f.snapshot().Elected.Record.Exclusions; len(exclusions) > 0 {
 		t.Errorf("strikes: %+v", exclusions)
 	}
@@ -101,9 +98,7 @@ func TestFailsafeKeysAreRotated(t *testing.T) {
 	aged := first.Record
 	aged.Keys = []cluster.FailsafeKey{{Secret: first.Record.Keys[0].Secret, Time: time.Now().Add(-time.Hour)}}
 	f.write(f.paths.FailsafeKeysTx(first, aged)...)
-	if out, err := f.run("acl", "--rotate-keys"); err != nil || !strings.Contains(out, "has a new key") {
-		t.Errorf("%v\n%s", err, out)
-	}
+	f.succeedsWith("has a new key", "acl", "--rotate-keys")
 	if got := keys().Record.Secrets(); len(got) != 2 || string(got[1]) != string(first.Record.Keys[0].Secret) {
 		t.Errorf("%d keys, without the last one", len(got))
 	}

@@ -16,6 +16,7 @@ import (
 	"zkelectd/internal/daemon"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/sys/procinfo"
+	"zkelectd/internal/test/faultproxy"
 )
 
 // gameday runs a drill on the host of a node, and returns its output.
@@ -169,7 +170,7 @@ func TestGamedayOfTheNetwork(t *testing.T) {
 	const session = "zookeeper: {session_timeout: 3s}\n"
 	l := newLink(t, shared.Addr())
 	direct := f.servers
-	f.servers = []string{l.listener.Addr().String()}
+	f.servers = []string{l.Addr()}
 	f.startLeader("n1", session)
 	f.servers = direct
 	f.configure("n2", "dc1", 50, session)
@@ -185,10 +186,10 @@ func TestGamedayOfTheNetwork(t *testing.T) {
 	drill := f.startCommand("drill", cmd)
 	isCut := func() bool { _, err := os.Stat(mark); return err == nil }
 	f.eventually("the path is cut", isCut)
-	l.set(true)
+	l.SetMode(faultproxy.Refuse)
 	f.until("n2 leads", leads("n2"))
 	f.eventually("the path is restored", func() bool { return !isCut() })
-	l.set(false)
+	l.SetMode(faultproxy.Pass)
 	out := drill.output
 	if code := f.exit("drill"); code != 0 || !strings.Contains(out(), "; to undo that by hand: nft delete table inet zkelectd_gameday.\n") || !strings.Contains(out(), "\nkept: ") {
 		t.Errorf("exit status %d\n%s", code, out())

@@ -21,9 +21,7 @@ func (f *fleet) hostDaemon(id, base string, priority int) (groupFile string) {
 		f.t.Fatal(err)
 	}
 	write := func(name, text string) string {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			f.t.Fatal(err)
-		}
+		put(f.t, name, text)
 		return name
 	}
 	main := write(filepath.Join(f.dir, id+"-host.yaml"), fmt.Sprintf(
@@ -74,8 +72,7 @@ func TestMigrationIntoTheHostsDaemonsAndBack(t *testing.T) {
 		if now := pid(id); now != old {
 			t.Errorf("%s is process %d, not %d", id, now, old)
 		}
-		f.daemons[id].signal(syscall.SIGTERM)
-		f.exit(id)
+		f.stop(id)
 		f.until(id+" is back", func(g status.Group) bool { return len(g.Members) == 2 })
 	}
 	f.until("a leads from the host's daemon", leads("a"))

@@ -232,9 +232,7 @@ func TestCommandsWithGroupFiles(t *testing.T) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		put(t, name, text)
 	}
 	write(file, fmt.Sprintf("node: {id: n1}\nzookeeper: {servers: [%s], root: %s}\ngroups_dir: %s\ndefaults: {policy: {type: first}}\n", e.servers[0], e.base, dir))
 	write(filepath.Join(dir, "billing.yaml"), "policy: {filter: ['member.priority >= 3']}\n")

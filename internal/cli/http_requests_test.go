@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -27,9 +26,7 @@ const nightsToken = "6f1c0d3e5b7a49288c1d2e3f4a5b6c7d"
 func (f *fleet) tokens(text string) string {
 	f.t.Helper()
 	path := filepath.Join(f.dir, "tokens")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		f.t.Fatal(err)
-	}
+	put(f.t, path, text)
 	return "token_file: " + path
 }
 
@@ -246,9 +243,7 @@ func TestRequestsUnderTLS(t *testing.T) {
 	if out, err := f.run("status"); err != nil || !strings.Contains(out, "Leader   a") || strings.Contains(out, "Lease") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if out, err := f.run("status", "-o", "json"); err != nil || !strings.Contains(out, `"api": "https://127.0.0.1:0"`) {
-		t.Errorf("%v\n%s", err, out)
-	}
+	f.succeedsWith(`"api": "https://127.0.0.1:0"`, "status", "-o", "json")
 	if out, err := f.run("leader"); err != nil || out != "a\n" {
 		t.Errorf("%v %s", err, out)
 	}
@@ -279,8 +274,5 @@ func TestAStartWithoutItsSecretsIsRefused(t *testing.T) {
 	f.start("a")
 	f.logged("a", "the tokens in http.token_file are sent over the network in clear text")
 	f.until("a leads all the same", leads("a"))
-	f.daemons["a"].signal(syscall.SIGTERM)
-	if code := f.exit("a"); code != 0 {
-		t.Errorf("a ended with %d", code)
-	}
+	f.stop("a")
 }

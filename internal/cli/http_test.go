@@ -139,3 +139,32 @@ func TestHTTPFollowsAFailover(t *testing.T) {
 	}
 	f.checkInvariants()
 }
+
+// A reload changes by which names the API may be asked, which DNS rebinding does not know.
+func TestAllowedHostsAreReloaded(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.startLeader("a", "http: {listen: '127.0.0.1:0', allowed_hosts: [lb.example]}\n")
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testTimeout}
+	answers := func(host string, want int) func() bool {
+		return func() bool {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+f.address("a")+"/livez", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Host = host
+			resp, err := client.Do(req)
+			if err != nil {
+				return false
+			}
+			resp.Body.Close()
+			return resp.StatusCode == want
+		}
+	}
+	f.eventually("the name is known", answers("lb.example:80", http.StatusOK))
+	f.configure("a", "dc1", 100, "http: {listen: '127.0.0.1:0', allowed_hosts: [other.example]}\n")
+	f.reload("a")
+	f.eventually("the name of the reload is known", answers("other.example", http.StatusOK))
+	f.eventually("the one before is not", answers("lb.example", http.StatusMisdirectedRequest))
+	f.checkInvariants()
+}

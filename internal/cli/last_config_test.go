@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"zkelectd/internal/operator/status"
+	"zkelectd/internal/test/faultproxy"
 )
 
 // A configuration that becomes invalid while the daemon runs does not keep the guard from restarting it after a crash: it
@@ -57,9 +58,7 @@ func TestCrashWithADamagedConfiguration(t *testing.T) {
 				t.Errorf("the metrics do not say it:\n%s", body)
 			}
 
-			if err := os.WriteFile(f.file("a"), []byte(good), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			put(t, f.file("a"), good)
 			f.reload("a")
 			f.until("nothing is refused any more", func(g status.Group) bool { return leads("a")(g) && len(g.Problems) == 0 })
 			if _, body := f.ask("a", "/metrics"); !strings.Contains(body, "\nzkelectd_config_last_reload_successful 1\n") {
@@ -84,31 +83,15 @@ func TestCrashWithDamagedTokens(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	tokens := filepath.Join(f.dir, "tokens")
-	if err := os.WriteFile(tokens, []byte("ops:"+strings.Repeat("x", 40)+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, tokens, "ops:"+strings.Repeat("x", 40)+"\n")
 	term := f.startLeader("a", fmt.Sprintf("http: {listen: 127.0.0.1:0, token_file: %s}\n", tokens)).Term
-	if err := os.WriteFile(tokens, []byte("nonsense\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, tokens, "nonsense\n")
 	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
 	f.until("a leads again, and status has the error", func(g status.Group) bool {
 		return leads("a")(g) && g.Term > term && strings.Contains(strings.Join(g.Problems, "\n"), tokens)
 	})
 	f.logged("a", `runs_with="the last good configuration, without the HTTP API"`)
 	f.checkInvariants()
-}
-
-// The first start refuses a configuration that a restart tolerates.
-func TestFirstStartWithADamagedConfiguration(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.configure("a", "dc1", 100, "nod: {}\n")
-	f.start("a")
-	if code := f.exit("a"); code != 2 {
-		t.Errorf("exit status %d", code)
-	}
-	f.logged("a", "nod: is not a setting")
 }
 
 // A crash applies no setting that needs a restart, or two groups would have this host's work and that of the others:
@@ -128,9 +111,7 @@ func TestCrashAppliesNothing(t *testing.T) {
 	term := f.until("a leads", leads("a")).Term
 	edited := strings.NewReplacer("root: "+f.paths.Root, "root: "+f.paths.Root+"-other", "id: a,", "id: z,", "[ledger-child]", "[sleep, '1000']", "priority: 100", "priority: 70").
 		Replace(read(f.file("a")))
-	if err := os.WriteFile(f.file("a"), []byte(edited), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, f.file("a"), edited)
 	const keys = "node.id, zookeeper.root, child.command"
 	asBefore := func(what string, priority int) {
 		t.Helper()
@@ -156,10 +137,7 @@ func TestCrashAppliesNothing(t *testing.T) {
 	start()
 	asBefore("a leads again after guard and daemon were killed", 70)
 
-	f.daemons["a"].signal(syscall.SIGTERM)
-	if code := f.exit("a"); code != 0 {
-		t.Errorf("exit status %d", code)
-	}
+	f.stop("a")
 	f.paths.Root += "-other"
 	start()
 	f.until("z leads the other group after a stop", leads("z"))
@@ -172,7 +150,7 @@ func TestOnlyAStopEndsTheConfigurationInForce(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	l := newLink(t, shared.Addr())
-	f.servers = []string{l.listener.Addr().String()}
+	f.servers = []string{l.Addr()}
 	runtime := filepath.Join(f.dir, "run")
 	if err := os.Mkdir(runtime, 0o700); err != nil {
 		t.Fatal(err)
@@ -185,24 +163,22 @@ func TestOnlyAStopEndsTheConfigurationInForce(t *testing.T) {
 		}
 	}
 	f.configure("a", "dc1", 100, "zookeeper: {session_timeout: 4s, connect_timeout: 2s}\n")
-	l.set(true)
+	l.SetMode(faultproxy.Refuse)
 	start()
 	givesUp()
 	if _, err := os.Stat(filepath.Join(runtime, "applied")); !os.IsNotExist(err) {
 		t.Errorf("after a start that has failed: %v", err)
 	}
-	l.set(false)
+	l.SetMode(faultproxy.Pass)
 	start()
 	term := f.until("a leads", leads("a")).Term
 	edited := strings.Replace(read(f.file("a")), "root: "+f.paths.Root, "root: "+f.paths.Root+"-other", 1)
-	if err := os.WriteFile(f.file("a"), []byte(edited), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, f.file("a"), edited)
 	daemon := f.daemon("a")
-	l.set(true)
+	l.SetMode(faultproxy.Refuse)
 	syscall.Kill(daemon, syscall.SIGKILL)
 	givesUp()
-	l.set(false)
+	l.SetMode(faultproxy.Pass)
 	start()
 	f.until("a leads the same group", func(g status.Group) bool {
 		return leads("a")(g) && g.Term > term && strings.Contains(strings.Join(g.Problems, "\n"), "to apply zookeeper.root")
@@ -260,9 +236,7 @@ func TestAConfigurationInForceThatIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	applied := filepath.Join(dir, "applied")
-	if err := os.WriteFile(applied, []byte(`{"host": "zookeeper: {auth: {file: /no/such/file}}"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, applied, `{"host": "zookeeper: {auth: {file: /no/such/file}}"}`)
 	cmd := exec.Command("zkelectd", "run", "--no-child")
 	cmd.Env = append(os.Environ(), "RUNTIME_DIRECTORY="+dir)
 	out, err := cmd.CombinedOutput()

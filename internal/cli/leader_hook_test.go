@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -99,9 +98,7 @@ func TestSlowLeaderHook(t *testing.T) {
 	f.configure("b", "dc1", 99, f.leaderHook("b", ""))
 	f.reload("b")
 	f.logged("b", "keys=hooks.on_leader_change")
-	if err := os.WriteFile(gate, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, gate, "")
 	f.toldOf("b", fmt.Sprintf("b east a,dc1,%d,move,b,true", last.Term))
 	f.toldOf("a", fmt.Sprintf("slow a east a,dc1,%d,move,b,true", last.Term))
 	if got := read(f.told("b")); !strings.HasPrefix(got, "slow b east ") || strings.Count(got, "\n") != 2 || last.Term-first.Term < 2 {

@@ -125,7 +125,5 @@ func TestExplainSaysWhatIsStuck(t *testing.T) {
 			t.Errorf("%v: lacks %q (the fence: %+v)\n%s", err, want, fence, out)
 		}
 	}
-	if out, err := f.run("explain", "-o", "json"); err != nil || !strings.Contains(out, `"stuck": "the work of old can't be killed`) {
-		t.Errorf("%v\n%s", err, out)
-	}
+	f.succeedsWith(`"stuck": "the work of old can't be killed`, "explain", "-o", "json")
 }

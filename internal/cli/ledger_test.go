@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"slices"
 	"strings"
@@ -36,14 +35,6 @@ func ledgerChild() {
 	signal.Notify(stop, syscall.SIGTERM) // before it records that it works
 	write("start")
 	mode := os.Getenv("MODE")
-	if mode == "grandchild" {
-		cmd := exec.Command("ledger-child")
-		cmd.Env = append(os.Environ(), "MODE=ignore-term")
-		if err := cmd.Start(); err != nil {
-			write(err.Error())
-		}
-		os.Exit(0)
-	}
 	beat := time.NewTicker(10 * time.Millisecond)
 	var crash <-chan time.Time
 	if mode == "crash" {

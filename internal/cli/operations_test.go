@@ -25,9 +25,7 @@ func TestOperations(t *testing.T) {
 	}
 	f.until("all have joined", func(g status.Group) bool { return len(g.Members) == 3 && leads("n1")(g) })
 	policy := fmt.Sprintf("node: {id: n1}\nzookeeper: {servers: [%s], root: %s}\npolicy: {sites: {dc1: 200, dc2: 100, dc3: 50}}\n", f.servers[0], f.paths.Root)
-	if err := os.WriteFile(filepath.Join(f.dir, "new.yaml"), []byte(policy), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, filepath.Join(f.dir, "new.yaml"), policy)
 	alerts, err := filepath.Abs("../../deploy/prometheus/alerts.yml")
 	if err != nil {
 		t.Fatal(err)

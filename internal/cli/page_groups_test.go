@@ -138,8 +138,8 @@ func (m *manyGroups) serve(t *testing.T) string {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// light.png is docs/grid.png.
-var pictures = flag.String("pictures", "", "write pictures of the grid to this directory")
+// light.png is docs/grid.png; moved-light.png shows what docs/page.png does.
+var pictures = flag.String("pictures", "", "write pictures of the pages to this directory")
 
 func (t *tab) picture(name string) {
 	t.f.t.Helper()

@@ -3,8 +3,6 @@ package cli
 import (
 	"bytes"
 	"cmp"
-	"context"
-	"flag"
 	"fmt"
 	"image"
 	"image/color"
@@ -94,8 +92,7 @@ func TestStalenessInABrowser(t *testing.T) {
 	guard.signal(syscall.SIGCONT) // it starts another daemon
 	p.until("it is live", live)
 	p.until("a leads again", leaseShown)
-	f.daemons["a"].signal(syscall.SIGTERM)
-	f.exit("a")
+	f.stop("a")
 	p.shows("#banner", "Not live since")
 	p.until("it shows no lease", stale+" && !("+leaseShown+") && document.title.startsWith('(not live)')")
 	f.start("a")
@@ -136,9 +133,7 @@ func TestRequestsInABrowser(t *testing.T) {
 	f := newFleet(t)
 	addr := freeAddr(t)
 	tokens := filepath.Join(f.dir, "tokens")
-	if err := os.WriteFile(tokens, []byte("night-shift:"+token+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, tokens, "night-shift:"+token+"\n")
 	f.configure("a", "dc1", 2, fmt.Sprintf("zookeeper: {session_timeout: 15s}\nhttp: {listen: '%s', token_file: '%s'}\n", addr, tokens))
 	f.start("a")
 	f.until("a leads", leads("a"))
@@ -148,8 +143,7 @@ func TestRequestsInABrowser(t *testing.T) {
 	f.configure("c", "dc2", 1, "")
 	f.start("c")
 	f.until("c has joined", func(g status.Group) bool { return len(g.Members) == 3 })
-	f.daemons["c"].signal(syscall.SIGTERM)
-	f.exit("c")
+	f.stop("c")
 	p := f.open(addr)
 	p.until("b is shown, and the ghost of c", "document.querySelectorAll('.member:not(.ghost)').length === 2 && document.querySelectorAll('.ghost').length === 1")
 	p.shows(".ghost", "STOPPED")
@@ -241,47 +235,6 @@ func freeAddr(t *testing.T) string {
 	return l.Addr().String()
 }
 
-var picture = flag.String("page.png", "", "write the picture of the page to this file")
-
-// The picture in the documentation shows a real fleet after a failover and some requests.
-func TestPictureInABrowser(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.paths.Root = "/trading" + strings.TrimPrefix(f.paths.Root, "/groups")
-	sites := map[string]string{"match-fra-1": "frankfurt", "match-fra-2": "frankfurt", "match-ams-1": "amsterdam", "match-ams-2": "amsterdam", "match-ams-3": "amsterdam"}
-	for i, id := range []string{"match-fra-1", "match-fra-2", "match-ams-1", "match-ams-2", "match-ams-3"} {
-		f.configure(id, sites[id], 100-10*i, fmt.Sprintf("zookeeper: {session_timeout: 15s}\nhttp: {listen: 'unix:%s'}\npolicy: {sites: {frankfurt: 200, amsterdam: 100}, failback: manual}\n", f.socket(id)))
-		f.start(id)
-		f.answers(id, "/readyz", 200)
-	}
-	f.until("all have joined", func(g status.Group) bool { return len(g.Members) == len(sites) && leads("match-fra-1")(g) })
-	f.submit("move", "--to", "match-ams-1", "--wait", "--reason", "kernel patch on match-fra-1")
-	f.submit("reelect", "--wait")
-	syscall.Kill(f.daemon("match-fra-1"), syscall.SIGKILL)
-	f.until("the next one leads", leads("match-fra-2"))
-	f.answers("match-fra-1", "/replica", 200)
-	f.submit("drain", "match-ams-2", "--for", "2h", "--reason", "disk replacement")
-	p := f.open(f.proxy("match-fra-2"))
-	p.shows("#requests", "match-ams-2")
-	p.shows("#leader", "match-fra-1 would be better")
-	p.until("the history has it", "document.querySelectorAll('#history li').length === 4")
-	p.emulate("prefers-reduced-motion", "reduce") // so that the bar of the lease does not lag behind
-	p.until("the lease is shown", leaseShown)
-	var shot []byte
-	if err := within(p.ctx, func(ctx context.Context) (err error) {
-		shot, err = chromedp.Run(ctx, chromedp.FullScreenshot(100))
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if *picture == "" {
-		return
-	}
-	if err := os.WriteFile(*picture, fewColors(t, shot), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // fewColors makes a picture smaller: of similar colors, such as those at the edges of letters, it keeps the most frequent.
 func fewColors(t *testing.T, data []byte) []byte {
 	t.Helper()
@@ -327,10 +280,11 @@ func TestThePictureOfThePage(t *testing.T) {
 	}
 }
 
+// submit submits a request, which must be accepted.
 func (f *fleet) submit(args ...string) {
 	f.t.Helper()
 	if out, err := f.run(args...); err != nil {
-		f.t.Fatalf("%v\n%s", err, out)
+		f.t.Fatalf("%v: %v\n%s", args, err, out)
 	}
 }
 

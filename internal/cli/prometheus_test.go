@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 
 	"zkelectd/internal/operator/status"
@@ -34,9 +33,7 @@ func (f *fleet) startPrometheus(rules string, ids ...string) monitor {
 	text := fmt.Sprintf("global: {scrape_interval: 500ms, evaluation_interval: 500ms}\nrule_files: [rules.yml]\n"+
 		"scrape_configs: [{job_name: zkelectd, static_configs: [{targets: ['%s']}]}]\n", strings.Join(targets, "', '"))
 	for file, text := range map[string]string{config: text, filepath.Join(f.dir, "rules.yml"): rules} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			f.t.Fatal(err)
-		}
+		put(f.t, file, text)
 	}
 	program, err := exec.LookPath("prometheus")
 	if err != nil {
@@ -126,19 +123,14 @@ func TestPrometheusMonitorsAFleet(t *testing.T) {
 		t.Errorf("%d critical alerts of a healthy group", len(n))
 	}
 
-	if out, err := f.run("pause", "--hard", "--for", "1h"); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	f.submit("pause", "--hard", "--for", "1h")
 	p.becomes(`group_mode:zkelectd_paused:max{mode="hard"}`, "1")
-	f.daemons["a"].signal(syscall.SIGTERM)
-	f.exit("a")
+	f.stop("a")
 	p.becomes(`count(ALERTS{alertname="ZkelectdNoLeader", alertstate="firing"})`, "1")
 	p.becomes(`count(ALERTS{alertname="ZkelectdNoEligibleMembers", alertstate="firing"})`, "1")
 	p.becomes(`count(ALERTS{alertname="ZkelectdPausedHard", alertstate="pending"})`, "1")
 	p.becomes(`count(ALERTS{alertname="ZkelectdDaemonDown", alertstate="pending"})`, "1")
-	if out, err := f.run("resume"); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	f.submit("resume")
 	p.becomes("sum(zkelectd_is_leader)", "1")
 	p.becomes(`ALERTS{alertname=~"ZkelectdNoLeader|ZkelectdNoEligibleMembers"}`, "")
 	p.becomes(`sum(zkelectd_transitions_total{cause="stopped", result="ready"})`, "1")

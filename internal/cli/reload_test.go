@@ -58,9 +58,7 @@ func TestReloadFindsItsDaemonByThePath(t *testing.T) {
 	}
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(f.file("a"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		put(t, f.file("a"), text)
 	}
 	write(strings.NewReplacer("root: "+f.paths.Root, "root: /nowhere", "id: a,", "id: z,", f.servers[0], "127.0.0.1:1").Replace(good))
 	reload(0, "a has reloaded its configuration: no setting has changed; a restart is needed for node.id, zookeeper.servers, zookeeper.root")
@@ -85,8 +83,7 @@ func TestReloadFindsItsDaemonByThePath(t *testing.T) {
 	if err := os.Mkdir(runtime, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	f.daemons["a"].signal(syscall.SIGTERM)
-	f.exit("a")
+	f.stop("a")
 	f.startWith([]string{"RUNTIME_DIRECTORY=" + runtime}, "a")
 	f.until("a leads in a unit", leads("a"))
 	reload(0, "a has reloaded its configuration: no setting has changed", "RUNTIME_DIRECTORY="+runtime)
@@ -105,9 +102,7 @@ func TestReloadWithoutASession(t *testing.T) {
 	good := read(f.file("a"))
 	reload := func(text string, code int, want string) {
 		t.Helper()
-		if err := os.WriteFile(f.file("a"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		put(t, f.file("a"), text)
 		cmd := exec.CommandContext(t.Context(), "zkelectd", "reload", "--config", f.file("a"), "--timeout", "3s")
 		if out, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != code || !strings.Contains(string(out), want) {
 			t.Errorf("%d, want %q:\n%s", cmd.ProcessState.ExitCode(), want, out)

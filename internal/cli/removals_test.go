@@ -20,9 +20,7 @@ func TestAbsenceOfGroupFilesIsNotRemoval(t *testing.T) {
 	dir := filepath.Join(f.dir, "groups")
 	write := func(file, text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		put(t, file, text)
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)

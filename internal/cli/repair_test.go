@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 
 	"zkelectd/internal/cluster"
@@ -57,27 +56,6 @@ func overwrite(path, data string) cluster.Op {
 
 func remove(path string) cluster.Op {
 	return cluster.Op{Kind: cluster.OpDelete, Path: path, Version: cluster.AnyVersion}
-}
-
-// Each record of a leadership, damaged in each way, is repaired by a leadership with a newer term.
-func TestDamagedLeadershipIsRepaired(t *testing.T) {
-	t.Parallel()
-	for _, znode := range []string{"elected", "leader", "current"} {
-		for name, data := range map[string]string{"garbage": "\x00garbage", "empty": "", "absurd": `{"v":1,"term":9007199254740992}`, "foreign": `{"term":1}`} {
-			t.Run(znode+" "+name, func(t *testing.T) {
-				t.Parallel()
-				f := newFleet(t)
-				f.join("a", "b")
-				before := f.leadership("a leadership").Elected.Record.Term
-				f.waitForWork("a")
-				f.write(overwrite(f.znode(znode), data))
-				if after := f.leadership("a repaired one").Elected.Record.Term; znode != "current" && after <= before {
-					t.Errorf("term %d, then %d", before, after)
-				}
-				f.checkInvariants()
-			})
-		}
-	}
 }
 
 func (f *fleet) znode(name string) string {
@@ -215,8 +193,7 @@ func TestADamagedRootIsRestored(t *testing.T) {
 	f.write(overwrite(f.paths.Root, "garbage"))
 	f.eventually("a member restores the record", func() bool { return record() == want })
 	for _, id := range []string{"a", "b"} {
-		f.daemons[id].signal(syscall.SIGTERM)
-		f.exit(id)
+		f.stop(id)
 	}
 	f.write(overwrite(f.paths.Root, "garbage"))
 	f.start("a")

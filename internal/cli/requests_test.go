@@ -34,6 +34,14 @@ func (f *fleet) runAs(id string, args ...string) (out string, err error) {
 	return string(data), err
 }
 
+// succeedsWith runs a command that must succeed and print a text.
+func (f *fleet) succeedsWith(want string, args ...string) {
+	f.t.Helper()
+	if out, err := f.run(args...); err != nil || !strings.Contains(out, want) {
+		f.t.Errorf("%v: %v, %s, want %q", args, err, out, want)
+	}
+}
+
 // failsWith runs a command that must fail with an error.
 func (f *fleet) failsWith(want string, args ...string) {
 	f.t.Helper()
@@ -51,9 +59,7 @@ func TestOneOfTwoConcurrentOperatorsIsRefused(t *testing.T) {
 	_, err := g.submitter().Submit(t.Context(), func(q whatif.Question) (request.Plan, error) {
 		if !crossed {
 			crossed = true
-			if out, err := f.run("pause", "--reason", "mine"); err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
+			f.submit("pause", "--reason", "mine")
 		}
 		return request.Cordon(q, request.Options{By: "ann@host"}, "b", "", false)
 	})
@@ -100,8 +106,7 @@ func TestAMoveToANodeThatDiesOnTheWayFallsBack(t *testing.T) {
 		moved <- result{out, err}
 	}()
 	f.until("c takes over", func(g status.Group) bool { return g.Leader == "c" && g.State == string(cluster.CurrentProgress) })
-	f.daemons["c"].signal(syscall.SIGTERM)
-	f.exit("c")
+	f.stop("c")
 	f.until("a leads again", leads("a"))
 	r := <-moved
 	if r.err == nil || !strings.Contains(r.out, "the request has ended: move to c: ") {
@@ -123,12 +128,8 @@ func TestRequestsOfANewerVersionAreNotTouched(t *testing.T) {
 	const upgrade = "has format version 9, this zkelectd reads up to 1: upgrade this host"
 	f.failsWith(upgrade, "move", "--to", "b")
 	f.failsWith(upgrade, "resume")
-	if out, err := f.run("status"); err != nil || !strings.Contains(out, "Problem  znode "+f.paths.Control()+" "+upgrade) {
-		t.Errorf("%v, %s", err, out)
-	}
-	if out, err := f.run("explain"); err != nil {
-		t.Errorf("%v, %s", err, out)
-	}
+	f.succeedsWith("Problem  znode "+f.paths.Control()+" "+upgrade, "status")
+	f.succeedsWith("", "explain")
 	f.crash("a")
 	f.until("b leads", leads("b"))
 	f.start("a")

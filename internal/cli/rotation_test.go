@@ -179,9 +179,7 @@ func TestDocumentedRotations(t *testing.T) {
 	for _, id := range h.ids {
 		f.logged(id, "open to unauthorized clients")
 	}
-	if out, err := f.run("status"); err != nil || !strings.Contains(out, "\nOpen     anyone who can reach ZooKeeper") {
-		t.Errorf("%v\n%s", err, out)
-	}
+	f.succeedsWith("\nOpen     anyone who can reach ZooKeeper", "status")
 
 	h.steps("From open to private")
 	h.checkNoAccess(f.session)
@@ -213,10 +211,7 @@ func TestDocumentedRotations(t *testing.T) {
 	f.session.Close(t.Context())
 	f.session = insider
 	f.until("all are there with the new password", func(g status.Group) bool { return len(g.Members) == 3 && leads("a")(g) && !g.OpenTree })
-	f.daemons["a"].signal(syscall.SIGTERM)
-	if code := f.exit("a"); code != 0 {
-		t.Errorf("exit status %d", code)
-	}
+	f.stop("a")
 	f.until("b leads", leads("b"))
 	f.checkInvariants()
 }
@@ -336,10 +331,7 @@ func TestDocumentedRotationOfTLS(t *testing.T) {
 		"ZKELECTD_ZOOKEEPER_TLS_CERT=" + p.oldHost.Cert, "ZKELECTD_ZOOKEEPER_TLS_KEY=" + p.oldHost.Key}
 	f.failsWith("the server rejected the connection", "status")
 	f.env = nil
-	f.daemons["a"].signal(syscall.SIGTERM)
-	if code := f.exit("a"); code != 0 {
-		t.Errorf("exit status %d", code)
-	}
+	f.stop("a")
 	f.until("b leads", leads("b"))
 	f.checkInvariants()
 }
@@ -377,9 +369,7 @@ func TestDocumentedRotationOfTokens(t *testing.T) {
 	for path, text := range map[string]string{
 		tokens: "night-shift:" + nightsToken + "\n", web: "tls_server_config: {cert_file: http.crt, key_file: http.key}\n",
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		put(t, path, text)
 	}
 	f.configure("a", "dc1", 1, fmt.Sprintf("http: {listen: '127.0.0.1:0', token_file: %s, web_config: %s}\n", tokens, web))
 	f.start("a")

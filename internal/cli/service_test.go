@@ -15,7 +15,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/test/zkserver"
 )
 
@@ -120,9 +119,7 @@ func TestService(t *testing.T) {
 	b.expects("READY=1", "STATUS=")
 	b.expects("STATUS=leading, term ")
 	a.expects("STATUS=standby, elector; b (site dc1) is elected in term ")
-	if err := os.WriteFile(f.file("b"), []byte("node: {prio: 7}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, f.file("b"), "node: {prio: 7}\n")
 	f.daemons["b"].signal(syscall.SIGHUP)
 	b.expects("RELOADING=1", "MONOTONIC_USEC=")
 	if said := b.expects("READY=1", "STATUS=leading, term "); !strings.HasSuffix(said, "; the last reload was refused (see the log)") {
@@ -151,30 +148,6 @@ func TestService(t *testing.T) {
 		}
 	}
 	f.checkInvariants()
-}
-
-// The watchdog is not fed while the loop is stuck, even if the guard works.
-func TestServiceOfAStoppedDaemon(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.configure("a", "dc1", 100, longSession) // so that the guard does not kill the daemon soon
-	a := f.service("a", time.Second)
-	a.expects("STATUS=leading, elector, term ")
-	began := boottime.Now()
-	for range 3 {
-		a.expects("WATCHDOG=1")
-	}
-	if took := boottime.Now() - began; took > 7*time.Second { // a quarter of the session timeout each
-		t.Errorf("the watchdog was fed three times in %s", took)
-	}
-	syscall.Kill(f.daemon("a"), syscall.SIGSTOP)
-	for a.next(time.Millisecond) != "" { // messages that were on their way
-	}
-	if got := a.next(2 * time.Second); got != "" {
-		t.Errorf("notification: got %q", got)
-	}
-	syscall.Kill(f.daemon("a"), syscall.SIGCONT)
-	a.expects("WATCHDOG=1")
 }
 
 // While no server answers, the service is neither ready nor dead.

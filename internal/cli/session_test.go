@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/test/faultproxy"
 	"zkelectd/internal/test/zkserver"
-	"zkelectd/internal/zk"
 )
 
 // ownServer starts a server that the test may disturb, and a fleet whose node a connects through a proxy.
@@ -21,12 +19,7 @@ func ownServer(t *testing.T) (*zkserver.Server, *fleet, *faultproxy.Proxy) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { server.Stop() })
-	l, err := faultproxy.New(server.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(l.Close)
-	return server, newFleet(t, server.Addr()), l
+	return server, newFleet(t, server.Addr()), newLink(t, server.Addr())
 }
 
 // pair starts a, through the proxy, and b, with settings of the section zookeeper and a mode of the child.
@@ -34,7 +27,7 @@ func (f *fleet) pair(l *faultproxy.Proxy, settings, mode string) {
 	f.t.Helper()
 	direct := f.servers
 	child := "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: " + mode + "}, stop_timeout: 500ms}\n"
-	f.servers = []string{fmt.Sprintf("127.0.0.1:%d", l.Port())}
+	f.servers = []string{l.Addr()}
 	f.configure("a", "dc1", 2, "zookeeper: {"+settings+"}\n"+child)
 	f.servers = direct
 	f.configure("b", "dc1", 1, "zookeeper: {"+settings+"}\n"+child)
@@ -82,7 +75,7 @@ func TestLeaseEndsWithASessionTimeoutThatShrank(t *testing.T) {
 	f.waitForDeath(child)
 	f.checkInvariants()
 	f.logged("a", "granted a shorter session timeout")
-	for _, want := range []string{fmt.Sprintf("server=127.0.0.1:%d", l.Port()), "granted=2s", "lease_base=10s", "zookeeper.min_session_timeout: 2s"} {
+	for _, want := range []string{"server=" + l.Addr(), "granted=2s", "lease_base=10s", "zookeeper.min_session_timeout: 2s"} {
 		f.logged("a", want)
 	}
 	l.SetMode(faultproxy.Pass)
@@ -121,38 +114,4 @@ func (f *fleet) sessionOf(id string) string {
 		f.t.Fatal(err)
 	}
 	return fmt.Sprintf("0x%x", stat.Owner)
-}
-
-// Servers that return without their data refuse a client that has seen newer data: every daemon notices, and starts again.
-func TestServersThatComeBackEmpty(t *testing.T) {
-	t.Parallel()
-	server, f, l := ownServer(t)
-	f.pair(l, "session_timeout: 4s", "plain")
-	child := f.child("a")
-	if err := server.Wipe(); err != nil {
-		t.Fatal(err)
-	}
-	f.waitForDeath(child)
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	const lost = "the ZooKeeper servers no longer have this session"
-	f.logged("a", lost)
-	f.logged("b", lost)
-	f.reopenSession()
-	f.until("a leads a new group", func(g status.Group) bool { return len(g.Members) == 2 && leads("a")(g) })
-	f.waitForChild("a", 2)
-	f.checkInvariants()
-}
-
-// reopenSession replaces the test's own session, which is lost.
-func (f *fleet) reopenSession() {
-	f.t.Helper()
-	closing, cancel := context.WithTimeout(f.t.Context(), testTimeout)
-	defer cancel()
-	f.session.Close(closing)
-	var err error
-	if f.session, err = zk.Open(closing, zk.Options{Servers: f.servers, Timeout: 60 * time.Second}); err != nil {
-		f.t.Fatal(err)
-	}
 }

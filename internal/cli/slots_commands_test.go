@@ -1,38 +1,14 @@
 package cli
 
 import (
-	"fmt"
-	"path"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
-
-	"zkelectd/internal/operator"
-	"zkelectd/internal/operator/status"
 )
 
-// slotCommands is a group with slots.
-type slotCommands struct {
-	*fleet
-	name string
-}
-
-func newSlotCommands(t *testing.T, slots string, ids ...string) slotCommands {
-	t.Helper()
-	f := newFleet(t)
-	for i, id := range ids {
-		f.configure(id, "dc1", 100-i, "slots: "+slots+"\n")
-	}
-	s := slotCommands{f, path.Base(f.paths.Root)}
-	for _, id := range ids {
-		f.start(id)
-	}
-	return s
-}
-
 // prints runs a command that must print texts that match the patterns; if it fails, it must print them, too.
-func (f slotCommands) prints(succeeds bool, args []string, patterns ...string) {
+func (f slotFleet) prints(succeeds bool, args []string, patterns ...string) {
 	f.t.Helper()
 	out, err := f.runAs("n1", args...)
 	for _, p := range patterns {
@@ -43,53 +19,28 @@ func (f slotCommands) prints(succeeds bool, args []string, patterns ...string) {
 	}
 }
 
-func (f slotCommands) view() status.SlotGroup {
-	read, err := operator.ReadSlotGroup(f.t.Context(), f.session, f.name, f.paths, false)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return status.OfSlots(f.name, f.paths.Root, read.Shared, read.Snapshots)
-}
-
-// untilLed waits until all slots have a READY leader, and returns how many each node leads.
-func (f slotCommands) untilLed(count int) map[string]int {
-	f.t.Helper()
-	led := make(map[string]int)
-	f.eventually(fmt.Sprintf("%d slots are led", count), func() bool {
-		clear(led)
-		ready := 0
-		for _, s := range f.view().Slots {
-			led[s.Leader]++
-			if s.State == "READY" {
-				ready++
-			}
-		}
-		return ready == count && f.view().Count == count
-	})
-	return led
-}
-
 // Commands about one leader need a slot, those about a group refuse one, and the number of slots changes only while no daemon is in the group.
 func TestCommandsForSlots(t *testing.T) {
 	t.Parallel()
-	f := newSlotCommands(t, "{count: 3, per_node: 2}", "n1", "n2")
-	if led := f.untilLed(3); led["n1"]+led["n2"] != 3 || led["n1"] == 0 || led["n2"] == 0 {
-		t.Errorf("the slots are led by %v", led)
-	}
-	f.prints(true, []string{"status"}, `Slots +3 slots, at most 2 per node; 3 of 3 have a READY leader`, `(?m)^2 +n[12] +dc1`, `n1 +dc1 +100 .*[12] of 2`)
-	f.prints(true, []string{"status", "-g", f.name + "/2"}, `Slot +2 of 3, counted from 0`, `Leader +n[12]`)
-	f.prints(true, []string{"leader", "-g", f.name + "/0"}, `^n[12]\n$`)
+	f := newSlotFleet(t, 3)
+	name := f.groupName()
+	f.run("n1", 3, 2)
+	f.run("n2", 3, 2)
+	f.settled("the slots are led", 3, nil)
+	f.prints(true, []string{"status"}, `Slots +3 slots, at most 2 per node; 3 of 3 have a READY leader`, `(?m)^2 +n[12] +dc1`, `n1 +dc1 +1 .*[12] of 2`)
+	f.prints(true, []string{"status", "-g", name + "/2"}, `Slot +2 of 3, counted from 0`, `Leader +n[12]`)
+	f.prints(true, []string{"leader", "-g", name + "/0"}, `^n[12]\n$`)
 	f.prints(true, []string{"slots"}, `Slots +3 slots, at most 2 per node; epoch`)
-	f.prints(true, []string{"explain", "-g", f.name + "/1"}, `Leader +n[12]`)
-	f.prints(true, []string{"whatif"}, `(?m)^`+f.name+`/0 +n[12] +n[12]`)
-	f.prints(false, []string{"whatif", "--all"}, `there would be no leader after a loss, in: `+f.name+`/[012] \(n1\)`)
+	f.prints(true, []string{"explain", "-g", name + "/1"}, `Leader +n[12]`)
+	f.prints(true, []string{"whatif"}, `(?m)^`+name+`/0 +n[12] +n[12]`)
+	f.prints(false, []string{"whatif", "--all"}, `there would be no leader after a loss, in: `+name+`/[012] \(n1\)`)
 	for _, args := range [][]string{{"explain"}, {"history"}, {"reelect"}, {"move", "--to", "n2"}, {"leader"}} {
-		f.prints(false, args, `the group `+f.name+` has a leader for each slot: name a slot, as in -g `+f.name+`/0`)
+		f.prints(false, args, `the group `+name+` has a leader for each slot: name a slot, as in -g `+name+`/0`)
 	}
 	for _, args := range [][]string{{"pause"}, {"cordon", "n1"}, {"policy"}, {"slots"}, {"repair"}} {
-		f.prints(false, append(args, "-g", f.name+"/1"), `this concerns all slots of the group `+f.name+`, not only slot 1: use -g `+f.name)
+		f.prints(false, append(args, "-g", name+"/1"), `this concerns all slots of the group `+name+`, not only slot 1: use -g `+name)
 	}
-	f.prints(false, []string{"leader", "-g", f.name + "/3"}, `has no slot 3: it has 3, 0 to 2`)
+	f.prints(false, []string{"leader", "-g", name + "/3"}, `has no slot 3: it has 3, 0 to 2`)
 	f.prints(true, []string{"pause", "--reason", "x"}, `paused: policy does not replace`)
 	f.prints(true, []string{"resume"}, `ended: the pause`)
 	f.prints(true, []string{"cordon", "n1"}, `n1 will not be elected; it leads slots? .* and continues to`)
@@ -97,7 +48,7 @@ func TestCommandsForSlots(t *testing.T) {
 	f.prints(false, []string{"drain", "n1"}, `no other member is eligible: slot \d: .*n2`)
 
 	fewer := []string{"slots", "2", "--per-node", "1", "--reason", "fewer"}
-	f.prints(false, fewer, `nothing was changed: these daemons are in the group `+f.name+`: n1, n2\. .*systemctl stop zkelectd.*`+f.name+`\.yaml\.disabled`)
+	f.prints(false, fewer, `nothing was changed: these daemons are in the group `+name+`: n1, n2\. .*systemctl stop zkelectd.*`+name+`\.yaml\.disabled`)
 	f.prints(false, []string{"slots", "129"}, `count is 129`)
 	for _, id := range []string{"n1", "n2"} {
 		f.daemons[id].signal(syscall.SIGTERM)
@@ -108,9 +59,7 @@ func TestCommandsForSlots(t *testing.T) {
 	f.prints(true, fewer, `has 2 slots, at most 1 per node now, in epoch \d+; start its daemons\n`)
 	f.start("n1")
 	f.start("n2")
-	if led := f.untilLed(2); led["n1"] != 1 || led["n2"] != 1 {
-		t.Errorf("afterwards the slots are led by %v", led)
-	}
+	f.settled("each leads a slot", 2, map[string]int{"n1": 1, "n2": 1})
 	f.prints(true, []string{"slots"}, `Drift +the configuration of this host has 3 slots, at most 2 per node, but 2 slots, at most 1 per node are in force`)
 	f.prints(true, []string{"slots", "2", "--per-node", "1"}, `has 2 slots, at most 1 per node already`)
 	if out, _ := f.runAs("n1", "status", "-o", "json"); !strings.Contains(out, `"per_node": 1`) {

@@ -15,7 +15,6 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/store"
 	"zkelectd/internal/sys/boottime"
-	"zkelectd/internal/zk"
 )
 
 // slotChild is the work of one slot. It records when it works: lines of "boottime-ns node slot slots epoch argument event" in one file
@@ -104,16 +103,9 @@ type slotFleet struct{ *fleet }
 
 func newSlotFleet(t *testing.T, count int) slotFleet {
 	t.Helper()
-	f := slotFleet{&fleet{t: t, servers: []string{shared.Addr()}, dir: t.TempDir(), daemons: make(map[string]*process), paths: cluster.Paths{Root: fmt.Sprintf("/groups/g%d", groups.Add(1))}}}
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-	defer cancel()
-	var err error
-	if f.session, err = zk.Open(ctx, zk.Options{Servers: f.servers, Timeout: 60 * time.Second}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(f.close)
+	f := slotFleet{openFleet(t, fmt.Sprintf("/groups/g%d", groups.Add(1)))}
 	for i := range count {
-		if err := store.Init(ctx, f.session, f.paths.OfSlot(i), "the test"); err != nil {
+		if err := store.Init(t.Context(), f.session, f.paths.OfSlot(i), "the test"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -229,10 +221,7 @@ func TestSlotsOfRealDaemons(t *testing.T) {
 	f.settled("two slots", 2, nil)
 	f.setSlots(3, 1)
 	f.settled("one slot on each daemon", 3, map[string]int{"n1": 1, "n2": 1, "n3": 1})
-	f.daemons["n2"].signal(syscall.SIGTERM)
-	if code := f.exit("n2"); code != 0 {
-		t.Errorf("n2 exits with %d", code)
-	}
+	f.stop("n2")
 	all := slotLedger(t, f.ledgerFile())
 	checkSlots(t, all, 2)
 	epochs := make(map[int64]bool)

@@ -1,32 +1,15 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
-	"path/filepath"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/sys/boottime"
-	"zkelectd/internal/zk"
 )
-
-// prints runs a command with the configuration of n1, which must print the texts, and succeed or fail.
-func (f slotFleet) prints(succeeds bool, args []string, texts ...string) {
-	f.t.Helper()
-	out, err := f.runAs("n1", args...)
-	for _, text := range texts {
-		if (err == nil) != succeeds || !strings.Contains(out, text) {
-			f.t.Errorf("%v: %v, want %q:\n%s", args, err, text, out)
-			return
-		}
-	}
-}
 
 // working returns the tenures that have worked since a time.
 func (f slotFleet) working(since time.Duration) []slotTenure {
@@ -115,96 +98,4 @@ func (f slotFleet) exists(path string) bool {
 		f.t.Fatal(err)
 	}
 	return err == nil
-}
-
-// Every znode of a group with slots gets the ACL of the configuration, by init and by the daemons, and acl --apply changes all of them while
-// the daemons work.
-func TestACLsOfSlots(t *testing.T) {
-	t.Parallel()
-	f := slotFleet{newClosedFleet(t, zk.ACLPrivate)}
-	f.env = nil // it is in the files
-	for _, id := range []string{"n1", "n2"} {
-		f.configureSlots(id, 4, 2, f.closed("private"))
-	}
-	f.prints(true, []string{"init"}, "is initialized with 4 slots, at most 2 per node: its first leaders need not wait")
-	f.checkACLs("private", 0)
-	f.start("n1")
-	f.start("n2")
-	f.settled("all slots have leaders", 4, map[string]int{"n1": 2, "n2": 2})
-	f.checkACLs("private", 4)
-	stranger := newFleet(t).session
-	third := f.paths.OfSlot(2)
-	for _, path := range []string{f.paths.Slots(), third.Leader(), third.Elected(), third.Current()} {
-		if _, _, err := stranger.Get(t.Context(), path, false); err == nil {
-			t.Errorf("an unauthorized client reads %s", path)
-		}
-	}
-	before := len(slotLedger(t, f.ledgerFile()))
-	f.configureSlots("n1", 4, 2, f.closed("readable"))
-	f.prints(true, []string{"acl", "--apply"}, third.Current()+": changed digest:zkelectd/", f.paths.Slots()+": changed ", third.Leader()+": changed ", third.Elected()+": changed ")
-	// A daemon that has the old setting may create a znode at any time.
-	f.eventually("all znodes have the new ACL", func() bool {
-		if _, err := f.runAs("n1", "acl", "--apply"); err != nil {
-			t.Fatal(err)
-		}
-		return !slices.ContainsFunc(f.shownACLs("readable"), func(z zk.ZnodeACL) bool { return !z.Configured })
-	})
-	if _, _, err := stranger.Get(t.Context(), third.Elected(), false); err != nil {
-		t.Error(err)
-	}
-	if _, err := stranger.Do(t.Context(), overwrite(f.paths.Slots(), "")); err == nil {
-		t.Error("an unauthorized client writes the record of slots")
-	}
-	f.settled("nothing has stopped", 4, nil)
-	if all := slotLedger(t, f.ledgerFile()); len(all) != before {
-		t.Errorf("work has started again: %+v", all)
-	}
-	f.checkSecret(password)
-	f.checkPanics()
-}
-
-// closed returns the settings of a closed fleet for an ACL.
-func (f slotFleet) closed(acl string) string {
-	return fmt.Sprintf("zookeeper: {session_timeout: 10s, auth: {file: %s}, acl: %s}\n", filepath.Join(f.dir, "auth"), acl)
-}
-
-// checkACLs checks that every znode of the group has the ACL of the configuration, and that the znodes of four slots are among them, with
-// the leaderships of so many.
-func (f slotFleet) checkACLs(acl string, led int) {
-	f.t.Helper()
-	znodes := f.shownACLs(acl)
-	found := make(map[string]bool)
-	for _, z := range znodes {
-		found[z.Path] = true
-		if !z.Configured {
-			f.t.Errorf("%s has the ACL %s, not that of %s", z.Path, z.ACL, acl)
-		}
-	}
-	want := []string{f.paths.Root, f.paths.Slots()}
-	for i := range 4 {
-		p := f.paths.OfSlot(i)
-		want = append(want, p.Leader())
-		if i < led {
-			want = append(want, p.Elected(), p.Current())
-		}
-	}
-	for _, path := range want {
-		if !found[path] {
-			f.t.Errorf("acl lacks %s: %s", path, fmt.Sprint(znodes))
-		}
-	}
-}
-
-// shownACLs returns the znodes of the group with their ACLs; the configured one is acl.
-func (f slotFleet) shownACLs(acl string) []zk.ZnodeACL {
-	f.t.Helper()
-	out, err := f.runAs("n1", "acl", "-o", "json")
-	var shown tree
-	if err == nil {
-		err = json.Unmarshal([]byte(out), &shown)
-	}
-	if err != nil || shown.ACL != acl {
-		f.t.Fatalf("%v\n%s", err, out)
-	}
-	return shown.Znodes
 }

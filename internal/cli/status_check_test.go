@@ -73,9 +73,7 @@ func TestStatusCheckOfAGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(checkWarning, "nobody could take over from a: b: cordoned by ")
-	if out, err := f.run("status", "-o", "json"); err != nil || !strings.Contains(out, `"nobody could take over from a: b: cordoned by `) {
-		t.Errorf("%v: %s", err, out)
-	}
+	f.succeedsWith(`"nobody could take over from a: b: cordoned by `, "status", "-o", "json")
 	for _, id := range []string{"b", "a"} {
 		f.crash(id)
 	}

@@ -24,9 +24,7 @@ func TestSupportBundleHasNoSecrets(t *testing.T) {
 	t.Parallel()
 	f := newClosedFleet(t, zk.ACLPrivate)
 	auth := filepath.Join(f.dir, "auth")
-	if err := os.WriteFile(auth, []byte("zkelectd:"+password+"\nanother-user:"+marker+"-digest\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, auth, "zkelectd:"+password+"\nanother-user:"+marker+"-digest\n")
 	f.env = append(f.env, "OWN_SECRET="+marker+"-environment")
 	tokens := f.tokens("night-shift:" + marker + "-of-the-night-shift-at-http")
 	f.configure("n1", "dc1", 1, fmt.Sprintf("zookeeper: {acl: private, session_timeout: 10s, session_file: '%s'}\nhttp: {listen: 'unix:%s', %s}\n"+

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"path/filepath"
-	"syscall"
 	"testing"
 )
 
@@ -18,9 +17,6 @@ func TestUnitThatCannotStart(t *testing.T) {
 	f.start("b")
 	f.until("b leads", leads("b"))
 	f.waitForWork("b")
-	f.daemons["a"].signal(syscall.SIGTERM)
-	if code := f.exit("a"); code != 0 {
-		t.Errorf("exit status %d", code)
-	}
+	f.stop("a")
 	f.checkInvariants()
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"os"
@@ -153,9 +154,7 @@ func newGroup(t *testing.T, s setup) *fleet {
 	}
 	owned := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		put(t, path, text)
 		return path
 	}
 	f.env = []string{"ZKELECTD_ZOOKEEPER_AUTH_FILE=" + owned("auth", "zkelectd:"+password), "PATH=" + dir + ":" + os.Getenv("PATH")}
@@ -163,7 +162,7 @@ func newGroup(t *testing.T, s setup) *fleet {
 	for i, id := range []string{"a", "b"} {
 		f.configure(id, "dc1", 100-i, fmt.Sprintf("zookeeper: {session_timeout: %s, acl: private}\nhttp: {listen: '127.0.0.1:0', %s}\n"+
 			"policy: {failback: manual}\nchild: {command: [%s%s/ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}, "+
-			"stop_timeout: %s, max_restarts: 0}\n", or(s.timeout, "30s"), web, s.child, dir, or(s.stop, "1s")))
+			"stop_timeout: %s, max_restarts: 0}\n", cmp.Or(s.timeout, "30s"), web, s.child, dir, cmp.Or(s.stop, "1s")))
 	}
 	if out, err := f.as(0, "chown", "-R", fmt.Sprint(s.user), dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -175,13 +174,6 @@ func newGroup(t *testing.T, s setup) *fleet {
 	f.waitForBoth()
 	f.waitForWork("a")
 	return f
-}
-
-func or(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
 
 // as returns a command that runs as a user on the members' host.

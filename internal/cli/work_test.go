@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"zkelectd/internal/operator/status"
@@ -49,11 +48,9 @@ func TestWorkKnowsTheLastTerm(t *testing.T) {
 		hook("pre"), hook("post"), hook("change"), strings.Replace(hook("child"), `"]`, `; exec sleep 1000"]`, 1)))
 	f.start("b")
 	f.until("b is a standby", func(g status.Group) bool { return len(g.Members) == 2 })
-	f.daemons["a"].signal(syscall.SIGTERM)
-	f.exit("a")
+	f.stop("a")
 	f.until("b leads", leads("b"))
-	f.daemons["b"].signal(syscall.SIGTERM)
-	f.exit("b")
+	f.stop("b")
 	got := read(out)
 	for _, want := range []string{"pre east stopped,a,true\n", "child east stopped,a,true\n", "post east stopped,a,true\n", "change east ,,\n"} {
 		if !strings.Contains(got, want) {

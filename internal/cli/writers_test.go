@@ -61,28 +61,15 @@ func TestAConfigurationThatOthersMayWriteIsRefused(t *testing.T) {
 
 	// The files that secure the API decide who may submit requests.
 	web := filepath.Join(f.dir, "web.yml")
-	if err := os.WriteFile(web, []byte("basic_auth_users: {}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, web, "basic_auth_users: {}\n")
 	chmod(web, 0o666)
 	f.configure("b", "dc1", 100, "http: {listen: '127.0.0.1:0', web_config: "+web+"}\n")
 	f.failsWith("http.web_config: "+web+" can be changed by others: the file has mode 0666: chmod go-w "+web, "check", "--config", f.file("b"))
 	tokens := filepath.Join(open, "tokens")
-	if err := os.WriteFile(tokens, []byte("ops:"+nightsToken+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, tokens, "ops:"+nightsToken+"\n")
 	f.configure("b", "dc1", 100, "http: {listen: '127.0.0.1:0', token_file: "+tokens+"}\n")
 	f.failsWith("http.token_file: "+tokens+" can be changed by others: its directory "+open+" has mode 0777", "check", "--config", f.file("b"))
 	f.checkInvariants()
-}
-
-// A configuration from a pipe is accepted.
-func TestAConfigurationOutOfAPipe(t *testing.T) {
-	t.Parallel()
-	out, err := exec.Command("bash", "-c", "exec zkelectd check --offline --no-child --config <(echo 'node: {id: piped}')").CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "id: piped") {
-		t.Errorf("%v %s", err, out)
-	}
 }
 
 // A configuration on a read-only mount is accepted although its directory is writable for all, as Kubernetes mounts it. A

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -208,36 +207,10 @@ func TestUnreadableCgroupIsPopulated(t *testing.T) {
 	}
 }
 
-func TestCgroupKill(t *testing.T) {
-	c, err := newCgroup(delegatedCgroup(), 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	cmd := exec.Command("sh", "-c", "setsid sleep 1000 & exec sleep 1000")
-	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: c.fd()}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "two processes", func() bool {
-		return strings.Count(read(filepath.Join(c.dir, "cgroup.procs")), "\n") == 2 && c.Empty() != nil
-	})
-	c.Kill()
-	cmd.Wait()
-	eventually(t, "their death", func() bool { return c.Empty() == nil })
-	if err := c.remove(); err != nil {
-		t.Error(err)
-	}
-	if c.Empty() != nil {
-		t.Error("a removed group counts as populated")
-	}
-}
-
 // The work runs in a separate control group, which is removed when the work is dead.
 func TestWorkHasItsOwnCgroup(t *testing.T) {
 	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t)
 	_, pids := d.startWork(time.Hour)
 	if got := fx.cgroups(); len(got) != 1 {
 		t.Fatalf("control groups %q", got)
@@ -276,8 +249,7 @@ func TestWorkHasItsOwnCgroup(t *testing.T) {
 func TestNextGuardKillsLeftoverWork(t *testing.T) {
 	t.Parallel()
 	requireCgroups(t)
-	fx := startGuard(t)
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t)
 	_, pids := d.startWork(time.Hour)
 	other := startGuard(t).nextDaemon()
 	_, others := other.startWork(time.Hour)
@@ -345,8 +317,7 @@ func TestCgroupNamesAreUnique(t *testing.T) {
 func TestWorkWithGroupsOfItsOwn(t *testing.T) {
 	t.Parallel()
 	requireCgroups(t)
-	fx := startGuard(t, "CONTAINMENT=cgroup")
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t, "CONTAINMENT=cgroup")
 	mount, _ := ownCgroup()
 	call[time.Duration](d, "SetLease", time.Hour)
 	opt := fx.shell(`g=$M$(sed -n s/^0:://p /proc/self/cgroup)

@@ -3,7 +3,6 @@ package guard
 import (
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -65,9 +64,7 @@ func TestOnlyStateFileProvesDeath(t *testing.T) {
 	r := ContainmentRecord{Mode: KeeperContainment, StateFile: stateFile}
 	checkError(t, "no file", r.killAndCheck(), "the keeper was killed before it recorded")
 	for text, dead := range map[string]bool{stateDead: true, stateRunning: false, "": false, "dead": false, stateDead + "x": false} {
-		if err := os.WriteFile(stateFile, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		put(t, stateFile, text)
 		if dead {
 			checkError(t, text, r.killAndCheck())
 		} else {
@@ -119,9 +116,7 @@ func TestMissingCgroupWithoutHierarchyProvesNothing(t *testing.T) {
 	dir := t.TempDir()
 	checkError(t, "elsewhere", ContainmentRecord{Mode: CgroupContainment, Group: filepath.Join(dir, "a", "b")}.killAndCheck(), "no such file", "no control groups are mounted at "+dir)
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, file, "")
 	checkError(t, "below a file", ContainmentRecord{Mode: CgroupContainment, Group: filepath.Join(file, "b")}.killAndCheck(), "not a directory")
 	checkError(t, "not mounted at all", ContainmentRecord{Mode: CgroupContainment, Group: "/no/such/hierarchy"}.killAndCheck(), "no control groups are mounted at /")
 	checkError(t, "a plain directory", ContainmentRecord{Mode: CgroupContainment, Group: dir}.killAndCheck(), "cannot use the control group")
@@ -209,9 +204,7 @@ func TestStrayMayBelongToTheWork(t *testing.T) {
 func TestEnsureDead(t *testing.T) {
 	dir := t.TempDir()
 	stateFile := filepath.Join(dir, "work")
-	if err := os.WriteFile(stateFile, []byte(stateDead), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, stateFile, stateDead)
 	marker := "ZKELECTD_ROOT=" + dir
 	main, work := sleeper(t)
 	hidden, other := sleeper(t, func(cmd *exec.Cmd) { cmd.Env = []string{marker} })
@@ -253,9 +246,7 @@ func TestEnsureDead(t *testing.T) {
 	main.Wait()
 	hidden.Wait()
 
-	if err := os.WriteFile(stateFile, []byte(stateRunning), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, stateFile, stateRunning)
 	began := time.Now()
 	checkError(t, "without the keeper's record", f.EnsureDead(300*time.Millisecond), "nothing else can prove it")
 	if took := time.Since(began); took < 250*time.Millisecond || took > testTimeout/2 {

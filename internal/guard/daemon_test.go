@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"net/rpc"
 	"os"
-	"path/filepath"
 	"reflect"
 	"runtime"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -23,29 +21,18 @@ func frame(body string) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
 }
 
-// daemonFailures are the ways in which a daemon can fail, with the guard's exit status if the daemon is not restarted.
-var daemonFailures = map[string]struct {
-	end    func(d *remoteDaemon)
-	status int
-}{
-	"killed":           {func(d *remoteDaemon) { syscall.Kill(d.pid, syscall.SIGKILL) }, 128 + 9},
-	"aborted":          {func(d *remoteDaemon) { syscall.Kill(d.pid, syscall.SIGQUIT) }, 2},
-	"panic":            {func(d *remoteDaemon) { d.callNoWait("Exit", 2) }, 2},
-	"no JSON":          {func(d *remoteDaemon) { d.callNoWait("SendRaw", frame("nonsense")) }, 128 + 9},
-	"not an object":    {func(d *remoteDaemon) { d.callNoWait("SendRaw", frame("[]")) }, 128 + 9},
-	"empty frame":      {func(d *remoteDaemon) { d.callNoWait("SendRaw", frame("")) }, 128 + 9},
-	"unknown kind":     {func(d *remoteDaemon) { d.callNoWait("SendRaw", frame(`{"kind":"sing"}`)) }, 128 + 9},
-	"unknown field":    {func(d *remoteDaemon) { d.callNoWait("SendRaw", frame(`{"kind":"heartbeat","tune":"any"}`)) }, 128 + 9},
-	"incomplete start": {func(d *remoteDaemon) { d.callNoWait("SendRaw", frame(`{"kind":"prepare","leadership":1,"seq":9}`)) }, 128 + 9},
-	"frame too long":   {func(d *remoteDaemon) { d.callNoWait("SendRaw", []byte{1, 0, 0, 0}) }, 128 + 9},
-	"start while busy": {func(d *remoteDaemon) { d.callNoWait("StartUnchecked", d.shell("true")) }, 128 + 9},
-	"hangs up":         {func(d *remoteDaemon) { d.callNoWait("HangUp", 0) }, 128 + 9},
-	"no heartbeat":     {func(d *remoteDaemon) { call[int](d, "Heartbeat", 50*time.Millisecond) }, 128 + 9},
-	"stopped": {func(d *remoteDaemon) {
+// daemonFailures are the ways in which a daemon can fail.
+var daemonFailures = map[string]func(d *remoteDaemon){
+	"killed":       func(d *remoteDaemon) { syscall.Kill(d.pid, syscall.SIGKILL) },
+	"panic":        func(d *remoteDaemon) { d.callNoWait("Exit", 2) },
+	"no JSON":      func(d *remoteDaemon) { d.callNoWait("SendRaw", frame("nonsense")) },
+	"hangs up":     func(d *remoteDaemon) { d.callNoWait("HangUp", 0) },
+	"no heartbeat": func(d *remoteDaemon) { call[int](d, "Heartbeat", 50*time.Millisecond) },
+	"stopped": func(d *remoteDaemon) {
 		call[int](d, "Heartbeat", 50*time.Millisecond)
 		syscall.Kill(d.pid, syscall.SIGSTOP)
-	}, 128 + 9},
-	"its own exit code": {func(d *remoteDaemon) { d.callNoWait("Exit", 3) }, 3},
+	},
+	"its own exit code": func(d *remoteDaemon) { d.callNoWait("Exit", 3) },
 }
 
 // callNoWait calls a method that may be the last thing the daemon does.
@@ -77,14 +64,13 @@ func (d *remoteDaemon) checkSessionClosed(pids []int) {
 // First the work is killed, then the session is closed, then a new daemon is started.
 func TestFailedDaemonIsReplaced(t *testing.T) {
 	t.Parallel()
-	for name, c := range daemonFailures {
+	for name, fail := range daemonFailures {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			fx := startGuard(t)
-			d := fx.nextDaemon()
+			fx, d := startDaemon(t)
 			call[int](d, "SetSession", fx.credentials())
 			_, pids := d.startWork(time.Hour)
-			c.end(d)
+			fail(d)
 			next := fx.nextDaemon()
 			if next.pid == d.pid {
 				t.Error("the daemon was not replaced")
@@ -102,50 +88,10 @@ func TestFailedDaemonIsReplaced(t *testing.T) {
 	}
 }
 
-func TestFailedDaemonIsNotReplaced(t *testing.T) {
-	t.Parallel()
-	for name, c := range daemonFailures {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			fx := startGuard(t, "RESPAWN=no")
-			d := fx.nextDaemon()
-			call[int](d, "SetSession", fx.credentials())
-			_, pids := d.startWork(time.Hour)
-			c.end(d)
-			if status := fx.guardExitStatus(); status != c.status {
-				t.Errorf("exit status %d", status)
-			}
-			d.checkSessionClosed(pids)
-		})
-	}
-}
-
-// Exit statuses 0 and 1 are final. The daemon has closed its session itself.
-func TestDaemonExits(t *testing.T) {
-	t.Parallel()
-	for status := range 2 {
-		fx := startGuard(t)
-		d := fx.nextDaemon()
-		call[int](d, "SetSession", fx.credentials())
-		call[int](d, "ClearSession", 0)
-		d.callNoWait("Exit", status)
-		if got := fx.guardExitStatus(); got != status {
-			t.Errorf("exit status %d instead of %d", got, status)
-		}
-		if all := fx.closedSessions(); len(all) > 0 {
-			t.Errorf("%+v", all)
-		}
-		if log := read(filepath.Join(fx.dir, "log")); strings.Contains(log, "started again") {
-			t.Error(log)
-		}
-	}
-}
-
 // Work does not survive a daemon that exits with status 0 while the work runs.
 func TestDaemonExitsWithRunningWork(t *testing.T) {
 	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t)
 	call[int](d, "SetSession", fx.credentials())
 	_, pids := d.startWork(time.Hour)
 	d.callNoWait("Exit", 0)
@@ -158,8 +104,7 @@ func TestDaemonExitsWithRunningWork(t *testing.T) {
 // A session that cannot be closed is left to expire. The daemon is restarted nevertheless, and 'zkelectd release' may try again.
 func TestSessionThatCannotBeClosed(t *testing.T) {
 	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t)
 	c := fx.credentials()
 	c.ID = unclosableID
 	call[int](d, "SetSession", c)
@@ -183,8 +128,7 @@ func TestGuardEndsWhatItInherits(t *testing.T) {
 		"same group":      "sh -c 'echo $$ >$D/left; exec sleep 1000' & wait",
 		"another session": `setsid sh -c 'sh -c "echo \$\$ >$D/left; exec sleep 1000" &'; exec sleep 1000`,
 	} {
-		fx := startGuard(t)
-		d := fx.nextDaemon()
+		fx, d := startDaemon(t)
 		call[int](d, "SetSession", fx.credentials())
 		check := "kill -0 $(cat $D/left) && echo >$D/beside; echo >$D/ran"
 		hook := Spec{Path: "/bin/sh", Argv: []string{"sh", "-c", check}, Env: fx.env(), Timeout: time.Minute}
@@ -203,8 +147,7 @@ func TestGuardEndsWhatItInherits(t *testing.T) {
 // The work of a daemon that closes its socket is killed at once, not only when the daemon exits.
 func TestWorkIsKilledWhenSocketCloses(t *testing.T) {
 	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t)
 	_, pids := d.startWork(time.Hour)
 	began := boottime.Now()
 	d.callNoWait("HangUp", 0)
@@ -213,27 +156,12 @@ func TestWorkIsKilledWhenSocketCloses(t *testing.T) {
 	}
 }
 
-// A start message without a program violates the protocol, even while no work runs.
-func TestStartWithoutProgram(t *testing.T) {
-	t.Parallel()
-	for _, body := range []string{`{"kind":"prepare","leadership":1,"seq":1}`, `{"kind":"prepare","leadership":1,"seq":1,"spec":{"path":"/bin/true","argv":[],"env":[],"stop_signal":15}}`} {
-		fx := startGuard(t)
-		d := fx.nextDaemon()
-		call[time.Duration](d, "SetLease", time.Hour)
-		d.callNoWait("SendRaw", frame(body))
-		if next := fx.nextDaemon(); next.pid == d.pid {
-			t.Errorf("%s: the daemon was not replaced", body)
-		}
-	}
-}
-
 // A traced process exists until its tracer has waited for it; until then the session is not closed.
 func TestSessionIsClosedAfterTheWork(t *testing.T) {
 	t.Parallel()
 	runtime.LockOSThread() // this thread is the tracer
 	defer runtime.UnlockOSThread()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t)
 	call[int](d, "SetSession", fx.credentials())
 	_, pids := d.startWork(time.Hour)
 	if _, _, e := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(pids[0]), 0, 0, 0, 0); e != 0 {
@@ -263,8 +191,7 @@ func TestLastReleaseIsPassedToClose(t *testing.T) {
 	for name, releases := range map[string][]string{"leader": {`[1]`, `[2]`}, "no longer leader": {`[1]`, `null`}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			fx := startGuard(t)
-			d := fx.nextDaemon()
+			fx, d := startDaemon(t)
 			c := fx.credentials()
 			call[int](d, "SetSession", c)
 			for _, tx := range releases {

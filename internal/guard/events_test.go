@@ -474,13 +474,15 @@ func TestHungKeeper(t *testing.T) {
 // Signals are passed on to the daemon. Without a daemon, those that mean stop end the guard.
 func TestSignalHandling(t *testing.T) {
 	caught := make(chan os.Signal, 1) // children must not inherit ignored signals, as from nohup(1)
-	signal.Notify(caught, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGTERM)
+	signal.Notify(caught, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(caught)
 	b := newBareGuard(t)
 	if b.handleSignal(syscall.SIGCHLD); b.stopping || !alive(b.daemon.pid) {
 		t.Error("SIGCHLD was treated as a request to stop")
 	}
-	for sig, ends := range map[syscall.Signal]bool{syscall.SIGTERM: true, syscall.SIGHUP: false, syscall.SIGUSR1: false} {
+	for sig, ends := range map[syscall.Signal]bool{
+		syscall.SIGTERM: true, syscall.SIGINT: true, syscall.SIGHUP: false, syscall.SIGUSR1: false,
+	} {
 		b := newBareGuard(t)
 		b.daemon.listens = true
 		b.handleSignal(sig)

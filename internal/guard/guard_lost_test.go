@@ -33,8 +33,7 @@ func (d *remoteDaemon) checkGuardLost(reason string) {
 // process group and lost their parents.
 func TestKilledGuard(t *testing.T) {
 	t.Parallel()
-	fx := startGuard(t, "CONTAINMENT=keeper")
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t, "CONTAINMENT=keeper")
 	call[int](d, "SetSession", fx.credentials())
 	_, pids := d.startWork(time.Hour)
 	fx.signalGuard(syscall.SIGKILL)
@@ -60,8 +59,7 @@ func TestKilledGuard(t *testing.T) {
 func TestDaemonKillsBeforeItSearches(t *testing.T) {
 	t.Parallel()
 	for _, by := range []Containment{CgroupContainment, KeeperContainment} {
-		fx := startGuard(t, "CONTAINMENT="+string(by))
-		d := fx.nextDaemon()
+		fx, d := startDaemon(t, "CONTAINMENT="+string(by))
 		_, pids := d.startUntraceableWork(time.Second)
 		call[int](d, "HangSearch", 0)
 		fx.stopProcesses(fx.cmd.Process.Pid, fx.keeperPid())
@@ -77,8 +75,7 @@ func TestDaemonWakesStoppedKeeper(t *testing.T) {
 	}
 	t.Cleanup(func() { unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) })
 	for _, by := range allContainments {
-		fx := startGuard(t, "CONTAINMENT="+string(by))
-		d := fx.nextDaemon()
+		fx, d := startDaemon(t, "CONTAINMENT="+string(by))
 		_, pids := d.startUntraceableWork(time.Hour)
 		fx.stopProcesses(fx.keeperPid(), d.pid) // a dead guard has no descendants that the daemon could find
 		fx.signalGuard(syscall.SIGKILL)
@@ -88,31 +85,10 @@ func TestDaemonWakesStoppedKeeper(t *testing.T) {
 	}
 }
 
-func TestKilledGuardWithoutWork(t *testing.T) {
-	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
-	fx.signalGuard(syscall.SIGKILL)
-	d.checkGuardLost("")
-}
-
-// When guard and daemon are killed at once, at least the parent death signal kills the main process.
-func TestKilledGuardAndDaemon(t *testing.T) {
-	t.Parallel()
-	fx := startGuard(t, "CONTAINMENT=keeper")
-	d := fx.nextDaemon()
-	_, pids := d.startWork(time.Hour)
-	syscall.Kill(d.pid, syscall.SIGSTOP)
-	fx.signalGuard(syscall.SIGKILL)
-	syscall.Kill(d.pid, syscall.SIGKILL)
-	fx.waitDead(pids[0])
-}
-
 // S1 holds with a stopped guard: the daemon kills the work soon after the confirmed deadline, even if it has a longer lease since.
 func TestStoppedGuard(t *testing.T) {
 	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t)
 	deadline, pids := d.startWork(500 * time.Millisecond)
 	eventually(t, "the confirmation", func() bool { return call[time.Duration](d, "Confirmed", 0) == deadline })
 	fx.signalGuard(syscall.SIGSTOP)
@@ -135,8 +111,7 @@ func TestStoppedGuard(t *testing.T) {
 // although it is not confirmed.
 func TestLeaseShortenedWhileGuardIsStopped(t *testing.T) {
 	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t)
 	_, pids := d.startWork(time.Hour)
 	fx.signalGuard(syscall.SIGSTOP)
 	deadline := call[time.Duration](d, "SetLease", 300*time.Millisecond)
@@ -147,8 +122,7 @@ func TestLeaseShortenedWhileGuardIsStopped(t *testing.T) {
 // A guard that is stopped before it starts work is lost when its answer is overdue. Start fails, and no work runs.
 func TestGuardStoppedWhileItStartsWork(t *testing.T) {
 	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t)
 	d.setConfirmedLease(500 * time.Millisecond)
 	fx.signalGuard(syscall.SIGSTOP)
 	began := boottime.Now()
@@ -161,24 +135,6 @@ func TestGuardStoppedWhileItStartsWork(t *testing.T) {
 	if left := pidsWithEnv([]string{workEnv(fx.dir)}); len(left) > 0 {
 		t.Errorf("left behind: %d", left)
 	}
-}
-
-// A guard that is stopped while no work runs does no harm; it is lost once the daemon asks it to start work.
-func TestStoppedGuardStartsNothing(t *testing.T) {
-	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
-	deadline := call[time.Duration](d, "SetLease", 20*time.Millisecond)
-	fx.signalGuard(syscall.SIGSTOP)
-	eventually(t, "the end of the lease", func() bool { return boottime.Now() > deadline+2*guardOverdue })
-	call[time.Duration](d, "SetLease", time.Hour)
-	if _, err := tryCall[int](d, "Start", fx.shell("echo $$ >$D/ran")); err == nil || !strings.Contains(err.Error(), ErrLost.Error()) {
-		t.Errorf("start: %v", err)
-	}
-	if status := fx.guardExitStatus(); status != -1 {
-		t.Errorf("the guard exited with status %d", status)
-	}
-	d.checkGuardLost("")
 }
 
 // Connect explains that the process was not started by a guard.

@@ -36,8 +36,7 @@ func stalledDisk(t *testing.T) *hostfault.Disk {
 func TestProgramOnAHangingDisk(t *testing.T) {
 	t.Parallel()
 	disk := stalledDisk(t)
-	fx := startGuard(t, "CONTAINMENT=cgroup")
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t, "CONTAINMENT=cgroup")
 	other := d.startIn("other", "exec sleep 1000")
 	d.use("late")
 	d.use("hanging")

@@ -48,6 +48,13 @@ func startGuard(t *testing.T, env ...string) *fixture {
 	return startGuardLoggingTo(t, nil, env...)
 }
 
+// startDaemon starts a guard, and waits for its daemon.
+func startDaemon(t *testing.T, env ...string) (*fixture, *remoteDaemon) {
+	t.Helper()
+	fx := startGuard(t, env...)
+	return fx, fx.nextDaemon()
+}
+
 // startGuardLoggingTo starts a guard that logs to out, or to a file if out is nil.
 func startGuardLoggingTo(t *testing.T, out *os.File, env ...string) *fixture {
 	t.Helper()
@@ -396,6 +403,14 @@ func read(path string) string {
 		return ""
 	}
 	return string(data)
+}
+
+// put writes a file that only its owner can read.
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // descriptors returns the targets of the open file descriptors of a process.

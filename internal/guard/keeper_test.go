@@ -226,21 +226,6 @@ func TestKeeperKillsWork(t *testing.T) {
 	}
 }
 
-// A process in the control group belongs to the work, even if it is not a descendant of the keeper.
-func TestKeeperKillsControlGroup(t *testing.T) {
-	t.Parallel()
-	k := startTestKeeper(t, CgroupContainment)
-	pids := k.startSpreadWork(boottime.Now() + time.Hour)
-	unrelated, p := sleeper(t)
-	if err := os.WriteFile(filepath.Join(k.group.dir, "cgroup.procs"), fmt.Append(nil, p.Pid), 0); err != nil {
-		t.Fatal(err)
-	}
-	k.send(message{Kind: kindKill, Seq: k.seq})
-	k.expect(kindKilling, "")
-	k.expectDead("was killed", append(pids, p.Pid))
-	unrelated.Wait()
-}
-
 // The keeper reports how the main process ended, and kills what that has left behind. A failed start leaves nothing behind.
 func TestKeeperReportsExit(t *testing.T) {
 	t.Parallel()

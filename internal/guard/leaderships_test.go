@@ -135,8 +135,7 @@ func TestAbandonedLeadership(t *testing.T) {
 // Dead is closed once nothing is left, and the guard forgets what was closed.
 func TestAbandonedLeadershipIsGone(t *testing.T) {
 	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t)
 	call[int](d, "SetSession", fx.credentials())
 	pid := d.startIn("g", "exec sleep 1000")
 	hook := Spec{Path: "/bin/sh", Argv: []string{"sh", "-c", "sleep 0.2; echo >$D/hook"}, Env: fx.env(), Timeout: time.Minute}
@@ -171,8 +170,7 @@ func TestAbandonedLeadershipIsGone(t *testing.T) {
 func TestKilledDaemonWithFortyWorks(t *testing.T) {
 	t.Parallel()
 	const works = 40
-	fx := startGuard(t, "CONTAINMENT=cgroup")
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t, "CONTAINMENT=cgroup")
 	c := fx.credentials()
 	call[int](d, "SetSession", c)
 	var pids []int
@@ -279,8 +277,7 @@ func TestKilledGuardWithSeveralLeaderships(t *testing.T) {
 	for _, victim := range []string{"guard", "keeper"} {
 		t.Run("without "+victim, func(t *testing.T) {
 			t.Parallel()
-			fx := startGuard(t, "CONTAINMENT=cgroup")
-			d := fx.nextDaemon()
+			fx, d := startDaemon(t, "CONTAINMENT=cgroup")
 			pids := []int{d.startIn("a", "exec sleep 1000"), d.startIn("b", "exec sleep 1000")}
 			if victim == "guard" {
 				fx.signalGuard(syscall.SIGKILL)
@@ -319,8 +316,7 @@ func readParent(pid int) (parent int, err error) {
 // Without control groups, there can be one group only.
 func TestSeveralGroupsAreRefused(t *testing.T) {
 	t.Parallel()
-	fx := startGuard(t, "CONTAINMENT=keeper")
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t, "CONTAINMENT=keeper")
 	d.startIn("g", "exec sleep 1000")
 	d.use("other")
 	call[time.Duration](d, "SetLease", time.Hour)

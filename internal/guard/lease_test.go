@@ -24,8 +24,7 @@ func checkNotLate(t *testing.T, dead, deadline time.Duration) {
 
 func TestNoWorkWithoutALease(t *testing.T) {
 	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t)
 	checkRefused := func(when string) {
 		t.Helper()
 		if _, err := tryCall[int](d, "Start", fx.shell("echo $$ >$D/ran")); err == nil || err.Error() != "there is no lease" {
@@ -50,8 +49,7 @@ func TestNoWorkWithoutALease(t *testing.T) {
 func TestLeaseEndsTheWork(t *testing.T) {
 	t.Parallel()
 	for _, c := range allContainments {
-		fx := startGuard(t, "CONTAINMENT="+string(c))
-		d := fx.nextDaemon()
+		fx, d := startDaemon(t, "CONTAINMENT="+string(c))
 		deadline, pids := d.startWork(400 * time.Millisecond)
 		syscall.Kill(d.pid, syscall.SIGSTOP)
 		if dead := fx.waitDead(pids...); dead < deadline {
@@ -110,63 +108,10 @@ func fill(t *testing.T, pipe *os.File) {
 	})
 }
 
-// When the guard kills the work at the end of the lease, it reports that to the daemon, and goes on to serve it.
-func TestKillAtEndOfLeaseIsReported(t *testing.T) {
-	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
-	deadline := call[time.Duration](d, "SetLease", 300*time.Millisecond)
-	pid := call[int](d, "Start", fx.shell("trap '' TERM; while :; do sleep 0.01; done"))
-	e := call[ExitInfo](d, "Dead", 0)
-	checkNotLate(t, boottime.Now(), deadline)
-	if alive(pid) || len(e.StillAlive) > 0 || e.Status != "was killed by signal 9 (killed)" {
-		t.Errorf("%+v", e)
-	}
-	call[time.Duration](d, "SetLease", time.Hour)
-	call[int](d, "Start", fx.shell("exit 0")) // the guard still works
-}
-
-func TestExtensionKeepsWorkAlive(t *testing.T) {
-	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
-	first, pids := d.startWork(time.Second)
-	var last time.Duration
-	eventually(t, "twice the lease", func() bool {
-		last = call[time.Duration](d, "SetLease", time.Second)
-		return boottime.Now() > first+time.Second
-	})
-	fx.checkAliveUntil(first+time.Second, pids...)
-	checkNotLate(t, fx.waitDead(pids...), last)
-}
-
-// A lease can be shortened.
-func TestLeaseCanBeShortened(t *testing.T) {
-	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
-	_, pids := d.startWork(time.Hour)
-	deadline := call[time.Duration](d, "SetLease", 50*time.Millisecond)
-	checkNotLate(t, fx.waitDead(pids...), deadline)
-	call[ExitInfo](d, "Dead", 0)
-}
-
-// When the lease is withdrawn the work is killed.
-func TestLeaseCanBeWithdrawn(t *testing.T) {
-	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
-	_, pids := d.startWork(time.Hour)
-	call[time.Duration](d, "SetLease", 0)
-	fx.waitDead(pids...)
-	call[ExitInfo](d, "Dead", 0)
-}
-
 // A stopped guard confirms no lease. If it continues in time, a lease that was sent in the meantime counts.
 func TestGuardStoppedForLessThanLease(t *testing.T) {
 	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t)
 	deadline, pids := d.startWork(2 * time.Second)
 	fx.signalGuard(syscall.SIGSTOP)
 	last := call[time.Duration](d, "SetLease", time.Hour)
@@ -183,8 +128,7 @@ func TestGuardStoppedForLessThanLease(t *testing.T) {
 // time counts, although the timer of the old lease has fired.
 func TestUnreadExtensionCounts(t *testing.T) {
 	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t)
 	deadline, pids := d.startWork(300 * time.Millisecond)
 	fx.signalGuard(syscall.SIGSTOP)
 	call[int](d, "Heartbeat", time.Hour)
@@ -201,8 +145,7 @@ func TestUnreadExtensionCounts(t *testing.T) {
 // A keeper that was stopped until after the end of the lease does not start the work, not even for a moment.
 func TestLateKeeperStartsNothing(t *testing.T) {
 	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t)
 	keeper := fx.keeperPid()
 	call[time.Duration](d, "SetLease", 300*time.Millisecond)
 	fx.stopProcesses(keeper)

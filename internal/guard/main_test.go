@@ -228,12 +228,6 @@ func (d *DaemonRPC) Extend(ahead time.Duration, at *time.Duration) error {
 	return nil
 }
 
-// ID returns the id of the leadership in use.
-func (d *DaemonRPC) ID(_ int, id *int) error {
-	*id = d.l.id
-	return nil
-}
-
 // File returns the number of the files of the leadership in use.
 func (d *DaemonRPC) File(_ int, number *int) error {
 	*number = d.l.file
@@ -390,12 +384,6 @@ func (d *DaemonRPC) Signal(_ int, sig *int) error {
 func (d *DaemonRPC) SendRaw(data []byte, _ *int) error {
 	_, err := d.c.socket.Write(data)
 	return err
-}
-
-// StartUnchecked asks for another work with the number of the one that runs.
-func (d *DaemonRPC) StartUnchecked(opt WorkOptions, _ *int) error {
-	d.c.send(message{Kind: kindPrepare, Leadership: d.l.id, Seq: d.w.seq, Spec: &Spec{Path: "/bin/true", Argv: opt.Command, Env: opt.Env}})
-	return nil
 }
 
 func (d *DaemonRPC) HangUp(_ int, _ *int) error {

@@ -76,8 +76,7 @@ func (m *fakeServiceManager) expectNothing(d *remoteDaemon) {
 func TestServiceManagerIsNotified(t *testing.T) {
 	t.Parallel()
 	m, socket := newFakeServiceManager(t)
-	fx := startGuard(t, socket)
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t, socket)
 	call[int](d, "Notify", "READY=1\nSTATUS=standby")
 	m.expect("READY=1\nSTATUS=standby")
 	call[int](d, "Heartbeat", time.Hour)
@@ -118,8 +117,7 @@ func TestDaemonFeedsWatchdog(t *testing.T) {
 	t.Parallel()
 	const watchdog = 800 * time.Millisecond
 	m, socket := newFakeServiceManager(t)
-	fx := startGuard(t, socket, fmt.Sprintf("WATCHDOG_USEC=%d", watchdog.Microseconds()))
-	d := fx.nextDaemon()
+	_, d := startDaemon(t, socket, fmt.Sprintf("WATCHDOG_USEC=%d", watchdog.Microseconds()))
 	if every := call[ServiceInfo](d, "Service", 0).WatchdogInterval; every != watchdog/4 {
 		t.Errorf("watchdog interval %s", every)
 	}
@@ -175,8 +173,7 @@ func TestUnusableServiceManager(t *testing.T) {
 		{"NOTIFY_SOCKET=/nowhere/notify"}, {"NOTIFY_SOCKET=@zkelectd-nobody"}, {"NOTIFY_SOCKET=" + strings.Repeat("x", 200)},
 		{socket, "WATCHDOG_USEC=often"}, {socket, "WATCHDOG_USEC=-5"}, {"WATCHDOG_USEC=1000000"},
 	} {
-		fx := startGuard(t, env...)
-		d := fx.nextDaemon()
+		fx, d := startDaemon(t, env...)
 		call[int](d, "Notify", "READY=1")
 		call[int](d, "ReportAlive", 0)
 		deadline, pids := d.startWork(200 * time.Millisecond)
@@ -193,8 +190,7 @@ func TestUnusableServiceManager(t *testing.T) {
 func TestServiceManagerDoesNotRead(t *testing.T) {
 	t.Parallel()
 	m, socket := newFakeServiceManager(t)
-	fx := startGuard(t, socket, "WATCHDOG_USEC=4000")
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t, socket, "WATCHDOG_USEC=4000")
 	const sent = 2000 // more than any socket buffer holds
 	for i := range sent {
 		call[int](d, "Notify", fmt.Sprintf("STATUS=%d", i))

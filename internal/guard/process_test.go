@@ -20,9 +20,7 @@ import (
 func TestChildList(t *testing.T) {
 	list := func(text string) int {
 		path := filepath.Join(t.TempDir(), "children")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		put(t, path, text)
 		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			t.Fatal(err)

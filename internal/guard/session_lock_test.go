@@ -17,8 +17,7 @@ import (
 // Guard and daemon share the lock on the session file until both have ended. Keepers and work do not have it.
 func TestGuardAndDaemonShareTheLock(t *testing.T) {
 	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t)
 	call[int](d, "SetSession", fx.credentials())
 	d.startWork(time.Hour)
 	checkHolders := func(pids ...int) {

@@ -24,8 +24,7 @@ func pidsByRole(f SessionFile) map[string]int {
 
 func TestSessionFileFollowsTheSession(t *testing.T) {
 	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t)
 	c := fx.credentials()
 	call[int](d, "SetSession", c)
 	f, err := ReadSessionFile(c.File)
@@ -124,9 +123,7 @@ func TestSessionFileErrorsNameTheFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "session")
 	for _, content := range []string{"", "nonsense", "[]", "{}", `{"session":{"id":5}}`, `{"session":{"servers":["a:1"]}}`, `{"session":{"servers":["a:1"],"id":5},"survivors":[{"work":{"pid":1}}]}`} {
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		put(t, path, content)
 		if f, err := ReadSessionFile(path); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%q: %+v, %v", content, f, err)
 		}
@@ -193,8 +190,7 @@ func TestWriteReplacesFile(t *testing.T) {
 // A missing state file does not prove that no work runs.
 func TestMissingStateFileProvesNothing(t *testing.T) {
 	t.Parallel()
-	fx := startGuard(t, "CONTAINMENT=keeper")
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t, "CONTAINMENT=keeper")
 	c := fx.credentials()
 	call[int](d, "SetSession", c)
 	_, pids := d.startUntraceableWork(time.Hour)

@@ -13,8 +13,7 @@ import (
 func TestSignalsReachTheDaemon(t *testing.T) {
 	t.Parallel()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1} {
-		fx := startGuard(t)
-		d := fx.nextDaemon()
+		fx, d := startDaemon(t)
 		_, pids := d.startWork(time.Hour)
 		fx.signalGuard(sig)
 		if got := call[int](d, "Signal", 0); got != int(sig) {
@@ -64,33 +63,10 @@ func TestStopDuringTheRehearsal(t *testing.T) {
 	}
 }
 
-// After SIGTERM and SIGINT a dead daemon is not restarted; after a request to reload it is.
-func TestStoppingGuardDoesNotRespawn(t *testing.T) {
-	t.Parallel()
-	for sig, stops := range map[syscall.Signal]bool{syscall.SIGTERM: true, syscall.SIGINT: true, syscall.SIGHUP: false, syscall.SIGUSR1: false} {
-		fx := startGuard(t)
-		d := fx.nextDaemon()
-		call[int](d, "SetSession", fx.credentials())
-		_, pids := d.startWork(time.Hour)
-		fx.signalGuard(sig)
-		call[int](d, "Signal", 0)
-		syscall.Kill(d.pid, syscall.SIGKILL)
-		if stops {
-			if status := fx.guardExitStatus(); status != 128+9 {
-				t.Errorf("exit status %d", status)
-			}
-		} else {
-			fx.nextDaemon()
-		}
-		d.checkSessionClosed(pids)
-	}
-}
-
 // While the daemon cannot be started the guard keeps trying, and it can be stopped.
 func TestDaemonThatCannotBeStarted(t *testing.T) {
 	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t)
 	link := filepath.Join(fx.dir, "daemon")
 	hide := func() {
 		if err := os.Rename(link, link+".hidden"); err != nil {

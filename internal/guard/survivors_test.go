@@ -57,8 +57,7 @@ func TestSurvivors(t *testing.T) {
 		for _, killed := range [][]string{{guard}, {daemon}, {keeper}, {guard, daemon}, {guard, keeper}, {daemon, keeper}, {guard, daemon, keeper}} {
 			t.Run(fmt.Sprint(by, " without ", strings.Join(killed, ", ")), func(t *testing.T) {
 				t.Parallel()
-				fx := startGuard(t, "CONTAINMENT="+string(by))
-				d := fx.nextDaemon()
+				fx, d := startDaemon(t, "CONTAINMENT="+string(by))
 				_, pids := d.startUntraceableWork(time.Hour)
 				var lock *cgroup
 				if by == CgroupContainment { // so that the guards of other tests do not clear it
@@ -113,8 +112,7 @@ func TestStoppedProcesses(t *testing.T) {
 		} {
 			t.Run(fmt.Sprint(by, ", stopped: ", c.stopped, ", killed: ", c.killed), func(t *testing.T) {
 				t.Parallel()
-				fx := startGuard(t, "CONTAINMENT="+string(by))
-				d := fx.nextDaemon()
+				fx, d := startDaemon(t, "CONTAINMENT="+string(by))
 				deadline, pids := d.startUntraceableWork(time.Second)
 				pid := map[string]int{guard: fx.cmd.Process.Pid, daemon: d.pid, keeper: fx.keeperPid()}
 				var toStop []int
@@ -143,8 +141,7 @@ func TestGuardIsProcessOne(t *testing.T) {
 		} {
 			t.Run(fmt.Sprint(by, ", ", name), func(t *testing.T) {
 				t.Parallel()
-				fx := startGuard(t, "CONTAINMENT="+string(by), "PID_ONE=yes")
-				d := fx.nextDaemon()
+				fx, d := startDaemon(t, "CONTAINMENT="+string(by), "PID_ONE=yes")
 				deadline, pids := d.startUntraceableWork(time.Second)
 				fail(fx, fx.keeperPid())
 				checkNotLate(t, fx.waitDead(pids...), deadline)
@@ -189,8 +186,7 @@ func TestKillWithoutFreeDescriptors(t *testing.T) {
 	t.Parallel()
 	for _, by := range allContainments {
 		for _, kill := range []bool{false, true} {
-			fx := startGuard(t, "CONTAINMENT="+string(by))
-			d := fx.nextDaemon()
+			fx, d := startDaemon(t, "CONTAINMENT="+string(by))
 			call[int](d, "SetSession", fx.credentials())
 			deadline, pids := d.startUntraceableWork(500 * time.Millisecond)
 			for _, pid := range []int{fx.cmd.Process.Pid, d.pid, fx.keeperPid()} {
@@ -216,8 +212,7 @@ func TestKillWithoutFreeDescriptors(t *testing.T) {
 func TestForkingWorkDies(t *testing.T) {
 	t.Parallel()
 	for _, by := range allContainments {
-		fx := startGuard(t, "CONTAINMENT="+string(by))
-		d := fx.nextDaemon()
+		fx, d := startDaemon(t, "CONTAINMENT="+string(by))
 		call[time.Duration](d, "SetLease", time.Hour)
 		call[int](d, "Start", fx.shell("ROLE=forker FIXTURE_DIR=$D GOMAXPROCS=1 $D/daemon & exec sleep 1000"))
 		eventually(t, "twenty forks", func() bool { return len(read(filepath.Join(fx.dir, "forks"))) >= 20 })
@@ -252,8 +247,7 @@ func forkForever(dir string) int {
 func TestWorkThatCannotBeKilled(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{false, true} {
-		fx := startGuard(t, "CONTAINMENT=keeper", "USER_ID=65534")
-		d := fx.nextDaemon()
+		fx, d := startDaemon(t, "CONTAINMENT=keeper", "USER_ID=65534")
 		call[int](d, "SetSession", fx.credentials())
 		root := filepath.Join(fx.dir, "root")
 		copyProgram(t, root)
@@ -269,9 +263,7 @@ func TestWorkThatCannotBeKilled(t *testing.T) {
 		call[time.Duration](d, "SetLease", lease)
 		pid := call[int](d, "Start", opt)
 		defer syscall.Kill(pid, syscall.SIGKILL)
-		if err := os.WriteFile(filepath.Join(fx.dir, "go"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		put(t, filepath.Join(fx.dir, "go"), "")
 		eventually(t, "the change of user", func() bool { // of all of its user ids
 			return strings.Contains(read(fmt.Sprintf("/proc/%d/status", pid)), "Uid:\t0\t0\t0\t0\n")
 		})

@@ -96,8 +96,7 @@ func TestUnitEndsWithItsLease(t *testing.T) {
 		"the guard is stopped":  func(fx *fixture, _ *remoteDaemon) { fx.signalGuard(syscall.SIGSTOP) },
 	} {
 		u := newFakeUnit(t)
-		fx := startGuard(t)
-		d := fx.nextDaemon()
+		fx, d := startDaemon(t)
 		deadline, pid := u.start(d, 400*time.Millisecond)
 		eventually(t, "the confirmation", func() bool { return call[time.Duration](d, "Confirmed", 0) == deadline })
 		fail(fx, d)
@@ -117,8 +116,7 @@ func TestUnitIsKilledWithDaemonOrGuard(t *testing.T) {
 		"it does not stop in time": func(_ *fixture, d *remoteDaemon) { call[int](d, "Stop", 50*time.Millisecond) },
 	} {
 		u := newFakeUnit(t)
-		fx := startGuard(t)
-		d := fx.nextDaemon()
+		fx, d := startDaemon(t)
 		_, pid := u.start(d, time.Hour)
 		fail(fx, d)
 		fx.waitDead(pid)
@@ -130,8 +128,7 @@ func TestUnitIsKilledWithDaemonOrGuard(t *testing.T) {
 func TestUnitStops(t *testing.T) {
 	t.Parallel()
 	u := newFakeUnit(t)
-	fx := startGuard(t)
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t)
 	_, pid := u.start(d, time.Hour)
 	if text := read(filepath.Join(u.unit.Permit, PermitFile)); text == "" || strings.Contains(text, "=") {
 		t.Errorf("the permit, an EnvironmentFile=, contains %q", text)
@@ -177,8 +174,7 @@ func TestUnitBetweenProcesses(t *testing.T) {
 func TestEnsureDeadKillsUnit(t *testing.T) {
 	t.Parallel()
 	u := newFakeUnit(t)
-	fx := startGuard(t, "RESPAWN=no")
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t, "RESPAWN=no")
 	call[int](d, "SetSession", fx.credentials())
 	_, pid := u.start(d, time.Hour)
 	eventually(t, "the session file", func() bool {

@@ -12,8 +12,7 @@ import (
 
 func TestStopSendsSignal(t *testing.T) {
 	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t)
 	call[time.Duration](d, "SetLease", time.Hour)
 	opt := fx.shell("trap 'exit 7' USR1; echo $$ >$D/up; while :; do sleep 0.01; done")
 	opt.StopSignal = syscall.SIGUSR1
@@ -65,8 +64,7 @@ func TestAllOfWorkIsKilled(t *testing.T) {
 		for _, by := range allContainments {
 			t.Run(name+", "+string(by), func(t *testing.T) {
 				t.Parallel()
-				fx := startGuard(t, "CONTAINMENT="+string(by))
-				d := fx.nextDaemon()
+				fx, d := startDaemon(t, "CONTAINMENT="+string(by))
 				call[time.Duration](d, "SetLease", time.Hour)
 				call[int](d, "Start", fx.shell(c.script))
 				var pids []int
@@ -99,8 +97,7 @@ func TestAllOfWorkIsKilled(t *testing.T) {
 // A stop continues a stopped process, which could not handle the signal otherwise.
 func TestStopContinuesStoppedProcess(t *testing.T) {
 	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t)
 	call[time.Duration](d, "SetLease", time.Hour)
 	pid := call[int](d, "Start", fx.shell("kill -STOP $$; exec sleep 1000"))
 	eventually(t, "the stop", func() bool { return strings.Contains(read(fmt.Sprintf("/proc/%d/stat", pid)), ") T ") })
@@ -112,8 +109,7 @@ func TestStopContinuesStoppedProcess(t *testing.T) {
 
 func TestCapture(t *testing.T) {
 	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t)
 	call[time.Duration](d, "SetLease", time.Hour)
 	run := func(script string) ExitInfo {
 		opt := fx.shell(script)
@@ -136,13 +132,10 @@ func TestCapture(t *testing.T) {
 // The error of a failed start names the program.
 func TestFailedStart(t *testing.T) {
 	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t)
 	call[time.Duration](d, "SetLease", time.Hour)
 	plain, broken := filepath.Join(fx.dir, "plain"), filepath.Join(fx.dir, "broken")
-	if err := os.WriteFile(plain, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, plain, "")
 	if err := os.WriteFile(broken, []byte("#!/no/such/interpreter\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -164,8 +157,7 @@ func TestFailedStart(t *testing.T) {
 
 func TestSecondStartIsRefused(t *testing.T) {
 	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t)
 	_, pids := d.startWork(time.Hour)
 	if _, err := tryCall[int](d, "Start", fx.shell("true")); err == nil || !strings.Contains(err.Error(), "still runs") {
 		t.Error(err)
@@ -180,8 +172,7 @@ func TestSecondStartIsRefused(t *testing.T) {
 // The work gets its directory, environment and arguments as specified, and nothing else.
 func TestWorkOptions(t *testing.T) {
 	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t)
 	call[time.Duration](d, "SetLease", time.Hour)
 	opt := fx.shell(`pwd; env | sort; echo "$0 $1"; cat`) // cat shows that there is no input
 	opt.Command = append(opt.Command, "name", "an argument")
@@ -196,8 +187,7 @@ func TestWorkOptions(t *testing.T) {
 // leak any, either.
 func TestNoDescriptorLeaks(t *testing.T) {
 	t.Parallel()
-	fx := startGuard(t)
-	d := fx.nextDaemon()
+	fx, d := startDaemon(t)
 	call[time.Duration](d, "SetLease", time.Hour)
 	var guardFiles, daemonFiles int
 	for i := range 20 {

@@ -117,6 +117,15 @@ func (g *group) published() (cluster.Heir, bool) {
 	return s.NextLeader()
 }
 
+// hasElector reports whether the oldest registration is that of a daemon that runs.
+func (g *group) hasElector() bool {
+	names, _, _ := g.w.tree.Children(0, g.known.election, false)
+	all, _ := cluster.ParseIncarnations(names)
+	return len(all) > 0 && slices.ContainsFunc(g.members, func(m *member) bool {
+		return m.alive && m.loop != nil && m.loop.self.Name == all[0].Name
+	})
+}
+
 // checkHeirs checks the published heirs once nothing changes any more.
 func (w *world) checkHeirs() {
 	if w.traits.losing || w.failsafe != nil {
@@ -126,6 +135,9 @@ func (w *world) checkHeirs() {
 		elected := g.check.readElected()
 		if !w.heirs || g.slotted && g.unused() || !elected.Readable() || !g.hasHolder() {
 			continue // there is nothing to inherit
+		}
+		if !g.hasElector() {
+			continue // it was fenced, and its session has not ended yet
 		}
 		heir, known := g.published()
 		_, _, err := w.tree.Get(0, g.known.election+"/"+heir.Incarnation, false)

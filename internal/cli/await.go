@@ -11,6 +11,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/guard"
+	"zkelectd/internal/operator"
 	"zkelectd/internal/operator/request"
 )
 
@@ -55,34 +56,50 @@ func await(ctx context.Context, g group, plan request.Plan, timeout time.Duratio
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	last := ""
-	var end []cluster.Snapshot
-	err := g.followLeaders(limited, func(read []cluster.Snapshot) error {
-		now, over, err := progressOf(read, plan, done)
-		if err == nil && now != last {
-			last = now
-			r.say(fmt.Sprintf("%8s  %s", time.Since(began).Round(time.Millisecond), now))
+	p := handover{notices: notices{w: os.Stderr}, report: r, began: began, plan: plan, done: done}
+	read := func(ctx context.Context, g group) (operator.Leaders, error) {
+		all, err := g.readLeaders(ctx, true)
+		if _, over, _ := p.progress(all); over && err == nil {
+			return g.readLeaders(ctx, false) // parts may have been read before the others changed
 		}
-		if !over || err != nil {
-			return err
-		}
-		// Parts may have been read before the others changed: check what is read anew.
-		if end, err = g.readLeaders(limited); err == nil {
-			if _, over, err = progressOf(end, plan, done); over && err == nil {
-				return errDone
-			}
-		}
-		return err
-	})
-	switch {
+		return all, err
+	}
+	switch err := follow(limited, g, began, read, &p); {
 	case errors.Is(err, errDone):
 	case err != nil:
 		return err
 	default:
-		return unfinished(ctx, g, plan, timeout, last)
+		return unfinished(ctx, g, plan, timeout, p.last)
 	}
 	if r.Took = cluster.Duration(time.Since(began)); !g.manyLeaders() {
-		r.sayLeader(ctx, g, end[0].Current.Record)
+		r.sayLeader(ctx, g, p.leader)
+	}
+	return nil
+}
+
+// handover is the display of a request that takes effect. It ends with errDone.
+type handover struct {
+	notices
+	report *report
+	began  time.Time
+	plan   request.Plan
+	done   completion
+	last   string          // what it has said last
+	leader cluster.Current // at the end, of the only leader
+}
+
+func (h *handover) show(read operator.Leaders) error {
+	now, over, err := h.progress(read)
+	if err != nil {
+		return err
+	}
+	if now != h.last {
+		h.last = now
+		h.report.say(fmt.Sprintf("%8s  %s", time.Since(h.began).Round(time.Millisecond), now))
+	}
+	if over {
+		h.leader = read.Shared.Current.Record
+		return errDone
 	}
 	return nil
 }
@@ -102,15 +119,15 @@ func (r *report) sayLeader(ctx context.Context, g group, rec cluster.Current) {
 	r.say(text)
 }
 
-// progressOf describes the handovers that are not over, of one leader or in slots, and reports whether none is left.
-func progressOf(read []cluster.Snapshot, plan request.Plan, done completion) (now string, over bool, err error) {
+// progress describes the handovers that are not over, of one leader or in slots, and reports whether none is left.
+func (h *handover) progress(read operator.Leaders) (now string, over bool, err error) {
 	var pending []string
-	for _, s := range read {
-		ok, err := done(s, plan)
+	for _, s := range read.Snapshots {
+		ok, err := h.done(s, h.plan)
 		switch {
 		case err != nil:
 			return "", false, err
-		case s.Slot == "" || len(read) == 1:
+		case s.Slot == "" || len(read.Snapshots) == 1:
 			return progress(s), ok, nil
 		case !ok:
 			pending = append(pending, fmt.Sprintf("slot %s: %s", s.Slot, progress(s)))

@@ -17,7 +17,6 @@ import (
 	"zkelectd/internal/host/hostcheck"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/operator/doctor"
-	"zkelectd/internal/operator/status"
 	"zkelectd/internal/sys/procinfo"
 	"zkelectd/internal/zk"
 )
@@ -231,28 +230,27 @@ func (c *checkup) readGroup(ctx context.Context, out *doctor.Group, g group) {
 
 // readStatus reads the status of one group, and returns what its slots share.
 func (c *checkup) readStatus(ctx context.Context, out *doctor.Group, g group) (cluster.Snapshot, error) {
-	if !g.manyLeaders() {
-		snap, err := g.read(ctx)
-		if err != nil {
-			return snap, err
-		}
-		out.View = status.Of(g.name, g.paths.Root, snap)
-		if q, err := operator.Question(g.name, g.cfg, snap); err == nil {
-			out.View = operator.WithForecast(out.View, q)
-			out.Eligible = out.View.EligibleMembers()
-		}
-		return snap, nil
+	read, err := g.readLeaders(ctx, false)
+	if err == nil {
+		err = slotsError(read)
 	}
-	read, err := g.readSlots(ctx, false)
 	if err != nil {
 		return read.Shared, err
 	}
-	view := g.slotView(read)
-	out.View = status.Group{Problems: view.Problems, Expected: view.Expected, Absent: view.Absent, Members: view.Members}
-	out.Slots = max(1, view.Count)
-	for _, s := range view.Slots {
-		if s.State != string(cluster.CurrentReady) {
-			out.Leaderless = append(out.Leaderless, s.Slot)
+	views := g.views(read)
+	out.View, out.Eligible = views[0].Group, views[0].Eligible
+	if !g.manyLeaders() {
+		return read.Shared, nil
+	}
+	out.Slots = len(views)
+	for _, v := range views {
+		if v.State != string(cluster.CurrentReady) {
+			out.Leaderless = append(out.Leaderless, v.Slot)
+		}
+		for _, problem := range v.Problems {
+			if !slices.Contains(out.View.Problems, problem) {
+				out.View.Problems = append(out.View.Problems, problem)
+			}
 		}
 	}
 	return read.Shared, nil

@@ -197,7 +197,7 @@ func (d *gameday) run(ctx context.Context) error {
 	g.session = session
 	next := nextTerm{notices: notices{w: d.err}, after: d.term, ends: time.Now().Add(2*d.limit + settleTime)}
 	read := func(ctx context.Context, g group) (cluster.History, error) { return g.history(ctx, true) }
-	if err := follow(ctx, g, read, &next); !errors.Is(err, errDone) {
+	if err := follow(ctx, g, time.Time{}, read, &next); !errors.Is(err, errDone) {
 		return cmp.Or(err, errors.New("interrupted: see "+cluster.InGroup("'zkelectd history'", d.group.name)))
 	}
 	if next.found == nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/operator/status"
+	"zkelectd/internal/policy"
 )
 
 // groupsStatus is the output of status for several groups.
@@ -61,80 +63,85 @@ func (s selection) summaries(ctx context.Context) []groupStatus {
 	return slices.Concat(summaries...)
 }
 
-// showGroups prints one line for each group. It fails if one can't be shown.
+// showGroups prints one line for each group or slot. It fails if one can't be shown.
 func (s selection) showGroups(ctx context.Context, w io.Writer, output string) error {
-	all := groupsStatus{Root: s.base, Groups: s.summaries(ctx)}
+	all := groupsStatus{Root: cmp.Or(s.base, s.groups[0].paths.Root), Groups: s.summaries(ctx)}
 	var bad []string
 	for _, g := range all.Groups {
 		if g.Error != "" && g.joined {
 			bad = append(bad, g.Name)
 		}
 	}
-	var err error
-	if output == "json" {
-		err = printJSON(w, all)
-	} else {
-		_, err = io.WriteString(w, all.table(output == outputWide))
-	}
+	shown := screen{w: w, output: output}
+	err := shown.show(all)
 	if len(bad) > 0 {
 		err = errors.Join(err, fmt.Errorf("%d of %d groups cannot be shown: %s", len(bad), len(all.Groups), some(bad)))
 	}
 	return err
 }
 
+// readLeaders reads the group, or all its slots. With watch, it sets watches.
+func (g group) readLeaders(ctx context.Context, watch bool) (operator.Leaders, error) {
+	ctx, cancel := withAnswerTimeout(ctx)
+	defer cancel()
+	return operator.ReadLeaders(ctx, g.session, g.name, g.paths, g.manyLeaders(), watch)
+}
+
 // summaries returns the status of the group, or of each of its slots; only one with an error if it cannot be read.
 func (g group) summaries(ctx context.Context) []groupStatus {
-	all, err := g.leaders(ctx)
+	var read operator.Leaders
+	err := g.err
+	if err == nil {
+		read, err = g.readLeaders(ctx, false)
+	}
+	if err == nil {
+		err = slotsError(read)
+	}
 	if err != nil {
 		none := status.Group{Name: cluster.GroupOf(g.name), Root: g.paths.Root, State: status.StateNone, Members: []status.Member{}}
 		return []groupStatus{{Name: g.name, Kind: g.kind, Group: none, Error: err.Error(), joined: !operator.NotAffected(err)}}
 	}
-	for i := range all {
-		one := &all[i]
-		one.Kind, one.Eligible, one.joined = g.kind, one.EligibleMembers(), true
+	return g.views(read)
+}
+
+// slotsError returns an error if it is not known which slots a group has, or if it has none yet.
+func slotsError(read operator.Leaders) error {
+	record := read.Shared.Slots
+	switch {
+	case len(read.Snapshots) > 0:
+		return nil
+	case record.Err == nil:
+		return errNotJoined
+	case record.Newer() != nil:
+		return fmt.Errorf("%w: until then no slot gets another leader; leaders keep working", record.Err)
+	case errors.Is(record.Err, cluster.ErrNoSlots):
+		return record.Err
+	}
+	return fmt.Errorf("%w: the elector writes it again; if no daemon runs, start one", record.Err)
+}
+
+// views returns the view of each leader, with a forecast if the policy permits one.
+func (g group) views(read operator.Leaders) []groupStatus {
+	q, err := read.Question(g.cfg, "", nil, new(policy.Cache))
+	all := make([]groupStatus, len(read.Snapshots))
+	for i, s := range read.Snapshots {
+		view := status.Of(g.name, g.paths.Root, s)
+		if err == nil {
+			view = operator.WithForecast(view, q.Leaders()[i])
+		}
+		if drift := operator.SlotsDrift(read.Name, g.cfg.Slots, s.Slots); i == 0 && drift != "" {
+			view.Problems = append(view.Problems, drift)
+		}
+		all[i] = groupStatus{Name: cluster.SlotName(read.Name, s.Slot), Group: view, Kind: g.kind, Eligible: view.EligibleMembers(), joined: true}
 	}
 	return all
 }
 
-// leaders returns the views of the group's leader, or of that of each slot, with forecasts if the policy permits them.
-func (g group) leaders(ctx context.Context) ([]groupStatus, error) {
-	if g.err != nil {
-		return nil, g.err
-	}
-	if !g.manyLeaders() {
-		snap, err := g.read(ctx)
-		if err != nil {
-			return nil, err
-		}
-		view := status.Of(g.name, g.paths.Root, snap)
-		if q, err := operator.Question(g.name, g.cfg, snap); err == nil {
-			view = operator.WithForecast(view, q)
-		}
-		return []groupStatus{{Name: g.name, Group: view}}, nil
-	}
-	read, err := g.readSlots(ctx, false)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(read.Snapshots) == 0 && read.Shared.Slots.Err != nil:
-		return nil, read.Shared.Slots.Err
-	case len(read.Snapshots) == 0:
-		return nil, errNotJoined
-	}
-	questions, err := read.Questions(g.cfg, nil)
-	var all []groupStatus
-	for i, s := range read.Snapshots {
-		view := status.Of(g.name, g.paths.Root, s)
-		if err == nil {
-			view = operator.WithForecast(view, questions[i])
-		}
-		if drift := operator.SlotsDrift(g.name, g.cfg.Slots, s.Slots); i == 0 && drift != "" {
-			view.Problems = append(view.Problems, drift)
-		}
-		all = append(all, groupStatus{Name: g.name + "/" + s.Slot, Group: view})
-	}
-	return all, nil
-}
+// Table implements tabular.
+func (all groupsStatus) Table() string { return all.table(false) }
+
+// WideTable implements tabular.
+func (all groupsStatus) WideTable() string { return all.table(true) }
 
 // table returns one line for each group; wide has columns for their roots, too.
 func (all groupsStatus) table(wide bool) string {
@@ -145,6 +152,7 @@ func (all groupsStatus) table(wide bool) string {
 	}
 	t := newTable(&b, append(head, "LEADER", "SITE", "TERM", "SINCE", "ELIGIBLE", "NOTES")...)
 	ready := 0
+	var before []string
 	for _, g := range all.Groups {
 		if g.State == string(cluster.CurrentReady) {
 			ready++
@@ -161,11 +169,43 @@ func (all groupsStatus) table(wide bool) string {
 			cells = append(cells, g.Root, g.Kind)
 		}
 		eligible := fmt.Sprintf("%d/%d", g.Eligible, len(g.Members))
-		t.row(append(cells, g.leader(), dash(g.Site), term, since, eligible, strings.Join(g.notes(), "; "))...)
+		notes := g.notes()
+		if g.Slot == "0" {
+			before = notes
+		} else if g.Slot != "" {
+			notes = slices.DeleteFunc(notes, func(note string) bool { return slices.Contains(before, note) }) // what all slots share
+		}
+		t.row(append(cells, g.leader(), dash(g.Site), term, since, eligible, strings.Join(notes, "; "))...)
 	}
 	t.Flush()
 	fmt.Fprintf(&b, "\n%d of %d groups have a READY leader\n", ready, len(all.Groups))
+	if len(all.Groups) > 0 && all.Groups[0].Slot != "" && all.Groups[0].Root == all.Root {
+		all.writeMembers(&b, all.Groups[0].Group)
+	}
 	return b.String()
+}
+
+// writeMembers writes which slots of the group each member leads. A spare can lead, but leads none.
+func (all groupsStatus) writeMembers(w io.Writer, g status.Group) {
+	fmt.Fprintln(w)
+	t := newTable(w, "NODE", "SITE", "LEADS", "SLOTS")
+	for _, m := range g.Members {
+		var slots []string
+		for _, slot := range all.Groups {
+			if slot.Leader == m.Node {
+				slots = append(slots, slot.Slot)
+			}
+		}
+		text := strings.Join(slots, ",")
+		if text == "" && m.IsEligible() {
+			text = "spare"
+		}
+		t.row(m.Node, m.Site, len(slots), dash(text))
+	}
+	for _, m := range g.Absent {
+		t.row(m.Node, m.Site, "-", m.StateAt(time.Now()))
+	}
+	t.Flush()
 }
 
 // leader describes the leader, and whether it is not READY.

@@ -58,7 +58,7 @@ candidates have fenced is in the REASON of their terms.`, cluster.MaxHistory),
 func showHistory(ctx context.Context, w io.Writer, g group, n int, output string, following bool) error {
 	if following {
 		watched := func(ctx context.Context, g group) (cluster.History, error) { return g.history(ctx, true) }
-		return follow(ctx, g, watched, &newTerms{notices: notices{w: os.Stderr}, out: w, output: output, last: n})
+		return follow(ctx, g, time.Time{}, watched, &newTerms{notices: notices{w: os.Stderr}, out: w, output: output, last: n})
 	}
 	h, err := g.history(ctx, false)
 	if err != nil {

@@ -105,15 +105,8 @@ func newBalance(changes []*groupChange, questions []whatif.Question) balance {
 		for _, m := range q.Snapshot.Members {
 			b.leads[m.ID] += 0 // a node that leads nothing is shown, too
 		}
-		leaders := []string{c.Now}
-		if q.Slots != nil {
-			leaders = nil
-			for _, slot := range q.Slots {
-				leaders = append(leaders, operator.Leader(slot.Snapshot))
-			}
-		}
-		for _, id := range leaders {
-			if id != "" {
+		for _, leader := range q.Leaders() {
+			if id := operator.Leader(leader.Snapshot); id != "" {
 				b.leads[id]++
 			}
 		}

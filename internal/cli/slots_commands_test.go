@@ -27,7 +27,7 @@ func TestCommandsForSlots(t *testing.T) {
 	f.run("n1", 3, 2)
 	f.run("n2", 3, 2)
 	f.settled("the slots are led", 3, nil)
-	f.prints(true, []string{"status"}, `Slots +3 slots, at most 2 per node; 3 of 3 have a READY leader`, `(?m)^2 +n[12] +dc1`, `n1 +dc1 +1 .*[12] of 2`)
+	f.prints(true, []string{"status"}, `3 of 3 groups have a READY leader`, `(?m)^`+name+`/2 +n[12] +dc1`, `(?m)^n1 +dc1 +[12] +[012]`)
 	f.prints(true, []string{"status", "-g", name + "/2"}, `Slot +2 of 3, counted from 0`, `Leader +n[12]`)
 	f.prints(true, []string{"leader", "-g", name + "/0"}, `^n[12]\n$`)
 	f.prints(true, []string{"slots"}, `Slots +3 slots, at most 2 per node; epoch`)
@@ -62,7 +62,7 @@ func TestCommandsForSlots(t *testing.T) {
 	f.settled("each leads a slot", 2, map[string]int{"n1": 1, "n2": 1})
 	f.prints(true, []string{"slots"}, `Drift +the configuration of this host has 3 slots, at most 2 per node, but 2 slots, at most 1 per node are in force`)
 	f.prints(true, []string{"slots", "2", "--per-node", "1"}, `has 2 slots, at most 1 per node already`)
-	if out, _ := f.runAs("n1", "status", "-o", "json"); !strings.Contains(out, `"per_node": 1`) {
+	if out, _ := f.runAs("n1", "status", "-o", "json"); !strings.Contains(out, `"group": "`+name+`/1"`) {
 		t.Errorf("status: %s", out)
 	}
 }

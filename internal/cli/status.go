@@ -15,7 +15,6 @@ import (
 	"zkelectd/internal/config"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/operator/status"
-	"zkelectd/internal/store"
 )
 
 func statusCommand() *cobra.Command {
@@ -28,8 +27,8 @@ func statusCommand() *cobra.Command {
 zookeeper.root has several groups and none is named with -g, it prints one line for
 each: the leader, how many members are eligible, and anything unusual.
 
-A group with slots has a line for each slot; -g NAME shows its slots and how many each
-member leads, -g NAME/SLOT one slot.
+A group with slots has a line for each slot; -g NAME also shows which ones each member
+leads, -g NAME/SLOT all about one slot.
 
 With --check it prints one line, and exits as a monitoring plugin (Nagios, Icinga): 0 if each
 group has a READY leader and an eligible standby, 1 for a warning (a takeover, a hard pause,
@@ -43,13 +42,20 @@ lead has failed, 3 if that is not known.`,
 			show := func() error {
 				return withSelection(cmd, func(ctx context.Context, s selection) error {
 					g, err := s.only()
+					shown := screen{w: cmd.OutOrStdout(), output: output}
 					switch {
-					case err == nil:
-						return showStatus(ctx, cmd.OutOrStdout(), g, output, watch)
+					case watch && err == nil:
+						return followStatus(ctx, g, &shown)
 					case watch:
 						return err
+					case err != nil || g.manyLeaders():
+						return s.showGroups(ctx, cmd.OutOrStdout(), output)
 					}
-					return s.showGroups(ctx, cmd.OutOrStdout(), output)
+					view, err := g.view(ctx)
+					if err != nil {
+						return err
+					}
+					return shown.show(view)
 				})
 			}
 			if watch {
@@ -80,18 +86,6 @@ func runCheck(cmd *cobra.Command) error {
 	return result
 }
 
-func showStatus(ctx context.Context, w io.Writer, g group, output string, watch bool) error {
-	shown := screen{w: w, output: output}
-	if watch {
-		return followStatus(ctx, g, &shown)
-	}
-	view, err := g.view(ctx)
-	if err != nil {
-		return err
-	}
-	return shown.show(view)
-}
-
 // tabular is a view that people read as a table.
 type tabular interface {
 	Table() string
@@ -103,19 +97,18 @@ type tabular interface {
 func followStatus(ctx context.Context, g group, shown *screen) error {
 	viewer := status.NewViewer(g.name, g.paths.Root)
 	read := func(ctx context.Context, g group) (func() tabular, error) {
-		if g.manyLeaders() {
-			all, err := g.readSlots(ctx, true)
-			return func() tabular { return g.slotView(all) }, err
+		all, err := g.readLeaders(ctx, true)
+		if err != nil || !g.manyLeaders() {
+			return func() tabular { return viewer.Group(all.Shared) }, err
 		}
-		snap, err := readWatched(ctx, g)
-		return func() tabular { return viewer.Group(snap) }, err
+		return func() tabular { return groupsStatus{Root: g.paths.Root, Groups: g.views(all)} }, slotsError(all)
 	}
 	if terminal, ok := shown.w.(*os.File); ok && shown.output != "json" && os.Getenv("TERM") != "dumb" && isTerminal(terminal) {
 		d := newRedraw(terminal, func(view func() tabular) string { return shown.table(view()) })
 		defer d.end()
-		return follow(ctx, g, read, d)
+		return follow(ctx, g, time.Time{}, read, d)
 	}
-	return follow(ctx, g, read, &statusDisplay{notices: notices{w: os.Stderr}, screen: shown})
+	return follow(ctx, g, time.Time{}, read, &statusDisplay{notices: notices{w: os.Stderr}, screen: shown})
 }
 
 // statusDisplay is the display of status --watch in a pipe or file.
@@ -136,15 +129,8 @@ func (d *statusDisplay) resumed(from, to time.Time) error {
 	return err
 }
 
-// view returns the group's status, with a forecast if the policy permits one, and with the lease of its leader.
-func (g group) view(ctx context.Context) (tabular, error) {
-	if g.manyLeaders() {
-		read, err := g.readSlots(ctx, false)
-		if err != nil {
-			return nil, err
-		}
-		return g.slotView(read), nil
-	}
+// view returns the status of a group with one leader, with a forecast if the policy permits one, and with the lease of the leader.
+func (g group) view(ctx context.Context) (status.Group, error) {
 	q, err := g.submitter().Question(ctx)
 	if err != nil {
 		snap, err := g.read(ctx)
@@ -258,11 +244,4 @@ func withLeader(cmd *cobra.Command, f func(ctx context.Context, g group, leader 
 		return exitError{statusError, err}
 	}
 	return err
-}
-
-// readWatched returns the state of the group, and sets watches.
-func readWatched(ctx context.Context, g group) (cluster.Snapshot, error) {
-	ctx, cancel := withAnswerTimeout(ctx)
-	defer cancel()
-	return store.ReadAll(ctx, g.session, g.paths, true)
 }

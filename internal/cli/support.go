@@ -191,22 +191,16 @@ func (c *collection) addGroup(ctx context.Context, g group) {
 	add("requests.json", "the requests of operators", snap.Control.Record, err)
 	acls, err := g.tree(ctx)
 	add("acl.json", "the ACLs of the znodes; passwords appear as short hashes", acls, err)
-	if !g.manyLeaders() {
-		add("status.json", "the status", g.summaries(ctx)[0], nil)
-		terms, err := g.history(ctx, false)
-		add("history.json", "the last terms", terms, err)
-		return
-	}
-	read, err := g.readSlots(ctx, false)
-	add("status.json", "the status, with all slots", g.slotView(read), err)
+	leaders := g.summaries(ctx)
+	add("status.json", "the status, of each slot if there are several", leaders, nil)
 	histories := make(map[string]cluster.History)
-	for i := range read.Snapshots {
-		own := g.paths.OfSlot(i)
-		if histories[own.Slot], err = operator.ReadHistory(ctx, g.session, own, false); err != nil {
+	for _, leader := range leaders {
+		paths := cluster.Paths{Root: g.paths.Root, Slot: leader.Slot}
+		if histories[leader.Name], err = operator.ReadHistory(ctx, g.session, paths, false); err != nil {
 			break
 		}
 	}
-	add("history.json", "the last terms of each slot", histories, err)
+	add("history.json", "the last terms, of each slot if there are several", histories, err)
 }
 
 // addDaemon adds what the daemon of this host answers, and what the kernel says about its processes.

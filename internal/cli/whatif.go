@@ -173,13 +173,10 @@ func (q *groupQuestion) change(c whatif.Change, p *policy.Policy) {
 
 // leaders returns the questions about all leaders of the group.
 func (q groupQuestion) leaders() []whatif.Question {
-	switch {
-	case q.err != nil:
+	if q.err != nil {
 		return nil
-	case q.question.Slots != nil:
-		return q.question.Slots
 	}
-	return []whatif.Question{q.question}
+	return q.question.Leaders()
 }
 
 // add adds the outcomes for the leaders of the group.
@@ -211,13 +208,10 @@ func forecastTogether(read []groupQuestion) (all []forecast, evenness whatif.Bal
 		questions = append(questions, g.leaders()...)
 	}
 	var outcomes []whatif.Outcome
-	switch {
-	case len(read) > 1:
+	if len(read) > 1 {
 		outcomes = whatif.RunAll(questions)
-	case read[0].question.Slots == nil:
-		outcomes = []whatif.Outcome{whatif.Run(read[0].question)}
-	default:
-		outcomes = whatif.RunSlots(questions)
+	} else {
+		outcomes = read[0].question.Outcomes()
 	}
 	rest := outcomes
 	for _, g := range read {
@@ -254,17 +248,12 @@ func forecastLosses(read []groupQuestion) []forecast {
 		if err == nil && len(q.Snapshot.Members) == 0 {
 			err = errors.New("no daemon is registered")
 		}
-		switch {
-		case err != nil:
+		if err != nil {
 			all = append(all, forecast{Group: g.name, Error: err.Error()})
-		case q.Slots != nil:
-			for _, loss := range whatif.SlotLosses(q.Slots) {
-				all = g.add(all, lossName(loss.Loss), loss.Outcomes)
-			}
-		default:
-			for _, loss := range whatif.Losses(q) {
-				all = g.add(all, lossName(loss), []whatif.Outcome{loss.Outcome})
-			}
+			continue
+		}
+		for _, loss := range whatif.Losses(q) {
+			all = g.add(all, lossName(loss), loss.Outcomes)
 		}
 	}
 	return all

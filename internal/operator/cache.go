@@ -39,7 +39,7 @@ type GroupCache struct {
 	busy     chan struct{}                    // holds one value during a read; guards the two below
 	group    cached[cluster.Snapshot]
 	history  cached[cluster.History]
-	slots    cached[SlotGroup]
+	slots    cached[Leaders]
 }
 
 // Source is what a [GroupCache] reads from.
@@ -167,7 +167,7 @@ func (c *GroupCache) Explain(ctx context.Context) (whatif.Explanation, error) {
 func (c *GroupCache) DryRun(ctx context.Context, r request.Request) ([]string, error) {
 	q, err := c.question(ctx)
 	if src := c.source.Load(); err == nil && src != nil && src.Paths.Slot != "" && !r.Kind.OfSlot() {
-		q, err = c.slotsQuestion(ctx, src.Config)
+		q, err = c.slotQuestion(ctx, src, "")
 	}
 	if err != nil {
 		return nil, err
@@ -184,34 +184,11 @@ func (c *GroupCache) place(ctx context.Context, q *whatif.Question) {
 	}
 }
 
-func (c *GroupCache) slotGroup(ctx context.Context) (SlotGroup, error) {
-	return load(ctx, c, &c.slots, func(ctx context.Context, src *Source) (SlotGroup, error) {
-		return ReadSlotGroup(ctx, src.Session, src.Group, src.Paths, false)
-	})
-}
-
-// slotsQuestion returns the question about all slots of the group.
-func (c *GroupCache) slotsQuestion(ctx context.Context, conf config.Config) (whatif.Question, error) {
-	g, err := c.slotGroup(ctx)
-	if err != nil {
-		return whatif.Question{}, err
-	}
-	q, err := question(g.Name, conf, g.Shared, &c.policies)
-	if err == nil {
-		q.Slots, err = g.Questions(conf, unasked(g.Name))
-	}
-	return q, err
-}
-
 // question returns the question for a forecast of the group, or of the slot.
 func (c *GroupCache) question(ctx context.Context) (whatif.Question, error) {
 	src := c.source.Load()
 	if src != nil && src.Paths.Slot != "" {
-		g, err := c.slotGroup(ctx)
-		if err != nil {
-			return whatif.Question{}, err
-		}
-		return g.Question(src.Config, src.Paths.Slot, &c.policies)
+		return c.slotQuestion(ctx, src, src.Paths.Slot)
 	}
 	snap, err := c.snapshot(ctx)
 	if err != nil {
@@ -221,4 +198,15 @@ func (c *GroupCache) question(ctx context.Context) (whatif.Question, error) {
 		return whatif.Question{}, ErrNoSession
 	}
 	return question(src.Group, src.Config, snap, &c.policies)
+}
+
+// slotQuestion returns the question for a forecast of a slot, or without one of the whole group with slots.
+func (c *GroupCache) slotQuestion(ctx context.Context, of *Source, slot string) (whatif.Question, error) {
+	g, err := load(ctx, c, &c.slots, func(ctx context.Context, src *Source) (Leaders, error) {
+		return ReadLeaders(ctx, src.Session, src.Group, src.Paths, true, false)
+	})
+	if err != nil {
+		return whatif.Question{}, err
+	}
+	return g.Question(of.Config, slot, unasked(g.Name), &c.policies)
 }

@@ -97,27 +97,19 @@ func UnderPolicy(q whatif.Question, rec cluster.Policy) (whatif.Question, error)
 		q.Snapshot.Policy.Exists, q.Snapshot.Policy.Err, q.Snapshot.Policy.Record = true, nil, rec
 	}
 	put(&q)
-	slots := make([]whatif.Question, len(q.Slots))
-	for i, s := range q.Slots {
-		put(&s)
-		slots[i] = s
-	}
-	if q.Slots != nil {
-		q.Slots = slots
+	q.Slots = slices.Clone(q.Slots)
+	for i := range q.Slots {
+		put(&q.Slots[i])
 	}
 	return q, nil
 }
 
 // DescribeBlocked says in lines what holds better members back.
 func DescribeBlocked(q whatif.Question) []string {
-	questions, outcomes := q.Slots, whatif.RunSlots(q.Slots)
-	if q.Slots == nil {
-		questions, outcomes = []whatif.Question{q}, []whatif.Outcome{whatif.Run(q)}
-	}
 	var lines []string
-	for i, out := range outcomes {
-		if held := blocked(questions[i], out); held != "" {
-			lines = append(lines, inSlot(questions[i], held))
+	for i, out := range q.Outcomes() {
+		if held := blocked(q.Leaders()[i], out); held != "" {
+			lines = append(lines, inSlot(q.Leaders()[i], held))
 		}
 	}
 	return lines
@@ -133,13 +125,10 @@ func inSlot(q whatif.Question, line string) string {
 
 // DescribeOutcome says in lines who will lead, and what holds a better member back.
 func DescribeOutcome(q whatif.Question) []string {
-	if q.Slots == nil {
-		return describeOutcome(q, whatif.Run(q))
-	}
 	var lines []string
-	for i, out := range whatif.RunSlots(q.Slots) {
-		for _, line := range describeOutcome(q.Slots[i], out) {
-			lines = append(lines, inSlot(q.Slots[i], line))
+	for i, out := range q.Outcomes() {
+		for _, line := range describeOutcome(q.Leaders()[i], out) {
+			lines = append(lines, inSlot(q.Leaders()[i], line))
 		}
 	}
 	return lines

@@ -9,29 +9,37 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/elector/whatif"
-	"zkelectd/internal/operator/status"
+	"zkelectd/internal/operator/request"
 	"zkelectd/internal/policy"
 	"zkelectd/internal/store"
 )
 
-// SlotGroup is a group with slots, as read.
-type SlotGroup struct {
-	Name  string // of the group
-	Paths cluster.Paths
-	// Shared has what all slots share: the members, the policy, the requests of the whole group, and the record of slots.
+// Leaders is a group as read: with one leader, or with one for each slot.
+type Leaders struct {
+	Name string // of the group
+	// Shared has what all slots share: the members, the policy, the requests of the whole group, and the record of slots. Without slots, it
+	// is the only snapshot.
 	Shared cluster.Snapshot
-	// Snapshots has one for each slot, in their order. Each has the requests that concern the slot.
+	// Snapshots has one for each slot, in their order, with the requests that concern the slot.
 	Snapshots []cluster.Snapshot
+
+	slotted bool
 }
 
 // slotReadsAtOnce bounds how many slots are read at once.
 const slotReadsAtOnce = 16
 
-// ReadSlotGroup returns a group with slots. name is the name of the group or of one of its slots. ReadSlotGroup reads the decisions before
-// the members, as a daemon does. If watch is true, it sets watches.
-func ReadSlotGroup(ctx context.Context, r cluster.Reader, name string, paths cluster.Paths, watch bool) (SlotGroup, error) {
-	g := SlotGroup{Name: cluster.GroupOf(name), Paths: cluster.Paths{Root: paths.Root}}
-	record, err := store.ReadSlots(ctx, r, g.Paths, watch)
+// ReadLeaders returns a group, with slots if slotted is set. name is the name of the group or of one of its slots. It reads the decisions
+// before the members, as a daemon does. If watch is true, it sets watches.
+func ReadLeaders(ctx context.Context, r cluster.Reader, name string, paths cluster.Paths, slotted, watch bool) (Leaders, error) {
+	g := Leaders{Name: cluster.GroupOf(name), slotted: slotted}
+	if !slotted {
+		snap, err := store.ReadAll(ctx, r, paths, watch)
+		g.Shared, g.Snapshots = snap, []cluster.Snapshot{snap}
+		return g, err
+	}
+	paths.Slot = ""
+	record, err := store.ReadSlots(ctx, r, paths, watch)
 	if err != nil {
 		return g, err
 	}
@@ -40,73 +48,65 @@ func ReadSlotGroup(ctx context.Context, r cluster.Reader, name string, paths clu
 	readers.SetLimit(slotReadsAtOnce)
 	for i := range g.Snapshots {
 		readers.Go(func() (err error) {
-			g.Snapshots[i], err = store.ReadTerm(reading, r, g.Paths.OfSlot(i), watch)
+			g.Snapshots[i], err = store.ReadTerm(reading, r, paths.OfSlot(i), watch)
 			return err
 		})
 	}
 	if err := readers.Wait(); err != nil {
 		return g, err
 	}
-	if g.Shared, err = store.ReadAll(ctx, r, g.Paths.OfSlot(0), watch); err != nil {
+	if g.Shared, err = store.ReadAll(ctx, r, paths.OfSlot(0), watch); err != nil {
 		return g, err
 	}
 	g.Shared.Slots = record
 	for i := range g.Snapshots {
 		s, own := g.Shared, &g.Snapshots[i]
-		s.Slot, s.Elected, s.Fence, s.Current, s.Heir = g.Paths.OfSlot(i).Slot, own.Elected, own.Fence, own.Current, own.Heir
+		s.Slot, s.Elected, s.Fence, s.Current, s.Heir = paths.OfSlot(i).Slot, own.Elected, own.Fence, own.Current, own.Heir
 		s.Control.Record = g.Shared.Control.Record.Whole().OfSlot(s.Slot)
 		*own = s
 	}
 	g.Shared.Slot, g.Shared.Control.Record = "", g.Shared.Control.Record.Whole()
-	g.Shared.Elected, g.Shared.Fence, g.Shared.Current = cluster.Stored[cluster.Elected]{}, cluster.Stored[cluster.Fence]{}, cluster.Stored[cluster.Current]{}
+	g.Shared.Elected, g.Shared.Fence = cluster.Stored[cluster.Elected]{}, cluster.Stored[cluster.Fence]{}
+	g.Shared.Current = cluster.Stored[cluster.Current]{}
 	return g, nil
 }
 
-// Questions returns the questions for a forecast of all slots.
-func (g SlotGroup) Questions(c config.Config, ask func(policy.Input) *policy.Answer) ([]whatif.Question, error) {
-	policies := new(policy.Cache)
-	all := make([]whatif.Question, len(g.Snapshots))
-	for i, s := range g.Snapshots {
-		q, err := g.Question(c, s.Slot, policies)
-		if err != nil {
-			return nil, err
-		}
-		q.Ask = ask
-		all[i] = q
+// Question returns the question for a forecast of one slot, or without one of the whole group. ask answers instead of the ranking program
+// of an exec policy.
+func (g Leaders) Question(c config.Config, slot string, ask func(policy.Input) *policy.Answer, policies *policy.Cache) (whatif.Question, error) {
+	if slot != "" && g.slotted {
+		return g.slotQuestion(c, slot, ask, policies)
 	}
-	return all, nil
+	q, err := question(g.Name, c, g.Shared, policies)
+	q.Ask = ask
+	if !g.slotted || err != nil {
+		return q, err
+	}
+	q.Slots = make([]whatif.Question, len(g.Snapshots))
+	for i, s := range g.Snapshots {
+		if q.Slots[i], err = g.slotQuestion(c, s.Slot, ask, policies); err != nil {
+			return q, err
+		}
+	}
+	return q, nil
 }
 
-// Question returns the question for a forecast of one slot.
-func (g SlotGroup) Question(c config.Config, slot string, policies *policy.Cache) (whatif.Question, error) {
-	snap, err := g.Slot(slot)
-	if err != nil {
-		return whatif.Question{}, err
+func (g Leaders) slotQuestion(c config.Config, slot string, ask func(policy.Input) *policy.Answer, policies *policy.Cache) (whatif.Question, error) {
+	i, n := cluster.SlotNumber(slot), len(g.Snapshots)
+	switch {
+	case n == 0:
+		return whatif.Question{}, &request.RefusedError{Err: fmt.Errorf("there is no slot %s: the group has none yet", slot)}
+	case i < 0 || i >= n:
+		return whatif.Question{}, &request.RefusedError{Err: fmt.Errorf("there is no slot %s: the group has %d, 0 to %d", slot, n, n-1)}
 	}
-	q, err := question(g.Name, c, snap, policies)
-	for _, other := range g.Snapshots {
-		if other.Slot != slot {
+	q, err := question(g.Name, c, g.Snapshots[i], policies)
+	q.Ask = ask
+	for j, other := range g.Snapshots {
+		if j != i {
 			q.Others = append(q.Others, other.SlotState())
 		}
 	}
 	return q, err
-}
-
-// Status returns the view of the group. For each slot without a leader, it says why none can be elected, by the policy of c.
-func (g SlotGroup) Status(c config.Config) status.SlotGroup {
-	view := status.OfSlots(g.Name, g.Paths.Root, g.Shared, g.Snapshots)
-	questions, err := g.Questions(c, nil)
-	if err != nil {
-		return view
-	}
-	for i, out := range whatif.RunSlots(questions) {
-		s := &view.Slots[i]
-		if s.State == status.StateNone && !out.HasLeader() {
-			s.NoLeader = out.WhyNoLeader()
-		}
-		s.Blocked = blocked(questions[i], out)
-	}
-	return view
 }
 
 // SlotsDrift says how the slots in a group's configuration differ from those in force; empty if they are the same.
@@ -117,22 +117,4 @@ func SlotsDrift(name string, c config.Slots, inForce cluster.Stored[cluster.Slot
 	}
 	return fmt.Sprintf("the configuration of this host has %s, but %s are in force: correct slots there, or run %s",
 		own, rec.SlotSize, cluster.InGroup("'zkelectd slots %s --per-node %s'", name, own.Count, own.PerNode))
-}
-
-// noSlot returns the error for a slot that the group does not have.
-func (g SlotGroup) noSlot(slot string) error {
-	n := len(g.Snapshots)
-	if n == 0 {
-		return fmt.Errorf("there is no slot %s: the group has none yet", slot)
-	}
-	return fmt.Errorf("there is no slot %s: the group has %d, 0 to %d", slot, n, n-1)
-}
-
-// Slot returns the snapshot of one slot.
-func (g SlotGroup) Slot(slot string) (cluster.Snapshot, error) {
-	i := cluster.SlotNumber(slot)
-	if i < 0 || i >= len(g.Snapshots) {
-		return cluster.Snapshot{}, g.noSlot(slot)
-	}
-	return g.Snapshots[i], nil
 }

@@ -11,7 +11,6 @@ import (
 	"zkelectd/internal/elector/whatif"
 	"zkelectd/internal/operator/request"
 	"zkelectd/internal/policy"
-	"zkelectd/internal/store"
 )
 
 // Submitter submits operator requests on a session.
@@ -30,49 +29,16 @@ type Submitter struct {
 // Question reads the group, and returns the question for a forecast under the policy in force. The forecast may run the ranking
 // program.
 func (s Submitter) Question(ctx context.Context) (whatif.Question, error) {
-	q, err := s.question(ctx)
+	limited, cancel := context.WithTimeout(ctx, s.Read)
+	defer cancel()
+	g, err := ReadLeaders(limited, s.Conn, s.Group, s.Paths, s.Slots || s.Paths.Slot != "", false)
+	if err != nil {
+		return whatif.Question{}, err
+	}
+	q, err := g.Question(s.Config, s.Paths.Slot, Asker(ctx, s.Config), new(policy.Cache))
 	if err == nil {
 		s.place(ctx, &q)
 	}
-	return q, err
-}
-
-func (s Submitter) question(ctx context.Context) (whatif.Question, error) {
-	limited, cancel := context.WithTimeout(ctx, s.Read)
-	defer cancel()
-	if s.Slots || s.Paths.Slot != "" {
-		return s.slotQuestion(ctx, limited)
-	}
-	snap, err := store.ReadAll(limited, s.Conn, s.Paths, false)
-	if err != nil {
-		return whatif.Question{}, err
-	}
-	q, err := Question(s.Group, s.Config, snap)
-	q.Ask = Asker(ctx, s.Config)
-	return q, err
-}
-
-// slotQuestion returns the question for one slot, or for the whole group. It reads the group under limited.
-func (s Submitter) slotQuestion(ctx, limited context.Context) (whatif.Question, error) {
-	g, err := ReadSlotGroup(limited, s.Conn, s.Group, s.Paths, false)
-	if err != nil {
-		return whatif.Question{}, err
-	}
-	ask := Asker(ctx, s.Config)
-	if !s.Slots {
-		if _, err := g.Slot(s.Paths.Slot); err != nil {
-			return whatif.Question{}, &request.RefusedError{Err: err}
-		}
-		q, err := g.Question(s.Config, s.Paths.Slot, new(policy.Cache))
-		q.Ask = ask
-		return q, err
-	}
-	questions, err := g.Questions(s.Config, ask)
-	if err != nil {
-		return whatif.Question{}, err
-	}
-	q, err := Question(s.Group, s.Config, g.Shared)
-	q.Ask, q.Slots = ask, questions
 	return q, err
 }
 

@@ -24,7 +24,7 @@ func TestLossesHaveEachNodeAndSiteOnce(t *testing.T) {
 	before := cloneSnapshot(q.Snapshot)
 	var got []string
 	for _, l := range Losses(q) {
-		got = append(got, fmt.Sprintf("%s%s: %s", l.Node, l.Site, l.Outcome.Leader.ID))
+		got = append(got, fmt.Sprintf("%s%s: %s", l.Node, l.Site, l.Outcomes[0].Leader.ID))
 	}
 	want := []string{"a1: a2", "a2: a1", "b1: a1", "b2: a1", "dc1: b1", "dc2: a1"}
 	if !slices.Equal(got, want) {
@@ -43,8 +43,8 @@ func TestLossesAreAddedToAChange(t *testing.T) {
 		if l.Node == "a1" || l.Site == "dc1" {
 			want = "b2"
 		}
-		if l.Outcome.Leader.ID != want {
-			t.Errorf("without %s%s %q leads, want %q", l.Node, l.Site, l.Outcome.Leader.ID, want)
+		if l.Outcomes[0].Leader.ID != want {
+			t.Errorf("without %s%s %q leads, want %q", l.Node, l.Site, l.Outcomes[0].Leader.ID, want)
 		}
 	}
 	if all := Losses(question(t, cluster.Snapshot{})); len(all) != 0 {

@@ -43,25 +43,3 @@ func others(qs []Question, i int) []cluster.SlotState {
 	}
 	return all
 }
-
-// SlotLoss is the loss of one node or site in a group with slots, and its outcome in each of them.
-type SlotLoss struct {
-	Loss
-	Outcomes []Outcome
-}
-
-// SlotLosses returns the forecasts for the loss of each node and of each site, in all slots.
-func SlotLosses(questions []Question) []SlotLoss {
-	if len(questions) == 0 {
-		return nil
-	}
-	var all []SlotLoss
-	for _, loss := range possibleLosses(questions[0].Snapshot) {
-		qs := slices.Clone(questions)
-		for i := range qs {
-			qs[i].Change = loss.addTo(qs[i].Change)
-		}
-		all = append(all, SlotLoss{loss, RunSlots(qs)})
-	}
-	return all
-}

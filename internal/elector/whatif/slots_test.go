@@ -20,6 +20,13 @@ func slots(t *testing.T, perNode int, leaders ...string) []Question {
 	return all
 }
 
+// whole returns the question about the group with these slots.
+func whole(slots []Question) Question {
+	q := slots[0]
+	q.Slots = slots
+	return q
+}
+
 func TestASlotLeavesADrainedNode(t *testing.T) {
 	qs := slots(t, 2, "a1", "a2", "b1", "b2")
 	for i := range qs {
@@ -55,7 +62,7 @@ func TestSlotsAreBalanced(t *testing.T) {
 
 func TestLossesOfSlots(t *testing.T) {
 	got := make(map[string]string)
-	for _, l := range SlotLosses(slots(t, 2, "a1", "a2", "b1", "b2")) {
+	for _, l := range Losses(whole(slots(t, 2, "a1", "a2", "b1", "b2"))) {
 		var leaders []string
 		for _, out := range l.Outcomes {
 			leaders = append(leaders, out.Leader.ID)
@@ -70,7 +77,7 @@ func TestLossesOfSlots(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	leaderless := 0
-	for _, l := range SlotLosses(slots(t, 1, "a1", "a2", "b1", "b2")) {
+	for _, l := range Losses(whole(slots(t, 1, "a1", "a2", "b1", "b2"))) {
 		for _, out := range l.Outcomes {
 			if !out.HasLeader() {
 				leaderless++
@@ -79,8 +86,5 @@ func TestLossesOfSlots(t *testing.T) {
 	}
 	if leaderless != 4*1+2*2 {
 		t.Errorf("%d slots have no leader, although each of three or two nodes can lead one", leaderless)
-	}
-	if all := SlotLosses(nil); all != nil {
-		t.Errorf("of an empty group: %+v", all)
 	}
 }

@@ -44,6 +44,22 @@ type Question struct {
 	Wall time.Time
 }
 
+// Leaders returns the questions about the leaders of the group: those of its slots, or else this one.
+func (q Question) Leaders() []Question {
+	if q.Slots == nil {
+		return []Question{q}
+	}
+	return q.Slots
+}
+
+// Outcomes returns the forecast for each of [Question.Leaders].
+func (q Question) Outcomes() []Outcome {
+	if q.Slots == nil {
+		return []Outcome{Run(q)}
+	}
+	return RunSlots(q.Slots)
+}
+
 // Outcome is the group once nothing changes any more.
 type Outcome struct {
 	// Leader is the leader; zero if there is none.
@@ -168,10 +184,10 @@ func leader(s cluster.Snapshot) cluster.Member {
 	return m
 }
 
-// Loss is the loss of one node or site, and its outcome.
+// Loss is the loss of one node or site, and its outcome for each of [Question.Leaders].
 type Loss struct {
 	Node, Site string // one of them is set
-	Outcome    Outcome
+	Outcomes   []Outcome
 }
 
 // Losses returns the forecasts for the loss of each node and of each site.
@@ -179,8 +195,11 @@ func Losses(q Question) []Loss {
 	all := possibleLosses(q.Snapshot)
 	for i := range all {
 		lost := q
-		lost.Change = all[i].addTo(q.Change)
-		all[i].Outcome = Run(lost)
+		lost.Change, lost.Slots = all[i].addTo(q.Change), slices.Clone(q.Slots)
+		for j, slot := range q.Slots {
+			lost.Slots[j].Change = all[i].addTo(slot.Change)
+		}
+		all[i].Outcomes = lost.Outcomes()
 	}
 	return all
 }

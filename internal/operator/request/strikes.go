@@ -13,12 +13,8 @@ func ClearStrikes(q whatif.Question, o Options, node string) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	questions := q.Slots
-	if questions == nil {
-		questions = []whatif.Question{q}
-	}
 	var cleared []cluster.ClearedStrikes // terms of different slots cannot be compared
-	for _, q := range questions {
+	for _, q := range q.Leaders() {
 		if d.describeStrikes(q.Snapshot, node) {
 			c := cluster.ClearedStrikes{Node: node, Term: q.Snapshot.Elected.Record.Term}
 			c.Slot = q.Snapshot.Slot

@@ -39,8 +39,8 @@ func Lost(all []AbsentMember) (ids []string) {
 	return ids
 }
 
-// stateAt returns the state with the time since then by the clock of this host, such as LOST 5m.
-func (m AbsentMember) stateAt(now time.Time) string {
+// StateAt returns the state with the time since then by the clock of this host, such as LOST 5m.
+func (m AbsentMember) StateAt(now time.Time) string {
 	state := strings.ToUpper(m.State)
 	if m.Left == nil {
 		return state
@@ -80,10 +80,4 @@ func membersLine(group string, present, expected int, all []AbsentMember) string
 		named += fmt.Sprintf(" and %d more", more)
 	}
 	return fmt.Sprintf("%s; lost: %s (%s if it does not come back)", line, named, cluster.InGroup("'zkelectd forget %s'", group, lost[0]))
-}
-
-// clearStrikes returns the command that clears the strikes of a node. It names the whole group, because the command refuses a single
-// slot.
-func clearStrikes(group, node string) string {
-	return cluster.InGroup("'zkelectd clear-strikes %s'", group, node)
 }

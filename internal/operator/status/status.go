@@ -104,9 +104,6 @@ type Member struct {
 	Labels   map[string]string `json:"labels,omitempty"`
 	// Roles are leader, candidate, elector; none for a standby.
 	Roles []string `json:"roles"`
-	// Leads has the slots that the member of a group with slots leads or is to lead. A spare can lead, but leads none.
-	Leads []string `json:"leads,omitempty"`
-	Spare bool     `json:"spare,omitempty"`
 	// Heir reports whether the member is elected next if the leader is lost.
 	Heir bool `json:"heir,omitempty"`
 	// Health is ok, or what the health probe of its host reports.

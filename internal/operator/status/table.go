@@ -35,33 +35,6 @@ func (r rows) add(name, text string) {
 	}
 }
 
-// addAll adds a line for each text.
-func (r rows) addAll(name string, texts []string) {
-	for _, text := range texts {
-		r.add(name, text)
-	}
-}
-
-// addPolicy adds what a group has whether it has one leader or several.
-func (r rows) addPolicy(policy string, open bool, requests []Request) {
-	r.add("Policy", policy)
-	if open {
-		r.add("Open", openTree)
-	}
-	for _, request := range requests {
-		r.add("Request", request.String())
-	}
-}
-
-// addExclusions adds the exclusions that are in force. where is empty, or names a slot.
-func (r rows) addExclusions(group, where string, all []cluster.Exclusion) {
-	for _, x := range all {
-		if !x.Expired {
-			r.add("Excluded", fmt.Sprintf("%s%s, strike %d, for %s: %s (%s clears it)", x.Node, where, x.Strikes, x.For, x.Reason, clearStrikes(group, x.Node)))
-		}
-	}
-}
-
 // writeSummary writes what concerns the whole group: who leads and why, requests, exclusions and problems.
 func (g Group) writeSummary(b *strings.Builder) {
 	fmt.Fprintf(b, "Group    %s\n", g.Root)
@@ -82,9 +55,22 @@ func (g Group) writeSummary(b *strings.Builder) {
 	r.add("Heir", g.heirText())
 	r.add("Blocked", g.Blocked)
 	r.add("Members", membersLine(g.Name, len(g.Members), g.Expected, g.Absent))
-	r.addPolicy(g.Policy, g.OpenTree, g.Requests)
-	r.addExclusions(g.Name, "", g.Exclusions)
-	r.addAll("Problem", g.Problems)
+	r.add("Policy", g.Policy)
+	if g.OpenTree {
+		r.add("Open", openTree)
+	}
+	for _, request := range g.Requests {
+		r.add("Request", request.String())
+	}
+	for _, x := range g.Exclusions {
+		if !x.Expired {
+			r.add("Excluded", fmt.Sprintf("%s, strike %d, for %s: %s (%s clears it)", x.Node, x.Strikes, x.For, x.Reason,
+				cluster.InGroup("'zkelectd clear-strikes %s'", g.Name, x.Node))) // a slot of its own has no such command
+		}
+	}
+	for _, problem := range g.Problems {
+		r.add("Problem", problem)
+	}
 }
 
 const openTree = "anyone who can reach ZooKeeper can stop this group, or lock it out: see zookeeper.acl in docs/security.md"
@@ -109,56 +95,29 @@ func (g Group) writeLeader(b *strings.Builder) {
 }
 
 func (g Group) writeMembers(b *strings.Builder, wide bool) {
-	t := memberTable{wide: wide, members: g.Members, absent: g.Absent, verdicts: true}
-	t.write(b)
-}
-
-// memberTable is the table of the members of a group.
-type memberTable struct {
-	wide    bool
-	members []Member
-	absent  []AbsentMember
-	// leads returns the cells of the columns about slots; nil if there are none.
-	leads    func(m Member) string
-	verdicts bool // if it is wide, it has the verdicts of the last election
-}
-
-func (table memberTable) write(b *strings.Builder) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	leads, none := func(Member) string { return "" }, ""
-	fmt.Fprint(t, "NODE\tSITE\tPRIORITY\tROLE")
-	if table.leads != nil {
-		leads, none = table.leads, "\t-\t-"
-		fmt.Fprint(t, "\tLEADS\tSLOTS")
-	}
-	fmt.Fprint(t, "\tHEALTH\tELIGIBLE")
-	if table.wide {
-		fmt.Fprint(t, "\tHOST\tPID")
-	}
-	if table.wide && table.verdicts {
-		fmt.Fprint(t, "\tVERDICT OF THE LAST ELECTION")
+	fmt.Fprint(t, "NODE\tSITE\tPRIORITY\tROLE\tHEALTH\tELIGIBLE")
+	if wide {
+		fmt.Fprint(t, "\tHOST\tPID\tVERDICT OF THE LAST ELECTION")
 	}
 	fmt.Fprintln(t)
-	for _, m := range table.members {
-		health, eligible := m.columns(table.wide)
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s%s\t%s\t%s", Printable(m.Node), Printable(m.Site), m.Priority, m.role(), leads(m), health, eligible)
-		if table.wide {
-			fmt.Fprintf(t, "\t%s\t%d", Printable(m.Host), m.PID)
-		}
-		if table.wide && table.verdicts {
-			fmt.Fprintf(t, "\t%s", Printable(cmp.Or(m.Reason, "joined since")))
+	for _, m := range g.Members {
+		health, eligible := m.columns(wide)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s", Printable(m.Node), Printable(m.Site), m.Priority, m.role(), health, eligible)
+		if wide {
+			fmt.Fprintf(t, "\t%s\t%d\t%s", Printable(m.Host), m.PID, Printable(cmp.Or(m.Reason, "joined since")))
 		}
 		fmt.Fprintln(t)
 	}
 	now := time.Now()
-	for _, m := range table.absent {
-		fmt.Fprintf(t, "%s\t%s\t-\t%s%s\t-\t-\n", Printable(m.Node), Printable(m.Site), Printable(m.stateAt(now)), none)
+	for _, m := range g.Absent {
+		fmt.Fprintf(t, "%s\t%s\t-\t%s\t-\t-\n", Printable(m.Node), Printable(m.Site), Printable(m.StateAt(now)))
 	}
 	t.Flush()
-	for _, m := range table.members {
-		m.writeHealth(b, table.wide)
+	for _, m := range g.Members {
+		m.writeHealth(b, wide)
 	}
-	if len(table.members) == 0 {
+	if len(g.Members) == 0 {
 		fmt.Fprintln(b, "no daemon is registered")
 	}
 }
@@ -168,9 +127,6 @@ func (m Member) role() string {
 	roles := m.Roles
 	if m.Heir {
 		roles = append(slices.Clone(roles), "heir")
-	}
-	if m.Spare {
-		roles = append([]string{"spare"}, roles...)
 	}
 	return cmp.Or(strings.Join(roles, ", "), "standby")
 }

@@ -292,7 +292,7 @@ func TestGroupOverTLS(t *testing.T) {
 	f.servers = []string{server.SecureAddr()}
 	file := filepath.Join(f.dir, "session")
 	f.env = []string{
-		"ZKELECTD_ZOOKEEPER_TLS_ENABLED=true", "ZKELECTD_ZOOKEEPER_TLS_CA=" + ca.CA, "ZKELECTD_ZOOKEEPER_TLS_SERVER_NAME=zk.example",
+		"ZKELECTD_ZOOKEEPER_TLS_CA=" + ca.CA, "ZKELECTD_ZOOKEEPER_TLS_SERVER_NAME=zk.example",
 		"ZKELECTD_ZOOKEEPER_TLS_CERT=host.crt", "ZKELECTD_ZOOKEEPER_TLS_KEY=host.key", "CREDENTIALS_DIRECTORY=" + dir,
 	}
 	for i, id := range []string{"a", "b"} {

@@ -145,7 +145,7 @@ func checkDeviceFits(c config.Config) error {
 	if err != nil {
 		return nil // as reported for each group
 	}
-	_, err = b.NewReset(c.Device.Timeout, c.Device.Margin)
+	_, err = b.NewReset(0)
 	return err
 }
 

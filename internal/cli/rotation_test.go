@@ -313,7 +313,7 @@ func TestDocumentedRotationOfTLS(t *testing.T) {
 	h.server = server
 	p.install(h, at)
 	for i, id := range h.ids {
-		f.configure(id, "dc1", 100-i, fmt.Sprintf("zookeeper: {session_timeout: 60s, tls: {enabled: true, ca: %s/ca.pem, cert: %[1]s/host.crt, key: %[1]s/host.key}}\n", h.etc(id)))
+		f.configure(id, "dc1", 100-i, fmt.Sprintf("zookeeper: {session_timeout: 60s, tls: {ca: %s/ca.pem, cert: %[1]s/host.crt, key: %[1]s/host.key}}\n", h.etc(id)))
 		f.start(id)
 		f.until("a leads", leads("a"))
 	}
@@ -327,7 +327,7 @@ func TestDocumentedRotationOfTLS(t *testing.T) {
 	}
 	h.checkUninterrupted(began)
 	// The old certificates are useless, and the group elects with the new ones.
-	f.env = []string{"ZKELECTD_ZOOKEEPER_TLS_ENABLED=true", "ZKELECTD_ZOOKEEPER_TLS_CA=" + p.newCA.CA, "ZKELECTD_ZOOKEEPER_CONNECT_TIMEOUT=2s",
+	f.env = []string{"ZKELECTD_ZOOKEEPER_TLS_CA=" + p.newCA.CA, "ZKELECTD_ZOOKEEPER_CONNECT_TIMEOUT=2s",
 		"ZKELECTD_ZOOKEEPER_TLS_CERT=" + p.oldHost.Cert, "ZKELECTD_ZOOKEEPER_TLS_KEY=" + p.oldHost.Key}
 	f.failsWith("the server rejected the connection", "status")
 	f.env = nil

@@ -16,14 +16,17 @@ type Reset struct {
 	Interval time.Duration
 }
 
-// NewReset computes how a device fits, with a timeout of 0 for the longest in whole seconds. margin is how much later than after its
-// timeout the device may have reset the host. The error has the figures.
-func (b Budget) NewReset(timeout, margin time.Duration) (Reset, error) {
-	within := b.Kill - margin
+// ResetMargin is how much later than after its timeout a device may have reset the host: for timers that count coarsely, and for the reset
+// itself.
+const ResetMargin = 500 * time.Millisecond
+
+// NewReset computes how a device fits, with a timeout of 0 for the longest in whole seconds. The error has the figures.
+func (b Budget) NewReset(timeout time.Duration) (Reset, error) {
+	within := b.Kill - ResetMargin
 	if within < MinKill {
-		return Reset{}, fmt.Errorf("the kill margin of %s after the lease (session timeout %s) is too short for a watchdog device: without watchdog_device.margin (%s) %s are left "+
-			"for a kill, which may take %s; raise zookeeper.session_timeout to %s on all hosts, or lower watchdog_device.margin if the device is exact",
-			b.Kill, b.base(), margin, max(0, within), MinKill, roundUp((MinKill+margin)*100/15))
+		return Reset{}, fmt.Errorf("the kill margin of %s after the lease (session timeout %s) is too short for a watchdog device: without the %s that a reset may be late, "+
+			"%s are left for a kill, which may take %s; raise zookeeper.session_timeout to %s on all hosts",
+			b.Kill, b.base(), ResetMargin, max(0, within), MinKill, roundUp((MinKill+ResetMargin)*100/15))
 	}
 	// The last pet must be possible so long before the end of a lease that a lease that is being renewed is always longer.
 	longest := b.Lease*2/3 + within
@@ -33,10 +36,10 @@ func (b Budget) NewReset(timeout, margin time.Duration) (Reset, error) {
 		}
 	}
 	if timeout > longest {
-		// longest is 0.3 T + 0.15 T - margin.
-		return Reset{}, fmt.Errorf("a watchdog device with a timeout of %s does not fit the lease of %s: the host must be reset %s after its end (kill margin %s less watchdog_device.margin %s), "+
-			"and two thirds of a lease plus that are %s; set watchdog_device.timeout to at most that, in whole seconds, or raise zookeeper.session_timeout to %s on all hosts",
-			timeout, b.Lease, within, b.Kill, margin, longest, roundUp((timeout+margin)*100/45))
+		// longest is 0.3 T + 0.15 T - ResetMargin.
+		return Reset{}, fmt.Errorf("a watchdog device with a timeout of %s does not fit the lease of %s: the host must be reset %s after its end (kill margin %s less %s that a reset may be late), "+
+			"and two thirds of a lease plus that are %s; use another device, or raise zookeeper.session_timeout to %s on all hosts",
+			timeout, b.Lease, within, b.Kill, ResetMargin, longest, roundUp((timeout+ResetMargin)*100/45))
 	}
 	return Reset{Timeout: timeout, Within: within, Interval: min(timeout/3, within/2)}, nil
 }

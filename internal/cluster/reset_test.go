@@ -13,21 +13,20 @@ import (
 func TestResetInequalities(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		session := time.Duration(rapid.Int64Range(int64(2*time.Second), int64(10*time.Minute)).Draw(t, "session"))
-		margin := time.Duration(rapid.Int64Range(int64(50*time.Millisecond), int64(5*time.Second)).Draw(t, "margin"))
 		timeout := time.Duration(rapid.IntRange(0, 120).Draw(t, "timeout")) * time.Second
 		b, err := NewBudget(session, DefaultStop(session))
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := b.NewReset(timeout, margin)
+		r, err := b.NewReset(timeout)
 		if err != nil {
 			return
 		}
 		lastPet := min(0, r.Within-r.Timeout) // relative to the end of the lease, see petUntil in package guard
-		if reset := b.Lease + lastPet + r.Timeout + margin; reset > b.Lease+b.Kill || reset > expiry(session) {
+		if reset := b.Lease + lastPet + r.Timeout + ResetMargin; reset > b.Lease+b.Kill || reset > expiry(session) {
 			t.Errorf("a reset %s after the begin of a lease of %s, whose kills may take %s", reset, b.Lease, b.Kill)
 		}
-		if b.LeaseWait < b.Lease+lastPet+r.Timeout+margin {
+		if b.LeaseWait < b.Lease+lastPet+r.Timeout+ResetMargin {
 			t.Errorf("W = %s is over before the reset", b.LeaseWait)
 		}
 		if -lastPet > b.Lease-b.Renew {
@@ -55,7 +54,7 @@ func TestResetFigures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := b.NewReset(c.timeout, 500*time.Millisecond)
+		r, err := b.NewReset(c.timeout)
 		if r != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s, %s: %+v, %v", c.session, c.timeout, r, err)
 		}
@@ -63,7 +62,7 @@ func TestResetFigures(t *testing.T) {
 	// What the errors advise is accepted.
 	for session, timeout := range map[time.Duration]time.Duration{7800 * time.Millisecond: 3 * time.Second, 5400 * time.Millisecond: 0} {
 		b, _ := NewBudget(session, DefaultStop(session))
-		if _, err := b.NewReset(timeout, 500*time.Millisecond); err != nil {
+		if _, err := b.NewReset(timeout); err != nil {
 			t.Error(err)
 		}
 	}

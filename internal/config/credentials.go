@@ -14,7 +14,7 @@ const serversKey = zookeeperSection + "servers"
 
 // credentialKeys are the settings with which a session authenticates and trusts its servers.
 var credentialKeys = []string{
-	"zookeeper.auth.file", "zookeeper.tls.enabled", "zookeeper.tls.ca", "zookeeper.tls.cert", "zookeeper.tls.key", "zookeeper.tls.server_name",
+	"zookeeper.auth.file", "zookeeper.tls.ca", "zookeeper.tls.cert", "zookeeper.tls.key", "zookeeper.tls.server_name",
 }
 
 // layers are the settings by where they were given: in the file, in the environment, by flags.
@@ -64,7 +64,7 @@ func (l layers) refuseStrangers(src Sources, errs *Errors) {
 }
 
 // isSet reports whether a credential is given, and not empty.
-func isSet(f found) bool { return f.value != nil && f.value != "" && f.value != false }
+func isSet(f found) bool { return f.value != nil && f.value != "" }
 
 // within reports whether all servers are among those that a source names, or whether it names none.
 func within(servers, named found) bool {

@@ -12,7 +12,7 @@ import (
 
 const (
 	envAuth  = "ZKELECTD_ZOOKEEPER_AUTH_FILE=/env.auth"
-	envTLS   = "ZKELECTD_ZOOKEEPER_TLS_ENABLED=true"
+	envTLS   = "ZKELECTD_ZOOKEEPER_TLS_CA=/ca"
 	envRoot  = "ZKELECTD_ZOOKEEPER_ROOT=/env"
 	envOther = "ZKELECTD_ZOOKEEPER_SERVERS=other"
 	envNamed = "ZKELECTD_CONFIG=@file"
@@ -59,7 +59,7 @@ func TestCredentialsGoToTheirOwnServersOnly(t *testing.T) {
 	file := func(name string) string { return filepath.Join(dir, name) }
 	for name, text := range map[string]string{
 		"file.yaml": "zookeeper: {servers: [file], root: /file, auth: {file: /file.auth}}\n",
-		"host.yaml": "zookeeper: {servers: [host], root: /host, auth: {file: /host.auth}, tls: {enabled: true}}\n",
+		"host.yaml": "zookeeper: {servers: [host], root: /host, auth: {file: /host.auth}, tls: {ca: /ca}}\n",
 		"auth.yaml": "zookeeper: {auth: {file: /only.auth}}\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(file(name)), 0o700); err != nil {
@@ -104,5 +104,5 @@ func arrives(src Sources) string {
 		return refused + err.Error()
 	}
 	z := h.Config.ZooKeeper
-	return strings.Join([]string{strings.Join(z.Servers, ","), z.Auth.File, strconv.FormatBool(z.TLS.Enabled), z.Root}, " ")
+	return strings.Join([]string{strings.Join(z.Servers, ","), z.Auth.File, strconv.FormatBool(z.TLS.Enabled()), z.Root}, " ")
 }

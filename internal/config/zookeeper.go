@@ -32,8 +32,7 @@ type Auth struct {
 
 // TLS configures TLS on the connections to ZooKeeper.
 type TLS struct {
-	Enabled    bool   `yaml:"enabled" doc:"Use TLS (1.2 or later) to connect to the servers; zookeeper.servers must then name their secureClientPort."`
-	CA         string `yaml:"ca" doc:"A PEM file with the CAs to trust. Default: those of the system. A name without a slash is a systemd credential."`
+	CA         string `yaml:"ca" doc:"A PEM file with the CAs to trust. With this or another setting of zookeeper.tls, the servers are connected to by TLS (1.2 or later); zookeeper.servers must then name their secureClientPort. Default: the CAs of the system. A name without a slash is a systemd credential."`
 	Cert       string `yaml:"cert" doc:"A PEM file with this host's certificate, for servers that require one; needs zookeeper.tls.key."`
 	Key        string `yaml:"key" doc:"The PEM file with the private key of zookeeper.tls.cert; other users must not be able to read it."`
 	ServerName string `yaml:"server_name" doc:"The name that the servers' certificates must have. Default: the host in zookeeper.servers."`
@@ -76,12 +75,10 @@ func (c *Config) checkZooKeeper(report func(string, string, ...any)) {
 	z.TLS.check(report)
 }
 
+// Enabled reports whether TLS is used: whether any of its settings is set.
+func (t TLS) Enabled() bool { return t != TLS{} }
+
 func (t TLS) check(report func(string, string, ...any)) {
-	for key, value := range map[string]string{"ca": t.CA, "cert": t.Cert, "key": t.Key, "server_name": t.ServerName} {
-		if value != "" && !t.Enabled {
-			report("zookeeper.tls."+key, "has no effect: set zookeeper.tls.enabled as well")
-		}
-	}
 	switch {
 	case t.Cert != "" && t.Key == "":
 		report("zookeeper.tls.cert", "needs zookeeper.tls.key")

@@ -12,10 +12,8 @@ func TestZooKeeperAccessIsChecked(t *testing.T) {
 		"zookeeper: {acl: closed, auth: {file: /a}}":  `z.yaml:1: zookeeper.acl: "closed" is not one of open, readable, private`,
 		"zookeeper: {acl: private}":                   `zookeeper.acl: "private" needs zookeeper.auth.file`,
 		"zookeeper: {acl: readable}":                  `zookeeper.acl: "readable" needs zookeeper.auth.file`,
-		"zookeeper: {tls: {ca: /ca}}":                 "zookeeper.tls.ca: has no effect: set zookeeper.tls.enabled",
-		"zookeeper: {tls: {server_name: zk}}":         "zookeeper.tls.server_name: has no effect",
-		"zookeeper: {tls: {enabled: true, cert: /c}}": "zookeeper.tls.cert: needs zookeeper.tls.key",
-		"zookeeper: {tls: {enabled: true, key: /k}}":  "zookeeper.tls.key: needs zookeeper.tls.cert",
+		"zookeeper: {tls: {cert: /c}}": "zookeeper.tls.cert: needs zookeeper.tls.key",
+		"zookeeper: {tls: {key: /k}}":  "zookeeper.tls.key: needs zookeeper.tls.cert",
 		"zookeeper: {auth: secret}":                   "zookeeper.auth: must be a section",
 	} {
 		_, err := Load(Sources{File: file(t, text)})

@@ -72,14 +72,14 @@ func (d *device) fit(base time.Duration) {
 	d.check()
 }
 
-// plan chooses the timeout: the configured one, or the longest that both the lease and the device allow.
+// plan chooses the timeout: the longest that both the lease and the device allow.
 func (d *device) plan(base time.Duration) (cluster.Reset, error) {
 	b, err := cluster.NewBudget(base, 0)
 	if err != nil {
 		return cluster.Reset{}, err
 	}
-	r, err := b.NewReset(d.config.Timeout, d.config.Margin)
-	if err != nil || d.config.Timeout != 0 {
+	r, err := b.NewReset(0)
+	if err != nil {
 		return r, err
 	}
 	info, err := watchdogdev.Read(d.config.Device)
@@ -87,9 +87,9 @@ func (d *device) plan(base time.Duration) (cluster.Reset, error) {
 	case err != nil:
 		return r, err
 	case info.Min > r.Timeout:
-		return b.NewReset(info.Min, d.config.Margin)
+		return b.NewReset(info.Min)
 	case info.Max != 0 && info.Max < r.Timeout:
-		return b.NewReset(info.Max, d.config.Margin)
+		return b.NewReset(info.Max)
 	}
 	return r, nil
 }

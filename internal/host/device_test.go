@@ -23,18 +23,18 @@ type deviceGuard struct {
 func (g *deviceGuard) CheckDevice(s guard.DeviceSpec) { g.checks = append(g.checks, s) }
 
 // newTestDevice returns a device whose path exists, and how often the host was said to be unusable.
-func newTestDevice(t *testing.T, mode string, timeout time.Duration) (*device, *deviceGuard, *error) {
+func newTestDevice(t *testing.T, mode string) (*device, *deviceGuard, *error) {
 	t.Helper()
 	unusable := new(error)
 	g := new(deviceGuard)
-	c := config.WatchdogDevice{Mode: mode, Device: "/dev/null", Timeout: timeout, Margin: 500 * time.Millisecond}
+	c := config.WatchdogDevice{Mode: mode, Device: "/dev/null"}
 	return newDevice(c, g, slog.New(slog.DiscardHandler), func(err error) { *unusable = err }), g, unusable
 }
 
 // A host that requires a device leads only while the device can be used; with the mode automatic the work runs without it.
 func TestDeviceModes(t *testing.T) {
 	for _, mode := range []string{config.DeviceRequired, config.DeviceAutomatic} {
-		d, g, unusable := newTestDevice(t, mode, 0)
+		d, g, unusable := newTestDevice(t, mode)
 		required := mode == config.DeviceRequired
 		expect := func(what, state string, refused bool) {
 			t.Helper()
@@ -84,7 +84,7 @@ func TestDeviceModes(t *testing.T) {
 
 // Nothing happens without a device.
 func TestNoDevice(t *testing.T) {
-	d, _, _ := newTestDevice(t, config.DeviceOff, 0)
+	d, _, _ := newTestDevice(t, config.DeviceOff)
 	d.fit(6 * time.Second)
 	d.run(t.Context())
 	if r, err := d.spec(); d != nil || r != nil || err != nil || d.View() != nil {

@@ -16,7 +16,7 @@ func Losses(c config.Config, b cluster.Budget, alone bool) []losses.Loss {
 		}
 	}
 	f := Fencing(c)
-	_, misfit := b.NewReset(c.Device.Timeout, c.Device.Margin)
+	_, misfit := b.NewReset(0)
 	return losses.Table(losses.Config{
 		Budget: b, Hooks: hooks, Alone: alone,
 		Fencing:  losses.Fencing{Enabled: f.Enabled(), Required: c.Fencing.Required, SkipWait: c.Fencing.SkipWait, Limit: f.Limit()},

@@ -26,7 +26,7 @@ func explainHangUp(ctx context.Context, dial DialFunc, withTLS bool, server stri
 		return err
 	}
 	if !withTLS && usesTLS(ctx, dial, server) {
-		return fmt.Errorf("%w; the server uses TLS on this port: set zookeeper.tls.enabled, or use its clientPort", err)
+		return fmt.Errorf("%w; the server uses TLS on this port: set zookeeper.tls.ca, or use its clientPort", err)
 	}
 	status, statusErr := askStatus(ctx, dial, server)
 	_, mode, _ := parseStatus(status)

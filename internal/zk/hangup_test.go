@@ -39,7 +39,7 @@ func TestHangUpIsExplained(t *testing.T) {
 		"connections": {func(_ *scriptedServer, c net.Conn) {}, "maxClientCnxns"},
 		"TLS": {func(_ *scriptedServer, c net.Conn) {
 			tls.Server(c, &tls.Config{Certificates: []tls.Certificate{pair}}).Handshake()
-		}, "set zookeeper.tls.enabled"},
+		}, "set zookeeper.tls.ca"},
 		"another reason": {hangUpOn("srvr is not executed because it is not in the whitelist.\n"), "log says why"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -136,7 +136,7 @@ func TestServerThatRequiresClientCertificates(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	_, err := Open(ctx, Options{Servers: []string{addr}, Timeout: 10 * time.Second})
-	contains(t, err, addr, "zookeeper.tls.enabled") // the port for TLS
+	contains(t, err, addr, "zookeeper.tls.ca") // the port for TLS
 }
 
 func TestServerCertificateIsVerified(t *testing.T) {

@@ -151,7 +151,7 @@ func (d *Device) setUp(info *Info, timeout time.Duration) error {
 		return fmt.Errorf("%s (%s) does not take a timeout of %s: %w%s", d.path, info.Identity, timeout, err, limits(*info))
 	}
 	if info.Timeout = d.seconds(unix.WDIOC_GETTIMEOUT); info.Timeout != timeout {
-		return fmt.Errorf("%s (%s) has taken a timeout of %s instead of %s: set watchdog_device.timeout to what it can do%s", d.path, info.Identity, info.Timeout, timeout, limits(*info))
+		return fmt.Errorf("%s (%s) has taken a timeout of %s instead of %s: use another device%s", d.path, info.Identity, info.Timeout, timeout, limits(*info))
 	}
 	if info.Pretimeout = d.seconds(unix.WDIOC_GETPRETIMEOUT); info.Pretimeout != 0 {
 		unix.IoctlSetPointerInt(d.fd, unix.WDIOC_SETPRETIMEOUT, 0)

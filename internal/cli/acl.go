@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"zkelectd/internal/operator"
 	"zkelectd/internal/store"
 	"zkelectd/internal/zk"
@@ -22,14 +20,13 @@ type aclOptions struct {
 	apply, rotate    bool
 	dry, open, force bool
 	limit            time.Duration
-	output           string
 }
 
-func aclCommand() *cobra.Command {
+func aclCommand(c *command) {
 	var o aclOptions
-	cmd := &cobra.Command{
-		Use: "acl", Short: "Show or set the ACLs of the group's znodes, while the group runs", Args: cobra.NoArgs,
-		Long: `Acl shows the ACL of each znode of the group, and the ACL with which each member creates
+	c.Use = "acl"
+	c.Short = "Show or set the ACLs of the group's znodes, while the group runs"
+	c.Long = `Acl shows the ACL of each znode of the group, and the ACL with which each member creates
 znodes, beside zookeeper.acl and zookeeper.auth.file of the configuration (--config,
 environment). Users are shown as NAME/HASH; the short hash distinguishes the passwords of
 a user. docs/security.md has the steps to close an open tree and to change the password
@@ -43,34 +40,34 @@ that already have the ACL, so it can be run again after an error.
 With --rotate-keys it makes a new key, with which members authenticate the messages of
 failsafe mode from then on. They read it by themselves, and the last key stays valid
 beside it until the next rotation. So rotate once to replace a key, and twice, some
-minutes apart, to make one invalid that somebody may know.`,
-	}
-	groupFlags(cmd)
-	outputFlag(cmd, &o.output)
-	f := cmd.Flags()
+minutes apart, to make one invalid that somebody may know.`
+	output := c.outputFlag()
+	f := c.Flags()
 	f.BoolVar(&o.apply, "apply", false, "set the ACL of every znode to that of the configuration")
 	f.BoolVar(&o.dry, "dry-run", false, "with --apply: print what would change, without changing it")
 	f.BoolVar(&o.open, "open", false, "with --apply: permit zookeeper.acl: open, so that anyone can change the group's znodes")
 	f.BoolVar(&o.force, "force", false, "with --apply: continue although members would be locked out")
 	f.DurationVar(&o.limit, "timeout", time.Minute, "with --apply: how long it may take in all")
 	f.BoolVar(&o.rotate, "rotate-keys", false, "make a new key for the messages of failsafe mode")
-	cmd.MarkFlagsMutuallyExclusive("apply", "rotate-keys", "output")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	c.MarkFlagsMutuallyExclusive("apply", "rotate-keys", "output")
+	c.check = func([]string) error {
 		for _, name := range []string{"dry-run", "open", "force", "timeout"} {
 			if f.Changed(name) && !o.apply {
 				return fmt.Errorf("--%s is for --apply", name)
 			}
 		}
-		if o.rotate {
-			return onGroup(cmd, wholeGroup, func(ctx context.Context, g group) error { return g.rotateKeys(ctx, cmd.OutOrStdout()) })
-		}
-		return withSelection(cmd, func(ctx context.Context, s selection) error { return o.run(ctx, cmd.OutOrStdout(), s) })
+		return nil
 	}
-	return cmd
+	c.runMany = func(ctx context.Context, s selection, _ []string) error {
+		if o.rotate {
+			return s.withOnly(ctx, wholeGroup, func(ctx context.Context, g group) error { return g.rotateKeys(ctx, c.OutOrStdout()) })
+		}
+		return o.run(ctx, c.OutOrStdout(), s, *output)
+	}
 }
 
 // run shows or sets the ACLs. Its session creates znodes with the ACL of the configuration, not with that of the group's root.
-func (o aclOptions) run(ctx context.Context, w io.Writer, s selection) error {
+func (o aclOptions) run(ctx context.Context, w io.Writer, s selection, output string) error {
 	g, err := s.only()
 	if err == nil {
 		err = wholeGroup(g)
@@ -94,7 +91,7 @@ func (o aclOptions) run(ctx context.Context, w io.Writer, s selection) error {
 	if err != nil {
 		return err
 	}
-	if o.output == "json" {
+	if output == "json" {
 		return printJSON(w, tree)
 	}
 	return tree.table(w)

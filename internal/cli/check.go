@@ -24,13 +24,13 @@ import (
 	"zkelectd/internal/work/fencer"
 )
 
-func checkCommand() *cobra.Command {
+func checkCommand(c *command) {
 	var offline, effective bool
-	var name, output string
-	cmd := &cobra.Command{
-		Use:   "check [flags] [-- command args...]",
-		Short: "Check a configuration, and print the effective one",
-		Long: `Check reports all errors of a configuration at once, or prints the effective one.
+	var name string
+	output := c.outputFlag()
+	c.Use = "check [flags] [-- command args...]"
+	c.Short = "Check a configuration, and print the effective one"
+	c.Long = `Check reports all errors of a configuration at once, or prints the effective one.
 With groups_dir it reads the files of all groups, and prints their names and roots;
 --effective prints the settings of the host, or with -g those of a group, merged
 with the defaults.
@@ -44,43 +44,39 @@ It also prints how long the group has no leader after each loss, and which losse
 the configuration does not survive; with groups_dir, -o json does that for all
 groups, and -g for one. A child's command that run gets after -- must be given to
 check as well: check fails for what run refuses.
---offline checks the configuration alone, for another host than this one.`,
-		Args: childArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			from := sources(cmd, args)
-			if err := from.Read(); err != nil {
+--offline checks the configuration alone, for another host than this one.`
+	c.Args = childArgs
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		from := sources(cmd, args)
+		if err := from.Read(); err != nil {
+			return err
+		}
+		h, err := config.LoadHost(from)
+		if err != nil {
+			return err
+		}
+		text, err := effectiveText(h, name, effective)
+		if err != nil {
+			return err
+		}
+		warnOf(cmd.ErrOrStderr(), h)
+		if err := errors.Join(daemon.CheckWatch(from, h), h.CheckWork(), h.CheckFailsafe(), checkBudgets(h)); err != nil {
+			return err
+		}
+		alone := make(map[string]bool)
+		if offline {
+			fmt.Fprintln(cmd.ErrOrStderr(), "not checked: programs, files and units of this host, and the groups in ZooKeeper (--offline)")
+		} else {
+			if err := errors.Join(daemon.CheckFiles(h.Config), checkPlaces(h.Config), checkHost(cmd.Context(), h)); err != nil {
 				return err
 			}
-			h, err := config.LoadHost(from)
-			if err != nil {
-				return err
-			}
-			text, err := effectiveText(h, name, effective)
-			if err != nil {
-				return err
-			}
-			warnOf(cmd.ErrOrStderr(), h)
-			if err := errors.Join(daemon.CheckWatch(from, h), h.CheckWork(), h.CheckFailsafe(), checkBudgets(h)); err != nil {
-				return err
-			}
-			alone := make(map[string]bool)
-			if offline {
-				fmt.Fprintln(cmd.ErrOrStderr(), "not checked: programs, files and units of this host, and the groups in ZooKeeper (--offline)")
-			} else {
-				if err := errors.Join(daemon.CheckFiles(h.Config), checkPlaces(h.Config), checkHost(cmd.Context(), h)); err != nil {
-					return err
-				}
-				alone = checkGroups(cmd.Context(), cmd.ErrOrStderr(), h)
-			}
-			return printChecked(cmd.OutOrStdout(), h, checked{name: name, effective: effective, json: output == "json", text: text, alone: alone})
-		},
+			alone = checkGroups(cmd.Context(), cmd.ErrOrStderr(), h)
+		}
+		return printChecked(cmd.OutOrStdout(), h, checked{name: name, effective: effective, json: *output == "json", text: text, alone: alone})
 	}
-	config.RegisterFlags(cmd.Flags())
-	cmd.Flags().BoolVar(&offline, "offline", false, "check the configuration alone: neither programs, files and units of this host, nor the groups in ZooKeeper")
-	cmd.Flags().BoolVar(&effective, "effective", false, "print the effective settings of the host, or with -g those of a group")
-	cmd.Flags().StringVarP(&name, "group", "g", "", "print the effective settings of this group")
-	outputFlag(cmd, &output)
-	return cmd
+	c.Flags().BoolVar(&offline, "offline", false, "check the configuration alone: neither programs, files and units of this host, nor the groups in ZooKeeper")
+	c.Flags().BoolVar(&effective, "effective", false, "print the effective settings of the host, or with -g those of a group")
+	c.Flags().StringVarP(&name, "group", "g", "", "print the effective settings of this group")
 }
 
 // warnOf prints what is doubtful in a configuration that can be read.

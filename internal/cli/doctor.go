@@ -12,12 +12,12 @@ import (
 	"zkelectd/internal/operator/doctor"
 )
 
-func doctorCommand() *cobra.Command {
+func doctorCommand(c *command) {
 	var support bool
-	var output, file string
-	cmd := &cobra.Command{
-		Use: "doctor", Short: "Find out what is wrong on this host, in ZooKeeper and in the host's groups", Args: cobra.NoArgs,
-		Long: `Doctor checks the configuration, each ZooKeeper server, a write by the quorum, the
+	var file string
+	c.Use = "doctor"
+	c.Short = "Find out what is wrong on this host, in ZooKeeper and in the host's groups"
+	c.Long = `Doctor checks the configuration, each ZooKeeper server, a write by the quorum, the
 session timeout, clocks, permissions, the daemon of this host and what it may use, and
 each group of the configuration. It prints a line for each check: ok, warn or fail, what
 was seen, and what to do. What it could not look at is a warning.
@@ -39,15 +39,13 @@ collected. If that is nothing about a daemon or a group, the exit status is 2.
 
 Passwords, tokens, keys, the values of child.env and the arguments of programs are left
 out. Names of nodes and hosts, reasons that people gave, and log messages remain: look
-through the files before you send them. Only you can read the file.`,
-	}
-	config.RegisterFlags(cmd.Flags())
-	concernsHost(cmd, "zookeeper.servers")
-	outputFlag(cmd, &output)
-	cmd.Flags().BoolVar(&support, "support", false, "collect what a bug report needs in one file, without secrets")
-	cmd.Flags().StringVar(&file, "file", "", "with --support: the file to write, which must not exist (default: zkelectd-support-NODE-TIME.tar.gz)")
-	cmd.MarkFlagsMutuallyExclusive("support", "output")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+through the files before you send them. Only you can read the file.`
+	concernsHost(c.Command, "zookeeper.servers")
+	output := c.outputFlag()
+	c.Flags().BoolVar(&support, "support", false, "collect what a bug report needs in one file, without secrets")
+	c.Flags().StringVar(&file, "file", "", "with --support: the file to write, which must not exist (default: zkelectd-support-NODE-TIME.tar.gz)")
+	c.MarkFlagsMutuallyExclusive("support", "output")
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		src, err := commandSources(cmd)
 		if err != nil {
 			return err
@@ -59,12 +57,11 @@ through the files before you send them. Only you can read the file.`,
 			return errors.New("--file is for --support")
 		}
 		report := examine(cmd.Context(), src)
-		if err := report.print(cmd.OutOrStdout(), output); err != nil {
+		if err := report.print(cmd.OutOrStdout(), *output); err != nil {
 			return err
 		}
 		return report.status()
 	}
-	return cmd
 }
 
 // doctorReport is the output of doctor.

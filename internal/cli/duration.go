@@ -5,17 +5,15 @@ import (
 	"regexp"
 	"strconv"
 	"time"
-
-	"github.com/spf13/cobra"
 )
 
 // durationValue is a flag with a duration, which may have days.
 type durationValue time.Duration
 
 // durationFlag adds a flag with a duration, which may have days.
-func durationFlag(cmd *cobra.Command, into *time.Duration, name string, value time.Duration, usage string) {
+func durationFlag(c *command, into *time.Duration, name string, value time.Duration, usage string) {
 	*into = value
-	cmd.Flags().Var((*durationValue)(into), name, usage)
+	c.Flags().Var((*durationValue)(into), name, usage)
 }
 
 var days = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)d(.*)$`)

@@ -55,23 +55,21 @@ If exec cannot run the command, or the command was stopped, the exit status is 1
 for a wrong command line; it is 126 or 127 if the command cannot be started, and 128+N if
 signal N has killed it.`
 
-func execCommand() *cobra.Command {
+func execCommand(c *command) {
 	var opt execOptions
 	var name, level string
 	var skipStatus int
-	cmd := &cobra.Command{
-		Use:   "exec -g JOB [flags] -- command args...",
-		Short: "Run a job on one host of the fleet, such as a cron job that is installed on all of them",
-		Long:  execHelp,
-		// The exit statuses of other commands may be the job's.
-		Args: endsWith(statusNotRun, func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return errors.New("the job is missing: its command goes after --")
-			}
-			return childArgs(cmd, args)
-		}),
-	}
-	cmd.RunE = endsWith(statusNotRun, func(cmd *cobra.Command, args []string) error {
+	c.Use = "exec -g JOB [flags] -- command args..."
+	c.Short = "Run a job on one host of the fleet, such as a cron job that is installed on all of them"
+	c.Long = execHelp
+	// The exit statuses of other commands may be the job's.
+	c.Args = endsWith(statusNotRun, func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return errors.New("the job is missing: its command goes after --")
+		}
+		return childArgs(cmd, args)
+	})
+	c.RunE = endsWith(statusNotRun, func(cmd *cobra.Command, args []string) error {
 		if err := errors.Join(checkJob(name), opt.check(skipStatus)); err != nil {
 			return err
 		}
@@ -85,16 +83,15 @@ func execCommand() *cobra.Command {
 		}
 		return opt.run(cfg, skipStatus)
 	})
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{statusNotRun, err} })
-	config.RegisterConnection(cmd.Flags())
-	config.RegisterNodeName(cmd.Flags())
-	cmd.Flags().Lookup("root").Usage = "the znode above the groups of the jobs (default " + jobsRoot + ")"
-	cmd.Flags().StringVarP(&name, "group", "g", "", "the name of the job, the same on all hosts")
-	opt.register(cmd)
-	cmd.Flags().IntVar(&skipStatus, "skip-status", 0, "the exit status if the job is not run on this host because of a run on another one")
-	cmd.Flags().StringVar(&level, "log-level", "error", "debug, info, warn or error; info says why the job is not run on this host")
-	completeJobs(cmd)
-	return cmd
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{statusNotRun, err} })
+	config.RegisterConnection(c.Flags())
+	config.RegisterNodeName(c.Flags())
+	c.Flags().Lookup("root").Usage = "the znode above the groups of the jobs (default " + jobsRoot + ")"
+	c.Flags().StringVarP(&name, "group", "g", "", "the name of the job, the same on all hosts")
+	opt.register(c)
+	c.Flags().IntVar(&skipStatus, "skip-status", 0, "the exit status if the job is not run on this host because of a run on another one")
+	c.Flags().StringVar(&level, "log-level", "error", "debug, info, warn or error; info says why the job is not run on this host")
+	completeJobs(c.Command)
 }
 
 // endsWith makes the errors of a command exit with a status, unless they have one.
@@ -151,10 +148,10 @@ func completeJobs(cmd *cobra.Command) {
 }
 
 // register adds the flags.
-func (o *execOptions) register(cmd *cobra.Command) {
-	durationFlag(cmd, &o.OncePer, "once-per", 30*time.Second, "no second run for this long after the start of one that has ended")
-	cmd.Flags().BoolVar(&o.AtMostOnce, "at-most-once", false, "with --once-per: a run that was killed counts, too")
-	durationFlag(cmd, &o.Wait, "wait", 0, "how long to stay while another host runs the job, to replace it if it fails")
+func (o *execOptions) register(c *command) {
+	durationFlag(c, &o.OncePer, "once-per", 30*time.Second, "no second run for this long after the start of one that has ended")
+	c.Flags().BoolVar(&o.AtMostOnce, "at-most-once", false, "with --once-per: a run that was killed counts, too")
+	durationFlag(c, &o.Wait, "wait", 0, "how long to stay while another host runs the job, to replace it if it fails")
 }
 
 // maxStatus is the largest exit status of a process.
@@ -236,26 +233,24 @@ func outcome(r daemon.JobResult, log *slog.Logger, skipStatus int) error {
 }
 
 // execJobCommand is the child of exec's daemon: it starts the job once the daemon permits it.
-func execJobCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: execJobName + " -- command args...", Hidden: true, Args: cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			term, err := strconv.ParseInt(os.Getenv("ZKELECTD_TERM"), 10, 64)
-			if err != nil {
-				return fmt.Errorf("ZKELECTD_TERM: %w", err)
-			}
-			return oneshot.RunJob(term, args)
-		},
+func execJobCommand(c *command) {
+	c.Use, c.Hidden, c.Args = execJobName+" -- command args...", true, cobra.MinimumNArgs(1)
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		term, err := strconv.ParseInt(os.Getenv("ZKELECTD_TERM"), 10, 64)
+		if err != nil {
+			return fmt.Errorf("ZKELECTD_TERM: %w", err)
+		}
+		return oneshot.RunJob(term, args)
 	}
 }
 
 // execDaemonCommand is the daemon of exec.
-func execDaemonCommand() *cobra.Command {
+func execDaemonCommand(c *command) {
 	var opt execOptions
-	cmd := &cobra.Command{Use: execDaemonName, Hidden: true, Args: cobra.NoArgs}
-	opt.register(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	c.Use = execDaemonName
+	c.Hidden = true
+	opt.register(c)
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		return withStatus(daemon.MainJob(cmd.Context(), opt.JobRule, version()))
 	}
-	return cmd
 }

@@ -8,33 +8,22 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/elector/whatif"
 	"zkelectd/internal/operator/status"
 )
 
-func explainCommand() *cobra.Command {
-	var term int64
-	var output string
-	cmd := &cobra.Command{
-		Use:   "explain",
-		Short: "Show why the leader leads: every member, filter and ranker, and what would change it",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return onGroup(cmd, oneLeader, func(ctx context.Context, g group) error {
-				if cmd.Flags().Changed("term") {
-					return explainTerm(ctx, cmd.OutOrStdout(), g, term, output)
-				}
-				return explainNow(ctx, cmd.OutOrStdout(), g, output)
-			})
-		},
+func explainCommand(c *command) {
+	c.Use = "explain"
+	c.Short = "Show why the leader leads: every member, filter and ranker, and what would change it"
+	term := c.Flags().Int64("term", 0, "a past term of 'zkelectd history', with its verdicts")
+	output := c.outputFlag()
+	c.run = func(ctx context.Context, g group, _ []string) error {
+		if c.Flags().Changed("term") {
+			return explainTerm(ctx, c.OutOrStdout(), g, *term, *output)
+		}
+		return explainNow(ctx, c.OutOrStdout(), g, *output)
 	}
-	groupFlags(cmd)
-	cmd.Flags().Int64Var(&term, "term", 0, "a past term of 'zkelectd history', with its verdicts")
-	outputFlag(cmd, &output)
-	return cmd
 }
 
 func explainNow(ctx context.Context, w io.Writer, g group, output string) error {

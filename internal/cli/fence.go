@@ -20,12 +20,11 @@ import (
 	"zkelectd/internal/work/fencer"
 )
 
-func fenceCommand() *cobra.Command {
+func fenceCommand(c *command) {
 	var yes, dry bool
-	cmd := &cobra.Command{
-		Use:   "fence NODE",
-		Short: "Switch a node off, with the fencing of this host's configuration",
-		Long: `Fence switches off the host of a node, as a candidate does when it takes over from a lost
+	c.Use = "fence NODE"
+	c.Short = "Switch a node off, with the fencing of this host's configuration"
+	c.Long = `Fence switches off the host of a node, as a candidate does when it takes over from a lost
 leader: with the command, the agent or the levels of fencing in the configuration, on a
 host that has it. It asks you to type the name of the node first.
 
@@ -35,30 +34,25 @@ ended, after the lease wait or as fencing.skip_wait says.
 With --dry-run it only asks the agents whether they could fence the node. A command
 cannot be asked. 'zkelectd history --fencing' lists what people have fenced.
 
-The exit status is 0 if the node is certainly off, and 1 if that is not certain.`,
-		Args: cobra.ExactArgs(1),
+The exit status is 0 if the node is certainly off, and 1 if that is not certain.`
+	c.Args = cobra.ExactArgs(1)
+	c.Flags().BoolVar(&yes, "yes", false, "do it without asking")
+	c.Flags().BoolVar(&dry, "dry-run", false, "only ask the agents whether they could fence the node")
+	c.run = func(ctx context.Context, g group, args []string) error {
+		ctx, stop := signal.NotifyContext(ctx, guard.NotIgnored(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)...)
+		defer stop()
+		f := operator.Fencing(g.cfg)
+		if !f.Enabled() {
+			return refuse("the configuration has no fencing: run this on a host of the group, or name its configuration with --config")
+		}
+		if err := f.Fences(args[0]); err != nil {
+			return refuse("%w", err)
+		}
+		if dry {
+			return monitorNode(ctx, c.OutOrStdout(), f, args[0])
+		}
+		return g.fence(ctx, c.InOrStdin(), c.OutOrStdout(), f, args[0], yes)
 	}
-	groupFlags(cmd)
-	cmd.Flags().BoolVar(&yes, "yes", false, "do it without asking")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only ask the agents whether they could fence the node")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return onGroup(cmd, oneLeader, func(ctx context.Context, g group) error {
-			ctx, stop := signal.NotifyContext(ctx, guard.NotIgnored(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)...)
-			defer stop()
-			f := operator.Fencing(g.cfg)
-			if !f.Enabled() {
-				return refuse("the configuration has no fencing: run this on a host of the group, or name its configuration with --config")
-			}
-			if err := f.Fences(args[0]); err != nil {
-				return refuse("%w", err)
-			}
-			if dry {
-				return monitorNode(ctx, cmd.OutOrStdout(), f, args[0])
-			}
-			return g.fence(ctx, cmd.InOrStdin(), cmd.OutOrStdout(), f, args[0], yes)
-		})
-	}
-	return cmd
 }
 
 // monitorNode asks the agents whether they could fence a node.

@@ -9,19 +9,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/operator/request"
 )
 
-func forceCommand() *cobra.Command {
+func forceCommand(c *command) {
 	var f forcing
-	cmd := &cobra.Command{
-		Use:   "force",
-		Short: "Let a group elect a leader again after all hosts of failsafe mode were lost for good",
-		Long: `Force is for one case: in failsafe mode the last leader and all members that had promised
+	c.Use = "force"
+	c.Short = "Let a group elect a leader again after all hosts of failsafe mode were lost for good"
+	c.Long = `Force is for one case: in failsafe mode the last leader and all members that had promised
 to let nobody take over are lost for good, with their state directories. Then the group
 has no leader, because one of them might still work.
 
@@ -31,22 +28,19 @@ LEADERS. Then the members elect one, which first waits as after any lost leader.
 
 It refuses while the group has a leader, and while one of those nodes is registered: that
 node ends the standstill by itself. So bring one back instead, if you can. A script gives
---confirm GROUP:TERM. See docs/failsafe.md.`,
-		Args: cobra.NoArgs,
-	}
-	groupFlags(cmd)
-	cmd.Flags().StringVar(&f.confirm, "confirm", "", "the group's name and the term, as GROUP:TERM, instead of typing them")
-	cmd.Flags().StringVar(&f.reason, "reason", "", fmt.Sprintf("the reason, shown by history; at most %d bytes", request.MaxReason))
-	cmd.Flags().BoolVar(&f.dry, "dry-run", false, "only show what is known, and whether the group is stuck")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+--confirm GROUP:TERM. See docs/failsafe.md.`
+	c.Flags().StringVar(&f.confirm, "confirm", "", "the group's name and the term, as GROUP:TERM, instead of typing them")
+	c.Flags().StringVar(&f.reason, "reason", "", fmt.Sprintf("the reason, shown by history; at most %d bytes", request.MaxReason))
+	c.Flags().BoolVar(&f.dry, "dry-run", false, "only show what is known, and whether the group is stuck")
+	c.check = func([]string) error {
 		if len(f.reason) > request.MaxReason {
 			return fmt.Errorf("--reason has %d bytes, more than %d", len(f.reason), request.MaxReason)
 		}
-		return onGroup(cmd, oneLeader, func(ctx context.Context, g group) error {
-			return f.run(ctx, g, cmd.InOrStdin(), cmd.OutOrStdout())
-		})
+		return nil
 	}
-	return cmd
+	c.run = func(ctx context.Context, g group, _ []string) error {
+		return f.run(ctx, g, c.InOrStdin(), c.OutOrStdout())
+	}
 }
 
 // forcing is what the command force was given.

@@ -42,12 +42,11 @@ type gameday struct {
 	out, err io.Writer
 }
 
-func gamedayCommand() *cobra.Command {
+func gamedayCommand(c *command) {
 	var d gameday
-	cmd := &cobra.Command{
-		Use:   "gameday DRILL",
-		Short: "Practice a failure of the leader, and compare the history with what is promised",
-		Long: `Gameday has the leader on this host fail on purpose, after you have confirmed it, and
+	c.Use = "gameday DRILL"
+	c.Short = "Practice a failure of the leader, and compare the history with what is promised"
+	c.Long = `Gameday has the leader on this host fail on purpose, after you have confirmed it, and
 compares what the history then says with the times that 'zkelectd check' promises for the
 loss. The drills:
 
@@ -58,43 +57,41 @@ It is refused unless this host leads, without another eligible member, while the
 paused, during a handover, and while the status shows a problem that needs somebody to act.
 Another leader must be READY within the promised time plus --takeover.
 
-The exit status is 0 if the promise was kept, 1 if not, and 3 if the drill was refused.`,
-		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
-		ValidArgs: []string{drillDaemon, drillNetwork},
-	}
-	groupFlags(cmd)
-	cmd.Flags().BoolVar(&d.yes, "yes", false, "do it without asking")
-	cmd.Flags().BoolVar(&d.despite, "despite-problems", false, "do it although the status shows a problem")
-	durationFlag(cmd, &d.cut, "for", 0,
+The exit status is 0 if the promise was kept, 1 if not, and 3 if the drill was refused.`
+	c.Args = cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs)
+	c.ValidArgs = []string{drillDaemon, drillNetwork}
+	c.Flags().BoolVar(&d.yes, "yes", false, "do it without asking")
+	c.Flags().BoolVar(&d.despite, "despite-problems", false, "do it although the status shows a problem")
+	durationFlag(c, &d.cut, "for", 0,
 		"with network: how long the path is cut; at most 10m (default: as long as promised, with --takeover)")
-	durationFlag(cmd, &d.takeover, "takeover", 5*time.Second,
+	durationFlag(c, &d.takeover, "takeover", 5*time.Second,
 		"how long the work of the next leader may need until it is ready")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		d.drill, d.in, d.out, d.err = args[0], cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+	c.check = func(args []string) error {
+		d.drill, d.in, d.out, d.err = args[0], c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr()
 		switch {
-		case cmd.Flags().Changed("for") && d.drill != drillNetwork:
+		case c.Flags().Changed("for") && d.drill != drillNetwork:
 			return errors.New("--for is for the drill network only")
-		case cmd.Flags().Changed("for") && (d.cut < time.Second || d.cut > 10*time.Minute):
+		case c.Flags().Changed("for") && (d.cut < time.Second || d.cut > 10*time.Minute):
 			return errors.New("--for must be from 1s to 10m")
 		case d.takeover <= 0:
 			return errors.New("--takeover must be more than 0s")
 		}
-		return onGroup(cmd, oneLeader, func(ctx context.Context, g group) error {
-			d.group = g
-			if err := d.plan(ctx, cmp.Or(configFile(cmd), hostFile)); err != nil {
+		return nil
+	}
+	c.run = func(ctx context.Context, g group, _ []string) error {
+		d.group = g
+		if err := d.plan(ctx, cmp.Or(configFile(c.Command), hostFile)); err != nil {
+			return err
+		}
+		if !d.yes {
+			if err := confirmTyped(d.in, d.out, "the group's name", g.name, "--yes"); err != nil {
 				return err
 			}
-			if !d.yes {
-				if err := confirmTyped(d.in, d.out, "the group's name", g.name, "--yes"); err != nil {
-					return err
-				}
-			}
-			ctx, stop := interruptible(ctx)
-			defer stop()
-			return d.run(ctx)
-		})
+		}
+		ctx, stop := interruptible(ctx)
+		defer stop()
+		return d.run(ctx)
 	}
-	return cmd
 }
 
 // plan looks at the group and at this host, and prints what the drill will do. It returns an error if there must be

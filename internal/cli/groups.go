@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
@@ -20,14 +21,9 @@ import (
 )
 
 // groupFlags adds -g, and the flags for the connection, to a command for one group or for many.
-func groupFlags(cmd *cobra.Command) {
-	config.RegisterConnection(cmd.Flags())
-	groupFlag(cmd)
-}
-
-// groupFlag adds -g to a command.
-func groupFlag(cmd *cobra.Command) {
-	cmd.Flags().StringP("group", "g", "", "the group, if there are several below zookeeper.root, and with slots the slot, as in ingest/3 (default: $ZKELECTD_GROUP)")
+func groupFlags(f *pflag.FlagSet) {
+	config.RegisterConnection(f)
+	f.StringP("group", "g", "", "the group, if there are several below zookeeper.root, and with slots the slot, as in ingest/3 (default: $ZKELECTD_GROUP)")
 }
 
 // selection is what a command acts on: one group, or all groups of zookeeper.root.
@@ -308,11 +304,6 @@ func withSelection(cmd *cobra.Command, f func(context.Context, selection) error)
 		return err
 	}
 	return withChoice(cmd, h, by, f)
-}
-
-// onGroup calls f with the group that the command names, or the only one. scope is wholeGroup, oneLeader or slotsOnly.
-func onGroup(cmd *cobra.Command, scope func(group) error, f func(ctx context.Context, g group) error) error {
-	return withSelection(cmd, func(ctx context.Context, s selection) error { return s.withOnly(ctx, scope, f) })
 }
 
 // withChoice is withSelection for a choice that is already made.

@@ -268,7 +268,7 @@ func (r *rollout) progress(c *groupChange, of int) {
 	fmt.Fprintf(r.out, "%d of %d  %s: %s\n", r.finished, of, printable(c.Group), printable(text))
 }
 
-func (r *rollout) json() bool { return r.command.output == "json" }
+func (r *rollout) json() bool { return *r.command.output == "json" }
 
 // finish prints the result as JSON, and returns an error if a group refused the request or has not carried it out.
 func (r *rollout) finish(todo []*groupChange) error {

@@ -8,51 +8,39 @@ import (
 	"slices"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"zkelectd/internal/cluster"
 )
 
-func historyCommand() *cobra.Command {
+func historyCommand(c *command) {
 	var n int
-	var output string
 	var following, fencings bool
-	cmd := &cobra.Command{
-		Use:   "history",
-		Short: "List the last terms: who led, why, by whom, and how long the group had no leader",
-		Long: fmt.Sprintf(`History lists the terms that the electors recorded, at most %d. The durations are
+	c.Use = "history"
+	c.Short = "List the last terms: who led, why, by whom, and how long the group had no leader"
+	c.Long = fmt.Sprintf(`History lists the terms that the electors recorded, at most %d. The durations are
 as an elector saw them: TO READY is from the decision to READY, LEADERLESS how long
 there was no READY leader; "-" means that no elector saw both ends.
 
 With --follow it prints new terms as they come; -o json then prints an object per line.
 With --fencing it lists what people have fenced with the command fence instead. What
-candidates have fenced is in the REASON of their terms.`, cluster.MaxHistory),
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if n < 1 {
-				return fmt.Errorf("-n %d: must be 1 or more", n)
-			}
-			show := func() error {
-				return onGroup(cmd, oneLeader, func(ctx context.Context, g group) error {
-					if fencings {
-						return showFencings(ctx, cmd.OutOrStdout(), g, n, output)
-					}
-					return showHistory(ctx, cmd.OutOrStdout(), g, n, output, following)
-				})
-			}
-			if following {
-				return untilInterrupted(cmd, show)
-			}
-			return show()
-		},
+candidates have fenced is in the REASON of their terms.`, cluster.MaxHistory)
+	output := c.outputFlag()
+	c.Flags().IntVarP(&n, "number", "n", 20, "how many of the last terms")
+	c.Flags().BoolVar(&following, "follow", false, "print each new term, until interrupted")
+	c.Flags().BoolVar(&fencings, "fencing", false, "list what people have fenced instead of terms")
+	c.MarkFlagsMutuallyExclusive("follow", "fencing")
+	c.endless = &following
+	c.check = func([]string) error {
+		if n < 1 {
+			return fmt.Errorf("-n %d: must be 1 or more", n)
+		}
+		return nil
 	}
-	groupFlags(cmd)
-	cmd.Flags().IntVarP(&n, "number", "n", 20, "how many of the last terms")
-	cmd.Flags().BoolVar(&following, "follow", false, "print each new term, until interrupted")
-	cmd.Flags().BoolVar(&fencings, "fencing", false, "list what people have fenced instead of terms")
-	cmd.MarkFlagsMutuallyExclusive("follow", "fencing")
-	outputFlag(cmd, &output)
-	return cmd
+	c.run = func(ctx context.Context, g group, _ []string) error {
+		if fencings {
+			return showFencings(ctx, c.OutOrStdout(), g, n, *output)
+		}
+		return showHistory(ctx, c.OutOrStdout(), g, n, *output, following)
+	}
 }
 
 func showHistory(ctx context.Context, w io.Writer, g group, n int, output string, following bool) error {

@@ -12,40 +12,35 @@ import (
 	"zkelectd/internal/store"
 )
 
-func initCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "init",
-		Short: "Create a new group that has no leader, so that the first one need not wait",
-		Long: `Init creates the znodes of a new group. Run it only if the group has no leader: its
+func initCommand(c *command) {
+	c.Use = "init"
+	c.Short = "Create a new group that has no leader, so that the first one need not wait"
+	c.Long = `Init creates the znodes of a new group. Run it only if the group has no leader: its
 first leader then starts at once. Init is optional: in a group that was not initialized
 the first leader waits some seconds for a lease that might still run, because missing
 znodes do not prove that there is no leader; they may have been deleted while one led.
 
 It fails, with exit status 1, if anything shows that the group is or was in use:
 members, an election, a leader, a history. A group that is already initialized is
-left as it is.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			h, err := loadHost(cmd)
-			if err != nil {
-				return err
-			}
-			by, err := chosen(cmd, os.Getenv)
-			if err != nil {
-				return err
-			}
-			by.create = true
-			base := h.Config.ZooKeeper.Root
-			if by.name == "" && h.Dir == "" {
-				base = path.Dir(base) // the root of the only group
-			}
-			return withChoice(cmd, h, by, func(ctx context.Context, s selection) error {
-				return s.withOnly(ctx, wholeGroup, func(ctx context.Context, g group) error { return g.initialize(ctx, cmd.OutOrStdout(), base) })
-			})
-		},
+left as it is.`
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		h, err := loadHost(cmd)
+		if err != nil {
+			return err
+		}
+		by, err := chosen(cmd, os.Getenv)
+		if err != nil {
+			return err
+		}
+		by.create = true
+		base := h.Config.ZooKeeper.Root
+		if by.name == "" && h.Dir == "" {
+			base = path.Dir(base) // the root of the only group
+		}
+		return withChoice(cmd, h, by, func(ctx context.Context, s selection) error {
+			return s.withOnly(ctx, wholeGroup, func(ctx context.Context, g group) error { return g.initialize(ctx, cmd.OutOrStdout(), base) })
+		})
 	}
-	groupFlags(cmd)
-	return cmd
 }
 
 // initialize creates the group, whose name is recorded below base.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -20,9 +21,9 @@ type moveOptions struct {
 	cancel     bool
 }
 
-func moveCommand() *cobra.Command {
+func moveCommand(cmd *command) {
 	var o moveOptions
-	c := newRequestCommand("move [NODE | SITE]", "Move leadership to a node or site, now or at a time", fmt.Sprintf(`Move hands leadership over as planned: the leader stops its child and releases
+	c := newRequestCommand(cmd, "move [NODE | SITE]", "Move leadership to a node or site, now or at a time", fmt.Sprintf(`Move hands leadership over as planned: the leader stops its child and releases
 leadership, then the target takes over. A target that is not eligible is refused, with
 the reason. The target ranks first until --for has passed, until it is no longer
 eligible, or until 'zkelectd reelect' or another move; then policy decides again.
@@ -36,8 +37,8 @@ eligible, or the group is paused, the move is dropped, and status says so. It is
 dropped if it cannot be carried out within %s of that time.
 --scheduled lists these moves and how the last ones ended; --cancel cancels the one
 that is scheduled.`, request.BestMoveFor, cluster.ScheduleGrace))
-	c.cmd.Args = cobra.MaximumNArgs(1)
-	f := c.cmd.Flags()
+	c.Args = cobra.MaximumNArgs(1)
+	f := c.Flags()
 	f.StringVar(&o.node, "to", "", "the node to move leadership to; like NODE, but never a site")
 	f.StringVar(&o.site, "site", "", "the site to move leadership to; its best node leads")
 	f.StringVar(&o.at, "at", "", "when to move leadership, as in 02:00 or 2026-11-24T02:00:00+01:00 (default: now)")
@@ -46,35 +47,34 @@ that is scheduled.`, request.BestMoveFor, cluster.ScheduleGrace))
 	c.withFor("how long the target ranks first (default: without end, or 10m without a target)")
 	c.withWait("wait until the target is READY, and show the progress")
 	c.withForce("ignore policy, cordons and health for the target")
-	c.cmd.MarkFlagsMutuallyExclusive("at", "scheduled", "cancel", "wait")
+	c.MarkFlagsMutuallyExclusive("at", "scheduled", "cancel", "wait")
 	for _, flag := range []string{"to", "site", "for", "force"} {
-		c.cmd.MarkFlagsMutuallyExclusive("cancel", flag)
-		c.cmd.MarkFlagsMutuallyExclusive("scheduled", flag)
+		c.MarkFlagsMutuallyExclusive("cancel", flag)
+		c.MarkFlagsMutuallyExclusive("scheduled", flag)
 	}
-	cmd := c.submits(func(args []string) request.Request {
+	c.check = func(args []string) (err error) {
+		if len(args) > 0 && (o.cancel || o.scheduled) {
+			return errors.New("--cancel and --scheduled take no target: each leader has at most one scheduled move")
+		}
+		if f.Changed("at") {
+			o.due, err = parseTime(o.at, time.Now())
+		}
+		return err
+	}
+	c.submits(func(args []string) request.Request {
 		best := len(args) == 0 && !f.Changed("to") && !f.Changed("site") && !o.cancel
 		return request.Request{Kind: request.KindMove, Target: optional(args), Node: o.node, Site: o.site, Best: best, At: o.due, Cancel: o.cancel}
 	}, moved)
 	for _, flag := range []string{"reason", "dry-run"} {
-		cmd.MarkFlagsMutuallyExclusive("scheduled", flag)
+		c.MarkFlagsMutuallyExclusive("scheduled", flag)
 	}
-	submit := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 && (o.cancel || o.scheduled) {
-			return errors.New("--cancel and --scheduled take no target: each leader has at most one scheduled move")
-		}
+	submit := c.runMany
+	c.runMany = func(ctx context.Context, s selection, args []string) error {
 		if o.scheduled {
-			return listSchedules(cmd, c.output)
+			return s.listSchedules(ctx, c.OutOrStdout(), *c.output)
 		}
-		if f.Changed("at") {
-			var err error
-			if o.due, err = parseTime(o.at, time.Now()); err != nil {
-				return err
-			}
-		}
-		return submit(cmd, args)
+		return submit(ctx, s, args)
 	}
-	return cmd
 }
 
 // moved is complete when the target of the request's move is READY.

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/operator/status"
@@ -25,10 +24,12 @@ type outputValue struct {
 }
 
 // outputFlag adds the flag -o, with more words than table and json where there are any.
-func outputFlag(cmd *cobra.Command, into *string, more ...string) {
+func (c *command) outputFlag(more ...string) *string {
+	into := new(string)
 	*into = "table"
 	words := slices.Concat([]string{"table"}, more, []string{"json"})
-	cmd.Flags().VarP(outputValue{into, words}, "output", "o", strings.Join(words[:len(words)-1], ", ")+" or json")
+	c.Flags().VarP(outputValue{into, words}, "output", "o", strings.Join(words[:len(words)-1], ", ")+" or json")
+	return into
 }
 
 // Set implements pflag.Value.

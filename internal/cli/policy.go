@@ -14,12 +14,12 @@ import (
 	"zkelectd/internal/operator"
 )
 
-func policyCommand() *cobra.Command {
+func policyCommand(c *command) {
 	var apply, dry, force bool
-	var output string
-	cmd := &cobra.Command{
-		Use: "policy [FILE]", Short: "Print or publish the policy of the group", Args: cobra.MaximumNArgs(1),
-		Long: `Policy prints the policy in force, as a part of a configuration file.
+	c.Use = "policy [FILE]"
+	c.Short = "Print or publish the policy of the group"
+	c.Args = cobra.MaximumNArgs(1)
+	c.Long = `Policy prints the policy in force, as a part of a configuration file.
 
 With --apply it publishes the policy section of FILE, or without FILE that of the group in
 --config. The files of the hosts are not changed; status shows which differ. With --dry-run
@@ -27,33 +27,31 @@ it only shows how that policy differs from the one in force, and who would lead,
 with 1 if it differs.
 
 FILE is read as the file of a host with a single group. For the policy of a group in
-groups_dir, which may come from defaults, use --config and -g without FILE.`,
-	}
-	groupFlags(cmd)
-	outputFlag(cmd, &output)
-	f := cmd.Flags()
+groups_dir, which may come from defaults, use --config and -g without FILE.`
+	output := c.outputFlag()
+	f := c.Flags()
 	f.BoolVar(&apply, "apply", false, "put the policy of a configuration file in force for the group")
 	f.BoolVar(&dry, "dry-run", false, "with --apply: print what would change, without changing it; exit 1 if the policy differs")
 	f.BoolVar(&force, "force", false, "with --apply: publish it even if no member is eligible under it")
-	cmd.MarkFlagsMutuallyExclusive("apply", "output")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if !apply {
-			if len(args) > 0 || dry || force {
-				return errors.New("FILE, --dry-run and --force are for --apply")
-			}
-			return onGroup(cmd, wholeGroup, func(ctx context.Context, g group) error { return g.showPolicy(ctx, cmd.OutOrStdout(), output) })
+	c.MarkFlagsMutuallyExclusive("apply", "output")
+	c.check = func(args []string) error {
+		if !apply && (len(args) > 0 || dry || force) {
+			return errors.New("FILE, --dry-run and --force are for --apply")
 		}
-		policyFrom(cmd, optional(args))
-		return onGroup(cmd, wholeGroup, func(ctx context.Context, g group) error {
-			cfg, err := g.localPolicy(optional(args))
-			if err != nil {
-				return err
-			}
-			p := operator.Proposal{Group: g.name, Config: cfg, By: whoami(), Force: force}
-			return g.applyPolicy(ctx, cmd.OutOrStdout(), p, dry)
-		})
+		policyFrom(c.Command, optional(args))
+		return nil
 	}
-	return cmd
+	c.run = func(ctx context.Context, g group, args []string) error {
+		if !apply {
+			return g.showPolicy(ctx, c.OutOrStdout(), *output)
+		}
+		cfg, err := g.localPolicy(optional(args))
+		if err != nil {
+			return err
+		}
+		p := operator.Proposal{Group: g.name, Config: cfg, By: whoami(), Force: force}
+		return g.applyPolicy(ctx, c.OutOrStdout(), p, dry)
+	}
 }
 
 func (g group) showPolicy(ctx context.Context, w io.Writer, output string) error {

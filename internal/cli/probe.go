@@ -9,27 +9,23 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"zkelectd/internal/config"
 	"zkelectd/internal/web"
 )
 
-func probeCommand() *cobra.Command {
+func probeCommand(c *command) {
 	var timeout time.Duration
-	cmd := &cobra.Command{
-		Use:    "probe [" + strings.Join(web.ProbePaths(), "|") + "]",
-		Hidden: true,
-		Short:  "Probe the daemon on this host: exit 0 for yes, 1 for no",
-		Long: `Probe sends one of the HTTP probes, /livez by default, to the daemon on this host, at
+	c.Use = "probe [" + strings.Join(web.ProbePaths(), "|") + "]"
+	c.Hidden = true
+	c.Short = "Probe the daemon on this host: exit 0 for yes, 1 for no"
+	c.Long = `Probe sends one of the HTTP probes, /livez by default, to the daemon on this host, at
 http.listen. Give it the settings of the daemon. It is meant for health checks in
 containers without another HTTP client. Anything but a clear yes is a no: the exit
-status is always 0 or 1.`,
-		Args:      cobra.MaximumNArgs(1),
-		ValidArgs: web.ProbePaths(),
-	}
-	config.RegisterFlags(cmd.Flags())
-	concernsHost(cmd, "http.listen")
-	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Second, "how long to wait for the answer")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+status is always 0 or 1.`
+	c.Args = cobra.MaximumNArgs(1)
+	c.ValidArgs = web.ProbePaths()
+	concernsHost(c.Command, "http.listen")
+	c.Flags().DurationVar(&timeout, "timeout", 2*time.Second, "how long to wait for the answer")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
 		h, err := loadHost(cmd)
 		if err != nil {
 			return err
@@ -50,8 +46,7 @@ status is always 0 or 1.`,
 		}
 		return nil
 	}
-	cmd.RunE = endsWith(statusNo, cmd.RunE)
-	cmd.Args = endsWith(statusNo, cmd.Args)
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{statusNo, err} })
-	return cmd
+	c.RunE = endsWith(statusNo, c.RunE)
+	c.Args = endsWith(statusNo, c.Args)
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{statusNo, err} })
 }

@@ -7,8 +7,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/spf13/cobra"
-
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/elector"
 	"zkelectd/internal/elector/whatif"
@@ -24,8 +22,8 @@ type nodeBalance struct {
 	After  int    `json:"leads_after"`
 }
 
-func reelectCommand() *cobra.Command {
-	c := newRequestCommand("reelect", "Run the election again, by policy alone", `Reelect has the elector choose the best member now, regardless of failback and
+func reelectCommand(cmd *command) {
+	c := newRequestCommand(cmd, "reelect", "Run the election again, by policy alone", `Reelect has the elector choose the best member now, regardless of failback and
 policy.max_preemptions. It ends a move that is in force.
 
 With --all it shows which of several groups would have another leader if each was elected
@@ -36,20 +34,18 @@ are left as they are: their slots move by themselves to the nodes that lead fewe
 failback permits.`)
 	c.withWait("wait until the leader is READY, and show the progress")
 	c.parallel = 10
-	f := c.cmd.Flags()
+	f := c.Flags()
 	f.BoolVar(&c.rebalance, "all", false, "elect the leaders of all groups anew where policy prefers another node")
 	f.BoolVar(&c.yes, "yes", false, "with --all: do it without asking")
 	f.IntVar(&c.parallel, "parallel", c.parallel, "with --all: in how many groups leadership may move at once")
 	reelect := func([]string) request.Request { return request.Request{Kind: request.KindReelect} }
-	cmd := c.submits(reelect, reelected)
-	one := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	c.check = func([]string) error {
 		if c.many = c.rebalance; !c.many && (f.Changed("yes") || f.Changed("parallel")) {
 			return errors.New("--yes and --parallel are for --all")
 		}
-		return one(cmd, args)
+		return nil
 	}
-	return cmd
+	c.submits(reelect, reelected)
 }
 
 // reelected is complete when the reelection is over and there is a READY leader.

@@ -12,23 +12,20 @@ import (
 	"zkelectd/internal/guard"
 )
 
-func releaseCommand() *cobra.Command {
+func releaseCommand(c *command) {
 	var file string
-	cmd := &cobra.Command{
-		Use:    "release [--session-file F]",
-		Hidden: true,
-		Short:  "Close the session that a dead zkelectd left behind",
-		Long: `Release closes the ZooKeeper session of a zkelectd that was killed together with
+	c.Use = "release [--session-file F]"
+	c.Hidden = true
+	c.Short = "Close the session that a dead zkelectd left behind"
+	c.Long = `Release closes the ZooKeeper session of a zkelectd that was killed together with
 its guard, so that the next leader need not wait for the session to expire. It
 is meant for ExecStopPost= in a systemd unit. It kills what is left of the
 leader-only work, and runs hooks.post_stop if it is pending. It refuses while the
 guard or the daemon still runs, for which it waits for the kill margin at most, or
 while it can't be proven that all of the work is dead. It says so if there is
-nothing to release.`,
-		Args: cobra.NoArgs,
-	}
-	cmd.Flags().StringVar(&file, "session-file", config.Config{}.SessionFile(os.Getenv), "the session file of zkelectd (zookeeper.session_file)")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+nothing to release.`
+	c.Flags().StringVar(&file, "session-file", config.Config{}.SessionFile(os.Getenv), "the session file of zkelectd (zookeeper.session_file)")
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		if file == "" {
 			return errors.New("--session-file is not set: name the zookeeper.session_file of the daemon")
 		}
@@ -47,5 +44,4 @@ nothing to release.`,
 		}
 		return err
 	}
-	return cmd
 }

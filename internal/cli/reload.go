@@ -21,13 +21,12 @@ import (
 	"zkelectd/internal/host"
 )
 
-func reloadCommand() *cobra.Command {
+func reloadCommand(c *command) {
 	var r host.ReloadRequest
 	var timeout time.Duration
-	cmd := &cobra.Command{
-		Use:   "reload",
-		Short: "Have this host's daemon reload its configuration, and report the result",
-		Long: `Reload asks the daemon that runs with this configuration file on this host to reload
+	c.Use = "reload"
+	c.Short = "Have this host's daemon reload its configuration, and report the result"
+	c.Long = `Reload asks the daemon that runs with this configuration file on this host to reload
 its configuration, and reports the result. The path of the file names the daemon
 (default: $ZKELECTD_CONFIG, or /etc/zkelectd.yaml); in a unit, it is the daemon of
 $RUNTIME_DIRECTORY. The file is read by the daemon only. Signal SIGHUP does the same
@@ -41,28 +40,25 @@ they say, too.
 With groups_dir, a refused group file leaves its group as it is. Files can vanish by
 accident: if the directory is missing or empty, or if more than a fifth of the groups
 (at least two) are gone, everything is refused. --allow-removals (SIGUSR1) ends these
-groups on this host.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
-			result, err := askToReload(ctx, cmp.Or(configFile(cmd), hostFile), r)
-			if errors.Is(err, context.DeadlineExceeded) {
-				return exitError{statusTimedOut, fmt.Errorf("the daemon has not answered within %s: it goes on; see its log", timeout)}
-			}
-			if err != nil {
-				return err
-			}
-			text, err := describeReload(result)
-			fmt.Fprint(cmd.OutOrStdout(), text)
+groups on this host.`
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+		defer cancel()
+		result, err := askToReload(ctx, cmp.Or(configFile(cmd), hostFile), r)
+		if errors.Is(err, context.DeadlineExceeded) {
+			return exitError{statusTimedOut, fmt.Errorf("the daemon has not answered within %s: it goes on; see its log", timeout)}
+		}
+		if err != nil {
 			return err
-		},
+		}
+		text, err := describeReload(result)
+		fmt.Fprint(cmd.OutOrStdout(), text)
+		return err
 	}
-	config.RegisterFile(cmd.Flags())
-	cmd.Flags().BoolVar(&r.Force, "force", false, "publish the policy of the configuration, even if no member is eligible under it")
-	cmd.Flags().BoolVar(&r.AllowRemovals, "allow-removals", false, "end the groups whose files are gone, however many they are")
-	durationFlag(cmd, &timeout, "timeout", 30*time.Second, "how long to wait for the daemon")
-	return cmd
+	config.RegisterFile(c.Flags())
+	c.Flags().BoolVar(&r.Force, "force", false, "publish the policy of the configuration, even if no member is eligible under it")
+	c.Flags().BoolVar(&r.AllowRemovals, "allow-removals", false, "end the groups whose files are gone, however many they are")
+	durationFlag(c, &timeout, "timeout", 30*time.Second, "how long to wait for the daemon")
 }
 
 // askToReload asks the daemon that runs with a configuration file to reload it.

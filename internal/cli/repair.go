@@ -8,20 +8,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"zkelectd/internal/config"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/store"
 )
 
-func repairCommand() *cobra.Command {
+func repairCommand(c *command) {
 	var file string
 	var dry bool
-	cmd := &cobra.Command{
-		Use:   "repair [RECORD...]",
-		Short: "Repair damaged records that daemons leave alone",
-		Long: `Repair replaces damaged records. It replaces the policy with that of --file (default:
+	c.Use = "repair [RECORD...]"
+	c.Short = "Repair damaged records that daemons leave alone"
+	c.Long = `Repair replaces damaged records. It replaces the policy with that of --file (default:
 --config), control and history with empty records, which ends all pauses, moves and
 cordons, and the record that the root of a group is one. Without a name it repairs all of them. It leaves records that are not damaged,
 and those of a newer version, as they are.
@@ -30,20 +27,18 @@ RECORD may also be roster, slots, elected, fence or current: the elector repairs
 and repair reports whether they are damaged.
 
 Before you restore ZooKeeper's data from a backup, stop the daemons: see "Restore
-ZooKeeper's data" in docs/operations.md.`,
-		ValidArgs: operator.Repairable,
+ZooKeeper's data" in docs/operations.md.`
+	c.ValidArgs = operator.Repairable
+	c.Flags().StringVar(&file, "file", "", "the configuration file with the policy that replaces a damaged one (default: that of --config)")
+	c.Flags().BoolVar(&dry, "dry-run", false, "print what would change, without changing it")
+	c.check = func([]string) error {
+		policyFrom(c.Command, file)
+		return nil
 	}
-	groupFlags(cmd)
-	cmd.Flags().StringVar(&file, "file", "", "the configuration file with the policy that replaces a damaged one (default: that of --config)")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would change, without changing it")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		policyFrom(cmd, file)
-		return onGroup(cmd, wholeGroup, func(ctx context.Context, g group) error {
-			local := func() (config.Config, error) { return g.localPolicy(file) }
-			return g.repair(ctx, cmd.OutOrStdout(), local, dry, args)
-		})
+	c.run = func(ctx context.Context, g group, args []string) error {
+		local := func() (config.Config, error) { return g.localPolicy(file) }
+		return g.repair(ctx, c.OutOrStdout(), local, dry, args)
 	}
-	return cmd
 }
 
 // localPolicy returns the configuration with the policy of a file; without one, that of the group in the command's configuration.

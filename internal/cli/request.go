@@ -20,14 +20,14 @@ import (
 
 // requestCommand is a command that submits an operator request.
 type requestCommand struct {
-	cmd      *cobra.Command
+	*command
 	reason   string
 	duration time.Duration
 	force    bool
 	wait     bool
 	timeout  time.Duration
 	dry      bool
-	output   string
+	output   *string
 	// many is set if it can be submitted in all groups at once; the fields below are for that.
 	many bool
 	// rebalance is set to plan the groups with regard to each other, and to leave alone those whose leader stays.
@@ -37,11 +37,11 @@ type requestCommand struct {
 }
 
 // newRequestCommand returns a command with the flags that all requests have.
-func newRequestCommand(use, short, long string) *requestCommand {
-	c := &requestCommand{cmd: &cobra.Command{Use: use, Short: short, Long: long, Args: cobra.NoArgs}}
-	groupFlags(c.cmd)
-	c.cmd.Flags().StringVar(&c.reason, "reason", "", fmt.Sprintf("the reason, shown by status and history; at most %d bytes", request.MaxReason))
-	outputFlag(c.cmd, &c.output)
+func newRequestCommand(cmd *command, use, short, long string) *requestCommand {
+	c := &requestCommand{command: cmd}
+	c.Use, c.Short, c.Long = use, short, long
+	c.Flags().StringVar(&c.reason, "reason", "", fmt.Sprintf("the reason, shown by status and history; at most %d bytes", request.MaxReason))
+	c.output = c.outputFlag()
 	return c
 }
 
@@ -49,11 +49,11 @@ func newRequestCommand(use, short, long string) *requestCommand {
 // a time.
 func (c *requestCommand) inMany(moves bool) {
 	c.many, c.parallel = true, 10
-	c.cmd.Long = strings.TrimSpace(c.cmd.Long + `
+	c.Long = strings.TrimSpace(c.Long + `
 
 If zookeeper.root has several groups and none is named with -g, it is done in all of them,
 after the plan for each has been shown.`)
-	f := c.cmd.Flags()
+	f := c.Flags()
 	f.BoolVar(&c.yes, "yes", false, "with several groups: do it without asking")
 	if !moves {
 		return
@@ -66,22 +66,22 @@ after the plan for each has been shown.`)
 
 // interactive reports whether a person can be asked.
 func (c *requestCommand) interactive() bool {
-	f, ok := c.cmd.InOrStdin().(*os.File)
-	return ok && c.output == "table" && isTerminal(f)
+	f, ok := c.InOrStdin().(*os.File)
+	return ok && *c.output == "table" && isTerminal(f)
 }
 
 // withFor adds the flag --for.
-func (c *requestCommand) withFor(usage string) { durationFlag(c.cmd, &c.duration, "for", 0, usage) }
+func (c *requestCommand) withFor(usage string) { durationFlag(c.command, &c.duration, "for", 0, usage) }
 
 // withWait adds the flags --wait and --timeout.
 func (c *requestCommand) withWait(usage string) {
-	c.cmd.Flags().BoolVar(&c.wait, "wait", false, usage)
-	durationFlag(c.cmd, &c.timeout, "timeout", 2*time.Minute, "how long to wait with --wait")
+	c.Flags().BoolVar(&c.wait, "wait", false, usage)
+	durationFlag(c.command, &c.timeout, "timeout", 2*time.Minute, "how long to wait with --wait")
 }
 
 // needsTarget makes the command refuse a command line that names no target.
 func (c *requestCommand) needsTarget(flags ...string) {
-	c.cmd.Args = func(cmd *cobra.Command, args []string) error {
+	c.Args = func(cmd *cobra.Command, args []string) error {
 		for _, name := range flags {
 			if cmd.Flags().Changed(name) {
 				return cobra.MaximumNArgs(1)(cmd, args)
@@ -93,41 +93,44 @@ func (c *requestCommand) needsTarget(flags ...string) {
 
 // withForce adds the flag --force.
 func (c *requestCommand) withForce(usage string) {
-	c.cmd.Flags().BoolVar(&c.force, "force", false, usage)
+	c.Flags().BoolVar(&c.force, "force", false, usage)
 }
 
-// submits returns the command, with the request that it submits. done reports when the request has taken effect; nil if
-// the command has no --wait.
-func (c *requestCommand) submits(build func(args []string) request.Request, done completion) *cobra.Command {
-	c.cmd.Flags().BoolVar(&c.dry, "dry-run", false, "print what would happen, without submitting the request")
-	c.cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if c.duration < 0 || (cmd.Flags().Changed("for") && c.duration == 0) {
+// submits completes the command, with the request that it submits. done reports when the request has taken effect; nil if the command
+// has no --wait.
+func (c *requestCommand) submits(build func(args []string) request.Request, done completion) {
+	c.Flags().BoolVar(&c.dry, "dry-run", false, "print what would happen, without submitting the request")
+	refuse, req := c.check, request.Request{}
+	c.check = func(args []string) error {
+		if refuse != nil {
+			if err := refuse(args); err != nil {
+				return err
+			}
+		}
+		if c.duration < 0 || (c.Flags().Changed("for") && c.duration == 0) {
 			return errors.New("--for must be more than 0s; leave it out for a request that does not expire")
 		}
-		req := build(args)
+		req = build(args)
 		req.Options = request.Options{By: whoami(), Reason: c.reason, For: c.duration, Force: c.force}
-		if err := req.Check(); err != nil {
-			return err
-		}
 		if c.many && c.parallel < 1 {
-			return fmt.Errorf("--parallel %d: must be 1 or more", c.parallel)
+			return errors.Join(req.Check(), fmt.Errorf("--parallel %d: must be 1 or more", c.parallel))
 		}
-		return withSelection(cmd, func(ctx context.Context, s selection) error {
-			if s.base == "" && c.rebalance {
-				return errors.New("--all is for several groups: leave it out to elect the leader of this one anew")
-			}
-			if s.base != "" && c.many {
-				all := rollout{command: c, request: req, done: done, out: cmd.OutOrStdout(), in: cmd.InOrStdin()}
-				return all.run(ctx, s)
-			}
-			permit := wholeGroup
-			if req.Kind.OfSlot() {
-				permit = oneLeader
-			}
-			return s.withOnly(ctx, permit, func(ctx context.Context, g group) error { return c.submit(ctx, g, req, done) })
-		})
+		return req.Check()
 	}
-	return c.cmd
+	c.runMany = func(ctx context.Context, s selection, _ []string) error {
+		if s.base == "" && c.rebalance {
+			return errors.New("--all is for several groups: leave it out to elect the leader of this one anew")
+		}
+		if s.base != "" && c.many {
+			all := rollout{command: c, request: req, done: done, out: c.OutOrStdout(), in: c.InOrStdin()}
+			return all.run(ctx, s)
+		}
+		permit := wholeGroup
+		if req.Kind.OfSlot() {
+			permit = oneLeader
+		}
+		return s.withOnly(ctx, permit, func(ctx context.Context, g group) error { return c.submit(ctx, g, req, done) })
+	}
 }
 
 // submit submits the request in one group.
@@ -145,7 +148,7 @@ func (c *requestCommand) submit(ctx context.Context, g group, req request.Reques
 	} else if err != nil {
 		return err
 	}
-	r := report{Request: plan.ID, Messages: plan.Messages, out: c.cmd.OutOrStdout(), json: c.output == "json", before: before}
+	r := report{Request: plan.ID, Messages: plan.Messages, out: c.OutOrStdout(), json: *c.output == "json", before: before}
 	r.say(plan.Messages...)
 	if c.wait && done != nil && plan.ID != 0 {
 		err = await(waiting, g, plan, c.timeout, done, &r)

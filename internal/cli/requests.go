@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"github.com/spf13/cobra"
-
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/request"
 )
@@ -16,6 +14,7 @@ type operation struct {
 	// The usage of the flags; all is called --lost for forget.
 	all, lasts, force, wait string
 	done                    completion
+	examples                []string
 }
 
 const lasts = "how long it stays in force (default: without end)"
@@ -25,11 +24,11 @@ var operations = []operation{
 	{
 		kind: request.KindCordon, use: "cordon NODE | SITE", short: "Keep a node or site from being elected",
 		long: `A cordoned node is not elected. If it leads, it keeps leading; see drain.`,
-		many: true, lasts: lasts,
+		many: true, lasts: lasts, examples: []string{"cordon n1 --for 2d", `cordon dc1 --reason "power works"`},
 	},
 	{
 		kind: request.KindUncordon, use: "uncordon NODE | SITE | --all", short: "End a cordon or a drain",
-		many: true, moves: true, all: "end all of them",
+		many: true, moves: true, all: "end all of them", examples: []string{"uncordon n1", "uncordon --all --yes"},
 	},
 	{
 		kind: request.KindDrain, use: "drain NODE | SITE", short: "Cordon a node or site, and move leadership away from it",
@@ -37,6 +36,7 @@ var operations = []operation{
 of the same node or site ends it.`,
 		many: true, moves: true, lasts: lasts, force: "cordon it even if no other member is eligible",
 		wait: "wait until another leader is READY, and show the progress", done: ledElsewhere,
+		examples: []string{`drain n1 --wait --reason "new disks"`, "drain dc1 --wait"},
 	},
 	{
 		kind: request.KindPause, use: "pause", short: "Keep policy from replacing the leader",
@@ -44,32 +44,29 @@ of the same node or site ends it.`,
 leader that dies, or fails its health probe, is still replaced, unless the pause is
 --hard. Operator requests (move, drain, ...) still take effect, except in a hard pause.`,
 		many: true, lasts: "how long it stays in force (default: until 'zkelectd resume')",
+		examples: []string{`pause --for 1h --reason "change freeze"`, "pause --hard -g billing"},
 	},
-	{kind: request.KindResume, use: "resume", short: "End a pause", many: true, moves: true},
+	{
+		kind: request.KindResume, use: "resume", short: "End a pause", many: true, moves: true,
+		examples: []string{"resume", "resume -g billing"},
+	},
 	{
 		kind: request.KindClearStrikes, use: "clear-strikes NODE | --all", short: "Clear the strikes of a node, or of all",
-		all: "clear the strikes of all nodes",
+		all: "clear the strikes of all nodes", examples: []string{"clear-strikes n1", "clear-strikes --all"},
 	},
 	{
 		kind: request.KindForget, use: "forget NODE | --lost", short: "Forget a node that is no longer a member",
 		long: `The group remembers each node that has been a member: status shows it as LOST, or as
 STOPPED or REMOVED if it left on purpose, and expects it to come back. Forget drops a
 node that does not. It is refused while the node is a member.`,
-		many: true, all: "forget all nodes that are lost",
+		many: true, all: "forget all nodes that are lost", examples: []string{"forget n4", "forget --lost"},
 	},
 }
 
-func operationCommands() (all []*cobra.Command) {
-	for _, o := range operations {
-		all = append(all, o.command())
-	}
-	return all
-}
-
-func (o operation) command() *cobra.Command {
+func (o operation) define(cmd *command) {
 	r := request.Request{Kind: o.kind}
-	c := newRequestCommand(o.use, o.short, o.long)
-	f := c.cmd.Flags()
+	c := newRequestCommand(cmd, o.use, o.short, o.long)
+	f := c.Flags()
 	targets := []string{}
 	if o.kind.Takes(request.FieldSite) {
 		f.StringVar(&r.Node, "node", "", "the node; like NODE, but never a site")
@@ -102,7 +99,7 @@ func (o operation) command() *cobra.Command {
 	if o.many {
 		c.inMany(o.moves)
 	}
-	return c.submits(func(args []string) request.Request {
+	c.submits(func(args []string) request.Request {
 		if o.kind.Takes(request.FieldSite) {
 			r.Target = optional(args)
 		} else if len(args) > 0 {

@@ -55,25 +55,17 @@ Commands other than run and check also find their group through /etc/zkelectd.ya
 		SilenceErrors: true,
 	}
 	cmd.SetVersionTemplate("zkelectd {{.Version}}\n")
-	for _, g := range []struct {
-		id, title string
-		commands  []*cobra.Command
-	}{
-		{"run", "Run the daemon:", []*cobra.Command{initCommand(), runCommand(), daemonCommand(), execCommand(), execDaemonCommand(), execJobCommand(), releaseCommand(), reloadCommand(), admitCommand(), checkCommand(), doctorCommand(), probeCommand()}},
-		{"inspect", "Inspect the group:", []*cobra.Command{
-			statusCommand(), leaderCommand(), explainCommand(), whatifCommand(), historyCommand(),
-		}},
-		{"operate", "Operate the group:", append(operationCommands(),
-			moveCommand(), reelectCommand(), slotsCommand(), policyCommand(), aclCommand(), repairCommand(), fenceCommand(), forceCommand(), gamedayCommand(),
-		)},
-	} {
-		cmd.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
-		for _, c := range g.commands {
-			c.GroupID = g.id
-			cmd.AddCommand(c)
-		}
+	cmd.AddGroup(
+		&cobra.Group{ID: "run", Title: "Run the daemon:"},
+		&cobra.Group{ID: "inspect", Title: "Inspect the group:"},
+		&cobra.Group{ID: "operate", Title: "Operate the group:"},
+	)
+	for _, e := range commands {
+		cmd.AddCommand(e.command())
 	}
-	addExamples(cmd)
+	for _, o := range operations {
+		cmd.AddCommand(entry{"operate", allGroups, o.define, o.examples}.command())
+	}
 	cmd.AddCommand(buildCommands()...)
 	addCompletions(cmd)
 	return cmd

@@ -7,16 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"zkelectd/internal/config"
 	"zkelectd/internal/daemon"
 	"zkelectd/internal/guard"
 )
 
-func runCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "run [flags] [-- command args...]",
-		Short: "Join the group, take part in elections, and lead when elected",
-		Long: `Run joins the group and takes part in its elections until it is stopped.
+func runCommand(c *command) {
+	c.Use = "run [flags] [-- command args...]"
+	c.Short = "Join the group, take part in elections, and lead when elected"
+	c.Long = `Run joins the group and takes part in its elections until it is stopped.
 When this daemon is elected, it starts the leader-only child; everything after
 -- is its command.
 
@@ -30,18 +28,15 @@ force: changes of the file that need a restart stay pending.
 
 SIGTERM and SIGINT stop the child, release leadership and exit; a second one
 kills the child at once. SIGHUP reloads the configuration. The exit status is
-that of the daemon.`,
-		Args: childArgs,
-	}
-	config.RegisterFlags(cmd.Flags())
-	noRespawn := cmd.Flags().Bool("no-respawn", false, "exit when the daemon dies, instead of starting it again")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+that of the daemon.`
+	c.Args = childArgs
+	noRespawn := c.Flags().Bool("no-respawn", false, "exit when the daemon dies, instead of starting it again")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
 		signals := guard.CatchReload()
 		return withStatus(daemon.RunGuard(cmd.Context(), daemon.GuardOptions{
 			Sources: sources(cmd, args), Argv: daemonArgs(os.Args), Respawn: !*noRespawn, Signals: signals,
 		}))
 	}
-	return cmd
 }
 
 // withStatus returns the end of a process as the error of its command.
@@ -64,14 +59,14 @@ func daemonArgs(own []string) []string {
 const daemonCommandName = "daemon"
 
 // daemonCommand is the command that the guard starts, with the flags of run.
-func daemonCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: daemonCommandName, Hidden: true, Args: childArgs}
-	config.RegisterFlags(cmd.Flags())
-	cmd.Flags().Bool("no-respawn", false, "") // used by the guard
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+func daemonCommand(c *command) {
+	c.Use = daemonCommandName
+	c.Hidden = true
+	c.Args = childArgs
+	c.Flags().Bool("no-respawn", false, "") // used by the guard
+	c.RunE = func(cmd *cobra.Command, args []string) error {
 		return withStatus(daemon.Main(cmd.Context(), sources(cmd, args), version()))
 	}
-	return cmd
 }
 
 // childArgs permits arguments after -- only.

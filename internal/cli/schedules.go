@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator"
 )
@@ -35,31 +33,29 @@ type listedSchedule struct {
 const stateScheduled = "scheduled"
 
 // listSchedules lists the scheduled moves of the groups that a command line names.
-func listSchedules(cmd *cobra.Command, output string) error {
-	return withSelection(cmd, func(ctx context.Context, s selection) error {
-		found, errs := make([][]listedSchedule, len(s.groups)), make([]error, len(s.groups))
-		s.each(ctx, func(ctx context.Context, i int, g group) {
-			if errs[i] = g.err; g.err == nil {
-				found[i], errs[i] = g.schedules(ctx)
-			}
-			switch {
-			case operator.NotAffected(errs[i]):
-				errs[i] = nil // no daemon has joined it
-			case errs[i] != nil:
-				errs[i] = fmt.Errorf("%s: %w", g.name, errs[i])
-			}
-		})
-		all := slices.Concat(found...)
-		if output == "json" {
-			return errors.Join(errors.Join(errs...), printJSON(cmd.OutOrStdout(), append([]listedSchedule{}, all...)))
+func (s selection) listSchedules(ctx context.Context, w io.Writer, output string) error {
+	found, errs := make([][]listedSchedule, len(s.groups)), make([]error, len(s.groups))
+	s.each(ctx, func(ctx context.Context, i int, g group) {
+		if errs[i] = g.err; g.err == nil {
+			found[i], errs[i] = g.schedules(ctx)
 		}
-		if len(all) == 0 {
-			fmt.Fprintln(cmd.OutOrStdout(), "no move is scheduled")
-		} else if err := printSchedules(cmd.OutOrStdout(), all); err != nil {
-			return err
+		switch {
+		case operator.NotAffected(errs[i]):
+			errs[i] = nil // no daemon has joined it
+		case errs[i] != nil:
+			errs[i] = fmt.Errorf("%s: %w", g.name, errs[i])
 		}
-		return errors.Join(errs...)
 	})
+	all := slices.Concat(found...)
+	if output == "json" {
+		return errors.Join(errors.Join(errs...), printJSON(w, append([]listedSchedule{}, all...)))
+	}
+	if len(all) == 0 {
+		fmt.Fprintln(w, "no move is scheduled")
+	} else if err := printSchedules(w, all); err != nil {
+		return err
+	}
+	return errors.Join(errs...)
 }
 
 // schedules returns the scheduled moves of the group, or of the slot: those that are to come, then those that are over.

@@ -39,12 +39,13 @@ func slotsOnly(g group) error {
 	return wholeGroup(g)
 }
 
-func slotsCommand() *cobra.Command {
+func slotsCommand(c *command) {
 	var size cluster.SlotSize
-	var reason, output string
-	cmd := &cobra.Command{
-		Use: "slots [COUNT]", Short: "Show or change how many leaders a group has", Args: cobra.MaximumNArgs(1),
-		Long: `Slots shows how many slots a group has, and how many of them one node can lead. With
+	var reason string
+	c.Use = "slots [COUNT]"
+	c.Short = "Show or change how many leaders a group has"
+	c.Args = cobra.MaximumNArgs(1)
+	c.Long = `Slots shows how many slots a group has, and how many of them one node can lead. With
 COUNT, it changes that.
 
 For that no daemon may be in the group: slot 3 of 8 and slot 3 of 12 are different work,
@@ -53,30 +54,28 @@ daemons are in the group. Afterwards start them again.
 
 If the last leader of a slot was lost, the first leaders of all slots wait until its
 lease is over. The configuration of the hosts is not changed, and need not agree;
-correct it.`,
-	}
-	groupFlags(cmd)
-	outputFlag(cmd, &output)
-	f := cmd.Flags()
+correct it.`
+	output := c.outputFlag()
+	f := c.Flags()
 	f.IntVar(&size.PerNode, "per-node", 0, "how many slots one node can lead at most (default: as before, or if that was all of them, all)")
 	f.StringVar(&reason, "reason", "", fmt.Sprintf("the reason, shown by 'slots'; at most %d bytes", request.MaxReason))
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		change := func(ctx context.Context, g group) error { return g.setSlots(ctx, cmd.OutOrStdout(), size, reason) }
-		switch count, err := strconv.Atoi(optional(args)); {
+	c.check = func(args []string) (err error) {
+		switch size.Count, err = strconv.Atoi(optional(args)); {
 		case len(args) == 0 && (f.Changed("per-node") || f.Changed("reason")):
 			return errors.New("--per-node and --reason need COUNT: the number of slots")
-		case len(args) == 0:
-			change = func(ctx context.Context, g group) error { return g.showSlots(ctx, cmd.OutOrStdout(), output) }
-		case err != nil:
+		case len(args) > 0 && err != nil:
 			return fmt.Errorf("%q is not a number of slots", args[0])
 		case len(reason) > request.MaxReason:
 			return fmt.Errorf("the reason has %d bytes: at most %d", len(reason), request.MaxReason)
-		default:
-			size.Count = count
 		}
-		return onGroup(cmd, slotsOnly, change)
+		return nil
 	}
-	return cmd
+	c.run = func(ctx context.Context, g group, args []string) error {
+		if len(args) == 0 {
+			return g.showSlots(ctx, c.OutOrStdout(), *output)
+		}
+		return g.setSlots(ctx, c.OutOrStdout(), size, reason)
+	}
 }
 
 func (g group) showSlots(ctx context.Context, w io.Writer, output string) error {

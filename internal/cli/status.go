@@ -17,13 +17,11 @@ import (
 	"zkelectd/internal/operator/status"
 )
 
-func statusCommand() *cobra.Command {
-	var output string
+func statusCommand(c *command) {
 	var watch, check bool
-	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "Show the group: the leader, why it leads, and every member",
-		Long: `Status shows a group: its leader, why it leads, every member, and anything unusual. If
+	c.Use = "status"
+	c.Short = "Show the group: the leader, why it leads, and every member"
+	c.Long = `Status shows a group: its leader, why it leads, every member, and anything unusual. If
 zookeeper.root has several groups and none is named with -g, it prints one line for
 each: the leader, how many members are eligible, and anything unusual.
 
@@ -33,57 +31,39 @@ leads, -g NAME/SLOT all about one slot.
 With --check it prints one line, and exits as a monitoring plugin (Nagios, Icinga): 0 if each
 group has a READY leader and an eligible standby, 1 for a warning (a takeover, a hard pause,
 nobody could take over, any other problem), 2 if a group has no leader or each member that could
-lead has failed, 3 if that is not known.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if check {
-				return runCheck(cmd)
-			}
-			show := func() error {
-				return withSelection(cmd, func(ctx context.Context, s selection) error {
-					g, err := s.only()
-					shown := screen{w: cmd.OutOrStdout(), output: output}
-					switch {
-					case watch && err == nil:
-						return followStatus(ctx, g, &shown)
-					case watch:
-						return err
-					case err != nil || g.manyLeaders():
-						return s.showGroups(ctx, cmd.OutOrStdout(), output)
-					}
-					view, err := g.view(ctx)
-					if err != nil {
-						return err
-					}
-					return shown.show(view)
-				})
-			}
-			if watch {
-				return untilInterrupted(cmd, show)
-			}
-			return show()
-		},
+lead has failed, 3 if that is not known.`
+	output := c.outputFlag(outputWide)
+	c.Flags().BoolVar(&watch, "watch", false, "follow the status until interrupted: on a terminal it is drawn in place, elsewhere printed again whenever it changes")
+	c.Flags().BoolVar(&check, "check", false, "print one line with figures, and exit as a monitoring plugin: 0 ok, 1 warning, 2 critical, 3 unknown")
+	c.MarkFlagsMutuallyExclusive("check", "watch")
+	c.MarkFlagsMutuallyExclusive("check", "output")
+	c.endless = &watch
+	c.runMany = func(ctx context.Context, s selection, _ []string) error {
+		g, err := s.only()
+		shown := screen{w: c.OutOrStdout(), output: *output}
+		switch {
+		case check:
+			return s.checkStatus(ctx, c.OutOrStdout())
+		case watch && err == nil:
+			return followStatus(ctx, g, &shown)
+		case watch:
+			return err
+		case err != nil || g.manyLeaders():
+			return s.showGroups(ctx, c.OutOrStdout(), *output)
+		}
+		view, err := g.view(ctx)
+		if err != nil {
+			return err
+		}
+		return shown.show(view)
 	}
-	groupFlags(cmd)
-	outputFlag(cmd, &output, outputWide)
-	cmd.Flags().BoolVar(&watch, "watch", false, "follow the status until interrupted: on a terminal it is drawn in place, elsewhere printed again whenever it changes")
-	cmd.Flags().BoolVar(&check, "check", false, "print one line with figures, and exit as a monitoring plugin: 0 ok, 1 warning, 2 critical, 3 unknown")
-	cmd.MarkFlagsMutuallyExclusive("check", "watch")
-	cmd.MarkFlagsMutuallyExclusive("check", "output")
-	return cmd
-}
-
-// runCheck runs status --check.
-func runCheck(cmd *cobra.Command) error {
-	var result error
-	err := withSelection(cmd, func(ctx context.Context, s selection) error {
-		result = s.checkStatus(ctx, cmd.OutOrStdout())
-		return nil
-	})
-	if err != nil {
-		return checkFailed(cmd.OutOrStdout(), err)
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		err := c.connectAndRun(allGroups, args)
+		if err != nil && check && !errors.As(err, new(exitError)) {
+			return checkFailed(c.OutOrStdout(), err)
+		}
+		return err
 	}
-	return result
 }
 
 // tabular is a view that people read as a table.
@@ -180,12 +160,11 @@ func (s *screen) show(view tabular) error {
 	return err
 }
 
-func leaderCommand() *cobra.Command {
+func leaderCommand(c *command) {
 	var is, strict bool
-	cmd := &cobra.Command{
-		Use:   "leader",
-		Short: "Print the id of the READY leader; exit 0, 1 if there is none, or 2 on an error",
-		Long: `Leader prints the id of the READY leader, and exits with 0, with 1 if there is none, and
+	c.Use = "leader"
+	c.Short = "Print the id of the READY leader; exit 0, 1 if there is none, or 2 on an error"
+	c.Long = `Leader prints the id of the READY leader, and exits with 0, with 1 if there is none, and
 with 2 on an error.
 
 With --is it prints nothing, and exits with 0 if the node (--id, default this host) is the
@@ -195,53 +174,42 @@ ZooKeeper names a leader whose daemon hangs until its session ends. With --stric
 own daemon must also confirm within a second that it leads this group, in this term and at this
 root, and that its lease is not over; if it does not, the exit status is 1. Without --id or
 --root it is asked at http.listen of this host's configuration, else at the address that it has
-published, which must not use TLS.`,
-		Args: cobra.NoArgs,
-	}
-	groupFlags(cmd)
-	config.RegisterNodeName(cmd.Flags())
-	cmd.Flags().BoolVar(&is, "is", false, "exit 0 if the node is the READY leader, 1 if not")
-	cmd.Flags().BoolVar(&strict, "strict", false, "with --is: ask the leading daemon itself, and exit 1 if it does not confirm its lease")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		named, rooted := cmd.Flags().Changed("id"), cmd.Flags().Changed("root")
+published, which must not use TLS.`
+	config.RegisterNodeName(c.Flags())
+	c.Flags().BoolVar(&is, "is", false, "exit 0 if the node is the READY leader, 1 if not")
+	c.Flags().BoolVar(&strict, "strict", false, "with --is: ask the leading daemon itself, and exit 1 if it does not confirm its lease")
+	c.check = func([]string) error {
+		named := c.Flags().Changed("id")
 		if !is && (named || strict) {
 			return errors.New("--id and --strict are for --is")
 		}
 		if is && !named && os.Getenv("ZKELECTD_NODE_ID") == "" {
-			concernsHost(cmd, "zookeeper.servers") // its id is in the configuration of this host
+			concernsHost(c.Command, "zookeeper.servers") // its id is in the configuration of this host
 		}
-		return withLeader(cmd, func(ctx context.Context, g group, leader status.Group) error {
-			switch {
-			case is && leader.Leader != g.host.Config.Node.ID, leader.Leader == "":
-				return exitError{statusNo, nil}
-			case strict:
-				return confirmLeader(ctx, !named && !rooted, g, leader)
-			case !is:
-				fmt.Fprintln(cmd.OutOrStdout(), printable(leader.Leader))
-			}
-			return nil
-		})
+		return nil
 	}
-	return cmd
+	c.run = func(ctx context.Context, g group, _ []string) error {
+		leader, err := g.readyLeader(ctx)
+		switch {
+		case err != nil:
+			return err
+		case is && leader.Leader != g.host.Config.Node.ID, leader.Leader == "":
+			return exitError{statusNo, nil}
+		case strict:
+			return confirmLeader(ctx, !c.Flags().Changed("id") && !c.Flags().Changed("root"), g, leader)
+		case !is:
+			fmt.Fprintln(c.OutOrStdout(), printable(leader.Leader))
+		}
+		return nil
+	}
 }
 
-// withLeader calls f with the group if it has a READY leader, else with a zero status. Errors exit with 2.
-func withLeader(cmd *cobra.Command, f func(ctx context.Context, g group, leader status.Group) error) error {
-	err := onGroup(cmd, oneLeader, func(ctx context.Context, g group) error {
-		snap, err := g.read(ctx)
-		var leader status.Group
-		if c := snap.Current; c.Readable() && c.Record.State == cluster.CurrentReady {
-			leader = status.Of(g.name, g.paths.Root, snap)
-		}
-		// Without a record that can be read, the answer is not known. No other problem of the group matters.
-		if err := errors.Join(err, snap.Current.Err); err != nil {
-			return err
-		}
-		return f(ctx, g, leader)
-	})
-	var known exitError
-	if err != nil && !errors.As(err, &known) {
-		return exitError{statusError, err}
+// readyLeader returns the status of the group if it has a READY leader, else a zero status.
+func (g group) readyLeader(ctx context.Context) (leader status.Group, err error) {
+	snap, err := g.read(ctx)
+	if c := snap.Current; c.Readable() && c.Record.State == cluster.CurrentReady {
+		leader = status.Of(g.name, g.paths.Root, snap)
 	}
-	return err
+	// Without a record that can be read, the answer is not known. No other problem of the group matters.
+	return leader, errors.Join(err, snap.Current.Err)
 }

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/spf13/cobra"
-
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/elector/whatif"
@@ -45,40 +43,38 @@ type forecasts struct {
 
 // whatifOptions are the flags of whatif.
 type whatifOptions struct {
-	change       whatif.Change
-	file, output string
-	losses       bool
+	change whatif.Change
+	file   string
+	losses bool
 }
 
-func whatifCommand() *cobra.Command {
+func whatifCommand(c *command) {
 	var o whatifOptions
-	cmd := &cobra.Command{
-		Use:   "whatif",
-		Short: "Forecast who would lead if nodes were lost, cordoned or ranked by another policy",
-		Long: `Whatif runs the elector on the current state of the group, with changes applied.
+	c.Use = "whatif"
+	c.Short = "Forecast who would lead if nodes were lost, cordoned or ranked by another policy"
+	c.Long = `Whatif runs the elector on the current state of the group, with changes applied.
 Nothing is written.
 
 With --all it does so for the loss of each node and of each site, and exits with 1
 if one of them would leave the group without a leader.
 
 If zookeeper.root has several groups and none is named with -g, it prints the forecast
-for each of them. A group with slots has one for each slot.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			policyFrom(cmd, o.file)
-			return withSelection(cmd, func(ctx context.Context, s selection) error { return s.forecast(ctx, cmd.OutOrStdout(), o) })
-		},
+for each of them. A group with slots has one for each slot.`
+	c.check = func([]string) error {
+		policyFrom(c.Command, o.file)
+		return nil
 	}
-	groupFlags(cmd)
-	f := cmd.Flags()
+	output := c.outputFlag()
+	c.runMany = func(ctx context.Context, s selection, _ []string) error {
+		return s.forecast(ctx, c.OutOrStdout(), o, *output)
+	}
+	f := c.Flags()
 	f.StringVar(&o.file, "policy", "", "use the policy of this configuration file")
 	f.StringSliceVar(&o.change.Without, "without", nil, "nodes to assume lost")
 	f.StringSliceVar(&o.change.WithoutSites, "without-site", nil, "sites to assume lost")
 	f.StringSliceVar(&o.change.Cordon, "cordon", nil, "nodes to assume cordoned")
 	f.StringSliceVar(&o.change.Drain, "drain", nil, "nodes to assume drained")
 	f.BoolVar(&o.losses, "all", false, "forecast the loss of each node and each site; exit 1 if one leaves no leader")
-	outputFlag(cmd, &o.output)
-	return cmd
 }
 
 // groupQuestion is what was read of one group.
@@ -90,7 +86,7 @@ type groupQuestion struct {
 
 // forecast prints the forecasts for the groups. It fails if there is none for a group, and with --all if a loss leaves one without a
 // leader.
-func (s selection) forecast(ctx context.Context, w io.Writer, o whatifOptions) error {
+func (s selection) forecast(ctx context.Context, w io.Writer, o whatifOptions, output string) error {
 	if o.file != "" && s.base != "" {
 		_, err := s.only() // a policy is for one group
 		return err
@@ -107,9 +103,9 @@ func (s selection) forecast(ctx context.Context, w io.Writer, o whatifOptions) e
 		all, evenness = forecastTogether(read)
 	}
 	switch {
-	case o.output == "json" && o.losses:
+	case output == "json" && o.losses:
 		err = printJSON(w, all)
-	case o.output == "json":
+	case output == "json":
 		err = printJSON(w, forecasts{all, evenness})
 	case s.base == "" && read[0].question.Slots == nil && !o.losses:
 		err = all[0].print(w)

@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"zkelectd/internal/config"
+)
+
+// entry is a command: its section of the help, what it acts on, how it is called and what it does, and examples for its help.
+type entry struct {
+	section  string
+	scope    scope
+	define   func(*command)
+	examples []string
+}
+
+// scope is what a command acts on. It gives the command the flags that say so.
+type scope struct {
+	flags func(*pflag.FlagSet) // nil for none
+	// permit returns an error unless the command may act on a group, or on one leader; nil if it chooses by itself.
+	permit func(group) error
+}
+
+var (
+	nothing      = scope{}
+	thisHost     = scope{flags: config.RegisterFlags}
+	allGroups    = scope{flags: groupFlags}
+	aGroup       = scope{groupFlags, wholeGroup}
+	slottedGroup = scope{groupFlags, slotsOnly}
+	aLeader      = scope{groupFlags, oneLeader}
+)
+
+// commands has all commands, apart from the [operations].
+var commands = []entry{
+	{"run", aGroup, initCommand, []string{
+		"init --zk zk1:2181 --root /cluster", "init --config /etc/zkelectd.yaml -g billing",
+	}},
+	{"run", thisHost, runCommand, []string{
+		"run --config /etc/zkelectd.yaml",
+		"run --zk zk1:2181,zk2:2181,zk3:2181 --root /cluster --id n1 --site dc1 -- /usr/bin/app --serve",
+	}},
+	{"run", thisHost, daemonCommand, nil},
+	{"run", nothing, execCommand, []string{
+		"exec -g nightly --once-per 12h -- /usr/local/bin/nightly-report",
+		"exec -g cleanup --once-per 50m --wait 30m -- /usr/local/bin/cleanup",
+		"exec -g invoices --once-per 23h --at-most-once -- /usr/local/bin/send-invoices",
+	}},
+	{"run", nothing, execDaemonCommand, nil},
+	{"run", nothing, execJobCommand, nil},
+	{"run", nothing, releaseCommand, []string{"release", "release --session-file /run/zkelectd/session"}},
+	{"run", nothing, reloadCommand, []string{
+		"reload --config /etc/zkelectd.yaml", "reload --config /etc/zkelectd.yaml --allow-removals --timeout 1m",
+	}},
+	{"run", nothing, admitCommand, []string{
+		"admit /run/zkelectd/admit.sock", "admit /run/zkelectd-billing/admit.sock",
+	}},
+	{"run", thisHost, checkCommand, []string{
+		"check --config /etc/zkelectd.yaml", "check --config /etc/zkelectd.yaml --offline --effective -g billing",
+	}},
+	{"run", thisHost, doctorCommand, []string{
+		"doctor --config /etc/zkelectd.yaml", "doctor -o json", "doctor --support --file /tmp/report.tar.gz",
+	}},
+	{"run", thisHost, probeCommand, []string{"probe /livez", "probe /readyz --http unix:/run/zkelectd/api.sock"}},
+	{"inspect", allGroups, statusCommand, []string{
+		"status --config /etc/zkelectd.yaml", "status -g billing --watch", "status --root /zk -o wide",
+		"status --check",
+	}},
+	{"inspect", aLeader, leaderCommand, []string{
+		"leader --zk zk1:2181 --root /cluster", "leader -g ingest/3", "leader --is --id n1",
+		"leader --is --config /etc/zkelectd.yaml -g billing",
+	}},
+	{"inspect", aLeader, explainCommand, []string{"explain -g billing", "explain --term 1795359008"}},
+	{"inspect", allGroups, whatifCommand, []string{"whatif --without n1", "whatif --all", "whatif --policy new.yaml"}},
+	{"inspect", aLeader, historyCommand, []string{"history -n 50", "history --follow -o json", "history --fencing"}},
+	{"operate", allGroups, moveCommand, []string{
+		`move n4 --for 2h --wait --reason "kernel patch on n1"`, "move --wait", "move --dry-run", "move dc2",
+		"move --to n4 --force", `move n4 --at 02:00 --reason "kernel patch on n1"`, "move --scheduled",
+		"move --cancel",
+	}},
+	{"operate", allGroups, reelectCommand, []string{
+		"reelect", "reelect --wait -g billing", "reelect --all --dry-run", "reelect --all --yes --parallel 5",
+	}},
+	{"operate", slottedGroup, slotsCommand, []string{
+		"slots -g ingest", "slots 8 -g ingest", "slots 8 --per-node 2 -g ingest",
+	}},
+	{"operate", aGroup, policyCommand, []string{
+		"policy -g billing", "policy --apply new.yaml --dry-run",
+		"policy --apply --config /etc/zkelectd.yaml -g billing",
+	}},
+	{"operate", allGroups, aclCommand, []string{
+		"acl --config /etc/zkelectd.yaml", "acl --apply --config /etc/zkelectd.yaml --dry-run",
+		"acl --rotate-keys -g billing",
+	}},
+	{"operate", aGroup, repairCommand, []string{"repair --dry-run", "repair policy --file /etc/zkelectd.yaml"}},
+	{"operate", aLeader, fenceCommand, []string{"fence n1 --dry-run", "fence n1 -g billing"}},
+	{"operate", aLeader, forceCommand, []string{
+		"force --dry-run", `force -g billing --reason "rack 7 has burned down"`,
+		"force -g billing --confirm billing:1795359008",
+	}},
+	{"operate", aLeader, gamedayCommand, []string{
+		"gameday daemon --config /etc/zkelectd.yaml --takeover 20s", "gameday network -g billing --for 10s --yes",
+	}},
+}
+
+// command is a command while it is defined. What it does is one of run, runMany and RunE.
+type command struct {
+	*cobra.Command
+	// check refuses a command line before there is a connection.
+	check func(args []string) error
+	// run acts on one group, or on one leader, and runMany on all groups that the command line names.
+	run     func(ctx context.Context, g group, args []string) error
+	runMany func(ctx context.Context, s selection, args []string) error
+	// endless is set if the command runs until it is interrupted, which is no error then.
+	endless *bool
+}
+
+// command returns the command for the command line.
+func (e entry) command() *cobra.Command {
+	c := &command{Command: &cobra.Command{Args: cobra.NoArgs, GroupID: e.section}}
+	if e.scope.flags != nil {
+		e.scope.flags(c.Flags())
+	}
+	e.define(c)
+	if c.RunE == nil {
+		c.RunE = func(_ *cobra.Command, args []string) error { return c.connectAndRun(e.scope, args) }
+	}
+	if len(e.examples) > 0 {
+		c.Example = "  zkelectd " + strings.Join(e.examples, "\n  zkelectd ")
+	}
+	return c.Command
+}
+
+func (c *command) connectAndRun(of scope, args []string) error {
+	if c.check != nil {
+		if err := c.check(args); err != nil {
+			return err
+		}
+	}
+	run := func() error {
+		return withSelection(c.Command, func(ctx context.Context, s selection) error {
+			if c.runMany != nil {
+				return c.runMany(ctx, s, args)
+			}
+			return s.withOnly(ctx, of.permit, func(ctx context.Context, g group) error { return c.run(ctx, g, args) })
+		})
+	}
+	if c.endless != nil && *c.endless {
+		return untilInterrupted(c.Command, run)
+	}
+	return run()
+}

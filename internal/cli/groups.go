@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path"
 	"slices"
 	"strings"
 
@@ -14,8 +16,10 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
+	"zkelectd/internal/elector"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/operator/request"
+	"zkelectd/internal/policy"
 	"zkelectd/internal/store"
 	"zkelectd/internal/zk"
 )
@@ -344,4 +348,199 @@ func namesOf(h config.Host) (names []string) {
 		names = append(names, g.Name)
 	}
 	return names
+}
+
+// sources returns the sources of the configuration of a command.
+func sources(cmd *cobra.Command, child []string) config.Sources {
+	return config.Sources{File: configFile(cmd), Env: os.Environ(), Flags: cmd.Flags(), Command: child}
+}
+
+// configFile returns the configuration file that --config or the environment names; empty for none.
+func configFile(cmd *cobra.Command) string {
+	return cmp.Or(cmd.Flags().Lookup("config").Value.String(), os.Getenv(config.EnvConfig))
+}
+
+// openGroup opens a session for the group with the root of the configuration.
+func openGroup(ctx context.Context, cfg config.Config, from config.From) (group, error) {
+	s, err := connect(ctx, cfg, from)
+	if err != nil {
+		return group{}, err
+	}
+	g := groupAt(s, cfg, cluster.NameOf(cfg.ZooKeeper.Root), cfg.ZooKeeper.Root)
+	if err := g.adoptACL(ctx); err != nil {
+		operator.Disconnect(ctx, s)
+		return group{}, err
+	}
+	return g, nil
+}
+
+// adoptACL makes the session create znodes with the ACL of the group's root, if it has credentials.
+func (g group) adoptACL(ctx context.Context) error {
+	if g.cfg.ZooKeeper.Auth.File == "" {
+		return nil
+	}
+	ctx, cancel := withAnswerTimeout(ctx)
+	defer cancel()
+	return g.session.AdoptACL(ctx, g.paths.Root)
+}
+
+// connect opens a session that creates znodes with the ACL of the configuration. from has the sources of cfg, for errors.
+func connect(ctx context.Context, cfg config.Config, from config.From) (*zk.Session, error) {
+	if err := operator.Access(cfg, os.Getenv).Check(); err != nil {
+		return nil, accessError(err, from)
+	}
+	s, err := operator.Connect(ctx, cfg)
+	if err != nil {
+		return nil, connectError(err, from)
+	}
+	return s, nil
+}
+
+// group is a connection to a group, with the configuration of the command.
+type group struct {
+	cfg     config.Config
+	session *zk.Session
+	paths   cluster.Paths
+	name    string
+	kind    cluster.GroupKind
+	// host is the configuration of the host. configured is set if it has a file for the group.
+	host       config.Host
+	configured bool
+	err        error // why the group's record can't be used
+}
+
+// manyLeaders reports whether this is a whole group with slots.
+func (g group) manyLeaders() bool { return g.kind == cluster.KindSlots && g.paths.Slot == "" }
+
+// read returns a snapshot of the whole group.
+func (g group) read(ctx context.Context) (cluster.Snapshot, error) {
+	ctx, cancel := withAnswerTimeout(ctx)
+	defer cancel()
+	return store.ReadAll(ctx, g.session, g.paths, false)
+}
+
+// history returns the history, empty if there is none yet.
+func (g group) history(ctx context.Context, watch bool) (cluster.History, error) {
+	ctx, cancel := withAnswerTimeout(ctx)
+	defer cancel()
+	return operator.ReadHistory(ctx, g.session, g.paths, watch)
+}
+
+// operator.AnswerTimeout bounds how long a command waits for a connection, and for one operation: a person waits for its output.
+
+// withAnswerTimeout bounds one operation of a command on ZooKeeper.
+func withAnswerTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, operator.AnswerTimeout)
+}
+
+// publish puts a policy in force.
+func (g group) publish(ctx context.Context, p operator.Proposal) (cluster.Policy, error) {
+	ctx, cancel := withAnswerTimeout(ctx)
+	defer cancel()
+	return operator.PublishPolicy(ctx, g.session, g.paths, p)
+}
+
+// hostFile is the configuration file of this host's daemon.
+var hostFile = "/etc/zkelectd.yaml"
+
+// places returns where a command looks for its configuration.
+func places(cmd *cobra.Command) config.Places {
+	p := config.Places{HostFile: hostFile, Getenv: os.Getenv}
+	if f := cmd.Flags().Lookup("config"); f != nil {
+		p.Explicit = f.Value.String()
+	}
+	p.Enough, p.HostOnly = cmd.Annotations[aboutThisHost], cmd.Annotations[aboutThisHost] != ""
+	return p
+}
+
+// aboutThisHost is the annotation of a command about the daemon of this host. Its value is the setting that is enough for it.
+const aboutThisHost = "zkelectd/about-this-host"
+
+// concernsHost says that a command is about the daemon of this host.
+func concernsHost(cmd *cobra.Command, enough string) {
+	cmd.Annotations = map[string]string{aboutThisHost: enough}
+}
+
+// policyFile is the annotation of a command with the file of the policy that it was given.
+const policyFile = "zkelectd/policy-file"
+
+// policyFrom says that a command was given a file with a policy, "" for none.
+func policyFrom(cmd *cobra.Command, file string) {
+	cmd.Annotations = map[string]string{policyFile: file}
+}
+
+// commandSources returns the sources of the configuration of a command other than run. A file with a policy that the command was given
+// also says how to connect, unless a group is named: that is one below the root of a host.
+func commandSources(cmd *cobra.Command) (config.Sources, error) {
+	p := places(cmd)
+	if by, err := chosen(cmd, os.Getenv); err == nil && by.name == "" {
+		p.Argument = cmd.Annotations[policyFile]
+	}
+	return p.Find(config.Sources{Env: os.Environ(), Flags: cmd.Flags()})
+}
+
+// connectError adds to the error of a connection where its address comes from, and how to name another one.
+func connectError(err error, from config.From) error {
+	where := "zookeeper.servers has its default"
+	if source := from.Source("zookeeper.servers"); source != "" {
+		where = "zookeeper.servers is from " + source
+	} else if from.File != "" {
+		where += ", as " + from.File + " does not set it"
+	}
+	return fmt.Errorf("%w; %s: to use others, add --zk or --config", err, where)
+}
+
+// accessError adds to the error of a file with credentials or certificates what a user can do who may not read it.
+func accessError(err error, from config.From) error {
+	if !errors.Is(err, fs.ErrPermission) || from.File != hostFile {
+		return err
+	}
+	return fmt.Errorf("%w; use sudo, or --config with a file of your own", err)
+}
+
+// neighbors returns the group's name, and a function that reads who is elected in the groups that a policy refers to. What cannot be
+// read is not known.
+func (g group) neighbors() operator.Neighbors {
+	return operator.Neighbors{Group: g.name, Others: func(ctx context.Context, r policy.Relations) elector.Placement {
+		p := elector.Placement{Peers: make(map[string]string), Relations: make(policy.Graph)}
+		read := make(map[string]bool)
+		for next := r.Peers(); len(next) > 0; {
+			peer := next[0]
+			next = next[1:]
+			if read[peer] || peer == g.name {
+				continue
+			}
+			read[peer] = true
+			node, relations, known := g.readPeer(ctx, peer)
+			if !known {
+				continue
+			}
+			if slices.Contains(r.Peers(), peer) {
+				p.Peers[peer] = node
+			}
+			p.Relations[peer] = relations
+			next = append(next, relations.Peers()...) // they may lead back to this group
+		}
+		return p
+	}}
+}
+
+// readPeer returns the node that is elected in another group, or slot, and the groups that its policy refers to.
+func (g group) readPeer(ctx context.Context, name string) (node string, r policy.Relations, known bool) {
+	ctx, cancel := withAnswerTimeout(ctx)
+	defer cancel()
+	resource, slot := path.Split(name)
+	if resource == "" {
+		resource, slot = name, ""
+	}
+	found, err := store.FindGroup(ctx, g.session, path.Dir(g.paths.Root), path.Clean(resource))
+	if err != nil || found.Err != nil {
+		return "", r, false
+	}
+	paths := cluster.Paths{Root: found.Root, Slot: slot}
+	data, stat, err := g.session.Get(ctx, paths.Elected(), false)
+	elected := cluster.ReadStored[cluster.Elected](paths.Elected(), data, stat, err == nil)
+	data, stat, err = g.session.Get(ctx, paths.Policy(), false)
+	inForce := cluster.ReadStored[cluster.Policy](paths.Policy(), data, stat, err == nil)
+	return elected.Record.Node, policy.RelationsOf(inForce.Record.Rules), true
 }

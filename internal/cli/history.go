@@ -1,14 +1,19 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/elector/whatif"
+	"zkelectd/internal/operator/status"
 )
 
 func historyCommand(c *command) {
@@ -130,4 +135,167 @@ func formatDuration(d *cluster.Duration) string {
 		return v.Round(100 * time.Microsecond).String()
 	}
 	return v.Round(10 * time.Millisecond).String()
+}
+
+func explainCommand(c *command) {
+	c.Use = "explain"
+	c.Short = "Show why the leader leads: every member, filter and ranker, and what would change it"
+	term := c.Flags().Int64("term", 0, "a past term of 'zkelectd history', with its verdicts")
+	output := c.outputFlag()
+	c.run = func(ctx context.Context, g group, _ []string) error {
+		if c.Flags().Changed("term") {
+			return explainTerm(ctx, c.OutOrStdout(), g, *term, *output)
+		}
+		return explainNow(ctx, c.OutOrStdout(), g, *output)
+	}
+}
+
+func explainNow(ctx context.Context, w io.Writer, g group, output string) error {
+	q, err := g.submitter().Question(ctx)
+	if err != nil {
+		return err
+	}
+	e := whatif.Explain(q)
+	e.Stuck = withLease(ctx, g.name, status.Of(g.name, g.paths.Root, q.Snapshot)).Stuck
+	if output == "json" {
+		return printJSON(w, e)
+	}
+	_, err = io.WriteString(w, colorize(w, explanationTable(e)))
+	return err
+}
+
+// lastChange describes the change of leader after which the members are ranked.
+func lastChange(c cluster.Circumstances) string {
+	if c.Node == "" {
+		return string(c.Cause)
+	}
+	format, ok := map[cluster.Cause]string{
+		cluster.CauseFailure: "the failure of %s", cluster.CauseStopped: "the stop of %s", cluster.CauseGaveUp: "%s gave up",
+		cluster.CauseRevoked: "the leadership of %s was revoked", cluster.CauseOverdue: "the takeover of %s was overdue",
+		cluster.CausePreempt: "%s was preempted", cluster.CauseIneligible: "%s became ineligible", cluster.CauseUnhealthy: "%s became unhealthy",
+		cluster.CauseMove: "a move from %s", cluster.CauseDrain: "a drain of %s",
+	}[c.Cause]
+	if !ok {
+		format = string(c.Cause) + " of %s"
+	}
+	return fmt.Sprintf(format, fmt.Sprintf("%s (%s)", c.Node, c.Site))
+}
+
+// explanationHead describes the leader, and how the members are ranked.
+func explanationHead(b *strings.Builder, e whatif.Explanation) {
+	if e.Leader == "" {
+		fmt.Fprintf(b, "Leader   none\nWhy      %s\n", printable(e.NoLeader))
+	} else {
+		fmt.Fprintf(b, "Leader   %s (site %s), term %d\n", printable(e.Leader), printable(e.Site), e.Term)
+		fmt.Fprintf(b, "Why      %s: %s\n", printable(e.Cause), printable(e.Reason))
+	}
+	if e.Waiting != "" {
+		fmt.Fprintf(b, "Waiting  %s\n", printable(e.Waiting))
+	}
+	if e.Stuck != "" {
+		fmt.Fprintf(b, "Stuck    %s\n", printable(e.Stuck))
+	}
+	for _, r := range e.Fencing {
+		fmt.Fprintf(b, "Fencing  %s\n", printable(r.String()))
+	}
+	fmt.Fprintf(b, "Policy   %s, revision %d\n", e.PolicyType, e.Revision)
+	if c := e.Circumstances; c.Cause != "" {
+		fmt.Fprintf(b, "Ranked   after %s", printable(lastChange(c)))
+		if len(c.Failed) > 0 {
+			fmt.Fprintf(b, "; failed sites: %s", printable(strings.Join(c.Failed, ", ")))
+		}
+		fmt.Fprintln(b)
+	}
+	for _, note := range e.Notes {
+		fmt.Fprintf(b, "Problem  %s\n", printable(note))
+	}
+	if e.Blocked != "" {
+		fmt.Fprintf(b, "Blocked  %s\n", printable(e.Blocked))
+	}
+}
+
+func explanationTable(e whatif.Explanation) string {
+	var b strings.Builder
+	explanationHead(&b, e)
+	fmt.Fprintln(&b)
+	columns := informativeRankers(e)
+	head := []any{"RANK", "NODE", "SITE"}
+	for _, i := range columns {
+		head = append(head, strings.ToUpper(e.Members[0].Scores[i].Ranker))
+	}
+	t := newTable(&b, append(head, "FILTERS")...)
+	for _, m := range e.Members {
+		cells := []any{rankText(m.Rank), m.Node, m.Site}
+		for _, i := range columns {
+			cells = append(cells, dash(m.Scores[i].Words))
+		}
+		var why []string
+		for _, r := range m.Refusals {
+			why = append(why, r.Filter+": "+r.Reason)
+		}
+		t.row(append(cells, cmp.Or(strings.Join(why, "; "), "passed"))...)
+	}
+	t.Flush()
+	fmt.Fprintln(&b)
+	for _, line := range e.Changes {
+		fmt.Fprintf(&b, "- %s\n", printable(line))
+	}
+	return b.String()
+}
+
+// rankText returns a rank, or a dash for a member that is not eligible.
+func rankText(rank int) string {
+	if rank > 0 {
+		return strconv.Itoa(rank)
+	}
+	return "-"
+}
+
+// informativeRankers returns the indexes of the rankers that have words for any member.
+func informativeRankers(e whatif.Explanation) []int {
+	var list []int
+	if len(e.Members) == 0 {
+		return nil
+	}
+	for i := range e.Members[0].Scores {
+		for _, m := range e.Members {
+			if m.Scores[i].Words != "" {
+				list = append(list, i)
+				break
+			}
+		}
+	}
+	return list
+}
+
+func explainTerm(ctx context.Context, w io.Writer, g group, term int64, output string) error {
+	h, err := g.history(ctx, false)
+	if err != nil {
+		return err
+	}
+	t, ok := h.Find(term)
+	if !ok {
+		return fmt.Errorf("term %d is not in the history; %s lists those that are", term, cluster.InGroup("'zkelectd history -n %s'", g.name, cluster.MaxHistory))
+	}
+	if output == "json" {
+		return printJSON(w, t)
+	}
+	fmt.Fprintf(w, "Leader   %s (site %s), term %d: %s\n", printable(t.Node), printable(t.Site), t.Term, printable(t.Outcome))
+	fmt.Fprintf(w, "Why      %s: %s\n", printable(string(t.Cause)), printable(t.Reason))
+	for _, r := range t.Fencing {
+		fmt.Fprintf(w, "Fencing  %s\n", printable(r.String()))
+	}
+	if t.Wait != "" {
+		fmt.Fprintf(w, "Waited   %s\n", printable(t.Wait))
+	}
+	fmt.Fprintf(w, "Policy   revision %d, decided by %s at %s\n\n", t.PolicyRevision, printable(t.Elector), t.Time.Local().Format("2006-01-02 15:04:05"))
+	tab := newTable(w, "RANK", "NODE", "SITE", "VERDICT")
+	for _, v := range t.Ranking {
+		tab.row(rankText(v.Rank), v.Node, v.Site, v.Reason)
+	}
+	tab.Flush()
+	if t.RankingOmitted > 0 {
+		fmt.Fprintf(w, "and %d more\n", t.RankingOmitted)
+	}
+	return nil
 }

@@ -7,12 +7,16 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/guard"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/operator/request"
 	"zkelectd/internal/sys/procinfo"
@@ -233,4 +237,508 @@ func (g group) submitter() operator.Submitter {
 // whoami returns the user who runs this command, as user@host.
 func whoami() string {
 	return procinfo.AtHost(cmp.Or(os.Getenv("SUDO_USER"), procinfo.UserName(os.Getuid())))
+}
+
+// operation describes a command that submits a request. It has flags for the fields that requests of its kind take.
+type operation struct {
+	kind             request.Kind
+	use, short, long string
+	// many is set if it can be submitted in all groups at once, moves if it can then move leadership.
+	many, moves bool
+	// The usage of the flags; all is called --lost for forget.
+	all, lasts, force, wait string
+	done                    completion
+	examples                []string
+}
+
+const lasts = "how long it stays in force (default: without end)"
+
+// operations are the commands that submit a request, apart from move and reelect.
+var operations = []operation{
+	{
+		kind: request.KindCordon, use: "cordon NODE | SITE", short: "Keep a node or site from being elected",
+		long: `A cordoned node is not elected. If it leads, it keeps leading; see drain.`,
+		many: true, lasts: lasts, examples: []string{"cordon n1 --for 2d", `cordon dc1 --reason "power works"`},
+	},
+	{
+		kind: request.KindUncordon, use: "uncordon NODE | SITE | --all", short: "End a cordon or a drain",
+		many: true, moves: true, all: "end all of them", examples: []string{"uncordon n1", "uncordon --all --yes"},
+	},
+	{
+		kind: request.KindDrain, use: "drain NODE | SITE", short: "Cordon a node or site, and move leadership away from it",
+		long: `Drain keeps a node or site from being elected, and replaces a leader there. An uncordon
+of the same node or site ends it.`,
+		many: true, moves: true, lasts: lasts, force: "cordon it even if no other member is eligible",
+		wait: "wait until another leader is READY, and show the progress", done: ledElsewhere,
+		examples: []string{`drain n1 --wait --reason "new disks"`, "drain dc1 --wait"},
+	},
+	{
+		kind: request.KindPause, use: "pause", short: "Keep policy from replacing the leader",
+		long: `While the group is paused, no reload, better member or failback replaces the leader. A
+leader that dies, or fails its health probe, is still replaced, unless the pause is
+--hard. Operator requests (move, drain, ...) still take effect, except in a hard pause.`,
+		many: true, lasts: "how long it stays in force (default: until 'zkelectd resume')",
+		examples: []string{`pause --for 1h --reason "change freeze"`, "pause --hard -g billing"},
+	},
+	{
+		kind: request.KindResume, use: "resume", short: "End a pause", many: true, moves: true,
+		examples: []string{"resume", "resume -g billing"},
+	},
+	{
+		kind: request.KindClearStrikes, use: "clear-strikes NODE | --all", short: "Clear the strikes of a node, or of all",
+		all: "clear the strikes of all nodes", examples: []string{"clear-strikes n1", "clear-strikes --all"},
+	},
+	{
+		kind: request.KindForget, use: "forget NODE | --lost", short: "Forget a node that is no longer a member",
+		long: `The group remembers each node that has been a member: status shows it as LOST, or as
+STOPPED or REMOVED if it left on purpose, and expects it to come back. Forget drops a
+node that does not. It is refused while the node is a member.`,
+		many: true, all: "forget all nodes that are lost", examples: []string{"forget n4", "forget --lost"},
+	},
+}
+
+func (o operation) define(cmd *command) {
+	r := request.Request{Kind: o.kind}
+	c := newRequestCommand(cmd, o.use, o.short, o.long)
+	f := c.Flags()
+	targets := []string{}
+	if o.kind.Takes(request.FieldSite) {
+		f.StringVar(&r.Node, "node", "", "the node; like NODE, but never a site")
+		f.StringVar(&r.Site, "site", "", "the site; like SITE, but never a node")
+		targets = append(targets, "node", "site")
+	}
+	if o.kind.Takes(request.FieldAll) {
+		name := "all"
+		if o.kind == request.KindForget {
+			name = "lost"
+		}
+		f.BoolVar(&r.All, name, false, o.all)
+		targets = append(targets, name)
+	}
+	if o.kind.Takes(request.FieldHard) {
+		f.BoolVar(&r.Hard, "hard", false, "elect no leader at all, not even when the leader dies")
+	}
+	if o.kind.Takes(request.FieldFor) {
+		c.withFor(o.lasts)
+	}
+	if o.wait != "" {
+		c.withWait(o.wait)
+	}
+	if o.kind.Takes(request.FieldForce) {
+		c.withForce(o.force)
+	}
+	if len(targets) > 0 {
+		c.needsTarget(targets...)
+	}
+	if o.many {
+		c.inMany(o.moves)
+	}
+	c.submits(func(args []string) request.Request {
+		if o.kind.Takes(request.FieldSite) {
+			r.Target = optional(args)
+		} else if len(args) > 0 {
+			r.Node = args[0]
+		}
+		return r
+	}, o.done)
+}
+
+// ledElsewhere is complete when there is a READY leader that the request's cordon does not apply to.
+func ledElsewhere(s cluster.Snapshot, plan request.Plan) (bool, error) {
+	inForce := false
+	for _, cordon := range plan.Control.Cordons {
+		if cordon.ID == plan.ID && s.Ready() && !cordon.Matches(s.Current.Record.Node, s.Current.Record.Site) {
+			return true, nil
+		}
+	}
+	for _, cordon := range s.Control.Record.Cordons {
+		inForce = inForce || cordon.ID == plan.ID
+	}
+	return false, checkEnded(s, plan, inForce)
+}
+
+// optional returns the only argument, "" if there is none.
+func optional(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+// completion reports whether a request has taken effect. An error means that it never will.
+type completion func(s cluster.Snapshot, plan request.Plan) (bool, error)
+
+var errDone = errors.New("done")
+
+// interruptible returns a context that ends with the first signal that asks this process to end; a second one ends it
+// at once.
+func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(ctx, guard.NotIgnored(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)...)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
+// unfinished returns the error of a request that has not taken effect before the timeout, or before the end of ctx. It
+// says how to end what stays in force.
+func unfinished(ctx context.Context, g group, plan request.Plan, timeout time.Duration, last string) error {
+	why := fmt.Sprintf("not done after %s (--timeout)", timeout)
+	if ctx.Err() != nil {
+		why = "interrupted"
+	}
+	end := ""
+	if m := plan.Control.Move; m != nil && m.ID == plan.ID {
+		end = "; to end it: " + cluster.InGroup("'zkelectd reelect'", g.name)
+	}
+	for _, c := range plan.Control.Cordons {
+		switch {
+		case c.ID != plan.ID:
+		case c.Node != "":
+			end = "; to end it: " + cluster.InGroup("'zkelectd uncordon --node %s'", g.name, c.Node)
+		default:
+			end = "; to end it: " + cluster.InGroup("'zkelectd uncordon --site %s'", g.name, c.Site)
+		}
+	}
+	return exitError{statusTimedOut, fmt.Errorf("%s; the request stays in force%s (%s)", why, end, last)}
+}
+
+// await follows a request until it has taken effect, in a group with slots in all of them, and reports each step.
+func await(ctx context.Context, g group, plan request.Plan, timeout time.Duration, done completion, r *report) error {
+	began := time.Now()
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	p := handover{notices: notices{w: os.Stderr}, report: r, began: began, plan: plan, done: done}
+	read := func(ctx context.Context, g group) (operator.Leaders, error) {
+		all, err := g.readLeaders(ctx, true)
+		if _, over, _ := p.progress(all); over && err == nil {
+			return g.readLeaders(ctx, false) // parts may have been read before the others changed
+		}
+		return all, err
+	}
+	switch err := follow(limited, g, began, read, &p); {
+	case errors.Is(err, errDone):
+	case err != nil:
+		return err
+	default:
+		return unfinished(ctx, g, plan, timeout, p.last)
+	}
+	if r.Took = cluster.Duration(time.Since(began)); !g.manyLeaders() {
+		r.sayLeader(ctx, g, p.leader)
+	}
+	return nil
+}
+
+// handover is the display of a request that takes effect. It ends with errDone.
+type handover struct {
+	notices
+	report *report
+	began  time.Time
+	plan   request.Plan
+	done   completion
+	last   string          // what it has said last
+	leader cluster.Current // at the end, of the only leader
+}
+
+func (h *handover) show(read operator.Leaders) error {
+	now, over, err := h.progress(read)
+	if err != nil {
+		return err
+	}
+	if now != h.last {
+		h.last = now
+		h.report.say(fmt.Sprintf("%8s  %s", time.Since(h.began).Round(time.Millisecond), now))
+	}
+	if over {
+		h.leader = read.Shared.Current.Record
+		return errDone
+	}
+	return nil
+}
+
+// sayLeader reports who leads at the end, and how long the group had no leader.
+func (r *report) sayLeader(ctx context.Context, g group, rec cluster.Current) {
+	r.Leader, r.Site, r.Term = rec.Node, rec.Site, rec.Term
+	if r.before != 0 && rec.Term == r.before {
+		r.say(fmt.Sprintf("%s (%s) still leads in term %d", rec.Node, rec.Site, rec.Term))
+		return
+	}
+	text := fmt.Sprintf("%s (%s) leads in term %d", rec.Node, rec.Site, rec.Term)
+	if t, ok := pastTerm(ctx, g, rec.Term); ok && t.Leaderless != nil {
+		r.Leaderless = t.Leaderless
+		text += fmt.Sprintf(", %s without a leader", time.Duration(*t.Leaderless).Round(100*time.Microsecond))
+	}
+	r.say(text)
+}
+
+// progress describes the handovers that are not over, of one leader or in slots, and reports whether none is left.
+func (h *handover) progress(read operator.Leaders) (now string, over bool, err error) {
+	var pending []string
+	for _, s := range read.Snapshots {
+		ok, err := h.done(s, h.plan)
+		switch {
+		case err != nil:
+			return "", false, err
+		case s.Slot == "" || len(read.Snapshots) == 1:
+			return progress(s), ok, nil
+		case !ok:
+			pending = append(pending, fmt.Sprintf("slot %s: %s", s.Slot, progress(s)))
+		}
+	}
+	if len(pending) == 0 {
+		return "done in all slots", true, nil
+	}
+	return some(pending), false, nil
+}
+
+// progress describes the state of a handover.
+func progress(s cluster.Snapshot) string {
+	e, c := s.Elected.Record, s.Current
+	switch {
+	case s.Ready():
+		return fmt.Sprintf("%s is READY in term %d", e.Node, e.Term)
+	case c.Readable() && c.Record.Term != e.Term:
+		return fmt.Sprintf("%s is elected in term %d (%s); %s stops and releases", e.Node, e.Term, e.Cause, c.Record.Node)
+	case c.Readable():
+		return fmt.Sprintf("%s takes over in term %d", e.Node, e.Term)
+	case !s.Elected.Readable():
+		return "no leader is elected"
+	}
+	return fmt.Sprintf("%s is elected in term %d (%s); there is no leader", e.Node, e.Term, e.Cause)
+}
+
+// pastTerm reads a term of the history. It waits a moment for it, since the elector writes it when the leader is READY.
+func pastTerm(ctx context.Context, g group, term int64) (cluster.PastTerm, bool) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	for {
+		h, err := g.history(ctx, true)
+		if t, ok := h.Find(term); err == nil && ok {
+			return t, true
+		}
+		select {
+		case <-g.session.Wake():
+			g.session.TakeHints()
+		case <-ctx.Done():
+			return cluster.PastTerm{}, false
+		}
+	}
+}
+
+// checkEnded returns an error if a request has ended, or if another has replaced it.
+func checkEnded(s cluster.Snapshot, plan request.Plan, inForce bool) error {
+	if d, over := s.Control.Record.Ended(plan.ID); over {
+		return exitError{statusFailed, fmt.Errorf("the request has ended: %s: %s", d.What, d.Outcome)}
+	}
+	if s.Control.Readable() && !inForce {
+		return exitError{statusFailed, fmt.Errorf("another request has replaced it: %s", s.Control.Record.LastRequest)}
+	}
+	return nil
+}
+
+// moveOptions are the flags of 'move' that other requests do not have.
+type moveOptions struct {
+	node, site string
+	at         string
+	due        time.Time // at, parsed
+	scheduled  bool
+	cancel     bool
+}
+
+func moveCommand(cmd *command) {
+	var o moveOptions
+	c := newRequestCommand(cmd, "move [NODE | SITE]", "Move leadership to a node or site, now or at a time", fmt.Sprintf(`Move hands leadership over as planned: the leader stops its child and releases
+leadership, then the target takes over. A target that is not eligible is refused, with
+the reason. The target ranks first until --for has passed, until it is no longer
+eligible, or until 'zkelectd reelect' or another move; then policy decides again.
+Without a target, the best other member by policy takes over, and ranks first for %s
+or --for. To keep the old leader from being elected, drain it.
+
+With --at, that happens at a later time: 02:00 or 02:00:30 is the next such time in the
+zone of this host; otherwise write date, time and zone, as in 2026-11-24T02:00:00+01:00.
+Each leader has at most one such move: another one replaces it. If the target is then not
+eligible, or the group is paused, the move is dropped, and status says so. It is also
+dropped if it cannot be carried out within %s of that time.
+--scheduled lists these moves and how the last ones ended; --cancel cancels the one
+that is scheduled.`, request.BestMoveFor, cluster.ScheduleGrace))
+	c.Args = cobra.MaximumNArgs(1)
+	f := c.Flags()
+	f.StringVar(&o.node, "to", "", "the node to move leadership to; like NODE, but never a site")
+	f.StringVar(&o.site, "site", "", "the site to move leadership to; its best node leads")
+	f.StringVar(&o.at, "at", "", "when to move leadership, as in 02:00 or 2026-11-24T02:00:00+01:00 (default: now)")
+	f.BoolVar(&o.scheduled, "scheduled", false, "list the moves that are scheduled, and how the last ones ended")
+	f.BoolVar(&o.cancel, "cancel", false, "cancel the move that is scheduled")
+	c.withFor("how long the target ranks first (default: without end, or 10m without a target)")
+	c.withWait("wait until the target is READY, and show the progress")
+	c.withForce("ignore policy, cordons and health for the target")
+	c.MarkFlagsMutuallyExclusive("at", "scheduled", "cancel", "wait")
+	for _, flag := range []string{"to", "site", "for", "force"} {
+		c.MarkFlagsMutuallyExclusive("cancel", flag)
+		c.MarkFlagsMutuallyExclusive("scheduled", flag)
+	}
+	c.check = func(args []string) (err error) {
+		if len(args) > 0 && (o.cancel || o.scheduled) {
+			return errors.New("--cancel and --scheduled take no target: each leader has at most one scheduled move")
+		}
+		if f.Changed("at") {
+			o.due, err = parseTime(o.at, time.Now())
+		}
+		return err
+	}
+	c.submits(func(args []string) request.Request {
+		best := len(args) == 0 && !f.Changed("to") && !f.Changed("site") && !o.cancel
+		return request.Request{Kind: request.KindMove, Target: optional(args), Node: o.node, Site: o.site, Best: best, At: o.due, Cancel: o.cancel}
+	}, moved)
+	for _, flag := range []string{"reason", "dry-run"} {
+		c.MarkFlagsMutuallyExclusive("scheduled", flag)
+	}
+	submit := c.runMany
+	c.runMany = func(ctx context.Context, s selection, args []string) error {
+		if o.scheduled {
+			return s.listSchedules(ctx, c.OutOrStdout(), *c.output)
+		}
+		return submit(ctx, s, args)
+	}
+}
+
+// moved is complete when the target of the request's move is READY.
+func moved(s cluster.Snapshot, plan request.Plan) (bool, error) {
+	m := plan.Control.Move
+	if s.Ready() && m.Matches(s.Current.Record.Node, s.Current.Record.Site) {
+		return true, nil
+	}
+	now := s.Control.Record.Move
+	return false, checkEnded(s, plan, now != nil && now.ID == plan.ID)
+}
+
+// parseTime returns the time that a person means: a time of day, which is the next such one in the zone of now, or a time with
+// date and zone.
+func parseTime(text string, now time.Time) (time.Time, error) {
+	for _, layout := range []string{"15:04", "15:04:05"} {
+		of, err := time.Parse(layout, text)
+		if err != nil {
+			continue
+		}
+		year, month, day := now.Date()
+		for {
+			// A clock that is set forward skips some times of a day. Date then returns one that is an hour off.
+			at := time.Date(year, month, day, of.Hour(), of.Minute(), of.Second(), 0, now.Location())
+			if at.After(now) && at.Hour() == of.Hour() && at.Minute() == of.Minute() {
+				return at, nil
+			}
+			day++
+		}
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("--at %q: write a time of day, as in 02:00, or a date, time and zone, as in %s", text, now.Add(time.Hour).Truncate(time.Minute).Format(time.RFC3339))
+	}
+	if !at.After(now) {
+		return time.Time{}, fmt.Errorf("--at %q is in the past: it is %s now; leave out --at to move leadership at once", text, now.Format(time.RFC3339))
+	}
+	return at, nil
+}
+
+// listedSchedule is one scheduled move in the output of 'move --scheduled'.
+type listedSchedule struct {
+	Group   string `json:"group"`
+	Slot    string `json:"slot,omitempty"`
+	Request int64  `json:"request"`
+	// State is scheduled, carried-out, dropped, canceled or replaced. Detail says why it was dropped, or who ended it.
+	State  string `json:"state"`
+	Detail string `json:"detail,omitempty"`
+	// Due is when it is or was due, by the clock of the host where it was submitted.
+	Due    time.Time `json:"due"`
+	Target string    `json:"target"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason,omitempty"`
+	// Ended is when it ended; nil while it is scheduled.
+	Ended *time.Time `json:"ended,omitempty"`
+}
+
+// stateScheduled is the state of a move that is not over.
+const stateScheduled = "scheduled"
+
+// listSchedules lists the scheduled moves of the groups that a command line names.
+func (s selection) listSchedules(ctx context.Context, w io.Writer, output string) error {
+	found, errs := make([][]listedSchedule, len(s.groups)), make([]error, len(s.groups))
+	s.each(ctx, func(ctx context.Context, i int, g group) {
+		if errs[i] = g.err; g.err == nil {
+			found[i], errs[i] = g.schedules(ctx)
+		}
+		switch {
+		case operator.NotAffected(errs[i]):
+			errs[i] = nil // no daemon has joined it
+		case errs[i] != nil:
+			errs[i] = fmt.Errorf("%s: %w", g.name, errs[i])
+		}
+	})
+	all := slices.Concat(found...)
+	if output == "json" {
+		return errors.Join(errors.Join(errs...), printJSON(w, append([]listedSchedule{}, all...)))
+	}
+	if len(all) == 0 {
+		fmt.Fprintln(w, "no move is scheduled")
+	} else if err := printSchedules(w, all); err != nil {
+		return err
+	}
+	return errors.Join(errs...)
+}
+
+// schedules returns the scheduled moves of the group, or of the slot: those that are to come, then those that are over.
+func (g group) schedules(ctx context.Context) ([]listedSchedule, error) {
+	ctx, cancel := withAnswerTimeout(ctx)
+	defer cancel()
+	data, stat, err := g.session.Get(ctx, g.paths.Control(), false)
+	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
+		return nil, fmt.Errorf("cannot read znode %s: %w", g.paths.Control(), err)
+	}
+	read := g.paths.ReadControl(data, stat, err == nil)
+	if read.Exists && read.Err != nil {
+		return nil, read.Err
+	}
+	var all []listedSchedule
+	for _, m := range read.Record.Scheduled {
+		all = append(all, listedSchedule{Slot: m.Slot, Request: m.ID, State: stateScheduled, Due: m.At, Target: m.Target(), By: m.By, Reason: m.Reason})
+	}
+	for _, e := range slices.Backward(read.Record.EndedSchedules) {
+		all = append(all, listedSchedule{
+			Slot: e.Slot, Request: e.ID, State: string(e.Outcome), Detail: e.Detail, Due: e.At, Target: e.Target, By: e.By, Reason: e.Reason, Ended: &e.Time,
+		})
+	}
+	if g.paths.Slot != "" {
+		all = slices.DeleteFunc(all, func(l listedSchedule) bool { return l.Slot != g.paths.Slot })
+	}
+	for i := range all {
+		all[i].Group = g.name
+		if all[i].Slot != "" && g.paths.Slot == "" {
+			all[i].Group += "/" + all[i].Slot
+		}
+	}
+	return all, nil
+}
+
+func printSchedules(w io.Writer, all []listedSchedule) error {
+	now := time.Now()
+	t := newTable(w, "GROUP", "MOVE TO", "DUE", "BY", "REASON", "STATE")
+	for _, l := range all {
+		due, state := l.Due.Local().Format("2006-01-02 15:04:05 MST"), l.State
+		if l.State == stateScheduled {
+			due = cluster.DescribeTime(l.Due, now)
+		}
+		if l.Detail != "" {
+			state += ": " + l.Detail
+		}
+		t.row(l.Group, l.Target, due, l.By, dash(l.Reason), state)
+	}
+	return t.Flush()
+}
+
+// appendSchedules prints the scheduled moves below the history, if there are any: one that was dropped has no term. That they cannot be
+// read is shown by status.
+func appendSchedules(ctx context.Context, w io.Writer, g group) error {
+	all, err := g.schedules(ctx)
+	if err != nil || len(all) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w, "\nScheduled moves:")
+	return printSchedules(w, all)
 }

@@ -4,9 +4,13 @@ package config
 
 import (
 	"cmp"
+	"net"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -267,4 +271,241 @@ func hostName() string {
 		return "localhost"
 	}
 	return name
+}
+
+// ZooKeeper configures the ensemble and the group in it.
+type ZooKeeper struct {
+	Servers        []string      `yaml:"servers" default:"127.0.0.1:2181" doc:"The servers of the ensemble, as host:port. Each address of a name is tried like a server of its own."`
+	Root           string        `yaml:"root" scope:"host, group" default:"/cluster" doc:"The group's root znode, created if it does not exist. Daemons with the same root elect one leader."`
+	SessionTimeout time.Duration `yaml:"session_timeout" min:"2s" max:"10m" default:"6s" doc:"The session timeout to request; a server grants between 2 and 20 times its tickTime. The lease is 45% of the smallest timeout that may be granted."`
+	// MinSessionTimeout is the smallest session timeout that a server may grant; 0 for the one that was granted first.
+	MinSessionTimeout time.Duration `yaml:"min_session_timeout" doc:"The smallest session timeout that any server of the ensemble may grant; the lease is computed from it. Set it if the servers have different values of maxSessionTimeout. With 0s zkelectd assumes that every server grants at least what the first one granted."`
+	ConnectTimeout    time.Duration `yaml:"connect_timeout" doc:"How long to try to connect for the first time before giving up. With 0s the daemon tries forever, and a command for 10s."`
+	SessionFile       string        `yaml:"session_file" doc:"The file (mode 0600) with the session's id and password and the pending hooks. If guard and daemon were killed together, 'zkelectd release' and the next start read it to clean up. Only its user and root may have write access to the directory. Default: the file session in systemd's $RUNTIME_DIRECTORY; without that directory, none."`
+	Auth              Auth          `yaml:"auth"`
+	ACL               string        `yaml:"acl" oneof:"open, readable, private" default:"open" reload:"yes" doc:"Who can access the znodes that are created: private (only the users of zookeeper.auth.file), readable (everyone can read) or open (everyone can do everything). Use open for demos and tests only. See docs/security.md."`
+	TLS               TLS           `yaml:"tls"`
+}
+
+// Auth configures how daemons and commands authenticate.
+type Auth struct {
+	File string `yaml:"file" reload:"yes" doc:"A file with lines user:password for ZooKeeper's digest scheme, mode 0600 or 0400, the same on all hosts. Each of these users has all rights to the znodes that are created. A name without a slash is a systemd credential (LoadCredential=). See docs/security.md."`
+}
+
+// TLS configures TLS on the connections to ZooKeeper.
+type TLS struct {
+	CA         string `yaml:"ca" doc:"A PEM file with the CAs to trust. With this or another setting of zookeeper.tls, the servers are connected to by TLS (1.2 or later); zookeeper.servers must then name their secureClientPort. Default: the CAs of the system. A name without a slash is a systemd credential."`
+	Cert       string `yaml:"cert" doc:"A PEM file with this host's certificate, for servers that require one; needs zookeeper.tls.key."`
+	Key        string `yaml:"key" doc:"The PEM file with the private key of zookeeper.tls.cert; other users must not be able to read it."`
+	ServerName string `yaml:"server_name" doc:"The name that the servers' certificates must have. Default: the host in zookeeper.servers."`
+}
+
+// aclOpen is the value of zookeeper.acl with which everyone can do everything.
+const aclOpen = "open"
+
+// SecretFile returns the path of a file that a setting names, and whether it is a systemd credential. A name without a slash
+// stands for a credential in $CREDENTIALS_DIRECTORY.
+func SecretFile(name string, getenv func(string) string) (file string, systemd bool) {
+	dir := getenv("CREDENTIALS_DIRECTORY")
+	switch {
+	case strings.Contains(name, "/"):
+		if absolute, err := filepath.Abs(name); err == nil {
+			return absolute, false // 'zkelectd release' may run in another directory
+		}
+		return name, false
+	case name == "" || dir == "":
+		return name, false
+	}
+	return filepath.Join(dir, name), true
+}
+
+// LeaseBase returns the session timeout that a lease may rest on in a session with the timeout granted.
+func (z ZooKeeper) LeaseBase(granted time.Duration) time.Duration {
+	return cluster.Earliest(granted, z.MinSessionTimeout)
+}
+
+func (c *Config) checkZooKeeper(report func(string, string, ...any)) {
+	z := &c.ZooKeeper
+	z.checkServers(report)
+	z.checkRoot(report)
+	if z.MinSessionTimeout != 0 && (z.MinSessionTimeout < 2*time.Second || z.MinSessionTimeout > z.SessionTimeout) {
+		report("zookeeper.min_session_timeout", "%s is neither 0s nor between 2s and zookeeper.session_timeout (%s)", z.MinSessionTimeout, z.SessionTimeout)
+	}
+	if (z.ACL == "readable" || z.ACL == "private") && z.Auth.File == "" {
+		report("zookeeper.acl", "%q needs zookeeper.auth.file, which lists the users that can access the znodes", z.ACL)
+	}
+	z.TLS.check(report)
+}
+
+// Enabled reports whether TLS is used: whether any of its settings is set.
+func (t TLS) Enabled() bool { return t != TLS{} }
+
+func (t TLS) check(report func(string, string, ...any)) {
+	switch {
+	case t.Cert != "" && t.Key == "":
+		report("zookeeper.tls.cert", "needs zookeeper.tls.key")
+	case t.Key != "" && t.Cert == "":
+		report("zookeeper.tls.key", "needs zookeeper.tls.cert")
+	}
+}
+
+func (z *ZooKeeper) checkServers(report func(string, string, ...any)) {
+	if len(z.Servers) == 0 {
+		report("zookeeper.servers", "is empty: name at least one host:port")
+	}
+	for i, server := range z.Servers {
+		server = withPort(server)
+		z.Servers[i] = server
+		host, port, err := net.SplitHostPort(server)
+		if n, perr := strconv.Atoi(port); err != nil || host == "" || perr != nil || n < 1 || n > 65535 {
+			report("zookeeper.servers", "%q is not host:port", server)
+		}
+	}
+}
+
+func (z *ZooKeeper) checkRoot(report func(string, string, ...any)) {
+	switch {
+	case !strings.HasPrefix(z.Root, "/"):
+		report("zookeeper.root", "%q must begin with /", z.Root)
+	case z.Root == "/":
+		report("zookeeper.root", "must not be / itself: name a znode for the group, as in /cluster")
+	case path.Clean(z.Root) != z.Root:
+		report("zookeeper.root", "%q: write it as %q", z.Root, path.Clean(z.Root))
+	case z.Root == "/zookeeper" || strings.HasPrefix(z.Root, "/zookeeper/"):
+		report("zookeeper.root", "%q belongs to ZooKeeper itself", z.Root)
+	default:
+		for part := range strings.SplitSeq(z.Root[1:], "/") {
+			if err := CheckName(part); err != nil {
+				report("zookeeper.root", "%q %v", part, err)
+			}
+		}
+	}
+}
+
+// WatchdogDevice configures the device that resets this host if the work outlives its lease. It has nothing to do with the watchdog
+// of the elector.
+type WatchdogDevice struct {
+	Mode   string `yaml:"mode" oneof:"off, automatic, required" default:"off" doc:"Whether a watchdog device resets this host if the leader-only work could outlive its lease: off, automatic (where there is a device that fits the lease) or required (without one this host does not lead). See docs/watchdog-device.md."`
+	Device string `yaml:"device" default:"/dev/watchdog" doc:"The device. One process at a time can have it open, so one zkelectd on a host, with all its groups."`
+}
+
+// The modes of a watchdog device.
+const (
+	DeviceOff       = "off"
+	DeviceAutomatic = "automatic"
+	DeviceRequired  = "required"
+)
+
+// Used reports whether the device is to be used.
+func (w WatchdogDevice) Used() bool { return w.Mode != DeviceOff && w.Mode != "" }
+
+func (w WatchdogDevice) check(report func(string, string, ...any)) {
+	if !strings.HasPrefix(w.Device, "/dev/") || filepath.Clean(w.Device) != w.Device {
+		report("watchdog_device.device", "%q is not the clean path of a device, such as /dev/watchdog0", w.Device)
+	}
+}
+
+// hasWork reports whether leadership of this host has any effect, or is meant to have none.
+func (c Config) hasWork() bool {
+	h := c.Hooks
+	return len(c.Child.Command) > 0 || c.Child.Unit != "" || c.Child.None || c.Node.Observer ||
+		len(h.PreStart) > 0 || len(h.PostStop) > 0 || len(h.OnChange) > 0
+}
+
+// noWork is why a daemon does not run a configuration without work: most likely the settings of the child were forgotten, and the host
+// would take leadership away from hosts that have a child.
+const noWork = "is not set, and neither are child.unit and hooks, so this host would lead without doing anything; " +
+	"if that is intended, set child.none: true (--no-child), or node.observer: true for a host that is not to lead"
+
+// CheckWork returns an error for each group that would lead without work. Only daemons need it: commands read the same sources.
+func (h Host) CheckWork() error {
+	var errs Errors
+	for _, g := range h.Groups {
+		if !g.Config.hasWork() {
+			errs.add(g.File, childCommand, noWork)
+		}
+	}
+	if len(errs) > 0 {
+		return errs
+	}
+	return nil
+}
+
+const childCommand = "child.command"
+
+// checkNone reports work beside child.none.
+func (c *Config) checkNone(report func(string, string, ...any)) {
+	if c.Child.None && (len(c.Child.Command) > 0 || c.Child.Unit != "") {
+		report("child.none", "cannot be set together with child.command or child.unit")
+	}
+}
+
+// unset returns the settings that say which group the daemon joins, and that no source sets.
+func (m *mainFile) unset() []string {
+	var keys []string
+	for _, key := range []string{"zookeeper.servers", "zookeeper.root"} {
+		if _, set := m.settings[key]; !set {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// Setting returns the value of a setting as text.
+func (c Config) Setting(key string) string { return shown(c.settings()[key]) }
+
+// refuseForDaemon reports groups that a daemon does not run, although commands can use their configuration.
+func (d *directory) refuseForDaemon() {
+	for _, f := range d.files {
+		if len(f.errs) > 0 {
+			continue
+		}
+		if !f.cfg.hasWork() {
+			f.errs.add(f.path, childCommand, noWork)
+		}
+		f.cfg.checkFailsafeHost(func(key, reason string) { f.errs.add(cmp.Or(f.source[key], f.path), key, "%s", reason) })
+	}
+}
+
+// Program is a program that a setting names.
+type Program struct{ Key, Name string }
+
+// Programs returns the programs that zkelectd may start, sorted by their settings.
+func (c Config) Programs() []Program {
+	var all []Program
+	for _, k := range Keys() {
+		if argv, ok := k.Field(&c).Interface().([]string); ok && k.tag.Get("program") != "" && len(argv) > 0 {
+			all = append(all, Program{k.Name, argv[0]})
+		}
+	}
+	slices.SortFunc(all, func(a, b Program) int { return strings.Compare(a.Key, b.Key) })
+	return all
+}
+
+// defaultSpread is the default of moves.spread, which only matters if a host has many groups.
+const defaultSpread = time.Minute
+
+// completeDefaults sets the defaults that depend on other settings. values are the settings that were given, and many is true for a
+// host with many groups.
+func (c *Config) completeDefaults(values map[string]found, many bool) {
+	given := func(key string) bool {
+		_, set := values[key]
+		return set
+	}
+	if many && !given("moves.spread") {
+		c.Moves.Spread = defaultSpread
+	}
+	if !given("policy.failback") && c.spreads() {
+		c.Policy.Failback = defaultFailback
+	}
+}
+
+// defaultFailback is the default of policy.failback with the ranker spread.
+const defaultFailback = "30s"
+
+// spread is the ranker by which the loss of a host moves many groups, and its return moves them back.
+const spread = "spread"
+
+func (c *Config) spreads() bool {
+	return c.Policy.Type == spread && len(c.Policy.Rank) == 0 || slices.Contains(c.Policy.Rank, spread)
 }

@@ -2,12 +2,22 @@ package config
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
 	"maps"
+	"os"
+	"path"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
+	"zkelectd/internal/sys/secretfile"
 )
 
 // Host is the configuration of a daemon with all its groups.
@@ -201,4 +211,396 @@ func (c *Config) checkWith(values map[string]found, file string, errs *Errors) {
 		}
 		errs.add(cmp.Or(source, "default"), key, format, args...)
 	})
+}
+
+// MaxGroups limits the groups of a host.
+const MaxGroups = 1000
+
+// groupName matches what can be part of a znode path, a metric label and a unit name.
+var groupName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+
+// groupExt is the extension of group files. Files with otherExt are refused: whoever wrote one wants the group.
+const (
+	groupExt = ".yaml"
+	otherExt = ".yml"
+)
+
+// directory is what the directory with the group files says.
+type directory struct {
+	files    map[string]*groupFile // by the name of the group
+	warnings []string
+	errs     Errors // of the directory as a whole
+	// missing is true if the directory does not exist.
+	missing bool
+}
+
+// groupFile is what one group file says.
+type groupFile struct {
+	name, path string
+	cfg        Config
+	// source is the source of each setting.
+	source map[string]string
+	errs   Errors
+}
+
+// readDir reads all group files.
+func (m *mainFile) readDir() *directory {
+	d := &directory{files: make(map[string]*groupFile)}
+	if err := secretfile.CheckDirectory(m.dir); err != nil {
+		d.missing = errors.Is(err, fs.ErrNotExist)
+		d.errs.add(m.dir, "", "%v", err)
+		return d
+	}
+	entries, err := os.ReadDir(m.dir)
+	if err != nil {
+		d.errs.add(m.dir, "", "cannot be read: %v", errors.Unwrap(err))
+		return d
+	}
+	for _, e := range entries {
+		d.add(m, e.Name())
+	}
+	if n := len(d.files); n > MaxGroups {
+		d.files = nil
+		d.errs.add(m.dir, "", "has %d groups; a daemon can have at most %d", n, MaxGroups)
+	}
+	for _, f := range d.files {
+		if len(f.errs) == 0 {
+			f.read(m)
+		}
+	}
+	return d
+}
+
+// copies are extensions that editors and package managers give to copies.
+var copies = []string{
+	".bak", ".disabled", ".dpkg-dist", ".dpkg-new", ".dpkg-old", ".dpkg-tmp", ".old", ".orig", ".rpmnew", ".rpmorig", ".rpmsave", ".save", ".swp",
+	".tmp",
+}
+
+func isCopy(base string) bool {
+	return strings.HasPrefix(base, ".") || strings.HasPrefix(base, "#") || strings.HasSuffix(base, "~") || slices.Contains(copies, filepath.Ext(base))
+}
+
+// notGroupFile reports whether a file of the directory has nothing to do with groups.
+func notGroupFile(base string) bool {
+	ext := filepath.Ext(base)
+	return isCopy(base) || ext != groupExt && ext != otherExt
+}
+
+// add adds a file of the directory, without reading it.
+func (d *directory) add(m *mainFile, base string) {
+	ext := filepath.Ext(base)
+	name, file := strings.TrimSuffix(base, ext), filepath.Join(m.dir, base)
+	if notGroupFile(base) {
+		if !isCopy(base) {
+			d.warnings = append(d.warnings, fmt.Sprintf("%s: ignored: the name of a group file ends in %s", file, groupExt))
+		}
+		return
+	}
+	f, exists := d.files[name]
+	if !exists {
+		f = &groupFile{name: name, path: file}
+		d.files[name] = f
+	}
+	switch {
+	case exists:
+		f.errs.add(f.path, "", "is one of two files for the group %s: remove it or %s", name, file)
+	case !groupName.MatchString(name):
+		f.errs.add(file, "", "%q cannot be the name of a group: use a-z, 0-9 and -, not first, and at most 63 characters", name)
+	case ext != groupExt:
+		f.errs.add(file, "", "the name of a group file ends in %s: rename it to %s", groupExt, name+groupExt)
+	}
+}
+
+// read reads the file, and merges it with the main file.
+func (f *groupFile) read(m *mainFile) {
+	data, err := readGroupFile(f.path)
+	if err != nil {
+		f.errs.add(f.path, "", "%v", err)
+		return
+	}
+	own := f.parse(m, data)
+	values := overlay(withoutReplacedWork(overlay(m.settings, m.defaults), own), own)
+	values[groupsDir] = found{f.path, ""}
+	if _, set := own["zookeeper.root"]; !set {
+		values["zookeeper.root"] = found{f.path, path.Join(m.root(), f.name)}
+	}
+	f.cfg = m.cfg.with(values)
+	f.cfg.completeDefaults(values, true)
+	if !slices.ContainsFunc(m.errs, func(e Error) bool { return e.Key == "zookeeper.root" }) { // else its root is wrong, too
+		f.cfg.checkWith(values, f.path, &f.errs)
+	}
+	f.source = make(map[string]string)
+	for name, v := range values {
+		f.source[name] = v.source
+	}
+	f.errs = f.errs.sorted()
+}
+
+// withoutReplacedWork returns inherited settings without the work of a group that names its own, or that it has none: these settings
+// exclude each other.
+func withoutReplacedWork(inherited, own map[string]found) map[string]found {
+	kinds := []string{childCommand, "child.unit", "child.none"}
+	if !slices.ContainsFunc(kinds, func(key string) bool { return own[key].value != nil && !isZero(own[key].value) }) {
+		return inherited
+	}
+	rest := maps.Clone(inherited)
+	for _, key := range kinds {
+		delete(rest, key)
+	}
+	return rest
+}
+
+// isZero reports whether a setting's value is empty.
+func isZero(value any) bool {
+	v := reflect.ValueOf(value)
+	return v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0
+}
+
+// parse returns the settings in the content of the file.
+func (f *groupFile) parse(m *mainFile, data []byte) map[string]found {
+	w := newWalker(f.path, &f.errs)
+	w.refuse = func(k Key) string {
+		switch {
+		case k.Scope != HostScope:
+			return ""
+		case m.src.File == "":
+			return "is a setting of the host, which a group cannot change"
+		}
+		return "is a setting of the host: write it in " + m.src.File
+	}
+	before := len(f.errs)
+	root := rootNode(f.path, data, &f.errs)
+	if root == nil || root.Tag == "!!null" {
+		if len(f.errs) == before {
+			// An editor or a full disk may have emptied it, so it is no group with the defaults alone.
+			f.errs.add(f.path, "", "is empty: write {} for a group that has only the defaults")
+		}
+		return nil
+	}
+	w.section("", root)
+	return w.out
+}
+
+// readGroupFile returns the content of a regular file, or of one that a symbolic link names.
+func readGroupFile(name string) ([]byte, error) {
+	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe must not block
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.New("has vanished since the directory was listed, or is a broken link: remove it, or reload again")
+	} else if err != nil {
+		return nil, fmt.Errorf("cannot be read: %w", errors.Unwrap(err))
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.New("is not a regular file")
+	}
+	return readTrusted(name, file)
+}
+
+// overlay returns the values of base, replaced by those of over. Maps are merged; an empty one replaces, as nothing else removes
+// what a unit or another group must not have.
+func overlay(base, over map[string]found) map[string]found {
+	out := maps.Clone(base)
+	for name, f := range over {
+		switch own := f.value.(type) {
+		case map[string]string:
+			f.value = mergeMaps(out[name].value, own)
+		case map[string]int:
+			f.value = mergeMaps(out[name].value, own)
+		}
+		out[name] = f
+	}
+	return out
+}
+
+func mergeMaps[V any](base any, over map[string]V) map[string]V {
+	out := make(map[string]V)
+	if m, ok := base.(map[string]V); ok && len(over) > 0 {
+		maps.Copy(out, m)
+	}
+	maps.Copy(out, over)
+	return out
+}
+
+// host returns the configuration with all groups of the directory that have no error.
+func (d *directory) host(m *mainFile) Host {
+	h := Host{Config: m.cfg, Dir: m.dir, Warnings: d.warnings, Unset: m.unset()}
+	for _, name := range slices.Sorted(maps.Keys(d.files)) {
+		if f := d.files[name]; len(f.errs) == 0 {
+			h.Groups = append(h.Groups, Group{Name: name, File: f.path, Config: f.cfg})
+		}
+	}
+	return h
+}
+
+// claims are what only one group of a host can have: its znodes and its unit.
+type claims struct {
+	base  string            // the znode above the roots of the groups
+	owner map[string]string // the group of each claimed znode
+	above map[string]string // a group with claimed znodes below each znode
+	unit  map[string]string // the group of each systemd unit
+}
+
+func newClaims(base string) *claims {
+	return &claims{base: base, owner: make(map[string]string), above: make(map[string]string), unit: make(map[string]string)}
+}
+
+// znodes returns what a group claims: its root, and the znode that records which root it has.
+func (c *claims) znodes(g Group) []string {
+	return []string{g.Config.ZooKeeper.Root, path.Join(c.base, g.Name)}
+}
+
+// parents returns all znodes above a znode.
+func parents(znode string) (all []string) {
+	for i := strings.LastIndexByte(znode, '/'); i > 0; i = strings.LastIndexByte(znode[:i], '/') {
+		all = append(all, znode[:i])
+	}
+	return all
+}
+
+func (c *claims) add(g Group) {
+	for _, znode := range c.znodes(g) {
+		c.owner[znode] = g.Name
+		for _, p := range parents(znode) {
+			c.above[p] = g.Name
+		}
+	}
+	for _, unit := range g.Config.units() {
+		c.unit[unit] = g.Name
+	}
+}
+
+// conflict is a setting that a group cannot have.
+type conflict struct{ key, reason string }
+
+// check returns the conflicts of a group with those that were added.
+func (c *claims) check(g Group) (found []conflict) {
+	if reason := c.checkRoot(g); reason != "" {
+		found = append(found, conflict{"zookeeper.root", reason})
+	}
+	units := g.Config.units()
+	if i := slices.IndexFunc(units, func(unit string) bool { return c.unit[unit] != "" }); i >= 0 {
+		found = append(found, conflict{"child.unit", fmt.Sprintf("%q is the unit of group %s, too", units[i], c.unit[units[i]])})
+	}
+	return found
+}
+
+func (c *claims) checkRoot(g Group) string {
+	root := g.Config.ZooKeeper.Root
+	switch {
+	case c.base == root, strings.HasPrefix(c.base, root+"/"):
+		return fmt.Sprintf("%q contains the zookeeper.root of the host, %q", root, c.base)
+	case strings.HasPrefix(root, c.base+"/."):
+		return fmt.Sprintf("%q is reserved: names below the zookeeper.root of the host do not begin with a dot", root)
+	}
+	for _, znode := range c.znodes(g) {
+		if other := c.owner[znode]; other != "" {
+			return fmt.Sprintf("%q belongs to group %s, too", znode, other)
+		}
+		if other := c.above[znode]; other != "" {
+			return fmt.Sprintf("%q contains a znode of group %s", znode, other)
+		}
+		for _, p := range parents(znode) {
+			if other := c.owner[p]; other != "" {
+				return fmt.Sprintf("%q is inside %q, which belongs to group %s", znode, p, other)
+			}
+		}
+	}
+	return ""
+}
+
+// moved returns 1 if the root of the group is not the one that its name gives it, and otherwise 0.
+func (f *groupFile) moved(base string) int {
+	if f.cfg.ZooKeeper.Root == path.Join(base, f.name) {
+		return 0
+	}
+	return 1
+}
+
+// refuseConflicts adds an error to each file whose group conflicts with another one. A group that runs keeps what it has; otherwise
+// one with the root that its name gives it, or the first name, does.
+func (d *directory) refuseConflicts(base string, running Host) {
+	for refused := true; refused; {
+		refused = false // what a refused group keeps may conflict with a change of another one
+		c := newClaims(base)
+		var changes []*groupFile
+		for _, name := range slices.Sorted(maps.Keys(d.files)) {
+			f, now := d.files[name], running.find(name)
+			switch {
+			case now != nil && (len(f.errs) > 0 || slices.Equal(now.Config.units(), f.cfg.units())):
+				c.add(*now)
+			case len(f.errs) == 0:
+				changes = append(changes, f)
+			}
+		}
+		slices.SortStableFunc(changes, func(a, b *groupFile) int { return cmp.Compare(a.moved(base), b.moved(base)) })
+		for _, f := range changes {
+			g := Group{Name: f.name, Config: f.cfg}
+			found := c.check(g)
+			for _, x := range found {
+				f.errs.add(f.source[x.key], x.key, "%s", x.reason)
+			}
+			if refused = refused || len(found) > 0; len(found) == 0 {
+				c.add(g)
+			}
+		}
+	}
+}
+
+// relations returns the groups that a group's policy refers to. For a slot, that is its group.
+func relations(c Config) policy.Relations {
+	r := policy.RelationsOf(c.Rules())
+	for _, list := range [][]string{r.With, r.Apart} {
+		for i, peer := range list {
+			list[i], _, _ = strings.Cut(peer, "/")
+		}
+	}
+	return r
+}
+
+// refuseCircles adds an error to each file whose group follows one that refers back to it. A group whose policy has not changed is not
+// to blame.
+func (d *directory) refuseCircles(running Host) {
+	for refused := true; refused; {
+		refused = false // what a refused group keeps may be part of another circle
+		graph, changed := make(policy.Graph), make(map[string]*groupFile)
+		for name, f := range d.files {
+			now := running.find(name)
+			switch {
+			case len(f.errs) == 0:
+				graph[name] = relations(f.cfg)
+				if now == nil || !reflect.DeepEqual(relations(now.Config), graph[name]) {
+					changed[name] = f
+				}
+			case now != nil:
+				graph[name] = relations(now.Config)
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(changed)) {
+			if err := checkCircle(graph, name); err != nil {
+				f, key := changed[name], "policy.rank"
+				if len(policy.RelationsOf(cluster.Rules{Rank: f.cfg.Policy.Rank}).Peers()) == 0 {
+					key = "policy.apart_strict"
+				}
+				f.errs.add(f.source[key], key, "%v", err)
+				refused = true
+			}
+		}
+	}
+}
+
+// checkCircle returns an error if the group is in a circle in which a group follows another one.
+func checkCircle(graph policy.Graph, name string) error {
+	if len(graph[name].Peers()) == 0 {
+		return nil
+	}
+	for _, other := range slices.Sorted(maps.Keys(graph)) {
+		if other != name && (graph.Cycle(name, other) == nil || graph.Cycle(other, name) == nil) {
+			continue // not in a circle with it
+		}
+		if err := graph.CheckWith(other); err != nil {
+			return err
+		}
+	}
+	return nil
 }

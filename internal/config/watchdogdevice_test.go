@@ -6,9 +6,9 @@ import "testing"
 func TestWatchdogDeviceIsChecked(t *testing.T) {
 	good := WatchdogDevice{Mode: DeviceRequired, Device: "/dev/watchdog"}
 	for want, change := range map[string]func(*WatchdogDevice){
-		"":                        func(*WatchdogDevice) {},
-		"watchdog_device.mode":    func(w *WatchdogDevice) { w.Mode = "on" },
-		"watchdog_device.device":  func(w *WatchdogDevice) { w.Device = "/dev/../etc/passwd" },
+		"":                       func(*WatchdogDevice) {},
+		"watchdog_device.mode":   func(w *WatchdogDevice) { w.Mode = "on" },
+		"watchdog_device.device": func(w *WatchdogDevice) { w.Device = "/dev/../etc/passwd" },
 	} {
 		c, got := defaults(), ""
 		c.Device = good

@@ -9,12 +9,12 @@ import (
 
 func TestZooKeeperAccessIsChecked(t *testing.T) {
 	for text, want := range map[string]string{
-		"zookeeper: {acl: closed, auth: {file: /a}}":  `z.yaml:1: zookeeper.acl: "closed" is not one of open, readable, private`,
-		"zookeeper: {acl: private}":                   `zookeeper.acl: "private" needs zookeeper.auth.file`,
-		"zookeeper: {acl: readable}":                  `zookeeper.acl: "readable" needs zookeeper.auth.file`,
-		"zookeeper: {tls: {cert: /c}}": "zookeeper.tls.cert: needs zookeeper.tls.key",
-		"zookeeper: {tls: {key: /k}}":  "zookeeper.tls.key: needs zookeeper.tls.cert",
-		"zookeeper: {auth: secret}":                   "zookeeper.auth: must be a section",
+		"zookeeper: {acl: closed, auth: {file: /a}}": `z.yaml:1: zookeeper.acl: "closed" is not one of open, readable, private`,
+		"zookeeper: {acl: private}":                  `zookeeper.acl: "private" needs zookeeper.auth.file`,
+		"zookeeper: {acl: readable}":                 `zookeeper.acl: "readable" needs zookeeper.auth.file`,
+		"zookeeper: {tls: {cert: /c}}":               "zookeeper.tls.cert: needs zookeeper.tls.key",
+		"zookeeper: {tls: {key: /k}}":                "zookeeper.tls.key: needs zookeeper.tls.cert",
+		"zookeeper: {auth: secret}":                  "zookeeper.auth: must be a section",
 	} {
 		_, err := Load(Sources{File: file(t, text)})
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -1,12 +1,19 @@
+// Package operator submits operator requests, publishes policies, plans repairs, and reads the
+// group and its history. The commands and the HTTP API share it. What a request changes is planned by package request.
 package operator
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"log/slog"
 	"os"
 	"time"
 
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
+	"zkelectd/internal/operator/losses"
+	"zkelectd/internal/work/fencer"
 	"zkelectd/internal/zk"
 )
 
@@ -36,3 +43,55 @@ func Disconnect(ctx context.Context, s *zk.Session) {
 
 // AnswerTimeout bounds how long a command waits for a connection, and for one operation: a person waits for its output.
 const AnswerTimeout = 10 * time.Second
+
+// Access returns the ZooKeeper credentials and TLS files for c. getenv returns the daemon's environment, which says where
+// systemd has put the unit's credentials.
+func Access(c config.Config, getenv func(string) string) zk.Access {
+	z := c.ZooKeeper
+	a := zk.Access{ACL: zk.ACL(z.ACL)}
+	a.Auth.Path, a.Auth.Systemd = config.SecretFile(z.Auth.File, getenv)
+	a.TLS = zk.TLS{Enabled: z.TLS.Enabled(), ServerName: z.TLS.ServerName}
+	a.TLS.CA, _ = config.SecretFile(z.TLS.CA, getenv)
+	a.TLS.Cert, _ = config.SecretFile(z.TLS.Cert, getenv)
+	a.TLS.Key, _ = config.SecretFile(z.TLS.Key, getenv)
+	return a
+}
+
+// EncodeAccess encodes what the guard needs to close a session after the daemon's death: file names, no secrets.
+func EncodeAccess(a zk.Access) json.RawMessage {
+	data, err := json.Marshal(a)
+	if err != nil {
+		return nil // unreachable: the fields are plain strings
+	}
+	return data
+}
+
+// Fencing returns how a configuration fences nodes.
+func Fencing(c config.Config) fencer.Config {
+	out := fencer.Config{Timeout: c.Fencing.Timeout}
+	for i, l := range c.Fencing.Levels {
+		out.Levels = append(out.Levels, fencer.Level{
+			Setting: fmt.Sprintf("fencing.levels[%d]", i), Command: l.Command, Agent: l.Agent, Options: l.Options, Secrets: l.Secrets, Nodes: l.Nodes,
+		})
+	}
+	return out
+}
+
+// Losses returns what becomes of a group with this configuration after each loss. alone is set if it is known that no other member
+// may lead.
+func Losses(c config.Config, b cluster.Budget, alone bool) []losses.Loss {
+	hooks := 0
+	for _, argv := range [][]string{c.Hooks.PostStop, c.Hooks.OnChange} { // those that the guard runs
+		if len(argv) > 0 {
+			hooks++
+		}
+	}
+	f := Fencing(c)
+	_, misfit := b.NewReset(0)
+	return losses.Table(losses.Config{
+		Budget: b, Hooks: hooks, Alone: alone,
+		Fencing:  losses.Fencing{Enabled: f.Enabled(), Required: c.Fencing.Required, SkipWait: c.Fencing.SkipWait, Limit: f.Limit()},
+		Failsafe: losses.Failsafe{Enabled: c.Failsafe.Enabled, Max: c.Failsafe.Max},
+		Device:   losses.Device{Used: c.Device.Used() && misfit == nil, Required: c.Device.Mode == config.DeviceRequired},
+	})
+}

@@ -1,19 +1,33 @@
 package web
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	toolkit "github.com/prometheus/exporter-toolkit/web"
+	"go.yaml.in/yaml/v3"
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/sys/procinfo"
+	"zkelectd/internal/sys/secretfile"
 )
 
 // Authenticator determines who sent an HTTP request, and whether that principal may submit operator requests.
@@ -127,4 +141,311 @@ func peerCredentials(conn *net.UnixConn) (peer *unix.Ucred, err error) {
 	var inner error
 	err = raw.Control(func(fd uintptr) { peer, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
 	return peer, errors.Join(err, inner)
+}
+
+// Tokens are the tokens that authorize operator requests, with the name of each owner. Only hashes of the secrets are stored.
+type Tokens struct{ all []token }
+
+type token struct {
+	name string
+	hash [sha256.Size]byte
+	// groups are the groups that it permits requests for, separated by commas; empty for all.
+	groups string
+}
+
+// minTokenLen is the minimum length of a token in characters: 16 random characters cannot be guessed.
+const minTokenLen = 16
+
+var (
+	tokenName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
+	tokenSyntax = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`) // b64token of RFC 6750
+	groupSyntax = regexp.MustCompile(`^[^\s,]+(,[^\s,]+)*$`)
+)
+
+// ReadTokens reads name:token lines, which may end with a list of groups. Empty lines, and those that begin with #, are ignored. systemd reports whether the file is a
+// credential of the systemd unit. An error names the line but does not quote it, since it may be the secret. If path is
+// empty, there are no tokens.
+func ReadTokens(path string, systemd bool) (Tokens, error) {
+	const key = "http.token_file"
+	if path == "" {
+		return Tokens{}, nil
+	}
+	data, err := secretfile.Read(key, path, secretfile.ForbiddenMode(systemd))
+	if err == nil && !systemd {
+		err = secretfile.CheckWritersOf(key, path)
+	}
+	if err != nil {
+		return Tokens{}, err
+	}
+	var t Tokens
+	number := 0
+	for line := range strings.Lines(string(data)) {
+		number++
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		if err := t.add(line); err != nil {
+			return Tokens{}, fmt.Errorf("%s: %s:%d: %w", key, path, number, err)
+		}
+	}
+	if len(t.all) == 0 {
+		return Tokens{}, fmt.Errorf("%s: %s has no name:token line", key, path)
+	}
+	return t, nil
+}
+
+// Equal reports whether both have the same names and tokens in the same order.
+func (t Tokens) Equal(other Tokens) bool { return slices.Equal(t.all, other.all) }
+
+// add adds the token in a line. The error does not quote the line.
+func (t *Tokens) add(line string) error {
+	name, secret, ok := strings.Cut(line, ":")
+	secret, groups, limited := strings.Cut(secret, " ")
+	groups = strings.TrimSpace(groups)
+	switch {
+	case !ok:
+		return errors.New("is not name:token")
+	case !tokenName.MatchString(name):
+		return errors.New("the name before the colon may have only letters, digits and ._@-, at most 64 characters")
+	case len(secret) < minTokenLen:
+		return fmt.Errorf("the token has fewer than %d characters; create one with 'openssl rand -hex 16'", minTokenLen)
+	case !tokenSyntax.MatchString(secret):
+		return errors.New("the token may have only letters, digits and ._~+/-, and = at the end")
+	case limited && !groupSyntax.MatchString(groups):
+		return errors.New("after the token and a space there must be the names of groups, separated by commas only")
+	}
+	hash := sha256.Sum256([]byte(secret))
+	for _, other := range t.all {
+		if other.name == name {
+			return errors.New("this name appears twice")
+		}
+		if other.hash == hash {
+			return errors.New("this token already belongs to another name")
+		}
+	}
+	t.all = append(t.all, token{name, hash, groups})
+	return nil
+}
+
+// find returns the token with a secret. It runs in constant time.
+func (t Tokens) find(secret string) (found token, ok bool) {
+	hash := sha256.Sum256([]byte(secret))
+	for _, known := range t.all {
+		if subtle.ConstantTimeCompare(known.hash[:], hash[:]) == 1 {
+			found, ok = known, true
+		}
+	}
+	return found, ok
+}
+
+const (
+	// maxFailures is the number of wrong tokens that an address may send in a burst; failureInterval is the time after which it may
+	// send another one.
+	maxFailures     = 10
+	failureInterval = 5 * time.Second
+	// maxFailureLimiters is the maximum number of separate limiters.
+	maxFailureLimiters = 1024
+)
+
+// authLimiter limits failed authentication attempts by address, by IPv6 network and by token. It is used only after a token
+// was found to be wrong, so it cannot lock out a valid one.
+type authLimiter struct {
+	mu       sync.Mutex
+	limiters map[failureKey]*rate.Limiter
+	overflow *rate.Limiter // shared by all keys beyond maxFailureLimiters
+}
+
+// failureKey is the key by which failures are counted. One of its fields is set.
+type failureKey struct {
+	client client
+	token  [sha256.Size]byte
+}
+
+func newAuthLimiter() *authLimiter {
+	return &authLimiter{limiters: make(map[failureKey]*rate.Limiter), overflow: newFailureLimiter(1)}
+}
+
+// newFailureLimiter returns a limiter that allows times as many failures as one address may cause.
+func newFailureLimiter(times int) *rate.Limiter {
+	return rate.NewLimiter(rate.Every(failureInterval/time.Duration(times)), maxFailures*times)
+}
+
+// allow counts a wrong token. It returns false if there were too many.
+func (l *authLimiter) allow(from client, secret string, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	limits := []*rate.Limiter{
+		l.limiter(failureKey{client: client{address: from.address}}, 1, now), l.limiter(failureKey{token: sha256.Sum256([]byte(secret))}, 1, now),
+	}
+	if from.network != "" {
+		limits = append(limits, l.limiter(failureKey{client: client{network: from.network}}, 2*networkFactor, now))
+	}
+	for _, limit := range limits {
+		if limit.TokensAt(now) < 1 {
+			return false
+		}
+	}
+	for _, limit := range limits {
+		limit.AllowN(now, 1)
+	}
+	return true
+}
+
+func (l *authLimiter) limiter(g failureKey, times int, now time.Time) *rate.Limiter {
+	if known, ok := l.limiters[g]; ok {
+		return known
+	}
+	if len(l.limiters) >= maxFailureLimiters {
+		l.dropIdle(now)
+	}
+	if len(l.limiters) >= maxFailureLimiters {
+		return l.overflow
+	}
+	l.limiters[g] = newFailureLimiter(times)
+	return l.limiters[g]
+}
+
+// dropIdle removes the limiters whose failures have all expired.
+func (l *authLimiter) dropIdle(now time.Time) {
+	for g, limit := range l.limiters {
+		if limit.TokensAt(now) >= float64(limit.Burst()) {
+			delete(l.limiters, g)
+		}
+	}
+}
+
+// Config is a web configuration file of Prometheus' exporter-toolkit, which reads it again for each connection and request.
+// The zero value means no file: plain HTTP.
+type Config struct{ path string }
+
+const webConfigKey = "http.web_config"
+
+// ReadConfig checks the file at path and the files that it names. An empty path returns the zero value.
+func ReadConfig(path string) (Config, error) {
+	w := Config{path}
+	if path == "" {
+		return w, nil
+	}
+	c, err := w.read()
+	if err != nil {
+		return w, err
+	}
+	if err := secretfile.CheckWritersOf(webConfigKey, path); err != nil { // it determines who may submit operator requests
+		return w, err
+	}
+	if err := toolkit.Validate(path); err != nil {
+		return w, fmt.Errorf("%s: %s: %w", webConfigKey, path, err)
+	}
+	if len(c.Users) > 0 {
+		return w, fmt.Errorf("%s: %s: basic_auth_users: passwords are not supported; to restrict reading, demand certificates (client_auth_type: "+
+			"RequireAndVerifyClientCert), or listen at a unix socket", webConfigKey, path)
+	}
+	if verifies := strings.Contains(c.TLSConfig.ClientAuth, "Verify"); verifies || c.TLSConfig.ClientCAs != "" {
+		if _, err := clientCAs(c); err != nil {
+			return w, fmt.Errorf("%s: %s: %w", webConfigKey, path, err)
+		}
+	}
+	return w, nil
+}
+
+// read decodes the file. It does not validate it; the toolkit does.
+func (w Config) read() (toolkit.Config, error) {
+	var c toolkit.Config
+	data, err := secretfile.Read(webConfigKey, w.path, 0)
+	if err != nil {
+		return c, err
+	}
+	if err := yaml.Unmarshal(data, &c); err != nil {
+		return c, fmt.Errorf("%s: %s: %w", webConfigKey, w.path, err)
+	}
+	c.TLSConfig.SetDirectory(filepath.Dir(w.path))
+	return c, nil
+}
+
+// TLSEnabled reports whether the configuration enables TLS.
+func (w Config) TLSEnabled() bool {
+	if w.path == "" {
+		return false
+	}
+	c, err := w.read()
+	return err == nil && c.TLSConfig.IsEnabled()
+}
+
+// pinnedTLSConfig returns a client configuration that trusts only the certificate in the web configuration. It is for clients on
+// the same host, which can read that file.
+func (w Config) pinnedTLSConfig() (*tls.Config, error) {
+	c, err := w.read()
+	if err != nil {
+		return nil, err
+	}
+	text := []byte(c.TLSConfig.TLSCert)
+	if c.TLSConfig.TLSCertPath != "" {
+		if text, err = secretfile.Read(webConfigKey+": cert_file", c.TLSConfig.TLSCertPath, 0); err != nil {
+			return nil, err
+		}
+	}
+	own, _ := pem.Decode(text)
+	if own == nil {
+		return nil, fmt.Errorf("%s: %s: the certificate is not in PEM format", webConfigKey, w.path)
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		// VerifyConnection compares the certificate itself. This host may not know its CA, and it may lack the name localhost.
+		InsecureSkipVerify: true,
+		VerifyConnection: func(s tls.ConnectionState) error {
+			if !bytes.Equal(s.PeerCertificates[0].Raw, own.Bytes) {
+				return fmt.Errorf("the server's certificate is not the one in %s", w.path)
+			}
+			return nil
+		},
+	}, nil
+}
+
+// verifyClient verifies a client's certificate and returns its common name. It does so again for each operator request, with the
+// current CAs: since the connection was made, the certificate may have expired or its CA may have been removed. Without
+// client_ca_file the toolkit would accept certificates of any public CA.
+func (w Config) verifyClient(state *tls.ConnectionState) (string, error) {
+	c, err := w.read()
+	if err != nil {
+		return "", err
+	}
+	roots, err := clientCAs(c)
+	if err != nil {
+		return "", err
+	}
+	leaf, between := state.PeerCertificates[0], x509.NewCertPool()
+	for _, cert := range state.PeerCertificates[1:] {
+		between.AddCert(cert)
+	}
+	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+		return "", err
+	}
+	if c.TLSConfig.ClientAllowedSans != nil {
+		if err := c.TLSConfig.VerifyPeerCertificate([][]byte{leaf.Raw}, nil); err != nil {
+			return "", err
+		}
+	}
+	if leaf.Subject.CommonName == "" {
+		return "", errors.New("the certificate has no common name, so the request could not be attributed to anyone")
+	}
+	return leaf.Subject.CommonName, nil
+}
+
+// clientCAs returns the CAs that sign the certificates of clients.
+func clientCAs(c toolkit.Config) (*x509.CertPool, error) {
+	text := []byte(c.TLSConfig.ClientCAsText)
+	if c.TLSConfig.ClientCAs != "" {
+		var err error
+		if text, err = secretfile.Read("client_ca_file", c.TLSConfig.ClientCAs, 0); err != nil {
+			return nil, err
+		}
+	}
+	pool := x509.NewCertPool()
+	switch {
+	case len(text) == 0:
+		return nil, fmt.Errorf("client_auth_type %s needs client_ca_file: without it, certificates of any public CA would be accepted", c.TLSConfig.ClientAuth)
+	case !pool.AppendCertsFromPEM(text):
+		return nil, errors.New("client_ca_file contains no PEM certificate")
+	}
+	return pool, nil
 }

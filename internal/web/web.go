@@ -4,11 +4,14 @@
 package web
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -254,4 +257,199 @@ func (a *api) respond(w http.ResponseWriter, code int, body any) {
 		panic(fmt.Sprintf("web: response %T: %v", body, err))
 	}
 	w.Write(append(status.PrintableJSON(data), '\n')) // the client may be gone, so errors do not matter
+}
+
+// groupHandler serves a request about a group.
+type groupHandler func(http.ResponseWriter, *http.Request, *Group)
+
+const groupsPath = "/v1/groups"
+
+// groupPath returns the pattern of a path about one group below [groupsPath], from the path that a daemon with one group serves
+// it at, too.
+func groupPath(path string) string {
+	return groupsPath + "/{group}/" + strings.TrimPrefix(strings.TrimPrefix(path, "/v1/"), "/")
+}
+
+// splitGroupPath splits the path of a request about a group below [groupsPath] into the group, with its slot, and the rest.
+func splitGroupPath(path string) (name, rest string, ok bool) {
+	below, ok := strings.CutPrefix(path, groupsPath+"/")
+	if !ok {
+		return "", "", false
+	}
+	name, rest, ok = strings.Cut(below, "/")
+	if slot, end, more := strings.Cut(rest, "/"); more && cluster.SlotNumber(slot) >= 0 {
+		return name + "/" + slot, end, true
+	}
+	return name, rest, ok
+}
+
+// shortPath is the reverse of groupPath, for the path of a request. Other paths are returned as they are.
+func shortPath(path string) string {
+	_, rest, ok := splitGroupPath(path)
+	if !ok {
+		return path
+	}
+	for _, probe := range ProbePaths() {
+		if probe == "/"+rest {
+			return probe
+		}
+	}
+	return "/v1/" + rest
+}
+
+// joinSlot makes NAME/SLOT one element of the path of a request, as the patterns of the routes have it.
+func joinSlot(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if name, rest, ok := splitGroupPath(r.URL.Path); ok && strings.Contains(name, "/") {
+			r = r.Clone(r.Context())
+			r.URL.RawPath = groupsPath + "/" + url.PathEscape(name) + "/" + rest
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// withNamedGroup returns a handler for the group in the path, see [api.find].
+func (a *api) withNamedGroup(serve groupHandler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		kind := request.Kind(strings.TrimPrefix(shortPath(r.URL.Path), "/v1/"))
+		whole := slices.Contains(request.Kinds(), kind) && !kind.OfSlot()
+		g, code, why := a.find(r.PathValue("group"), whole)
+		if g == nil {
+			a.refuseGroup(w, r, code, why)
+			return
+		}
+		serve(w, r, g)
+	}
+}
+
+// find returns the group with a name, or the code and the reason of the refusal. A request that concerns all slots of a group names
+// the group alone, and is served by any of them; others name a slot.
+func (a *api) find(name string, whole bool) (g *Group, code int, why string) {
+	for _, g := range a.opt.Groups() {
+		of, _, slotted := strings.Cut(g.Name, "/")
+		switch {
+		case g.Name == name && slotted && whole:
+			return nil, http.StatusBadRequest, fmt.Sprintf("this request is for all slots of the group: leave out the slot, as in %s/%s", groupsPath, of)
+		case g.Name == name:
+			return g, 0, ""
+		case !slotted || of != name:
+		case whole:
+			all := *g
+			all.Name = name
+			return &all, 0, ""
+		default:
+			return nil, http.StatusBadRequest, fmt.Sprintf("the group has a leader for each slot: name one, as in %s/%s; %s lists them",
+				groupsPath, g.Name, groupsPath)
+		}
+	}
+	return nil, http.StatusNotFound, "this daemon has no group of that name: " + groupsPath + " lists its groups"
+}
+
+// withOnlyGroup returns a handler for the daemon's only group. If it has several, the request is refused: none of them is meant.
+func (a *api) withOnlyGroup(serve groupHandler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		groups := a.opt.Groups()
+		if len(groups) == 1 {
+			serve(w, r, groups[0])
+			return
+		}
+		a.refuseGroup(w, r, http.StatusBadRequest, fmt.Sprintf("this daemon has %d groups: use %s, with one of the names in %s", len(groups), groupPath(r.URL.Path), groupsPath))
+	}
+}
+
+func (a *api) refuseGroup(w http.ResponseWriter, r *http.Request, code int, why string) {
+	if hasBody(r) {
+		closeAfterResponse(w, r)
+	}
+	a.respond(w, code, a.newFailure(why))
+}
+
+const (
+	// maxRequests limits concurrent requests other than probes; maxClientRequests those of one address. It is less than maxConns,
+	// because a connection with an active request is never evicted.
+	maxRequests       = 128
+	maxClientRequests = 32
+	// hangUpTimeout limits how long the server waits for the rest of a request, or for a client to read a refusal.
+	hangUpTimeout = 500 * time.Millisecond
+)
+
+// admit rejects some requests before next: those with a Host header that is not this daemon's, those with a body that no
+// handler reads, and those that exceed the limits of concurrent requests.
+func (a *api) admit(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := a.checkHost(r); err != nil {
+			// Without the stamp: this response may be read by a page of another origin.
+			a.respondAndClose(w, r, http.StatusMisdirectedRequest, map[string]string{"error": err.Error()})
+			return
+		}
+		path := shortPath(r.URL.Path)
+		if hasBody(r) && !(r.Method == http.MethodPost && a.takesBody[path]) {
+			a.respondAndClose(w, r, http.StatusBadRequest, a.newFailure(r.Method+" takes no body here: send none, and no Content-Length"))
+			return
+		}
+		if slices.Contains(ProbePaths(), path) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		from := clientOf(r)
+		if !a.requestQuota.acquire(from) {
+			w.Header().Set("Retry-After", "1")
+			a.respondAndClose(w, r, http.StatusServiceUnavailable, a.newFailure("too many concurrent requests, in total or from "+from.address))
+			return
+		}
+		defer a.requestQuota.release(from)
+		conn := connOf(r)
+		conn.addActiveRequests(1)
+		defer conn.addActiveRequests(-1)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// checkHost returns an error if the Host header is not one of this daemon's names. A unix socket needs no check, because browsers
+// cannot connect to it.
+func (a *api) checkHost(r *http.Request) error {
+	if c := connOf(r); a.opt.Hosts == nil || (c != nil && c.RemoteAddr().Network() == "unix") {
+		return nil
+	}
+	return a.opt.Hosts.Check(r.Host)
+}
+
+// hasBody reports whether the headers of a request announce a body.
+func hasBody(r *http.Request) bool { return r.ContentLength != 0 || len(r.TransferEncoding) > 0 }
+
+// respondAndClose responds and closes the connection without reading the rest of the body. net/http would wait for it, and a
+// client may never send it.
+func (a *api) respondAndClose(w http.ResponseWriter, r *http.Request, code int, body any) {
+	if r.ProtoMajor > 1 { // with HTTP/2 only the stream is reset
+		a.respond(w, code, body)
+		return
+	}
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		w.Header().Set("Connection", "close")
+		a.respond(w, code, body)
+		return
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(hangUpTimeout))
+	text, _ := json.Marshal(body)
+	text = status.PrintableJSON(text)
+	header := w.Header().Clone()
+	header.Set("Content-Type", "application/json")
+	header.Set("Date", time.Now().UTC().Format(http.TimeFormat))
+	answer := http.Response{
+		StatusCode: code, ProtoMajor: 1, ProtoMinor: 1, Header: header, ContentLength: int64(len(text)) + 1, Close: true, Request: r,
+		Body: io.NopCloser(bytes.NewReader(append(text, '\n'))),
+	}
+	answer.Write(conn) // the client may be gone, so errors do not matter
+}
+
+// closeAfterResponse makes the server close the connection after the response, and limits how long it waits for the unread rest
+// of the body.
+func closeAfterResponse(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor > 1 {
+		return // other requests share the connection
+	}
+	w.Header().Set("Connection", "close")
+	http.NewResponseController(w).SetReadDeadline(time.Now().Add(hangUpTimeout))
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"zkelectd/internal/operator/status"
 )
 
 // Result is the result of a check.
@@ -122,3 +124,175 @@ func plural(n int, one string) string {
 
 // orUnknown returns a text for what may be empty.
 func orUnknown(text string) string { return cmp.Or(text, "unknown") }
+
+// Facts are what was found. An error in them says why something could not be looked at.
+type Facts struct {
+	// Version is that of this binary.
+	Version     string
+	Config      Config
+	Servers     []Server
+	Session     Session
+	Write       Write
+	Daemon      Daemon
+	Host        Host
+	Directories []Directory
+	Groups      []Group
+	// Clocks are those of the members of all groups; ClocksErr is why some of them are not known.
+	Clocks    []Clock
+	ClocksErr error
+}
+
+// Config is what reading the configuration has led to.
+type Config struct {
+	// File is the configuration file; empty if there is none. Groups is the number of groups.
+	File   string
+	Groups int
+	// Errors keep the daemon from starting, or from starting a group. Usable is set if the other checks can go on all the same.
+	Errors   []error
+	Usable   bool
+	Warnings []string
+}
+
+// Server is one server of the ensemble.
+type Server struct {
+	Name string
+	// Host is the server as configured. Its name may have several addresses, of which this is one, of IPv6 or of IPv4.
+	Host string
+	IPv6 bool
+	// Err is why the server would not serve this host.
+	Err error
+	// Connect is how long it took to connect, Open and Close to open and close a session, in which a quorum takes part.
+	Connect, Open, Close time.Duration
+	Granted              time.Duration
+	// Version and Mode are empty if StatusErr says why they are not known.
+	Version, Mode string
+	StatusErr     error
+}
+
+// Session is a session like that of the daemon.
+type Session struct {
+	Err error
+	// Asked is zookeeper.session_timeout, Granted what the server has granted. Base is what leases are based on.
+	Asked, Granted, Base time.Duration
+}
+
+// Write is a write that a quorum of the servers has accepted.
+type Write struct {
+	// Err is why it failed; Denied is set if the reason is a missing permission, and Absent if there was no group to write to.
+	Err            error
+	Denied, Absent bool
+	// Sent and Answered are by this host's clock, Time by that of the server that ordered the write.
+	Sent, Answered, Time time.Time
+}
+
+// Daemon is the daemon of this host.
+type Daemon struct {
+	// Node is its id.
+	Node string
+	// Err is why it is not known whether it runs. Otherwise it runs if Pid is not 0; Absent is why it does not.
+	Err    error
+	Pid    int
+	Absent string
+	// Version is what it has registered with.
+	Version string
+	// NotIn names the groups of the configuration in which it is not registered.
+	NotIn []string
+	// Endpoint is http.listen, empty if it is not set. EndpointErr is why it does not answer that the daemon is ready.
+	Endpoint    string
+	EndpointErr error
+}
+
+// Limits are limits of a process; Unlimited for none.
+type Limits struct {
+	// Locked is how much memory it may lock, Files how many files it may open, Processes how many its user may have.
+	Locked, Files, Processes uint64
+}
+
+// Unlimited stands for no limit.
+const Unlimited = ^uint64(0)
+
+// Host is what the host gives to the guard of the daemon, the process that must be able to kill.
+type Host struct {
+	// Err is why it could not be looked at; then the rest is zero.
+	Err error
+	// Containment is child.containment. Delegated is set if the guard may create control groups; DelegatedErr is why that is not known.
+	Containment  string
+	Delegated    bool
+	DelegatedErr error
+	// InUse is the containment that the daemon reports; empty if it reports none. Unkillable is what it could not kill.
+	InUse, Unkillable string
+	Limits            Limits
+	LimitsErr         error
+	// CanLock is set if the guard may lock memory without a limit, Locked is how much it has locked, in bytes.
+	CanLock bool
+	Locked  uint64
+	// Groups is how many groups this daemon has.
+	Groups int
+	// Tasks is how many tasks the control group has, TasksMax how many it may have; Unlimited for no limit.
+	Tasks, TasksMax uint64
+	TasksErr        error
+	// Realtime is guard.realtime. Scheduler is the policy of the guard, such as SCHED_RR.
+	Realtime     bool
+	Scheduler    string
+	SchedulerErr error
+	// WatchdogDevice is what the daemon reports of its watchdog device; nil if none is configured.
+	WatchdogDevice *status.WatchdogDevice
+}
+
+// Directory is a directory that the daemon writes to.
+type Directory struct {
+	// Use is what it is for; Path is empty if it is not known.
+	Use, Path   string
+	Err         error
+	Free, Total uint64
+	// FreeFiles is how many files can be created, TotalFiles how many there can be; 0 if the file system has no limit.
+	FreeFiles, TotalFiles uint64
+}
+
+// Group is one group of this host.
+type Group struct {
+	Name string
+	// Err is why the group could not be read; NotJoined is set if no daemon has joined it yet, and Denied if its ACL does not permit it.
+	Err               error
+	NotJoined, Denied bool
+	// Stop is the stop timeout of the work, 0 for none.
+	Stop time.Duration
+	// Programs is how many programs the configuration names, ProgramErrs what this host does not have, ProgramsErr why it could not be
+	// checked. Reported is what the daemon of this host has found, which runs as another user.
+	Programs    int
+	ProgramErrs []error
+	ProgramsErr error
+	Reported    []string
+	// OpenTree is set if anyone may change the group's znodes, Mismatched are the znodes with another ACL than the configuration says,
+	// LockedOut are members whose credentials have no access. ACLErr is why the ACLs could not be read.
+	OpenTree   bool
+	Mismatched []string
+	LockedOut  []string
+	ACLErr     error
+	View       status.Group
+	// Node is the id of this host. Failsafe is failsafe mode as its daemon sees it, FailsafeErr why that is not known; both are nil if the
+	// daemon takes no part in it.
+	Node        string
+	Failsafe    *status.Failsafe
+	FailsafeErr error
+	// Eligible is how many members can lead under the policy in force; Leaderless names the slots without a leader, of Slots.
+	Eligible   int
+	Leaderless []string
+	Slots      int
+	Members    []Member
+	// Policy says which policy is in force; Drift how the configuration of this host differs from it.
+	Policy string
+	Drift  []string
+}
+
+// Member is a member of a group.
+type Member struct {
+	Node, Version string
+	PolicyDrift   bool
+}
+
+// Clock is the clock of a member. Ahead is by how much it was ahead of that of the ZooKeeper server when the member registered.
+type Clock struct {
+	Node  string
+	Ahead time.Duration
+}

@@ -2,8 +2,10 @@ package request
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -142,4 +144,204 @@ func Uncordon(q whatif.Question, o Options, node, site string, all bool) (Plan, 
 		return d.finish("uncordon of all")
 	}
 	return d.finish("uncordon of " + cluster.Cordon{Node: node, Site: site}.Target())
+}
+
+// checkScope returns an error if the request is for one leader and none is named, or for a whole group and a slot is named.
+func (r Request) checkScope(q whatif.Question) error {
+	switch {
+	case r.Kind.OfSlot() && q.Slots != nil:
+		return fmt.Errorf("the group has several leaders: a %s needs a slot, 0 to %d", r.Kind, len(q.Slots)-1)
+	case !r.Kind.OfSlot() && q.Snapshot.Slot != "":
+		return fmt.Errorf("a %s is for the whole group, not for slot %s: name the group without a slot", r.Kind, q.Snapshot.Slot)
+	}
+	return nil
+}
+
+// slotsLed returns the slots whose leaders a cordon covers.
+func (d *draft) slotsLed(c cluster.Cordon) (slots []string) {
+	for i := range d.q.Slots {
+		s := &d.q.Slots[i].Snapshot
+		if node, site := leaderOf(s); c.Matches(node, site) {
+			slots = append(slots, s.Slot)
+		}
+	}
+	return slots
+}
+
+// slotNames returns slots in words.
+func slotNames(slots []string) string {
+	if len(slots) == 1 {
+		return "slot " + slots[0]
+	}
+	return "slots " + strings.Join(slots, ", ")
+}
+
+// WithControl returns the question as it would be with another record of requests, for each of the slots.
+func WithControl(q whatif.Question, c cluster.Control) whatif.Question {
+	q.Snapshot.Control.Exists, q.Snapshot.Control.Record = true, c.Clone()
+	slots := slices.Clone(q.Slots)
+	for i := range slots {
+		s := &slots[i].Snapshot
+		s.Control.Exists, s.Control.Record = true, c.Whole().OfSlot(s.Slot).Clone()
+	}
+	q.Slots = slots
+	return q
+}
+
+// finishSlotDrain refuses a drain if no other member can take over a slot, unless it is forced.
+func (d *draft) finishSlotDrain(c cluster.Cordon) (Plan, error) {
+	effect := fmt.Sprintf("%s will not be elected%s", c.Target(), d.duration())
+	led := d.slotsLed(c)
+	if len(led) == 0 {
+		d.addMessage("%s; it leads no slot", effect)
+		return d.finish("drain of " + c.Target())
+	}
+	d.addMessage("%s; it leads %s", effect, slotNames(led))
+	var stuck []string
+	q := WithControl(d.q, d.next)
+	for i, out := range whatif.RunSlots(q.Slots) {
+		s := &d.q.Slots[i].Snapshot
+		node, site := leaderOf(s)
+		switch then := out.Leader; {
+		case !c.Matches(node, site):
+		case out.HasLeader() && !c.Matches(then.ID, then.Node.Record.Site):
+			d.addMessage("slot %s moves from %s (%s) to %s (%s)", s.Slot, node, site, then.ID, then.Node.Record.Site)
+		default:
+			stuck = append(stuck, fmt.Sprintf("slot %s: %s", s.Slot, d.othersRefused(out, c.Matches)))
+			d.addMessage("slot %s stays with %s until another member can lead it", s.Slot, node)
+		}
+	}
+	if len(stuck) > 0 && !d.options.Force {
+		return Plan{}, errors.New("no other member is eligible: " + strings.Join(stuck, "; ") + "; --force drains it as soon as another one is")
+	}
+	return d.finish("drain of " + c.Target())
+}
+
+// Pause plans to keep the policy from moving leadership. A hard pause also keeps a leader that fails from being replaced.
+func Pause(q whatif.Question, o Options, hard bool) (Plan, error) {
+	d, err := newDraft(q, o)
+	if err != nil {
+		return Plan{}, err
+	}
+	if before := d.next.Pause; before != nil {
+		d.addMessage("replaces the pause %s", before.Request)
+	}
+	d.next.Pause = &cluster.Pause{Request: d.newRequest(), Hard: hard}
+	d.mentionSchedule(nil, "will be dropped if the group is still paused then")
+	if hard {
+		d.addMessage("paused hard%s: no member is elected, not even to replace a leader that fails", d.duration())
+		return d.finish("hard pause")
+	}
+	d.addMessage("paused%s: policy does not replace a healthy leader; a leader that fails is still replaced", d.duration())
+	return d.finish("pause")
+}
+
+// Resume plans to end a pause.
+func Resume(q whatif.Question, o Options) (Plan, error) {
+	d, err := newDraft(q, o)
+	if err != nil {
+		return Plan{}, err
+	}
+	p := d.next.Pause
+	if p == nil {
+		return Plan{}, &NotAffectedError{Reason: "the group is not paused", Done: true}
+	}
+	d.addMessage("ended: the pause %s", p.Request)
+	d.next.End(p.ID, "pause", "ended by "+o.By, q.Wall)
+	d.next.Pause = nil
+	return d.finish("resume")
+}
+
+// ClearStrikes plans to clear the strikes of a node, or of all nodes if node is empty.
+func ClearStrikes(q whatif.Question, o Options, node string) (Plan, error) {
+	d, err := newDraft(q, o)
+	if err != nil {
+		return Plan{}, err
+	}
+	var cleared []cluster.ClearedStrikes // terms of different slots cannot be compared
+	for _, q := range q.Leaders() {
+		if d.describeStrikes(q.Snapshot, node) {
+			c := cluster.ClearedStrikes{Node: node, Term: q.Snapshot.Elected.Record.Term}
+			c.Slot = q.Snapshot.Slot
+			cleared = append(cleared, c)
+		}
+	}
+	if len(cleared) == 0 {
+		if node == "" {
+			return Plan{}, &NotAffectedError{Reason: "no node has strikes", Done: true}
+		}
+		nodes, _ := members(q.Snapshot)
+		return Plan{}, &NotAffectedError{Reason: node + " has no strikes" + didYouMean(node, nodes), Done: true}
+	}
+	if d.next.Full() {
+		return Plan{}, fmt.Errorf("there are too many requests: uncordon some of the nodes and sites that %s lists first", d.inGroup("'zkelectd status'"))
+	}
+	for _, c := range cleared {
+		slot := c.Slot
+		c.Request = d.newRequest()
+		c.Slot = slot
+		d.next.ClearedStrikes = append(d.next.ClearedStrikes, c)
+	}
+	if node == "" {
+		return d.finish("clear-strikes of all")
+	}
+	return d.finish("clear-strikes of " + node)
+}
+
+// describeStrikes describes the strikes that are cleared, and reports whether there are any.
+func (d *draft) describeStrikes(s cluster.Snapshot, node string) bool {
+	found := false
+	for _, x := range s.Elected.Record.Exclusions {
+		if node != "" && x.Node != node {
+			continue
+		}
+		found = true
+		where := ""
+		if s.Slot != "" {
+			where = " in slot " + s.Slot
+		}
+		d.addMessage("cleared: strike %d of %s%s: %s", x.Strikes, x.Node, where, x.Reason)
+	}
+	return found
+}
+
+// Forget plans to drop a node that is no longer a member from the roster, or all lost ones if node is empty.
+func Forget(q whatif.Question, o Options, node string) (Plan, error) {
+	d, err := newDraft(q, o)
+	if err != nil {
+		return Plan{}, err
+	}
+	for _, m := range q.Snapshot.Members {
+		if node != "" && m.ID == node {
+			return Plan{}, fmt.Errorf("%s is a member: only a node that has left can be forgotten; stop its daemon first", node)
+		}
+	}
+	if err := q.Snapshot.Roster.Err; err != nil {
+		return Plan{}, fmt.Errorf("the members that have left are not known: %w", err)
+	}
+	var left []string
+	drop := make(map[string]bool)
+	absent, _ := q.Snapshot.Absent()
+	for _, n := range absent {
+		left = append(left, n.ID)
+		if n.ID == node || node == "" && n.Left.How == cluster.LeftLost {
+			drop[n.ID] = true
+			d.addMessage("forgotten: %s (site %s), %s", n.ID, n.Site, n.Left.How)
+		}
+	}
+	switch {
+	case len(drop) == 0 && node == "":
+		return Plan{}, &NotAffectedError{Reason: "no member is lost", Done: true}
+	case len(drop) == 0:
+		return Plan{}, &NotAffectedError{Reason: fmt.Sprintf("no node %q has left the group", node) + didYouMean(node, left), Done: true}
+	}
+	next := q.Snapshot.Roster.Record.Without(func(n cluster.RosterNode) bool { return drop[n.ID] })
+	d.plan.Roster = &next
+	what := "forget " + node
+	if node == "" {
+		what = "forget all lost members"
+	}
+	r := d.newRequest()
+	d.next.End(r.ID, what, "forgotten, requested "+r.String(), q.Wall)
+	return d.finish(what)
 }

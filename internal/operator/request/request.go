@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/elector/whatif"
+	"zkelectd/internal/sys/suggest"
 )
 
 // Kind is the kind of a request: the name of the command, and the last element of the HTTP path.
@@ -183,3 +185,231 @@ func (r Request) plan(q whatif.Question) (Plan, error) {
 
 // maxControl bounds the record as requests leave it: readers refuse more than MaxRecord, and an elector still adds to it.
 const maxControl = cluster.MaxRecord * 3 / 4
+
+// Options are the options that all requests have.
+type Options struct {
+	// By is user@host, Reason is in that person's words.
+	By, Reason string
+	// For is how long the request stays in force, 0 if it has no end.
+	For time.Duration
+	// Force submits a request that would be refused otherwise.
+	Force bool
+}
+
+// Plan is the change that a request makes to the control record.
+type Plan struct {
+	// Control is the record to write.
+	Control cluster.Control
+	// Roster is written together with it; nil if it stays as it is.
+	Roster *cluster.Roster
+	// ID is the request's number, Messages describes what will happen.
+	ID       int64
+	Messages []string
+}
+
+// draft is a plan in the making.
+type draft struct {
+	q       whatif.Question
+	options Options
+	next    cluster.Control
+	plan    Plan
+}
+
+func newDraft(q whatif.Question, o Options) (*draft, error) {
+	const cannot = "requests cannot be submitted"
+	repair := cluster.InGroup("'zkelectd repair control'", cluster.GroupOf(q.Options.Group)) + " empties the record"
+	if control := q.Snapshot.Control; control.Newer() != nil {
+		return nil, fmt.Errorf("%s: %w", cannot, control.Err)
+	} else if control.Err != nil {
+		return nil, fmt.Errorf("%s: %w; %s", cannot, control.Err, repair)
+	}
+	d := &draft{q: q, options: o, next: q.Snapshot.Control.Record.Clone()}
+	d.next.FixSchedule(q.Snapshot.Control.Stat)
+	for _, decided := range append([]whatif.Question{q}, q.Slots...) {
+		d.next.Continue(decided.Snapshot.Elected.Record.Request)
+	}
+	if err := d.next.Exhausted(); err != nil {
+		return nil, fmt.Errorf("%s: %w; %s", cannot, err, repair)
+	}
+	return d, nil
+}
+
+// newRequest returns the request with the next number.
+func (d *draft) newRequest() cluster.Request {
+	r := d.next.Next(cluster.Request{By: d.options.By, Reason: d.options.Reason, For: cluster.Duration(d.options.For), Time: d.q.Wall})
+	d.plan.ID = r.ID
+	return r
+}
+
+func (d *draft) addMessage(format string, args ...any) {
+	d.plan.Messages = append(d.plan.Messages, fmt.Sprintf(format, args...))
+}
+
+// finish completes the plan. It records what was requested, for an operator whose own request fails because of this one.
+func (d *draft) finish(what string) (Plan, error) {
+	adds := d.plan.ID != 0
+	if !adds {
+		d.newRequest()
+	}
+	d.next.LastRequest = fmt.Sprintf("%s by %s", what, d.options.By)
+	if adds && tooLarge(d.next) {
+		return Plan{}, fmt.Errorf("there are too many requests with long reasons: uncordon some of the nodes and sites that %s lists first", d.inGroup("'zkelectd status'"))
+	}
+	d.plan.Control = d.next
+	return d.plan, nil
+}
+
+func tooLarge(c cluster.Control) bool {
+	c = c.Whole()
+	return len(cluster.Encode(&c)) > maxControl
+}
+
+// forecast returns what would happen if the plan so far were in force.
+func (d *draft) forecast() whatif.Outcome {
+	q := d.q
+	q.Snapshot.Control.Exists, q.Snapshot.Control.Record = true, d.next.Clone()
+	return whatif.Run(q)
+}
+
+// checkNoHardPause returns an error if a hard pause would keep the request from having an effect.
+func (d *draft) checkNoHardPause() error {
+	if p := d.next.Pause; p != nil && p.Hard {
+		return fmt.Errorf("the group is paused hard %s; run %s first", p.Request, d.resumeHint())
+	}
+	return nil
+}
+
+// duration returns how long the request stays in force, as the end of a message.
+func (d *draft) duration() string {
+	if d.options.For == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" for %s", d.options.For)
+}
+
+// leader returns the node that leads or has been elected.
+func (d *draft) leader() (node, site string) { return leaderOf(&d.q.Snapshot) }
+
+func leaderOf(s *cluster.Snapshot) (node, site string) {
+	if s.Current.Readable() {
+		return s.Current.Record.Node, s.Current.Record.Site
+	}
+	if s.Elected.Readable() {
+		if _, alive := s.Member(s.Elected.Record.Incarnation); alive {
+			return s.Elected.Record.Node, s.Elected.Record.Site
+		}
+	}
+	return "", ""
+}
+
+// resolve replaces Target by the node or the site of that name.
+func (r Request) resolve(s cluster.Snapshot) (Request, error) {
+	name := r.Target
+	if name == "" {
+		return r, nil
+	}
+	nodes, sites := members(s)
+	if r.Kind == KindUncordon {
+		nodes, sites = cordoned(s)
+	}
+	node, site := slices.Contains(nodes, name), slices.Contains(sites, name)
+	r.Target = ""
+	switch {
+	case node && site:
+		return r, fmt.Errorf("%s is a node and a site: write which one you mean, %s %[1]s or --site %[1]s", name, r.Kind.nodeFlag())
+	case node, !r.Kind.Takes(FieldSite):
+		r.Node = name
+	case site:
+		r.Site = name
+	case r.Kind == KindUncordon:
+		return r, notCordoned(s, name)
+	default:
+		return r, &NotAffectedError{Reason: fmt.Sprintf("no member has the node or site %q; there are the nodes %s and the sites %s%s",
+			name, list(nodes), list(sites), didYouMean(name, slices.Concat(nodes, sites)))}
+	}
+	return r, nil
+}
+
+// nodeFlag returns the flag of the command that names a node.
+func (k Kind) nodeFlag() string {
+	if k == KindMove {
+		return "--to"
+	}
+	return "--node"
+}
+
+// members returns the node ids and the sites of the members, sorted.
+func members(s cluster.Snapshot) (nodes, sites []string) {
+	for _, m := range s.Members {
+		nodes, sites = append(nodes, m.ID), append(sites, m.Node.Record.Site)
+	}
+	return sorted(nodes), sorted(sites)
+}
+
+// cordoned returns the nodes and sites that have cordons, sorted.
+func cordoned(s cluster.Snapshot) (nodes, sites []string) {
+	for _, c := range s.Control.Record.Cordons {
+		if c.Site != "" {
+			sites = append(sites, c.Site)
+		} else {
+			nodes = append(nodes, c.Node)
+		}
+	}
+	return sorted(nodes), sorted(sites)
+}
+
+func sorted(names []string) []string {
+	slices.SortFunc(names, cluster.CompareNodes)
+	return slices.Compact(names)
+}
+
+// checkTarget returns an error unless a member has the node id, or is at the site.
+func (d *draft) checkTarget(node, site string) error {
+	if (node == "") == (site == "") {
+		return errTarget
+	}
+	nodes, sites := members(d.q.Snapshot)
+	kind, known, others, other := "node", nodes, sites, "it is a site: use --site"
+	if site != "" {
+		kind, known, others, other = "site", sites, nodes, "it is a node"
+	}
+	name := node + site
+	if slices.Contains(known, name) {
+		return nil
+	}
+	hint := didYouMean(name, known)
+	if slices.Contains(others, name) {
+		hint = "; " + other
+	}
+	return &NotAffectedError{Reason: fmt.Sprintf("no member has the %s %q; there are %s%s", kind, name, list(known), hint)}
+}
+
+// notCordoned is the error for a request to end a cordon of name, empty for all, that is not in force.
+func notCordoned(s cluster.Snapshot, name string) error {
+	nodes, sites := cordoned(s)
+	known := slices.Concat(nodes, sites)
+	reason := "there is no such cordon"
+	if len(known) > 0 {
+		reason += "; there are cordons of " + list(known)
+	}
+	return &NotAffectedError{Reason: reason + didYouMean(name, known), Done: true}
+}
+
+// didYouMean returns a hint that names the one of the known names that a mistyped one is nearest to, "" if there is none.
+func didYouMean(name string, known []string) string {
+	near := suggest.Nearest(name, known)
+	if near == "" || near == name {
+		return ""
+	}
+	return "; did you mean " + near + "?"
+}
+
+// maxListed bounds the names in an error.
+const maxListed = 20
+
+func list(names []string) string {
+	if len(names) > maxListed {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), len(names)-maxListed)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,6 +1,12 @@
 package status
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -172,3 +178,327 @@ type Response struct {
 
 // Response adds what is derived from the view to it.
 func (d Daemon) Response() Response { return Response{d, d.LatestTerm(), d.State()} }
+
+// CheckInterval is how often a daemon reads from ZooKeeper if nothing happens.
+const CheckInterval = 10 * time.Second
+
+// PublishInterval returns how often a loop publishes its view if nothing happens.
+func PublishInterval(session time.Duration) time.Duration { return min(session/4, 5*time.Second) }
+
+// The checks below return nil for yes and otherwise the reason for no. What is stale or unknown is no.
+
+// CheckLoop returns an error if the event loop is stuck: it has not published for two intervals. Between sessions there is no
+// loop, and nothing that it could be late for.
+func (d Daemon) CheckLoop() error {
+	if !d.Loop {
+		return nil
+	}
+	age, limit := time.Duration(d.Age), max(time.Second, 2*PublishInterval(time.Duration(d.SessionTimeout)))
+	if d.PublishedAt == 0 || age < 0 || age > limit {
+		return fmt.Errorf("the event loop has been stuck for %s, more than %s", age.Round(time.Millisecond), limit)
+	}
+	return nil
+}
+
+// CheckRegistered returns an error unless the daemon is a member of the group.
+func (d Daemon) CheckRegistered() error {
+	switch err := d.CheckLoop(); {
+	case err != nil:
+		return err
+	case !d.takesPart():
+		return d.membershipError()
+	case !d.Session:
+		return errors.New("there is no session")
+	case d.Phase == "ended":
+		return errors.New("the session is over")
+	case d.Incarnation == "":
+		return errors.New("this daemon is not registered")
+	}
+	return nil
+}
+
+func (d Daemon) membershipError() error {
+	text := "this host is not a member of the group, but " + d.Membership
+	if d.MembershipReason != "" {
+		text += ": " + d.MembershipReason
+	}
+	return errors.New(text)
+}
+
+// CheckReady returns an error unless the daemon is a member and its knowledge of the group is fresh.
+func (d Daemon) CheckReady() error {
+	limit := CheckInterval + time.Duration(d.SessionTimeout)
+	switch err := d.CheckRegistered(); {
+	case err != nil:
+		return err
+	case !d.Connected:
+		return errors.New("no ZooKeeper server is connected")
+	case d.SnapshotAt == 0:
+		return errors.New("the group has not been read yet")
+	case d.RespondedAt == 0 || time.Duration(d.LastResponseAge) > limit:
+		return fmt.Errorf("ZooKeeper has not answered for %s, more than %s", time.Duration(d.LastResponseAge).Round(time.Millisecond), limit)
+	}
+	return nil
+}
+
+// CheckHealthy returns an error unless the daemon is a member and its host passes its own health probe.
+func (d Daemon) CheckHealthy() error {
+	switch err := d.CheckRegistered(); {
+	case err != nil:
+		return err
+	case d.Unhealthy != "":
+		return errors.New("this host is unhealthy: " + d.Unhealthy)
+	}
+	return nil
+}
+
+// CheckReplica returns an error unless the daemon is a healthy standby and its knowledge of the group is fresh.
+func (d Daemon) CheckReplica() error {
+	switch err := d.CheckReady(); {
+	case err != nil:
+		return err
+	case d.Phase != "standby":
+		return errors.New("this daemon is " + d.Phase + ", not a standby")
+	}
+	return d.CheckHealthy()
+}
+
+// CheckLeader returns an error unless the daemon is the READY leader and its lease is valid. Only the lease is proof; a
+// connection is not.
+func (d Daemon) CheckLeader() error {
+	switch err := d.CheckRegistered(); {
+	case err != nil:
+		return err
+	case d.Phase != "leading":
+		return errors.New("this daemon is " + d.Phase + ", not leading")
+	case d.LeaseRemaining <= 0:
+		return errors.New("the lease is over")
+	}
+	return nil
+}
+
+// Leads reports whether the daemon is the READY leader and its lease is valid.
+func (d Daemon) Leads() bool { return d.CheckLeader() == nil }
+
+// Host has the views of all groups of one daemon.
+type Host []Daemon
+
+// State returns the state of a daemon with several groups: stuck, connecting while there is no session, or running.
+func (h Host) State() string {
+	if h.CheckLoops() != nil {
+		return "stuck"
+	}
+	for _, d := range h {
+		if d.Session {
+			return "running"
+		}
+	}
+	return "connecting"
+}
+
+// Age returns the age of the oldest view. A group whose loop does not run publishes nothing new, so it counts only if none runs.
+func (h Host) Age() cluster.Duration {
+	var oldest, oldestLoop cluster.Duration
+	for _, d := range h {
+		oldest = max(oldest, d.Age)
+		if d.Loop {
+			oldestLoop = max(oldestLoop, d.Age)
+		}
+	}
+	return cmp.Or(oldestLoop, oldest)
+}
+
+// CheckLoops returns an error if the event loops of all groups are stuck. If only some are, a restart of the daemon would harm the
+// other groups; the daemon restarts such a loop by itself.
+func (h Host) CheckLoops() error {
+	var first error
+	for _, d := range h {
+		err := d.CheckLoop()
+		if err == nil {
+			return nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	if len(h) > 1 {
+		return fmt.Errorf("in all %d groups %w", len(h), first)
+	}
+	return first
+}
+
+// maxNamed is the number of groups that an error names.
+const maxNamed = 5
+
+// CheckReady returns an error unless the daemon is ready in each of its groups, and the names of the groups in which it is not.
+func (h Host) CheckReady() (notReady []string, err error) {
+	var reasons []string
+	for _, d := range h {
+		if err := d.CheckReady(); err != nil {
+			notReady = append(notReady, d.Group)
+			if len(reasons) < maxNamed {
+				reasons = append(reasons, d.Group+": "+err.Error())
+			}
+		}
+	}
+	if len(notReady) == 0 {
+		return nil, nil
+	}
+	text := fmt.Sprintf("not ready in %d of %d groups: %s", len(notReady), len(h), strings.Join(reasons, "; "))
+	if more := len(notReady) - len(reasons); more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return notReady, errors.New(text)
+}
+
+// Summary is a group in a list of the groups of one daemon, as that daemon sees it.
+type Summary struct {
+	Group string `json:"group"`
+	Root  string `json:"root"`
+	// State is that of this daemon in the group, see [Daemon.State].
+	State            string `json:"state"`
+	Membership       string `json:"membership,omitempty"`
+	MembershipReason string `json:"membership_reason,omitempty"`
+	// Leads reports whether this daemon leads the group, Elector whether it is its elector.
+	Leads   bool `json:"leads"`
+	Elector bool `json:"elector"`
+	// Elected is the node of the newest decision, of Term.
+	Elected     string `json:"elected,omitempty"`
+	ElectedSite string `json:"elected_site,omitempty"`
+	Term        int64  `json:"term,omitempty"`
+	// Holder is the holder of leadership; nil if this daemon does not know it, see [Leadership].
+	Holder   *Holder          `json:"holder,omitempty"`
+	Paused   bool             `json:"paused,omitempty"`
+	Problems []string         `json:"problems,omitempty"`
+	Age      cluster.Duration `json:"age"`
+}
+
+// Summary returns the view in short.
+func (d Daemon) Summary() Summary {
+	return Summary{
+		Group: d.Group, Root: d.Root, State: d.State(), Membership: d.Membership, MembershipReason: d.MembershipReason,
+		Leads: d.Leads(), Elector: d.Elector, Elected: d.Elected, ElectedSite: d.ElectedSite, Term: d.LatestTerm(),
+		Holder: d.Holder, Paused: d.Paused, Problems: d.Problems(), Age: d.Age,
+	}
+}
+
+// Problems returns what is wrong with the group, as far as this daemon knows.
+func (d Daemon) Problems() []string {
+	var all []string
+	add := func(text, detail string) {
+		if detail != "" {
+			all = append(all, text+detail)
+		}
+	}
+	if err := d.CheckLoop(); err != nil {
+		all = append(all, err.Error())
+	}
+	if !d.takesPart() && d.MembershipReason != "" {
+		all = append(all, d.membershipError().Error())
+	}
+	add("no member is eligible: ", d.Note)
+	add("a process of the work cannot be killed: ", d.Unkillable)
+	add("this daemon is too old for a record: ", d.Newer)
+	add("this host is unhealthy: ", d.Unhealthy)
+	if d.WatchdogDevice != nil && !d.WatchdogDevice.Required { // else the host is unhealthy
+		add("the watchdog device is not used: ", d.WatchdogDevice.Reason)
+	}
+	all = append(all, d.Failsafe.Problems()...)
+	add("", d.Drift)
+	add("", d.SlotsDrift)
+	return all
+}
+
+// Failsafe is what a daemon shows of failsafe mode in a group.
+type Failsafe struct {
+	// Enabled reports whether the policy enables the mode. TakesPart reports whether this host can be asked for promises, and can ask
+	// others. If not, Problem says why.
+	Enabled   bool `json:"enabled"`
+	TakesPart bool `json:"takes_part"`
+	// Ready reports whether all other members would promise, if this host led and ZooKeeper was away now. Unready has the reason of
+	// each that would not, by its node.
+	Ready   bool              `json:"ready"`
+	Unready map[string]string `json:"unready,omitempty"`
+	// Problem is why this host cannot take part, or why it does not know whether the others would promise; empty if there is none.
+	Problem string `json:"problem,omitempty"`
+	// Asks are the nodes that must promise for the leader on this host, and ActiveSince is since when, on CLOCK_BOOTTIME, its lease lasts
+	// because they do; 0 if ZooKeeper has renewed it, or this host does not lead. Active and ActiveFor are filled in by [Failsafe.At].
+	Asks        []string         `json:"asks,omitempty"`
+	ActiveSince time.Duration    `json:"-"`
+	Active      bool             `json:"active"`
+	ActiveFor   cluster.Duration `json:"active_for,omitempty"`
+	// Outage reports whether this daemon has found that ZooKeeper does not answer it, and BoundUntil is until when, on CLOCK_BOOTTIME, it
+	// lets nobody take over from the leader that it has promised that; it may be over. BoundFor is filled in by [Failsafe.At].
+	Outage     bool             `json:"outage,omitempty"`
+	BoundUntil time.Duration    `json:"-"`
+	BoundFor   cluster.Duration `json:"bound_for,omitempty"`
+}
+
+// At returns f with the ages at a time of the host's CLOCK_BOOTTIME.
+func (f Failsafe) At(now time.Duration) Failsafe {
+	if f.Active, f.ActiveFor = f.ActiveSince != 0, 0; f.Active {
+		f.ActiveFor = cluster.Duration(max(0, now-f.ActiveSince))
+	}
+	f.BoundFor = cluster.Duration(max(0, f.BoundUntil-now))
+	return f
+}
+
+// Problems returns why failsafe mode would not work, in words.
+func (f *Failsafe) Problems() []string {
+	if f == nil || !f.Enabled {
+		return nil
+	}
+	var all []string
+	if f.Problem != "" {
+		all = append(all, "failsafe mode would not work: "+f.Problem)
+	}
+	for _, node := range slices.Sorted(maps.Keys(f.Unready)) {
+		all = append(all, fmt.Sprintf("failsafe mode would not work: %s would not promise: %s", node, f.Unready[node]))
+	}
+	return all
+}
+
+// FailsafeCounts counts rounds, in which a leader asks all others for promises. Extended are those in which all have promised in time.
+// Promised, Refused and
+// Unreachable count the members that were asked: those that have promised, that have refused, and that have not answered.
+type FailsafeCounts struct{ Rounds, Extended, Promised, Refused, Unreachable uint64 }
+
+// Count counts a reply with that reason, which is empty for a promise, and whether it has extended the lease.
+func (c *FailsafeCounts) Count(reason string, extended bool) {
+	if extended {
+		c.Extended++
+	}
+	switch reason {
+	case "":
+		c.Promised++
+	case "unreachable":
+		c.Unreachable++
+	default:
+		c.Refused++
+	}
+}
+
+// WatchdogDevice is the device that resets a host whose work outlives its lease, as its daemon sees it.
+type WatchdogDevice struct {
+	Device string `json:"device"`
+	// State is one of the constants below; Reason says why the device is unusable.
+	State    string `json:"state"`
+	Required bool   `json:"required,omitempty"`
+	Identity string `json:"identity,omitempty"`
+	// Timeout is that of the device. ResetAfterLease is how long after the end of a lease the host is reset at the latest.
+	Timeout         cluster.Duration `json:"timeout,omitempty"`
+	ResetAfterLease cluster.Duration `json:"reset_after_lease,omitempty"`
+	Reason          string           `json:"reason,omitempty"`
+	// Warnings are the weaknesses of a device that can be used.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// The values of [WatchdogDevice.State].
+const (
+	// DeviceReady: it was checked, and is armed when work starts.
+	DeviceReady = "ready"
+	// DeviceArmed: it resets the host unless the guard goes on to pet it.
+	DeviceArmed = "armed"
+	// DeviceUnusable: it does not protect, see Reason.
+	DeviceUnusable = "unusable"
+)

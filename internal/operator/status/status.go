@@ -4,9 +4,15 @@
 package status
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
 )
 
 // Change is a daemon's change of phase, as the on_change hook receives it.
@@ -146,3 +152,403 @@ type Request struct {
 
 // KindScheduledMove is the kind of a move that begins later.
 const KindScheduledMove = "scheduled-move"
+
+// States of a group besides those of the current record.
+const (
+	StateWaiting = "WAITING"
+	StateNone    = "NONE"
+)
+
+// Viewer derives views of one group from its snapshots. It compiles the policy only when that changes, and is safe for
+// concurrent use.
+type Viewer struct {
+	name, root string
+	policies   policy.Cache
+}
+
+// NewViewer returns a viewer for the group below root. name is the name of the group or of one of its slots.
+func NewViewer(name, root string) *Viewer { return &Viewer{name: cluster.GroupOf(name), root: root} }
+
+// Of returns the view of a group from a single snapshot.
+func Of(name, root string, s cluster.Snapshot) Group { return NewViewer(name, root).Group(s) }
+
+// Group returns the view of the group from a snapshot that includes the members.
+func (v *Viewer) Group(s cluster.Snapshot) Group {
+	g := Group{Name: v.name, Root: v.root, Slot: s.Slot, Slots: s.Slots.Record.Count, State: StateNone, Members: []Member{}}
+	g.describeLeadership(s)
+	g.describeHeir(s)
+	inForce := ""
+	if s.Policy.Readable() {
+		inForce = s.Policy.Record.Rules.Digest()
+	}
+	for i, m := range s.Members {
+		if i == 0 {
+			g.Elector = m.ID
+		}
+		member := viewMember(s, m, i == 0, inForce)
+		member.Heir = g.Heir != "" && isHeir(s, m)
+		g.Members = append(g.Members, member)
+		g.OpenTree = g.OpenTree || m.Node.Record.OpenTree
+	}
+	slices.SortStableFunc(g.Members, func(a, b Member) int {
+		return cmp.Or(cmp.Compare(a.Site, b.Site), cluster.CompareNodes(a.Node, b.Node))
+	})
+	g.Absent, g.Expected = absent(s)
+	g.Requests = requests(s)
+	g.describePolicy(s, &v.policies)
+	g.describeDamage(s)
+	g.describeDroppedSchedules(s)
+	g.describeOldSettings(s)
+	g.describeHosts(s)
+	g.describeFailsafe(s)
+	return g
+}
+
+// describeLeadership sets who leads, since when and why.
+func (g *Group) describeLeadership(s cluster.Snapshot) {
+	if s.Elected.Readable() {
+		e := s.Elected.Record
+		g.Cause, g.Reason, g.Exclusions = string(e.Cause), e.Reason, exclusions(s)
+		if _, alive := s.Member(e.Incarnation); alive && !s.Ended() {
+			g.State, g.Leader, g.Site, g.Term, g.Since = StateWaiting, e.Node, e.Site, e.Term, timeOrNil(e.Time)
+		}
+	}
+	if !s.Current.Readable() {
+		return
+	}
+	c := s.Current.Record
+	g.State, g.Leader, g.Site, g.Term, g.Since = string(c.State), c.Node, c.Site, c.Term, timeOrNil(c.Time)
+	g.API, g.APIHost, g.Waiting, g.Fencing = c.API, apiHost(s), cmp.Or(s.Waiting(), queued(s)), s.Fenced()
+	if e := s.Elected; e.Readable() && e.Record.Term != c.Term {
+		// A handover is in progress, or was while this was read: the reason is not this leader's.
+		g.Next = fmt.Sprintf("%s, term %d (%s: %s)", e.Record.Node, e.Record.Term, e.Record.Cause, e.Record.Reason)
+		g.Cause, g.Reason = "", ""
+	}
+}
+
+// queued returns why the takeover waits, if the host starts the work of other groups first; else "".
+func queued(s cluster.Snapshot) string {
+	for _, m := range s.Members {
+		if m.Name == s.Current.Record.Incarnation && s.Current.Record.State == cluster.CurrentProgress && m.Node.Record.Queued {
+			return m.ID + " starts the work of other groups first"
+		}
+	}
+	return ""
+}
+
+// apiHost returns the leader's host if its registration confirms the API address, or "".
+func apiHost(s cluster.Snapshot) string {
+	c := s.Current
+	m, ok := s.Member(c.Record.Incarnation)
+	if !ok || !m.Node.Readable() || m.Node.Stat.Owner != c.Stat.Owner || m.Node.Record.API != c.Record.API {
+		return ""
+	}
+	return m.Node.Record.Host
+}
+
+func timeOrNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// viewMember returns the view of a member. inForce is the digest of the policy in force, "" if that is not known.
+func viewMember(s cluster.Snapshot, m cluster.Member, elector bool, inForce string) Member {
+	n := m.Node.Record
+	return Member{
+		Node: m.ID, Site: n.Site, Priority: n.Priority, Labels: n.Labels, Roles: roles(s, m, elector), Health: health(m), Eligible: eligible(s, m),
+		API: n.API, Host: n.Host, PID: n.PID, Incarnation: m.Name, Since: timeOrNil(n.Since), Latency: n.Latency, Score: n.Score,
+		Drift: inForce != "" && n.PolicyDigest != "" && n.PolicyDigest != inForce, Queued: n.Queued, Reason: lastVerdict(s, m),
+	}
+}
+
+// What is said of a member without anything to report. CanLead is that of [Member.Eligible].
+const (
+	healthy = "ok"
+	CanLead = "yes"
+)
+
+// health returns ok, or what the health probe reports.
+func health(m cluster.Member) string {
+	if why := m.Node.Record.Unhealthy; why != "" {
+		return "unhealthy: " + why
+	}
+	return healthy
+}
+
+// IsEligible reports whether the member is eligible, unless the policy has a filter against it.
+func (m Member) IsEligible() bool { return m.Eligible == CanLead }
+
+// EligibleMembers returns how many members could lead.
+func (g Group) EligibleMembers() (n int) {
+	for _, m := range g.Members {
+		if m.IsEligible() {
+			n++
+		}
+	}
+	return n
+}
+
+// eligible returns yes, or why the member is not eligible under any policy.
+func eligible(s cluster.Snapshot, m cluster.Member) string {
+	for _, x := range exclusions(s) {
+		if x.Node == m.ID && !x.Expired {
+			return x.Describe()
+		}
+	}
+	if err := policy.CheckMember(m, s.Control.Record.Cordons); err != nil {
+		return err.Error()
+	}
+	return CanLead
+}
+
+func roles(s cluster.Snapshot, m cluster.Member, elector bool) []string {
+	list := []string{}
+	holds := s.Current.Readable() && s.Current.Record.Incarnation == m.Name
+	switch elected := s.Elected.Readable() && s.Elected.Record.Incarnation == m.Name && !s.Ended(); {
+	case holds && s.Current.Record.State == cluster.CurrentReady:
+		list = append(list, "leader")
+	case holds || elected:
+		list = append(list, "candidate")
+	}
+	if elector {
+		list = append(list, "elector")
+	}
+	return list
+}
+
+// lastVerdict returns what the last decision recorded for the member, "" if it has joined since, or if the decision leaves
+// its verdict out.
+func lastVerdict(s cluster.Snapshot, m cluster.Member) string {
+	for _, v := range s.Elected.Record.Ranking {
+		if v.Incarnation == m.Name && v.Rank > 0 {
+			return fmt.Sprintf("%d. %s", v.Rank, v.Reason)
+		} else if v.Incarnation == m.Name {
+			return v.Reason
+		}
+	}
+	return ""
+}
+
+// AbsentMember is a node that has been a member of the group, and is not registered now.
+type AbsentMember struct {
+	Node string `json:"node"`
+	Site string `json:"site"`
+	// State is lost, stopped (its daemon was stopped) or removed (the group was removed from its configuration).
+	State string `json:"state"`
+	// Left is when it left, by the clock of the elector, or of the node itself if it left on purpose; nil if nobody has seen it leave.
+	Left *time.Time `json:"left,omitempty"`
+	// FirstSeen is when an elector saw it for the first time, by that elector's clock.
+	FirstSeen *time.Time `json:"first_seen,omitempty"`
+}
+
+// absent returns the absent members, and how many members are expected.
+func absent(s cluster.Snapshot) (list []AbsentMember, expected int) {
+	nodes, expected := s.Absent()
+	for _, n := range nodes {
+		list = append(list, AbsentMember{Node: n.ID, Site: n.Site, State: string(n.Left.How), Left: timeOrNil(n.Left.Time), FirstSeen: timeOrNil(n.FirstSeen)})
+	}
+	return list, expected
+}
+
+// Lost returns the ids of the members that are lost.
+func Lost(all []AbsentMember) (ids []string) {
+	for _, m := range all {
+		if m.State == string(cluster.LeftLost) {
+			ids = append(ids, m.Node)
+		}
+	}
+	return ids
+}
+
+// StateAt returns the state with the time since then by the clock of this host, such as LOST 5m.
+func (m AbsentMember) StateAt(now time.Time) string {
+	state := strings.ToUpper(m.State)
+	if m.Left == nil {
+		return state
+	}
+	return state + " " + age(now.Sub(*m.Left))
+}
+
+// age returns a duration in its two largest units at most, such as 2d3h, 5m or 12s.
+func age(d time.Duration) string {
+	d = max(0, d)
+	switch {
+	case d >= 24*time.Hour:
+		return fmt.Sprintf("%dd%dh", int(d.Hours())/24, int(d.Hours())%24)
+	case d >= time.Hour:
+		return fmt.Sprintf("%dh%dm", int(d.Hours()), int(d.Minutes())%60)
+	case d >= time.Minute:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	}
+	return fmt.Sprintf("%ds", int(d.Seconds()))
+}
+
+// maxLostNamed is how many lost members the summary names.
+const maxLostNamed = 5
+
+// membersLine says how many of the expected members are there, and which ones are lost; empty if all are.
+func membersLine(group string, present, expected int, all []AbsentMember) string {
+	if present >= expected {
+		return ""
+	}
+	line := fmt.Sprintf("%d of %d expected", present, expected)
+	lost := Lost(all)
+	if len(lost) == 0 {
+		return line
+	}
+	named := strings.Join(lost[:min(len(lost), maxLostNamed)], ", ")
+	if more := len(lost) - maxLostNamed; more > 0 {
+		named += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Sprintf("%s; lost: %s (%s if it does not come back)", line, named, cluster.InGroup("'zkelectd forget %s'", group, lost[0]))
+}
+
+// describeHeir sets who is elected next if the leader is lost, as long as there is one that can be lost.
+func (g *Group) describeHeir(s cluster.Snapshot) {
+	heir, known := s.NextLeader()
+	if !known || g.State == StateNone || s.Elected.Record.Node != g.Leader {
+		return
+	}
+	g.heirless = heir.Incarnation == ""
+	if _, alive := s.Member(heir.Incarnation); alive {
+		g.Heir, g.HeirSite = heir.Node, heir.Site
+	}
+}
+
+// isHeir reports whether a member is the published heir.
+func isHeir(s cluster.Snapshot, m cluster.Member) bool {
+	heir, known := s.NextLeader()
+	return known && heir.Incarnation == m.Name
+}
+
+// heirText describes the heir; empty if none was published.
+func (g Group) heirText() string {
+	switch {
+	case g.Heir != "":
+		return g.Heir + " (site " + g.HeirSite + "), elected next if " + g.Leader + " is lost"
+	case g.heirless && g.Leader != "":
+		return "none: if " + g.Leader + " is lost, there is no leader"
+	}
+	return ""
+}
+
+// CheckHeir returns an error unless the daemon is the heir, and its knowledge of the group is fresh.
+func (d Daemon) CheckHeir() error {
+	switch err := d.CheckReady(); {
+	case err != nil:
+		return err
+	case d.IsHeir:
+		return nil
+	case d.Phase != "standby":
+		return errors.New("this daemon is " + d.Phase + ", not a standby")
+	case d.Heir != "":
+		return errors.New("the heir is " + d.Heir)
+	}
+	return errors.New("there is no heir, or none is published")
+}
+
+// requests returns the requests in force.
+func requests(s cluster.Snapshot) []Request {
+	var all []Request
+	add := func(kind, target string, r cluster.Request) {
+		all = append(all, Request{ID: r.ID, Slot: r.Slot, Kind: kind, Target: target, By: r.By, Reason: r.Reason, Time: r.Time, Remaining: remaining(r)})
+	}
+	c := s.Control.Record
+	if c.Pause != nil {
+		kind := "pause"
+		if c.Pause.Hard {
+			kind = "hard-pause"
+		}
+		add(kind, "", c.Pause.Request)
+	}
+	if c.Move != nil {
+		add("move", c.Move.Target(), c.Move.Request)
+	}
+	for _, m := range c.Moves {
+		add("move", m.Target(), m.Request)
+	}
+	all = append(all, scheduled(s)...)
+	if c.Reelect != nil {
+		add("reelect", "", *c.Reelect)
+	}
+	for _, r := range c.Reelections {
+		add("reelect", "", r)
+	}
+	for _, cordon := range c.Cordons {
+		kind := "cordon"
+		if cordon.Drain {
+			kind = "drain"
+		}
+		add(kind, cordon.Target(), cordon.Request)
+	}
+	return all
+}
+
+// scheduled returns the moves that begin later.
+func scheduled(s cluster.Snapshot) []Request {
+	var all []Request
+	for _, m := range s.Control.Record.Scheduled {
+		if s.Slot == "" || m.Slot == s.Slot {
+			all = append(all, Request{ID: m.ID, Slot: m.Slot, Kind: KindScheduledMove, Target: m.Target(), By: m.By, Reason: m.Reason, Time: m.Time, Due: &m.At})
+		}
+	}
+	return all
+}
+
+// remaining returns how long a request will stay in force by the clock of this host, but not more than an elector last wrote
+// down; nil if it has no end. Only the elector ends a request, by its own clock.
+func remaining(r cluster.Request) *cluster.Duration {
+	if r.For == 0 {
+		return nil
+	}
+	d := cluster.Duration(max(0, min(time.Until(r.Time.Add(time.Duration(r.For))), time.Duration(r.Remaining))))
+	return &d
+}
+
+// String returns the request in one line.
+func (r Request) String() string {
+	text := strings.TrimSpace(r.Kind + " " + r.Target)
+	switch r.Kind {
+	case "pause":
+		text = "PAUSED, policy does not replace a healthy leader"
+	case "hard-pause":
+		text = "PAUSED HARD, no member is elected"
+	case "move":
+		text = "move to " + r.Target
+	case KindScheduledMove:
+		text = "moves to " + r.Target
+	}
+	if r.Slot != "" {
+		text += " in slot " + r.Slot
+	}
+	if r.Due != nil {
+		text += " at " + cluster.DescribeTime(*r.Due, time.Now())
+	}
+	text += ", by " + r.By
+	if r.Reason != "" {
+		text += " (" + r.Reason + ")"
+	}
+	if r.Remaining != nil {
+		return fmt.Sprintf("%s, about %s left", text, time.Duration(*r.Remaining).Round(time.Second))
+	}
+	if r.Due != nil {
+		return text
+	}
+	return text + ", until it is ended"
+}
+
+// exclusions returns the exclusions on record, without those whose strikes operators have cleared. Only the elector knows for
+// sure whether one has expired, and writes it down with its next decision; until then this host's clock decides.
+func exclusions(s cluster.Snapshot) []cluster.Exclusion {
+	var all []cluster.Exclusion
+	for _, x := range s.Elected.Record.Exclusions {
+		if slices.ContainsFunc(s.Control.Record.ClearedStrikes, func(c cluster.ClearedStrikes) bool { return c.Covers(x) }) {
+			continue
+		}
+		x.Expired = x.Expired || (!x.Time.IsZero() && time.Since(x.Time) >= time.Duration(x.For))
+		all = append(all, x)
+	}
+	return all
+}

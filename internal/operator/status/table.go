@@ -1,12 +1,18 @@
 package status
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"zkelectd/internal/cluster"
 )
@@ -166,4 +172,91 @@ func since(t *time.Time) string {
 		return "an unknown time"
 	}
 	return fmt.Sprintf("%s, %s ago", t.Local().Format("2006-01-02 15:04:05 MST"), age(time.Since(*t)))
+}
+
+// Printable returns s with a ? for each character that is not printable. Text from ZooKeeper, which others may have written,
+// cannot control the terminal then, nor break or reverse a line.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// PrintableJSON does the same for JSON without a loss: characters that are not printable become escapes. encoding/json escapes
+// the control characters of ASCII only, but not those of C1 and those that change the direction of text.
+func PrintableJSON(text []byte) []byte {
+	var b bytes.Buffer
+	copied := 0
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRune(text[i:])
+		if ascii := r < utf8.RuneSelf && r != 0x7f; ascii || unicode.IsPrint(r) {
+			i += size
+			continue
+		}
+		b.Write(text[copied:i])
+		for _, unit := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
+		}
+		i += size
+		copied = i
+	}
+	if copied == 0 {
+		return text
+	}
+	b.Write(text[copied:])
+	return b.Bytes()
+}
+
+// maxLease is longer than any lease: session timeouts end at ten minutes.
+const maxLease = 10 * time.Minute
+
+// WithLease returns g with what only the leader knows, if answer is the leader's: what remains of its lease, which node it is fencing, and
+// whether its work can't be killed. The address may belong to another daemon by now, or to another program.
+func (g Group) WithLease(answer io.Reader) Group {
+	var d struct {
+		Daemon
+		Reason string `json:"reason"` // why this daemon does not lead
+	}
+	err := json.NewDecoder(io.LimitReader(answer, 1<<16)).Decode(&d)
+	// Terms start at the time of day, so a member of the same name in a group at another root can be in the same term.
+	if err != nil || d.Node != g.Leader || d.Term != g.Term || d.Root != g.Root {
+		return g.Unconfirmed(fmt.Sprintf("%s answers, but not as %s in term %d of %s", g.API, g.Leader, g.Term, g.Root))
+	}
+	if d.LeaseRemaining > 0 && d.LeaseRemaining < cluster.Duration(maxLease) {
+		g.LeaseRemaining = d.LeaseRemaining
+	} else {
+		g = g.Unconfirmed(fmt.Sprintf("%s answers: %s", g.Leader, cmp.Or(d.Reason, "it has no lease")))
+	}
+	if g.Failsafe != nil && d.Failsafe != nil {
+		view := *g.Failsafe
+		view.Leader, g.Failsafe = d.Failsafe, &view
+		g.Problems = append(slices.Clone(g.Problems), d.Failsafe.Problems()...)
+	}
+	if d.Fencing != nil {
+		g.Waiting = strings.TrimPrefix(fmt.Sprintf("%s; %s has been fencing %s for %s", g.Waiting, d.Node, d.Fencing.Node,
+			time.Duration(d.Fencing.For).Round(100*time.Millisecond)), "; ")
+	}
+	if g.Stuck = d.Stuck(); g.Stuck != "" {
+		g.Problems = append(slices.Clone(g.Problems), g.Stuck)
+	}
+	return g
+}
+
+// Stuck says why this member can't give up leadership; empty if it can, or has none.
+func (d *Daemon) Stuck() string {
+	if d.Unkillable == "" || d.Term == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the work of %s can't be killed, and %[1]s releases nothing while it runs: %s", d.Node, d.Unkillable)
+}
+
+// Unconfirmed returns g with why the leader has not confirmed its lease, if ZooKeeper says that it leads.
+func (g Group) Unconfirmed(reason string) Group {
+	if g.State == string(cluster.CurrentReady) {
+		g.LeaseUnconfirmed = reason
+	}
+	return g
 }

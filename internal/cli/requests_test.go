@@ -61,7 +61,7 @@ func TestOneOfTwoConcurrentOperatorsIsRefused(t *testing.T) {
 			crossed = true
 			f.submit("pause", "--reason", "mine")
 		}
-		return request.Cordon(q, request.Options{By: "ann@host"}, "b", "", false)
+		return request.Request{Kind: request.KindCordon, Node: "b", Options: request.Options{By: "ann@host"}}.Plan(q)
 	})
 	if err == nil || !strings.Contains(err.Error(), "there was another request at the same time, pause by ") {
 		t.Errorf("error: %v", err)
@@ -82,7 +82,7 @@ func TestTheElectorsTimekeepingIsNoConflict(t *testing.T) {
 		if times++; times == 1 {
 			f.write(f.paths.ControlTx("", q.Snapshot.Control, q.Snapshot.Control.Record)...)
 		}
-		return request.Cordon(q, request.Options{By: "ann@host"}, "b", "", false)
+		return request.Request{Kind: request.KindCordon, Node: "b", Options: request.Options{By: "ann@host"}}.Plan(q)
 	})
 	if err != nil || times != 2 {
 		t.Errorf("%v after %d times", err, times)

@@ -13,12 +13,9 @@ import (
 	"zkelectd/internal/policy"
 )
 
-// Cordon plans to keep a node or site from being elected, and with drain to replace a leader there.
-func Cordon(q whatif.Question, o Options, node, site string, drain bool) (Plan, error) {
-	d, err := newDraft(q, o)
-	if err == nil {
-		err = d.checkTarget(node, site)
-	}
+// cordon plans to keep a node or site from being elected, and with drain to replace a leader there.
+func (d *draft) cordon(node, site string, drain bool) (Plan, error) {
+	err := d.checkTarget(node, site)
 	if err == nil && drain {
 		err = d.checkNoHardPause()
 	}
@@ -30,7 +27,7 @@ func Cordon(q whatif.Question, o Options, node, site string, drain bool) (Plan, 
 		return Plan{}, err
 	}
 	switch {
-	case drain && q.Slots != nil:
+	case drain && d.q.Slots != nil:
 		return d.finishSlotDrain(c)
 	case drain:
 		return d.finishDrain(c)
@@ -123,22 +120,18 @@ func (d *draft) addCordon(c cluster.Cordon) error {
 	return nil
 }
 
-// Uncordon plans to end the cordons of a node or site, or all cordons.
-func Uncordon(q whatif.Question, o Options, node, site string, all bool) (Plan, error) {
-	d, err := newDraft(q, o)
-	if err != nil {
-		return Plan{}, err
-	}
+// uncordon plans to end the cordons of a node or site, or all cordons.
+func (d *draft) uncordon(node, site string, all bool) (Plan, error) {
 	d.next.Cordons = slices.DeleteFunc(d.next.Cordons, func(c cluster.Cordon) bool {
 		if !all && (c.Node != node || c.Site != site) {
 			return false
 		}
 		d.addMessage("ended: %s", c.Describe())
-		d.next.End(c.ID, c.Describe(), "ended by "+o.By, q.Wall)
+		d.next.End(c.ID, c.Describe(), "ended by "+d.options.By, d.q.Wall)
 		return true
 	})
 	if len(d.plan.Messages) == 0 {
-		return Plan{}, notCordoned(q.Snapshot, node+site)
+		return Plan{}, notCordoned(d.q.Snapshot, node+site)
 	}
 	if all {
 		return d.finish("uncordon of all")
@@ -217,12 +210,8 @@ func (d *draft) finishSlotDrain(c cluster.Cordon) (Plan, error) {
 	return d.finish("drain of " + c.Target())
 }
 
-// Pause plans to keep the policy from moving leadership. A hard pause also keeps a leader that fails from being replaced.
-func Pause(q whatif.Question, o Options, hard bool) (Plan, error) {
-	d, err := newDraft(q, o)
-	if err != nil {
-		return Plan{}, err
-	}
+// pause plans to keep the policy from moving leadership. A hard pause also keeps a leader that fails from being replaced.
+func (d *draft) pause(hard bool) (Plan, error) {
 	if before := d.next.Pause; before != nil {
 		d.addMessage("replaces the pause %s", before.Request)
 	}
@@ -236,30 +225,22 @@ func Pause(q whatif.Question, o Options, hard bool) (Plan, error) {
 	return d.finish("pause")
 }
 
-// Resume plans to end a pause.
-func Resume(q whatif.Question, o Options) (Plan, error) {
-	d, err := newDraft(q, o)
-	if err != nil {
-		return Plan{}, err
-	}
+// resume plans to end a pause.
+func (d *draft) resume() (Plan, error) {
 	p := d.next.Pause
 	if p == nil {
 		return Plan{}, &NotAffectedError{Reason: "the group is not paused", Done: true}
 	}
 	d.addMessage("ended: the pause %s", p.Request)
-	d.next.End(p.ID, "pause", "ended by "+o.By, q.Wall)
+	d.next.End(p.ID, "pause", "ended by "+d.options.By, d.q.Wall)
 	d.next.Pause = nil
 	return d.finish("resume")
 }
 
-// ClearStrikes plans to clear the strikes of a node, or of all nodes if node is empty.
-func ClearStrikes(q whatif.Question, o Options, node string) (Plan, error) {
-	d, err := newDraft(q, o)
-	if err != nil {
-		return Plan{}, err
-	}
+// clearStrikes plans to clear the strikes of a node, or of all nodes if node is empty.
+func (d *draft) clearStrikes(node string) (Plan, error) {
 	var cleared []cluster.ClearedStrikes // terms of different slots cannot be compared
-	for _, q := range q.Leaders() {
+	for _, q := range d.q.Leaders() {
 		if d.describeStrikes(q.Snapshot, node) {
 			c := cluster.ClearedStrikes{Node: node, Term: q.Snapshot.Elected.Record.Term}
 			c.Slot = q.Snapshot.Slot
@@ -270,7 +251,7 @@ func ClearStrikes(q whatif.Question, o Options, node string) (Plan, error) {
 		if node == "" {
 			return Plan{}, &NotAffectedError{Reason: "no node has strikes", Done: true}
 		}
-		nodes, _ := members(q.Snapshot)
+		nodes, _ := members(d.q.Snapshot)
 		return Plan{}, &NotAffectedError{Reason: node + " has no strikes" + didYouMean(node, nodes), Done: true}
 	}
 	if d.next.Full() {
@@ -305,12 +286,9 @@ func (d *draft) describeStrikes(s cluster.Snapshot, node string) bool {
 	return found
 }
 
-// Forget plans to drop a node that is no longer a member from the roster, or all lost ones if node is empty.
-func Forget(q whatif.Question, o Options, node string) (Plan, error) {
-	d, err := newDraft(q, o)
-	if err != nil {
-		return Plan{}, err
-	}
+// forget plans to drop a node that is no longer a member from the roster, or all lost ones if node is empty.
+func (d *draft) forget(node string) (Plan, error) {
+	q := d.q
 	for _, m := range q.Snapshot.Members {
 		if node != "" && m.ID == node {
 			return Plan{}, fmt.Errorf("%s is a member: only a node that has left can be forgotten; stop its daemon first", node)

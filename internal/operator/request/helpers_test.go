@@ -141,35 +141,55 @@ func (h *testGroup) elector(s cluster.Snapshot) elector.Decision {
 }
 
 func move(o Options, node, site string) func(whatif.Question) (Plan, error) {
-	return func(q whatif.Question) (Plan, error) { return Move(q, o, node, site) }
+	return func(q whatif.Question) (Plan, error) {
+		return planned(q, o, func(d *draft) (Plan, error) { return d.move(node, site) })
+	}
 }
 
 func moveAway(o Options) func(whatif.Question) (Plan, error) {
 	return func(q whatif.Question) (Plan, error) {
-		return Request{Kind: KindMove, Best: true, Options: o}.planMove(q)
+		best := Request{Kind: KindMove, Best: true, Options: o}
+		return planned(q, o, func(d *draft) (Plan, error) { return d.planMove(best) })
 	}
 }
 
 func cordon(o Options, node, site string, drain bool) func(whatif.Question) (Plan, error) {
-	return func(q whatif.Question) (Plan, error) { return Cordon(q, o, node, site, drain) }
+	return func(q whatif.Question) (Plan, error) {
+		return planned(q, o, func(d *draft) (Plan, error) { return d.cordon(node, site, drain) })
+	}
 }
 
 func uncordon(o Options, node, site string, all bool) func(whatif.Question) (Plan, error) {
-	return func(q whatif.Question) (Plan, error) { return Uncordon(q, o, node, site, all) }
+	return func(q whatif.Question) (Plan, error) {
+		return planned(q, o, func(d *draft) (Plan, error) { return d.uncordon(node, site, all) })
+	}
 }
 
 func pause(o Options, hard bool) func(whatif.Question) (Plan, error) {
-	return func(q whatif.Question) (Plan, error) { return Pause(q, o, hard) }
+	return func(q whatif.Question) (Plan, error) {
+		return planned(q, o, func(d *draft) (Plan, error) { return d.pause(hard) })
+	}
 }
 
 func resume(o Options) func(whatif.Question) (Plan, error) {
-	return func(q whatif.Question) (Plan, error) { return Resume(q, o) }
+	return func(q whatif.Question) (Plan, error) { return planned(q, o, (*draft).resume) }
 }
 
 func reelect(o Options) func(whatif.Question) (Plan, error) {
-	return func(q whatif.Question) (Plan, error) { return Reelect(q, o) }
+	return func(q whatif.Question) (Plan, error) { return planned(q, o, (*draft).reelect) }
 }
 
 func clearStrikes(o Options, node string) func(whatif.Question) (Plan, error) {
-	return func(q whatif.Question) (Plan, error) { return ClearStrikes(q, o, node) }
+	return func(q whatif.Question) (Plan, error) {
+		return planned(q, o, func(d *draft) (Plan, error) { return d.clearStrikes(node) })
+	}
+}
+
+// planned returns the plan for a group.
+func planned(q whatif.Question, o Options, plan func(*draft) (Plan, error)) (Plan, error) {
+	d, err := newDraft(q, o)
+	if err != nil {
+		return Plan{}, err
+	}
+	return plan(d)
 }

@@ -15,43 +15,39 @@ import (
 
 // planMove plans a move now or later, or cancels one. The target of a move without one is the best member by policy that does not
 // lead, for [BestMoveFor] unless the request says how long.
-func (r Request) planMove(q whatif.Question) (Plan, error) {
+func (d *draft) planMove(r Request) (Plan, error) {
 	if r.Cancel {
-		return CancelSchedule(q, r.Options)
+		return d.cancelSchedule()
 	}
 	if r.Best {
-		d, err := newDraft(q, r.Options)
+		other, err := newDraft(d.q, d.options)
 		if err == nil {
-			r.Node, err = d.bestOther()
+			r.Node, err = other.bestOther()
 		}
-		r.Options.For = cmp.Or(r.Options.For, BestMoveFor)
 		if err != nil {
 			return Plan{}, err
 		}
+		d.options.For = cmp.Or(d.options.For, BestMoveFor)
 	}
 	if !r.At.IsZero() {
-		return Schedule(q, r.Options, r.Node, r.Site, r.At)
+		return d.schedule(r.Node, r.Site, r.At)
 	}
-	return Move(q, r.Options, r.Node, r.Site)
+	return d.move(r.Node, r.Site)
 }
 
-// Move plans to put a node or a site first.
-func Move(q whatif.Question, o Options, node, site string) (Plan, error) {
-	d, err := newDraft(q, o)
-	if err == nil {
-		err = errors.Join(d.checkTarget(node, site), d.checkNoHardPause())
-	}
-	if err != nil {
+// move plans to put a node or a site first.
+func (d *draft) move(node, site string) (Plan, error) {
+	if err := errors.Join(d.checkTarget(node, site), d.checkNoHardPause()); err != nil {
 		return Plan{}, err
 	}
 	before := d.next.Move
 	d.next.AcknowledgeSchedules(d.next.Slot())
 	d.mentionSchedule(nil, "stays scheduled")
-	m := &cluster.Move{Request: d.newRequest(), Node: node, Site: site, Force: o.Force}
+	m := &cluster.Move{Request: d.newRequest(), Node: node, Site: site, Force: d.options.Force}
 	d.next.Move = m
 	if r := d.next.Reelect; r != nil {
 		d.addMessage("ends the reelection %s", r)
-		d.next.End(r.ID, "reelection", "ended by a move", q.Wall)
+		d.next.End(r.ID, "reelection", "ended by a move", d.q.Wall)
 		d.next.Reelect = nil
 	}
 	out := d.forecast()
@@ -131,13 +127,9 @@ func excludedNode(out whatif.Outcome, m cluster.Move) string {
 	return ""
 }
 
-// Reelect plans one election by policy alone: without failback, damping and moves.
-func Reelect(q whatif.Question, o Options) (Plan, error) {
-	d, err := newDraft(q, o)
-	if err == nil {
-		err = d.checkNoHardPause()
-	}
-	if err != nil {
+// reelect plans one election by policy alone: without failback, damping and moves.
+func (d *draft) reelect() (Plan, error) {
+	if err := d.checkNoHardPause(); err != nil {
 		return Plan{}, err
 	}
 	if d.next.Move != nil {
@@ -168,13 +160,10 @@ func (r Request) checkCancel(named bool) error {
 	return nil
 }
 
-// Schedule plans a move to a node or a site at a later time. What keeps its target from leading now may be over then, so it is no
+// schedule plans a move to a node or a site at a later time. What keeps its target from leading now may be over then, so it is no
 // reason to refuse it.
-func Schedule(q whatif.Question, o Options, node, site string, at time.Time) (Plan, error) {
-	d, err := newDraft(q, o)
-	if err != nil {
-		return Plan{}, err
-	}
+func (d *draft) schedule(node, site string, at time.Time) (Plan, error) {
+	q := d.q
 	after := at.Sub(q.Wall)
 	if err := errors.Join(d.checkFutureTarget(node, site), d.checkTime(at, after), d.checkPauseEnds(after)); err != nil {
 		return Plan{}, err
@@ -182,15 +171,19 @@ func Schedule(q whatif.Question, o Options, node, site string, at time.Time) (Pl
 	d.next.AcknowledgeSchedules(d.next.Slot())
 	for _, before := range d.scheduled() {
 		d.addMessage("replaces: %s", before.Describe(q.Wall))
-		d.next.EndSchedule(before, cluster.ScheduleReplaced, "replaced by "+o.By, q.Wall)
+		d.next.EndSchedule(before, cluster.ScheduleReplaced, "replaced by "+d.options.By, q.Wall)
 	}
 	m := cluster.ScheduledMove{
-		Move: cluster.Move{Request: d.newRequest(), Node: node, Site: site, Force: o.Force},
+		Move: cluster.Move{Request: d.newRequest(), Node: node, Site: site, Force: d.options.Force},
 		At:   at.UTC().Truncate(time.Millisecond), After: cluster.Duration(after), Grace: cluster.Duration(cluster.ScheduleGrace),
 	}
 	m.Slot = d.next.Slot()
 	when := cluster.DescribeTime(at, q.Wall)
-	now, err := Move(q, o, node, site)
+	due, err := newDraft(q, d.options)
+	var now Plan
+	if err == nil {
+		now, err = due.move(node, site)
+	}
 	if err != nil {
 		d.addMessage("scheduled: leadership moves to %s at %s%s", m.Target(), when, d.duration())
 		d.addMessage("it would be dropped if it was due now: %v", err)
@@ -203,19 +196,16 @@ func Schedule(q whatif.Question, o Options, node, site string, at time.Time) (Pl
 	return d.finish(fmt.Sprintf("move to %s at %s", m.Target(), at.UTC().Format(time.RFC3339)))
 }
 
-// CancelSchedule plans to cancel the move that is scheduled. It also acknowledges those that were dropped.
-func CancelSchedule(q whatif.Question, o Options) (Plan, error) {
-	d, err := newDraft(q, o)
-	if err != nil {
-		return Plan{}, err
-	}
+// cancelSchedule plans to cancel the move that is scheduled. It also acknowledges those that were dropped.
+func (d *draft) cancelSchedule() (Plan, error) {
+	q := d.q
 	for _, e := range d.next.Unacknowledged(d.next.Slot()) {
 		d.addMessage("acknowledged: %s", e.Describe(q.Wall))
 	}
 	d.next.AcknowledgeSchedules(d.next.Slot())
 	for _, m := range d.scheduled() {
 		d.addMessage("canceled: %s", m.Describe(q.Wall))
-		d.next.EndSchedule(m, cluster.ScheduleCanceled, "canceled by "+o.By, q.Wall)
+		d.next.EndSchedule(m, cluster.ScheduleCanceled, "canceled by "+d.options.By, q.Wall)
 	}
 	if len(d.plan.Messages) == 0 {
 		return Plan{}, &NotAffectedError{Reason: "no move is scheduled", Done: true}

@@ -162,23 +162,27 @@ func (r Request) plan(q whatif.Question) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	switch options := r.Options; r.Kind {
+	d, err := newDraft(q, r.Options)
+	if err != nil {
+		return Plan{}, err
+	}
+	switch r.Kind {
 	case KindMove:
-		return r.planMove(q)
+		return d.planMove(r)
 	case KindReelect:
-		return Reelect(q, options)
+		return d.reelect()
 	case KindCordon, KindDrain:
-		return Cordon(q, options, r.Node, r.Site, r.Kind == KindDrain)
+		return d.cordon(r.Node, r.Site, r.Kind == KindDrain)
 	case KindUncordon:
-		return Uncordon(q, options, r.Node, r.Site, r.All)
+		return d.uncordon(r.Node, r.Site, r.All)
 	case KindPause:
-		return Pause(q, options, r.Hard)
+		return d.pause(r.Hard)
 	case KindResume:
-		return Resume(q, options)
+		return d.resume()
 	case KindClearStrikes:
-		return ClearStrikes(q, options, r.Node)
+		return d.clearStrikes(r.Node)
 	case KindForget:
-		return Forget(q, options, r.Node)
+		return d.forget(r.Node)
 	}
 	return Plan{}, fmt.Errorf("unknown kind of request %q", r.Kind)
 }

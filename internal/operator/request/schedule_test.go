@@ -12,7 +12,9 @@ import (
 )
 
 func schedule(o Options, node, site string, after time.Duration) func(whatif.Question) (Plan, error) {
-	return func(q whatif.Question) (Plan, error) { return Schedule(q, o, node, site, wall.Add(after)) }
+	return func(q whatif.Question) (Plan, error) {
+		return planned(q, o, func(d *draft) (Plan, error) { return d.schedule(node, site, wall.Add(after)) })
+	}
 }
 
 const dropped = "it is dropped if the target is not eligible then, if the group is paused then, or if it cannot be carried out within 10m0s; " +
@@ -194,12 +196,15 @@ func TestCancelTakesNothingElse(t *testing.T) {
 func TestHintsAboutSchedulesNameTheGroup(t *testing.T) {
 	h := group(t).leads("a1")
 	h.q.Options.Group = "ingest/3"
-	plan, err := Schedule(h.q, bob(), "b1", "", wall.Add(time.Hour))
+	plan, err := planned(h.q, bob(), inAnHour)
 	if text := strings.Join(plan.Messages, "\n"); err != nil || !strings.Contains(text, "'zkelectd move --cancel -g ingest/3' cancels it") {
 		t.Errorf("%v: %s", err, text)
 	}
 	h.control().Pause = &cluster.Pause{Request: ann(1)}
-	if _, err := Schedule(h.q, bob(), "b1", "", wall.Add(time.Hour)); err == nil || !strings.Contains(err.Error(), "'zkelectd resume -g ingest' first") {
+	if _, err := planned(h.q, bob(), inAnHour); err == nil || !strings.Contains(err.Error(), "'zkelectd resume -g ingest' first") {
 		t.Errorf("paused: %v", err)
 	}
 }
+
+// inAnHour schedules a move to b1.
+func inAnHour(d *draft) (Plan, error) { return d.schedule("b1", "", wall.Add(time.Hour)) }

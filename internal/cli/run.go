@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -8,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -176,17 +176,7 @@ func askAt(ctx context.Context, socket string, r host.ReloadRequest) (host.Reloa
 	if err != nil {
 		return result, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost"+daemon.ReloadPath, strings.NewReader(string(body)))
-	if err != nil {
-		return result, err
-	}
-	transport := &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", socket)
-		},
-	}
-	response, err := transport.RoundTrip(request)
+	response, err := web.Endpoint{Addr: "unix:" + socket, Setting: "the socket"}.Send(ctx, http.MethodPost, daemon.ReloadPath, bytes.NewReader(body))
 	if err != nil {
 		return result, err
 	}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -117,7 +118,7 @@ func (e Endpoint) Probe(ctx context.Context, path, group string) error {
 	if group != "" {
 		path = strings.Replace(groupPath(path), "{group}", url.PathEscape(group), 1)
 	}
-	response, err := e.get(ctx, path)
+	response, err := e.Send(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return err
 	}
@@ -127,7 +128,7 @@ func (e Endpoint) Probe(ctx context.Context, path, group string) error {
 
 // Read returns what the daemon at this endpoint answers to a GET of a path, at most limit bytes.
 func (e Endpoint) Read(ctx context.Context, path string, limit int64) ([]byte, error) {
-	response, err := e.get(ctx, path)
+	response, err := e.Send(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -139,8 +140,8 @@ func (e Endpoint) Read(ctx context.Context, path string, limit int64) ([]byte, e
 	return body, err
 }
 
-// get sends a GET to the daemon at this endpoint.
-func (e Endpoint) get(ctx context.Context, path string) (*http.Response, error) {
+// Send sends a request to the daemon at this endpoint.
+func (e Endpoint) Send(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
 	network, target := "tcp", e.Addr
 	if file, isPath := strings.CutPrefix(e.Addr, unixPrefix); isPath {
 		network, target = "unix", file
@@ -160,13 +161,13 @@ func (e Endpoint) get(ctx context.Context, path string) (*http.Response, error) 
 		}
 		scheme = "https://"
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"localhost"+path, nil)
+	request, err := http.NewRequestWithContext(ctx, method, scheme+"localhost"+path, body)
 	if err != nil {
 		return nil, err
 	}
 	response, err := transport.RoundTrip(request)
 	if err != nil {
-		return nil, fmt.Errorf("no answer on http.listen %s: %w", e.Addr, err)
+		return nil, fmt.Errorf("no answer on %s %s: %w", cmp.Or(e.Setting, "http.listen"), e.Addr, err)
 	}
 	return response, nil
 }

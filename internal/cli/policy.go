@@ -134,7 +134,7 @@ and repair reports whether they are damaged.
 
 Before you restore ZooKeeper's data from a backup, stop the daemons: see "Restore
 ZooKeeper's data" in docs/operations.md.`
-	c.ValidArgs = operator.Repairable
+	c.Args, c.ValidArgs = cobra.ArbitraryArgs, operator.Repairable
 	c.Flags().StringVar(&file, "file", "", "the configuration file with the policy that replaces a damaged one (default: that of --config)")
 	c.Flags().BoolVar(&dry, "dry-run", false, "print what would change, without changing it")
 	c.check = func([]string) error {

@@ -83,18 +83,18 @@ var flags = []settingFlag{
 }
 
 // RegisterFlags adds --config and the flags for settings.
-func RegisterFlags(fs *pflag.FlagSet) { register(fs, "") }
+func RegisterFlags(to *pflag.FlagSet) { register(to, "") }
 
 // RegisterConnection adds --config and the flags for the connection to the group, for commands that need nothing else.
-func RegisterConnection(fs *pflag.FlagSet) {
-	register(fs, zookeeperSection)
+func RegisterConnection(to *pflag.FlagSet) {
+	register(to, zookeeperSection)
 }
 
 // RegisterNodeName adds the flags for the name and the site of this host.
-func RegisterNodeName(fs *pflag.FlagSet) {
+func RegisterNodeName(to *pflag.FlagSet) {
 	for _, f := range flags {
 		if f.key == "node.id" || f.key == "node.site" {
-			addFlag(fs, f)
+			addFlag(to, f)
 		}
 	}
 }
@@ -103,31 +103,31 @@ func RegisterNodeName(fs *pflag.FlagSet) {
 const setting = "setting"
 
 // RegisterFile adds --config.
-func RegisterFile(fs *pflag.FlagSet) {
-	fs.Var(&onceValue{}, "config", "configuration file (YAML), optional")
+func RegisterFile(to *pflag.FlagSet) {
+	to.Var(&onceValue{}, "config", "configuration file (YAML), optional")
 }
 
-func register(fs *pflag.FlagSet, prefix string) {
-	RegisterFile(fs)
+func register(to *pflag.FlagSet, prefix string) {
+	RegisterFile(to)
 	for _, f := range flags {
 		if strings.HasPrefix(f.key, prefix) {
-			addFlag(fs, f)
+			addFlag(to, f)
 		}
 	}
 }
 
-func addFlag(fs *pflag.FlagSet, f settingFlag) {
+func addFlag(to *pflag.FlagSet, f settingFlag) {
 	key := keyByName()[f.key]
 	usage := f.usage
 	if value := shown(key.Default); key.Kind == boolean {
-		fs.Bool(f.flag, false, usage)
+		to.Bool(f.flag, false, usage)
 	} else {
 		if value != "" {
 			usage += fmt.Sprintf(" (default %s)", value)
 		}
-		fs.String(f.flag, "", usage)
+		to.String(f.flag, "", usage)
 	}
-	fs.Lookup(f.flag).Annotations = map[string][]string{setting: {f.key}}
+	to.Lookup(f.flag).Annotations = map[string][]string{setting: {f.key}}
 }
 
 // onceValue is a string flag that cannot be set twice; otherwise the second file would silently replace the first.
@@ -203,13 +203,13 @@ func readEnv(env []string, values map[string]found, errs *Errors) {
 	}
 }
 
-func readFlags(fs *pflag.FlagSet, values map[string]found, errs *Errors) {
-	if fs == nil {
+func readFlags(to *pflag.FlagSet, values map[string]found, errs *Errors) {
+	if to == nil {
 		return
 	}
 	keys := keyByName()
 	for _, f := range flags {
-		if flag := fs.Lookup(f.flag); flag != nil && flag.Changed && flag.Annotations[setting] != nil {
+		if flag := to.Lookup(f.flag); flag != nil && flag.Changed && flag.Annotations[setting] != nil {
 			put(values, keys[f.key], "--"+f.flag, flag.Value.String(), errs)
 		}
 	}

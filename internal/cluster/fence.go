@@ -52,8 +52,8 @@ func (m *LastKnown) Update(s *Snapshot) {
 
 // Next returns the next term: above all that are known here or to a registered member, and at least [FirstTerm]. If the
 // clock is ahead, it skips a multiple of termCycle terms, so that the versions of a new leader follow those of the terms
-// before, see writeFence. Then it may be ahead of the clock by almost as many, so if none is known, the next term is as far ahead: all
-// that remembered the last one may be lost.
+// before, see writeFence. Then it may be ahead of the clock by almost as many. So where the records are lost, it skips as many more:
+// perhaps nobody who is registered remembers the last term. If none is known at all, that may have been such a term.
 func (m *LastKnown) Next(s *Snapshot, wall time.Time) int64 {
 	last := m.Term
 	for i := range s.Members {
@@ -62,11 +62,14 @@ func (m *LastKnown) Next(s *Snapshot, wall time.Time) int64 {
 		}
 	}
 	next, least := last+1, FirstTerm(wall)
-	if last > 0 && next < least {
-		return next + (least-next+termCycle-1)/termCycle*termCycle
+	switch {
+	case last <= 0:
+		return least + 2*termCycle
+	case next < least:
+		next += (least - next + termCycle - 1) / termCycle * termCycle
 	}
-	if last <= 0 {
-		return least + termCycle
+	if !s.Elected.Readable() && !s.Fence.Readable() && next < least+2*termCycle {
+		next += termCycle
 	}
 	return next
 }

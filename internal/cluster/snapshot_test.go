@@ -48,11 +48,12 @@ func TestNextTermIsAboveEveryKnownOne(t *testing.T) {
 	wall := time.Unix(3, 0)
 	elected := func(term int64) Stored[Elected] { return Stored[Elected]{Exists: true, Record: Elected{Term: term}} }
 	fence := func(term int64) Stored[Fence] { return Stored[Fence]{Exists: true, Record: Fence{Term: term}} }
+	kept := &Snapshot{Elected: elected(0)} // not all records are lost
 	for _, c := range []struct {
 		s    Snapshot
 		want int64
 	}{
-		{Snapshot{}, wall.Unix() + 64},
+		{Snapshot{}, wall.Unix() + 128},
 		{Snapshot{Elected: elected(5)}, 6},
 		{Snapshot{Fence: fence(9)}, 10},
 		{Snapshot{Elected: elected(5), Fence: fence(9)}, 10},
@@ -62,11 +63,11 @@ func TestNextTermIsAboveEveryKnownOne(t *testing.T) {
 	} {
 		var m LastKnown
 		m.Update(&c.s)
-		if got := m.Next(&Snapshot{}, wall); got != c.want {
+		if got := m.Next(kept, wall); got != c.want {
 			t.Errorf("%+v: %d, want %d", c.s, got, c.want)
 		}
-		if m.Update(&Snapshot{}); m.Next(&Snapshot{}, wall) != c.want && m.Term != 0 {
-			t.Errorf("%+v: forgotten when all is deleted: %d, want %d", c.s, m.Next(&Snapshot{}, wall), c.want)
+		if m.Update(&Snapshot{}); m.Next(kept, wall) != c.want {
+			t.Errorf("%+v: forgotten when all is deleted: %d, want %d", c.s, m.Next(kept, wall), c.want)
 		}
 	}
 }

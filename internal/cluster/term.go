@@ -17,9 +17,9 @@ import (
 // involved, so all daemons agree on which records to accept. Two properties make that safe. (S1 does not depend on them: a
 // rejected record counts as damaged, and then the next leader waits for every lease that may be running.)
 //
-//   - A group's own terms are never rejected. One that was taken from a clock is at most 64 above [MaxClock], whatever
-//     that clock shows, and every other one adds 1 to an earlier one. TermHeadroom leaves room for more than
-//     7,900,000,000 elections, even if the servers' clock shows 0: one per second for 250 years.
+//   - A group's own terms are never rejected. One that was taken from a clock is at most 128 above [MaxClock], whatever
+//     that clock shows, and every other one adds 1 to an earlier one, or 65 where the records were lost. TermHeadroom leaves
+//     room for more than 7,900,000,000 elections, even if the servers' clock shows 0: one per second for 250 years.
 //   - Every later elector accepts a term that was given to a child. It was read from elected, written at t, so it is at most
 //     MaxTerm(t). ACQUIRE then wrote it into the fence, at t or later. If servers' clocks differ or are set back, that time
 //     could be earlier, by at most TermSlack, so the limit for the fence and current is higher by that much.

@@ -120,12 +120,12 @@ func TestTermsContinueAfterTheHighestKnown(t *testing.T) {
 		{1, []int64{7, limit}, wall, limit + 1},
 		{1, []int64{7, limit + 1, -1}, time.Unix(6, 0), 8}, // no group reaches that one: it is ignored
 		{5_000_000_000, nil, wall, 5_000_000_001},
-		{0, nil, time.Unix(0, 0), 66}, // a host without a clock
-		{0, nil, time.Unix(3, 0), 67},
-		{0, nil, time.Unix(-7, 0), 66},
-		{0, nil, time.Unix(1<<60, 0), MaxClock + 64},
+		{0, nil, time.Unix(0, 0), 130}, // a host without a clock
+		{0, nil, time.Unix(3, 0), 131},
+		{0, nil, time.Unix(-7, 0), 130},
+		{0, nil, time.Unix(1<<60, 0), MaxClock + 128},
 	} {
-		m, s := LastKnown{Term: c.known}, Snapshot{}
+		m, s := LastKnown{Term: c.known}, Snapshot{Elected: Stored[Elected]{Exists: true}}
 		for _, t := range c.members {
 			s.Members = append(s.Members, Member{Node: Stored[Node]{Exists: true, Stat: Stat{Time: wall}, Record: Node{LastTerm: t}}})
 		}
@@ -155,16 +155,21 @@ func TestOverflowingExclusionsAreDamage(t *testing.T) {
 	}
 }
 
-// Right after an election, the term may be ahead of the clock. If then all is lost that remembers it, the next term is above it all the
-// same, unless there was more than one election a second.
+// Right after an election, the term may be ahead of the clock. If then the records are lost, and all memory of that term, the next one
+// is above it all the same, unless there was more than one election a second: whether another daemon remembers an earlier term or not.
 func TestTermsGrowAfterALossOfEverything(t *testing.T) {
+	kept := &Snapshot{Elected: Stored[Elected]{Exists: true}}
 	for pause := int64(1); pause < 300; pause++ {
-		var lost LastKnown
+		var lost, other LastKnown
 		wall := int64(1_800_000_000)
 		for _, then := range []int64{wall, wall + pause, wall + 2*pause} {
-			lost.Term = lost.Next(&Snapshot{}, time.Unix(then, 0))
+			other, lost.Term = lost, lost.Next(kept, time.Unix(then, 0))
 		}
-		if got := new(LastKnown).Next(&Snapshot{}, time.Unix(wall+2*pause+2, 0)); got <= lost.Term {
+		later := time.Unix(wall+2*pause+2, 0)
+		if got := other.Next(&Snapshot{}, later); got <= lost.Term {
+			t.Errorf("elections every %d s end with term %d, then the records are lost, and term %d follows", pause, lost.Term, got)
+		}
+		if got := new(LastKnown).Next(&Snapshot{}, later); got <= lost.Term {
 			t.Errorf("elections every %d s end with term %d, then all is lost, and term %d follows", pause, lost.Term, got)
 		}
 	}

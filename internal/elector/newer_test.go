@@ -52,10 +52,10 @@ func TestTheMemoryOutlivesTheElector(t *testing.T) {
 	first.Decide(g.input(t))
 	second := New(Options{LastKnown: memory})
 	d := second.Decide(newGroup("b").input(t)) // everything is deleted
-	if d.Elect == nil || d.Elect.Term != wall.Unix()+71%64 || d.Elect.Cause != cluster.CauseRepair {
+	if d.Elect == nil || d.Elect.Term != wall.Unix()+71%64+64 || d.Elect.Cause != cluster.CauseRepair {
 		t.Fatalf("%+v", d.Elect)
 	}
-	if f := d.Fence; f == nil || f.State != cluster.FenceRevoked || f.Term != wall.Unix()+70%64 || f.LeaseWait != cluster.Duration(9*time.Second) || f.Node != "a" {
+	if f := d.Fence; f == nil || f.State != cluster.FenceRevoked || f.Term != wall.Unix()+70%64+64 || f.LeaseWait != cluster.Duration(9*time.Second) || f.Node != "a" {
 		t.Errorf("%+v", f)
 	}
 }

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	case "realtime":
 		beRealtime()
 	case "policy":
-		fmt.Println(policies())
+		fmt.Println(policies()[unix.SCHED_RR] == 0)
 	case "score":
 		fmt.Println(strings.TrimSpace(read(scoreFile)))
 	case "core-parent":
@@ -265,7 +265,7 @@ func beRealtime() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(policies())
+	fmt.Println(policies()[unix.SCHED_RR] >= 4) // the runtime may start another thread meanwhile
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env, cmd.Stdout = []string{"ROLE=policy"}, os.Stdout
 	if err := cmd.Run(); err != nil {
@@ -273,14 +273,14 @@ func beRealtime() {
 	}
 }
 
-// policies lists the scheduling policies of the threads that exist.
-func policies() map[uint32]bool {
-	found := make(map[uint32]bool)
+// policies counts the threads with each scheduling policy.
+func policies() map[uint32]int {
+	found := make(map[uint32]int)
 	tasks, _ := os.ReadDir("/proc/self/task")
 	for _, task := range tasks {
 		tid, _ := strconv.Atoi(task.Name())
 		if attr, err := unix.SchedGetAttr(tid, 0); err == nil {
-			found[attr.Policy] = true
+			found[attr.Policy]++
 		}
 	}
 	return found
@@ -290,7 +290,7 @@ func TestRealtimeIsNotInherited(t *testing.T) {
 	t.Parallel()
 	mustBeRoot(t)
 	for user, want := range map[*syscall.Credential]string{
-		nil:          fmt.Sprintf("map[%d:true]\nmap[%d:true]\n", unix.SCHED_RR, unix.SCHED_NORMAL),
+		nil:          "true\ntrue\n",
 		unprivileged: "cannot set a real-time priority: sched_setattr: operation not permitted: set LimitRTPRIO=1",
 	} {
 		cmd := exec.Command("/proc/self/exe")

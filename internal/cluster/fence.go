@@ -53,7 +53,7 @@ func (m *LastKnown) Update(s *Snapshot) {
 // Next returns the next term: above all that are known here or to a registered member, and at least [FirstTerm]. If the
 // clock is ahead, it skips a multiple of termCycle terms, so that the versions of a new leader follow those of the terms
 // before, see writeFence. Then it may be ahead of the clock by almost as many. So where the records are lost, it skips as many more:
-// perhaps nobody who is registered remembers the last term. If none is known at all, that may have been such a term.
+// perhaps no registered member remembers the last term. If none is known at all, that may have been such a term.
 func (m *LastKnown) Next(s *Snapshot, wall time.Time) int64 {
 	last := m.Term
 	for i := range s.Members {

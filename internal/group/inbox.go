@@ -6,7 +6,7 @@ import (
 )
 
 // inbox holds what the loop of a member is to do, in order. Posting does not block: neither a lease that is cut nor the reply to a RENEW
-// may wait for a loop that is busy. Whoever posts does so once for each request of the loop, or of a person, so that little is queued.
+// may wait for a loop that is busy. Each request of the loop, or of a person, is answered by one post, so that little is queued.
 type inbox struct {
 	mu    sync.Mutex
 	queue []func()

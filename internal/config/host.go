@@ -219,7 +219,7 @@ const MaxGroups = 1000
 // groupName matches what can be part of a znode path, a metric label and a unit name.
 var groupName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
-// groupExt is the extension of group files. Files with otherExt are refused: whoever wrote one wants the group.
+// groupExt is the extension of group files. Files with otherExt are refused: they are meant to be group files.
 const (
 	groupExt = ".yaml"
 	otherExt = ".yml"

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -49,7 +50,21 @@ func MountDisk(dir, program string) (*Disk, error) {
 		content.Close()
 		return nil, fmt.Errorf("%w; this needs root and /dev/fuse (modprobe fuse)", err)
 	}
+	closeOnExec("/dev/fuse")
 	return d, nil
+}
+
+// closeOnExec keeps the programs that this process starts from inheriting its descriptors of a device. As long as one of them has
+// /dev/fuse open, a request that nobody will ever answer is not given up, and a program that opens a file on the disk hangs.
+func closeOnExec(device string) {
+	links, _ := filepath.Glob("/proc/self/fd/*")
+	for _, link := range links {
+		if target, _ := os.Readlink(link); target == device {
+			if fd, err := strconv.Atoi(filepath.Base(link)); err == nil {
+				syscall.CloseOnExec(fd)
+			}
+		}
+	}
 }
 
 // Close ends a stall and unmounts the disk. No program may run from it any more.

@@ -13,7 +13,8 @@ func TestTransactionsCarryEveryCheck(t *testing.T) {
 	snap.Fence.Stat.Version, snap.Current.Stat.Version = 4, 5
 	h := HeldVersions{Self: snap.Self.Name, Elected: 3, Fence: 4, Current: 5}
 	snap.Fence.Exists = true
-	fresh, bound := snap, snap
+	fresh, bound, held := snap, snap, snap
+	held.Current.Exists = true
 	bound.Fence.Record.Failsafe = &Failsafe{}
 	fresh.Elected = Stored[Elected]{}
 	self, other := "check /c/election/n1-0000000000000001-n_0000000001@-1", "check /c/election/n2-0000000000000001-n_0000000002@-1"
@@ -24,18 +25,23 @@ func TestTransactionsCarryEveryCheck(t *testing.T) {
 		"REGISTER":    {p.RegisterTx(Node{ID: "n1", Instance: NewInstance(1)}), []string{"create /c/nodes/n1@0 ephemeral", "create /c/election/n1-0000000000000001-n_@0 ephemeral sequential"}},
 		"first ELECT": {p.ElectTx(fresh, Elected{Incarnation: "n2-0000000000000001-n_0000000002"}, &Fence{}), []string{self, other, "set /c/leader@4", "create /c/leader/elected@0"}},
 		"ELECT":       {p.ElectTx(snap, Elected{Incarnation: "n2-0000000000000001-n_0000000002"}, nil), []string{self, other, "check /c/leader@4", "set /c/leader/elected@3"}},
-		"ACQUIRE":     {p.AcquireTx(snap, Fence{}, Current{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "create /c/leader/current@0 ephemeral"}},
-		"READY":       {p.ReadyTx(h, Fence{}, Current{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "set /c/leader/current@5"}},
-		"RENEW":       {p.RenewTx(h), []string{self, "check /c/leader/elected@3", "check /c/leader@4", "check /c/leader/current@5"}},
-		"SETM":        {p.SetMembersTx(h, Fence{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "check /c/leader/current@5"}},
-		"VETO":        {p.VetoTx(bound, "n1"), []string{self, "set /c/leader@4"}},
-		"the probe":   {p.ProbeTx(h.Self), []string{self}},
-		"RELEASE":     {p.ReleaseTx(h, Fence{State: FenceReleased}), []string{self, "set /c/leader@4", "delete /c/leader/current@5"}},
-		"an unclean":  {p.ReleaseTx(h, Fence{State: FenceUnclean}), []string{self, "set /c/leader@4", "delete /c/leader/current@5"}},
-		"history":     {p.HistoryTx(snap.Self.Name, Stat{Version: 6}, true, History{}), []string{self, "set /c/history@6"}},
-		"its first":   {p.HistoryTx(snap.Self.Name, Stat{}, false, History{}), []string{self, "create /c/history@0"}},
-		"FINAL":       {p.FinalTx(h, Fence{State: FenceReleased}), []string{"delete /c/election/n1-0000000000000001-n_0000000001@-1", "set /c/leader@4", "delete /c/leader/current@5"}},
-		"REVOKE":      {p.RevokeTx(snap, Fence{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "delete /c/leader/current@5"}},
+		"TAKE": {p.TakeTx(held, LeaseSeen{Znode: "/.leases/n9-1", Stat: Stat{Version: 9}}, Elected{Incarnation: "n2-0000000000000001-n_0000000002"}),
+			[]string{self, other, "set /c/leader@4", "set /c/leader/elected@3", "check /.leases/n9-1@9", "delete /c/leader/current@5"}},
+		"TAKE without current": {p.TakeTx(snap, LeaseSeen{Znode: "/.leases/n9-1", Stat: Stat{Version: 9}}, Elected{Incarnation: "n2-0000000000000001-n_0000000002"}),
+			[]string{self, other, "set /c/leader@4", "set /c/leader/elected@3", "check /.leases/n9-1@9"}},
+		"a lease znode": {LeaseTx("/.leases/n9-1"), []string{"create /.leases/n9-1@0 ephemeral", "set /.leases/n9-1@0"}},
+		"ACQUIRE":       {p.AcquireTx(snap, Fence{}, Current{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "create /c/leader/current@0 ephemeral"}},
+		"READY":         {p.ReadyTx(h, Fence{}, Current{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "set /c/leader/current@5"}},
+		"RENEW":         {p.RenewTx(h), []string{self, "check /c/leader/elected@3", "check /c/leader@4", "check /c/leader/current@5"}},
+		"SETM":          {p.SetMembersTx(h, Fence{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "check /c/leader/current@5"}},
+		"VETO":          {p.VetoTx(bound, "n1"), []string{self, "set /c/leader@4"}},
+		"the probe":     {p.ProbeTx(h.Self), []string{self}},
+		"RELEASE":       {p.ReleaseTx(h, Fence{State: FenceReleased}), []string{self, "set /c/leader@4", "delete /c/leader/current@5"}},
+		"an unclean":    {p.ReleaseTx(h, Fence{State: FenceUnclean}), []string{self, "set /c/leader@4", "delete /c/leader/current@5"}},
+		"history":       {p.HistoryTx(snap.Self.Name, Stat{Version: 6}, true, History{}), []string{self, "set /c/history@6"}},
+		"its first":     {p.HistoryTx(snap.Self.Name, Stat{}, false, History{}), []string{self, "create /c/history@0"}},
+		"FINAL":         {p.FinalTx(h, Fence{State: FenceReleased}), []string{"delete /c/election/n1-0000000000000001-n_0000000001@-1", "set /c/leader@4", "delete /c/leader/current@5"}},
+		"REVOKE":        {p.RevokeTx(snap, Fence{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "delete /c/leader/current@5"}},
 	} {
 		got := Brief(c.ops, func(op Op) string {
 			s := plain(op)

@@ -3,6 +3,8 @@ package host
 import (
 	"context"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -126,14 +128,14 @@ func TestAnEndingSessionLeavesTheOtherGroups(t *testing.T) {
 
 // While a host that is stopped waits for the work of one group, it leaves the others at once: it is no candidate and no elector there.
 func TestAStoppingHostLeavesTheGroupsThatItDoesNotLead(t *testing.T) {
-	log := pidLog{pids: new(sync.Map)}
+	trapped := filepath.Join(t.TempDir(), "trapped")
 	f := runGroups(t, fresh(), "a", 2, func(o *Options) {
-		o.Log = slog.New(log)
-		o.Config.Groups[0].Config.Child.Command = []string{"sh", "-c", "trap '' TERM; while :; do sleep 1; done"}
+		o.Config.Groups[0].Config.Child.Command = []string{"sh", "-c", "trap '' TERM; touch " + trapped + "; while :; do sleep 1; done"}
 		o.Config.Groups[0].Config.Child.StopTimeout = 3500 * time.Millisecond // longer than it takes to leave
 	})
 	f.until("g0", "leads", status.Daemon.Leads)
 	f.until("g1", "leads", status.Daemon.Leads)
+	wait(t, "the work ignores SIGTERM", func() bool { _, err := os.Stat(trapped); return err == nil })
 	f.Stop("the test")
 	conn := initialSession(t)
 	members := func(name string) []string {

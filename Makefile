@@ -127,11 +127,10 @@ ci: export RAPID_SEED = 1
 ci: export SIM_FROM = -sim.from=1
 ci: verify lint units deploy-check test ## run everything that CI runs, with fixed seeds
 	$(MAKE) sim FOR=40s SIM_ARGS='-run ^TestSimulation$$$$ $(SIM_FROM)' # make test runs the rest
-	$(MAKE) fuzz FOR=20s
 	$(MAKE) demo DEMO_ARGS=--once
 	$(MAKE) compose-test
 
-release-check: vulncheck reproducible package-test systemd-test recipes-test vm-test fence-test outages mutants ## run the additional tests for a release: needs root, overlays and control groups
+release-check: vulncheck reproducible fuzz package-test systemd-test recipes-test vm-test fence-test outages mutants ## run the additional tests for a release: needs root, overlays and control groups
 
 clean: ## remove bin and dist
 	rm -rf bin dist

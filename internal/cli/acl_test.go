@@ -56,7 +56,7 @@ func TestACLCommand(t *testing.T) {
 		}
 	}
 	out, err := f.run("acl", "--apply", "--dry-run", "--force")
-	if err != nil || !strings.Contains(out, f.paths.Current()+": would change world:anyone:cdrwa") || !strings.Contains(out, "14 of 14 znodes would get digest:zkelectd/") {
+	if err != nil || !strings.Contains(out, f.paths.Current()+": would change world:anyone:cdrwa") || !strings.Contains(out, "17 of 17 znodes would get digest:zkelectd/") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if again, err := f.run("acl", "-o", "json"); err != nil || again != shown {

@@ -41,8 +41,8 @@ and must start only while this host leads. Run it as the daemon's user: others m
 see other files. It then reads the groups in ZooKeeper, and warns about problems of
 the policy there: a site without members, or no eligible member. If ZooKeeper does
 not answer, it says what was not checked; the exit status is about the rest.
-It also prints how long the group has no leader after each loss, and which losses
-the configuration does not survive; with groups_dir, -o json does that for all
+It also prints the lease, how long the group has no leader after each loss, and which
+losses the configuration does not survive; with groups_dir, -o json does that for all
 groups, and -g for one. A child's command that run gets after -- must be given to
 check as well: check fails for what run refuses.
 --offline checks the configuration alone, for another host than this one.`
@@ -127,7 +127,7 @@ func checkBudgets(h config.Host) error {
 	var errs []error
 	for _, g := range h.Groups {
 		session := g.Config.ZooKeeper.LeaseBase(g.Config.ZooKeeper.SessionTimeout)
-		_, err := cluster.NewBudget(session, g.Config.StopTimeout(session))
+		_, err := g.Config.Budget(session)
 		errs = append(errs, ofGroup(h, g, err))
 	}
 	return errors.Join(append(errs, checkDeviceFits(h.Config))...)
@@ -138,7 +138,7 @@ func checkDeviceFits(c config.Config) error {
 	if c.Device.Mode != config.DeviceRequired {
 		return nil // the work runs without it, and status says why
 	}
-	b, err := cluster.NewBudget(c.ZooKeeper.LeaseBase(c.ZooKeeper.SessionTimeout), 0)
+	b, err := cluster.NewBudget(c.ZooKeeper.LeaseBase(c.ZooKeeper.SessionTimeout), c.Election.Lease, 0)
 	if err != nil {
 		return nil // as reported for each group
 	}
@@ -257,9 +257,14 @@ type checkedConfig struct {
 
 // checkedGroup says what becomes of a group after each loss.
 type checkedGroup struct {
-	Group  string        `json:"group"`
-	Root   string        `json:"root"`
-	Losses []losses.Loss `json:"losses"`
+	Group string `json:"group"`
+	Root  string `json:"root"`
+	// SessionTimeout and what follows from it are those if the servers grant what is configured. StopTimeout is 0 without work.
+	SessionTimeout cluster.Duration `json:"session_timeout"`
+	Lease          cluster.Duration `json:"lease"`
+	RenewInterval  cluster.Duration `json:"renew_interval"`
+	StopTimeout    cluster.Duration `json:"stop_timeout,omitempty"`
+	Losses         []losses.Loss    `json:"losses"`
 	// TakeoverTimeout is how long the start of the work may take before another member is tried.
 	TakeoverTimeout cluster.Duration `json:"takeover_timeout"`
 }
@@ -283,29 +288,40 @@ func printChecked(w io.Writer, h config.Host, c checked) error {
 	if _, err := io.WriteString(w, c.text); err != nil || len(out.Groups) != 1 || h.Dir != "" && c.name == "" {
 		return err
 	}
-	_, err := io.WriteString(w, lossesText(out.Groups[0]))
+	_, err := io.WriteString(w, timesText(out.Groups[0]))
 	return err
 }
 
 func checkedOf(g config.Group, alone bool) (checkedGroup, error) {
 	session := g.Config.ZooKeeper.SessionTimeout
 	base := g.Config.ZooKeeper.LeaseBase(session)
-	b, err := cluster.NewBudget(base, g.Config.StopTimeout(base))
+	b, err := g.Config.Budget(base)
 	if err != nil {
 		return checkedGroup{}, err
 	}
 	return checkedGroup{
-		Group: g.Name, Root: g.Config.ZooKeeper.Root, Losses: operator.Losses(g.Config, b.Granted(session), alone),
-		TakeoverTimeout: cluster.Duration(g.Config.TakeoverTimeout()),
+		Group: g.Name, Root: g.Config.ZooKeeper.Root,
+		SessionTimeout: cluster.Duration(session), Lease: cluster.Duration(b.Lease), RenewInterval: cluster.Duration(b.Renew), StopTimeout: cluster.Duration(b.Stop),
+		Losses: operator.Losses(g.Config, b.Granted(session), alone), TakeoverTimeout: cluster.Duration(g.Config.TakeoverTimeout()),
 	}, nil
 }
 
-// lossesText returns the losses as comments, so that what check prints stays YAML.
-func lossesText(g checkedGroup) string {
+// timesText returns the times and the losses as comments, so that what check prints stays YAML.
+func timesText(g checkedGroup) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n# After a loss the next leader starts its work within the time below, if the servers grant a session timeout like the configured\n"+
-		"# one. That start comes on top; a candidate that needs more than %s for it is replaced.\n", time.Duration(g.TakeoverTimeout))
+	round := func(d cluster.Duration) string { return time.Duration(d).Round(10 * time.Millisecond).String() }
+	stop := ""
+	if g.StopTimeout > 0 {
+		stop = ", and ends within a stop timeout of " + round(g.StopTimeout)
+	}
+	b.WriteString("\n# If the servers grant the session timeout that is configured:\n")
 	t := newTable(&b)
+	t.row("# lease", round(g.Lease), "how long the work goes on while ZooKeeper does not answer; it is renewed every "+round(g.RenewInterval)+stop)
+	t.row("# session timeout", round(g.SessionTimeout), "how long ZooKeeper may be away before the member must register again")
+	t.Flush() // a strings.Builder does not fail
+	fmt.Fprintf(&b, "#\n# After a loss the next leader starts its work within the time below. That start, and the round trips to ZooKeeper, come on\n"+
+		"# top; a candidate that needs more than %s for it is replaced.\n", time.Duration(g.TakeoverTimeout))
+	t = newTable(&b)
 	for _, l := range g.Losses {
 		why := l.Why
 		if !l.Survived() {
@@ -313,6 +329,6 @@ func lossesText(g checkedGroup) string {
 		}
 		t.row("# "+l.Kind.Words(), l.Time(), why)
 	}
-	t.Flush() // a strings.Builder does not fail
+	t.Flush()
 	return b.String()
 }

@@ -112,7 +112,7 @@ func TestTheLeaseWaitAfterALostHostIsExplained(t *testing.T) {
 	f := newFleet(t)
 	f.join("a", "b")
 	f.waitForWork("a")
-	f.crash("a")
+	f.crashUnwatched("a")
 	f.eventually("explain has the reason", func() bool {
 		out, err := f.run("explain")
 		return err == nil && strings.Contains(out, "\nWaiting  2.45"+mayRun+"\n")

@@ -650,7 +650,7 @@ func (c *checkup) findPrograms(ctx context.Context) {
 func (c *checkup) finishGroups() {
 	for i, one := range c.host.Groups {
 		out := &c.facts.Groups[i]
-		out.Stop = one.Config.StopTimeout(c.facts.Session.Base)
+		out.Lease, out.Stop = one.Config.Election.Lease, one.Config.StopTimeout(c.facts.Session.Base)
 		out.Reported = c.own[out.Name].Problems
 	}
 }

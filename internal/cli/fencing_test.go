@@ -54,7 +54,7 @@ func (f *fleet) loseLeader(fencing string) (term int64) {
 	lost := f.until("a leads", func(g status.Group) bool { return len(g.Members) == 2 && leads("a")(g) })
 	f.waitForWork("a")
 	child := f.child("a")
-	f.crash("a")
+	f.crashUnwatched("a")
 	f.waitForDeath(child)
 	return lost.Term
 }

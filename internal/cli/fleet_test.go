@@ -249,6 +249,13 @@ func (f *fleet) crash(id string) {
 	f.exit(id)
 }
 
+// crashUnwatched is crash for a leader whose lease nobody can watch: it is replaced only when its session has ended, and its successor waits.
+func (f *fleet) crashUnwatched(id string) {
+	f.t.Helper()
+	f.crash(id)
+	f.write(cluster.Op{Kind: cluster.OpDelete, Path: f.snapshot().Fence.Record.Lease, Version: cluster.AnyVersion})
+}
+
 func (p *process) output() string {
 	data, _ := os.ReadFile(p.log)
 	return string(data)

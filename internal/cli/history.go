@@ -170,7 +170,8 @@ func lastChange(c cluster.Circumstances) string {
 		return string(c.Cause)
 	}
 	format, ok := map[cluster.Cause]string{
-		cluster.CauseFailure: "the failure of %s", cluster.CauseStopped: "the stop of %s", cluster.CauseGaveUp: "%s gave up",
+		cluster.CauseFailure: "the failure of %s", cluster.CauseSilent: "%s fell silent",
+		cluster.CauseLapsed: "ZooKeeper did not answer %s in time", cluster.CauseStopped: "the stop of %s", cluster.CauseGaveUp: "%s gave up",
 		cluster.CauseRevoked: "the leadership of %s was revoked", cluster.CauseOverdue: "the takeover of %s was overdue",
 		cluster.CausePreempt: "%s was preempted", cluster.CauseIneligible: "%s became ineligible", cluster.CauseUnhealthy: "%s became unhealthy",
 		cluster.CauseMove: "a move from %s", cluster.CauseDrain: "a drain of %s",

@@ -32,3 +32,15 @@ func TestFollowedHistory(t *testing.T) {
 		t.Errorf("%s\n%s", s, out.String())
 	}
 }
+
+// Each cause is described, in words of its own where its name would not say enough.
+func TestTheLastChangeIsDescribed(t *testing.T) {
+	for cause, want := range map[cluster.Cause]string{
+		cluster.CauseFailure: "the failure of a (dc1)", cluster.CauseSilent: "a (dc1) fell silent",
+		cluster.CauseLapsed: "ZooKeeper did not answer a (dc1) in time", cluster.CauseRepair: "repair of a (dc1)",
+	} {
+		if got := lastChange(cluster.Circumstances{Cause: cause, Node: "a", Site: "dc1"}); got != want {
+			t.Errorf("%s: %q, want %q", cause, got, want)
+		}
+	}
+}

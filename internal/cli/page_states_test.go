@@ -189,6 +189,7 @@ func pageStates() map[string]*pageState {
 		g.Exclusions = []cluster.Exclusion{{Node: "n1", Strikes: 2, For: cluster.Duration(10 * time.Minute), Reason: "the child did not become ready", Time: *ago(4 * time.Minute)}}
 	})
 	add("takeover", 4, func(p *pageState, g *status.Group) {
+		g.Cause, g.Reason, g.Deputies = "silent", "n1 is silent: it has not renewed its lease for 3.7s", []string{"n3", "n4"}
 		g.State, g.Leader, g.Since, p.heir = "PROGRESS", "n2", ago(2*time.Second), ""
 		g.Members[0].Roles, g.Members[1].Roles = []string{}, []string{"candidate"}
 		g.Waiting = "waits 2.1s for the lease of n1"
@@ -267,6 +268,10 @@ func TestStatesInABrowser(t *testing.T) {
 	} {
 		p.visit(addr, c.name)
 		p.until(c.name+": "+c.strip, fmt.Sprintf("[...document.querySelectorAll('#summary .part')].map((e) => e.textContent).join('·').match(/^%s$/) !== null && document.querySelector('#summary').className === %q", c.strip, c.level))
+		if c.name == "takeover" {
+			p.shows("#leader", "n3, n4 (to replace n2 if it does not renew its lease)")
+			p.shows("#leader", "n1 is silent: it has not renewed its lease for 3.7s")
+		}
 		if c.name == "large" && *pictures == "" {
 			continue // TestAccessibilityInABrowser checks a large group
 		}

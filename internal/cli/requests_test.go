@@ -133,11 +133,10 @@ func TestRequestsOfANewerVersionAreNotTouched(t *testing.T) {
 	f.crash("a")
 	f.until("b leads", leads("b"))
 	f.start("a")
-	f.until("a is back", func(g status.Group) bool { return len(g.Members) == 3 })
-	out, err := f.run("explain")
-	if err != nil || !strings.Contains(out, "Blocked  a would be better than b") {
-		t.Errorf("%v, %s", err, out)
-	}
+	f.eventually("a is back, and does not preempt", func() bool {
+		out, err := f.run("explain")
+		return err == nil && strings.Contains(out, "Blocked  a would be better than b")
+	})
 	data, _, err := f.session.Get(context.Background(), f.paths.Control(), false)
 	if err != nil || string(data) != string(newer) {
 		t.Errorf("%s, %v", data, err)

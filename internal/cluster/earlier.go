@@ -55,12 +55,12 @@ func FencingText(s string) string {
 }
 
 // Earlier returns the holders for which a candidate must wait, the oldest first. The longest of their waits is what
-// [Snapshot.Owed] returns.
+// [Snapshot.Owed] returns. One that only has to be fenced has no wait.
 func (s *Snapshot) Earlier(own time.Duration) []EarlierHolder {
 	wait, _ := s.Owed(own)
 	f := s.Fence.Record
 	switch {
-	case wait == 0:
+	case wait == 0 && (f.State == FenceReleased || len(f.Earlier) == 0 && f.State != FenceSilent):
 		return nil
 	case !s.Fence.Readable():
 		return []EarlierHolder{{Wait: Duration(wait)}}
@@ -69,12 +69,19 @@ func (s *Snapshot) Earlier(own time.Duration) []EarlierHolder {
 	if f.Owed > LongestWait(list) { // nothing says for whom
 		list = append(list, EarlierHolder{Wait: f.Owed})
 	}
-	if f.State != FenceUnclean { // the lease of the holder that the fence names may still be running
-		list = append(list, EarlierHolder{
-			Node: f.Node, Site: f.Site, Host: f.Host, API: f.API, Term: f.Term, Wait: max(f.LeaseWait, Duration(own)),
-		})
+	switch f.State {
+	case FenceUnclean: // the work of the holder that the fence names is dead
+	case FenceSilent: // its lease is over, but its host may have to be fenced all the same
+		list = append(list, f.holder(0))
+	default: // its lease may still be running
+		list = append(list, f.holder(max(f.LeaseWait, Duration(own))))
 	}
 	return MergeEarlier(list)
+}
+
+// holder returns the holder of the fence as an earlier one.
+func (f *Fence) holder(wait Duration) EarlierHolder {
+	return EarlierHolder{Node: f.Node, Site: f.Site, Host: f.Host, API: f.API, Term: f.Term, Wait: wait}
 }
 
 // LongestWait returns the longest wait of all.

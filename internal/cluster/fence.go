@@ -127,9 +127,10 @@ func (m *LastKnown) LeaseWait(s *Snapshot) time.Duration {
 	return min(wait, MaxWait)
 }
 
-// LeaseWait returns W for a session timeout: by when every lease that such a session was granted is over.
+// LeaseWait returns the longest W for a session timeout: by when every lease that such a session was granted is over, whatever is
+// configured.
 func LeaseWait(session time.Duration) time.Duration {
-	b, err := NewBudget(session, 0)
+	b, err := NewBudget(session, 0, 0)
 	if err != nil {
 		return session // no lease is that long
 	}

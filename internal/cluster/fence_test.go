@@ -129,7 +129,7 @@ func TestTheLongestLeaseWaitCounts(t *testing.T) {
 	if got := LeaseWait(100 * time.Millisecond); got != 100*time.Millisecond {
 		t.Errorf("for a session timeout that is too short: %s", got)
 	}
-	b, err := NewBudget(20*time.Second, 0)
+	b, err := NewBudget(20*time.Second, 0, 0)
 	if got := LeaseWait(20 * time.Second); err != nil || got != b.LeaseWait {
 		t.Errorf("%s, want %s", got, b.LeaseWait)
 	}

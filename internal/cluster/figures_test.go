@@ -11,33 +11,43 @@ import (
 func TestBudgetValues(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {
-		session, stop time.Duration
-		want          Budget
+		session, lease, stop time.Duration
+		want                 Budget
 	}{
-		{10 * time.Second, 2 * time.Second, Budget{
-			Session: 10 * time.Second, Lease: 4500 * ms, Kill: 1500 * ms, Stop: 2 * time.Second, Handover: 300 * ms, Failover: 15 * time.Second,
+		{10 * time.Second, 0, 2 * time.Second, Budget{
+			Session: 10 * time.Second, Lease: 4500 * ms, Kill: 1500 * ms, Stop: 2 * time.Second, Handover: 300 * ms,
 			Grace: 2 * time.Second, Renew: 2500 * ms / 3, LeaseWait: 6121212121,
 		}},
-		{20 * time.Second, 6 * time.Second, Budget{
-			Session: 20 * time.Second, Lease: 9 * time.Second, Kill: 3 * time.Second, Stop: 6 * time.Second, Handover: 300 * ms, Failover: 30 * time.Second,
+		{20 * time.Second, 0, 6 * time.Second, Budget{
+			Session: 20 * time.Second, Lease: 9 * time.Second, Kill: 3 * time.Second, Stop: 6 * time.Second, Handover: 300 * ms,
 			Grace: 4500 * ms, Renew: 1500 * ms, LeaseWait: 12242424242,
 		}},
-		{10 * time.Second, 0, Budget{
-			Session: 10 * time.Second, Lease: 4500 * ms, Kill: 1500 * ms, Handover: 300 * ms, Failover: 15 * time.Second, Renew: 1500 * ms, LeaseWait: 6121212121,
+		{10 * time.Second, 0, 0, Budget{
+			Session: 10 * time.Second, Lease: 4500 * ms, Kill: 1500 * ms, Handover: 300 * ms, Renew: 1500 * ms, LeaseWait: 6121212121,
+		}},
+		{20 * time.Second, 900 * ms, 750 * ms, Budget{
+			Session: 20 * time.Second, Lease: 900 * ms, Kill: 300 * ms, Stop: 750 * ms, Handover: 187500 * time.Microsecond,
+			Grace: 450 * ms, Renew: 150 * ms, LeaseWait: 1224242424,
+		}},
+		{20 * time.Second, 2 * time.Second, 0, Budget{ // the figures of docs/sizing.md
+			Session: 20 * time.Second, Lease: 2 * time.Second, Kill: 666666666, Handover: 300 * ms, Renew: 666666666, LeaseWait: 2720538719,
 		}},
 	} {
-		got, err := NewBudget(c.session, c.stop)
+		got, err := NewBudget(c.session, c.lease, c.stop)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !reflect.DeepEqual(got, c.want) {
-			t.Errorf("T = %s, stop %s:\n got %+v\nwant %+v", c.session, c.stop, got, c.want)
+			t.Errorf("T = %s, lease %s, stop %s:\n got %+v\nwant %+v", c.session, c.lease, c.stop, got, c.want)
+		}
+		if end := got.SessionEnd(); end != c.session*3/2 {
+			t.Errorf("T = %s: the session ends within %s", c.session, end)
 		}
 		if p, want := got.RevokeTimeout(), c.stop+got.Lease+got.Kill; p != want {
 			t.Errorf("revoke timeout %s, want %s", p, want)
 		}
 	}
-	b, err := NewBudget(10*time.Second, 2*time.Second)
+	b, err := NewBudget(10*time.Second, 0, 2*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,18 +61,18 @@ func TestBudgetValues(t *testing.T) {
 func TestTheLongestStop(t *testing.T) {
 	const session = 10 * time.Second
 	longest := Lease(session) - Lease(session)/6 // renewed every D/6
-	if _, err := NewBudget(session, longest); err != nil {
+	if _, err := NewBudget(session, 0, longest); err != nil {
 		t.Errorf("%s is rejected: %v", longest, err)
 	}
-	_, err := NewBudget(session, longest+1)
+	_, err := NewBudget(session, 0, longest+1)
 	if err == nil {
 		t.Fatalf("%s is accepted", longest+1)
 	}
-	_, err = NewBudget(session, 4*time.Second)
-	if err == nil || !strings.Contains(err.Error(), "shorten it to at most 3.75s,") || !strings.HasSuffix(err.Error(), " to 10.8s") {
+	_, err = NewBudget(session, 0, 4*time.Second)
+	if err == nil || !strings.Contains(err.Error(), "shorten it to at most 3.75s,") || !strings.HasSuffix(err.Error(), " to 10.7s") {
 		t.Errorf("%v", err)
 	}
-	if _, err := NewBudget(6170*time.Millisecond, 4*time.Second); err == nil || !strings.Contains(err.Error(), "at most 2.31s,") {
+	if _, err := NewBudget(6170*time.Millisecond, 0, 4*time.Second); err == nil || !strings.Contains(err.Error(), "at most 2.31s,") {
 		t.Errorf("%v", err)
 	}
 }

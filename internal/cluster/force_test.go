@@ -27,6 +27,7 @@ func TestOnlyAStuckGroupIsForced(t *testing.T) {
 		"stuck":                      {func(*Snapshot) {}, ""},
 		"nobody is registered":       {func(s *Snapshot) { s.Members = nil }, ""},
 		"revoked":                    {func(s *Snapshot) { s.Fence.Record.State = FenceRevoked }, ""},
+		"silent":                     {func(s *Snapshot) { s.Fence.Record.State = FenceSilent }, ""},
 		"a member without its state": {func(s *Snapshot) { s.Members[0].ID = "n1" }, ""},
 		"a member without failsafe":  {func(s *Snapshot) { s.Members[0].ID, s.Members[0].Node.Record.Failsafe = "n1", nil }, ""},
 		"a member": {func(s *Snapshot) {

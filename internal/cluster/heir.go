@@ -16,6 +16,8 @@ type HeirRecord struct {
 	Header
 	Term int64 `json:"term"`
 	Heir
+	// Deputies are as in [Elected].
+	Deputies []string `json:"deputies,omitempty"`
 	// By is the elector's incarnation.
 	By string `json:"by"`
 	// Time is when it was written, by the elector's clock; for people.

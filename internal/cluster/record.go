@@ -233,6 +233,8 @@ type Cause string
 const (
 	CauseFirst      Cause = "first"      // there was no decision before
 	CauseFailure    Cause = "failure"    // the elected daemon is gone
+	CauseSilent     Cause = "silent"     // the elected daemon has not renewed its lease, or has not taken over
+	CauseLapsed     Cause = "lapsed"     // the elected daemon released because ZooKeeper had not answered it
 	CauseStopped    Cause = "stopped"    // the elected daemon was stopped on request
 	CauseGaveUp     Cause = "gave-up"    // the elected daemon released because its work or its lease failed
 	CauseRevoked    Cause = "revoked"    // the elected daemon's leadership was revoked
@@ -248,7 +250,7 @@ const (
 
 // Causes lists all causes.
 var Causes = []Cause{
-	CauseFirst, CauseFailure, CauseStopped, CauseGaveUp, CauseRevoked, CauseOverdue, CausePreempt,
+	CauseFirst, CauseFailure, CauseSilent, CauseLapsed, CauseStopped, CauseGaveUp, CauseRevoked, CauseOverdue, CausePreempt,
 	CauseIneligible, CauseUnhealthy, CauseMove, CauseDrain, CauseReelect, CauseRepair,
 }
 
@@ -282,6 +284,10 @@ type Elected struct {
 	Preemptions []Preemption `json:"preemptions,omitempty"`
 	// Heir is the member that would be elected next if this one was lost; nil if the elector does not say, see [Snapshot.NextLeader].
 	Heir *Heir `json:"heir,omitempty"`
+	// Deputies are the ids of the nodes that watch the leader's lease, in the order in which they take over from it, see [Snapshot.Deputies].
+	Deputies []string `json:"deputies,omitempty"`
+	// Silent are the incarnations that have not renewed or taken over in time. None is elected before its node has registered again.
+	Silent []string `json:"silent,omitempty"`
 	// Time is when it was made, by the elector's clock; for people.
 	Time time.Time `json:"time"`
 }
@@ -327,6 +333,7 @@ const (
 	FenceReleased FenceState = "RELEASED" // released with the child dead and no lease wait left
 	FenceUnclean  FenceState = "UNCLEAN"  // released before the lease wait for an earlier holder was over
 	FenceRevoked  FenceState = "REVOKED"  // revoked by the elector: the holder's lease may still be running
+	FenceSilent   FenceState = "SILENT"   // taken from a holder that has not renewed: its lease is over
 )
 
 // Fence is the record in the data of leader: who last held leadership, in which term, and how it ended.
@@ -339,6 +346,8 @@ type Fence struct {
 	State       FenceState `json:"state"`
 	// Session is the id of the session that acquired; 0 if it is not known.
 	Session int64 `json:"session,omitempty"`
+	// Lease is the lease znode of that session, which every RENEW of this holder advances; empty if it has none.
+	Lease string `json:"lease,omitempty"`
 	// Host and API are those of the node, for its successor.
 	Host string `json:"host,omitempty"`
 	API  string `json:"api,omitempty"`
@@ -363,6 +372,8 @@ type Fence struct {
 	Requested bool   `json:"requested,omitempty"`
 	// Led is set if a leadership that has ended had been READY.
 	Led bool `json:"led,omitempty"`
+	// Lapsed is set if the holder released because ZooKeeper had not answered it in time: that is no strike.
+	Lapsed bool `json:"lapsed,omitempty"`
 	// Lost is set if FINAL released in place of a holder that has died or lost its session, once its work was dead.
 	Lost bool `json:"lost,omitempty"`
 	// Wait describes how long, and why, this holder waits, or has waited, before its work; empty if it need not.

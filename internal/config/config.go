@@ -65,6 +65,9 @@ type Moves struct {
 // Election configures this daemon as elector and as candidate.
 type Election struct {
 	Exclusion time.Duration `yaml:"exclusion" min:"1ns" default:"1m" doc:"How long a node is excluded after its first strike; each further strike doubles the time, up to an hour. A leader that has been READY for five times as long loses its strikes."`
+	// Lease is the same for all groups of a host: they share a session and its renewals. LostAfter is 0 for as early as is safe.
+	Lease     time.Duration `yaml:"lease" scope:"host" doc:"How long the work goes on while ZooKeeper does not answer: from 900ms to 45% of the session timeout, which is what 0s means. The same on all hosts. See docs/sizing.md."`
+	LostAfter time.Duration `yaml:"lost_after" doc:"How long a leader must have been silent before this member takes over: from 1.36 times the lease, which is what 0s means, to zookeeper.session_timeout. The same on all hosts. See docs/sizing.md."`
 	Settle    time.Duration `yaml:"settle" max:"1h" default:"3s" doc:"How long the first election waits for other hosts, if the group has never had a leader or all daemons were down. It ends early when all members that could be better are registered."`
 }
 
@@ -79,6 +82,25 @@ func (c Config) TakeoverTimeout() time.Duration {
 		start += c.Child.Ready.Timeout // until systemd has started it
 	}
 	return c.Hooks.Timeout + start
+}
+
+func (c *Config) checkElection(report func(string, string, ...any)) {
+	e, base := c.Election, c.ZooKeeper.LeaseBase(c.ZooKeeper.SessionTimeout)
+	if err := cluster.CheckLease(base, e.Lease); err != nil {
+		report("election.lease", "%v", err)
+		return
+	}
+	b, err := cluster.NewBudget(base, e.Lease, 0)
+	if err != nil || e.LostAfter == 0 {
+		return
+	}
+	switch least := b.LeaseWait.Round(10 * time.Millisecond); {
+	case e.LostAfter < least:
+		report("election.lost_after", "%s is too short: the lease of a silent leader is only sure to be over after %s; set at least that, or 0s", e.LostAfter, least)
+	case e.LostAfter > c.ZooKeeper.SessionTimeout:
+		report("election.lost_after", "%s is longer than zookeeper.session_timeout (%s), after which ZooKeeper ends the session of a silent leader: raise that as well",
+			e.LostAfter, c.ZooKeeper.SessionTimeout)
+	}
 }
 
 // Policy configures how members are filtered and ranked.
@@ -186,13 +208,23 @@ func runtimeFile(getenv func(string) string, name string) string {
 	return filepath.Join(dir, name)
 }
 
+// Lease returns how long a lease lasts that is based on a session timeout.
+func (c Config) Lease(session time.Duration) time.Duration {
+	return cmp.Or(c.Election.Lease, cluster.Lease(session))
+}
+
+// Budget returns the timing of leaderships whose lease is based on a session timeout.
+func (c Config) Budget(session time.Duration) (cluster.Budget, error) {
+	return cluster.NewBudget(session, c.Election.Lease, c.StopTimeout(session))
+}
+
 // StopTimeout returns how long the leader-only work may take to stop if the lease is based on a session timeout: the
 // configured value, or the default that the lease allows. It returns 0 if there is no work.
 func (c Config) StopTimeout(session time.Duration) time.Duration {
 	if len(c.Child.Command) == 0 && c.Child.Unit == "" {
 		return 0
 	}
-	return cmp.Or(c.Child.StopTimeout, cluster.DefaultStop(session))
+	return cmp.Or(c.Child.StopTimeout, cluster.DefaultStop(session, c.Election.Lease))
 }
 
 // Signal returns the number of StopSignal.
@@ -277,7 +309,7 @@ func hostName() string {
 type ZooKeeper struct {
 	Servers        []string      `yaml:"servers" default:"127.0.0.1:2181" doc:"The servers of the ensemble, as host:port. Each address of a name is tried like a server of its own."`
 	Root           string        `yaml:"root" scope:"host, group" default:"/cluster" doc:"The group's root znode, created if it does not exist. Daemons with the same root elect one leader."`
-	SessionTimeout time.Duration `yaml:"session_timeout" min:"2s" max:"10m" default:"6s" doc:"The session timeout to request; a server grants between 2 and 20 times its tickTime. The lease is 45% of the smallest timeout that may be granted."`
+	SessionTimeout time.Duration `yaml:"session_timeout" min:"2s" max:"10m" default:"6s" doc:"The session timeout to request; a server grants between 2 and 20 times its tickTime. The lease is at most 45% of the smallest timeout that may be granted."`
 	// MinSessionTimeout is the smallest session timeout that a server may grant; 0 for the one that was granted first.
 	MinSessionTimeout time.Duration `yaml:"min_session_timeout" doc:"The smallest session timeout that any server of the ensemble may grant; the lease is computed from it. Set it if the servers have different values of maxSessionTimeout. With 0s zkelectd assumes that every server grants at least what the first one granted."`
 	ConnectTimeout    time.Duration `yaml:"connect_timeout" doc:"How long to try to connect for the first time before giving up. With 0s the daemon tries forever, and a command for 10s."`

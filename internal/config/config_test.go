@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +59,62 @@ func TestStopTimeout(t *testing.T) {
 	c := mustLoad(t, Sources{File: file(t, "zookeeper: {session_timeout: 20s, min_session_timeout: 4s}\nchild: {command: [app]}\n")})
 	if want := "stop_timeout: 0s # 1.5s with a session timeout of 4s\n"; !strings.Contains(c.YAML(), want) {
 		t.Errorf("no %q in\n%s", want, c.YAML())
+	}
+}
+
+// The lease is as long as the session timeout allows, or what is configured, and the other times follow from it.
+func TestLease(t *testing.T) {
+	const ms = time.Millisecond
+	for content, want := range map[string]cluster.Budget{
+		"child: {command: [app]}": {Lease: 2700 * ms, Kill: 900 * ms, Stop: 2250 * ms, LeaseWait: 3672727272},
+		"zookeeper: {session_timeout: 20s}\nelection: {lease: 900ms}\nchild: {command: [app]}":  {Lease: 900 * ms, Kill: 300 * ms, Stop: 750 * ms, LeaseWait: 1224242424},
+		"zookeeper: {session_timeout: 20s, min_session_timeout: 4s}\nelection: {lease: 1500ms}": {Lease: 1500 * ms, Kill: 500 * ms, LeaseWait: 2040404040},
+	} {
+		c := mustLoad(t, Sources{File: file(t, content+"\n")})
+		base := c.ZooKeeper.LeaseBase(c.ZooKeeper.SessionTimeout)
+		b, err := c.Budget(base)
+		if got := (cluster.Budget{Lease: b.Lease, Kill: b.Kill, Stop: b.Stop, LeaseWait: b.LeaseWait}); err != nil || got != want || c.Lease(base) != want.Lease {
+			t.Errorf("%s:\n got %+v, %v\nwant %+v", content, got, err, want)
+		}
+	}
+	for content, want := range map[string][]string{
+		"child: {command: [app]}": {
+			"lease: 0s # 2.7s with a session timeout of 6s\n", "lost_after: 0s # 3.67s with a session timeout of 6s\n", "stop_timeout: 0s # 2.25s with a session timeout of 6s\n",
+		},
+		"election: {lease: 900ms}\nchild: {command: [app]}": {
+			"lease: 900ms\n", "lost_after: 0s # 1.22s with a lease of 900ms\n", "stop_timeout: 0s # 750ms with a lease of 900ms\n",
+		},
+		"election: {lost_after: 6s}": {"lost_after: 6s\n"},
+	} {
+		c := mustLoad(t, Sources{File: file(t, content+"\n")})
+		for _, line := range want {
+			if !strings.Contains(c.YAML(), line) {
+				t.Errorf("%s: no %q in\n%s", content, line, c.YAML())
+			}
+		}
+	}
+}
+
+func TestLeaseRefused(t *testing.T) {
+	for content, want := range map[string]string{
+		"election: {lease: 800ms}":  "z.yaml:1: election.lease: 800ms is too short",
+		"election: {lease: 2701ms}": "z.yaml:1: election.lease: 2.701s is too long for a session timeout of 6s, which allows 2.7s",
+		"zookeeper: {session_timeout: 20s, min_session_timeout: 4s}\nelection: {lease: 2s}": "z.yaml:2: election.lease: 2s is too long for a session timeout of 4s",
+		"election: {lost_after: 3s}":                   "z.yaml:1: election.lost_after: 3s is too short: the lease of a silent leader is only sure to be over after 3.67s",
+		"election: {lost_after: 1200ms, lease: 900ms}": "election.lost_after: 1.2s is too short: the lease of a silent leader is only sure to be over after 1.22s",
+		"election: {lost_after: 7s}":                   "election.lost_after: 7s is longer than zookeeper.session_timeout (6s)",
+		strings.Replace(safe, "[app]}", "[app], stop_timeout: 400ms}\nelection: {lease: 900ms}", 1): "child.stop_timeout: 400ms is longer than the 300ms that failsafe mode leaves of the lease of 900ms: shorten it, or raise election.lease to 1.2s",
+	} {
+		if _, err := Load(Sources{File: file(t, content)}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", content, err, want)
+		}
+	}
+	c := mustLoad(t, Sources{File: file(t, "election: {lost_after: 3670ms}\n")})
+	if _, restart := Diff(mustLoad(t, Sources{}), c); !slices.Contains(restart, "election.lost_after") || c.Election.LostAfter != 3670*time.Millisecond {
+		t.Errorf("lost_after %s, a restart is needed for %v", c.Election.LostAfter, restart)
+	}
+	if IsGroupKey("election.lease") || !IsGroupKey("election.lost_after") {
+		t.Error("the groups of a host share its lease, and nothing else")
 	}
 }
 

@@ -40,13 +40,17 @@ func (c Config) StateDir(getenv func(string) string) string {
 // CheckFailsafeStop returns an error if the work may take longer to stop than a leader in failsafe mode leaves it, with a lease that is
 // based on a session timeout.
 func (c Config) CheckFailsafeStop(session time.Duration) error {
-	limit := cluster.FailsafeGrace(cluster.Lease(session)).Truncate(10 * time.Millisecond)
-	if !c.Failsafe.Enabled || c.Child.StopTimeout <= limit {
+	lease, stop := c.Lease(session), c.Child.StopTimeout
+	limit := cluster.FailsafeGrace(lease).Truncate(10 * time.Millisecond)
+	if !c.Failsafe.Enabled || stop <= limit {
 		return nil
 	}
-	need := time.Duration(float64(c.Child.StopTimeout) * 3 / 0.45).Round(100 * time.Millisecond)
-	return fmt.Errorf("%s is longer than the %s that failsafe mode leaves of the lease of a session timeout of %s: "+
-		"shorten it, or raise zookeeper.session_timeout (and the server's maxSessionTimeout) to %s", c.Child.StopTimeout, limit, session, need+100*time.Millisecond)
+	longer := fmt.Sprintf("election.lease to %s", 3*stop)
+	if c.Election.Lease == 0 {
+		need := time.Duration(float64(stop) * 3 / 0.45).Round(100 * time.Millisecond)
+		longer = fmt.Sprintf("zookeeper.session_timeout (and the server's maxSessionTimeout) to %s", need+100*time.Millisecond)
+	}
+	return fmt.Errorf("%s is longer than the %s that failsafe mode leaves of the lease of %s: shorten it, or raise %s", stop, limit, lease, longer)
 }
 
 func (c *Config) checkFailsafe(report func(string, string, ...any)) {

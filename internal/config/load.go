@@ -292,12 +292,21 @@ func empty(v any) bool {
 }
 
 // YAML returns the whole configuration as YAML, which loads as the same configuration. Values that depend on others have a comment
-// with what is in force: the stop timeout if the servers grant the session timeout that is asked for.
+// with what is in force if the servers grant the session timeout that is asked for.
 func (c Config) YAML() string {
 	comments := make(map[string]string)
 	session := c.ZooKeeper.LeaseBase(c.ZooKeeper.SessionTimeout)
+	basis := fmt.Sprintf("with a session timeout of %s", session)
+	if c.Election.Lease == 0 {
+		comments["election.lease"] = fmt.Sprintf("%s %s", c.Lease(session), basis)
+	} else {
+		basis = fmt.Sprintf("with a lease of %s", c.Election.Lease)
+	}
+	if b, err := c.Budget(session); err == nil && c.Election.LostAfter == 0 {
+		comments["election.lost_after"] = fmt.Sprintf("%s %s", b.LeaseWait.Round(10*time.Millisecond), basis)
+	}
 	if stop := c.StopTimeout(session); stop > 0 && c.Child.StopTimeout == 0 {
-		comments["child.stop_timeout"] = fmt.Sprintf("%s with a session timeout of %s", stop, session)
+		comments["child.stop_timeout"] = fmt.Sprintf("%s %s", stop, basis)
 	}
 	if c.Slots.Enabled() && c.Slots.PerNode == 0 {
 		comments["slots.per_node"] = fmt.Sprintf("%d, as many as slots.count", c.Slots.Limit())

@@ -1,6 +1,7 @@
 package elector
 
 import (
+	"cmp"
 	"slices"
 
 	"zkelectd/internal/cluster"
@@ -13,6 +14,7 @@ type attemptEnd struct {
 	reason  string
 	request cluster.Request // the operator's, if there is one
 	strike  bool            // against the elected node
+	holder  bool            // it has ended because of the holder of the fence, which is another one
 }
 
 // checkAttempt applies the rules (a) to (c) of docs/protocol.md, Electing: whether the elected attempt is over, why, and
@@ -43,6 +45,9 @@ func checkAttempt(in Input, known int64) attemptEnd {
 			if fence.Lost {
 				return attemptEnd{ended: true, cause: cluster.CauseFailure, reason: rec.Node + " is gone: " + fence.Reason}
 			}
+			if fence.Lapsed {
+				return attemptEnd{ended: true, cause: cluster.CauseLapsed, reason: rec.Node + " released leadership: " + fence.Reason}
+			}
 			if fence.Requested {
 				return attemptEnd{ended: true, cause: cluster.CauseStopped, reason: rec.Node + " released leadership: " + fence.Reason}
 			}
@@ -51,9 +56,14 @@ func checkAttempt(in Input, known int64) attemptEnd {
 			return attemptEnd{ended: true, cause: cluster.CauseRevoked, reason: rec.Node + " was revoked: " + fence.Reason, strike: !fence.Requested}
 		}
 	}
+	why, silent := in.Silent[rec.Incarnation]
 	switch {
 	case !alive:
 		return attemptEnd{ended: true, cause: cluster.CauseFailure, reason: rec.Node + " is gone"}
+	case silent || s.DeclaredSilent(rec.Incarnation):
+		return attemptEnd{ended: true, cause: cluster.CauseSilent, reason: rec.Node + " is silent: " + cmp.Or(why, "another elector has found that")}
+	case in.takes():
+		return attemptEnd{ended: true, cause: cluster.CauseSilent, holder: true, reason: fence.Node + ", which still holds leadership, is silent: " + in.Silent[fence.Incarnation]}
 	case s.Acquired() && s.ForeignCurrent():
 		return attemptEnd{ended: true, cause: cluster.CauseRepair, reason: "current was replaced under " + rec.Node}
 	case s.Acquired() && !s.Current.Exists:
@@ -72,7 +82,7 @@ func circumstances(s *cluster.Snapshot, g attemptEnd) cluster.Circumstances {
 	if c.Cause == "" {
 		c = cluster.Circumstances{Cause: rec.Cause, Node: rec.PreviousNode, Site: rec.PreviousSite}
 	}
-	if !g.ended {
+	if !g.ended || g.cause == cluster.CauseLapsed { // which says nothing about the member
 		return c
 	}
 	failed := c.Failed
@@ -80,7 +90,10 @@ func circumstances(s *cluster.Snapshot, g attemptEnd) cluster.Circumstances {
 		failed = nil // there has been a leader since
 	}
 	c = cluster.Circumstances{Cause: g.cause, Node: rec.Node, Site: rec.Site}
-	if c.Node == "" {
+	if g.cause == cluster.CauseSilent {
+		c.Cause = cluster.CauseFailure // a policy need not know how the loss was found
+	}
+	if c.Node == "" || g.holder {
 		c.Node, c.Site = fence.Node, fence.Site
 	}
 	c.Failed = slices.Clone(failed)
@@ -93,7 +106,7 @@ func circumstances(s *cluster.Snapshot, g attemptEnd) cluster.Circumstances {
 // isSiteFailure reports whether a cause counts as a failure of the elected node's site.
 func isSiteFailure(c cluster.Cause) bool {
 	switch c {
-	case cluster.CauseFailure, cluster.CauseGaveUp, cluster.CauseRevoked, cluster.CauseOverdue, cluster.CauseUnhealthy:
+	case cluster.CauseFailure, cluster.CauseSilent, cluster.CauseGaveUp, cluster.CauseRevoked, cluster.CauseOverdue, cluster.CauseUnhealthy:
 		return true
 	}
 	return false

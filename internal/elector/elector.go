@@ -43,6 +43,10 @@ type Input struct {
 	// Overdue, Revoke and Exclusions are the watchdog's findings.
 	Overdue, Revoke string
 	Exclusions      []cluster.Exclusion
+	// Silent maps the incarnations that have fallen silent to what they have not done, in words. LeaseOver is set if the holder of the
+	// fence is among them because its lease is over: it may also be a candidate again, that has not taken over.
+	Silent    map[string]string
+	LeaseOver bool
 	// Answer is the ranking program's answer to [Elector.Question]; nil while there is none.
 	Answer *policy.Answer
 	// Others are all other slots of the group, in any order, as this daemon has read them last. If some are missing, there is no
@@ -62,6 +66,8 @@ type Decision struct {
 	Elect *cluster.Elected
 	// Fence is the fence that must be written together with Elect, nil to leave the existing one.
 	Fence *cluster.Fence
+	// Take is set if Elect must be written by TAKE: the holder of the fence is silent.
+	Take bool
 	// Revoke is the fence of a REVOKE, nil if there is nothing to revoke.
 	Revoke *cluster.Fence
 	// Control is control brought up to date, nil to leave it. Scheduled says what becomes of scheduled moves by it, in words.
@@ -122,6 +128,7 @@ func join(separator string, parts ...string) string {
 type Elector struct {
 	opt             Options
 	lastKnown       *cluster.LastKnown
+	known           int64                    // its term before the present snapshot
 	eligible        map[string]time.Duration // by incarnation, since when without a break, for delayed failback
 	preemptions     map[int64]time.Duration  // by term, since when the preemption has been known, for damping
 	firstDecisionAt time.Duration            // when this elector made its first decision, if there was no leader then
@@ -129,6 +136,7 @@ type Elector struct {
 	requests        requests
 	schedule        schedule
 	stopping        map[string]string // incarnations that are about to end, with the reason why they must not be elected
+	silent          map[string]bool   // those of them that are silent
 	endedTerm       int64             // the last term whose attempt was over
 	endedSince      time.Duration     // when that was first seen
 	fencedTerm      int64             // the last term whose leader has fenced nodes
@@ -145,16 +153,16 @@ func New(opt Options) *Elector {
 	if lastKnown == nil {
 		lastKnown = new(cluster.LastKnown)
 	}
-	return &Elector{opt: opt, lastKnown: lastKnown, eligible: make(map[string]time.Duration), preemptions: make(map[int64]time.Duration), stopping: make(map[string]string)}
+	return &Elector{opt: opt, lastKnown: lastKnown, eligible: make(map[string]time.Duration), preemptions: make(map[int64]time.Duration), stopping: make(map[string]string), silent: make(map[string]bool)}
 }
 
 // Decide returns the decision for one snapshot, which must have been read by the elector ([cluster.Snapshot.Elector]).
 func (e *Elector) Decide(in Input) Decision {
 	s := &in.Snapshot
 	elected, _ := s.Terms()
-	known := e.lastKnown.Term
+	e.known = e.lastKnown.Term
 	e.lastKnown.Update(s)
-	g := checkAttempt(in, known)
+	g := checkAttempt(in, e.known)
 	if g.ended && elected != e.endedTerm {
 		e.endedTerm, e.endedSince = elected, in.Now
 	}
@@ -168,16 +176,25 @@ func (e *Elector) Decide(in Input) Decision {
 	d.NoSuccessor = !g.ended && d.Elect == nil && d.Awaiting == "" && leaving(s)
 	e.moves.forget()
 	if d.Elect != nil {
-		d.Fence = e.lastKnown.ReplacementFence(s, d.Elect.Term, in.Wall)
+		d.Fence, d.Take = e.lastKnown.ReplacementFence(s, d.Elect.Term, in.Wall), in.takes()
 		e.lastKnown.Term = d.Elect.Term
 		if !e.forecast && !e.opt.Estimate && len(s.Members)*(1+len(in.Others)) <= maxHeirMembers {
 			d.Elect.Heir = e.heirTo(in, *d.Elect)
 		}
-	} else if d.Revoke == nil && active.changed {
+		if !e.forecast {
+			d.Elect.Deputies = deputies(s, *d.Elect, d.Elect.Heir)
+		}
+	} else if d.Revoke == nil && active.changed && !s.Acting {
 		d.Control, d.Scheduled = &active.Control, active.events
 	}
 	d.Wake = cluster.Earliest(d.Wake, active.wake)
 	return d
+}
+
+// takes reports whether the holder of the fence is silent, and its lease over.
+func (in *Input) takes() bool {
+	_, silent := in.Silent[in.Snapshot.Fence.Record.Incarnation]
+	return silent && in.LeaseOver && in.Snapshot.MayBeTaken()
 }
 
 // leaving reports whether the elected member has announced that it is about to end.
@@ -191,6 +208,9 @@ func (e *Elector) decide(in Input, g attemptEnd, active *activeRequests) Decisio
 	s := &in.Snapshot
 	b := e.rankingInput(in, g, active)
 	r := e.rank(b)
+	if _, ok := r.Best(); !ok && in.trustCandidate() {
+		return e.decide(in, checkAttempt(in, e.known), active)
+	}
 	e.trackEligible(r.Ranking, in)
 	d := Decision{Ranking: r.Ranking, Circumstances: b.circumstances, Wake: r.wake, Failing: r.failures.failing(s.Elected.Record.Node, g.ended)}
 	if why := active.endLostMove(r.Ranking, in.Wall); why != "" && g.ended {
@@ -209,7 +229,7 @@ func (e *Elector) decide(in Input, g attemptEnd, active *activeRequests) Decisio
 		}
 		return d
 	}
-	if !g.ended && e.carryOutSchedule(b, active) {
+	if !g.ended && !s.Acting && e.carryOutSchedule(b, active) {
 		return d
 	}
 	unread := checkOthers(in)
@@ -241,7 +261,7 @@ func (e *Elector) decide(in Input, g attemptEnd, active *activeRequests) Decisio
 		d.Elect = e.elect(b, r, g, best)
 		return d
 	}
-	if unread == nil {
+	if unread == nil && !s.Acting { // a deputy only elects where there is no leader
 		if d.Elect = e.replace(b, r, best, active, &d); d.Elect != nil {
 			return d
 		}
@@ -308,6 +328,7 @@ func (e *Elector) elect(b rankingInput, r rankedMembers, g attemptEnd, best clus
 		PolicyRevision: in.Policy.Revision,
 		Circumstances:  b.circumstances,
 		Preemptions:    e.recentPreemptions(s.Elected.Record.Preemptions, in),
+		Silent:         e.silentMembers(&b.in),
 		Time:           in.Wall,
 	}
 	if next.PreviousNode == "" && s.Fence.Readable() {

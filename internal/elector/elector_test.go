@@ -104,6 +104,10 @@ func TestRules(t *testing.T) {
 	lost.Fence.Record.Lost = true
 	lostUnclean := newGroup("b", "c").elected("a", 7).fence("a", 7, cluster.FenceUnclean)
 	lostUnclean.Fence.Record.Lost = true
+	lapsed := released(false)
+	lapsed.Fence.Record.Lapsed = true
+	silent := newGroup("a", "b").leads("a", 7)
+	silent.Elected.Record.Silent = []string{"a"}
 	unreadable := newGroup("a", "b")
 	unreadable.Elected = cluster.Stored[cluster.Elected]{Exists: true, Err: errors.New("znode /c/leader/elected is empty")}
 	wiped := newGroup("a", "b").leads("a", 7)
@@ -133,6 +137,8 @@ func TestRules(t *testing.T) {
 		"(b) stopped on request: none":             {released(true), "", "b", cluster.CauseStopped, 0},
 		"(b) released for it as it was lost: none": {lost, "", "b", cluster.CauseFailure, 0},
 		"(b) the same, wait left":                  {lostUnclean, "", "b", cluster.CauseFailure, 0},
+		"(b) ZooKeeper had not answered it: none":  {lapsed, "", "a", cluster.CauseLapsed, 0},
+		"(b) silent: none":                         {silent, "", "b", cluster.CauseSilent, 0},
 		"(b) unclean end":                          {newGroup("a", "b").elected("a", 7).fence("a", 7, cluster.FenceUnclean), "", "b", cluster.CauseGaveUp, 1},
 		"(b) revoked":                              {newGroup("a", "b").elected("a", 7).fence("a", 7, cluster.FenceRevoked), "", "b", cluster.CauseRevoked, 1},
 		"(b) current deleted by hand: no strike":   {newGroup("a", "b").elected("a", 7).fence("a", 7, cluster.FenceReady), "", "a", cluster.CauseRepair, 0},

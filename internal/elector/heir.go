@@ -69,7 +69,7 @@ func (e *Elector) heirTo(in Input, elected cluster.Elected) *cluster.Heir {
 func (e *Elector) forecaster() *Elector {
 	f, lastKnown := *e, *e.lastKnown
 	f.forecast, f.startup.over, f.lastKnown = true, true, &lastKnown
-	f.stopping = maps.Clone(e.stopping)
+	f.stopping, f.silent = maps.Clone(e.stopping), maps.Clone(e.silent)
 	return &f
 }
 
@@ -115,6 +115,36 @@ func (e *Elector) afterLossOf(node string, in Input) []cluster.SlotState {
 	return others
 }
 
+// deputies returns the ids of the nodes that take over from an elected one which falls silent, in their order: the elector, the heir, the
+// oldest member of each other site, then the oldest ones (docs/protocol.md, Deputies). heir is nil if it is not known.
+func deputies(s *cluster.Snapshot, elected cluster.Elected, heir *cluster.Heir) []string {
+	var ids []string
+	sites := map[string]bool{elected.Site: true}
+	add := func(m cluster.Member) {
+		site := m.Node.Record.Site
+		if len(ids) < cluster.MaxDeputies && m.ID != elected.Node && !slices.Contains(ids, m.ID) && !m.Superseded && m.Node.Readable() && m.Node.Record.Leaving == "" &&
+			!s.DeclaredSilent(m.Name) {
+			ids, sites[site] = append(ids, m.ID), true
+		}
+	}
+	if self, ok := s.Member(s.Self.Name); ok {
+		add(self)
+	}
+	if heir != nil {
+		if m, ok := s.Member(heir.Incarnation); ok {
+			add(m)
+		}
+	}
+	for _, elsewhere := range []bool{true, false} {
+		for i := range s.Members {
+			if m := s.Members[i]; !elsewhere || !sites[m.Node.Record.Site] {
+				add(m)
+			}
+		}
+	}
+	return ids
+}
+
 const (
 	// heirInterval is the least time between two writes of the heir.
 	heirInterval = time.Second
@@ -149,12 +179,17 @@ func (k *HeirKeeper) Update(core *Elector, in Input) (write *cluster.HeirRecord,
 		return nil, k.next
 	}
 	heir := core.Heir(in)
-	if heir == nil || known && *heir == published {
+	if heir == nil {
+		k.basis = basis
+		return nil, 0
+	}
+	next := deputies(s, s.Elected.Record, heir)
+	if known && *heir == published && slices.Equal(next, s.Deputies()) {
 		k.basis = basis
 		return nil, 0
 	}
 	return &cluster.HeirRecord{
-		Header: s.Heir.Record.Header, Term: s.Elected.Record.Term, Heir: *heir, By: s.Self.Name, Time: in.Wall,
+		Header: s.Heir.Record.Header, Term: s.Elected.Record.Term, Heir: *heir, Deputies: next, By: s.Self.Name, Time: in.Wall,
 	}, 0
 }
 

@@ -160,7 +160,7 @@ func TestTheKeeperWritesWhatHasChanged(t *testing.T) {
 	h.node("b").Ineligible = ""
 	expect("b is back", "b")
 	h.in.Snapshot.Heir = cluster.Stored[cluster.HeirRecord]{}
-	expect("the znode was deleted")
+	expect("the znode was deleted: elected names a deputy that is gone", "b")
 	h.node("b").Ineligible = "maintenance"
 	h.in.Snapshot.Heir = cluster.Stored[cluster.HeirRecord]{Exists: true, Err: &cluster.NewerVersionError{Path: "/c/heir", Version: 2}}
 	expect("the record is of a newer version")

@@ -13,7 +13,9 @@ type rankingInput struct {
 	in            Input
 	group         string
 	ended         bool // the elected attempt has ended
+	lapsed        bool // only because ZooKeeper had not answered
 	stopping      map[string]string
+	silent        map[string]bool
 	circumstances cluster.Circumstances
 	exclusions    []cluster.Exclusion
 	struck        bool // the attempt has ended with a strike
@@ -35,14 +37,17 @@ func (b rankingInput) input() policy.Input {
 	s := &b.in.Snapshot
 	p := policy.Input{
 		Members: s.Members, Circumstances: b.circumstances, Barred: map[string]string{}, Excluded: excluded(b.exclusions),
-		Cordons: b.cordons, Move: b.move, Answer: b.in.Answer,
+		Cordons: b.cordons, Move: b.move, Answer: b.in.Answer, Silent: maps.Clone(b.silent),
 		Group: b.group, Reelect: b.reelect, Load: b.in.Placement.Load, Peers: b.in.Placement.Peers, Relations: b.in.Placement.Relations,
 	}
 	maps.Copy(p.Barred, b.stopping)
+	for incarnation, why := range b.in.Silent {
+		p.Barred[incarnation], p.Silent[incarnation] = "it is silent: "+why, true
+	}
 	if s.Slot != "" {
 		p.Held, p.PerNode = held(b.in), s.Slots.Record.PerNode
 	}
-	if !b.ended {
+	if !b.ended || b.lapsed {
 		p.Incumbent = s.Elected.Record.Incarnation
 	}
 	return p
@@ -52,7 +57,7 @@ func (b rankingInput) input() policy.Input {
 func (e *Elector) rankingInput(in Input, g attemptEnd, active *activeRequests) rankingInput {
 	s := &in.Snapshot
 	e.trackStopping(in)
-	b := rankingInput{in: in, group: e.opt.Group, ended: g.ended, stopping: e.stopping, circumstances: circumstances(s, g), cordons: active.Cordons, move: active.Move}
+	b := rankingInput{in: in, group: e.opt.Group, ended: g.ended, lapsed: g.cause == cluster.CauseLapsed, stopping: e.stopping, silent: e.silent, circumstances: circumstances(s, g), cordons: active.Cordons, move: active.Move}
 	b.exclusions = active.clearStrikes(in.Exclusions)
 	if b.struck = g.strike; b.struck {
 		rec := s.Elected.Record
@@ -63,6 +68,35 @@ func (e *Elector) rankingInput(in Input, g attemptEnd, active *activeRequests) r
 
 // asRequested is the reason why an incarnation that has released on request is not elected.
 const asRequested = "it is stopping, as requested"
+
+// maxSilent bounds how many silent incarnations a decision names.
+const maxSilent = 64
+
+// silentMembers returns the silent incarnations that are still members. Those that only this elector remembers are among them: the record
+// that named them may have been lost, and their nodes register again only if they read it.
+func (e *Elector) silentMembers(in *Input) []string {
+	var list []string
+	for i := range in.Snapshot.Members {
+		name := in.Snapshot.Members[i].Name
+		if _, found := in.Silent[name]; (found || e.silent[name]) && len(list) < maxSilent {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// trustCandidate takes it back that the elected candidate is silent, if somebody has found that. When nobody else can be elected, it must
+// be left to go on. A silent leader is about to release or to end. But one whose current was deleted waits for its election.
+func (in *Input) trustCandidate() bool {
+	s := &in.Snapshot
+	candidate := s.Elected.Record.Incarnation
+	if _, found := in.Silent[candidate]; !found || in.takes() && s.Acquired() && s.Current.Exists && !s.ForeignCurrent() {
+		return false
+	}
+	in.Silent = maps.Clone(in.Silent)
+	delete(in.Silent, candidate)
+	return true
+}
 
 // trackStopping remembers the incarnations that have released on request: their sessions are about to end, and until then
 // they must not be elected again. That goes for all slots, and in a slot also for one whose leadership was released by FINAL: its
@@ -82,10 +116,17 @@ func (e *Elector) trackStopping(in Input) {
 			e.stopping[f.Incarnation] = "it is gone: " + f.Reason
 		}
 	}
-	maps.DeleteFunc(e.stopping, func(incarnation, _ string) bool {
-		_, exists := s.Member(incarnation)
-		return !exists
-	})
+	for _, slot := range append([]cluster.SlotState{s.SlotState()}, in.Others...) {
+		for _, incarnation := range slot.Elected.Record.Silent {
+			e.silent[incarnation], e.stopping[incarnation] = true, cluster.SilentReason
+		}
+	}
+	for incarnation := range e.stopping {
+		if _, exists := s.Member(incarnation); !exists {
+			delete(e.stopping, incarnation)
+			delete(e.silent, incarnation)
+		}
+	}
 }
 
 // Question returns the input for the ranking program for the next decision, and whether the program is needed.
@@ -105,6 +146,9 @@ func (e *Elector) Question(in Input) (policy.Input, bool) {
 func (e *Elector) rank(b rankingInput) rankedMembers {
 	pin := b.input()
 	r := rankedMembers{Ranking: b.in.Policy.Rank(pin), exclusions: b.exclusions}
+	if elsewhere, ok := e.awayFromSilentSites(b, pin); ok {
+		pin, r.Ranking = elsewhere, b.in.Policy.Rank(elsewhere)
+	}
 	r.failures = failuresOf(r.Ranking, b.exclusions)
 	if r.failures == nil {
 		return r
@@ -130,6 +174,29 @@ func (e *Elector) rank(b rankingInput) rankedMembers {
 		}
 	}
 	return r
+}
+
+// awayFromSilentSites returns the input without the members of sites at which more than one has fallen silent, such as a leader and the
+// candidate after it: a lost site must not cost the time of each of its members. ok is false if that leaves nobody.
+func (e *Elector) awayFromSilentSites(b rankingInput, pin policy.Input) (elsewhere policy.Input, ok bool) {
+	count := make(map[string]int)
+	for i := range pin.Members {
+		m := &pin.Members[i]
+		if _, found := b.in.Silent[m.Name]; found || e.silent[m.Name] {
+			count[m.Node.Record.Site]++
+		}
+	}
+	pin.Barred = maps.Clone(pin.Barred)
+	for i := range pin.Members {
+		m := &pin.Members[i]
+		if site := m.Node.Record.Site; site != "" && count[site] > 1 && pin.Barred[m.Name] == "" {
+			pin.Barred[m.Name], ok = "several members of site "+site+" have fallen silent", true
+		}
+	}
+	if ok {
+		_, ok = b.in.Policy.Rank(pin).Best()
+	}
+	return pin, ok
 }
 
 // excluded maps the excluded nodes to the reasons.

@@ -5,6 +5,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/group/electing"
+	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/transition"
 	"zkelectd/internal/watchdog"
 )
@@ -16,7 +17,7 @@ func (m *Member) newElector() *electing.Elector {
 	return electing.New(electing.Options{
 		Conn: m.session, Paths: g.opt.Paths, Self: m.self, Budget: m.budget, Log: g.log, Elector: opt,
 		Watchdog: watchdog.Options{
-			Takeover: m.opt.TakeoverTimeout, StrikeResetAfter: m.opt.StrikeResetAfter, LeaseWait: m.budget.LeaseWait,
+			Takeover: m.opt.TakeoverTimeout, StrikeResetAfter: m.opt.StrikeResetAfter, LeaseWait: m.budget.LeaseWait, Patience: m.budget.Patience(),
 		},
 		Placement: g.opt.Placement, Moves: m.opt.Limits.Moves, Wake: m.wake,
 		Number: m.number, Slots: m.instance.known, Registered: m.instance.slots,
@@ -24,6 +25,8 @@ func (m *Member) newElector() *electing.Elector {
 		Program: func() []string { return g.settings.Program },
 		Rank:    g.opt.Rank, Run: m.background.run, Reread: m.reader.Reread, RereadDecision: m.rereadAsElector,
 		Electing: m.recordDecision, Elected: m.electedOther, Unwritten: m.setUnwritten, Count: g.opt.Counters.term,
+		Useless:     m.end,
+		TakeRefused: func() { m.deputy.core.Refused(boottime.Now()) },
 	})
 }
 

@@ -35,6 +35,14 @@ type Session interface {
 	WithdrawRenewal()
 	// Settle makes later reads show the outcome of earlier writes without a reply.
 	Settle(context.Context) error
+	// Sync waits for the earlier writes of this handle, and lets the server catch up.
+	Sync(context.Context) error
+	// Reconnects returns how often the session has reconnected.
+	Reconnects() int
+	// Fail ends the session at once, for a reason, without anything else being sent.
+	Fail(reason error)
+	// LeaseZnode returns the path of the session's lease znode; empty if it has none.
+	LeaseZnode() string
 	Timeout() time.Duration
 	Connected() bool
 	// Tags returns the identities in the ACLs of the znodes that the session creates.
@@ -130,6 +138,10 @@ type InstanceOptions struct {
 	Fencing     Fencing
 	// Failsafe is nil if the instance takes no part in failsafe mode.
 	Failsafe *Failsafe
+	// Leases reads the lease znodes of leaders; nil if this host is no deputy. LostAfter is how long a leader must have been silent before
+	// this member takes over from it; 0 for as early as is safe.
+	Leases    Leases
+	LostAfter time.Duration
 }
 
 // Work that ends by itself is started again after restartBackoff.

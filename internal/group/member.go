@@ -31,6 +31,8 @@ type Member struct {
 	machine     *transition.Machine
 	reader      *store.Reader
 	elector     *electing.Elector
+	deputy      *deputy
+	acting      atomic.Bool // this member does the work of the elector as a deputy
 	guard       Guard
 	worker      *worker.Worker
 	limit       leaseLimit
@@ -59,6 +61,7 @@ type Member struct {
 	snap    cluster.Snapshot // with the loads of the hosts
 	started int64            // the term of the work that was started last
 	rereads bool             // elected, the fence and current are to be read again
+	refused bool             // a RENEW that was refused has been logged
 	gated   bool             // the machine has not got snap, see [Member.see]
 	over    bool             // the work is dead and the loop has ended
 	closing string           // why the membership ends; empty while it does not
@@ -77,7 +80,7 @@ func newMember(ctx context.Context, i *Instance, n int, l Leadership) *Member {
 	}
 	m.machine = transition.New(transition.Options{
 		Paths: g.opt.Paths, Self: i.self, Site: g.settings.Node.Site, Host: g.opt.Identity.Host, Fencing: opt.Fencing.machine(), API: g.settings.Node.API, Budget: budget,
-		Epoch: i.slots.Record.Epoch, LastTerm: g.memory.Term, Wall: func() time.Time { return m.wall },
+		Lease: s.LeaseZnode(), Epoch: i.slots.Record.Epoch, LastTerm: g.memory.Term, Wall: func() time.Time { return m.wall },
 		RestartMax: opt.MaxRestarts, RestartWindow: restartWindow, RestartBackoff: restartBackoff,
 		Admission: opt.Limits.Starts != nil, Failsafe: opt.Failsafe.machine(), Takeover: opt.TakeoverTimeout,
 	})
@@ -95,7 +98,7 @@ func newMember(ctx context.Context, i *Instance, n int, l Leadership) *Member {
 			turns: randomTurn(), written: &i.registered,
 		}
 	}
-	m.elector = m.newElector()
+	m.elector, m.deputy = m.newElector(), newDeputy(m)
 	m.worker = m.newWorker()
 	return m
 }
@@ -248,6 +251,7 @@ func (m *Member) publishNode() {
 func (m *Member) finish() {
 	m.leaveQueue()
 	m.elector.EndMove()
+	m.deputy.close()
 	m.background.cancelAndWait()
 	m.worker.Wait()
 	m.instance.known.End(m.number) // also if a write was under way
@@ -322,10 +326,11 @@ func (m *Member) step(ev transition.Event) {
 	now := boottime.Now()
 	wake := m.machine.Wake()
 	if m.closing == "" || m.lingers() {
+		m.deputy.observe(now)
 		if concernsElector(ev, m.elector.Wake(), now) {
 			m.elector.See(now, m.snap)
 		}
-		wake = cluster.Earliest(m.elector.Wake(), wake)
+		wake = cluster.Earliest(m.elector.Wake(), m.deputy.wake, m.machine.Wake()) // which the deputy may have changed
 		if m.elector.NoSuccessor() && m.machine.AwaitsSuccessor() {
 			m.step(transition.NoSuccessor{})
 			return
@@ -379,6 +384,8 @@ func (m *Member) perform(a transition.Action) {
 		m.rereads = true
 	case transition.End:
 		m.beginEnd(a.Reason)
+	case transition.EndSession:
+		m.session.Fail(errors.New(a.Reason))
 	case transition.Announce:
 		m.group.announce(a)
 		if a.Phase == transition.Standby {

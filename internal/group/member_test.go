@@ -49,6 +49,9 @@ func (s memorySession) Renew(r transition.Renew, done func(transition.RenewDone)
 func (memorySession) WithdrawRenewal()        {} // the machine ignores the result
 func (memorySession) Timeout() time.Duration  { return sessionTimeout }
 func (memorySession) Connected() bool         { return true }
+func (memorySession) Reconnects() int         { return 0 }
+func (memorySession) Fail(error)              {}
+func (memorySession) LeaseZnode() string      { return "" }
 func (memorySession) Tags() []string          { return nil }
 func (memorySession) CloseWith(...cluster.Op) {}
 func (memorySession) AuditACLs(context.Context, cluster.Paths) (zk.ACLAudit, error) {
@@ -144,7 +147,7 @@ func joinWithSession(t *testing.T, server *storetest.Server, id string, stop tim
 	}
 	m := &member{guard: &fakeGuard{}, conn: conn, over: make(chan error, 1)}
 	m.group = newGroup(id, paths)
-	budget, err := cluster.NewBudget(sessionTimeout, stop)
+	budget, err := cluster.NewBudget(sessionTimeout, 0, stop)
 	if err != nil {
 		t.Fatal(err)
 	}

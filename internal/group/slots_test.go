@@ -117,7 +117,7 @@ func joinSlotsWithStop(t *testing.T, server *storetest.Server, id string, stop t
 	if err != nil {
 		t.Fatal(err)
 	}
-	budget, err := cluster.NewBudget(sessionTimeout, stop)
+	budget, err := cluster.NewBudget(sessionTimeout, 0, stop)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func TestAHostThatIsFullIsQueued(t *testing.T) {
 	i.slots.Record.SlotSize = cluster.SlotSize{Count: 2, PerNode: 1}
 	i.known, i.room = electing.NewSlots(2, i.wake), &room{perNode: 1, wake: i.wake, live: make([]bool, 2)}
 	var err error
-	if i.budget, err = cluster.NewBudget(sessionTimeout, 0); err != nil {
+	if i.budget, err = cluster.NewBudget(sessionTimeout, 0, 0); err != nil {
 		t.Fatal(err)
 	}
 	for n := range 2 {

@@ -28,6 +28,7 @@ var errDeviceUnknown = errors.New("it has not been checked yet")
 // device is what the host knows of its watchdog device, which the guard opens. It outlives sessions, and is safe for concurrent use.
 type device struct {
 	config config.WatchdogDevice
+	lease  time.Duration // election.lease
 	guard  Guard
 	log    *slog.Logger
 	// setUnusable records why the host must not lead; nil if it may.
@@ -41,11 +42,11 @@ type device struct {
 }
 
 // newDevice returns nil if no device is configured.
-func newDevice(c config.WatchdogDevice, g Guard, log *slog.Logger, setUnusable func(error)) *device {
-	if !c.Used() {
+func newDevice(c config.Config, g Guard, log *slog.Logger, setUnusable func(error)) *device {
+	if !c.Device.Used() {
 		return nil
 	}
-	d := &device{config: c, guard: g, log: log, setUnusable: setUnusable}
+	d := &device{config: c.Device, lease: c.Election.Lease, guard: g, log: log, setUnusable: setUnusable}
 	d.update(errDeviceUnknown)
 	return d
 }
@@ -74,7 +75,7 @@ func (d *device) fit(base time.Duration) {
 
 // plan chooses the timeout: the longest that both the lease and the device allow.
 func (d *device) plan(base time.Duration) (cluster.Reset, error) {
-	b, err := cluster.NewBudget(base, 0)
+	b, err := cluster.NewBudget(base, d.lease, 0)
 	if err != nil {
 		return cluster.Reset{}, err
 	}

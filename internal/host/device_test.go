@@ -27,7 +27,7 @@ func newTestDevice(t *testing.T, mode string) (*device, *deviceGuard, *error) {
 	t.Helper()
 	unusable := new(error)
 	g := new(deviceGuard)
-	c := config.WatchdogDevice{Mode: mode, Device: "/dev/null"}
+	c := config.Config{Device: config.WatchdogDevice{Mode: mode, Device: "/dev/null"}}
 	return newDevice(c, g, slog.New(slog.DiscardHandler), func(err error) { *unusable = err }), g, unusable
 }
 
@@ -78,6 +78,22 @@ func TestDeviceModes(t *testing.T) {
 		d.fit(4 * time.Second)
 		if r, err := d.spec(); r != nil || (err != nil) != required {
 			t.Errorf("%+v, %v", r, err)
+		}
+	}
+}
+
+// A device must fit the lease that is configured: the host is reset within its kill margin.
+func TestDeviceFitsTheConfiguredLease(t *testing.T) {
+	for lease, timeout := range map[time.Duration]time.Duration{0: 8 * time.Second, 3 * time.Second: 2 * time.Second, 900 * time.Millisecond: 0} {
+		d, g, _ := newTestDevice(t, config.DeviceRequired)
+		d.lease = lease
+		d.fit(20 * time.Second)
+		var got time.Duration
+		if len(g.checks) > 0 {
+			got = g.checks[0].Timeout
+		}
+		if got != timeout {
+			t.Errorf("a lease of %s: a timeout of %s, want %s", lease, got, timeout)
 		}
 	}
 }

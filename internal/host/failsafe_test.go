@@ -440,13 +440,15 @@ func TestOutageOfManyGroups(t *testing.T) {
 		return led
 	}
 	wait(t, "a leads all groups", func() bool { return led() == n && a.group("plain").View().Leads() }, func() string { return fmt.Sprint(led()) })
+	stopped := false
 	f.outage(2*outageSession, func() error {
+		stopped = stopped || !a.group("plain").View().Child
 		if got := led(); got != n {
 			return fmt.Errorf("a leads %d of %d groups", got, n)
 		}
 		return nil
 	})
-	if a.group("plain").View().Child {
+	if !stopped {
 		t.Error("the group without failsafe mode has not stopped")
 	}
 	if s := a.group("plain").Failsafe(); s.Enabled || s.TakesPart {

@@ -149,7 +149,7 @@ func New(opt Options) *Host {
 	if !h.single() {
 		h.health.onMeasured = nil
 	}
-	h.device = newDevice(c.Device, opt.Guard, h.log, h.health.setDevice)
+	h.device = newDevice(c, opt.Guard, h.log, h.health.setDevice)
 	h.quit, h.cancel = context.WithCancel(context.Background())
 	refused := ""
 	if opt.Refused != nil {

@@ -204,6 +204,11 @@ func (m *membership) runInstance() error {
 	case err != nil:
 		return err
 	}
+	if err := s.ensureLease(m.ctx); group.IsTransient(err) {
+		return err
+	} else if err != nil {
+		r.log.Warn("this host has no lease znode: if it is lost as the leader, it is replaced only after its session timeout", "err", err)
+	}
 	part, err := m.join(m.ctx, budget)
 	if err != nil {
 		return err
@@ -213,6 +218,9 @@ func (m *membership) runInstance() error {
 	defer i.closeLeaderships()
 	registration := r.registration(i, budget, slots)
 	registration.Leaderships[0].Options.Failsafe = part.options(r.config())
+	for n := range registration.Leaderships {
+		registration.Leaderships[n].Options.Leases = s.leases
+	}
 	i.limits(s.host, &registration)
 	defer i.closeLimits()
 	i.Instance, err = group.Register(m.ctx, registration)
@@ -487,7 +495,7 @@ func (m *membership) check(now time.Duration) {
 
 // budget returns the timing of the resource's leaderships in this session.
 func (s *session) budget(r *resource) (cluster.Budget, error) {
-	budget, err := cluster.NewBudget(s.base, r.config().StopTimeout(s.base))
+	budget, err := r.config().Budget(s.base)
 	if err != nil && s.base < s.granted {
 		err = fmt.Errorf("%w; the lease is computed from %s, not from the granted %s: the smallest of zookeeper.min_session_timeout (%s) and all timeouts granted since the start",
 			err, s.base, s.granted, s.host.config().ZooKeeper.MinSessionTimeout)

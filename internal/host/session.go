@@ -17,6 +17,7 @@ import (
 	"zkelectd/internal/guard"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
 	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/zk"
 )
@@ -36,6 +37,8 @@ type session struct {
 
 	running sync.WaitGroup // memberships
 	checks  *checks
+	leases  *store.LeaseWatch
+	leasing sync.Mutex // held while the lease znode is created
 
 	began   time.Time
 	mu      sync.Mutex
@@ -85,6 +88,7 @@ func (h *Host) open() (*session, error) {
 		return nil, err
 	}
 	s := &session{host: h, zk: opened, began: time.Now(), granted: opened.Timeout(), ready: make(chan struct{}), waits: make(chan struct{}, 1), members: make(map[*resource]*membership), checks: newChecks()}
+	s.leases = store.NewLeaseWatch(func(znode string) store.LeaseSession { return opened.Group(cluster.Paths{Root: znode}) }, boottime.Now)
 	s.base = h.leaseBase(s.granted)
 	h.device.fit(s.base)
 	s.ctx, s.cancel = context.WithCancel(h.quit)
@@ -124,6 +128,23 @@ func (s *session) run(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ending
+}
+
+// ensureLease creates the lease znode of the session, unless it has one. Without it, a lost leader on this host is replaced only when its
+// session has ended.
+func (s *session) ensureLease(ctx context.Context) error {
+	s.leasing.Lock()
+	defer s.leasing.Unlock()
+	conn := s.zk.Group(cluster.Paths{Root: cluster.Leases(s.host.config().ZooKeeper.Root)})
+	defer conn.Close()
+	if conn.LeaseZnode() != "" {
+		return nil
+	}
+	znode, err := store.CreateLease(ctx, conn, s.host.config().ZooKeeper.Root, s.host.Node())
+	if err == nil {
+		s.zk.SetLease(znode)
+	}
+	return err
 }
 
 // awaitMemberships waits until all memberships have ended. While the work of one group takes its time to end, the members of the others
@@ -286,7 +307,7 @@ func (s *session) remove(r *resource, reason string) {
 func (s *session) cutLeases(g zk.Grant) {
 	s.host.grants.note(g.Timeout)
 	reason := fmt.Sprintf("%s granted a session timeout of %s instead of %s", g.Server, g.Timeout, g.Base)
-	deadline := g.RequestedAt + cluster.SafeLease(g.Timeout)
+	deadline := g.RequestedAt + cluster.SafeLease(g.Timeout, s.host.config().Election.Lease)
 	s.mu.Lock()
 	if s.ending == nil {
 		s.ending = errors.New(reason)

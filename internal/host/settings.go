@@ -37,7 +37,7 @@ func (g *Group) instanceOptions() group.InstanceOptions {
 	}
 	return group.InstanceOptions{
 		Elector: electing, TakeoverTimeout: c.TakeoverTimeout(), StrikeResetAfter: c.Election.StrikeResetAfter(),
-		Work: work, MaxRestarts: c.Child.MaxRestarts,
+		Work: work, MaxRestarts: c.Child.MaxRestarts, LostAfter: c.Election.LostAfter,
 		Fencing: g.host.fencing(c),
 	}
 }

@@ -1,8 +1,10 @@
 package host
 
 import (
+	"log/slog"
 	"os"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,5 +81,22 @@ func TestReloadAppliesWhatTheKeysSay(t *testing.T) {
 		if want := k.Reload && !committed[k.Name]; applied != want {
 			t.Errorf("%s: a reload applies it: %t, want %t", k.Name, applied, want)
 		}
+	}
+}
+
+// The lease and the silence that are configured reach a host's leaderships, its device and its deputies.
+func TestLeaseOfAHost(t *testing.T) {
+	cfg := load(t, "ZKELECTD_ZOOKEEPER_ROOT=/g", "ZKELECTD_CHILD_NONE=true", "ZKELECTD_ELECTION_LEASE=1s", "ZKELECTD_ELECTION_LOST_AFTER=3s", "ZKELECTD_WATCHDOG_DEVICE_MODE=automatic")
+	h := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient})
+	b, err := (&session{host: h, base: 6 * time.Second, granted: 8 * time.Second}).budget(h.resources()[0])
+	if err != nil || b.Lease != time.Second || b.Session != 8*time.Second || h.device.lease != time.Second {
+		t.Errorf("%+v, %v; the device fits a lease of %s", b, err, h.device.lease)
+	}
+	if got := h.Groups()[0].instanceOptions().LostAfter; got != 3*time.Second {
+		t.Errorf("a deputy waits for %s", got)
+	}
+	if _, err := (&session{host: h, base: 2 * time.Second, granted: 8 * time.Second}).budget(h.resources()[0]); err == nil ||
+		!strings.Contains(err.Error(), "election.lease: 1s is too long for a session timeout of 2s") || !strings.Contains(err.Error(), "computed from 2s, not from the granted 8s") {
+		t.Errorf("%v", err)
 	}
 }

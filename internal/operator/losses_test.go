@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/operator/losses"
 )
@@ -26,7 +25,7 @@ func lossesOf(t *testing.T, settings string, alone bool) []losses.Loss {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := cluster.NewBudget(c.ZooKeeper.SessionTimeout, c.StopTimeout(c.ZooKeeper.SessionTimeout))
+	b, err := c.Budget(c.ZooKeeper.SessionTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,10 +69,12 @@ func cell(l losses.Loss) string {
 // Each setting that matters reaches the table.
 func TestLossesOfAConfiguration(t *testing.T) {
 	for settings, want := range map[string]string{
-		"": "daemon 900ms, host 12.67s, partition 12.67s, zookeeper 12.67s after it is back, stand_still 12.67s; not survived: zookeeper stand_still",
-		"hooks: {post_stop: [a], on_change: [b], pre_start: [c]}":                           "daemon 2.7s, host 12.67s, partition 12.67s, zookeeper 12.67s after it is back, stand_still 12.67s; not survived: zookeeper stand_still",
-		"watchdog_device: {mode: automatic}":                                                "daemon 900ms, host 12.67s, partition 12.67s, zookeeper 12.67s after it is back, stand_still 12.67s; not survived: zookeeper stand_still",
-		"fencing: {levels: [{command: [a]}, {command: [b]}], timeout: 20s, required: true}": "daemon 900ms, host 51s, partition 51s, zookeeper 51s after it is back, stand_still 51s; not survived: zookeeper",
+		"": "daemon 900ms, host 3.67s, partition 3.67s, zookeeper 12.67s after it is back, stand_still 3.67s; not survived: zookeeper stand_still",
+		"hooks: {post_stop: [a], on_change: [b], pre_start: [c]}":                           "daemon 2.7s, host 3.67s, partition 3.67s, zookeeper 12.67s after it is back, stand_still 3.67s; not survived: zookeeper stand_still",
+		"watchdog_device: {mode: automatic}":                                                "daemon 900ms, host 3.67s, partition 3.67s, zookeeper 12.67s after it is back, stand_still 3.67s; not survived: zookeeper stand_still",
+		"election: {lost_after: 5s}":                                                        "daemon 900ms, host 5s, partition 5s, zookeeper 12.67s after it is back, stand_still 5s; not survived: zookeeper stand_still",
+		"election: {lease: 900ms}":                                                          "daemon 300ms, host 1.22s, partition 1.22s, zookeeper 10.22s after it is back, stand_still 1.22s; not survived: zookeeper stand_still",
+		"fencing: {levels: [{command: [a]}, {command: [b]}], timeout: 20s, required: true}": "daemon 900ms, host 45.67s, partition 45.67s, zookeeper 51s after it is back, stand_still 45.67s; not survived: zookeeper",
 	} {
 		var times, lost []string
 		for _, l := range lossesOf(t, settings, false) {

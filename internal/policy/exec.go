@@ -58,7 +58,7 @@ func QuestionJSON(in Input) []byte {
 	q := question{V: 1, Cause: c.Cause, Previous: questionLeader{c.Node, c.Site}, Failed: append([]string{}, c.Failed...), Members: []questionMember{}}
 	for _, m := range in.Members {
 		n := m.Node.Record
-		if m.Superseded || !m.Node.Readable() {
+		if m.Superseded || !m.Node.Readable() || in.Silent[m.Name] {
 			continue
 		}
 		labels := n.Labels

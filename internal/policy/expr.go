@@ -66,7 +66,9 @@ func groupOf(in Input) exprGroup {
 	c := in.Circumstances
 	g := exprGroup{Previous: exprLeader{c.Node, c.Site}, Cause: string(c.Cause), Failed: c.Failed, Iterate: iterationBudget(1)}
 	for i := range in.Members {
-		g.Members = append(g.Members, memberOf(&in.Members[i], &in))
+		if m := &in.Members[i]; !in.Silent[m.Name] {
+			g.Members = append(g.Members, memberOf(m, &in))
+		}
 	}
 	slices.SortFunc(g.Members, func(a, b exprMember) int { return cluster.CompareNodes(a.ID, b.ID) })
 	return g

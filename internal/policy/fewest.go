@@ -24,7 +24,7 @@ func (fewestRanker) bind(in Input) func(*cluster.Member) (float64, string) {
 	position := spreadOrder(in)
 	leaders, weight := 0.0, 0.0
 	for _, m := range in.Members {
-		if CheckMember(m, in.Cordons) == nil {
+		if CheckMember(m, in.Cordons) == nil && !in.Silent[m.Name] {
 			leaders += float64(in.Load[m.ID].Leaders)
 			weight += m.Node.Record.SpreadWeight()
 		}

@@ -20,6 +20,9 @@ type Input struct {
 	Circumstances cluster.Circumstances
 	// Barred names incarnations that must not be elected, with the reason.
 	Barred map[string]string
+	// Silent names the incarnations of lost hosts that are still registered: they do not count as members for expressions, for a ranking
+	// program and for means. They must be in Barred as well.
+	Silent map[string]bool
 	// Excluded names nodes that the watchdog has excluded, with the reason.
 	Excluded map[string]string
 	// Cordons are the cordons in force, Move is the move in force or nil.

@@ -48,6 +48,7 @@ type Collector struct {
 	nodeLost        bool            // this daemon's znode below nodes is gone or damaged
 	nodes           map[string]cluster.Stored[cluster.Node]
 	incarnations    []cluster.Incarnation
+	act             bool                  // this daemon is to do the elector's work, though it is not the elector
 	promisers       []cluster.Incarnation // as the holder has read them, if it is not the elector
 }
 
@@ -92,6 +93,30 @@ func (c *Collector) InvalidateLeadership() {
 	}
 }
 
+// Act makes the next Collect read what the elector reads, although this daemon is not the elector, until Act(false).
+func (c *Collector) Act(act bool) {
+	c.act = act
+	if !act && c.snap.Acting {
+		c.snap.Acting, c.snap.Elector, c.snap.MembersRead, c.snap.Members = false, false, false, nil
+		delete(c.valid, c.opt.Paths.Election())
+	}
+}
+
+// readActing reads the election list for a daemon that does the elector's work.
+func (c *Collector) readActing(ctx context.Context) error {
+	if c.act && !c.snap.Elector && !c.snap.SelfLost {
+		c.snap.Acting = true
+		if err := c.becomeElector(ctx); err != nil {
+			c.snap.Acting = false
+			return err
+		}
+	}
+	if !c.snap.Acting || c.valid[c.opt.Paths.Election()] {
+		return nil
+	}
+	return c.listIncarnations(ctx, true)
+}
+
 // torn reports whether the reads before h may mix the states before and after a change of elected, the fence or current.
 // A server delivers a watch event before it returns any newer data, so a snapshot without such a hint is consistent.
 // Versions would not be enough: those of a znode that was deleted and created again start over. After reads in one round, it reports
@@ -128,7 +153,9 @@ func (c *Collector) invalidate(h cluster.Hints) {
 
 // read updates the snapshot. It returns false if a read failed.
 func (c *Collector) read(ctx context.Context) bool {
-	for _, step := range []func(context.Context) error{c.readDecision, c.readLeadership, c.readQueue, c.readMembers, c.readPromisers, c.readHeir} {
+	for _, step := range []func(context.Context) error{
+		c.readDecision, c.readLeadership, c.readQueue, c.readActing, c.readMembers, c.readPromisers, c.readHeir, c.readLeadership, // of a deputy
+	} {
 		if err := step(ctx); err != nil {
 			if !errors.Is(err, cluster.ErrSessionEnded) && ctx.Err() == nil {
 				c.logError(err)
@@ -189,7 +216,7 @@ func (c *Collector) prioritize(ctx context.Context) context.Context {
 // needsLeadership reports whether this daemon has to read the fence and current.
 func (c *Collector) needsLeadership() bool {
 	return c.snap.Elector || (c.snap.Elected.Readable() && c.snap.Elected.Record.Incarnation == c.opt.Self.Name) ||
-		c.snap.HoldsCurrent() || c.opt.Failsafe
+		c.snap.HoldsCurrent() || c.opt.Failsafe || c.snap.DeputyPlace() >= 0
 }
 
 func (c *Collector) slotsTarget() target {

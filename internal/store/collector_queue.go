@@ -15,7 +15,7 @@ import (
 // readQueue finds this daemon's predecessor in the election list. Only the first in the list watches the whole list.
 func (c *Collector) readQueue(ctx context.Context) error {
 	p := c.opt.Paths
-	if !c.snap.Elector {
+	if !c.snap.Elector || c.snap.Acting {
 		if c.predecessor != "" {
 			gone, err := c.readPredecessor(ctx)
 			if gone {
@@ -25,7 +25,7 @@ func (c *Collector) readQueue(ctx context.Context) error {
 				return err
 			}
 		}
-		if !c.valid[p.Election()] {
+		if !c.valid[p.Election()] || c.snap.Acting {
 			if err := c.listIncarnations(ctx, false); err != nil {
 				return err
 			}
@@ -50,6 +50,7 @@ func (c *Collector) readQueue(ctx context.Context) error {
 			c.incarnations = nil
 			return c.readQueue(ctx)
 		}
+		c.snap.Acting = false
 		if err := c.becomeElector(ctx); err != nil {
 			return err
 		}

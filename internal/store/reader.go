@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -41,6 +42,7 @@ type Reader struct {
 	collector *Collector
 	out       chan cluster.Snapshot
 	force     chan struct{}
+	act       atomic.Bool
 }
 
 // NewReader returns a reader. It does nothing until Run is called.
@@ -64,6 +66,12 @@ func (r *Reader) Reread() {
 	case r.force <- struct{}{}:
 	default:
 	}
+}
+
+// Act makes the reader read what the elector reads, or no longer, see [Collector.Act]. A new snapshot follows. It does not block.
+func (r *Reader) Act(act bool) {
+	r.act.Store(act)
+	r.Reread()
 }
 
 // Run reads until ctx is done or the session has ended. It must be called only once.
@@ -91,6 +99,7 @@ func (r *Reader) Run(ctx context.Context) {
 				return
 			}
 		case <-r.force:
+			r.collector.Act(r.act.Load())
 			r.collector.InvalidateLeadership()
 		case <-retry.C:
 		}

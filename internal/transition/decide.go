@@ -37,6 +37,9 @@ func (m *Machine) decide() {
 	m.holdRounds()
 	m.acquire()
 	m.veto()
+	if m.toRemember != 0 && m.now >= m.retryAt && m.remembers(m.toRemember) {
+		m.toRemember = 0
+	}
 	if m.quit != nil && m.ended == "" && m.Idle() {
 		m.end(m.quit.Reason)
 	}
@@ -124,12 +127,12 @@ func (m *Machine) enforceLease() {
 	case m.now >= m.term.lease.deadline && m.working() && !m.term.killSent:
 		m.term.killSent = true
 		m.do(KillTask{})
-		m.giveUp(Stop{Reason: "the lease ended: ZooKeeper did not renew it in time"})
+		m.giveUp(Stop{Reason: "the lease ended: ZooKeeper did not renew it in time", Lapsed: true})
 	case m.now >= m.term.lease.deadline-m.grace():
 		if m.term.stop == nil && m.working() {
 			m.do(Note{Text: "ZooKeeper does not answer: stopping the work before the lease ends"})
 		}
-		m.giveUp(Stop{Reason: "the lease could not be renewed: no answer from ZooKeeper"})
+		m.giveUp(Stop{Reason: "the lease could not be renewed: no answer from ZooKeeper", Lapsed: true})
 	}
 }
 
@@ -288,10 +291,22 @@ func (m *Machine) windDown() {
 		m.released()
 		return
 	}
+	if m.quit == nil && m.term.releasing != 0 && m.now >= m.sickAt() { // else it ends in any case
+		m.term.releasing = m.now
+		m.do(EndSession{Reason: fmt.Sprintf("no RELEASE was answered for %s, although its work is dead", m.opt.Budget.Session)})
+		return
+	}
 	if m.tx.pending == TxNone && m.term.unresolved == TxNone && m.now >= m.retryAt {
+		if m.term.releasing == 0 {
+			m.term.releasing = m.now
+		}
 		m.send(TxRelease, m.opt.Paths.ReleaseTx(m.term.holding, m.ending(*m.term.stop)), m.now+m.opt.Budget.Lease)
 	}
 }
+
+// sickAt returns when the session counts as sick: what keeps RELEASE from being answered concerns all of its groups, and while those renew
+// their leases, no deputy can know that this one holds its leadership for nothing.
+func (m *Machine) sickAt() time.Duration { return m.term.releasing + m.opt.Budget.Session }
 
 // releaseTimeout returns when a member that is to end stops waiting for its RELEASE: its work is dead, and if ZooKeeper still
 // does not answer, the session is about to expire.
@@ -303,17 +318,18 @@ func (m *Machine) ending(s Stop) cluster.Fence {
 	_, fenced := m.snap.Terms() // higher if the fence was lost and rewritten
 	f.Term, f.Node, f.Site, f.Incarnation = max(f.Term, m.term.number, fenced), m.opt.Self.ID, m.opt.Site, m.opt.Self.Name
 	f.State = cluster.FenceReleased
-	if f.Owed > 0 {
+	if f.Owed > 0 || len(f.Earlier) > 0 { // an earlier holder without a wait may still have to be fenced
 		f.State = cluster.FenceUnclean
 	}
-	f.Reason, f.Requested, f.Led, f.Lost, f.Time = s.Reason, s.Requested, m.term.ready, false, m.opt.Wall()
+	f.Reason, f.Requested, f.Lapsed, f.Led, f.Lost, f.Time = s.Reason, s.Requested, s.Lapsed, m.term.ready, false, m.opt.Wall()
 	return f
 }
 
-// renew posts the next RENEW, or withdraws it. A lease that is over is never renewed: only a new term brings a new lease.
+// renew posts the next RENEW, or withdraws it. A lease that is over is never renewed: only a new term brings a new lease. Nor is one that
+// nothing depends on any more: if RELEASE does not arrive, the deputies take over.
 func (m *Machine) renew() {
 	if !m.term.held || m.term.replaced || m.leaseLimit != 0 || m.ended != "" || m.tx.pending != TxNone || m.term.unresolved != TxNone ||
-		m.now >= m.term.lease.deadline {
+		m.now >= m.term.lease.deadline || m.term.stop != nil && m.term.task == taskDone {
 		m.withdraw()
 		return
 	}
@@ -365,11 +381,11 @@ func (m *Machine) acquire() {
 	m.term.fence = cluster.Fence{
 		Header: s.Fence.Record.Header,
 		Term:   s.Elected.Record.Term, Node: m.opt.Self.ID, Site: m.opt.Site, Host: m.opt.Host, API: m.opt.API, Incarnation: m.opt.Self.Name,
-		State: cluster.FenceHeld, Session: s.Session, Owed: cluster.Duration(owed), Earlier: earlier, FencingLimit: m.fencingLimit(earlier), LeaseWait: cluster.Duration(b.LeaseWait),
+		State: cluster.FenceHeld, Session: s.Session, Lease: m.opt.Lease, Owed: cluster.Duration(owed), Earlier: earlier, FencingLimit: m.fencingLimit(earlier), LeaseWait: cluster.Duration(b.LeaseWait),
 		Kill: cluster.Duration(b.Kill), RevokeTimeout: cluster.Duration(b.RevokeTimeout()), Time: wall,
 		Takeover: cluster.Duration(min(m.opt.Takeover, cluster.MaxWait)),
 	}
-	m.term.origin = m.origin(owed == 0)
+	m.term.origin = m.origin(len(earlier) == 0) // there is no wait for a silent holder, but it has not released
 	if owed > 0 {
 		m.term.fence.Wait = fmt.Sprintf("%s because %s", owed.Round(10*time.Millisecond), why)
 	}

@@ -143,6 +143,8 @@ type (
 	// End asks to end this membership once the machine is in phase [Ended], with LEAVE or with the session. [Machine.Owed]
 	// says how long a successor must wait then.
 	End struct{ Reason string }
+	// EndSession ends the session at once, without anything else being sent: it is sick, for all of its groups. [SessionEnded] follows.
+	EndSession struct{ Reason string }
 	// Note is a line for the log.
 	Note struct{ Text string }
 	// Announce reports a change of phase to people and to the on_change hook.
@@ -169,6 +171,7 @@ func (PublishLeaving) action() {}
 func (Entrust) action()        {}
 func (Reread) action()         {}
 func (End) action()            {}
+func (EndSession) action()     {}
 func (Note) action()           {}
 func (Announce) action()       {}
 
@@ -178,8 +181,11 @@ func (e Saw) apply(m *Machine) {
 	}
 	m.snap, m.fresh = e.Snapshot, true
 	m.sawGone()
-	if e.Snapshot.SelfLost {
+	switch {
+	case e.Snapshot.SelfLost:
 		m.end("its own registration is gone or damaged")
+	case e.Snapshot.DeclaredSilent(m.opt.Self.Name):
+		m.end("the group counts it as silent: it has not renewed its lease, or has not taken over in time")
 	}
 }
 
@@ -198,6 +204,9 @@ func (e TxDone) apply(m *Machine) {
 	case errors.Is(e.Err, cluster.ErrNotSent), errors.Is(e.Err, cluster.ErrUnknown), errors.Is(e.Err, cluster.ErrSessionEnded):
 		// After the end of the session SessionEnded follows, with the reason.
 		m.retryAt = m.now + m.opt.Budget.Renew/4
+		if e.Tx == TxRelease && errors.Is(e.Err, cluster.ErrNotSent) {
+			m.term.releasing = 0 // ZooKeeper is away, which says nothing about the session
+		}
 		if errors.Is(e.Err, cluster.ErrUnknown) {
 			m.term.unresolved = e.Tx
 		} else if e.Tx == TxSetMembers && errors.Is(e.Err, cluster.ErrNotSent) && m.term.held {
@@ -247,6 +256,7 @@ func (m *Machine) refused(e TxDone) {
 		m.refusedAcquire = attempt{m.term.holding.Elected, m.term.fenceBefore}
 		m.retryAt = m.now + m.opt.Budget.Renew
 	case TxRelease, TxVeto:
+		m.term.releasing = 0 // an answer: it is this group's trouble only
 		m.retryAt = m.now + m.opt.Budget.Renew/4
 	case TxReady:
 		m.replacedBy(e.Err, "READY")

@@ -289,6 +289,19 @@ func (m *Machine) maySucceed(f *cluster.Fence) bool {
 	return wait != 0 && m.succession.gone == f.Term && m.now >= m.succession.since+wait
 }
 
+// MaySucceed reports whether this member may put an end to the term of the fence. If it first has to record that it promises nothing any
+// more, it asks for that at the next step.
+func (m *Machine) MaySucceed() bool {
+	f := &m.snap.Fence.Record
+	if right := m.right(f); right == cluster.SuccessionMember && m.succession.remembered < f.Term {
+		m.toRemember = f.Term
+		return false
+	} else if right == cluster.SuccessionBarred {
+		return false
+	}
+	return true
+}
+
 // remembers reports whether this member has recorded that it never promises anything for the term again, and else sees to it.
 func (m *Machine) remembers(term int64) bool {
 	s := &m.succession

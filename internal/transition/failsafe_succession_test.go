@@ -354,3 +354,30 @@ func TestWhenAMemberWakesForASuccession(t *testing.T) {
 		}
 	}
 }
+
+// A deputy that has to refuse promises before it takes over does so at once; if that fails, again after a while.
+func TestADeputyRefusesPromisesAtOnce(t *testing.T) {
+	s := newFailsafe(t)
+	s.on(s.saw(left("me", "x"), replacedBy("x", 7)), "CurrentGone")
+	if s.m.MaySucceed() {
+		t.Fatal("it may still promise something")
+	}
+	if got := s.m.Wake(); got == 0 || got > s.now+time.Millisecond {
+		t.Errorf("wakes at %s, and it is %s", got, s.now)
+	}
+	s.on(Tick{}, "Remember")
+	if got := s.m.Wake(); got != 0 && got <= s.now+time.Millisecond {
+		t.Errorf("wakes again at %s before it has an answer", got)
+	}
+	s.on(Remembered{Term: 6, Err: errors.New("the disk is full")})
+	s.on(Tick{})
+	if got := s.m.Wake(); got != s.now+s.b.Renew {
+		t.Errorf("tries again at %s, and it is %s", got, s.now)
+	}
+	s.after(s.b.Renew)
+	s.on(Tick{}, "Remember")
+	s.on(Remembered{Term: 6})
+	if !s.m.MaySucceed() {
+		t.Error("it refuses promises, and may not succeed")
+	}
+}

@@ -127,7 +127,7 @@ func TestNothingBreaksTheInvariants(t *testing.T) {
 	if err := flag.Set("rapid.checks", "5000"); err != nil {
 		t.Fatal(err)
 	}
-	budget, err := cluster.NewBudget(6*time.Second, 2*time.Second)
+	budget, err := cluster.NewBudget(6*time.Second, 0, 2*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,8 @@ type Options struct {
 	Host   string
 	API    string
 	Budget cluster.Budget
+	// Lease is the lease znode of the session; empty if it has none.
+	Lease string
 	// Epoch is the one that the instance was started for, see [cluster.Slots]; 0 in a group with one leader.
 	Epoch int64
 	// LastTerm is the highest term that the daemon knew before it registered: this incarnation acquires none that is not above it.
@@ -76,6 +78,8 @@ type Stop struct {
 	Reason string
 	// Requested is set if this was asked for: then it is no strike.
 	Requested bool
+	// Lapsed is set if ZooKeeper has not answered in time: that is no strike either.
+	Lapsed bool
 }
 
 // Machine is the state machine of one membership. It must be used by one goroutine only.
@@ -99,6 +103,7 @@ type Machine struct {
 	posted         renewal        // the RENEW that is posted; the zero value if there is none
 	postedUntil    time.Duration  // its deadline
 	succession     succession
+	toRemember     int64 // the term for which MaySucceed has asked; 0 if it has not
 
 	quit          *Stop            // the membership is to end in order, after a Quit or LeaseCut
 	quitRequested bool             // there was a Quit
@@ -141,6 +146,7 @@ type termState struct {
 	exits      []time.Duration
 	stop       *Stop // leadership is being given up
 	leaving    leaving
+	releasing  time.Duration // since when RELEASE has been sent without an answer; 0 if it has not
 	stopSent   bool
 	killSent   bool
 	failsafe   failsafeTerm
@@ -218,12 +224,18 @@ func (m *Machine) Wake() time.Duration {
 		if m.quit != nil {
 			want(m.releaseTimeout())
 		}
+		if m.term.releasing != 0 {
+			want(m.sickAt())
+		}
 		if m.term.leaving.announced && m.term.stop == nil {
 			want(m.term.leaving.began + m.opt.Budget.Handover)
 		}
 	}
 	want(m.retryAt)
 	want(m.wakeFailsafe())
+	if m.toRemember != 0 && m.succession.remembering == 0 && m.now >= m.retryAt {
+		want(m.now + 1)
+	}
 	switch m.term.task {
 	case taskWait:
 		want(m.waitOver())

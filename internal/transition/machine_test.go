@@ -22,7 +22,7 @@ type script struct {
 }
 
 func newScript(t *testing.T) *script {
-	b, err := cluster.NewBudget(6*time.Second, 2*time.Second)
+	b, err := cluster.NewBudget(6*time.Second, 0, 2*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -452,4 +452,68 @@ func TestPlannedHandover(t *testing.T) {
 	if s.m.Phase() != Standby || !s.m.Idle() || !reflect.DeepEqual(s.m.term, termState{}) {
 		t.Errorf("phase %s, left over: %+v", s.m.Phase(), s.m.term)
 	}
+}
+
+// A lease that nothing depends on any more is not renewed: if RELEASE does not arrive, the deputies take over. During post_stop it is, since
+// what that cleans up may be in a successor's way.
+func TestNothingIsRenewedWhileRELEASEDoesNotArrive(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.on(Quit{Reason: "stop"}, "StopTask")
+	if s.posted().Ops == nil {
+		t.Error("the lease is not renewed while the work stops")
+	}
+	s.on(ChildDead{Status: "ended"}, "RunPostStop")
+	if s.posted().Ops == nil {
+		t.Error("the lease is not renewed during post_stop")
+	}
+	s.on(HookDone{}, "RELEASE")
+	s.on(TxDone{Tx: TxRelease, Err: cluster.ErrNotSent})
+	if s.posted().Ops != nil {
+		t.Error("the lease is renewed although the work is dead")
+	}
+}
+
+// The fence names the lease znode, or nobody could take over before the session has ended.
+func TestACQUIRENamesTheLeaseZnode(t *testing.T) {
+	s := newScript(t)
+	s.m.opt.Lease = "/c/.leases/me-1"
+	ops := sent(t, s.on(s.saw(), "ACQUIRE")).Ops
+	f := cluster.ReadFence("/c/leader", ops[cluster.ResultFence].Data, cluster.Stat{Time: time.Now()}, true)
+	if f.Record.Lease != s.m.opt.Lease {
+		t.Errorf("the fence is %+v, %v", f.Record, f.Err)
+	}
+}
+
+// A member that reads that it counts as silent ends, so that it can register again and be elected.
+func TestASilentMemberEnds(t *testing.T) {
+	s := newScript(t)
+	saw := s.saw()
+	saw.Snapshot.Elected.Record.Silent = []string{"x", "me"}
+	s.on(saw, "End")
+}
+
+// What keeps RELEASE from being answered concerns the session, and so all of its groups. A refusal is an answer.
+func TestASessionWithoutAnAnswerToRELEASEEnds(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.on(Quit{Reason: "stop", Failed: true}, "StopTask")
+	s.m.quit = nil // as after a failure of the work: the membership goes on
+	s.on(ChildDead{Status: "ended"}, "RunPostStop")
+	s.on(HookDone{}, "RELEASE")
+	lost := func() Event { return TxDone{Tx: TxRelease, Err: cluster.ErrUnknown} }
+	still := func() Event { return s.saw(fence("me", 7, cluster.FenceReady), current("me", session)) }
+	s.now += s.b.Session / 2
+	s.on(lost())
+	s.now += s.b.Renew
+	s.on(still(), "RELEASE")
+	for _, answer := range []Event{refused(TxRelease, 1, cluster.ErrNoAuth), TxDone{Tx: TxRelease, Err: cluster.ErrNotSent}} {
+		s.on(answer) // it counts from the next attempt
+		s.now += s.b.Renew
+		s.on(still(), "RELEASE")
+	}
+	s.now += s.b.Session - 1
+	s.on(lost())
+	s.now++
+	s.on(still(), "EndSession")
 }

@@ -192,6 +192,8 @@ func TestReasonsOfFailure(t *testing.T) {
 			c.fail(s)
 			if f := s.windDown(); f.Reason != c.reason || f.Requested != (c.name == "a request") {
 				t.Errorf("left behind: %+v, want %q", f, c.reason)
+			} else if lapsed := c.name == "ZooKeeper does not answer" || c.name == "the lease is over"; f.Lapsed != lapsed {
+				t.Errorf("ZooKeeper is to blame: %t, want %t", f.Lapsed, lapsed)
 			}
 		})
 	}

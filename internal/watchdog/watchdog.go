@@ -19,12 +19,16 @@ type Options struct {
 	StrikeResetAfter time.Duration
 	// LeaseWait is the elector's own W: a candidate's is not known before it has acquired.
 	LeaseWait time.Duration
+	// Patience is how long a candidate that nothing stands in the way of has until it acquires, see [Watchdog.Wrote].
+	Patience time.Duration
 }
 
 // Findings are the watchdog's conclusions from one snapshot.
 type Findings struct {
 	// Overdue is the reason why the elected candidate has had its time; empty if it is not overdue.
 	Overdue string
+	// Silent is the incarnation of the candidate if it has not acquired in time, and SilentFor what it has not done, in words.
+	Silent, SilentFor string
 	// Revoke is the reason why the holder's current must be deleted; empty if it must not.
 	Revoke string
 	// Exclusions are those of the elected record, brought up to date.
@@ -36,10 +40,12 @@ type Findings struct {
 // Watchdog remembers since when the conditions that it watches have held.
 type Watchdog struct {
 	opt         Options
-	canTakeOver condition // the candidate of a term could take over
-	queued      queue     // the candidate of that term waits for room on its host
-	held        condition // a replaced holder keeps current
-	leading     condition // a leader has been READY
+	canTakeOver condition     // the candidate of a term could take over
+	decided     condition     // a decision that this elector has written could be followed
+	wrote       time.Duration // what its last write took
+	queued      queue         // the candidate of that term waits for room on its host
+	held        condition     // a replaced holder keeps current
+	leading     condition     // a leader has been READY
 	seen        map[strike]seenStrike
 }
 
@@ -82,6 +88,7 @@ func (w *Watchdog) Observe(s cluster.Snapshot, now time.Duration) Findings {
 		}
 	}
 	w.takeover(s, now, &f, wake)
+	w.candidate(s, now, &f, wake)
 	w.release(s, now, &f, wake)
 	w.exclusions(s, now, &f, wake)
 	return f
@@ -124,6 +131,40 @@ func (w *Watchdog) takeover(s cluster.Snapshot, now time.Duration, f *Findings, 
 		return
 	}
 	wake(w.canTakeOver.since + limit + spent + left)
+}
+
+// Wrote notes how long the last write of this elector took.
+func (w *Watchdog) Wrote(took time.Duration) { w.wrote = took }
+
+// maxDoublings bounds how often the time of a candidate doubles.
+const maxDoublings = 6
+
+// candidate finds a candidate that does not even acquire: it may have been lost together with the leader. That is no strike, and a
+// member that only was slow registers again. Only who has written a decision watches it, since it knows how long ZooKeeper takes. The time
+// doubles with each candidate, so that a member that is always slow is elected in the end.
+func (w *Watchdog) candidate(s cluster.Snapshot, now time.Duration, f *Findings, wake func(time.Duration)) {
+	e, key := &s.Elected.Record, ""
+	member, alive := s.Member(e.Incarnation)
+	if s.Elected.Readable() && e.By == s.Self.Name && e.Incarnation != s.Self.Name && alive && !s.Acquired() && !s.Current.Exists && s.Fence.Readable() &&
+		s.CheckSlots(s.Slots.Record.Epoch) == nil && !member.Node.Record.Queued {
+		if wait, barred := w.promises(&s); wait == 0 && !barred {
+			key = fmt.Sprintf("%d %s", e.Term, e.Incarnation)
+		}
+	}
+	w.decided.hold(key, now)
+	if key == "" || w.opt.Patience == 0 {
+		return
+	}
+	candidates := len(e.Silent)
+	if s.DeclaredSilent(s.Fence.Record.Incarnation) { // which was the holder
+		candidates--
+	}
+	limit := max(w.opt.Patience, 3*w.wrote) << min(candidates, maxDoublings)
+	if now-w.decided.since >= limit {
+		f.Silent, f.SilentFor = e.Incarnation, fmt.Sprintf("it has not taken over within %s", limit.Round(time.Millisecond))
+		return
+	}
+	wake(w.decided.since + limit)
 }
 
 // promises returns how much longer a candidate may need because of what members have promised to the last leader, and whether it cannot

@@ -165,3 +165,22 @@ func TestASuspendedExclusionEnds(t *testing.T) {
 		t.Errorf("after a minute: %+v", f.Exclusions)
 	}
 }
+
+// A candidate's time doubles with each candidate that was silent before it. The last leader was none.
+func TestTheFirstCandidateAfterASilentLeaderHasNotTwiceTheTime(t *testing.T) {
+	w := New(Options{Takeover: takeover, LeaseWait: own, Patience: time.Second})
+	s := holds(elected("b", 8), "a", 7, cluster.FenceSilent)
+	s.Current = cluster.Stored[cluster.Current]{}
+	s.Self.Name, s.Elected.Record.By, s.Elected.Record.Silent = "me", "me", []string{"a"}
+	s.Members = []cluster.Member{{Incarnation: cluster.Incarnation{Name: "b"}}}
+	w.Observe(s, 0)
+	if f := w.Observe(s, time.Second); f.Silent != "b" {
+		t.Errorf("after the patience: silent %q", f.Silent)
+	}
+	s.Elected.Record.Node, s.Elected.Record.Incarnation, s.Elected.Record.Term, s.Elected.Record.Silent = "c", "c", 9, []string{"a", "b"}
+	s.Members = append(s.Members, cluster.Member{Incarnation: cluster.Incarnation{Name: "c"}})
+	w.Observe(s, time.Second)
+	if f := w.Observe(s, 3*time.Second-1); f.Silent != "" {
+		t.Errorf("the second candidate has no more time than the first: silent %q", f.Silent)
+	}
+}

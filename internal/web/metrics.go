@@ -11,7 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
 )
 
@@ -151,7 +150,7 @@ var groupMetrics = []metric{
 
 var hostMetrics = []metric{
 	{"zkelectd_groups", gauge, []string{"state"}, "The number of this daemon's groups in which it is in this state.", groupStates, nil},
-	{"zkelectd_lease_seconds", gauge, nil, "The full duration of a lease; 0 before there is a session.", value(func(h hostData) float64 { return cluster.Lease(h.sessionTimeout()).Seconds() }), nil},
+	{"zkelectd_lease_seconds", gauge, nil, "The full duration of a lease; 0 before there is a session.", value(func(h hostData) float64 { return h.lease().Seconds() }), nil},
 	{"zkelectd_session_timeout_seconds", gauge, nil, "The negotiated session timeout; 0 before there is a session.", value(func(h hostData) float64 { return h.sessionTimeout().Seconds() }), nil},
 	{"zkelectd_session_up", gauge, nil, "1 if the session is alive and connected to a server.", boolean(sessionUp), nil},
 	{"zkelectd_view_age_seconds", gauge, nil, "The time since the daemon's event loop last published its state; with several groups, that of the loop that did so least recently.", value(func(h hostData) float64 { return time.Duration(h.views.Age()).Seconds() }), nil},
@@ -250,6 +249,13 @@ func groupStates(h hostData, emit emitter) {
 func (h hostData) sessionTimeout() (longest time.Duration) {
 	for _, v := range h.views {
 		longest = max(longest, time.Duration(v.SessionTimeout))
+	}
+	return longest
+}
+
+func (h hostData) lease() (longest time.Duration) {
+	for _, v := range h.views {
+		longest = max(longest, time.Duration(v.Lease))
 	}
 	return longest
 }

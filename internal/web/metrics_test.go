@@ -63,7 +63,7 @@ func TestMetrics(t *testing.T) {
 		"a leader that elects": {leadingElector(), []string{
 			"zkelectd_is_leader{group=\"c\"} 1", "zkelectd_is_elector{group=\"c\"} 1", "zkelectd_lease_remaining_seconds{group=\"c\"} 1.5", "zkelectd_term{group=\"c\"} 7", `zkelectd_state{group="c",state="leading"} 1`,
 			`zkelectd_members{eligible="true",group="c",site="dc1"} 2`, `zkelectd_members{eligible="false",group="c",site="dc1"} 1`, `zkelectd_members{eligible="true",group="c",site="d?c2"} 1`,
-			`zkelectd_excluded_members{group="c",site="dc1"} 1`, `zkelectd_paused{group="c",mode="soft"} 0`, `zkelectd_paused{group="c",mode="hard"} 1`, "zkelectd_lease_seconds 2.7", "zkelectd_preemption_blocked{group=\"c\"} 1", "zkelectd_no_eligible_members{group=\"c\"} 0",
+			`zkelectd_excluded_members{group="c",site="dc1"} 1`, `zkelectd_paused{group="c",mode="soft"} 0`, `zkelectd_paused{group="c",mode="hard"} 1`, "zkelectd_lease_seconds 0.9", "zkelectd_preemption_blocked{group=\"c\"} 1", "zkelectd_no_eligible_members{group=\"c\"} 0",
 			`zkelectd_transitions_total{cause="failure",result="ready"} 2`, `zkelectd_transitions_total{cause="overdue",result="failed"} 1`,
 			`zkelectd_transition_duration_seconds_bucket{le="0.05"} 1`, `zkelectd_transition_duration_seconds_bucket{le="0.025"} 0`, "zkelectd_leaderless_duration_seconds_sum 4",
 			`zkelectd_zookeeper_request_duration_seconds_count{operation="read"} 1`, "zkelectd_session_expirations_total 2", "zkelectd_session_reconnects_total 5", "zkelectd_hook_failures_total 3",

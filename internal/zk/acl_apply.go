@@ -32,7 +32,7 @@ type ZnodeACL struct {
 	gone    bool
 }
 
-// ACLs returns the ACLs of all znodes of the group, parents first, and of the loads of hosts with many groups that it is one of. It
+// ACLs returns the ACLs of all znodes of the group, parents first, and of the loads and leases of the hosts. It
 // leaves out znodes that disappear while it reads.
 func (s *Session) ACLs(ctx context.Context, p cluster.Paths) ([]ZnodeACL, error) {
 	paths := append(p.Persistent(), p.Current())
@@ -48,7 +48,7 @@ func (s *Session) ACLs(ctx context.Context, p cluster.Paths) ([]ZnodeACL, error)
 			paths = append(paths, own.Leader(), own.Elected(), own.Current(), own.Heir(), own.History())
 		}
 	}
-	for _, parent := range []string{p.Nodes(), p.Election(), p.Loads()} {
+	for _, parent := range []string{p.Nodes(), p.Election(), p.Loads(), cluster.Leases(p.Root), p.Leases()} {
 		names, _, err := s.Children(ctx, parent, false)
 		if errors.Is(err, cluster.ErrNoNode) {
 			continue
@@ -56,7 +56,7 @@ func (s *Session) ACLs(ctx context.Context, p cluster.Paths) ([]ZnodeACL, error)
 		if err != nil {
 			return nil, fmt.Errorf("cannot list znode %s: %w", parent, err)
 		}
-		if parent == p.Loads() {
+		if parent != p.Nodes() && parent != p.Election() {
 			paths = append(paths, parent)
 		}
 		slices.Sort(names)

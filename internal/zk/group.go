@@ -161,6 +161,9 @@ func (g *Group) Connected() bool { return g.s.Connected() }
 // Reconnects returns [Session.Reconnects].
 func (g *Group) Reconnects() int { return g.s.Reconnects() }
 
+// Fail ends the session for all of its groups, without anything else being sent; the servers end it after its timeout.
+func (g *Group) Fail(reason error) { g.s.end(reason) }
+
 // Tags returns [Session.Tags].
 func (g *Group) Tags() []string { return g.s.Tags() }
 

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/renewal"
@@ -28,6 +29,7 @@ type renewer struct {
 	merger  *renewal.Merger
 	done    map[int]func(transition.RenewDone) // of the request that each group posted last
 	pending map[*renewal.Batch]struct{}        // batches whose results have not been delivered
+	znode   string                             // the lease znode; empty if there is none
 }
 
 func newRenewer() *renewer {
@@ -50,6 +52,25 @@ func (g *Group) Renew(r transition.Renew, done func(transition.RenewDone)) {
 	n.done[g.id] = done
 	n.setTimer()
 }
+
+// SetLease sets the lease znode, which the session has created and written once (docs/protocol.md, The renewal is seen). From now on every
+// RENEW advances it.
+func (s *Session) SetLease(znode string) {
+	n := s.renewer
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.znode = znode
+	n.merger.SetLease(znode, s.SessionID(), 1)
+}
+
+func (n *renewer) leaseZnode() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.znode
+}
+
+// LeaseZnode returns the path of the session's lease znode; empty if it has none.
+func (g *Group) LeaseZnode() string { return g.s.renewer.leaseZnode() }
 
 // takeSending reports, once for the batches that are sent together, whether one has just been sent.
 func (n *renewer) takeSending() bool { return n.sending.Load() && n.sending.Swap(false) }
@@ -109,7 +130,7 @@ func (n *renewer) run(s *Session, timer *boottime.Timer) {
 		n.mu.Unlock()
 		n.send(s, due) // sets the timer
 		for _, b := range late {
-			n.deliver(s, b, errNoReply)
+			n.deliver(s, b, cluster.Stat{}, errNoReply)
 		}
 	}
 }
@@ -129,16 +150,32 @@ func (n *renewer) send(s *Session, batches []renewal.Batch) {
 		n.pending[b] = struct{}{}
 		n.sending.Store(true)
 		go func() { // ends with the reply, or the session at the latest
+			if b.Ops == nil {
+				stat, err := s.readLease(n.leaseZnode(), b.Deadline)
+				n.deliver(s, b, stat, err)
+				return
+			}
 			_, err := s.own.do(leaseContext, b.Ops, callLibrary[multiReply])
-			n.deliver(s, b, err)
+			n.deliver(s, b, cluster.Stat{}, err)
 		}()
 	}
 	n.setTimer()
 }
 
-// deliver delivers the results of a batch, and sends what must be sent again. Only the first outcome of a batch counts, and none after
-// the session's end.
-func (n *renewer) deliver(s *Session, b *renewal.Batch, err error) {
+// readLease reads the lease znode as all earlier transactions have left it.
+func (s *Session) readLease(znode string, deadline time.Duration) (cluster.Stat, error) {
+	ctx, cancel := context.WithTimeout(leaseContext, deadline-boottime.Now())
+	defer cancel()
+	if err := s.own.Sync(ctx); err != nil {
+		return cluster.Stat{}, err
+	}
+	_, stat, err := s.own.Get(ctx, znode, false)
+	return stat, err
+}
+
+// deliver delivers the results of a batch, or what was read in its place, and sends what must be sent again. Only the first outcome of a
+// batch counts, and none after the session's end.
+func (n *renewer) deliver(s *Session, b *renewal.Batch, stat cluster.Stat, err error) {
 	n.delivering.Lock()
 	defer n.delivering.Unlock()
 	n.mu.Lock()
@@ -147,7 +184,14 @@ func (n *renewer) deliver(s *Session, b *renewal.Batch, err error) {
 		return
 	}
 	delete(n.pending, b)
-	answers, again := n.merger.Done(boottime.Now(), *b, err)
+	var answers []renewal.Answer
+	var again []renewal.Batch
+	if now := boottime.Now(); b.Ops == nil {
+		answers, again = n.merger.Counted(now, *b, stat, err)
+	} else {
+		answers, again = n.merger.Done(now, *b, err)
+	}
+	over := n.merger.Err()
 	done := make([]func(transition.RenewDone), len(answers))
 	for i, a := range answers {
 		done[i] = n.done[a.ID]
@@ -156,6 +200,9 @@ func (n *renewer) deliver(s *Session, b *renewal.Batch, err error) {
 	n.mu.Unlock()
 	for i, a := range answers {
 		done[i](a.RenewDone)
+	}
+	if over != nil {
+		s.end(over)
 	}
 	n.send(s, again)
 }

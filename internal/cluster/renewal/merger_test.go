@@ -77,21 +77,32 @@ func TestTheFirstDueRequestTakesAllAlong(t *testing.T) {
 	if len(again) != 0 || !reflect.DeepEqual(answers, []Answer{{2, transition.RenewDone{Sent: 5 * time.Second}}, {1, transition.RenewDone{Sent: 5 * time.Second}}, {3, transition.RenewDone{Sent: 5 * time.Second}}}) {
 		t.Errorf("answers %v, again %v", answers, again)
 	}
-	if answers, again = m.Done(6*time.Second, got[0], nil); len(answers)+len(again)+len(m.latest) != 0 {
-		t.Errorf("a second reply: %v, %v; %d requests are remembered", answers, again, len(m.latest))
+	if len(m.latest) != 0 {
+		t.Errorf("%d requests are remembered", len(m.latest))
 	}
+}
+
+// drain returns the batches that follow each other from the first on.
+func drain(m *Merger, now time.Duration) (all []Batch) {
+	for next := m.Take(now); len(next) > 0; {
+		all = append(all, next[0])
+		_, next = m.Done(now, next[0], nil)
+	}
+	return all
 }
 
 func TestBatchesAreBounded(t *testing.T) {
 	m := posted(1000)
-	got := m.Take(10 * time.Second)
+	m.SetLease("/.leases/n1-1", 1, 1)
+	got := drain(m, 10*time.Second)
 	if len(got) != 2 || len(got[0].parts) < 500 || size(got[0].Ops) > MaxBatch || len(got[0].parts)+len(got[1].parts) != 1000 {
 		t.Errorf("%d batches of %d groups and more", len(got), len(got[0].parts))
 	}
+	m = NewMerger(zero)
 	large := request(strings.Repeat("x", MaxBatch), 0, time.Minute)
 	m.Post(0, 1, large)
 	m.Post(0, 2, large)
-	wantIDs(t, m.Take(1), []int{1}, []int{2})
+	wantIDs(t, drain(m, 1), []int{1}, []int{2})
 	// A check on the wire: type, flag and error; the length of the path, the path, and the version. The second length is for a set.
 	const second = 21 + 4
 	for first, want := range map[int][][]int{128<<10 - second: {{1, 2}}, 128<<10 - second + 1: {{1}, {2}}} {
@@ -100,7 +111,107 @@ func TestBatchesAreBounded(t *testing.T) {
 		}
 		m.Post(0, 1, transition.Renew{Ops: ops(first), Deadline: 2})
 		m.Post(0, 2, transition.Renew{Ops: ops(second), Deadline: 3})
-		wantIDs(t, m.Take(1), want...)
+		wantIDs(t, drain(m, 1), want...)
+	}
+}
+
+// lease is the operation that advances the lease znode at a version.
+func lease(version int32) cluster.Op {
+	return cluster.Op{Kind: cluster.OpSet, Path: "/.leases/n1-1", Version: version}
+}
+
+// Each transaction that renews advances the lease znode by one version, and those that do not renew leave it alone.
+func TestEachRenewalAdvancesTheLeaseZnode(t *testing.T) {
+	m := posted(1000)
+	m.SetLease("/.leases/n1-1", 1, 1)
+	for i, b := range drain(m, 10*time.Second) {
+		if last := b.Ops[len(b.Ops)-1]; !reflect.DeepEqual(last, lease(int32(i)+1)) {
+			t.Errorf("batch %d ends with %+v", i, last)
+		}
+	}
+	m = posted(3)
+	m.SetLease("/.leases/n1-1", 1, 5)
+	b := m.Take(10 * time.Second)[0]
+	_, again := m.Done(11*time.Second, b, &cluster.TxError{Index: 0, Op: b.Ops[0], Err: cluster.ErrBadVersion})
+	for i, check := range again {
+		if len(check.Ops) != 4 {
+			t.Errorf("a check has %+v", check.Ops)
+		}
+		answers, next := m.Done(12*time.Second, check, nil)
+		if len(answers) != 0 || len(next) != i {
+			t.Fatalf("after check %d: %v, %v", i, answers, next)
+		}
+		if i == 1 {
+			wantIDs(t, next, []int{1, 2})
+			if next[0].Sent != 12*time.Second || !reflect.DeepEqual(next[0].Ops[8], lease(5)) {
+				t.Errorf("the rest is renewed by %+v", next[0])
+			}
+		}
+	}
+}
+
+// After an outcome that is not known, the version is read, and nothing else is renewed before.
+func TestTheVersionIsReadAfterALostReply(t *testing.T) {
+	for version, lost := range map[int32]bool{4: true, 5: false, 6: false, 7: true} {
+		m := posted(2)
+		m.SetLease("/.leases/n1-1", 1, 5)
+		if answers, again := m.Done(11*time.Second, m.Take(10 * time.Second)[0], cluster.ErrUnknown); len(answers) != 2 || again != nil {
+			t.Fatalf("answers %v, again %v", answers, again)
+		}
+		m.Post(11*time.Second, 1, request("g1", 12*time.Second, time.Minute))
+		read := m.Take(12 * time.Second)
+		if len(read) != 1 || read[0].Ops != nil || read[0].Deadline != time.Minute {
+			t.Fatalf("sent %+v", read)
+		}
+		if m.Post(12*time.Second, 0, request("g0", 12*time.Second, time.Minute)); m.Take(13*time.Second) != nil {
+			t.Error("sent while the version is not known")
+		}
+		answers, again := m.Counted(13*time.Second, read[0], cluster.Stat{Owner: 1, Version: version}, nil)
+		switch {
+		case lost && (m.Err() == nil || len(answers) != 1 || !errors.Is(answers[0].Err, cluster.ErrNotSent) || again != nil):
+			t.Errorf("version %d: %v, %v, %v", version, m.Err(), answers, again)
+		case !lost && (m.Err() != nil || len(answers) != 0 || len(again) != 1 || !reflect.DeepEqual(again[0].Ops[4], lease(version))):
+			t.Errorf("version %d: %v, %v, %+v", version, m.Err(), answers, again)
+		}
+	}
+}
+
+// A read that fails answers those who wait, and is repeated for the next ones.
+func TestTheVersionIsReadUntilItIsKnown(t *testing.T) {
+	m := posted(1)
+	m.SetLease("/.leases/n1-1", 1, 5)
+	m.Done(11*time.Second, m.Take(10 * time.Second)[0], cluster.ErrUnknown)
+	for range 2 {
+		m.Post(11*time.Second, 0, request("g0", 12*time.Second, time.Minute))
+		answers, again := m.Counted(13*time.Second, m.Take(12 * time.Second)[0], cluster.Stat{}, cluster.ErrNotSent)
+		if len(answers) != 1 || !errors.Is(answers[0].Err, cluster.ErrNotSent) || again != nil || m.Err() != nil {
+			t.Errorf("%v, %v, %v", answers, again, m.Err())
+		}
+	}
+	for _, stat := range []cluster.Stat{{Owner: 2, Version: 5}, {Version: 5}} {
+		m.err = nil
+		m.Post(11*time.Second, 0, request("g0", 12*time.Second, time.Minute))
+		if m.Counted(13*time.Second, m.Take(12 * time.Second)[0], stat, nil); m.Err() == nil {
+			t.Errorf("%+v is taken for the session's own", stat)
+		}
+	}
+	m.err = nil
+	m.Post(11*time.Second, 0, request("g0", 12*time.Second, time.Minute))
+	if m.Counted(13*time.Second, m.Take(12 * time.Second)[0], cluster.Stat{}, cluster.ErrNoNode); m.Err() == nil {
+		t.Error("the znode is gone, and the session goes on")
+	}
+}
+
+// What is refused about the lease znode says nothing about the groups.
+func TestARefusedLeaseZnodeRefusesNoGroup(t *testing.T) {
+	for err, ends := range map[error]bool{cluster.ErrNoAuth: false, cluster.ErrInvalid: false, cluster.ErrNoNode: true, cluster.ErrBadVersion: true} {
+		m := posted(2)
+		m.SetLease("/.leases/n1-1", 1, 5)
+		b := m.Take(10 * time.Second)[0]
+		answers, again := m.Done(11*time.Second, b, &cluster.TxError{Index: 8, Op: b.Ops[8], Err: err})
+		if len(answers) != 2 || !errors.Is(answers[0].Err, cluster.ErrNotSent) || again != nil || (m.Err() != nil) != ends {
+			t.Errorf("%v: %v, %v, %v", err, answers, again, m.Err())
+		}
 	}
 }
 
@@ -126,12 +237,15 @@ func TestARefusalConcernsOneGroup(t *testing.T) {
 			}
 		}
 		first, more := m.Done(12*time.Second, again[0], nil)
-		if len(first) != 1 || first[0].Err != nil || first[0].Sent != 11*time.Second || more != nil {
-			t.Errorf("the lease counts from %v", first)
+		if len(first) != 0 || more != nil {
+			t.Errorf("a check renews %v, %v", first, more)
 		}
 		second, more := m.Done(12*time.Second, again[1], refusal(2))
-		if len(second) != 1 || second[0].Err == nil || more != nil {
-			t.Errorf("a refused separate request: %v, %v", second, more)
+		if len(second) != 1 || second[0].Err == nil || len(more) != 1 {
+			t.Fatalf("a refused separate request: %v, %v", second, more)
+		}
+		if first, more = m.Done(13*time.Second, more[0], nil); len(first) != 1 || first[0].Err != nil || first[0].Sent != 12*time.Second || more != nil {
+			t.Errorf("the lease counts from %v", first)
 		}
 	}
 }
@@ -145,7 +259,7 @@ func TestARefusalWithoutAnOperation(t *testing.T) {
 			t.Fatalf("%v: answers %v, again %v", err, answers, again)
 		}
 		answers, again = m.Done(12*time.Second, again[0], err)
-		if len(answers) != 1 || !errors.Is(answers[0].Err, err) || len(again) != 0 {
+		if len(answers) != 1 || !errors.Is(answers[0].Err, err) || len(again) != 0 { // a check
 			t.Errorf("%v: one group: answers %v, again %v", err, answers, again)
 		}
 	}
@@ -201,8 +315,9 @@ func TestAReplacedOrWithdrawnRequestIsNotAnswered(t *testing.T) {
 		if want := map[bool]int{false: 2, true: 1}[refused]; len(answers) != want || answers[0].ID != 0 {
 			t.Errorf("refused %v: answers %v", refused, answers)
 		}
-		for _, one := range again {
-			m.Done(12*time.Second, one, nil)
+		for len(again) > 0 {
+			_, next := m.Done(12*time.Second, again[0], nil)
+			again = append(again[1:], next...)
 		}
 		wantIDs(t, m.Take(20*time.Second), []int{2})
 	}
@@ -231,9 +346,11 @@ func TestIntervalsVary(t *testing.T) {
 		}
 		at := m.Wake()
 		least, most = min(least, at-now), max(most, at-now)
-		if b := m.Take(at); len(b) != 1 || len(b[0].parts) != 20 {
+		b := m.Take(at)
+		if len(b) != 1 || len(b[0].parts) != 20 {
 			t.Fatalf("took %v", b)
 		}
+		m.Done(at, b[0], nil)
 		now = at
 	}
 	if least < 900*time.Millisecond || least > 905*time.Millisecond || most > time.Second || most < 995*time.Millisecond {
@@ -255,11 +372,14 @@ func TestIntervalsVary(t *testing.T) {
 	}
 }
 
-// Whatever happens, a request is sent only while it is in force, and answered once at most, with what became of it.
+// Whatever happens, a request is sent only while it is in force, and answered once at most, with what became of it. The lease znode
+// advances once for each transaction that renews, and nobody else's version is taken for the session's own.
 func TestRandomSchedules(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		m := NewMerger(rng.Float64)
+		m.SetLease("/.leases/n1-1", 1, 1)
+		version := int32(1) // at the server
 		now := time.Second
 		inForce := map[int]time.Duration{} // the due time of each group's request identifies it
 		var flying []Batch
@@ -292,21 +412,39 @@ func TestRandomSchedules(t *testing.T) {
 				}
 				b := flying[0]
 				flying = flying[1:]
-				errs := []error{nil, cluster.ErrUnknown, refusal(rng.IntN(len(b.Ops)))}
-				answers, again := m.Done(now, b, errs[rng.IntN(3)])
-				for _, a := range answers {
-					var due time.Duration
-					for _, p := range b.parts {
-						if p.id == a.ID {
-							due = p.Due
+				var answers []Answer
+				var again []Batch
+				switch outcome := rng.IntN(4); {
+				case b.Ops == nil && outcome == 0:
+					answers, again = m.Counted(now, b, cluster.Stat{}, cluster.ErrNotSent)
+				case b.Ops == nil:
+					answers, again = m.Counted(now, b, cluster.Stat{Owner: 1, Version: version}, nil)
+				case outcome == 0:
+					answers, again = m.Done(now, b, refusal(rng.IntN(4*len(b.parts))))
+				default: // it takes effect, with a reply or not, or is lost
+					if last := b.Ops[len(b.Ops)-1]; outcome < 3 && last.Path == "/.leases/n1-1" {
+						if last.Version != version {
+							t.Fatalf("seed %d: version %d is advanced at %d", seed, version, last.Version)
 						}
+						version++
 					}
-					if inForce[a.ID] != due || a.Sent != b.Sent {
-						t.Fatalf("seed %d: %d gets an answer %v for its request of %s, in force is %s", seed, a.ID, a, due, inForce[a.ID])
+					answers, again = m.Done(now, b, []error{nil, nil, cluster.ErrUnknown, cluster.ErrUnknown}[outcome])
+				}
+				for _, a := range answers {
+					if _, current := inForce[a.ID]; !current || a.Sent != b.Sent {
+						t.Fatalf("seed %d: %d gets an answer %v, in force is %s", seed, a.ID, a, inForce[a.ID])
+					}
+					for _, p := range b.parts {
+						if p.id == a.ID && p.Due != inForce[a.ID] {
+							t.Fatalf("seed %d: %d gets an answer %v for its request of %s, in force is %s", seed, a.ID, a, p.Due, inForce[a.ID])
+						}
 					}
 					delete(inForce, a.ID)
 				}
 				send(again)
+			}
+			if m.Err() != nil {
+				t.Fatalf("seed %d: %v", seed, m.Err())
 			}
 		}
 	}

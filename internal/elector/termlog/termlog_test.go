@@ -126,3 +126,31 @@ func TestTheSuccessorOfTheElectorSeesTheLossOfTheLeader(t *testing.T) {
 		}
 	}
 }
+
+// TAKE elects and deletes current at once, and a leader that ZooKeeper did not answer in time is elected again.
+func TestTermsAfterSilenceAndAfterAnOutage(t *testing.T) {
+	var r Recorder
+	var g group
+	g.elect(7, "a", cluster.CauseFirst)
+	g.current(7, "a", cluster.CurrentReady)
+	r.Observe(g.Snapshot, time.Hour)
+	g.elect(8, "b", cluster.CauseSilent)
+	g.vacant()
+	g.Fence.Record.State = cluster.FenceSilent
+	r.Observe(g.Snapshot, 2*time.Hour)
+	g.current(8, "b", cluster.CurrentReady)
+	r.Observe(g.Snapshot, 2*time.Hour+time.Second)
+	g.vacant()
+	g.Fence.Record.State, g.Fence.Record.Lapsed = cluster.FenceReleased, true
+	r.Observe(g.Snapshot, 3*time.Hour)
+	g.elect(9, "b", cluster.CauseLapsed)
+	r.Observe(g.Snapshot, 3*time.Hour+time.Second)
+	g.current(9, "b", cluster.CurrentReady)
+	r.Observe(g.Snapshot, 3*time.Hour+3*time.Second)
+	all := r.Take()
+	if len(all) != 3 || all[1].Cause != cluster.CauseSilent || all[1].Reason != "why b" || !is(all[1].Leaderless, time.Second) ||
+		all[2].Cause != cluster.CauseLapsed || all[2].Outcome != "READY" || !is(all[2].Leaderless, 3*time.Second) ||
+		!is(all[2].ToReady, 2*time.Second) {
+		t.Errorf("%+v", all)
+	}
+}

@@ -284,3 +284,21 @@ func TestExplanationWithoutALeader(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 }
+
+// A member that fell silent is not elected before it has registered again, and an explanation says so.
+func TestASilentMemberRegistersAgainFirst(t *testing.T) {
+	s := led(four(), "b1")
+	s.Elected.Record.Silent = []string{s.Members[0].Name}
+	e := Explain(question(t, s))
+	const why = "it has fallen silent, and registers again by itself as soon as it reads that"
+	refused := slices.ContainsFunc(e.Members, func(m RankedMember) bool {
+		return m.Node == "a1" && len(m.Refusals) == 1 && m.Refusals[0].Reason == why
+	})
+	if e.Leader != "a2" || e.Heir == "a1" || !refused || !slices.Contains(e.Changes, "a1 is not eligible: "+why) {
+		t.Errorf("%+v", e)
+	}
+	s.Members[0] = member("a1", "dc1", 9, 40)
+	if e := Explain(question(t, s)); e.Leader != "a1" {
+		t.Errorf("registered again: %+v", e)
+	}
+}

@@ -29,7 +29,7 @@ var secrets = [][]byte{bytes.Repeat([]byte{7}, 32)}
 // budget is that of a session timeout of 2 s; the patience is 150 ms.
 func budget(t *testing.T) cluster.Budget {
 	t.Helper()
-	b, err := cluster.NewBudget(2*time.Second, 0)
+	b, err := cluster.NewBudget(2*time.Second, 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,10 +3,12 @@
 package electing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -63,6 +65,10 @@ type Options struct {
 	Electing, Elected func(cluster.Elected)
 	// Unwritten is called with what people should know of a write that has failed; empty after others.
 	Unwritten func(why string)
+	// Useless is called if this elector cannot do its work: its membership must end.
+	Useless func(why string)
+	// TakeRefused is called after a TAKE that was refused, or is not known to have taken effect.
+	TakeRefused func()
 	// Count is called for each term that has ended.
 	Count func(cluster.PastTerm)
 }
@@ -79,18 +85,21 @@ type Elector struct {
 	retry    elector.Retry
 
 	view        View
-	wake        time.Duration  // when See is to be called if nothing happens; 0 for never
-	active      bool           // this member has been the elector in this session
-	succeeded   bool           // other members had registered before this one
-	noSuccessor bool           // see NoSuccessor
-	compiled    *policy.Policy // the policy in force
-	source      int64          // Modified of the record that compiled was made from
-	busy        bool           // a write is under way
-	settled     time.Duration  // when the last write ended: only a newer snapshot counts
-	awaiting    string         // the group whose decision an election waits for
-	revoking    revocation     // the REVOKE that was logged last, if it has not taken effect
-	move        *Permit        // for a preemption; nil if there is none
-	moving      int64          // the term of the preemption that is under way, 0 while none is
+	wake        time.Duration     // when See is to be called if nothing happens; 0 for never
+	active      bool              // this member has been the elector in this session
+	succeeded   bool              // other members had registered before this one
+	noSuccessor bool              // see NoSuccessor
+	compiled    *policy.Policy    // the policy in force
+	source      int64             // Modified of the record that compiled was made from
+	busy        bool              // a write is under way
+	settled     time.Duration     // when the last write ended: only a newer snapshot counts
+	awaiting    string            // the group whose decision an election waits for
+	revoking    revocation        // the REVOKE that was logged last, if it has not taken effect
+	move        *Permit           // for a preemption; nil if there is none
+	failing     time.Duration     // since when no decision could be written; 0 if that is not so
+	silent      map[string]string // see SetSilent
+	seen        cluster.LeaseSeen
+	moving      int64 // the term of the preemption that is under way, 0 while none is
 }
 
 // View is what the elector shows of its decisions.
@@ -118,18 +127,23 @@ func (e *Elector) Wake() time.Duration { return e.wake }
 // NoSuccessor reports whether the elected member is about to end, and nobody can replace it.
 func (e *Elector) NoSuccessor() bool { return e.noSuccessor }
 
+// SetSilent sets who has fallen silent, see [elector.Input], and what was read of the lease znode if that is the holder.
+func (e *Elector) SetSilent(silent map[string]string, seen cluster.LeaseSeen) {
+	e.silent, e.seen = silent, seen
+}
+
 // See makes a decision from a snapshot, and starts at most one write of it.
 func (e *Elector) See(now time.Duration, snap cluster.Snapshot) { e.wake = e.see(now, snap) }
 
 func (e *Elector) see(now time.Duration, snap cluster.Snapshot) time.Duration {
 	e.noSuccessor = false
 	if snap.At == 0 || !snap.Elector || snap.SelfLost {
-		e.succeeded = e.succeeded || snap.At != 0
+		e.succeeded, e.active = e.succeeded || snap.At != 0, false
 		return 0
 	}
 	if !e.active {
 		e.active = true
-		e.opt.Log.Info("now elector", "members", len(snap.Members))
+		e.opt.Log.Info("now elector", "members", len(snap.Members), "as_deputy", snap.Acting)
 		if e.succeeded {
 			e.history.core.Succeed(snap, now)
 		}
@@ -170,7 +184,7 @@ func (e *Elector) decide(now time.Duration, snap cluster.Snapshot) time.Duration
 	}
 	in := elector.Input{
 		Snapshot: snap, Policy: e.policy(snap), Now: now, Wall: time.Now(),
-		Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions,
+		Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions, Silent: withSilent(e.silent, found), LeaseOver: len(e.silent) > 0,
 		Others: e.opt.Slots.others(e.opt.Number),
 	}
 	in.Placement = e.opt.Placement.Others(policy.RelationsOf(in.Policy.Rules).Peers())
@@ -194,6 +208,16 @@ func (e *Elector) decide(now time.Duration, snap cluster.Snapshot) time.Duration
 	return cluster.Earliest(wake, d.Wake, found.Wake, heirWake)
 }
 
+// withSilent returns the silent incarnations with a candidate that the watchdog has found.
+func withSilent(silent map[string]string, found watchdog.Findings) map[string]string {
+	if found.Silent == "" {
+		return silent
+	}
+	all := map[string]string{found.Silent: found.SilentFor}
+	maps.Copy(all, silent)
+	return all
+}
+
 // consult adds the ranking program's answer to the input, and runs the program if necessary. It reports whether the input is
 // complete.
 func (e *Elector) consult(in *elector.Input) (ready bool, wake time.Duration) {
@@ -211,6 +235,9 @@ func (e *Elector) consult(in *elector.Input) (ready bool, wake time.Duration) {
 	})
 	return ready, wake
 }
+
+// take is the name of TAKE.
+const take = "TAKE"
 
 // revocation is the cause of a REVOKE.
 type revocation struct {
@@ -239,6 +266,9 @@ func (e *Elector) carryOut(d elector.Decision, snap cluster.Snapshot, others []c
 		e.opt.Placement.Elected(d.Elect.Node) // at once: another group may decide before this is written
 		e.opt.Electing(*d.Elect)
 		what, ops, repair = "ELECT", e.opt.Paths.ElectTx(snap, *d.Elect, d.Fence, others...), d.Elect.Cause == cluster.CauseRepair
+		if d.Take {
+			what, ops = take, e.opt.Paths.TakeTx(snap, e.seen, *d.Elect, others...)
+		}
 		done = func() { e.opt.Elected(*d.Elect) }
 	case d.Revoke != nil:
 		if cause := (revocation{d.Revoke.Term, d.Revoke.Reason}); cause != e.revoking {
@@ -252,6 +282,7 @@ func (e *Elector) carryOut(d elector.Decision, snap cluster.Snapshot, others []c
 		}
 		what, ops = "CONTROL", e.opt.Paths.ControlTx(snap.Self.Name, snap.Control, *d.Control)
 	default:
+		e.failing = 0
 		e.opt.Unwritten("")
 		return
 	}
@@ -320,6 +351,7 @@ func eligibility(r policy.Ranking) map[string]status.SiteCounts {
 func (e *Elector) write(what string, snap cluster.Snapshot, repair bool, done func(), ops ...cluster.Op) {
 	e.busy = true
 	others := e.opt.Slots.others(e.opt.Number)
+	began := boottime.Now()
 	var err error
 	e.opt.Run(e.opt.Budget.Session, func(ctx context.Context) {
 		for _, tx := range e.opt.Paths.Split(ops) {
@@ -330,6 +362,8 @@ func (e *Elector) write(what string, snap cluster.Snapshot, repair bool, done fu
 	}, func() {
 		e.busy = false
 		e.settled = boottime.Now()
+		e.watchdog.Wrote(e.settled - began)
+		e.noteFailing(began, err)
 		if err == nil {
 			done()
 		}
@@ -338,6 +372,9 @@ func (e *Elector) write(what string, snap cluster.Snapshot, repair bool, done fu
 		pause := e.opt.Budget.Renew / 4
 		switch {
 		case err != nil:
+			if what == take {
+				e.opt.TakeRefused()
+			}
 			e.logFailed(what, err, e.retry.Failed(what, &snap, others, err, cluster.IsRefusal(err), e.settled, pause))
 		case repair:
 			e.retry.Repaired(e.settled, pause)
@@ -345,6 +382,20 @@ func (e *Elector) write(what string, snap cluster.Snapshot, repair bool, done fu
 			e.retry.Succeeded(what)
 		}
 	})
+}
+
+// noteFailing ends the membership of an elector whose decisions have not been written for two session timeouts: it registers again, at the
+// back of the queue, so that another member elects.
+func (e *Elector) noteFailing(began time.Duration, err error) {
+	if err == nil {
+		e.failing = 0
+		return
+	}
+	e.failing = cmp.Or(e.failing, began)
+	if e.settled-e.failing >= 2*e.opt.Budget.Session {
+		e.failing = 0
+		e.opt.Useless(fmt.Sprintf("as the elector it could not write its decisions for %s: %v", (2 * e.opt.Budget.Session).Round(time.Second), err))
+	}
 }
 
 // describeHeldBack returns what people should know of a write that costs the connection each time it is sent; empty for others.

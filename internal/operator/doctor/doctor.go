@@ -255,8 +255,8 @@ type Group struct {
 	// Err is why the group could not be read; NotJoined is set if no daemon has joined it yet, and Denied if its ACL does not permit it.
 	Err               error
 	NotJoined, Denied bool
-	// Stop is the stop timeout of the work, 0 for none.
-	Stop time.Duration
+	// Lease is election.lease. Stop is the stop timeout of the work, 0 for none.
+	Lease, Stop time.Duration
 	// Programs is how many programs the configuration names, ProgramErrs what this host does not have, ProgramsErr why it could not be
 	// checked. Reported is what the daemon of this host has found, which runs as another user.
 	Programs    int

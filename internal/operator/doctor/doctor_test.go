@@ -130,6 +130,7 @@ var changes = map[string]struct {
 	"no inodes":               {func(f *Facts) { f.Directories[0].TotalFiles = 1000 }, "disk /run/zkelectd", Fail, "0 of 1000 inodes"},
 	"a disk that hangs":       {func(f *Facts) { f.Directories[0].Err = errors.New("it hangs") }, "disk /run/zkelectd", Warn, "could not be checked because it hangs"},
 	"a long stop":             {func(f *Facts) { f.Groups[0].Stop = time.Minute }, "timing billing", Fail, "stop"},
+	"a long stop for a lease": {func(f *Facts) { f.Groups[0].Lease = 900 * time.Millisecond }, "timing billing", Fail, "at most 750ms"},
 	"a missing program":       {func(f *Facts) { f.Groups[0].ProgramErrs = []error{errors.New("child.command: /x does not exist")} }, "programs billing", Fail, "/x does not exist"},
 	"what the daemon reports": {func(f *Facts) { f.Groups[0].Reported = []string{"child.dir: no"} }, "programs billing", Fail, "child.dir: no"},
 	"an open tree":            {func(f *Facts) { f.Groups[0].OpenTree = true }, "permissions billing", Warn, "anyone"},

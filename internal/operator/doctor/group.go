@@ -32,9 +32,9 @@ func (g Group) timing(base time.Duration) Finding {
 	if base == 0 {
 		return unknown(check, g.Name, errors.New("the session timeout that the servers grant is not known"), "")
 	}
-	b, err := cluster.NewBudget(base, g.Stop)
+	b, err := cluster.NewBudget(base, g.Lease, g.Stop)
 	if err != nil {
-		return Finding{Fail, check, g.Name, err.Error(), "lower child.stop_timeout, or raise zookeeper.session_timeout"}
+		return Finding{Fail, check, g.Name, err.Error(), "correct the settings that this names"}
 	}
 	seen := fmt.Sprintf("a session timeout of %s permits a lease of %s", base, b.Lease)
 	if g.Stop == 0 {

@@ -2,9 +2,11 @@
 // which losses a configuration does not survive. All of it follows from the configuration; nothing is measured.
 //
 // Each figure counts from the loss until the next leader may start its work, and is an upper bound under these conditions: there is one loss
-// at a time, another member is eligible, all hosts have the same session timeout, and the group is not paused hard. What it does not
-// contain are the round trips to ZooKeeper, which take milliseconds, and the takeover: the start of the work takes as long as the work needs,
-// at most the takeover timeout (hooks.timeout and child.ready.timeout) before another member is tried.
+// at a time, and it cuts no other member off from ZooKeeper; another member is eligible; all hosts have the same session timeout, of at least
+// three ticks of the servers, and the same lease; and the group is not paused hard. With two ticks, a session may end just before another
+// member would take over, so that the lease wait comes on top. What the figures do not contain are the round trips to ZooKeeper, which take
+// milliseconds, the program that ranks the members (policy type exec), and the takeover: the start of the work takes as long as the work
+// needs, at most the takeover timeout (hooks.timeout and child.ready.timeout) before another member is tried.
 package losses
 
 import (
@@ -18,6 +20,8 @@ import (
 // Config is what the figures follow from.
 type Config struct {
 	Budget cluster.Budget
+	// LostAfter is how long a leader must have been silent before another member takes over; 0 for as early as is safe.
+	LostAfter time.Duration
 	// Hooks is how many hooks the guard runs after the death of its daemon; each of them may take K.
 	Hooks    int
 	Fencing  Fencing
@@ -162,37 +166,41 @@ func (c Config) daemon() Loss {
 		Part{"kill", cluster.Duration(b.Kill)}, Part{"hooks", cluster.Duration(time.Duration(c.Hooks) * b.Kill)})
 }
 
-// expiry: a server ends a session at most a tick after T, counted from the last that it has heard from the client; that is before the loss.
-func (c Config) expiry() Part { return Part{"end of the session", cluster.Duration(c.Budget.Failover)} }
-
-// wait is what a candidate that has acquired leadership waits for before it starts its work: W, counted from its ACQUIRE, which it sends when the session
-// has ended. Fencing runs at the same time as W, and is bounded
-// by its limit: with required the work starts when both are over, and with skip_wait as well when the host is fenced, so W does not matter.
-// Without required a fencing that fails costs nothing, and one that succeeds can only make it shorter.
-func (c Config) wait() Part {
-	f, w := c.Fencing, c.Budget.LeaseWait
-	if f.Enabled && f.Required && (f.SkipWait || f.Limit > w) {
-		return Part{"fencing", cluster.Duration(f.Limit)}
+// silence: a deputy takes over from a leader that has not renewed its lease for W, counted from a read after its last renewal, which was before
+// the loss (docs/protocol.md, TAKE). Then the candidate has nothing to wait for. Only fencing that is required comes after that.
+func (c Config) silence() []Part {
+	parts := []Part{{"end of the lease", cluster.Duration(c.Budget.LeaseWait)}}
+	if c.LostAfter > c.Budget.LeaseWait {
+		parts = []Part{{"election.lost_after", cluster.Duration(c.LostAfter)}}
 	}
-	return Part{"lease wait", cluster.Duration(w)}
+	if f := c.Fencing; f.Enabled && f.Required {
+		parts = append(parts, Part{"fencing", cluster.Duration(f.Limit)})
+	}
+	return parts
+}
+
+// expiry: without a deputy the session ends, at most a tick after T, counted from the last that a server has heard from the client. Then a
+// candidate acquires, and waits for W before it starts its work. Fencing runs at the same time as W, and is bounded by its limit: with required
+// the work starts when both are over, and with skip_wait as well when the host is fenced, so W does not matter. Without required a fencing that
+// fails costs nothing, and one that succeeds can only make it shorter.
+func (c Config) expiry() []Part {
+	f, wait := c.Fencing, Part{"lease wait", cluster.Duration(c.Budget.LeaseWait)}
+	if f.Enabled && f.Required && (f.SkipWait || f.Limit > c.Budget.LeaseWait) {
+		wait = Part{"fencing", cluster.Duration(f.Limit)}
+	}
+	return []Part{{"end of the session", cluster.Duration(c.Budget.SessionEnd())}, wait}
 }
 
 // proof says what S1 rests on if a host that is lost might work on.
 func (c Config) proof() string {
-	f := c.Fencing
-	switch {
-	case f.Enabled && f.Required && f.SkipWait:
-		return "rests on fencing alone; nobody leads if no host can fence it"
-	case f.Enabled && f.Required:
+	if f := c.Fencing; f.Enabled && f.Required {
 		return "rests on fencing, and on the lease; nobody leads if no host can fence it"
-	case f.Enabled && f.SkipWait:
-		return "rests on the lease, or on fencing, which makes it shorter if it succeeds"
 	}
 	return "rests on the lease, which the lost host's guard enforces"
 }
 
-// host: the session ends, a successor is elected at once, and acquires. In failsafe mode it needs a right to (docs/protocol.md, Failsafe): what a member has promised
-// lasts W, which is shorter than T, and it promises nothing while ZooKeeper answers it. So that adds nothing.
+// host: a deputy takes over. In failsafe mode it needs a right to (docs/protocol.md, Failsafe): what a member has promised lasts W, and it promises
+// nothing while ZooKeeper answers it. So that adds nothing.
 func (c Config) host() Loss {
 	why := c.proof()
 	if c.Failsafe.Enabled {
@@ -201,8 +209,8 @@ func (c Config) host() Loss {
 	return c.after(Host, why)
 }
 
-// partition: as for the host. The leader's work ends with its lease, D after the last RENEW, before the session. In failsafe mode the
-// members that reach ZooKeeper refuse to promise anything.
+// partition: as for the host. The leader's work ends with its lease, D after the last RENEW. In failsafe mode the members that reach
+// ZooKeeper refuse to promise anything.
 func (c Config) partition() Loss {
 	why := c.proof()
 	switch {
@@ -214,25 +222,24 @@ func (c Config) partition() Loss {
 	return c.after(Partition, why)
 }
 
-// after is the loss of a leader that ends with its session.
+// after is the loss of a leader that renews its lease no more.
 func (c Config) after(k Kind, why string) Loss {
-	outcome := NextLeader
 	if c.Alone {
-		outcome, why = NoLeader, "no other member may lead"
+		return loss(k, NoLeader, "no other member may lead", c.expiry()...)
 	}
-	return loss(k, outcome, why, c.expiry(), c.wait())
+	return loss(k, NextLeader, why, c.silence()...)
 }
 
 // zookeeper: without failsafe mode the leader stops its work before its lease ends, D after the last RENEW at the latest. When a quorum of the servers is
-// back, it counts every session from the beginning. A leader's host that reaches the servers before the session ends releases at once; otherwise the rest is
-// as for its host. In failsafe mode the leader works on while all members that have promised answer.
+// back, it counts every session from the beginning. A leader's host that reaches the servers before the session ends releases at once. Deputies give
+// it the time for that, and take over when they have reached the servers themselves, before the session ends. In failsafe mode the leader works on while all members that have promised answer.
 func (c Config) zookeeper() Loss {
 	f, limit := c.Failsafe, ""
 	switch {
 	case !f.Enabled:
-		return loss(ZooKeeper, NoLeader, fmt.Sprintf("the leader stops within its lease, %s, and nobody leads until ZooKeeper is back", round(c.Budget.Lease)), c.expiry(), c.wait())
+		return loss(ZooKeeper, NoLeader, fmt.Sprintf("the leader stops within its lease, %s, and nobody leads until ZooKeeper is back", round(c.Budget.Lease)), c.expiry()...)
 	case c.Alone:
-		return loss(ZooKeeper, NoLeader, "no other member can promise to let nobody take over: the leader stops within its lease", c.expiry(), c.wait())
+		return loss(ZooKeeper, NoLeader, "no other member can promise to let nobody take over: the leader stops within its lease", c.expiry()...)
 	case f.Max > 0:
 		limit = fmt.Sprintf(", for at most %s", f.Max)
 	}

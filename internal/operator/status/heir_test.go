@@ -3,6 +3,7 @@ package status
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"zkelectd/internal/cluster"
 )
@@ -50,5 +51,66 @@ func TestTheStatusNamesTheHeir(t *testing.T) {
 				t.Errorf("%s: member %s is the heir: %v, role %q", name, m.Node, m.Heir, m.role())
 			}
 		}
+	}
+}
+
+func TestTheStatusNamesTheDeputies(t *testing.T) {
+	for name, test := range map[string]struct {
+		published []string
+		lease     string
+		line      string
+		problem   bool
+	}{
+		"published":       {[]string{"b", "c"}, "/.leases/a-1", "Deputies b, c (to replace a if it does not renew its lease)", false},
+		"one is gone":     {[]string{"d", "c"}, "/.leases/a-1", "Deputies c (to replace a if it does not renew its lease)", false},
+		"none":            {nil, "/.leases/a-1", "", false},
+		"no lease znode":  {[]string{"b", "c"}, "", "", true},
+		"neither of both": {nil, "", "", false},
+	} {
+		s := withHeir(7, nil, cluster.HeirRecord{})
+		s.Elected.Record.Deputies, s.Fence.Record.Lease = test.published, test.lease
+		g := Of("c", "/c", s)
+		line := ""
+		for row := range strings.Lines(g.Table()) {
+			if strings.HasPrefix(row, "Deputies") {
+				line = strings.TrimSuffix(row, "\n")
+			}
+		}
+		problem := strings.Contains(g.Table(), "Problem  a has no lease znode, so nobody sees whether it renews its lease")
+		if line != test.line || len(g.Deputies) > 0 != (line != "") || problem != test.problem {
+			t.Errorf("%s: %q, %q\n%s", name, g.Deputies, line, g.Table())
+		}
+	}
+}
+
+// After TAKE the status says that the last leader fell silent, and that it is not eligible for now.
+func TestTheStatusSaysWhoFellSilent(t *testing.T) {
+	s := withHeir(7, nil, cluster.HeirRecord{})
+	s.Fence.Record.Lease = "/.leases/a-1"
+	ops := cluster.Paths{Root: "/c"}.TakeTx(s, cluster.LeaseSeen{}, cluster.Elected{
+		Term: 8, Node: "b", Site: "dc1", Incarnation: "b", Silent: []string{"a"},
+		Cause: cluster.CauseSilent, Reason: "a is silent: it has not renewed its lease for 3.7s",
+	})
+	for _, op := range ops {
+		switch {
+		case op.Kind == cluster.OpDelete:
+			s.Current = cluster.Stored[cluster.Current]{}
+		case op.Path == "/c/leader" && op.Data != nil:
+			s.Fence = cluster.ReadFence(op.Path, op.Data, cluster.Stat{}, true)
+		case op.Path == "/c/leader/elected":
+			s.Elected = cluster.ReadStored[cluster.Elected](op.Path, op.Data, cluster.Stat{Time: time.Now()}, true)
+		}
+	}
+	g := Of("c", "/c", s)
+	for _, want := range []string{
+		"Leader   b (site dc1) elected, term 8", "Why      silent: a is silent: it has not renewed its lease for 3.7s",
+		"no: silent: it has fallen silent, and registers again by itself",
+	} {
+		if !strings.Contains(g.WideTable(), want) {
+			t.Errorf("no %q in\n%s", want, g.WideTable())
+		}
+	}
+	if g.State != StateWaiting || s.Fence.Record.State != cluster.FenceSilent || !strings.Contains(g.Table(), "no: silent\n") || g.EligibleMembers() != 2 {
+		t.Errorf("%s, fence %+v\n%s", g.State, s.Fence.Record, g.Table())
 	}
 }

@@ -64,6 +64,8 @@ type Group struct {
 	// published nothing.
 	Heir     string `json:"heir,omitempty"`
 	HeirSite string `json:"heir_site,omitempty"`
+	// Deputies are the members that see whether the leader renews its lease, and replace it if it does not, in this order.
+	Deputies []string `json:"deputies,omitempty"`
 	// Waiting says how long, and why, a leader that takes over waits before it starts its work; empty if it does not wait.
 	Waiting string `json:"waiting,omitempty"`
 	// Stuck says why the holder can't give up leadership, as it has answered; see [Group.WithLease]. It is one of Problems, too.
@@ -177,6 +179,7 @@ func (v *Viewer) Group(s cluster.Snapshot) Group {
 	g := Group{Name: v.name, Root: v.root, Slot: s.Slot, Slots: s.Slots.Record.Count, State: StateNone, Members: []Member{}}
 	g.describeLeadership(s)
 	g.describeHeir(s)
+	g.describeDeputies(s)
 	inForce := ""
 	if s.Policy.Readable() {
 		inForce = s.Policy.Record.Rules.Digest()
@@ -297,6 +300,9 @@ func eligible(s cluster.Snapshot, m cluster.Member) string {
 			return x.Describe()
 		}
 	}
+	if s.DeclaredSilent(m.Name) {
+		return "silent: " + cluster.SilentReason
+	}
 	if err := policy.CheckMember(m, s.Control.Record.Cordons); err != nil {
 		return err.Error()
 	}
@@ -415,6 +421,31 @@ func (g *Group) describeHeir(s cluster.Snapshot) {
 	if _, alive := s.Member(heir.Incarnation); alive {
 		g.Heir, g.HeirSite = heir.Node, heir.Site
 	}
+}
+
+// describeDeputies sets who replaces a leader that falls silent.
+func (g *Group) describeDeputies(s cluster.Snapshot) {
+	if g.State == StateNone || s.Elected.Record.Node != g.Leader {
+		return
+	}
+	for _, id := range s.Deputies() {
+		if slices.ContainsFunc(s.Members, func(m cluster.Member) bool { return m.ID == id }) {
+			g.Deputies = append(g.Deputies, id)
+		}
+	}
+	if len(g.Deputies) > 0 && s.Ready() && s.Fence.Record.Lease == "" {
+		g.Deputies = nil
+		g.Problems = append(g.Problems, fmt.Sprintf("%s has no lease znode, so nobody sees whether it renews its lease: if its host is lost, it is replaced only "+
+			"when its session ends; its log says why", g.Leader))
+	}
+}
+
+// deputiesText describes the deputies; empty if there are none.
+func (g Group) deputiesText() string {
+	if len(g.Deputies) == 0 {
+		return ""
+	}
+	return strings.Join(g.Deputies, ", ") + " (to replace " + g.Leader + " if it does not renew its lease)"
 }
 
 // isHeir reports whether a member is the published heir.

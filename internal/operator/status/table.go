@@ -59,6 +59,7 @@ func (g Group) writeSummary(b *strings.Builder) {
 	r.add("Failsafe", g.Failsafe.text())
 	r.add("Next", g.Next)
 	r.add("Heir", g.heirText())
+	r.add("Deputies", g.deputiesText())
 	r.add("Blocked", g.Blocked)
 	r.add("Members", membersLine(g.Name, len(g.Members), g.Expected, g.Absent))
 	r.add("Policy", g.Policy)

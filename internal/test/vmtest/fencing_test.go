@@ -165,7 +165,7 @@ func (f fencing) run(t *testing.T, img image) {
 	}
 	_, last := book.span("machine")
 	successor, _ := book.span("standby")
-	b, err := cluster.NewBudget(*session, cluster.DefaultStop(*session))
+	b, err := cluster.NewBudget(*session, 0, cluster.DefaultStop(*session, 0))
 	if err != nil {
 		t.Fatal(err)
 	}

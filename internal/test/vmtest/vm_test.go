@@ -81,7 +81,7 @@ func TestReal(t *testing.T) {
 }
 
 func (s scenario) run(t *testing.T, img image, programs string) {
-	b, err := cluster.NewBudget(*session, cluster.DefaultStop(*session))
+	b, err := cluster.NewBudget(*session, 0, cluster.DefaultStop(*session, 0))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ const (
 
 func budget(t *testing.T) cluster.Budget {
 	t.Helper()
-	b, err := cluster.NewBudget(session, time.Second)
+	b, err := cluster.NewBudget(session, 0, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ export function renderLeader() {
   const data = {
     state: g.state, leader: g.leader, site: g.site, term: g.term, since: g.since, cause: g.cause, reason: g.reason, next: g.next, waiting: g.waiting,
     blocked: (e.term === g.term && e.preemption_blocked) || s.preemption_blocked || '', note: g.no_leader || s.note || '', paused: pauseOf(g), here: s.node, live: isLive(),
-    failsafe: failsafeOf(g, s), today: today(), leaderlessSince: model.leaderlessSince, link: pageURL(g.api, own.host), elector: g.elector, heir: heirOf(g, e), failover: lastFailover(), terms: (model.terms || []).length, reigns: reigns(),
+    failsafe: failsafeOf(g, s), today: today(), leaderlessSince: model.leaderlessSince, link: pageURL(g.api, own.host), elector: g.elector, heir: heirOf(g, e), deputies: g.deputies || [], failover: lastFailover(), terms: (model.terms || []).length, reigns: reigns(),
   };
   byID('leader').className = g.leader ? g.state.toLowerCase() : 'none';
   render(body, data, (d) => [el('div', { class: 'leader-facts' }, leaderFacts(d)), el('dl', { class: 'reasons' }, leaderContext(d))]);
@@ -84,6 +84,7 @@ function leaderContext(d) {
   const add = (name, ...text) => list.push(el('div', null, el('dt', null, name), el('dd', null, ...text)));
   if (d.next) add('Next', d.next);
   else if (d.heir.known) add('Next in line', d.heir.node ? [nodeName(d.heir.node, 'heir'), el('span', { class: 'muted' }, `${d.heir.site ? ` ${d.heir.site}` : ''}, if ${d.leader} is lost`)] : el('span', { class: 'bad' }, `nobody: if ${d.leader} is lost, there is no leader`));
+  if (d.deputies.length) add('Deputies', d.deputies.join(', '), el('span', { class: 'muted' }, ` (to replace ${d.leader} if it does not renew its lease)`));
   if (d.waiting) add('Waiting', d.waiting);
   if (d.note) add('Why there is no leader', d.note);
   if (d.reason) add(d.leader ? 'Why it leads' : 'The last decision', d.cause ? chip('cause', d.cause) : '', ` ${d.reason}`);

@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/operator/status"
+)
+
+// A lost host is replaced before its session ends, and everything that shows the group says why.
+func TestALostHostIsShownAsSilent(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	for i, id := range []string{"a", "b", "c"} {
+		f.configure(id, "dc1", 100-i, "zookeeper: {session_timeout: 12s}\n")
+		f.start(id)
+		f.until(id+" has joined", func(g status.Group) bool { return len(g.Members) == i+1 && leads("a")(g) })
+	}
+	f.until("the deputies are published", func(g status.Group) bool { return slices.Equal(g.Deputies, []string{"b", "c"}) })
+	f.crash("a")
+	g := f.until("b leads", leads("b"))
+	if g.Cause != string(cluster.CauseSilent) || !strings.HasPrefix(g.Reason, "a is silent: it has not renewed its lease for ") {
+		t.Errorf("%s: %s", g.Cause, g.Reason)
+	}
+	if !slices.ContainsFunc(g.Members, func(m status.Member) bool { return m.Node == "a" && strings.HasPrefix(m.Eligible, "silent: ") }) {
+		t.Errorf("%+v", g.Members)
+	}
+	if c := f.snapshot().Current.Record; c.PreviousLeader != "a" || c.PreviousClean {
+		t.Errorf("%+v", c)
+	}
+	for command, want := range map[string]string{
+		"status": "Why      silent: a is silent: ", "explain": "Ranked   after the failure of a (dc1); failed sites: dc1", "history": "silent",
+	} {
+		if out, err := f.run(command); err != nil || !strings.Contains(out, want) {
+			t.Errorf("%s: %v, no %q in\n%s", command, err, want, out)
+		}
+	}
+	f.start("a")
+	f.until("a leads again", leads("a"))
+	f.checkInvariants()
+}

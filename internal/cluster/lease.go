@@ -1,0 +1,106 @@
+package cluster
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Leases returns the parent of the lease znodes of hosts below base, their zookeeper.root.
+func Leases(base string) string { return path.Join(base, ".leases") }
+
+// Leases returns [Leases] for the hosts that have the group as one of many.
+func (p Paths) Leases() string { return Leases(path.Dir(p.Root)) }
+
+// LeaseZnode returns the path of the lease znode of a node's session (docs/protocol.md, The renewal is seen). It contains the session's
+// id, so it is never used again.
+func LeaseZnode(base, id string, session int64) string {
+	return Leases(base) + "/" + leaseName(id, session)
+}
+
+func leaseName(id string, session int64) string { return fmt.Sprintf("%s-%x", id, uint64(session)) }
+
+// LeaseTx returns the creation of a lease znode. It is written once, so that its version is 1: one of version 0 was created by somebody
+// else.
+func LeaseTx(znode string) []Op {
+	return []Op{{Kind: OpCreate, Path: znode, Data: []byte{}, Ephemeral: true}, {Kind: OpSet, Path: znode}}
+}
+
+// namesLease reports whether the fence names a znode that can be the lease znode of its holder. A record is a claim: another znode that
+// the same session owns may stay as it is while the lease is renewed.
+func (f *Fence) namesLease() bool {
+	dir, name := path.Split(f.Lease)
+	return strings.HasPrefix(dir, "/") && path.Base(dir) == path.Base(Leases("/")) && name == leaseName(f.Node, f.Session)
+}
+
+// LeaseSeen is what a member has read of the lease znode of a holder.
+type LeaseSeen struct {
+	Znode  string
+	Exists bool
+	Stat   Stat
+	// At is when the answer was received, on the member's monotonic clock.
+	At time.Duration
+}
+
+// Of reports whether this is the lease znode that the holder of the fence advances.
+func (l LeaseSeen) Of(f *Fence) bool {
+	return f.Lease != "" && l.Znode == f.Lease && l.Exists && l.Stat.Owner == f.Session && l.Stat.Version > 0
+}
+
+// TakeWait returns how long after a sighting of the holder's lease TAKE is sent at the earliest: every lease that this or an earlier
+// holder was granted is over then. own is W of the member that takes over (docs/protocol.md, TAKE).
+func (f *Fence) TakeWait(own time.Duration) time.Duration {
+	return max(time.Duration(f.LeaseWait), time.Duration(f.Owed), time.Duration(LongestWait(f.Earlier)), own)
+}
+
+// MayBeTaken reports whether the fence names a holder whose lease can be watched.
+func (s *Snapshot) MayBeTaken() bool {
+	f := &s.Fence.Record
+	return s.Leadership && s.Fence.Readable() && (f.State == FenceHeld || f.State == FenceReady) && f.namesLease()
+}
+
+// TakeTx returns TAKE: ELECT that also takes the fence from a holder whose lease was seen unchanged for so long that it is over. While the
+// fence and the lease znode are as they were then, no later lease has been granted, and after TAKE none can be: the fence has changed.
+// SILENT leaves nothing to wait for of this holder, and every other wait as it is. If its session has ended since it was found silent, the
+// lease znode is gone, and the fence alone is checked.
+func (p Paths) TakeTx(snap Snapshot, seen LeaseSeen, next Elected, others ...SlotState) []Op {
+	fence := snap.Fence.Record
+	fence.Earlier = MergeEarlier(append(slices.Clone(fence.Earlier), fence.holder(0)))
+	fence.Led = fence.Led || fence.State == FenceReady
+	fence.State, fence.Reason, fence.Requested, fence.Time = FenceSilent, next.Reason, false, next.Time
+	ops := p.ElectTx(snap, next, &fence, others...)
+	if gone := seen.At != 0 && seen.Znode == fence.Lease && !seen.Exists; !gone {
+		ops = append(ops, Op{Kind: OpCheck, Path: fence.Lease, Version: seen.Stat.Version})
+	}
+	if snap.Current.Exists {
+		ops = append(ops, Op{Kind: OpDelete, Path: p.Current(), Version: snap.Current.Stat.Version})
+	}
+	return ops
+}
+
+// MaxDeputies is how many members watch the lease of a leader.
+const MaxDeputies = 3
+
+// Deputies returns the published deputies to the present decision.
+func (s *Snapshot) Deputies() []string {
+	switch {
+	case !s.Elected.Readable():
+		return nil
+	case s.Heir.Readable() && s.Heir.Record.Term == s.Elected.Record.Term:
+		return s.Heir.Record.Deputies
+	}
+	return s.Elected.Record.Deputies
+}
+
+// DeputyPlace returns the reader's place among the deputies, from 0 on; -1 if it is none.
+func (s *Snapshot) DeputyPlace() int { return slices.Index(s.Deputies(), s.Self.ID) }
+
+// SilentReason says why a silent incarnation is not elected, and what happens next.
+const SilentReason = "it has fallen silent, and registers again by itself as soon as it reads that"
+
+// DeclaredSilent reports whether an incarnation is known to be silent: it is not elected, and its node must register again.
+func (s *Snapshot) DeclaredSilent(incarnation string) bool {
+	return s.Elected.Readable() && slices.Contains(s.Elected.Record.Silent, incarnation)
+}

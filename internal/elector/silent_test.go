@@ -1,0 +1,162 @@
+package elector
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// silent makes a member silent, as the holder if it holds leadership.
+func (h *scenario) silent(id string) *scenario {
+	h.in.Silent, h.in.LeaseOver = map[string]string{id: "it has not renewed its lease for 4s"}, true
+	return h
+}
+
+// watched gives the holder of the fence a lease znode.
+func (h *scenario) watched() *scenario {
+	f := &h.in.Snapshot.Fence.Record
+	f.Site, f.Session, f.Lease = h.group().node(f.Node).Site, 1, "/c/.leases/"+f.Node+"-1"
+	return h
+}
+
+func TestASilentLeaderIsReplacedByTake(t *testing.T) {
+	h := newGroup("a", "b", "c").sites("dc1", "dc1", "dc2").leads("a", 7).scenario(t, cluster.Rules{Rank: []string{"other-site", "priority"}}).watched().silent("a")
+	d := h.decide()
+	if d.Elect == nil || !d.Take || d.Elect.Node != "c" || d.Elect.Cause != cluster.CauseSilent || !slices.Equal(d.Elect.Silent, []string{"a"}) {
+		t.Fatalf("%+v", d)
+	}
+	if want := "a is silent: it has not renewed its lease for 4s"; d.Elect.Reason != want {
+		t.Errorf("because %q", d.Elect.Reason)
+	}
+	if len(d.Elect.Exclusions) != 0 {
+		t.Errorf("a strike: %+v", d.Elect.Exclusions)
+	}
+	if c := d.Elect.Circumstances; c.Cause != cluster.CauseFailure || c.Node != "a" || !slices.Equal(c.Failed, []string{"dc1"}) {
+		t.Errorf("circumstances %+v", c)
+	}
+	// It stays out while its incarnation exists, whoever is the elector then, and the record is kept.
+	h.write(d)
+	h.in.Silent = nil
+	h.lead()
+	for _, e := range []*Elector{h.e, newElector()} {
+		h.e = e
+		h.remove("c")
+		if d := h.decide(); d.Elect == nil || d.Elect.Node != "b" || !slices.Equal(d.Elect.Silent, []string{"a"}) {
+			t.Errorf("%+v", d.Elect)
+		}
+	}
+}
+
+// A holder without a lease znode, or one that nobody has found to be silent, is not taken from.
+func TestOnlyASilentHolderIsTakenFrom(t *testing.T) {
+	if d := newGroup("a", "b").leads("a", 7).scenario(t).watched().decide(); d.Elect != nil {
+		t.Errorf("%+v", d.Elect)
+	}
+	if d := newGroup("a", "b").leads("a", 7).scenario(t).silent("a").decide(); d.Take {
+		t.Errorf("without a lease znode: %+v", d)
+	}
+}
+
+// The old holder falls silent after another member was elected, which waits for its release.
+func TestASilentHolderIsTakenFromWhileAnotherIsElected(t *testing.T) {
+	h := newGroup("a", "b", "c").sites("dc1", "dc2", "dc2").elected("b", 8).fence("a", 7, cluster.FenceReady).current("a").scenario(t).watched().silent("a")
+	h.group().node("b").Priority = 200
+	d := h.decide()
+	if d.Elect == nil || !d.Take || d.Elect.Node != "b" || d.Elect.Term <= 8 || !strings.HasPrefix(d.Elect.Reason, "a, which still holds leadership, is silent") {
+		t.Fatalf("%+v", d)
+	}
+	if c := d.Elect.Circumstances; c.Node != "a" || !slices.Equal(c.Failed, []string{"dc1"}) {
+		t.Errorf("circumstances %+v", c)
+	}
+}
+
+func TestASilentCandidateIsReplacedWithoutAStrike(t *testing.T) {
+	h := newGroup("a", "b", "c").elected("b", 8).fence("a", 7, cluster.FenceReleased).scenario(t).silent("b")
+	h.group().node("a").Ineligible = "full"
+	d := h.decide()
+	if d.Elect == nil || d.Take || d.Elect.Node != "c" || d.Elect.Cause != cluster.CauseSilent || len(d.Elect.Exclusions) != 0 {
+		t.Fatalf("%+v", d)
+	}
+	h = newGroup("a", "b").elected("b", 8).fence("a", 7, cluster.FenceReleased).scenario(t).silent("b")
+	h.group().node("a").Ineligible = "full"
+	if d := h.decide(); d.Elect != nil || d.Note != "" {
+		t.Errorf("the only candidate is not left to go on: %+v", d)
+	}
+}
+
+// A lost site must not cost the time of each of its members.
+func TestOtherSitesComeFirstAfterTwoHaveFallenSilent(t *testing.T) {
+	for _, only := range []bool{false, true} {
+		h := newGroup("a", "b", "c", "d").sites("dc1", "dc1", "dc1", "dc2").elected("b", 8).fence("a", 7, cluster.FenceSilent).scenario(t).silent("b")
+		h.in.Snapshot.Elected.Record.Silent = []string{"a"}
+		want := "d"
+		if only {
+			h.remove("d")
+			want = "c"
+		}
+		if d := h.decide(); d.Elect == nil || d.Elect.Node != want || !slices.Equal(d.Elect.Silent, []string{"a", "b"}) {
+			t.Errorf("%+v, want %s", d.Elect, want)
+		}
+	}
+}
+
+// ZooKeeper did not answer the leader: that says nothing about it, so it leads again, and nobody gets a strike.
+func TestALapsedLeaderLeadsAgain(t *testing.T) {
+	for _, rules := range []cluster.Rules{{Type: "priority"}, {Rank: []string{"round-robin"}}, {Rank: []string{"other-site", "node-id"}}} {
+		h := newGroup("a", "b", "c").sites("dc1", "dc2", "dc1").leads("b", 7).scenario(t, rules)
+		h.group().node("b").Priority = 200
+		h.in.Snapshot.Elected.Record.Circumstances = cluster.Circumstances{Cause: cluster.CauseFailure, Node: "a", Site: "dc1", Failed: []string{"dc1"}}
+		f := &h.in.Snapshot.Fence.Record
+		f.State, f.Lapsed, f.Led = cluster.FenceReleased, true, true
+		h.in.Snapshot.Current = cluster.Stored[cluster.Current]{}
+		if rec := h.leader("b", cluster.CauseLapsed); len(rec.Exclusions) != 0 {
+			t.Errorf("%v: a strike: %+v", rules, rec.Exclusions)
+		}
+	}
+}
+
+func TestWhoAreTheDeputies(t *testing.T) {
+	g := newGroup("a", "b", "c", "d", "e").sites("dc1", "dc1", "dc2", "dc3", "dc2").leads("c", 7)
+	rec := g.Elected.Record
+	for name, c := range map[string]struct {
+		change func(*cluster.Snapshot, *cluster.Elected) *cluster.Heir
+		want   []string
+	}{
+		"the elector, the heir, another site": {func(*cluster.Snapshot, *cluster.Elected) *cluster.Heir {
+			return &cluster.Heir{Node: "b", Incarnation: "b"}
+		}, []string{"a", "b", "d"}},
+		"no heir": {func(*cluster.Snapshot, *cluster.Elected) *cluster.Heir { return nil }, []string{"a", "d", "b"}},
+		"the leader is the elector": {func(s *cluster.Snapshot, e *cluster.Elected) *cluster.Heir {
+			e.Node, e.Incarnation, e.Site = "a", "a", "dc1"
+			return &cluster.Heir{Node: "b", Incarnation: "b"}
+		}, []string{"b", "c", "d"}},
+		"those that leave, or are silent, are none": {func(s *cluster.Snapshot, e *cluster.Elected) *cluster.Heir {
+			s.Members[0].Node.Record.Leaving, s.Elected.Record.Silent = "an upgrade", []string{"d"}
+			return nil
+		}, []string{"b", "e"}},
+	} {
+		s, e := g.Snapshot, rec
+		s.Members = slices.Clone(s.Members)
+		heir := c.change(&s, &e)
+		if got := deputies(&s, e, heir); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// A deputy that acts only elects where there is no leader: it knows too little for the rest.
+func TestAnActingDeputyDoesNotPreempt(t *testing.T) {
+	h := newGroup("a", "b").leads("b", 7).scenario(t)
+	h.in.Snapshot.Acting = true
+	if d := h.decide(); d.Elect != nil {
+		t.Errorf("%+v", d.Elect)
+	}
+	h.in.Now += time.Hour
+	h.in.Snapshot.Fence.Record.State, h.in.Snapshot.Fence.Record.Requested = cluster.FenceReleased, true
+	if d := h.decide(); d.Elect == nil || d.Elect.Node != "a" {
+		t.Errorf("%+v", d.Elect)
+	}
+}

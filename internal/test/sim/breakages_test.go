@@ -32,6 +32,8 @@ type breakage struct {
 	scheduled bool
 	// hanging makes a world in which work hangs in the kernel.
 	hanging bool
+	// leases is set if it is one of the lease znodes, the deputies or TAKE.
+	leases bool
 	// heirs is set if it is one of HEIR.
 	heirs bool
 	// leaving makes a world in which little but leaders that leave goes wrong.
@@ -53,64 +55,78 @@ type breakage struct {
 
 var breakages = []breakage{
 	{name: noOwnIncarnation, by: "S1 S2", one: 8, three: 66},
-	{name: noElectedVersion, by: "S1 S2", one: 73, three: 21},
+	{name: noElectedVersion, by: "S1 S2", one: 9, three: 21},
 	{name: noFenceVersion, by: "S1 S2", one: 8, three: 38},
 	{name: noLeaseWait, by: "S1", one: 22, three: 5},
-	{name: releasedUnclean, by: "S1", one: 373, three: 51},
+	{name: releasedUnclean, by: "S1", one: 373, three: 14},
 	{name: releaseEarly, by: "S1", one: 8, three: 0},
 	{name: weakRenew, by: "S1", rare: true, one: 2006, three: 730},
-	{name: inMemory, by: "L2", one: 361, three: 5},
-	{name: blameCandidate, by: "L2", one: 24, three: 5},
-	{name: noAmnesty, by: "L1 L3", one: 9, three: 10},
-	{name: noRevoke, by: "L1 L2", one: 24, three: 5},
-	{name: noDamping, by: "damping", one: 222, three: 45},
+	{name: inMemory, by: "L2", one: 361, three: 80},
+	{name: blameCandidate, by: "L2", one: 24, three: 22},
+	{name: noAmnesty, by: "L1 L3", one: 301, three: 24},
+	{name: noRevoke, by: "L1 L2", one: 24, three: 210},
+	{name: noDamping, by: "damping", one: 222, three: 878},
 	{name: newCircumstances, by: "S3 L4", one: 8, three: 0},
-	{name: noHysteresis, by: "S3", one: 1338, three: 99},
-	{name: softPause, by: "pause", one: 50, three: 139},
-	{name: noPause, by: "pause", one: 50, three: 139},
+	{name: noHysteresis, by: "S3", one: 1338, three: 325},
+	{name: softPause, by: "pause", one: 54, three: 139},
+	{name: noPause, by: "pause", one: 54, three: 139},
 	{name: noCordon, by: "L4", one: 45, three: 3},
 	{name: noMove, by: "L4", one: 165, three: 87},
-	{name: noFailback, by: "failback", one: 1, three: 13},
+	{name: noFailback, by: "failback", one: 24, three: 13},
 	{name: noElection, by: "L4", one: 11, three: 29},
 	{name: mixedMoments, by: "S1 S2", one: 1016, three: 55},
-	{name: shortKill, by: "S1", one: 39, three: 236},
+	{name: shortKill, by: "S1", one: 39, three: 373},
 	{name: absentFenceClean, by: "S1", one: 20, three: 5},
-	{name: keepLease, by: "S1", timed: true, granting: grantShorter, one: 591, three: 115},
-	{name: longestLease, by: "S1", timed: true, granting: grantLonger, one: 722, three: 679},
+	{name: keepLease, by: "S1", timed: true, granting: grantShorter, one: 521, three: 29},
+	{name: longestLease, by: "S1", timed: true, granting: grantLonger, one: 1275, three: 679},
 	{name: anyTerm, by: "S2", one: 8, three: 1},
 	{name: trustSessionEnd, by: "S1", one: 39, three: 5},
 	{name: finalEarly, by: "S1", one: 38, three: 207},
-	{name: renewRefused, by: "S1", one: 82, three: 29},
-	{name: leaveForeignCurrent, by: "S2", one: 1, three: 0},
-	{name: leaveLateCurrent, by: "L1", one: 137, three: 14},
-	{name: deleteAlone, by: "S1", one: 44, three: 5},
-	{name: newBeforeDead, by: "S1", one: 333, three: 29},
+	{name: renewRefused, by: "S1", one: 82, three: 94},
+	{name: leaveForeignCurrent, by: "S2", one: 8, three: 0},
+	{name: leaveLateCurrent, by: "L1", one: 137, three: 939},
+	{name: deleteAlone, by: "S1", one: 44, three: 11},
+	{name: newBeforeDead, by: "S1", one: 333, three: 38},
 	{name: sameInstance, by: "S1 S2", restored: true, three: 1},
-	{name: anyCurrent, by: "L1", restored: true, one: 197, three: 19},
-	{name: abandonedActs, by: "S1", one: 344, three: 108},
+	{name: anyCurrent, by: "L1", restored: true, one: 197, three: 2},
+	{name: abandonedActs, by: "S1", one: 344, three: 27},
 	{name: extendAll, by: "S1", rare: true, merged: true, three: 3848},
-	{name: neverOverdue, by: "L1 L2", hanging: true, one: 47, three: 37},
+	{name: neverOverdue, by: "L1 L2", hanging: true, one: 47, three: 2},
 	{name: claimsDeath, by: "S1", hanging: true, one: 24, three: 5},
-	{name: earlySchedule, by: "schedule", scheduled: true, one: 53, three: 7},
+	{name: earlySchedule, by: "schedule", scheduled: true, one: 53, three: 9},
 	{name: blindControl, by: "schedule", scheduled: true, one: 257, three: 319},
-	{name: lateSchedule, by: "schedule", scheduled: true, one: 541, three: 8},
+	{name: lateSchedule, by: "schedule", scheduled: true, one: 541, three: 262},
 	{name: leaderIsHeir, by: "heir", heirs: true, three: 1},
 	{name: heirInElected, by: "S2", heirs: true, three: 1},
-	{name: uncheckedHeir, by: "heir", heirs: true, one: 776, three: 21},
-	{name: noHeirRefresh, by: "heir", heirs: true, one: 85, three: 20},
-	{name: keepFences, by: "S1", slotted: true, slots: 33},
-	{name: noGate, by: "per_node", slotted: true, slots: 132},
+	{name: uncheckedHeir, by: "heir", heirs: true, one: 8, three: 2},
+	{name: noHeirRefresh, by: "heir", heirs: true, one: 85, three: 2},
+	{name: keepFences, by: "S1", slotted: true, slots: 47},
+	{name: noGate, by: "per_node", slotted: true, slots: 49},
 	{name: forgottenFence, by: "S1", slotted: true, slots: 5},
 	{name: forgottenCurrent, by: "L1", slotted: true, slots: 5},
 	{name: leavingEligible, by: "leaving", leaving: true, one: 8, three: 5},
 	{name: endlessHandover, by: "L1", leaving: true, one: 5, three: 2},
 	{name: currentTaken, by: "S1 S2", leaving: true},
-	{name: forgetTerms, by: "token", one: 246, three: 411},
+	{name: forgetTerms, by: "token", one: 246, three: 82},
 	{name: workBeforeReply, by: "S1"},
 	{name: failedFencing, by: "S1", fencing: true, rare: true, one: 685},
 	{name: fencedForAnother, by: "S1", fencing: true, rare: true, one: 33},
 	{name: fencesOn, by: "fencing", fencing: true, one: 112, three: 5},
 	{name: fencedPreempts, by: "fencing", fencing: true, one: 45, three: 5},
+	{name: plainRenew, by: "S1", leases: true, one: 1, three: 0},
+	{name: restUnseen, by: "S1", leases: true, merged: true, three: 120},
+	{name: readBackRenews, by: "S1", leases: true, one: 206, three: 31},
+	{name: goesOn, by: "S1", leases: true, one: 36, three: 45},
+	{name: guessesZnode, by: "S1", leases: true, one: 8, three: 0, control: unnamed},
+	{name: sightsEvent, by: "S1", leases: true, one: 196, three: 79},
+	{name: keepsSighting, by: "S1", leases: true, one: 1, three: 0},
+	{name: keepsFence, by: "S1", leases: true, one: 3842, three: 312},
+	{name: ownWait, by: "S1", leases: true, one: 6, three: 6},
+	{name: forgetsEarlier, by: "S1", leases: true, one: 4397, three: 333, control: takesSoon},
+	{name: blindTake, by: "S1", leases: true, one: 10, three: 6, control: blindDeputy},
+	{name: anyFenceTaken, by: "S1 S2", leases: true, one: 292, three: 532},
+	{name: fenceNotTaken, by: "S2", leases: true, one: 2, three: 1},
+	{name: staysSilent, by: "L1 L4", leases: true, one: 1, three: 2},
 }
 
 // The breakages. Each must be detected, or the simulation proves nothing.
@@ -191,6 +207,9 @@ func (b breakage) sees(l *loop, s cluster.Snapshot) cluster.Snapshot {
 	}
 	if b.name == fencedForAnother {
 		blamesLast(&s.Fence.Record)
+	}
+	if b.name == staysSilent {
+		s.Elected.Record.Silent = nil
 	}
 	if b.name == trustSessionEnd || b.timed {
 		l.m.g.check.trusts(&s.Fence)
@@ -341,6 +360,7 @@ func (b breakage) judges(l *loop, s cluster.Snapshot) cluster.Snapshot {
 	if b.name == fencedPreempts {
 		s.Fence.Record.Fencing = nil
 	}
+	b.guesses(&s.Fence.Record)
 	if b.name == leavingEligible {
 		s.Members = slices.Clone(s.Members)
 		for i := range s.Members {

@@ -44,7 +44,7 @@ func (d *lateHintSource) TakeHints() cluster.Hints {
 
 // budget returns what a daemon computes from its session timeout.
 func (b breakage) budget(timeout, stop time.Duration) (cluster.Budget, error) {
-	budget, err := cluster.NewBudget(timeout, stop)
+	budget, err := cluster.NewBudget(timeout, 0, stop)
 	if b.name == shortKill {
 		budget.Kill = timeout * 5 / 100
 		budget.LeaseWait = time.Duration(float64(budget.Lease+budget.Kill) * (1 + cluster.Drift) / (1 - cluster.Drift))
@@ -53,7 +53,7 @@ func (b breakage) budget(timeout, stop time.Duration) (cluster.Budget, error) {
 		budget.Handover = forever
 	}
 	if b.name == longestLease {
-		return cluster.NewBudget(2*timeout, stop)
+		return cluster.NewBudget(2*timeout, 0, stop)
 	}
 	return budget, err
 }

@@ -114,8 +114,9 @@ func (c *checker) applied(s *session, ops []cluster.Op, results []cluster.Result
 				}
 				c.terms++
 				c.g.faultDuringHandover(s.h.id)
+				c.g.acquiredBy(s.h)
 			}
-		case op.Path == c.g.known.current && c.owner != s.id && w.sessions[c.owner] != nil && fence.Record.State != cluster.FenceRevoked:
+		case op.Path == c.g.known.current && c.owner != s.id && w.sessions[c.owner] != nil && fence.Record.State != cluster.FenceRevoked && fence.Record.State != cluster.FenceSilent:
 			c.g.fail("S2: %s deletes another incarnation's current", c.g.self(s))
 		case op.Path == c.g.known.leader && s.h.members[c.g.number].work != nil && fence.Record.Incarnation == c.g.self(s) &&
 			(fence.Record.State == cluster.FenceReleased || fence.Record.State == cluster.FenceUnclean):

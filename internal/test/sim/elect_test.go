@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -12,6 +13,8 @@ import (
 
 // tick makes a loop look again.
 var tick = transition.Tick{}
+
+const take = "TAKE"
 
 type electorRole struct {
 	core     *elector.Elector
@@ -75,7 +78,7 @@ func (l *loop) decide(snap cluster.Snapshot) time.Duration {
 	found := e.watchdog.Observe(m.w.broken.watches(l, snap), now)
 	in := elector.Input{
 		Snapshot: snap, Policy: l.policy(snap), Now: now, Wall: m.w.wall(),
-		Others: others, Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions,
+		Others: others, Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions, Silent: withSilent(l.silent, found), LeaseOver: len(l.silent) > 0,
 	}
 	ready, wake := l.consult(&in)
 	if !ready {
@@ -90,6 +93,16 @@ func (l *loop) decide(snap cluster.Snapshot) time.Duration {
 		heirWake = l.updateHeir(in)
 	}
 	return cluster.Earliest(wake, d.Wake, found.Wake, heirWake)
+}
+
+// withSilent stands in for that of package electing.
+func withSilent(silent map[string]string, found watchdog.Findings) map[string]string {
+	if found.Silent == "" {
+		return silent
+	}
+	all := map[string]string{found.Silent: found.SilentFor}
+	maps.Copy(all, silent)
+	return all
 }
 
 // others returns the other slots, as far as they have been read.
@@ -112,7 +125,14 @@ func (l *loop) carryOut(d elector.Decision, snap cluster.Snapshot, others []clus
 				l.inline = append(l.inline, transition.Replaced{Term: e.Term, Node: e.Node, Reason: e.Reason})
 			}
 		}
-		l.write("ELECT", snap, d.Elect.Cause == cluster.CauseRepair, done, m.w.broken.elects(l, m.g.paths.ElectTx(snap, *d.Elect, d.Fence, others...), d.Elect))
+		if !m.w.leases {
+			d.Elect.Deputies = nil
+		}
+		what, ops := "ELECT", m.g.paths.ElectTx(snap, *d.Elect, d.Fence, others...)
+		if d.Take {
+			what, ops = take, m.w.broken.takes(l, m.g.paths.TakeTx(snap, l.silentLease, *d.Elect, others...))
+		}
+		l.write(what, snap, d.Elect.Cause == cluster.CauseRepair, done, m.w.broken.elects(l, ops, d.Elect))
 	case d.Revoke != nil:
 		m.w.log("%s: revokes %s: %s", m.name, d.Revoke.Incarnation, d.Revoke.Reason)
 		l.write("REVOKE", snap, false, func() {}, m.w.broken.revokes(m.g, m.g.paths.RevokeTx(snap, *d.Revoke)))
@@ -128,6 +148,7 @@ func (l *loop) write(what string, snap cluster.Snapshot, repair bool, applied fu
 		what, ops, repair, applied = "the first part of "+what, txs[0], false, func() {}
 	}
 	e.busy = true
+	began := m.clock()
 	others, done := l.others(), false
 	finish := func(rep reply) {
 		if done {
@@ -137,12 +158,20 @@ func (l *loop) write(what string, snap cluster.Snapshot, repair bool, applied fu
 		l.soon(func() {
 			e.busy = false
 			e.settled = m.clock()
+			e.watchdog.Wrote(e.settled - began)
 			l.reader.reread()
 			if rep.err == nil {
+				if what == take {
+					m.w.faults["TAKE applied"]++
+				}
 				applied()
 			}
 			switch pause := m.budget.Renew / 4; {
 			case rep.err != nil:
+				if what == take {
+					l.deputy.Refused(m.clock())
+					m.w.faults["TAKE refused"]++
+				}
 				e.retry.Failed(what, &snap, others, rep.err, false, e.settled, pause)
 			case repair:
 				e.retry.Repaired(e.settled, pause)

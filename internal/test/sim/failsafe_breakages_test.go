@@ -14,20 +14,21 @@ import (
 
 // The breakages of failsafe mode.
 var failsafeBreakages = []breakage{
-	{name: ignoresPromises, by: "S1 failsafe", one: 9},
-	{name: vetoesBound, by: "S1 failsafe", one: 53},
+	{name: ignoresPromises, by: "S1 failsafe", one: 17},
+	{name: vetoesBound, by: "S1 failsafe", one: 21},
 	{name: shortPromises, by: "S1 failsafe", one: 250},
-	{name: freeAfterStart, by: "S1 failsafe", one: 735},
+	{name: freeAfterStart, by: "S1 failsafe", one: 841},
 	{name: onePromise, by: "S1 failsafe", one: 2},
 	{name: promisesAddUp, by: "S1 failsafe", one: 9},
-	{name: blindVeto, by: "S1 S2 failsafe", one: 490},
+	{name: blindVeto, by: "S1 S2 failsafe", one: 398},
 	{name: noSlack, by: "needless", calmOutage: true, one: 697},
 	{name: timeoutEnds, by: "needless", calmOutage: true, one: 7},
 	{name: countsSilent, by: "needless", calmOutage: true, passive: true, one: 5},
 	{name: neverVetoes, by: "L1", one: 126},
 	{name: earlyLimit, by: "S1 failsafe", one: 205},
-	{name: forgetsVeto, by: "S1 failsafe", one: 2486},
-	{name: forgetsSets, by: "S1 failsafe", one: 89},
+	{name: forgetsVeto, by: "S1 failsafe", one: 4973},
+	{name: forgetsSets, by: "S1 failsafe", one: 18},
+	{name: takesBound, by: "S1 failsafe", leases: true, one: 198},
 }
 
 // failsafeHunted are those that no schedule has noticed yet: other rules may stand in for what they remove. -sim.hunt searches for them.

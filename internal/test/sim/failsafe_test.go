@@ -95,6 +95,12 @@ func (w *world) calmDown() {
 	for i := range t.latency {
 		t.latency[i] = min(t.latency[i], 50*time.Millisecond)
 	}
+	w.onlyPriorities()
+}
+
+// onlyPriorities makes the policies simple.
+func (w *world) onlyPriorities() {
+	t := &w.traits
 	for i := range t.groups {
 		t.groups[i].noise = false
 		for j := range t.groups[i].rules {

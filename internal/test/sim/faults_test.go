@@ -72,6 +72,7 @@ func (w *world) plan() {
 	w.planHanging()
 	w.planLeaving()
 	w.planRestores()
+	w.planSilence()
 }
 
 func (g *group) plan() {

@@ -74,6 +74,8 @@ func (s *session) handshake() {
 func (s *session) handshakeDone(asked time.Duration) {
 	h := s.h
 	s.up = true
+	s.handshakes++
+	s.leases.rereadAll()
 	for _, m := range h.residents {
 		if m.instance != nil {
 			m.instance.hintAll()
@@ -90,7 +92,7 @@ func (s *session) handshakeDone(asked time.Duration) {
 	if s.T >= h.timeout || h.w.broken.name == keepLease {
 		return
 	}
-	limit := asked + cluster.SafeLease(s.T)
+	limit := asked + cluster.SafeLease(s.T, 0)
 	s.cut = cluster.Earliest(s.cut, limit)
 	for _, m := range h.members {
 		if m.lease > limit {

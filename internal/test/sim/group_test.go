@@ -43,6 +43,8 @@ type group struct {
 
 	check   checker
 	members []*member // one on each host
+
+	silentNext bool // whoever acquires next falls silent
 }
 
 // paths holds the group's paths, joined once.

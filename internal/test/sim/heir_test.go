@@ -139,6 +139,9 @@ func (w *world) checkHeirs() {
 		if !g.hasElector() {
 			continue // it was fenced, and its session has not ended yet
 		}
+		if _, _, err := w.tree.Get(0, g.paths.Incarnation(elected.Record.Incarnation), false); err != nil {
+			continue // nobody can be elected, and something that nobody owns is in the place of current
+		}
 		heir, known := g.published()
 		_, _, err := w.tree.Get(0, g.known.election+"/"+heir.Incarnation, false)
 		switch {

@@ -43,7 +43,9 @@ type host struct {
 	session *session // nil while there is none
 	leaving bool     // it exits when its session has ended
 
-	failsafe failsafeHost
+	failsafe  failsafeHost
+	silencing silencing
+	readsLate time.Duration // until then it reads lease znodes late
 
 	// The guard.
 	unguarded bool          // the guard is dead

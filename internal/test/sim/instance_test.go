@@ -133,15 +133,16 @@ func (in *instance) newLoop(m *member) *loop {
 	l := &loop{m: m, in: in, s: in.s, number: in.s.loops, self: in.self}
 	m.loop = l
 	l.machine = transition.New(transition.Options{
-		Paths: m.g.paths, Self: in.self, Site: m.site, Budget: m.budget, Epoch: in.known.Record.Epoch, LastTerm: m.w.broken.remembers(m.memory.Term),
+		Paths: m.g.paths, Self: in.self, Site: m.site, Budget: m.budget, Lease: in.s.leases.znode, Epoch: in.known.Record.Epoch, LastTerm: m.w.broken.remembers(m.memory.Term),
 		Wall: m.w.wall, Fencing: m.host.fencing(), Failsafe: in.failsafe(),
 		RestartMax: 1, RestartWindow: time.Minute, RestartBackoff: 200 * time.Millisecond,
 	})
 	l.elector = electorRole{
 		core:     elector.New(elector.Options{Exclusion: t.exclusion, ExclusionMax: max(t.exclusion, time.Hour), LastKnown: m.memory, Epoch: in.known.Record.Epoch}),
-		watchdog: watchdog.New(watchdog.Options{Takeover: t.takeover, StrikeResetAfter: 5 * time.Minute, LeaseWait: m.budget.LeaseWait}),
+		watchdog: watchdog.New(watchdog.Options{Takeover: t.takeover, StrikeResetAfter: 5 * time.Minute, LeaseWait: m.budget.LeaseWait, Patience: m.patience()}),
 		version:  -2,
 	}
+	l.deputy = watchdog.NewDeputy(in.self.Name, watchdog.SilenceOptions{Wait: m.budget.LeaseWait, Renew: m.budget.Renew, Session: m.timeout}, in.s.handshakes)
 	l.reader = newReader(l, in.self, l.offer)
 	return l
 }

@@ -6,6 +6,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/transition"
 	"zkelectd/internal/transition/failsafe"
+	"zkelectd/internal/watchdog"
 )
 
 // loop is what an instance has for one leadership. It stands in for group.Member, with the same core under it.
@@ -18,6 +19,13 @@ type loop struct {
 	machine *transition.Machine
 	reader  *reader
 	elector electorRole
+	deputy  *watchdog.Deputy
+
+	followed    string        // the lease znode that it follows
+	deputyWake  time.Duration // when to observe again
+	acting      bool
+	silent      map[string]string
+	silentLease cluster.LeaseSeen
 
 	inline  []transition.Event
 	timer   time.Duration // the next tick, on the host's clock
@@ -102,6 +110,7 @@ func (l *loop) soon(do func()) {
 
 func (l *loop) close() {
 	l.over = l.over || !l.in.abandoned
+	l.follow("")
 	l.reader.stop()
 }
 
@@ -151,7 +160,8 @@ func (l *loop) step(ev transition.Event) {
 		}
 	}
 	l.alone = false
-	wake := cluster.Earliest(l.evaluate(), l.machine.Wake())
+	l.observe()
+	wake := cluster.Earliest(l.evaluate(), l.machine.Wake(), l.deputyWake)
 	if l.alone && l.machine.AwaitsSuccessor() {
 		l.step(transition.NoSuccessor{})
 		return
@@ -224,6 +234,9 @@ func (l *loop) perform(a transition.Action) {
 		l.in.beginEnd()
 	case transition.Reread:
 		l.reader.reread()
+	case transition.EndSession:
+		m.w.faults["session given up"]++
+		l.s.end(a.Reason)
 	case transition.Announce:
 		m.w.log("%s: %s in term %d: %s", m.name, a.Phase, a.Term, a.Reason)
 	case transition.Note:

@@ -19,7 +19,7 @@ func (l *loop) consult(in *elector.Input) (ready bool, wake time.Duration) {
 	if ask == nil {
 		return ready, wake
 	}
-	a, took := l.m.g.answer(ask.Input), w.between(0, execTimeout/2)
+	a, took := l.m.g.answer(ask.Input), w.between(0, w.program)
 	if w.chance(w.traits.flaky) && (!w.calm || e.answered) {
 		a, took = policy.Answer{Err: "no answer in time"}, execTimeout
 	}

@@ -30,6 +30,7 @@ type reader struct {
 
 	// What store.Reader selects from, one slot each.
 	woken, forced, timed bool
+	act                  bool // see store.Reader.Act
 }
 
 func newReader(l *loop, self cluster.Incarnation, out func(cluster.Snapshot)) *reader {
@@ -104,6 +105,7 @@ func (r *reader) choose() {
 		case 1:
 			if r.forced {
 				r.forced = false
+				r.collector.Act(r.act)
 				r.collector.InvalidateLeadership()
 				return
 			}

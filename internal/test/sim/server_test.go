@@ -19,8 +19,10 @@ func (w *world) apply(s *session, ops []cluster.Op) ([]cluster.Result, error) {
 		w.log("%s: %s -> %v", s.h.id, describe(ops), err)
 	}
 	if err == nil && slices.ContainsFunc(ops, func(op cluster.Op) bool { return op.Kind != cluster.OpCheck }) {
-		for _, g := range w.resourceOf(ops[len(ops)-1].Path).groups {
-			g.check.applied(s, ops, results)
+		if own := withoutLease(ops); len(own) > 0 {
+			for _, g := range w.resourceOf(own[0].Path).groups {
+				g.check.applied(s, own, results)
+			}
 		}
 	}
 	w.fire(fired)

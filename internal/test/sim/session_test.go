@@ -36,7 +36,9 @@ type session struct {
 	loops          int            // likewise
 	refusedSince   time.Duration  // since when the servers have refused it
 	final          [][]cluster.Op // FINAL of each group, to be sent before it is closed
-	cut            time.Duration  // no lease may outlast it, because the session timeout has shrunk; 0 for no limit
+	handshakes     int            // after the first
+	leases         *leases
+	cut            time.Duration // no lease may outlast it, because the session timeout has shrunk; 0 for no limit
 }
 
 // request is a read, a write or the closing of the session.
@@ -66,6 +68,7 @@ func (h *host) open() *session {
 	s.wrote = h.w.now
 	h.w.sessions[s.id] = s
 	h.w.all = append(h.w.all, s)
+	s.createLease()
 	return s
 }
 
@@ -198,6 +201,10 @@ func (s *session) fired(path string) {
 		s.replied = max(s.replied, s.w.now+s.w.between(0, s.T/2))
 	}
 	s.deliver(s.epoch, func() {
+		if isLease(path) {
+			s.leases.read(path)
+			return
+		}
 		if in := s.h.residents[s.w.resourceOf(path).number].instance; in != nil {
 			in.hint(path)
 		}
@@ -270,7 +277,7 @@ func (s *session) stopHearing() {
 		return
 	}
 	s.quiet = true
-	tick := s.T / 2
+	tick := s.T / time.Duration(w.ticks)
 	heard, limit := w.between(max(s.wrote, w.now-s.T/3), w.now), w.between(s.T-tick*3/4, s.T+tick)
 	if w.chance(0.3) { // the earliest possible expiry
 		heard, limit = max(s.wrote, w.now-s.T/3), s.T-tick*3/4

@@ -22,9 +22,12 @@ type world struct {
 	tree  *storetest.Tree
 	cache caches
 
-	rosters   bool // the electors write rosters; not with breakages, whose schedules they would change
-	schedules bool // operators schedule moves; with breakages only if they are about that
-	heirs     bool // the electors keep the published heirs true; not with breakages of something else
+	ticks     int           // how many ticks of the servers a session timeout has
+	program   time.Duration // how long a ranking program takes at most, unless it fails
+	leases    bool          // the hosts have lease znodes, and deputies watch them; not with breakages of something else
+	rosters   bool          // the electors write rosters; not with breakages, whose schedules they would change
+	schedules bool          // operators schedule moves; with breakages only if they are about that
+	heirs     bool          // the electors keep the published heirs true; not with breakages of something else
 	traits    traits
 	broken    breakage
 	resources []*resource
@@ -51,9 +54,10 @@ type world struct {
 func newWorld(seed uint64, s shape, broken breakage, trace func(string)) *world {
 	w := &world{
 		seed: seed, rng: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), broken: broken, trace: trace,
-		tree: storetest.NewTree(), sessions: make(map[int64]*session), faults: make(map[string]int), rosters: broken.name == "",
+		tree: storetest.NewTree(), sessions: make(map[int64]*session), faults: make(map[string]int), ticks: 2, program: execTimeout / 2, rosters: broken.name == "",
 		schedules: broken.name == "" || broken.scheduled,
-		heirs:     broken.name == "" || broken.heirs,
+		heirs:     broken.name == "" || broken.heirs || broken.leases,
+		leases:    broken.name == "" || broken.leases,
 	}
 	w.cache = newCaches()
 	w.traits = drawTraits(w.rng, s.groups)
@@ -62,6 +66,9 @@ func newWorld(seed uint64, s shape, broken breakage, trace func(string)) *world 
 	}
 	if broken.slotted {
 		w.focusOnSlots()
+	}
+	if broken.leases {
+		w.focusOnLeases()
 	}
 	if s.failsafe {
 		w.focusOnFailsafe()

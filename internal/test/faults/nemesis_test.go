@@ -42,6 +42,7 @@ var processFaults = []fault{
 	{"kill -9 of daemon and keeper", kill(daemonProcess, keeperProcess)},
 	{"kill -9 of guard, daemon and keeper", kill(guardProcess, daemonProcess, keeperProcess)},
 	{"loss of the host", loseHost},
+	{"loss of a site", loseSite},
 	{"SIGSTOP of the daemon", stop(daemonProcess)},
 	{"SIGSTOP of the guard", stop(guardProcess)},
 	{"SIGSTOP of the keeper", stop(keeperProcess)},
@@ -94,12 +95,21 @@ func stopAndKill(still, dead string) func(*fleet) (func(), error) {
 
 // loseHost kills all processes of a node, so that none can clean up.
 func loseHost(f *fleet) (func(), error) {
-	n := f.victim()
-	n.memory.Kill(sameTime) // processes that wait for a stalled disk die when the stall ends
-	for _, who := range zkelectdProcesses {
-		n.killed[who] = time.Now()
+	f.victim().lose()()
+	return noHeal, nil
+}
+
+// loseSite kills all processes of all nodes of a site.
+func loseSite(f *fleet) (func(), error) {
+	for _, n := range f.siteOf(f.victim()) {
+		n.lose()()
 	}
 	return noHeal, nil
+}
+
+// siteOf returns the nodes of a node's site.
+func (f *fleet) siteOf(n *node) []*node {
+	return slices.DeleteFunc(slices.Clone(f.nodes), func(o *node) bool { return o.site != n.site })
 }
 
 // setBehavior sets a behavior of a group's children on a node for a while. Processes that they have started remain until the child

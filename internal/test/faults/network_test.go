@@ -16,6 +16,8 @@ import (
 // networkFaults affect the connections between a node and the servers, and between the servers.
 var networkFaults = []fault{
 	{"daemon cut off from all servers", setMode(true, faultproxy.Refuse)},
+	{"a site cut off from all servers", cutSite(faultproxy.Refuse)},
+	{"black hole between a site and the servers", cutSite(faultproxy.BlackHole)},
 	{"daemon cut off from one server", setMode(false, faultproxy.Refuse)},
 	{"black hole between daemon and servers", setMode(true, faultproxy.BlackHole)},
 	{"one server, or one address of their name, hangs", setMode(false, faultproxy.Hold)},
@@ -55,6 +57,25 @@ func setMode(all bool, m faultproxy.Mode) func(*fleet) (func(), error) {
 				if m == faultproxy.BlackHole || m == faultproxy.HalfOpen {
 					p.Reset(false) // the dropped data is missing from the streams
 				}
+			}
+		}, nil
+	}
+}
+
+// cutSite sets the mode of all connections of a site's nodes.
+func cutSite(m faultproxy.Mode) func(*fleet) (func(), error) {
+	return func(f *fleet) (func(), error) {
+		var proxies []*faultproxy.Proxy
+		for _, n := range f.siteOf(f.victim()) {
+			proxies = append(proxies, n.proxies...)
+		}
+		for _, p := range proxies {
+			p.SetMode(m)
+		}
+		return func() {
+			for _, p := range proxies {
+				p.SetMode(faultproxy.Pass)
+				p.Reset(false) // the dropped data is missing from the streams
 			}
 		}, nil
 	}

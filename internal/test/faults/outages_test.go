@@ -293,7 +293,7 @@ func (o *outages) controlMustStop(before map[*group]work) {
 // mustStop waits until the leases are over, and checks that the work of those leaders has stopped that must, and that of the others not.
 func (o *outages) mustStop(before map[*group]work, at time.Duration, cut bool, stops func(*node) bool) {
 	o.t.Helper()
-	b, err := cluster.NewBudget(outageSession, 300*time.Millisecond)
+	b, err := cluster.NewBudget(outageSession, 0, 300*time.Millisecond)
 	if err != nil {
 		o.t.Fatal(err)
 	}

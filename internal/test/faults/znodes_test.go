@@ -24,6 +24,15 @@ var znodeFaults = []fault{
 	{"control deleted", removeZnodes(func(g *group, _ []string) []string { return []string{g.paths.Control()} })},
 	{"roster deleted", removeZnodes(func(g *group, _ []string) []string { return []string{g.paths.Roster()} })},
 	{"history deleted", removeZnodes(func(g *group, _ []string) []string { return []string{g.paths.History()} })},
+	{"the lease znode of the leader deleted", attackLease(func(znode string, stat cluster.Stat) []cluster.Op {
+		return []cluster.Op{{Kind: cluster.OpDelete, Path: znode, Version: stat.Version}}
+	})},
+	{"the lease znode of the leader replaced", attackLease(func(znode string, stat cluster.Stat) []cluster.Op {
+		return append([]cluster.Op{{Kind: cluster.OpDelete, Path: znode, Version: stat.Version}}, cluster.LeaseTx(znode)...)
+	})},
+	{"the lease znode of the leader written by somebody else", attackLease(func(znode string, stat cluster.Stat) []cluster.Op {
+		return []cluster.Op{{Kind: cluster.OpSet, Path: znode, Version: stat.Version}}
+	})},
 	{"everything deleted below the root", removeZnodes(func(g *group, all []string) []string { return subtree(all, g.paths.Root)[1:] })},
 }
 
@@ -35,6 +44,29 @@ func closeLeaderSession(f *fleet) (func(), error) {
 		zk.CloseSession(ctx, zk.SessionHandle{Servers: f.ensemble.Addrs(), Session: stat.Owner, Password: zkserver.SessionPassword(stat.Owner)})
 	}
 	return noHeal, nil
+}
+
+// attackLease changes the lease znode that a fence names. It tries again if that is renewed meanwhile.
+func attackLease(attack func(znode string, stat cluster.Stat) []cluster.Op) func(*fleet) (func(), error) {
+	return func(f *fleet) (func(), error) {
+		ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Second)
+		defer cancel()
+		p := f.anyGroup().paths
+		for ctx.Err() == nil {
+			data, stat, err := f.client(ctx).Get(ctx, p.Leader(), false)
+			znode := cluster.ReadFence(p.Leader(), data, stat, err == nil).Record.Lease
+			if znode == "" {
+				return noHeal, nil
+			}
+			if _, stat, err = f.client(ctx).Get(ctx, znode, false); err != nil {
+				return noHeal, nil
+			}
+			if _, err = f.client(ctx).Do(ctx, attack(znode, stat)...); !errors.Is(err, cluster.ErrBadVersion) {
+				return noHeal, nil
+			}
+		}
+		return noHeal, nil
+	}
 }
 
 // subtree returns path and its descendants.

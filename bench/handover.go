@@ -92,8 +92,13 @@ func (g *group) publish(ctx context.Context, sites map[string]int) error {
 	return err
 }
 
-// members waits until n daemons are registered.
+// members waits until n daemons are registered, at least.
 func (g *group) members(ctx context.Context, n int) error {
+	return g.incarnations(ctx, func(count int) bool { return count >= n })
+}
+
+// incarnations waits for a number of incarnations. Those of lost hosts are among them until their sessions end.
+func (g *group) incarnations(ctx context.Context, enough func(count int) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for {
@@ -101,7 +106,7 @@ func (g *group) members(ctx context.Context, n int) error {
 		if err != nil {
 			return err
 		}
-		if len(names) >= n {
+		if enough(len(names)) {
 			return nil
 		}
 		select {

@@ -13,6 +13,7 @@ import (
 // idleHost has the figures of hosts that are idle: one leads all groups, the other one is their elector.
 type idleHost struct {
 	requests, processor                        float64 // of the host that leads; a second, and as a share of a core
+	watched                                    float64 // requests a second of the host that leads and of its deputies
 	leader, leaderGuard, elector, electorGuard float64 // resident memory in MB
 }
 
@@ -38,6 +39,9 @@ func idleGroups(ctx context.Context, t *table, binary string) error {
 	ratio := many.requests / one.requests
 	t.add(fmt.Sprintf("requests of a host that leads %d groups", manyGroups), fmt.Sprintf("%.2f a second", many.requests),
 		fmt.Sprintf("%.2f times those of one that leads 1 (%.2f)", ratio, one.requests), "<= 2", ratio <= 2)
+	t.add("requests of a leader and three deputies, 1 group", fmt.Sprintf("%.2f a second", one.watched), fmt.Sprintf("leader alone %.2f", one.requests), "", true)
+	t.add(fmt.Sprintf("requests of a leader and three deputies, %d groups", manyGroups), fmt.Sprintf("%.2f a second", many.watched),
+		fmt.Sprintf("leader alone %.2f", many.requests), "", true)
 	ratio = many.processor / one.processor
 	t.add(fmt.Sprintf("processor of a host that leads %d groups", manyGroups), fmt.Sprintf("%.2f %% of a core", 100*many.processor),
 		fmt.Sprintf("%.1f times that of one that leads 1 (%.2f %%)", ratio, 100*one.processor), "<= 10, <= 3 %", ratio <= 10 && many.processor <= 0.03)
@@ -59,9 +63,19 @@ func measureIdle(ctx context.Context, binary string, groups int) (m idleHost, er
 	if err := h.led(ctx, "leader"); err != nil {
 		return m, err
 	}
-	session, err := h.sessionOf(ctx, "leader")
-	if err != nil {
-		return m, err
+	ids := []string{"leader", "elector", "b", "c"}
+	for _, id := range ids[2:] {
+		if err := h.start(ctx, id, ""); err != nil {
+			return m, err
+		}
+	}
+	var sessions []int64
+	for _, id := range ids {
+		session, err := h.sessionOf(ctx, id)
+		if err != nil {
+			return m, err
+		}
+		sessions = append(sessions, session)
 	}
 	leader, elector := h.nodes["leader"], h.nodes["elector"]
 	daemon, err := leader.daemon()
@@ -76,24 +90,35 @@ func measureIdle(ctx context.Context, binary string, groups int) (m idleHost, er
 		return m, err
 	}
 	before := cpu(daemon) + cpu(leader.cmd.Process.Pid)
-	m.requests, err = h.rate(ctx, session, groupSpan)
+	rates, err := h.rates(ctx, sessions, groupSpan)
+	if err != nil {
+		return m, err
+	}
+	m.requests = rates[0]
+	for _, r := range rates {
+		m.watched += r
+	}
 	m.processor = (cpu(daemon) + cpu(leader.cmd.Process.Pid) - before) / groupSpan.Seconds()
 	m.leader, m.leaderGuard, m.elector, m.electorGuard = rss(daemon), rss(leader.cmd.Process.Pid), rss(other), rss(elector.cmd.Process.Pid)
-	return m, err
+	return m, nil
 }
 
-// rate returns how many packets a second the server receives in a session.
-func (g *group) rate(ctx context.Context, session int64, span time.Duration) (float64, error) {
+// rates returns how many packets a second the server receives in each of the sessions.
+func (g *group) rates(ctx context.Context, sessions []int64, span time.Duration) ([]float64, error) {
 	before, err := received(ctx, g.server)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	began := time.Now()
 	if err := waitFor(ctx, span); err != nil {
-		return 0, err
+		return nil, err
 	}
 	after, err := received(ctx, g.server)
-	return float64(after[session]-before[session]) / time.Since(began).Seconds(), err
+	var all []float64
+	for _, session := range sessions {
+		all = append(all, float64(after[session]-before[session])/time.Since(began).Seconds())
+	}
+	return all, err
 }
 
 // connection matches a line of the four letter word cons, with the packets received and the session.

@@ -16,7 +16,10 @@ import (
 	"zkelectd/internal/guard"
 )
 
-var verbose = flag.Bool("v", false, "show the errors that the daemons log; the killed ones cause many")
+var (
+	verbose = flag.Bool("v", false, "show the errors that the daemons log; the killed ones cause many")
+	logs    = flag.String("logs", "", "a directory for the logs of the daemons, one file for each")
+)
 
 func main() {
 	if server := os.Getenv(plainLockServer); server != "" {
@@ -37,6 +40,7 @@ func main() {
 		os.Exit(status)
 	}
 	rounds := flag.Int("rounds", 50, "how many planned handovers and killed daemons to measure; of lost hosts a tenth")
+	lost := flag.Int("losses", 20, "how many lost hosts, and outages of ZooKeeper, of each kind to measure in losthost and outage")
 	binary := flag.String("binary", "bin/zkelectd", "the zkelectd to run")
 	only := flag.String("only", "handover,daemon,failover,idle,groups", "what to measure, separated by commas")
 	sizes := flag.String("sizes", "10,100,500,2000", "the sizes of the groups in scale; the first is what the others are compared with")
@@ -60,7 +64,7 @@ func main() {
 		return
 	}
 	t := &table{}
-	for _, p := range parts(ctx, t, options{*binary, *rounds, *sizes}, guardClient) {
+	for _, p := range parts(ctx, t, options{*binary, *rounds, *lost, *sizes}, guardClient) {
 		if !slices.Contains(strings.Split(*only, ","), p.name) {
 			continue
 		}
@@ -76,6 +80,7 @@ func main() {
 type options struct {
 	binary string
 	rounds int
+	losses int
 	sizes  string
 }
 
@@ -92,6 +97,8 @@ func parts(ctx context.Context, t *table, o options, guardClient *guard.Client) 
 		{"daemon", func() error { return killedDaemon(ctx, t, o.binary, o.rounds) }},
 		{"idle", func() error { return idle(ctx, t, o.binary) }},
 		{"failover", func() error { return failover(ctx, t, o.binary, max(10, o.rounds/2)) }},
+		{"losthost", func() error { return lostHosts(ctx, t, o.binary, o.losses) }},
+		{"outage", func() error { return outages(ctx, t, o.binary, o.losses) }},
 		{"groups", func() error { return groups(ctx, t, o.binary) }},
 		{"scale", func() error { return scale(ctx, t, guardClient, o, max(5, o.rounds/5)) }}, // takes long, and 8 GB with 2,000 members
 		{"idlegroups", func() error { return idleGroups(ctx, t, o.binary) }},                 // a part of groups

@@ -29,12 +29,32 @@ func (g *group) spawnAt(addr, binary, id string, timeout time.Duration, env ...s
 
 // spawnWork is spawnAt with another child.
 func (g *group) spawnWork(addr, binary, id string, timeout time.Duration, child []string, env ...string) (*node, error) {
-	cmd := exec.Command(binary, append([]string{"run", "--zk", addr, "--root", g.paths.Root, "--id", id, "--site", id,
-		"--session-timeout", timeout.String(), "--log-level", "error", "--"}, child...)...)
-	if *verbose {
+	return g.spawnHost(addr, binary, hostSpec{id: id, site: id}, timeout, child, env...)
+}
+
+// spawnHost is spawnWork with the host's site and priority.
+func (g *group) spawnHost(addr, binary string, h hostSpec, timeout time.Duration, child []string, env ...string) (*node, error) {
+	level := "error"
+	if *logs != "" {
+		level = "info"
+	}
+	cmd := exec.Command(binary, append([]string{"run", "--zk", addr, "--root", g.paths.Root, "--id", h.id, "--site", h.site,
+		"--session-timeout", timeout.String(), "--log-level", level, "--"}, child...)...)
+	cmd.Env = append(append(os.Environ(), "ZKELECTD_CHILD_STOP_TIMEOUT=100ms"), env...)
+	if h.priority != 0 {
+		cmd.Env = append(cmd.Env, fmt.Sprintf("ZKELECTD_NODE_PRIORITY=%d", h.priority))
+	}
+	switch {
+	case *logs != "":
+		f, err := os.OpenFile(filepath.Join(*logs, strings.Trim(g.paths.Root, "/")+"-"+h.id+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		cmd.Stderr = f
+	case *verbose:
 		cmd.Stderr = os.Stderr
 	}
-	cmd.Env = append(append(os.Environ(), "ZKELECTD_CHILD_STOP_TIMEOUT=100ms"), env...)
 	return &node{cmd}, cmd.Start()
 }
 
@@ -83,6 +103,15 @@ func (n *node) child() (int, error) {
 		return 0, err
 	}
 	return below(keeper, func(args []string) bool { return args[0] == "sleep" })
+}
+
+// tree returns a process and all that descend from it.
+func tree(pid int) []int {
+	all := []int{pid}
+	for _, child := range processes(pid, func([]string) bool { return true }) {
+		all = append(all, tree(child)...)
+	}
+	return all
 }
 
 // kill kills all processes of zkelectd, as the loss of its host does: its session stays open.

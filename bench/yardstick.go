@@ -1,18 +1,13 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/store"
@@ -20,27 +15,12 @@ import (
 	"zkelectd/internal/test/zkserver"
 )
 
-// announced is the leader-only command of this comparison. It writes its first line into a pipe when it starts, and its last one when
-// it is asked to stop; $0 is its name and $1 the pipe.
-const announced = `exec 3>"$1"
-trap 'echo "last $0 $$" >&3; kill $! 2>/dev/null; exit 0' TERM
-echo "first $0 $$" >&3
-while :; do sleep 1000 & wait $!; done`
-
-// line is a line that a command has written.
-type line struct {
-	word, name string
-	pid        int
-	at         time.Time
-}
-
 // contest compares zkelectd with a plain lock, on the same server. Each has two members.
 type contest struct {
 	binary string
 	rounds int
 	g      *group
-	pipe   string
-	lines  chan line
+	pipe   *pipe
 	sides  []*side
 
 	elector *node // the elector of led; nil before it is started
@@ -92,24 +72,14 @@ func compareWithLock(ctx context.Context, t *table, binary string, rounds int) e
 
 // newContest starts all members. The contest is to be closed even after an error.
 func newContest(ctx context.Context, binary string, rounds int) (*contest, error) {
-	c := &contest{binary: binary, rounds: rounds, lines: make(chan line, 16)}
+	c := &contest{binary: binary, rounds: rounds}
 	var err error
 	if c.g, err = newGroup(ctx, zkserver.Options{}); err != nil {
 		return c, err
 	}
-	dir, err := os.MkdirTemp("", "zkelectd-bench-")
-	if err != nil {
+	if c.pipe, err = newPipe(); err != nil {
 		return c, err
 	}
-	c.pipe = filepath.Join(dir, "lines")
-	if err := unix.Mkfifo(c.pipe, 0o600); err != nil {
-		return c, os.NewSyscallError("mkfifo", err)
-	}
-	f, err := os.OpenFile(c.pipe, os.O_RDWR, 0) // as a writer, too: it never ends
-	if err != nil {
-		return c, err
-	}
-	go c.read(f)
 	c.sides = []*side{
 		{name: "zkelectd", count: c.children(c.g.paths.Election()), spawn: c.spawner(c.g, "zkelectd"), stopOne: terminateProcess, killOne: killDaemon, endOne: terminateProcess},
 		{name: "plain lock", count: c.children(plainLockPath), spawn: c.spawnLock, stopOne: terminateProcess, killOne: killProcess, endOne: terminateProcess},
@@ -157,7 +127,7 @@ func (c *contest) start(ctx context.Context, s *side) (err error) {
 			return err
 		}
 		if i == 0 {
-			first, err := c.next(ctx, "first", s.name)
+			first, err := c.pipe.next(ctx, "first", s.name)
 			if err != nil {
 				return err
 			}
@@ -190,51 +160,14 @@ func (c *contest) close() {
 	if c.g != nil {
 		c.g.close()
 	}
-	if c.pipe != "" {
-		os.RemoveAll(filepath.Dir(c.pipe))
-	}
-}
-
-// read stamps the lines of the commands as they come.
-func (c *contest) read(f *os.File) {
-	for s := bufio.NewScanner(f); s.Scan(); {
-		at := time.Now()
-		l := line{at: at}
-		if _, err := fmt.Sscanf(s.Text(), "%s %s %d", &l.word, &l.name, &l.pid); err == nil {
-			c.lines <- l
-		}
-	}
-}
-
-// next waits for a line of a side's command.
-func (c *contest) next(ctx context.Context, word, name string) (line, error) {
-	limit := time.After(time.Minute)
-	for {
-		select {
-		case l := <-c.lines:
-			if l.word == word && l.name == mark(name) {
-				return l, nil
-			}
-		case <-limit:
-			return line{}, fmt.Errorf("no command has written its %s line within a minute", word)
-		case <-ctx.Done():
-			return line{}, ctx.Err()
-		}
-	}
-}
-
-// mark is a side's name as one word.
-func mark(name string) string { return strings.ReplaceAll(name, " ", "-") }
-
-func (c *contest) command(name string) []string {
-	return []string{"sh", "-c", announced, mark(name), c.pipe}
+	c.pipe.close()
 }
 
 // spawner returns what starts a node of a group for a side.
 func (c *contest) spawner(g *group, side string) func(member string) (*exec.Cmd, error) {
 	return func(member string) (*exec.Cmd, error) {
 		// A command that is killed because the machine is busy writes no last line.
-		n, err := g.spawnWork(c.g.server.Addr(), c.binary, member, plainLockTimeout, c.command(side),
+		n, err := g.spawnWork(c.g.server.Addr(), c.binary, member, plainLockTimeout, c.pipe.command(side),
 			"ZKELECTD_POLICY_FAILBACK=manual", "ZKELECTD_CHILD_STOP_TIMEOUT=1s")
 		if err != nil {
 			return nil, err
@@ -244,7 +177,7 @@ func (c *contest) spawner(g *group, side string) func(member string) (*exec.Cmd,
 }
 
 func (c *contest) spawnLock(string) (*exec.Cmd, error) {
-	return spawnLock(c.g.server.Addr(), c.command("plain lock"))
+	return spawnLock(c.g.server.Addr(), c.pipe.command("plain lock"))
 }
 
 func terminateProcess(cmd *exec.Cmd) error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -299,11 +232,11 @@ func (c *contest) terminate(ctx context.Context, s *side) error {
 	if err := s.stopOne(old); err != nil {
 		return err
 	}
-	last, err := c.next(ctx, "last", s.name)
+	last, err := c.pipe.next(ctx, "last", s.name)
 	if err != nil {
 		return err
 	}
-	first, err := c.next(ctx, "first", s.name)
+	first, err := c.pipe.next(ctx, "first", s.name)
 	if err != nil {
 		return err
 	}
@@ -321,7 +254,7 @@ func (c *contest) kill(ctx context.Context, s *side) error {
 	if err := s.killOne(old); err != nil {
 		return err
 	}
-	first, err := c.next(ctx, "first", s.name)
+	first, err := c.pipe.next(ctx, "first", s.name)
 	if err != nil {
 		return err
 	}

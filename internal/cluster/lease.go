@@ -63,17 +63,13 @@ func (s *Snapshot) MayBeTaken() bool {
 
 // TakeTx returns TAKE: ELECT that also takes the fence from a holder whose lease was seen unchanged for so long that it is over. While the
 // fence and the lease znode are as they were then, no later lease has been granted, and after TAKE none can be: the fence has changed.
-// SILENT leaves nothing to wait for of this holder, and every other wait as it is. If its session has ended since it was found silent, the
-// lease znode is gone, and the fence alone is checked.
+// SILENT leaves nothing to wait for of this holder, and every other wait as it is.
 func (p Paths) TakeTx(snap Snapshot, seen LeaseSeen, next Elected, others ...SlotState) []Op {
 	fence := snap.Fence.Record
 	fence.Earlier = MergeEarlier(append(slices.Clone(fence.Earlier), fence.holder(0)))
 	fence.Led = fence.Led || fence.State == FenceReady
 	fence.State, fence.Reason, fence.Requested, fence.Time = FenceSilent, next.Reason, false, next.Time
-	ops := p.ElectTx(snap, next, &fence, others...)
-	if gone := seen.At != 0 && seen.Znode == fence.Lease && !seen.Exists; !gone {
-		ops = append(ops, Op{Kind: OpCheck, Path: fence.Lease, Version: seen.Stat.Version})
-	}
+	ops := append(p.ElectTx(snap, next, &fence, others...), Op{Kind: OpCheck, Path: fence.Lease, Version: seen.Stat.Version})
 	if snap.Current.Exists {
 		ops = append(ops, Op{Kind: OpDelete, Path: p.Current(), Version: snap.Current.Stat.Version})
 	}
@@ -89,10 +85,13 @@ func (s *Snapshot) Deputies() []string {
 	case !s.Elected.Readable():
 		return nil
 	case s.Heir.Readable() && s.Heir.Record.Term == s.Elected.Record.Term:
-		return s.Heir.Record.Deputies
+		return first(s.Heir.Record.Deputies, MaxDeputies)
 	}
-	return s.Elected.Record.Deputies
+	return first(s.Elected.Record.Deputies, MaxDeputies)
 }
+
+// first returns at most n of a list: a forged one is not followed by everybody.
+func first(list []string, n int) []string { return list[:min(n, len(list))] }
 
 // DeputyPlace returns the reader's place among the deputies, from 0 on; -1 if it is none.
 func (s *Snapshot) DeputyPlace() int { return slices.Index(s.Deputies(), s.Self.ID) }

@@ -107,7 +107,7 @@ func (d *Departure) release(l *Leadership) Fence {
 		f.Earlier = unknownHolder(f.Earlier, l.Owed)
 	}
 	f.Owed, f.State, f.Failsafe = max(f.Owed, Duration(l.Owed)), FenceReleased, nil
-	if f.Owed > 0 {
+	if f.Owed > 0 || len(f.Earlier) > 0 { // an earlier holder without a wait may still have to be fenced
 		f.State = FenceUnclean
 	}
 	return f

@@ -30,8 +30,6 @@ func TestTransactionsCarryEveryCheck(t *testing.T) {
 		"ELECT":       {p.ElectTx(snap, Elected{Incarnation: "n2-0000000000000001-n_0000000002"}, nil), []string{self, other, "check /c/leader@4", "set /c/leader/elected@3"}},
 		"TAKE": {p.TakeTx(held, LeaseSeen{Znode: "/.leases/n9-1", Stat: Stat{Version: 9}}, Elected{Incarnation: "n2-0000000000000001-n_0000000002"}),
 			[]string{self, other, "set /c/leader@4", "set /c/leader/elected@3", "check /.leases/n9-1@9", "delete /c/leader/current@5"}},
-		"TAKE after the end of the session": {p.TakeTx(gone, LeaseSeen{Znode: "/.leases/n9-1", At: 1}, Elected{Incarnation: "n2-0000000000000001-n_0000000002"}),
-			[]string{self, other, "set /c/leader@4", "set /c/leader/elected@3"}},
 		"TAKE without current": {p.TakeTx(gone, LeaseSeen{Znode: "/.leases/n9-1", Stat: Stat{Version: 9}}, Elected{Incarnation: "n2-0000000000000001-n_0000000002"}),
 			[]string{self, other, "set /c/leader@4", "set /c/leader/elected@3", "check /.leases/n9-1@9"}},
 		"a lease znode": {LeaseTx("/.leases/n9-1"), []string{"create /.leases/n9-1@0 ephemeral", "set /.leases/n9-1@0"}},

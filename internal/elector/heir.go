@@ -123,7 +123,7 @@ func deputies(s *cluster.Snapshot, elected cluster.Elected, heir *cluster.Heir) 
 	add := func(m cluster.Member) {
 		site := m.Node.Record.Site
 		if len(ids) < cluster.MaxDeputies && m.ID != elected.Node && !slices.Contains(ids, m.ID) && !m.Superseded && m.Node.Readable() && m.Node.Record.Leaving == "" &&
-			!s.DeclaredSilent(m.Name) {
+			!s.DeclaredSilent(m.Name) && !slices.Contains(elected.Silent, m.Name) {
 			ids, sites[site] = append(ids, m.ID), true
 		}
 	}

@@ -2,6 +2,7 @@ package group
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -24,6 +25,8 @@ type deputy struct {
 	znode   string // the lease znode that is followed; empty for none
 	release func()
 	wake    time.Duration // when observe is to be called if nothing happens; 0 for never
+	// reconnects is how often the session had reconnected when that was last noticed.
+	reconnects int
 }
 
 func newDeputy(m *Member) *deputy {
@@ -44,15 +47,17 @@ func (d *deputy) observe(now time.Duration) {
 	if m.opt.Leases == nil || m.snap.At == 0 {
 		return
 	}
+	if n := m.session.Reconnects(); n != d.reconnects {
+		d.reconnects = n
+		m.elector.Interrupted()
+	}
 	out := d.core.Observe(d.input(now))
 	d.wake = out.Wake
 	d.follow(out.Follow)
 	if out.Ask {
 		d.ask()
 	}
-	if m.acting.Swap(out.Act) != out.Act {
-		m.instance.setActing()
-	}
+	m.instance.setActing(m, out.Act)
 	m.elector.SetSilent(d.core.Silent(&m.snap, now))
 }
 
@@ -98,12 +103,15 @@ func (d *deputy) ask() {
 
 // setActing makes all members read what the elector reads while one of them acts as a deputy: an election in one slot depends on all
 // others.
-func (i *Instance) setActing() {
-	on := false
-	for _, m := range i.members {
-		on = on || m.acting.Load()
+func (i *Instance) setActing(m *Member, acts bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if m.acting == acts {
+		return
 	}
-	for _, m := range i.members {
-		m.reader.Act(on)
+	m.acting = acts
+	on := slices.ContainsFunc(i.members, func(o *Member) bool { return o.acting })
+	for _, o := range i.members {
+		o.reader.Act(on)
 	}
 }

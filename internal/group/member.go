@@ -32,7 +32,7 @@ type Member struct {
 	reader      *store.Reader
 	elector     *electing.Elector
 	deputy      *deputy
-	acting      atomic.Bool // this member does the work of the elector as a deputy
+	acting      bool // this member does the work of the elector as a deputy; guarded by the mutex of the instance
 	guard       Guard
 	worker      *worker.Worker
 	limit       leaseLimit
@@ -385,7 +385,9 @@ func (m *Member) perform(a transition.Action) {
 	case transition.End:
 		m.beginEnd(a.Reason)
 	case transition.EndSession:
-		m.session.Fail(errors.New(a.Reason))
+		if m.session.Connected() { // else ZooKeeper is away, and the session may survive that
+			m.session.Fail(errors.New(a.Reason))
+		}
 	case transition.Announce:
 		m.group.announce(a)
 		if a.Phase == transition.Standby {

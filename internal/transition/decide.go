@@ -37,9 +37,10 @@ func (m *Machine) decide() {
 	m.holdRounds()
 	m.acquire()
 	m.veto()
-	if m.toRemember != 0 && m.now >= m.retryAt && m.remembers(m.toRemember) {
-		m.toRemember = 0
+	if m.toRemember != 0 && m.now >= m.retryAt {
+		m.remembers(m.toRemember)
 	}
+	m.toRemember = 0 // it is asked for again as long as the holder is silent
 	if m.quit != nil && m.ended == "" && m.Idle() {
 		m.end(m.quit.Reason)
 	}
@@ -293,7 +294,7 @@ func (m *Machine) windDown() {
 	}
 	if m.quit == nil && m.term.releasing != 0 && m.now >= m.sickAt() { // else it ends in any case
 		m.term.releasing = m.now
-		m.do(EndSession{Reason: fmt.Sprintf("no RELEASE was answered for %s, although its work is dead", m.opt.Budget.Session)})
+		m.do(EndSession{Reason: fmt.Sprintf("no RELEASE was answered for %s, although its work is dead", 2*m.opt.Budget.Session)})
 		return
 	}
 	if m.tx.pending == TxNone && m.term.unresolved == TxNone && m.now >= m.retryAt {
@@ -305,8 +306,8 @@ func (m *Machine) windDown() {
 }
 
 // sickAt returns when the session counts as sick: what keeps RELEASE from being answered concerns all of its groups, and while those renew
-// their leases, no deputy can know that this one holds its leadership for nothing.
-func (m *Machine) sickAt() time.Duration { return m.term.releasing + m.opt.Budget.Session }
+// their leases, no deputy can know that this one holds its leadership for nothing. By then the client knows whether it is connected.
+func (m *Machine) sickAt() time.Duration { return m.term.releasing + 2*m.opt.Budget.Session }
 
 // releaseTimeout returns when a member that is to end stops waiting for its RELEASE: its work is dead, and if ZooKeeper still
 // does not answer, the session is about to expire.

@@ -512,7 +512,7 @@ func TestASessionWithoutAnAnswerToRELEASEEnds(t *testing.T) {
 		s.now += s.b.Renew
 		s.on(still(), "RELEASE")
 	}
-	s.now += s.b.Session - 1
+	s.now += 2*s.b.Session - 1
 	s.on(lost())
 	s.now++
 	s.on(still(), "EndSession")

@@ -89,7 +89,7 @@ func (d *Deputy) Observe(in DeputyInput) (out DeputyOutput) {
 func (d *Deputy) electionDue(s *cluster.Snapshot, place int, now time.Duration) time.Duration {
 	key := ""
 	if place >= 0 && !s.Elector && s.Leadership && s.Newer() == nil &&
-		(!s.Fence.Readable() || s.Ended() || s.Acquired() && !s.Current.Exists || s.DeclaredSilent(s.Elected.Record.Incarnation)) {
+		(!s.Fence.Readable() || s.Ended() || !s.Current.Exists || s.DeclaredSilent(s.Elected.Record.Incarnation)) {
 		key = fmt.Sprint(s.Elected.Stat.Modified, s.Fence.Stat.Modified)
 	}
 	d.due.hold(key, now)

@@ -19,7 +19,6 @@ type Silence struct {
 	at       time.Duration     // the sighting; 0 if there is none
 	refusals int               // of TAKE for this pair
 	seen     cluster.LeaseSeen // what was confirmed; At is 0 if nothing was
-	over     bool              // it was confirmed for this pair before
 	notYet   time.Duration     // not before this, since ZooKeeper may have been away
 }
 
@@ -49,12 +48,6 @@ func NewSilence(opt SilenceOptions) *Silence { return &Silence{opt: opt} }
 // for never. place is the member's place among the deputies, and now the time at which the snapshot was received at the latest.
 func (s *Silence) Observe(snap *cluster.Snapshot, seen cluster.LeaseSeen, place int, now time.Duration) time.Duration {
 	f := &snap.Fence.Record
-	if s.over && (f.Failsafe == nil || len(f.Failsafe.Members) == 0) && place >= 0 && snap.MayBeTaken() && seen.Znode == f.Lease && !seen.Exists && s.sameFence(snap) {
-		// Its session has ended since. That brings no new lease: the last one was over, and the next one begins with another fence. Only
-		// promises could have revived it.
-		s.seen.Exists = false
-		return max(s.at, s.notYet)
-	}
 	if place < 0 || !snap.MayBeTaken() || !seen.Of(f) || f.Incarnation == snap.Self.Name {
 		*s = Silence{opt: s.opt, notYet: s.notYet}
 		return 0
@@ -85,7 +78,7 @@ func (s *Silence) sameFence(snap *cluster.Snapshot) bool {
 const minDelta = 100 * time.Millisecond
 
 // Confirm notes that the holder is silent: what was sighted is unchanged, and ZooKeeper answers. seen is what was read of the lease znode.
-func (s *Silence) Confirm(seen cluster.LeaseSeen) { s.seen, s.over = seen, true }
+func (s *Silence) Confirm(seen cluster.LeaseSeen) { s.seen = seen }
 
 // Confirmed reports whether the holder is silent.
 func (s *Silence) Confirmed() bool { return s.seen.At != 0 }

@@ -70,7 +70,7 @@ func TestEachChangeBeginsANewSighting(t *testing.T) {
 		s.Confirm(l)
 		change(&snap, &l)
 		l.At = 4 * time.Second
-		if due := s.Observe(&snap, l, 0, 4*time.Second); due != 0 && due < 8*time.Second != s.Confirmed() || s.Confirmed() != (name == "the znode is gone") {
+		if due := s.Observe(&snap, l, 0, 4*time.Second); due != 0 && due < 8*time.Second || s.Confirmed() {
 			t.Errorf("%s: due at %s, confirmed %t", name, due, s.Confirmed())
 		}
 	}
@@ -246,10 +246,13 @@ func TestAPromiseKeepsADeputyFromTakingOver(t *testing.T) {
 // An elector that is lost, or whose writes do not arrive, leaves the group without a leader.
 func TestDeputiesElectInPlaceOfAnElectorThatDoesNot(t *testing.T) {
 	for name, change := range map[string]func(*cluster.Snapshot){
-		"released":             func(s *cluster.Snapshot) { s.Fence.Record.State = cluster.FenceReleased },
-		"current is gone":      func(s *cluster.Snapshot) { s.Current.Exists = false },
-		"the fence is gone":    func(s *cluster.Snapshot) { s.Fence.Exists = false },
-		"a silent candidate":   func(s *cluster.Snapshot) { s.Elected.Record.Silent = []string{"a"} },
+		"released":           func(s *cluster.Snapshot) { s.Fence.Record.State = cluster.FenceReleased },
+		"current is gone":    func(s *cluster.Snapshot) { s.Current.Exists = false },
+		"the fence is gone":  func(s *cluster.Snapshot) { s.Fence.Exists = false },
+		"a silent candidate": func(s *cluster.Snapshot) { s.Elected.Record.Silent = []string{"a"} },
+		"the candidate does not acquire": func(s *cluster.Snapshot) {
+			s.Current.Exists, s.Elected.Record.Term, s.Fence.Record.State = false, 8, cluster.FenceReleased
+		},
 		"(the leader leads)":   func(*cluster.Snapshot) {},
 		"(this is an elector)": func(s *cluster.Snapshot) { s.Fence.Record.State, s.Elector = cluster.FenceReleased, true },
 	} {
@@ -274,7 +277,7 @@ func TestDeputiesElectInPlaceOfAnElectorThatDoesNot(t *testing.T) {
 func TestACandidateThatDoesNotAcquireIsSilent(t *testing.T) {
 	w := New(Options{Takeover: takeover, LeaseWait: own, Patience: time.Second})
 	s := elected("a", 7)
-	s.Self, s.Elected.Record.By = cluster.Incarnation{ID: "b", Name: "b"}, "b"
+	s.Self, s.Elected.Record.By, s.Elected.Record.Cause = cluster.Incarnation{ID: "b", Name: "b"}, "b", cluster.CauseFailure
 	s.Members = []cluster.Member{{Incarnation: cluster.Incarnation{ID: "a", Name: "a"}, Node: cluster.Stored[cluster.Node]{Exists: true}}}
 	if f := w.Observe(s, time.Second); f.Silent != "" || f.Wake != 2*time.Second {
 		t.Fatalf("at once: %+v", f)
@@ -297,6 +300,7 @@ func TestACandidateThatDoesNotAcquireIsSilent(t *testing.T) {
 	}
 	s.Elected.Record.Silent = nil
 	for name, change := range map[string]func(*cluster.Snapshot){
+		"a planned change":          func(s *cluster.Snapshot) { s.Elected.Record.Cause = cluster.CausePreempt },
 		"somebody else has decided": func(s *cluster.Snapshot) { s.Elected.Record.By = "c" },
 		"the elector itself":        func(s *cluster.Snapshot) { s.Self.Name, s.Elected.Record.By = "a", "a" },
 		"it has acquired":           func(s *cluster.Snapshot) { *s = holds(*s, "a", 7, cluster.FenceHeld) },

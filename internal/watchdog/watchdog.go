@@ -136,18 +136,23 @@ func (w *Watchdog) takeover(s cluster.Snapshot, now time.Duration, f *Findings, 
 // Wrote notes how long the last write of this elector took.
 func (w *Watchdog) Wrote(took time.Duration) { w.wrote = took }
 
+// Interrupted notes that the elector has connected again: the candidate may have been without ZooKeeper as well.
+func (w *Watchdog) Interrupted() { w.decided = condition{} }
+
 // maxDoublings bounds how often the time of a candidate doubles.
 const maxDoublings = 6
 
 // candidate finds a candidate that does not even acquire: it may have been lost together with the leader. That is no strike, and a
-// member that only was slow registers again. Only who has written a decision watches it, since it knows how long ZooKeeper takes. The time
+// member that only was slow registers again. After a planned change there is no hurry: a member that is always slow, and better than the
+// others, would be elected and replaced again and again. Only who has written a decision watches it, since it knows how long ZooKeeper takes. The time
 // doubles with each candidate, so that a member that is always slow is elected in the end.
 func (w *Watchdog) candidate(s cluster.Snapshot, now time.Duration, f *Findings, wake func(time.Duration)) {
 	e, key := &s.Elected.Record, ""
 	member, alive := s.Member(e.Incarnation)
-	if s.Elected.Readable() && e.By == s.Self.Name && e.Incarnation != s.Self.Name && alive && !s.Acquired() && !s.Current.Exists && s.Fence.Readable() &&
+	lost := e.Cause == cluster.CauseFailure || e.Cause == cluster.CauseSilent
+	if s.Elected.Readable() && lost && (e.By == s.Self.Name || s.Acting) && e.Incarnation != s.Self.Name && alive && !s.Acquired() && !s.Current.Exists && s.Fence.Readable() &&
 		s.CheckSlots(s.Slots.Record.Epoch) == nil && !member.Node.Record.Queued {
-		if wait, barred := w.promises(&s); wait == 0 && !barred {
+		if fs := s.Fence.Record.Failsafe; fs == nil || len(fs.Members) == 0 { // else it may have to wait for its right to succeed
 			key = fmt.Sprintf("%d %s", e.Term, e.Incarnation)
 		}
 	}

@@ -171,7 +171,7 @@ func TestTheFirstCandidateAfterASilentLeaderHasNotTwiceTheTime(t *testing.T) {
 	w := New(Options{Takeover: takeover, LeaseWait: own, Patience: time.Second})
 	s := holds(elected("b", 8), "a", 7, cluster.FenceSilent)
 	s.Current = cluster.Stored[cluster.Current]{}
-	s.Self.Name, s.Elected.Record.By, s.Elected.Record.Silent = "me", "me", []string{"a"}
+	s.Self.Name, s.Elected.Record.By, s.Elected.Record.Cause, s.Elected.Record.Silent = "me", "me", cluster.CauseSilent, []string{"a"}
 	s.Members = []cluster.Member{{Incarnation: cluster.Incarnation{Name: "b"}}}
 	w.Observe(s, 0)
 	if f := w.Observe(s, time.Second); f.Silent != "b" {

@@ -30,7 +30,8 @@ type Batch struct {
 
 	parts  []part
 	bytes  int
-	renews bool // it advances the lease znode; otherwise it only finds out who is refused
+	renews bool // otherwise it only finds out who is refused
+	lease  bool // it advances the lease znode
 }
 
 // part is one group's request in a batch.
@@ -172,7 +173,7 @@ func (m *Merger) Done(now time.Duration, b Batch, err error) (answers []Answer, 
 // count notes what the outcome of a renewing batch says about the version of the lease znode. It returns the outcome for the groups: what
 // the servers refuse about that znode, they do not refuse about a group.
 func (m *Merger) count(b Batch, err error) error {
-	if m.znode == "" {
+	if !b.lease {
 		return err
 	}
 	var refusal *cluster.TxError
@@ -270,6 +271,7 @@ func (m *Merger) next(now time.Duration) []Batch {
 		b.add(m.queue[0])
 		m.queue = m.queue[1:]
 	}
+	b.lease = len(advance) > 0
 	b.Ops = append(b.Ops, advance...) // last, so that a refusal of a group is found first
 	return []Batch{b}
 }

@@ -132,13 +132,16 @@ func (e *Elector) SetSilent(silent map[string]string, seen cluster.LeaseSeen) {
 	e.silent, e.seen = silent, seen
 }
 
+// Interrupted notes that the session has connected again.
+func (e *Elector) Interrupted() { e.watchdog.Interrupted() }
+
 // See makes a decision from a snapshot, and starts at most one write of it.
 func (e *Elector) See(now time.Duration, snap cluster.Snapshot) { e.wake = e.see(now, snap) }
 
 func (e *Elector) see(now time.Duration, snap cluster.Snapshot) time.Duration {
 	e.noSuccessor = false
 	if snap.At == 0 || !snap.Elector || snap.SelfLost {
-		e.succeeded, e.active = e.succeeded || snap.At != 0, false
+		e.succeeded, e.active, e.failing = e.succeeded || snap.At != 0, false, 0
 		return 0
 	}
 	if !e.active {
@@ -202,7 +205,7 @@ func (e *Elector) decide(now time.Duration, snap cluster.Snapshot) time.Duration
 	e.noSuccessor = d.NoSuccessor
 	e.carryOut(d, snap, in.Others)
 	var heirWake time.Duration
-	if !e.busy {
+	if !e.busy && !snap.Acting { // else it and the elector would each put themselves first
 		heirWake = e.heir.observe(in, now)
 	}
 	return cluster.Earliest(wake, d.Wake, found.Wake, heirWake)
@@ -236,8 +239,12 @@ func (e *Elector) consult(in *elector.Input) (ready bool, wake time.Duration) {
 	return ready, wake
 }
 
-// take is the name of TAKE.
-const take = "TAKE"
+// The names of the transactions that are decisions.
+const (
+	elect  = "ELECT"
+	take   = "TAKE"
+	revoke = "REVOKE"
+)
 
 // revocation is the cause of a REVOKE.
 type revocation struct {
@@ -265,7 +272,7 @@ func (e *Elector) carryOut(d elector.Decision, snap cluster.Snapshot, others []c
 		e.opt.Slots.decide(snap.At)
 		e.opt.Placement.Elected(d.Elect.Node) // at once: another group may decide before this is written
 		e.opt.Electing(*d.Elect)
-		what, ops, repair = "ELECT", e.opt.Paths.ElectTx(snap, *d.Elect, d.Fence, others...), d.Elect.Cause == cluster.CauseRepair
+		what, ops, repair = elect, e.opt.Paths.ElectTx(snap, *d.Elect, d.Fence, others...), d.Elect.Cause == cluster.CauseRepair
 		if d.Take {
 			what, ops = take, e.opt.Paths.TakeTx(snap, e.seen, *d.Elect, others...)
 		}
@@ -275,7 +282,7 @@ func (e *Elector) carryOut(d elector.Decision, snap cluster.Snapshot, others []c
 			e.revoking = cause // it is repeated while it is refused
 			e.opt.Log.Warn("revoking", "holder", d.Revoke.Node, "term", d.Revoke.Term, "reason", d.Revoke.Reason)
 		}
-		what, ops, done = "REVOKE", e.opt.Paths.RevokeTx(snap, *d.Revoke), func() { e.revoking = revocation{} }
+		what, ops, done = revoke, e.opt.Paths.RevokeTx(snap, *d.Revoke), func() { e.revoking = revocation{} }
 	case d.Control != nil:
 		for _, event := range d.Scheduled {
 			e.opt.Log.Info("scheduled move", "event", event)
@@ -363,7 +370,7 @@ func (e *Elector) write(what string, snap cluster.Snapshot, repair bool, done fu
 		e.busy = false
 		e.settled = boottime.Now()
 		e.watchdog.Wrote(e.settled - began)
-		e.noteFailing(began, err)
+		e.noteFailing(what, &snap, began, err)
 		if err == nil {
 			done()
 		}
@@ -384,10 +391,11 @@ func (e *Elector) write(what string, snap cluster.Snapshot, repair bool, done fu
 	})
 }
 
-// noteFailing ends the membership of an elector whose decisions have not been written for two session timeouts: it registers again, at the
-// back of the queue, so that another member elects.
-func (e *Elector) noteFailing(began time.Duration, err error) {
-	if err == nil {
+// noteFailing ends the membership of an elector that has not been able to write a decision which is due for two session timeouts: it
+// registers again, at the back of the queue, so that another member elects. While ZooKeeper is away, none could.
+func (e *Elector) noteFailing(what string, snap *cluster.Snapshot, began time.Duration, err error) {
+	due := (what == elect || what == take || what == revoke) && !snap.Ready() && len(snap.Members) > 1
+	if err == nil || !due || errors.Is(err, cluster.ErrNotSent) {
 		e.failing = 0
 		return
 	}

@@ -161,6 +161,10 @@ func (l *loop) observe() {
 	if l.snap.At == 0 || !l.m.w.leases {
 		return
 	}
+	if n := l.s.handshakes; n != l.reconnects {
+		l.reconnects = n
+		l.elector.watchdog.Interrupted()
+	}
 	out := l.deputy.Observe(l.deputyInput())
 	l.deputyWake = out.Wake
 	l.follow(out.Follow)

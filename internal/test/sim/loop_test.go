@@ -24,6 +24,7 @@ type loop struct {
 	followed    string        // the lease znode that it follows
 	deputyWake  time.Duration // when to observe again
 	acting      bool
+	reconnects  int
 	silent      map[string]string
 	silentLease cluster.LeaseSeen
 
@@ -235,8 +236,10 @@ func (l *loop) perform(a transition.Action) {
 	case transition.Reread:
 		l.reader.reread()
 	case transition.EndSession:
-		m.w.faults["session given up"]++
-		l.s.end(a.Reason)
+		if l.s.up { // else ZooKeeper is away, and the session may survive that
+			m.w.faults["session given up"]++
+			l.s.end(a.Reason)
+		}
 	case transition.Announce:
 		m.w.log("%s: %s in term %d: %s", m.name, a.Phase, a.Term, a.Reason)
 	case transition.Note:

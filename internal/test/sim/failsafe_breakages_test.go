@@ -26,7 +26,7 @@ var failsafeBreakages = []breakage{
 	{name: countsSilent, by: "needless", calmOutage: true, passive: true, one: 5},
 	{name: neverVetoes, by: "L1", one: 126},
 	{name: earlyLimit, by: "S1 failsafe", one: 205},
-	{name: forgetsVeto, by: "S1 failsafe", one: 4973},
+	{name: forgetsVeto, by: "S1 failsafe", one: 7225},
 	{name: forgetsSets, by: "S1 failsafe", one: 18},
 	{name: takesBound, by: "S1 failsafe", leases: true, one: 198},
 }

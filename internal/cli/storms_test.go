@@ -53,7 +53,7 @@ func (e *estateOfMany) configure(id string) {
 		}
 	}
 	write(e.file(id), `node: {id: %s, site: dc1}
-zookeeper: {servers: [%s], root: %s, session_timeout: 4s}
+zookeeper: {servers: [%s], root: %s, session_timeout: 8s}
 groups_dir: %s
 moves: {spread: %s}
 defaults: {%s}

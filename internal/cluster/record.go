@@ -288,6 +288,8 @@ type Elected struct {
 	Deputies []string `json:"deputies,omitempty"`
 	// Silent are the incarnations that have not renewed or taken over in time. None is elected before its node has registered again.
 	Silent []string `json:"silent,omitempty"`
+	// LeaderlessSince is since when no member had been READY, by electors' clocks; zero if one was.
+	LeaderlessSince time.Time `json:"leaderless_since,omitzero"`
 	// Time is when it was made, by the elector's clock; for people.
 	Time time.Time `json:"time"`
 }

@@ -182,3 +182,24 @@ func (s *Snapshot) Owed(own time.Duration) (wait time.Duration, why string) {
 	}
 	return wait, why
 }
+
+// LeaderlessSince returns since when no member is READY, by the clocks of the members that wrote the records, so for people only; zero if
+// one is READY, or if that is not known. A decision that follows a failed takeover keeps the time of the one before.
+func (s *Snapshot) LeaderlessSince() time.Time {
+	f, e := &s.Fence.Record, &s.Elected.Record
+	switch {
+	case s.Ready(), s.Current.Readable() && s.Current.Record.State == CurrentReady:
+		return time.Time{}
+	case s.Ended() && f.Led, !s.Elected.Readable() && s.Fence.Readable():
+		return f.Time // a leader has stopped in this term
+	case s.Acquired() && f.State == FenceReady:
+		return time.Time{} // the leader is gone; nobody has written when
+	case !s.Elected.Readable():
+		return time.Time{}
+	case !e.LeaderlessSince.IsZero():
+		return e.LeaderlessSince
+	case s.Acquired():
+		return f.Time // elected while the last leader still led, so it stopped just before this one acquired
+	}
+	return e.Time
+}

@@ -334,6 +334,12 @@ func (e *Elector) elect(b rankingInput, r rankedMembers, g attemptEnd, best clus
 	if next.PreviousNode == "" && s.Fence.Readable() {
 		next.PreviousNode, next.PreviousSite = s.Fence.Record.Node, s.Fence.Record.Site
 	}
+	if !s.Ready() {
+		next.LeaderlessSince = s.LeaderlessSince()
+		if next.LeaderlessSince.IsZero() {
+			next.LeaderlessSince = in.Wall
+		}
+	}
 	if g.ended && !e.decided {
 		e.firstDecisionAt = in.Now
 	}

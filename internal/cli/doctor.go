@@ -577,7 +577,7 @@ func (c *checkup) readStatus(ctx context.Context, out *doctor.Group, g group) (c
 	}
 	out.Slots = len(views)
 	for _, v := range views {
-		if v.State != string(cluster.CurrentReady) {
+		if v.Severity == status.SeverityCritical {
 			out.Leaderless = append(out.Leaderless, v.Slot)
 		}
 		for _, problem := range v.Problems {

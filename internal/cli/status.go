@@ -39,9 +39,10 @@ A group with slots has a line for each slot; -g NAME also shows which ones each 
 leads, -g NAME/SLOT all about one slot.
 
 With --check it prints one line, and exits as a monitoring plugin (Nagios, Icinga): 0 if each
-group has a READY leader and an eligible standby, 1 for a warning (a takeover, a hard pause,
-nobody could take over, any other problem), 2 if a group has no leader or each member that could
-lead has failed, 3 if that is not known.`
+group has a READY leader and an eligible standby, 1 for a warning (a takeover, a lost host, a
+hard pause, nobody could take over, any other problem), 2 if a group has had no leader for longer
+than a failover takes, nobody can lead it, or each member that could lead has failed, 3 if that
+is not known.`
 	output := c.outputFlag(outputWide)
 	c.Flags().BoolVar(&watch, "watch", false, "follow the status until interrupted: on a terminal it is drawn in place, elsewhere printed again whenever it changes")
 	c.Flags().BoolVar(&check, "check", false, "print one line with figures, and exit as a monitoring plugin: 0 ok, 1 warning, 2 critical, 3 unknown")
@@ -374,7 +375,7 @@ func (all groupsStatus) table(wide bool) string {
 		if wide {
 			cells = append(cells, g.Root, g.Kind)
 		}
-		eligible := fmt.Sprintf("%d/%d", g.Eligible, len(g.Members))
+		eligible := fmt.Sprintf("%d/%d", g.Eligible, max(len(g.Members), g.Expected))
 		notes := g.notes()
 		if g.Slot == "0" {
 			before = notes
@@ -437,6 +438,9 @@ func (g groupStatus) notes() []string {
 	}
 	for _, r := range g.Requests {
 		all = append(all, r.String())
+	}
+	if lost := status.Lost(g.Absent); len(lost) > 0 {
+		all = append(all, "lost: "+strings.Join(lost, ", "))
 	}
 	return append(all, g.Problems...)
 }
@@ -510,34 +514,16 @@ func checkSummaries(all []groupStatus) checkResult {
 	return checkResult{worst, fmt.Sprintf("%d of %d groups: %s", len(by[worst]), len(all), some(by[worst]))}
 }
 
-// checkGroup returns the result for one group. Without a leader the work does not run; what only endangers it is a warning.
+// checkGroup returns the result for one group.
 func checkGroup(g groupStatus) checkResult {
 	switch {
 	case g.Error != "" && g.joined:
 		return checkResult{checkUnknown, g.Error}
 	case g.Error != "":
 		return checkResult{checkCritical, "no leader: " + g.Error}
-	case g.Failing != "": // a leader that is READY has just failed, and is likely to fail again
-		return checkResult{checkCritical, strings.Join(g.Problems, "; ")}
-	case g.State == status.StateNone && g.NoLeader != "":
-		return checkResult{checkCritical, "no leader: " + g.NoLeader}
-	case g.State == status.StateNone:
-		return checkResult{checkCritical, strings.Join(append([]string{"no leader"}, g.Problems...), "; ")}
-	case g.Obstructed, g.Failsafe != nil && g.Failsafe.Stuck: // a member is elected, but can't take over
-		return checkResult{checkCritical, strings.Join(append([]string{"no leader"}, g.Problems...), "; ")}
 	}
-	var found []string
-	if g.State != string(cluster.CurrentReady) {
-		found = append(found, g.leader())
-	}
-	found = append(found, g.Problems...)
-	for _, r := range g.Requests {
-		if r.Kind == "hard-pause" {
-			found = append(found, r.String())
-		}
-	}
-	if len(found) > 0 {
-		return checkResult{checkWarning, strings.Join(found, "; ")}
+	if severity, reasons := g.Condition().Judge(time.Now()); severity != status.SeverityOK {
+		return checkResult{int(severity), strings.Join(reasons, "; ")}
 	}
 	return checkResult{checkOK, fmt.Sprintf("%s leads in term %d, %d of %d members are eligible", g.Leader, g.Term, g.Eligible, len(g.Members))}
 }

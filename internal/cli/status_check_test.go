@@ -39,7 +39,7 @@ func TestStatusCheck(t *testing.T) {
 		{[]groupStatus{none}, checkCritical, "ZKELECTD CRITICAL - no leader; nobody leads: no daemon is registered"},
 		{[]groupStatus{broken}, checkUnknown, "ZKELECTD UNKNOWN - record of a newer version"},
 		{[]groupStatus{unjoined}, checkCritical, "ZKELECTD CRITICAL - no leader: no daemon has joined it yet"},
-		{[]groupStatus{takeover}, checkWarning, "ZKELECTD WARNING - n1 (taking over)"},
+		{[]groupStatus{takeover}, checkWarning, "ZKELECTD WARNING - no leader: n1 is taking over"},
 		{[]groupStatus{paused}, checkWarning, "ZKELECTD WARNING - PAUSED HARD, no member is elected, by ann@host"},
 		{[]groupStatus{good, good}, checkOK, "ZKELECTD OK - each of 2 groups has a READY leader and an eligible standby"},
 		{[]groupStatus{good, alone, broken}, checkUnknown, "ZKELECTD UNKNOWN - 1 of 3 groups: d (record"},
@@ -74,10 +74,35 @@ func TestStatusCheckOfAGroup(t *testing.T) {
 	}
 	check(checkWarning, "nobody could take over from a: b: cordoned by ")
 	f.succeedsWith(`"nobody could take over from a: b: cordoned by `, "status", "-o", "json")
-	for _, id := range []string{"b", "a"} {
-		f.crash(id)
-	}
+	f.crash("b")
+	f.until("b is lost", func(g status.Group) bool { return len(status.Lost(g.Absent)) == 1 })
+	check(checkWarning, "ZKELECTD WARNING - lost: b; ")
+	f.crash("a")
 	f.until("nobody is left", func(g status.Group) bool { return len(g.Members) == 0 })
-	check(checkCritical, "ZKELECTD CRITICAL - no leader; nobody leads: no daemon is registered")
+	check(checkCritical, "ZKELECTD CRITICAL - no leader: no daemon is registered; lost: a, b")
 	f.checkInvariants()
+}
+
+// Work that never gets ready is what its users suffer: a warning while that may be a failover, then critical, and "no leader since" stands
+// in the status.
+func TestStatusCheckOfWorkThatNeverGetsReady(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	for i, id := range []string{"a", "b"} {
+		f.configure(id, "dc1", 100-i, "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 400ms, ready: {exec: ['false'], timeout: 1h}}\n")
+		f.start(id)
+		f.until(id+" has joined", func(g status.Group) bool { return len(g.Members) == i+1 })
+	}
+	g := f.until("a takes over", func(g status.Group) bool {
+		return g.State == string(cluster.CurrentProgress) && g.LeaderlessSince != nil
+	})
+	since := *g.LeaderlessSince
+	g = f.until("critical", func(g status.Group) bool { return g.Severity == status.SeverityCritical })
+	if !g.LeaderlessSince.Equal(since) || g.State != string(cluster.CurrentProgress) {
+		t.Errorf("since %s, then %s, %s", since, g.LeaderlessSince, g.State)
+	}
+	if out := f.exits(checkCritical, "status", "--check"); !strings.Contains(out, "ZKELECTD CRITICAL - no leader: a is taking over, for ") {
+		t.Error(out)
+	}
+	f.succeedsWith("Without a READY leader since ", "status")
 }

@@ -55,16 +55,18 @@ type Member struct {
 
 	takeover takeover
 
-	wall    time.Time // of the event that the machine handles
-	counts  status.MemberCounts
-	read    cluster.Snapshot // as the reader has delivered it
-	snap    cluster.Snapshot // with the loads of the hosts
-	started int64            // the term of the work that was started last
-	rereads bool             // elected, the fence and current are to be read again
-	refused bool             // a RENEW that was refused has been logged
-	gated   bool             // the machine has not got snap, see [Member.see]
-	over    bool             // the work is dead and the loop has ended
-	closing string           // why the membership ends; empty while it does not
+	wall   time.Time // of the event that the machine handles
+	counts status.MemberCounts
+	// condition is that of the group, as the elector read it.
+	condition status.Condition
+	read      cluster.Snapshot // as the reader has delivered it
+	snap      cluster.Snapshot // with the loads of the hosts
+	started   int64            // the term of the work that was started last
+	rereads   bool             // elected, the fence and current are to be read again
+	refused   bool             // a RENEW that was refused has been logged
+	gated     bool             // the machine has not got snap, see [Member.see]
+	over      bool             // the work is dead and the loop has ended
+	closing   string           // why the membership ends; empty while it does not
 	// quitByInstance and quitByStop say who has asked the member to end.
 	quitByInstance, quitByStop bool
 }
@@ -281,7 +283,7 @@ func (m *Member) observe(snap cluster.Snapshot) {
 	if snap.Elector {
 		shown := m.snap // m.snap changes
 		m.group.opt.OnElector(&shown)
-		m.counts = status.CountMembers(snap)
+		m.counts, m.condition = status.CountMembers(snap), status.ConditionOf(snap)
 	}
 	m.checkEpoch(&snap)
 }

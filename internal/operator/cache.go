@@ -134,7 +134,7 @@ func (c *GroupCache) Group(ctx context.Context) (status.Group, error) {
 			view.Problems = append(view.Problems, drift)
 		}
 	}
-	return view, nil
+	return view.Judged(time.Now()), nil
 }
 
 // History returns the last terms, oldest first.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/elector/whatif"
@@ -42,7 +43,7 @@ func WithForecast(view status.Group, q whatif.Question) status.Group {
 		view.Problems = append(view.Problems, noStandby(view, next)...)
 	}
 	view.Blocked = blocked(q, out)
-	return view
+	return view.Judged(time.Now())
 }
 
 // canLead returns yes, or why a member could not lead. out is the forecast for now, next the one for the loss of the leader.

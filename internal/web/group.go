@@ -204,6 +204,7 @@ func (a *api) groups(w http.ResponseWriter, r *http.Request) {
 		if reading, ok := readings[g.Name]; ok {
 			reading.Age = cluster.Duration(time.Since(reading.at))
 			listed.Read = &reading
+			maps.Copy(sites, reading.lostAt)
 			for _, m := range reading.Members {
 				sites[m.Node] = m.site
 			}
@@ -249,6 +250,11 @@ type groupReading struct {
 	// Members are sorted by node.
 	Members  []gridMember `json:"members"`
 	Problems []string     `json:"problems,omitempty"`
+	// Severity says what the users of the work suffer, and Reasons why. Lost are the nodes that are lost.
+	Severity status.Severity `json:"severity"`
+	Reasons  []string        `json:"severity_reasons,omitempty"`
+	Lost     []string        `json:"lost,omitempty"`
+	lostAt   map[string]string
 	// Error is why the last attempt to read the group failed. The rest is older then.
 	Error string `json:"error,omitempty"`
 	// Age is the age of the members, filled in for each response.
@@ -360,7 +366,13 @@ func (c *memberCache) store(name string, g status.Group, err error) {
 		c.readings[name] = r
 		return
 	}
-	r := groupReading{Leader: g.Leader, State: g.State, Problems: g.Problems, Members: []gridMember{}, at: now, tried: now}
+	r := groupReading{Leader: g.Leader, State: g.State, Problems: g.Problems, Severity: g.Severity, Reasons: g.Reasons, Lost: status.Lost(g.Absent), Members: []gridMember{}, at: now, tried: now}
+	r.lostAt = make(map[string]string)
+	for _, m := range g.Absent {
+		if slices.Contains(r.Lost, m.Node) {
+			r.lostAt[m.Node] = m.Site
+		}
+	}
 	for _, m := range g.Members {
 		member := gridMember{Node: m.Node, Roles: m.Roles, site: m.Site}
 		if !m.IsEligible() {

@@ -181,7 +181,7 @@ func TestSeriesPerGroupAreBounded(t *testing.T) {
 			}
 		}
 	}
-	if series["g006"] != 8 || series["g008"] != 8 || series["g007"] <= 8 || series["g007"] > 29 || len(series) != len(names) {
+	if series["g006"] != 8 || series["g008"] != 8 || series["g007"] <= 8 || series["g007"] > 30 || len(series) != len(names) {
 		t.Errorf("series: %d of a standby, %d of a parked group, %d of a leader that elects; %d groups", series["g006"], series["g008"], series["g007"], len(series))
 	}
 	for _, want := range []string{

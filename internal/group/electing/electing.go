@@ -107,6 +107,8 @@ type View struct {
 	Note    string // why no leader can be elected
 	Blocked string // why a better member does not replace the leader
 	Sites   map[string]status.SiteCounts
+	// NoLeader is Note, unless the elector only waits for members that may be about to start. Failing says that all have failed.
+	NoLeader, Failing string
 }
 
 // New returns an elector.
@@ -331,6 +333,12 @@ func (e *Elector) report(d elector.Decision) {
 		e.opt.Log.Info("preemption blocked", "reason", blocked)
 	}
 	e.awaiting, e.view = d.Awaiting, View{Note: d.Note, Blocked: blocked, Sites: eligibility(d.Ranking)}
+	if !d.Starting {
+		e.view.NoLeader = d.Note
+	}
+	if d.Failing != nil {
+		e.view.Failing = d.Failing.String()
+	}
 }
 
 // eligibility counts the eligible and the ineligible members of each site.

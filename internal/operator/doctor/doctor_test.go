@@ -138,7 +138,7 @@ var changes = map[string]struct {
 	"a member without access": {func(f *Facts) { f.Groups[0].LockedOut = []string{"n2"} }, "permissions billing", Fail, "n2"},
 	"no leader":               {func(f *Facts) { f.Groups[0].View.State, f.Groups[0].View.NoLeader = "NONE", "all are cordoned" }, "leader billing", Fail, "no leader: all are cordoned"},
 	"every member has failed": {func(f *Facts) { f.Groups[0].View.Failing = "every member that could lead has failed" }, "leader billing", Fail, "every member that could lead"},
-	"a takeover":              {func(f *Facts) { f.Groups[0].View.State = "PROGRESS" }, "leader billing", Warn, "PROGRESS"},
+	"a takeover":              {func(f *Facts) { f.Groups[0].View.State = "PROGRESS" }, "leader billing", Warn, "n1 is taking over"},
 	"a problem":               {func(f *Facts) { f.Groups[0].View.Problems = []string{"the roster is damaged"} }, "leader billing", Warn, "the roster is damaged"},
 	"a slot without leader":   {func(f *Facts) { f.Groups[0].Slots, f.Groups[0].Leaderless = 4, []string{"3"} }, "leader billing", Fail, "1 of 4 slots have no READY leader: 3"},
 	"a lost member": {func(f *Facts) {

@@ -97,24 +97,13 @@ func (g Group) leadership() Finding {
 		}
 		return problems(check, g.Name, v.Problems, fmt.Sprintf("each of %d slots has a READY leader", g.Slots))
 	}
-	if v.Failing != "" {
-		return Finding{Fail, check, g.Name, v.Failing, "find out what their work needs and does not have; then " +
-			cluster.InGroup("'zkelectd clear-strikes --all'", g.Name) + " ends the pauses at once"}
-	}
-	if v.Obstructed {
-		f := problems(check, g.Name, v.Problems, "no leader")
-		f.Result = Fail
-		return f
-	}
-	if v.State == status.StateNone {
-		return Finding{Fail, check, g.Name, strings.Join(append([]string{"no leader"}, nonEmpty(v.NoLeader)...), ": "), advice}
-	}
-	if v.State != string(cluster.CurrentReady) {
-		seen := fmt.Sprintf("%s is not READY, but %s", v.Leader, v.State)
-		if len(v.Problems) > 0 {
-			return problems(check, g.Name, v.Problems, seen)
+	if severity, reasons := v.Condition().Judge(time.Now()); severity == status.SeverityCritical {
+		if v.Failing != "" {
+			advice = "find out what their work needs and does not have; then " + cluster.InGroup("'zkelectd clear-strikes --all'", g.Name) + " ends the pauses at once"
 		}
-		return Finding{Warn, check, g.Name, seen, "wait, then look again; the log of that host says what its work waits for"}
+		return Finding{Fail, check, g.Name, strings.Join(reasons, "; "), advice}
+	} else if v.State != string(cluster.CurrentReady) {
+		return Finding{Warn, check, g.Name, strings.Join(reasons, "; "), "wait, then look again; the log of that host says what its work waits for"}
 	}
 	return problems(check, g.Name, v.Problems, fmt.Sprintf("%s leads in term %d; %d of %d members can lead", v.Leader, v.Term, g.Eligible, len(v.Members)))
 }
@@ -125,10 +114,6 @@ func problems(check, object string, all []string, seen string) Finding {
 		return good(check, object, "%s", seen)
 	}
 	return Finding{Warn, check, object, seen + ", but: " + strings.Join(all, "; "), "see " + cluster.InGroup("'zkelectd status'", object) + ", and 'Problems in the status' in docs/operations.md"}
-}
-
-func nonEmpty(texts ...string) []string {
-	return slices.DeleteFunc(texts, func(s string) bool { return s == "" })
 }
 
 func (g Group) members() Finding {

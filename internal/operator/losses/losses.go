@@ -276,3 +276,13 @@ func (c Config) unsafe(why string) Loss {
 	}
 	return l
 }
+
+// Bound returns the longest time of any loss with a session timeout, while ZooKeeper answers: the session ends, and then the lease wait, or
+// the fencing of a host if that takes longer. It is 0 if no lease fits the timeout.
+func Bound(session, fencing time.Duration) time.Duration {
+	b, err := cluster.NewBudget(session, 0, 0)
+	if err != nil {
+		return 0
+	}
+	return b.SessionEnd() + max(b.LeaseWait, fencing)
+}

@@ -83,6 +83,7 @@ type Daemon struct {
 	// Sites, Members, Paused and PausedHard are what the elector knows; zero in other daemons.
 	Sites      map[string]SiteCounts `json:"-"`
 	Members    MemberCounts          `json:"-"`
+	Condition  Condition             `json:"-"`
 	Paused     bool                  `json:"paused,omitempty"`
 	PausedHard bool                  `json:"-"`
 	// SnapshotAt is when the snapshot was read, RespondedAt when the last read began that a server has answered, PublishedAt
@@ -178,6 +179,23 @@ type Response struct {
 
 // Response adds what is derived from the view to it.
 func (d Daemon) Response() Response { return Response{d, d.LatestTerm(), d.State()} }
+
+// SeverityAt returns the severity of the group at a time, as far as an elector knows.
+func (d Daemon) SeverityAt(now time.Time) Severity {
+	c := d.Condition
+	eligible := 0
+	for _, n := range d.Sites {
+		eligible += n.Eligible
+	}
+	if eligible < 2 {
+		c.Problems = append(c.Problems, "nobody could take over")
+	}
+	if d.PausedHard {
+		c.HardPause = "paused hard"
+	}
+	severity, _ := c.Judge(now)
+	return severity
+}
 
 // CheckInterval is how often a daemon reads from ZooKeeper if nothing happens.
 const CheckInterval = 10 * time.Second

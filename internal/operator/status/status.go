@@ -101,7 +101,14 @@ type Group struct {
 	// Passing has those of Problems that pass by themselves. The others need somebody to act.
 	Passing []string `json:"passing_problems,omitempty"`
 
-	heirless bool // the elector has published that there is no heir
+	// Severity says what the users of the work suffer, and Reasons why; see [Condition.Judge].
+	Severity Severity `json:"severity"`
+	Reasons  []string `json:"severity_reasons,omitempty"`
+	// LeaderlessSince is since when no member is READY, by the clocks of members; nil if one is, or if that is not known.
+	LeaderlessSince *time.Time `json:"leaderless_since,omitempty"`
+
+	heirless  bool // the elector has published that there is no heir
+	condition Condition
 }
 
 // Member is one registered daemon.
@@ -178,6 +185,7 @@ func Of(name, root string, s cluster.Snapshot) Group { return NewViewer(name, ro
 func (v *Viewer) Group(s cluster.Snapshot) Group {
 	g := Group{Name: v.name, Root: v.root, Slot: s.Slot, Slots: s.Slots.Record.Count, State: StateNone, Members: []Member{}}
 	g.describeLeadership(s)
+	g.condition, g.LeaderlessSince = ConditionOf(s), timeOrNil(s.LeaderlessSince())
 	g.describeHeir(s)
 	g.describeDeputies(s)
 	inForce := ""
@@ -204,7 +212,7 @@ func (v *Viewer) Group(s cluster.Snapshot) Group {
 	g.describeOldSettings(s)
 	g.describeHosts(s)
 	g.describeFailsafe(s)
-	return g
+	return g.Judged(time.Now())
 }
 
 // describeLeadership sets who leads, since when and why.
@@ -404,11 +412,7 @@ func membersLine(group string, present, expected int, all []AbsentMember) string
 	if len(lost) == 0 {
 		return line
 	}
-	named := strings.Join(lost[:min(len(lost), maxLostNamed)], ", ")
-	if more := len(lost) - maxLostNamed; more > 0 {
-		named += fmt.Sprintf(" and %d more", more)
-	}
-	return fmt.Sprintf("%s; lost: %s (%s if it does not come back)", line, named, cluster.InGroup("'zkelectd forget %s'", group, lost[0]))
+	return fmt.Sprintf("%s; lost: %s (%s if it does not come back)", line, nameSome(lost), cluster.InGroup("'zkelectd forget %s'", group, lost[0]))
 }
 
 // describeHeir sets who is elected next if the leader is lost, as long as there is one that can be lost.

@@ -93,6 +93,9 @@ func (g Group) writeLeader(b *strings.Builder) {
 	default:
 		fmt.Fprintf(b, "Leader   %s (site %s) elected, term %d, has not taken over yet\n", Printable(g.Leader), Printable(g.Site), g.Term)
 	}
+	if g.LeaderlessSince != nil {
+		fmt.Fprintf(b, "Without a READY leader since %s\n", since(g.LeaderlessSince))
+	}
 	if g.LeaseRemaining > 0 {
 		fmt.Fprintf(b, "Lease    %s left\n", time.Duration(g.LeaseRemaining).Round(10*time.Millisecond))
 	}
@@ -243,7 +246,7 @@ func (g Group) WithLease(answer io.Reader) Group {
 	if g.Stuck = d.Stuck(); g.Stuck != "" {
 		g.Problems = append(slices.Clone(g.Problems), g.Stuck)
 	}
-	return g
+	return g.Judged(time.Now())
 }
 
 // Stuck says why this member can't give up leadership; empty if it can, or has none.
@@ -259,5 +262,5 @@ func (g Group) Unconfirmed(reason string) Group {
 	if g.State == string(cluster.CurrentReady) {
 		g.LeaseUnconfirmed = reason
 	}
-	return g
+	return g.Judged(time.Now())
 }

@@ -54,7 +54,7 @@ var arrows = map[string]string{
 
 	// Operators.
 	"internal/operator":        "cluster config elector elector/whatif operator/losses operator/request operator/status policy store work/fencer work/hook work/workenv zk",
-	"internal/operator/status": "cluster policy",
+	"internal/operator/status": "cluster operator/losses policy",
 	"internal/operator/doctor": "cluster operator/status",
 	"internal/operator/losses": "cluster",
 	"internal/web":             "cluster elector/whatif operator/request operator/status sys/procinfo sys/secretfile web/page",

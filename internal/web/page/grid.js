@@ -101,7 +101,10 @@ function describeGroup(g) {
   if (g.leads) [g.leader, g.leaderState] = [body.node, 'READY'];
   g.problems = [...new Set([...(g.problems || []), ...((fresh && r.problems) || []), ...(r && r.error ? [`it cannot be read: ${r.error}`] : [])])];
   g.cells = new Map();
+  for (const node of (fresh && r.lost) || []) g.cells.set(node, { kind: 'lost', text: 'lost' });
   for (const m of (fresh && r.members) || []) g.cells.set(m.node, cellOf(m));
+  g.severity = fresh ? r.severity : '';
+  if (fresh) g.problems = [...new Set([...(r.severity_reasons || []), ...g.problems])];
 }
 
 // cellOf returns the kind of a cell and its text.
@@ -112,11 +115,12 @@ function cellOf(m) {
   return { kind, elector: roles.includes('elector'), text: `${text}${roles.includes('elector') ? ', elector' : ''}${m.health ? `: ${m.health}` : ''}` };
 }
 
-const symbols = { leader: '●', candidate: '◐', standby: '○', ineligible: '✕', none: '' };
+const symbols = { leader: '●', candidate: '◐', standby: '○', ineligible: '✕', lost: '†', none: '' };
 
 // kinds are the sets of groups that the strip offers.
 const kinds = {
   all: { name: 'All', has: () => true },
+  critical: { name: 'Critical', has: (g) => g.severity === 'critical', bad: true },
   leaderless: { name: 'Without a leader', has: (g) => !['READY', 'UNKNOWN'].includes(g.leaderState), bad: true },
   unknown: { name: 'Unknown', has: (g) => g.leaderState === 'UNKNOWN', warn: true },
   problems: { name: 'With problems', has: (g) => g.problems.length > 0, warn: true },

@@ -193,7 +193,9 @@ async function readGroup() {
 
 // setGroup stores the group, and records since when there is no leader.
 function setGroup(group) {
+  const known = Date.parse(group.leaderless_since || '');
   if (group.leader) model.leaderlessSince = null;
+  else if (!Number.isNaN(known)) model.leaderlessSince = { at: known, before: false };
   else model.leaderlessSince ||= { at: Date.now(), before: !model.group };
   model.group = group;
 }

@@ -10,7 +10,7 @@ export function renderSummary() {
   box.hidden = !g;
   if (!g) return;
   const parts = describe(g);
-  const level = ['bad', 'warn'].find((l) => parts.some((p) => p.level === l)) || 'good';
+  const level = { critical: 'bad', warning: 'warn', ok: 'good' }[g.severity] || 'warn';
   box.className = isLive() ? level : 'old';
   render(box, [isLive(), parts], () => [isLive() ? null : el('span', null, 'Last seen: '), ...parts.map((p) => part(p))]);
 }
@@ -27,8 +27,10 @@ function describe(g) {
     const ends = r.remaining == null ? 0 : Math.round((daemonTime() + parseDuration(r.remaining)) / 2000) * 2000;
     parts.push({ text: { 'pause': 'paused', 'hard-pause': 'paused hard', 'move': `moved to ${r.target}` }[r.kind], since: Date.parse(r.time), ends, level: 'warn' });
   }
-  const lost = (g.absent || []).filter((m) => m.state === 'lost').length;
-  if (lost) parts.push({ text: `${lost} lost`, level: 'warn', href: '#members' });
+  const lost = (g.absent || []).filter((m) => m.state === 'lost');
+  if (g.severity === 'critical') parts.unshift({ text: `CRITICAL: ${(g.severity_reasons || [])[0]}`, level: 'bad' });
+  if (g.lease_unconfirmed) parts.push({ text: `lease not confirmed: ${g.lease_unconfirmed}`, level: 'warn' });
+  if (lost.length) parts.push({ text: `lost: ${lost.map((m) => m.node).join(', ')}`, level: 'warn', href: '#members' });
   const act = (g.problems || []).filter((p) => !(g.passing_problems || []).includes(p)).length;
   if (act) parts.push({ text: act === 1 ? '1 problem to act on' : `${act} problems to act on`, level: 'warn', href: '#problems' });
   return parts;

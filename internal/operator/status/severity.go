@@ -1,0 +1,184 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/operator/losses"
+)
+
+// Severity says what the users of the work suffer. All views, commands and metrics take it from [Condition.Judge].
+type Severity int
+
+// The severities. They are the exit statuses of monitoring plugins, too, whose 3 is for what is not known.
+const (
+	SeverityOK Severity = iota
+	// SeverityWarning: the work runs, but may not survive the next failure, or it is interrupted for no longer than any loss
+	// takes.
+	SeverityWarning
+	// SeverityCritical: the work does not run, and has not for longer than any loss takes, or will not start by itself.
+	SeverityCritical
+)
+
+// String returns the severity in one word.
+func (s Severity) String() string { return [...]string{"ok", "warning", "critical"}[s] }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Severity) UnmarshalText(text []byte) error {
+	for _, known := range []Severity{SeverityOK, SeverityWarning, SeverityCritical} {
+		if known.String() == string(text) {
+			*s = known
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is no severity", text)
+}
+
+// Condition is what the severity of a group follows from.
+type Condition struct {
+	// State is that of [Group.State], Leader the node that leads or is to lead.
+	State, Leader string
+	// LeaderlessSince is since when no member is READY, zero if that is not known. Bound is how long that may last after any
+	// loss.
+	LeaderlessSince time.Time
+	Bound           time.Duration
+	// Unconfirmed is why the leader has not confirmed its lease.
+	Unconfirmed string
+	// Failing says that every member that could lead has failed, NoLeader why nobody can be elected.
+	Failing, NoLeader string
+	// Blocked reports whether the elected member can't take over unless somebody acts.
+	Blocked bool
+	// Members is how many are registered. Lost are the nodes that are lost.
+	Members int
+	Lost    []string
+	// Problems are everything else that somebody should know, HardPause the request that keeps a dead leader from being
+	// replaced.
+	Problems  []string
+	HardPause string
+}
+
+// Judge returns the severity at a time, and the reasons, the worst first.
+func (c Condition) Judge(now time.Time) (Severity, []string) {
+	critical, why := c.suffers(now)
+	reasons := nonEmpty(why)
+	if c.State == string(cluster.CurrentReady) && c.Unconfirmed != "" {
+		reasons = append(reasons, fmt.Sprintf("the lease of %s is not confirmed: %s", c.Leader, c.Unconfirmed))
+	}
+	if len(c.Lost) > 0 {
+		reasons = append(reasons, "lost: "+nameSome(c.Lost))
+	}
+	for _, p := range append(slices.Clone(c.Problems), nonEmpty(c.HardPause)...) {
+		said := strings.TrimPrefix(p, "nobody leads: ")
+		if !slices.ContainsFunc(reasons, func(r string) bool { return strings.Contains(r, said) }) {
+			reasons = append(reasons, p)
+		}
+	}
+	switch {
+	case critical:
+		return SeverityCritical, reasons
+	case len(reasons) > 0:
+		return SeverityWarning, reasons
+	}
+	return SeverityOK, nil
+}
+
+// suffers says what keeps the work from running; nothing if it runs. It reports whether that is worse than a failover.
+func (c Condition) suffers(now time.Time) (critical bool, why string) {
+	leaderless := "no leader"
+	switch c.State {
+	case string(cluster.CurrentReady):
+		return c.Failing != "", c.Failing // it has just failed, and is likely to fail again
+	case string(cluster.CurrentProgress):
+		leaderless = fmt.Sprintf("no leader: %s is taking over", c.Leader)
+	case StateWaiting:
+		leaderless = fmt.Sprintf("no leader: %s is elected, and has not taken over", c.Leader)
+	}
+	switch {
+	case c.Failing != "":
+		return true, leaderless + "; " + c.Failing
+	case c.State == StateNone && c.Members == 0:
+		return true, leaderless + ": no daemon is registered"
+	case c.State == StateNone && c.NoLeader != "":
+		return true, leaderless + ": " + c.NoLeader
+	case c.Blocked:
+		return true, leaderless
+	case c.LeaderlessSince.IsZero():
+		return c.State == StateNone, leaderless
+	}
+	if lasted := now.Sub(c.LeaderlessSince); lasted > c.Bound {
+		limit := c.Bound.Round(100 * time.Millisecond)
+		return true, fmt.Sprintf("%s, for %s, longer than a failover takes (%s)", leaderless, age(lasted), limit)
+	}
+	return false, leaderless
+}
+
+// ConditionOf returns what a snapshot alone shows of the condition.
+func ConditionOf(s cluster.Snapshot) Condition {
+	c := Condition{State: StateNone, LeaderlessSince: s.LeaderlessSince(), Bound: failoverBound(s)}
+	c.Members = len(s.Members)
+	if e := s.Elected; e.Readable() {
+		if _, alive := s.Member(e.Record.Incarnation); alive && !s.Ended() {
+			c.State, c.Leader = StateWaiting, e.Record.Node
+		}
+	}
+	if s.Current.Readable() {
+		c.State, c.Leader = string(s.Current.Record.State), s.Current.Record.Node
+	}
+	c.Blocked = s.ForeignCurrent()
+	list, _ := absent(s)
+	c.Lost = Lost(list)
+	return c
+}
+
+// failoverBound returns how long it takes after any loss until another member may start its work, by the longest session
+// timeout.
+func failoverBound(s cluster.Snapshot) time.Duration {
+	var session time.Duration
+	for _, m := range s.Members {
+		session = max(session, time.Duration(m.Node.Record.SessionTimeout))
+	}
+	return losses.Bound(session, time.Duration(s.Fence.Record.FencingLimit))
+}
+
+// Condition returns what the severity of the group follows from.
+func (g Group) Condition() Condition {
+	c := g.condition
+	c.State, c.Leader, c.Members = g.State, g.Leader, len(g.Members)
+	c.Lost, c.Problems, c.Unconfirmed = Lost(g.Absent), g.Problems, g.LeaseUnconfirmed
+	c.Failing, c.NoLeader = g.Failing, g.NoLeader
+	c.Blocked = g.Obstructed || g.Failsafe != nil && g.Failsafe.Stuck
+	if g.LeaderlessSince != nil {
+		c.LeaderlessSince = *g.LeaderlessSince
+	}
+	for _, r := range g.Requests {
+		if r.Kind == "hard-pause" {
+			c.HardPause = r.String()
+		}
+	}
+	return c
+}
+
+// Judged returns the group with its severity at a time.
+func (g Group) Judged(now time.Time) Group {
+	g.Severity, g.Reasons = g.Condition().Judge(now)
+	return g
+}
+
+func nonEmpty(texts ...string) []string {
+	return slices.DeleteFunc(texts, func(s string) bool { return s == "" })
+}
+
+// nameSome names the first of many nodes.
+func nameSome(nodes []string) string {
+	text := strings.Join(nodes[:min(len(nodes), maxLostNamed)], ", ")
+	if more := len(nodes) - maxLostNamed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}

@@ -5,6 +5,7 @@ package policy
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -204,11 +205,19 @@ func (p *Policy) WantsAnswer(in Input) bool {
 	return use.name == execType
 }
 
-// Problems returns likely mistakes in the policy, given these members. The policy can be used in spite of them.
-func (p *Policy) Problems(members []cluster.Member) []string {
-	sites := make(map[string]bool)
+// Problems returns likely mistakes in the policy, given these members, and the sites of those that are absent. The policy can be used in
+// spite of them.
+func (p *Policy) Problems(members []cluster.Member, absent ...string) []string {
+	sites, unlisted := make(map[string]bool), make(map[string]bool)
 	for _, m := range members {
-		sites[m.Node.Record.Site] = true
+		site := m.Node.Record.Site
+		sites[site] = true
+		if _, listed := p.Rules.Sites[site]; !listed && len(p.Rules.Sites) > 0 {
+			unlisted[site] = true
+		}
+	}
+	for _, site := range absent {
+		sites[site] = true
 	}
 	var missing []string
 	for site := range p.Rules.Sites {
@@ -216,9 +225,14 @@ func (p *Policy) Problems(members []cluster.Member) []string {
 			missing = append(missing, site)
 		}
 	}
-	if len(missing) == 0 || len(members) == 0 {
-		return nil
+	var all []string
+	if len(missing) > 0 && len(members) > 0 {
+		slices.Sort(missing)
+		all = append(all, fmt.Sprintf("policy.sites names %s, which no member is at", strings.Join(missing, ", ")))
 	}
-	slices.Sort(missing)
-	return []string{fmt.Sprintf("policy.sites names %s, which no member is at", strings.Join(missing, ", "))}
+	if len(unlisted) > 0 {
+		list := strings.Join(slices.Sorted(maps.Keys(unlisted)), ", ")
+		all = append(all, fmt.Sprintf("members are at %s, which policy.sites does not name", list))
+	}
+	return all
 }

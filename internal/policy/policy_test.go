@@ -190,12 +190,16 @@ func TestNoBestWithoutEligibleMembers(t *testing.T) {
 
 func TestASiteWithoutMembersIsAProblem(t *testing.T) {
 	p := policyOf(t, cluster.Rules{Sites: map[string]int{"dc1": 1, "dc9": 2, "dc7": 3}})
+	if got := p.Problems([]cluster.Member{member("a", "dc1", 1, 0)}, "dc7", "dc9"); got != nil {
+		t.Errorf("the members of a site are lost: %q", got)
+	}
 	for name, c := range map[string]struct {
 		sites []string
 		want  string
 	}{
 		"some have none": {[]string{"dc1"}, "policy.sites names dc7, dc9, which no member is at"},
-		"all have one":   {[]string{"dc1", "dc7", "dc9", "dc5"}, ""},
+		"all have one":   {[]string{"dc1", "dc7", "dc9"}, ""},
+		"not named":      {[]string{"dc1", "dc7", "dc9", "dc5"}, "members are at dc5, which policy.sites does not name"},
 		"no members":     {nil, ""},
 	} {
 		var members []cluster.Member

@@ -122,6 +122,7 @@ func TestCommandThatDoesNotExist(t *testing.T) {
 	if x := g.Exclusions[0]; x.Strikes > 4 || !strings.Contains(x.Reason, "/no/such/program") {
 		t.Errorf("exclusion: got %+v", x)
 	}
+	f.logged("a", `level=WARN msg="now standby"`) // giving up is no ordinary event
 	f.configure("b", "dc1", 1, "")
 	f.start("b")
 	f.until("b leads", leads("b"))

@@ -241,7 +241,11 @@ func (s *Settings) policyRecord(revision int64) cluster.Policy {
 
 // announce logs a change of phase and runs the on_change hook.
 func (g *Group) announce(a transition.Announce) {
-	g.log.Info("now "+string(a.Phase), "term", a.Term, "reason", a.Reason)
+	level := slog.LevelInfo
+	if a.GaveUp {
+		level = slog.LevelWarn
+	}
+	g.log.Log(context.Background(), level, "now "+string(a.Phase), "term", a.Term, "reason", a.Reason)
 	change := g.change(a.Phase, a.Term, a.Reason)
 	change.Fencing = a.Fencing
 	g.feed.Add(status.EventState, change)

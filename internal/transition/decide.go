@@ -479,7 +479,8 @@ func (m *Machine) released() {
 	}
 	m.owed = m.term.fence.Owed
 	m.do(Lease{})
-	m.do(Announce{Phase: Standby, Term: m.term.number, Reason: reason, Fencing: m.term.fence.Fencing})
+	gaveUp := m.term.stop != nil && !m.term.stop.Requested
+	m.do(Announce{Phase: Standby, Term: m.term.number, Reason: reason, Fencing: m.term.fence.Fencing, GaveUp: gaveUp})
 	m.reset()
 }
 

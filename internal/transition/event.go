@@ -154,6 +154,8 @@ type (
 		Reason string
 		// Fencing has what was fenced in the term so far, and how that ended.
 		Fencing []cluster.FencingResult
+		// GaveUp is set if the leadership has ended although nobody requested that.
+		GaveUp bool
 	}
 )
 

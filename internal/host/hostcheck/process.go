@@ -53,6 +53,7 @@ func Memory(pid int) (locked uint64, capable bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
+	var resident uint64
 	for line := range strings.Lines(string(data)) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		value = strings.TrimSpace(value)
@@ -63,6 +64,12 @@ func Memory(pid int) (locked uint64, capable bool, err error) {
 				return 0, false, fmt.Errorf("/proc/%d/status: VmLck: %w", pid, err)
 			}
 			locked = kib << 10
+		case "VmRSS": // VmLck counts what is reserved, which locks nothing until it is used
+			kib, err := strconv.ParseUint(strings.TrimSuffix(value, " kB"), 10, 64)
+			if err != nil {
+				return 0, false, fmt.Errorf("/proc/%d/status: VmRSS: %w", pid, err)
+			}
+			resident = kib << 10
 		case "CapEff":
 			bits, err := strconv.ParseUint(value, 16, 64)
 			if err != nil {
@@ -71,7 +78,7 @@ func Memory(pid int) (locked uint64, capable bool, err error) {
 			capable = bits&(1<<unix.CAP_IPC_LOCK) != 0
 		}
 	}
-	return locked, capable, nil
+	return min(locked, resident), capable, nil
 }
 
 // Tasks returns how many tasks the control group of a process has, and how many it may have; [Unlimited] if it has no limit.

@@ -124,7 +124,7 @@ func (p *pageState) serve(name string) *web.Group {
 		},
 		Group: func(context.Context) (status.Group, error) {
 			_, err := p.inOutage()
-			return p.group, err
+			return p.group.Judged(time.Now()), err
 		},
 		History: func(context.Context) ([]cluster.PastTerm, error) { return p.terms, nil },
 		Explain: func(context.Context) (whatif.Explanation, error) {
@@ -257,14 +257,14 @@ func TestStatesInABrowser(t *testing.T) {
 	p.emulate("prefers-reduced-motion", "reduce")
 	for _, c := range []struct{ name, strip, level string }{ // strip is a regular expression, as time passes
 		{"steady", "n1 leads·4 can take over", "good"},
-		{"paused", `n1 leads·4 can take over·paused 4\d min, 1 h \d\d min left`, "warn"},
-		{"moved", `n1 leads·3 can take over·moved to n1 3 h( \d min)?`, "warn"},
-		{"lost", "n1 leads·2 can take over·1 lost·1 problem to act on", "warn"},
-		{"none", "No leader·nobody can lead·1 problem to act on", "bad"},
+		{"paused", `n1 leads·4 can take over·paused 4\d min, 1 h \d\d min left`, "good"},
+		{"moved", `n1 leads·3 can take over·moved to n1 3 h( \d min)?`, "good"},
+		{"lost", "n1 leads·2 can take over·lost: n4·1 problem to act on", "warn"},
+		{"none", "CRITICAL: no leader.*·No leader·nobody can lead·1 problem to act on", "bad"},
 		{"takeover", "n2 takes over·3 can take over", "warn"},
 		{"alone", "n1 leads·nobody can take over·1 problem to act on", "warn"},
-		{"large", "n1 leads·489 can take over·2 lost", "warn"},
-		{"ingest/4", "No leader·6 can lead·1 problem to act on", "bad"},
+		{"large", "n1 leads·489 can take over·lost: n501, n502", "warn"},
+		{"ingest/4", "CRITICAL: no leader.*·No leader·6 can lead·1 problem to act on", "bad"},
 	} {
 		p.visit(addr, c.name)
 		p.until(c.name+": "+c.strip, fmt.Sprintf("[...document.querySelectorAll('#summary .part')].map((e) => e.textContent).join('·').match(/^%s$/) !== null && document.querySelector('#summary').className === %q", c.strip, c.level))
@@ -287,7 +287,7 @@ func TestStatesInABrowser(t *testing.T) {
 		p.wholePicture(strings.ReplaceAll(c.name, "/", "-")+"-phone", 360)
 	}
 	p.visit(addr, "paused")
-	p.until("it is paused", "document.querySelector('#summary').className === 'warn'")
+	p.until("it is paused", "document.querySelector('#summary').innerText.includes('paused')")
 	p.advanceClock()
 	evaluate[int](p, "window.fetch = () => Promise.reject(new TypeError('down')); 1")
 	p.until("the strip is old", "document.querySelector('#summary').className === 'old' && document.querySelector('#summary').textContent.startsWith('Last seen: n1 leads')")

@@ -72,6 +72,28 @@ func TestAFailoverInABrowser(t *testing.T) {
 	f.checkInvariants()
 }
 
+// A leader that ZooKeeper still names, but that renews nothing, is no green page.
+func TestAnUnconfirmedLeaseInABrowser(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.startWithPages("a", "b")
+	p := f.open(f.proxy("b"))
+	p.shows("#leader", "READY")
+	p.until("it is live", live)
+	p.shows("#problems", "Anyone who can reach ZooKeeper")
+	hung := f.daemon("a")
+	syscall.Kill(hung, syscall.SIGSTOP)
+	p.shows("#leader", "The lease is not confirmed: not renewed for ")
+	p.shows("#summary", "lease not confirmed: not renewed for ")
+	if class := evaluate[string](p, "document.querySelector('#summary').className"); class != "warn" {
+		t.Errorf("the summary is %q", class)
+	}
+	syscall.Kill(hung, syscall.SIGCONT)
+	p.until("a leader is confirmed", "!document.querySelector('#summary').innerText.includes('not confirmed')")
+	p.checkConsole()
+	f.checkInvariants()
+}
+
 // The page never shows old data as new, whether the daemon has ended, or is stopped with its connections open.
 func TestStalenessInABrowser(t *testing.T) {
 	t.Parallel()

@@ -40,6 +40,15 @@ type GroupCache struct {
 	group    cached[cluster.Snapshot]
 	history  cached[cluster.History]
 	slots    cached[Leaders]
+	lease    cached[leaseSighting]
+}
+
+// leaseSighting is what was read of a leader's lease znode: at is when it was read last, since when it was first read as it is.
+type leaseSighting struct {
+	znode     string
+	exists    bool
+	modified  int64
+	since, at time.Time
 }
 
 // Source is what a [GroupCache] reads from.
@@ -134,7 +143,37 @@ func (c *GroupCache) Group(ctx context.Context) (status.Group, error) {
 			view.Problems = append(view.Problems, drift)
 		}
 	}
-	return view.Judged(time.Now()), nil
+	return view.Unconfirmed(c.unconfirmed(ctx, snap)), nil
+}
+
+// unconfirmed says for how long the READY leader has not renewed its lease; empty if it has, or if that is not known. Every renewal
+// advances the lease znode, about five times in the lease wait, so half of that without one is no accident.
+func (c *GroupCache) unconfirmed(ctx context.Context, s cluster.Snapshot) string {
+	f := &s.Fence.Record
+	if !s.Ready() || f.Lease == "" {
+		return ""
+	}
+	seen, err := load(ctx, c, &c.lease, func(ctx context.Context, src *Source) (leaseSighting, error) {
+		before := c.lease.value
+		_, stat, err := src.Session.Get(ctx, f.Lease, false)
+		now := leaseSighting{znode: f.Lease, exists: err == nil, modified: stat.Modified, at: time.Now()}
+		if now.since = now.at; before.znode == now.znode && before.modified == now.modified {
+			now.since = before.since
+		}
+		if errors.Is(err, cluster.ErrNoNode) {
+			err = nil
+		}
+		return now, err
+	})
+	switch silent := seen.at.Sub(seen.since); {
+	case err != nil || seen.znode != f.Lease:
+		return ""
+	case !seen.exists:
+		return "its session has ended"
+	case silent > time.Duration(f.LeaseWait)/2:
+		return fmt.Sprintf("not renewed for %s", silent.Round(100*time.Millisecond))
+	}
+	return ""
 }
 
 // History returns the last terms, oldest first.

@@ -105,3 +105,49 @@ func TestCacheNeedsALiveSource(t *testing.T) {
 		}
 	}
 }
+
+// A leader that does not renew its lease is shown as unconfirmed while ZooKeeper still names it, by whoever follows its lease znode.
+func TestALeaseThatIsNotRenewedIsUnconfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := cacheOf()
+		write := func(ops ...cluster.Op) {
+			t.Helper()
+			if _, err := s.Do(t.Context(), ops...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(cluster.Op{Kind: cluster.OpCreate, Path: "/lease", Data: []byte{}})
+		snap := cluster.Snapshot{
+			Elected: cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{Term: 7, Node: "n1", Incarnation: "i"}},
+			Fence: cluster.Stored[cluster.Fence]{Exists: true, Record: cluster.Fence{
+				Term: 7, Node: "n1", Incarnation: "i", State: cluster.FenceReady, Lease: "/lease", LeaseWait: cluster.Duration(4 * time.Second),
+			}},
+			Current: cluster.Stored[cluster.Current]{Exists: true, Record: cluster.Current{Term: 7, Node: "n1", Incarnation: "i", State: cluster.CurrentReady}},
+		}
+		c.SetSnapshot(&snap)
+		look := func(want string) {
+			t.Helper()
+			if g, err := c.Group(t.Context()); err != nil || g.LeaseUnconfirmed != want {
+				t.Errorf("%q %v, want %q", g.LeaseUnconfirmed, err, want)
+			}
+		}
+		for range 5 { // renewed each time
+			look("")
+			advance(2 * time.Second)
+			write(cluster.Op{Kind: cluster.OpSet, Path: "/lease", Data: []byte{}, Version: -1})
+		}
+		for range 3 {
+			look("")
+			advance(time.Second)
+		}
+		look("not renewed for 3s")
+		write(cluster.Op{Kind: cluster.OpSet, Path: "/lease", Data: []byte{}, Version: -1})
+		advance(time.Second)
+		look("")
+	})
+}
+
+// advance lets time pass within a bubble.
+func advance(d time.Duration) {
+	<-time.After(d)
+}

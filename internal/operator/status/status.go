@@ -136,6 +136,7 @@ type Member struct {
 	API         string     `json:"api,omitempty"`
 	Host        string     `json:"host"`
 	PID         int        `json:"pid"`
+	Version     string     `json:"version,omitempty"`
 	Incarnation string     `json:"incarnation"`
 	Since       *time.Time `json:"since,omitempty"`
 	// Reason is the member's verdict in the last decision; empty if the decision does not hold one, see [policy.Ranking.Verdicts].
@@ -269,7 +270,7 @@ func viewMember(s cluster.Snapshot, m cluster.Member, elector bool, inForce stri
 	n := m.Node.Record
 	return Member{
 		Node: m.ID, Site: n.Site, Priority: n.Priority, Labels: n.Labels, Roles: roles(s, m, elector), Health: health(m), Eligible: eligible(s, m),
-		API: n.API, Host: n.Host, PID: n.PID, Incarnation: m.Name, Since: timeOrNil(n.Since), Latency: n.Latency, Score: n.Score,
+		API: n.API, Host: n.Host, PID: n.PID, Version: n.Version, Incarnation: m.Name, Since: timeOrNil(n.Since), Latency: n.Latency, Score: n.Score,
 		Drift: inForce != "" && n.PolicyDigest != "" && n.PolicyDigest != inForce, Queued: n.Queued, Reason: lastVerdict(s, m),
 	}
 }

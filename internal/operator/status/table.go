@@ -108,14 +108,14 @@ func (g Group) writeMembers(b *strings.Builder, wide bool) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprint(t, "NODE\tSITE\tPRIORITY\tROLE\tHEALTH\tELIGIBLE")
 	if wide {
-		fmt.Fprint(t, "\tHOST\tPID\tVERDICT OF THE LAST ELECTION")
+		fmt.Fprint(t, "\tHOST\tPID\tVERSION\tVERDICT OF THE LAST ELECTION")
 	}
 	fmt.Fprintln(t)
 	for _, m := range g.Members {
 		health, eligible := m.columns(wide)
 		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s", Printable(m.Node), Printable(m.Site), m.Priority, m.role(), health, eligible)
 		if wide {
-			fmt.Fprintf(t, "\t%s\t%d\t%s", Printable(m.Host), m.PID, Printable(cmp.Or(m.Reason, "joined since")))
+			fmt.Fprintf(t, "\t%s\t%d\t%s\t%s", Printable(m.Host), m.PID, Printable(cmp.Or(m.Version, "-")), Printable(cmp.Or(m.Reason, "joined since")))
 		}
 		fmt.Fprintln(t)
 	}

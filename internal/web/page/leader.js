@@ -25,7 +25,7 @@ export function renderLeader() {
   const own = g.members.find((m) => m.node === g.leader) || {};
   const data = {
     state: g.state, leader: g.leader, site: g.site, term: g.term, since: g.since, cause: g.cause, reason: g.reason, next: g.next, waiting: g.waiting,
-    blocked: (e.term === g.term && e.preemption_blocked) || s.preemption_blocked || '', note: g.no_leader || s.note || '', paused: pauseOf(g), here: s.node, live: isLive(),
+    blocked: (e.term === g.term && e.preemption_blocked) || s.preemption_blocked || '', note: g.no_leader || s.note || '', paused: pauseOf(g), here: s.node, live: isLive(), unconfirmed: g.lease_unconfirmed || '',
     failsafe: failsafeOf(g, s), today: today(), leaderlessSince: model.leaderlessSince, link: pageURL(g.api, own.host), elector: g.elector, heir: heirOf(g, e), deputies: g.deputies || [], failover: lastFailover(), terms: (model.terms || []).length, reigns: reigns(),
   };
   byID('leader').className = g.leader ? g.state.toLowerCase() : 'none';
@@ -113,6 +113,7 @@ function pauseText(r) {
 // leaseView returns a meter if this daemon leads. Other daemons do not know the lease.
 function leaseView(d) {
   if (d.here !== d.leader) {
+    if (d.unconfirmed) return el('p', { class: 'lease bad' }, `The lease is not confirmed: ${d.unconfirmed}.`);
     return el('p', { class: 'lease muted' }, 'Only the leader knows its lease', d.link ? [': see ', el('a', { href: d.link, rel: 'noreferrer' }, 'its own page')] : '', '.');
   }
   return el('div', { class: 'lease' }, el('span', { id: 'lease-name' }, 'Lease'),

@@ -102,7 +102,7 @@ function requestChip(r) {
 
 function memberCard(m) {
   const role = m.roles.find((r) => r !== 'elector') || (m.roles.length ? '' : 'standby');
-  const facts = [`priority ${m.priority}`, m.latency_ms != null && `${m.latency_ms} ms`, m.host !== m.node && m.host, ...Object.entries(m.labels || {}).map(([k, v]) => `${k}=${v}`)].filter(Boolean);
+  const facts = [`priority ${m.priority}`, m.latency_ms != null && `${m.latency_ms} ms`, m.host !== m.node && m.host, m.version, ...Object.entries(m.labels || {}).map(([k, v]) => `${k}=${v}`)].filter(Boolean);
   return el('li', { class: `member ${role} ${m.why ? 'ineligible' : ''}` },
     el('div', { class: 'member-head' },
       el('span', { class: 'rank', title: 'Rank now' }, m.rank ? String(m.rank) : '–'),

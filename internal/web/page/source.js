@@ -72,7 +72,8 @@ export function start(name, onChange) {
 // tabs.
 function pollInterval() {
   if (document.hidden) return 10000;
-  return model.group && model.group.members.length > 100 ? 8000 : 3000;
+  const members = model.group ? model.group.members.length : 0;
+  return members > 100 ? 8000 : members > 10 ? 3000 : 1000; // the lease of a leader lasts a few seconds only
 }
 
 // connect opens the event stream, and closes an earlier one. EventSource's own reconnects would stop if the daemon refuses one.

@@ -72,6 +72,7 @@ function renderProblems() {
   const g = model.group || {};
   const passing = g.passing_problems || [];
   const all = (g.problems || []).map((text, at) => ({ text, at, passes: passing.includes(text) })).sort((a, b) => a.passes - b.passes);
+  if (g.open_tree) all.push({ text: 'Anyone who can reach ZooKeeper can stop this group, or lock it out: see zookeeper.acl in docs/security.md', at: 'open', passes: false });
   byID('problems').hidden = all.length === 0;
   renderList(byID('problems-body'), all, (p) => p.at, (p) => el('li', { class: p.passes ? 'passes' : 'act' }, chip(p.passes ? '' : 'in-force', p.passes ? 'passes by itself' : 'act'), el('span', null, p.text)));
 }

@@ -35,7 +35,7 @@ func TestForce(t *testing.T) {
 	f.until("x is elected", func(g status.Group) bool { return g.Term > term && g.Leader == "x" })
 	for command, want := range map[string]string{
 		"status":         "none of the nodes that can say otherwise is registered (a, b): start one of them",
-		"status --check": "ZKELECTD CRITICAL - no leader; a may still work in failsafe mode",
+		"status --check": "ZKELECTD CRITICAL - no leader: x is elected, and has not taken over; a may still work in failsafe mode",
 		"doctor":         "none of these nodes, which can say otherwise, is registered with the state directory that it had: a, b",
 	} {
 		if out := f.shown(command); !strings.Contains(out, want) {

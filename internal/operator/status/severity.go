@@ -70,10 +70,15 @@ func (c Condition) Judge(now time.Time) (Severity, []string) {
 	if c.State == string(cluster.CurrentReady) && c.Unconfirmed != "" {
 		reasons = append(reasons, fmt.Sprintf("the lease of %s is not confirmed: %s", c.Leader, c.Unconfirmed))
 	}
+	var lost []string
 	if len(c.Lost) > 0 {
-		reasons = append(reasons, "lost: "+nameSome(c.Lost))
+		lost = []string{"lost: " + nameSome(c.Lost)}
 	}
-	for _, p := range append(slices.Clone(c.Problems), nonEmpty(c.HardPause)...) {
+	rest := slices.Concat(lost, c.Problems, nonEmpty(c.HardPause))
+	if c.Blocked { // somebody must act: what says why stands first
+		rest = slices.Concat(c.Problems, nonEmpty(c.HardPause), lost)
+	}
+	for _, p := range rest {
 		said := strings.TrimPrefix(p, "nobody leads: ")
 		if !slices.ContainsFunc(reasons, func(r string) bool { return strings.Contains(r, said) }) {
 			reasons = append(reasons, p)

@@ -39,7 +39,7 @@ func states(now time.Time) []struct {
 		{"no leader; an election is due", with(Condition{State: StateNone, LeaderlessSince: ago(time.Second)}), SeverityWarning, "no leader"},
 		{"no leader, since when is not known", with(Condition{State: StateNone}), SeverityCritical, "no leader"},
 		{"nobody can lead: all cordoned, unhealthy, or paused hard", with(Condition{State: StateNone, NoLeader: "n1: cordoned", LeaderlessSince: now}), SeverityCritical, "no leader: n1: cordoned"},
-		{"the elected member can't take over: a foreign znode, failsafe stuck", with(Condition{State: StateWaiting, Blocked: true, LeaderlessSince: now}), SeverityCritical, "no leader: n1 is elected"},
+		{"the elected member can't take over: a foreign znode, failsafe stuck", with(Condition{State: StateWaiting, Blocked: true, Lost: []string{"n4"}, Problems: []string{"n4 may still work in failsafe mode"}, LeaderlessSince: now}), SeverityCritical, "no leader: n1 is elected, and has not taken over; n4 may still work in failsafe mode; lost"},
 		{"no daemon is registered, also if that is on purpose", Condition{State: StateNone, LeaderlessSince: now}, SeverityCritical, "no leader: no daemon is registered"},
 	}
 }

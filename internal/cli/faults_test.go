@@ -147,6 +147,11 @@ func TestEnsembleThatLostItsData(t *testing.T) {
 	f.join("a", "b")
 	f.waitForChild("a", 1)
 	before := f.until("a leads", leads("a"))
+	// However many transactions the new server has seen when a daemon comes back to it, this one has seen more.
+	f.write(cluster.Op{Kind: cluster.OpCreate, Path: "/transactions"})
+	for range 1000 {
+		f.write(overwrite("/transactions", ""))
+	}
 	f.submit("pause", "--reason", "it will be forgotten")
 	zk.Kill()
 	f.logged("a", "ZooKeeper does not answer: stopping the work before the lease ends")

@@ -65,6 +65,7 @@ func TestHostileRoster(t *testing.T) {
 	f := newFleet(t)
 	f.join("a", "b")
 	f.until("both are expected", func(g status.Group) bool { return g.Expected == 2 })
+	f.waitForWork("a")
 	tenures := len(f.checkInvariants())
 	var nodes []string
 	for i := range 3000 {

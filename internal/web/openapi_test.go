@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/getkin/kin-openapi/openapi3"
 	"go.yaml.in/yaml/v3"
 
 	"zkelectd/internal/operator/request"
@@ -119,6 +120,17 @@ func allResponses(t *testing.T) map[string]*http.Response {
 		}
 	}
 	return got
+}
+
+// docs/openapi.yaml follows the specification of OpenAPI, so that tools can read it.
+func TestOpenAPIIsValid(t *testing.T) {
+	doc, err := openapi3.NewLoader().LoadFromFile("../../docs/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := doc.Validate(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestHandlersMatchOpenAPI(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -125,7 +126,7 @@ func TestHTTPFollowsAFailover(t *testing.T) {
 	f.answers("a", "/leader", 503)
 	f.eventually("b counts the failover", func() bool {
 		_, body := f.ask("b", "/metrics")
-		return strings.Contains(body, `zkelectd_transitions_total{cause="stopped",result="ready"} 1`) || strings.Contains(body, `zkelectd_transitions_total{cause="failure",result="ready"} 1`)
+		return regexp.MustCompile(`zkelectd_transitions_total\{cause="(stopped|failure)",group="[^"]+",result="ready"\} 1`).MatchString(body)
 	})
 	f.eventually("the history has it", func() bool {
 		_, body := f.ask("a", "/v1/history?n=1")

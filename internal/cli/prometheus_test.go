@@ -169,7 +169,7 @@ func (f *fleet) dashboardShows(p monitor) {
 	if err := json.Unmarshal(data, &dashboard); err != nil {
 		f.t.Fatal(err)
 	}
-	filled := strings.NewReplacer("$group", path.Base(f.paths.Root), "$__rate_interval", "1m")
+	filled := strings.NewReplacer("$group", path.Base(f.paths.Root), "${group:regex}", path.Base(f.paths.Root), "$__rate_interval", "1m")
 	for _, panel := range dashboard.Panels {
 		for _, q := range panel.Targets {
 			expr := filled.Replace(q.Expr)

@@ -51,7 +51,11 @@ func TestDashboardUsesExportedMetrics(t *testing.T) {
 	}
 	chosen := source{"prometheus", "${datasource}"}
 	seen := make(map[int]bool)
+	var row string
 	for _, p := range dashboard.Panels {
+		if p.Type == "row" {
+			row = p.Title
+		}
 		if seen[p.ID] || p.ID == 0 {
 			t.Errorf("%q has the id %d, which is 0 or used twice", p.Title, p.ID)
 		}
@@ -62,6 +66,9 @@ func TestDashboardUsesExportedMetrics(t *testing.T) {
 		for _, q := range p.Targets {
 			if q.Datasource != chosen {
 				t.Errorf("%q queries %v", p.Title, q.Datasource)
+			}
+			if row != "All groups" && !strings.Contains(q.Expr, "$group") && !strings.Contains(q.Expr, "${group:regex}") {
+				t.Errorf("%q does not follow the chosen group: %s", p.Title, q.Expr)
 			}
 			for _, name := range unknown(q.Expr, nil) {
 				t.Errorf("%q: no daemon exports %s", p.Title, name)

@@ -38,6 +38,7 @@ func (m metric) allLabels() []string {
 // hostData is the data that the metrics of the daemon are derived from at each scrape, so that they agree with the other responses.
 type hostData struct {
 	views   status.Host
+	groups  []groupData
 	totals  status.Totals
 	node    string
 	version string
@@ -99,9 +100,32 @@ func electorOnly(derive func(groupData, emitter)) func(groupData, emitter) {
 	}
 }
 
+// maxCounted is how many groups of a daemon have series of their own for what elections took: about 60 for each group.
+const maxCounted = 64
+
+// allGroups is the label of the groups that are counted together. The name of a group does not begin with a slash.
+const allGroups = "/all"
+
+// counted returns a derive function for counters of groups, which may have many series: with too many groups those of the whole
+// daemon. The first label is the group.
+func counted(of func(status.Totals, emitter)) func(hostData, emitter) {
+	return func(h hostData, emit emitter) {
+		in := func(group string) emitter {
+			return func(v any, labels ...string) { emit(v, append([]string{group}, labels...)...) }
+		}
+		if len(h.groups) > maxCounted {
+			of(h.totals, in(allGroups))
+			return
+		}
+		for _, g := range h.groups {
+			of(g.totals, in(g.Group))
+		}
+	}
+}
+
 const gauge, counter, histogram = "gauge", "counter", "histogram"
 
-// metrics lists all metrics. A daemon that neither leads nor elects a group exports eight series for it, and two more with failsafe mode.
+// metrics lists all metrics. A daemon that neither leads nor elects a group exports eight series for it, two more with failsafe mode, and those of [counted].
 var metrics = slices.Concat(groupMetrics, hostMetrics)
 
 var groupMetrics = []metric{
@@ -181,11 +205,11 @@ var hostMetrics = []metric{
 		emit(h.totals.Writes, "write")
 	}, nil},
 	{"zkelectd_sites_omitted", gauge, nil, "The number of sites beyond the limit of 64 (16 or more for each of many groups), which have no separate series: their members are counted together as the site /other. Only the groups whose elector this daemon is.", value(omitted), nil},
-	{"zkelectd_transitions_total", counter, []string{"cause", "result"}, "Decisions that this daemon saw as the elector, in all groups, by cause and result: the elected member became READY (ready) or not (failed).", transitions, nil},
-	{"zkelectd_transition_duration_seconds", histogram, nil, "The time from a decision to READY, as seen by the elector, in all groups.", value(func(h hostData) status.Histogram { return h.totals.ToReady }), nil},
-	{"zkelectd_leaderless_duration_seconds", histogram, nil, "How long a group had no READY leader before it got one, as seen by the elector, in all groups.", value(func(h hostData) status.Histogram { return h.totals.Leaderless }), nil},
+	{"zkelectd_transitions_total", counter, []string{labelGroup, "cause", "result"}, "Decisions that this daemon saw as the elector, by cause and result: the elected member became READY (ready) or not (failed). With more than 64 groups, those of all groups together, as the group /all; so are the two below.", counted(transitions), nil},
+	{"zkelectd_transition_duration_seconds", histogram, []string{labelGroup}, "The time from a decision to READY, as seen by the elector.", counted(func(t status.Totals, emit emitter) { emit(t.ToReady) }), nil},
+	{"zkelectd_leaderless_duration_seconds", histogram, []string{labelGroup}, "How long a group had no READY leader before it got one, as seen by the elector.", counted(func(t status.Totals, emit emitter) { emit(t.Leaderless) }), nil},
 	{"zkelectd_node_info", gauge, []string{"node", "site"}, "Always 1; the labels are this daemon's node and site.", func(h hostData, emit emitter) { emit(1.0, h.node, h.site()) }, nil},
-	{"zkelectd_build_info", gauge, []string{"version", "goversion"}, "Always 1; the labels are the versions of zkelectd and Go.", func(h hostData, emit emitter) { emit(1.0, h.version, runtime.Version()) }, nil},
+	{"zkelectd_build_info", gauge, []string{"node", "version", "goversion"}, "Always 1; the labels are this daemon's node, and the versions of zkelectd and Go.", func(h hostData, emit emitter) { emit(1.0, h.node, h.version, runtime.Version()) }, nil},
 }
 
 // childUp reports whether the child runs. If the loop is stuck, its last report is valid until the end of the lease, when the
@@ -297,12 +321,12 @@ func omitted(h hostData) (total float64) {
 	return total
 }
 
-func transitions(h hostData, emit emitter) {
-	kinds := slices.SortedFunc(maps.Keys(h.totals.Transitions), func(a, b status.Transition) int {
+func transitions(t status.Totals, emit emitter) {
+	kinds := slices.SortedFunc(maps.Keys(t.Transitions), func(a, b status.Transition) int {
 		return cmp.Or(strings.Compare(a.Cause, b.Cause), strings.Compare(a.Result, b.Result))
 	})
 	for _, k := range kinds {
-		emit(float64(h.totals.Transitions[k]), k.Cause, k.Result)
+		emit(float64(t.Transitions[k]), k.Cause, k.Result)
 	}
 }
 
@@ -331,18 +355,17 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 func (c *collector) Collect(out chan<- prometheus.Metric) {
 	groups := c.opt.Groups()
 	host := hostData{totals: totalsOf(c.opt.Totals), node: c.opt.Node, version: c.opt.Version}
-	var data []groupData
 	for _, g := range groups {
 		v := g.view()
 		host.views = append(host.views, v)
-		data = append(data, groupData{v, totalsOf(g.Totals), maxSites(len(groups))})
+		host.groups = append(host.groups, groupData{v, totalsOf(g.Totals), maxSites(len(groups))})
 	}
 	for i, m := range metrics {
 		if m.ofHost != nil {
 			m.ofHost(host, c.emitter(out, i))
 			continue
 		}
-		for _, g := range data {
+		for _, g := range host.groups {
 			m.ofGroups(g, c.emitter(out, i, g.Group))
 		}
 	}

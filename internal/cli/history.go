@@ -21,9 +21,10 @@ func historyCommand(c *command) {
 	var following, fencings bool
 	c.Use = "history"
 	c.Short = "List the last terms: who led, why, by whom, and how long the group had no leader"
-	c.Long = fmt.Sprintf(`History lists the terms that the electors recorded, at most %d. The durations are
-as an elector saw them: TO READY is from the decision to READY, LEADERLESS how long
-there was no READY leader; "-" means that no elector saw both ends.
+	c.Long = fmt.Sprintf(`History lists the terms that the electors recorded, at most %d. TO READY is
+from the decision to READY, if the elector saw both. LEADERLESS is from the end of the
+last leader's work to READY: "at most" from its last renewal if its host was lost, "at
+least" if nobody knows when its work ended; "-" for the first leader.
 
 With --follow it prints new terms as they come; -o json then prints an object per line.
 With --fencing it lists what people have fenced with the command fence instead. What
@@ -120,7 +121,7 @@ func printTerms(w io.Writer, terms []cluster.PastTerm, output string, head bool)
 			reason += " [" + p.Forced.String() + "]"
 		}
 		t.row(p.Term, p.Time.Local().Format(time.DateTime), p.Node, p.Site, p.Cause, dash(p.By), formatDuration(p.ToReady),
-			formatDuration(p.Leaderless), reason)
+			formatGap(p.Leaderless), reason)
 	}
 	return t.Flush()
 }
@@ -130,11 +131,15 @@ func formatDuration(d *cluster.Duration) string {
 	if d == nil {
 		return "-"
 	}
-	v := time.Duration(*d)
-	if v < time.Second {
-		return v.Round(100 * time.Microsecond).String()
+	return d.Rounded()
+}
+
+// formatGap returns a gap for people, "-" for none.
+func formatGap(g *cluster.Gap) string {
+	if g == nil {
+		return "-"
 	}
-	return v.Round(10 * time.Millisecond).String()
+	return g.Rounded()
 }
 
 func explainCommand(c *command) {

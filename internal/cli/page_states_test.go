@@ -72,7 +72,7 @@ func steadyState(n int) *pageState {
 		ready := cluster.Duration(340 * time.Millisecond)
 		t := cluster.PastTerm{Term: number, Node: node, Site: "fra", Previous: previous, Cause: cause, Reason: reason, Outcome: "READY", ToReady: &ready, Time: now.Add(-ago)}
 		if leaderless > 0 {
-			t.Leaderless = &leaderless
+			t.Leaderless = &cluster.Gap{For: leaderless}
 		}
 		p.terms = append(p.terms, t)
 	}

@@ -201,13 +201,13 @@ func nothingToDo(err error) string {
 
 // report shows the progress of a request: line by line as text, or at the end as JSON.
 type report struct {
-	Request    int64             `json:"request"`
-	Messages   []string          `json:"messages"`
-	Leader     string            `json:"leader,omitempty"`
-	Site       string            `json:"site,omitempty"`
-	Term       int64             `json:"term,omitempty"`
-	Took       cluster.Duration  `json:"took,omitempty"`
-	Leaderless *cluster.Duration `json:"leaderless,omitempty"`
+	Request    int64            `json:"request"`
+	Messages   []string         `json:"messages"`
+	Leader     string           `json:"leader,omitempty"`
+	Site       string           `json:"site,omitempty"`
+	Term       int64            `json:"term,omitempty"`
+	Took       cluster.Duration `json:"took,omitempty"`
+	Leaderless *cluster.Gap     `json:"leaderless,omitempty"`
 
 	out    io.Writer
 	json   bool
@@ -464,7 +464,7 @@ func (r *report) sayLeader(ctx context.Context, g group, rec cluster.Current) {
 	text := fmt.Sprintf("%s (%s) leads in term %d", rec.Node, rec.Site, rec.Term)
 	if t, ok := pastTerm(ctx, g, rec.Term); ok && t.Leaderless != nil {
 		r.Leaderless = t.Leaderless
-		text += fmt.Sprintf(", %s without a leader", time.Duration(*t.Leaderless).Round(100*time.Microsecond))
+		text += fmt.Sprintf(", %s without a leader", t.Leaderless.Rounded())
 	}
 	r.say(text)
 }

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -264,7 +263,7 @@ func (r *rollout) progress(c *groupChange, of int) {
 	case c.Leader != "":
 		text = fmt.Sprintf("%s (%s) leads in term %d", c.Leader, c.Site, c.Term)
 		if c.Leaderless != nil {
-			text += fmt.Sprintf(", %s without a leader", time.Duration(*c.Leaderless).Round(100*time.Microsecond))
+			text += fmt.Sprintf(", %s without a leader", c.Leaderless.Rounded())
 		}
 	}
 	fmt.Fprintf(r.out, "%d of %d  %s: %s\n", r.finished, of, printable(c.Group), printable(text))

@@ -29,10 +29,10 @@ type PastTerm struct {
 	Elector string `json:"elector"`
 	// Outcome is READY, or the reason why the term never became READY.
 	Outcome string `json:"outcome"`
-	// ToReady is the time from the decision to READY, Leaderless how long no member was READY before. Both are as measured by
-	// the elector, nil if it did not see it happen.
+	// ToReady is the time from the decision to READY, nil if the elector did not see both. Leaderless is how long no leader's work
+	// had run before READY, nil if there was no leader before.
 	ToReady    *Duration `json:"to_ready,omitempty"`
-	Leaderless *Duration `json:"leaderless,omitempty"`
+	Leaderless *Gap      `json:"leaderless,omitempty"`
 	// Wait describes how long, and why, its work waited for that of an earlier leader; empty if it did not.
 	Wait string `json:"wait,omitempty"`
 	// Fencing has its attempts to fence earlier leaders.

@@ -19,10 +19,10 @@ import (
 const historyPath = "/c/history"
 
 func past(term int64) PastTerm {
-	ready, without := Duration(2*time.Second), Duration(0)
+	ready := Duration(2 * time.Second)
 	return PastTerm{
 		Term: term, Node: "a", Site: "dc1", Previous: "b", Cause: CauseFailure, Reason: fmt.Sprintf("reason %d", term), By: "ann@host",
-		Elector: "b-0000000000000001-n_0000000001", Outcome: "READY", ToReady: &ready, Leaderless: &without, PolicyRevision: 3,
+		Elector: "b-0000000000000001-n_0000000001", Outcome: "READY", ToReady: &ready, Leaderless: AtLeast(0), PolicyRevision: 3,
 		Circumstances: Circumstances{Cause: CauseFailure, Node: "b", Site: "dc2", Failed: []string{"dc2"}}, Time: noon,
 	}
 }

@@ -67,7 +67,7 @@ func (s *Snapshot) MayBeTaken() bool {
 func (p Paths) TakeTx(snap Snapshot, seen LeaseSeen, next Elected, others ...SlotState) []Op {
 	fence := snap.Fence.Record
 	fence.Earlier = MergeEarlier(append(slices.Clone(fence.Earlier), fence.holder(0)))
-	fence.Led = fence.Led || fence.State == FenceReady
+	fence.End(next.Leaderless)
 	fence.State, fence.Reason, fence.Requested, fence.Time = FenceSilent, next.Reason, false, next.Time
 	ops := append(p.ElectTx(snap, next, &fence, others...), Op{Kind: OpCheck, Path: fence.Lease, Version: seen.Stat.Version})
 	if snap.Current.Exists {

@@ -140,16 +140,22 @@ func TestLeaveLeavesTheFence(t *testing.T) {
 		requested   bool
 		want        func(*cluster.Fence)
 	}{
-		"a leader":             {cluster.FenceReady, 0, 0, true, func(f *cluster.Fence) { f.State, f.Led, f.Requested = cluster.FenceReleased, true, true }},
-		"a leader that failed": {cluster.FenceReady, 0, 0, false, func(f *cluster.Fence) { f.State, f.Led, f.Lost = cluster.FenceReleased, true, true }},
+		"a leader": {cluster.FenceReady, 0, 0, true, func(f *cluster.Fence) {
+			f.State, f.Led, f.Requested = cluster.FenceReleased, true, true
+			f.Idle = cluster.AtLeast(0)
+		}},
+		"a leader that failed": {cluster.FenceReady, 0, 0, false, func(f *cluster.Fence) {
+			f.State, f.Led, f.Lost = cluster.FenceReleased, true, true
+			f.Idle = cluster.AtLeast(0)
+		}},
 		"post_stop failed": {cluster.FenceReady, 0, wait, true, func(f *cluster.Fence) {
-			f.State, f.Led, f.Requested, f.Owed = cluster.FenceUnclean, true, true, cluster.Duration(wait)
+			f.State, f.Led, f.Requested, f.Owed, f.Idle = cluster.FenceUnclean, true, true, cluster.Duration(wait), cluster.AtLeast(0)
 		}},
 		"in its lease wait": {cluster.FenceHeld, wait, 1, true, func(f *cluster.Fence) {
 			f.State, f.Requested, f.Owed = cluster.FenceUnclean, true, cluster.Duration(wait)
 		}},
 		"a candidate": {cluster.FenceHeld, 0, 0, true, func(f *cluster.Fence) { f.State, f.Requested = cluster.FenceReleased, true }},
-		"unproven":    {cluster.FenceReady, 0, unproven, false, func(f *cluster.Fence) { f.State, f.Led = cluster.FenceRevoked, true }},
+		"unproven":    {cluster.FenceReady, 0, unproven, false, func(f *cluster.Fence) { f.State, f.Led = cluster.FenceRevoked, true; f.Idle = cluster.AtLeast(0) }},
 		"unproven, in its lease wait": {cluster.FenceHeld, wait, unproven, true, func(f *cluster.Fence) {
 			f.State, f.Requested, f.Owed = cluster.FenceRevoked, true, cluster.Duration(wait)
 		}},

@@ -288,8 +288,8 @@ type Elected struct {
 	Deputies []string `json:"deputies,omitempty"`
 	// Silent are the incarnations that have not renewed or taken over in time. None is elected before its node has registered again.
 	Silent []string `json:"silent,omitempty"`
-	// LeaderlessSince is since when no member had been READY, by electors' clocks; zero if one was.
-	LeaderlessSince time.Time `json:"leaderless_since,omitzero"`
+	// Leaderless is how long no leader's work had run when it was made; nil if a member was READY.
+	Leaderless *Gap `json:"leaderless,omitempty"`
 	// Time is when it was made, by the elector's clock; for people.
 	Time time.Time `json:"time"`
 }
@@ -372,6 +372,8 @@ type Fence struct {
 	// Reason is why the leadership ended. Requested is set if that was requested: then it is no strike.
 	Reason    string `json:"reason,omitempty"`
 	Requested bool   `json:"requested,omitempty"`
+	// Idle is how long no leader's work had run when this was written, and in READY, before that; nil if that is not known.
+	Idle *Gap `json:"idle,omitempty"`
 	// Led is set if a leadership that has ended had been READY.
 	Led bool `json:"led,omitempty"`
 	// Lapsed is set if the holder released because ZooKeeper had not answered it in time: that is no strike.

@@ -184,20 +184,24 @@ func (s *Snapshot) Owed(own time.Duration) (wait time.Duration, why string) {
 }
 
 // LeaderlessSince returns since when no member is READY, by the clocks of the members that wrote the records, so for people only; zero if
-// one is READY, or if that is not known. A decision that follows a failed takeover keeps the time of the one before.
+// one is READY, or if that is not known. A decision that follows a failed takeover counts from the end of the leader before.
 func (s *Snapshot) LeaderlessSince() time.Time {
 	f, e := &s.Fence.Record, &s.Elected.Record
+	ended := f.Time
+	if f.Lost { // FINAL was written before it was known when it would be sent
+		ended = s.Fence.Stat.Time
+	}
 	switch {
 	case s.Ready(), s.Current.Readable() && s.Current.Record.State == CurrentReady:
 		return time.Time{}
+	case s.Idle() != nil:
+		return ended.Add(-time.Duration(s.Idle().For))
 	case s.Ended() && f.Led, !s.Elected.Readable() && s.Fence.Readable():
-		return f.Time // a leader has stopped in this term
-	case s.Acquired() && f.State == FenceReady:
+		return ended // a leader has stopped in this term
+	case s.Acquired() && f.State == FenceReady, !s.Elected.Readable():
 		return time.Time{} // the leader is gone; nobody has written when
-	case !s.Elected.Readable():
-		return time.Time{}
-	case !e.LeaderlessSince.IsZero():
-		return e.LeaderlessSince
+	case e.Leaderless != nil:
+		return e.Time.Add(-time.Duration(e.Leaderless.For))
 	case s.Acquired():
 		return f.Time // elected while the last leader still led, so it stopped just before this one acquired
 	}

@@ -70,7 +70,7 @@ func checkTerm(t int64, stat Stat, slack int64) error {
 const maxStrikes = 1 << 30
 
 func (e *Elected) validate(stat Stat) error {
-	errs := []error{checkTerm(e.Term, stat, 0), checkRequest(e.Request, 0)}
+	errs := []error{checkTerm(e.Term, stat, 0), checkRequest(e.Request, 0), e.Leaderless.validate("leaderless")}
 	for _, x := range e.Exclusions {
 		if x.Strikes < 0 || x.Strikes > maxStrikes || time.Duration(x.For) > MaxRequestTime {
 			errs = append(errs, fmt.Errorf("invalid exclusion of %q: %d strikes, %s", x.Node, x.Strikes, x.For))
@@ -84,5 +84,5 @@ func (c *Current) validate(stat Stat) error { return checkTerm(c.Term, stat, Ter
 
 func (f *Fence) validate(stat Stat) error {
 	return errors.Join(checkTerm(f.Term, stat, TermSlack), checkWait("owed", f.Owed), checkWait("lease_wait", f.LeaseWait),
-		checkWait("kill", f.Kill), checkWait("revoke_timeout", f.RevokeTimeout), checkWait("takeover", f.Takeover), f.Failsafe.validate(), f.validateFencing())
+		checkWait("kill", f.Kill), checkWait("revoke_timeout", f.RevokeTimeout), checkWait("takeover", f.Takeover), f.Failsafe.validate(), f.validateFencing(), f.Idle.validate("idle"))
 }

@@ -47,6 +47,8 @@ type Input struct {
 	// fence is among them because its lease is over: it may also be a candidate again, that has not taken over.
 	Silent    map[string]string
 	LeaseOver bool
+	// Leaderless is how long no leader's work has run; nil if a member is READY, or if that is not known.
+	Leaderless *cluster.Gap
 	// Answer is the ranking program's answer to [Elector.Question]; nil while there is none.
 	Answer *policy.Answer
 	// Others are all other slots of the group, in any order, as this daemon has read them last. If some are missing, there is no
@@ -329,16 +331,11 @@ func (e *Elector) elect(b rankingInput, r rankedMembers, g attemptEnd, best clus
 		Circumstances:  b.circumstances,
 		Preemptions:    e.recentPreemptions(s.Elected.Record.Preemptions, in),
 		Silent:         e.silentMembers(&b.in),
+		Leaderless:     in.Leaderless,
 		Time:           in.Wall,
 	}
 	if next.PreviousNode == "" && s.Fence.Readable() {
 		next.PreviousNode, next.PreviousSite = s.Fence.Record.Node, s.Fence.Record.Site
-	}
-	if !s.Ready() {
-		next.LeaderlessSince = s.LeaderlessSince()
-		if next.LeaderlessSince.IsZero() {
-			next.LeaderlessSince = in.Wall
-		}
 	}
 	if g.ended && !e.decided {
 		e.firstDecisionAt = in.Now
@@ -354,7 +351,7 @@ func (e *Elector) elect(b rankingInput, r rankedMembers, g attemptEnd, best clus
 // successor's lease wait. The fence is readable: an election has replaced one that is not.
 func revoke(in Input) *cluster.Fence {
 	f := in.Snapshot.Fence.Record
-	f.Led = f.Led || f.State == cluster.FenceReady
+	f.End(in.Leaderless)
 	f.State, f.Reason, f.Time = cluster.FenceRevoked, in.Revoke, in.Wall
 	return &f
 }

@@ -64,7 +64,7 @@ func (c *Counters) term(term cluster.PastTerm) {
 			t.ToReady.Observe(time.Duration(*term.ToReady))
 		}
 		if term.Leaderless != nil {
-			t.Leaderless.Observe(time.Duration(*term.Leaderless))
+			t.Leaderless.Observe(time.Duration(term.Leaderless.For))
 		}
 	})
 }

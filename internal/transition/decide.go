@@ -101,7 +101,10 @@ func (m *Machine) entrust() {
 		return
 	}
 	f := m.ending(Stop{Reason: "its daemon died or lost its session as the leader"})
-	f.Lost = true
+	f.Lost, f.Idle = true, f.Idle.OrMore() // it is not known when it will be sent
+	if m.term.ready && f.Idle == nil {
+		f.Idle = cluster.AtLeast(0)
+	}
 	m.do(Entrust{Ops: m.opt.Paths.FinalTx(m.term.holding, f)})
 }
 
@@ -200,6 +203,7 @@ func (m *Machine) recover() {
 	if m.snap.Fence.Readable() {
 		m.term.fence = m.snap.Fence.Record
 	}
+	m.term.idle = idle{before: m.snap.Idle(), since: m.now}
 	m.term.holding = cluster.HeldVersions{Self: m.opt.Self.Name, Fence: m.snap.Fence.Stat.Version, Current: m.snap.Current.Stat.Version}
 	m.giveUp(late)
 	if m.snap.Elected.Record.Incarnation == m.opt.Self.Name {
@@ -232,7 +236,8 @@ func (m *Machine) progress() {
 		}
 		fence, current := m.term.fence, m.term.current
 		fence.State, current.State = cluster.FenceReady, cluster.CurrentReady
-		fence.Time = m.opt.Wall()
+		m.term.fence.Idle = m.gap()
+		fence.Idle, fence.Time = m.term.fence.Idle, m.opt.Wall()
 		current.Time = fence.Time
 		m.send(TxReady, m.opt.Paths.ReadyTx(m.term.holding, fence, current), m.term.lease.deadline)
 	case taskRestart:
@@ -323,6 +328,7 @@ func (m *Machine) ending(s Stop) cluster.Fence {
 		f.State = cluster.FenceUnclean
 	}
 	f.Reason, f.Requested, f.Lapsed, f.Led, f.Lost, f.Time = s.Reason, s.Requested, s.Lapsed, m.term.ready, false, m.opt.Wall()
+	f.Idle = m.gap()
 	return f
 }
 
@@ -379,12 +385,13 @@ func (m *Machine) acquire() {
 	b := m.opt.Budget
 	wall := m.opt.Wall()
 	owed, why, earlier := m.owes(s)
+	m.term.idle = idle{before: m.vacantFor(), since: m.now}
 	m.term.fence = cluster.Fence{
 		Header: s.Fence.Record.Header,
 		Term:   s.Elected.Record.Term, Node: m.opt.Self.ID, Site: m.opt.Site, Host: m.opt.Host, API: m.opt.API, Incarnation: m.opt.Self.Name,
 		State: cluster.FenceHeld, Session: s.Session, Lease: m.opt.Lease, Owed: cluster.Duration(owed), Earlier: earlier, FencingLimit: m.fencingLimit(earlier), LeaseWait: cluster.Duration(b.LeaseWait),
 		Kill: cluster.Duration(b.Kill), RevokeTimeout: cluster.Duration(b.RevokeTimeout()), Time: wall,
-		Takeover: cluster.Duration(min(m.opt.Takeover, cluster.MaxWait)),
+		Takeover: cluster.Duration(min(m.opt.Takeover, cluster.MaxWait)), Idle: m.term.idle.before,
 	}
 	m.term.origin = m.origin(len(earlier) == 0) // there is no wait for a silent holder, but it has not released
 	if owed > 0 {
@@ -398,6 +405,39 @@ func (m *Machine) acquire() {
 	m.term.holding = cluster.HeldVersions{Self: m.opt.Self.Name, Elected: s.Elected.Stat.Version}
 	m.term.fenceBefore = s.Fence.Stat.Version
 	m.send(TxAcquire, m.opt.Paths.AcquireTx(*s, m.term.fence, m.term.current), m.now+b.Lease)
+}
+
+// noteVacancy notes what a new snapshot says of how long no leader's work has run.
+func (m *Machine) noteVacancy(s *cluster.Snapshot) {
+	v, f, e := &m.vacancy, &s.Fence.Record, &s.Elected.Record
+	if s.Leadership && (f.Term != v.term || f.State != v.state) {
+		v.term, v.state, v.fence, v.fenceAt = f.Term, f.State, s.Idle(), m.now
+	}
+	if e.Term != v.decision {
+		v.decision, v.elected, v.electedAt = e.Term, e.Leaderless, m.now
+	}
+}
+
+// vacantFor returns how long no leader's work has run before the term that is about to be acquired; nil if there was no leader.
+func (m *Machine) vacantFor() *cluster.Gap {
+	v := &m.vacancy
+	gap := cluster.LongerGap(v.fence.Plus(m.now-v.fenceAt), v.elected.Plus(m.now-v.electedAt))
+	if gap == nil && m.snap.Fence.Record.State == cluster.FenceReady {
+		return cluster.AtLeast(0) // it is gone, without a word
+	}
+	return gap
+}
+
+// gap returns how long no leader's work has run, nil if that is not known. The work of a term that has not been READY is not that of a leader.
+func (m *Machine) gap() *cluster.Gap {
+	i := &m.term.idle
+	switch {
+	case !m.term.ready:
+		return i.before.Plus(m.now - i.since)
+	case i.ended == 0:
+		return nil
+	}
+	return &cluster.Gap{For: cluster.Duration(m.now - i.ended)}
 }
 
 // vacant reports whether this member holds nothing and does nothing, and knows the group.

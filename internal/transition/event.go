@@ -181,6 +181,7 @@ func (e Saw) apply(m *Machine) {
 	if e.Snapshot.At < m.settled {
 		return
 	}
+	m.noteVacancy(&e.Snapshot)
 	m.snap, m.fresh = e.Snapshot, true
 	m.sawGone()
 	switch {
@@ -336,7 +337,7 @@ func (e HookDone) apply(m *Machine) {
 	}
 }
 
-func (e ChildStarted) apply(m *Machine) { m.term.running = true }
+func (e ChildStarted) apply(m *Machine) { m.term.running, m.term.idle.ended = true, 0 }
 
 func (e ChildReady) apply(m *Machine) {
 	if m.term.task == taskStart {
@@ -351,7 +352,7 @@ func (e ChildFailed) apply(m *Machine) {
 }
 
 func (e ChildDead) apply(m *Machine) {
-	m.term.running = false
+	m.term.running, m.term.idle.ended = false, m.now
 	switch {
 	case !m.term.held: // as for ChildFailed
 	case m.term.stop != nil || m.ended != "":

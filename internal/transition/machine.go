@@ -98,10 +98,11 @@ type Machine struct {
 
 	refusedAcquire attempt        // the last ACQUIRE that was refused
 	pendingAcquire pendingAcquire // the last ACQUIRE of unknown outcome
-	lastTerm       int64          // the last term acquired, or known before; none is acquired twice, even if the fence forgets it
-	entrusted      final          // the FINAL handed over last
-	posted         renewal        // the RENEW that is posted; the zero value if there is none
-	postedUntil    time.Duration  // its deadline
+	vacancy        vacancy
+	lastTerm       int64         // the last term acquired, or known before; none is acquired twice, even if the fence forgets it
+	entrusted      final         // the FINAL handed over last
+	posted         renewal       // the RENEW that is posted; the zero value if there is none
+	postedUntil    time.Duration // its deadline
 	succession     succession
 	toRemember     int64 // the term for which MaySucceed has asked; 0 if it has not
 
@@ -138,6 +139,7 @@ type termState struct {
 
 	task       task
 	acquiredAt time.Duration // when the reply to ACQUIRE came
+	idle       idle
 	fencing    fencing
 	running    bool // the child's process group exists
 	prepared   bool // pre_start was started, so post_stop must run
@@ -150,6 +152,21 @@ type termState struct {
 	stopSent   bool
 	killSent   bool
 	failsafe   failsafeTerm
+}
+
+// vacancy is what the fence and the decision say of how long no leader's work has run, and when this member has read each first.
+type vacancy struct {
+	term, decision     int64 // of the fence and of the decision
+	state              cluster.FenceState
+	fence, elected     *cluster.Gap
+	fenceAt, electedAt time.Duration
+}
+
+// idle is how long no leader's work has run.
+type idle struct {
+	before *cluster.Gap  // when the term was acquired; nil if that is not known
+	since  time.Duration // when that was
+	ended  time.Duration // once the term was READY: when the last process of its work was gone; 0 while that is not known
 }
 
 // Origin is what preceded a term.

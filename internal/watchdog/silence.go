@@ -83,8 +83,14 @@ func (s *Silence) Confirm(seen cluster.LeaseSeen) { s.seen = seen }
 // Confirmed reports whether the holder is silent.
 func (s *Silence) Confirmed() bool { return s.seen.At != 0 }
 
-// Seen returns what was confirmed, and Since the time of the sighting.
-func (s *Silence) Seen() cluster.LeaseSeen { return s.seen }
+// Seen returns what was confirmed, with the time of the sighting instead of that of the confirmation. Since returns that time.
+func (s *Silence) Seen() cluster.LeaseSeen {
+	seen := s.seen
+	if s.Confirmed() {
+		seen.At = s.at
+	}
+	return seen
+}
 
 // Since returns the time of the sighting.
 func (s *Silence) Since() time.Duration { return s.at }

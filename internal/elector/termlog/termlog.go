@@ -12,65 +12,103 @@ import (
 // maxVerdicts is how many verdicts of each term's ranking are kept.
 const maxVerdicts = 12
 
-// Recorder turns an elector's snapshots into past terms. It measures only what it has seen happen.
+// Recorder turns an elector's snapshots into past terms, and tells the elector how long no leader's work has run. It measures only what it
+// has seen happen, and adds that to what the records say.
 type Recorder struct {
 	watched  bool            // it has observed a snapshot
 	pending  cluster.Elected // the newest decision
-	decided  time.Duration   // when it was first seen; 0 if that was in the first snapshot
-	vacant   time.Duration   // since when no member has been READY; 0 if since before the first snapshot
-	serving  bool            // a member is READY, maybe one that is being replaced
-	term     int64           // its term
-	seen     time.Duration   // when it was last seen READY
-	recorded int64           // the last term that was recorded
+	decision decision        // that this elector has made last
+	decided  time.Duration   // when pending was made or first seen; 0 if that was in the first snapshot
+	vacancy  vacancy
+	fence    ending // the last fence that it has seen
+	recorded int64  // the last term that was recorded
 	waiting  []cluster.PastTerm
 	counted  []cluster.PastTerm // terms whose decision it has seen happen
+}
+
+// decision is a term, and when it was decided on.
+type decision struct {
+	term int64
+	at   time.Duration
+}
+
+// vacancy is how long no leader's work had run at a time; the zero value while a member is READY, maybe one that is being replaced.
+type vacancy struct {
+	gap *cluster.Gap
+	at  time.Duration
+}
+
+// ending identifies what the fence says of a leadership.
+type ending struct {
+	term  int64
+	state cluster.FenceState
 }
 
 // Observe records a snapshot, read by the elector, at its monotonic time now.
 func (r *Recorder) Observe(s cluster.Snapshot, now time.Duration) {
 	ready := s.Ready()
-	serving := ready || (s.Current.Readable() && s.Current.Record.State == cluster.CurrentReady)
-	if r.watched && r.serving && !serving {
-		r.vacant = now
-	}
-	if r.serving && serving && s.Current.Record.Term != r.term {
-		r.vacant = r.seen // the gap was too short to be seen: this is its upper bound
-	}
+	r.observeVacancy(&s, now)
 	if s.Elected.Readable() && s.Elected.Record.Term != r.pending.Term {
 		if r.pending.Term > r.recorded {
-			r.add(r.pending, "never READY: "+s.Elected.Record.Reason, nil, nil, nil)
+			r.add(r.pending, "never READY: "+s.Elected.Record.Reason, nil, nil)
 		}
 		r.pending, r.decided = s.Elected.Record, 0
-		if r.watched {
+		switch {
+		case r.decision.term == r.pending.Term:
+			r.decided = r.decision.at
+		case r.watched:
 			r.decided = now
 		}
 	}
 	if ready && r.pending.Term > r.recorded {
-		var toReady, leaderless *cluster.Duration
-		if r.decided > 0 {
-			toReady = span(now - r.decided)
+		var toReady *cluster.Duration
+		if r.decided > 0 && r.decided < now { // else the decision was not seen before
+			d := cluster.Duration(now - r.decided)
+			toReady = &d
 		}
-		if r.vacant > 0 {
-			leaderless = span(now - r.vacant)
-		}
-		r.add(r.pending, string(cluster.CurrentReady), &s.Fence.Record, toReady, leaderless)
+		r.add(r.pending, string(cluster.CurrentReady), &s.Fence.Record, toReady)
 	}
-	if serving {
-		r.vacant = 0
-	}
-	r.serving, r.watched = serving, true
-	if serving {
-		r.term, r.seen = s.Current.Record.Term, now
-	}
+	r.watched = true
 }
 
-// Succeed is called by a member whose predecessor as the elector has just ended, before it observes its first snapshot as the elector.
-// If the predecessor was the leader as well, which is usual, nobody has led since then, and no other elector has seen that.
-func (r *Recorder) Succeed(s cluster.Snapshot, now time.Duration) {
-	if _, registered := s.Member(s.Elected.Record.Incarnation); s.Elected.Readable() && !registered {
-		r.vacant = now
+// observeVacancy notes since when no leader's work has run. What a fence says counts from when it is first seen. If its leader is gone
+// without a word, its work has ended before that is seen.
+func (r *Recorder) observeVacancy(s *cluster.Snapshot, now time.Duration) {
+	f := ending{s.Fence.Record.Term, s.Fence.Record.State}
+	written := f != r.fence
+	r.fence = f
+	if s.Ready() || s.Current.Readable() && s.Current.Record.State == cluster.CurrentReady {
+		r.vacancy = vacancy{}
+		return
 	}
+	own := r.vacancy.since(now)
+	gap := cluster.LongerGap(own, cluster.AtLeast(0))
+	switch said := s.Idle(); {
+	case !r.watched: // it is not known when they were written
+		gap = cluster.LongerGap(cluster.LongerGap(gap, said.OrMore()), s.Elected.Record.Leaderless.OrMore())
+	case !written || said == nil:
+	case said.Bound == "":
+		gap = said
+	default:
+		gap = cluster.LongerGap(own, said)
+	}
+	r.vacancy = vacancy{gap, now}
 }
+
+// since returns the gap until now; nil while there is none.
+func (v vacancy) since(now time.Duration) *cluster.Gap { return v.gap.Plus(now - v.at) }
+
+// Leaderless returns how long no leader's work has run; nil while a member is READY. sighting is when the lease of a READY leader that has
+// fallen silent was last seen to be renewed; 0 if it has not.
+func (r *Recorder) Leaderless(now, sighting time.Duration) *cluster.Gap {
+	if sighting > 0 && r.fence.state == cluster.FenceReady {
+		return cluster.AtMost(now - sighting)
+	}
+	return r.vacancy.since(now)
+}
+
+// Decide notes that this elector decides on a term, and when.
+func (r *Recorder) Decide(term int64, now time.Duration) { r.decision = decision{term, now} }
 
 // Take returns the terms to be written. They are kept until [Recorder.Written].
 func (r *Recorder) Take() []cluster.PastTerm { return slices.Clone(r.waiting) }
@@ -89,9 +127,13 @@ func (r *Recorder) Written(terms []cluster.PastTerm) {
 	r.waiting = slices.DeleteFunc(r.waiting, func(t cluster.PastTerm) bool { return t.Term <= last })
 }
 
-func (r *Recorder) add(e cluster.Elected, outcome string, fence *cluster.Fence, toReady, leaderless *cluster.Duration) {
+func (r *Recorder) add(e cluster.Elected, outcome string, fence *cluster.Fence, toReady *cluster.Duration) {
 	if fence == nil {
 		fence = new(cluster.Fence)
+	}
+	leaderless := fence.Idle
+	if e.Cause == cluster.CauseFirst { // no leader was missed
+		leaderless = nil
 	}
 	kept := min(len(e.Ranking), maxVerdicts)
 	r.recorded = e.Term
@@ -106,9 +148,4 @@ func (r *Recorder) add(e cluster.Elected, outcome string, fence *cluster.Fence, 
 	if extra := len(r.waiting) - cluster.MaxHistory; extra > 0 {
 		r.waiting = r.waiting[extra:]
 	}
-}
-
-func span(d time.Duration) *cluster.Duration {
-	v := cluster.Duration(d)
-	return &v
 }

@@ -25,7 +25,21 @@ func (g *group) current(term int64, node string, state cluster.CurrentState) {
 
 func (g *group) vacant() { g.Current = cluster.Stored[cluster.Current]{} }
 
+// ended is what the last leader, or who takes over from it, has left behind.
+func (g *group) ended(state cluster.FenceState, idle *cluster.Gap) {
+	g.vacant()
+	g.Fence.Record.State, g.Fence.Record.Idle = state, idle
+}
+
 func is(d *cluster.Duration, want time.Duration) bool { return d != nil && time.Duration(*d) == want }
+
+// shows returns a gap in words.
+func shows(g *cluster.Gap) string {
+	if g == nil {
+		return "-"
+	}
+	return g.Rounded()
+}
 
 func TestHandoverTimes(t *testing.T) {
 	var r Recorder
@@ -54,10 +68,10 @@ func TestHandoverTimes(t *testing.T) {
 	g.current(8, "b", cluster.CurrentProgress)
 	see(time.Second)
 	g.current(8, "b", cluster.CurrentReady)
-	g.Fence.Record.Wait = "1s because it had to"
+	g.Fence.Record.Wait, g.Fence.Record.Idle = "1s because it had to", &cluster.Gap{For: cluster.Duration(2 * time.Second)}
 	see(time.Second)
 	moved := r.Take()
-	if len(moved) != 1 || moved[0].Wait != "1s because it had to" || !is(moved[0].ToReady, 3*time.Second) || !is(moved[0].Leaderless, 2*time.Second) || moved[0].Cause != cluster.CauseMove {
+	if len(moved) != 1 || moved[0].Wait != "1s because it had to" || !is(moved[0].ToReady, 3*time.Second) || shows(moved[0].Leaderless) != "2s" || moved[0].Cause != cluster.CauseMove {
 		t.Fatalf("%+v", moved)
 	}
 	if seen := r.Witnessed(); len(seen) != 1 || seen[0].Term != 8 {
@@ -72,18 +86,23 @@ func TestHandoverTimes(t *testing.T) {
 	}
 }
 
-func TestAnUnseenGapIsBounded(t *testing.T) {
-	var r Recorder
-	var g group
-	g.elect(7, "a", cluster.CauseFirst)
-	g.current(7, "a", cluster.CurrentReady)
-	r.Observe(g.Snapshot, time.Hour)
-	g.elect(8, "b", cluster.CauseMove)
-	r.Observe(g.Snapshot, 2*time.Hour)
-	g.current(8, "b", cluster.CurrentReady)
-	r.Observe(g.Snapshot, 2*time.Hour+time.Second)
-	if all := r.Take(); len(all) != 2 || !is(all[1].Leaderless, time.Second) || !is(all[1].ToReady, time.Second) {
-		t.Errorf("%+v", all)
+// If the decision and READY are seen at once, the time between them counts only for the elector that has decided.
+func TestToReadyCountsFromTheDecision(t *testing.T) {
+	for name, decides := range map[string]bool{"it has decided": true, "another has": false} {
+		var r Recorder
+		var g group
+		g.elect(7, "a", cluster.CauseFirst)
+		g.current(7, "a", cluster.CurrentReady)
+		r.Observe(g.Snapshot, time.Hour)
+		if decides {
+			r.Decide(8, time.Hour+time.Second)
+		}
+		g.elect(8, "b", cluster.CauseMove)
+		g.current(8, "b", cluster.CurrentReady)
+		r.Observe(g.Snapshot, time.Hour+3*time.Second)
+		if all := r.Take(); len(all) != 2 || is(all[1].ToReady, 2*time.Second) != decides || !decides && all[1].ToReady != nil {
+			t.Errorf("%s: %+v", name, all)
+		}
 	}
 }
 
@@ -99,58 +118,86 @@ func TestATermThatWasNeverReadyHasAReason(t *testing.T) {
 	}
 }
 
-// A leader that was the elector as well ends before its successor's eyes.
-func TestTheSuccessorOfTheElectorSeesTheLossOfTheLeader(t *testing.T) {
-	for name, c := range map[string]struct {
-		members []string
-		want    *cluster.Duration
-	}{
-		"the leader was the elector": {[]string{"b-1"}, span(3 * time.Second)},
-		"the leader is another":      {[]string{"a-1", "b-1"}, nil},
-	} {
-		var r Recorder
-		var g group
-		g.elect(7, "a", cluster.CauseFirst)
-		for _, member := range c.members {
-			g.Members = append(g.Members, cluster.Member{Incarnation: cluster.Incarnation{Name: member}})
-		}
-		r.Succeed(g.Snapshot, time.Hour)
-		r.Observe(g.Snapshot, time.Hour)
-		g.elect(8, "b", cluster.CauseFailure)
-		r.Observe(g.Snapshot, time.Hour+time.Second)
-		g.current(8, "b", cluster.CurrentReady)
-		r.Observe(g.Snapshot, time.Hour+3*time.Second)
-		all := r.Take()
-		if last := all[len(all)-1]; last.Term != 8 || (last.Leaderless == nil) != (c.want == nil) || c.want != nil && *last.Leaderless != *c.want {
-			t.Errorf("%s: %+v", name, last)
-		}
+// gaps has what the elector sees, and what it is to say then of how long no leader's work has run.
+type gaps struct {
+	t  *testing.T
+	r  Recorder
+	g  group
+	at time.Duration
+}
+
+func newGaps(t *testing.T) *gaps {
+	x := &gaps{t: t, at: time.Hour}
+	x.g.elect(7, "a", cluster.CauseFirst)
+	x.g.current(7, "a", cluster.CurrentReady)
+	return x
+}
+
+func (x *gaps) see(after time.Duration, want string) {
+	x.t.Helper()
+	x.at += after
+	x.r.Observe(x.g.Snapshot, x.at)
+	if got := shows(x.r.Leaderless(x.at, 0)); got != want {
+		x.t.Errorf("no leader's work for %s, want %s", got, want)
 	}
 }
 
-// TAKE elects and deletes current at once, and a leader that ZooKeeper did not answer in time is elected again.
-func TestTermsAfterSilenceAndAfterAnOutage(t *testing.T) {
-	var r Recorder
-	var g group
-	g.elect(7, "a", cluster.CauseFirst)
-	g.current(7, "a", cluster.CurrentReady)
-	r.Observe(g.Snapshot, time.Hour)
-	g.elect(8, "b", cluster.CauseSilent)
-	g.vacant()
-	g.Fence.Record.State = cluster.FenceSilent
-	r.Observe(g.Snapshot, 2*time.Hour)
-	g.current(8, "b", cluster.CurrentReady)
-	r.Observe(g.Snapshot, 2*time.Hour+time.Second)
-	g.vacant()
-	g.Fence.Record.State, g.Fence.Record.Lapsed = cluster.FenceReleased, true
-	r.Observe(g.Snapshot, 3*time.Hour)
-	g.elect(9, "b", cluster.CauseLapsed)
-	r.Observe(g.Snapshot, 3*time.Hour+time.Second)
-	g.current(9, "b", cluster.CurrentReady)
-	r.Observe(g.Snapshot, 3*time.Hour+3*time.Second)
-	all := r.Take()
-	if len(all) != 3 || all[1].Cause != cluster.CauseSilent || all[1].Reason != "why b" || !is(all[1].Leaderless, time.Second) ||
-		all[2].Cause != cluster.CauseLapsed || all[2].Outcome != "READY" || !is(all[2].Leaderless, 3*time.Second) ||
-		!is(all[2].ToReady, 2*time.Second) {
+// The end of the work is what the fence says, not the end of current; without a word of it, it was before the end of current.
+func TestGapsBeginWithTheEndOfTheWork(t *testing.T) {
+	x := newGaps(t)
+	x.see(0, "-")
+	x.g.ended(cluster.FenceReleased, &cluster.Gap{For: cluster.Duration(20 * time.Millisecond)})
+	x.see(time.Minute, "20ms")
+	x.see(time.Second, "1.02s")
+	x.g.elect(8, "b", cluster.CauseStopped)
+	x.g.current(8, "b", cluster.CurrentProgress)
+	x.g.Fence.Record.Idle = &cluster.Gap{For: cluster.Duration(1500 * time.Millisecond)}
+	x.see(time.Second, "1.5s")
+	x.g.ended(cluster.FenceRevoked, nil) // a failed takeover, by an elector that knows no more than this one
+	x.see(time.Second, "2.5s")
+	x.g.elect(9, "c", cluster.CauseOverdue)
+	x.g.current(9, "c", cluster.CurrentReady)
+	x.g.Fence.Record.Idle = &cluster.Gap{For: cluster.Duration(3 * time.Second)}
+	x.see(time.Second, "-")
+	x.g.vacant() // its session has ended
+	x.see(time.Second, "at least 0s")
+	x.see(time.Second, "at least 1s")
+	x.g.ended(cluster.FenceRevoked, cluster.AtLeast(0)) // somebody else saw it later
+	x.see(time.Second, "at least 2s")
+	if all := x.r.Take(); len(all) != 3 || shows(all[0].Leaderless) != "-" || shows(all[1].Leaderless) != "-" || shows(all[2].Leaderless) != "3s" {
 		t.Errorf("%+v", all)
+	}
+}
+
+// A new elector knows that there has been no leader since the records were written at least.
+func TestANewElectorCountsOn(t *testing.T) {
+	x := newGaps(t)
+	x.g.vacant()
+	x.see(0, "at least 0s") // the leader and the elector were lost together
+	x.see(time.Second, "at least 1s")
+	x = newGaps(t)
+	x.g.ended(cluster.FenceReleased, &cluster.Gap{For: cluster.Duration(time.Second)})
+	x.see(0, "at least 1s")
+	x = newGaps(t)
+	x.g.vacant()
+	x.g.elect(8, "b", cluster.CauseFailure)
+	x.g.Elected.Record.Leaderless = cluster.AtLeast(4 * time.Second)
+	x.see(0, "at least 4s")
+}
+
+// A host that is lost has worked until its last renewal at least, whatever else is known of it.
+func TestTheGapAfterSilenceCountsFromTheLastRenewal(t *testing.T) {
+	x := newGaps(t)
+	x.see(0, "-")
+	if got := shows(x.r.Leaderless(x.at+4*time.Second, x.at+time.Second)); got != "at most 3s" {
+		t.Errorf("a READY leader: %s", got)
+	}
+	x.g.elect(8, "b", cluster.CauseSilent)
+	x.g.ended(cluster.FenceSilent, cluster.AtMost(3*time.Second))
+	x.see(4*time.Second, "at most 3s")
+	x.g.current(8, "b", cluster.CurrentProgress)
+	x.see(time.Second, "at most 4s")
+	if got := shows(x.r.Leaderless(x.at+time.Second, x.at)); got != "at most 5s" {
+		t.Errorf("a candidate that falls silent as well: %s", got)
 	}
 }

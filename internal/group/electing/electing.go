@@ -149,9 +149,6 @@ func (e *Elector) see(now time.Duration, snap cluster.Snapshot) time.Duration {
 	if !e.active {
 		e.active = true
 		e.opt.Log.Info("now elector", "members", len(snap.Members), "as_deputy", snap.Acting)
-		if e.succeeded {
-			e.history.core.Succeed(snap, now)
-		}
 	}
 	e.history.observe(snap, now)
 	var wake time.Duration
@@ -190,7 +187,7 @@ func (e *Elector) decide(now time.Duration, snap cluster.Snapshot) time.Duration
 	in := elector.Input{
 		Snapshot: snap, Policy: e.policy(snap), Now: now, Wall: time.Now(),
 		Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions, Silent: withSilent(e.silent, found), LeaseOver: len(e.silent) > 0,
-		Others: e.opt.Slots.others(e.opt.Number),
+		Others: e.opt.Slots.others(e.opt.Number), Leaderless: e.history.core.Leaderless(now, e.seen.At),
 	}
 	in.Placement = e.opt.Placement.Others(policy.RelationsOf(in.Policy.Rules).Peers())
 	ready, wake := e.consult(&in)
@@ -205,7 +202,7 @@ func (e *Elector) decide(now time.Duration, snap cluster.Snapshot) time.Duration
 	}
 	e.report(d)
 	e.noSuccessor = d.NoSuccessor
-	e.carryOut(d, snap, in.Others)
+	e.carryOut(d, now, snap, in.Others)
 	var heirWake time.Duration
 	if !e.busy && !snap.Acting { // else it and the elector would each put themselves first
 		heirWake = e.heir.observe(in, now)
@@ -255,7 +252,7 @@ type revocation struct {
 }
 
 // carryOut writes the decision.
-func (e *Elector) carryOut(d elector.Decision, snap cluster.Snapshot, others []cluster.SlotState) {
+func (e *Elector) carryOut(d elector.Decision, now time.Duration, snap cluster.Snapshot, others []cluster.SlotState) {
 	var ops []cluster.Op
 	var what string
 	repair, done := false, func() {}
@@ -272,6 +269,7 @@ func (e *Elector) carryOut(d elector.Decision, snap cluster.Snapshot, others []c
 			}
 		}
 		e.opt.Slots.decide(snap.At)
+		e.history.core.Decide(d.Elect.Term, now)
 		e.opt.Placement.Elected(d.Elect.Node) // at once: another group may decide before this is written
 		e.opt.Electing(*d.Elect)
 		what, ops, repair = elect, e.opt.Paths.ElectTx(snap, *d.Elect, d.Fence, others...), d.Elect.Cause == cluster.CauseRepair

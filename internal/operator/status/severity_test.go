@@ -70,22 +70,29 @@ func TestSeverity(t *testing.T) {
 func TestLeaderlessSince(t *testing.T) {
 	t.Parallel()
 	at := func(s int64) time.Time { return time.Unix(s, 0) }
-	elected := func(term int64, since, made time.Time) cluster.Stored[cluster.Elected] {
-		return cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{Term: term, Incarnation: "i", LeaderlessSince: since, Time: made}}
+	elected := func(term int64, leaderless *cluster.Gap, made time.Time) cluster.Stored[cluster.Elected] {
+		return cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{Term: term, Incarnation: "i", Leaderless: leaderless, Time: made}}
 	}
 	fence := func(term int64, state cluster.FenceState, led bool) cluster.Stored[cluster.Fence] {
 		return cluster.Stored[cluster.Fence]{Exists: true, Record: cluster.Fence{Term: term, Incarnation: "i", State: state, Led: led, Time: at(50)}}
+	}
+	idle := func(f cluster.Stored[cluster.Fence], gap *cluster.Gap, lost bool) cluster.Stored[cluster.Fence] {
+		f.Record.Idle, f.Record.Lost, f.Stat.Time = gap, lost, at(60)
+		return f
 	}
 	for name, c := range map[string]struct {
 		s    cluster.Snapshot
 		want time.Time
 	}{
-		"failed before":        {cluster.Snapshot{Elected: elected(3, at(7), at(40)), Fence: fence(3, cluster.FenceHeld, false)}, at(7)},
-		"led, then released":   {cluster.Snapshot{Elected: elected(3, at(7), at(40)), Fence: fence(3, cluster.FenceReleased, true)}, at(50)},
-		"never ready":          {cluster.Snapshot{Elected: elected(3, at(7), at(40)), Fence: fence(3, cluster.FenceRevoked, false)}, at(7)},
-		"moved, has acquired":  {cluster.Snapshot{Elected: elected(3, time.Time{}, at(40)), Fence: fence(3, cluster.FenceHeld, false)}, at(50)},
-		"elected, not current": {cluster.Snapshot{Elected: elected(4, time.Time{}, at(40)), Fence: fence(3, cluster.FenceReady, false)}, at(40)},
-		"gone, not noted":      {cluster.Snapshot{Elected: elected(3, time.Time{}, at(40)), Fence: fence(3, cluster.FenceReady, false)}, time.Time{}},
+		"has stopped slowly":   {cluster.Snapshot{Elected: elected(4, nil, at(40)), Fence: idle(fence(3, cluster.FenceReleased, true), &cluster.Gap{For: cluster.Duration(2 * time.Second)}, false)}, at(48)},
+		"FINAL, sent later":    {cluster.Snapshot{Elected: elected(3, nil, at(40)), Fence: idle(fence(3, cluster.FenceReleased, true), cluster.AtLeast(0), true)}, at(60)},
+		"READY says of before": {cluster.Snapshot{Elected: elected(3, nil, at(40)), Fence: idle(fence(3, cluster.FenceReady, false), cluster.AtLeast(9), false)}, time.Time{}},
+		"failed before":        {cluster.Snapshot{Elected: elected(3, cluster.AtMost(33*time.Second), at(40)), Fence: fence(3, cluster.FenceHeld, false)}, at(7)},
+		"led, then released":   {cluster.Snapshot{Elected: elected(3, cluster.AtMost(33*time.Second), at(40)), Fence: fence(3, cluster.FenceReleased, true)}, at(50)},
+		"never ready":          {cluster.Snapshot{Elected: elected(3, cluster.AtMost(33*time.Second), at(40)), Fence: fence(3, cluster.FenceRevoked, false)}, at(7)},
+		"moved, has acquired":  {cluster.Snapshot{Elected: elected(3, nil, at(40)), Fence: fence(3, cluster.FenceHeld, false)}, at(50)},
+		"elected, not current": {cluster.Snapshot{Elected: elected(4, nil, at(40)), Fence: fence(3, cluster.FenceReady, false)}, at(40)},
+		"gone, not noted":      {cluster.Snapshot{Elected: elected(3, nil, at(40)), Fence: fence(3, cluster.FenceReady, false)}, time.Time{}},
 	} {
 		if got := c.s.LeaderlessSince(); !got.Equal(c.want) {
 			t.Errorf("%s: %s, want %s", name, got, c.want)

@@ -43,6 +43,12 @@ export function formatGoDuration(text) {
   return ms < 60000 ? `${(ms / 1000).toFixed(1)} s` : formatAge(ms);
 }
 
+// formatGap formats how long no leader's work has run, as in the history.
+export function formatGap(gap) {
+  const bound = { 'at-least': 'at least ', 'at-most': 'at most ' }[gap.bound] || '';
+  return bound + formatGoDuration(gap.for);
+}
+
 // formatTime formats a time of day, with the date if it is not today.
 export function formatTime(ms) {
   const d = new Date(ms);

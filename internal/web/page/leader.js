@@ -1,5 +1,5 @@
 // The card of the leader: on the left who leads, on the right who is next and who led before.
-import { elapsed, formatGoDuration, formatTime, parseDuration } from './clock.js';
+import { elapsed, formatGap, formatTime, parseDuration } from './clock.js';
 import { byID, el, render, setText } from './dom.js';
 import { chip, isLive, nodeName, outageOf, pageURL, pauseOf, requestButton, timeAgo, timeSince, today } from './parts.js';
 import { lastFailover, reignBar, reigns } from './reigns.js';
@@ -99,7 +99,7 @@ function leaderContext(d) {
 
 function failoverText(t) {
   return [timeAgo(Date.parse(t.time)), ' ago: ', t.previous ? `${t.previous} → ` : '', el('strong', null, t.node), ' ', chip('cause', t.cause),
-    t.leaderless ? el('span', { class: 'muted' }, ` ${formatGoDuration(t.leaderless)} without a leader`) : null];
+    t.leaderless ? el('span', { class: 'muted' }, ` ${formatGap(t.leaderless)} without a leader`) : null];
 }
 
 function stateText(state) {

@@ -24,7 +24,7 @@ function readyTimes(now) {
     if (before) before.to = Math.min(before.to, Math.max(before.from, decided));
     if (t.outcome !== 'READY') continue;
     const from = decided + (parseDuration(t.to_ready) || 0);
-    const gap = parseDuration(t.leaderless);
+    const gap = parseDuration(t.leaderless?.for);
     if (before && !Number.isNaN(gap)) before.to = Math.max(before.from, from - gap);
     all.push({ node: t.node, from, to: now });
   }

@@ -1,5 +1,5 @@
 // Rendering the model. Only parts that have changed are rendered again; tick updates the times.
-import { daemonTime, formatAge, formatDuration, formatGoDuration, formatTime, parseDuration } from './clock.js';
+import { daemonTime, formatAge, formatDuration, formatGap, formatGoDuration, formatTime, parseDuration } from './clock.js';
 import { byID, el, render, renderList, setText } from './dom.js';
 import { renderLeader, renderLease } from './leader.js';
 import { initMembers, renderMembers, withEnd } from './members.js';
@@ -116,7 +116,7 @@ function renderHistory() {
     el('p', null, t.reason),
     t.outcome && t.outcome !== 'READY' ? el('p', { class: 'bad' }, t.outcome) : null,
     t.forced ? el('p', { class: 'bad forced' }, chip('in-force', 'forced'), ` ${t.forced.by} has declared that no work of this term is left${t.forced.reason ? `: ${t.forced.reason}` : ''}`) : null,
-    el('p', { class: 'muted figures' }, timeAgo(Date.parse(t.time)), ` ago · ${[`term ${t.term}`, t.by && `by ${t.by}`, t.leaderless && `${formatGoDuration(t.leaderless)} without a leader`, t.to_ready && `ready after ${formatGoDuration(t.to_ready)}`].filter(Boolean).join(' · ')}`)));
+    el('p', { class: 'muted figures' }, timeAgo(Date.parse(t.time)), ` ago · ${[`term ${t.term}`, t.by && `by ${t.by}`, t.leaderless && `${formatGap(t.leaderless)} without a leader`, t.to_ready && `ready after ${formatGoDuration(t.to_ready)}`].filter(Boolean).join(' · ')}`)));
 }
 
 // tick updates the times and the lease.

@@ -1,0 +1,46 @@
+package cluster
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+)
+
+func TestGaps(t *testing.T) {
+	for want, g := range map[string]*Gap{
+		"3.5ms": {For: Duration(3510 * time.Microsecond)}, "at least 2.46s": AtLeast(2460 * time.Millisecond), "at most 1m0.12s": AtMost(time.Minute + 123*time.Millisecond),
+	} {
+		if got := g.Rounded(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		var back Gap
+		if data, err := json.Marshal(g); err != nil || json.Unmarshal(data, &back) != nil || back != *g {
+			t.Errorf("%s becomes %+v", want, back)
+		}
+	}
+	if g := AtMost(time.Second).Plus(time.Minute); *g != *AtMost(61 * time.Second) || (*Gap)(nil).Plus(1) != nil {
+		t.Errorf("goes on as %+v", g)
+	}
+	if AtMost(time.Second).OrMore() != nil || *(&Gap{For: 5}).OrMore() != *AtLeast(5) {
+		t.Error("a gap that goes on for an unknown time is at least as long as it was, unless it was only bounded")
+	}
+	if a, b := AtLeast(1), AtMost(2); LongerGap(a, b) != b || LongerGap(b, a) != b || LongerGap(nil, a) != a || LongerGap(a, nil) != a || LongerGap(nil, nil) != nil {
+		t.Error("not the longer one")
+	}
+	for _, bad := range []Duration{-1, Duration(maxGap + 1)} {
+		f, e := Fence{Idle: &Gap{For: bad}}, Elected{Leaderless: &Gap{For: bad}}
+		if f.validate(Stat{}) == nil || e.validate(Stat{}) == nil {
+			t.Errorf("%s is accepted", time.Duration(bad))
+		}
+	}
+}
+
+// Whoever ends a leadership without having seen the end of its work says so.
+func TestLeastIdle(t *testing.T) {
+	for state, want := range map[FenceState]Gap{FenceReady: *AtLeast(0), FenceHeld: *AtLeast(time.Second), FenceUnclean: *AtLeast(time.Second)} {
+		f := Fence{State: state, Idle: &Gap{For: Duration(time.Second)}}
+		if got := f.leastIdle(); got == nil || *got != want {
+			t.Errorf("%s: %+v, want %+v", state, got, want)
+		}
+	}
+}

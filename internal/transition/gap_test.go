@@ -1,0 +1,117 @@
+package transition
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// idleOf returns how long no leader's work has run by the fence that is written last among actions: "-" for none.
+func (s *script) idleOf(actions []Action) string {
+	s.t.Helper()
+	f := lastFence(s.t, s.m.opt.Paths, sent(s.t, actions).Ops)
+	if f.Record.Idle == nil {
+		return "-"
+	}
+	return f.Record.Idle.Rounded()
+}
+
+func (s *script) idle(actions []Action, want string) {
+	s.t.Helper()
+	if got := s.idleOf(actions); got != want {
+		s.t.Errorf("without a leader's work for %s, want %s", got, want)
+	}
+}
+
+// leftBy is a fence that another leader has left behind.
+func leftBy(state cluster.FenceState, idle *cluster.Gap) func(*cluster.Snapshot) {
+	return func(s *cluster.Snapshot) {
+		fence("old", 6, state)(s)
+		s.Fence.Record.Idle, s.Fence.Record.LeaseWait = idle, 0
+	}
+}
+
+func exactly(d time.Duration) *cluster.Gap { return &cluster.Gap{For: cluster.Duration(d)} }
+
+// What the fence or the decision says counts on from when it was read first, until READY.
+func TestTheGapIsAddedUpToReady(t *testing.T) {
+	for name, c := range map[string]struct {
+		fence   *cluster.Gap
+		state   cluster.FenceState
+		elected *cluster.Gap
+		want    [2]string // in HELD and READY
+	}{
+		"released, having been replaced":    {exactly(2 * time.Second), cluster.FenceReleased, nil, [2]string{"2.01s", "2.31s"}},
+		"released, then elected":            {exactly(2 * time.Second), cluster.FenceReleased, exactly(5 * time.Second), [2]string{"5.01s", "5.31s"}},
+		"gone without a word":               {exactly(time.Minute), cluster.FenceReady, cluster.AtLeast(5 * time.Second), [2]string{"at least 5.01s", "at least 5.31s"}},
+		"gone after its successor's choice": {exactly(time.Minute), cluster.FenceReady, nil, [2]string{"at least 0s", "at least 300ms"}},
+		"taken from":                        {cluster.AtMost(4 * time.Second), cluster.FenceSilent, cluster.AtMost(4 * time.Second), [2]string{"at most 4.01s", "at most 4.31s"}},
+		"there was no leader":               {nil, cluster.FenceReleased, nil, [2]string{"-", "-"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			elected := func(snap *cluster.Snapshot) { snap.Elected.Record.Leaderless = c.elected }
+			s.on(s.saw(leftBy(c.state, c.fence), elected, current("old", 1)))
+			s.after(10 * time.Millisecond)
+			s.m.opt.Budget.LeaseWait = 0
+			s.idle(s.on(s.saw(leftBy(c.state, c.fence), elected), "ACQUIRE"), c.want[0])
+			s.on(done(TxAcquire), "Lease", "RunPreStart")
+			s.on(HookDone{}, "StartChild")
+			s.on(ChildStarted{})
+			s.after(300 * time.Millisecond)
+			s.idle(s.on(ChildReady{}, "READY"), c.want[1])
+		})
+	}
+}
+
+// leads makes the member lead, after 1.5 s without a leader.
+func (s *script) leads() {
+	s.t.Helper()
+	s.on(s.saw(leftBy(cluster.FenceReleased, exactly(time.Second))), "ACQUIRE")
+	s.on(done(TxAcquire), "Lease", "RunPreStart")
+	s.on(HookDone{}, "StartChild")
+	s.on(ChildStarted{})
+	s.after(500 * time.Millisecond)
+	s.idle(s.on(ChildReady{}, "READY"), "1.5s")
+	s.on(done(TxReady))
+}
+
+// A leader's fence counts from when all of its processes were gone, not from the beginning or the end of its stop.
+func TestTheGapBeginsWithTheEndOfTheWork(t *testing.T) {
+	s := newScript(t)
+	s.leads()
+	s.on(Quit{Reason: "test"}, "StopTask")
+	s.after(700 * time.Millisecond)
+	s.on(ChildDead{}, "RunPostStop")
+	s.after(40 * time.Millisecond)
+	s.idle(s.on(HookDone{}, "RELEASE"), "40ms")
+}
+
+// A candidate that fails goes on counting from the end of the leader before.
+func TestAFailedTakeoverDoesNotEndTheGap(t *testing.T) {
+	s := newScript(t)
+	s.on(s.saw(leftBy(cluster.FenceReleased, exactly(time.Second))), "ACQUIRE")
+	s.on(done(TxAcquire), "Lease", "RunPreStart")
+	s.after(200 * time.Millisecond)
+	s.on(HookDone{Err: errors.New("no disk")}, "RunPostStop")
+	s.after(200 * time.Millisecond)
+	s.idle(s.on(HookDone{}, "RELEASE"), "1.4s")
+}
+
+// FINAL is sent at a time that is not known.
+func TestFinalBoundsTheGap(t *testing.T) {
+	s := newScript(t)
+	s.on(s.saw(leftBy(cluster.FenceReleased, exactly(time.Second))), "ACQUIRE")
+	candidate, _ := entrusted(s.on(done(TxAcquire), "Lease", "RunPreStart"))
+	s.on(HookDone{}, "StartChild")
+	s.on(ChildStarted{})
+	s.on(ChildReady{}, "READY")
+	leader, _ := entrusted(s.on(done(TxReady)))
+	for want, ops := range map[string][]cluster.Op{"at least 1s": candidate, "at least 0s": leader} {
+		if f := lastFence(t, s.m.opt.Paths, ops).Record; f.Idle == nil || f.Idle.Rounded() != want {
+			t.Errorf("%+v, want %s", f.Idle, want)
+		}
+	}
+}

@@ -18,15 +18,19 @@ func TestDescribeReload(t *testing.T) {
 	same, changed := host.GroupReload{Name: "a", Changed: host.NothingChanged}, host.GroupReload{Name: "b", Changed: "applied: node.priority"}
 	refused := host.GroupReload{Name: "a", Refused: "a.yaml: x"}
 	held := host.GroupReload{Name: "b", Changed: "applied: node.priority", Blocked: []string{"b would be better"}}
+	published := changed
+	published.Published, published.Unpublished = []string{"policy.failback: immediate -> 5m"}, []string{"policy.sites.dc1: the file has 200, in force is 300"}
 	const done = "n1 has reloaded its configuration"
 	for name, c := range map[string]struct {
 		result     host.ReloadResult
 		text, want string
 	}{
-		"nothing":       {host.ReloadResult{Groups: []host.GroupReload{same}}, done + "\n", ""},
-		"a change":      {host.ReloadResult{Groups: []host.GroupReload{same, changed}}, "b: applied: node.priority\n" + done + "\n", ""},
-		"a removal":     {host.ReloadResult{Groups: []host.GroupReload{same, {Name: "b", Removed: true}}}, "b: left\n" + done + "\n", ""},
-		"held back":     {host.ReloadResult{Groups: []host.GroupReload{held}}, "b: applied: node.priority\n" + done + "\nb: b would be better\n", ""},
+		"nothing":   {host.ReloadResult{Groups: []host.GroupReload{same}}, done + "\n", ""},
+		"a change":  {host.ReloadResult{Groups: []host.GroupReload{same, changed}}, "b: applied: node.priority\n" + done + "\n", ""},
+		"a removal": {host.ReloadResult{Groups: []host.GroupReload{same, {Name: "b", Removed: true}}}, "b: left\n" + done + "\n", ""},
+		"held back": {host.ReloadResult{Groups: []host.GroupReload{held}}, "b: applied: node.priority\n" + done + "\nb: b would be better\n", ""},
+		"a policy": {host.ReloadResult{Groups: []host.GroupReload{published}}, "b: applied: node.priority\n" + done + "\nb: for the whole group: policy.failback: immediate -> 5m\n" +
+			"b: not published: policy.sites.dc1: the file has 200, in force is 300\n", ""},
 		"one refused":   {host.ReloadResult{Groups: []host.GroupReload{refused, changed}}, "b: applied: node.priority\n", "these groups stay as they are:\na.yaml: x"},
 		"all refused":   {host.ReloadResult{Refused: "gone"}, "", "reload refused, the running configuration stays in force:\ngone"},
 		"one group":     {host.ReloadResult{Single: true, Groups: []host.GroupReload{changed}}, done + ": applied: node.priority\n", ""},

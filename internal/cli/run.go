@@ -103,10 +103,11 @@ its configuration, and reports the result. The path of the file names the daemon
 $RUNTIME_DIRECTORY. The file is read by the daemon only. Signal SIGHUP does the same
 without a report.
 
-A changed policy is published for the whole group. An invalid configuration, or a
-policy without an eligible member, is refused: the running configuration stays in
-force, and status and metrics say so. Settings that need a restart stay pending, which
-they say, too.
+What has changed in the policy of the file is published for the whole group; where the
+rest is not the policy in force, reload only says so. An invalid configuration, a policy
+without an eligible member, and a change of what another host has changed meanwhile are
+refused: the running configuration stays in force, and status and metrics say so.
+Settings that need a restart stay pending, which they say, too.
 
 With groups_dir, a refused group file leaves its group as it is. Files can vanish by
 accident: if the directory is missing or empty, or if more than a fifth of the groups
@@ -198,7 +199,7 @@ func askAt(ctx context.Context, socket string, r host.ReloadRequest) (host.Reloa
 func describeReload(r host.ReloadResult) (string, error) {
 	done := printable(r.Node) + " has reloaded its configuration"
 	var text strings.Builder
-	var refused, blocked []string
+	var refused, more []string
 	for _, g := range r.Groups {
 		name := g.Name + ": "
 		if r.Single {
@@ -212,8 +213,14 @@ func describeReload(r host.ReloadResult) (string, error) {
 		case g.Changed != host.NothingChanged && !r.Single:
 			fmt.Fprintf(&text, "%s: %s\n", printable(g.Name), printable(g.Changed))
 		}
+		for _, line := range g.Published {
+			more = append(more, printable(name+"for the whole group: "+line))
+		}
+		for _, line := range g.Unpublished {
+			more = append(more, printable(name+"not published: "+line))
+		}
 		for _, line := range g.Blocked {
-			blocked = append(blocked, printable(name+line))
+			more = append(more, printable(name+line))
 		}
 	}
 	if r.Refused != "" {
@@ -225,7 +232,7 @@ func describeReload(r host.ReloadResult) (string, error) {
 	} else {
 		fmt.Fprintln(&text, done)
 	}
-	for _, line := range blocked {
+	for _, line := range more {
 		fmt.Fprintln(&text, line)
 	}
 	return text.String(), err

@@ -59,6 +59,7 @@ func (h *Host) reload(ctx context.Context, s *session) {
 	h.service.reloading()
 	next, err := h.read(order.AllowRemovals)
 	var identities *zk.CredentialChange
+	var published map[string]operator.Publication
 	if err == nil {
 		identities, err = h.checkCredentials(ctx, s, next)
 	}
@@ -66,7 +67,7 @@ func (h *Host) reload(ctx context.Context, s *session) {
 		err = h.checkContainment(next.Host)
 	}
 	if err == nil {
-		err = h.publishPolicies(ctx, s, &next, order.Force)
+		published, err = h.publishPolicies(ctx, s, &next, order.Force)
 	}
 	if err != nil && s.zk.Err() != nil {
 		<-ctx.Done() // not refused: the memberships end with the session
@@ -90,6 +91,7 @@ func (h *Host) reload(ctx context.Context, s *session) {
 			h.log.Info("the credentials for ZooKeeper have changed", "identities", s.zk.Tags())
 		}
 		result.Groups = h.accept(s, next)
+		describePublications(result.Groups, published)
 	}
 	h.service.ready(h.line())
 	if len(order.answers) > 0 {
@@ -146,45 +148,71 @@ func (h *Host) checkCredentials(ctx context.Context, s *session, next Reloaded) 
 	return s.zk.PresentCredentials(ctx, h.resources()[0].paths(), operator.Access(next.Host.Config, os.Getenv))
 }
 
-// publishPolicies publishes the policy of each group whose policy has changed. A group whose policy is refused keeps
-// its configuration; if it is the only one, the error is returned. With force a policy without an eligible member is
-// published, too.
-func (h *Host) publishPolicies(ctx context.Context, s *session, next *Reloaded, force bool) error {
+// publishPolicies publishes what has changed in the policies of the groups' files. A group whose policy is refused keeps its
+// configuration; if it is the only one, the error is returned. With force a policy without an eligible member is published, too.
+func (h *Host) publishPolicies(ctx context.Context, s *session, next *Reloaded, force bool) (map[string]operator.Publication, error) {
+	all := make(map[string]operator.Publication)
 	for i, c := range next.Host.Groups {
 		r := h.resource(c.Name)
 		if r == nil {
 			continue // new: its elector publishes its policy
 		}
-		err := r.publishPolicy(ctx, s, c.Config, force)
+		published, err := r.publishPolicy(ctx, s, c.Config, force)
 		switch {
 		case err == nil:
+			all[c.Name] = published
 		case h.single() || ctx.Err() != nil:
-			return err
+			return nil, err
 		default:
 			next.Refused[c.Name] = err
 			next.Host.Groups[i].Config = r.config()
 		}
 	}
-	return nil
+	return all, nil
 }
 
-// publishPolicy publishes the policy of a configuration if it has changed.
-func (r *resource) publishPolicy(ctx context.Context, s *session, next config.Config, force bool) error {
+// publishPolicy publishes what has changed in the policy since the configuration in force was read. The rest may be older than the policy
+// in force: this file may not have been changed when another host's was, or it may have been restored while this daemon was down.
+func (r *resource) publishPolicy(ctx context.Context, s *session, next config.Config, force bool) (operator.Publication, error) {
 	now := r.config()
-	if !force && next.Rules().Digest() == now.Rules().Digest() {
-		return nil
+	before := now.Rules()
+	same := next.Rules().Digest() == before.Digest()
+	g := r.all()[0]
+	if same && g.View().Drift == "" {
+		return operator.Publication{}, nil
 	}
-	conn := r.all()[0].conn.Load()
-	if conn == nil {
-		return errors.New("this host is not a member of the group, so that it cannot publish its policy")
+	conn := g.conn.Load()
+	if conn == nil && !same {
+		return operator.Publication{}, errors.New("this host is not a member of the group, so that it cannot publish its policy")
+	} else if conn == nil {
+		return operator.Publication{}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*s.granted)
 	defer cancel()
-	rec, err := operator.PublishPolicy(ctx, conn, r.paths(), operator.Proposal{Group: r.name, Config: next, By: now.Node.ID, Force: force})
-	if err == nil {
-		r.log.Info("policy in force for the group", "revision", rec.Revision, "by", rec.By)
+	published, err := operator.Publish(ctx, conn, r.paths(), operator.Proposal{Group: r.name, Config: next, By: now.Node.ID, Force: force, Before: &before})
+	if err != nil && same { // nothing was to be published
+		return operator.Publication{}, nil
+	} else if err != nil {
+		return published, err
 	}
-	return err
+	if !same {
+		r.log.Info("policy in force for the group", "revision", published.Policy.Revision, "by", published.Policy.By, "changed", strings.Join(published.Changed, "; "))
+	}
+	if len(published.Unpublished) > 0 {
+		r.log.Warn("the rest of this configuration's policy is not the one in force", "reason", config.DescribeDifferences(published.Unpublished))
+	}
+	return published, nil
+}
+
+// describePublications adds to the results of groups what has been published, and what has not.
+func describePublications(results []GroupReload, published map[string]operator.Publication) {
+	for i := range results {
+		p := published[results[i].Name]
+		results[i].Published = p.Changed
+		for _, d := range p.Unpublished {
+			results[i].Unpublished = append(results[i].Unpublished, d.String())
+		}
+	}
 }
 
 // resource returns what the file with that name describes; nil if there is none.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -158,4 +159,74 @@ func TestReloadOutlivesItsSession(t *testing.T) {
 	if n := d.Totals(); n.Sessions != 2 || n.ReloadFailed {
 		t.Errorf("it has counted %+v", n)
 	}
+}
+
+// A reload publishes what has changed in the file, and no older values in the rest of it: neither those of a file that was not changed when
+// another host's was, nor those of a file that was restored while the daemon was down. It refuses to change what another has changed.
+func TestReloadPublishesWhatHasChanged(t *testing.T) {
+	root := fresh()
+	var next [2]atomic.Pointer[config.Config]
+	start := func(i int, env ...string) (only, <-chan error) {
+		h, done := runWith(t, root, string("ab"[i]), func(h *Host) {
+			h.opt.Reload = func(config.Host, bool) (Reloaded, error) { return reloaded(h, *next[i].Load()), nil }
+		}, append([]string{"ZKELECTD_POLICY_SITES=dc1=200,dc2=100"}, env...)...)
+		c := h.config()
+		next[i].Store(&c)
+		until(t, h, "registered", func(v status.Daemon) bool { return v.Membership == status.MembershipMember })
+		return h, done
+	}
+	a, _ := start(0)
+	until(t, a, "a leads", status.Daemon.Leads)
+	b, ended := start(1)
+	change := func(h only, i int, edit func(*config.Policy)) ReloadResult {
+		t.Helper()
+		c := *next[i].Load()
+		c.Policy.Sites = maps.Clone(c.Policy.Sites)
+		edit(&c.Policy)
+		next[i].Store(&c)
+		result, err := h.ReloadWith(t.Context(), ReloadRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	inForce := func() cluster.Policy {
+		path := cluster.Paths{Root: root}.Policy()
+		data, stat, err := a.cache.Source().Session.Get(t.Context(), path, false)
+		rec := cluster.ReadStored[cluster.Policy](path, data, stat, err == nil)
+		if !rec.Readable() {
+			t.Fatal(err, rec.Err)
+		}
+		return rec.Record
+	}
+	check := func(what string, r ReloadResult, published, unpublished string, revision int64, dc1 int) {
+		t.Helper()
+		if r.Refused != "" || strings.Join(r.Groups[0].Published, "; ") != published || strings.Join(r.Groups[0].Unpublished, "; ") != unpublished {
+			t.Errorf("%s: %+v", what, r)
+		}
+		if p := inForce(); p.Revision != revision || p.Sites["dc1"] != dc1 {
+			t.Errorf("%s: %+v is in force", what, p)
+		}
+	}
+	dc1 := func(n int) func(*config.Policy) { return func(p *config.Policy) { p.Sites["dc1"] = n } }
+	const stale = "policy.sites.dc1: the file has 200, in force is 300"
+
+	check("a changes a key", change(a, 0, dc1(300)), "policy.sites: {dc1: 200, dc2: 100} -> {dc1: 300, dc2: 100}", "", 2, 300)
+	check("b changes another", change(b, 1, func(p *config.Policy) { p.MaxPreemptions = 7 }), "policy.max_preemptions: 6 -> 7", stale, 3, 300)
+	until(t, b, "b has seen the difference", func(v status.Daemon) bool { return v.Drift != "" })
+	check("b changes nothing", change(b, 1, func(*config.Policy) {}), "", stale, 3, 300)
+
+	if r := change(b, 1, dc1(250)); !strings.Contains(r.Refused, "revision 3, published by b, has changed the same: policy.sites.dc1: the file has 250, in force is 300") {
+		t.Errorf("a conflict: %+v", r)
+	}
+	check("b has what is in force", change(b, 1, dc1(300)), "", "", 3, 300)
+	check("b changes it then", change(b, 1, dc1(250)), "policy.sites: {dc1: 300, dc2: 100} -> {dc1: 250, dc2: 100}", "", 4, 250)
+
+	b.Stop("the test starts it again, with an older file")
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	b, _ = start(1)
+	check("after a restart", change(b, 1, func(p *config.Policy) { p.Failback = "5m0s" }), "policy.failback: immediate -> 5m0s",
+		"policy.sites.dc1: the file has 200, in force is 250; policy.max_preemptions: the file has 6, in force is 7", 5, 250)
 }

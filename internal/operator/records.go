@@ -127,22 +127,62 @@ type Proposal struct {
 	By     string
 	// Force publishes the policy even if no member is eligible under it.
 	Force bool
+	// Before are the rules of the configuration before it was changed: only what has changed since is published. With nil, the whole policy
+	// is.
+	Before *cluster.Rules
+}
+
+// Publication is the outcome of a publication.
+type Publication struct {
+	// Policy is the one in force now.
+	Policy cluster.Policy
+	// Changed says in lines what has changed for the group. Unpublished are differences from the policy in force that were not published,
+	// because the configuration has not changed there.
+	Changed     []string
+	Unpublished []config.Difference
+}
+
+// ConflictError is the error if the configuration and the policy in force have changed in the same places.
+type ConflictError struct {
+	InForce     cluster.Policy
+	Differences []config.Difference
+	group       string
+}
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("the policy is not published, because revision %d, published by %s, has changed the same: %s. Write the values in force into the file and reload, "+
+		"and change them then; or put the whole policy of the file in force with %s", e.InForce.Revision, e.InForce.By, config.DescribeDifferences(e.Differences),
+		cluster.InGroup("'zkelectd policy --apply --config /etc/zkelectd.yaml'", e.group))
 }
 
 // PublishPolicy puts a policy in force, unless it is in force already, and returns the record.
 func PublishPolicy(ctx context.Context, conn cluster.ReadWriter, paths cluster.Paths, p Proposal) (cluster.Policy, error) {
+	published, err := Publish(ctx, conn, paths, p)
+	return published.Policy, err
+}
+
+// Publish is [PublishPolicy], and says what has changed.
+func Publish(ctx context.Context, conn cluster.ReadWriter, paths cluster.Paths, p Proposal) (Publication, error) {
 	znode := paths.Policy()
 	for {
 		snap, err := store.ReadAll(ctx, conn, paths, false)
 		if err != nil {
-			return cluster.Policy{}, err
+			return Publication{}, err
 		}
-		next, needed, err := p.next(snap)
+		merged, unpublished, err := p.merge(snap.Policy)
 		if err != nil {
-			return next, &request.RefusedError{Err: err}
+			return Publication{}, &request.RefusedError{Err: err}
 		}
+		next, needed, err := merged.next(snap)
+		if err != nil {
+			return Publication{}, &request.RefusedError{Err: err}
+		}
+		published := Publication{Policy: next, Unpublished: unpublished}
 		if !needed {
-			return next, nil
+			return published, nil
+		}
+		if snap.Policy.Exists {
+			published.Changed = config.RulesDiff(snap.Policy.Record.Rules, next.Rules)
 		}
 		op := cluster.Op{Kind: cluster.OpCreate, Path: znode, Data: cluster.Encode(&next)}
 		if snap.Policy.Exists {
@@ -151,13 +191,32 @@ func PublishPolicy(ctx context.Context, conn cluster.ReadWriter, paths cluster.P
 		_, err = conn.Do(ctx, op)
 		switch {
 		case err == nil:
-			return next, nil
+			return published, nil
 		case errors.Is(err, cluster.ErrBadVersion), errors.Is(err, cluster.ErrNodeExists):
 			// Another policy was published meanwhile: check this one against it.
 		default:
-			return next, fmt.Errorf("cannot write znode %s: %w", znode, err)
+			return Publication{}, fmt.Errorf("cannot write znode %s: %w", znode, err)
 		}
 	}
+}
+
+// merge returns the proposal to publish only what has changed since Before, and how it differs from the configuration. It leaves a policy
+// that cannot be read to next.
+func (p Proposal) merge(inForce cluster.Stored[cluster.Policy]) (Proposal, []config.Difference, error) {
+	if p.Before == nil || !inForce.Readable() {
+		return p, nil, nil
+	}
+	m := config.MergeRules(*p.Before, p.Config.Rules(), inForce.Record.Rules)
+	if len(m.Conflicts) > 0 {
+		return p, nil, &ConflictError{InForce: inForce.Record, Differences: m.Conflicts, group: p.Group}
+	}
+	if m.Rules.Digest() != inForce.Record.Rules.Digest() {
+		if _, err := policy.New(cluster.Policy{Rules: m.Rules}); err != nil {
+			return p, nil, fmt.Errorf("the policy in force (revision %d, published by %s) is not valid with what has changed in the file: %w", inForce.Record.Revision, inForce.Record.By, err)
+		}
+	}
+	p.Config = p.Config.WithRules(m.Rules)
+	return p, m.Unmerged, nil
 }
 
 // Next returns the record that would be in force.

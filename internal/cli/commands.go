@@ -181,6 +181,9 @@ var commands = []entry{
 		"acl --rotate-keys -g billing",
 	}},
 	{"operate", aGroup, repairCommand, []string{"repair --dry-run", "repair policy --file /etc/zkelectd.yaml"}},
+	{"operate", aGroup, groupCommand, []string{
+		"group delete -g svc-07", "group delete -g svc-07 --dry-run", "group delete --root /jobs -g nightly --yes",
+	}},
 	{"operate", aLeader, fenceCommand, []string{"fence n1 --dry-run", "fence n1 -g billing"}},
 	{"operate", aLeader, forceCommand, []string{
 		"force --dry-run", `force -g billing --reason "rack 7 has burned down"`,

@@ -9,7 +9,6 @@ import (
 	"path"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -184,9 +183,7 @@ func (g group) checkNoMembers(ctx context.Context) error {
 		ids = append(ids, m.ID)
 	}
 	slices.Sort(ids)
-	return refuse("nothing was changed: these daemons are in the group %s: %s. On each of their hosts, stop the daemon ('systemctl stop zkelectd'); "+
-		"or, if it has other groups, rename the file %s.yaml in groups_dir to %s.yaml.disabled and run 'systemctl reload zkelectd'. "+
-		"Then run this again", g.name, strings.Join(ids, ", "), g.name, g.name)
+	return g.hasMembers("changed", ids)
 }
 
 // initializeSlots creates a group with the slots of the configuration, none of which has a leader.

@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/store"
+)
+
+func groupCommand(c *command) {
+	var yes, dry bool
+	c.Use = "group delete"
+	c.Short = "Delete what remains in ZooKeeper of a group that has been retired"
+	c.Long = `Group delete removes the znodes of a group for good: its history, policy and requests. It
+shows what it will delete, and asks you to type the group's name; --yes needs -g.
+
+First take the group off all hosts. It is refused, with exit status 3, while a daemon is
+in the group, and unless the last leader has released leadership: its work may still run.
+
+The jobs of exec are groups below /jobs: use --root /jobs -g JOB.`
+	c.Args = cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs)
+	c.ValidArgs = []string{"delete"}
+	c.Flags().BoolVar(&yes, "yes", false, "do it without asking; needs -g")
+	c.Flags().BoolVar(&dry, "dry-run", false, "only show what would be deleted")
+	c.check = func([]string) error {
+		if yes && !c.Flags().Changed("group") {
+			return errors.New("--yes needs the name of the group: add -g")
+		}
+		return nil
+	}
+	c.run = func(ctx context.Context, g group, _ []string) error {
+		return g.remove(ctx, c.InOrStdin(), c.OutOrStdout(), yes, dry)
+	}
+}
+
+// remove deletes the group.
+func (g group) remove(ctx context.Context, in io.Reader, w io.Writer, yes, dry bool) error {
+	remains, err := g.remains(ctx)
+	if err != nil {
+		return err
+	}
+	if len(remains.Znodes) == 0 && remains.Name == nil {
+		_, err := fmt.Fprintf(w, "nothing is left of the group %s: znode %s does not exist\n", printable(g.name), printable(g.paths.Root))
+		return err
+	}
+	if _, err := remains.DeleteTx(); err != nil {
+		return g.refuseDeletion(err)
+	}
+	fmt.Fprintf(w, "The group %s has no members. This is deleted for good:\n", printable(g.name))
+	for _, line := range remains.Describe() {
+		fmt.Fprintln(w, "  "+printable(line))
+	}
+	if dry {
+		return nil
+	}
+	if !yes {
+		if err := confirmTyped(in, w, "the group's name", g.name, "-g "+cluster.ShellWord(g.name)+" --yes"); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := withAnswerTimeout(ctx)
+	defer cancel()
+	err = store.DeleteRemains(ctx, g.session, remains)
+	switch {
+	case errors.Is(err, cluster.ErrBadVersion), errors.Is(err, cluster.ErrNotEmpty), errors.Is(err, cluster.ErrNoNode):
+		return refuse("nothing was deleted: a daemon or a command has used the group at the same time (%w)", err)
+	case errors.Is(err, cluster.ErrUnknown):
+		return fmt.Errorf("the connection was lost while the group %s was deleted: run this again to see whether it was: %w", g.name, err)
+	case err != nil:
+		return fmt.Errorf("nothing was deleted: %w", err)
+	}
+	_, err = fmt.Fprintf(w, "the group %s is deleted\n", printable(g.name))
+	return err
+}
+
+// remains reads what the group has in ZooKeeper.
+func (g group) remains(ctx context.Context) (cluster.Remains, error) {
+	ctx, cancel := withAnswerTimeout(ctx)
+	defer cancel()
+	base := g.host.Config.ZooKeeper.Root
+	if base == g.paths.Root {
+		base = path.Dir(base) // the root of the only group
+	}
+	return store.ReadRemains(ctx, g.session, base, g.name, g.paths)
+}
+
+// refuseDeletion says what to do before a group can be deleted.
+func (g group) refuseDeletion(err error) error {
+	var used *cluster.InUseRemainsError
+	if errors.As(err, &used) {
+		return g.hasMembers("deleted", used.Members)
+	}
+	return refuse("nothing was deleted: %w. If work may still run, start a daemon of the group and stop it when it is READY: it takes over once that is safe, "+
+		"and releases; then run this again", err)
+}
+
+// hasMembers returns the error for what needs a group without members. done is what was not done.
+func (g group) hasMembers(done string, ids []string) error {
+	return refuse("nothing was %s: these daemons are in the group %s: %s. On each of their hosts, stop the daemon ('systemctl stop zkelectd'); "+
+		"or, if it has other groups, rename the file %s.yaml in groups_dir to %s.yaml.disabled and run 'systemctl reload zkelectd'. "+
+		"Then run this again", done, g.name, strings.Join(ids, ", "), g.name, g.name)
+}

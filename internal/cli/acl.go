@@ -182,7 +182,7 @@ func (g group) applyACLs(ctx context.Context, w io.Writer, dry, force bool) erro
 		}
 	}
 	if len(locked) > 0 && !force {
-		return fmt.Errorf("no ACL was changed: %s would be locked out because they have none of the identities in zookeeper.auth.file (%s); "+
+		return refuse("no ACL was changed: %s would be locked out because they have none of the identities in zookeeper.auth.file (%s); "+
 			"add one of these identities to their file, reload them, and run this again", some(locked), strings.Join(t.Identities, ", "))
 	}
 	todo := slices.DeleteFunc(slices.Clone(t.Znodes), func(z zk.ZnodeACL) bool { return z.Configured })

@@ -19,12 +19,49 @@ import (
 
 // Run runs the command line of this process and returns its exit status.
 func Run() int {
-	err := root().Execute()
+	cmd := root()
+	refuseUnknown(cmd)
+	err := suggest(cmd, os.Args[1:], cmd.Execute())
 	var code exitError
 	if silent := errors.As(err, &code) && code.err == nil; err != nil && !silent {
 		printError(err)
 	}
 	return exitStatus(err)
+}
+
+// refuseUnknown makes the commands that cobra provides, help and completion, fail for names that do not exist.
+func refuseUnknown(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "help":
+			cmd.Args = func(_ *cobra.Command, args []string) error {
+				_, _, err := root.Find(args)
+				return suggest(root, args, err)
+			}
+		case "completion":
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() } // without it, no arguments are checked
+		}
+	}
+}
+
+// suggest adds the commands that may have been meant to the error of an unknown one.
+func suggest(root *cobra.Command, args []string, err error) error {
+	if _, _, unknown := root.Find(args); err == nil || unknown == nil {
+		return err
+	}
+	hint := "'zkelectd help' lists the commands"
+	for _, arg := range args {
+		if strings.HasPrefix(arg, "-") {
+			continue
+		}
+		if similar := root.SuggestionsFor(arg); len(similar) > 0 {
+			hint = "did you mean " + strings.Join(similar, " or ") + "?"
+		}
+		break
+	}
+	return fmt.Errorf("%w: %s", err, hint)
 }
 
 // printError prints an error; for an invalid configuration it prints each error on its own line. The process ends even if
@@ -56,6 +93,9 @@ Commands other than run and check also find their group through /etc/zkelectd.ya
 		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		// See suggest.
+		DisableSuggestions:         true,
+		SuggestionsMinimumDistance: 2,
 	}
 	cmd.SetVersionTemplate("zkelectd {{.Version}}\n")
 	cmd.AddGroup(

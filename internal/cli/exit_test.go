@@ -3,9 +3,13 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"zkelectd/internal/operator/request"
 )
@@ -25,6 +29,54 @@ func TestExitStatus(t *testing.T) {
 	} {
 		if got := exitStatus(c.err); got != c.want {
 			t.Errorf("%v: got %d, want %d", c.err, got, c.want)
+		}
+	}
+}
+
+// A command line that cannot be meant exits with 2, whatever the command; scripts take 0 and 1 for answers.
+func TestWrongCommandLinesExitWithAnError(t *testing.T) {
+	t.Parallel()
+	status := func(args ...string) int {
+		cmd := root()
+		refuseUnknown(cmd)
+		cmd.SetArgs(args)
+		cmd.SetOut(io.Discard)
+		return exitStatus(cmd.Execute())
+	}
+	for _, args := range [][]string{{"statsu"}, {"help", "statsu"}, {"completion", "csh"}, {"policy", "aply"}, {"acl", "aply"}, {"slots", "aply"}, {"move", "a", "b"}, {"probe", "--bogus"}, {"probe", "/metrics"}} {
+		if got := status(args...); got != statusError {
+			t.Errorf("%q: got %d", args, got)
+		}
+	}
+	all := root()
+	refuseUnknown(all)
+	var walk func(cmd *cobra.Command, path []string)
+	walk = func(cmd *cobra.Command, path []string) {
+		want := statusError
+		if cmd.Name() == "exec" {
+			want = statusNotRun
+		}
+		if !cmd.DisableFlagParsing && !cmd.FParseErrWhitelist.UnknownFlags {
+			if got := status(slices.Concat(path, []string{"--bogus"})...); got == 0 || got == statusNo || got != want && !cmd.Hidden {
+				t.Errorf("%q --bogus: got %d, want %d", path, got, want)
+			}
+		}
+		for _, sub := range cmd.Commands() {
+			walk(sub, append(slices.Clone(path), sub.Name()))
+		}
+	}
+	walk(all, nil)
+}
+
+func TestUnknownCommandsNameSimilarOnes(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"statsu": `unknown command "statsu" for "zkelectd": did you mean status?`, "xyzzy": `unknown command "xyzzy" for "zkelectd": 'zkelectd help' lists the commands`,
+	} {
+		args := strings.Fields(text)
+		_, _, err := root().Find(args)
+		if got := suggest(root(), args, err); got == nil || got.Error() != want {
+			t.Errorf("%s: got %v", text, got)
 		}
 	}
 }

@@ -37,7 +37,7 @@ ended, after the lease wait or as fencing.skip_wait says.
 With --dry-run it only asks the agents whether they could fence the node. A command
 cannot be asked. 'zkelectd history --fencing' lists what people have fenced.
 
-The exit status is 0 if the node is certainly off, and 1 if that is not certain.`
+The exit status is 0 only if the node is certainly off.`
 	c.Args = cobra.ExactArgs(1)
 	c.Flags().BoolVar(&yes, "yes", false, "do it without asking")
 	c.Flags().BoolVar(&dry, "dry-run", false, "only ask the agents whether they could fence the node")

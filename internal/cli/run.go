@@ -304,9 +304,9 @@ func probeCommand(c *command) {
 	c.Short = "Probe the daemon on this host: exit 0 for yes, 1 for no"
 	c.Long = `Probe sends one of the HTTP probes, /livez by default, to the daemon on this host, at
 http.listen. Give it the settings of the daemon. It is meant for health checks in
-containers without another HTTP client. Anything but a clear yes is a no: the exit
-status is always 0 or 1.`
-	c.Args = cobra.MaximumNArgs(1)
+containers without another HTTP client. No answer is a no. A wrong command line or
+configuration is neither: the exit status is 2.`
+	c.Args = cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs)
 	c.ValidArgs = web.ProbePaths()
 	concernsHost(c.Command, "http.listen")
 	c.Flags().DurationVar(&timeout, "timeout", 2*time.Second, "how long to wait for the answer")
@@ -327,11 +327,8 @@ status is always 0 or 1.`
 		defer cancel()
 		path := append(args, "/livez")[0]
 		if err := endpoint.Probe(ctx, path, ""); err != nil {
-			return fmt.Errorf("%s: no: %w", path, err)
+			return exitError{statusNo, fmt.Errorf("%s: no: %w", path, err)}
 		}
 		return nil
 	}
-	c.RunE = endsWith(statusNo, c.RunE)
-	c.Args = endsWith(statusNo, c.Args)
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{statusNo, err} })
 }

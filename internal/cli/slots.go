@@ -218,7 +218,7 @@ first leader then starts at once. Init is optional: in a group that was not init
 the first leader waits some seconds for a lease that might still run, because missing
 znodes do not prove that there is no leader; they may have been deleted while one led.
 
-It fails, with exit status 1, if anything shows that the group is or was in use:
+It fails if anything shows that the group is or was in use:
 members, an election, a leader, a history. A group that is already initialized is
 left as it is.`
 	c.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -1,7 +1,7 @@
 # The default location of Go, if it is not on the PATH.
 export PATH := $(PATH):/usr/local/go/bin
 
-.PHONY: build image dist reproducible package-test systemd-test release-check vulncheck verify sign compose-test deploy-check recipes-test vm-test fence-test demo test alerts lint units bench sim fuzz faults outages mutants ci clean help
+.PHONY: build image dist deb rpm reproducible package-test systemd-test release-check vulncheck verify sign compose-test deploy-check recipes-test vm-test fence-test demo test alerts lint units bench sim fuzz faults outages mutants ci clean help
 
 build: ## build bin/zkelectd, a static binary
 	CGO_ENABLED=0 go build -trimpath -o bin/zkelectd ./cmd/zkelectd
@@ -11,6 +11,12 @@ image: build bin/demo ## build the image zkelectd:dev (from scratch) with Docker
 
 dist: ## build the binaries, .deb, .rpm and SBOM of the last commit for amd64 and arm64 in dist/
 	scripts/dist.sh
+
+deb: ## build the .deb of the last commit for this machine in dist/deb/
+	DIST=dist/deb ARCHS=$$(go env GOARCH) KINDS=deb scripts/dist.sh
+
+rpm: ## build the .rpm of the last commit for this machine in dist/rpm/
+	DIST=dist/rpm ARCHS=$$(go env GOARCH) KINDS=rpm scripts/dist.sh
 
 reproducible: ## build dist twice, in different environments, and compare
 	scripts/check-reproducible.sh --keep

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds the binaries, packages and SBOMs (software bills of materials) of a commit in $DIST (default: dist). The same commit gives
+# Builds the binaries, packages and SBOMs (software bills of materials) of a commit in $DIST (default: dist), for $ARCHS (default:
+# amd64 arm64), as $KINDS of packages (default: deb rpm). The same commit gives
 # the same bytes on any machine, in any directory, with any time zone and umask: see scripts/check-reproducible.sh.
 set -eu
 cd "$(dirname "$0")/.."
@@ -27,7 +28,7 @@ gzip -9n "$stage"/man/*
 scripts/licenses.sh >"$stage/copyright"
 go -C deploy/package/sbom build -o "$(realpath "$stage")/sbom" .
 nfpm=$(go tool -n -modfile=deploy/package/nfpm.mod nfpm)
-for ARCH in amd64 arm64; do
+for ARCH in ${ARCHS:-amd64 arm64}; do
 	STAGE=$out/stage/$ARCH
 	export ARCH STAGE
 	mkdir -p "$STAGE"
@@ -37,7 +38,7 @@ for ARCH in amd64 arm64; do
 	ln -s ../man "$STAGE/man"
 	ln -s ../completions "$STAGE/completions"
 	cp "$stage/copyright" "$STAGE/copyright" # a link would be packaged as a link
-	for kind in deb rpm; do
+	for kind in ${KINDS:-deb rpm}; do
 		log=$("$nfpm" package --config deploy/package/nfpm.yaml --packager "$kind" --target "$out/") || { echo "$log" >&2; exit 1; }
 	done
 done

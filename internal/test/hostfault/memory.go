@@ -1,14 +1,22 @@
 package hostfault
 
 import (
+	"errors"
 	"io"
 	"os"
 )
 
 // FillMemory uses all memory of the control group of this process except for a little, calls full, and then reads a file
-// again and again, so that the kernel reclaims every page of a program that is not locked. It returns only if it fails.
+// again and again, so that the kernel reclaims every page of a program that is not locked. It returns only if it fails. From full on it
+// allocates nothing: if the kernel kills this process, it may kill another one before it has the memory of this one back.
 func FillMemory(group ControlGroup, file string, full func()) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
 	var all [][]byte
+	buf := make([]byte, 64<<10)
 	for {
 		cache, used, err := group.memoryUse()
 		if err != nil {
@@ -22,14 +30,14 @@ func FillMemory(group ControlGroup, file string, full func()) error {
 			return err
 		}
 		if used > 90 {
-			if err := readStart(file); err != nil {
+			if err := readStart(f, buf); err != nil {
 				return err
 			}
 		}
 	}
 	full()
 	for {
-		if err := readStart(file); err != nil {
+		if err := readStart(f, buf); err != nil {
 			return err
 		}
 		all[0][0]++
@@ -52,15 +60,17 @@ func (g ControlGroup) memoryUse() (cache, percent int64, err error) {
 	return cache, 100 * used / limit, nil
 }
 
-// readStart reads the first 4 MB of a file, through a small buffer.
-func readStart(name string) error {
-	f, err := os.Open(name)
-	if err != nil {
-		return err
+// readStart reads the first 4 MB of a file.
+func readStart(f *os.File, buf []byte) error {
+	for at := int64(0); at < 4<<20; at += int64(len(buf)) {
+		if _, err := f.ReadAt(buf, at); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
 	}
-	defer f.Close()
-	_, err = io.CopyBuffer(struct{ io.Writer }{io.Discard}, io.LimitReader(f, 4<<20), make([]byte, 64<<10))
-	return err
+	return nil
 }
 
 // TouchedMemory returns memory of which every page is in use.

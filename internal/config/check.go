@@ -115,7 +115,11 @@ func (c *Config) checkPolicy(report func(string, string, ...any), reported map[s
 	if policy.UsesExec(rules) && len(p.Exec) == 0 {
 		report("policy.exec", "the policy type exec needs a program")
 	}
-	if _, err := policy.New(cluster.Policy{Rules: rules}); err != nil {
+	_, err := policy.New(cluster.Policy{Rules: rules})
+	if err == nil {
+		err = policy.CheckCauses(rules)
+	}
+	if err != nil {
 		// The message begins with the key; for an item of a list, with the key of the list.
 		key, reason, _ := strings.Cut(err.Error(), ": ")
 		name, item, _ := strings.Cut(key, "[")

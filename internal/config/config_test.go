@@ -251,6 +251,7 @@ func TestErrorsHaveKeyAndReason(t *testing.T) {
 		"node: {site: 'a\"b'}\nchild: {unit: a.service}":  `node.site: "a\"b" contains '"', which systemd may not read as plain text`,
 		"child: {unit: a.service, ready: {notify: true}}": "child.ready.notify: cannot be set together with child.unit",
 		"child: {containment: jail}":                      `"jail" is not one of auto, cgroup, keeper`,
+		"child: {containment: cgruop}":                    `"cgruop" is not one of auto, cgroup, keeper; did you mean cgroup?`,
 		"child: {stop_signal: NOPE}":                      "is not a signal",
 		"child: {max_restarts: -1}":                       "must not be negative",
 		"http: {listen: x}":                               `http.listen: "x" is neither host:port nor unix:/path`,

@@ -191,11 +191,7 @@ func levelOf(n *yaml.Node) (l FencingLevel, err error) {
 		name := n.Content[i].Value
 		k, known := levelKinds[name]
 		if !known {
-			hint := ""
-			if near := suggest.Nearest(name, slices.Sorted(maps.Keys(levelKinds))); near != "" {
-				hint = "; did you mean " + near + "?"
-			}
-			return l, fmt.Errorf("%q is not a setting of a level%s", name, hint)
+			return l, fmt.Errorf("%q is not a setting of a level%s", name, suggest.Hint(name, slices.Sorted(maps.Keys(levelKinds))))
 		}
 		if seen[name] {
 			return l, fmt.Errorf("%q is given twice", name)

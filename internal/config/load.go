@@ -192,11 +192,7 @@ func readEnv(env []string, values map[string]found, errs *Errors) {
 		}
 		key, known := byEnv[name]
 		if !known {
-			hint := ""
-			if near := suggest.Nearest(name, names); near != "" {
-				hint = fmt.Sprintf("; did you mean %s?", near)
-			}
-			errs.add(name, "", "is not a setting%s", hint)
+			errs.add(name, "", "is not a setting%s", suggest.Hint(name, names))
 			continue
 		}
 		put(values, key, name, s, errs)

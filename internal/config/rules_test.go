@@ -20,7 +20,7 @@ func drawRules(t *rapid.T) Config {
 	word := rapid.StringMatching(`[A-Za-z0-9.][A-Za-z0-9<>'": {},#&*!|%@.-]{0,8}[a-z]`)
 	name := word.Filter(func(s string) bool { return CheckName(s) == nil })
 	policyType := rapid.SampledFrom([]string{"priority", "first", "node-id", "round-robin", "other-site", "latency", "score", "expr", "exec"})
-	condition := rapid.SampledFrom([]string{`cause == "failure"`, `len(members) > 2 || cause == "a: #b"`, "cause == \"failure\" &&\n  len(members) > 2", ""})
+	condition := rapid.SampledFrom([]string{`cause == "failure"`, `len(members) > 2 || previous.site == "a: #b"`, "cause == \"failure\" &&\n  len(members) > 2", ""})
 	c := defaults()
 	p := &c.Policy
 	p.Type = policyType.Draw(t, "type")

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/sys/suggest"
 )
 
 // policyType is a named list of rankers, with additional filters.
@@ -116,7 +117,7 @@ func checkType(all map[string]policyType, key, name string) error {
 	if name == listType {
 		return fmt.Errorf("%s: rank needs a list in policy.rank", key)
 	}
-	return fmt.Errorf("%s: %q is not a policy: want one of %s", key, name, strings.Join(Types(), ", "))
+	return fmt.Errorf("%s: %q is not a policy: want one of %s%s", key, name, strings.Join(Types(), ", "), suggest.Hint(name, Types()))
 }
 
 // newRanker returns the ranker of a name that the setting key lists.
@@ -136,7 +137,7 @@ func newRanker(rules cluster.Rules, key, name string) (ranker, error) {
 	}
 	i := slices.IndexFunc(all, func(r ranker) bool { return r.name() == name })
 	if i < 0 || (name == execType && strings.HasPrefix(key, "policy.rank")) {
-		return nil, fmt.Errorf("%s: %q is not a ranker: want one of %s, with:GROUP, apart:GROUP or expr:EXPRESSION", key, name, strings.Join(Rankers(), ", "))
+		return nil, fmt.Errorf("%s: %q is not a ranker: want one of %s, with:GROUP, apart:GROUP or expr:EXPRESSION%s", key, name, strings.Join(Rankers(), ", "), suggest.Hint(name, Rankers()))
 	}
 	return all[i], nil
 }

@@ -11,6 +11,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/elector/whatif"
 	"zkelectd/internal/policy"
+	"zkelectd/internal/sys/suggest"
 )
 
 // cordon plans to keep a node or site from being elected, and with drain to replace a leader there.
@@ -252,7 +253,7 @@ func (d *draft) clearStrikes(node string) (Plan, error) {
 			return Plan{}, &NotAffectedError{Reason: "no node has strikes", Done: true}
 		}
 		nodes, _ := members(d.q.Snapshot)
-		return Plan{}, &NotAffectedError{Reason: node + " has no strikes" + didYouMean(node, nodes), Done: true}
+		return Plan{}, &NotAffectedError{Reason: node + " has no strikes" + suggest.Hint(node, nodes), Done: true}
 	}
 	if d.next.Full() {
 		return Plan{}, fmt.Errorf("there are too many requests: uncordon some of the nodes and sites that %s lists first", d.inGroup("'zkelectd status'"))
@@ -311,7 +312,7 @@ func (d *draft) forget(node string) (Plan, error) {
 	case len(drop) == 0 && node == "":
 		return Plan{}, &NotAffectedError{Reason: "no member is lost", Done: true}
 	case len(drop) == 0:
-		return Plan{}, &NotAffectedError{Reason: fmt.Sprintf("no node %q has left the group", node) + didYouMean(node, left), Done: true}
+		return Plan{}, &NotAffectedError{Reason: fmt.Sprintf("no node %q has left the group", node) + suggest.Hint(node, left), Done: true}
 	}
 	next := q.Snapshot.Roster.Record.Without(func(n cluster.RosterNode) bool { return drop[n.ID] })
 	d.plan.Roster = &next

@@ -329,7 +329,7 @@ func (r Request) resolve(s cluster.Snapshot) (Request, error) {
 		return r, notCordoned(s, name)
 	default:
 		return r, &NotAffectedError{Reason: fmt.Sprintf("no member has the node or site %q; there are the nodes %s and the sites %s%s",
-			name, list(nodes), list(sites), didYouMean(name, slices.Concat(nodes, sites)))}
+			name, list(nodes), list(sites), suggest.Hint(name, slices.Concat(nodes, sites)))}
 	}
 	return r, nil
 }
@@ -381,7 +381,7 @@ func (d *draft) checkTarget(node, site string) error {
 	if slices.Contains(known, name) {
 		return nil
 	}
-	hint := didYouMean(name, known)
+	hint := suggest.Hint(name, known)
 	if slices.Contains(others, name) {
 		hint = "; " + other
 	}
@@ -396,16 +396,7 @@ func notCordoned(s cluster.Snapshot, name string) error {
 	if len(known) > 0 {
 		reason += "; there are cordons of " + list(known)
 	}
-	return &NotAffectedError{Reason: reason + didYouMean(name, known), Done: true}
-}
-
-// didYouMean returns a hint that names the one of the known names that a mistyped one is nearest to, "" if there is none.
-func didYouMean(name string, known []string) string {
-	near := suggest.Nearest(name, known)
-	if near == "" || near == name {
-		return ""
-	}
-	return "; did you mean " + near + "?"
+	return &NotAffectedError{Reason: reason + suggest.Hint(name, known), Done: true}
 }
 
 // maxListed bounds the names in an error.

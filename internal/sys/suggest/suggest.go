@@ -1,6 +1,15 @@
 // Package suggest finds the known name that a mistyped one was probably meant to be.
 package suggest
 
+// Hint returns what an error about an unknown name ends with: a question whether the nearest known name was meant, or "".
+func Hint(name string, known []string) string {
+	near := Nearest(name, known)
+	if near == "" || near == name {
+		return ""
+	}
+	return "; did you mean " + near + "?"
+}
+
 // Nearest returns the known name that is most similar to an unknown one. It returns "" if none is similar, or if several are
 // equally so.
 func Nearest(name string, known []string) string {

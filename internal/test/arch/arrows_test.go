@@ -12,7 +12,7 @@ var arrows = map[string]string{
 	// The core: pure.
 	"internal/cluster":             "",
 	"internal/cluster/renewal":     "cluster transition",
-	"internal/policy":              "cluster",
+	"internal/policy":              "cluster sys/suggest",
 	"internal/elector":             "cluster policy",
 	"internal/transition/failsafe": "cluster",
 	"internal/transition":          "cluster transition/failsafe",

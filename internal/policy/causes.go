@@ -1,0 +1,111 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/parser"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/sys/suggest"
+)
+
+// causes returns the values of cause in expressions. A policy sees silent as failure, and lapsed not at all.
+func causes() []string {
+	var names []string
+	for _, c := range cluster.Causes {
+		if c != cluster.CauseSilent && c != cluster.CauseLapsed {
+			names = append(names, string(c))
+		}
+	}
+	return names
+}
+
+// CheckCauses returns an error for an expression that compares cause with a text that it never is. It is for the rules of a
+// configuration, whose unknown types and settings are refused too. [New] accepts such an expression: the record that it compiles may have
+// been published by a later version, which has more causes.
+func CheckCauses(rules cluster.Rules) error {
+	check := func(key, text string) error {
+		tree, err := parser.Parse(text)
+		if err != nil {
+			return nil // New reports it
+		}
+		var c comparisons
+		ast.Walk(&tree.Node, &c)
+		known := causes()
+		for _, name := range c.texts {
+			if !slices.Contains(known, name) {
+				return fmt.Errorf("%s: cause is never %q: it is one of %s%s", key, name, strings.Join(known, ", "), suggest.Hint(name, known))
+			}
+		}
+		return nil
+	}
+	return eachExpression(rules, check)
+}
+
+// eachExpression calls f for the expressions in the rules until it returns an error.
+func eachExpression(rules cluster.Rules, f func(key, text string) error) error {
+	if rules.Expr != "" {
+		if err := f("policy.expr", rules.Expr); err != nil {
+			return err
+		}
+	}
+	for i, name := range rules.Rank {
+		if text, ok := strings.CutPrefix(name, exprPrefix); ok {
+			if err := f(fmt.Sprintf("policy.rank[%d]", i), text); err != nil {
+				return err
+			}
+		}
+	}
+	for i, text := range rules.Filter {
+		if err := f(fmt.Sprintf("policy.filter[%d]", i), text); err != nil {
+			return err
+		}
+	}
+	for i, s := range rules.Strategies {
+		if s.When != "" {
+			if err := f(fmt.Sprintf("policy.strategies[%d].when", i), s.When); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// comparisons collects the texts with which a parsed expression compares cause.
+type comparisons struct{ texts []string }
+
+// Visit implements [ast.Visitor].
+func (c *comparisons) Visit(node *ast.Node) {
+	n, ok := (*node).(*ast.BinaryNode)
+	if !ok {
+		return
+	}
+	switch n.Operator {
+	case "==", "!=":
+		if isCause(n.Left) {
+			c.add(n.Right)
+		} else if isCause(n.Right) {
+			c.add(n.Left)
+		}
+	case "in":
+		if list, ok := n.Right.(*ast.ArrayNode); ok && isCause(n.Left) {
+			for _, item := range list.Nodes {
+				c.add(item)
+			}
+		}
+	}
+}
+
+func (c *comparisons) add(n ast.Node) {
+	if text, ok := n.(*ast.StringNode); ok {
+		c.texts = append(c.texts, text.Value)
+	}
+}
+
+func isCause(n ast.Node) bool {
+	id, ok := n.(*ast.IdentifierNode)
+	return ok && id.Value == "cause"
+}

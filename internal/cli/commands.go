@@ -51,7 +51,7 @@ func suggest(root *cobra.Command, args []string, err error) error {
 	if _, _, unknown := root.Find(args); err == nil || unknown == nil {
 		return err
 	}
-	hint := "'zkelectd help' lists the commands"
+	hint := "'zkelectd --help' lists the commands"
 	for _, arg := range args {
 		if strings.HasPrefix(arg, "-") {
 			continue

@@ -71,7 +71,7 @@ func TestWrongCommandLinesExitWithAnError(t *testing.T) {
 func TestUnknownCommandsNameSimilarOnes(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"statsu": `unknown command "statsu" for "zkelectd": did you mean status?`, "xyzzy": `unknown command "xyzzy" for "zkelectd": 'zkelectd help' lists the commands`,
+		"statsu": `unknown command "statsu" for "zkelectd": did you mean status?`, "xyzzy": `unknown command "xyzzy" for "zkelectd": 'zkelectd --help' lists the commands`,
 	} {
 		args := strings.Fields(text)
 		_, _, err := root().Find(args)

@@ -64,6 +64,8 @@ func TestWhatHoldsABetterMemberBackIsSaid(t *testing.T) {
 			t.Errorf("%v: %s", args, out)
 		}
 	}
+	f.configure("b", "dc1", 100, fmt.Sprintf(policy, 300)) // what policy --apply has changed is a conflict otherwise
+	f.reloads("b")
 	f.configure("b", "dc1", 100, fmt.Sprintf(policy, 400))
 	if out := f.reloads("b"); !strings.Contains(out, strings.Replace(want, "300", "400", 1)) {
 		t.Errorf("reload: %s", out)

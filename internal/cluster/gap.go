@@ -31,12 +31,12 @@ func AtLeast(d time.Duration) *Gap { return &Gap{Duration(d), BoundAtLeast} }
 // AtMost returns a gap of at most d.
 func AtMost(d time.Duration) *Gap { return &Gap{Duration(d), BoundAtMost} }
 
-// Plus returns the gap after it has gone on for d; nil of nil.
+// Plus returns the gap after it has gone on for d, as far as a record may say so; nil of nil.
 func (g *Gap) Plus(d time.Duration) *Gap {
 	if g == nil {
 		return nil
 	}
-	return &Gap{g.For + Duration(max(0, d)), g.Bound}
+	return &Gap{min(g.For+Duration(max(0, d)), Duration(maxGap)), g.Bound}
 }
 
 // OrMore returns a gap that goes on for a time that is not known; nil if nothing can be said about its length.

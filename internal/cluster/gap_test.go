@@ -44,3 +44,11 @@ func TestLeastIdle(t *testing.T) {
 		}
 	}
 }
+
+// A record that is the highest that counts as valid leads to no damaged one.
+func TestALongGapStaysValid(t *testing.T) {
+	f := Fence{Idle: AtLeast(100 * 365 * 24 * time.Hour).Plus(time.Second)}
+	if got := time.Duration(f.Idle.For); got != 100*365*24*time.Hour {
+		t.Errorf("the gap grows to %s", got)
+	}
+}

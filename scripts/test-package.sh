@@ -79,7 +79,7 @@ deb)
 		grep '^billing  /zkelectd/billing$' >/dev/null || fail "the service cannot read the files of the groups"
 	rm /etc/zkelectd.d/*.yaml
 	sed 's/127\.0\.0\.1:2181/127.0.0.1:1/' /usr/share/doc/zkelectd/examples/zkelectd.yaml >/run/unreachable.yaml
-	setpriv --reuid zkelectd --regid zkelectd --init-groups zkelectd check --connect-timeout 100ms \
+	setpriv --reuid zkelectd --regid zkelectd --init-groups zkelectd check --print --connect-timeout 100ms \
 		--config /run/unreachable.yaml -- true | grep 'acl: private' >/dev/null || fail "the service cannot use the password"
 	gzip -dc /usr/share/man/man1/zkelectd-run.1.gz | grep -q 'the host name' || fail "the manual of run is wrong"
 	if gzip -dc /usr/share/man/man1/*zkelectd*.gz | grep -q "default $(hostname))"; then fail "the manual contains the name of this host"; fi

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 // checkSettings fails the test unless zkelectd accepts the settings in env. The arguments are those of zkelectd check, such as a child.
 func checkSettings(t *testing.T, env map[string]string, args ...string) {
 	t.Helper()
-	cmd := exec.Command(binary, append([]string{"check", "--offline"}, args...)...)
+	cmd := exec.Command(binary, append([]string{"check", "--offline", "--print"}, args...)...)
 	cmd.Env = os.Environ()
 	for name, value := range env {
 		cmd.Env = append(cmd.Env, name+"="+value)

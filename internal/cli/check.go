@@ -26,25 +26,25 @@ import (
 )
 
 func checkCommand(c *command) {
-	var offline, effective bool
+	var offline, printed bool
 	var name string
 	output := c.outputFlag()
 	c.Use = "check [flags] [-- command args...]"
-	c.Short = "Check a configuration, and print the effective one"
-	c.Long = `Check reports all errors of a configuration at once, or prints the effective one.
-With groups_dir it reads the files of all groups, and prints their names and roots;
---effective prints the settings of the host, or with -g those of a group, merged
-with the defaults.
+	c.Short = "Check a configuration, or print the effective one"
+	c.Long = `Check reports all errors of a configuration at once, or prints "ok", the lease, how long
+the group has no leader after each loss, and which losses the configuration does not
+survive. With groups_dir it reads the files of all groups, and prints their names and
+roots; -g prints the times of one group, and -o json those of all.
+--print prints the effective settings instead: those of the host, or with -g those of
+a group, merged with the defaults.
 Check also looks at this host: programs that do not exist or cannot be executed,
 the working directory, files with secrets, and child.unit, which systemd must know
 and must start only while this host leads. Run it as the daemon's user: others may
 see other files. It then reads the groups in ZooKeeper, and warns about problems of
 the policy there: a site without members, or no eligible member. If ZooKeeper does
 not answer, it says what was not checked; the exit status is about the rest.
-It also prints the lease, how long the group has no leader after each loss, and which
-losses the configuration does not survive; with groups_dir, -o json does that for all
-groups, and -g for one. A child's command that run gets after -- must be given to
-check as well: check fails for what run refuses.
+A child's command that run gets after -- must be given to check as well: check fails
+for what run refuses.
 --offline checks the configuration alone, for another host than this one.`
 	c.Args = childArgs
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -56,9 +56,13 @@ check as well: check fails for what run refuses.
 		if err != nil {
 			return err
 		}
-		text, err := effectiveText(h, name, effective)
-		if err != nil {
-			return err
+		settings := h.YAML()
+		if name != "" {
+			g, found := h.Group(name)
+			if !found {
+				return fmt.Errorf("-g %s: the configuration has no such group: %s", name, some(namesOf(h)))
+			}
+			settings = g.YAML()
 		}
 		warnOf(cmd.ErrOrStderr(), h)
 		if err := errors.Join(daemon.CheckWatch(from, h), h.CheckWork(), h.CheckFailsafe(), checkBudgets(h)); err != nil {
@@ -73,11 +77,16 @@ check as well: check fails for what run refuses.
 			}
 			alone = checkGroups(cmd.Context(), cmd.ErrOrStderr(), h)
 		}
-		return printChecked(cmd.OutOrStdout(), h, checked{name: name, effective: effective, json: *output == "json", text: text, alone: alone})
+		if printed {
+			_, err := io.WriteString(cmd.OutOrStdout(), settings)
+			return err
+		}
+		return printChecked(cmd.OutOrStdout(), h, name, alone, *output == "json")
 	}
 	c.Flags().BoolVar(&offline, "offline", false, "check the configuration alone: neither programs, files and units of this host, nor the groups in ZooKeeper")
-	c.Flags().BoolVar(&effective, "effective", false, "print the effective settings of the host, or with -g those of a group")
-	c.Flags().StringVarP(&name, "group", "g", "", "print the effective settings of this group")
+	c.Flags().BoolVar(&printed, "print", false, "print the effective settings of the host, or with -g those of a group")
+	c.Flags().StringVarP(&name, "group", "g", "", "print the times, or with --print the effective settings, of this group")
+	c.MarkFlagsMutuallyExclusive("print", "output")
 }
 
 // warnOf prints what is doubtful in a configuration that can be read.
@@ -88,29 +97,6 @@ func warnOf(w io.Writer, h config.Host) {
 	for _, key := range h.Unset {
 		fmt.Fprintf(w, "warning: %s is not set: the default is %s\n", key, h.Config.Setting(key))
 	}
-}
-
-// effectiveText returns what check prints: the settings of the only group, of the group with that name or of the host, or a list of
-// the groups.
-func effectiveText(h config.Host, name string, effective bool) (string, error) {
-	if name != "" {
-		cfg, found := h.Group(name)
-		if !found {
-			return "", fmt.Errorf("-g %s: the configuration has no such group: %s", name, some(namesOf(h)))
-		}
-		return cfg.YAML(), nil
-	}
-	if h.Dir == "" || effective {
-		return h.YAML(), nil
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d groups in %s:\n", len(h.Groups), h.Dir)
-	t := newTable(&b)
-	for _, g := range h.Groups {
-		t.row(g.Name, g.Config.ZooKeeper.Root)
-	}
-	err := t.Flush()
-	return b.String(), err
 }
 
 // ofGroup adds the file of a group to an error, if there are several groups.
@@ -241,15 +227,6 @@ func policyWarnings(ctx context.Context, g group) (cluster.Snapshot, []string, e
 	return snap, warnings, nil
 }
 
-// checked is what check prints about a configuration without errors.
-type checked struct {
-	name      string // the group that was asked for; empty for all
-	effective bool
-	json      bool
-	text      string          // the settings, or the list of the groups
-	alone     map[string]bool // the groups in which no other member than this node may lead
-}
-
 // checkedConfig is the output of check with -o json.
 type checkedConfig struct {
 	Groups []checkedGroup `json:"groups"`
@@ -269,27 +246,41 @@ type checkedGroup struct {
 	TakeoverTimeout cluster.Duration `json:"takeover_timeout"`
 }
 
-// printChecked prints the settings, and after those of a group what becomes of it after each loss; in JSON, only the latter, for all groups.
-func printChecked(w io.Writer, h config.Host, c checked) error {
+// printChecked prints that the configuration has no errors, and what becomes of the group with that name, or the only one, after each
+// loss. It lists several groups; in JSON it prints the losses for all of them. Alone has the groups in which no other member may lead.
+func printChecked(w io.Writer, h config.Host, name string, alone map[string]bool, asJSON bool) error {
 	var out checkedConfig
 	for _, g := range h.Groups {
-		if c.name != "" && g.Name != c.name {
+		if name != "" && g.Name != name {
 			continue
 		}
-		one, err := checkedOf(g, c.alone[g.Name])
+		one, err := checkedOf(g, alone[g.Name])
 		if err != nil {
 			return err
 		}
 		out.Groups = append(out.Groups, one)
 	}
-	if c.json {
+	if asJSON {
 		return printJSON(w, out)
 	}
-	if _, err := io.WriteString(w, c.text); err != nil || len(out.Groups) != 1 || h.Dir != "" && c.name == "" {
-		return err
+	text := groupsText(h.Dir, out.Groups)
+	if len(out.Groups) == 1 && (h.Dir == "" || name != "") {
+		text = timesText(out.Groups[0])
 	}
-	_, err := io.WriteString(w, timesText(out.Groups[0]))
+	_, err := io.WriteString(w, "ok\n\n"+text)
 	return err
+}
+
+// groupsText returns a list of the groups in a directory.
+func groupsText(dir string, groups []checkedGroup) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d groups in %s:\n", len(groups), dir)
+	t := newTable(&b)
+	for _, g := range groups {
+		t.row(g.Group, g.Root)
+	}
+	t.Flush() // a strings.Builder does not fail
+	return b.String()
 }
 
 func checkedOf(g config.Group, alone bool) (checkedGroup, error) {
@@ -306,7 +297,7 @@ func checkedOf(g config.Group, alone bool) (checkedGroup, error) {
 	}, nil
 }
 
-// timesText returns the times and the losses as comments, so that what check prints stays YAML.
+// timesText returns the times and the losses of a group.
 func timesText(g checkedGroup) string {
 	var b strings.Builder
 	round := func(d cluster.Duration) string { return time.Duration(d).Round(10 * time.Millisecond).String() }
@@ -314,20 +305,20 @@ func timesText(g checkedGroup) string {
 	if g.StopTimeout > 0 {
 		stop = ", and ends within a stop timeout of " + round(g.StopTimeout)
 	}
-	b.WriteString("\n# If the servers grant the session timeout that is configured:\n")
+	b.WriteString("If the servers grant the session timeout that is configured:\n")
 	t := newTable(&b)
-	t.row("# lease", round(g.Lease), "how long the work goes on while ZooKeeper does not answer; it is renewed every "+round(g.RenewInterval)+stop)
-	t.row("# session timeout", round(g.SessionTimeout), "how long ZooKeeper may be away before the member must register again")
+	t.row("lease", round(g.Lease), "how long the work goes on while ZooKeeper does not answer; it is renewed every "+round(g.RenewInterval)+stop)
+	t.row("session timeout", round(g.SessionTimeout), "how long ZooKeeper may be away before the member must register again")
 	t.Flush() // a strings.Builder does not fail
-	fmt.Fprintf(&b, "#\n# After a loss the next leader starts its work within the time below. That start, and the round trips to ZooKeeper, come on\n"+
-		"# top; a candidate that needs more than %s for it is replaced.\n", time.Duration(g.TakeoverTimeout))
+	fmt.Fprintf(&b, "\nAfter a loss the next leader starts its work within the time below. That start, and the round trips to ZooKeeper, come on\n"+
+		"top; a candidate that needs more than %s for it is replaced.\n", time.Duration(g.TakeoverTimeout))
 	t = newTable(&b)
 	for _, l := range g.Losses {
 		why := l.Why
 		if !l.Survived() {
 			why = "NOT SURVIVED: " + why
 		}
-		t.row("# "+l.Kind.Words(), l.Time(), why)
+		t.row(l.Kind.Words(), l.Time(), why)
 	}
 	t.Flush()
 	return b.String()

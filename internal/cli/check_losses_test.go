@@ -47,17 +47,17 @@ func TestCheckSaysWhatALossCosts(t *testing.T) {
 	f.failsWith("must be table or json", "check", "-o", "yaml")
 }
 
-// The times are comments below the settings: the lease and the session timeout apart from each other.
+// The lease and the session timeout are shown apart from each other.
 func TestCheckShowsTheLease(t *testing.T) {
 	t.Parallel()
 	for settings, want := range map[string][]string{
 		"child: {command: [app]}": {
-			"# lease            2.7s  how long the work goes on while ZooKeeper does not answer; it is renewed every 450ms, and ends within a stop timeout of 2.25s\n",
-			"# session timeout  6s    how long ZooKeeper may be away before the member must register again\n", "its host is lost                            3.67s ",
+			"lease            2.7s  how long the work goes on while ZooKeeper does not answer; it is renewed every 450ms, and ends within a stop timeout of 2.25s\n",
+			"session timeout  6s    how long ZooKeeper may be away before the member must register again\n", "its host is lost                            3.67s ",
 		},
 		"child: {none: true}\nelection: {lost_after: 5s}": {"it is renewed every 900ms\n", "its host is lost                            5s "},
 		"zookeeper: {session_timeout: 20s}\nelection: {lease: 900ms}\nchild: {command: [app]}": {
-			"# lease            900ms  ", "renewed every 150ms, and ends within a stop timeout of 750ms\n", "# session timeout  20s    ", "its host is lost                            1.22s ",
+			"lease            900ms  ", "renewed every 150ms, and ends within a stop timeout of 750ms\n", "session timeout  20s    ", "its host is lost                            1.22s ",
 		},
 	} {
 		c, err := config.Load(config.Sources{File: "zkelectd.yaml", Content: []byte(settings)})
@@ -72,11 +72,6 @@ func TestCheckShowsTheLease(t *testing.T) {
 		for _, line := range want {
 			if !strings.Contains(text, line) {
 				t.Errorf("%s: no %q in\n%s", settings, line, text)
-			}
-		}
-		for line := range strings.Lines(text) {
-			if line != "\n" && !strings.HasPrefix(line, "#") {
-				t.Errorf("%q is not a comment", line)
 			}
 		}
 	}

@@ -88,7 +88,7 @@ func root() *cobra.Command {
 leader, and starts the leader-only child process there and nowhere else.
 
 Settings come from flags, environment variables (ZKELECTD_...), a YAML file
-(--config) and defaults, in this order of precedence. See 'zkelectd check'.
+(--config) and defaults, in this order of precedence. See 'zkelectd check --print'.
 Commands other than run and check also find their group through /etc/zkelectd.yaml.`,
 		Version:       version(),
 		SilenceUsage:  true,
@@ -184,7 +184,7 @@ var commands = []entry{
 		"admit /run/zkelectd/admit.sock", "admit /run/zkelectd-billing/admit.sock",
 	}},
 	{"run", thisHost, checkCommand, []string{
-		"check --config /etc/zkelectd.yaml", "check --config /etc/zkelectd.yaml --offline --effective -g billing",
+		"check --config /etc/zkelectd.yaml", "check --config /etc/zkelectd.yaml --print -g billing",
 	}},
 	{"run", thisHost, doctorCommand, []string{
 		"doctor --config /etc/zkelectd.yaml", "doctor -o json", "doctor --support --file /tmp/report.tar.gz",

@@ -90,7 +90,7 @@ func TestAConfigurationOnAReadOnlyMount(t *testing.T) {
 		}
 	}
 	check := func(path string) string {
-		cmd := exec.Command("sh", "-ec", "mount --bind $D $D; mount -o remount,bind,ro $D; exec zkelectd check --offline --no-child --config $F")
+		cmd := exec.Command("sh", "-ec", "mount --bind $D $D; mount -o remount,bind,ro $D; exec zkelectd check --offline --print --no-child --config $F")
 		cmd.Env = append(os.Environ(), "D="+dir, "F="+path)
 		cmd.SysProcAttr = &syscall.SysProcAttr{
 			Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS, UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},

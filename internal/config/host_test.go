@@ -136,7 +136,7 @@ defaults:
 				t.Errorf("%s: %s is %v, want %v", group, key, got, value)
 			}
 		}
-		// What check --effective prints is a configuration of one group.
+		// What check --print prints is a configuration of one group.
 		again := mustLoad(t, Sources{File: file(t, c.YAML())})
 		if reload, restart := Diff(c, again); len(reload)+len(restart) > 0 {
 			t.Errorf("%s: %v %v differ", group, reload, restart)
@@ -544,7 +544,7 @@ func TestExampleOfGroupsLoads(t *testing.T) {
 	}
 }
 
-// What check --effective prints for the host loads as the same settings.
+// What check --print prints for the host loads as the same settings.
 func TestHostYAML(t *testing.T) {
 	h := newHost(t, "node: {site: dc7}\nchild: {containment: keeper}\ndefaults: {child: {command: [a]}}\n", map[string]string{"a": "{}"}).load()
 	host, _, err := LoadCommand(Sources{File: file(t, h.YAML())})

@@ -15,7 +15,7 @@ func (c Config) findings() []Finding {
 		all = append(all, Finding{Fail, check, "", err.Error(), "correct it; 'zkelectd check' shows the rest"})
 	}
 	for _, text := range c.Warnings {
-		all = append(all, Finding{Warn, check, "", text, "'zkelectd check' shows the configuration"})
+		all = append(all, Finding{Warn, check, "", text, "'zkelectd check --print' shows the configuration"})
 	}
 	if len(all) == 0 {
 		where := c.File

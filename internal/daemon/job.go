@@ -325,6 +325,9 @@ func (j *job) watch(ctx context.Context, session *zk.Session) {
 				if err := session.CheckOwner(ctx, j.cfg.ZooKeeper.Root); err != nil { // anyone may have written what it has read
 					r = JobResult{Failed: err.Error()}
 				}
+				if ctx.Err() != nil {
+					return // the host has ended: its reason counts, and not what could not be read meanwhile
+				}
 				j.end(r)
 			}
 		}

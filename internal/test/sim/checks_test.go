@@ -13,11 +13,12 @@ type checker struct {
 	g       *group
 	working []*member
 
-	acquired  int64                         // the last term that was acquired
-	fenced    int64                         // the term of the fence
-	owner     int64                         // the session of current
-	elected   int64                         // the last term that was decided
-	decisions map[decision]*cluster.Elected // as they were made
+	acquired  int64                            // the last term that was acquired
+	fenced    int64                            // the term of the fence
+	owner     int64                            // the session of current
+	elected   int64                            // the last term that was decided
+	decisions map[decision]*cluster.Elected    // as they were made
+	others    map[decision][]cluster.SlotState // the other slots, as the elector had read them
 	term      int64
 	free      time.Duration // since when no other incarnation's current has blocked term; negative: it is blocked
 	strikes   map[string]int
@@ -53,7 +54,7 @@ type decision struct {
 
 func (c *checker) init(g *group) {
 	*c = checker{
-		w: g.w, g: g, free: -1, paused: -1, hard: -1, decisions: make(map[decision]*cluster.Elected),
+		w: g.w, g: g, free: -1, paused: -1, hard: -1, decisions: make(map[decision]*cluster.Elected), others: make(map[decision][]cluster.SlotState),
 		strikes: make(map[string]int), struck: make(map[string]bool), earned: make(map[string]int64), until: make(map[string]time.Duration), joined: make(map[string]time.Duration),
 		instances: make(map[string]string), deciding: make(map[string]bool), founded: make(map[string]time.Duration), pardons: make(map[string]int64), held: make(map[int64]bool), schedules: make(map[int64]*scheduledMove),
 	}

@@ -120,6 +120,7 @@ func (l *loop) carryOut(d elector.Decision, snap cluster.Snapshot, others []clus
 	case d.Elect != nil:
 		m.w.log("%s: elects %s in term %d: %s", m.name, d.Elect.Incarnation, d.Elect.Term, d.Elect.Reason)
 		e := d.Elect
+		m.g.check.others[decision{e.Term, e.By}] = others
 		done := func() {
 			if e.Incarnation != l.self.Name {
 				l.inline = append(l.inline, transition.Replaced{Term: e.Term, Node: e.Node, Reason: e.Reason})

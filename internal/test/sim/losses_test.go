@@ -113,6 +113,7 @@ func (s *session) refused() {
 // wiped forgets records that are gone.
 func (c *checker) wiped() {
 	clear(c.decisions)
+	clear(c.others)
 	clear(c.deciding)
 	clear(c.founded)
 	clear(c.held)

@@ -402,15 +402,20 @@ func (r *resource) checkWork(m *member) {
 	}
 }
 
-// checkDecision checks that a node is not elected for too many slots.
+// checkDecision checks that a node is not elected for too many slots. If the decision of another slot was deleted and written again since
+// the elector read it, its version may be the same.
 func (g *group) checkDecision(rec cluster.Elected) {
 	if !g.slotted || g.w.traits.losing {
 		return
 	}
 	record, count := g.readSlots().Record, 0
+	known := g.check.others[decision{rec.Term, rec.By}]
 	for _, other := range g.groups[:record.Count] {
 		s := other.state()
-		if s.Elected.Record.Incarnation == rec.Incarnation && !s.Ended() {
+		again := slices.ContainsFunc(known, func(k cluster.SlotState) bool {
+			return k.Slot == s.Slot && k.Elected.Exists && k.Elected.Stat.Created != s.Elected.Stat.Created
+		})
+		if s.Elected.Record.Incarnation == rec.Incarnation && !s.Ended() && !again {
 			count++
 		}
 	}

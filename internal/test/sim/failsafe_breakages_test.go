@@ -20,7 +20,7 @@ var failsafeBreakages = []breakage{
 	{name: freeAfterStart, by: "S1 failsafe", one: 841},
 	{name: onePromise, by: "S1 failsafe", one: 2},
 	{name: promisesAddUp, by: "S1 failsafe", one: 9},
-	{name: blindVeto, by: "S1 S2 failsafe", one: 398},
+	{name: blindVeto, by: "S1 S2 failsafe", one: 405},
 	{name: noSlack, by: "needless", calmOutage: true, one: 697},
 	{name: timeoutEnds, by: "needless", calmOutage: true, one: 7},
 	{name: countsSilent, by: "needless", calmOutage: true, passive: true, one: 5},

@@ -88,8 +88,8 @@ func (in *instance) register() {
 			case errors.Is(err, cluster.ErrNoNode):
 				_ = store.EnsureTree(context.Background(), c, paths) // otherwise REGISTER fails again
 				continue
-			case errors.As(err, &taken), errors.Is(err, cluster.ErrUnknown), errors.Is(err, cluster.ErrNotSent):
-			default:
+			case errors.As(err, &taken), errors.Is(err, cluster.ErrNotSent):
+			default: // it may have registered nevertheless: it leaves
 				if errors.As(err, &older) {
 					m.w.faults["REGISTER met an older instance"]++
 				}

@@ -39,10 +39,13 @@ func (g *Gap) Plus(d time.Duration) *Gap {
 	return &Gap{min(g.For+Duration(max(0, d)), Duration(maxGap)), g.Bound}
 }
 
-// OrMore returns a gap that goes on for a time that is not known; nil if nothing can be said about its length.
+// OrMore returns the gap after it has gone on for a time that is not known; nil of nil.
 func (g *Gap) OrMore() *Gap {
-	if g == nil || g.Bound == BoundAtMost {
+	switch {
+	case g == nil:
 		return nil
+	case g.Bound == BoundAtMost:
+		return AtLeast(0)
 	}
 	return AtLeast(time.Duration(g.For))
 }

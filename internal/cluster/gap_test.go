@@ -21,8 +21,8 @@ func TestGaps(t *testing.T) {
 	if g := AtMost(time.Second).Plus(time.Minute); *g != *AtMost(61 * time.Second) || (*Gap)(nil).Plus(1) != nil {
 		t.Errorf("goes on as %+v", g)
 	}
-	if AtMost(time.Second).OrMore() != nil || *(&Gap{For: 5}).OrMore() != *AtLeast(5) {
-		t.Error("a gap that goes on for an unknown time is at least as long as it was, unless it was only bounded")
+	if *AtMost(time.Second).OrMore() != *AtLeast(0) || *(&Gap{For: 5}).OrMore() != *AtLeast(5) || (*Gap)(nil).OrMore() != nil {
+		t.Error("a gap that goes on for an unknown time is at least as long as it was, which is not known of one with an upper bound only")
 	}
 	if a, b := AtLeast(1), AtMost(2); LongerGap(a, b) != b || LongerGap(b, a) != b || LongerGap(nil, a) != a || LongerGap(a, nil) != a || LongerGap(nil, nil) != nil {
 		t.Error("not the longer one")

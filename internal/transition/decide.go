@@ -407,14 +407,22 @@ func (m *Machine) acquire() {
 	m.send(TxAcquire, m.opt.Paths.AcquireTx(*s, m.term.fence, m.term.current), m.now+b.Lease)
 }
 
-// noteVacancy notes what a new snapshot says of how long no leader's work has run.
+// noteVacancy notes what a new snapshot says of how long no leader's work has run. It is not known when a record was written that the
+// snapshot before did not have.
 func (m *Machine) noteVacancy(s *cluster.Snapshot) {
 	v, f, e := &m.vacancy, &s.Fence.Record, &s.Elected.Record
 	if s.Leadership && (f.Term != v.term || f.State != v.state) {
 		v.term, v.state, v.fence, v.fenceAt = f.Term, f.State, s.Idle(), m.now
+		if !m.snap.Leadership {
+			v.fence = v.fence.OrMore()
+		}
 	}
 	if e.Term != v.decision {
+		first := v.decision == 0
 		v.decision, v.elected, v.electedAt = e.Term, e.Leaderless, m.now
+		if first {
+			v.elected = v.elected.OrMore()
+		}
 	}
 }
 

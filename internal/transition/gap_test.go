@@ -35,6 +35,11 @@ func leftBy(state cluster.FenceState, idle *cluster.Gap) func(*cluster.Snapshot)
 
 func exactly(d time.Duration) *cluster.Gap { return &cluster.Gap{For: cluster.Duration(d)} }
 
+// watches makes the script go on from a snapshot with the term before, so that the next one shows changes.
+func (s *script) watches() {
+	s.m.snap.Leadership, s.m.vacancy.decision = true, 6
+}
+
 // What the fence or the decision says counts on from when it was read first, until READY.
 func TestTheGapIsAddedUpToReady(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -52,6 +57,7 @@ func TestTheGapIsAddedUpToReady(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScript(t)
+			s.watches()
 			elected := func(snap *cluster.Snapshot) { snap.Elected.Record.Leaderless = c.elected }
 			s.on(s.saw(leftBy(c.state, c.fence), elected, current("old", 1)))
 			s.after(10 * time.Millisecond)
@@ -66,9 +72,40 @@ func TestTheGapIsAddedUpToReady(t *testing.T) {
 	}
 }
 
+// Nobody knows how old a record is that a member did not see appear: all daemons may have been stopped for an hour.
+func TestWhatIsReadAtFirstBoundsTheGap(t *testing.T) {
+	old, now := leftBy(cluster.FenceReleased, exactly(60*time.Millisecond)), func(d time.Duration) func(*cluster.Snapshot) {
+		return func(s *cluster.Snapshot) { s.Elected.Record.Leaderless = exactly(d) }
+	}
+	unread := func(s *cluster.Snapshot) {
+		s.Leadership, s.Elected.Record.Term, s.Elected.Record.Incarnation = false, 6, "old"
+	}
+	for name, c := range map[string]struct {
+		saw  []func(*cluster.Snapshot) // first
+		then []func(*cluster.Snapshot)
+		want string
+	}{
+		"the fence":                          {then: []func(*cluster.Snapshot){old}, want: "at least 60ms"},
+		"the decision":                       {then: []func(*cluster.Snapshot){old, now(time.Second)}, want: "at least 1s"},
+		"an upper bound":                     {then: []func(*cluster.Snapshot){leftBy(cluster.FenceSilent, cluster.AtMost(time.Second))}, want: "at least 0s"},
+		"the fence, after another's term":    {[]func(*cluster.Snapshot){unread}, []func(*cluster.Snapshot){old}, "at least 60ms"},
+		"a decision that it has seen happen": {[]func(*cluster.Snapshot){unread}, []func(*cluster.Snapshot){old, now(time.Second)}, "1s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			s.m.opt.Budget.LeaseWait = 0
+			if c.saw != nil {
+				s.on(s.saw(c.saw...))
+			}
+			s.idle(s.on(s.saw(c.then...), "ACQUIRE"), c.want)
+		})
+	}
+}
+
 // leads makes the member lead, after 1.5 s without a leader.
 func (s *script) leads() {
 	s.t.Helper()
+	s.watches()
 	s.on(s.saw(leftBy(cluster.FenceReleased, exactly(time.Second))), "ACQUIRE")
 	s.on(done(TxAcquire), "Lease", "RunPreStart")
 	s.on(HookDone{}, "StartChild")
@@ -92,6 +129,7 @@ func TestTheGapBeginsWithTheEndOfTheWork(t *testing.T) {
 // A candidate that fails goes on counting from the end of the leader before.
 func TestAFailedTakeoverDoesNotEndTheGap(t *testing.T) {
 	s := newScript(t)
+	s.watches()
 	s.on(s.saw(leftBy(cluster.FenceReleased, exactly(time.Second))), "ACQUIRE")
 	s.on(done(TxAcquire), "Lease", "RunPreStart")
 	s.after(200 * time.Millisecond)

@@ -153,3 +153,21 @@ func TestFinalBoundsTheGap(t *testing.T) {
 		}
 	}
 }
+
+// A child that has exited may work again when FINAL is sent, so what was measured meanwhile does not count.
+func TestFinalForgetsARestart(t *testing.T) {
+	s := newFailsafe(t)
+	s.leadWith("a")
+	s.on(ChildDead{Status: "exited with status 3"})
+	s.after(s.b.Renew)
+	s.on(s.joined(), "SETM")
+	reply := done(TxSetMembers)
+	reply.Results[cluster.ResultFence].Version = 12
+	ops, n := entrusted(s.on(reply, "Lease"))
+	if n != 1 {
+		t.Fatalf("%d handed over", n)
+	}
+	if f := lastFence(t, s.m.opt.Paths, ops).Record; f.Idle == nil || f.Idle.Rounded() != "at least 0s" {
+		t.Errorf("%+v", f.Idle)
+	}
+}

@@ -42,6 +42,8 @@ type LeaseSeen struct {
 	Stat   Stat
 	// At is when the answer was received, on the member's monotonic clock.
 	At time.Duration
+	// Witnessed is set if the reader has seen the znode or the fence change then, and has not only found them like this.
+	Witnessed bool
 }
 
 // Of reports whether this is the lease znode that the holder of the fence advances.

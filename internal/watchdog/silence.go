@@ -15,11 +15,13 @@ import (
 type Silence struct {
 	opt SilenceOptions
 
-	pair     pair
-	at       time.Duration     // the sighting; 0 if there is none
-	refusals int               // of TAKE for this pair
-	seen     cluster.LeaseSeen // what was confirmed; At is 0 if nothing was
-	notYet   time.Duration     // not before this, since ZooKeeper may have been away
+	pair      pair
+	at        time.Duration     // the sighting; 0 if there is none
+	witnessed bool              // it has begun with a change
+	missed    bool              // the next change may have happened long before it is seen
+	refusals  int               // of TAKE for this pair
+	seen      cluster.LeaseSeen // what was confirmed; At is 0 if nothing was
+	notYet    time.Duration     // not before this, since ZooKeeper may have been away
 }
 
 // SilenceOptions are the times of the member that watches.
@@ -53,13 +55,12 @@ func (s *Silence) Observe(snap *cluster.Snapshot, seen cluster.LeaseSeen, place 
 		return 0
 	}
 	p := pair{f.Lease, seen.Stat.Owner, seen.Stat.Version, seen.Stat.Created, seen.Stat.Modified, snap.Fence.Stat.Created, snap.Fence.Stat.Modified}
-	switch {
-	case p == s.pair:
-	case s.at != 0 && s.sameFence(snap):
-		// The fence was known before: the answer about the lease znode is the later one of the two.
-		*s = Silence{opt: s.opt, notYet: s.notYet, pair: p, at: seen.At}
-	default:
-		*s = Silence{opt: s.opt, notYet: s.notYet, pair: p, at: max(now, seen.At)}
+	if p != s.pair {
+		at := max(now, seen.At)
+		if s.at != 0 && s.sameFence(snap) {
+			at = seen.At // the fence was known before: the answer about the lease znode is the later one of the two
+		}
+		*s = Silence{opt: s.opt, notYet: s.notYet, pair: p, at: at, witnessed: s.at != 0 && !s.missed}
 	}
 	return max(s.at+f.TakeWait(s.opt.Wait)+s.delta(place), s.notYet)
 }
@@ -87,7 +88,7 @@ func (s *Silence) Confirmed() bool { return s.seen.At != 0 }
 func (s *Silence) Seen() cluster.LeaseSeen {
 	seen := s.seen
 	if s.Confirmed() {
-		seen.At = s.at
+		seen.At, seen.Witnessed = s.at, s.witnessed
 	}
 	return seen
 }
@@ -107,6 +108,7 @@ func (s *Silence) Refused(now time.Duration) {
 func (s *Silence) Away(now time.Duration, reconnected bool) {
 	pause := 2 * s.opt.Renew
 	if reconnected {
+		s.missed = true
 		pause = max(pause, s.opt.Session/3)
 	}
 	s.notYet = max(s.notYet, now+pause)

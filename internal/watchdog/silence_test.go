@@ -76,6 +76,31 @@ func TestEachChangeBeginsANewSighting(t *testing.T) {
 	}
 }
 
+// Only a change that is seen as it happens shows that the holder was alive at the sighting: what is found at first, or after the connection
+// was lost, may be old.
+func TestWhichSightingsAreWitnessed(t *testing.T) {
+	s, snap := newSilence(), deputySnapshot(0)
+	sees := func(what string, version int32, want bool) {
+		t.Helper()
+		l := seen(version, time.Duration(version)*time.Second)
+		s.Observe(&snap, l, 0, l.At)
+		if s.Confirm(l); s.Seen().Witnessed != want {
+			t.Errorf("%s: witnessed %t", what, !want)
+		}
+	}
+	sees("what is found", 1, false)
+	sees("a renewal", 2, true)
+	snap.Fence.Stat.Modified++
+	sees("another fence", 2, true)
+	s.Away(2*time.Second, true)
+	sees("unchanged after a reconnect", 2, true)
+	sees("the first renewal after it", 3, false)
+	s.Away(3*time.Second, false)
+	sees("a renewal after a slow answer", 4, true)
+	s.Observe(&snap, seen(4, 4*time.Second), -1, 4*time.Second)
+	sees("a deputy again", 5, false)
+}
+
 func TestDeputiesTakeTurns(t *testing.T) {
 	for place, want := range []time.Duration{0, 300 * time.Millisecond, 600 * time.Millisecond} {
 		s, snap := newSilence(), deputySnapshot(place)

@@ -98,13 +98,17 @@ func (r *Recorder) observeVacancy(s *cluster.Snapshot, now time.Duration) {
 // since returns the gap until now; nil while there is none.
 func (v vacancy) since(now time.Duration) *cluster.Gap { return v.gap.Plus(now - v.at) }
 
-// Leaderless returns how long no leader's work has run; nil while a member is READY. sighting is when the lease of a READY leader that has
-// fallen silent was last seen to be renewed; 0 if it has not.
-func (r *Recorder) Leaderless(now, sighting time.Duration) *cluster.Gap {
-	if sighting > 0 && r.fence.state == cluster.FenceReady {
-		return cluster.AtMost(now - sighting)
+// Leaderless returns how long no leader's work has run; nil while a member is READY. seen is what was last seen of the lease of a
+// READY leader that has fallen silent; the zero value if it has not. A lease that was not seen to be renewed may have been old.
+func (r *Recorder) Leaderless(now time.Duration, seen cluster.LeaseSeen) *cluster.Gap {
+	gap := r.vacancy.since(now)
+	if seen.At == 0 || r.fence.state != cluster.FenceReady {
+		return gap
 	}
-	return r.vacancy.since(now)
+	if seen.Witnessed {
+		return cluster.AtMost(now - seen.At)
+	}
+	return cluster.LongerGap(gap, cluster.AtLeast(0))
 }
 
 // Decide notes that this elector decides on a term, and when.

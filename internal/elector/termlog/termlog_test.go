@@ -137,7 +137,7 @@ func (x *gaps) see(after time.Duration, want string) {
 	x.t.Helper()
 	x.at += after
 	x.r.Observe(x.g.Snapshot, x.at)
-	if got := shows(x.r.Leaderless(x.at, 0)); got != want {
+	if got := shows(x.r.Leaderless(x.at, cluster.LeaseSeen{})); got != want {
 		x.t.Errorf("no leader's work for %s, want %s", got, want)
 	}
 }
@@ -189,15 +189,20 @@ func TestANewElectorCountsOn(t *testing.T) {
 func TestTheGapAfterSilenceCountsFromTheLastRenewal(t *testing.T) {
 	x := newGaps(t)
 	x.see(0, "-")
-	if got := shows(x.r.Leaderless(x.at+4*time.Second, x.at+time.Second)); got != "at most 3s" {
+	renewed := cluster.LeaseSeen{At: x.at + time.Second, Witnessed: true}
+	if got := shows(x.r.Leaderless(x.at+4*time.Second, renewed)); got != "at most 3s" {
 		t.Errorf("a READY leader: %s", got)
+	}
+	found := cluster.LeaseSeen{At: x.at + time.Second}
+	if got := shows(x.r.Leaderless(x.at+4*time.Second, found)); got != "at least 0s" {
+		t.Errorf("a READY leader that may have been silent before: %s", got)
 	}
 	x.g.elect(8, "b", cluster.CauseSilent)
 	x.g.ended(cluster.FenceSilent, cluster.AtMost(3*time.Second))
 	x.see(4*time.Second, "at most 3s")
 	x.g.current(8, "b", cluster.CurrentProgress)
 	x.see(time.Second, "at most 4s")
-	if got := shows(x.r.Leaderless(x.at+time.Second, x.at)); got != "at most 5s" {
+	if got := shows(x.r.Leaderless(x.at+time.Second, cluster.LeaseSeen{At: x.at, Witnessed: true})); got != "at most 5s" {
 		t.Errorf("a candidate that falls silent as well: %s", got)
 	}
 }

@@ -187,7 +187,7 @@ func (e *Elector) decide(now time.Duration, snap cluster.Snapshot) time.Duration
 	in := elector.Input{
 		Snapshot: snap, Policy: e.policy(snap), Now: now, Wall: time.Now(),
 		Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions, Silent: withSilent(e.silent, found), LeaseOver: len(e.silent) > 0,
-		Others: e.opt.Slots.others(e.opt.Number), Leaderless: e.history.core.Leaderless(now, e.seen.At),
+		Others: e.opt.Slots.others(e.opt.Number), Leaderless: e.history.core.Leaderless(now, e.seen),
 	}
 	in.Placement = e.opt.Placement.Others(policy.RelationsOf(in.Policy.Rules).Peers())
 	ready, wake := e.consult(&in)

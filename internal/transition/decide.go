@@ -101,8 +101,9 @@ func (m *Machine) entrust() {
 		return
 	}
 	f := m.ending(Stop{Reason: "its daemon died or lost its session as the leader"})
-	f.Lost, f.Idle = true, f.Idle.OrMore() // it is not known when it will be sent
-	if m.term.ready {                      // nor whether the work runs by then: a child that has exited is started again
+	// It is not known when it will be sent, nor whether the work runs by then: a child that has exited is started again.
+	f.Lost, f.Idle = true, f.Idle.OrMore()
+	if m.term.ready {
 		f.Idle = cluster.AtLeast(0)
 	}
 	m.do(Entrust{Ops: m.opt.Paths.FinalTx(m.term.holding, f)})

@@ -49,7 +49,7 @@ minutes apart, to make one invalid that somebody may know.`
 	f.BoolVar(&o.force, "force", false, "with --apply: continue although members would be locked out")
 	f.DurationVar(&o.limit, "timeout", time.Minute, "with --apply: how long it may take in all")
 	f.BoolVar(&o.rotate, "rotate-keys", false, "make a new key for the messages of failsafe mode")
-	c.MarkFlagsMutuallyExclusive("apply", "rotate-keys", "output")
+	c.MarkFlagsMutuallyExclusive("apply", "rotate-keys")
 	c.check = func([]string) error {
 		for _, name := range []string{"dry-run", "open", "force", "timeout"} {
 			if f.Changed(name) && !o.apply {
@@ -59,15 +59,26 @@ minutes apart, to make one invalid that somebody may know.`
 		return nil
 	}
 	c.runMany = func(ctx context.Context, s selection, _ []string) error {
+		a := appliedACLs{result: c.result(output)}
 		if o.rotate {
-			return s.withOnly(ctx, wholeGroup, func(ctx context.Context, g group) error { return g.rotateKeys(ctx, c.OutOrStdout()) })
+			rotate := func(ctx context.Context, g group) error { return g.rotateKeys(ctx, &a) }
+			return a.finish(&a, s.withOnly(ctx, wholeGroup, rotate))
 		}
-		return o.run(ctx, c.OutOrStdout(), s, *output)
+		return o.run(ctx, &a, s)
 	}
 }
 
+// appliedACLs is the output of 'acl --apply' and 'acl --rotate-keys'.
+type appliedACLs struct {
+	result
+	Group string `json:"group"`
+	// Configured is the ACL that the changed znodes have, and Changed are these. With --dry-run they would be changed.
+	Configured string   `json:"configured,omitempty"`
+	Changed    []string `json:"changed,omitempty"`
+}
+
 // run shows or sets the ACLs. Its session creates znodes with the ACL of the configuration, not with that of the group's root.
-func (o aclOptions) run(ctx context.Context, w io.Writer, s selection, output string) error {
+func (o aclOptions) run(ctx context.Context, a *appliedACLs, s selection) error {
 	g, err := s.only()
 	if err == nil {
 		err = wholeGroup(g)
@@ -85,27 +96,28 @@ func (o aclOptions) run(ctx context.Context, w io.Writer, s selection, output st
 			return errors.New("zookeeper.acl is open: anyone could change the group's znodes, and lock the group out; name the configuration " +
 				"of the members with --config, or add --open if you want that")
 		}
-		return g.applyACLs(ctx, w, o.dry, o.force)
+		return a.finish(a, g.applyACLs(ctx, a, o.dry, o.force))
 	}
 	tree, err := g.tree(ctx)
 	if err != nil {
 		return err
 	}
-	if output == "json" {
-		return printJSON(w, tree)
+	if a.json {
+		return printJSON(a.out, tree)
 	}
-	return tree.table(w)
+	return tree.table(a.out)
 }
 
 // rotateKeys makes a new key for the messages of failsafe mode.
-func (g group) rotateKeys(ctx context.Context, w io.Writer) error {
+func (g group) rotateKeys(ctx context.Context, a *appliedACLs) error {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	if err := store.RotateFailsafeKeys(ctx, g.session, g.paths, whoami()); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%s has a new key; the last one stays valid until the next rotation\n", printable(g.name))
-	return err
+	a.Group = g.name
+	a.say("%s has a new key; the last one stays valid until the next rotation", g.name)
+	return nil
 }
 
 // tree is the output of acl.
@@ -167,18 +179,19 @@ func memberNote(m zk.MemberACL) string {
 }
 
 // applyACLs sets the ACLs, unless that would lock a member out.
-func (g group) applyACLs(ctx context.Context, w io.Writer, dry, force bool) error {
+func (g group) applyACLs(ctx context.Context, a *appliedACLs, dry, force bool) error {
 	t, err := g.tree(ctx)
 	if err != nil {
 		return err
 	}
+	a.Group, a.Configured = g.name, t.Configured
 	var locked []string
 	for _, m := range t.Members {
 		switch {
 		case m.LockedOut:
 			locked = append(locked, printable(m.Node))
 		case !m.Configured:
-			fmt.Fprintf(w, "%s creates znodes with %s: reload it with this configuration\n", printable(m.Node), printable(creationACL(m)))
+			a.say("%s creates znodes with %s: reload it with this configuration", m.Node, creationACL(m))
 		}
 	}
 	if len(locked) > 0 && !force {
@@ -188,21 +201,21 @@ func (g group) applyACLs(ctx context.Context, w io.Writer, dry, force bool) erro
 	todo := slices.DeleteFunc(slices.Clone(t.Znodes), func(z zk.ZnodeACL) bool { return z.Configured })
 	if dry {
 		for _, z := range todo {
-			fmt.Fprintf(w, "%s: would change %s\n", printable(z.Path), printable(z.ACL))
+			a.Changed = append(a.Changed, z.Path)
+			a.say("%s: would change %s", z.Path, z.ACL)
 		}
-		fmt.Fprintf(w, "%d of %d znodes would get %s\n", len(todo), len(t.Znodes), printable(t.Configured))
+		a.say("%d of %d znodes would get %s", len(todo), len(t.Znodes), t.Configured)
 		return nil
 	}
-	changed := 0
 	err = g.session.ApplyACLs(ctx, g.paths, whoami(), func(z zk.ZnodeACL) {
 		if z.NewKeys {
-			fmt.Fprintf(w, "%s: replaced the keys of failsafe mode, which others could read or write\n", printable(z.Path))
+			a.say("%s: replaced the keys of failsafe mode, which others could read or write", z.Path)
 			return
 		}
-		changed++
-		fmt.Fprintf(w, "%s: changed %s\n", printable(z.Path), printable(z.ACL))
+		a.Changed = append(a.Changed, z.Path)
+		a.say("%s: changed %s", z.Path, z.ACL)
 	})
-	fmt.Fprintf(w, "%d znodes now have %s\n", changed, printable(t.Configured))
+	a.say("%d znodes now have %s", len(a.Changed), t.Configured)
 	return err
 }
 

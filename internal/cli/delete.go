@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path"
 	"strings"
 
@@ -27,6 +26,7 @@ in the group, and unless the last leader has released leadership: its work may s
 The jobs of exec are groups below /jobs: use --root /jobs -g JOB.`
 	c.Args = cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs)
 	c.ValidArgs = []string{"delete"}
+	output := c.outputFlag()
 	c.Flags().BoolVar(&yes, "yes", false, "do it without asking; needs -g")
 	c.Flags().BoolVar(&dry, "dry-run", false, "only show what would be deleted")
 	c.check = func([]string) error {
@@ -36,32 +36,42 @@ The jobs of exec are groups below /jobs: use --root /jobs -g JOB.`
 		return nil
 	}
 	c.run = func(ctx context.Context, g group, _ []string) error {
-		return g.remove(ctx, c.InOrStdin(), c.OutOrStdout(), yes, dry)
+		d := deletedGroup{result: c.result(output), Group: g.name, Root: g.paths.Root}
+		return d.finish(&d, g.remove(ctx, &d, yes, dry))
 	}
 }
 
+// deletedGroup is the output of 'group delete'.
+type deletedGroup struct {
+	result
+	Group string `json:"group"`
+	Root  string `json:"root"`
+	// Deleted is set if this command has deleted something.
+	Deleted bool `json:"deleted"`
+}
+
 // remove deletes the group.
-func (g group) remove(ctx context.Context, in io.Reader, w io.Writer, yes, dry bool) error {
+func (g group) remove(ctx context.Context, d *deletedGroup, yes, dry bool) error {
 	remains, err := g.remains(ctx)
 	if err != nil {
 		return err
 	}
 	if len(remains.Znodes) == 0 && remains.Name == nil {
-		_, err := fmt.Fprintf(w, "nothing is left of the group %s: znode %s does not exist\n", printable(g.name), printable(g.paths.Root))
-		return err
+		d.say("nothing is left of the group %s: znode %s does not exist", g.name, g.paths.Root)
+		return nil
 	}
 	if _, err := remains.DeleteTx(); err != nil {
 		return g.refuseDeletion(err)
 	}
-	fmt.Fprintf(w, "The group %s has no members. This is deleted for good:\n", printable(g.name))
+	d.say("The group %s has no members. This is deleted for good:", g.name)
 	for _, line := range remains.Describe() {
-		fmt.Fprintln(w, "  "+printable(line))
+		d.say("  %s", line)
 	}
 	if dry {
 		return nil
 	}
 	if !yes {
-		if err := confirmTyped(in, w, "the group's name", g.name, "-g "+cluster.ShellWord(g.name)+" --yes"); err != nil {
+		if err := d.confirm("the group's name", g.name, "-g "+cluster.ShellWord(g.name)+" --yes"); err != nil {
 			return err
 		}
 	}
@@ -76,8 +86,9 @@ func (g group) remove(ctx context.Context, in io.Reader, w io.Writer, yes, dry b
 	case err != nil:
 		return fmt.Errorf("nothing was deleted: %w", err)
 	}
-	_, err = fmt.Fprintf(w, "the group %s is deleted\n", printable(g.name))
-	return err
+	d.Deleted = true
+	d.say("the group %s is deleted", g.name)
+	return nil
 }
 
 // remains reads what the group has in ZooKeeper.

@@ -39,6 +39,7 @@ cannot be asked. 'zkelectd history --fencing' lists what people have fenced.
 
 The exit status is 0 only if the node is certainly off.`
 	c.Args = cobra.ExactArgs(1)
+	output := c.outputFlag()
 	c.Flags().BoolVar(&yes, "yes", false, "do it without asking")
 	c.Flags().BoolVar(&dry, "dry-run", false, "only ask the agents whether they could fence the node")
 	c.run = func(ctx context.Context, g group, args []string) error {
@@ -51,39 +52,52 @@ The exit status is 0 only if the node is certainly off.`
 		if err := f.Fences(args[0]); err != nil {
 			return refuse("%w", err)
 		}
+		act := cluster.FencingAct{Node: args[0], By: whoami(), Time: time.Now().UTC()}
+		n := fencedNode{result: c.result(output), Group: g.name, FencingAct: act}
 		if dry {
-			return monitorNode(ctx, c.OutOrStdout(), f, args[0])
+			return n.finish(&n, monitorNode(ctx, &n, f))
 		}
-		return g.fence(ctx, c.InOrStdin(), c.OutOrStdout(), f, args[0], yes)
+		return n.finish(&n, g.fence(ctx, &n, f, yes))
 	}
 }
 
+// fencedNode is the output of fence. With --dry-run, Result is reachable or unknown.
+type fencedNode struct {
+	result
+	Group string `json:"group"`
+	cluster.FencingAct
+	Host string `json:"host,omitempty"`
+}
+
 // monitorNode asks the agents whether they could fence a node.
-func monitorNode(ctx context.Context, w io.Writer, f fencer.Config, node string) error {
-	if err := f.Monitor(ctx, node, fencer.Run); err != nil {
+func monitorNode(ctx context.Context, n *fencedNode, f fencer.Config) error {
+	if err := f.Monitor(ctx, n.Node, fencer.Run); err != nil {
 		return err
 	}
 	agents := 0
 	for _, l := range f.Levels {
-		if _, known := l.Nodes[node]; known {
+		if _, known := l.Nodes[n.Node]; known {
 			agents++
 		}
 	}
 	if agents == 0 {
-		_, err := fmt.Fprintf(w, "not known: %s would be fenced by a command, which cannot be asked\n", printable(node))
-		return err
+		n.Result = "unknown"
+		n.say("not known: %s would be fenced by a command, which cannot be asked", n.Node)
+		return nil
 	}
-	_, err := fmt.Fprintf(w, "%s could be fenced\n", printable(node))
-	return err
+	n.Result = "reachable"
+	n.say("%s could be fenced", n.Node)
+	return nil
 }
 
 // fence switches a node off for a person, and records that.
-func (g group) fence(ctx context.Context, in io.Reader, w io.Writer, f fencer.Config, node string, yes bool) error {
+func (g group) fence(ctx context.Context, n *fencedNode, f fencer.Config, yes bool) error {
 	snap, err := g.read(ctx)
 	if err != nil {
 		return err
 	}
-	target := fencer.Target{Group: g.name, Node: node, By: whoami()}
+	node := n.Node
+	target := fencer.Target{Group: g.name, Node: node, By: n.By}
 	role := "is not a member"
 	for _, m := range snap.Members {
 		if m.ID == node && !m.Superseded {
@@ -98,15 +112,17 @@ func (g group) fence(ctx context.Context, in io.Reader, w io.Writer, f fencer.Co
 			role = fmt.Sprintf("LEADS %s in term %d", g.name, last.Term)
 		}
 	}
-	fmt.Fprintf(w, "%s (host %s) %s. It will be switched off, which may take %s.\n", printable(node), printable(cmp.Or(target.Host, "not known")), printable(role), f.Limit())
+	n.Host = target.Host
+	n.say("%s (host %s) %s. It will be switched off, which may take %s.", node, cmp.Or(target.Host, "not known"), role, f.Limit())
 	if !yes {
-		if err := confirmTyped(in, w, "the name of the node", node, "--yes"); err != nil {
+		if err := n.confirm("the name of the node", node, "--yes"); err != nil {
 			return err
 		}
 	}
-	act := cluster.FencingAct{Node: node, By: target.By, Time: time.Now().UTC()}
-	if err := g.recordFencing(ctx, act); err != nil { // to fence matters more
-		fmt.Fprintln(w, "warning: not recorded:", printable(err.Error()))
+	act := &n.FencingAct
+	act.Time = time.Now().UTC()
+	if err := g.recordFencing(ctx, *act); err != nil { // to fence matters more
+		n.say("warning: not recorded: %s", err)
 	}
 	by, err := f.Fence(ctx, target, fencer.Run)
 	act.Result, act.Level = cluster.FencingSucceeded, by
@@ -114,9 +130,9 @@ func (g group) fence(ctx context.Context, in io.Reader, w io.Writer, f fencer.Co
 		act.Result, act.Error = cluster.FencingFailed, cluster.FencingText(err.Error())
 		err = fmt.Errorf("it is not certain that %s is off: %w", node, err)
 	} else {
-		fmt.Fprintf(w, "%s is off (%s)\n", printable(node), printable(by))
+		n.say("%s is off (%s)", node, by)
 	}
-	if recErr := g.recordFencing(context.WithoutCancel(ctx), act); recErr != nil {
+	if recErr := g.recordFencing(context.WithoutCancel(ctx), *act); recErr != nil {
 		err = errors.Join(err, fmt.Errorf("the outcome was not recorded: %w", recErr))
 	}
 	return err
@@ -166,6 +182,7 @@ LEADERS. Then the members elect one, which first waits as after any lost leader.
 It refuses while the group has a leader, and while one of those nodes is registered: that
 node ends the standstill by itself. So bring one back instead, if you can. A script gives
 --confirm GROUP:TERM. See docs/failsafe.md.`
+	output := c.outputFlag()
 	c.Flags().StringVar(&f.confirm, "confirm", "", "the group's name and the term, as GROUP:TERM, instead of typing them")
 	c.Flags().StringVar(&f.reason, "reason", "", fmt.Sprintf("the reason, shown by history; at most %d bytes", request.MaxReason))
 	c.Flags().BoolVar(&f.dry, "dry-run", false, "only show what is known, and whether the group is stuck")
@@ -176,8 +193,22 @@ node ends the standstill by itself. So bring one back instead, if you can. A scr
 		return nil
 	}
 	c.run = func(ctx context.Context, g group, _ []string) error {
-		return f.run(ctx, g, c.InOrStdin(), c.OutOrStdout())
+		r := forcedGroup{result: c.result(output), Group: g.name}
+		return r.finish(&r, f.run(ctx, g, &r))
 	}
+}
+
+// forcedGroup is the output of force.
+type forcedGroup struct {
+	result
+	Group string `json:"group"`
+	// Leader is the last leader, which led in Term. Nodes are those that must be powered off.
+	Leader string   `json:"leader"`
+	Term   int64    `json:"term"`
+	Nodes  []string `json:"nodes"`
+	// Forced is set if the members may elect a leader now, and Wait is how long it waits.
+	Forced bool             `json:"forced"`
+	Wait   cluster.Duration `json:"wait,omitempty"`
 }
 
 // forcing is what the command force was given.
@@ -186,7 +217,7 @@ type forcing struct {
 	dry             bool
 }
 
-func (f forcing) run(ctx context.Context, g group, in io.Reader, w io.Writer) error {
+func (f forcing) run(ctx context.Context, g group, r *forcedGroup) error {
 	snap, err := g.read(ctx)
 	if err != nil {
 		return err
@@ -194,12 +225,12 @@ func (f forcing) run(ctx context.Context, g group, in io.Reader, w io.Writer) er
 	if err := snap.CheckStuck(); err != nil {
 		return refuse("%s is not stuck in failsafe mode, and nothing was changed: %w", g.name, err)
 	}
-	if err := showStuck(w, g.name, &snap); err != nil || f.dry {
-		return err
+	if showStuck(r, &snap); f.dry {
+		return nil
 	}
 	want := fmt.Sprintf("%s:%d", g.name, snap.Fence.Record.Term)
 	if f.confirm == "" {
-		if err := confirmTyped(in, w, "the group's name and the term", want, "--confirm "+want); err != nil {
+		if err := r.confirm("the group's name and the term", want, "--confirm "+want); err != nil {
 			return err
 		}
 	} else if f.confirm != want {
@@ -211,9 +242,10 @@ func (f forcing) run(ctx context.Context, g group, in io.Reader, w io.Writer) er
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "done: the members of %s may elect a leader; it waits %s before its work\n", printable(g.name), longestWait(&snap))
+	r.Forced, r.Wait = true, cluster.Duration(longestWait(&snap))
+	r.say("done: the members of %s may elect a leader; it waits %s before its work", g.name, r.Wait)
 	if !noted {
-		fmt.Fprintf(w, "The history has no entry of term %d, so only the fence says who has done this.\n", snap.Fence.Record.Term)
+		r.say("The history has no entry of term %d, so only the fence says who has done this.", snap.Fence.Record.Term)
 	}
 	return nil
 }
@@ -225,23 +257,21 @@ func longestWait(s *cluster.Snapshot) time.Duration {
 }
 
 // showStuck shows what is known of a group that is stuck, and what must be true.
-func showStuck(w io.Writer, name string, s *cluster.Snapshot) error {
+func showStuck(r *forcedGroup, s *cluster.Snapshot) {
 	f := &s.Fence.Record
-	ids := f.FailsafeNodes()
-	p := func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
-	p("%s is stuck: %s led in term %d, has not released leadership, and may still work in failsafe mode.", printable(name), printable(f.Node), f.Term)
-	p("A successor has to wait until one of these nodes is back:")
-	for _, id := range ids {
-		p("  %s", printable(describeLost(s, id)))
+	r.Leader, r.Term, r.Nodes = f.Node, f.Term, f.FailsafeNodes()
+	r.say("%s is stuck: %s led in term %d, has not released leadership, and may still work in failsafe mode.", r.Group, f.Node, f.Term)
+	r.say("A successor has to wait until one of these nodes is back:")
+	for _, id := range r.Nodes {
+		r.say("  %s", describeLost(s, id))
 	}
 	if wait := f.CapWait(); wait > 0 {
-		p("By failsafe.max, a member takes over by itself %s after it has seen that the leader's session has ended.", wait.Round(time.Second))
+		r.say("By failsafe.max, a member takes over by itself %s after it has seen that the leader's session has ended.", wait.Round(time.Second))
 	}
-	p("")
-	p("If one of them can start again with its state directory, start it instead: that is enough, and safe.")
-	p("Otherwise these hosts must be powered off, and stay so until they have been installed anew: %s.", printable(strings.Join(ids, ", ")))
-	_, err := fmt.Fprintln(w, "If one of them still works, there will be two leaders. zkelectd cannot check that.")
-	return err
+	r.say("")
+	r.say("If one of them can start again with its state directory, start it instead: that is enough, and safe.")
+	r.say("Otherwise these hosts must be powered off, and stay so until they have been installed anew: %s.", strings.Join(r.Nodes, ", "))
+	r.say("If one of them still works, there will be two leaders. zkelectd cannot check that.")
 }
 
 // describeLost says what is known of a node that can no longer say whether its work has ended.

@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -66,7 +69,10 @@ func TestForce(t *testing.T) {
 	if s := f.snapshot(); s.Fence.Stat.Version != before || s.Current.Exists {
 		t.Errorf("the fence was changed, or x leads: %+v", s.Fence)
 	}
-	if out, err := f.run("force", "--reason", "rack 7 has burned down", "--confirm", word); err != nil || !strings.Contains(out, "done: the members of") || strings.Contains(out, "no entry") {
+	var forced forcedGroup
+	out, err = f.run("force", "--reason", "rack 7 has burned down", "--confirm", word, "-o", "json")
+	if err := errors.Join(err, json.Unmarshal([]byte(out), &forced)); err != nil || !forced.Forced || forced.Leader != "a" || forced.Term != term ||
+		!slices.Equal(forced.Nodes, []string{"a", "b"}) || strings.Contains(out, "no entry") {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	f.until("x leads", leads("x"))

@@ -40,15 +40,31 @@ type gameday struct {
 	yes, despite  bool
 	cut, takeover time.Duration
 
-	drill    string
-	group    group
-	leader   string
-	term     int64
-	promise  losses.Loss
-	limit    time.Duration // of the promise and takeover
-	fail     func(context.Context) error
-	in       io.Reader
-	out, err io.Writer
+	group   group
+	promise losses.Loss
+	limit   time.Duration // of the promise and takeover
+	fail    func(context.Context) error
+	err     io.Writer
+	drillResult
+}
+
+// drillResult is the output of gameday.
+type drillResult struct {
+	result
+	Group string `json:"group"`
+	Drill string `json:"drill"`
+	// Leader is who has failed, in Term.
+	Leader string `json:"leader"`
+	Term   int64  `json:"term"`
+	// Promised is within what time the next leader starts its work, and Takeover is --takeover.
+	Promised cluster.Duration `json:"promised"`
+	Takeover cluster.Duration `json:"takeover"`
+	Kept     bool             `json:"kept"`
+	// Next is the next leader, of the term NextTerm; empty if there is none. Took is how long it was from the failure until
+	// it was READY; nil if that is not known.
+	Next     string            `json:"next,omitempty"`
+	NextTerm int64             `json:"next_term,omitempty"`
+	Took     *cluster.Duration `json:"took,omitempty"`
 }
 
 func gamedayCommand(c *command) {
@@ -69,6 +85,7 @@ Another leader must be READY within the promised time plus --takeover.
 The exit status is 0 if the promise was kept, 1 if not, and 3 if the drill was refused.`
 	c.Args = cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs)
 	c.ValidArgs = []string{drillDaemon, drillNetwork}
+	output := c.outputFlag()
 	c.Flags().BoolVar(&d.yes, "yes", false, "do it without asking")
 	c.Flags().BoolVar(&d.despite, "despite-problems", false, "do it although the status shows a problem")
 	durationFlag(c, &d.cut, "for", 0,
@@ -76,9 +93,10 @@ The exit status is 0 if the promise was kept, 1 if not, and 3 if the drill was r
 	durationFlag(c, &d.takeover, "takeover", 5*time.Second,
 		"how long the work of the next leader may need until it is ready")
 	c.check = func(args []string) error {
-		d.drill, d.in, d.out, d.err = args[0], c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr()
+		d.drillResult = drillResult{result: c.result(output), Drill: args[0], Takeover: cluster.Duration(d.takeover)}
+		d.err = c.ErrOrStderr()
 		switch {
-		case c.Flags().Changed("for") && d.drill != drillNetwork:
+		case c.Flags().Changed("for") && d.Drill != drillNetwork:
 			return errors.New("--for is for the drill network only")
 		case c.Flags().Changed("for") && (d.cut < time.Second || d.cut > 10*time.Minute):
 			return errors.New("--for must be from 1s to 10m")
@@ -88,18 +106,18 @@ The exit status is 0 if the promise was kept, 1 if not, and 3 if the drill was r
 		return nil
 	}
 	c.run = func(ctx context.Context, g group, _ []string) error {
-		d.group = g
+		d.group, d.Group = g, g.name
 		if err := d.plan(ctx, cmp.Or(configFile(c.Command), hostFile)); err != nil {
 			return err
 		}
 		if !d.yes {
-			if err := confirmTyped(d.in, d.out, "the group's name", g.name, "--yes"); err != nil {
+			if err := d.confirm("the group's name", g.name, "--yes"); err != nil {
 				return err
 			}
 		}
 		ctx, stop := interruptible(ctx)
 		defer stop()
-		return d.run(ctx)
+		return d.finish(&d.drillResult, d.run(ctx))
 	}
 }
 
@@ -122,14 +140,14 @@ func (d *gameday) plan(ctx context.Context, file string) error {
 	if err := d.promised(); err != nil {
 		return err
 	}
-	d.leader, d.term = view.Leader, view.Term
+	d.Leader, d.Term = view.Leader, view.Term
 	leading, err := leadingDaemon(ctx, q.Snapshot, file)
 	if err != nil {
 		return refuse("nothing was done: %w", err)
 	}
 	d.fail = leading.kill
 	does := "kills the daemon of %s; the guard ends the work and starts the daemon again"
-	if d.drill == drillNetwork {
+	if d.Drill == drillNetwork {
 		cut, err := newNetworkCut(ctx, d.group.cfg.ZooKeeper.Servers)
 		if err != nil {
 			return refuse("nothing was done: %w", err)
@@ -138,11 +156,11 @@ func (d *gameday) plan(ctx context.Context, file string) error {
 		does = "cuts the host of %s off from the ZooKeeper servers for " + d.cut.String() +
 			"; to undo that by hand: " + undoCut
 	}
-	leader := fmt.Sprintf("%s (leader of %s in term %d)", d.leader, d.group.name, d.term)
-	fmt.Fprintf(d.out, "This drill "+does+".\n", printable(leader))
-	q.Change.Without = []string{d.leader}
-	fmt.Fprintf(d.out, "Promised: the next leader, by policy %s, starts its work within %s (%s).\n",
-		printable(whatif.Run(q).Leader.ID), d.promise.Time(), d.promise.Sum())
+	leader := fmt.Sprintf("%s (leader of %s in term %d)", d.Leader, d.group.name, d.Term)
+	d.say("This drill "+does+".", leader)
+	q.Change.Without = []string{d.Leader}
+	d.say("Promised: the next leader, by policy %s, starts its work within %s (%s).",
+		whatif.Run(q).Leader.ID, d.promise.Time(), d.promise.Sum())
 	return nil
 }
 
@@ -167,7 +185,7 @@ func refusals(g status.Group) []string {
 
 // promised finds what the configuration promises for the loss.
 func (d *gameday) promised() error {
-	kind := map[string]losses.Kind{drillDaemon: losses.Daemon, drillNetwork: losses.Partition}[d.drill]
+	kind := map[string]losses.Kind{drillDaemon: losses.Daemon, drillNetwork: losses.Partition}[d.Drill]
 	checked, err := checkedOf(config.Group{Name: d.group.name, Config: d.group.cfg}, false)
 	if err != nil {
 		return err
@@ -180,6 +198,7 @@ func (d *gameday) promised() error {
 	if !d.promise.Survived() {
 		return refuse("nothing was done: the configuration does not survive this loss: %s", d.promise.Why)
 	}
+	d.Promised = d.promise.Within
 	d.limit = time.Duration(d.promise.Within) + d.takeover
 	d.cut = cmp.Or(d.cut, d.limit)
 	return nil
@@ -201,26 +220,28 @@ func (d *gameday) run(ctx context.Context) error {
 	}
 	defer operator.Disconnect(ctx, session)
 	g.session = session
-	next := nextTerm{notices: notices{w: d.err}, after: d.term, ends: time.Now().Add(2*d.limit + settleTime)}
+	next := nextTerm{notices: notices{w: d.err}, after: d.Term, ends: time.Now().Add(2*d.limit + settleTime)}
 	read := func(ctx context.Context, g group) (cluster.History, error) { return g.history(ctx, true) }
 	if err := follow(ctx, g, time.Time{}, read, &next); !errors.Is(err, errDone) {
 		return cmp.Or(err, errors.New("interrupted: see "+cluster.InGroup("'zkelectd history'", d.group.name)))
 	}
 	if next.found == nil {
-		fmt.Fprintf(d.out, "NOT KEPT: the history has no new leader after %s\n", 2*d.limit+settleTime)
+		d.say("NOT KEPT: the history has no new leader after %s", 2*d.limit+settleTime)
 		return exitError{statusNo, nil}
 	}
-	if err := printTerms(d.out, []cluster.PastTerm{*next.found}, "table", true); err != nil {
-		return err
+	d.Next, d.NextTerm, d.Took = next.found.Node, next.found.Term, next.tookSince(began)
+	if !d.json {
+		if err := printTerms(d.out, []cluster.PastTerm{*next.found}, "table", true); err != nil {
+			return err
+		}
 	}
-	result, took := "NOT KEPT", next.tookSince(began)
-	kept := took != nil && time.Duration(*took) <= d.limit
-	if kept {
-		result = "kept"
+	word := "NOT KEPT"
+	if d.Kept = d.Took != nil && time.Duration(*d.Took) <= d.limit; d.Kept {
+		word = "kept"
 	}
-	fmt.Fprintf(d.out, "%s: %s from the failure until READY; promised were %s, and --takeover %s\n",
-		result, formatDuration(took), d.promise.Time(), d.takeover)
-	if !kept {
+	d.say("%s: %s from the failure until READY; promised were %s, and --takeover %s",
+		word, formatDuration(d.Took), d.promise.Time(), d.takeover)
+	if !d.Kept {
 		return exitError{statusNo, nil}
 	}
 	return nil

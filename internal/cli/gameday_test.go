@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -40,6 +41,14 @@ func TestGameday(t *testing.T) {
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("%v, want %q:\n%s", err, want, out)
 		}
+	}
+	f.until("n1 leads again", leads("n1"))
+	f.waitForWork("n1")
+	var result drillResult
+	out, err = f.gameday("daemon", "n1", "-o", "json")
+	if err := errors.Join(err, json.Unmarshal([]byte(out), &result)); err != nil || !result.Kept || result.Leader != "n1" || result.Next != "n2" || result.NextTerm <= result.Term ||
+		time.Duration(result.Promised) != 600*time.Millisecond {
+		t.Errorf("%v\n%s", err, out)
 	}
 	if f.daemon("n1") == before {
 		t.Errorf("the daemon of n1 still is process %d", before)

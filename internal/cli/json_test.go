@@ -1,16 +1,23 @@
 package cli
 
 import (
+	"encoding/json"
+	"errors"
 	"maps"
 	"os"
+	"os/exec"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/elector/whatif"
+	"zkelectd/internal/host"
 	"zkelectd/internal/operator/status"
 )
 
@@ -21,6 +28,9 @@ var printedJSON = map[string]any{
 		gap
 	}{}, "zkelectd doctor": doctorReport{}, "zkelectd check": checkedConfig{}, "zkelectd explain": whatif.Explanation{}, "zkelectd history": cluster.PastTerm{},
 	"zkelectd slots": slotsState{}, "zkelectd whatif": forecasts{}, "move": rolloutResult{}, "zkelectd move --scheduled": listedSchedule{}, "zkelectd policy": cluster.Policy{},
+	"zkelectd leader": shownLeader{}, "zkelectd init": createdGroup{}, "zkelectd reload": host.ReloadResult{},
+	"zkelectd policy --apply": appliedPolicy{}, "zkelectd acl": tree{}, "zkelectd acl --apply": appliedACLs{}, "zkelectd repair": repairs{},
+	"zkelectd group delete": deletedGroup{}, "zkelectd fence": fencedNode{}, "zkelectd force": forcedGroup{}, "zkelectd gameday": drillResult{},
 }
 
 // Scripts rely on docs/json.md: every field of the output is there, under its command.
@@ -38,12 +48,76 @@ func TestTheJSONIsDocumented(t *testing.T) {
 				text = s
 			}
 		}
+		if text == "" {
+			t.Errorf("%s: it is not in docs/json.md", command)
+		}
 		fields(reflect.TypeOf(v), func(name string, _ reflect.Type) {
 			if !strings.Contains(text, "`"+name+"`") {
 				t.Errorf("%s: %q is not in docs/json.md", command, name)
 			}
 		})
 	}
+}
+
+// notJSON are the commands that run something, whose output is not theirs.
+var notJSON = []string{"run", "exec"}
+
+// Each command that a person uses has -o json. What it prints then is one JSON value, and nothing else is on its standard
+// output; if the command is refused, there is nothing.
+func TestEveryCommandPrintsJSON(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.startLeader("a", "fencing: {levels: {command: [/bin/true]}}\n")
+	f.configure("b", "dc1", 50, "")
+	f.start("b")
+	f.until("b has joined", func(g status.Group) bool { return len(g.Members) == 2 && leads("a")(g) })
+	slotted := newFleet(t)
+	slotted.configure("s", "dc1", 100, "slots: {count: 2}\n")
+	slotted.start("s")
+	slotted.eventually("slots", func() bool { _, err := slotted.runAs("s", "slots"); return err == nil })
+	slotted.stop("s")
+	lines := map[string][]string{
+		"status": {""}, "explain": {""}, "whatif": {"--all"}, "history": {""}, "check": {"--offline"}, "doctor": {""},
+		"leader": {"", "--is", "--is --id b"}, "acl": {"", "--apply --open --dry-run", "--apply --open", "--rotate-keys"},
+		"policy": {"", "--apply", "--apply --dry-run"}, "repair": {"", "--dry-run"}, "reload": {""},
+		"init":         {"", "--root " + f.paths.Root + "-new"},
+		"group delete": {"", "--yes -g never", "--root " + f.paths.Root + "-never"},
+		"force":        {"--dry-run", "--confirm x:1"}, "fence": {"b", "b --dry-run", "b --yes"}, "gameday": {"daemon"},
+		"slots": {"", "3", "3"}, "cordon": {"b", "b --dry-run"}, "uncordon": {"b"}, "drain": {"b --dry-run"},
+		"pause": {""}, "resume": {"", ""}, "clear-strikes": {"--all"}, "forget": {"--lost"}, "reelect": {"--wait"},
+		"move": {"--dry-run", "--scheduled", "nowhere", "b --wait"},
+	}
+	leaves(root(), func(cmd *cobra.Command) {
+		name := strings.TrimPrefix(cmd.CommandPath(), "zkelectd ")
+		if slices.Contains(notJSON, name) {
+			return
+		}
+		if name == "group" {
+			name = "group delete"
+		}
+		if len(lines[name]) == 0 {
+			t.Errorf("%s: it is not tried", name)
+		}
+		printed := 0
+		for _, line := range lines[name] {
+			file := f.file("a")
+			if name == "slots" {
+				file = slotted.file("s")
+			}
+			words := strings.Fields(name + " " + line + " -o json --config " + file)
+			out, err := exec.Command("zkelectd", words...).Output()
+			var ended *exec.ExitError
+			switch errors.As(err, &ended); {
+			case json.Valid(out):
+				printed++
+			case len(out) > 0 || ended == nil || len(ended.Stderr) == 0 || strings.Contains(string(ended.Stderr), "unknown"):
+				t.Errorf("%s %s: %v\n%s", name, line, err, out)
+			}
+		}
+		if printed == 0 && name != "force" && name != "gameday" { // see their own tests
+			t.Errorf("%s: it prints no JSON", name)
+		}
+	})
 }
 
 // bareDuration matches names of durations that have to be text: a number needs a unit, which differs from field to field.

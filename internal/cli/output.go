@@ -132,7 +132,7 @@ func isTerminal(f *os.File) bool {
 // confirms it.
 func confirmTyped(in io.Reader, w io.Writer, what, want, flag string) error {
 	if f, ok := in.(*os.File); !ok || !isTerminal(f) {
-		return refuse("nothing was done: confirm it at a terminal, or add %s", flag)
+		return notConfirmed(flag)
 	}
 	fmt.Fprintf(w, "Type %s, %s, to go on: ", what, printable(want))
 	answer, _ := bufio.NewReader(in).ReadString('\n') // an error is no confirmation
@@ -140,6 +140,11 @@ func confirmTyped(in io.Reader, w io.Writer, what, want, flag string) error {
 		return refuse("nothing was done: it must be %s", want)
 	}
 	return nil
+}
+
+// notConfirmed is the error if nobody can be asked.
+func notConfirmed(flag string) error {
+	return refuse("nothing was done: confirm it at a terminal, or add %s", flag)
 }
 
 // colorize colors text if w is a terminal.

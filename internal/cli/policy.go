@@ -35,7 +35,6 @@ groups_dir, which may come from defaults, use --config and -g without FILE.`
 	f.BoolVar(&apply, "apply", false, "put the policy of a configuration file in force for the group")
 	f.BoolVar(&dry, "dry-run", false, "with --apply: print what would change, without changing it; exit 1 if the policy differs")
 	f.BoolVar(&force, "force", false, "with --apply: publish it even if no member is eligible under it")
-	c.MarkFlagsMutuallyExclusive("apply", "output")
 	c.check = func(args []string) error {
 		if !apply && (len(args) > 0 || dry || force) {
 			return errors.New("FILE, --dry-run and --force are for --apply")
@@ -52,7 +51,8 @@ groups_dir, which may come from defaults, use --config and -g without FILE.`
 			return err
 		}
 		p := operator.Proposal{Group: g.name, Config: cfg, By: whoami(), Force: force}
-		return g.applyPolicy(ctx, c.OutOrStdout(), p, dry)
+		a := appliedPolicy{result: c.result(output), Group: g.name}
+		return a.finish(&a, g.applyPolicy(ctx, &a, p, dry))
 	}
 }
 
@@ -79,40 +79,49 @@ func (g group) policyInForce(ctx context.Context) (cluster.Policy, error) {
 	return snap.Policy.Record, snap.Policy.Err
 }
 
-func printLines(w io.Writer, lines []string) {
-	for _, line := range lines {
-		fmt.Fprintln(w, printable(line))
-	}
+// appliedPolicy is the output of 'policy --apply'.
+type appliedPolicy struct {
+	result
+	Group string `json:"group"`
+	// Revision is that of the policy in force afterwards, or with --dry-run the one that it would be.
+	Revision int64 `json:"revision"`
+	// InForce is set if the policy is in force, and not with --dry-run unless it was before.
+	InForce bool `json:"in_force"`
+	// Differences are where it differs from the one before.
+	Differences []string `json:"differences,omitempty"`
 }
 
 // applyPolicy publishes a policy unless dry is set, and prints what changes, who leads then, and what holds a better member back. With
 // dry it returns an error if the policy differs from the one in force.
-func (g group) applyPolicy(ctx context.Context, w io.Writer, p operator.Proposal, dry bool) error {
+func (g group) applyPolicy(ctx context.Context, a *appliedPolicy, p operator.Proposal, dry bool) error {
 	q, err := g.submitter().Question(ctx)
 	if err != nil {
 		return err
 	}
-	differs := config.RulesDiff(q.Snapshot.Policy.Record.Rules, p.Config.Rules())
-	printLines(w, differs)
+	a.Differences = config.RulesDiff(q.Snapshot.Policy.Record.Rules, p.Config.Rules())
+	a.sayLines(a.Differences)
 	rec, err := p.Next(q.Snapshot)
 	if err != nil {
 		return err
 	}
-	if dry && len(differs) == 0 && q.Snapshot.Policy.Exists {
-		_, err := fmt.Fprintf(w, "revision %d is in force already\n", rec.Revision)
-		return err
+	a.Revision = rec.Revision
+	if dry && len(a.Differences) == 0 && q.Snapshot.Policy.Exists {
+		a.InForce = true
+		a.say("revision %d is in force already", rec.Revision)
+		return nil
 	}
 	if q, err = operator.UnderPolicy(q, rec); err != nil {
 		return err
 	}
 	if dry {
-		fmt.Fprintf(w, "revision %d would be in force\n", rec.Revision)
+		a.say("revision %d would be in force", rec.Revision)
 	} else if rec, err = g.publish(ctx, p); err != nil {
 		return err
 	} else {
-		fmt.Fprintf(w, "revision %d is in force, published by %s\n", rec.Revision, printable(rec.By))
+		a.Revision, a.InForce = rec.Revision, true
+		a.say("revision %d is in force, published by %s", rec.Revision, rec.By)
 	}
-	printLines(w, operator.DescribeOutcome(q))
+	a.sayLines(operator.DescribeOutcome(q))
 	if dry {
 		return exitError{statusNo, nil}
 	}
@@ -135,6 +144,7 @@ and repair reports whether they are damaged.
 Before you restore ZooKeeper's data from a backup, stop the daemons: see "Restore
 ZooKeeper's data" in docs/operations.md.`
 	c.Args, c.ValidArgs = cobra.ArbitraryArgs, operator.Repairable
+	output := c.outputFlag()
 	c.Flags().StringVar(&file, "file", "", "the configuration file with the policy that replaces a damaged one (default: that of --config)")
 	c.Flags().BoolVar(&dry, "dry-run", false, "print what would change, without changing it")
 	c.check = func([]string) error {
@@ -143,7 +153,8 @@ ZooKeeper's data" in docs/operations.md.`
 	}
 	c.run = func(ctx context.Context, g group, args []string) error {
 		local := func() (config.Config, error) { return g.localPolicy(file) }
-		return g.repair(ctx, c.OutOrStdout(), local, dry, args)
+		r := repairs{result: c.result(output)}
+		return r.finish(&r, g.repair(ctx, &r, local, dry, args))
 	}
 }
 
@@ -160,7 +171,22 @@ func (g group) localPolicy(file string) (config.Config, error) {
 	return config.Config{}, errors.New("name the file that has the policy, or its configuration with --config")
 }
 
-func (g group) repair(ctx context.Context, w io.Writer, local func() (config.Config, error), dry bool, names []string) error {
+// repairs is the output of repair.
+type repairs struct {
+	result
+	Records []repairedRecord `json:"records,omitempty"`
+}
+
+// repairedRecord is a damaged record.
+type repairedRecord struct {
+	Record string `json:"record"`
+	Error  string `json:"error"`
+	Action string `json:"action"`
+	// Done is set if this command has repaired it.
+	Done bool `json:"done"`
+}
+
+func (g group) repair(ctx context.Context, to *repairs, local func() (config.Config, error), dry bool, names []string) error {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	plan, err := g.planRepairs(ctx, operator.Replacement{Policy: local, By: whoami(), Wall: time.Now()}, names...)
@@ -168,11 +194,11 @@ func (g group) repair(ctx context.Context, w io.Writer, local func() (config.Con
 		return err
 	}
 	if len(plan) == 0 {
-		fmt.Fprintln(w, "nothing is damaged")
+		to.say("nothing is damaged")
 	}
 	var refused []string
 	for _, r := range plan {
-		fmt.Fprintf(w, "%s: %s\n", r.Name, printable(r.Fault.Error()))
+		to.say("%s: %s", r.Name, r.Fault)
 		switch {
 		case r.Refused:
 			refused = append(refused, r.Name)
@@ -182,10 +208,11 @@ func (g group) repair(ctx context.Context, w io.Writer, local func() (config.Con
 			}
 		}
 		if r.Op != nil && dry {
-			fmt.Fprintf(w, "  would be %s\n", printable(r.Action))
+			to.say("  would be %s", r.Action)
 		} else {
-			fmt.Fprintf(w, "  %s\n", printable(r.Action))
+			to.say("  %s", r.Action)
 		}
+		to.Records = append(to.Records, repairedRecord{r.Name, r.Fault.Error(), r.Action, r.Op != nil && !dry})
 	}
 	if len(refused) > 0 {
 		return fmt.Errorf("not repaired: %s: upgrade this host", strings.Join(refused, ", "))

@@ -113,6 +113,7 @@ With groups_dir, a refused group file leaves its group as it is. Files can vanis
 accident: if the directory is missing or empty, or if more than a fifth of the groups
 (at least two) are gone, everything is refused. --allow-removals (SIGUSR1) ends these
 groups on this host.`
+	output := c.outputFlag()
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 		defer cancel()
@@ -124,6 +125,9 @@ groups on this host.`
 			return err
 		}
 		text, err := describeReload(result)
+		if *output == "json" {
+			return errors.Join(printJSON(cmd.OutOrStdout(), result), err)
+		}
 		fmt.Fprint(cmd.OutOrStdout(), text)
 		return err
 	}

@@ -75,7 +75,8 @@ correct it.`
 		if len(args) == 0 {
 			return g.showSlots(ctx, c.OutOrStdout(), *output)
 		}
-		return g.setSlots(ctx, c.OutOrStdout(), size, reason)
+		changed := changedSlots{result: c.result(output)}
+		return changed.finish(&changed, g.setSlots(ctx, &changed, size, reason))
 	}
 }
 
@@ -127,7 +128,13 @@ func (s slotsState) print(w io.Writer, output string) error {
 	return t.Flush()
 }
 
-func (g group) setSlots(ctx context.Context, w io.Writer, size cluster.SlotSize, reason string) error {
+// changedSlots is the output of slots with COUNT.
+type changedSlots struct {
+	result
+	slotsState
+}
+
+func (g group) setSlots(ctx context.Context, changed *changedSlots, size cluster.SlotSize, reason string) error {
 	read, err := g.readRecord(ctx)
 	switch {
 	case err != nil:
@@ -145,8 +152,9 @@ func (g group) setSlots(ctx context.Context, w io.Writer, size cluster.SlotSize,
 		return err
 	}
 	if read.Readable() && before == size {
-		_, err := fmt.Fprintf(w, "the group %s has %s already\n", printable(g.name), size)
-		return err
+		changed.slotsState = g.slotsState(read)
+		changed.say("the group %s has %s already", g.name, size)
+		return nil
 	}
 	limited, cancel := withAnswerTimeout(ctx)
 	defer cancel()
@@ -165,9 +173,11 @@ func (g group) setSlots(ctx context.Context, w io.Writer, size cluster.SlotSize,
 	case err != nil:
 		return fmt.Errorf("cannot change the slots of the group %s: %w", g.name, err)
 	}
-	fmt.Fprintf(w, "the group %s has %s now, in epoch %d; start its daemons\n", printable(g.name), size, next.Epoch)
+	read.Record = next
+	changed.slotsState = g.slotsState(read)
+	changed.say("the group %s has %s now, in epoch %d; start its daemons", g.name, size, next.Epoch)
 	if wait > 0 {
-		fmt.Fprintf(w, "not all slots had been released: the first leaders wait %s for leases that may still be running\n", wait.Round(10*time.Millisecond))
+		changed.say("not all slots had been released: the first leaders wait %s for leases that may still be running", wait.Round(10*time.Millisecond))
 	}
 	return nil
 }
@@ -187,7 +197,7 @@ func (g group) checkNoMembers(ctx context.Context) error {
 }
 
 // initializeSlots creates a group with the slots of the configuration, none of which has a leader.
-func (g group) initializeSlots(ctx context.Context, w io.Writer) error {
+func (g group) initializeSlots(ctx context.Context, created *createdGroup) error {
 	size := cluster.SlotSize{Count: g.cfg.Slots.Count, PerNode: g.cfg.Slots.Limit()}
 	if !g.cfg.Slots.Enabled() {
 		return fmt.Errorf("the group %s has slots, but this configuration has none: name one that has with --config", g.name)
@@ -206,8 +216,8 @@ func (g group) initializeSlots(ctx context.Context, w io.Writer) error {
 			return fmt.Errorf("cannot write znode %s: %w", g.paths.Slots(), err)
 		}
 	}
-	_, err = fmt.Fprintf(w, "the group %s is initialized with %s: its first leaders need not wait\n", printable(g.paths.Root), size)
-	return err
+	created.say("the group %s is initialized with %s: its first leaders need not wait", g.paths.Root, size)
+	return nil
 }
 
 func initCommand(c *command) {
@@ -221,6 +231,7 @@ znodes do not prove that there is no leader; they may have been deleted while on
 It fails if anything shows that the group is or was in use:
 members, an election, a leader, a history. A group that is already initialized is
 left as it is.`
+	output := c.outputFlag()
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		h, err := loadHost(cmd)
 		if err != nil {
@@ -236,24 +247,34 @@ left as it is.`
 			base = path.Dir(base) // the root of the only group
 		}
 		return withChoice(cmd, h, by, func(ctx context.Context, s selection) error {
-			return s.withOnly(ctx, wholeGroup, func(ctx context.Context, g group) error { return g.initialize(ctx, cmd.OutOrStdout(), base) })
+			return s.withOnly(ctx, wholeGroup, func(ctx context.Context, g group) error {
+				created := createdGroup{result: c.result(output), Group: g.name, Root: g.paths.Root}
+				return created.finish(&created, g.initialize(ctx, &created, base))
+			})
 		})
 	}
 }
 
+// createdGroup is the output of init.
+type createdGroup struct {
+	result
+	Group string `json:"group"`
+	Root  string `json:"root"`
+}
+
 // initialize creates the group, whose name is recorded below base.
-func (g group) initialize(ctx context.Context, w io.Writer, base string) error {
+func (g group) initialize(ctx context.Context, created *createdGroup, base string) error {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	if err := store.EnsureIdentity(ctx, g.session, base, g.name, g.paths.Root, g.kind); err != nil {
 		return err
 	}
 	if g.manyLeaders() {
-		return g.initializeSlots(ctx, w)
+		return g.initializeSlots(ctx, created)
 	}
 	if err := store.Init(ctx, g.session, g.paths, whoami()); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "the group %s is initialized: its first leader need not wait\n", printable(g.paths.Root))
-	return err
+	created.say("the group %s is initialized: its first leader need not wait", g.paths.Root)
+	return nil
 }

@@ -178,7 +178,7 @@ func leaderCommand(c *command) {
 	c.Long = `Leader prints the id of the READY leader, and exits with 0, with 1 if there is none, and
 with 2 on an error.
 
-With --is it prints nothing, and exits with 0 if the node (--id, default this host) is the
+With --is it prints nothing as text, and exits with 0 if the node (--id, default this host) is the
 READY leader, with 1 if not.
 
 ZooKeeper names a leader whose daemon hangs until its session ends. With --strict the node's
@@ -186,6 +186,7 @@ own daemon must also confirm within a second that it leads this group, in this t
 root, and that its lease is not over; if it does not, the exit status is 1. Without --id or
 --root it is asked at http.listen of this host's configuration, else at the address that it has
 published, which must not use TLS.`
+	output := c.outputFlag()
 	config.RegisterNodeName(c.Flags())
 	c.Flags().BoolVar(&is, "is", false, "exit 0 if the node is the READY leader, 1 if not")
 	c.Flags().BoolVar(&strict, "strict", false, "with --is: ask the leading daemon itself, and exit 1 if it does not confirm its lease")
@@ -205,14 +206,34 @@ published, which must not use TLS.`
 		case err != nil:
 			return err
 		case is && leader.Leader != g.host.Config.Node.ID, leader.Leader == "":
-			return exitError{statusNo, nil}
+			err = exitError{statusNo, nil}
 		case strict:
-			return confirmLeader(ctx, !c.Flags().Changed("id") && !c.Flags().Changed("root"), g, leader)
-		case !is:
+			err = confirmLeader(ctx, !c.Flags().Changed("id") && !c.Flags().Changed("root"), g, leader)
+		case !is && *output != "json":
 			fmt.Fprintln(c.OutOrStdout(), printable(leader.Leader))
 		}
-		return nil
+		if *output != "json" || err != nil && exitStatus(err) != statusNo {
+			return err
+		}
+		shown := shownLeader{Group: g.name, Root: g.paths.Root, Leader: leader.Leader, Site: leader.Site, Term: leader.Term}
+		if is {
+			shown.Node, shown.Leads = g.host.Config.Node.ID, new(err == nil)
+		}
+		return errors.Join(printJSON(c.OutOrStdout(), shown), err)
 	}
+}
+
+// shownLeader is the output of leader.
+type shownLeader struct {
+	Group string `json:"group"`
+	Root  string `json:"root"`
+	// Leader is the READY leader, of Site and in Term; empty if there is none.
+	Leader string `json:"leader,omitempty"`
+	Site   string `json:"site,omitempty"`
+	Term   int64  `json:"term,omitempty"`
+	// Node is the one that --is asks about, and Leads whether it is the leader.
+	Node  string `json:"node,omitempty"`
+	Leads *bool  `json:"leads,omitempty"`
 }
 
 // readyLeader returns the status of the group if it has a READY leader, else a zero status.

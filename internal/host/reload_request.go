@@ -27,7 +27,7 @@ type ReloadResult struct {
 // GroupReload is what a reload has resulted in for one group: either why its configuration was refused, or what has
 // changed, in words.
 type GroupReload struct {
-	Name    string `json:"name"`
+	Name    string `json:"group"`
 	Refused string `json:"refused,omitempty"`
 	Changed string `json:"changed,omitempty"`
 	// Removed is set if the host has left the group.

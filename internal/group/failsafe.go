@@ -2,7 +2,6 @@ package group
 
 import (
 	"cmp"
-	"context"
 	"sync"
 	"time"
 
@@ -26,9 +25,9 @@ type Failsafe struct {
 type FailsafeAgent interface {
 	// Send asks members in a round. done gets a reply to each message, in another goroutine.
 	Send(p cluster.Paths, messages []failsafe.Message, limit time.Duration, done func(failsafe.Reply))
-	// Veto makes the daemon refuse every later promise for a term of a group, as soon as it is not bound any more. It returns when that
-	// is stored.
-	Veto(ctx context.Context, group string, term int64) error
+	// Veto makes the daemon refuse every later promise for a term of a group. It returns when that is stored. While the daemon is bound, it
+	// returns until when instead, and changes nothing.
+	Veto(group string, term int64) (bound time.Duration, err error)
 	// Gone notes that current of a term was seen to be gone, and Suspect that ZooKeeper may be unreachable.
 	Gone(group string, term int64)
 	Suspect()
@@ -73,12 +72,12 @@ func (m *Member) sendRound(a transition.SendRound) {
 	f.Agent.Send(m.group.opt.Paths, a.Messages, m.budget.Lease/3, func(r failsafe.Reply) { m.report(transition.RoundReply{Reply: r}) })
 }
 
-// remember refuses later promises in another goroutine, as that may have to wait and writes to a disk.
+// remember refuses later promises in another goroutine, as that writes to a disk.
 func (m *Member) remember(a transition.Remember) {
 	name := failsafe.Group(m.group.opt.Paths)
 	m.background.spawn(func() {
-		err := m.opt.Failsafe.Agent.Veto(m.background.ctx, name, a.Term)
-		m.report(transition.Remembered{Term: a.Term, Err: err})
+		bound, err := m.opt.Failsafe.Agent.Veto(name, a.Term)
+		m.report(transition.Remembered{Term: a.Term, Bound: bound, Err: err})
 	})
 }
 

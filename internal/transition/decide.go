@@ -37,7 +37,7 @@ func (m *Machine) decide() {
 	m.holdRounds()
 	m.acquire()
 	m.veto()
-	if m.toRemember != 0 && m.now >= m.retryAt {
+	if m.toRemember != 0 {
 		m.remembers(m.toRemember)
 	}
 	m.toRemember = 0 // it is asked for again as long as the holder is silent

@@ -42,6 +42,8 @@ type succession struct {
 	since       time.Duration
 	remembering int64 // the term of the Remember under way; 0 if there is none
 	remembered  int64 // the highest term for which this member never promises anything again
+	// rememberAt is when a Remember that failed, or came while the daemon was bound, may be repeated.
+	rememberAt time.Duration
 }
 
 // maxMembers bounds how many members must promise. The others can take over only after one of these has vetoed.
@@ -290,11 +292,14 @@ func (m *Machine) maySucceed(f *cluster.Fence) bool {
 }
 
 // MaySucceed reports whether this member may put an end to the term of the fence. If it first has to record that it promises nothing any
-// more, it asks for that at the next step.
+// more, the next step sees to that. While the daemon is bound it cannot, and must not do so later without another call: by then the holder
+// may have been heard again, and would stop its work without need.
 func (m *Machine) MaySucceed() bool {
 	f := &m.snap.Fence.Record
 	if right := m.right(f); right == cluster.SuccessionMember && m.succession.remembered < f.Term {
-		m.toRemember = f.Term
+		if m.now >= m.succession.rememberAt {
+			m.toRemember = f.Term
+		}
 		return false
 	} else if right == cluster.SuccessionBarred {
 		return false
@@ -305,7 +310,7 @@ func (m *Machine) MaySucceed() bool {
 // remembers reports whether this member has recorded that it never promises anything for the term again, and else sees to it.
 func (m *Machine) remembers(term int64) bool {
 	s := &m.succession
-	if s.remembered < term && s.remembering != term {
+	if s.remembered < term && s.remembering != term && m.now >= s.rememberAt {
 		s.remembering = term
 		m.do(Remember{Term: term})
 	}
@@ -360,6 +365,7 @@ func (m *Machine) wakeFailsafe() time.Duration {
 		want(m.setMembersAt())
 		want(m.postedUntil)
 	}
+	want(m.succession.rememberAt)
 	if s := &m.snap; m.succession.gone != 0 && s.Fence.Readable() && s.Fence.Record.Term == m.succession.gone && !m.term.held {
 		if wait := s.Fence.Record.CapWait(); wait != 0 {
 			want(m.succession.since + wait)
@@ -375,8 +381,8 @@ type (
 	// SendRound asks members for promises. Each reply is reported by a [RoundReply], also if a message cannot be sent or is not
 	// answered ([failsafe.ReasonUnreachable]); nothing is repeated.
 	SendRound struct{ Messages []failsafe.Message }
-	// Remember makes the daemon refuse every later promise for a term: [failsafe.Promises.Veto], as soon as the daemon is no longer
-	// bound, and then the state is stored. [Remembered] reports that.
+	// Remember makes the daemon refuse every later promise for a term, unless it is bound: [failsafe.Promises.Veto], and then the state is
+	// stored. [Remembered] reports the outcome; nothing is repeated.
 	Remember struct{ Term int64 }
 	// CurrentGone reports that current of a term was seen to be gone, for [failsafe.Promises.Gone].
 	CurrentGone struct{ Term int64 }
@@ -384,10 +390,12 @@ type (
 	// RoundReply reports a reply to a [SendRound], however late. It must be authenticated if it promises something or says that the
 	// member has vetoed.
 	RoundReply struct{ Reply failsafe.Reply }
-	// Remembered reports that a [Remember] is done, or why it failed.
+	// Remembered reports the outcome of a [Remember].
 	Remembered struct {
 		Term int64
-		Err  error
+		// Bound is until when the daemon is bound, so that nothing was recorded; 0 if it is not.
+		Bound time.Duration
+		Err   error
 	}
 )
 
@@ -423,7 +431,11 @@ func (e Remembered) apply(m *Machine) {
 	}
 	if e.Err != nil {
 		m.do(Note{Text: "cannot record that this member refuses promises, so it does not take over: " + e.Err.Error()})
-		m.retryAt = max(m.retryAt, m.now+m.opt.Budget.Renew)
+		s.rememberAt = m.now + m.opt.Budget.Renew
+		return
+	}
+	if e.Bound != 0 {
+		s.rememberAt = e.Bound
 		return
 	}
 	s.remembered = max(s.remembered, e.Term)

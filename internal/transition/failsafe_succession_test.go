@@ -170,12 +170,39 @@ func TestWhatCannotBeRememberedIsTriedAgain(t *testing.T) {
 	s.on(Tick{}, "Remember")
 	s.on(Remembered{Term: 6}, "VETO")
 
-	s = newFailsafe(t) // a longer pause stays
-	s.on(s.saw(left("me"), replacedBy("x", 7)), "CurrentGone", "Remember")
-	s.m.retryAt = s.now + time.Hour
+	s = newFailsafe(t) // a candidate does not try all the time either
+	s.on(s.saw(left("me")), "CurrentGone", "Remember")
 	s.on(Remembered{Term: 6, Err: errors.New("the disk is full")})
-	if s.m.retryAt != s.now+time.Hour {
-		t.Errorf("retries after %s", s.m.retryAt-s.now)
+	s.after(s.b.Renew - 1)
+	s.on(Tick{})
+	s.after(1)
+	s.on(Tick{}, "Remember")
+}
+
+// A member that is bound asks again once it is free, if it still wants to veto or acquire. That is no failure to tell anybody about.
+func TestWhoIsBoundAsksAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*cluster.Snapshot)
+		then   string
+	}{
+		"in order to acquire": {left("me"), "ACQUIRE"},
+		"in order to veto":    {func(snap *cluster.Snapshot) { left("me")(snap); replacedBy("x", 7)(snap) }, "VETO"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFailsafe(t)
+			s.on(s.saw(c.change), "CurrentGone", "Remember")
+			if got := s.m.Step(s.now, Remembered{Term: 6, Bound: s.now + s.b.LeaseWait}); len(got) != 0 {
+				t.Errorf("%+v", got)
+			}
+			if got := s.m.Wake(); got != s.now+s.b.LeaseWait {
+				t.Errorf("wakes after %s", got-s.now)
+			}
+			s.after(s.b.LeaseWait - 1)
+			s.on(Tick{})
+			s.after(1)
+			s.on(Tick{}, "Remember")
+			s.on(Remembered{Term: 6}, c.then)
+		})
 	}
 }
 
@@ -355,8 +382,27 @@ func TestWhenAMemberWakesForASuccession(t *testing.T) {
 	}
 }
 
-// A deputy that has to refuse promises before it takes over does so at once; if that fails, again after a while.
+// A deputy that has to refuse promises before it takes over does so at once; if it can't, again after a while if the holder is still silent.
 func TestADeputyRefusesPromisesAtOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		failed func(*script) Remembered
+		pause  func(*script) time.Duration
+	}{
+		"the disk is full": {
+			func(*script) Remembered { return Remembered{Term: 6, Err: errors.New("the disk is full")} },
+			func(s *script) time.Duration { return s.b.Renew },
+		},
+		"it is bound": {
+			func(s *script) Remembered { return Remembered{Term: 6, Bound: s.now + s.b.LeaseWait} },
+			func(s *script) time.Duration { return s.b.LeaseWait },
+		},
+	} {
+		t.Run(name, func(t *testing.T) { refusesAtOnce(t, c.failed, c.pause) })
+	}
+}
+
+func refusesAtOnce(t *testing.T, failed func(*script) Remembered, pause func(*script) time.Duration) {
+	t.Helper()
 	s := newFailsafe(t)
 	s.on(s.saw(left("me", "x"), replacedBy("x", 7)), "CurrentGone")
 	if s.m.MaySucceed() {
@@ -369,13 +415,20 @@ func TestADeputyRefusesPromisesAtOnce(t *testing.T) {
 	if got := s.m.Wake(); got != 0 && got <= s.now+time.Millisecond {
 		t.Errorf("wakes again at %s before it has an answer", got)
 	}
-	s.on(Remembered{Term: 6, Err: errors.New("the disk is full")})
+	s.on(failed(s))
+	if s.m.MaySucceed() {
+		t.Error("it has recorded nothing, and may succeed")
+	}
 	s.on(Tick{})
-	if got := s.m.Wake(); got != s.now+s.b.Renew {
+	if got := s.m.Wake(); got != s.now+pause(s) {
 		t.Errorf("tries again at %s, and it is %s", got, s.now)
 	}
-	s.after(s.b.Renew)
-	s.on(Tick{}) // the holder may have renewed meanwhile
+	s.after(pause(s) - 1)
+	s.m.MaySucceed()
+	s.on(Tick{})
+	s.m.MaySucceed() // the last time: the holder renews
+	s.after(1)
+	s.on(Tick{})
 	s.m.MaySucceed()
 	s.on(Tick{}, "Remember")
 	s.on(Remembered{Term: 6})

@@ -250,7 +250,7 @@ func (m *Machine) Wake() time.Duration {
 	}
 	want(m.retryAt)
 	want(m.wakeFailsafe())
-	if m.toRemember != 0 && m.succession.remembering == 0 && m.now >= m.retryAt {
+	if m.toRemember != 0 && m.succession.remembering == 0 {
 		want(m.now + 1)
 	}
 	switch m.term.task {

@@ -189,22 +189,13 @@ func (a *Agent) Remember(next failsafe.State) error {
 	return nil
 }
 
-// Veto makes the daemon refuse every later promise for a term of a group, as soon as it is not bound any more, and stores that. It returns
-// the error of ctx if that ends before.
-func (a *Agent) Veto(ctx context.Context, group string, term int64) error {
-	for {
-		bound := a.promises.Veto(a.opt.Clock(), group, term)
-		if bound == 0 {
-			return a.Remember(a.promises.State())
-		}
-		free := time.NewTimer(bound - a.opt.Clock())
-		select {
-		case <-free.C:
-		case <-ctx.Done():
-			free.Stop()
-			return ctx.Err()
-		}
+// Veto makes the daemon refuse every later promise for a term of a group, and stores that. While the daemon is bound, it returns until when
+// instead, and changes nothing: whoever still wants the veto then must ask again, as the leader may have been heard meanwhile.
+func (a *Agent) Veto(group string, term int64) (bound time.Duration, err error) {
+	if bound = a.promises.Veto(a.opt.Clock(), group, term); bound != 0 {
+		return bound, nil
 	}
+	return 0, a.Remember(a.promises.State())
 }
 
 // Gone notes that current of a term was seen to be gone.

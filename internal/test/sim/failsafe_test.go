@@ -544,7 +544,7 @@ func (m *member) roundReply(rep failsafe.Reply) {
 	}
 }
 
-// remember makes the host refuse later promises, once it is not bound, and stores that.
+// remember makes the host refuse later promises, unless it is bound, and stores that.
 func (l *loop) remember(term int64) {
 	h := l.m.host
 	if l.m.w.broken.name == neverVetoes && !l.elected() {
@@ -552,7 +552,7 @@ func (l *loop) remember(term int64) {
 	}
 	p, run := h.failsafe.promises, h.run
 	if bound := l.m.w.broken.vetoes(h, p, failsafe.Group(l.m.g.paths), term); bound > 0 {
-		l.m.w.at(h.when(bound), func() { l.process(func() { l.remember(term) }) })
+		l.soon(func() { l.step(transition.Remembered{Term: term, Bound: bound}) })
 		return
 	}
 	l.m.w.after(l.m.w.failsafe.between(0, 20*time.Millisecond), func() {

@@ -76,7 +76,7 @@ func (f *Fence) FailsafeNodes() []string {
 // forced returns the fence after a person has declared that the hosts of its term are off: a veto in the name of the last leader's
 // node, which says that its work is dead. The successor still waits as long as after any other leader that has not released.
 func (f Fence) forced(by Forced) Fence {
-	f.End(f.leastIdle())
+	f.End(f.LeastIdle())
 	f.State, f.Reason, f.Requested, f.Time = FenceRevoked, by.String(), true, by.Time
 	fs := *f.Failsafe
 	fs.Veto = f.Node

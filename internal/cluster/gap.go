@@ -107,8 +107,8 @@ func (f *Fence) End(idle *Gap) {
 	f.Idle = idle
 }
 
-// leastIdle returns what follows from the fence about how long no leader's work has run, once it is over.
-func (f *Fence) leastIdle() *Gap {
+// LeastIdle returns what follows from the fence about how long no leader's work has run, once it is over.
+func (f *Fence) LeastIdle() *Gap {
 	if f.State == FenceReady {
 		return AtLeast(0)
 	}

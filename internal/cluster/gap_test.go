@@ -55,7 +55,7 @@ func TestAnOlderGapIsRead(t *testing.T) {
 func TestLeastIdle(t *testing.T) {
 	for state, want := range map[FenceState]Gap{FenceReady: *AtLeast(0), FenceHeld: *AtLeast(time.Second), FenceUnclean: *AtLeast(time.Second)} {
 		f := Fence{State: state, Idle: &Gap{For: Duration(time.Second)}}
-		if got := f.leastIdle(); got == nil || *got != want {
+		if got := f.LeastIdle(); got == nil || *got != want {
 			t.Errorf("%s: %+v, want %+v", state, got, want)
 		}
 	}

@@ -97,7 +97,7 @@ func (d *Departure) leads(l *Leadership) bool {
 // claims nothing (S1).
 func (d *Departure) release(l *Leadership) Fence {
 	f := l.Fence.Record
-	f.End(f.leastIdle())
+	f.End(f.LeastIdle())
 	f.Reason, f.Requested, f.Lost, f.Time = d.Reason, d.Requested, !d.Requested, d.Wall
 	if l.Unproven {
 		f.State, f.Lost = FenceRevoked, false

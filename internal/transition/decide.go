@@ -204,7 +204,7 @@ func (m *Machine) recover() {
 	if m.snap.Fence.Readable() {
 		m.term.fence = m.snap.Fence.Record
 	}
-	m.term.idle = idle{before: m.snap.Idle(), since: m.now}
+	m.term.idle = idle{before: m.term.fence.LeastIdle(), since: m.now} // it is not known how long ago ACQUIRE was prepared
 	m.term.holding = cluster.HeldVersions{Self: m.opt.Self.Name, Fence: m.snap.Fence.Stat.Version, Current: m.snap.Current.Stat.Version}
 	m.giveUp(late)
 	if m.snap.Elected.Record.Incarnation == m.opt.Self.Name {

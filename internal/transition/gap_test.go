@@ -138,6 +138,29 @@ func TestAFailedTakeoverDoesNotEndTheGap(t *testing.T) {
 	s.idle(s.on(HookDone{}, "RELEASE"), "1.4s")
 }
 
+// It is not known how long ago an ACQUIRE was prepared that took effect too late.
+func TestALateAcquireBoundsTheGap(t *testing.T) {
+	for name, c := range map[string]struct {
+		state cluster.FenceState
+		idle  *cluster.Gap
+		want  string
+	}{
+		"over a released fence":   {cluster.FenceHeld, exactly(time.Second), "at least 1.2s"},
+		"over a silent holder":    {cluster.FenceHeld, cluster.AtMost(time.Second), "at least 200ms"},
+		"READY, without a word":   {cluster.FenceReady, nil, "at least 200ms"},
+		"without a leader before": {cluster.FenceHeld, nil, "-"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			s.m.retryAt = s.now + 200*time.Millisecond
+			late := func(snap *cluster.Snapshot) { snap.Fence.Record.Idle = c.idle }
+			s.on(s.saw(fence("me", 7, c.state), late, current("me", session)))
+			s.after(200 * time.Millisecond)
+			s.idle(s.on(Tick{}, "RELEASE"), c.want)
+		})
+	}
+}
+
 // FINAL is sent at a time that is not known.
 func TestFinalBoundsTheGap(t *testing.T) {
 	s := newScript(t)

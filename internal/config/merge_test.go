@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"zkelectd/internal/cluster"
 )
 
 // What has changed in a file is applied to the rules in force; older values in the rest of the file change nothing.
@@ -54,5 +56,30 @@ func TestMergeRulesOfFailsafeMode(t *testing.T) {
 	}
 	if m := MergeRules(on, on, off); !reflect.DeepEqual(m.Rules, off) || len(m.Unmerged) != 1 {
 		t.Errorf("%+v", m)
+	}
+}
+
+// Failsafe mode can be turned off whatever its limit is in force; while it is on, the limit is merged like another key.
+func TestMergeRulesOfTheFailsafeLimit(t *testing.T) {
+	const off = "{}"
+	on := func(limit string) string { return "failsafe: {enabled: true, max: " + limit + "}\n" }
+	for name, c := range map[string]struct {
+		before, after, inForce, want string
+		conflicts, unmerged          string
+	}{
+		"off, and another limit":   {on("5m"), off, on("10m"), off, "", ""},
+		"off, and off":             {on("5m"), off, off, off, "", ""},
+		"a limit, and off":         {on("5m"), on("8m"), off, off, "", "failsafe.enabled: the file has true, in force is false"},
+		"on":                       {off, on("5m"), off, on("5m"), "", ""},
+		"on, and another limit":    {off, on("5m"), on("10m"), on("10m"), "failsafe.max: the file has 5m0s, in force is 10m0s", ""},
+		"a limit":                  {on("5m"), on("8m"), on("5m"), on("8m"), "", ""},
+		"a limit, and another one": {on("5m"), on("8m"), on("10m"), on("10m"), "failsafe.max: the file has 8m0s, in force is 10m0s", ""},
+	} {
+		rules := func(text string) cluster.Rules { return mustLoad(t, Sources{File: file(t, text)}).Rules() }
+		m := MergeRules(rules(c.before), rules(c.after), rules(c.inForce))
+		conflicts, unmerged := DescribeDifferences(m.Conflicts), DescribeDifferences(m.Unmerged)
+		if m.Rules.Digest() != rules(c.want).Digest() || conflicts != c.conflicts || unmerged != c.unmerged {
+			t.Errorf("%s: %+v, conflicts %q, unmerged %q, want %+v", name, m.Rules, conflicts, unmerged, rules(c.want))
+		}
 	}
 }

@@ -107,7 +107,8 @@ What has changed in the policy of the file is published for the whole group; whe
 rest is not the policy in force, reload only says so. An invalid configuration, a policy
 without an eligible member, and a change of what another host has changed meanwhile are
 refused: the running configuration stays in force, and status and metrics say so.
-Settings that need a restart stay pending, which they say, too.
+--force publishes a policy without an eligible member; it does not override what another
+host has changed. Settings that need a restart stay pending, which they say, too.
 
 With groups_dir, a refused group file leaves its group as it is. Files can vanish by
 accident: if the directory is missing or empty, or if more than a fifth of the groups

@@ -3,6 +3,8 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/signal"
 	"slices"
@@ -35,6 +37,9 @@ func ledgerChild() {
 	signal.Notify(stop, syscall.SIGTERM) // before it records that it works
 	write("start")
 	mode := os.Getenv("MODE")
+	if mode == "notify" {
+		notifyReady()
+	}
 	beat := time.NewTicker(10 * time.Millisecond)
 	var crash <-chan time.Time
 	if mode == "crash" {
@@ -53,6 +58,19 @@ func ledgerChild() {
 				os.Exit(0)
 			}
 		}
+	}
+}
+
+// notifyReady says to the daemon that the child works.
+func notifyReady() {
+	c, err := net.Dial("unixgram", os.Getenv("NOTIFY_SOCKET"))
+	if err == nil {
+		_, err = io.WriteString(c, "READY=1")
+		c.Close()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 }
 

@@ -123,8 +123,11 @@ func Run(opt Options) (int, error) {
 	if err := g.startKeeper(); err != nil {
 		return 1, err
 	}
-	if err := g.awaitKeeper(); err != nil {
+	if err := g.awaitKeeper(firstKeeperTimeout); err != nil {
 		return 1, err
+	}
+	if g.stopping {
+		return g.exitStatus, nil
 	}
 	g.protect()
 	if g.stopping { // a signal has arrived during the rehearsal

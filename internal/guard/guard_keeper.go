@@ -26,7 +26,8 @@ type keeperProcess struct {
 
 // How long the guard waits for a keeper.
 const (
-	keeperStartTimeout = 4 * time.Second        // for it to start; shorter than startTimeout
+	firstKeeperTimeout = 30 * time.Second       // for the first one to start: nothing else goes on, and the host may be busy
+	keeperStartTimeout = 4 * time.Second        // for another one to start; shorter than startTimeout
 	assistAfter        = 5 * time.Millisecond   // the guard then helps it kill the work
 	assistLater        = 50 * time.Millisecond  // the same if it has confirmed the kill, so that both do not compete for a processor
 	keeperHungAfter    = 500 * time.Millisecond // a keeper that has not confirmed a kill by then is hung
@@ -67,6 +68,10 @@ func (g *guard) returnKeeper(l *leadership) {
 func (g *guard) tendKeepers() {
 	for _, k := range g.keepers {
 		k.out.flush()
+		if past(k.readyBy) {
+			g.log.Error("killing a keeper: it is not ready in time; is this host short of processor time?",
+				"pid", k.pid, "after", keeperStartTimeout)
+		}
 		if past(k.readyBy) || past(k.exitBy) || k.retired && !g.hasWorkOn(k) {
 			syscall.Kill(k.pid, syscall.SIGKILL)
 			k.readyBy, k.exitBy = 0, boottime.Now()+exitTimeout
@@ -118,20 +123,40 @@ func (g *guard) startKeeper() error {
 	return nil
 }
 
-// awaitKeeper waits until the first keeper is ready. It may block, because no work is running.
-func (g *guard) awaitKeeper() error {
-	select {
-	case in := <-g.fromKeeper:
-		if in.err == nil {
-			g.receiveFromKeeper(in)
-			return nil
+// awaitKeeper waits until the first keeper is ready, or the guard is asked to exit. It may block, because no work is running.
+func (g *guard) awaitKeeper(timeout time.Duration) error {
+	limit := time.NewTimer(timeout)
+	defer limit.Stop()
+	late := false
+	for waiting := true; waiting; {
+		select {
+		case in := <-g.fromKeeper:
+			if in.err == nil {
+				g.receiveFromKeeper(in)
+				g.reap() // for a signal that was passed over below
+				return nil
+			}
+			waiting = false
+		case sig := <-g.signals:
+			if sig != syscall.SIGCHLD { // the end of the socket says it as well
+				g.handleSignal(sig.(syscall.Signal))
+			}
+			waiting = !g.stopping
+		case <-limit.C:
+			waiting, late = false, true
 		}
-	case <-time.After(keeperStartTimeout):
 	}
 	syscall.Kill(g.keeper.pid, syscall.SIGKILL)
 	var status syscall.WaitStatus
 	syscall.Wait4(g.keeper.pid, &status, 0, nil)
-	return fmt.Errorf("cannot start the keeper: it did not report that it is ready, and %s", exitText(status))
+	switch {
+	case g.stopping:
+		return nil
+	case late:
+		return fmt.Errorf("cannot start the keeper: it was not ready within %s, so it was killed; "+
+			"is this host short of processor time, or its disk slow?", timeout)
+	}
+	return fmt.Errorf("cannot start the keeper: it %s before it was ready", exitText(status))
 }
 
 // requestExit asks the keeper to exit, as it gets no more work. It is killed if it has not exited in time.
@@ -203,6 +228,14 @@ func (g *guard) keeperIsReady(k *keeperProcess) {
 	}
 }
 
+// endText says how the keeper has ended.
+func (k *keeperProcess) endText(status syscall.WaitStatus) string {
+	if !k.ready && k.exitBy != 0 {
+		return fmt.Sprintf("was not ready within %s, so it was killed", keeperStartTimeout)
+	}
+	return exitText(status)
+}
+
 // keeperExited handles the death of a keeper. Its children are now this process's own.
 func (g *guard) keeperExited(k *keeperProcess, status syscall.WaitStatus) {
 	k.dead = true
@@ -225,7 +258,7 @@ func (g *guard) keeperExited(k *keeperProcess, status syscall.WaitStatus) {
 		switch {
 		case w == nil || w.keeper != k:
 		case !w.launched:
-			g.refuse(w, fmt.Errorf("the keeper %s", exitText(status)))
+			g.refuse(w, fmt.Errorf("the keeper %s", k.endText(status)))
 		case !w.killing:
 			g.startKilling(w)
 		}

@@ -19,7 +19,7 @@ func TestTimeoutsAreOrdered(t *testing.T) {
 	if !slices.IsSorted(order) || assistAfter < drainTime || assistAfter >= keeperDelay || drainTime >= keeperDelay || keeperDelay >= guardOverdue || guardOverdue >= keeperHungAfter {
 		t.Errorf("%s; the keeper is assisted after %s", order, assistAfter)
 	}
-	if sendTimeout < keeperHungAfter || keeperStartTimeout < keeperHungAfter || keeperStartTimeout >= startTimeout || minSurvival <= keeperHungAfter || unkillableAfter < keeperHungAfter || rehearsalTimeout < keeperHungAfter || rehearsalLease < drainTime {
+	if sendTimeout < keeperHungAfter || keeperStartTimeout < keeperHungAfter || keeperStartTimeout >= startTimeout || firstKeeperTimeout < keeperStartTimeout || minSurvival <= keeperHungAfter || unkillableAfter < keeperHungAfter || rehearsalTimeout < keeperHungAfter || rehearsalLease < drainTime {
 		t.Error("a timeout is too short")
 	}
 	if minRespawnDelay < keeperHungAfter/10 || maxRespawnDelay < 10*minRespawnDelay || maxRespawnDelay > stableAfter || closeTimeout < exitTime || closeTimeout > maxRespawnDelay {

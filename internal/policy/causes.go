@@ -32,7 +32,7 @@ func CheckCauses(rules cluster.Rules) error {
 		if err != nil {
 			return nil // New reports it
 		}
-		var c comparisons
+		c := comparisons{is: isCause}
 		ast.Walk(&tree.Node, &c)
 		known := causes()
 		for _, name := range c.texts {
@@ -74,8 +74,12 @@ func eachExpression(rules cluster.Rules, f func(key, text string) error) error {
 	return nil
 }
 
-// comparisons collects the texts with which a parsed expression compares cause.
-type comparisons struct{ texts []string }
+// comparisons collects the texts with which a parsed expression compares a value, and those that it looks for in a list.
+type comparisons struct {
+	is     func(ast.Node) bool
+	isList func(ast.Node) bool // nil for no list
+	texts  []string
+}
 
 // Visit implements [ast.Visitor].
 func (c *comparisons) Visit(node *ast.Node) {
@@ -85,16 +89,18 @@ func (c *comparisons) Visit(node *ast.Node) {
 	}
 	switch n.Operator {
 	case "==", "!=":
-		if isCause(n.Left) {
+		if c.is(n.Left) {
 			c.add(n.Right)
-		} else if isCause(n.Right) {
+		} else if c.is(n.Right) {
 			c.add(n.Left)
 		}
 	case "in":
-		if list, ok := n.Right.(*ast.ArrayNode); ok && isCause(n.Left) {
+		if list, ok := n.Right.(*ast.ArrayNode); ok && c.is(n.Left) {
 			for _, item := range list.Nodes {
 				c.add(item)
 			}
+		} else if c.isList != nil && c.isList(n.Right) {
+			c.add(n.Left)
 		}
 	}
 }

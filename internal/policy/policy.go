@@ -67,6 +67,7 @@ type Policy struct {
 	filters    []filter
 	strategies []strategy
 	types      map[string]policyType
+	compared   []comparedSite
 }
 
 // New compiles a policy record. The error names the setting at fault.
@@ -85,6 +86,7 @@ func New(rec cluster.Policy) (*Policy, error) {
 	if p.filters, err = filters(rec.Rules); err != nil {
 		return nil, err
 	}
+	p.compared = comparedSites(rec.Rules)
 	return p, nil
 }
 
@@ -233,6 +235,12 @@ func (p *Policy) Problems(members []cluster.Member, absent ...string) []string {
 	if len(unlisted) > 0 {
 		list := strings.Join(slices.Sorted(maps.Keys(unlisted)), ", ")
 		all = append(all, fmt.Sprintf("members are at %s, which policy.sites does not name", list))
+	}
+	if len(members) > 0 {
+		for site := range p.Rules.Sites {
+			sites[site] = true
+		}
+		all = append(all, unknownSites(p.compared, sites)...)
 	}
 	return all
 }

@@ -31,7 +31,6 @@ func Run() int {
 
 // refuseUnknown makes the commands that cobra provides, help and completion, fail for names that do not exist.
 func refuseUnknown(root *cobra.Command) {
-	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
 		switch cmd.Name() {
@@ -89,7 +88,8 @@ leader, and starts the leader-only child process there and nowhere else.
 
 Settings come from flags, environment variables (ZKELECTD_...), a YAML file
 (--config) and defaults, in this order of precedence. See 'zkelectd check --print'.
-Commands other than run and check also find their group through /etc/zkelectd.yaml.`,
+Commands other than run and check also find their group through /etc/zkelectd.yaml:
+see 'zkelectd help connection'.`,
 		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -109,8 +109,11 @@ Commands other than run and check also find their group through /etc/zkelectd.ya
 	for _, o := range operations {
 		cmd.AddCommand(entry{"operate", allGroups, o.define, o.examples}.command())
 	}
+	cmd.AddCommand(connectionTopic())
+	cmd.SetUsageFunc(usage)
 	cmd.AddCommand(buildCommands()...)
 	addCompletions(cmd)
+	cmd.InitDefaultHelpCmd()
 	return cmd
 }
 

@@ -152,7 +152,7 @@ func TestHintsCanBeTyped(t *testing.T) {
 // leaves calls f for each command without subcommands that a person uses.
 func leaves(cmd *cobra.Command, f func(*cobra.Command)) {
 	for _, sub := range cmd.Commands() {
-		if !sub.Hidden && sub.Name() != "help" && sub.Name() != "completion" {
+		if !sub.Hidden && sub.Name() != "help" && sub.Name() != "completion" && !sub.IsAdditionalHelpTopicCommand() {
 			leaves(sub, f)
 		}
 	}

@@ -442,10 +442,7 @@ func TestReference(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| key | scope | type | default | reload | meaning |\n| --- | --- | --- | --- | --- | --- |\n")
 	for _, k := range Keys() {
-		value := shown(k.Default)
-		if k.Name == "node.id" {
-			value = "" // the host's name
-		}
+		value := k.shownDefault()
 		if value != "" {
 			value = "`" + value + "`"
 		}

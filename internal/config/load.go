@@ -374,6 +374,14 @@ func section(sections map[string]*yaml.Node, path string) *yaml.Node {
 	return s
 }
 
+// shownDefault returns the default for readers on any host, who have other names than this one.
+func (k Key) shownDefault() string {
+	if k.Name == "node.id" {
+		return ""
+	}
+	return shown(k.Default)
+}
+
 // shown returns a default as the reference and --help show it.
 func shown(v any) string {
 	switch v := v.(type) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -61,11 +62,14 @@ func (g group) remove(ctx context.Context, d *deletedGroup, yes, dry bool) error
 		return nil
 	}
 	if _, err := remains.DeleteTx(); err != nil {
-		return g.refuseDeletion(err)
+		return g.refuseDeletion(err, remains.IsJob())
 	}
 	d.say("The group %s has no members. This is deleted for good:", g.name)
 	for _, line := range remains.Describe() {
 		d.say("  %s", line)
+	}
+	if warning := tokenWarning(remains, time.Now()); warning != "" {
+		d.say("warning: %s", warning)
 	}
 	if dry {
 		return nil
@@ -102,11 +106,35 @@ func (g group) remains(ctx context.Context) (cluster.Remains, error) {
 	return store.ReadRemains(ctx, g.session, base, g.name, g.paths)
 }
 
-// refuseDeletion says what to do before a group can be deleted.
-func (g group) refuseDeletion(err error) error {
+// tokenWarning says until when a new group of the same name would give fencing tokens again that were given before; empty if it would
+// not. Its first term follows from the clock of a host, which terms can be ahead of, and after init it is no higher than that.
+func tokenWarning(remains cluster.Remains, now time.Time) string {
+	last, of := remains.LastToken()
+	if last < cluster.FirstTerm(now) {
+		return ""
+	}
+	if last >= cluster.MaxClock {
+		return fmt.Sprintf("the last %s, %d, is ahead of any clock: a new group of this name would give the same fencing tokens again, "+
+			"so give it another name", of, last)
+	}
+	return fmt.Sprintf("the last %s, %d, is ahead of the clock: before %s a new group of this name could give the same fencing tokens again. "+
+		"Create it after that time, or give it another name", of, last, time.Unix(last+1, 0).UTC().Format(time.RFC3339))
+}
+
+// refuseDeletion says what to do before a group can be deleted. job is set for the group of a job of exec, which has no daemons to stop or
+// to start.
+func (g group) refuseDeletion(err error, job bool) error {
 	var used *cluster.InUseRemainsError
-	if errors.As(err, &used) {
+	inUse := errors.As(err, &used)
+	switch {
+	case inUse && job:
+		return refuse("nothing was deleted: these hosts run the job %s, or wait for it: %s. Wait until it has ended, or send SIGTERM to zkelectd exec on each of them, "+
+			"and keep cron and timers from starting it again. Then run this again", g.name, strings.Join(used.Members, ", "))
+	case inUse:
 		return g.hasMembers("deleted", used.Members)
+	case job:
+		return refuse("nothing was deleted: %w. If work may still run, run %s: it starts once that is safe, and its end releases leadership; then run this again",
+			err, cluster.InGroup("'zkelectd exec --root %s --once-per 0s -- true'", path.Base(g.paths.Root), path.Dir(g.paths.Root)))
 	}
 	return refuse("nothing was deleted: %w. If work may still run, start a daemon of the group and stop it when it is READY: it takes over once that is safe, "+
 		"and releases; then run this again", err)

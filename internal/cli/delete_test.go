@@ -1,9 +1,13 @@
 package cli
 
 import (
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
 )
 
 // A retired group is forgotten once it is deleted, which is refused while a daemon is in it and while its work may still run.
@@ -20,6 +24,11 @@ func TestDeleteOfAGroup(t *testing.T) {
 	e.fails(statusError, []string{"group", "delete"}, "there are 2 groups below "+e.base, "billing, mail")
 	e.fails(statusRefused, []string{"group", "delete", "-g", "billing"}, "the history: n1 led in term", "confirm it at a terminal, or add -g billing --yes")
 	e.prints([]string{"group", "delete", "-g", "billing", "--dry-run"}, "znodes below it")
+	ahead := time.Now().Add(time.Hour).Unix()
+	released := cluster.Fence{Term: ahead, Node: "n1", State: cluster.FenceReleased}
+	e.write(cluster.Op{Kind: cluster.OpSet, Path: e.paths.Leader(), Version: cluster.AnyVersion, Data: cluster.Encode(&released)})
+	e.prints([]string{"group", "delete", "-g", "billing", "--dry-run"}, fmt.Sprintf("\nwarning: the last term, %d, is ahead of the clock: before %s a new group",
+		ahead, time.Unix(ahead+1, 0).UTC().Format(time.RFC3339)))
 	e.prints([]string{"status"}, "billing")
 	e.prints(remove, "This is deleted for good:\n  "+billing.paths.Root+" and the ", "the group billing is deleted")
 	for text, args := range map[string][]string{"mail": {"status"}, "groups=1 ready=1": {"status", "--check"}} {
@@ -37,9 +46,41 @@ func TestDeleteOfAJob(t *testing.T) {
 	remove := []string{"group", "delete", "-g", "nightly", "--yes"}
 	e.exec("n1", `echo run >>"$RUNS"; sleep 1000 & wait`)
 	e.eventually("the job runs", func() bool { return e.countRuns("run") == 1 })
-	e.fails(statusRefused, remove, "these daemons are in the group nightly: n1")
+	e.fails(statusRefused, remove, "these hosts run the job nightly, or wait for it: n1. Wait until it has ended, or send SIGTERM to zkelectd exec")
 	e.daemons["n1"].signal(syscall.SIGTERM)
 	e.exit("n1")
+	// A host that has failed has not released.
+	data, stat, err := e.session.Get(t.Context(), e.paths.Leader(), false)
+	held := cluster.ReadFence(e.paths.Leader(), data, stat, err == nil)
+	if !held.Readable() {
+		t.Fatal(err, held.Err)
+	}
+	held.Record.State = cluster.FenceReady
+	e.write(cluster.Op{Kind: cluster.OpSet, Path: e.paths.Leader(), Version: cluster.AnyVersion, Data: cluster.Encode(&held.Record)})
+	const again = "zkelectd exec --root %s --once-per 0s -g nightly -- true"
+	advice := fmt.Sprintf(again, e.base)
+	e.fails(statusRefused, remove, "nothing was deleted: ", "run '"+advice+"': it starts once that is safe")
+	e.prints(strings.Fields(advice)[1:])
 	e.prints(remove, "the group nightly is deleted")
 	e.prints([]string{"group", "delete", "--root", e.paths.Root + "-never"}, "nothing is left")
+}
+
+// A deletion warns as long as the first term of a new group would not be higher than the last one.
+func TestWarningOfTokens(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_800_000_000, 0)
+	p := cluster.Paths{Root: "/g"}
+	for term, want := range map[int64]string{
+		0:                    "",
+		now.Unix() - 1:       "",
+		now.Unix():           "the last term, 1800000000, is ahead of the clock: before 2027-01-15T08:00:01Z a new group",
+		cluster.MaxClock - 1: "before 2262-04-11T23:47:16Z a new group",
+		cluster.MaxClock:     "is ahead of any clock",
+	} {
+		f := cluster.Fence{Term: term, Node: "n1", State: cluster.FenceReleased}
+		r := cluster.Remains{Paths: p, Znodes: []cluster.RemainingZnode{{Path: p.Leader(), Data: cluster.Encode(&f), Stat: cluster.Stat{Version: 1, Time: now}}}}
+		if got := tokenWarning(r, now); got != want && (want == "" || !strings.Contains(got, want)) {
+			t.Errorf("%d: %q, want %q", term, got, want)
+		}
+	}
 }

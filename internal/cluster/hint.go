@@ -10,9 +10,11 @@ import (
 // InGroup completes a hint, which is a command in quotes such as 'zkelectd forget %s', so that it works when it is typed. It replaces
 // each %s by the next argument, and adds -g with the name of the group or slot. That is the name in the configuration: the root of a group
 // may end in another one. If group is empty, its name is not known, and the hint has no -g. InGroup adds no options for the connection.
+// The command of a job, after --, stays at the end.
 func InGroup(hint, group string, args ...any) string {
 	var words, dashed []string
-	for _, w := range strings.Fields(strings.Trim(hint, "'")) {
+	hint, job, hasJob := strings.Cut(strings.Trim(hint, "'"), " -- ")
+	for _, w := range strings.Fields(hint) {
 		if w == "%s" {
 			text := fmt.Sprint(args[0])
 			w, args = ShellWord(text), args[1:]
@@ -28,6 +30,9 @@ func InGroup(hint, group string, args ...any) string {
 	}
 	if dashed != nil {
 		words = append(append(words, "--"), dashed...)
+	}
+	if hasJob {
+		words = append(words, "--", job)
 	}
 	return "'" + strings.Join(words, " ") + "'"
 }

@@ -48,6 +48,7 @@ func TestHintsWithOptions(t *testing.T) {
 		{InGroup("'zkelectd uncordon --site %s'", "g", "dc 1"), `'zkelectd uncordon --site dc\ 1 -g g'`},
 		{InGroup("'zkelectd uncordon --site %s'", "g", "-x"), "'zkelectd uncordon --site -x -g g'"},
 		{InGroup("'zkelectd slots %s --per-node %s'", "g", 8, 2), "'zkelectd slots 8 --per-node 2 -g g'"},
+		{InGroup("'zkelectd exec --root %s -- true'", "g 1", "/jobs"), `'zkelectd exec --root /jobs -g g\ 1 -- true'`},
 		{SlotName("g", "3"), "g/3"}, {SlotName("g", ""), "g"}, {SlotName("", "3"), ""},
 		{GroupOf("g/3"), "g"}, {GroupOf("g"), "g"}, {NameOf("/zk/g"), "g"},
 	} {

@@ -82,7 +82,7 @@ func (r *Remains) DeleteTx() ([]Op, error) {
 		slices.Sort(members)
 		return nil, &InUseRemainsError{slices.Compact(members)}
 	}
-	for _, p := range r.leaderships() {
+	for _, p := range r.leaderships(r.slotCount()) {
 		if err := r.checkOver(p); err != nil {
 			return nil, err
 		}
@@ -97,18 +97,29 @@ func (r *Remains) DeleteTx() ([]Op, error) {
 	return ops, nil
 }
 
-// leaderships returns the paths of the leaderships that the group has had. A slot that is no longer counted is none: the first leaders of
-// the slots that are have waited for it, see [Paths.SetSlotsTx].
-func (r *Remains) leaderships() []Paths {
+// leaderships returns the paths of the leaderships that the group has had, with those of its first slots.
+func (r *Remains) leaderships(slots int) []Paths {
 	all := []Paths{r.Paths}
-	data, stat, exists := r.find(r.Paths.Slots())
-	record := ReadSlots(r.Paths.Slots(), data, stat, exists)
-	for i := range MaxSlots {
-		if _, _, exists := r.find(r.Paths.OfSlot(i).Leader()); exists && (!record.Readable() || i < record.Record.Count) {
+	for i := range slots {
+		if _, _, exists := r.find(r.Paths.OfSlot(i).Leader()); exists {
 			all = append(all, r.Paths.OfSlot(i))
 		}
 	}
 	return all
+}
+
+// slotCount returns how many slots count: all that there may be if that is not known. A slot that is no longer counted is none: the first
+// leaders of the slots that are have waited for it, see [Paths.SetSlotsTx].
+func (r *Remains) slotCount() int {
+	if s := r.slots(); s.Readable() {
+		return s.Record.Count
+	}
+	return MaxSlots
+}
+
+func (r *Remains) slots() Stored[Slots] {
+	data, stat, exists := r.find(r.Paths.Slots())
+	return ReadSlots(r.Paths.Slots(), data, stat, exists)
 }
 
 // checkOver returns an error unless the work of a leadership is known to have ended, and nobody has to be fenced any more.
@@ -157,13 +168,42 @@ func (r *Remains) IsGroup() bool {
 	return registrations
 }
 
+// IsJob reports whether the group is that of a job of 'zkelectd exec' that has been run, see [Run].
+func (r *Remains) IsJob() bool {
+	_, _, run := r.find(r.Paths.Run())
+	return run
+}
+
+// LastToken returns the highest number that the fencing tokens of the group have had, and which one it is: a term, or with slots an epoch.
+// It is 0 if none is known. A group that is created later begins with [FirstTerm]: unless that is higher, its tokens may be the same.
+func (r *Remains) LastToken() (n int64, of string) {
+	of = "term"
+	for _, p := range r.leaderships(MaxSlots) {
+		data, stat, exists := r.find(p.Leader())
+		s := Snapshot{Fence: ReadFence(p.Leader(), data, stat, exists)}
+		data, stat, exists = r.find(p.Elected())
+		s.Elected = ReadStored[Elected](p.Elected(), data, stat, exists)
+		n = max(n, s.HighestTerm())
+	}
+	if s := r.slots(); s.Readable() && s.Record.Epoch > n {
+		return s.Record.Epoch, "epoch"
+	}
+	return n, of
+}
+
 // Describe returns what the group has been, for people.
-func (r *Remains) Describe() []string {
-	lines := []string{fmt.Sprintf("%s and the %d znodes below it", r.Paths.Root, len(r.Znodes)-1)}
-	if r.Name != nil {
+func (r *Remains) Describe() (lines []string) {
+	if len(r.Znodes) > 0 {
+		lines = append(lines, fmt.Sprintf("%s and the %d znodes below it", r.Paths.Root, len(r.Znodes)-1))
+	}
+	switch {
+	case r.Name == nil:
+	case len(r.Znodes) == 0:
+		lines = append(lines, fmt.Sprintf("%s, the record of its root %s, which does not exist any more", r.Name.Path, r.Paths.Root))
+	default:
 		lines = append(lines, r.Name.Path+", the record of its root")
 	}
-	for _, p := range r.leaderships() {
+	for _, p := range r.leaderships(r.slotCount()) {
 		data, stat, exists := r.find(p.Leader())
 		if f := ReadFence(p.Leader(), data, stat, exists); f.Readable() && f.Record.Node != "" {
 			of := ""

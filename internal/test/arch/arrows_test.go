@@ -27,7 +27,7 @@ var arrows = map[string]string{
 
 	// ZooKeeper.
 	"internal/zk":              "cluster cluster/renewal transition sys/boottime sys/nowait sys/secretfile",
-	"internal/store":           "cluster zk",
+	"internal/store":           "cluster sys/suggest zk",
 	"internal/store/storetest": "cluster cluster/renewal transition",
 
 	// The program. The commands reach the host only through the daemon, but for what a reload is asked and answers.

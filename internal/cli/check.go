@@ -21,8 +21,10 @@ import (
 	"zkelectd/internal/operator"
 	"zkelectd/internal/operator/losses"
 	"zkelectd/internal/policy"
+	"zkelectd/internal/store"
 	"zkelectd/internal/sys/secretfile"
 	"zkelectd/internal/work/fencer"
+	"zkelectd/internal/zk"
 )
 
 func checkCommand(c *command) {
@@ -40,8 +42,9 @@ a group, merged with the defaults.
 Check also looks at this host: programs that do not exist or cannot be executed,
 the working directory, files with secrets, and child.unit, which systemd must know
 and must start only while this host leads. Run it as the daemon's user: others may
-see other files. It then reads the groups in ZooKeeper, and warns about problems of
-the policy there: a site without members, or no eligible member. If ZooKeeper does
+see other files. It then reads the groups in ZooKeeper, and says which of them
+are new, because a mistyped root would start the work a second time, and warns about
+problems of the policy: a site without members, or no eligible member. If ZooKeeper does
 not answer, it says what was not checked; the exit status is about the rest.
 A child's command that run gets after -- must be given to check as well: check fails
 for what run refuses.
@@ -173,7 +176,7 @@ func checkFencing(ctx context.Context, h config.Host, g config.Group) (errs []er
 	return errs
 }
 
-// checkGroups warns about problems of the policies with the members of the groups. If they cannot be reached, it says
+// checkGroups warns about groups that do not exist, and about problems of the policies with the members of the groups. If they cannot be reached, it says
 // what was not checked. It returns the groups, by name, in which no other member than this node may lead.
 func checkGroups(ctx context.Context, w io.Writer, h config.Host) (alone map[string]bool) {
 	alone = make(map[string]bool)
@@ -190,6 +193,10 @@ func checkGroups(ctx context.Context, w io.Writer, h config.Host) (alone map[str
 	}
 	defer s.Close(ctx)
 	for _, one := range h.Groups {
+		if warning := missingGroup(ctx, s, one.Config); warning != "" {
+			fmt.Fprintln(w, "warning:", printable(ofGroup(h, one, errors.New(warning)).Error()))
+			continue
+		}
 		snap, warnings, err := policyWarnings(ctx, groupAt(s, one.Config, one.Name, one.Config.ZooKeeper.Root))
 		alone[one.Name] = err == nil && len(snap.Members) > 0 && !othersMayLead(snap, one.Config.Node.ID)
 		if err != nil {
@@ -200,6 +207,24 @@ func checkGroups(ctx context.Context, w io.Writer, h config.Host) (alone map[str
 		}
 	}
 	return alone
+}
+
+// missingGroup returns a warning if the group of a configuration does not exist: its root, or the servers, may be mistyped, and the work would
+// run a second time. It returns nothing if the group exists, or if that is not known.
+func missingGroup(ctx context.Context, s *zk.Session, c config.Config) string {
+	root, kind := c.ZooKeeper.Root, kindOf(c)
+	conn := s.Group(cluster.Paths{Root: root})
+	defer conn.Close()
+	created, err := store.Created(ctx, conn, root, kind)
+	if created || err != nil {
+		return ""
+	}
+	meant := ""
+	if similar := store.SimilarRoot(ctx, conn, root); similar != "" {
+		meant = " (is " + similar + " meant?)"
+	}
+	return fmt.Sprintf("new: there is no group at %s on %s%s: run creates it, and starts the work there, whatever runs in another group",
+		root, strings.Join(c.ZooKeeper.Servers, ", "), meant)
 }
 
 // othersMayLead reports whether the group has a member besides this node that does not say of itself that it may not lead.

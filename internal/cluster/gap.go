@@ -31,7 +31,8 @@ type Bound string
 
 // The bounds of a gap.
 const (
-	// BoundAtLeast is that of a leader which was gone by then, without a word of when its work had ended.
+	// BoundAtLeast is that of a leader which was gone by then, without a word of when its work had ended. If somebody has closed its session
+	// or deleted its records, that may have been later, but not after its lease.
 	BoundAtLeast Bound = "at-least"
 	// BoundAtMost is that of a leader which has renewed its lease then for the last time.
 	BoundAtMost Bound = "at-most"

@@ -86,7 +86,11 @@ func runCampaign(t *testing.T, groups, n int, faults []fault, fix func(*node)) *
 	if _, err := f.converge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c := &campaign{fleet: f, faults: faults, began: time.Now(), injected: make(map[string]int), settled: make(map[string][]time.Duration)}
+	c := &campaign{
+		fleet: f, faults: faults, began: time.Now(), injected: make(map[string]int), settled: make(map[string][]time.Duration),
+		gaps: newGapCheck(f.recordings()),
+	}
+	t.Cleanup(c.gaps.watchProcessor())
 	for injected := 0; injected < n && !t.Failed(); {
 		injected += c.round(min(n-injected, 1+max(0, f.rng.IntN(6)-3)))
 		if f.rng.Float64() < 0.7 {
@@ -96,6 +100,7 @@ func runCampaign(t *testing.T, groups, n int, faults []fault, fix func(*node)) *
 	}
 	c.settle()
 	c.report()
+	c.gaps.report(t)
 	f.checkRecordings()
 	return f
 }
@@ -108,6 +113,7 @@ type campaign struct {
 	injected map[string]int             // by the fault's name
 	since    []string                   // the faults since the fleet has settled
 	settled  map[string][]time.Duration // how long it took to settle, by the names of the faults before it; "" for all
+	gaps     *gapCheck                  // nil for none
 }
 
 // settle waits until the fleet has settled, and records how long it took.
@@ -121,6 +127,9 @@ func (c *campaign) settle() {
 		c.settled[name] = append(c.settled[name], took)
 	}
 	c.since = nil
+	if c.gaps != nil {
+		c.gaps.settled(c)
+	}
 }
 
 // choose returns a kind of fault.
@@ -139,6 +148,7 @@ func (c *campaign) choose() fault {
 func (c *campaign) round(together int) (injected int) {
 	var heals []func()
 	var names []string
+	began := boottime.Now()
 	for range together {
 		k := c.choose()
 		heal, err := k.inject(c.fleet)
@@ -150,6 +160,9 @@ func (c *campaign) round(together int) (injected int) {
 			continue
 		}
 		heals, names = append(heals, heal), append(names, k.name)
+		if c.gaps != nil {
+			c.gaps.injected(k.name, began)
+		}
 		c.injected[k.name]++
 	}
 	if len(names) == 0 {

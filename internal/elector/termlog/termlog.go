@@ -85,7 +85,10 @@ func (r *Recorder) observeVacancy(s *cluster.Snapshot, now time.Duration) {
 	gap := cluster.LongerGap(own, cluster.AtLeast(0))
 	switch said := s.Idle(); {
 	case !r.watched: // it is not known when they were written
-		gap = cluster.LongerGap(cluster.LongerGap(gap, said.OrMore()), s.Elected.Record.Leaderless.OrMore())
+		gap = cluster.LongerGap(gap, said.OrMore())
+		if !hasLed(s) {
+			gap = cluster.LongerGap(gap, s.Elected.Record.Leaderless.OrMore())
+		}
 	case !written || said == nil:
 	case said.Bound == "":
 		gap = said
@@ -93,6 +96,12 @@ func (r *Recorder) observeVacancy(s *cluster.Snapshot, now time.Duration) {
 		gap = cluster.LongerGap(own, said)
 	}
 	r.vacancy = vacancy{gap, now}
+}
+
+// hasLed reports whether the member that was elected last has been READY, which has ended what its decision says of the time before.
+func hasLed(s *cluster.Snapshot) bool {
+	f := &s.Fence.Record
+	return f.Term >= s.Elected.Record.Term && (f.Led || f.State == cluster.FenceReady)
 }
 
 // since returns the gap until now; nil while there is none.

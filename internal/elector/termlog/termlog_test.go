@@ -28,7 +28,8 @@ func (g *group) vacant() { g.Current = cluster.Stored[cluster.Current]{} }
 // ended is what the last leader, or who takes over from it, has left behind.
 func (g *group) ended(state cluster.FenceState, idle *cluster.Gap) {
 	g.vacant()
-	g.Fence.Record.State, g.Fence.Record.Idle = state, idle
+	g.Fence.Record.End(idle)
+	g.Fence.Record.State = state
 }
 
 func is(d *cluster.Duration, want time.Duration) bool { return d != nil && time.Duration(*d) == want }
@@ -183,6 +184,14 @@ func TestANewElectorCountsOn(t *testing.T) {
 	x.g.elect(8, "b", cluster.CauseFailure)
 	x.g.Elected.Record.Leaderless = cluster.AtLeast(4 * time.Second)
 	x.see(0, "at least 4s")
+	x = newGaps(t)
+	x.g.Elected.Record.Leaderless = cluster.AtLeast(4 * time.Second) // until its leader was READY
+	x.g.vacant()
+	x.see(0, "at least 0s")
+	x = newGaps(t)
+	x.g.Elected.Record.Leaderless = cluster.AtLeast(4 * time.Second)
+	x.g.ended(cluster.FenceReleased, cluster.AtLeast(0))
+	x.see(0, "at least 0s")
 }
 
 // A host that is lost has worked until its last renewal at least, whatever else is known of it.

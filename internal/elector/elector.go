@@ -105,6 +105,8 @@ type Blocked struct {
 	Reason, Remedy string
 	// Until is when it ends by itself, on the clock of [Input.Now]; 0 if that is not known.
 	Until time.Duration
+	// Manual is set if only a manual failback holds the member back: leadership stays where it is on purpose.
+	Manual bool
 }
 
 // String returns a sentence that does not change while nothing else does; empty if nothing is held back.

@@ -14,9 +14,39 @@ func TestManualFailbackLeavesAHealthyLeader(t *testing.T) {
 	h := newGroup("a", "b").leads("b", 7).scenario(t, rules)
 	if d := h.settle(); len(h.terms) > 0 || !strings.Contains(d.Blocked.Reason, "a would be better than b (priority 100 against priority 99), but failback is manual") {
 		t.Errorf("moved by itself: %+v; blocked: %q", h.terms, d.Blocked)
+	} else if !d.Blocked.Manual {
+		t.Error("it is not said that this is on purpose")
 	}
+	h.publish(cluster.Rules{Type: "priority", Failback: cluster.FailbackManual, Sites: map[string]int{"dc1": 5}})
+	h.leader("b", "") // a new policy moves nobody either
 	h.remove("b")
 	h.leader("a", cluster.CauseFailure)
+}
+
+// A manual failback keeps a leader only while it is healthy and eligible, and obeys operators.
+func TestManualFailbackDelaysNothingElse(t *testing.T) {
+	for name, c := range map[string]struct {
+		happens func(h *scenario)
+		cause   cluster.Cause
+	}{
+		"an unhealthy leader":  {func(h *scenario) { h.group().node("b").Unhealthy = "sick" }, cluster.CauseUnhealthy},
+		"an ineligible leader": {func(h *scenario) { h.group().node("b").Ineligible = "full" }, cluster.CauseIneligible},
+		"a filter": {func(h *scenario) {
+			h.publish(cluster.Rules{Type: "priority", Failback: cluster.FailbackManual, Filter: []string{`member.id != "b"`}})
+		}, cluster.CauseIneligible},
+		"a move": {func(h *scenario) { h.control(cluster.Control{Move: &cluster.Move{Request: by(1), Node: "a"}}) }, cluster.CauseMove},
+		"a drain": {func(h *scenario) {
+			h.control(cluster.Control{Cordons: []cluster.Cordon{{Request: by(1), Node: "b", Drain: true}}})
+		}, cluster.CauseDrain},
+		"an election": {func(h *scenario) { o := by(1); h.control(cluster.Control{Reelect: &o}) }, cluster.CauseReelect},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{Type: "priority", Failback: cluster.FailbackManual})
+			h.leader("b", "")
+			c.happens(h)
+			h.leader("a", c.cause)
+		})
+	}
 }
 
 func TestDelayedFailbackNeedsUnbrokenEligibility(t *testing.T) {

@@ -119,6 +119,7 @@ func (e *Elector) reelect(b rankingInput, active *activeRequests, d *Decision) *
 type heldError struct {
 	reason, remedy string
 	until          time.Duration
+	manual         bool
 }
 
 func (e *heldError) Error() string { return e.reason }
@@ -133,7 +134,7 @@ func (d *Decision) block(fact string, err error) {
 	d.Blocked = Blocked{Reason: fmt.Sprintf("%s, but %v", fact, err)}
 	var held *heldError
 	if errors.As(err, &held) {
-		d.Blocked.Remedy, d.Blocked.Until = held.remedy, held.until
+		d.Blocked.Remedy, d.Blocked.Until, d.Blocked.Manual = held.remedy, held.until, held.manual
 	}
 }
 
@@ -182,7 +183,7 @@ func (e *Elector) checkPreemption(b rankingInput, r rankedMembers, best cluster.
 	}
 	delay, manual, err := cluster.ParseFailback(rules.Failback)
 	if manual || err != nil {
-		return &heldError{reason: "failback is manual", remedy: e.reelectRemedy()}
+		return &heldError{reason: "failback is manual", remedy: e.reelectRemedy(), manual: true}
 	}
 	if due := e.eligible[best.Name] + delay; delay > 0 && due > b.in.Now {
 		d.Wake = cluster.Earliest(d.Wake, due)

@@ -29,6 +29,9 @@ func (m *Member) View() status.Daemon {
 		Containment: string(g.opt.Containment()), Unkillable: m.guard.Unkillable(), OpenTree: m.registrar().openTree.Load(),
 		WatchdogDevice: g.watchdogDevice(),
 	}
+	if decided.Manual {
+		v.Blocked = "" // leadership stays where it is on purpose: nobody needs an alert
+	}
 	if node, since := m.machine.Fencing(); node != "" {
 		v.Fencing = &status.Fencing{Node: node, Since: since}
 	}

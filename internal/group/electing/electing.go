@@ -106,6 +106,7 @@ type Elector struct {
 type View struct {
 	Note    string // why no leader can be elected
 	Blocked string // why a better member does not replace the leader
+	Manual  bool   // Blocked is only that failback is manual
 	Sites   map[string]status.SiteCounts
 	// NoLeader is Note, unless the elector only waits for members that may be about to start. Failing says that all have failed.
 	NoLeader, Failing string
@@ -330,7 +331,7 @@ func (e *Elector) report(d elector.Decision) {
 	if blocked != "" && blocked != e.view.Blocked {
 		e.opt.Log.Info("preemption blocked", "reason", blocked)
 	}
-	e.awaiting, e.view = d.Awaiting, View{Note: d.Note, Blocked: blocked, Sites: eligibility(d.Ranking)}
+	e.awaiting, e.view = d.Awaiting, View{Note: d.Note, Blocked: blocked, Manual: d.Blocked.Manual, Sites: eligibility(d.Ranking)}
 	if !d.Starting {
 		e.view.NoLeader = d.Note
 	}

@@ -70,7 +70,8 @@ type Daemon struct {
 	Holder *Holder `json:"holder,omitempty"`
 	// Note says why no member is eligible, if this daemon is the elector.
 	Note string `json:"note,omitempty"`
-	// Blocked says why a better member does not take over, if this daemon is the elector.
+	// Blocked says why a better member does not take over, if this daemon is the elector. It is empty if the only reason is that
+	// failback is manual.
 	Blocked string `json:"preemption_blocked,omitempty"`
 	// Newer names the record whose format this daemon is too old for, so that it does not elect; empty if there is none.
 	Newer string `json:"newer,omitempty"`

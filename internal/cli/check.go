@@ -34,9 +34,10 @@ func checkCommand(c *command) {
 	c.Use = "check [flags] [-- command args...]"
 	c.Short = "Check a configuration, or print the effective one"
 	c.Long = `Check reports all errors of a configuration at once, or prints "ok", the lease, how long
-the group has no leader after each loss, and which losses the configuration does not
-survive. With groups_dir it reads the files of all groups, and prints their names and
-roots; -g prints the times of one group, and -o json those of all.
+the group has no leader after each loss, which losses the configuration does not
+survive, and what policy.failback means. With groups_dir it reads the files of all
+groups, and prints their names and roots; -g prints the times of one group, and -o json
+those of all.
 --print prints the effective settings instead: those of the host, or with -g those of
 a group, merged with the defaults.
 Check also looks at this host: programs that do not exist or cannot be executed,
@@ -267,6 +268,8 @@ type checkedGroup struct {
 	RenewInterval  cluster.Duration `json:"renew_interval"`
 	StopTimeout    cluster.Duration `json:"stop_timeout,omitempty"`
 	Losses         []losses.Loss    `json:"losses"`
+	// Failback is the setting policy.failback.
+	Failback string `json:"failback"`
 	// TakeoverTimeout is how long the start of the work may take before another member is tried.
 	TakeoverTimeout cluster.Duration `json:"takeover_timeout"`
 }
@@ -319,6 +322,7 @@ func checkedOf(g config.Group, alone bool) (checkedGroup, error) {
 		Group: g.Name, Root: g.Config.ZooKeeper.Root,
 		SessionTimeout: cluster.Duration(session), Lease: cluster.Duration(b.Lease), RenewInterval: cluster.Duration(b.Renew), StopTimeout: cluster.Duration(b.Stop),
 		Losses: operator.Losses(g.Config, b.Granted(session), alone), TakeoverTimeout: cluster.Duration(g.Config.TakeoverTimeout()),
+		Failback: g.Config.Policy.Failback,
 	}, nil
 }
 
@@ -346,5 +350,19 @@ func timesText(g checkedGroup) string {
 		t.row(l.Kind.Words(), l.Time(), why)
 	}
 	t.Flush()
+	fmt.Fprintf(&b, "\nFailback is %s: %s.\n", g.Failback, failbackText(g))
 	return b.String()
+}
+
+// failbackText says what policy.failback means. Its value is valid.
+func failbackText(g checkedGroup) string {
+	const better = "a better member than a healthy leader, such as the preferred host when it comes back, takes over"
+	switch delay, manual, _ := cluster.ParseFailback(g.Failback); {
+	case manual:
+		return "leadership stays where it is until the leader fails or is drained, or until somebody runs\n" +
+			cluster.InGroup("'zkelectd reelect'", g.Group) + " or " + cluster.InGroup("'zkelectd move'", g.Group)
+	case delay > 0:
+		return better + "\nonce it has been eligible for " + delay.String() + " without interruption"
+	}
+	return better + "\nat once: each such move stops and starts the work"
 }

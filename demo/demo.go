@@ -147,13 +147,13 @@ func (f *fleet) open() error {
 
 func (f *fleet) tokens() string { return filepath.Join(f.dir, "tokens") }
 
-// configure writes a node's configuration file.
+// configure writes a node's configuration file. The tour shows how leadership moves, so it does not stay where it is, as by default.
 func (f *fleet) configure(n node) error {
 	text := fmt.Sprintf(`node: {id: %s, site: %s, priority: %d}
 zookeeper: {servers: ["%s"], root: %s, session_timeout: 4s}
 election: {exclusion: 5s}
 hooks: {timeout: 1s}
-policy: {sites: {dc1: %d, dc2: %d}}
+policy: {sites: {dc1: %d, dc2: %d}, failback: immediate}
 http: {listen: "127.0.0.1:%d", token_file: "%s"}
 child:
   command: ["%s", child, --dir, "%s"]

@@ -38,7 +38,7 @@ func (f *fleet) configureGroups() error {
 	for i, name := range groupNames {
 		first, second := homes(i)
 		text := fmt.Sprintf(`child: {command: ["%s", child, --dir, "%s"]}
-policy: {type: expr, expr: 'member.id == "%s" ? 2 : member.id == "%s" ? 1 : 0'}
+policy: {type: expr, failback: immediate, expr: 'member.id == "%s" ? 2 : member.id == "%s" ? 1 : 0'}
 `, f.opt.child, f.childDir(name), first.id, second.id)
 		err := errors.Join(os.Mkdir(f.childDir(name), 0o700), os.WriteFile(filepath.Join(f.groupsDir(), name+".yaml"), []byte(text), 0o600))
 		if err != nil {

@@ -28,6 +28,7 @@ func (f *fleet) configureStream() error {
 	}
 	text := fmt.Sprintf(`slots: {count: %d, per_node: %d}
 child: {command: ["%s", child, --dir, "%s-${ZKELECTD_SLOT}"]}
+policy: {failback: immediate}
 `, streamSlots, perNode, f.opt.child, f.childDir(streamName))
 	errs = append(errs, os.WriteFile(filepath.Join(f.groupsDir(), streamName+".yaml"), []byte(text), 0o600))
 	return errors.Join(errs...)

@@ -120,6 +120,7 @@ func (f *fleet) firstElection(ctx context.Context) error {
 		return err
 	}
 	f.say("   four daemons on two sites run, and the best one leads, after %s", ms(time.Since(began)))
+	f.say("   for the tour, policy.failback is immediate: by default leadership stays where it is until the leader fails or is drained")
 	f.say("   %s is the elector (the oldest member), %s is the leader (the best by policy)\n", f.view.Elector, f.view.Leader)
 	f.say("%s", indent(f.view.Table()))
 	return f.served(ctx, "n1")

@@ -16,7 +16,7 @@ mkfifo /run/nothing
 touch $ledger
 # unit_member FILE NODE PRIORITY UNIT
 unit_member() {
-	printf 'node: {id: %s, priority: %s}\nzookeeper: {servers: ["%s"], root: /units, session_timeout: 4s}\npolicy: {max_preemptions: 0}\nchild: {unit: %s, stop_timeout: 300ms}\n' \
+	printf 'node: {id: %s, priority: %s}\nzookeeper: {servers: ["%s"], root: /units, session_timeout: 4s}\npolicy: {failback: immediate, max_preemptions: 0}\nchild: {unit: %s, stop_timeout: 300ms}\n' \
 		"$2" "$3" "$zk" "$4" >"$1"
 	chmod 0644 "$1"
 }

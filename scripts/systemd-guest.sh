@@ -29,7 +29,7 @@ main_pid() { systemctl show -P MainPID "$1"; }
 is_new() { [ "$(main_pid "$1")" != "$2" ] && systemctl is-active "$1"; }
 # kill_all SERVICE kills all processes at once, by the kernel. systemd kills one after the other, so the last might release first.
 kill_all() { echo 1 >"/sys/fs/cgroup$(systemctl show -P ControlGroup "$1")/cgroup.kill"; }
-member() { printf 'node: {id: %s, priority: %s}\nzookeeper: {servers: ["%s"], root: /tests, session_timeout: 4s, auth: {file: zookeeper}}\nchild: {command: [sleep, "10000"]}\n' "$2" "$3" "$zk" >"$1"; }
+member() { printf 'node: {id: %s, priority: %s}\nzookeeper: {servers: ["%s"], root: /tests, session_timeout: 4s, auth: {file: zookeeper}}\npolicy: {failback: immediate}\nchild: {command: [sleep, "10000"]}\n' "$2" "$3" "$zk" >"$1"; }
 
 systemctl start systemd-journald.service
 dpkg --path-include='/usr/share/*' --install /run/package.deb >/dev/null || fail "the package cannot be installed"

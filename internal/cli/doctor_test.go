@@ -82,7 +82,7 @@ func TestDoctor(t *testing.T) {
 	only("a dead server", other("server", "servers: [", "servers: [127.0.0.1:"+closedPort(t)+", "), "fail server 127.0.0.1:")
 	only("a missing program", other("program", "[ledger-child]", "[/nowhere/child]"), "fail programs "+groupName(f)+": child.command: /nowhere/child does not exist")
 	only("another ACL", other("acl", "acl: private", "acl: readable"), "warn permissions "+groupName(f)+": these znodes have another ACL")
-	only("another policy", other("policy", "node: {", "policy: {filter: [member.id != 'n9']}\nnode: {"), "warn policy "+groupName(f))
+	only("another policy", other("policy", "policy: {", "policy: {filter: [member.id != 'n9'], "), "warn policy "+groupName(f))
 	only("no daemon answers", other("http", "unix:"+f.socket("n1"), "unix:"+f.socket("nobody")), "fail endpoint unix:"+f.socket("nobody"))
 
 	// A member with another version, as its record says, until the member writes it again.

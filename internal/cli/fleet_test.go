@@ -115,7 +115,8 @@ func (f *fleet) close() {
 func (f *fleet) ledgerFile() string    { return filepath.Join(f.dir, "ledger") }
 func (f *fleet) file(id string) string { return filepath.Join(f.dir, id+".yaml") }
 
-// configure writes the configuration file of a node; extra is YAML with further sections.
+// configure writes the configuration file of a node; extra is YAML with further sections. Unless it sets failback, a better member
+// takes over at once, so that a test knows who leads.
 func (f *fleet) configure(id, site string, priority int, extra string) {
 	f.t.Helper()
 	text := fmt.Sprintf("node: {id: %s, site: %s, priority: %d}\nzookeeper: {servers: [%s], root: %s%s}\n",
@@ -132,6 +133,12 @@ func (f *fleet) configure(id, site string, priority int, extra string) {
 		extra += "\nelection: {}\n"
 	}
 	extra = strings.Replace(extra, "election: {", "election: {settle: 0s, ", 1)
+	if !strings.Contains(extra, "policy: {") {
+		extra += "policy: {}\n"
+	}
+	if !strings.Contains(extra, "failback: ") {
+		extra = strings.Replace(extra, "policy: {", "policy: {failback: immediate, ", 1)
+	}
 	put(f.t, f.file(id), text+extra)
 }
 

@@ -28,7 +28,7 @@ func TestGroupsExample(t *testing.T) {
 		here := strings.NewReplacer("seq 0 39", fmt.Sprintf("seq 0 %d", services-1), "zk1:2181", f.servers[0], "root: /zkelectd", "root: "+root,
 			"/etc/zkelectd.yaml", f.file(host), "/etc/zkelectd.d", filepath.Join(f.dir, host+".d"), "id: n1", "id: "+host,
 			", auth: {file: /etc/zkelectd/zookeeper.auth}, acl: private", "",
-			"chgrp zkelectd", ":", "systemctl", ":") // neither user nor systemd
+			"failback: 30s", "failback: 100ms", "chgrp zkelectd", ":", "systemctl", ":") // neither user nor systemd
 		cmd := exec.Command("sh", "-euc", here.Replace(text))
 		cmd.Dir = f.dir
 		cmd.Env = append(os.Environ(), "HOME="+f.dir, testHostFile+"="+f.file("n1"))

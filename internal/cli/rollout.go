@@ -346,10 +346,10 @@ policy.max_preemptions. It ends a move that is in force.
 
 With --all it shows which of several groups would have another leader if each was elected
 anew, and then has those elected, a few at a time. That is for policies that do not move a
-healthy leader by themselves: fewest, and policy.failback manual. Under fewest, a
-group moves from a node above 1.1 times the mean to one that leads fewer. Groups with slots
-are left as they are: their slots move by themselves to the nodes that lead fewest, as
-failback permits.`)
+healthy leader by themselves: fewest, and policy.failback manual, the default of most.
+Under fewest, a group moves from a node above 1.1 times the mean to one that leads fewer.
+Groups with slots are left as they are: their slots move by themselves to the nodes that
+lead fewest, as failback permits.`)
 	c.withWait("wait until the leader is READY, and show the progress")
 	c.parallel = 10
 	f := c.Flags()

@@ -34,16 +34,17 @@ type Rules struct {
 	Filter     []string `json:"filter,omitempty" yaml:"filter" reload:"yes" doc:"Expressions about a member; it can lead only if all of them are true."`
 	// ApartStrict lists groups at whose leader's node this group has none.
 	ApartStrict []string `json:"apart_strict,omitempty" yaml:"apart_strict" reload:"yes" doc:"Names of other groups of this host. A node that leads one of them is not eligible."`
-	// Failback says when a better member replaces a healthy leader, see [ParseFailback]. MaxPreemptions bounds how often that happens
-	// within PreemptionWindow, 0 for no bound.
-	Failback         string   `json:"failback,omitempty" yaml:"failback" default:"immediate" reload:"yes" doc:"When a better node replaces a healthy leader: immediate (at once), manual (only 'zkelectd reelect' or 'zkelectd move' replaces it), or a duration, as in 30s, for which the better node must have been eligible without interruption. Default: 30s with the policy spread, else immediate."`
+	// Failback says when a better member replaces a healthy leader, see [ParseFailback]. A configuration always writes it out: a record
+	// without it is one of an earlier version, and means immediate, whatever the default of a configuration is. MaxPreemptions bounds how
+	// often a healthy leader is replaced within PreemptionWindow, 0 for no bound.
+	Failback         string   `json:"failback,omitempty" yaml:"failback" default:"manual" reload:"yes" doc:"When a better node replaces a healthy leader: manual (only when 'zkelectd reelect' or 'zkelectd move' asks for it), immediate (at once), or a duration, as in 30s, for which the better node must have been eligible without interruption. Default: 30s with slots and with the rankers spread, with:GROUP and apart:GROUP, else manual."`
 	MaxPreemptions   int      `json:"max_preemptions,omitempty" yaml:"max_preemptions" min:"0" default:"6" reload:"yes" doc:"How often policy may replace a healthy leader (a preemption) within policy.preemption_window; 0 for no limit. Failovers, operator requests and the first preemption under a new revision of the policy are not limited."`
 	PreemptionWindow Duration `json:"preemption_window,omitempty" yaml:"preemption_window" min:"1ns" default:"1h" reload:"yes" doc:"The window in which preemptions are counted."`
 
 	Failsafe FailsafeRules `json:"failsafe,omitzero" yaml:"-"`
 }
 
-// Values of [Rules.Failback], besides a duration.
+// Values of [Rules.Failback], besides a duration. Empty means immediate.
 const (
 	FailbackImmediate = "immediate"
 	FailbackManual    = "manual"

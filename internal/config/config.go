@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
 	"zkelectd/internal/work/probe"
 )
 
@@ -527,17 +528,25 @@ func (c *Config) completeDefaults(values map[string]found, many bool) {
 	if many && !given("moves.spread") {
 		c.Moves.Spread = defaultSpread
 	}
-	if !given("policy.failback") && c.spreads() {
+	if !given("policy.failback") && c.failsBack() {
 		c.Policy.Failback = defaultFailback
 	}
 }
 
-// defaultFailback is the default of policy.failback with the ranker spread.
+// defaultFailback is the default of policy.failback if leaders have to move while they are healthy; otherwise it is that of its tag.
 const defaultFailback = "30s"
 
-// spread is the ranker by which the loss of a host moves many groups, and its return moves them back.
-const spread = "spread"
-
-func (c *Config) spreads() bool {
-	return c.Policy.Type == spread && len(c.Policy.Rank) == 0 || slices.Contains(c.Policy.Rank, spread)
+// failsBack reports whether the policy would not do what it is for if healthy leaders stayed where they are: a host that has come back
+// would lead none of the slots, or of the groups with the ranker spread; and a group would not follow, or avoid, another one.
+func (c *Config) failsBack() bool {
+	rankers := slices.Clone(c.Policy.Rank)
+	if len(rankers) == 0 {
+		rankers = append(rankers, c.Policy.Type)
+	}
+	for _, s := range c.Policy.Strategies {
+		rankers = append(rankers, s.Use)
+	}
+	return c.Slots.Enabled() || slices.ContainsFunc(rankers, func(name string) bool { return name == spread || policy.Relates(name) })
 }
+
+const spread = "spread"

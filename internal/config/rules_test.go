@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -96,7 +97,7 @@ func TestRulesDiff(t *testing.T) {
 		"policy.sites: {} -> {dc1: 2, dc2: 1}",
 		"policy.strategies: [] -> [{when: len(members) > 1, use: first}]",
 		"policy.filter: [] -> [x > y]",
-		"policy.failback: immediate -> 1m0s",
+		"policy.failback: manual -> 1m0s",
 		"policy.max_preemptions: 6 -> 0",
 	}
 	if got := RulesDiff(a.Rules(), b.Rules()); !slices.Equal(got, want) {
@@ -115,6 +116,24 @@ func TestRulesDiff(t *testing.T) {
 	empty.Sites, empty.Filter, empty.Strategies = map[string]int{}, []string{}, []cluster.Strategy{}
 	if got := RulesDiff(none, empty); len(got) != 0 {
 		t.Errorf("nil differs from empty: %q", got)
+	}
+}
+
+// The default of a configuration is written out in the record, where no failback means immediate.
+func TestTheDefaultFailbackIsPublished(t *testing.T) {
+	rules := mustLoad(t, Sources{}).Rules()
+	data, err := json.Marshal(rules)
+	if err != nil || !strings.Contains(string(data), `"failback":"manual"`) {
+		t.Errorf("%s, %v", data, err)
+	}
+	before := rules
+	before.Failback = "" // as an earlier version has published it
+	want := []string{"policy.failback: immediate -> manual"}
+	if got := RulesDiff(before, rules); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if m := MergeRules(rules, rules, before); m.Rules.Failback != "" || len(m.Unmerged) != 1 || len(m.Conflicts) != 0 {
+		t.Errorf("a reload that changes nothing changes the policy in force: %+v", m)
 	}
 }
 

@@ -230,6 +230,6 @@ func TestReloadPublishesWhatHasChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, _ = start(1)
-	check("after a restart", change(b, 1, func(p *config.Policy) { p.Failback = "5m0s" }), "policy.failback: immediate -> 5m0s",
+	check("after a restart", change(b, 1, func(p *config.Policy) { p.Failback = "5m0s" }), "policy.failback: manual -> 5m0s",
 		"policy.sites.dc1: the file has 200, in force is 250; policy.max_preemptions: the file has 6, in force is 7", 5, 250)
 }

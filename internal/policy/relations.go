@@ -31,6 +31,11 @@ type Relations struct {
 	With, Apart []string
 }
 
+// Relates reports whether a ranker compares members by who leads another group.
+func Relates(ranker string) bool {
+	return strings.HasPrefix(ranker, withPrefix) || strings.HasPrefix(ranker, apartPrefix)
+}
+
 // RelationsOf returns the relations of a policy. A name that is not one of a group is left out.
 func RelationsOf(rules cluster.Rules) Relations {
 	var r Relations

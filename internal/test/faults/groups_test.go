@@ -129,7 +129,7 @@ func (n *node) groupFile(g *group) string { return filepath.Join(n.id+".d", g.na
 func (n *node) settings(g *group, child string) string {
 	return fmt.Sprintf(`election: {settle: 0s, exclusion: 500ms}
 hooks: {timeout: %s}
-policy: {sites: {dc1: %d, dc2: %d}, max_preemptions: 0}
+policy: {sites: {dc1: %d, dc2: %d}, failback: immediate, max_preemptions: 0}
 failsafe: {enabled: %t}
 child: {command: [%s, %s, %s], env: {LEDGER: %s}, stop_timeout: 300ms, ready: {timeout: %s}%s}
 `, takeover/2, g.sites["dc1"], g.sites["dc2"], g.failsafe, self, childArgument, g.name, g.ledger(), takeover/2, child)

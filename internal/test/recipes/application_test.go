@@ -71,7 +71,7 @@ func application(t *testing.T) {
 	}
 	w := &worker{newFleet(t, zkserver.Options{}), program}
 	start := func(id, priority string) {
-		w.daemon(id, w.example("application/zkelectd.yaml", "id: n1", "id: "+id, "priority: 100", "priority: "+priority,
+		w.daemon(id, w.example("application/zkelectd.yaml", "id: n1", "id: "+id, "priority: 100}", "priority: "+priority+"}\npolicy: {failback: immediate}",
 			`["zk1:2181", "zk2:2181", "zk3:2181"]`, `["`+w.zk.Addr()+`"]`, "  auth: {file: /etc/zkelectd/zookeeper.auth}\n  acl: private\n", "",
 			"/run/zkelectd/api.sock", w.file(id+".sock")))
 	}

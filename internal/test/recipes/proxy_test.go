@@ -47,7 +47,7 @@ func newProxied(t *testing.T, config string) *proxied {
 	hosts := []string{"n1", "n2", "n3"}
 	for i, host := range hosts {
 		n.listen(host, ":8081", serveHTTP(host))
-		p.startMember(host, config, fmt.Sprintf("{id: %s, site: dc1, priority: %d}", host, 100-i))
+		p.startMember(host, config, fmt.Sprintf("{id: %s, site: dc1, priority: %d}\npolicy: {failback: immediate}", host, 100-i))
 	}
 	t.Cleanup(func() { // while they can still reach ZooKeeper
 		for _, host := range hosts {

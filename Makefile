@@ -4,7 +4,7 @@ export PATH := $(PATH):/usr/local/go/bin
 .PHONY: build image dist deb rpm reproducible package-test systemd-test release-check vulncheck verify sign compose-test deploy-check recipes-test vm-test fence-test demo test alerts lint units bench sim fuzz faults outages mutants ci clean help
 
 build: ## build bin/zkelectd, a static binary
-	CGO_ENABLED=0 go build -trimpath -o bin/zkelectd ./cmd/zkelectd
+	CGO_ENABLED=0 go build -trimpath -buildvcs=auto -o bin/zkelectd ./cmd/zkelectd
 
 image: build bin/demo ## build the image zkelectd:dev (from scratch) with Docker, and the work of deploy/docker-compose.yml
 	docker build --quiet --file deploy/Dockerfile --tag zkelectd:dev .

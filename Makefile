@@ -1,7 +1,7 @@
 # The default location of Go, if it is not on the PATH.
 export PATH := $(PATH):/usr/local/go/bin
 
-.PHONY: build image dist deb rpm reproducible package-test systemd-test release-check vulncheck verify sign compose-test deploy-check recipes-test vm-test fence-test demo test alerts lint units bench sim fuzz faults outages mutants ci clean help
+.PHONY: build image dist deb rpm repo reproducible package-test systemd-test release-check vulncheck verify sign compose-test deploy-check recipes-test vm-test fence-test demo test alerts lint units bench sim fuzz faults outages mutants ci clean help
 
 build: ## build bin/zkelectd, a static binary
 	CGO_ENABLED=0 go build -trimpath -buildvcs=auto -o bin/zkelectd ./cmd/zkelectd
@@ -17,6 +17,9 @@ deb: ## build the .deb of the last commit for this machine in dist/deb/
 
 rpm: ## build the .rpm of the last commit for this machine in dist/rpm/
 	DIST=dist/rpm ARCHS=$$(go env GOARCH) KINDS=rpm scripts/dist.sh
+
+repo: ## make signed repositories for apt and dnf in dist/repo from the packages in dist (KEY=secret key of gpg)
+	scripts/repo.sh
 
 reproducible: ## build dist twice, in different environments, and compare
 	scripts/check-reproducible.sh --keep

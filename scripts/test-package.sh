@@ -36,13 +36,14 @@ outside) # in a mount namespace, whose mounts end with this process
 	mount -t tmpfs none "$work/root/run" # so that the package scripts find no service manager
 	mkdir "$work/root/run/packages"
 	cp dist/*_"$arch".deb "$work/root/run/packages/package.deb"
+	scripts/test-repo.sh "$work/root/run/packages/repo"
 	cp "dist/"*."$(uname -m)".rpm "$work/root/run/packages/package.rpm"
 	cp dist/zkelectd-linux-arm64 "$work/root/run/packages/arm64"
 	cp scripts/test-package.sh "$work/root/run/packages/test.sh"
 	chroot "$work/root" /run/packages/test.sh deb
 	# Only the user and the package manager's own files may remain.
 	left=$(cd "$work/upper" && find . ! -type d \
-		! -path './var/lib/dpkg/*' ! -path './var/log/*' ! -path './var/cache/*' ! -path './var/lib/systemd/*' \
+		! -path './var/lib/dpkg/*' ! -path './var/lib/apt/*' ! -path './var/lib/swcatalog/*' ! -path './var/log/*' ! -path './var/cache/*' ! -path './var/lib/systemd/*' \
 		! -path './etc/passwd*' ! -path './etc/group*' ! -path './etc/shadow*' ! -path './etc/gshadow*' ! -path './etc/.pwd.lock' \
 		! -path './etc/subuid*' ! -path './etc/subgid*')
 	named=$(cd "$work/upper" && find . -name '*zkelectd*' ! -type c)
@@ -52,7 +53,11 @@ outside) # in a mount namespace, whose mounts end with this process
 	;;
 deb)
 	# A slim Debian may be configured not to install documentation.
-	dpkg --path-include='/usr/share/*' --install /run/packages/package.deb >/dev/null
+	echo "deb [signed-by=/run/packages/repo/zkelectd.asc] file:/run/packages/repo/apt stable main" >/run/packages/sources
+	local_only=(-qq -o Dir::Etc::sourcelist=/run/packages/sources -o Dir::Etc::sourceparts=- -o APT::Sandbox::User=root)
+	{ apt-get "${local_only[@]}" update &&
+		DEBIAN_FRONTEND=noninteractive apt-get "${local_only[@]}" -o DPkg::Options::='--path-include=/usr/share/*' \
+			install -y --no-install-recommends zkelectd; } >/dev/null || fail "apt cannot install the package from the repository"
 	for f in $(dpkg -L zkelectd); do [ -e "$f" ] || fail "$f is not installed"; done
 	zkelectd --version
 	zkelectd check --offline --config /usr/share/doc/zkelectd/examples/zkelectd.yaml >/dev/null
@@ -82,6 +87,10 @@ deb)
 	setpriv --reuid zkelectd --regid zkelectd --init-groups zkelectd check --print --connect-timeout 100ms \
 		--config /run/unreachable.yaml -- true | grep 'acl: private' >/dev/null || fail "the service cannot use the password"
 	gzip -dc /usr/share/man/man1/zkelectd-run.1.gz | grep -q 'the host name' || fail "the manual of run is wrong"
+	gzip -dc /usr/share/man/man5/zkelectd.yaml.5.gz | grep -qF '\fBzookeeper.servers\fP' || fail "the manual of the configuration is wrong"
+	for page in zkelectd zkelectd-run; do
+		gzip -dc "/usr/share/man/man1/$page.1.gz" | tail -n 1 | grep -qF 'zkelectd.yaml(5)' || fail "the page $page does not name zkelectd.yaml(5)"
+	done
 	if gzip -dc /usr/share/man/man1/*zkelectd*.gz | grep -q "default $(hostname))"; then fail "the manual contains the name of this host"; fi
 	bash -c '. /usr/share/bash-completion/completions/zkelectd && complete -p zkelectd' >/dev/null || fail "completion does not work in bash"
 	if command -v systemd-analyze >/dev/null 2>&1; then
@@ -95,6 +104,12 @@ rpm)
 	{ apt-get update -qq && apt-get install -y -qq --no-install-recommends rpm zsh fish qemu-user-static; } >/dev/null 2>&1 ||
 		{ echo "SKIPPED: the .rpm is not tested, since rpm, shells and an emulator cannot be installed" >&2; exit 0; }
 	# Debian's rpm does not know the dependencies.
+	if apt-get install -y -qq --no-install-recommends dnf >/dev/null 2>&1; then
+		printf '[zkelectd]\nname=zkelectd\nbaseurl=file:///run/packages/repo/dnf\nrepo_gpgcheck=1\ngpgcheck=0\n%s\n' \
+			gpgkey=file:///run/packages/repo/zkelectd.asc >/run/packages/zkelectd.repo
+		dnf -q -y --setopt=reposdir=/run/packages --forcearch="$(uname -m)" makecache >/dev/null || fail "dnf refuses the repository"
+		dnf -q --setopt=reposdir=/run/packages list zkelectd | grep zkelectd >/dev/null || fail "dnf does not find the package in the repository"
+	fi
 	rpm --install --nodeps /run/packages/package.rpm
 	zkelectd --version >/dev/null
 	has_password

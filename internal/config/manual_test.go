@@ -26,7 +26,7 @@ func TestManualPage(t *testing.T) {
 	if strings.Contains(page, "default: "+roff(hostName())) {
 		t.Error("the page has the name of this host")
 	}
-	if got, want := roff(".a\\b`c`-d\n'e\n\nf"), `\&.a\eb`+"c"+`\-d`+"\n"+`\&'e`+"\n.PP\nf"; got != want {
+	if got, want := roff(".a\\b`c`-d\n'e\n\nf\n.g"), `\&.a\ebc\-d`+"\n"+`\&'e`+"\n.PP\nf\n"+`\&.g`; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -207,6 +207,9 @@ func (p Paths) SetSlotsTx(read Stored[Slots], next Slots, slots []SlotState) (op
 			f = Fence{State: FenceReleased, Reason: "created by " + next.By, Requested: true, Time: next.Time}
 		} else {
 			f = f.waiting(wait, next)
+			if !s.Fence.Readable() && s.Elected.Readable() {
+				f.Term = s.Elected.Record.Term // the fence may have had it, and elected may be lost as well: no term comes again
+			}
 		}
 		switch {
 		case s.Fence.Exists && (clean || i >= next.Count):

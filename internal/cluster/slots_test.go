@@ -213,6 +213,34 @@ func TestSetSlotsThatWereNotReleased(t *testing.T) {
 	}
 }
 
+// The fence of a slot that was damaged begins the next epoch with the term of the decision. With an older one it would look as if that term
+// had never been acquired, and it would come again if the decision were lost as well.
+func TestSetSlotsKeepsTheTermOfADamagedFence(t *testing.T) {
+	p := cluster.Paths{Root: "/c"}
+	for name, c := range map[string]struct {
+		change func(s *cluster.SlotState)
+		want   int64
+	}{
+		"damaged":      {func(s *cluster.SlotState) { s.Fence.Err, s.Fence.Record = cluster.ErrInvalid, cluster.Fence{} }, 9},
+		"not acquired": {func(s *cluster.SlotState) { s.Fence.Record.State = cluster.FenceUnclean }, 7},
+		"damaged, and the decision": {func(s *cluster.SlotState) {
+			s.Fence.Err, s.Fence.Record, s.Elected.Err = cluster.ErrInvalid, cluster.Fence{}, cluster.ErrInvalid
+		}, 0},
+	} {
+		read, table := setting()
+		table[1].Elected = cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{Term: 9}}
+		c.change(&table[1])
+		ops, _, err := p.SetSlotsTx(read, read.Record.Changed(cluster.SlotSize{Count: 2, PerNode: 1}, "ann", "", time.Time{}), table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := slices.IndexFunc(ops, func(op cluster.Op) bool { return op.Path == p.OfSlot(1).Leader() })
+		if f := cluster.ReadFence("", ops[at].Data, cluster.Stat{Time: time.Now()}, true); f.Record.Term != c.want {
+			t.Errorf("%s: term %d, want %d (%v)", name, f.Record.Term, c.want, f.Err)
+		}
+	}
+}
+
 func TestSetSlotsIsRefused(t *testing.T) {
 	p := cluster.Paths{Root: "/c"}
 	for want, change := range map[string]func(s *cluster.SlotState){

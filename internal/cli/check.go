@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -194,14 +195,18 @@ func checkGroups(ctx context.Context, w io.Writer, h config.Host) (alone map[str
 	}
 	defer s.Close(ctx)
 	for _, one := range h.Groups {
-		if warning := missingGroup(ctx, s, one.Config); warning != "" {
-			fmt.Fprintln(w, "warning:", printable(ofGroup(h, one, errors.New(warning)).Error()))
-			continue
+		var warnings []string
+		if missing := missingGroup(ctx, s, one.Config); missing != "" {
+			warnings = []string{missing}
+		} else {
+			snap, found, err := policyWarnings(ctx, groupAt(s, one.Config, one.Name, one.Config.ZooKeeper.Root))
+			alone[one.Name] = err == nil && len(snap.Members) > 0 && !othersMayLead(snap, one.Config.Node.ID)
+			if warnings = found; err != nil {
+				warnings = []string{"not checked: the policy with the group's members: " + err.Error()}
+			}
 		}
-		snap, warnings, err := policyWarnings(ctx, groupAt(s, one.Config, one.Name, one.Config.ZooKeeper.Root))
-		alone[one.Name] = err == nil && len(snap.Members) > 0 && !othersMayLead(snap, one.Config.Node.ID)
-		if err != nil {
-			warnings = []string{"not checked: the policy with the group's members: " + err.Error()}
+		if err := checkRoot(ctx, s, h, one); err != nil {
+			warnings = append(warnings, "a daemon could not take part: "+err.Error())
 		}
 		for _, text := range warnings {
 			fmt.Fprintln(w, "warning:", printable(ofGroup(h, one, errors.New(text)).Error()))
@@ -226,6 +231,15 @@ func missingGroup(ctx context.Context, s *zk.Session, c config.Config) string {
 	}
 	return fmt.Sprintf("new: there is no group at %s on %s%s: run creates it, and starts the work there, whatever runs in another group",
 		root, strings.Join(c.ZooKeeper.Servers, ", "), meant)
+}
+
+// checkRoot returns an error if this user may not create the root of a group.
+func checkRoot(ctx context.Context, s *zk.Session, h config.Host, one config.Group) error {
+	base := h.Config.ZooKeeper.Root
+	if h.Dir == "" {
+		base = path.Dir(base) // the root of the only group
+	}
+	return store.CheckRoot(ctx, s, base, one.Name, one.Config.ZooKeeper.Root)
 }
 
 // othersMayLead reports whether the group has a member besides this node that does not say of itself that it may not lead.

@@ -504,7 +504,12 @@ func (c *checkup) readZooKeeper(ctx context.Context) {
 	}
 	reading, cancel := context.WithTimeout(ctx, serverTimeout)
 	defer cancel()
-	all.each(reading, func(ctx context.Context, i int, g group) { c.readGroup(ctx, &c.facts.Groups[i], g) })
+	all.each(reading, func(ctx context.Context, i int, g group) {
+		c.readGroup(ctx, &c.facts.Groups[i], g)
+		if out := &c.facts.Groups[i]; out.NotJoined {
+			out.RootErr = checkRoot(ctx, s, c.host, c.host.Groups[i])
+		}
+	})
 	writing, cancel := context.WithTimeout(ctx, serverTimeout)
 	defer cancel()
 	c.write(writing, s, all.groups)

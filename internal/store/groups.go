@@ -79,8 +79,10 @@ func ensureRecord(ctx context.Context, conn cluster.ReadWriter, znode, root stri
 			// Another host was faster, or deleted it: what is there now counts.
 		case errors.Is(err, cluster.ErrNoAuth) && read.Exists && znode == root:
 			return nil // only an administrator may write it: no host has another root for it
+		case errors.As(err, new(*ParentError)):
+			return err
 		case !read.Exists:
-			return fmt.Errorf("cannot create znode %s: %w; create it, or grant this user the permission to create it", znode, err)
+			return creationError(ctx, conn, znode, err)
 		default:
 			return fmt.Errorf("cannot write znode %s: %w", znode, err)
 		}

@@ -71,7 +71,7 @@ func ensureZnode(ctx context.Context, conn cluster.ReadWriter, path string) erro
 	case denied:
 		return fmt.Errorf("cannot read znode %s: %w", path, readErr)
 	}
-	return fmt.Errorf("cannot create znode %s: %w; create it, or grant this user the permission to create it", path, err)
+	return creationError(ctx, conn, path, err)
 }
 
 // registrar is the part of a session that [Register] uses.

@@ -44,6 +44,20 @@ func (s *Session) getACL(ctx context.Context, path string) ([]zk.ACL, int32, err
 	return r.list, r.version, s.explainDenied(err)
 }
 
+// DescribeACL returns the ACL of a znode in the format of ZooKeeper's shell, with a [Tag] in place of each password hash.
+func (s *Session) DescribeACL(ctx context.Context, path string) (string, error) {
+	list, _, err := s.getACL(ctx, path)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the ACL of znode %s: %w", path, err)
+	}
+	return formatACL(list), nil
+}
+
+// DescribeACL returns [Session.DescribeACL].
+func (g *Group) DescribeACL(ctx context.Context, path string) (string, error) {
+	return g.s.DescribeACL(ctx, path)
+}
+
 // ACLAudit is the result of comparing the ACLs of a group's persistent znodes with those that a session creates.
 type ACLAudit struct {
 	// Open reports whether any client may change one of the znodes: write it, or set an ACL that locks the group out.

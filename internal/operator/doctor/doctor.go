@@ -255,6 +255,8 @@ type Group struct {
 	// Err is why the group could not be read; NotJoined is set if no daemon has joined it yet, and Denied if its ACL does not permit it.
 	Err               error
 	NotJoined, Denied bool
+	// RootErr is why this user could not create the root of a group that no daemon has joined yet.
+	RootErr error
 	// Lease is election.lease. Stop is the stop timeout of the work, 0 for none.
 	Lease, Stop time.Duration
 	// Programs is how many programs the configuration names, ProgramErrs what this host does not have, ProgramsErr why it could not be

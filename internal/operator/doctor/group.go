@@ -18,6 +18,9 @@ func (g Group) findings(base time.Duration, version string) []Finding {
 	case g.Denied:
 		return append(all, Finding{Fail, "permissions", g.Name, "the credentials of this configuration do not permit it: " + g.Err.Error(),
 			"correct zookeeper.auth.file, or have someone with access run " + cluster.InGroup("'zkelectd acl --apply'", g.Name) + " (docs/security.md)"})
+	case g.RootErr != nil:
+		return append(all, Finding{Fail, "permissions", g.Name, "a daemon could not take part: " + g.RootErr.Error(),
+			"see 'Teams that share an ensemble' in docs/groups.md"})
 	case g.NotJoined:
 		return append(all, Finding{Fail, "members", g.Name, g.Err.Error(), "start the daemon on the hosts of the group"})
 	case g.Err != nil:

@@ -1,0 +1,68 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/zk"
+)
+
+// The error for a parent that belongs to somebody else names it, its ACL and its groups, as far as this user may read them. CheckRoot has
+// the same error, and creates nothing.
+func TestParentOfSomebodyElse(t *testing.T) {
+	user := func(name string, acl zk.ACL) *zk.Session {
+		file := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(file, []byte(name+":secret-of-"+name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return open(t, zk.Options{Access: zk.Access{Auth: zk.AuthFile{Path: file}, ACL: acl}})
+	}
+	for acl, words := range map[zk.ACL][]string{
+		zk.ACLPrivate:  {"its ACL, which this user must not read, does not permit it"},
+		zk.ACLReadable: {"its ACL is digest:a", "world:anyone:r"},
+	} {
+		parent := fmt.Sprintf("/test%d", roots.Add(1))
+		a, b := user("a", acl), user("b", acl)
+		ensures(t, a, parent, "one", parent+"/one")
+		if acl == zk.ACLReadable {
+			words = append(words, "znode "+parent+", which is also above "+parent+"/one, belongs to somebody else")
+		}
+		for name, znode := range map[string]string{"two": "/two", "three": "/below/three"} {
+			first := parent + map[string]string{"two": "/two", "three": "/below"}[name]
+			for what, err := range map[string]error{
+				"EnsureIdentity": EnsureIdentity(t.Context(), b, filepath.Dir(parent+znode), name, parent+znode, cluster.KindSingle),
+				"CheckRoot":      CheckRoot(t.Context(), b, filepath.Dir(parent+znode), name, parent+znode),
+			} {
+				var of *ParentError
+				if !errors.As(err, &of) || of.Znode != first || of.Parent != parent || !cluster.IsRefusal(err) {
+					t.Errorf("%s of %s: %v", what, name, err)
+				}
+				contains(t, err, append(words, "cannot create znode "+first+":", "permissions cdr")...)
+			}
+		}
+		if err := CheckRoot(t.Context(), a, parent+"/below", "three", parent+"/below/three"); err != nil {
+			t.Error(err)
+		}
+		if err := CheckRoot(t.Context(), b, "/", "new", fmt.Sprintf("/test%d", roots.Add(1))); err != nil {
+			t.Error(err)
+		}
+		if names, _, err := a.Children(t.Context(), parent, false); err != nil || len(names) != 1 {
+			t.Errorf("below the parent: %q, %v", names, err)
+		}
+	}
+}
+
+// A root inside a group is found before a start as well.
+func TestCheckRootInsideAGroup(t *testing.T) {
+	s := open(t, zk.Options{})
+	base := fmt.Sprintf("/test%d", roots.Add(1))
+	ensures(t, s, base, "one", base+"/one")
+	contains(t, CheckRoot(t.Context(), s, base+"/one", "two", base+"/one/two"), "znode "+base+"/one belongs to a group", base+"/one/two")
+	if err := CheckRoot(t.Context(), s, base, "one", base+"/one"); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,16 +1,20 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/store"
 	"zkelectd/internal/test/faultproxy"
@@ -258,5 +262,101 @@ func TestExecRefusesWrongSettings(t *testing.T) {
 		if got, out := f.exit("n1"), f.daemons["n1"].output(); got != statusNotRun || !strings.Contains(out, want) || f.countRuns("wrong") != 0 {
 			t.Errorf("%s: exit status %d\n%s", flag, got, out)
 		}
+	}
+}
+
+// status lists the jobs with their last runs, and shows that of one job.
+func TestStatusOfJobs(t *testing.T) {
+	t.Parallel()
+	e := newEstate(t, "failing", "killed")
+	e.exec("n1", "exit 3", "--once-per", "1h")
+	e.exit("n1")
+	killed := e.fleets["killed"]
+	killed.exec("n2", `echo long >>"$RUNS"; sleep 1000 & wait`)
+	killed.eventually("the job runs", func() bool { return killed.countRuns("long") == 1 })
+	show := func(args ...string) string {
+		out, err := e.run(append([]string{"status"}, args...)...)
+		if err != nil {
+			t.Errorf("%v: %v, %s", args, err, out)
+		}
+		return out
+	}
+	line := func(pattern string) {
+		t.Helper()
+		if out := show(); !regexp.MustCompile("(?m)^" + strings.ReplaceAll(pattern, " ", " +") + "$").MatchString(out) {
+			t.Errorf("no line is %s:\n%s", pattern, out)
+		}
+	}
+	const at = `[0-9]{4}-[0-9-]+ [0-9:]+`
+	line("JOB LAST RUN RESULT TOOK NODE NEXT RUN")
+	line("failing " + at + ` exit status 3 [0-9.]+m?s n1 from ` + at)
+	line("killed " + at + " running - n2 from " + at)
+	killed.daemons["n2"].signal(syscall.SIGTERM)
+	killed.exit("n2")
+	line("killed " + at + " not ended: it was killed or stopped - n2 at any time")
+	if out := show("-g", "failing"); !strings.Contains(out, "\nlast run of the job: ") || !strings.Contains(out, ", exit status 3, took ") {
+		t.Error(out)
+	}
+	var all groupsStatus
+	if err := json.Unmarshal([]byte(show("-o", "json")), &all); err != nil || len(all.Groups) != 2 {
+		t.Fatal(err, all)
+	}
+	if r := all.Groups[0].LastRun; r == nil || *r.ExitStatus != 3 || r.Node != "n1" || r.Next.Sub(r.Started) != time.Hour || r.Ended.Before(r.Started) {
+		t.Errorf("%+v", r)
+	}
+	if r := all.Groups[1].LastRun; r == nil || r.Running || r.Ended != nil || r.ExitStatus != nil || r.Next != nil {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A run, as its record has it.
+func TestLastRun(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(1_800_000_000, 0)
+	end := start.Add(90 * time.Second)
+	hour := cluster.Duration(time.Hour)
+	for name, c := range map[string]struct {
+		run   cluster.Run
+		at    time.Time // of the write
+		leads bool
+		want  string
+	}{
+		"ended":                    {cluster.Run{Node: "n1", Ended: true, Status: 3, Started: start, OncePer: hour}, end, false, "exit status 3|1m30s|n1|from"},
+		"ended, and has not left":  {cluster.Run{Node: "n1", Ended: true, Started: start, OncePer: hour}, end, true, "exit status 0|1m30s|n1|from"},
+		"ended, without a limit":   {cluster.Run{Node: "n1", Ended: true, Started: start}, end, false, "exit status 0|1m30s|n1|at any time"},
+		"running":                  {cluster.Run{Node: "n1", OncePer: hour}, start, true, "running|-|n1|from"},
+		"killed":                   {cluster.Run{Node: "n1", OncePer: hour}, start, false, "not ended: it was killed or stopped|-|n1|at any time"},
+		"killed, and at most once": {cluster.Run{Node: "n1", OncePer: hour, AtMostOnce: true}, start, false, "not ended: it was killed or stopped|-|n1|from"},
+		"the clock has gone back":  {cluster.Run{Node: "n1", Ended: true, Started: end, OncePer: hour}, start, false, "exit status 0|0s|n1|from"},
+	} {
+		read := cluster.Stored[cluster.Run]{Exists: true, Record: c.run, Stat: cluster.Stat{Time: c.at}}
+		var got []string
+		for _, cell := range lastRunOf(read, c.leads).cells()[1:] {
+			got = append(got, fmt.Sprint(cell))
+		}
+		if text := strings.Join(got, "|"); !strings.HasPrefix(text, c.want) {
+			t.Errorf("%s: %s, want %s", name, text, c.want)
+		}
+		if next := lastRunOf(read, c.leads).Next; next != nil && !next.Equal(cluster.StartOf(read).Add(time.Hour)) {
+			t.Errorf("%s: the next run at %s", name, next)
+		}
+	}
+}
+
+// timeout(1) bounds how long a job runs, as docs/recipes/cron-job.md says: it has ended then, and is not repeated.
+func TestExecOfAJobWithATimeout(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	const hangs = `timeout -k 1s 1s sh -c 'trap "" TERM; echo $$ >"$RUNS.pid"; echo hung >>"$RUNS"; while :; do sleep 0.1; done'`
+	f.exec("n1", "exec "+hangs, "--once-per", "1h")
+	if got := f.exit("n1"); got != 137 || f.countRuns("hung") != 1 {
+		t.Errorf("exit status %d\n%s", got, f.daemons["n1"].output())
+	}
+	if job := strings.TrimSpace(read(f.runs() + ".pid")); job == "" || running(job) {
+		t.Errorf("process %q runs on", job)
+	}
+	f.exec("n2", `echo again >>"$RUNS"`, "--once-per", "1h")
+	if got := f.exit("n2"); got != 0 || f.countRuns("again") != 0 {
+		t.Errorf("exit status %d, it was repeated\n%s", got, f.daemons["n2"].output())
 	}
 }

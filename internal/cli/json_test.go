@@ -26,6 +26,7 @@ var printedJSON = map[string]any{
 	"zkelectd status": struct {
 		groupsStatus
 		gap
+		jobStatus
 	}{}, "zkelectd doctor": doctorReport{}, "zkelectd check": checkedConfig{}, "zkelectd explain": whatif.Explanation{}, "zkelectd history": cluster.PastTerm{},
 	"zkelectd slots": slotsState{}, "zkelectd whatif": forecasts{}, "move": rolloutResult{}, "zkelectd move --scheduled": listedSchedule{}, "zkelectd policy": cluster.Policy{},
 	"zkelectd leader": shownLeader{}, "zkelectd init": createdGroup{}, "zkelectd reload": host.ReloadResult{},

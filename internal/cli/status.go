@@ -33,7 +33,9 @@ func statusCommand(c *command) {
 	c.Short = "Show the group: the leader, why it leads, and every member"
 	c.Long = `Status shows a group: its leader, why it leads, every member, and anything unusual. If
 zookeeper.root has several groups and none is named with -g, it prints one line for
-each: the leader, how many members are eligible, and anything unusual.
+each: the leader, how many members are eligible, and anything unusual. For the jobs of exec,
+as with --root /jobs, the line is about the last run: when it started, how it ended, how long
+it took, on which host, and when the next one may start by the --once-per of that run.
 
 A group with slots has a line for each slot; -g NAME also shows which ones each member
 leads, -g NAME/SLOT all about one slot.
@@ -65,6 +67,9 @@ is not known.`
 		view, err := g.view(ctx)
 		if err != nil {
 			return err
+		}
+		if run := g.readLastRun(ctx, view); run != nil {
+			return shown.show(jobStatus{view, run})
 		}
 		return shown.show(view)
 	}
@@ -262,6 +267,8 @@ type groupStatus struct {
 	Eligible int `json:"eligible"`
 	// Error is why the group cannot be shown; empty if it can.
 	Error string `json:"error,omitempty"`
+	// LastRun is that of the job, if the group is that of a job of exec.
+	LastRun *lastRun `json:"last_run,omitempty"`
 
 	joined bool // a daemon has joined the group
 }
@@ -329,7 +336,11 @@ func (g group) summaries(ctx context.Context) []groupStatus {
 		none := status.Group{Name: cluster.GroupOf(g.name), Root: g.paths.Root, State: status.StateNone, Members: []status.Member{}}
 		return []groupStatus{{Name: g.name, Kind: g.kind, Group: none, Error: err.Error(), joined: !operator.NotAffected(err)}}
 	}
-	return g.views(read)
+	views := g.views(read)
+	if !g.manyLeaders() {
+		views[0].LastRun = g.readLastRun(ctx, views[0].Group)
+	}
+	return views
 }
 
 // slotsError returns an error if it is not known which slots a group has, or if it has none yet.
@@ -374,6 +385,21 @@ func (all groupsStatus) WideTable() string { return all.table(true) }
 // table returns one line for each group; wide has columns for their roots, too.
 func (all groupsStatus) table(wide bool) string {
 	var b strings.Builder
+	var jobs []groupStatus
+	all.Groups = slices.Clone(all.Groups)
+	all.Groups = slices.DeleteFunc(all.Groups, func(g groupStatus) bool {
+		if g.LastRun != nil {
+			jobs = append(jobs, g)
+		}
+		return g.LastRun != nil
+	})
+	if len(jobs) > 0 {
+		writeJobs(&b, jobs)
+		if len(all.Groups) == 0 {
+			return b.String()
+		}
+		fmt.Fprintln(&b)
+	}
 	head := []any{"GROUP"}
 	if wide {
 		head = append(head, "ROOT", "KIND")

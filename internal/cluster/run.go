@@ -13,6 +13,10 @@ type Run struct {
 	Status int  `json:"status,omitempty"`
 	// Started is when the job was started, by the clock of the ZooKeeper server; zero until it has ended, see [Stored.Stat].
 	Started time.Time `json:"started,omitzero"`
+	// OncePer is for how long after the start there is no other run if this one has ended, or, with AtMostOnce, even if it has not. It only
+	// informs people: a later run goes by its own flags.
+	OncePer    Duration `json:"once_per,omitempty"`
+	AtMostOnce bool     `json:"at_most_once,omitempty"`
 }
 
 // StartOf returns when a run was started, by the clock of the ZooKeeper server that ordered the write.
@@ -21,4 +25,14 @@ func StartOf(s Stored[Run]) time.Time {
 		return s.Stat.Time
 	}
 	return s.Record.Started
+}
+
+// NextRun returns from when on there may be another run, by the clock of the ZooKeeper server and the flags of the last run; zero if at any
+// time. running is set if that one still runs.
+func NextRun(s Stored[Run], running bool) time.Time {
+	r := s.Record
+	if r.OncePer == 0 || !r.Ended && !r.AtMostOnce && !running {
+		return time.Time{}
+	}
+	return StartOf(s).Add(time.Duration(r.OncePer))
 }

@@ -83,7 +83,7 @@ func (l Ledger) Begin(ctx context.Context, term int64, rule Rule) error {
 		if err := rule.check(last, now); err != nil {
 			return err
 		}
-		return l.write(ctx, last, held, cluster.Run{Term: term, Node: l.Node})
+		return l.write(ctx, last, held, cluster.Run{Term: term, Node: l.Node, OncePer: cluster.Duration(rule.OncePer), AtMostOnce: rule.AtMostOnce})
 	})
 }
 
@@ -108,13 +108,20 @@ func (l Ledger) End(ctx context.Context, term int64, status int) error {
 }
 
 func (l Ledger) read(ctx context.Context) (cluster.Stored[cluster.Run], error) {
-	path := l.Paths.Run()
-	data, stat, err := l.Conn.Get(ctx, path, false)
+	s, err := ReadRun(ctx, l.Conn, l.Paths)
+	if err != nil {
+		return s, err
+	}
+	return s, s.Newer() // a damaged one is replaced
+}
+
+// ReadRun reads the record of the last run. It does not exist in a group that is not that of a job.
+func ReadRun(ctx context.Context, conn cluster.Reader, p cluster.Paths) (cluster.Stored[cluster.Run], error) {
+	data, stat, err := conn.Get(ctx, p.Run(), false)
 	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
 		return cluster.Stored[cluster.Run]{}, err
 	}
-	s := cluster.ReadStored[cluster.Run](path, data, stat, err == nil)
-	return s, s.Newer() // a damaged one is replaced
+	return cluster.ReadStored[cluster.Run](p.Run(), data, stat, err == nil), nil
 }
 
 // held returns the operations that check that this host still holds a term, and the servers' time of the last step of its takeover.

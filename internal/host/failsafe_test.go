@@ -86,6 +86,7 @@ func (f *fleet) start(safe bool, ids ...string) (stop func()) {
 		cfg := load(f.t, append([]string{"ZKELECTD_NODE_ID=" + id, "ZKELECTD_ZOOKEEPER_ROOT=" + f.root, "ZKELECTD_ZOOKEEPER_SERVERS=" + f.server.Addr(),
 			"ZKELECTD_ZOOKEEPER_SESSION_TIMEOUT=" + outageSession.String(), "ZKELECTD_ZOOKEEPER_ACL=private", "ZKELECTD_ZOOKEEPER_AUTH_FILE=" + f.auth,
 			fmt.Sprintf("ZKELECTD_NODE_PRIORITY=%d", 100-i-10*len(f.hosts)), "ZKELECTD_CHILD_STOP_TIMEOUT=100ms",
+			"ZKELECTD_POLICY_FAILBACK=immediate",
 			"ZKELECTD_CHILD_COMMAND=sh,-c,echo start >>" + filepath.Join(f.dir, "starts") + "; exec sleep 1000",
 			fmt.Sprintf("ZKELECTD_FAILSAFE_ENABLED=%t", safe), "ZKELECTD_FAILSAFE_LISTEN=" + listener.Addr().String(),
 			"ZKELECTD_NODE_STATE_DIR=" + filepath.Join(f.dir, id)}, f.env...)...)

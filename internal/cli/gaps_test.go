@@ -11,8 +11,10 @@ import (
 )
 
 // gapMargin is how far a gap of the history may be from that of the ledger. The history doesn't count what a transaction takes on its
-// way, and the children write every 10 ms.
-const gapMargin = 50 * time.Millisecond
+// way, and the children write every 10 ms. A busy machine delays each of these, so a part of the gap is added; what the hooks take is more.
+func gapMargin(seen time.Duration) time.Duration {
+	return 50*time.Millisecond + seen/7
+}
 
 // What the history says of an outage is what users of the work have seen, by the ledger of the children: from the end of the old work to
 // the begin of the next. Between the two, hooks take longer than the margin, so a figure that begins or ends elsewhere is off.
@@ -67,7 +69,7 @@ election: {exclusion: 1s}
 // isGapOf reports whether a gap is that of the ledger, or bounds it.
 func isGapOf(g *cluster.Gap, seen time.Duration) bool {
 	more := time.Duration(g.For) - seen // than the ledger has
-	return (g.Bound == cluster.BoundAtMost || more < gapMargin) && (g.Bound == cluster.BoundAtLeast || more > -gapMargin)
+	return (g.Bound == cluster.BoundAtMost || more < gapMargin(seen)) && (g.Bound == cluster.BoundAtLeast || more > -gapMargin(seen))
 }
 
 // gaps returns how long no leader's work had run before a term, by the history and by the ledger.

@@ -257,7 +257,7 @@ func (c *gapCheck) judge(p cluster.PastTerm, next term, ends []tenure) (fault st
 		seen := ready - old.end
 		short := seen - said - c.flights(term{next.root, old.term}, next) - c.lateness(span{old.end, ready})
 		tooLong := p.Leaderless.Bound != cluster.BoundAtMost && said > seen+most
-		tooShort := p.Leaderless.Bound != cluster.BoundAtLeast && !loose && short > c.short
+		tooShort := p.Leaderless.Bound != cluster.BoundAtLeast && !loose && short > c.short+seen/10 // a busy machine delays each step
 		if !tooLong && !tooShort {
 			if p.Leaderless.Bound == "" && !loose {
 				c.worst = max(c.worst, short, said-seen)
@@ -307,9 +307,9 @@ func TestGapCheck(t *testing.T) {
 	}{
 		"exact":                         {gap(2*s, ""), "READY", false, 0, true},
 		"a release on its way":          {gap(s, ""), "READY", false, s, true},
-		"too short, beyond that":        {gap(s-60*ms, ""), "READY", false, s, false},
-		"a little shorter":              {gap(2*s-40*ms, ""), "READY", false, 0, true},
-		"too short":                     {gap(2*s-60*ms, ""), "READY", false, 0, false},
+		"too short, beyond that":        {gap(s-260*ms, ""), "READY", false, s, false},
+		"a little shorter":              {gap(2*s-240*ms, ""), "READY", false, 0, true},
+		"too short":                     {gap(2*s-260*ms, ""), "READY", false, 0, false},
 		"too short under a delay":       {gap(s, ""), "READY", true, 0, true},
 		"too long":                      {gap(2*s+20*ms, ""), "READY", false, 0, false},
 		"too long under a delay":        {gap(2*s+20*ms, ""), "READY", true, 0, false},

@@ -59,7 +59,7 @@ test: alerts ## run all tests, with real ZooKeeper servers and the race detector
 	@scripts/install-dbus.sh
 	@scripts/install-zookeeper.sh
 	@scripts/install-chromium.sh
-	go test -race -p $(PACKAGES) -timeout 20m $(LONGEST) $$(go list ./... | grep -vxF -e zkelectd/internal/test/sim $(LONGEST:%=-e %))
+	go test -race -p $(PACKAGES) -timeout 24m $(LONGEST) $$(go list ./... | grep -vxF -e zkelectd/internal/test/sim $(LONGEST:%=-e %))
 	go test -run TestMemoryLimit ./internal/cli # with a memory limit that is too low for the race detector
 	go test -timeout 20m ./internal/test/sim $(SIM_FROM) # without the race detector: each schedule runs in one goroutine
 

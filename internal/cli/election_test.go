@@ -175,7 +175,7 @@ func TestHooks(t *testing.T) {
   pre_start: %s
   post_stop: %s
   on_change: [sh, -c, "cat >>%s.json"]
-child: {command: [sh, -c, "echo child $ZKELECTD_TERM >>%s; trap 'echo end $ZKELECTD_TERM >>%s; exit 0' TERM; while :; do sleep 0.05; done"], stop_timeout: 400ms}
+child: {command: [sh, -c, "trap 'echo end $ZKELECTD_TERM >>%s; exit 0' TERM; echo child $ZKELECTD_TERM >>%s; while :; do sleep 0.05; done"], stop_timeout: 1s}
 `, hook("pre"), hook("post"), out, out, out))
 	f.start("a")
 	g := f.until("a leads", leads("a"))

@@ -216,7 +216,7 @@ func checkGroups(ctx context.Context, w io.Writer, h config.Host) (alone map[str
 }
 
 // missingGroup returns a warning if the group of a configuration does not exist: its root, or the servers, may be mistyped, and the work would
-// run a second time. It returns nothing if the group exists, or if that is not known.
+// run a second time. It is empty if the group exists, or if that is not known.
 func missingGroup(ctx context.Context, s *zk.Session, c config.Config) string {
 	root, kind := c.ZooKeeper.Root, kindOf(c)
 	conn := s.Group(cluster.Paths{Root: root})

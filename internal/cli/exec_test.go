@@ -293,7 +293,7 @@ func TestStatusOfJobs(t *testing.T) {
 	line("killed " + at + " running - n2 from " + at)
 	killed.daemons["n2"].signal(syscall.SIGTERM)
 	killed.exit("n2")
-	line("killed " + at + " not ended: it was killed or stopped - n2 at any time")
+	line("killed " + at + " end not known: it was killed or stopped, or its host was lost - n2 at any time")
 	if out := show("-g", "failing"); !strings.Contains(out, "\nlast run of the job: ") || !strings.Contains(out, ", exit status 3, took ") {
 		t.Error(out)
 	}
@@ -325,8 +325,8 @@ func TestLastRun(t *testing.T) {
 		"ended, and has not left":  {cluster.Run{Node: "n1", Ended: true, Started: start, OncePer: hour}, end, true, "exit status 0|1m30s|n1|from"},
 		"ended, without a limit":   {cluster.Run{Node: "n1", Ended: true, Started: start}, end, false, "exit status 0|1m30s|n1|at any time"},
 		"running":                  {cluster.Run{Node: "n1", OncePer: hour}, start, true, "running|-|n1|from"},
-		"killed":                   {cluster.Run{Node: "n1", OncePer: hour}, start, false, "not ended: it was killed or stopped|-|n1|at any time"},
-		"killed, and at most once": {cluster.Run{Node: "n1", OncePer: hour, AtMostOnce: true}, start, false, "not ended: it was killed or stopped|-|n1|from"},
+		"killed":                   {cluster.Run{Node: "n1", OncePer: hour}, start, false, "end not known: it was killed or stopped, or its host was lost|-|n1|at any time"},
+		"killed, and at most once": {cluster.Run{Node: "n1", OncePer: hour, AtMostOnce: true}, start, false, "end not known: it was killed or stopped, or its host was lost|-|n1|from"},
 		"the clock has gone back":  {cluster.Run{Node: "n1", Ended: true, Started: end, OncePer: hour}, start, false, "exit status 0|0s|n1|from"},
 	} {
 		read := cluster.Stored[cluster.Run]{Exists: true, Record: c.run, Stat: cluster.Stat{Time: c.at}}

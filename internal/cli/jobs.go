@@ -66,7 +66,7 @@ func (r *lastRun) cells() []any {
 	if r.Error != "" {
 		return []any{"-", r.Error, "-", "-", "-"}
 	}
-	how, took, next := "not ended: it was killed or stopped", "-", "at any time"
+	how, took, next := "end not known: it was killed or stopped, or its host was lost", "-", "at any time"
 	switch {
 	case r.Running:
 		how = "running"

@@ -188,12 +188,18 @@ func (f *fleet) checkLedgers() {
 	}
 }
 
-// checkLedger checks S1 in the ledger.
-func (g *group) checkLedger() []tenure {
+// readLedger returns the tenures of the group; none if its first child has not written yet, or was stopped before it did.
+func (g *group) readLedger() []tenure {
 	all, err := readLedger(g.ledger())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the first child may have been stopped before it wrote
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		g.f.t.Error(err)
 	}
+	return all
+}
+
+// checkLedger checks S1 in the ledger.
+func (g *group) checkLedger() []tenure {
+	all := g.readLedger()
 	for _, fault := range check(all) {
 		g.f.t.Errorf("%s: %s", g.name, fault)
 	}

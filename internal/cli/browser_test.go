@@ -23,16 +23,55 @@ type tab struct {
 	messages []string // of the browser's console
 }
 
-// open opens a page. It is closed with the test.
-func (f *fleet) open(addr string) *tab {
-	f.t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.Flag("disable-lcd-text", true))
+// browser is the browser of all tests: a start of one costs more processor time than most tests. Each tab has a profile of its own.
+var browser struct {
+	sync.Mutex
+	ctx context.Context // nil before the first tab
+	end func()
+}
+
+// startBrowser returns the context of the browser.
+func startBrowser() (context.Context, error) {
+	browser.Lock()
+	defer browser.Unlock()
+	if browser.ctx != nil {
+		return browser.ctx, nil
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.Flag("disable-lcd-text", true), chromedp.DisableGPU)
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // root may not have one
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
-	ctx, stop := chromedp.NewExecAllocator(ctx, options...)
+	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, leave := chromedp.NewContext(ctx)
+	browser.end = func() {
+		chromedp.Cancel(ctx) // waits for the browser's end
+		leave()
+		stop()
+	}
+	if err := chromedp.Do(ctx, chromedp.Steps()); err != nil {
+		browser.end()
+		return nil, err
+	}
+	browser.ctx = ctx
+	return ctx, nil
+}
+
+// endBrowser ends the browser if a test has started it.
+func endBrowser() {
+	if browser.ctx != nil {
+		browser.end()
+	}
+}
+
+// open opens a page. It is closed with the test.
+func (f *fleet) open(addr string) *tab {
+	f.t.Helper()
+	ctx, err := startBrowser()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
+	ctx, leave := chromedp.NewContext(ctx, chromedp.WithNewBrowserContext())
 	t := &tab{f: f, ctx: ctx}
 	var listening sync.WaitGroup
 	f.t.Cleanup(func() {
@@ -40,13 +79,12 @@ func (f *fleet) open(addr string) *tab {
 			text, _ := chromedp.Run(ctx, chromedp.Evaluate[string]("document.body.innerText"))
 			f.t.Logf("the page shows:\n%s\nand its console:\n%s", text, strings.Join(t.console(), "\n"))
 		}
-		chromedp.Cancel(ctx) // waits for the browser's end
+		chromedp.Cancel(ctx) // waits until the tab is closed
 		leave()
-		stop()
 		cancel()
 		listening.Wait()
 	})
-	t.do(chromedp.Steps()) // starts the browser
+	t.do(chromedp.Steps()) // opens the tab
 	console := chromedp.Console(ctx)
 	listening.Go(func() {
 		for m, err := range console {
@@ -70,8 +108,7 @@ func (t *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// within calls do with a timeout. The first action in a tab starts the browser, which lives as long as its context, and so
-// has no timeout.
+// within calls do with a timeout. The first action opens the tab, which lives as long as its context, and so has no timeout.
 func within(ctx context.Context, do func(context.Context) error) error {
 	if c := chromedp.FromContext(ctx); c == nil || c.Target == nil {
 		return do(ctx)

@@ -305,7 +305,7 @@ func (f *fleet) until(what string, ok func(status.Group) bool) status.Group {
 
 func (f *fleet) eventually(what string, ok func() bool, state ...func() string) {
 	f.t.Helper()
-	tick := time.NewTicker(25 * time.Millisecond)
+	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	limit := time.After(testTimeout)
 	for !ok() {

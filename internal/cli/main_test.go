@@ -51,6 +51,7 @@ func (s suite) Run() int {
 		return 1
 	}
 	code := s.m.Run()
+	endBrowser()
 	shared.Stop()
 	if err := races.Check(); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -2,6 +2,8 @@
 # runs only on the leader.
 #
 #   docker build -f deploy/sidecar.Dockerfile --build-arg APP_IMAGE=your/app:1.2.3 -t your/app-ha:1.2.3 .
+#
+# The group is created once, with the settings of the members: docker run --entrypoint zkelectd … your/app-ha:1.2.3 init
 ARG ZKELECTD_IMAGE=zkelectd:dev
 ARG APP_IMAGE=debian:12.11-slim
 FROM ${ZKELECTD_IMAGE} AS zkelectd

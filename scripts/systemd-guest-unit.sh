@@ -75,6 +75,7 @@ systemctl daemon-reload
 
 systemctl stop dbus.socket dbus.service 2>/dev/null
 zkelectd check --config /etc/zkelectd.yaml 2>&1 | grep -qF "cannot reach systemd over D-Bus" || fail "check does not report that D-Bus is missing"
+zkelectd init || fail "the group of the units cannot be created"
 systemctl start zkelectd || fail "the service does not start"
 until_ok "without D-Bus the takeover fails with the reason" logged zkelectd "cannot reach systemd over D-Bus (is dbus.service running?)"
 systemctl start dbus.service || fail "D-Bus does not start"

@@ -50,6 +50,8 @@ systemctl start --no-block zkelectd
 until_ok "without a server the status is that it waits" has_status zkelectd "waiting for ZooKeeper at $zk"
 [ "$(systemctl is-active zkelectd)" = activating ] || fail "the service is ready too early"
 systemctl start zookeeper
+until_ok "a member waits for a group that does not exist" has_status zkelectd "*there is no group at /tests*"
+zkelectd init $group || fail "the group cannot be created"
 until_ok "the first member leads" has_status zkelectd "leading, elector, term *"
 systemctl is-active zkelectd >/dev/null || fail "the service is not active"
 systemctl start zkelectd@g2 || fail "the second member does not start"
@@ -126,6 +128,7 @@ export ZKELECTD_ZOOKEEPER_AUTH_FILE=/etc/zkelectd/zookeeper.auth
 group="--zk $zk --root /private"
 printf 'node: {id: n1}\nzookeeper: {servers: ["%s"], root: /private, session_timeout: 4s, auth: {file: %s}, acl: private}\nchild: {command: [sleep, "10000"]}\n' \
 	"$zk" "$ZKELECTD_ZOOKEEPER_AUTH_FILE" >/etc/zkelectd.yaml
+zkelectd init || fail "a private group cannot be created"
 systemctl start zkelectd || fail "the service does not start in a private tree"
 until_ok "it leads in a private tree" leads n1
 echo user:new >>/etc/zkelectd/zookeeper.auth

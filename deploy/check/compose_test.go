@@ -111,10 +111,10 @@ func TestComposeSettingsAreAccepted(t *testing.T) {
 		}
 		nodes++
 		env := environment(s)
-		if len(s.Command) < 3 || s.Command[0] != "run" || s.Command[1] != "--" {
+		if len(s.Command) < 4 || !slices.Equal(s.Command[:3], []string{"run", "--create", "--"}) {
 			t.Fatalf("the command is %v", s.Command)
 		}
-		checkSettings(t, env, s.Command[1:]...)
+		checkSettings(t, env, s.Command[2:]...)
 		name := env["ZKELECTD_ZOOKEEPER_AUTH_FILE"]
 		if env["ZKELECTD_ZOOKEEPER_ACL"] != "private" || env["CREDENTIALS_DIRECTORY"] != "/run/secrets" || len(s.Secrets) != 1 || s.Secrets[0].Source != name {
 			t.Errorf("the tree is not private, or the secret %q is missing: %v", name, s.Secrets)

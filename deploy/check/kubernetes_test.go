@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,13 +26,14 @@ type manifests struct {
 	service *corev1.Service
 	budget  *policyv1.PodDisruptionBudget
 	set     *appsv1.StatefulSet
+	job     *batchv1.Job
 	secret  *corev1.Secret
 }
 
 func readManifests(t *testing.T) manifests {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), policyv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), batchv1.AddToScheme(scheme), policyv1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
@@ -69,6 +71,8 @@ func readManifests(t *testing.T) manifests {
 				m.budget = o
 			case *appsv1.StatefulSet:
 				m.set = o
+			case *batchv1.Job:
+				m.job = o
 			case *corev1.Secret:
 				m.secret = o
 			default:
@@ -76,7 +80,7 @@ func readManifests(t *testing.T) manifests {
 			}
 		}
 	}
-	if m.service == nil || m.budget == nil || m.set == nil || m.secret == nil {
+	if m.service == nil || m.budget == nil || m.set == nil || m.job == nil || m.secret == nil {
 		t.Fatal("an object is missing")
 	}
 	return m
@@ -129,7 +133,17 @@ func TestKubernetesReferencesExist(t *testing.T) {
 
 // The pods meet the pod security standard "restricted" and more: a read-only root, limits, pinned images.
 func TestKubernetesPodsAreRestricted(t *testing.T) {
-	spec := readManifests(t).set.Spec.Template.Spec
+	m := readManifests(t)
+	spec := m.set.Spec.Template.Spec
+	if spec.TerminationGracePeriodSeconds == nil || *spec.TerminationGracePeriodSeconds < 15 {
+		t.Error("the grace period may be too short for a handover")
+	}
+	checkRestricted(t, spec)
+	checkRestricted(t, m.job.Spec.Template.Spec)
+}
+
+func checkRestricted(t *testing.T, spec corev1.PodSpec) {
+	t.Helper()
 	is := func(b *bool, want bool) bool { return b != nil && *b == want }
 	p := spec.SecurityContext
 	if p == nil || !is(p.RunAsNonRoot, true) || p.RunAsUser == nil || *p.RunAsUser == 0 ||
@@ -141,9 +155,6 @@ func TestKubernetesPodsAreRestricted(t *testing.T) {
 	}
 	if !is(spec.EnableServiceLinks, false) {
 		t.Error("services may add variables to the environment, which are refused as settings")
-	}
-	if spec.TerminationGracePeriodSeconds == nil || *spec.TerminationGracePeriodSeconds < 15 {
-		t.Error("the grace period may be too short for a handover")
 	}
 	for _, c := range spec.Containers {
 		checkPinned(t, c.Image)
@@ -187,5 +198,26 @@ func TestKubernetesSettingsAreAccepted(t *testing.T) {
 		if acl := env["ZKELECTD_ZOOKEEPER_ACL"]; acl != "private" {
 			t.Errorf("the tree is %q", acl)
 		}
+	}
+}
+
+// The job creates the group of the members: with their image, at their root and servers, with their credentials.
+func TestKubernetesJobCreatesTheGroupOfTheMembers(t *testing.T) {
+	m := readManifests(t)
+	job, member := m.job.Spec.Template.Spec.Containers[0], m.set.Spec.Template.Spec.Containers[0]
+	if !slices.Equal(job.Command, []string{"zkelectd", "init"}) || len(job.Args) > 0 || job.Image != member.Image {
+		t.Errorf("the job runs %v %v of %s", job.Command, job.Args, job.Image)
+	}
+	for _, e := range member.Env {
+		if strings.HasPrefix(e.Name, "ZKELECTD_ZOOKEEPER_") && !slices.Contains(job.Env, e) {
+			t.Errorf("the job lacks %s=%s", e.Name, e.Value)
+		}
+	}
+	if !slices.ContainsFunc(m.job.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == m.secret.Name }) {
+		t.Error("the job has no credentials")
+	}
+	selector, err := metav1.LabelSelectorAsSelector(m.set.Spec.Selector)
+	if err != nil || selector.Matches(labels.Set(m.job.Spec.Template.Labels)) {
+		t.Errorf("%v, or the set selects the pods of the job", err)
 	}
 }

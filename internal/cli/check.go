@@ -196,7 +196,7 @@ func checkGroups(ctx context.Context, w io.Writer, h config.Host) (alone map[str
 	defer s.Close(ctx)
 	for _, one := range h.Groups {
 		var warnings []string
-		if missing := missingGroup(ctx, s, one.Config); missing != "" {
+		if missing := missingGroup(ctx, s, h, one); missing != "" {
 			warnings = []string{missing}
 		} else {
 			snap, found, err := policyWarnings(ctx, groupAt(s, one.Config, one.Name, one.Config.ZooKeeper.Root))
@@ -215,22 +215,19 @@ func checkGroups(ctx context.Context, w io.Writer, h config.Host) (alone map[str
 	return alone
 }
 
-// missingGroup returns a warning if the group of a configuration does not exist: its root, or the servers, may be mistyped, and the work would
-// run a second time. It is empty if the group exists, or if that is not known.
-func missingGroup(ctx context.Context, s *zk.Session, c config.Config) string {
-	root, kind := c.ZooKeeper.Root, kindOf(c)
-	conn := s.Group(cluster.Paths{Root: root})
+// missingGroup returns a warning if a group does not exist. It is empty if the group exists, or if that is not known.
+func missingGroup(ctx context.Context, s *zk.Session, h config.Host, one config.Group) string {
+	want := store.MissingError{Root: one.Config.ZooKeeper.Root, Servers: h.Config.ZooKeeper.Servers}
+	if h.Dir != "" {
+		want.Group = one.Name
+	}
+	conn := s.Group(cluster.Paths{Root: want.Root})
 	defer conn.Close()
-	created, err := store.Created(ctx, conn, root, kind)
-	if created || err != nil {
-		return ""
+	var missing *store.MissingError
+	if errors.As(store.RequireCreated(ctx, conn, kindOf(one.Config), want), &missing) {
+		return "new: " + missing.Error()
 	}
-	meant := ""
-	if similar := store.SimilarRoot(ctx, conn, root); similar != "" {
-		meant = " (is " + similar + " meant?)"
-	}
-	return fmt.Sprintf("new: there is no group at %s on %s%s: run creates it, and starts the work there, whatever runs in another group",
-		root, strings.Join(c.ZooKeeper.Servers, ", "), meant)
+	return ""
 }
 
 // checkRoot returns an error if this user may not create the root of a group.

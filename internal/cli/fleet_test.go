@@ -142,7 +142,7 @@ func (f *fleet) configure(id, site string, priority int, extra string) {
 	put(f.t, f.file(id), text+extra)
 }
 
-// start starts a daemon with the configuration that configure wrote.
+// start starts a daemon with the configuration that configure wrote. It may create the group.
 func (f *fleet) start(id string, args ...string) *process {
 	f.t.Helper()
 	return f.startWith(nil, id, args...)
@@ -156,7 +156,7 @@ func (f *fleet) startWith(env []string, id string, args ...string) *process {
 	} else if !slices.Contains(args, "--") && !slices.Contains(args, "--config") {
 		args = append(args, "--no-child")
 	}
-	cmd := exec.Command("zkelectd", append([]string{"run"}, args...)...)
+	cmd := exec.Command("zkelectd", append([]string{"run", "--create"}, args...)...)
 	cmd.Env = append(os.Environ(), env...)
 	return f.startCommand(id, cmd)
 }

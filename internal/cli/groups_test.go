@@ -245,6 +245,6 @@ func TestCommandsWithGroupFiles(t *testing.T) {
 	e.fails(2, with("leader", "-g", "mail"), "the root of the group mail is "+e.base+"/mail, but the configuration of this host says /elsewhere")
 	e.fails(2, with("history"), "there are 3 groups below "+e.base, "billing, later, mail")
 	e.fails(2, with("status"), "later    none", "no daemon has joined it yet", "1 of 3 groups cannot be shown: mail")
-	e.prints(with("init", "-g", "later"), "the group "+e.base+"/later is initialized")
+	e.fails(2, with("init"), "the group billing is in use, and left as it is", "the group "+e.base+"/later is initialized", "group mail: ")
 	e.prints([]string{"__complete", "drain", "--config", file, "-g", "l"}, "later\n")
 }

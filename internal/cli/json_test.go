@@ -29,7 +29,7 @@ var printedJSON = map[string]any{
 		jobStatus
 	}{}, "zkelectd doctor": doctorReport{}, "zkelectd check": checkedConfig{}, "zkelectd explain": whatif.Explanation{}, "zkelectd history": cluster.PastTerm{},
 	"zkelectd slots": slotsState{}, "zkelectd whatif": forecasts{}, "move": rolloutResult{}, "zkelectd move --scheduled": listedSchedule{}, "zkelectd policy": cluster.Policy{},
-	"zkelectd leader": shownLeader{}, "zkelectd init": createdGroup{}, "zkelectd reload": host.ReloadResult{},
+	"zkelectd leader": shownLeader{}, "zkelectd init": createdGroups{}, "zkelectd reload": host.ReloadResult{},
 	"zkelectd policy --apply": appliedPolicy{}, "zkelectd acl": tree{}, "zkelectd acl --apply": appliedACLs{}, "zkelectd repair": repairs{},
 	"zkelectd group delete": deletedGroup{}, "zkelectd fence": fencedNode{}, "zkelectd force": forcedGroup{}, "zkelectd gameday": drillResult{},
 }

@@ -208,6 +208,6 @@ func TestADamagedRootIsRestored(t *testing.T) {
 	other := *f
 	other.paths.Root += "-other"
 	f.write(cluster.Op{Kind: cluster.OpCreate, Path: other.paths.Root, Data: []byte("garbage")})
-	other.failsWith("no zkelectd has run with this root", "repair", "root")
+	other.failsWith("there is no group with this root", "repair", "root")
 	f.checkInvariants()
 }

@@ -41,10 +41,15 @@ child. When the daemon dies, the guard closes its session, so that the next lead
 need not wait, and starts the daemon again, with the configuration that was in
 force: changes of the file that need a restart stay pending.
 
+A host that has never been in the group does not create it: with a mistyped root or
+server, the work would run a second time. It says so and waits until 'zkelectd init'
+has created the group, unless --create is given.
+
 SIGTERM and SIGINT stop the child, release leadership and exit; a second one
 kills the child at once. SIGHUP reloads the configuration. The exit status is
 that of the daemon.`
 	c.Args = childArgs
+	createFlag(c)
 	noRespawn := c.Flags().Bool("no-respawn", false, "exit when the daemon dies, instead of starting it again")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		signals := guard.CatchReload()
@@ -52,6 +57,11 @@ that of the daemon.`
 			Sources: sources(cmd, args), Argv: daemonArgs(os.Args), Respawn: !*noRespawn, Signals: signals,
 		}))
 	}
+}
+
+// createFlag adds the flag with which run creates the group.
+func createFlag(c *command) *bool {
+	return c.Flags().Bool("create", false, "create the group if it does not exist, even if this host has never been in it")
 }
 
 // withStatus returns the end of a process as the error of its command.
@@ -79,8 +89,9 @@ func daemonCommand(c *command) {
 	c.Hidden = true
 	c.Args = childArgs
 	c.Flags().Bool("no-respawn", false, "") // used by the guard
+	create := createFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		return withStatus(daemon.Main(cmd.Context(), sources(cmd, args), version()))
+		return withStatus(daemon.Main(cmd.Context(), sources(cmd, args), version(), *create))
 	}
 }
 

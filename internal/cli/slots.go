@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/config"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/operator/request"
 	"zkelectd/internal/store"
@@ -196,37 +197,36 @@ func (g group) checkNoMembers(ctx context.Context) error {
 	return g.hasMembers("changed", ids)
 }
 
-// initializeSlots creates a group with the slots of the configuration, none of which has a leader.
-func (g group) initializeSlots(ctx context.Context, created *createdGroup) error {
+// initializeSlots creates the slots of the configuration, none of which has a leader. It returns what to say of it.
+func (g group) initializeSlots(ctx context.Context) (string, error) {
 	size := cluster.SlotSize{Count: g.cfg.Slots.Count, PerNode: g.cfg.Slots.Limit()}
 	if !g.cfg.Slots.Enabled() {
-		return fmt.Errorf("the group %s has slots, but this configuration has none: name one that has with --config", g.name)
+		return "", fmt.Errorf("the group %s has slots, but this configuration has none: name one that has with --config", g.name)
 	}
 	for i := range size.Count {
 		if err := store.Init(ctx, g.session, g.paths.OfSlot(i), whoami()); err != nil {
-			return err
+			return "", err
 		}
 	}
 	read, err := store.ReadSlots(ctx, g.session, g.paths, false)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if errors.Is(read.Err, cluster.ErrNoSlots) || !read.Exists {
 		if err := store.DoSplit(ctx, g.session, g.paths, g.paths.SlotsTx("", read, cluster.NewSlots(size, whoami(), time.Now()))); err != nil {
-			return fmt.Errorf("cannot write znode %s: %w", g.paths.Slots(), err)
+			return "", fmt.Errorf("cannot write znode %s: %w", g.paths.Slots(), err)
 		}
 	}
-	created.say("the group %s is initialized with %s: its first leaders need not wait", g.paths.Root, size)
-	return nil
+	return fmt.Sprintf(" with %s: its first leaders need not wait", size), nil
 }
 
 func initCommand(c *command) {
 	c.Use = "init"
-	c.Short = "Create a new group that has no leader, so that the first one need not wait"
-	c.Long = `Init creates the znodes of a new group. Run it only if the group has no leader: its
-first leader then starts at once. Init is optional: in a group that was not initialized
-the first leader waits some seconds for a lease that might still run, because missing
-znodes do not prove that there is no leader; they may have been deleted while one led.
+	c.Short = "Create a new group that has no leader"
+	c.Long = `Init creates the znodes of a new group, once, on one host: the daemons do not create a
+group that they have never been in. With groups_dir and without -g it creates those of
+its groups that do not exist yet. Run it only if the group has no leader: its first
+leader then starts at once.
 
 It fails if anything shows that the group is or was in use:
 members, an election, a leader, a history. A group that is already initialized is
@@ -241,40 +241,77 @@ left as it is.`
 		if err != nil {
 			return err
 		}
+		created := createdGroups{result: c.result(output), Groups: []createdGroup{}}
+		if by == (choice{}) && h.Dir != "" && !cmd.Flags().Changed("root") {
+			return created.finish(&created, created.initializeAll(cmd, h))
+		}
 		by.create = true
 		base := h.Config.ZooKeeper.Root
-		if by.name == "" && h.Dir == "" {
+		if by.name == "" {
 			base = path.Dir(base) // the root of the only group
 		}
-		return withChoice(cmd, h, by, func(ctx context.Context, s selection) error {
-			return s.withOnly(ctx, wholeGroup, func(ctx context.Context, g group) error {
-				created := createdGroup{result: c.result(output), Group: g.name, Root: g.paths.Root}
-				return created.finish(&created, g.initialize(ctx, &created, base))
-			})
-		})
+		return created.finish(&created, withChoice(cmd, h, by, func(ctx context.Context, s selection) error {
+			return s.withOnly(ctx, wholeGroup, func(ctx context.Context, g group) error { return g.initialize(ctx, &created, base) })
+		}))
 	}
 }
 
-// createdGroup is the output of init.
-type createdGroup struct {
+// createdGroups is the output of init.
+type createdGroups struct {
 	result
+	Groups []createdGroup `json:"groups"`
+}
+
+type createdGroup struct {
 	Group string `json:"group"`
 	Root  string `json:"root"`
 }
 
-// initialize creates the group, whose name is recorded below base.
-func (g group) initialize(ctx context.Context, created *createdGroup, base string) error {
+// initializeAll creates those groups of a host that are not in use.
+func (created *createdGroups) initializeAll(cmd *cobra.Command, h config.Host) error {
+	s, err := connect(cmd.Context(), h.Config, h.From)
+	if err != nil {
+		return err
+	}
+	defer operator.Disconnect(cmd.Context(), s)
+	var errs []error
+	for _, one := range h.Groups {
+		g := groupAt(s, one.Config, one.Name, one.Config.ZooKeeper.Root)
+		err := g.adoptACL(cmd.Context())
+		if err == nil {
+			err = g.initialize(cmd.Context(), created, h.Config.ZooKeeper.Root)
+		}
+		if errors.As(err, new(*cluster.InUseError)) {
+			created.say("the group %s is in use, and left as it is", one.Name)
+		} else if err != nil {
+			errs = append(errs, ofGroup(h, one, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// initialize creates the group, whose name is recorded below base. The records of its identity come last: with the first one a daemon that
+// waits for the group joins it.
+func (g group) initialize(ctx context.Context, created *createdGroups, base string) error {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
+	if err := store.VerifyIdentity(ctx, g.session, base, g.name, g.paths.Root, g.kind); err != nil {
+		return err
+	}
+	var initialized string
+	var err error
+	if g.manyLeaders() {
+		initialized, err = g.initializeSlots(ctx)
+	} else {
+		initialized, err = ": its first leader need not wait", store.Init(ctx, g.session, g.paths, whoami())
+	}
+	if err != nil {
+		return err
+	}
 	if err := store.EnsureIdentity(ctx, g.session, base, g.name, g.paths.Root, g.kind); err != nil {
 		return err
 	}
-	if g.manyLeaders() {
-		return g.initializeSlots(ctx, created)
-	}
-	if err := store.Init(ctx, g.session, g.paths, whoami()); err != nil {
-		return err
-	}
-	created.say("the group %s is initialized: its first leader need not wait", g.paths.Root)
+	created.say("the group %s is initialized%s", g.paths.Root, initialized)
+	created.Groups = append(created.Groups, createdGroup{g.name, g.paths.Root})
 	return nil
 }

@@ -25,6 +25,7 @@ import (
 	"zkelectd/internal/operator"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/policy"
+	"zkelectd/internal/store"
 )
 
 func statusCommand(c *command) {
@@ -334,7 +335,7 @@ func (g group) summaries(ctx context.Context) []groupStatus {
 	}
 	if err != nil {
 		none := status.Group{Name: cluster.GroupOf(g.name), Root: g.paths.Root, State: status.StateNone, Members: []status.Member{}}
-		return []groupStatus{{Name: g.name, Kind: g.kind, Group: none, Error: err.Error(), joined: !operator.NotAffected(err)}}
+		return []groupStatus{{Name: g.name, Kind: g.kind, Group: none, Error: err.Error(), joined: !operator.NotAffected(err) && !errors.Is(err, store.ErrNoGroup)}}
 	}
 	views := g.views(read)
 	if !g.manyLeaders() {

@@ -55,7 +55,7 @@ type Node struct {
 	// Weight is the share of leaderships in relation to other nodes, MaxLeaders the largest number of them; 0 for no limit.
 	Weight     float64 `yaml:"weight" min:"0.001" max:"1000" default:"1" reload:"yes" doc:"The share of leaderships that the policies spread and fewest give this host: with 2 it leads twice as many groups as a host with 1. From 0.001 to 1000. See docs/policies.md."`
 	MaxLeaders int     `yaml:"max_leaders" min:"0" reload:"yes" doc:"This host is not elected in further groups while it leads this many; each slot counts as one. It keeps what it leads. 0 for no limit."`
-	StateDir   string  `yaml:"state_dir" doc:"The directory, on a disk of this host, for what it has promised in failsafe mode. One daemon uses it at a time. Default: systemd's $STATE_DIRECTORY, else /var/lib/zkelectd."`
+	StateDir   string  `yaml:"state_dir" doc:"The directory, on a disk of this host, for what it has promised in failsafe mode, and which groups it has been in. One daemon uses it at a time. Default: systemd's $STATE_DIRECTORY, else /var/lib/zkelectd."`
 }
 
 // Moves limits the preemptions that this host decides on as the elector of its groups.
@@ -309,7 +309,7 @@ func hostName() string {
 // ZooKeeper configures the ensemble and the group in it.
 type ZooKeeper struct {
 	Servers        []string      `yaml:"servers" default:"127.0.0.1:2181" doc:"The servers of the ensemble, as host:port. Each address of a name is tried like a server of its own."`
-	Root           string        `yaml:"root" scope:"host, group" default:"/cluster" doc:"The group's root znode, created if it does not exist. Daemons with the same root elect one leader."`
+	Root           string        `yaml:"root" scope:"host, group" default:"/cluster" doc:"The group's root znode, which 'zkelectd init' creates. Daemons with the same root elect one leader."`
 	SessionTimeout time.Duration `yaml:"session_timeout" min:"2s" max:"10m" default:"6s" doc:"The session timeout to request; a server grants between 2 and 20 times its tickTime. The lease is at most 45% of the smallest timeout that may be granted."`
 	// MinSessionTimeout is the smallest session timeout that a server may grant; 0 for the one that was granted first.
 	MinSessionTimeout time.Duration `yaml:"min_session_timeout" doc:"The smallest session timeout that any server of the ensemble may grant; the lease is computed from it. Set it if the servers have different values of maxSessionTimeout. With 0s zkelectd assumes that every server grants at least what the first one granted."`

@@ -13,7 +13,7 @@ import (
 // those in ZooKeeper are in force.
 type Slots struct {
 	// Count is 0 for a group with one leader.
-	Count   int `yaml:"count" min:"0" max:"128" reload:"yes" doc:"How many leaders the group has, each with its own slot and work: 1 to {slots}; 0 for a group with one leader, without slots. The first host of a group writes this value to ZooKeeper, and only the command 'slots' changes it there. See docs/groups.md."`
+	Count   int `yaml:"count" min:"0" max:"128" reload:"yes" doc:"How many leaders the group has, each with its own slot and work: 1 to {slots}; 0 for a group with one leader, without slots. The host that creates the group writes this value to ZooKeeper, and only the command 'slots' changes it there. See docs/groups.md."`
 	PerNode int `yaml:"per_node" min:"0" reload:"yes" doc:"How many slots one host can lead at most; 0 for all. As slots.count, it is only the first value."`
 }
 

@@ -34,7 +34,8 @@ const (
 )
 
 // Main is the daemon's process, which the guard has started, until it is stopped. It returns the exit status, and why it is not 0.
-func Main(ctx context.Context, from config.Sources, version string) (status int, err error) {
+// It creates groups that this host has never been in only if create is set.
+func Main(ctx context.Context, from config.Sources, version string, create bool) (status int, err error) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1)
 	defer signal.Stop(signals)
@@ -54,6 +55,7 @@ func Main(ctx context.Context, from config.Sources, version string) (status int,
 	}
 	defer g.Close()
 	defer exitWithGuard(g)()
+	own.create = create
 	err = own.newDaemon(version, g, log, level, signals).Run(ctx)
 	switch {
 	case err == nil:
@@ -92,7 +94,7 @@ func (s *settings) newDaemon(version string, g *guard.Client, log *slog.Logger, 
 	}
 	commit(s.host)
 	h := host.New(host.Options{
-		Config: s.host, Refused: s.refusal, RefusedGroups: s.refusedGroups, Pending: s.pending, Log: log, Level: level, Version: version, Guard: g, CheckFiles: CheckFiles, Secure: s.access.config.TLSEnabled(),
+		Config: s.host, Refused: s.refusal, RefusedGroups: s.refusedGroups, Pending: s.pending, Log: log, Level: level, Version: version, Guard: g, Create: s.create, CheckFiles: CheckFiles, Secure: s.access.config.TLSEnabled(),
 		Reload: func(running config.Host, allowRemovals bool) (host.Reloaded, error) {
 			return s.reload(running, allowRemovals, commit)
 		},

@@ -93,7 +93,7 @@ func MainJob(ctx context.Context, rule JobRule, version string) (status int, err
 	defer gate.Close()
 	j := &job{
 		rule: rule, cfg: h.Config, gate: gate, log: log, file: result, signals: signals,
-		host: host.New(host.Options{Config: h, Log: log, Level: level, Version: version, Guard: g, CheckFiles: CheckFiles}),
+		host: host.New(host.Options{Config: h, Log: log, Level: level, Version: version, Guard: g, Create: true, CheckFiles: CheckFiles}),
 	}
 	j.run(ctx)
 	return StatusStopped, nil
@@ -206,7 +206,21 @@ func (j *job) open(ctx context.Context) (*zk.Session, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w; to use other servers, add --zk or --config", err)
 	}
+	if err := j.requireGroup(ctx, session); err != nil {
+		operator.Disconnect(ctx, session)
+		return nil, err
+	}
 	return session, nil
+}
+
+// requireGroup returns an error if the job's group does not exist: the host creates none.
+func (j *job) requireGroup(ctx context.Context, session *zk.Session) error {
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	defer cancel()
+	root := j.cfg.ZooKeeper.Root
+	conn := session.Group(cluster.Paths{Root: root})
+	defer conn.Close()
+	return store.RequireCreated(ctx, conn, cluster.KindSingle, store.MissingError{Root: root, Servers: j.cfg.ZooKeeper.Servers})
 }
 
 // setResult sets the result, and leaves it for the guard. Only the first one counts.

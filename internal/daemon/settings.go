@@ -22,6 +22,7 @@ type settings struct {
 	fallback string // the source of the configuration that it runs with instead
 	// refusedGroups are the groups that refusal is about; nil if it is about all of them.
 	refusedGroups map[string]error
+	create        bool // groups that this host has never been in
 	// restored is set if the configuration is that of a daemon that has crashed. The files may have changed since:
 	// unapplied lists the settings and groups that a reload would change, pending the settings that need a restart.
 	restored           bool

@@ -41,7 +41,12 @@ type Registration struct {
 
 // Preparation is what must be known before an instance registers.
 type Preparation struct {
-	Session cluster.ReadWriter
+	Session interface {
+		cluster.ReadWriter
+		store.SyncReader
+	}
+	// Missing is the error if there is no group; nil if this host may create it: it has been in it, or somebody has asked for it.
+	Missing *store.MissingError
 	// Name is the group's name, and Base the znode below which groups are recorded by their names.
 	Name, Base string
 	Root       string
@@ -64,10 +69,15 @@ func Restore(ctx context.Context, p Preparation) (restored []string, err error) 
 }
 
 // Prepare checks that this host agrees with the others about the group, and creates those persistent znodes of it that do not exist.
-// It returns the record of slots; none for a group without slots. The error is a [PermanentError] if a retry cannot resolve
-// it.
+// It returns the record of slots; none for a group without slots. The error is p.Missing if there is no group and this host
+// may not create it, and a [PermanentError] if a retry cannot resolve it.
 func Prepare(ctx context.Context, p Preparation) (slots cluster.Stored[cluster.Slots], err error) {
 	kind, paths := p.kind(), cluster.Paths{Root: p.Root}
+	if p.Missing != nil {
+		if err := store.RequireCreated(ctx, p.Session, kind, *p.Missing); err != nil {
+			return slots, err
+		}
+	}
 	if err := store.EnsureIdentity(ctx, p.Session, p.Base, p.Name, p.Root, kind); err != nil {
 		return slots, identityError(err)
 	}

@@ -330,7 +330,7 @@ func TestDamagedFailsafeState(t *testing.T) {
 	}
 	put(t, path, "{")
 	cfg := load(t, "ZKELECTD_FAILSAFE_ENABLED=true", "ZKELECTD_NODE_STATE_DIR="+dir)
-	err := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient}).Run(t.Context())
+	err := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient, Create: true}).Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "remove it") {
 		t.Errorf("ended with %v", err)
 	}

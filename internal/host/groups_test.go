@@ -85,7 +85,7 @@ func joinGroups(t *testing.T, base, id string, n int, opt ...func(*Options)) *fl
 		t.Fatal(err)
 	}
 	o := Options{
-		Config: c, Log: slog.New(slog.DiscardHandler), Guard: guardClient,
+		Config: c, Log: slog.New(slog.DiscardHandler), Guard: guardClient, Create: true,
 		Reload: func(running config.Host, _ bool) (Reloaded, error) {
 			r, err := config.ReloadHost(f.src, running, false)
 			return Reloaded{Reloaded: r}, err

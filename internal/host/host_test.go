@@ -109,6 +109,7 @@ func (h only) zk() *zk.Session {
 
 // newOnly returns a host with one group.
 func newOnly(opt Options) only {
+	opt.Create = true
 	h := New(opt)
 	return only{h, h.Groups()[0]}
 }

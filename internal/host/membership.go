@@ -25,6 +25,8 @@ const (
 	parkAfter    = 3 // abandoned instances within parkWindow
 	parkWindow   = 10 * time.Minute
 	leaveTimeout = 10 // session timeouts within which a LEAVE must be confirmed
+
+	missingInterval = 5 * time.Second // between two looks whether the group exists now
 )
 
 // membership is the membership of one resource in one session: one instance after another. An instance ends with LEAVE, so that the
@@ -38,6 +40,7 @@ type membership struct {
 	retry    chan struct{} // the configuration has changed: try again now
 	over     chan struct{} // closed at the end
 	settled  atomic.Bool   // it has registered once, or was refused
+	missing  bool          // the last instance found no group
 	// outdated is set while the running instance does not have the configuration in force.
 	outdated atomic.Bool
 
@@ -125,9 +128,19 @@ func (m *membership) runOnce() next {
 	err := m.runInstance()
 	var permanent *group.PermanentError
 	var unknown *promisesUnknownError
+	var missing *store.MissingError
+	known := m.missing
+	m.missing = errors.As(err, &missing)
 	switch {
 	case m.ctx.Err() != nil || err == nil:
 		return over
+	case missing != nil:
+		if !known {
+			r.setMembership(status.MembershipRefused, err.Error())
+		}
+		m.settle()
+		m.await(missingInterval)
+		return atOnce
 	case errors.As(err, &permanent) && m.session.host.single():
 		m.session.end(permanent)
 		return over
@@ -293,6 +306,7 @@ func (m *membership) prepare() (cluster.Stored[cluster.Slots], error) {
 		m.resource.log.Warn("the root is still open, as it was when this daemon took part in the group before", "err", foreign)
 	}
 	m.resource.accepted = root.Stat.Created
+	m.resource.recordJoined()
 	m.resource.setSize(slots.Record.Count)
 	return slots, nil
 }

@@ -12,6 +12,7 @@ import (
 	"zkelectd/internal/config"
 	"zkelectd/internal/group"
 	"zkelectd/internal/operator/status"
+	"zkelectd/internal/zk"
 )
 
 // resource is what one configuration file describes: a group with one leader, or one with several slots, each of which is shown and
@@ -163,12 +164,12 @@ func (r *resource) survives(survivors []string) bool {
 func (r *resource) paths() cluster.Paths { return cluster.Paths{Root: r.root} }
 
 // preparation returns what must be known before the resource registers.
-func (r *resource) preparation(conn cluster.ReadWriter) group.Preparation {
+func (r *resource) preparation(conn *zk.Group) group.Preparation {
 	base, c := r.host.config().ZooKeeper.Root, r.config()
 	if r.host.single() {
 		base = path.Dir(r.root)
 	}
-	return group.Preparation{Session: conn, Name: r.name, Base: base, Root: r.root, Slots: slotSize(c), By: c.Node.ID}
+	return group.Preparation{Session: conn, Missing: r.missing(), Name: r.name, Base: base, Root: r.root, Slots: slotSize(c), By: c.Node.ID}
 }
 
 // registration returns what the resource registers with in a session.

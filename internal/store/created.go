@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/sys/suggest"
@@ -31,6 +32,40 @@ func Created(ctx context.Context, conn SyncReader, root string, kind cluster.Gro
 	return readCreated(ctx, conn, root, kind)
 }
 
+// MissingError reports that there is no group, which nobody creates by chance: with a mistyped root or server, the work would run a second
+// time.
+type MissingError struct {
+	// Group is its name on a host with several groups; empty on one with a single group.
+	Group   string
+	Root    string
+	Servers []string
+	// Similar is the root of a group beside it that was probably meant; empty if there is none.
+	Similar string
+}
+
+func (e *MissingError) Error() string {
+	meant := ""
+	if e.Similar != "" {
+		meant = " (is " + e.Similar + " meant?)"
+	}
+	hint := cluster.InGroup("'zkelectd init'", e.Group)
+	if e.Group == "" {
+		hint = cluster.InGroup("'zkelectd init --root %s'", "", e.Root)
+	}
+	return fmt.Sprintf("there is no group at %s on %s%s: a host that has never been in it does not create it, as with a wrong root or server the work "+
+		"would run a second time; if both are right, run %s once", e.Root, strings.Join(e.Servers, ", "), meant, hint)
+}
+
+// RequireCreated returns missing, completed by the similar root, if its group is not [Created].
+func RequireCreated(ctx context.Context, conn SyncReader, kind cluster.GroupKind, missing MissingError) error {
+	created, err := Created(ctx, conn, missing.Root, kind)
+	if created || err != nil {
+		return err
+	}
+	missing.Similar = similarRoot(ctx, conn, missing.Root)
+	return &missing
+}
+
 // readCreated is [Created] at a server that may lag behind.
 func readCreated(ctx context.Context, conn cluster.Reader, root string, kind cluster.GroupKind) (bool, error) {
 	paths := cluster.Paths{Root: root}
@@ -52,8 +87,8 @@ func readCreated(ctx context.Context, conn cluster.Reader, root string, kind clu
 	return false, nil
 }
 
-// SimilarRoot returns the root of a group beside the one at root whose name was probably meant; empty if there is none.
-func SimilarRoot(ctx context.Context, conn cluster.Reader, root string) string {
+// similarRoot returns the root of a group beside the one at root whose name was probably meant; empty if there is none.
+func similarRoot(ctx context.Context, conn cluster.Reader, root string) string {
 	parent := path.Dir(root)
 	names, _, err := conn.Children(ctx, parent, false)
 	near := suggest.Nearest(path.Base(root), names)

@@ -89,7 +89,7 @@ func TestSimilarRoot(t *testing.T) {
 	ensures(t, conn, "/zk", "billing", "/zk/billing")
 	put(t, conn, "/zk/ingest", "")
 	for root, want := range map[string]string{"/zk/biling": "/zk/billing", "/zk/ingst": "", "/zk/other": "", "/none/billing": "", "/zkk": ""} {
-		if got := SimilarRoot(t.Context(), conn, root); got != want {
+		if got := similarRoot(t.Context(), conn, root); got != want {
 			t.Errorf("%s: %q, want %q", root, got, want)
 		}
 	}

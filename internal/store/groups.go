@@ -19,12 +19,21 @@ import (
 // There are two records, one at the root and one at the name; they are one znode unless the group's zookeeper.root is
 // configured. The one at the root also refuses a group whose root was moved, or whose root lies inside another group.
 func EnsureIdentity(ctx context.Context, conn cluster.ReadWriter, base, name, root string, kind cluster.GroupKind) error {
+	return agree(ctx, conn, base, name, root, kind, true)
+}
+
+// VerifyIdentity is [EnsureIdentity] without writing.
+func VerifyIdentity(ctx context.Context, conn cluster.ReadWriter, base, name, root string, kind cluster.GroupKind) error {
+	return agree(ctx, conn, base, name, root, kind, false)
+}
+
+func agree(ctx context.Context, conn cluster.ReadWriter, base, name, root string, kind cluster.GroupKind, write bool) error {
 	byName := cluster.IdentityPath(base, name)
 	for _, znode := range slices.Compact([]string{root, byName}) {
 		if err := checkAncestors(ctx, conn, znode); err != nil {
 			return fmt.Errorf("group %s: %w", name, err)
 		}
-		if err := ensureRecord(ctx, conn, znode, root, kind); err != nil {
+		if err := ensureRecord(ctx, conn, znode, root, kind, write); err != nil {
 			return fmt.Errorf("group %s: %w", name, err)
 		}
 	}
@@ -48,8 +57,8 @@ func checkAncestors(ctx context.Context, conn cluster.Reader, znode string) erro
 	return nil
 }
 
-// ensureRecord writes the record of root to a znode that has none, or checks the one that it has.
-func ensureRecord(ctx context.Context, conn cluster.ReadWriter, znode, root string, kind cluster.GroupKind) error {
+// ensureRecord checks the record that a znode has. If it has none, and write is set, it writes that of root.
+func ensureRecord(ctx context.Context, conn cluster.ReadWriter, znode, root string, kind cluster.GroupKind, write bool) error {
 	for {
 		read, err := readIdentity(ctx, conn, znode)
 		if err != nil {
@@ -68,7 +77,7 @@ func ensureRecord(ctx context.Context, conn cluster.ReadWriter, znode, root stri
 		if err := cluster.CheckIdentity(znode, root, kind, read); err != nil || read.Record.Root != "" {
 			return err
 		}
-		if err := checkNoGroupsBelow(ctx, conn, znode); err != nil {
+		if err := checkNoGroupsBelow(ctx, conn, znode); err != nil || !write {
 			return err
 		}
 		err = writeIdentity(ctx, conn, znode, cluster.Identity{Root: root, Kind: kind}, read)

@@ -42,7 +42,7 @@ func ReadAll(ctx context.Context, conn cluster.Reader, p cluster.Paths, watch bo
 	election, loads := &Read{Path: p.Election(), List: true}, &Read{Path: p.Loads(), List: true, Optional: true}
 	c.opt.Source.Read(ctx, []*Read{election, loads})
 	if errors.Is(election.Err, cluster.ErrNoNode) {
-		return c.snap, fmt.Errorf("znode %s does not exist: no zkelectd has run with this root; check zookeeper.root (--root)", election.Path)
+		return c.snap, fmt.Errorf("znode %s does not exist: %w with this root; check zookeeper.root (--root), or create the group with 'zkelectd init'", election.Path, ErrNoGroup)
 	}
 	for _, list := range []*Read{election, loads} {
 		if list.Err != nil && (list == election || !list.answered()) {

@@ -1,4 +1,5 @@
-# /etc/cron.d/nightly-report: the same file on every host. One of them runs the report.
+# /etc/cron.d/nightly-report: the same file on every host. One of them runs the report. Its group is created once:
+# zkelectd init --root /jobs/nightly-report
 # --once-per is a little shorter than the interval of the job: a host whose clock is late does not repeat the run.
 SHELL=/bin/sh
 PATH=/usr/local/bin:/usr/bin:/bin

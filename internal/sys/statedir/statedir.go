@@ -63,15 +63,16 @@ func (d *Dir) Write(name string, data []byte) error {
 	if err := d.CheckLocked(); err != nil {
 		return fmt.Errorf("the state cannot be written: %w", err)
 	}
-	if err := d.replace(name, data); err != nil {
+	if err := Replace(d.path, name, data); err != nil {
 		return fmt.Errorf("the state cannot be written: %w", err)
 	}
 	return nil
 }
 
-// replace writes another file first: a crash leaves the old content or the new one, never a part.
-func (d *Dir) replace(name string, data []byte) error {
-	next := d.Path(name + ".new")
+// Replace is [Dir.Write] for a file that several processes may write, each the same. It writes another file first: a crash leaves the
+// old content or the new one, never a part.
+func Replace(path, name string, data []byte) error {
+	next := filepath.Join(path, name+".new")
 	file, err := secretfile.OpenOwn(next)
 	if err != nil {
 		return err
@@ -86,10 +87,10 @@ func (d *Dir) replace(name string, data []byte) error {
 	if err := file.Sync(); err != nil {
 		return err
 	}
-	if err := os.Rename(next, d.Path(name)); err != nil {
+	if err := os.Rename(next, filepath.Join(path, name)); err != nil {
 		return err
 	}
-	dir, err := os.Open(d.path)
+	dir, err := os.Open(path)
 	if err != nil {
 		return err
 	}

@@ -299,7 +299,7 @@ func (n *node) supervise() {
 // command returns the command that starts the node's zkelectd. Its mount namespace hides the addresses of serversName from all others.
 func (n *node) command(log *os.File) *exec.Cmd {
 	cmd := exec.Command("unshare", "--mount", "sh", "-c",
-		`mount --bind "$5" /etc/hosts && echo 0 >"$1"/cgroup.procs && echo 0 >"$2"/cgroup.procs && exec "$3" run --config "$4"`,
+		`mount --bind "$5" /etc/hosts && echo 0 >"$1"/cgroup.procs && echo 0 >"$2"/cgroup.procs && exec "$3" run --create --config "$4"`,
 		"sh", n.memory.Dir, n.cpu.Dir, n.disk.Program, n.f.file(n.id+".yaml"), n.f.file(n.id+".hosts"))
 	cmd.Env = append(os.Environ(), record.Variable+"="+n.f.recordings())
 	cmd.Stdout, cmd.Stderr = log, log

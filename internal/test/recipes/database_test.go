@@ -95,7 +95,7 @@ func (d *databases) startHost(id string) {
 	d.t.Helper()
 	h := d.hosts[id]
 	d.startReplica(id)
-	cmd := d.asUser(d.scripts+"/zkelectd", "run", "--config", h.config)
+	cmd := d.asUser(d.scripts+"/zkelectd", "run", "--create", "--config", h.config)
 	cmd.Dir = d.file(id)
 	d.start(id, cmd)
 }

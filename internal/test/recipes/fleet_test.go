@@ -125,7 +125,7 @@ func (f *fleet) start(name string, cmd *exec.Cmd) *process {
 func (f *fleet) daemon(id, config string, prefix ...string) *process {
 	f.t.Helper()
 	path := f.write(id+".yaml", config)
-	argv := append(prefix, binary, "run", "--config", path)
+	argv := append(prefix, binary, "run", "--create", "--config", path)
 	return f.start(id, exec.Command(argv[0], argv[1:]...))
 }
 

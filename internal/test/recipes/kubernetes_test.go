@@ -76,7 +76,7 @@ func kubernetes(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := func(id, priority string) {
-		cmd := exec.Command(binary, "run", "--zk", f.zk.Addr(), "--root", "/app", "--id", id, "--site", "eu-1a", "--priority", priority, "--no-child")
+		cmd := exec.Command(binary, "run", "--create", "--zk", f.zk.Addr(), "--root", "/app", "--id", id, "--site", "eu-1a", "--priority", priority, "--no-child")
 		cmd.Env = append(os.Environ(), "KUBERNETES_API="+server.URL, "SERVICE_ACCOUNT_DIR="+f.dir, "ZKELECTD_HOOKS_ON_LEADER_CHANGE="+hook)
 		f.start(id, cmd)
 	}

@@ -179,7 +179,7 @@ func (s scenario) init() string {
 	return fmt.Sprintf(`mkdir -p /run/zkelectd
 chown -R zkelectd:zkelectd /run/zkelectd /dev/watchdog
 export RUNTIME_DIRECTORY=/run/zkelectd
-su -s /bin/sh %s -c 'exec zkelectd run --config /etc/zkelectd.yaml'
+su -s /bin/sh %s -c 'exec zkelectd run --create --config /etc/zkelectd.yaml'
 echo "zkelectd has ended"
 sleep 1000000
 `, s.user)
@@ -213,7 +213,7 @@ child: {command: ["%s", "beat", "127.0.0.1:%d", "standby"], stop_timeout: 100ms}
 		t.Fatal(err)
 	}
 	defer log.Close()
-	cmd := exec.Command(filepath.Join(programs, "zkelectd"), "run", "--config", config)
+	cmd := exec.Command(filepath.Join(programs, "zkelectd"), "run", "--create", "--config", config)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

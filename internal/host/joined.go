@@ -1,0 +1,72 @@
+package host
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+
+	"zkelectd/internal/store"
+	"zkelectd/internal/sys/statedir"
+)
+
+// joinedRecord says that this host has been in a group, which survives a restart: if the servers lose their data, it creates the group again,
+// as a member that runs does. It is a file of the state directory, where there is one.
+type joinedRecord struct {
+	Root    string   `json:"root"`
+	Servers []string `json:"servers"`
+}
+
+// joinedFile returns the name of the file for a root.
+func joinedFile(root string) string { return fmt.Sprintf("joined-%x", sha256.Sum256([]byte(root))) }
+
+// joinedRecord returns what this host records of the resource.
+func (r *resource) joinedRecord() joinedRecord {
+	return joinedRecord{r.root, r.host.config().ZooKeeper.Servers}
+}
+
+// missing returns the error if there is no group; nil if this host may create it, because it has been in it, on one of these servers, or was
+// told to.
+func (r *resource) missing() *store.MissingError {
+	if r.host.opt.Create || r.accepted != 0 || r.hasJoined() {
+		return nil
+	}
+	e := &store.MissingError{Root: r.root, Servers: r.host.config().ZooKeeper.Servers}
+	if !r.host.single() {
+		e.Group = r.name
+	}
+	return e
+}
+
+// hasJoined reports whether this host has recorded that it has been in the group, on one of these servers.
+func (r *resource) hasJoined() bool {
+	var recorded joinedRecord
+	data, err := statedir.Read(r.host.config().StateDir(os.Getenv), joinedFile(r.root))
+	if err != nil || json.Unmarshal(data, &recorded) != nil || recorded.Root != r.root {
+		return false
+	}
+	servers := r.joinedRecord().Servers
+	return slices.ContainsFunc(recorded.Servers, func(s string) bool { return slices.Contains(servers, s) })
+}
+
+// recordJoined records that this host has been in the group. Without the record it waits for an operator after a loss of all data, so a
+// failure is no reason not to take part.
+func (r *resource) recordJoined() {
+	dir, name := r.host.config().StateDir(os.Getenv), joinedFile(r.root)
+	if _, err := os.Stat(dir); err != nil {
+		return // there is none: it is optional without failsafe mode
+	}
+	data, err := json.Marshal(r.joinedRecord())
+	if err != nil {
+		r.log.Error("cannot record that this host is in the group", "err", err)
+		return
+	}
+	if before, err := statedir.Read(dir, name); err == nil && string(before) == string(data) {
+		return
+	}
+	if err := statedir.Replace(dir, name, data); err != nil {
+		r.log.Info("cannot record that this host is in the group: if the servers lose their data while it is stopped, it waits for 'zkelectd init'",
+			"dir", dir, "err", err)
+	}
+}

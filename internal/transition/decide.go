@@ -266,6 +266,9 @@ func (m *Machine) windDown() {
 			m.term.stopSent = true
 			m.do(StopTask{Grace: m.stopGrace()})
 		}
+		if m.term.held && m.now >= m.overdueAt() {
+			m.end("its work has not ended in time")
+		}
 		return
 	}
 	if m.term.task == taskClean {
@@ -310,6 +313,10 @@ func (m *Machine) windDown() {
 		m.send(TxRelease, m.opt.Paths.ReleaseTx(m.term.holding, m.ending(*m.term.stop)), m.now+m.opt.Budget.Lease)
 	}
 }
+
+// overdueAt returns when the work of a lapsed leadership counts as work that cannot be killed. Others would notice that the lease is not renewed,
+// but only if they can watch it; else nothing but the end of the membership replaces a holder whose session goes on.
+func (m *Machine) overdueAt() time.Duration { return m.term.lease.deadline + m.opt.Budget.Session }
 
 // sickAt returns when the session counts as sick: what keeps RELEASE from being answered concerns all of its groups, and while those renew
 // their leases, no deputy can know that this one holds its leadership for nothing. By then the client knows whether it is connected.

@@ -558,3 +558,25 @@ func TestAReplyWithTooFewResults(t *testing.T) {
 	s.on(HookDone{}, "RELEASE")
 	s.on(TxDone{Tx: TxRelease}, "Lease", "End") // nothing of it is needed
 }
+
+// Work that cannot be killed ends the membership, so that LEAVE frees the others, whether or not they can watch the lease. Nothing is released.
+func TestWorkThatCannotBeKilledEndsTheMembership(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.now = s.m.Deadline()
+	s.on(Tick{}, "KillTask")
+	s.now = s.m.Deadline() + s.b.Session - 1
+	s.on(Tick{})
+	s.now++
+	s.on(Tick{}, "End")
+	s.after(s.b.Session)
+	s.on(Tick{})
+	if got := s.m.Phase(); got != Stopping {
+		t.Errorf("the phase is %s while the work goes on", got)
+	}
+	s.on(ChildDead{}, "RunPostStop")
+	s.on(HookDone{}, "Lease")
+	if got := s.m.Phase(); got != Ended {
+		t.Errorf("the phase is %s", got)
+	}
+}

@@ -244,6 +244,9 @@ func (m *Machine) Wake() time.Duration {
 		if m.term.releasing != 0 {
 			want(m.sickAt())
 		}
+		if m.term.stop != nil && m.working() {
+			want(m.overdueAt())
+		}
 		if m.term.leaving.announced && m.term.stop == nil {
 			want(m.term.leaving.began + m.opt.Budget.Handover)
 		}

@@ -298,7 +298,7 @@ func TestWakesForEachDeadline(t *testing.T) {
 	wants("the kill", s.m.Deadline())
 	s.now = s.m.Deadline()
 	s.on(Tick{}, "KillTask")
-	wants("nothing", 0)
+	wants("the end of a membership whose work cannot be killed", s.m.Deadline()+s.b.Session)
 	s.on(Quit{Reason: "stop"})
 	wants("the end without ZooKeeper", s.m.Deadline()+s.b.Session)
 

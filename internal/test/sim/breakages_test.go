@@ -65,7 +65,7 @@ var breakages = []breakage{
 	{name: blameCandidate, by: "L2", one: 24, three: 22},
 	{name: noAmnesty, by: "L1 L3", one: 301, three: 24},
 	{name: noRevoke, by: "L1 L2", one: 24, three: 210},
-	{name: noDamping, by: "damping", one: 222, three: 878},
+	{name: noDamping, by: "damping", one: 222, three: 1315},
 	{name: newCircumstances, by: "S3 L4", one: 8, three: 0},
 	{name: noHysteresis, by: "S3", one: 1338, three: 325},
 	{name: softPause, by: "pause", one: 54, three: 139},

@@ -231,14 +231,13 @@ func guardBySessionFile(cfg config.Config) (int, error) {
 // askDaemon asks the daemon whether it is ready, and returns its view of the first group.
 func (c *checkup) askDaemon(ctx context.Context) (view status.Response) {
 	d := &c.facts.Daemon
-	cfg := c.host.Config
-	d.Endpoint = cfg.HTTP.Listen
+	endpoint, err := endpointOf(c.host)
+	d.Endpoint = endpoint.Addr
 	if d.Endpoint == "" || d.Pid == 0 {
 		return view
 	}
 	ctx, cancel := context.WithTimeout(ctx, localTimeout)
 	defer cancel()
-	endpoint, err := endpointOf(cfg)
 	if err == nil {
 		err = endpoint.Probe(ctx, "/readyz", "")
 	}
@@ -265,7 +264,7 @@ func (c *checkup) askFailsafe(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, localTimeout)
 	defer cancel()
 	d, cfg := &c.facts.Daemon, c.host.Config
-	endpoint, err := endpointOf(cfg)
+	endpoint, err := endpointOf(c.host)
 	switch {
 	case d.Pid == 0:
 		err = errors.New("the daemon does not run here")
@@ -293,11 +292,12 @@ func (c *checkup) askFailsafe(ctx context.Context) {
 // maxAnswer bounds what is read from the daemon.
 const maxAnswer = 4 << 20
 
-// endpointOf returns the endpoint of the daemon of this host.
-func endpointOf(cfg config.Config) (web.Endpoint, error) {
-	file, _ := config.SecretFile(cfg.HTTP.WebConfig, os.Getenv)
+// endpointOf returns the endpoint of the daemon of this host; without an address if there is none.
+func endpointOf(h config.Host) (web.Endpoint, error) {
+	file, _ := config.SecretFile(h.Config.HTTP.WebConfig, os.Getenv)
 	settings, err := web.ReadConfig(file)
-	return web.Endpoint{Addr: cfg.HTTP.Listen, Web: settings}, err
+	address, addressErr := daemon.APIAddress(h.Config.HTTP, h.From.File)
+	return web.Endpoint{Addr: address, Web: settings}, errors.Join(err, addressErr)
 }
 
 // guardFacts looks at the guard and at what the host gives to it.

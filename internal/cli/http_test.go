@@ -5,12 +5,15 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -168,4 +171,34 @@ func TestAllowedHostsAreReloaded(t *testing.T) {
 	f.eventually("the name of the reload is known", answers("other.example", http.StatusOK))
 	f.eventually("the one before is not", answers("lb.example", http.StatusMisdirectedRequest))
 	f.checkInvariants()
+}
+
+// In a unit, the daemon listens at a socket in its runtime directory unless http.listen says otherwise. A command finds it by the configuration file,
+// outside of the unit as well.
+func TestTheAPIListensInTheRuntimeDirectory(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	dir, err := os.MkdirTemp("/run", "zkelectd-test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	probes := func() (string, error) {
+		out, err := exec.Command("zkelectd", "probe", "/livez", "--config", f.file("a")).CombinedOutput()
+		return string(out), err
+	}
+	for i, extra := range []string{"", "http: {listen: none}\n"} {
+		f.configure("a", "dc1", 100, extra)
+		f.startWith([]string{"RUNTIME_DIRECTORY=" + dir}, "a")
+		f.until("a leads", leads("a"))
+		if i == 0 {
+			f.eventually("a probe", func() bool { _, err := probes(); return err == nil })
+			if info, err := os.Stat(filepath.Join(dir, "api.sock")); err != nil || info.Mode() != fs.ModeSocket|0o660 {
+				t.Errorf("the socket is %v, %v", info, err)
+			}
+		} else if out, err := probes(); err == nil || !strings.Contains(out, "http.listen is not set") {
+			t.Errorf("without a listener: %v, %s", err, out)
+		}
+		f.stop("a")
+	}
 }

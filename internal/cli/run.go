@@ -331,13 +331,12 @@ configuration is neither: the exit status is 2.`
 		if err != nil {
 			return err
 		}
-		cfg := h.Config
-		if cfg.HTTP.Listen == "" {
-			return errors.New("http.listen is not set: set it as for the daemon (--http, ZKELECTD_HTTP_LISTEN or --config)")
-		}
-		endpoint, err := endpointOf(cfg)
+		endpoint, err := endpointOf(h)
 		if err != nil {
 			return err
+		}
+		if endpoint.Addr == "" {
+			return errors.New("http.listen is not set: set it as for the daemon (--http, ZKELECTD_HTTP_LISTEN or --config)")
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 		defer cancel()

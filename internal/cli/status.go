@@ -680,11 +680,11 @@ func confirmLeader(ctx context.Context, own bool, g group, leader status.Group) 
 		}
 		return nil
 	}
-	if own && h.Config.HTTP.Listen != "" {
-		e, err := endpointOf(h.Config)
-		if err != nil {
-			return exitError{statusError, err}
-		}
+	e, err := endpointOf(h)
+	if own && err != nil {
+		return exitError{statusError, err}
+	}
+	if own && e.Addr != "" {
 		ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 		defer cancel()
 		name, file := g.name, "/v1/groups/"+url.PathEscape(g.name)+"/leader"

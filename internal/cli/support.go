@@ -217,9 +217,9 @@ func (c *collection) addDaemon(ctx context.Context) {
 			c.bundle.Text("processes/"+p+"-"+name+".txt", "from /proc: the guard or one of its children", data, err)
 		}
 	}
-	endpoint, err := endpointOf(c.host.Config)
+	endpoint, err := endpointOf(c.host)
 	switch {
-	case c.host.Config.HTTP.Listen == "":
+	case err == nil && endpoint.Addr == "":
 		c.bundle.Missing("daemon", errors.New("http.listen is not set"))
 		return
 	case err != nil:

@@ -83,7 +83,7 @@ func CheckName(s string) error {
 // maxSocketPath is the kernel's limit, less what is appended to the name while the socket is created.
 const maxSocketPath = 90
 
-// checkListen returns an error unless addr is host:port, the path of a unix socket, or empty.
+// checkListen returns an error unless addr is host:port, the path of a unix socket, none, or empty.
 func checkListen(addr string) error {
 	if file, ok := strings.CutPrefix(addr, unixPrefix); ok {
 		switch {
@@ -96,8 +96,8 @@ func checkListen(addr string) error {
 		}
 		return nil
 	}
-	if _, _, err := net.SplitHostPort(addr); err != nil && addr != "" {
-		return errors.New("is neither host:port nor unix:/path")
+	if _, _, err := net.SplitHostPort(addr); err != nil && addr != "" && addr != ListenNone {
+		return errors.New("is neither host:port nor unix:/path nor none")
 	}
 	return nil
 }

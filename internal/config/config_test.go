@@ -254,7 +254,7 @@ func TestErrorsHaveKeyAndReason(t *testing.T) {
 		"child: {containment: cgruop}":                    `"cgruop" is not one of auto, cgroup, keeper; did you mean cgroup?`,
 		"child: {stop_signal: NOPE}":                      "is not a signal",
 		"child: {max_restarts: -1}":                       "must not be negative",
-		"http: {listen: x}":                               `http.listen: "x" is neither host:port nor unix:/path`,
+		"http: {listen: x}":                               `http.listen: "x" is neither host:port nor unix:/path nor none`,
 		"http: {listen: unix:x}":                          "http.listen: \"unix:x\" must be unix: followed by",
 		"http: {listen: 'unix:/a/../b'}":                  "http.listen",
 		"http: {listen: 'unix:/'}":                        "http.listen",

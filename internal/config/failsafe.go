@@ -30,7 +30,7 @@ const (
 )
 
 // FailsafeAddress returns where this host answers the other members in failsafe mode.
-func (c Config) FailsafeAddress() string { return cmp.Or(c.Failsafe.Listen, c.HTTP.Listen) }
+func (c Config) FailsafeAddress() string { return cmp.Or(c.Failsafe.Listen, c.HTTP.Public(false)) }
 
 // StateDir returns the directory for what must survive a restart of the host.
 func (c Config) StateDir(getenv func(string) string) string {
@@ -99,7 +99,7 @@ func (c Config) checkFailsafeHost(report func(key, reason string)) {
 	const alone = "is not set, and failsafe.enabled needs an address at which the other members reach this host: "
 	if listen := c.HTTP.Listen; c.Failsafe.Listen == "" {
 		switch err := checkReachable(listen); {
-		case listen == "":
+		case listen == "", listen == ListenNone:
 			report(failsafeListen, alone+"set it, or http.listen")
 		case err != nil:
 			report(failsafeListen, fmt.Sprintf(alone+"http.listen, %q, %v", listen, err))

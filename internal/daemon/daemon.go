@@ -71,8 +71,9 @@ func Main(ctx context.Context, from config.Sources, version string, create bool)
 // newDaemon returns the daemon that runs with the settings.
 func (s *settings) newDaemon(version string, g *guard.Client, log *slog.Logger, level *slog.LevelVar, signals <-chan os.Signal) *Daemon {
 	cfg := s.host.Config
+	address := cfg.HTTP.Address(os.Getenv)
 	auth := web.NewAuthenticator(s.access.config, log)
-	hosts := web.NewHosts(cfg.HTTP.Listen, cfg.Node.ID)
+	hosts := web.NewHosts(address, cfg.Node.ID)
 	var content []byte
 	joined := s.restored
 	save := func() {
@@ -106,7 +107,7 @@ func (s *settings) newDaemon(version string, g *guard.Client, log *slog.Logger, 
 	if s.restored && cfg.Reload.Watch {
 		h.Reload() // the files may have changed before the crash, or since
 	}
-	listener := web.Endpoint{Addr: cfg.HTTP.Listen, Web: s.access.config, Log: log}
+	listener := web.Endpoint{Addr: address, Web: s.access.config, Log: log}
 	api := web.New(apiOptions(h, version, auth, hosts))
 	peers := web.Endpoint{Addr: cfg.Failsafe.Listen, Setting: "failsafe.listen", Log: log}
 	if peers.Addr == "" {

@@ -91,6 +91,26 @@ func ReloadSockets(file string) ([]string, error) {
 	return all, err
 }
 
+// APIAddress returns where the daemon with a configuration file serves its HTTP API; empty if that is not known. By default that is a socket
+// beside the one for reloads, in the runtime directory of its unit.
+func APIAddress(h config.HTTP, file string) (string, error) {
+	address := h.Address(os.Getenv)
+	if address != "" || h.Listen == config.ListenNone {
+		return address, nil
+	}
+	if file == "" {
+		return "", nil
+	}
+	sockets, err := ReloadSockets(file)
+	for _, s := range sockets {
+		api := filepath.Join(filepath.Dir(s), config.APISocket)
+		if _, statErr := os.Stat(api); statErr == nil {
+			return "unix:" + api, nil
+		}
+	}
+	return "", err
+}
+
 // serveReloads takes requests to reload until ctx ends. Without them the daemon works as well.
 func (s *settings) serveReloads(ctx context.Context, h *host.Host, log *slog.Logger) {
 	if s.from.Once {

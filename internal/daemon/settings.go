@@ -29,8 +29,8 @@ type settings struct {
 	unapplied, pending []string
 	// watched gets the files whose changes cause a reload; nil without reload.watch.
 	watched chan []string
-	// unserved is http.listen if this daemon cannot serve there, as files of the API are invalid.
-	unserved string
+	// unserved is http.listen if this daemon cannot serve there, as files of the API are invalid; else nil.
+	unserved *string
 }
 
 // lastGood names the configuration that a daemon runs with after a crash.
@@ -95,7 +95,8 @@ func (s *settings) restore(last []byte) (err error) {
 		}
 	}
 	if s.access, err = readAPIAccess(s.host.Config); err != nil {
-		s.unserved, s.host.Config.HTTP.Listen, s.access = s.host.Config.HTTP.Listen, "", apiAccess{}
+		listen := s.host.Config.HTTP.Listen
+		s.unserved, s.host.Config.HTTP.Listen, s.access = &listen, config.ListenNone, apiAccess{}
 		s.refusal, s.fallback = errors.Join(s.refusal, err), lastGood+", without the HTTP API"
 	}
 	return nil
@@ -118,8 +119,8 @@ func (s *settings) watch(inForce config.Config) {
 
 // bundle returns a configuration in force for the next daemon.
 func (s *settings) bundle(inForce config.Host) []byte {
-	if s.unserved != "" {
-		inForce.Config.HTTP.Listen = s.unserved
+	if s.unserved != nil {
+		inForce.Config.HTTP.Listen = *s.unserved
 	}
 	return config.Bundle(inForce)
 }

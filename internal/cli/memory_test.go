@@ -56,10 +56,7 @@ func (f *fleet) leaseEnds(id, acts string) (stopped []int) {
 	f.waitForDeath(child)
 	took := boottime.Now() - from
 	f.t.Logf("the child is dead %s after the last renewal or later, with %d major faults", took.Round(time.Millisecond), majorFaults(f.t, acting)-faults)
-	limit := 2500 * time.Millisecond // the lease is 1.8 s
-	if acts == "daemon" {
-		limit += time.Second
-	}
+	limit := 10 * time.Second // the lease is 1.8 s; a kill that waits for a disk or a thread never happens, all else is a busy machine
 	if took > limit {
 		f.t.Errorf("the child lived on for %s", took)
 	}

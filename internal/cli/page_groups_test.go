@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -18,6 +20,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/elector/whatif"
+	"zkelectd/internal/operator/request"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/web"
 )
@@ -26,6 +29,25 @@ import (
 type manyGroups struct {
 	mu     sync.Mutex
 	groups map[string]status.Group
+	given  map[string]int // requests by what they say
+}
+
+// submit accepts a request, except for a drain in a group without a leader.
+func (m *manyGroups) submit(name string, r request.Request) (request.Plan, error) {
+	if r.Kind == request.KindDrain && m.get(name).Leader == "" {
+		return request.Plan{}, &request.RefusedError{Err: errors.New("no other member is eligible")}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.given[fmt.Sprintf("%s %s for %s by %s: %s", r.Kind, r.Node, r.Options.For, r.Options.By, r.Options.Reason)]++
+	return request.Plan{ID: 1, Messages: []string{"done"}}, nil
+}
+
+// submitted returns how many requests of that kind were accepted.
+func (m *manyGroups) submitted(what string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.given[what]
 }
 
 const manyNames, manyHosts = 200, 10
@@ -34,7 +56,7 @@ func hostName(i int) string { return fmt.Sprintf("host-%02d", 1+i) }
 
 // someGroups returns groups of which one has no leader, one is being taken over, and one has excluded members.
 func someGroups() *manyGroups {
-	m := &manyGroups{groups: make(map[string]status.Group)}
+	m := &manyGroups{groups: make(map[string]status.Group), given: make(map[string]int)}
 	for i := range manyNames {
 		name := fmt.Sprintf("%s-%03d", []string{"billing", "ingest", "report", "search"}[i%4], i)
 		g := status.Group{Root: "/zkelectd/" + name, State: "READY", Leader: hostName(i * 7 % manyHosts), Site: "dc1", Term: 7, Elector: hostName(0), Cause: "first", Reason: "first election"}
@@ -91,7 +113,7 @@ func (m *manyGroups) get(name string) status.Group {
 func (m *manyGroups) group(name string) *web.Group {
 	feed := status.NewFeed()
 	return &web.Group{
-		Name: name, Feed: feed,
+		Name: name, Feed: feed, Submit: func(_ context.Context, r request.Request) (request.Plan, error) { return m.submit(name, r) },
 		View: func() status.Daemon {
 			g := m.get(name)
 			v := status.Daemon{
@@ -130,13 +152,23 @@ func (m *manyGroups) serve(t *testing.T) string {
 	current := func() []*web.Group {
 		return slices.DeleteFunc(slices.Clone(all), func(g *web.Group) bool { return m.get(g.Name).Root == "" })
 	}
-	server := httptest.NewServer(web.New(web.Options{Node: hostName(0), Groups: current}))
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	put(t, tokens, "ann:"+gridToken+"\n")
+	known, err := web.ReadTokens(tokens, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	operators := web.NewAuthenticator(web.Config{}, slog.New(slog.DiscardHandler))
+	operators.SetTokens(known)
+	server := httptest.NewServer(web.New(web.Options{Node: hostName(0), Groups: current, Authenticator: operators}))
 	t.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()
 	})
 	return strings.TrimPrefix(server.URL, "http://")
 }
+
+const gridToken = "a-token-for-this-test"
 
 // light.png is docs/grid.png; moved-light.png shows what docs/page.png does.
 var pictures = flag.String("pictures", "", "write pictures of the pages to this directory")
@@ -237,6 +269,41 @@ func TestGridInABrowser(t *testing.T) {
 	p.do(chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent(kb.Escape))
 	p.until("all are shown again", gridRows+" === 200")
 	p.checkConsole()
+}
+
+// A host is cordoned in all groups from the grid, and drained where that is possible: the others are named.
+func TestRequestsForAHostInABrowser(t *testing.T) {
+	t.Parallel()
+	m := someGroups()
+	p := (&fleet{t: t}).open(m.serve(t))
+	p.until("it is live", live)
+	p.click("[data-act='host host-02']")
+	p.shows("dialog .effect", "In all groups of this daemon, of which it leads 20: host-02 will not be elected. If it leads, leadership moves away.")
+	p.shows("dialog", "This page may not submit requests")
+	p.until("it cannot be submitted", "document.querySelector('dialog .primary').disabled")
+	p.click("dialog .note button")
+	p.do(chromedp.SetValue(chromedp.CSS("dialog input"), gridToken))
+	p.click("dialog .primary")
+	p.shows("#operator", "Operator: ann")
+
+	p.click("[data-act='host host-02']")
+	p.shows("dialog .primary", "Drain")
+	p.enter("dialog input[list]", "2h")
+	p.enter("dialog input[maxlength]", "new disk")
+	p.click("dialog .primary")
+	p.shows("dialog .refusal", "Not accepted in 1 of 200 groups:")
+	p.shows("dialog .refusal", "billing-008: no other member is eligible")
+	if n := m.submitted("drain host-02 for 2h0m0s by ann: new disk"); n != 199 {
+		t.Errorf("%d groups were drained", n)
+	}
+	p.do(chromedp.SetValue(chromedp.CSS("dialog select"), "cordon"))
+	evaluate[bool](p, "document.querySelector('dialog select').dispatchEvent(new Event('change'))")
+	p.shows("dialog .effect", "If it leads, it keeps leading.")
+	p.click("dialog .primary")
+	p.shows("#notice", "Cordon host-02: 200 of 200 groups")
+	if n := m.submitted("cordon host-02 for 2h0m0s by ann: new disk"); n != 200 {
+		t.Errorf("%d groups were cordoned", n)
+	}
 }
 
 // The grid is readable on a phone, in both color schemes, and by a screen reader, and fast.

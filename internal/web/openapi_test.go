@@ -205,7 +205,7 @@ func (d openapi) matches(t *testing.T, key string, resp *http.Response, schemas 
 
 func TestOpenAPISchemasMatchTypes(t *testing.T) {
 	doc := description(t)
-	types := map[string]any{"Groups": groupsResponse{}, "Answer": probeResponse{}, "Failure": failureResponse{}, "Status": statusResponse{}, "History": historyResponse{}, "Explain": explainResponse{}, "Whatif": whatifResponse{}, "Accepted": submitResponse{}, "Whoami": whoamiResponse{}}
+	types := map[string]any{"Groups": groupsResponse{}, "Answer": probeResponse{}, "Failure": failureResponse{}, "Status": statusResponse{}, "History": historyResponse{}, "Explain": explainResponse{}, "Whatif": whatifResponse{}, "Accepted": submitResponse{}, "AcceptedInGroups": allResponse{}, "Whoami": whoamiResponse{}}
 	for name, v := range types {
 		var have []string
 		fields(reflect.TypeOf(v), &have)

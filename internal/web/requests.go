@@ -11,7 +11,10 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/request"
@@ -43,44 +46,60 @@ func (a *api) requestRoutes() []groupRoute {
 	return all
 }
 
-// submit handles an operator request: it authenticates the client, decodes the body and submits the request.
+// submit handles an operator request about a group.
 func (a *api) submit(w http.ResponseWriter, r *http.Request, g *Group, kind request.Kind) {
-	if err := a.origins.Check(r); err != nil {
-		closeAfterResponse(w, r)
-		a.respond(w, http.StatusForbidden, g.newFailure("the request comes from a page of another origin: "+err.Error()))
+	by := a.opt.Authenticator.authenticate(r).limitTo(g.Name)
+	req, ok := a.readRequest(w, r, kind, by, g.newFailure)
+	if !ok || !a.acquireSubmission(w, g.newFailure) {
 		return
 	}
-	by := a.opt.Authenticator.authenticate(r).limitTo(g.Name)
-	if by.refusalCode != 0 {
-		a.refusePrincipal(w, r, g, by)
+	defer func() { <-a.submissions }()
+	ctx, cancel := context.WithTimeout(r.Context(), submitTimeout)
+	defer cancel()
+	plan, code, err := g.submit(ctx, req)
+	if err != nil {
+		a.respond(w, code, g.newFailure(err.Error()))
 		return
+	}
+	a.respond(w, http.StatusOK, submitResponse{stampOf(g.view()), plan.ID, plan.Messages, by.name})
+}
+
+// readRequest authenticates the client and decodes the body. If it returns false, it has responded.
+func (a *api) readRequest(w http.ResponseWriter, r *http.Request, kind request.Kind, by principal, failure func(why string) failureResponse) (req request.Request, ok bool) {
+	if err := a.origins.Check(r); err != nil {
+		closeAfterResponse(w, r)
+		a.respond(w, http.StatusForbidden, failure("the request comes from a page of another origin: "+err.Error()))
+		return req, false
+	}
+	if by.refusalCode != 0 {
+		a.refusePrincipal(w, r, failure, by)
+		return req, false
 	}
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		closeAfterResponse(w, r)
-		a.respond(w, http.StatusUnsupportedMediaType, g.newFailure("the body must have Content-Type: application/json"))
-		return
+		a.respond(w, http.StatusUnsupportedMediaType, failure("the body must have Content-Type: application/json"))
+		return req, false
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		a.respond(w, http.StatusRequestEntityTooLarge, g.newFailure(fmt.Sprintf("the body has more than %d bytes", maxBody)))
-		return
+		a.respond(w, http.StatusRequestEntityTooLarge, failure(fmt.Sprintf("the body has more than %d bytes", maxBody)))
+		return req, false
 	case err != nil:
-		a.respond(w, http.StatusBadRequest, g.newFailure("the body did not arrive completely"))
-		return
+		a.respond(w, http.StatusBadRequest, failure("the body did not arrive completely"))
+		return req, false
 	}
-	req, err := decodeRequest(kind, body)
-	if err != nil {
-		a.respond(w, http.StatusBadRequest, g.newFailure(err.Error()))
-		return
+	if req, err = decodeRequest(kind, body); err != nil {
+		a.respond(w, http.StatusBadRequest, failure(err.Error()))
+		return req, false
 	}
 	req.Options.By = by.name
-	a.submitDecoded(w, r, g, req)
+	return req, true
 }
 
 // refusePrincipal responds to a principal that may not submit operator requests.
-func (a *api) refusePrincipal(w http.ResponseWriter, r *http.Request, g *Group, by principal) {
+func (a *api) refusePrincipal(w http.ResponseWriter, r *http.Request, failure func(why string) failureResponse, by principal) {
 	closeAfterResponse(w, r)
 	switch by.refusalCode {
 	case http.StatusUnauthorized:
@@ -88,41 +107,121 @@ func (a *api) refusePrincipal(w http.ResponseWriter, r *http.Request, g *Group, 
 	case http.StatusTooManyRequests:
 		w.Header().Set("Retry-After", "5")
 	}
-	a.respond(w, by.refusalCode, g.newFailure(by.refusalReason))
+	a.respond(w, by.refusalCode, failure(by.refusalReason))
 }
 
-// submitDecoded submits the request to the daemon. It fails closed: if the daemon's view of the group is stale, it submits
-// nothing.
-func (a *api) submitDecoded(w http.ResponseWriter, r *http.Request, g *Group, req request.Request) {
-	if !a.requireLoop(w, g) {
-		return
-	}
-	if g.Submit == nil {
-		a.respond(w, http.StatusServiceUnavailable, g.newFailure("this daemon accepts no operator requests"))
-		return
-	}
+// acquireSubmission returns true if another operator request may be submitted: the caller must take an element from a.submissions. Otherwise
+// it responds.
+func (a *api) acquireSubmission(w http.ResponseWriter, failure func(why string) failureResponse) bool {
 	select {
 	case a.submissions <- struct{}{}:
-		defer func() { <-a.submissions }()
+		return true
 	default:
 		w.Header().Set("Retry-After", "1")
-		a.respond(w, http.StatusServiceUnavailable, g.newFailure("too many concurrent operator requests"))
-		return
+		a.respond(w, http.StatusServiceUnavailable, failure("too many concurrent operator requests"))
+		return false
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), submitTimeout)
-	defer cancel()
+}
+
+// submit submits the request to the daemon. It fails closed: if the daemon's view of the group is stale, it submits nothing. With an error
+// it returns the status for it.
+func (g *Group) submit(ctx context.Context, req request.Request) (request.Plan, int, error) {
+	if err := g.view().CheckLoop(); err != nil {
+		return request.Plan{}, http.StatusServiceUnavailable, err
+	}
+	if g.Submit == nil {
+		return request.Plan{}, http.StatusServiceUnavailable, errors.New("this daemon accepts no operator requests")
+	}
 	plan, err := g.Submit(ctx, req)
 	var refused *request.RefusedError
 	switch {
-	case err == nil:
-		a.respond(w, http.StatusOK, submitResponse{stampOf(g.view()), plan.ID, plan.Messages, req.Options.By})
 	case errors.As(err, &refused):
-		a.respond(w, http.StatusConflict, g.newFailure(err.Error()))
+		return plan, http.StatusConflict, err
 	case errors.Is(err, cluster.ErrUnknown):
-		a.respond(w, http.StatusGatewayTimeout, g.newFailure("it is unknown whether the request was accepted, see /v1/status: "+err.Error()))
-	default:
-		a.respond(w, http.StatusServiceUnavailable, g.newFailure(err.Error()))
+		return plan, http.StatusGatewayTimeout, fmt.Errorf("it is unknown whether the request was accepted, see /v1/status: %w", err)
+	case err != nil:
+		return plan, http.StatusServiceUnavailable, err
 	}
+	return plan, http.StatusOK, nil
+}
+
+// kindsOfHosts are the kinds of requests that can be submitted for a host in all groups of the daemon at once.
+var kindsOfHosts = []request.Kind{request.KindCordon, request.KindDrain, request.KindUncordon}
+
+// allResponse is the response to an operator request for all groups of the daemon.
+type allResponse struct {
+	stamp
+	Groups []groupOutcome `json:"groups"`
+	By     string         `json:"by"`
+}
+
+// groupOutcome is what has become of the request in a group: Error is why it was not accepted there. A group that it does not affect has
+// Messages only.
+type groupOutcome struct {
+	Group    string   `json:"group"`
+	Request  int64    `json:"request,omitempty"`
+	Messages []string `json:"messages,omitempty"`
+	Error    string   `json:"error,omitempty"`
+}
+
+// submitForAll handles an operator request for all groups of the daemon. The status is that of the first group in which it was not accepted.
+func (a *api) submitForAll(w http.ResponseWriter, r *http.Request, kind request.Kind) {
+	by := a.opt.Authenticator.authenticate(r)
+	req, ok := a.readRequest(w, r, kind, by, a.newFailure)
+	if !ok || !a.acquireSubmission(w, a.newFailure) {
+		return
+	}
+	defer func() { <-a.submissions }()
+	ctx, cancel := context.WithTimeout(r.Context(), submitTimeout)
+	defer cancel()
+	groups := a.wholes()
+	outcomes, codes := make([]groupOutcome, len(groups)), make([]int, len(groups))
+	var all errgroup.Group
+	all.SetLimit(maxSubmissions)
+	for i, g := range groups {
+		all.Go(func() error {
+			outcomes[i], codes[i] = g.outcome(ctx, req, by.limitTo(g.Name))
+			return nil
+		})
+	}
+	_ = all.Wait() // outcome has no error
+	code := http.StatusOK
+	if i := slices.IndexFunc(codes, func(c int) bool { return c != http.StatusOK }); i >= 0 {
+		code = codes[i]
+	}
+	a.respond(w, code, allResponse{a.stamp(), outcomes, by.name})
+}
+
+// outcome submits the request, and returns what has become of it, with the status for that.
+func (g *Group) outcome(ctx context.Context, req request.Request, by principal) (groupOutcome, int) {
+	if by.refusalCode != 0 {
+		return groupOutcome{Group: g.Name, Error: by.refusalReason}, by.refusalCode
+	}
+	plan, code, err := g.submit(ctx, req)
+	var none *request.NotAffectedError
+	switch {
+	case errors.As(err, &none):
+		return groupOutcome{Group: g.Name, Messages: []string{none.Error()}}, http.StatusOK
+	case err != nil:
+		return groupOutcome{Group: g.Name, Error: err.Error()}, code
+	}
+	return groupOutcome{Group: g.Name, Request: plan.ID, Messages: plan.Messages}, http.StatusOK
+}
+
+// wholes returns the daemon's groups; one with slots once, by its name.
+func (a *api) wholes() (all []*Group) {
+	for _, g := range a.opt.Groups() {
+		of, _, slotted := strings.Cut(g.Name, "/")
+		if slotted {
+			if len(all) > 0 && all[len(all)-1].Name == of {
+				continue
+			}
+			whole := *g
+			whole.Name, g = of, &whole
+		}
+		all = append(all, g)
+	}
+	return all
 }
 
 // decodeRequest decodes the body of an operator request. It rejects fields that kind does not have, so that a misspelled field is

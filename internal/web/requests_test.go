@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -99,7 +101,11 @@ func allSubmitResponses(t *testing.T) map[string]*http.Response {
 		sendRequest(handlers["locked"], request.KindReelect, "{}", "Authorization", "Bearer wrong")
 	}
 	for _, kind := range request.Kinds() {
-		for _, path := range []string{"/v1/" + string(kind), groupPath("/v1/" + string(kind))} {
+		paths := []string{"/v1/" + string(kind), groupPath("/v1/" + string(kind))}
+		if slices.Contains(kindsOfHosts, kind) {
+			paths = append(paths, groupsPath+"/"+string(kind))
+		}
+		for _, path := range paths {
 			add := func(name string, handler http.Handler, body string, headers ...string) {
 				rec := sendRequestTo(handler, strings.Replace(path, "{group}", "c", 1), body, headers...)
 				got[fmt.Sprintf("POST %s %d %s", path, rec.Code, name)] = rec.Result()
@@ -269,4 +275,41 @@ func TestStuckDaemonAcceptsNoRequests(t *testing.T) {
 	if rec := sendRequest(New(opt), request.KindReelect, "{}"); rec.Code != 503 || !strings.Contains(rec.Body.String(), "the event loop has been stuck") {
 		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
+}
+
+// A request for a host in all groups says what has become of it in each. Groups that it does not affect are no failure; those that a token does
+// not permit are refused.
+func TestRequestForAHostInAllGroups(t *testing.T) {
+	opt := severalGroups("billing", "mail", "slots/0", "slots/1")
+	all := opt.Groups()
+	var asked atomic.Int32
+	answer := func(i int, err error) {
+		all[i].Submit = func(_ context.Context, r request.Request) (request.Plan, error) {
+			asked.Add(1)
+			if r.Kind != request.KindDrain || r.Node != "b" || r.Options.By != "ann" || r.Options.For != time.Hour {
+				t.Errorf("submitted %+v", r)
+			}
+			return request.Plan{ID: int64(i), Messages: []string{"done"}}, err
+		}
+	}
+	for i := range all {
+		answer(i, nil)
+	}
+	answer(0, &request.RefusedError{Err: &request.NotAffectedError{Reason: "b is no member"}})
+	send := func(line string) *httptest.ResponseRecorder {
+		asked.Store(0)
+		opt.Authenticator = authenticatorOf(t, line)
+		return sendRequestTo(New(opt), "/v1/groups/drain", `{"node":"b","for":"1h"}`)
+	}
+	check := func(rec *httptest.ResponseRecorder, code int, want string, submitted int32) {
+		t.Helper()
+		if rec.Code != code || !strings.Contains(rec.Body.String(), want) || asked.Load() != submitted {
+			t.Errorf("%d %s, %d submitted", rec.Code, rec.Body, asked.Load())
+		}
+	}
+	const accepted = `"groups":[{"group":"billing","messages":["b is no member"]},`
+	check(send("ann:"+annsToken), 200, accepted+`{"group":"mail","request":1,"messages":["done"]},{"group":"slots","request":2,"messages":["done"]}],"by":"ann"}`, 3)
+	answer(1, &request.RefusedError{Err: errors.New("nobody else may lead")})
+	check(send("ann:"+annsToken), 409, accepted+`{"group":"mail","error":"nobody else may lead"},{"group":"slots","request":2,"messages":["done"]}]`, 3)
+	check(send("ann:"+annsToken+" slots"), 403, `{"group":"slots","request":2,"messages":["done"]}]`, 1)
 }

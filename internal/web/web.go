@@ -131,6 +131,9 @@ func (a *api) routes() []route {
 		{"/v1/whoami", readMethods, a.whoami},
 		{"/metrics", readMethods, promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}).ServeHTTP},
 	}
+	for _, kind := range kindsOfHosts {
+		all = append(all, route{groupsPath + "/" + string(kind), writeMethods, func(w http.ResponseWriter, r *http.Request) { a.submitForAll(w, r, kind) }})
+	}
 	for _, r := range a.groupRoutes() {
 		all = append(all, route{groupPath(r.path), r.methods, a.withNamedGroup(r.serve)})
 		if hostProbe(r.path) == nil {

@@ -33,6 +33,7 @@ func (w *world) apply(s *session, ops []cluster.Op) ([]cluster.Result, error) {
 func (w *world) close(s *session) {
 	if w.tree.Alive(s.id) {
 		fired := w.tree.End(s.id)
+		w.closed = w.now
 		for _, g := range w.groups {
 			g.check.changed()
 		}

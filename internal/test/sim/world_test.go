@@ -14,6 +14,7 @@ type world struct {
 	seed   uint64
 	rng    *rand.Rand
 	now    time.Duration // true time; each host's clock has its own rate
+	closed time.Duration // when a session last ended at the server
 	queue  queue
 	order  uint64
 	events int

@@ -2,6 +2,7 @@
 // the groups from time to time.
 import { elapsed, formatTime, parseDuration, timestamp } from './clock.js';
 import { byID, el, render, renderList, setText } from './dom.js';
+import { hostDialog } from './requests.js';
 import { compareNames, slotOf } from './slots.js';
 import { fetchJSON } from './source.js';
 
@@ -194,7 +195,7 @@ function renderGrid() {
 function headRow(i) {
   return el('div', { role: 'row', class: 'row head' }, el('div', { role: 'columnheader', class: 'group-name' }, el('span', null, 'Group'), el('span', { class: 'led-by' }, 'Leader')),
     ...i.head.map(([h, n]) => el('div', { role: 'columnheader', class: 'host', title: `${h.node}${h.site ? `, site ${h.site}` : ''}: leads ${n}` },
-      el('span', { class: 'label' }, h.node), el('span', { class: 'figure', 'aria-label': `leads ${n}` }, String(n)))));
+      el('button', { 'type': 'button', 'class': 'label', 'data-act': `host ${h.node}`, 'onclick': () => hostDialog(h.node, n) }, h.node), el('span', { class: 'figure', 'aria-label': `leads ${n}` }, String(n)))));
 }
 
 function groupRow(g) {
@@ -263,7 +264,7 @@ function describe(cell) {
 }
 
 function gridKey(e) {
-  if (e.ctrlKey || e.altKey || e.metaKey) return;
+  if (e.ctrlKey || e.altKey || e.metaKey || e.target.closest('.head')) return;
   const at = Math.max(0, rows.findIndex((g) => g.group === view.group));
   const move = (row, column) => {
     e.preventDefault();

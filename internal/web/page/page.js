@@ -12,8 +12,6 @@ const retryDelay = 2000; // ms
 function showGroup(name) {
   byID('group-page').hidden = false;
   init({ request: requestDialog, connect });
-  byID('operator').hidden = false;
-  byID('operator').addEventListener('click', tokenDialog);
   start(name, () => {
     renderAll();
     updateIdentity();
@@ -35,6 +33,7 @@ function linkToAll() {
 }
 
 async function begin() {
+  byID('operator').hidden = false;
   const name = new URLSearchParams(location.search).get('group') || '';
   try {
     const { body } = await fetchJSON('v1/groups');
@@ -51,4 +50,5 @@ async function begin() {
   showGroup(name);
 }
 
+byID('operator').addEventListener('click', tokenDialog);
 begin();

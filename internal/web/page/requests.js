@@ -119,17 +119,54 @@ export function requestDialog(what, target) {
     several ? labeled('What', form.kind) : null,
     what === 'move' && !target ? labeled('Where to', form.destination) : null,
     form.effect, el('section', { 'class': 'forecast', 'aria-label': 'Forecast', 'aria-live': 'polite' }, form.forecast), form.fields,
-    el('datalist', { id: 'durations' }, ...['15m', '1h', '2h', '8h', '24h'].map((value) => el('option', { value }))),
+    durations(),
     mayOperate() ? null : el('p', { class: 'note' }, `This page may not submit requests: ${identity.reason || (identity.can_operate ? 'its token is for other groups' : 'it has no token')}. `, tokenButton()),
     form.refusal, el('p', { class: 'actions' }, cancelButton(), form.button));
   update();
 }
 
-// requestFields returns the controls of the dialog.
-function requestFields(offered) {
+// hostDialog asks for a request for a host in all groups of the daemon, and submits it. leads is how many of them it leads.
+export async function hostDialog(node, leads) {
+  identity = await whoami(token).catch(() => ({ can_operate: false, reason: 'the daemon has not answered' }));
+  showIdentity();
+  const form = requestFields(['drain', 'cordon', 'uncordon'], true);
+  const update = () => {
+    const k = kinds[form.kind.value];
+    setText(form.effect, `In all groups of this daemon, of which it leads ${leads}: ${k.effect(node)}`);
+    setText(form.button, k.name);
+    render(form.fields, form.kind.value, () => [k.hasDuration ? durationField(form) : null, reasonField(form)]);
+  };
+  const submit = async () => {
+    if (!identity.can_operate) return;
+    form.button.disabled = true;
+    const { code, answer } = await post(`v1/groups/${form.kind.value}`, optionalFields(form, { node }));
+    form.button.disabled = false;
+    const failed = (answer.groups || []).filter((g) => g.error);
+    if (code === 200) {
+      form.box.close();
+      return showNotice(`${kinds[form.kind.value].name} ${node}: ${answer.groups.filter((g) => g.request).length} of ${answer.groups.length} groups`);
+    }
+    render(form.refusal, [answer, Date.now()], () => [
+      el('p', null, failed.length ? `Not accepted in ${failed.length} of ${answer.groups.length} groups:` : answer.error || unknownOutcome),
+      failed.length ? el('ul', null, failed.slice(0, 10).map((g) => el('li', null, `${g.group}: ${g.error}`)), failed.length > 10 ? el('li', null, `and ${failed.length - 10} more`) : null) : null,
+      [401, 403].includes(code) ? tokenButton(form.box) : null]);
+  };
+  form.kind.addEventListener('change', update);
+  form.box = openDialog(`Request for ${node}`, submit, labeled('What', form.kind), form.effect, form.fields, durations(),
+    identity.can_operate ? null : el('p', { class: 'note' }, `This page may not submit requests: ${identity.reason || 'it has no token'}. `, tokenButton()),
+    form.refusal, el('p', { class: 'actions' }, cancelButton(), form.button));
+  update();
+}
+
+const durations = () => el('datalist', { id: 'durations' }, ...['15m', '1h', '2h', '8h', '24h'].map((value) => el('option', { value })));
+const durationField = (form) => labeled('For how long', form.duration, 'for example 30m, 2h, 1h30m');
+const reasonField = (form) => labeled('Why', form.reason);
+
+// requestFields returns the controls of the dialog; overGroups is set if it is about all groups.
+function requestFields(offered, overGroups) {
   return {
     kind: el('select', { 'data-act': 'kind' }, ...offered.map((k) => el('option', { value: k }, kinds[k].name))),
-    destination: el('select', { 'data-act': 'destination' }, ...targetOptions(model.group)),
+    destination: el('select', { 'data-act': 'destination' }, ...(overGroups ? [] : targetOptions(model.group))),
     duration: el('input', { list: 'durations', placeholder: 'no end', autocomplete: 'off', spellcheck: 'false', pattern: '([0-9.]+(h|m|s))+' }),
     reason: el('input', { maxlength: 500, autocomplete: 'off', placeholder: 'visible to everyone' }),
     hard: el('input', { type: 'checkbox' }),
@@ -138,7 +175,7 @@ function requestFields(offered) {
     forecast: el('ul', null),
     fields: el('div', null),
     refusal: el('div', { class: 'refusal', role: 'alert' }),
-    button: el('button', { type: 'submit', class: 'primary', disabled: !mayOperate() }),
+    button: el('button', { type: 'submit', class: 'primary', disabled: !(overGroups ? identity.can_operate : mayOperate()) }),
   };
 }
 
@@ -151,9 +188,9 @@ function updateFields(form) {
   setText(form.effect, k.effect(targetText(chosenTarget(form)) || 'no member', model.group) + hardText);
   setText(form.button, k.name);
   render(form.fields, [form.kind.value, form.refused], () => [
-    k.hasDuration ? labeled('For how long', form.duration, 'for example 30m, 2h, 1h30m') : null,
+    k.hasDuration ? durationField(form) : null,
     k.canBeHard ? el('label', { class: 'check' }, form.hard, 'hard: elect no member at all') : null,
-    labeled('Why', form.reason),
+    reasonField(form),
     k.canForce && form.refused ? el('label', { class: 'check' }, form.force, 'submit it anyway (force)') : null,
   ]);
 }
@@ -162,10 +199,16 @@ function updateFields(form) {
 function requestBody(form) {
   const k = kinds[form.kind.value];
   const body = k.fields ? { ...k.fields } : ['pause', 'resume', 'reelect'].includes(form.kind.value) ? {} : { ...chosenTarget(form) };
-  if (k.hasDuration && form.duration.value.trim()) body.for = form.duration.value.trim();
-  if (form.reason.value.trim()) body.reason = form.reason.value.trim();
+  optionalFields(form, body);
   if (k.canBeHard && form.hard.checked) body.hard = true;
   if (k.canForce && form.refused && form.force.checked) body.force = true;
+  return body;
+}
+
+// optionalFields adds what the user has typed to the fields of a request.
+function optionalFields(form, body) {
+  if (kinds[form.kind.value].hasDuration && form.duration.value.trim()) body.for = form.duration.value.trim();
+  if (form.reason.value.trim()) body.reason = form.reason.value.trim();
   return body;
 }
 
@@ -222,16 +265,22 @@ function targetOptions(g) {
   ].filter((group) => group.children.length);
 }
 
+const unknownOutcome = 'There was no response. It is unknown whether the request was accepted: see “Requests and exclusions”.';
+
 // postRequest submits a request. code is 0 if there is no response: then the request may or may not have been accepted.
 async function postRequest(kind, body) {
+  const { code, answer } = await post(`${kinds[kind].ofSlot ? api.group : api.whole}${sentAs(kind)}`, body);
+  return { code, text: !code ? unknownOutcome : code === 200 ? [answer.messages].flat().join('; ') : answer.error || `status ${code}` };
+}
+
+async function post(path, body) {
   try {
-    const response = await fetch(`${kinds[kind].ofSlot ? api.group : api.whole}${sentAs(kind)}`, {
+    const response = await fetch(path, {
       method: 'POST', cache: 'no-store', headers: { 'Content-Type': 'application/json', ...credentials() }, body: JSON.stringify(body), signal: AbortSignal.timeout(responseTimeout),
     });
-    const answer = await response.json();
-    return { code: response.status, text: response.ok ? [answer.messages].flat().join('; ') : answer.error || response.statusText };
+    return { code: response.status, answer: await response.json() };
   } catch {
-    return { code: 0, text: 'There was no response. It is unknown whether the request was accepted: see “Requests and exclusions”.' };
+    return { code: 0, answer: {} };
   }
 }
 

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/test/testhelper"
 )
 
 // checkNotLate checks that the work died because its lease ended; otherwise it would still run. The limit is wide, as the machine
@@ -17,7 +18,11 @@ import (
 func checkNotLate(t *testing.T, dead, deadline time.Duration) {
 	t.Helper()
 	t.Logf("dead %s after the deadline", (dead - deadline).Round(100*time.Microsecond))
-	if dead > deadline+1500*time.Millisecond {
+	limit := 1500 * time.Millisecond
+	if testhelper.Race {
+		limit = 5 * time.Second // the processors are busy with other tests
+	}
+	if dead > deadline+limit {
 		t.Errorf("dead only %s after the deadline", dead-deadline)
 	}
 }

@@ -1,7 +1,7 @@
 # The default location of Go, if it is not on the PATH.
 export PATH := $(PATH):/usr/local/go/bin
 
-.PHONY: build image dist deb rpm repo reproducible package-test systemd-test release-check vulncheck verify sign compose-test deploy-check recipes-test vm-test fence-test demo test alerts lint units bench sim fuzz faults outages mutants ci clean help
+.PHONY: build image dist deb rpm repo reproducible package-test systemd-test release-check vulncheck verify sign compose-test deploy-check recipes-test vm-test fence-test demo test alerts lint units bench sim fuzz faults outages kills mutants ci clean help
 
 build: ## build bin/zkelectd, a static binary
 	CGO_ENABLED=0 go build -trimpath -buildvcs=auto -o bin/zkelectd ./cmd/zkelectd
@@ -104,6 +104,9 @@ fence-test: ## test with the real fence agents of ClusterLabs, which it installs
 	@scripts/install-fence-agents.sh
 	go test ./internal/work/fencer -count=1 -v -run TestRealAgents -fencer.real
 
+kills: ## test that kills come in time, without the race detector and other tests beside
+	go test ./internal/guard -count=1
+
 mutants: ## mutation testing of the core (MUTANTS=200 SEED=7: a sample of so many in each package)
 	@scripts/install-zookeeper.sh
 	go run ./scripts/mutants -n $(or $(MUTANTS),0) -seed $(or $(SEED),1) $(MUTANTS_ARGS)
@@ -139,7 +142,7 @@ ci: verify lint units deploy-check test ## run everything that CI runs, with fix
 	$(MAKE) demo DEMO_ARGS=--once
 	$(MAKE) compose-test
 
-release-check: vulncheck reproducible fuzz package-test systemd-test recipes-test vm-test fence-test outages mutants ## run the additional tests for a release: needs root, overlays and control groups
+release-check: vulncheck reproducible fuzz package-test systemd-test recipes-test vm-test fence-test outages mutants kills ## run the additional tests for a release: needs root, overlays and control groups
 
 clean: ## remove bin and dist
 	rm -rf bin dist

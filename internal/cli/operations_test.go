@@ -30,7 +30,7 @@ func TestOperations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	here := strings.NewReplacer("/run/zkelectd/api.sock", f.socket("n1"), "/etc/zkelectd.yaml", f.file("n1"),
+	here := strings.NewReplacer("/etc/zkelectd.yaml", f.file("n1"),
 		"/usr/share/zkelectd/prometheus/alerts.yml", alerts, "/etc/prometheus/", f.dir+"/")
 	run := 0
 	for _, s := range commandsIn(read("../../docs/operations.md")) {
@@ -52,7 +52,7 @@ func TestOperations(t *testing.T) {
 			}
 			cmd := exec.CommandContext(t.Context(), "sh", "-euc", here.Replace(b.String()))
 			cmd.Dir = f.dir
-			cmd.Env = append(os.Environ(), "HOME="+f.dir, "ZKELECTD_ZOOKEEPER_SERVERS="+f.servers[0], "ZKELECTD_ZOOKEEPER_ROOT="+f.paths.Root)
+			cmd.Env = append(os.Environ(), "HOME="+f.dir, "ZKELECTD_ZOOKEEPER_SERVERS="+f.servers[0], "ZKELECTD_ZOOKEEPER_ROOT="+f.paths.Root, "ZKELECTD_HTTP_LISTEN=unix:"+f.socket("n1"))
 			out, err := cmd.CombinedOutput()
 			if strings.Contains(b.String(), "--dry-run") && cmd.ProcessState.ExitCode() == statusNo {
 				err = nil // it would change something

@@ -141,6 +141,9 @@ func refusedNote(refused bool) string {
 // line returns the status line of a daemon with one group: its phase, and its term or the elected member.
 func line(v status.Daemon, refused bool) string {
 	text := v.Phase
+	if v.Membership == status.MembershipRefused {
+		return status.Printable(v.Membership + ": " + v.MembershipReason)
+	}
 	if v.Elector {
 		text += ", elector"
 	}

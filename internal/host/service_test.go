@@ -22,6 +22,7 @@ func TestStatusLine(t *testing.T) {
 	}{
 		"before anything is read": {status.Daemon{Node: "a", Phase: "standby"}, false, "standby; nothing read yet"},
 		"before the first choice": {status.Daemon{Node: "a", Phase: "standby", Elector: true, SnapshotAt: 1}, false, "standby, elector; no member is elected"},
+		"no part in the group":    {status.Daemon{Phase: "standby", Membership: status.MembershipRefused, MembershipReason: "there is no group"}, false, "refused: there is no group"},
 		"another leads":           {elected(status.Daemon{Phase: "standby"}, "b", "dc2", 7), false, "standby; b (site dc2) is elected in term 7"},
 		"elected":                 {elected(status.Daemon{Phase: "waiting"}, "a", "dc1", 8), false, "waiting; elected in term 8"},
 		"leads":                   {elected(status.Daemon{Phase: "leading", Elector: true, Term: 8}, "a", "dc1", 8), false, "leading, elector, term 8"},

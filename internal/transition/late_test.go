@@ -565,6 +565,7 @@ func TestWorkThatCannotBeKilledEndsTheMembership(t *testing.T) {
 	s.lead()
 	s.now = s.m.Deadline()
 	s.on(Tick{}, "KillTask")
+	s.on(s.leading())
 	s.now = s.m.Deadline() + s.b.Session - 1
 	s.on(Tick{})
 	s.now++
@@ -579,4 +580,15 @@ func TestWorkThatCannotBeKilledEndsTheMembership(t *testing.T) {
 	if got := s.m.Phase(); got != Ended {
 		t.Errorf("the phase is %s", got)
 	}
+}
+
+// Once another member has been put in its place, nothing is left to free: the other slots of the host go on.
+func TestReplacedWorkThatCannotBeKilledEndsNothing(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.now = s.m.Deadline()
+	s.on(Tick{}, "KillTask")
+	s.on(s.leading(func(snap *cluster.Snapshot) { snap.Current = cluster.Stored[cluster.Current]{} }))
+	s.now = s.m.Deadline() + s.b.Session
+	s.on(Tick{})
 }

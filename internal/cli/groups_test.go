@@ -246,5 +246,9 @@ func TestCommandsWithGroupFiles(t *testing.T) {
 	e.fails(2, with("history"), "there are 3 groups below "+e.base, "billing, later, mail")
 	e.fails(2, with("status"), "later    none", "no daemon has joined it yet", "1 of 3 groups cannot be shown: mail")
 	e.fails(2, with("init"), "the group billing is in use, and left as it is", "the group "+e.base+"/later is initialized", "group mail: ")
+	e.fails(2, with("init", "-g", "nosuch"), "the group nosuch has no file in "+dir)
+	e.prints(with("init", "--root", e.base+"-jobs/report"), "the group "+e.base+"-jobs/report is initialized")
+	write(filepath.Join(dir, "later.yaml"), "slots: {count: 2}\n")
+	e.fails(2, with("init", "-g", "later"), "records a group with one leader, but")
 	e.prints([]string{"__complete", "drain", "--config", file, "-g", "l"}, "later\n")
 }

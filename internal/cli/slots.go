@@ -242,8 +242,13 @@ left as it is.`
 			return err
 		}
 		created := createdGroups{result: c.result(output), Groups: []createdGroup{}}
-		if by == (choice{}) && h.Dir != "" && !cmd.Flags().Changed("root") {
+		switch ofHost := h.Dir != "" && !cmd.Flags().Changed("root"); {
+		case ofHost && by == (choice{}):
 			return created.finish(&created, created.initializeAll(cmd, h))
+		case ofHost && !slices.ContainsFunc(h.Groups, func(g config.Group) bool { return g.Name == by.name }):
+			return fmt.Errorf("the group %s has no file in %s on this host: write it first, or name its root with --root", by.name, h.Dir)
+		case h.Dir != "" && by.name == "": // the root of one group, such as a job
+			h.Dir, h.Groups = "", nil
 		}
 		by.create = true
 		base := h.Config.ZooKeeper.Root
@@ -295,6 +300,7 @@ func (created *createdGroups) initializeAll(cmd *cobra.Command, h config.Host) e
 func (g group) initialize(ctx context.Context, created *createdGroups, base string) error {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
+	g.kind = kindOf(g.cfg) // not that of the tree: the daemons would refuse it
 	if err := store.VerifyIdentity(ctx, g.session, base, g.name, g.paths.Root, g.kind); err != nil {
 		return err
 	}

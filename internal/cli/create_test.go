@@ -66,9 +66,8 @@ func TestAGroupIsNotCreatedByChance(t *testing.T) {
 	if out, err := f.run("check", "--config", f.file("a")); err != nil || !strings.Contains(out, "warning: new: "+missing) {
 		t.Errorf("check: %v\n%s", err, out)
 	}
-	hint := "'zkelectd init --root " + f.paths.Root + "'"
-	f.logged("a", hint)
-	if out, err := exec.Command("zkelectd", "init", "--root", f.paths.Root, "--zk", f.servers[0]).CombinedOutput(); err != nil {
+	f.logged("a", "'zkelectd init --config "+f.file("a")+"' once")
+	if out, err := exec.Command("zkelectd", "init", "--config", f.file("a")).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	f.until("a leads", leads("a"))
@@ -80,6 +79,7 @@ func TestAGroupIsNotCreatedByChance(t *testing.T) {
 	f.logged("b", missing)
 	f.startAsUsual("a")
 	f.until("a leads again", leads("a"))
+	f.logged("a", "creating the group, as these servers have none")
 	f.waitForChild("a", 2)
 	f.until("b has joined", func(g status.Group) bool { return len(g.Members) == 2 && leads("a")(g) })
 	f.checkInvariants()

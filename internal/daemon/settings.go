@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -184,4 +185,16 @@ func (s *settings) reload(running config.Host, allowRemovals bool, commit func(i
 		r.Files = append(r.Files, "http.token_file")
 	}
 	return r, nil
+}
+
+// namedFile returns the absolute path of the configuration file; empty if there is none that a command can read.
+func (s *settings) namedFile() string {
+	if s.from.File == "" || s.from.Once {
+		return ""
+	}
+	file, err := filepath.Abs(s.from.File)
+	if err != nil {
+		return "" // there is no working directory any more
+	}
+	return file
 }

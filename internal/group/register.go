@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -47,6 +48,7 @@ type Preparation struct {
 	}
 	// Missing is the error if there is no group; nil if this host may create it: it has been in it, or somebody has asked for it.
 	Missing *store.MissingError
+	Log     *slog.Logger
 	// Name is the group's name, and Base the znode below which groups are recorded by their names.
 	Name, Base string
 	Root       string
@@ -73,10 +75,13 @@ func Restore(ctx context.Context, p Preparation) (restored []string, err error) 
 // may not create it, and a [PermanentError] if a retry cannot resolve it.
 func Prepare(ctx context.Context, p Preparation) (slots cluster.Stored[cluster.Slots], err error) {
 	kind, paths := p.kind(), cluster.Paths{Root: p.Root}
-	if p.Missing != nil {
-		if err := store.RequireCreated(ctx, p.Session, kind, *p.Missing); err != nil {
-			return slots, err
-		}
+	missing := cmp.Or(p.Missing, &store.MissingError{Root: p.Root})
+	err = store.RequireCreated(ctx, p.Session, kind, *missing)
+	switch absent := (*store.MissingError)(nil); {
+	case errors.As(err, &absent) && p.Missing == nil:
+		p.Log.Warn("creating the group, as these servers have none: if they have lost no data, its root or one of them is mistyped", "root", p.Root)
+	case err != nil:
+		return slots, err
 	}
 	if err := store.EnsureIdentity(ctx, p.Session, p.Base, p.Name, p.Root, kind); err != nil {
 		return slots, identityError(err)

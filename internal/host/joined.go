@@ -26,28 +26,27 @@ func (r *resource) joinedRecord() joinedRecord {
 	return joinedRecord{r.root, r.host.config().ZooKeeper.Servers}
 }
 
-// missing returns the error if there is no group; nil if this host may create it, because it has been in it, on one of these servers, or was
-// told to.
+// missing returns the error if there is no group; nil if this host may create it, because it has been in it, on these servers, or was told to.
 func (r *resource) missing() *store.MissingError {
 	if r.host.opt.Create || r.accepted != 0 || r.hasJoined() {
 		return nil
 	}
-	e := &store.MissingError{Root: r.root, Servers: r.host.config().ZooKeeper.Servers}
+	e := &store.MissingError{Root: r.root, Servers: r.host.config().ZooKeeper.Servers, File: r.host.opt.ConfigFile}
 	if !r.host.single() {
 		e.Group = r.name
 	}
 	return e
 }
 
-// hasJoined reports whether this host has recorded that it has been in the group, on one of these servers.
+// hasJoined reports whether this host has recorded that it has been in the group, on these servers: one that was mistyped since may be of
+// another ensemble, which knows of no group.
 func (r *resource) hasJoined() bool {
 	var recorded joinedRecord
 	data, err := statedir.Read(r.host.config().StateDir(os.Getenv), joinedFile(r.root))
 	if err != nil || json.Unmarshal(data, &recorded) != nil || recorded.Root != r.root {
 		return false
 	}
-	servers := r.joinedRecord().Servers
-	return slices.ContainsFunc(recorded.Servers, func(s string) bool { return slices.Contains(servers, s) })
+	return !slices.ContainsFunc(r.joinedRecord().Servers, func(s string) bool { return !slices.Contains(recorded.Servers, s) })
 }
 
 // recordJoined records that this host has been in the group. Without the record it waits for an operator after a loss of all data, so a
@@ -66,7 +65,7 @@ func (r *resource) recordJoined() {
 		return
 	}
 	if err := statedir.Replace(dir, name, data); err != nil {
-		r.log.Info("cannot record that this host is in the group: if the servers lose their data while it is stopped, it waits for 'zkelectd init'",
+		r.log.Warn("cannot record that this host is in the group: if the servers lose their data while it is stopped, it waits for 'zkelectd init'",
 			"dir", dir, "err", err)
 	}
 }

@@ -169,7 +169,7 @@ func (r *resource) preparation(conn *zk.Group) group.Preparation {
 	if r.host.single() {
 		base = path.Dir(r.root)
 	}
-	return group.Preparation{Session: conn, Missing: r.missing(), Name: r.name, Base: base, Root: r.root, Slots: slotSize(c), By: c.Node.ID}
+	return group.Preparation{Session: conn, Missing: r.missing(), Log: r.log, Name: r.name, Base: base, Root: r.root, Slots: slotSize(c), By: c.Node.ID}
 }
 
 // registration returns what the resource registers with in a session.

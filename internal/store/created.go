@@ -39,6 +39,8 @@ type MissingError struct {
 	Group   string
 	Root    string
 	Servers []string
+	// File is the configuration file; empty if there is none.
+	File string
 	// Similar is the root of a group beside it that was probably meant; empty if there is none.
 	Similar string
 }
@@ -48,12 +50,18 @@ func (e *MissingError) Error() string {
 	if e.Similar != "" {
 		meant = " (is " + e.Similar + " meant?)"
 	}
-	hint := cluster.InGroup("'zkelectd init'", e.Group)
-	if e.Group == "" {
-		hint = cluster.InGroup("'zkelectd init --root %s'", "", e.Root)
+	const same = " once, with the same connection and zookeeper.acl"
+	var hint string
+	switch {
+	case e.File != "":
+		hint = cluster.InGroup("'zkelectd init --config %s'", e.Group, e.File) + " once"
+	case e.Group != "":
+		hint = cluster.InGroup("'zkelectd init'", e.Group) + same
+	default:
+		hint = cluster.InGroup("'zkelectd init --root %s'", "", e.Root) + same
 	}
 	return fmt.Sprintf("there is no group at %s on %s%s: a host that has never been in it does not create it, as with a wrong root or server the work "+
-		"would run a second time; if both are right, run %s once", e.Root, strings.Join(e.Servers, ", "), meant, hint)
+		"would run a second time; if both are right, run %s", e.Root, strings.Join(e.Servers, ", "), meant, hint)
 }
 
 // RequireCreated returns missing, completed by the similar root, if its group is not [Created].

@@ -13,10 +13,15 @@ import (
 
 // A request that is too large, or whose reply does not end, costs the connection of all groups each time it is sent. Therefore a
 // request that was in flight when the connection was lost is a suspect until it is answered. Only one suspect is sent at a time,
-// so that the next loss shows which one it is.
+// so that the next loss shows which one it is. Servers that fail one after another lose the same request twice as well, so it is held back
+// for longer only after further losses.
 
-// holdBack is for how long a request is not sent that was in flight at two connection losses in a row.
-const holdBack = time.Minute
+// A request that was in flight at two connection losses in a row is not sent for firstHold, and at each further loss for twice as long, up
+// to holdBack.
+const (
+	firstHold = 2 * time.Second
+	holdBack  = time.Minute
+)
 
 const tooLarge = "is a znode, its list of children or the request too large? If so, raise jute.maxbuffer on all servers"
 
@@ -56,6 +61,7 @@ type suspects struct {
 type suspect struct {
 	loss              int // the last one
 	lostAt, heldUntil time.Time
+	hold              time.Duration // 0 after the first loss
 }
 
 func newSuspects(log *slog.Logger) *suspects {
@@ -106,7 +112,8 @@ func (s *suspects) connectionLost() {
 // returned records what became of a request.
 func (s *suspects) returned(key string, o outcome) {
 	s.mu.Lock()
-	x, held, now := s.byKey[key], false, time.Now()
+	x, now := s.byKey[key], time.Now()
+	var held time.Duration
 	switch {
 	case o == answered:
 		delete(s.byKey, key)
@@ -114,11 +121,12 @@ func (s *suspects) returned(key string, o outcome) {
 		maps.DeleteFunc(s.byKey, func(_ string, x *suspect) bool { return now.Sub(x.lostAt) > 10*holdBack })
 		s.byKey[key] = &suspect{loss: s.loss, lostAt: now}
 	case o == lost && x.loss != s.loss: // otherwise it was in flight several times at one loss
-		x.loss, x.lostAt, x.heldUntil, held = s.loss, now, now.Add(holdBack), true
+		x.hold = min(max(2*x.hold, firstHold), holdBack)
+		x.loss, x.lostAt, x.heldUntil, held = s.loss, now, now.Add(x.hold), x.hold
 	}
 	s.mu.Unlock()
-	if held {
+	if held > 0 {
 		s.log.Error("the connection to ZooKeeper was lost twice while one request was in flight: it is not sent again for now", "request", key,
-			"for", holdBack, "hint", tooLarge)
+			"for", held, "hint", tooLarge)
 	}
 }

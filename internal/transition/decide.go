@@ -267,7 +267,7 @@ func (m *Machine) windDown() {
 			m.do(StopTask{Grace: m.stopGrace()})
 		}
 		if m.term.held && m.now >= m.overdueAt() && m.snap.HoldsCurrent() { // else it was replaced, and the end would cost the other slots of the host
-			m.end("its work has not ended in time")
+			m.end("its work, or its fencing, has not ended in time")
 		}
 		return
 	}

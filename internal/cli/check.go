@@ -217,14 +217,10 @@ func checkGroups(ctx context.Context, w io.Writer, h config.Host) (alone map[str
 
 // missingGroup returns a warning if a group does not exist. It is empty if the group exists, or if that is not known.
 func missingGroup(ctx context.Context, s *zk.Session, h config.Host, one config.Group) string {
-	want := store.MissingError{Root: one.Config.ZooKeeper.Root, Servers: h.Config.ZooKeeper.Servers, File: h.From.File}
-	if h.Dir != "" {
-		want.Group = one.Name
-	}
-	conn := s.Group(cluster.Paths{Root: want.Root})
-	defer conn.Close()
+	g := groupAt(s, one.Config, one.Name, one.Config.ZooKeeper.Root)
+	g.host = h
 	var missing *store.MissingError
-	if errors.As(store.RequireCreated(ctx, conn, kindOf(one.Config), want), &missing) {
+	if errors.As(g.requireCreated(ctx), &missing) {
 		return "new: " + missing.Error()
 	}
 	return ""

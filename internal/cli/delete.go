@@ -58,8 +58,7 @@ func (g group) remove(ctx context.Context, d *deletedGroup, yes, dry bool) error
 		return err
 	}
 	if len(remains.Znodes) == 0 && remains.Name == nil {
-		d.say("nothing is left of the group %s: znode %s does not exist", g.name, g.paths.Root)
-		return nil
+		return g.requireCreated(ctx)
 	}
 	if _, err := remains.DeleteTx(); err != nil {
 		return g.refuseDeletion(err, remains.IsJob())

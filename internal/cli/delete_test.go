@@ -62,7 +62,7 @@ func TestDeleteOfAJob(t *testing.T) {
 	e.fails(statusRefused, remove, "nothing was deleted: ", "run '"+advice+"': it starts once that is safe")
 	e.prints(strings.Fields(advice)[1:])
 	e.prints(remove, "the group nightly is deleted")
-	e.prints([]string{"group", "delete", "--root", e.paths.Root + "-never"}, "nothing is left")
+	e.fails(statusError, []string{"group", "delete", "--root", e.paths.Root + "-never"}, "there is no group at "+e.paths.Root+"-never")
 }
 
 // A deletion warns as long as the first term of a new group would not be higher than the last one.

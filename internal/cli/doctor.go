@@ -541,7 +541,7 @@ func (c *checkup) readGroup(ctx context.Context, out *doctor.Group, g group) {
 	_, _, err := g.session.Get(ctx, g.paths.Election(), false)
 	out.NotJoined, out.Denied = errors.Is(err, cluster.ErrNoNode), errors.Is(err, cluster.ErrNoAuth)
 	if out.NotJoined {
-		out.Err = errNotJoined
+		out.Err = notCreated(c.host, g.name, g.paths.Root)
 		return
 	}
 	var snap cluster.Snapshot
@@ -570,7 +570,7 @@ func (c *checkup) readGroup(ctx context.Context, out *doctor.Group, g group) {
 func (c *checkup) readStatus(ctx context.Context, out *doctor.Group, g group) (cluster.Snapshot, error) {
 	read, err := g.readLeaders(ctx, false)
 	if err == nil {
-		err = slotsError(read)
+		err = g.slotsError(read)
 	}
 	if err != nil {
 		return read.Shared, err

@@ -232,8 +232,29 @@ func (s *selection) named(ctx context.Context, by choice) (store.NamedGroup, err
 	return g, nil
 }
 
-// errNotJoined is the error for a group that is configured, but has no znode yet.
-var errNotJoined = &request.NotAffectedError{Reason: "no daemon has joined it yet"}
+// missingFrom describes a group that the configuration of a host names, if it does not exist.
+func missingFrom(h config.Host, name, root string) store.MissingError {
+	e := store.MissingError{Root: root, Servers: h.Config.ZooKeeper.Servers, File: h.From.File}
+	if h.Dir != "" {
+		e.Group = name
+	}
+	return e
+}
+
+// notCreated is the error for a group that is configured, but does not exist yet.
+func notCreated(h config.Host, name, root string) error {
+	missing := missingFrom(h, name, root)
+	return &request.NotAffectedError{Reason: "it does not exist yet: " + missing.Hint()}
+}
+
+// requireCreated returns an error if the group does not exist.
+func (g group) requireCreated(ctx context.Context) error {
+	ctx, cancel := withAnswerTimeout(ctx)
+	defer cancel()
+	conn := g.session.Group(g.paths)
+	defer conn.Close()
+	return store.RequireCreated(ctx, conn, g.kind, missingFrom(g.host, g.name, g.paths.Root))
+}
 
 // withConfigured adds the groups of the configuration that have no record yet.
 func (s *selection) withConfigured(found []store.NamedGroup) []store.NamedGroup {
@@ -242,7 +263,7 @@ func (s *selection) withConfigured(found []store.NamedGroup) []store.NamedGroup 
 	}
 	for _, own := range s.host.Groups {
 		if !slices.ContainsFunc(found, func(g store.NamedGroup) bool { return g.Name == own.Name }) {
-			found = append(found, store.NamedGroup{Name: own.Name, Root: own.Config.ZooKeeper.Root, Kind: kindOf(own.Config), Err: errNotJoined})
+			found = append(found, store.NamedGroup{Name: own.Name, Root: own.Config.ZooKeeper.Root, Kind: kindOf(own.Config), Err: notCreated(s.host, own.Name, own.Config.ZooKeeper.Root)})
 		}
 	}
 	slices.SortFunc(found, func(a, b store.NamedGroup) int { return strings.Compare(a.Name, b.Name) })

@@ -244,9 +244,12 @@ func TestCommandsWithGroupFiles(t *testing.T) {
 	e.prints(with("policy", "--apply", "-g", "billing"), "policy.type", "first", "revision 2 is in force")
 	e.fails(2, with("leader", "-g", "mail"), "the root of the group mail is "+e.base+"/mail, but the configuration of this host says /elsewhere")
 	e.fails(2, with("history"), "there are 3 groups below "+e.base, "billing, later, mail")
-	e.fails(2, with("status"), "later    none", "no daemon has joined it yet", "1 of 3 groups cannot be shown: mail")
+	e.fails(2, with("status"), "later    none", "it does not exist yet: run 'zkelectd init --config "+file+" -g later' once", "1 of 3 groups cannot be shown: mail")
 	e.fails(2, with("init"), "the group billing is in use, and left as it is", "the group "+e.base+"/later is initialized", "group mail: ")
 	e.fails(2, with("init", "-g", "nosuch"), "the group nosuch has no file in "+dir)
+	for _, args := range [][]string{{"history"}, {"group", "delete", "--yes", "-g", "nosuch"}} {
+		e.fails(statusError, append(args, "--root", e.base+"/nosuch"), "there is no group at "+e.base+"/nosuch", "run 'zkelectd init --root "+e.base+"/nosuch' once")
+	}
 	e.prints(with("init", "--root", e.base+"-jobs/report"), "the group "+e.base+"-jobs/report is initialized")
 	write(filepath.Join(dir, "later.yaml"), "slots: {count: 2}\n")
 	e.fails(2, with("init", "-g", "later"), "records a group with one leader, but")

@@ -58,6 +58,11 @@ func showHistory(ctx context.Context, w io.Writer, g group, n int, output string
 	if err != nil {
 		return err
 	}
+	if len(h.Terms) == 0 {
+		if err := g.requireCreated(ctx); err != nil {
+			return err
+		}
+	}
 	terms := lastTerms(&h, n)
 	if output == "json" {
 		return printJSON(w, append([]cluster.PastTerm{}, terms...))

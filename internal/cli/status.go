@@ -98,7 +98,7 @@ func followStatus(ctx context.Context, g group, shown *screen) error {
 		if err != nil || !g.manyLeaders() {
 			return func() tabular { return viewer.Group(all.Shared) }, err
 		}
-		return func() tabular { return groupsStatus{Root: g.paths.Root, Groups: g.views(all)} }, slotsError(all)
+		return func() tabular { return groupsStatus{Root: g.paths.Root, Groups: g.views(all)} }, g.slotsError(all)
 	}
 	if terminal, ok := shown.w.(*os.File); ok && shown.output != "json" && os.Getenv("TERM") != "dumb" && isTerminal(terminal) {
 		d := newRedraw(terminal, func(view func() tabular) string { return shown.table(view()) })
@@ -331,7 +331,7 @@ func (g group) summaries(ctx context.Context) []groupStatus {
 		read, err = g.readLeaders(ctx, false)
 	}
 	if err == nil {
-		err = slotsError(read)
+		err = g.slotsError(read)
 	}
 	if err != nil {
 		none := status.Group{Name: cluster.GroupOf(g.name), Root: g.paths.Root, State: status.StateNone, Members: []status.Member{}}
@@ -345,13 +345,13 @@ func (g group) summaries(ctx context.Context) []groupStatus {
 }
 
 // slotsError returns an error if it is not known which slots a group has, or if it has none yet.
-func slotsError(read operator.Leaders) error {
+func (g group) slotsError(read operator.Leaders) error {
 	record := read.Shared.Slots
 	switch {
 	case len(read.Snapshots) > 0:
 		return nil
 	case record.Err == nil:
-		return errNotJoined
+		return notCreated(g.host, g.name, g.paths.Root)
 	case record.Newer() != nil:
 		return fmt.Errorf("%w: until then no slot gets another leader; leaders keep working", record.Err)
 	case errors.Is(record.Err, cluster.ErrNoSlots):

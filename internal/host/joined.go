@@ -1,10 +1,14 @@
 package host
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"zkelectd/internal/store"
@@ -28,10 +32,14 @@ func (r *resource) joinedRecord() joinedRecord {
 
 // missing returns the error if there is no group; nil if this host may create it, because it has been in it, on these servers, or was told to.
 func (r *resource) missing() *store.MissingError {
-	if r.host.opt.Create || r.accepted != 0 || r.hasJoined() {
+	if r.host.opt.Create || r.accepted != 0 {
 		return nil
 	}
-	e := &store.MissingError{Root: r.root, Servers: r.host.config().ZooKeeper.Servers, File: r.host.opt.ConfigFile}
+	joined, err := r.hasJoined()
+	if joined {
+		return nil
+	}
+	e := &store.MissingError{Root: r.root, Servers: r.host.config().ZooKeeper.Servers, File: r.host.opt.ConfigFile, RecordErr: err}
 	if !r.host.single() {
 		e.Group = r.name
 	}
@@ -39,14 +47,19 @@ func (r *resource) missing() *store.MissingError {
 }
 
 // hasJoined reports whether this host has recorded that it has been in the group, on these servers: one that was mistyped since may be of
-// another ensemble, which knows of no group.
-func (r *resource) hasJoined() bool {
+// another ensemble, which knows of no group. The error is why the record cannot be read.
+func (r *resource) hasJoined() (bool, error) {
 	var recorded joinedRecord
-	data, err := statedir.Read(r.host.config().StateDir(os.Getenv), joinedFile(r.root))
-	if err != nil || json.Unmarshal(data, &recorded) != nil || recorded.Root != r.root {
-		return false
+	dir, name := r.host.config().StateDir(os.Getenv), joinedFile(r.root)
+	data, err := statedir.Read(dir, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
 	}
-	return !slices.ContainsFunc(r.joinedRecord().Servers, func(s string) bool { return !slices.Contains(recorded.Servers, s) })
+	if err = cmp.Or(err, json.Unmarshal(data, &recorded)); err != nil {
+		return false, fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
+	}
+	other := func(s string) bool { return !slices.Contains(recorded.Servers, s) }
+	return recorded.Root == r.root && !slices.ContainsFunc(r.joinedRecord().Servers, other), nil
 }
 
 // recordJoined records that this host has been in the group. Without the record it waits for an operator after a loss of all data, so a

@@ -43,6 +43,8 @@ type MissingError struct {
 	File string
 	// Similar is the root of a group beside it that was probably meant; empty if there is none.
 	Similar string
+	// RecordErr is why the record that this host has been in the group cannot be read; nil if it can, or if there is none.
+	RecordErr error
 }
 
 func (e *MissingError) Error() string {
@@ -50,18 +52,23 @@ func (e *MissingError) Error() string {
 	if e.Similar != "" {
 		meant = " (is " + e.Similar + " meant?)"
 	}
-	const same = " once, with the same connection and zookeeper.acl"
-	var hint string
-	switch {
-	case e.File != "":
-		hint = cluster.InGroup("'zkelectd init --config %s'", e.Group, e.File) + " once"
-	case e.Group != "":
-		hint = cluster.InGroup("'zkelectd init'", e.Group) + same
-	default:
-		hint = cluster.InGroup("'zkelectd init --root %s'", "", e.Root) + same
+	if e.RecordErr != nil {
+		meant += fmt.Sprintf(" (this host may have been in it, but its record cannot be read: %v)", e.RecordErr)
 	}
 	return fmt.Sprintf("there is no group at %s on %s%s: a host that has never been in it does not create it, as with a wrong root or server the work "+
-		"would run a second time; if both are right, run %s", e.Root, strings.Join(e.Servers, ", "), meant, hint)
+		"would run a second time; if both are right, %s", e.Root, strings.Join(e.Servers, ", "), meant, e.Hint())
+}
+
+// Hint says how to create the group.
+func (e *MissingError) Hint() string {
+	const same = " once, with the same connection and zookeeper.acl"
+	switch {
+	case e.File != "":
+		return "run " + cluster.InGroup("'zkelectd init --config %s'", e.Group, e.File) + " once"
+	case e.Group != "":
+		return "run " + cluster.InGroup("'zkelectd init'", e.Group) + same
+	}
+	return "run " + cluster.InGroup("'zkelectd init --root %s'", "", e.Root) + same
 }
 
 // RequireCreated returns missing, completed by the similar root, if its group is not [Created].

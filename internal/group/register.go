@@ -1,7 +1,6 @@
 package group
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -46,9 +45,10 @@ type Preparation struct {
 		cluster.ReadWriter
 		store.SyncReader
 	}
-	// Missing is the error if there is no group; nil if this host may create it: it has been in it, or somebody has asked for it.
-	Missing *store.MissingError
-	Log     *slog.Logger
+	// Missing describes the group if there is none. MayCreate then returns nil if this host may create it, and else why not.
+	Missing   store.MissingError
+	MayCreate func(context.Context) error
+	Log       *slog.Logger
 	// Name is the group's name, and Base the znode below which groups are recorded by their names.
 	Name, Base string
 	Root       string
@@ -71,16 +71,19 @@ func Restore(ctx context.Context, p Preparation) (restored []string, err error) 
 }
 
 // Prepare checks that this host agrees with the others about the group, and creates those persistent znodes of it that do not exist.
-// It returns the record of slots; none for a group without slots. The error is p.Missing if there is no group and this host
+// It returns the record of slots; none for a group without slots. The error is a [store.MissingError] if there is no group and this host
 // may not create it, and a [PermanentError] if a retry cannot resolve it.
 func Prepare(ctx context.Context, p Preparation) (slots cluster.Stored[cluster.Slots], err error) {
 	kind, paths := p.kind(), cluster.Paths{Root: p.Root}
-	missing := cmp.Or(p.Missing, &store.MissingError{Root: p.Root})
-	err = store.RequireCreated(ctx, p.Session, kind, *missing)
-	switch absent := (*store.MissingError)(nil); {
-	case errors.As(err, &absent) && p.Missing == nil:
-		p.Log.Warn("creating the group, as these servers have none: if they have lost no data, its root or one of them is mistyped", "root", p.Root)
-	case err != nil:
+	err = store.RequireCreated(ctx, p.Session, kind, p.Missing)
+	var missing *store.MissingError
+	if errors.As(err, &missing) {
+		if missing.Reason = p.MayCreate(ctx); missing.Reason == nil {
+			p.Log.Warn("creating the group, as these servers have none: if they have lost no data, its root or one of them is mistyped", "root", p.Root)
+			err = nil
+		}
+	}
+	if err != nil {
 		return slots, err
 	}
 	if err := store.EnsureIdentity(ctx, p.Session, p.Base, p.Name, p.Root, kind); err != nil {

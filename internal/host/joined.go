@@ -2,6 +2,7 @@ package host
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"zkelectd/internal/store"
 	"zkelectd/internal/sys/statedir"
@@ -27,39 +29,50 @@ func joinedFile(root string) string { return fmt.Sprintf("joined-%x", sha256.Sum
 
 // joinedRecord returns what this host records of the resource.
 func (r *resource) joinedRecord() joinedRecord {
-	return joinedRecord{r.root, r.host.config().ZooKeeper.Servers}
+	return joinedRecord{r.root, slices.Clone(r.host.config().ZooKeeper.Servers)}
 }
 
-// missing returns the error if there is no group; nil if this host may create it, because it has been in it, on these servers, or was told to.
-func (r *resource) missing() *store.MissingError {
-	if r.host.opt.Create || r.accepted != 0 {
-		return nil
-	}
-	joined, err := r.hasJoined()
-	if joined {
-		return nil
-	}
-	e := &store.MissingError{Root: r.root, Servers: r.host.config().ZooKeeper.Servers, File: r.host.opt.ConfigFile, RecordErr: err}
+// missing describes the group if there is none.
+func (r *resource) missing() store.MissingError {
+	e := store.MissingError{Root: r.root, Servers: r.host.config().ZooKeeper.Servers, File: r.host.opt.ConfigFile}
 	if !r.host.single() {
 		e.Group = r.name
 	}
 	return e
 }
 
-// hasJoined reports whether this host has recorded that it has been in the group, on these servers: one that was mistyped since may be of
-// another ensemble, which knows of no group. The error is why the record cannot be read.
-func (r *resource) hasJoined() (bool, error) {
+// mayCreate returns nil if this host may create the group, and else why not: it must have been told to, or have been in it, on these servers.
+// Of those, one may be of another ensemble, which is what sameEnsemble excludes.
+func (r *resource) mayCreate(ctx context.Context, sameEnsemble func(context.Context) error) error {
+	if r.host.opt.Create {
+		return nil
+	}
+	if err := sameEnsemble(ctx); err != nil {
+		return err
+	}
+	if r.accepted != 0 {
+		return nil
+	}
+	return r.checkJoined()
+}
+
+// checkJoined returns nil if this host has recorded that it has been in the group, on these servers: one that was mistyped since may be of
+// another ensemble, which knows of no group.
+func (r *resource) checkJoined() error {
 	var recorded joinedRecord
 	dir, name := r.host.config().StateDir(os.Getenv), joinedFile(r.root)
 	data, err := statedir.Read(dir, name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return store.ErrNeverJoined
 	}
 	if err = cmp.Or(err, json.Unmarshal(data, &recorded)); err != nil {
-		return false, fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
+		return fmt.Errorf("its record cannot be read: %s: %w", filepath.Join(dir, name), err)
 	}
-	other := func(s string) bool { return !slices.Contains(recorded.Servers, s) }
-	return recorded.Root == r.root && !slices.ContainsFunc(r.joinedRecord().Servers, other), nil
+	unknown := slices.DeleteFunc(r.joinedRecord().Servers, func(s string) bool { return slices.Contains(recorded.Servers, s) })
+	if recorded.Root != r.root || len(unknown) > 0 {
+		return fmt.Errorf("its record, %s, is of %s on %s", filepath.Join(dir, name), recorded.Root, strings.Join(recorded.Servers, ", "))
+	}
+	return nil
 }
 
 // recordJoined records that this host has been in the group. Without the record it waits for an operator after a loss of all data, so a

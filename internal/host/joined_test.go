@@ -1,11 +1,21 @@
 package host
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/test/faultproxy"
+	"zkelectd/internal/test/zkserver"
+	"zkelectd/internal/zk"
 )
 
 // Only a record of the same root and of all servers lets a host create a group.
@@ -17,7 +27,8 @@ func TestOnlyTheOwnRecordLetsAHostCreateAGroup(t *testing.T) {
 			"ZKELECTD_CHILD_NONE=true", "ZKELECTD_NODE_STATE_DIR="+dir)
 		return New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient}).resources()[0]
 	}
-	may := func(r *resource) bool { return r.missing() == nil }
+	same := func(context.Context) error { return nil }
+	may := func(r *resource) bool { return r.mayCreate(t.Context(), same) == nil }
 	own := at(root, "zk1:2181,zk2:2181")
 	if may(own) {
 		t.Error("a host that was never in the group may create it")
@@ -25,6 +36,10 @@ func TestOnlyTheOwnRecordLetsAHostCreateAGroup(t *testing.T) {
 	own.recordJoined()
 	if !may(at(root, "zk2:2181")) {
 		t.Error("a host that was in the group may not create it on one of the servers")
+	}
+	other := errors.New("another ensemble")
+	if err := at(root, "zk2:2181").mayCreate(t.Context(), func(context.Context) error { return other }); !errors.Is(err, other) {
+		t.Errorf("a host that was in the group may create it on another ensemble: %v", err)
 	}
 	if may(at(root, "zk2:2181,zk3:2181")) || may(at("/groups/biling", "zk1:2181")) {
 		t.Error("the record counts for another root, or for other servers")
@@ -41,11 +56,47 @@ func TestOnlyTheOwnRecordLetsAHostCreateAGroup(t *testing.T) {
 		if err := os.Chmod(forged, mode); err != nil {
 			t.Fatal(err)
 		}
-		switch missing := at("/groups/other", "zk1:2181").missing(); {
-		case missing == nil:
+		switch why := at("/groups/other", "zk1:2181").mayCreate(t.Context(), same); {
+		case why == nil:
 			t.Errorf("%s with mode %o lets the host create the group", text, mode)
-		case text != string(recorded) && !strings.Contains(missing.Error(), "its record cannot be read: "+forged):
-			t.Errorf("%s with mode %o: %v", text, mode, missing)
+		case text != string(recorded) && !strings.Contains(why.Error(), "its record cannot be read: "+forged):
+			t.Errorf("%s with mode %o: %v", text, mode, why)
 		}
 	}
+}
+
+// A member that reaches a server of another ensemble does not create its group there, although it was in it, and comes back to its own.
+func TestAMemberCreatesNothingOnAnotherEnsemble(t *testing.T) {
+	f := newFleet(t)
+	ports, err := zkserver.FreePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mistyped := fmt.Sprintf("127.0.0.1:%d", ports[0])
+	f.env = []string{"ZKELECTD_ZOOKEEPER_SERVERS=" + f.server.Addr() + "," + mistyped}
+	f.setUp = func(h *Host) { h.opt.Create = false }
+	f.start(false, "a")
+	a := f.hosts[0]
+	until(t, a.only, "a leads", status.Daemon.Leads)
+	proxy, err := faultproxy.Listen(mistyped, server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Close()
+	f.server.Kill()
+	until(t, a.only, "it takes no part", func(d status.Daemon) bool {
+		return strings.Contains(d.MembershipReason, "only 1 of 2 servers are known to be of one ensemble with "+mistyped)
+	})
+	other, err := zk.Open(t.Context(), zk.Options{Servers: []string{server.Addr()}, Timeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close(context.Background())
+	if _, _, err := other.Get(t.Context(), f.root, false); !errors.Is(err, cluster.ErrNoNode) {
+		t.Errorf("the group was created on the other ensemble: %v", err)
+	}
+	if err := f.server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	until(t, a.only, "a leads again", status.Daemon.Leads)
 }

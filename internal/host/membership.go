@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -140,6 +141,9 @@ func (m *membership) runOnce() next {
 		}
 		m.settle()
 		m.await(missingInterval)
+		if errors.Is(missing.Reason, zk.ErrForeign) && !slices.ContainsFunc(m.session.host.resources(), (*resource).registered) {
+			m.session.end(missing) // another server may be of the ensemble that has the group
+		}
 		return atOnce
 	case errors.As(err, &permanent) && m.session.host.single():
 		m.session.end(permanent)
@@ -285,7 +289,7 @@ func (m *membership) recordLeaving(i *instance) {
 func (m *membership) prepare() (cluster.Stored[cluster.Slots], error) {
 	conn := m.session.zk.Group(m.resource.paths())
 	defer conn.Close()
-	slots, err := group.Prepare(m.ctx, m.resource.preparation(conn))
+	slots, err := group.Prepare(m.ctx, m.resource.preparation(m.session.zk, conn))
 	if err != nil && !errors.Is(err, cluster.ErrNoAuth) {
 		return slots, err
 	}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"log/slog"
 	"path"
 	"slices"
@@ -155,6 +156,11 @@ func (r *resource) leads() bool {
 	return slices.ContainsFunc(r.all(), func(g *Group) bool { return g.View().Term != 0 })
 }
 
+// registered reports whether this host is a member of any of the groups.
+func (r *resource) registered() bool {
+	return slices.ContainsFunc(r.all(), func(g *Group) bool { return g.View().Membership == status.MembershipMember })
+}
+
 // survives reports whether work of an earlier daemon may still run for the resource, in any of its slots.
 func (r *resource) survives(survivors []string) bool {
 	return slices.ContainsFunc(survivors, func(name string) bool { return name == r.name || strings.HasPrefix(name, r.name+"/") })
@@ -164,12 +170,15 @@ func (r *resource) survives(survivors []string) bool {
 func (r *resource) paths() cluster.Paths { return cluster.Paths{Root: r.root} }
 
 // preparation returns what must be known before the resource registers.
-func (r *resource) preparation(conn *zk.Group) group.Preparation {
+func (r *resource) preparation(s *zk.Session, conn *zk.Group) group.Preparation {
 	base, c := r.host.config().ZooKeeper.Root, r.config()
 	if r.host.single() {
 		base = path.Dir(r.root)
 	}
-	return group.Preparation{Session: conn, Missing: r.missing(), Log: r.log, Name: r.name, Base: base, Root: r.root, Slots: slotSize(c), By: c.Node.ID}
+	return group.Preparation{
+		Session: conn, Missing: r.missing(), Log: r.log, Name: r.name, Base: base, Root: r.root, Slots: slotSize(c), By: c.Node.ID,
+		MayCreate: func(ctx context.Context) error { return r.mayCreate(ctx, s.CheckEnsemble) },
+	}
 }
 
 // registration returns what the resource registers with in a session.

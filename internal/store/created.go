@@ -43,8 +43,8 @@ type MissingError struct {
 	File string
 	// Similar is the root of a group beside it that was probably meant; empty if there is none.
 	Similar string
-	// RecordErr is why the record that this host has been in the group cannot be read; nil if it can, or if there is none.
-	RecordErr error
+	// Reason is why this host does not create it; nil for [ErrNeverJoined].
+	Reason error
 }
 
 func (e *MissingError) Error() string {
@@ -52,12 +52,15 @@ func (e *MissingError) Error() string {
 	if e.Similar != "" {
 		meant = " (is " + e.Similar + " meant?)"
 	}
-	if e.RecordErr != nil {
-		meant += fmt.Sprintf(" (this host may have been in it, but its record cannot be read: %v)", e.RecordErr)
+	why := "a host that has never been in it does not create it, as with a wrong root or server the work would run a second time"
+	if e.Reason != nil && !errors.Is(e.Reason, ErrNeverJoined) {
+		why = "this host does not create it: " + e.Reason.Error()
 	}
-	return fmt.Sprintf("there is no group at %s on %s%s: a host that has never been in it does not create it, as with a wrong root or server the work "+
-		"would run a second time; if both are right, %s", e.Root, strings.Join(e.Servers, ", "), meant, e.Hint())
+	return fmt.Sprintf("there is no group at %s on %s%s: %s; if both are right, %s", e.Root, strings.Join(e.Servers, ", "), meant, why, e.Hint())
 }
+
+// ErrNeverJoined is why a host does not create a group in which it has never been.
+var ErrNeverJoined = errors.New("this host has never been in the group")
 
 // Hint says how to create the group.
 func (e *MissingError) Hint() string {

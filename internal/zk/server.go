@@ -57,7 +57,7 @@ func (u sessionCloser) inspect(ctx context.Context, server string, info *ServerI
 		return errors.Join(err, ctx.Err())
 	}
 	if h.session == 0 {
-		return errors.New("the server did not open a session")
+		return errNoSession
 	}
 	opened := time.Now()
 	for _, i := range u.identities.all {

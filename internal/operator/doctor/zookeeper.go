@@ -62,7 +62,7 @@ func (s Server) isReachedOtherwise(all []Server) bool {
 }
 
 // ensemble compares the servers.
-func ensemble(all []Server) (found []Finding) {
+func ensemble(all []Server, foreign []string) (found []Finding) {
 	const check = "ensemble"
 	var versions, grants, down []string
 	for _, s := range all {
@@ -84,6 +84,10 @@ func ensemble(all []Server) (found []Finding) {
 	case len(down) > 0 && 2*(up-1) <= len(all):
 		found = append(found, Finding{Warn, check, "", fmt.Sprintf("%d of %d servers serve sessions", up, len(all)),
 			"the loss of one more would stop all elections: start " + listed(down)})
+	}
+	if len(foreign) > 0 {
+		found = append(found, Finding{Fail, check, "", "of another ensemble than the server that was read: " + listed(foreign),
+			"correct zookeeper.servers on all hosts: members that reach different ensembles are two groups, each with a leader"})
 	}
 	if len(versions) > 1 {
 		found = append(found, Finding{Warn, check, "", "the servers have different versions: " + strings.Join(versions, ", "), "finish the upgrade of ZooKeeper"})

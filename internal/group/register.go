@@ -78,9 +78,12 @@ func Prepare(ctx context.Context, p Preparation) (slots cluster.Stored[cluster.S
 	err = store.RequireCreated(ctx, p.Session, kind, p.Missing)
 	var missing *store.MissingError
 	if errors.As(err, &missing) {
-		if missing.Reason = p.MayCreate(ctx); missing.Reason == nil {
+		switch missing.Reason = p.MayCreate(ctx); {
+		case missing.Reason == nil:
 			p.Log.Warn("creating the group, as these servers have none: if they have lost no data, its root or one of them is mistyped", "root", p.Root)
 			err = nil
+		case IsTransient(missing.Reason):
+			err = fmt.Errorf("there is no group at %s, and it is not known yet whether this host may create it: %w", p.Root, missing.Reason)
 		}
 	}
 	if err != nil {

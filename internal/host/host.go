@@ -98,9 +98,10 @@ type Host struct {
 	device   *device         // nil if none is configured
 	counters *group.Counters // of sessions and reloads
 	service  *service
-	grants   grants           // session timeouts that servers granted
-	unclosed zk.SessionHandle // the last session, if the servers did not confirm that it was closed
-	joined   sync.Once        // see Options.Joined
+	grants   grants                 // session timeouts that servers granted
+	unclosed zk.SessionHandle       // the last session, if the servers did not confirm that it was closed
+	avoid    atomic.Pointer[string] // the server that the next session tries last: it is of another ensemble
+	joined   sync.Once              // see Options.Joined
 	reloads  chan struct{}
 	recheck  chan struct{}         // the work is to be checked now
 	probes   command.Limit         // of all groups

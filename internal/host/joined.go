@@ -15,6 +15,7 @@ import (
 
 	"zkelectd/internal/store"
 	"zkelectd/internal/sys/statedir"
+	"zkelectd/internal/zk"
 )
 
 // joinedRecord says that this host has been in a group, which survives a restart: if the servers lose their data, it creates the group again,
@@ -47,13 +48,15 @@ func (r *resource) mayCreate(ctx context.Context, sameEnsemble func(context.Cont
 	if r.host.opt.Create {
 		return nil
 	}
-	if err := sameEnsemble(ctx); err != nil {
-		return err
+	err, never := sameEnsemble(ctx), error(nil)
+	if r.accepted == 0 {
+		never = r.checkJoined()
 	}
-	if r.accepted != 0 {
-		return nil
+	var other *zk.EnsembleError
+	if never != nil && (!errors.As(err, &other) || len(other.Foreign) == 0) {
+		return never // whatever servers answer, init is what helps
 	}
-	return r.checkJoined()
+	return err
 }
 
 // checkJoined returns nil if this host has recorded that it has been in the group, on these servers: one that was mistyped since may be of

@@ -41,7 +41,7 @@ type membership struct {
 	retry    chan struct{} // the configuration has changed: try again now
 	over     chan struct{} // closed at the end
 	settled  atomic.Bool   // it has registered once, or was refused
-	missing  bool          // the last instance found no group
+	missing  string        // why the last instance did not create a group that does not exist; empty if it exists
 	// outdated is set while the running instance does not have the configuration in force.
 	outdated atomic.Bool
 
@@ -130,19 +130,23 @@ func (m *membership) runOnce() next {
 	var permanent *group.PermanentError
 	var unknown *promisesUnknownError
 	var missing *store.MissingError
+	var other *zk.EnsembleError
 	known := m.missing
-	m.missing = errors.As(err, &missing)
+	if m.missing = ""; errors.As(err, &missing) {
+		m.missing = err.Error()
+	}
 	switch {
 	case m.ctx.Err() != nil || err == nil:
 		return over
 	case missing != nil:
-		if !known {
+		if m.missing != known {
 			r.setMembership(status.MembershipRefused, err.Error())
 		}
 		m.settle()
 		m.await(missingInterval)
-		if errors.Is(missing.Reason, zk.ErrForeign) && !slices.ContainsFunc(m.session.host.resources(), (*resource).registered) {
-			m.session.end(missing) // another server may be of the ensemble that has the group
+		if errors.As(missing.Reason, &other) && len(other.Foreign) > 0 && !slices.ContainsFunc(m.session.host.resources(), (*resource).registered) {
+			m.session.host.avoid.Store(&other.Here) // another server may be of the ensemble that has the group
+			m.session.end(missing)
 		}
 		return atOnce
 	case errors.As(err, &permanent) && m.session.host.single():

@@ -78,8 +78,12 @@ func (h *Host) open() (*session, error) {
 	}
 	defer cancel()
 	defer h.keepAlive("waiting for ZooKeeper at " + strings.Join(c.ZooKeeper.Servers, ", "))()
+	var avoid string
+	if server := h.avoid.Load(); server != nil {
+		avoid = *server
+	}
 	opened, err := zk.Open(opening, zk.Options{
-		Servers: c.ZooKeeper.Servers, Timeout: c.ZooKeeper.SessionTimeout, Access: operator.Access(c, os.Getenv), Log: h.log,
+		Servers: c.ZooKeeper.Servers, Timeout: c.ZooKeeper.SessionTimeout, Access: operator.Access(c, os.Getenv), Log: h.log, Avoid: avoid,
 	})
 	if err != nil {
 		if h.quit.Err() == nil && opening.Err() != nil {

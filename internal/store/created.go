@@ -9,6 +9,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/sys/suggest"
+	"zkelectd/internal/zk"
 )
 
 // SyncReader is the part of a session with which [Created] makes sure that it misses nothing.
@@ -56,7 +57,11 @@ func (e *MissingError) Error() string {
 	if e.Reason != nil && !errors.Is(e.Reason, ErrNeverJoined) {
 		why = "this host does not create it: " + e.Reason.Error()
 	}
-	return fmt.Sprintf("there is no group at %s on %s%s: %s; if both are right, %s", e.Root, strings.Join(e.Servers, ", "), meant, why, e.Hint())
+	advice := "if both are right, " + e.Hint()
+	if errors.As(e.Reason, new(*zk.EnsembleError)) {
+		advice = "start the servers that do not answer, or correct zookeeper.servers"
+	}
+	return fmt.Sprintf("there is no group at %s on %s%s: %s; %s", e.Root, strings.Join(e.Servers, ", "), meant, why, advice)
 }
 
 // ErrNeverJoined is why a host does not create a group in which it has never been.

@@ -17,6 +17,8 @@ type Options struct {
 	// Timeout is the requested session timeout T. The server may clamp it, see [Session.Timeout].
 	Timeout time.Duration
 	Access  Access
+	// Avoid is the server that is tried last at first; empty for none.
+	Avoid string
 	// Dial opens connections. If it is nil, Access determines how.
 	Dial DialFunc
 	Log  *slog.Logger

@@ -4,109 +4,167 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"zkelectd/internal/cluster"
 )
 
-// ensembleLimit bounds the question to one server.
+// ensembleLimit bounds the question to one address of a server.
 const ensembleLimit = 2 * time.Second
 
-// ErrForeign is the error for a server of another ensemble than the one that the session is connected to.
-var ErrForeign = errors.New("it is of another ensemble, as it does not know a session of this one")
+// errForeign is why a server does not count that says that it does not know the session.
+var errForeign = errors.New("it is of another ensemble, or its sessions are local (localSessionsEnabled)")
 
-// EnsembleError is the error of [Session.CheckEnsemble]. It matches [ErrForeign] if a server has said so.
+// EnsembleError is the error of [Session.CheckEnsemble].
 type EnsembleError struct {
 	// Here is the server that the session is connected to, Of how many are configured.
 	Here string
 	Of   int
-	// Doubts are why the others do not count.
-	Doubts []error
+	// Doubts are why some of them do not count. Foreign are those of them that say that they are of another ensemble than Here.
+	Doubts, Foreign []string
 }
 
 func (e *EnsembleError) Error() string {
-	var texts []string
-	for _, doubt := range e.Doubts {
-		texts = append(texts, doubt.Error())
-	}
-	return fmt.Sprintf("only %d of %d servers are known to be of one ensemble with %s: %s", e.Of-len(e.Doubts), e.Of, e.Here, strings.Join(texts, "; "))
+	return fmt.Sprintf("only %d of %d servers are known to be of one ensemble with %s: %s", e.Of-len(e.Doubts), e.Of, e.Here, strings.Join(e.Doubts, "; "))
 }
 
-// Unwrap returns the doubts.
-func (e *EnsembleError) Unwrap() []error { return e.Doubts }
+// proven reports whether more than half of the servers are of one ensemble.
+func (e *EnsembleError) proven() bool { return 2*len(e.Doubts) < e.Of }
+
+// ensembleCheck is the last result of a check.
+type ensembleCheck struct {
+	running sync.Mutex // held while one runs
+
+	on    *wireConn // the connection that it was about
+	at    time.Time
+	found *EnsembleError
+	err   error
+}
+
+// checkFor is how long a result counts for the groups that share a session.
+const checkFor = 3 * time.Second
 
 // CheckEnsemble returns an [EnsembleError] unless more than half of the configured servers prove to be of the ensemble that the session is
 // connected to: one that was mistyped may be of another, which knows nothing of what was written before.
 func (s *Session) CheckEnsemble(ctx context.Context) error {
-	here, doubts, err := s.doubts(ctx)
-	if all := len(s.opt.Servers); err == nil && 2*len(doubts) >= all {
-		err = &EnsembleError{here, all, slices.Collect(maps.Values(doubts))}
+	e, err := s.askEnsemble(ctx)
+	if err == nil && !e.proven() {
+		return e
 	}
 	return err
 }
 
-// ForeignServers returns those configured servers that say that they are of another ensemble than the one that the session is connected to.
-func (s *Session) ForeignServers(ctx context.Context) (foreign []string, err error) {
-	_, doubts, err := s.doubts(ctx)
-	for server, doubt := range doubts {
-		if errors.Is(doubt, ErrForeign) {
-			foreign = append(foreign, server)
-		}
+// ForeignServers returns those configured servers that say that they are of another ensemble than the one that the session is connected
+// to, here.
+func (s *Session) ForeignServers(ctx context.Context) (here string, foreign []string, err error) {
+	e, err := s.askEnsemble(ctx)
+	if err != nil {
+		return "", nil, err
 	}
-	slices.Sort(foreign)
-	return foreign, err
+	return e.Here, e.Foreign, nil
 }
 
-// doubts returns the server to which the session is connected, and for each other one that does not prove to be of the same ensemble why
-// not. It opens a further session, which all servers of an ensemble know and no other one does. No answer proves nothing.
-func (s *Session) doubts(ctx context.Context) (here string, doubts map[string]error, err error) {
+// askEnsemble asks all servers whether they know a session that it opens at the one to which this session is connected: those of one
+// ensemble do, and no other one does. No answer proves nothing. The groups of a session share the result.
+func (s *Session) askEnsemble(ctx context.Context) (*EnsembleError, error) {
+	c := &s.ensemble
+	c.running.Lock()
+	defer c.running.Unlock()
 	s.mu.Lock()
 	conn := s.conn
+	if !s.connected { // an answer to the handshake shows that this session is of the server's ensemble
+		conn = nil
+	}
 	s.mu.Unlock()
 	if conn == nil {
-		return "", nil, fmt.Errorf("%w: no connection to ZooKeeper", cluster.ErrNotSent)
+		return nil, fmt.Errorf("%w: no connection to ZooKeeper", cluster.ErrNotSent)
 	}
-	u := sessionCloser{dial: conn.dialAgain(), timeout: s.Timeout(), password: make([]byte, passwordLen)} // no password yet
-	opened, err := u.openAt(ctx, conn.addr)
-	if err != nil {
-		return conn.addr, nil, fmt.Errorf("%s: cannot open a session: %w", conn.addr, err)
+	if c.on != conn || time.Since(c.at) > checkFor {
+		found, err := s.compareServers(ctx, conn)
+		c.on, c.at, c.found, c.err = conn, time.Now(), found, err
 	}
-	u.session, u.password = opened.session, opened.password
-	defer func() { _ = u.closeWithin(ctx, ensembleLimit, conn.addr) }() // else it expires
-	doubts = make(map[string]error)
-	for _, server := range s.opt.Servers {
-		if err := s.knows(ctx, server, u); err != nil {
-			doubts[server] = fmt.Errorf("%s: %w", server, err)
-		}
-	}
-	return conn.addr, doubts, nil
+	return c.found, c.err
 }
 
-// knows returns an error unless the server knows a session, at one of its addresses.
-func (s *Session) knows(ctx context.Context, server string, u sessionCloser) error {
-	ctx, cancel := context.WithTimeout(ctx, ensembleLimit)
+func (s *Session) compareServers(ctx context.Context, conn *wireConn) (*EnsembleError, error) {
+	u := sessionCloser{dial: conn.dialAgain(), timeout: s.Timeout(), password: make([]byte, passwordLen)} // no password yet
+	limit := min(ensembleLimit, u.timeout/2)                                                              // the session must outlast the questions
+	opened, err := u.openAt(ctx, limit, conn.addr)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s opens no further session: %w", cluster.ErrNotSent, conn.addr, err)
+	}
+	u.session, u.password = opened.session, opened.password
+	servers := slices.Compact(slices.Sorted(slices.Values(s.opt.Servers)))
+	results := make([]error, len(servers))
+	var asking sync.WaitGroup
+	for i, server := range servers {
+		asking.Go(func() { results[i] = s.knows(ctx, limit, server, u) })
+	}
+	asking.Wait()
+	if err := u.closeWithin(ctx, limit, conn.addr); err != nil { // then it may have ended before the others were asked
+		return nil, fmt.Errorf("%w: %s did not keep a session for so long: %w", cluster.ErrNotSent, conn.addr, err)
+	}
+	e := &EnsembleError{Here: conn.addr, Of: len(servers)}
+	for i, err := range results {
+		if err != nil {
+			e.Doubts = append(e.Doubts, servers[i]+": "+err.Error())
+		}
+		if errors.Is(err, errForeign) {
+			e.Foreign = append(e.Foreign, servers[i])
+		}
+	}
+	return e, nil
+}
+
+// knows returns an error unless a server knows a session. If its name has several addresses, more than half of those of IPv4 or of those of
+// IPv6 must: often only one of the two kinds leads to a server.
+func (s *Session) knows(ctx context.Context, limit time.Duration, server string, u sessionCloser) error {
+	lookup, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	addresses, err := ServerAddresses(ctx, server)
-	for _, address := range addresses {
-		if u.dial = s.opt.Dial; s.opt.at != nil {
-			u.dial = s.opt.at(address)
+	addresses, err := ServerAddresses(lookup, server)
+	if err != nil {
+		return err
+	}
+	results := make([]error, len(addresses))
+	var asking sync.WaitGroup
+	for i, address := range addresses {
+		asking.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, limit)
+			defer cancel()
+			at := u
+			if at.dial = s.opt.Dial; s.opt.at != nil {
+				at.dial = s.opt.at(address)
+			}
+			_, results[i] = at.attachAt(ctx, server)
+		})
+	}
+	asking.Wait()
+	var all, known [2]int
+	for i, err := range results {
+		family := 0
+		if strings.HasPrefix(addresses[i], "[") {
+			family = 1
 		}
-		if _, err = u.attachAt(ctx, server); err == nil {
-			return nil
+		all[family]++
+		if err == nil {
+			known[family]++
 		}
 	}
-	if errors.Is(err, ErrNoSuchSession) {
-		return ErrForeign
+	switch foreign := slices.ContainsFunc(results, func(err error) bool { return errors.Is(err, ErrNoSuchSession) }); {
+	case 2*known[0] > all[0] || 2*known[1] > all[1]:
+		return nil
+	case foreign:
+		return errForeign
 	}
-	return err
+	return errors.New(strings.ReplaceAll(errors.Join(results...).Error(), "\n", ", "))
 }
 
 // openAt opens a session at a server and hangs up.
-func (u sessionCloser) openAt(ctx context.Context, server string) (handshake, error) {
-	ctx, cancel := context.WithTimeout(ctx, ensembleLimit)
+func (u sessionCloser) openAt(ctx context.Context, limit time.Duration, server string) (handshake, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	conn, err := u.dial(ctx, "tcp", server)
 	if err != nil {

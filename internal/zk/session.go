@@ -1,6 +1,7 @@
 package zk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ type Session struct {
 	goroutines   sync.WaitGroup
 	queue        queue
 	suspects     *suspects
+	ensemble     ensembleCheck
 	renewer      *renewer
 	own          *Group // for the requests without a handle
 
@@ -116,6 +118,7 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 	rand.Shuffle(len(s.hosts.servers), func(i, j int) {
 		s.hosts.servers[i], s.hosts.servers[j] = s.hosts.servers[j], s.hosts.servers[i]
 	})
+	slices.SortStableFunc(s.hosts.servers, func(a, b string) int { return cmp.Compare(isAvoided(a, opt), isAvoided(b, opt)) })
 	conn, events, err := zk.Connect(opt.Servers, opt.Timeout, zk.WithDialer(s.dial), zk.WithHostProvider(s.hosts),
 		zk.WithEventCallback(s.event), zk.WithLogger(logger{opt.Log}), zk.WithLogInfo(false))
 	if err != nil {
@@ -132,6 +135,14 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// isAvoided returns 1 for the server that is tried last, else 0.
+func isAvoided(server string, opt Options) int {
+	if server == opt.Avoid {
+		return 1
+	}
+	return 0
 }
 
 // newSession returns a session without the library.

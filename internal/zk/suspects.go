@@ -34,7 +34,7 @@ type HeldBackError struct {
 
 func (e *HeldBackError) Error() string {
 	return fmt.Sprintf("not sent for another %s: the connection to ZooKeeper was lost twice while this request was in flight: %s; %s",
-		e.For.Round(time.Second), e.Request, tooLarge)
+		max(e.For.Round(time.Second), time.Second), e.Request, tooLarge)
 }
 
 func (e *HeldBackError) Unwrap() error { return cluster.ErrNotSent }
@@ -126,7 +126,11 @@ func (s *suspects) returned(key string, o outcome) {
 	}
 	s.mu.Unlock()
 	if held > 0 {
-		s.log.Error("the connection to ZooKeeper was lost twice while one request was in flight: it is not sent again for now", "request", key,
+		level := slog.LevelError
+		if held == firstHold {
+			level = slog.LevelWarn // servers that fail one after another do this, too
+		}
+		s.log.Log(context.Background(), level, "the connection to ZooKeeper was lost each time while one request was in flight: it is not sent again for now", "request", key,
 			"for", held, "hint", tooLarge)
 	}
 }

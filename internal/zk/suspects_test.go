@@ -21,18 +21,19 @@ func TestEndlessListIsHeldBack(t *testing.T) {
 	fillWith(t, other, p.Election(), maxReply+1<<20)
 	g := s.Group(p)
 	var held *HeldBackError
-	for i := range 2 {
-		if _, _, err := g.Children(t.Context(), p.Election(), true); !errors.Is(err, cluster.ErrUnknown) || errors.As(err, &held) {
-			t.Errorf("try %d: %v", i, err)
+	var err error
+	tries := 0
+	for ; tries < 5 && held == nil; tries++ { // more than two if a reconnect takes longer than the request is held back
+		if _, _, err = g.Children(t.Context(), p.Election(), true); !errors.As(err, &held) && !errors.Is(err, cluster.ErrUnknown) {
+			t.Errorf("try %d: %v", tries, err)
 		}
 		eventually(t, "the reconnect", s.Connected)
 	}
-	_, _, err := g.Children(t.Context(), p.Election(), true)
-	if !errors.As(err, &held) || !errors.Is(err, cluster.ErrNotSent) {
-		t.Errorf("it is sent again: %v", err)
+	if tries < 3 || held == nil || !errors.Is(err, cluster.ErrNotSent) {
+		t.Errorf("after %d tries: %v", tries, err)
 	}
 	contains(t, err, "list "+p.Election(), "too large")
-	if n := s.Reconnects(); n != 2 {
+	if n := s.Reconnects(); n != tries-1 {
 		t.Errorf("%d reconnects", n)
 	}
 	if _, _, err := g.Get(t.Context(), p.Election(), true); err != nil {

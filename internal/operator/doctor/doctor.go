@@ -59,7 +59,7 @@ func Diagnose(f Facts) []Finding {
 		}
 		servers, all = append(servers, s), append(all, s.finding(f.Session.Asked))
 	}
-	all = append(all, ensemble(servers, f.Session.Foreign)...)
+	all = append(all, ensemble(servers, f.Session)...)
 	all = append(all, f.Session.finding(), f.Write.finding(f.Session.Err), f.Write.clock(), f.clocks())
 	all = append(all, f.Daemon.findings(f.Version)...)
 	all = append(all, f.Host.findings()...)
@@ -174,7 +174,8 @@ type Session struct {
 	Err error
 	// Asked is zookeeper.session_timeout, Granted what the server has granted. Base is what leases are based on.
 	Asked, Granted, Base time.Duration
-	// Foreign are the servers that say that they are of another ensemble.
+	// Server is the one that was read. Foreign are those that say that they are of another ensemble.
+	Server  string
 	Foreign []string
 }
 

@@ -95,7 +95,7 @@ var changes = map[string]struct {
 		f.Servers = append(f.Servers, f.Servers[0], Server{Name: "zk3 ([::1]:2181)", Host: "zk3:2181", IPv6: true, Connect: 1, Err: io.EOF})
 	}, "server zk3 ([::1]:2181)", Fail, "EOF"},
 	"a slow server":                {func(f *Facts) { f.Servers[1].Close = 2 * time.Second }, "server zk2", Warn, "that is much"},
-	"a server of another ensemble": {func(f *Facts) { f.Session.Foreign = []string{"zk2:2181"} }, "ensemble", Fail, "of another ensemble than the server that was read: zk2:2181"},
+	"a server of another ensemble": {func(f *Facts) { f.Session.Server, f.Session.Foreign = "zk1:2181", []string{"zk2:2181"} }, "ensemble", Fail, "zk1:2181 and zk2:2181 are of different ensembles"},
 	"a server of other version":    {func(f *Facts) { f.Servers[1].Version = "3.9.1" }, "ensemble", Warn, "different versions"},
 	"other limits of a server":     {func(f *Facts) { f.Servers[1].Granted = 4 * time.Second }, "ensemble", Warn, "different session timeouts: 10s, 4s"},
 	"a shorter session timeout":    {func(f *Facts) { f.Session.Granted = 9 * time.Second; f.Session.Base = 9 * time.Second }, "session timeout", Warn, "9s instead of 10s"},

@@ -62,7 +62,7 @@ func (s Server) isReachedOtherwise(all []Server) bool {
 }
 
 // ensemble compares the servers.
-func ensemble(all []Server, foreign []string) (found []Finding) {
+func ensemble(all []Server, read Session) (found []Finding) {
 	const check = "ensemble"
 	var versions, grants, down []string
 	for _, s := range all {
@@ -85,8 +85,8 @@ func ensemble(all []Server, foreign []string) (found []Finding) {
 		found = append(found, Finding{Warn, check, "", fmt.Sprintf("%d of %d servers serve sessions", up, len(all)),
 			"the loss of one more would stop all elections: start " + listed(down)})
 	}
-	if len(foreign) > 0 {
-		found = append(found, Finding{Fail, check, "", "of another ensemble than the server that was read: " + listed(foreign),
+	if len(read.Foreign) > 0 {
+		found = append(found, Finding{Fail, check, "", fmt.Sprintf("%s and %s are of different ensembles, or sessions are local to a server (localSessionsEnabled)", read.Server, listed(read.Foreign)),
 			"correct zookeeper.servers on all hosts: members that reach different ensembles are two groups, each with a leader"})
 	}
 	if len(versions) > 1 {

@@ -67,6 +67,10 @@ func TestAGroupIsNotCreatedByChance(t *testing.T) {
 		t.Errorf("check: %v\n%s", err, out)
 	}
 	f.logged("a", "'zkelectd init --config "+f.file("a")+"' once")
+	out, err := exec.Command("zkelectd", "init", "--config", f.file("a"), "--zk", f.servers[0]+",127.0.0.1:1").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "nothing was created at "+f.paths.Root+": only 1 of 2 servers are known to be of one ensemble") {
+		t.Errorf("init with a server that does not answer: %v: %s", err, out)
+	}
 	if out, err := exec.Command("zkelectd", "init", "--config", f.file("a")).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -300,10 +300,12 @@ func (created *createdGroups) initializeAll(cmd *cobra.Command, h config.Host) e
 func (g group) initialize(ctx context.Context, created *createdGroups, base string) error {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
-	if err := g.session.CheckEnsemble(ctx); err != nil {
-		return fmt.Errorf("nothing was created at %s: %w: start the servers that do not answer, or correct zookeeper.servers", g.paths.Root, err)
-	}
 	g.kind = kindOf(g.cfg) // not that of the tree: the daemons would refuse it
+	if errors.As(g.requireCreated(ctx), new(*store.MissingError)) {
+		if err := g.session.CheckEnsemble(ctx); err != nil {
+			return fmt.Errorf("nothing was created at %s: %w: start the servers that do not answer, or correct zookeeper.servers", g.paths.Root, err)
+		}
+	}
 	if err := store.VerifyIdentity(ctx, g.session, base, g.name, g.paths.Root, g.kind); err != nil {
 		return err
 	}

@@ -53,7 +53,11 @@ func (r *resource) mayCreate(ctx context.Context, sameEnsemble func(context.Cont
 		never = r.checkJoined()
 	}
 	var other *zk.EnsembleError
-	if never != nil && (!errors.As(err, &other) || len(other.Foreign) == 0) {
+	errors.As(err, &other)
+	switch {
+	case never != nil && other != nil && len(other.Foreign) > 0:
+		return fmt.Errorf("%w, and %w", never, err)
+	case never != nil:
 		return never // whatever servers answer, init is what helps
 	}
 	return err

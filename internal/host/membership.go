@@ -133,7 +133,9 @@ func (m *membership) runOnce() next {
 	var other *zk.EnsembleError
 	known := m.missing
 	if m.missing = ""; errors.As(err, &missing) {
-		m.missing = err.Error()
+		if m.missing = err.Error(); errors.As(missing.Reason, &other) {
+			m.missing = fmt.Sprint(other.Here, len(other.Doubts), other.Foreign) // errors name ports, which change
+		}
 	}
 	switch {
 	case m.ctx.Err() != nil || err == nil:
@@ -143,8 +145,12 @@ func (m *membership) runOnce() next {
 			r.setMembership(status.MembershipRefused, err.Error())
 		}
 		m.settle()
-		m.await(missingInterval)
-		if errors.As(missing.Reason, &other) && len(other.Foreign) > 0 && !slices.ContainsFunc(m.session.host.resources(), (*resource).registered) {
+		moves, pause := other != nil && len(other.Foreign) > 0, missingInterval
+		if moves && errors.Is(missing.Reason, store.ErrNeverJoined) {
+			pause *= 6 // no group waits for this host
+		}
+		m.await(pause)
+		if moves && m.ctx.Err() == nil && !slices.ContainsFunc(m.session.host.resources(), (*resource).registered) {
 			m.session.host.avoid.Store(&other.Here) // another server may be of the ensemble that has the group
 			m.session.end(missing)
 		}

@@ -53,13 +53,14 @@ func (e *MissingError) Error() string {
 	if e.Similar != "" {
 		meant = " (is " + e.Similar + " meant?)"
 	}
-	why := "a host that has never been in it does not create it, as with a wrong root or server the work would run a second time"
-	if e.Reason != nil && !errors.Is(e.Reason, ErrNeverJoined) {
-		why = "this host does not create it: " + e.Reason.Error()
-	}
-	advice := "if both are right, " + e.Hint()
-	if errors.As(e.Reason, new(*zk.EnsembleError)) {
-		advice = "start the servers that do not answer, or correct zookeeper.servers"
+	why, advice := "this host does not create it: ", "if both are right, "+e.Hint()
+	switch {
+	case errors.As(e.Reason, new(*zk.EnsembleError)):
+		why, advice = why+e.Reason.Error(), "start the servers that do not answer, or correct zookeeper.servers"
+	case e.Reason == nil || errors.Is(e.Reason, ErrNeverJoined):
+		why = "a host that has never been in it does not create it, as with a wrong root or server the work would run a second time"
+	default:
+		why += e.Reason.Error()
 	}
 	return fmt.Sprintf("there is no group at %s on %s%s: %s; %s", e.Root, strings.Join(e.Servers, ", "), meant, why, advice)
 }

@@ -116,6 +116,9 @@ func TestServerThatEnforcesAuthentication(t *testing.T) {
 	s := open(t, Options{Servers: servers, Access: access})
 	p := root(t, s)
 	createAllZnodes(t, s, p)
+	if err := s.CheckEnsemble(t.Context()); err != nil {
+		t.Error(err)
+	}
 	e := SessionHandle{Servers: servers, Session: s.SessionID(), Password: s.Password()}
 	s.end(errors.New("dead")) // alive, it would reattach to its session
 	if err := CloseSession(t.Context(), e); err == nil {

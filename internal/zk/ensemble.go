@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -12,8 +13,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// ensembleLimit bounds the question to one address of a server.
-const ensembleLimit = 2 * time.Second
+// ensembleLimit bounds the question to one address of a server, as does a quarter of the session timeout.
+const ensembleLimit = time.Second
 
 // errForeign is why a server does not count that says that it does not know the session.
 var errForeign = errors.New("it is of another ensemble, or its sessions are local (localSessionsEnabled)")
@@ -41,10 +42,9 @@ type ensembleCheck struct {
 	on    *wireConn // the connection that it was about
 	at    time.Time
 	found *EnsembleError
-	err   error
 }
 
-// checkFor is how long a result counts for the groups that share a session.
+// checkFor is how long doubts count for the groups that share a session. A proof counts as long as the connection.
 const checkFor = 3 * time.Second
 
 // CheckEnsemble returns an [EnsembleError] unless more than half of the configured servers prove to be of the ensemble that the session is
@@ -82,45 +82,44 @@ func (s *Session) askEnsemble(ctx context.Context) (*EnsembleError, error) {
 	if conn == nil {
 		return nil, fmt.Errorf("%w: no connection to ZooKeeper", cluster.ErrNotSent)
 	}
-	if c.on != conn || time.Since(c.at) > checkFor {
-		found, err := s.compareServers(ctx, conn)
-		c.on, c.at, c.found, c.err = conn, time.Now(), found, err
+	if c.on == conn && (c.found.proven() || time.Since(c.at) < checkFor) {
+		return c.found, nil
 	}
-	return c.found, c.err
+	found, err := s.compareServers(ctx, conn)
+	if err == nil {
+		c.on, c.at, c.found = conn, time.Now(), found
+	}
+	return found, err
 }
 
 func (s *Session) compareServers(ctx context.Context, conn *wireConn) (*EnsembleError, error) {
-	u := sessionCloser{dial: conn.dialAgain(), timeout: s.Timeout(), password: make([]byte, passwordLen)} // no password yet
-	limit := min(ensembleLimit, u.timeout/2)                                                              // the session must outlast the questions
-	opened, err := u.openAt(ctx, limit, conn.addr)
+	here := sessionCloser{dial: conn.dialAgain(), identities: s.currentIdentities(), timeout: s.Timeout(), password: make([]byte, passwordLen)} // no password yet
+	limit := min(ensembleLimit, here.timeout/4)
+	opened, err := here.openAt(ctx, limit, conn.addr)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s opens no further session: %w", cluster.ErrNotSent, conn.addr, err)
 	}
-	u.session, u.password = opened.session, opened.password
+	here.session, here.password = opened.session, opened.password
 	servers := slices.Compact(slices.Sorted(slices.Values(s.opt.Servers)))
-	results := make([]error, len(servers))
-	var asking sync.WaitGroup
-	for i, server := range servers {
-		asking.Go(func() { results[i] = s.knows(ctx, limit, server, u) })
-	}
-	asking.Wait()
-	if err := u.closeWithin(ctx, limit, conn.addr); err != nil { // then it may have ended before the others were asked
-		return nil, fmt.Errorf("%w: %s did not keep a session for so long: %w", cluster.ErrNotSent, conn.addr, err)
-	}
 	e := &EnsembleError{Here: conn.addr, Of: len(servers)}
-	for i, err := range results {
-		if err != nil {
-			e.Doubts = append(e.Doubts, servers[i]+": "+err.Error())
+	for _, server := range servers {
+		doubt := s.knows(ctx, limit, server, here)
+		if err := here.attachWithin(ctx, limit, conn.addr); err != nil { // then it may have ended before the server was asked; else it goes on
+			return nil, fmt.Errorf("%w: %s did not keep a session: %w", cluster.ErrNotSent, conn.addr, err)
 		}
-		if errors.Is(err, errForeign) {
-			e.Foreign = append(e.Foreign, servers[i])
+		if doubt != nil {
+			e.Doubts = append(e.Doubts, server+": "+doubt.Error())
+		}
+		if errors.Is(doubt, errForeign) {
+			e.Foreign = append(e.Foreign, server)
 		}
 	}
+	_ = here.closeWithin(ctx, limit, conn.addr) // else it expires
 	return e, nil
 }
 
-// knows returns an error unless a server knows a session. If its name has several addresses, more than half of those of IPv4 or of those of
-// IPv6 must: often only one of the two kinds leads to a server.
+// knows returns an error unless a server knows a session. If its name has several addresses, more than half of them must; if none of those
+// is foreign, more than half of those of IPv4 or of those of IPv6, as often only one of the two leads to a server.
 func (s *Session) knows(ctx context.Context, limit time.Duration, server string, u sessionCloser) error {
 	lookup, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -128,38 +127,48 @@ func (s *Session) knows(ctx context.Context, limit time.Duration, server string,
 	if err != nil {
 		return err
 	}
-	results := make([]error, len(addresses))
-	var asking sync.WaitGroup
-	for i, address := range addresses {
-		asking.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, limit)
-			defer cancel()
-			at := u
-			if at.dial = s.opt.Dial; s.opt.at != nil {
-				at.dial = s.opt.at(address)
-			}
-			_, results[i] = at.attachAt(ctx, server)
-		})
-	}
-	asking.Wait()
 	var all, known [2]int
-	for i, err := range results {
+	foreign := false
+	for _, address := range addresses { // one after the other: they may be those of one server, which serves a session on one connection
+		if u.dial = s.opt.Dial; s.opt.at != nil {
+			u.dial = s.opt.at(address)
+		}
 		family := 0
-		if strings.HasPrefix(addresses[i], "[") {
+		if strings.HasPrefix(address, "[") {
 			family = 1
 		}
 		all[family]++
-		if err == nil {
+		switch doubt := u.attachWithin(ctx, limit, server); {
+		case doubt == nil:
 			known[family]++
+		case errors.Is(doubt, ErrNoSuchSession):
+			foreign = true
+		default:
+			err = doubt
 		}
 	}
-	switch foreign := slices.ContainsFunc(results, func(err error) bool { return errors.Is(err, ErrNoSuchSession) }); {
-	case 2*known[0] > all[0] || 2*known[1] > all[1]:
-		return nil
-	case foreign:
+	switch {
+	case foreign && 2*(known[0]+known[1]) <= len(addresses):
 		return errForeign
+	case foreign, 2*known[0] > all[0], 2*known[1] > all[1]:
+		return nil
 	}
-	return errors.New(strings.ReplaceAll(errors.Join(results...).Error(), "\n", ", "))
+	return err
+}
+
+// attachWithin attaches to the session at a server, which may hang up at first (see closeTries), and hangs up.
+func (u sessionCloser) attachWithin(ctx context.Context, limit time.Duration, server string) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for range closeTries {
+		if _, err = u.attachAt(ctx, server); !errors.Is(err, io.EOF) {
+			break
+		}
+	}
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("no answer within %s", limit)
+	}
+	return err
 }
 
 // openAt opens a session at a server and hangs up.

@@ -77,12 +77,15 @@ func TestEveryCommandPrintsJSON(t *testing.T) {
 	slotted.start("s")
 	slotted.eventually("slots", func() bool { _, err := slotted.runAs("s", "slots"); return err == nil })
 	slotted.stop("s")
+	if out, err := exec.Command("zkelectd", "init", "--zk", f.servers[0], "--root", f.paths.Root+"-unused").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 	lines := map[string][]string{
 		"status": {""}, "explain": {""}, "whatif": {"--all"}, "history": {""}, "check": {"--offline"}, "doctor": {""},
 		"leader": {"", "--is", "--is --id b"}, "acl": {"", "--apply --open --dry-run", "--apply --open", "--rotate-keys"},
 		"policy": {"", "--apply", "--apply --dry-run"}, "repair": {"", "--dry-run"}, "reload": {""},
 		"init":         {"", "--root " + f.paths.Root + "-new"},
-		"group delete": {"", "--yes -g never", "--root " + f.paths.Root + "-never"},
+		"group delete": {"", "--yes -g never", "--root " + f.paths.Root + "-never", "--dry-run --root " + f.paths.Root + "-unused"},
 		"force":        {"--dry-run", "--confirm x:1"}, "fence": {"b", "b --dry-run", "b --yes"}, "gameday": {"daemon"},
 		"slots": {"", "3", "3"}, "cordon": {"b", "b --dry-run"}, "uncordon": {"b"}, "drain": {"b --dry-run"},
 		"pause": {""}, "resume": {"", ""}, "clear-strikes": {"--all"}, "forget": {"--lost"}, "reelect": {"--wait"},

@@ -234,6 +234,8 @@ func TestOutageInFailsafeMode(t *testing.T) {
 	wait(t, "ZooKeeper has renewed the lease", func() bool { return a.Failsafe().ActiveSince == 0 && a.View().Connected })
 
 	t.Log("a member is lost during the outage")
+	f.leads(a, "b", "c") // again, if a busy machine was too slow to come back before the sessions expired
+	starts := f.starts()
 	f.server.Kill()
 	wait(t, "the lease is extended", func() bool { return a.Failsafe().ActiveSince != 0 })
 	c.http.Close()
@@ -248,7 +250,7 @@ func TestOutageInFailsafeMode(t *testing.T) {
 	wait(t, "somebody leads again", func() bool {
 		return slices.ContainsFunc(f.hosts, func(h *safeHost) bool { return h.View().Leads() })
 	})
-	wait(t, "the work has started again, once", func() bool { return f.starts() == 2 }, func() string { return fmt.Sprint(f.starts(), " starts") })
+	wait(t, "the work has started again, once", func() bool { return f.starts() == starts+1 }, func() string { return fmt.Sprint(f.starts(), " starts") })
 }
 
 // Without failsafe mode the same outage stops the leader.

@@ -74,6 +74,10 @@ func TestAGroupIsNotCreatedByChance(t *testing.T) {
 	if out, err := exec.Command("zkelectd", "init", "--config", f.file("a")).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	out, _ = exec.Command("zkelectd", "init", "--config", f.file("a"), "--zk", f.servers[0]+",127.0.0.1:1").CombinedOutput()
+	if strings.Contains(string(out), "nothing was created") { // there is nothing to create any more
+		t.Errorf("init of a group that exists: %s", out)
+	}
 	f.until("a leads", leads("a"))
 	f.waitForChild("a", 1)
 	f.stop("a")

@@ -301,16 +301,17 @@ func (g group) initialize(ctx context.Context, created *createdGroups, base stri
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	g.kind = kindOf(g.cfg) // not that of the tree: the daemons would refuse it
-	if errors.As(g.requireCreated(ctx), new(*store.MissingError)) {
-		if err := g.session.CheckEnsemble(ctx); err != nil {
-			return fmt.Errorf("nothing was created at %s: %w: start the servers that do not answer, or correct zookeeper.servers", g.paths.Root, err)
-		}
+	err := g.requireCreated(ctx)
+	if errors.As(err, new(*store.MissingError)) {
+		err = g.session.CheckEnsemble(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("nothing was created at %s: %w; start the servers that do not answer, or correct zookeeper.servers", g.paths.Root, err)
 	}
 	if err := store.VerifyIdentity(ctx, g.session, base, g.name, g.paths.Root, g.kind); err != nil {
 		return err
 	}
 	var initialized string
-	var err error
 	if g.manyLeaders() {
 		initialized, err = g.initializeSlots(ctx)
 	} else {

@@ -313,6 +313,7 @@ type hostProvider struct {
 func (h *hostProvider) Init([]string) error { return nil }
 func (h *hostProvider) Len() int            { return len(h.servers) }
 func (h *hostProvider) Connected()          {}
+func (h *hostProvider) swap(i, j int)       { h.servers[i], h.servers[j] = h.servers[j], h.servers[i] }
 
 // Next returns the next server. It never asks go-zookeeper to wait, because the dialer does that, except after the end of
 // the session: then waiting is the only way out of the library's connect loop.

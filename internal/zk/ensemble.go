@@ -175,13 +175,11 @@ func (u sessionCloser) attachWithin(ctx context.Context, limit time.Duration, se
 func (u sessionCloser) openAt(ctx context.Context, limit time.Duration, server string) (handshake, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	conn, err := u.dial(ctx, "tcp", server)
+	conn, hangUp, err := u.connect(ctx, server)
 	if err != nil {
 		return handshake{}, err
 	}
-	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer stop()
+	defer hangUp()
 	h, err := u.shakeHands(conn)
 	if err == nil && h.session == 0 {
 		err = errNoSession

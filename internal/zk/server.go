@@ -42,13 +42,11 @@ func InspectServer(ctx context.Context, access Access, server, address string, t
 // inspect opens a session at a server, presents the identities and closes it.
 func (u sessionCloser) inspect(ctx context.Context, server string, info *ServerInfo) error {
 	start := time.Now()
-	conn, err := u.dial(ctx, "tcp", server)
+	conn, hangUp, err := u.connect(ctx, server)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer stop()
+	defer hangUp()
 	connected := time.Now()
 	info.Connect = connected.Sub(start)
 	u.password = make([]byte, passwordLen) // none yet

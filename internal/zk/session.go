@@ -1,7 +1,6 @@
 package zk
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -115,10 +114,10 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 	s := newSession(opt)
 	s.identities, s.acl = opt.identities, opt.Access.ACL.entries(opt.identities)
 	s.hosts = &hostProvider{s: s, servers: slices.Clone(opt.Servers)}
-	rand.Shuffle(len(s.hosts.servers), func(i, j int) {
-		s.hosts.servers[i], s.hosts.servers[j] = s.hosts.servers[j], s.hosts.servers[i]
-	})
-	slices.SortStableFunc(s.hosts.servers, func(a, b string) int { return cmp.Compare(isAvoided(a, opt), isAvoided(b, opt)) })
+	rand.Shuffle(len(s.hosts.servers), s.hosts.swap)
+	if at, last := slices.Index(s.hosts.servers, opt.Avoid), len(s.hosts.servers)-1; at >= 0 {
+		s.hosts.swap(at, last)
+	}
 	conn, events, err := zk.Connect(opt.Servers, opt.Timeout, zk.WithDialer(s.dial), zk.WithHostProvider(s.hosts),
 		zk.WithEventCallback(s.event), zk.WithLogger(logger{opt.Log}), zk.WithLogInfo(false))
 	if err != nil {
@@ -135,14 +134,6 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-// isAvoided returns 1 for the server that is tried last, else 0.
-func isAvoided(server string, opt Options) int {
-	if server == opt.Avoid {
-		return 1
-	}
-	return 0
 }
 
 // newSession returns a session without the library.

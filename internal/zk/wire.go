@@ -199,14 +199,21 @@ func (u sessionCloser) closeWithin(ctx context.Context, limit time.Duration, ser
 	return err
 }
 
+// connect connects to a server until hangUp is called or ctx is done.
+func (u sessionCloser) connect(ctx context.Context, server string) (conn net.Conn, hangUp func(), err error) {
+	if conn, err = u.dial(ctx, "tcp", server); err != nil {
+		return nil, nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	return conn, func() { stop(); conn.Close() }, nil
+}
+
 func (u sessionCloser) closeAt(ctx context.Context, server string) error {
-	conn, err := u.dial(ctx, "tcp", server)
+	conn, hangUp, err := u.connect(ctx, server)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer stop()
+	defer hangUp()
 	if _, err := u.attach(conn); err != nil {
 		return err
 	}
@@ -227,13 +234,11 @@ func (u sessionCloser) closeAt(ctx context.Context, server string) error {
 
 // attachAt attaches to the session at a server and hangs up. It returns the timeout that the server granted.
 func (u sessionCloser) attachAt(ctx context.Context, server string) (Grant, error) {
-	conn, err := u.dial(ctx, "tcp", server)
+	conn, hangUp, err := u.connect(ctx, server)
 	if err != nil {
 		return Grant{}, err
 	}
-	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer stop()
+	defer hangUp()
 	requestedAt := boottime.Now()
 	h, err := u.attach(conn)
 	return Grant{Server: server, Timeout: h.timeout, RequestedAt: requestedAt}, err

@@ -12,7 +12,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
+	"zkelectd/internal/operator/status"
 	"zkelectd/internal/store"
 	"zkelectd/internal/sys/statedir"
 	"zkelectd/internal/zk"
@@ -100,5 +102,36 @@ func (r *resource) recordJoined() {
 	if err := statedir.Replace(dir, name, data); err != nil {
 		r.log.Warn("cannot record that this host is in the group: if the servers lose their data while it is stopped, it waits for 'zkelectd init'",
 			"dir", dir, "err", err)
+	}
+}
+
+// A host looks every missingInterval whether a group exists now. One that was never in it leaves a server of another ensemble only every
+// strangerInterval: no group waits for it.
+const (
+	missingInterval  = 5 * time.Second
+	strangerInterval = 30 * time.Second
+)
+
+// awaitGroup shows that there is no group, and waits until it is time to look again. If a server has said that it is of another ensemble than
+// the one that was asked, and no group of this host needs the session, the next one begins at another server, which may have the group.
+func (m *membership) awaitGroup(missing *store.MissingError) {
+	why, pause := missing.Error(), missingInterval
+	var other *zk.EnsembleError
+	moves := errors.As(missing.Reason, &other) && len(other.Foreign) > 0
+	if other != nil {
+		why = fmt.Sprint(other.Here, len(other.Doubts), other.Foreign) // its text has ports, which change
+	}
+	if m.missing != why {
+		m.missing = why
+		m.resource.setMembership(status.MembershipRefused, missing.Error())
+	}
+	m.settle()
+	if moves && errors.Is(missing.Reason, store.ErrNeverJoined) {
+		pause = strangerInterval
+	}
+	m.await(pause)
+	if moves && m.ctx.Err() == nil && !slices.ContainsFunc(m.session.host.resources(), (*resource).takesPart) {
+		m.session.host.avoid.Store(&other.Here)
+		m.session.end(missing)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,7 +26,6 @@ const (
 	parkWindow   = 10 * time.Minute
 	leaveTimeout = 10 // session timeouts within which a LEAVE must be confirmed
 
-	missingInterval = 5 * time.Second // between two looks whether the group exists now
 )
 
 // membership is the membership of one resource in one session: one instance after another. An instance ends with LEAVE, so that the
@@ -41,7 +39,7 @@ type membership struct {
 	retry    chan struct{} // the configuration has changed: try again now
 	over     chan struct{} // closed at the end
 	settled  atomic.Bool   // it has registered once, or was refused
-	missing  string        // why the last instance did not create a group that does not exist; empty if it exists
+	missing  string        // what is shown of a group that does not exist; empty if it exists
 	// outdated is set while the running instance does not have the configuration in force.
 	outdated atomic.Bool
 
@@ -130,30 +128,14 @@ func (m *membership) runOnce() next {
 	var permanent *group.PermanentError
 	var unknown *promisesUnknownError
 	var missing *store.MissingError
-	var other *zk.EnsembleError
-	known := m.missing
-	if m.missing = ""; errors.As(err, &missing) {
-		if m.missing = err.Error(); errors.As(missing.Reason, &other) {
-			m.missing = fmt.Sprint(other.Here, len(other.Doubts), other.Foreign) // errors name ports, which change
-		}
+	if !errors.As(err, &missing) {
+		m.missing = ""
 	}
 	switch {
 	case m.ctx.Err() != nil || err == nil:
 		return over
 	case missing != nil:
-		if m.missing != known {
-			r.setMembership(status.MembershipRefused, err.Error())
-		}
-		m.settle()
-		moves, pause := other != nil && len(other.Foreign) > 0, missingInterval
-		if moves && errors.Is(missing.Reason, store.ErrNeverJoined) {
-			pause *= 6 // no group waits for this host
-		}
-		m.await(pause)
-		if moves && m.ctx.Err() == nil && !slices.ContainsFunc(m.session.host.resources(), (*resource).registered) {
-			m.session.host.avoid.Store(&other.Here) // another server may be of the ensemble that has the group
-			m.session.end(missing)
-		}
+		m.awaitGroup(missing)
 		return atOnce
 	case errors.As(err, &permanent) && m.session.host.single():
 		m.session.end(permanent)

@@ -156,8 +156,8 @@ func (r *resource) leads() bool {
 	return slices.ContainsFunc(r.all(), func(g *Group) bool { return g.View().Term != 0 })
 }
 
-// registered reports whether this host is a member of any of the groups.
-func (r *resource) registered() bool {
+// takesPart reports whether this host is a member of any of the groups.
+func (r *resource) takesPart() bool {
 	return slices.ContainsFunc(r.all(), func(g *Group) bool { return g.View().Membership == status.MembershipMember })
 }
 

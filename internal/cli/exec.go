@@ -33,8 +33,8 @@ const execHelp = `Exec runs a command on one of the hosts on which it is started
 and exits with the command's exit status. On the other hosts it exits with 0 and prints
 nothing. It needs no running daemon: it joins the group of the job, /jobs/JOB (--root), takes
 part in one election, and leaves. Create that group once, by the command init with the root
-of the job: exec exits with 125 if it does not exist. The connection to ZooKeeper, and the host's name and site,
-are those of the configuration, as for other commands.
+of the job: exec exits with 125 if it does not exist. The connection to ZooKeeper, and the
+host's name and site, are those of the configuration, as for other commands.
 
 The command runs as the child of 'zkelectd run' does: on one host at a time, and no longer
 than the lease. If ZooKeeper is lost, the command is stopped, then killed. The same

@@ -263,7 +263,8 @@ func (s *selection) withConfigured(found []store.NamedGroup) []store.NamedGroup 
 	}
 	for _, own := range s.host.Groups {
 		if !slices.ContainsFunc(found, func(g store.NamedGroup) bool { return g.Name == own.Name }) {
-			found = append(found, store.NamedGroup{Name: own.Name, Root: own.Config.ZooKeeper.Root, Kind: kindOf(own.Config), Err: notCreated(s.host, own.Name, own.Config.ZooKeeper.Root)})
+			root := own.Config.ZooKeeper.Root
+			found = append(found, store.NamedGroup{Name: own.Name, Root: root, Kind: kindOf(own.Config), Err: notCreated(s.host, own.Name, root)})
 		}
 	}
 	slices.SortFunc(found, func(a, b store.NamedGroup) int { return strings.Compare(a.Name, b.Name) })

@@ -130,7 +130,7 @@ func (s *suspects) returned(key string, o outcome) {
 		if held == firstHold {
 			level = slog.LevelWarn // servers that fail one after another do this, too
 		}
-		s.log.Log(context.Background(), level, "the connection to ZooKeeper was lost each time while one request was in flight: it is not sent again for now", "request", key,
-			"for", held, "hint", tooLarge)
+		s.log.Log(context.Background(), level, "the connection to ZooKeeper was lost each time while one request was in flight: it is not sent again for now",
+			"request", key, "for", held, "hint", tooLarge)
 	}
 }

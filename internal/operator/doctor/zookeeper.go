@@ -86,7 +86,8 @@ func ensemble(all []Server, read Session) (found []Finding) {
 			"the loss of one more would stop all elections: start " + listed(down)})
 	}
 	if len(read.Foreign) > 0 {
-		found = append(found, Finding{Fail, check, "", fmt.Sprintf("%s and %s are of different ensembles, or sessions are local to a server (localSessionsEnabled)", read.Server, listed(read.Foreign)),
+		differ := fmt.Sprintf("%s and %s are of different ensembles, or sessions are local to a server (localSessionsEnabled)", read.Server, listed(read.Foreign))
+		found = append(found, Finding{Fail, check, "", differ,
 			"correct zookeeper.servers on all hosts: members that reach different ensembles are two groups, each with a leader"})
 	}
 	if len(versions) > 1 {

@@ -102,6 +102,8 @@ func TestReadAllKnowsTheLoads(t *testing.T) {
 	if _, err := Register(t.Context(), host, p, cluster.Node{ID: "a", Instance: cluster.NewInstance(1)}); err != nil {
 		t.Fatal(err)
 	}
+	_, err := ReadAll(t.Context(), host, cluster.Paths{Root: "/nothing/here"}, false)
+	contains(t, err, "/nothing/here", "--root")
 	for _, want := range []bool{false, true} {
 		snap, err := ReadAll(t.Context(), host, p, false)
 		if err != nil || len(snap.Members) != 1 {

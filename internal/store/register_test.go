@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"zkelectd/internal/cluster"
@@ -72,7 +73,10 @@ func TestRegisterReadsBack(t *testing.T) {
 		t.Errorf("an unreadable record: %v", err)
 	}
 	var taken *TakenError
-	if _, err := Register(t.Context(), conn, s.p, cluster.Node{ID: "elector", Instance: cluster.NewInstance(1)}); !errors.As(err, &taken) || taken.Session != s.admin.SessionID() || taken.Path != s.p.Node("elector") {
+	s.do(cluster.Op{Kind: cluster.OpSet, Path: s.p.Node("elector"), Version: cluster.AnyVersion,
+		Data: cluster.Encode(&cluster.Node{ID: "elector", Host: "host1", PID: 4711})})
+	_, err = Register(t.Context(), conn, s.p, cluster.Node{ID: "elector", Instance: cluster.NewInstance(1)})
+	if contains(t, err, `"elector"`, "host1", "4711", fmt.Sprintf("0x%x", s.admin.SessionID())); !errors.As(err, &taken) || taken.Session != s.admin.SessionID() || taken.Path != s.p.Node("elector") {
 		t.Errorf("%v", err)
 	}
 	_, err = Register(t.Context(), conn, cluster.Paths{Root: "/none"}, cluster.Node{ID: "a", Instance: cluster.NewInstance(1)})

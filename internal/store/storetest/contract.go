@@ -49,7 +49,6 @@ func Contract(t *testing.T, start func(t testing.TB) Env) {
 		"paths":                    paths,
 		"data":                     data,
 		"handles":                  handles,
-		"merged renewals":          mergedRenewals,
 	} {
 		t.Run(name, func(t *testing.T) { part(t, start(t)) })
 	}

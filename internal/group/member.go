@@ -76,7 +76,7 @@ func newMember(ctx context.Context, i *Instance, n int, l Leadership) *Member {
 	g, opt, s, budget := l.Group, l.Options, l.Session, i.budget
 	m := &Member{
 		instance: i, number: n, group: g, opt: opt, session: s, self: i.self, budget: budget, guard: l.Guard, limit: leaseLimit{send: l.Guard.SetLease},
-		reader: store.NewReader(store.ReaderOptions{Conn: s, Paths: g.opt.Paths, Self: i.self, Failsafe: opt.Failsafe != nil, Clock: boottime.Now, Log: g.log}),
+		reader: store.NewReader(s, store.CollectorOptions{Paths: g.opt.Paths, Self: i.self, Failsafe: opt.Failsafe != nil, Clock: boottime.Now, Log: g.log}),
 		inbox:  newInbox(),
 		timer:  time.NewTimer(time.Hour),
 	}

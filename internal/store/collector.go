@@ -220,31 +220,19 @@ func (c *Collector) needsLeadership() bool {
 }
 
 func (c *Collector) slotsTarget() target {
-	path := c.opt.Paths.Slots()
-	return target{path, func(data []byte, stat cluster.Stat, exists bool) {
-		c.snap.Slots = cluster.ReadSlots(path, data, stat, exists)
-	}, nil}
+	return recordTarget(c.opt.Paths.Slots(), cluster.ReadSlots, &c.snap.Slots)
 }
 
 func (c *Collector) electedTarget() target {
-	path := c.opt.Paths.Elected()
-	return target{path, func(data []byte, stat cluster.Stat, exists bool) {
-		c.snap.Elected = cluster.ReadStored[cluster.Elected](path, data, stat, exists)
-	}, nil}
+	return recordTarget(c.opt.Paths.Elected(), cluster.ReadStored[cluster.Elected], &c.snap.Elected)
 }
 
 func (c *Collector) fenceTarget() target {
-	path := c.opt.Paths.Leader()
-	return target{path, func(data []byte, stat cluster.Stat, exists bool) {
-		c.snap.Fence = cluster.ReadFence(path, data, stat, exists)
-	}, nil}
+	return recordTarget(c.opt.Paths.Leader(), cluster.ReadFence, &c.snap.Fence)
 }
 
 func (c *Collector) currentTarget() target {
-	path := c.opt.Paths.Current()
-	return target{path, func(data []byte, stat cluster.Stat, exists bool) {
-		c.snap.Current = cluster.ReadStored[cluster.Current](path, data, stat, exists)
-	}, nil}
+	return recordTarget(c.opt.Paths.Current(), cluster.ReadStored[cluster.Current], &c.snap.Current)
 }
 
 func (c *Collector) readLeadership(ctx context.Context) error {
@@ -263,19 +251,17 @@ func (c *Collector) readLeadership(ctx context.Context) error {
 	return nil
 }
 
-// orderTargets returns what an elector reads beside the decision and the members.
+// orderTargets returns what an elector reads beside the decision and the members. Only people miss a roster that may not be read.
 func (c *Collector) orderTargets() []target {
 	p := c.opt.Paths
+	roster := recordTarget(p.Roster(), cluster.ReadRoster, &c.snap.Roster)
+	roster.onDenied = func(err error) { c.snap.Roster = cluster.Stored[cluster.Roster]{Exists: true, Err: err} }
 	return []target{
-		{p.Policy(), func(data []byte, stat cluster.Stat, exists bool) {
-			c.snap.Policy = cluster.ReadStored[cluster.Policy](p.Policy(), data, stat, exists)
-		}, nil},
+		recordTarget(p.Policy(), cluster.ReadStored[cluster.Policy], &c.snap.Policy),
 		{p.Control(), func(data []byte, stat cluster.Stat, exists bool) {
 			c.snap.Control = p.ReadControl(data, stat, exists)
 		}, nil},
-		{p.Roster(), func(data []byte, stat cluster.Stat, exists bool) {
-			c.snap.Roster = cluster.ReadRoster(p.Roster(), data, stat, exists)
-		}, func(err error) { c.snap.Roster = unreadRoster(err) }},
+		roster,
 	}
 }
 
@@ -288,7 +274,8 @@ func (c *Collector) readMembers(ctx context.Context) error {
 	return c.readNodes(ctx, c.incarnations, c.orderTargets())
 }
 
-// readNodes reads the records of the members, and other targets.
+// readNodes reads the records of the members, and other targets. A member that may not be read must not prevent others from being seen or
+// elected.
 func (c *Collector) readNodes(ctx context.Context, incarnations []cluster.Incarnation, targets []target) error {
 	present := make(map[string]bool, len(incarnations))
 	for _, in := range incarnations {
@@ -299,7 +286,7 @@ func (c *Collector) readNodes(ctx context.Context, incarnations []cluster.Incarn
 		present[in.ID] = true
 		targets = append(targets, target{path, func(data []byte, stat cluster.Stat, exists bool) {
 			c.nodes[in.ID] = storedNode(path, data, stat, exists)
-		}, func(err error) { c.nodes[in.ID] = deniedNode(err) }})
+		}, func(err error) { c.nodes[in.ID] = cluster.Stored[cluster.Node]{Exists: true, Err: err} }})
 	}
 	for id := range c.nodes {
 		if !present[id] {
@@ -318,10 +305,9 @@ func (c *Collector) readNodes(ctx context.Context, incarnations []cluster.Incarn
 func (c *Collector) readHeir(ctx context.Context) error { return c.fetch(ctx, c.heirTarget()) }
 
 func (c *Collector) heirTarget() target {
-	path := c.opt.Paths.Heir()
-	return target{path, func(data []byte, stat cluster.Stat, exists bool) {
-		c.snap.Heir = cluster.ReadStored[cluster.HeirRecord](path, data, stat, exists)
-	}, func(err error) { c.snap.Heir = cluster.Stored[cluster.HeirRecord]{Err: err} }}
+	t := recordTarget(c.opt.Paths.Heir(), cluster.ReadStored[cluster.HeirRecord], &c.snap.Heir)
+	t.onDenied = func(err error) { c.snap.Heir = cluster.Stored[cluster.HeirRecord]{Err: err} }
+	return t
 }
 
 // target is a znode to read with a watch, and where the result goes.
@@ -331,6 +317,11 @@ type target struct {
 	// onDenied receives a permission error; if it is nil, that is a failure. No watch is set then, so the znode is read again
 	// each time.
 	onDenied func(err error)
+}
+
+// recordTarget returns a target whose record is stored at into.
+func recordTarget[T any](path string, decode decoder[T], into *cluster.Stored[T]) target {
+	return target{path: path, store: func(data []byte, stat cluster.Stat, exists bool) { *into = decode(path, data, stat, exists) }}
 }
 
 // fetch reads those targets that are not valid. It stores every answer, even if another read fails.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"path"
 	"slices"
 	"time"
 
@@ -36,7 +36,7 @@ func EnsureFailsafeKeys(ctx context.Context, conn secretSession, p cluster.Paths
 		return cluster.FailsafeKeys{}, err
 	}
 	for {
-		read, err := readFailsafeKeys(ctx, conn, p, false)
+		read, err := readFailsafeKeys(ctx, conn, p)
 		if err != nil {
 			return cluster.FailsafeKeys{}, err
 		}
@@ -84,7 +84,7 @@ func RotateFailsafeKeys(ctx context.Context, conn secretSession, p cluster.Paths
 	if err := checkClosed(ctx, conn, p); err != nil {
 		return err
 	}
-	read, err := readFailsafeKeys(ctx, conn, p, false)
+	read, err := readFailsafeKeys(ctx, conn, p)
 	if err != nil {
 		return err
 	}
@@ -105,25 +105,16 @@ func RotateFailsafeKeys(ctx context.Context, conn secretSession, p cluster.Paths
 	return nil
 }
 
-func readFailsafeKeys(ctx context.Context, conn cluster.Reader, p cluster.Paths, watch bool) (cluster.Stored[cluster.FailsafeKeys], error) {
-	path := p.FailsafeKeys()
-	data, stat, err := conn.Get(ctx, path, watch)
-	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
-		return cluster.Stored[cluster.FailsafeKeys]{}, fmt.Errorf("cannot read znode %s: %w", path, err)
-	}
-	return cluster.ReadStored[cluster.FailsafeKeys](path, data, stat, err == nil), nil
+func readFailsafeKeys(ctx context.Context, conn cluster.Reader, p cluster.Paths) (cluster.Stored[cluster.FailsafeKeys], error) {
+	return readRecord(ctx, conn, p.FailsafeKeys(), false, cluster.ReadStored[cluster.FailsafeKeys])
 }
 
 // PromisesBind reports whether members may have promised something to the last leader of the group that still binds them. A fence that
 // cannot be read proves nothing, so it counts as one that does.
 func PromisesBind(ctx context.Context, conn cluster.Reader, p cluster.Paths) (bool, error) {
-	data, stat, err := conn.Get(ctx, p.Leader(), false)
-	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
-		return false, fmt.Errorf("cannot read znode %s: %w", p.Leader(), err)
-	}
-	fence := cluster.ReadFence(p.Leader(), data, stat, err == nil)
+	fence, err := readRecord(ctx, conn, p.Leader(), false, cluster.ReadFence)
 	damaged := fence.Err != nil && !errors.Is(fence.Err, cluster.ErrNeverWritten)
-	return damaged || fence.Record.CheckSuccession() != nil, nil
+	return damaged || fence.Record.CheckSuccession() != nil, err
 }
 
 // FailsafeGroup is what a host with failsafe mode knows of a group: enough to ask its members, and to answer them.
@@ -140,120 +131,65 @@ const followRefresh = 10 * time.Second
 // FollowFailsafe calls f with what is known of a group, and again after changes and from time to time, but not more often than pace,
 // until ctx is done or the session has ended. While ZooKeeper does not answer, f is not called: what it got last is remembered.
 func FollowFailsafe(ctx context.Context, conn followSession, p cluster.Paths, pace time.Duration, f func(FailsafeGroup)) {
-	r := failsafeReader{conn: conn, paths: p, nodes: make(map[string]cluster.Stored[cluster.Node]), valid: make(map[string]bool)}
-	again := time.NewTimer(pace)
-	defer again.Stop()
-	for {
-		retry := zk.Jitter(retryInterval)
-		if r.read(ctx) == nil {
-			f(r.group())
-			retry = followRefresh
+	r := failsafeReader{changeReader: newChangeReader(conn), paths: p, nodes: make(map[string]cluster.Stored[cluster.Node])}
+	r.follow(ctx, pace, func() time.Duration {
+		if !r.read(ctx) {
+			return zk.Jitter(retryInterval)
 		}
-		again.Reset(pace)
-		if !wait(ctx, conn, again.C, nil) {
-			return
-		}
-		again.Reset(retry)
-		if !wait(ctx, conn, again.C, conn.Wake()) {
-			return
-		}
-	}
-}
-
-// wait waits for the first of both channels, and returns false if ctx is done or the session has ended instead.
-func wait(ctx context.Context, conn followSession, timer <-chan time.Time, wake <-chan struct{}) bool {
-	select {
-	case <-timer:
-	case <-wake:
-	case <-conn.Done():
-		return false
-	case <-ctx.Done():
-		return false
-	}
-	return true
+		r.known.Members = joinMembers(r.incarnations, r.nodes)
+		f(r.known)
+		return followRefresh
+	})
 }
 
 // failsafeReader reads what has changed.
 type failsafeReader struct {
-	conn  followSession
-	paths cluster.Paths
-	valid map[string]bool // paths whose last read is still valid
-
+	changeReader
+	paths        cluster.Paths
 	known        FailsafeGroup
 	incarnations []cluster.Incarnation
 	nodes        map[string]cluster.Stored[cluster.Node]
 }
 
-func (r *failsafeReader) group() FailsafeGroup {
-	g := r.known
-	g.Members = joinMembers(r.incarnations, r.nodes)
-	return g
-}
-
-// read reads what is not valid.
-func (r *failsafeReader) read(ctx context.Context) error {
-	if h := r.conn.TakeHints(); h.All {
-		clear(r.valid)
-	} else {
-		maps.DeleteFunc(r.valid, func(path string, _ bool) bool { return h.Has(path) })
+// read reads what is not valid, and returns false if a read failed.
+func (r *failsafeReader) read(ctx context.Context) bool {
+	r.takeHints()
+	if !r.list(ctx) {
+		return false
 	}
-	p := r.paths
-	err := r.get(ctx, p.Policy(), func(data []byte, stat cluster.Stat, exists bool) {
-		r.known.Policy = cluster.ReadStored[cluster.Policy](p.Policy(), data, stat, exists)
-	})
-	err = errors.Join(err, r.get(ctx, p.FailsafeKeys(), func(data []byte, stat cluster.Stat, exists bool) {
-		r.known.Keys = cluster.ReadStored[cluster.FailsafeKeys](p.FailsafeKeys(), data, stat, exists)
-	}))
-	if err = errors.Join(err, r.list(ctx)); err != nil {
-		return err
-	}
-	return r.readNodes(ctx)
-}
-
-// readNodes reads the records of the members at once.
-func (r *failsafeReader) readNodes(ctx context.Context) error {
-	var reads []*Read
-	var ids []string
+	paths := []string{r.paths.Policy(), r.paths.FailsafeKeys()}
 	for _, in := range r.incarnations {
-		if path := r.paths.Node(in.ID); !r.valid[path] {
-			reads, ids = append(reads, &Read{Path: path, Watch: true}), append(ids, in.ID)
-		}
+		paths = append(paths, r.paths.Node(in.ID))
 	}
-	readAtOnce(ctx, r.conn, reads)
-	var failure error
-	for i, read := range reads {
-		if read.Err != nil && !errors.Is(read.Err, cluster.ErrNoNode) {
-			failure = read.Err
-			continue
-		}
-		r.nodes[ids[i]] = storedNode(read.Path, read.Data, read.Stat, read.Err == nil)
-		r.valid[read.Path] = true
-	}
-	return failure
+	return r.readChanged(ctx, paths, r.store)
 }
 
-func (r *failsafeReader) get(ctx context.Context, path string, store func(data []byte, stat cluster.Stat, exists bool)) error {
-	if r.valid[path] {
-		return nil
+// store stores what was read of a znode. It returns false if that read failed.
+func (r *failsafeReader) store(read *Read) bool {
+	exists := read.Err == nil
+	if !exists && !errors.Is(read.Err, cluster.ErrNoNode) {
+		return false
 	}
-	data, stat, err := r.conn.Get(ctx, path, true)
-	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
-		return err
+	switch read.Path {
+	case r.paths.Policy():
+		r.known.Policy = cluster.ReadStored[cluster.Policy](read.Path, read.Data, read.Stat, exists)
+	case r.paths.FailsafeKeys():
+		r.known.Keys = cluster.ReadStored[cluster.FailsafeKeys](read.Path, read.Data, read.Stat, exists)
+	default:
+		r.nodes[path.Base(read.Path)] = storedNode(read.Path, read.Data, read.Stat, exists)
 	}
-	store(data, stat, err == nil)
-	r.valid[path] = true
-	return nil
+	return true
 }
 
-// list reads the names of the incarnations.
-func (r *failsafeReader) list(ctx context.Context) error {
+// list reads the names of the incarnations. It returns false if that failed.
+func (r *failsafeReader) list(ctx context.Context) bool {
 	path := r.paths.Election()
 	if r.valid[path] {
-		return nil
+		return true
 	}
 	names, _, err := r.conn.Children(ctx, path, true)
 	if err != nil {
-		return err
+		return false
 	}
 	r.incarnations, _ = cluster.ParseIncarnations(names)
 	r.valid[path] = true
@@ -263,5 +199,5 @@ func (r *failsafeReader) list(ctx context.Context) error {
 			delete(r.valid, r.paths.Node(id))
 		}
 	}
-	return nil
+	return true
 }

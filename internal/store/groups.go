@@ -152,11 +152,7 @@ func ReadIdentity(ctx context.Context, conn cluster.Reader, p cluster.Paths) (cl
 }
 
 func readIdentity(ctx context.Context, conn cluster.Reader, znode string) (cluster.Stored[cluster.Identity], error) {
-	data, stat, err := conn.Get(ctx, znode, false)
-	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
-		return cluster.Stored[cluster.Identity]{}, fmt.Errorf("cannot read znode %s: %w", znode, err)
-	}
-	return cluster.ReadIdentity(znode, data, stat, err == nil), nil
+	return readRecord(ctx, conn, znode, false, cluster.ReadIdentity)
 }
 
 // NamedGroup is a group by its name.

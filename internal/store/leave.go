@@ -100,10 +100,8 @@ func readDeparture(ctx context.Context, conn leaver, o LeaveOptions) (cluster.De
 	if err := readLeaderships(ctx, conn, o, &d); err != nil {
 		return d, err
 	}
-	path := p.Node(o.ID)
-	if err := readZnode(ctx, conn, path, func(data []byte, stat cluster.Stat, exists bool) {
-		d.Node = cluster.ReadStored[cluster.Node](path, data, stat, exists)
-	}); err != nil {
+	var err error
+	if d.Node, err = readRecord(ctx, conn, p.Node(o.ID), false, cluster.ReadStored[cluster.Node]); err != nil {
 		return d, err
 	}
 	names, err := listOwn(ctx, conn, o)

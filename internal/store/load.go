@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"time"
 
@@ -42,69 +43,36 @@ func WriteLoad(ctx context.Context, conn registrar, base, id string, rec cluster
 // FollowLoads calls f with the loads of all nodes below base, by their ids, and again after changes, but not more often than pace,
 // until ctx is done or the session has ended. Loads that cannot be read are missing. f must not change the map.
 func FollowLoads(ctx context.Context, conn followSession, base string, pace time.Duration, f func(map[string]cluster.Load)) {
-	r := loadReader{conn: conn, root: cluster.Loads(base), nodes: make(map[string]cluster.Load), valid: make(map[string]bool)}
-	again := time.NewTimer(pace)
-	defer again.Stop()
-	for {
+	r := loadReader{changeReader: newChangeReader(conn), root: cluster.Loads(base), nodes: make(map[string]cluster.Load)}
+	r.follow(ctx, pace, func() time.Duration {
 		complete := r.read(ctx)
 		f(maps.Clone(r.nodes))
-		again.Reset(pace)
-		select {
-		case <-again.C:
-		case <-conn.Done():
-			return
-		case <-ctx.Done():
-			return
-		}
-		retry := again.C
 		if complete {
-			retry = nil
-		} else {
-			again.Reset(zk.Jitter(retryInterval))
+			return 0
 		}
-		select {
-		case <-conn.Wake():
-		case <-retry:
-		case <-conn.Done():
-			return
-		case <-ctx.Done():
-			return
-		}
-	}
+		return zk.Jitter(retryInterval)
+	})
 }
 
 // loadReader reads the loads that have changed.
 type loadReader struct {
-	conn  followSession
+	changeReader
 	root  string
 	names []string
 	nodes map[string]cluster.Load
-	valid map[string]bool // paths whose last read is still valid
 }
 
 // read reads what is not valid, and returns false if a read failed.
 func (r *loadReader) read(ctx context.Context) bool {
-	if h := r.conn.TakeHints(); h.All {
-		clear(r.valid)
-	} else {
-		maps.DeleteFunc(r.valid, func(path string, _ bool) bool { return h.Has(path) })
-	}
+	r.takeHints()
 	if !r.list(ctx) {
 		return false
 	}
-	var reads []*Read
-	var ids []string
-	for _, id := range r.names {
-		if path := r.root + "/" + id; !r.valid[path] {
-			reads, ids = append(reads, &Read{Path: path, Watch: true}), append(ids, id)
-		}
+	paths := make([]string, len(r.names))
+	for i, id := range r.names {
+		paths[i] = r.root + "/" + id
 	}
-	readAtOnce(ctx, r.conn, reads)
-	complete := true
-	for i, read := range reads {
-		complete = r.store(ids[i], read) && complete
-	}
-	return complete
+	return r.readChanged(ctx, paths, r.store)
 }
 
 // list reads the names of the nodes.
@@ -128,11 +96,11 @@ func (r *loadReader) list(ctx context.Context) bool {
 }
 
 // store stores what was read of a node. It returns false if that read failed.
-func (r *loadReader) store(id string, read *Read) bool {
+func (r *loadReader) store(read *Read) bool {
 	if !read.answered() {
 		return false
 	}
-	r.valid[read.Path] = true
+	id := path.Base(read.Path)
 	delete(r.nodes, id)
 	// A record that no session owns is not that of a running host.
 	if s := cluster.ReadStored[cluster.Load](read.Path, read.Data, read.Stat, read.Err == nil); s.Readable() && read.Stat.Owner != 0 {

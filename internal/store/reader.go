@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -23,18 +22,6 @@ type ReaderSession interface {
 	Settle(ctx context.Context) error
 }
 
-// ReaderOptions configure a [Reader].
-type ReaderOptions struct {
-	Conn  ReaderSession
-	Paths cluster.Paths
-	Self  cluster.Incarnation
-	// Failsafe is that of [CollectorOptions].
-	Failsafe bool
-	// Clock returns the daemon's monotonic time, for Snapshot.At.
-	Clock func() time.Duration
-	Log   *slog.Logger
-}
-
 // Reader uses watches to keep a snapshot of everything that this daemon must know. It decides only when to read; its
 // [Collector] decides what to read.
 type Reader struct {
@@ -45,16 +32,10 @@ type Reader struct {
 	act       atomic.Bool
 }
 
-// NewReader returns a reader. It does nothing until Run is called.
-func NewReader(opt ReaderOptions) *Reader {
-	return &Reader{
-		conn: opt.Conn,
-		collector: NewCollector(CollectorOptions{
-			Source: sessionSource{opt.Conn}, Paths: opt.Paths, Self: opt.Self, Session: opt.Conn.SessionID(), Failsafe: opt.Failsafe, Clock: opt.Clock, Log: opt.Log,
-		}),
-		out:   make(chan cluster.Snapshot, 1),
-		force: make(chan struct{}, 1),
-	}
+// NewReader returns a reader over conn, which is the source of opt. It does nothing until Run is called.
+func NewReader(conn ReaderSession, opt CollectorOptions) *Reader {
+	opt.Source, opt.Session = sessionSource{conn}, conn.SessionID()
+	return &Reader{conn: conn, collector: NewCollector(opt), out: make(chan cluster.Snapshot, 1), force: make(chan struct{}, 1)}
 }
 
 // Snapshots returns the channel that delivers the newest snapshot. A newer snapshot replaces one that was not received.

@@ -17,13 +17,9 @@ const leavingPause = 50 * time.Millisecond
 // lost. It gives up when ctx is done, or if the roster is damaged, which the elector repairs.
 func RecordLeaving(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, id, site string, left cluster.Left) error {
 	for {
-		data, stat, err := conn.Get(ctx, p.Roster(), false)
-		if err != nil && !errors.Is(err, cluster.ErrNoNode) {
-			return fmt.Errorf("cannot read znode %s: %w", p.Roster(), err)
-		}
-		read := cluster.ReadRoster(p.Roster(), data, stat, err == nil)
-		if read.Err != nil {
-			return read.Err
+		read, err := readRecord(ctx, conn, p.Roster(), false, cluster.ReadRoster)
+		if err = errors.Join(err, read.Err); err != nil {
+			return err
 		}
 		_, err = conn.Do(ctx, p.RosterTx("", read, read.Record.Leaving(id, site, left))...)
 		switch {

@@ -39,7 +39,7 @@ func withRunningReader(t *testing.T, test func(s *raceSource, conn *flakySession
 		s := newRaceSource(t)
 		conn := &flakySession{ReaderSession: s.Session}
 		start := time.Now()
-		r := NewReader(ReaderOptions{Conn: conn, Paths: s.p, Self: s.self, Log: slog.New(slog.DiscardHandler), Clock: func() time.Duration { return time.Since(start) }})
+		r := NewReader(conn, CollectorOptions{Paths: s.p, Self: s.self, Log: slog.New(slog.DiscardHandler), Clock: func() time.Duration { return time.Since(start) }})
 		ctx, stop := context.WithCancel(t.Context())
 		over := make(chan struct{})
 		go func() {

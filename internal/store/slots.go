@@ -76,11 +76,7 @@ func SetSlots(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, rea
 
 // ReadSlots returns the record of a group's slots.
 func ReadSlots(ctx context.Context, r cluster.Reader, p cluster.Paths, watch bool) (cluster.Stored[cluster.Slots], error) {
-	data, stat, err := r.Get(ctx, p.Slots(), watch)
-	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
-		return cluster.Stored[cluster.Slots]{}, fmt.Errorf("cannot read znode %s: %w", p.Slots(), err)
-	}
-	return cluster.ReadSlots(p.Slots(), data, stat, err == nil), nil
+	return readRecord(ctx, r, p.Slots(), watch, cluster.ReadSlots)
 }
 
 // SlotNumbers returns the numbers of the slots that have a znode, whatever the record of slots says, in their order.
@@ -122,32 +118,14 @@ func readSlots(ctx context.Context, conn cluster.Reader, p cluster.Paths, count 
 
 // ReadSlot reads the state of a slot: its decision first. If that does not name a member, no ACQUIRE of that member takes effect after
 // the fence is read.
-func ReadSlot(ctx context.Context, conn cluster.Reader, p cluster.Paths) (cluster.SlotState, error) {
-	s := cluster.SlotState{Slot: p.Slot}
-	err := readZnode(ctx, conn, p.Elected(), func(data []byte, stat cluster.Stat, exists bool) {
-		s.Elected = cluster.ReadStored[cluster.Elected](p.Elected(), data, stat, exists)
-	})
-	if err != nil {
+func ReadSlot(ctx context.Context, conn cluster.Reader, p cluster.Paths) (s cluster.SlotState, err error) {
+	s.Slot = p.Slot
+	if s.Elected, err = readRecord(ctx, conn, p.Elected(), false, cluster.ReadStored[cluster.Elected]); err != nil {
 		return s, err
 	}
-	err = readZnode(ctx, conn, p.Leader(), func(data []byte, stat cluster.Stat, exists bool) {
-		s.Fence = cluster.ReadFence(p.Leader(), data, stat, exists)
-	})
-	if err != nil {
+	if s.Fence, err = readRecord(ctx, conn, p.Leader(), false, cluster.ReadFence); err != nil {
 		return s, err
 	}
-	err = readZnode(ctx, conn, p.Current(), func(data []byte, stat cluster.Stat, exists bool) {
-		s.Current = cluster.ReadStored[cluster.Current](p.Current(), data, stat, exists)
-	})
+	s.Current, err = readRecord(ctx, conn, p.Current(), false, cluster.ReadStored[cluster.Current])
 	return s, err
-}
-
-// readZnode passes what a znode contains to store.
-func readZnode(ctx context.Context, conn cluster.Reader, path string, store func(data []byte, stat cluster.Stat, exists bool)) error {
-	data, stat, err := conn.Get(ctx, path, false)
-	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
-		return fmt.Errorf("cannot read znode %s: %w", path, err)
-	}
-	store(data, stat, err == nil)
-	return nil
 }

@@ -131,24 +131,6 @@ func storedNode(path string, data []byte, stat cluster.Stat, exists bool) cluste
 	return s
 }
 
-// deniedNode returns the record of a member that may not be read. Such a member must not prevent others from being seen or
-// elected.
-func deniedNode(err error) cluster.Stored[cluster.Node] {
-	return cluster.Stored[cluster.Node]{Exists: true, Err: err}
-}
-
-// unreadRoster returns the roster that may not be read. Only people miss it.
-func unreadRoster(err error) cluster.Stored[cluster.Roster] {
-	return cluster.Stored[cluster.Roster]{Exists: true, Err: err}
-}
-
-// followSession is the part of a session that [Follow] uses.
-type followSession interface {
-	cluster.Reader
-	cluster.Watcher
-	cluster.Lifetime
-}
-
 // Follow calls f with a snapshot of the whole group, and again after each change, until ctx is done, the session has ended
 // or f returns an error. It returns nil if ctx is done. It is meant for displays, not for daemons: every change of every
 // member wakes it.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"golang.org/x/sync/errgroup"
 
@@ -63,4 +64,16 @@ func readAtOnce(ctx context.Context, conn cluster.Reader, reads []*Read) {
 		})
 	}
 	_ = g.Wait() // each read has its own error
+}
+
+// decoder is [cluster.ReadStored] for a record, or what takes its place.
+type decoder[T any] func(path string, data []byte, stat cluster.Stat, exists bool) cluster.Stored[T]
+
+// readRecord reads a znode and decodes its record.
+func readRecord[T any](ctx context.Context, conn cluster.Reader, path string, watch bool, decode decoder[T]) (cluster.Stored[T], error) {
+	data, stat, err := conn.Get(ctx, path, watch)
+	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
+		return cluster.Stored[T]{}, fmt.Errorf("cannot read znode %s: %w", path, err)
+	}
+	return decode(path, data, stat, err == nil), nil
 }

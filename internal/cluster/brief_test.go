@@ -1,10 +1,6 @@
 package cluster
 
-import (
-	"fmt"
-	"slices"
-	"testing"
-)
+import "fmt"
 
 // Brief describes each of the operations. A run of writes of one znode is a single one: "set /c/leader@4..7".
 func Brief(ops []Op, describe func(Op) string) (all []string) {
@@ -29,12 +25,3 @@ func follows(before, op Op) bool {
 
 // plain describes an operation.
 func plain(op Op) string { return fmt.Sprintf("%s %s@%d", op.Kind, op.Path, op.Version) }
-
-func TestBrief(t *testing.T) {
-	set := func(path string, version int32) Op { return Op{Kind: OpSet, Path: path, Version: version} }
-	check := Op{Kind: OpCheck, Path: "/a", Version: 6}
-	got := Brief([]Op{set("/a", 4), set("/a", 5), check, set("/a", 6), set("/b", 7), set("/b", 8), set("/b", 9), set("/b", 9)}, plain)
-	if want := []string{"set /a@4..5", "check /a@6", "set /a@6", "set /b@7..9", "set /b@9"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-}

@@ -96,20 +96,6 @@ func TestDefaultStop(t *testing.T) {
 	})
 }
 
-func TestBudgetRejectsAStopThatOutlastsTheLease(t *testing.T) {
-	if _, err := NewBudget(6*time.Second, 0, 2*time.Second); err != nil {
-		t.Errorf("the defaults are rejected: %v", err)
-	}
-	_, err := NewBudget(6*time.Second, 0, 10*time.Second)
-	if err == nil || !strings.Contains(err.Error(), "child.stop_timeout 10s") || !strings.Contains(err.Error(), "zookeeper.session_timeout") {
-		t.Fatalf("error: %v", err)
-	}
-	// What the error advises must be accepted.
-	if _, err := NewBudget(26700*time.Millisecond, 0, 10*time.Second); err != nil {
-		t.Errorf("the advised values are rejected: %v", err)
-	}
-}
-
 // The error says what does not fit, and what it advises is accepted: a shorter stop, a longer lease, a longer session timeout.
 func TestBudgetRejectsALeaseOrAStopThatDoesNotFit(t *testing.T) {
 	const ms = time.Millisecond

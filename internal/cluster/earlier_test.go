@@ -95,17 +95,3 @@ func TestLeaveDoesNotForgetForWhomToWait(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 }
-
-func TestAFenceWithImpossibleHoldersIsDamaged(t *testing.T) {
-	for name, data := range map[string]string{
-		"waits longer than owed": `{"v":1,"owed":"1s","earlier":[{"node":"a","wait":"2s"}]}`,
-		"waits too long":         `{"v":1,"owed":"1s","earlier":[{"node":"a","wait":"11m"}]}`,
-		"too long":               `{"v":1,"fencing_limit":"11m"}`,
-		"too many":               `{"v":1,"earlier":[` + string(slices.Repeat([]byte(`{},`), MaxEarlier)) + `{}]}`,
-		"too many attempts":      `{"v":1,"fencing":[` + string(slices.Repeat([]byte(`{},`), MaxEarlier)) + `{}]}`,
-	} {
-		if s := ReadFence("/c/leader", []byte(data), Stat{Version: 1}, true); s.Err == nil {
-			t.Errorf("%s: accepted", name)
-		}
-	}
-}

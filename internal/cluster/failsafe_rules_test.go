@@ -122,30 +122,6 @@ func TestActsOfFencing(t *testing.T) {
 	}
 }
 
-// Records that only people and daemons of one kind write are written by their version.
-func TestWritesOfFurtherRecords(t *testing.T) {
-	p := Paths{Root: "/c"}
-	read := Stat{Version: 6}
-	for want, ops := range map[string][]Op{
-		"set " + p.FailsafeKeys() + "@6":    p.FailsafeKeysTx(Stored[FailsafeKeys]{Exists: true, Stat: read}, FailsafeKeys{By: "me"}),
-		"create " + p.FailsafeKeys() + "@0": p.FailsafeKeysTx(Stored[FailsafeKeys]{}, FailsafeKeys{By: "me"}),
-		"set " + p.Fencings() + "@6":        p.FencingsTx(Stored[Fencings]{Exists: true, Stat: read}, Fencings{Acts: []FencingAct{{By: "me"}}}),
-		"create " + p.Fencings() + "@0":     p.FencingsTx(Stored[Fencings]{}, Fencings{Acts: []FencingAct{{By: "me"}}}),
-		"set /c/nodes/n1@6":                 p.NodeTx("n1-n_1", 6, Node{ID: "n1", Host: `"by":"me"`})[1:],
-	} {
-		if len(ops) != 1 {
-			t.Errorf("%s: %+v", want, ops)
-			continue
-		}
-		if got := fmt.Sprintf("%s %s@%d", ops[0].Kind, ops[0].Path, ops[0].Version); got != want || !bytes.Contains(ops[0].Data, []byte(`me`)) {
-			t.Errorf("%s: %s, want %s", got, ops[0].Data, want)
-		}
-	}
-	if check := p.NodeTx("n1-n_1", 6, Node{ID: "n1"})[0]; check.Kind != OpCheck || check.Path != "/c/election/n1-n_1" || check.Version != AnyVersion {
-		t.Errorf("%+v", check)
-	}
-}
-
 // A fence that replaces a lost one says where the last holder ran, and for whom else a successor waits.
 func TestAReplacementFenceKeepsForWhomToWait(t *testing.T) {
 	m := LastKnown{Term: 12, Fence: Fence{

@@ -148,6 +148,7 @@ func TestOverflowingWaitsAreDamage(t *testing.T) {
 	}
 	for name, f := range map[string]Fence{
 		"lease_wait": {LeaseWait: Duration(MaxWait) + 1}, "owed": {Owed: Duration(MaxWait) + 1}, "kill": {Kill: -1}, "revoke_timeout": {RevokeTimeout: Duration(MaxWait) + 1},
+		"the wait for": {Owed: 1, Earlier: []EarlierHolder{{Wait: 2}}},
 	} {
 		if err := f.validate(Stat{}); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
@@ -165,6 +166,14 @@ func TestNewerRecordsAreNotDamaged(t *testing.T) {
 	for _, data := range []string{"", "x", `{"v":0}`, `{"v":1,"term":-1}`} {
 		if s := ReadFence("/c/leader", []byte(data), Stat{Version: 1}, true); s.Err == nil || s.Newer() != nil {
 			t.Errorf("%q: %v", data, s.Newer())
+		}
+	}
+	for name, s := range map[string]Snapshot{
+		"elected": {Elected: ReadStored[Elected]("/c/leader/elected", newer, Stat{}, true)},
+		"current": {Current: ReadStored[Current]("/c/leader/current", newer, Stat{}, true)},
+	} {
+		if s.Newer() == nil {
+			t.Errorf("%s of a newer version is not found", name)
 		}
 	}
 	if _, err := DecodeHistory("/c/history", compress([]byte(`{"v":3,"terms":[]}`))); !errors.As(err, &typed) || typed.Version != 3 {

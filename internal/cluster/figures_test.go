@@ -72,6 +72,9 @@ func TestTheLongestStop(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "shorten it to at most 3.75s,") || !strings.HasSuffix(err.Error(), " to 10.7s") {
 		t.Errorf("%v", err)
 	}
+	if _, err := NewBudget(10700*time.Millisecond, 0, 4*time.Second); err != nil {
+		t.Errorf("what is advised is rejected: %v", err)
+	}
 	if _, err := NewBudget(6170*time.Millisecond, 0, 4*time.Second); err == nil || !strings.Contains(err.Error(), "at most 2.31s,") {
 		t.Errorf("%v", err)
 	}
@@ -133,22 +136,5 @@ func TestEarliest(t *testing.T) {
 	}
 	if got := Earliest(0, 3, 2, 0, 4); got != 2 || Earliest() != 0 {
 		t.Errorf("of several times %d, of none %d", got, Earliest())
-	}
-}
-
-// A request that has ended is found anywhere in the list.
-func TestEndedRequestsAreFound(t *testing.T) {
-	c := Control{Done: []Done{{ID: 3, Outcome: "x"}, {ID: 5, Outcome: "y"}}}
-	for id, want := range map[int64]string{3: "x", 5: "y", 4: ""} {
-		if got, ok := c.Ended(id); got.Outcome != want || ok != (want != "") {
-			t.Errorf("%d: %+v, %v", id, got, ok)
-		}
-	}
-	c.Cordons, c.ClearedStrikes = make([]Cordon, maxRequests-2), make([]ClearedStrikes, 1)
-	if c.Full() {
-		t.Error("full too early")
-	}
-	if c.ClearedStrikes = append(c.ClearedStrikes, ClearedStrikes{}); !c.Full() || maxRequests != 500 {
-		t.Errorf("never full, or at %d", maxRequests)
 	}
 }

@@ -2,9 +2,6 @@ package cluster
 
 import (
 	"errors"
-	"fmt"
-	"slices"
-	"strings"
 	"testing"
 )
 
@@ -45,30 +42,6 @@ func TestWhichHeirIsPublished(t *testing.T) {
 	}
 	if read := ReadStored[HeirRecord]("/c/heir", []byte(`{"v":1,"term":-1}`), Stat{}, true); read.Err == nil {
 		t.Error("an impossible term is read")
-	}
-}
-
-// HEIR has the checks of ELECT.
-func TestHEIRCarriesEveryCheck(t *testing.T) {
-	p, snap := Paths{Root: "/c"}, Snapshot{Self: Incarnation{Name: "a-n_1"}}
-	snap.Fence.Stat.Version, snap.Elected.Stat.Version = 4, 5
-	self, heir, checks := "check /c/election/a-n_1@-1", "check /c/election/b-n_2@-1", []string{"check /c/leader@4", "check /c/leader/elected@5"}
-	next := HeirRecord{Term: 7, Heir: Heir{Node: "b", Incarnation: "b-n_2"}}
-	ops := func(next HeirRecord) (all []string) {
-		for _, op := range p.HeirTx(snap, next) {
-			all = append(all, fmt.Sprintf("%s %s@%d", op.Kind, op.Path, op.Version))
-			if op.Path == p.Heir() && !strings.Contains(string(op.Data), `"term":7`) {
-				t.Errorf("writes %s", op.Data)
-			}
-		}
-		return all
-	}
-	if got, want := ops(next), slices.Concat([]string{self, heir}, checks, []string{"create " + p.Heir() + "@0"}); !slices.Equal(got, want) {
-		t.Errorf("\n got %q\nwant %q", got, want)
-	}
-	snap.Heir = Stored[HeirRecord]{Exists: true, Stat: Stat{Version: 6}}
-	if got, want := ops(HeirRecord{Term: 7}), slices.Concat([]string{self}, checks, []string{"set " + p.Heir() + "@6"}); !slices.Equal(got, want) {
-		t.Errorf("nobody:\n got %q\nwant %q", got, want)
 	}
 }
 

@@ -4,13 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/store/storetest"
 )
 
 const (
@@ -175,125 +173,5 @@ func TestLeaveLeavesTheFence(t *testing.T) {
 		if got := cluster.ReadFence(write.Path, write.Data, cluster.Stat{Version: 5}, true); got.Err != nil || !reflect.DeepEqual(got.Record, want) {
 			t.Errorf("%s:\n got %+v, %v\nwant %+v", name, got.Record, got.Err, want)
 		}
-	}
-}
-
-// leaver is a member on the model of ZooKeeper.
-type leaver struct {
-	t    *testing.T
-	tree *storetest.Tree
-	id   int64
-	snap cluster.Snapshot
-}
-
-func newLeaver(t *testing.T) *leaver {
-	l := &leaver{t: t, tree: storetest.NewTree()}
-	admin := l.tree.Open()
-	for _, path := range group.Skeleton() {
-		l.do(admin, cluster.Op{Kind: cluster.OpCreate, Path: path})
-	}
-	fence := cluster.Fence{Term: 6, State: cluster.FenceReleased}
-	l.do(admin, cluster.Op{Kind: cluster.OpSet, Path: group.Leader(), Data: cluster.Encode(&fence)})
-	l.id = l.tree.Open()
-	self := l.do(l.id, group.RegisterTx(cluster.Node{ID: "n1", Instance: cluster.NewInstance(1)})...)[1].Path[len(group.Election())+1:]
-	elected := cluster.Elected{Term: 7, Incarnation: self}
-	l.do(admin, cluster.Op{Kind: cluster.OpCreate, Path: group.Elected(), Data: cluster.Encode(&elected)})
-	l.snap = cluster.Snapshot{Self: cluster.Incarnation{Name: self, ID: "n1"}}
-	l.snap.Fence.Stat.Version = 1
-	return l
-}
-
-func (l *leaver) do(session int64, ops ...cluster.Op) []cluster.Result {
-	l.t.Helper()
-	results, _, err := l.tree.Apply(session, ops)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	return results
-}
-
-func (l *leaver) acquire() []cluster.Op {
-	fence := cluster.Fence{Term: 7, Incarnation: l.snap.Self.Name, State: cluster.FenceHeld}
-	return group.AcquireTx(l.snap, fence, cluster.Current{Term: 7})
-}
-
-func (l *leaver) read() cluster.Departure {
-	d := cluster.Departure{ID: "n1", Session: l.id, Self: l.snap.Self.Name, Requested: true, Leaderships: make([]cluster.Leadership, 1)}
-	data, stat, err := l.tree.Get(0, group.Leader(), false)
-	d.Leaderships[0].Fence = cluster.ReadFence(group.Leader(), data, stat, err == nil)
-	_, d.Leaderships[0].Current.Stat, err = l.tree.Get(0, group.Current(), false)
-	d.Leaderships[0].Current.Exists = err == nil
-	_, d.Node.Stat, err = l.tree.Get(0, group.Node("n1"), false)
-	d.Node.Exists = err == nil
-	d.Incarnations, _, _ = l.tree.Children(0, group.Election(), false)
-	return d
-}
-
-func (l *leaver) leave(d cluster.Departure) error {
-	l.t.Helper()
-	ops, err := group.LeaveTx(d)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	_, _, err = l.tree.Apply(l.id, ops)
-	return err
-}
-
-// gone checks that nothing of the member is left.
-func (l *leaver) gone() {
-	l.t.Helper()
-	if ops, err := group.LeaveTx(l.read()); ops != nil || err != nil {
-		l.t.Errorf("left: %+v, %v", ops, err)
-	}
-}
-
-// A late ACQUIRE either makes LEAVE fail, which is repeated then, or finds no incarnation.
-func TestLeaveAndALateAcquire(t *testing.T) {
-	l := newLeaver(t)
-	before := l.read()
-	l.do(l.id, l.acquire()...)
-	if err := l.leave(before); !errors.Is(err, cluster.ErrBadVersion) {
-		t.Errorf("LEAVE is based on an old fence: %v", err)
-	}
-	after := l.read()
-	if err := l.leave(after); err != nil {
-		t.Fatal(err)
-	}
-	l.gone()
-	if f := l.read().Leaderships[0].Fence.Record; f.State != cluster.FenceReleased || f.Term != 7 {
-		t.Errorf("left behind: %+v", f)
-	}
-	if err := l.leave(after); !errors.Is(err, cluster.ErrBadVersion) {
-		t.Errorf("a late LEAVE: %v", err)
-	}
-
-	l = newLeaver(t)
-	if err := l.leave(l.read()); err != nil {
-		t.Fatal(err)
-	}
-	l.gone()
-	if _, _, err := l.tree.Apply(l.id, l.acquire()); !errors.Is(err, cluster.ErrNoNode) {
-		t.Errorf("ACQUIRE after LEAVE: %v", err)
-	}
-}
-
-// A current whose fence was deleted would stay for as long as the session, and nobody could acquire.
-func TestLeaveDeletesACurrentWithoutAFence(t *testing.T) {
-	l := newLeaver(t)
-	l.do(l.id, l.acquire()...)
-	elected, _, err := l.tree.Get(0, group.Elected(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	admin := l.tree.Open()
-	fresh := cluster.Fence{Term: 7, State: cluster.FenceRevoked}
-	l.do(admin, cluster.Op{Kind: cluster.OpSet, Path: group.Leader(), Version: cluster.AnyVersion, Data: cluster.Encode(&fresh)},
-		cluster.Op{Kind: cluster.OpSet, Path: group.Elected(), Version: cluster.AnyVersion, Data: elected})
-	if err := l.leave(l.read()); err != nil {
-		t.Fatal(err)
-	}
-	l.gone()
-	if names, _, _ := l.tree.Children(0, group.Leader(), false); slices.Contains(names, "current") {
-		t.Error("current is left")
 	}
 }

@@ -21,6 +21,7 @@ func TestTxErrorNamesTheOperation(t *testing.T) {
 func TestTransactionsCarryTheirRecords(t *testing.T) {
 	p := Paths{Root: "/c"}
 	node, next, fence, current, control := Node{ID: "n1", Instance: NewInstance(1)}, Elected{Term: 8}, Fence{Term: 8}, Current{Term: 8}, Control{Last: 8}
+	keys, acts, heir := FailsafeKeys{By: "me"}, Fencings{Acts: []FencingAct{{By: "me"}}}, HeirRecord{Term: 8}
 	var s Snapshot
 	s.Fence.Exists = true
 	for name, c := range map[string]struct {
@@ -38,6 +39,10 @@ func TestTransactionsCarryTheirRecords(t *testing.T) {
 		"FINAL":               {p.FinalTx(HeldVersions{}, fence)[1], Encode(&fence)},
 		"REVOKE":              {p.RevokeTx(s, fence)[2], Encode(&fence)},
 		"control":             {p.ControlTx("", Stored[Control]{}, control)[0], Encode(&control)},
+		"HEIR":                {p.HeirTx(s, heir)[3], Encode(&heir)},
+		"a node":              {p.NodeTx("n1", 6, node)[1], Encode(&node)},
+		"failsafe keys":       {p.FailsafeKeysTx(Stored[FailsafeKeys]{}, keys)[0], Encode(&keys)},
+		"acts of fencing":     {p.FencingsTx(Stored[Fencings]{}, acts)[0], Encode(&acts)},
 		"control, an elector": {p.ControlTx("n1", Stored[Control]{}, control)[1], Encode(&control)},
 	} {
 		if string(c.op.Data) != string(c.want) {

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 )
 
 func TestRecordsKeepUnknownFields(t *testing.T) {
@@ -93,14 +91,6 @@ func TestUnreadableRecordsNameTheZnode(t *testing.T) {
 	if s := ReadFence("/cluster/leader", nil, Stat{Version: 3}, true); !s.Exists || s.Err == nil || errors.Is(s.Err, ErrNeverWritten) || s.Stat.Version != 3 {
 		t.Errorf("the fence that was emptied: %+v", s)
 	}
-}
-
-func TestDecodeNeverPanics(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		data := rapid.SliceOf(rapid.Byte()).Draw(t, "data")
-		ReadStored[Elected]("/x", data, Stat{}, true)
-		ReadStored[Node]("/x", []byte(`{"v":1,"`+string(data)+`":`+string(data)+`}`), Stat{}, true)
-	})
 }
 
 // A missing cause would not be counted from the start, so the metrics would not show its first occurrence.

@@ -81,20 +81,3 @@ func TestMembersAreFoundByTheirIncarnation(t *testing.T) {
 		t.Errorf("%+v, %v", m, ok)
 	}
 }
-
-// Each of elected, the fence and current may have a newer version.
-func TestNewerFindsEachRecord(t *testing.T) {
-	newer := []byte(`{"v":3}`)
-	for name, s := range map[string]Snapshot{
-		"elected": {Elected: ReadStored[Elected]("/c/leader/elected", newer, Stat{}, true)},
-		"fence":   {Fence: ReadFence("/c/leader", newer, Stat{}, true)},
-		"current": {Current: ReadStored[Current]("/c/leader/current", newer, Stat{}, true)},
-	} {
-		if s.Newer() == nil {
-			t.Errorf("%s of a newer version is not found", name)
-		}
-	}
-	if err := (&Snapshot{}).Newer(); err != nil {
-		t.Error(err)
-	}
-}

@@ -20,6 +20,9 @@ func TestTransactionsCarryEveryCheck(t *testing.T) {
 	gone.Current.Exists = false
 	bound.Fence.Record.Failsafe = &Failsafe{}
 	fresh.Elected = Stored[Elected]{}
+	heir := snap
+	heir.Heir = Stored[HeirRecord]{Exists: true, Stat: Stat{Version: 6}}
+	six := Stat{Version: 6}
 	self, other := "check /c/election/n1-0000000000000001-n_0000000001@-1", "check /c/election/n2-0000000000000001-n_0000000002@-1"
 	for name, c := range map[string]struct {
 		ops  []Op
@@ -43,8 +46,22 @@ func TestTransactionsCarryEveryCheck(t *testing.T) {
 		"an unclean":    {p.ReleaseTx(h, Fence{State: FenceUnclean}), []string{self, "set /c/leader@4", "delete /c/leader/current@5"}},
 		"history":       {p.HistoryTx(snap.Self.Name, Stat{Version: 6}, true, History{}), []string{self, "set /c/history@6"}},
 		"its first":     {p.HistoryTx(snap.Self.Name, Stat{}, false, History{}), []string{self, "create /c/history@0"}},
-		"FINAL":         {p.FinalTx(h, Fence{State: FenceReleased}), []string{"delete /c/election/n1-0000000000000001-n_0000000001@-1", "set /c/leader@4", "delete /c/leader/current@5"}},
-		"REVOKE":        {p.RevokeTx(snap, Fence{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "delete /c/leader/current@5"}},
+		"first HEIR": {p.HeirTx(snap, HeirRecord{Heir: Heir{Incarnation: "n2-0000000000000001-n_0000000002"}}),
+			[]string{self, other, "check /c/leader@4", "check /c/leader/elected@3", "create /c/heir@0"}},
+		"HEIR, nobody":         {p.HeirTx(heir, HeirRecord{}), []string{self, "check /c/leader@4", "check /c/leader/elected@3", "set /c/heir@6"}},
+		"control":              {p.ControlTx(snap.Self.Name, Stored[Control]{Exists: true, Stat: six}, Control{}), []string{self, "set /c/control@6"}},
+		"first control":        {p.ControlTx(snap.Self.Name, Stored[Control]{}, Control{}), []string{self, "create /c/control@0"}},
+		"an operator's":        {p.ControlTx("", Stored[Control]{Exists: true, Stat: six}, Control{}), []string{"set /c/control@6"}},
+		"an operator's first":  {p.ControlTx("", Stored[Control]{Stat: Stat{Version: 9}}, Control{}), []string{"create /c/control@0"}},
+		"roster":               {p.OfSlot(3).RosterTx(snap.Self.Name, Stored[Roster]{Exists: true, Stat: six}, Roster{}), []string{self, "set /c/roster@6"}},
+		"a member's roster":    {p.RosterTx("", Stored[Roster]{}, Roster{}), []string{"create /c/roster@0"}},
+		"failsafe keys":        {p.FailsafeKeysTx(Stored[FailsafeKeys]{Exists: true, Stat: six}, FailsafeKeys{}), []string{"set /c/failsafe-keys@6"}},
+		"first failsafe keys":  {p.FailsafeKeysTx(Stored[FailsafeKeys]{}, FailsafeKeys{}), []string{"create /c/failsafe-keys@0"}},
+		"acts of fencing":      {p.FencingsTx(Stored[Fencings]{Exists: true, Stat: six}, Fencings{}), []string{"set /c/fencings@6"}},
+		"first act of fencing": {p.FencingsTx(Stored[Fencings]{}, Fencings{}), []string{"create /c/fencings@0"}},
+		"a node's record":      {p.NodeTx(snap.Self.Name, 6, Node{ID: "n1"}), []string{self, "set /c/nodes/n1@6"}},
+		"FINAL":                {p.FinalTx(h, Fence{State: FenceReleased}), []string{"delete /c/election/n1-0000000000000001-n_0000000001@-1", "set /c/leader@4", "delete /c/leader/current@5"}},
+		"REVOKE":               {p.RevokeTx(snap, Fence{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "delete /c/leader/current@5"}},
 	} {
 		got := Brief(c.ops, func(op Op) string {
 			s := plain(op)

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 )
@@ -13,17 +12,6 @@ type Gap struct {
 	For Duration `json:"for"`
 	// Bound is empty if the end of the work is known.
 	Bound Bound `json:"bound,omitempty"`
-}
-
-// UnmarshalJSON also accepts a duration, which earlier versions wrote: they counted from when they saw that the leader was gone.
-func (g *Gap) UnmarshalJSON(data []byte) error {
-	var seen Duration
-	if json.Unmarshal(data, &seen) == nil {
-		*g = *AtLeast(time.Duration(seen))
-		return nil
-	}
-	type plain Gap
-	return json.Unmarshal(data, (*plain)(g))
 }
 
 // Bound says how a [Gap] relates to the real one.

@@ -35,22 +35,6 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// The history that an earlier version has written stays readable.
-func TestAnOlderGapIsRead(t *testing.T) {
-	h := ReadStored[History]("/c/history", []byte(`{"v":1,"terms":[{"term":7,"leaderless":"3.8s"},{"term":8}]}`), Stat{Version: 1}, true)
-	if !h.Readable() || len(h.Record.Terms) != 2 {
-		t.Fatalf("%+v", h)
-	}
-	if g := h.Record.Terms[0].Leaderless; g == nil || *g != *AtLeast(3800 * time.Millisecond) || h.Record.Terms[1].Leaderless != nil {
-		t.Errorf("%+v", h.Record.Terms)
-	}
-	for _, bad := range []string{`"soon"`, `3`, `{"for":true}`, `[]`} {
-		if json.Unmarshal([]byte(bad), new(Gap)) == nil {
-			t.Errorf("%s is accepted", bad)
-		}
-	}
-}
-
 // Whoever ends a leadership without having seen the end of its work says so.
 func TestLeastIdle(t *testing.T) {
 	for state, want := range map[FenceState]Gap{FenceReady: *AtLeast(0), FenceHeld: *AtLeast(time.Second), FenceUnclean: *AtLeast(time.Second)} {

@@ -245,24 +245,18 @@ func (c *Control) Each(f func(*Request)) {
 
 // Clone returns a copy whose requests can be changed.
 func (c Control) Clone() Control {
-	clone := func(p *Request) *Request {
-		if p == nil {
-			return nil
-		}
-		r := *p
-		return &r
-	}
-	if c.Pause != nil {
-		p := *c.Pause
-		c.Pause = &p
-	}
-	if c.Move != nil {
-		m := *c.Move
-		c.Move = &m
-	}
-	c.Reelect = clone(c.Reelect)
+	c.Pause, c.Move, c.Reelect = clone(c.Pause), clone(c.Move), clone(c.Reelect)
 	c.Moves, c.Reelections = slices.Clone(c.Moves), slices.Clone(c.Reelections)
 	c.Cordons, c.ClearedStrikes, c.Done = slices.Clone(c.Cordons), slices.Clone(c.ClearedStrikes), slices.Clone(c.Done)
 	c.Scheduled, c.EndedSchedules = slices.Clone(c.Scheduled), slices.Clone(c.EndedSchedules)
 	return c
+}
+
+// clone returns a copy of what p points to.
+func clone[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
 }

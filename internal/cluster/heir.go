@@ -48,10 +48,6 @@ func (s *Snapshot) SelfIsHeir() bool {
 // HeirTx returns HEIR: next becomes the published heir, provided that what it was derived from still holds. The checks are those of
 // ELECT: an elector that has been replaced, or that has not seen the newest decision, is refused.
 func (p Paths) HeirTx(snap Snapshot, next HeirRecord) []Op {
-	write := Op{Kind: OpSet, Path: p.Heir(), Version: snap.Heir.Stat.Version, Data: Encode(&next)}
-	if !snap.Heir.Exists {
-		write.Kind, write.Version = OpCreate, 0
-	}
 	ops := []Op{p.alive(snap.Self.Name)}
 	if next.Incarnation != "" {
 		ops = append(ops, p.alive(next.Incarnation))
@@ -59,7 +55,7 @@ func (p Paths) HeirTx(snap Snapshot, next HeirRecord) []Op {
 	return append(ops,
 		Op{Kind: OpCheck, Path: p.Leader(), Version: snap.Fence.Stat.Version},
 		Op{Kind: OpCheck, Path: p.Elected(), Version: snap.Elected.Stat.Version},
-		write)
+		writeOp(p.Heir(), snap.Heir, Encode(&next)))
 }
 
 // AfterElection returns the group once the elected member leads, for a forecast.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -118,10 +119,8 @@ func compressLarge(data []byte) []byte {
 func compress(data []byte) []byte {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
-	if _, err := w.Write(data); err != nil {
-		panic(fmt.Sprintf("cluster: writing to memory: %v", err))
-	}
-	if err := w.Close(); err != nil {
+	_, err := w.Write(data)
+	if err = errors.Join(err, w.Close()); err != nil {
 		panic(fmt.Sprintf("cluster: writing to memory: %v", err))
 	}
 	return b.Bytes()

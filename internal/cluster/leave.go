@@ -1,6 +1,9 @@
 package cluster
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Departure is what a member needs to know in order to leave its group while its session goes on. Its work must be dead, its
 // post_stop must have run, and its instance must have no lease, except where [Leadership.Unproven] is set. The znodes must have been
@@ -82,15 +85,7 @@ func (d *Departure) leads(l *Leadership) bool {
 	if !l.Fence.Readable() || (f.State != FenceHeld && f.State != FenceReady) {
 		return false
 	}
-	if f.Incarnation == d.Self {
-		return true
-	}
-	for _, name := range d.Incarnations {
-		if f.Incarnation == name {
-			return true
-		}
-	}
-	return false
+	return f.Incarnation == d.Self || slices.Contains(d.Incarnations, f.Incarnation)
 }
 
 // release returns the fence to leave behind: RELEASED only if no lease wait remains, and REVOKED if the work may still run: that

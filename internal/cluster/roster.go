@@ -70,39 +70,11 @@ func (r Roster) Update(members []Member, now time.Time) (next Roster, changed bo
 			next.Nodes = append(next.Nodes, RosterNode{ID: id, Site: p.site, FirstSeen: now})
 		}
 	}
-	if slices.EqualFunc(r.Nodes, next.Nodes, RosterNode.equal) && r.bounded() {
+	if slices.EqualFunc(r.Nodes, next.Nodes, RosterNode.equal) { // also one that is out of bounds: only a forged one is
 		return r, false
 	}
 	next.bound()
 	return next, !slices.EqualFunc(r.Nodes, next.Nodes, RosterNode.equal)
-}
-
-// bounded reports whether the roster is certainly as bound leaves it. It is cheap: most updates change nothing.
-func (r Roster) bounded() bool {
-	left, size := 0, 0
-	for i, n := range r.Nodes {
-		if i > 0 && r.Nodes[i-1].ID >= n.ID {
-			return false
-		}
-		size += len(`{"id":"","site":"","first_seen":""},`) + jsonTime + jsonBound(n.ID) + jsonBound(n.Site)
-		if n.Left != nil {
-			left++
-			size += len(`,"left":{"how":"","time":"","incarnation":""}`) + jsonTime
-			size += jsonBound(string(n.Left.How)) + jsonBound(n.Left.Incarnation)
-		}
-	}
-	return left <= MaxLeft && size <= maxRosterSize
-}
-
-// jsonTime is the longest time in JSON: one of a forged record may have fractions and a zone.
-const jsonTime = len(time.RFC3339Nano)
-
-// jsonBound returns the most bytes that a text takes in JSON.
-func jsonBound(s string) int {
-	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune(`"\<>&`, r) }) {
-		return 6 * len(s)
-	}
-	return len(s)
 }
 
 // Leaving returns the roster in which the node itself says that it leaves on purpose.
@@ -252,12 +224,5 @@ func ReadRoster(path string, data []byte, stat Stat, exists bool) Stored[Roster]
 // RosterTx writes the roster as it follows from what was read. self is the incarnation of an elector, empty for others. It fails with
 // ErrBadVersion or ErrNodeExists if the roster has changed since.
 func (p Paths) RosterTx(self string, read Stored[Roster], next Roster) []Op {
-	write := Op{Kind: OpSet, Path: p.Roster(), Version: read.Stat.Version, Data: EncodeRoster(&next)}
-	if !read.Exists {
-		write.Kind, write.Version = OpCreate, 0
-	}
-	if self == "" {
-		return []Op{write}
-	}
-	return []Op{p.alive(self), write}
+	return p.byElector(self, writeOp(p.Roster(), read, EncodeRoster(&next)))
 }

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 )
 
 var rosterStart = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
@@ -138,16 +136,7 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
-func TestRosterTx(t *testing.T) {
-	p := Paths{Root: "/c", Slot: "3"}
-	read := Stored[Roster]{Exists: true, Stat: Stat{Version: 7}}
-	ops := p.RosterTx("a-0000000000000001-n_0000000001", read, Roster{})
-	if len(ops) != 2 || ops[0].Kind != OpCheck || ops[0].Path != "/c/election/a-0000000000000001-n_0000000001" || ops[1].Kind != OpSet || ops[1].Path != "/c/roster" || ops[1].Version != 7 {
-		t.Errorf("%+v", ops)
-	}
-	if ops := p.RosterTx("", Stored[Roster]{}, Roster{}); len(ops) != 1 || ops[0].Kind != OpCreate {
-		t.Errorf("%+v", ops)
-	}
+func TestUnreadableRosters(t *testing.T) {
 	const newer = `{"v":99,"nodes":[]}`
 	if s := ReadRoster("/c/roster", []byte(newer), Stat{}, true); s.Newer() == nil {
 		t.Errorf("%v", s.Err)
@@ -158,48 +147,4 @@ func TestRosterTx(t *testing.T) {
 	if s := ReadRoster("/c/roster", nil, Stat{}, false); s.Exists || s.Err != nil {
 		t.Errorf("%+v", s)
 	}
-}
-
-// What counts as bounded without being encoded is what bound leaves as it is.
-func TestBoundedRostersStayAsTheyAre(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		name := rapid.OneOf(rapid.StringMatching(`[a-z0-9.-]{1,12}`), rapid.StringN(1, 40, 255))
-		var r Roster
-		for _, id := range rapid.SliceOfNDistinct(name, 0, 20, rapid.ID[string]).Draw(t, "ids") {
-			n := RosterNode{ID: id, Site: name.Draw(t, "site"), FirstSeen: rosterStart}
-			if rapid.Bool().Draw(t, "left") {
-				n.Left = &Left{How: LeftLost, Time: rosterStart, Incarnation: name.Draw(t, "incarnation")}
-			}
-			r.Nodes = append(r.Nodes, n)
-		}
-		letter, length := rapid.SampledFrom([]string{"\"", "\x01", "n"}).Draw(t, "letter"), rapid.SampledFrom([]int{0, 60, 240}).Draw(t, "length")
-		prefix := strings.Repeat(letter, length)
-		for range rapid.SampledFrom([]int{0, 400, 900}).Draw(t, "more") {
-			id := fmt.Sprintf("%s%04d", prefix, len(r.Nodes))
-			r.Nodes = append(r.Nodes, RosterNode{ID: id, FirstSeen: rosterStart, Left: &Left{How: LeftLost}})
-		}
-		if rapid.Bool().Draw(t, "sorted") {
-			slices.SortFunc(r.Nodes, func(a, b RosterNode) int { return strings.Compare(a.ID, b.ID) })
-		}
-		bounded, before := r.bounded(), slices.Clone(r.Nodes)
-		r.bound()
-		if bounded && !slices.EqualFunc(before, r.Nodes, RosterNode.equal) {
-			t.Fatalf("%d nodes became %d", len(before), len(r.Nodes))
-		}
-	})
-	if r := largeRoster(MaxLeft); !r.bounded() {
-		t.Error("a roster of the largest size is not bounded")
-	}
-	if r := largeRoster(MaxLeft + 1); r.bounded() {
-		t.Error("one that is larger is")
-	}
-}
-
-// largeRoster returns a roster of nodes that have left.
-func largeRoster(n int) (r Roster) {
-	for i := range n {
-		left := &Left{How: LeftLost, Time: rosterStart}
-		r.Nodes = append(r.Nodes, RosterNode{ID: fmt.Sprintf("n%04d", i), Site: "dc1", FirstSeen: rosterStart, Left: left})
-	}
-	return r
 }

@@ -135,11 +135,7 @@ func (s *Snapshot) CheckSlots(epoch int64) error {
 // SlotsTx returns SLOTS: it writes the record of slots, for the elector whose incarnation is self, or for 'init' or the first member
 // with an empty self. It fails with ErrBadVersion or ErrNodeExists if the record has changed since it was read.
 func (p Paths) SlotsTx(self string, read Stored[Slots], next Slots) []Op {
-	ops := p.writeSlots(read, next)
-	if self == "" {
-		return ops
-	}
-	return append([]Op{p.alive(self)}, ops...)
+	return p.byElector(self, p.writeSlots(read, next)...)
 }
 
 // The versions of the record in a new znode, see writeSlots.

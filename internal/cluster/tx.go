@@ -24,17 +24,13 @@ func (p Paths) NodeTx(self string, version int32, n Node) []Op {
 // group's slots must not have changed either, and others are the decisions of all other slots, which must still be in force:
 // else two electors could elect one node in too many slots.
 func (p Paths) ElectTx(snap Snapshot, next Elected, fence *Fence, others ...SlotState) []Op {
-	write := Op{Kind: OpSet, Path: p.Elected(), Version: snap.Elected.Stat.Version, Data: Encode(&next)}
-	if !snap.Elected.Exists {
-		write.Kind, write.Version = OpCreate, 0
-	}
 	ops := []Op{p.alive(snap.Self.Name), p.alive(next.Incarnation)}
 	if fence == nil {
 		ops = append(ops, Op{Kind: OpCheck, Path: p.Leader(), Version: snap.Fence.Stat.Version})
 	} else {
 		ops = append(ops, p.writeFence(snap.Fence, *fence, fence.Term)...)
 	}
-	ops = append(ops, write)
+	ops = append(ops, writeOp(p.Elected(), snap.Elected, Encode(&next)))
 	for _, other := range others {
 		ops = append(ops, p.checkDecision(other)...)
 	}
@@ -119,24 +115,21 @@ func (p Paths) RevokeTx(snap Snapshot, fence Fence) []Op {
 // are written together with those of the others.
 func (p Paths) ControlTx(self string, read Stored[Control], next Control) []Op {
 	next = next.Whole()
-	write := Op{Kind: OpSet, Path: p.Control(), Version: read.Stat.Version, Data: Encode(&next)}
-	if !read.Exists {
-		write.Kind, write.Version = OpCreate, 0
-	}
+	return p.byElector(self, writeOp(p.Control(), read, Encode(&next)))
+}
+
+// byElector returns ops, with a check of the incarnation of the elector that sends them; self is empty for anybody else.
+func (p Paths) byElector(self string, ops ...Op) []Op {
 	if self == "" {
-		return []Op{write}
+		return ops
 	}
-	return []Op{p.alive(self), write}
+	return append([]Op{p.alive(self)}, ops...)
 }
 
 // HistoryTx writes the history. It checks that the elector's incarnation still exists: a former elector would take terms that
 // its successor has added to be forged.
 func (p Paths) HistoryTx(self string, stat Stat, exists bool, next History) []Op {
-	write := Op{Kind: OpSet, Path: p.History(), Version: stat.Version, Data: EncodeHistory(&next)}
-	if !exists {
-		write.Kind, write.Version = OpCreate, 0
-	}
-	return []Op{p.alive(self), write}
+	return []Op{p.alive(self), writeOp(p.History(), Stored[History]{Exists: exists, Stat: stat}, EncodeHistory(&next))}
 }
 
 // The indexes of the two writes in ACQUIRE and READY. SETM writes the fence only.

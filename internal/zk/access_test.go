@@ -134,20 +134,3 @@ func TestServerThatEnforcesAuthentication(t *testing.T) {
 		t.Errorf("closed twice: %v", err)
 	}
 }
-
-// ZooKeeper computes a session's password from its id, which any client can see on an ephemeral, so anyone who can reach a
-// server can close any session. docs/security.md warns about it; this test checks that it is still true.
-func TestSessionPasswordIsGuessable(t *testing.T) {
-	s := open(t, Options{Access: Access{Auth: credentialsFile(t, "zkelectd:right"), ACL: ACLPrivate}})
-	p := root(t, s)
-	createAllZnodes(t, s, p)
-	stranger := open(t, Options{})
-	exists, stat, err := stranger.zk.Exists(p.Current())
-	if err != nil || !exists {
-		t.Fatal(exists, err)
-	}
-	s.end(errors.New("dead")) // alive, it could reattach to its session in time
-	if err := CloseSession(t.Context(), SessionHandle{Servers: []string{shared.Addr()}, Session: stat.EphemeralOwner, Password: zkserver.SessionPassword(stat.EphemeralOwner)}); err != nil {
-		t.Errorf("the computed password is wrong (%v): docs/security.md can drop its warning", err)
-	}
-}

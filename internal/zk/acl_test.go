@@ -10,7 +10,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/test/zkserver"
 )
 
 // credentialsFile writes a credentials file.
@@ -140,36 +139,6 @@ func TestAdoptACL(t *testing.T) {
 	contains(t, outsider.AdoptACL(t.Context(), p.Root), "cannot read the ACL of znode "+p.Root)
 	if err := outsider.AdoptACL(t.Context(), "/no/such/root"); err != nil {
 		t.Errorf("a root that does not exist: %v", err)
-	}
-}
-
-// In an open tree, any client can lock the group out with one setAcl, and only ZooKeeper's superuser can undo that, as
-// docs/operations.md says.
-func TestLockedOutGroupNeedsTheSuperuser(t *testing.T) {
-	super := zk.DigestACL(zk.PermAll, "super", "hunter2")[0].ID
-	server, err := zkserver.Start(t.Context(), zkserver.Options{ExtraConfig: []string{"DigestAuthenticationProvider.superDigest=" + super}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Stop() })
-	servers := []string{server.Addr()}
-	member := open(t, Options{Servers: servers})
-	p := root(t, member)
-	outsider := open(t, Options{Servers: servers, Access: Access{Auth: credentialsFile(t, "outsider:secret"), ACL: ACLPrivate}})
-	if _, err := outsider.zk.SetACL(p.Election(), outsider.createACL(""), -1); err != nil {
-		t.Fatal(err)
-	}
-	if _, err = member.zk.SetACL(p.Election(), zk.WorldACL(zk.PermAll), -1); !errors.Is(err, zk.ErrNoAuth) {
-		t.Fatalf("a member could undo it: %v", err)
-	}
-	_, err = register(t, member, p, "n1")
-	contains(t, err, "not permitted by the znode's ACL, that of its parent "+p.Election())
-	operator := open(t, Options{Servers: servers, Access: Access{Auth: credentialsFile(t, "super:hunter2")}})
-	if _, err := operator.zk.SetACL(p.Election(), zk.WorldACL(zk.PermAll), -1); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := register(t, member, p, "n1"); err != nil {
-		t.Errorf("the superuser could not undo it: %v", err)
 	}
 }
 

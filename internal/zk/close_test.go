@@ -56,16 +56,6 @@ func TestCloseEndsTheSessionOnTheServer(t *testing.T) {
 	}
 }
 
-func TestUnconfirmedCloseReturnsAnError(t *testing.T) {
-	px := newProxy(t, shared.Addr())
-	s := open(t, Options{Servers: []string{px.addr()}, Timeout: 2 * time.Second})
-	px.set(false, true)
-	px.cut()
-	eventually(t, "the loss of the connection", func() bool { return !s.Connected() })
-	contains(t, s.Close(t.Context()), px.addr(), "ephemerals stay", s.Timeout().String())
-	px.set(false, false)
-}
-
 // A write that was not sent must not end the session, and with it leadership.
 func TestWriteWithExpiredContextIsNotSent(t *testing.T) {
 	s := open(t, Options{})
@@ -86,17 +76,6 @@ func refuseClose(s *scriptedServer, c net.Conn) {
 func TestRefusedCloseSessionReturnsAnError(t *testing.T) {
 	server := newScriptedServer(t, refuseClose)
 	contains(t, CloseSession(t.Context(), SessionHandle{Servers: []string{server.addr}, Session: 0x1234, Password: make([]byte, passwordLen)}), "-118", server.addr)
-}
-
-func TestCloseSessionTriesTheOtherServers(t *testing.T) {
-	server := newScriptedServer(t, staySilent)
-	s := open(t, Options{})
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-	defer cancel()
-	if err := CloseSession(ctx, SessionHandle{Servers: []string{server.addr, shared.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil && !errors.Is(err, ErrNoSuchSession) {
-		t.Error(err) // a server that hangs up before its reply is asked again, and then no longer has the session
-	}
-	eventually(t, "the session's end", ended(s))
 }
 
 // slowCloseConn is a connection that takes long to close, as with TLS, and that counts writes once counting is enabled.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -175,20 +174,5 @@ func TestAwaitWhileTheSessionEnds(t *testing.T) {
 	})
 	if !errors.Is(err, cluster.ErrSessionEnded) {
 		t.Errorf("no answer at the end: %v", err)
-	}
-}
-
-func TestRefusedTransactionNamesTheOperation(t *testing.T) {
-	s := open(t, Options{})
-	p := root(t, s)
-	ops := []cluster.Op{
-		{Kind: cluster.OpCheck, Path: p.Leader(), Version: 0},
-		{Kind: cluster.OpSet, Path: p.Leader(), Version: 5, Data: []byte("x")},
-		create(p.Root+"/x", false),
-	}
-	_, err := s.Do(t.Context(), ops...)
-	var refused *cluster.TxError
-	if !errors.As(err, &refused) || refused.Index != 1 || !errors.Is(err, cluster.ErrBadVersion) || !strings.Contains(err.Error(), p.Leader()) {
-		t.Errorf("%v", err)
 	}
 }

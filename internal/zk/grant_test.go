@@ -3,7 +3,6 @@ package zk
 import (
 	"context"
 	"net"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -83,33 +82,4 @@ func TestOnShrinkRunsBeforeAnythingIsSent(t *testing.T) {
 	}
 	cancel()
 	<-read
-}
-
-// A larger timeout is safe, and so is one that is not below the base of the lease. The session remembers the smallest.
-func TestOnShrinkIgnoresTimeoutsAboveTheBase(t *testing.T) {
-	server := newScriptedServer(t, granting(10*time.Second, nil), granting(20*time.Second, nil), granting(6*time.Second, nil), granting(8*time.Second, nil), granting(4*time.Second, nil))
-	var last atomic.Pointer[net.Conn]
-	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
-		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-		last.Store(&c)
-		return c, err
-	}
-	s := open(t, Options{Servers: []string{server.addr}, Timeout: 10 * time.Second, Dial: dial})
-	grants := make(chan Grant, 4)
-	s.OnShrink(6*time.Second, func(g Grant) { grants <- g })
-	for i, want := range []time.Duration{10 * time.Second, 6 * time.Second, 6 * time.Second, 4 * time.Second} {
-		(*last.Load()).Close()
-		eventually(t, "the reconnect", func() bool { return s.Reconnects() == i+1 })
-		if s.Timeout() != want {
-			t.Errorf("after reconnect %d the timeout is %s, want %s", i+1, s.Timeout(), want)
-		}
-	}
-	if g := <-grants; g.Timeout != 4*time.Second || len(grants) != 0 {
-		t.Errorf("OnShrink was called with %+v, and %d more times", g, len(grants))
-	}
-	// A function that is set later is called at once.
-	s.OnShrink(5*time.Second, func(g Grant) { grants <- g })
-	if g := <-grants; g.Timeout != 4*time.Second || g.Base != 5*time.Second || g.Server != server.addr {
-		t.Errorf("OnShrink was called with %+v", g)
-	}
 }

@@ -93,19 +93,6 @@ func TestHintsAreFiledPerGroup(t *testing.T) {
 	}
 }
 
-// A root does not get the hints of one whose name begins with it.
-func TestHintsOfSimilarRoots(t *testing.T) {
-	s := bareSession(t, io.Discard)
-	a, ab := s.Group(cluster.Paths{Root: "/x/a"}), s.Group(cluster.Paths{Root: "/x/ab"})
-	for path, want := range map[string]*Group{
-		"/x/a": a, "/x/a/leader/elected": a, "/x/ab/leader": ab, "/x/abc": s.own, "/x": s.own, "/": s.own,
-	} {
-		if got := s.groupsOf(path); len(got) != 1 || got[0] != want {
-			t.Errorf("%s belongs to %q", path, got[0].root)
-		}
-	}
-}
-
 // Nothing of a handle is sent after it was abandoned, and the other handles go on.
 func TestAbandonedHandle(t *testing.T) {
 	s := open(t, Options{})

@@ -7,8 +7,6 @@ import (
 	"net"
 	"testing"
 	"time"
-
-	"zkelectd/internal/test/zkserver"
 )
 
 // hangUpOn returns a script of a server that closes the connection on a connect request, and answers srvr.
@@ -58,19 +56,4 @@ func TestHangUpIsExplained(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A real server that has as many connections from this host as it permits says nothing at all.
-func TestTooManyConnections(t *testing.T) {
-	t.Parallel()
-	server, err := zkserver.Start(t.Context(), zkserver.Options{Tick: 100 * time.Millisecond, ExtraConfig: []string{"maxClientCnxns=1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Stop() })
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	open(t, Options{Servers: []string{server.Addr()}})
-	_, err = InspectServer(ctx, Access{}, server.Addr(), server.Addr(), time.Second)
-	contains(t, err, "maxClientCnxns")
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/test/zkserver"
 )
 
 func create(path string, ephemeral bool) cluster.Op {
@@ -145,54 +144,6 @@ func TestLostReplyIsUnknown(t *testing.T) {
 	if s.Err() != nil {
 		t.Errorf("the session ended: %v", s.Err())
 	}
-}
-
-func TestServerRestartKeepsTheSession(t *testing.T) {
-	server, err := zkserver.Start(t.Context(), zkserver.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Stop() })
-	s := open(t, Options{Servers: []string{server.Addr()}, Timeout: 60 * time.Second})
-	p := root(t, s)
-	if _, err := s.Do(t.Context(), create(p.Root+"/mine", true)); err != nil {
-		t.Fatal(err)
-	}
-	id := s.SessionID()
-	s.TakeHints()
-	server.Kill()
-	eventually(t, "the loss of the connection", func() bool { return !s.Connected() })
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the reconnect", s.Connected)
-	if n := s.Reconnects(); n != 1 {
-		t.Errorf("%d reconnects", n)
-	}
-	_, stat, err := s.Get(t.Context(), p.Root+"/mine", false)
-	if err != nil || stat.Owner != id || s.SessionID() != id {
-		t.Errorf("after the restart: owner %x, session %x, was %x, %v", stat.Owner, s.SessionID(), id, err)
-	}
-	// Watches may have been lost in the meantime, so everything must be read again.
-	eventually(t, "the hint to read everything again", func() bool { return s.TakeHints().All })
-}
-
-func TestFrozenServerDoesNotBlockCalls(t *testing.T) {
-	server, err := zkserver.Start(t.Context(), zkserver.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Stop() })
-	s := open(t, Options{Servers: []string{server.Addr()}, Timeout: 2 * time.Second})
-	server.Pause()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if _, _, err := s.Get(ctx, "/", false); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a read: %v", err)
-	}
-	eventually(t, "the loss of the connection", func() bool { return !s.Connected() })
-	server.Resume()
-	eventually(t, "a reconnect or the end", func() bool { return s.Connected() || s.Err() != nil })
 }
 
 func TestHintsLoseNoPath(t *testing.T) {

@@ -151,6 +151,28 @@ func TestServerCertificateIsVerified(t *testing.T) {
 		_, err := s.Do(t.Context(), cluster.Op{Kind: cluster.OpSet, Path: p.Leader(), Version: cluster.AnyVersion, Data: []byte("x")})
 		return err == nil
 	})
+	// A renewed CA takes effect with the next connection, without a restart.
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	access := Access{TLS: TLS{Enabled: true, CA: ca}}
+	for _, c := range []struct {
+		by   *zkserver.Authority
+		good bool
+	}{{tr.other, false}, {tr.ca, true}} {
+		data, err := os.ReadFile(c.by.CA)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(ca, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		conn, err := access.dialer().dial(t.Context(), "tcp", server.SecureAddr())
+		if (err == nil) != c.good {
+			t.Errorf("trusting %s: %v", c.by.CA, err)
+		}
+		if err == nil {
+			conn.Close()
+		}
+	}
 	expired := tr.serve(tr.issue(tr.ca, "expired", -time.Minute), false)
 	tr.refused(expired.SecureAddr(), TLS{CA: tr.ca.CA}, "TLS: the server's certificate has expired", "x509")
 }
@@ -229,32 +251,5 @@ func TestTLSCloseSendsNothing(t *testing.T) {
 	conn.Close()
 	if after, shaken := <-heard; !shaken || len(after) > 0 {
 		t.Errorf("handshake done %t, then %d bytes", shaken, len(after))
-	}
-}
-
-// A renewed CA or certificate takes effect with the next connection, without a restart.
-func TestRenewedTLSFilesAreRead(t *testing.T) {
-	tr := newTestCAs(t)
-	server := tr.serve(tr.issue(tr.ca, "zk", time.Hour), false)
-	ca := filepath.Join(t.TempDir(), "ca.pem")
-	access := Access{TLS: TLS{Enabled: true, CA: ca}}
-	for _, c := range []struct {
-		by   *zkserver.Authority
-		good bool
-	}{{tr.other, false}, {tr.ca, true}} {
-		data, err := os.ReadFile(c.by.CA)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(ca, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		conn, err := access.dialer().dial(t.Context(), "tcp", server.SecureAddr())
-		if (err == nil) != c.good {
-			t.Errorf("trusting %s: %v", c.by.CA, err)
-		}
-		if err == nil {
-			conn.Close()
-		}
 	}
 }

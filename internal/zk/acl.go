@@ -18,9 +18,8 @@ func (s *Session) AdoptACL(ctx context.Context, path string) error {
 	list, _, err := s.getACL(ctx, path)
 	if errors.Is(err, cluster.ErrNoNode) {
 		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("cannot read the ACL of znode %s: %w", path, err)
+	} else if err != nil {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,16 +40,16 @@ func (s *Session) getACL(ctx context.Context, path string) ([]zk.ACL, int32, err
 		}
 		return reply{list, stat.Aversion}, nil
 	})
-	return r.list, r.version, s.explainDenied(err)
+	if err != nil {
+		err = fmt.Errorf("cannot read the ACL of znode %s: %w", path, s.explainDenied(err))
+	}
+	return r.list, r.version, err
 }
 
 // DescribeACL returns the ACL of a znode in the format of ZooKeeper's shell, with a [Tag] in place of each password hash.
 func (s *Session) DescribeACL(ctx context.Context, path string) (string, error) {
 	list, _, err := s.getACL(ctx, path)
-	if err != nil {
-		return "", fmt.Errorf("cannot read the ACL of znode %s: %w", path, err)
-	}
-	return formatACL(list), nil
+	return formatACL(list), err
 }
 
 // DescribeACL returns [Session.DescribeACL].
@@ -92,10 +91,10 @@ func (s *Session) eachPersistentACL(ctx context.Context, p cluster.Paths, see fu
 		if errors.Is(err, cluster.ErrNoNode) {
 			continue
 		}
-		if err != nil {
-			return fmt.Errorf("cannot read the ACL of znode %s: %w", path, err)
+		if err == nil {
+			err = see(path, list)
 		}
-		if err := see(path, list); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -120,9 +119,8 @@ func (s *Session) CheckOwner(ctx context.Context, path string) error {
 	list, _, err := s.getACL(ctx, path)
 	if errors.Is(err, cluster.ErrNoNode) {
 		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("cannot read the ACL of znode %s: %w", path, err)
+	} else if err != nil {
+		return err
 	}
 	ids := s.currentIdentities()
 	const advice = "if it belongs to this group, run 'zkelectd acl --apply'; if nobody uses it, delete it with 'deleteall %[1]s' in zkCli.sh; " +
@@ -142,10 +140,7 @@ func (s *Session) CheckOwner(ctx context.Context, path string) error {
 // Exposure reports whether clients without credentials may read the znode at path, and whether they may change it.
 func (s *Session) Exposure(ctx context.Context, path string) (read, change bool, err error) {
 	list, _, err := s.getACL(ctx, path)
-	if err != nil {
-		return false, false, fmt.Errorf("cannot read the ACL of znode %s: %w", path, err)
-	}
-	return slices.ContainsFunc(list, isPublic), worldWritable(list), nil
+	return slices.ContainsFunc(list, isPublic), worldWritable(list), err
 }
 
 // CreatesOpen reports whether the session creates znodes that all clients may change.

@@ -73,16 +73,14 @@ func (s *Session) ACLs(ctx context.Context, p cluster.Paths) ([]ZnodeACL, error)
 			own := s.createACL(path)
 			all[i] = ZnodeACL{Path: path, ACL: formatACL(list), Configured: err == nil && sameACL(list, own), version: version, others: others(list, own)}
 			switch {
-			case err == nil:
-				return nil
 			case errors.Is(err, cluster.ErrNoNode):
 				all[i].gone = true
-				return nil
 			case errors.Is(err, cluster.ErrNoAuth) && path != p.Root:
 				all[i].Error = err.Error() // an unauthorized client may have created it
-				return nil
+			default:
+				return err
 			}
-			return fmt.Errorf("cannot read the ACL of znode %s: %w", path, err)
+			return nil
 		})
 	}
 	if err := g.Wait(); err != nil {
@@ -145,7 +143,7 @@ func inaccessible(all []ZnodeACL) error {
 	var errs []error
 	for _, z := range all {
 		if z.Error != "" {
-			errs = append(errs, fmt.Errorf("znode %s: %s; if no member has created it, delete it", z.Path, z.Error))
+			errs = append(errs, fmt.Errorf("%s; if no member has created it, delete it", z.Error))
 		}
 	}
 	return errors.Join(errs...)

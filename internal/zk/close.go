@@ -12,9 +12,6 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// CloseWith makes Close send ops as a final transaction, like [Group.CloseWith] for a session without groups.
-func (s *Session) CloseWith(ops ...cluster.Op) { s.own.CloseWith(ops...) }
-
 // finals returns the final transactions of all groups.
 func (s *Session) finals() []*FinalTx {
 	s.mu.Lock()

@@ -145,13 +145,14 @@ func (w *wireConn) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	// The first write is the connect request, in one piece.
-	if id, ok := connectRequestSession(b); !ok || (id == 0 && w.s.SessionID() != 0) {
+	id, zxid, ok := parseConnect(b)
+	if !ok || (id == 0 && w.s.SessionID() != 0) {
 		w.s.markGone()
 		w.s.end(fmt.Errorf("%w: expired", cluster.ErrSessionEnded))
 		return 0, errSecondSession
 	}
 	w.mu.Lock()
-	w.requestedAt, w.sawData = boottime.Now(), connectRequestZxid(b) > 0
+	w.requestedAt, w.sawData = boottime.Now(), zxid > 0
 	w.mu.Unlock()
 	n, err := w.Conn.Write(b)
 	if err != nil {
@@ -281,20 +282,22 @@ func (w *wireConn) noteReply(packet []byte) error {
 func (w *wireConn) SetReadDeadline(t time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.handshakeDone && (t.IsZero() || t.After(w.deadline)) {
-		t = w.deadline
-	}
-	return w.Conn.SetReadDeadline(t)
+	return w.Conn.SetReadDeadline(w.limit(t))
 }
 
 // SetWriteDeadline sets the deadline for writes, but never later than that of the handshake until it is done.
 func (w *wireConn) SetWriteDeadline(t time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.Conn.SetWriteDeadline(w.limit(t))
+}
+
+// limit returns a deadline, or that of the handshake, if that is earlier. The caller holds w.mu.
+func (w *wireConn) limit(t time.Time) time.Time {
 	if !w.handshakeDone && (t.IsZero() || t.After(w.deadline)) {
-		t = w.deadline
+		return w.deadline
 	}
-	return w.Conn.SetWriteDeadline(t)
+	return t
 }
 
 func (w *wireConn) Close() error {

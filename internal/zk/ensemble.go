@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -158,15 +157,14 @@ func (s *Session) knows(ctx context.Context, limit time.Duration, server string,
 	return err
 }
 
-// attachWithin attaches to the session at a server, which may hang up at first (see closeTries), and hangs up.
-func (u sessionCloser) attachWithin(ctx context.Context, limit time.Duration, server string) (err error) {
+// attachWithin attaches to the session at a server and hangs up.
+func (u sessionCloser) attachWithin(ctx context.Context, limit time.Duration, server string) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	for range closeTries {
-		if _, err = u.attachAt(ctx, server); !errors.Is(err, io.EOF) {
-			break
-		}
-	}
+	err := untilNoHangUp(func() error {
+		_, err := u.attachAt(ctx, server)
+		return err
+	})
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("no answer within %s", limit)
 	}

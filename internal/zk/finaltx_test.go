@@ -58,7 +58,7 @@ func TestFinalTx(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, Options{Access: access})
 			p := root(t, s)
-			s.CloseWith(acquire(t, s, p)...)
+			s.own.CloseWith(acquire(t, s, p)...)
 			e := s.Handle()
 			s.end(errors.New("dead")) // alive, it would reattach to its session
 			c.change(&e)
@@ -167,7 +167,7 @@ func TestCloseReleases(t *testing.T) {
 			s := open(t, Options{Timeout: 60 * time.Second})
 			p := root(t, s)
 			ops := acquire(t, s, p)
-			s.CloseWith(ops...)
+			s.own.CloseWith(ops...)
 			if end == nil {
 				s.end(errors.New("dead"))
 				e := s.Handle()
@@ -190,8 +190,8 @@ func TestCloseReleases(t *testing.T) {
 	t.Run("taken back", func(t *testing.T) {
 		s := open(t, Options{})
 		p := root(t, s)
-		s.CloseWith(acquire(t, s, p)...)
-		s.CloseWith()
+		s.own.CloseWith(acquire(t, s, p)...)
+		s.own.CloseWith()
 		closeSession(t, s)
 		if hasLeft(t, open(t, Options{}), p) {
 			t.Error("released")

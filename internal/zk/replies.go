@@ -113,6 +113,14 @@ func (f *fields) int() int {
 	return int(int32(binary.BigEndian.Uint32(b)))
 }
 
+func (f *fields) long() int64 {
+	b := f.skip(8)
+	if b == nil {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(b))
+}
+
 func (f *fields) bytes() []byte { return f.skip(f.int()) }
 
 func (f *fields) list(element func()) {

@@ -35,7 +35,12 @@ func InspectServer(ctx context.Context, access Access, server, address string, t
 	if err := u.inspect(ctx, server, &info); err != nil {
 		return info, explainHangUp(ctx, u.dial, access.TLS.Enabled, server, err)
 	}
-	info.Version, info.Mode, info.StatusErr = serverStatus(ctx, u.dial, server)
+	text, err := askStatus(ctx, u.dial, server)
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		info.StatusErr = err
+		return info, nil
+	}
+	info.Version, info.Mode, info.StatusErr = parseStatus(text)
 	return info, nil
 }
 
@@ -58,10 +63,8 @@ func (u sessionCloser) inspect(ctx context.Context, server string, info *ServerI
 		return errNoSession
 	}
 	opened := time.Now()
-	for _, i := range u.identities.all {
-		if err := call(conn, xidAuth, wireOpAuth, encodeAuth(i)); err != nil {
-			return fmt.Errorf("authentication: %w", errors.Join(err, ctx.Err()))
-		}
+	if err := u.authenticate(conn); err != nil {
+		return errors.Join(err, ctx.Err())
 	}
 	presented := time.Now()
 	if err := call(conn, 1, wireOpClose, nil); err != nil {
@@ -74,16 +77,7 @@ func (u sessionCloser) inspect(ctx context.Context, server string, info *ServerI
 // maxStatus bounds the answer to srvr.
 const maxStatus = 16 << 10
 
-// serverStatus returns the version and the mode (leader, follower, observer or standalone) of a server.
-func serverStatus(ctx context.Context, dial DialFunc, server string) (version, mode string, err error) {
-	text, err := askStatus(ctx, dial, server)
-	if err != nil && !errors.Is(err, net.ErrClosed) {
-		return "", "", err
-	}
-	return parseStatus(text)
-}
-
-// parseStatus returns the version and the mode from the answer to srvr.
+// parseStatus returns the version and the mode (leader, follower, observer or standalone) from the answer to srvr.
 func parseStatus(text string) (version, mode string, err error) {
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -355,11 +354,6 @@ func (s *Session) noteServerError(addr string, err error) {
 	s.mu.Lock()
 	s.failures++
 	s.serverErrors[addr] = err
-	for old := range maps.Keys(s.serverErrors) {
-		if !slices.Contains(s.opt.Servers, old) {
-			delete(s.serverErrors, old)
-		}
-	}
 	due, since := s.outageDue(time.Now()), s.disconnectedAt
 	s.mu.Unlock()
 	if due {

@@ -31,24 +31,15 @@ type handshake struct {
 	password []byte
 }
 
-// connectRequestSession returns the session id in an encoded connect request with its length prefix. ok is false if the
-// request is malformed.
-func connectRequestSession(packet []byte) (id int64, ok bool) {
-	const at = 4 + 4 + 8 + 4 // length, protocol version, last zxid, timeout
-	if len(packet) < at+8 {
-		return 0, false
-	}
-	return int64(binary.BigEndian.Uint64(packet[at:])), true
-}
-
-// connectRequestZxid returns the last zxid that the client has seen, from an encoded connect request with its length prefix.
-// It returns 0 if the request is malformed.
-func connectRequestZxid(packet []byte) int64 {
-	const at = 4 + 4 // length, protocol version
-	if len(packet) < at+8 {
-		return 0
-	}
-	return int64(binary.BigEndian.Uint64(packet[at:]))
+// parseConnect returns the session id and the last zxid that the client has seen, from an encoded connect request with its length prefix.
+// ok is false if the request is malformed.
+func parseConnect(packet []byte) (session, zxid int64, ok bool) {
+	f := fields{rest: packet}
+	f.skip(4 + 4) // length, protocol version
+	zxid = f.long()
+	f.skip(4) // timeout
+	session = f.long()
+	return session, zxid, !f.short
 }
 
 // receiveHandshake reads a connect response. It returns the packet with its length prefix, and what it says.
@@ -68,9 +59,7 @@ func parseHandshake(body []byte) (h handshake, err error) {
 	f := fields{rest: body}
 	f.skip(4) // protocol version
 	h.timeout = time.Duration(f.int()) * time.Millisecond
-	if id := f.skip(8); id != nil {
-		h.session = int64(binary.BigEndian.Uint64(id))
-	}
+	h.session = f.long()
 	h.password = bytes.Clone(f.bytes())
 	switch {
 	case f.short:
@@ -188,12 +177,17 @@ func (u sessionCloser) closeAnywhere(ctx context.Context, servers []string) erro
 // and that must not decide whether the session is reported as closed.
 const closeTries = 5
 
-func (u sessionCloser) closeWithin(ctx context.Context, limit time.Duration, server string) (err error) {
+func (u sessionCloser) closeWithin(ctx context.Context, limit time.Duration, server string) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	return untilNoHangUp(func() error { return u.closeAt(ctx, server) })
+}
+
+// untilNoHangUp repeats a request to a server while the server hangs up, see closeTries.
+func untilNoHangUp(request func() error) (err error) {
 	for range closeTries {
-		if err = u.closeAt(ctx, server); !errors.Is(err, io.EOF) {
-			return err
+		if err = request(); !errors.Is(err, io.EOF) {
+			break
 		}
 	}
 	return err
@@ -217,10 +211,8 @@ func (u sessionCloser) closeAt(ctx context.Context, server string) error {
 	if _, err := u.attach(conn); err != nil {
 		return err
 	}
-	for _, i := range u.identities.all {
-		if err := call(conn, xidAuth, wireOpAuth, encodeAuth(i)); err != nil {
-			return fmt.Errorf("authentication: %w", err)
-		}
+	if err := u.authenticate(conn); err != nil {
+		return err
 	}
 	if err := sendFinals(conn, u.finals); err != nil {
 		return err
@@ -244,18 +236,23 @@ func (u sessionCloser) attachAt(ctx context.Context, server string) (Grant, erro
 	return Grant{Server: server, Timeout: h.timeout, RequestedAt: requestedAt}, err
 }
 
-// call sends one request and waits for its reply.
-func call(conn net.Conn, xid, op int32, body []byte) error {
-	_, err := roundTrip(conn, xid, op, body)
-	return err
+// authenticate presents the identities.
+func (u sessionCloser) authenticate(conn net.Conn) error {
+	for _, i := range u.identities.all {
+		if err := call(conn, xidAuth, wireOpAuth, encodeAuth(i)); err != nil {
+			return fmt.Errorf("authentication: %w", err)
+		}
+	}
+	return nil
 }
 
-// roundTrip sends one request and returns the reply without its header.
-func roundTrip(conn net.Conn, xid, op int32, body []byte) ([]byte, error) {
+// call sends one request and waits for its reply.
+func call(conn net.Conn, xid, op int32, body []byte) error {
 	if err := writeRequest(conn, xid, op, body); err != nil {
-		return nil, err
+		return err
 	}
-	return readReply(conn)
+	_, err := readReply(conn)
+	return err
 }
 
 func writeRequest(conn net.Conn, xid, op int32, body []byte) error {

@@ -8,17 +8,6 @@ import (
 	"time"
 )
 
-// A holder that is not known is waited for as any other (S1).
-func TestAnUnknownHolderIsWaitedFor(t *testing.T) {
-	for _, state := range []FenceState{FenceReady, FenceHeld, FenceRevoked} {
-		s := Snapshot{Fence: Stored[Fence]{Exists: true, Record: Fence{State: state, LeaseWait: Duration(4 * time.Second)}}}
-		wait, _ := s.Owed(3 * time.Second)
-		if got := LongestWait(s.Earlier(3 * time.Second)); wait != 4*time.Second || time.Duration(got) != wait {
-			t.Errorf("%s: waits for %s, for holders that need %s", state, wait, got)
-		}
-	}
-}
-
 // A long list is cut at its oldest end, and no wait gets shorter (S1).
 func TestALongListOfEarlierHolders(t *testing.T) {
 	for _, n := range []int{MaxEarlier - 1, MaxEarlier, MaxEarlier + 1, MaxEarlier + 4} {

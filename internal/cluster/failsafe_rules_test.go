@@ -153,14 +153,4 @@ func TestWhomToSwitchOffInAStuckGroup(t *testing.T) {
 	if got := f.forced(Forced{By: "ann"}); got.Led {
 		t.Errorf("%+v", got)
 	}
-	h := History{Terms: []PastTerm{{Term: 5}, {Term: 6}}}
-	if !h.Force(5, Forced{By: "ann"}) || h.Terms[0].Forced == nil || h.Terms[1].Forced != nil || h.Force(4, Forced{}) {
-		t.Errorf("%+v", h)
-	}
-	p, snap := Paths{Root: "/c"}, Snapshot{Fence: Stored[Fence]{Exists: true, Stat: Stat{Version: 6}, Record: f}}
-	for i, op := range p.ForceTx(snap, Forced{By: "ann"}, &Stored[History]{Stat: Stat{Version: 7}}) {
-		if want := []string{"set /c/leader@6", "set /c/history@7"}[i]; fmt.Sprintf("%s %s@%d", op.Kind, op.Path, op.Version) != want {
-			t.Errorf("%+v, want %s", op, want)
-		}
-	}
 }

@@ -72,11 +72,16 @@ func (s *raceSource) Read(ctx context.Context, reads []*Read) {
 	}
 }
 
+// collector returns a collector of the session that reads, over a source.
+func (s *raceSource) collector(source Source) *Collector {
+	return NewCollector(CollectorOptions{
+		Source: source, Paths: s.p, Self: s.self, Session: s.SessionID(), Clock: func() time.Duration { return 1 }, Log: slog.New(slog.DiscardHandler),
+	})
+}
+
 func (s *raceSource) collect() cluster.Snapshot {
 	s.t.Helper()
-	c := NewCollector(CollectorOptions{
-		Source: s, Paths: s.p, Self: s.self, Session: s.SessionID(), Clock: func() time.Duration { return 1 }, Log: slog.New(slog.DiscardHandler),
-	})
+	c := s.collector(s)
 	snap, complete := c.Collect(s.t.Context())
 	if !complete {
 		s.t.Fatal("incomplete")
@@ -123,9 +128,7 @@ func TestSnapshotHasLateChanges(t *testing.T) {
 // The fence and current are read again if this daemon needs them again.
 func TestLeadershipIsReadAgainWhenNeededAgain(t *testing.T) {
 	s := newRaceSource(t)
-	c := NewCollector(CollectorOptions{
-		Source: s, Paths: s.p, Self: s.self, Session: s.SessionID(), Clock: func() time.Duration { return 1 }, Log: slog.New(slog.DiscardHandler),
-	})
+	c := s.collector(s)
 	s.do(s.elect(cluster.OpCreate, 6, s.self.Name), s.fence(cluster.FenceReady, "x-0000000000000001-n_0000000009"), cluster.Op{Kind: cluster.OpCreate, Path: s.p.Current(), Data: []byte("{}")})
 	for i, who := range []string{s.self.Name, "x-0000000000000001-n_0000000009", s.self.Name} {
 		s.do(s.elect(cluster.OpSet, int64(7+i), who))
@@ -208,9 +211,7 @@ func TestThousandsOfForgedIncarnationsAreIgnored(t *testing.T) {
 		s.do(cluster.Op{Kind: cluster.OpCreate, Path: fmt.Sprintf("%s/%04d-0000000000000001-n_0000000000", s.p.Election(), i)})
 	}
 	source := &countingSource{raceSource: s}
-	c := NewCollector(CollectorOptions{
-		Source: source, Paths: s.p, Self: s.self, Session: s.SessionID(), Clock: func() time.Duration { return 1 }, Log: slog.New(slog.DiscardHandler),
-	})
+	c := s.collector(source)
 	if snap, complete := c.Collect(t.Context()); !complete || !snap.Elector || len(snap.Members) != 2 {
 		t.Errorf("complete: %v, the elector: %v, %d members", complete, snap.Elector, len(snap.Members))
 	}

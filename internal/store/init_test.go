@@ -9,21 +9,15 @@ import (
 	"zkelectd/internal/zk"
 )
 
-// withSmallBuffer returns a session on a server that accepts only small packets.
-func withSmallBuffer(t *testing.T) *zk.Session {
-	t.Helper()
+// The first election of a group, its first record of slots, and init succeed on a server that accepts only small packets.
+func TestFirstWritesWithASmallBuffer(t *testing.T) {
 	t.Setenv("JAVA_TOOL_OPTIONS", "-Djute.maxbuffer=8192")
 	server, err := zkserver.Start(t.Context(), zkserver.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { server.Stop() })
-	return open(t, zk.Options{Servers: []string{server.Addr()}})
-}
-
-// The first election of a group, and init, succeed on a server that accepts only small packets.
-func TestFirstElectionWithASmallBuffer(t *testing.T) {
-	s := withSmallBuffer(t)
+	s := open(t, zk.Options{Servers: []string{server.Addr()}})
 	p := root(t, s)
 	self, err := Register(t.Context(), s, p, cluster.Node{ID: "n1", Instance: cluster.NewInstance(1)})
 	if err != nil {
@@ -45,12 +39,7 @@ func TestFirstElectionWithASmallBuffer(t *testing.T) {
 	if err := Init(t.Context(), s, root(t, s), "the test"); err != nil {
 		t.Error(err)
 	}
-}
-
-// So does the first record of slots.
-func TestFirstSlotsWithASmallBuffer(t *testing.T) {
-	s := withSmallBuffer(t)
-	p := root(t, s)
+	p = root(t, s)
 	next := cluster.NewSlots(cluster.SlotSize{Count: 3, PerNode: 1}, "n1", time.Unix(63, 0)) // which begins with the highest version
 	if err := DoSplit(t.Context(), s, p, p.SlotsTx("", cluster.Stored[cluster.Slots]{}, next)); err != nil {
 		t.Fatal(err)

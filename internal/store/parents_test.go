@@ -3,7 +3,6 @@ package store
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -15,11 +14,7 @@ import (
 // the same error, and creates nothing.
 func TestParentOfSomebodyElse(t *testing.T) {
 	user := func(name string, acl zk.ACL) *zk.Session {
-		file := filepath.Join(t.TempDir(), name)
-		if err := os.WriteFile(file, []byte(name+":secret-of-"+name), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return open(t, zk.Options{Access: zk.Access{Auth: zk.AuthFile{Path: file}, ACL: acl}})
+		return open(t, zk.Options{Access: zk.Access{Auth: credentialsFile(t, name+":secret-of-"+name), ACL: acl}})
 	}
 	for acl, words := range map[zk.ACL][]string{
 		zk.ACLPrivate:  {"its ACL, which this user must not read, does not permit it"},

@@ -25,7 +25,7 @@ func retired(t *testing.T) (s *zk.Session, base string, p cluster.Paths) {
 	if err := EnsureTree(t.Context(), s, p); err != nil {
 		t.Fatal(err)
 	}
-	mustDo(t, s, fenceOp(p, cluster.Fence{Term: 7, Node: "n1", State: cluster.FenceReleased}),
+	do(t, s, fenceOp(p, cluster.Fence{Term: 7, Node: "n1", State: cluster.FenceReleased}),
 		create(p.Elected(), `{"v":1,"term":7,"node":"n1"}`), create(p.Policy(), `{"v":1}`), create(p.History(), ""))
 	return s, base, p
 }
@@ -36,13 +36,6 @@ func fenceOp(p cluster.Paths, f cluster.Fence) cluster.Op {
 
 func create(znode, data string) cluster.Op {
 	return cluster.Op{Kind: cluster.OpCreate, Path: znode, Data: []byte(data)}
-}
-
-func mustDo(t *testing.T, s *zk.Session, ops ...cluster.Op) {
-	t.Helper()
-	if _, err := s.Do(t.Context(), ops...); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func remains(t *testing.T, s *zk.Session, base string, p cluster.Paths) cluster.Remains {
@@ -110,13 +103,13 @@ func TestDeleteRemainsOfSlots(t *testing.T) {
 	}
 	led := cluster.Fence{Term: 7, Node: "n1", State: cluster.FenceReady}
 	last := p.OfSlot(cluster.MaxSlots - 1)
-	mustDo(t, s, fenceOp(last, led), create(last.History(), ""), fenceOp(p.OfSlot(5), led))
+	do(t, s, fenceOp(last, led), create(last.History(), ""), fenceOp(p.OfSlot(5), led))
 	r := remains(t, s, base, p)
 	if err := DeleteRemains(t.Context(), s, r); err == nil || !strings.Contains(err.Error(), p.OfSlot(5).Leader()+": n1 has not released") {
 		t.Errorf("slot 5 is led: %v", err)
 	}
 	led.State = cluster.FenceReleased
-	mustDo(t, s, fenceOp(p.OfSlot(5), led))
+	do(t, s, fenceOp(p.OfSlot(5), led))
 	if err := DeleteRemains(t.Context(), s, remains(t, s, base, p)); err != nil || !gone(t, s, p.Root) {
 		t.Error(err)
 	}
@@ -134,33 +127,33 @@ func TestRemainsThatMustStay(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "these daemons are in the group: n3"},
-		"a leader's current": {func(t *testing.T, s *zk.Session, p cluster.Paths) { mustDo(t, s, create(p.Current(), "{}")) }, "/leader/current exists"},
+		"a leader's current": {func(t *testing.T, s *zk.Session, p cluster.Paths) { do(t, s, create(p.Current(), "{}")) }, "/leader/current exists"},
 		"no release": {func(t *testing.T, s *zk.Session, p cluster.Paths) {
-			mustDo(t, s, fenceOp(p, cluster.Fence{Term: 7, Node: "n1", State: cluster.FenceReady}))
+			do(t, s, fenceOp(p, cluster.Fence{Term: 7, Node: "n1", State: cluster.FenceReady}))
 		}, "n1 has not released leadership properly in term 7 (READY)"},
 		"a host to be fenced": {func(t *testing.T, s *zk.Session, p cluster.Paths) {
-			mustDo(t, s, fenceOp(p, cluster.Fence{Term: 7, Node: "n1", State: cluster.FenceUnclean}))
+			do(t, s, fenceOp(p, cluster.Fence{Term: 7, Node: "n1", State: cluster.FenceUnclean}))
 		}, "a host may have to be fenced"},
 		"promises": {func(t *testing.T, s *zk.Session, p cluster.Paths) {
-			mustDo(t, s, fenceOp(p, cluster.Fence{Term: 7, Node: "n1", State: cluster.FenceReady, Failsafe: failsafe}))
+			do(t, s, fenceOp(p, cluster.Fence{Term: 7, Node: "n1", State: cluster.FenceReady, Failsafe: failsafe}))
 		}, "members that have promised"},
 		"no known leader": {func(t *testing.T, s *zk.Session, p cluster.Paths) {
-			mustDo(t, s, fenceOp(p, cluster.Fence{Term: 7, State: cluster.FenceRevoked}))
+			do(t, s, fenceOp(p, cluster.Fence{Term: 7, State: cluster.FenceRevoked}))
 		}, "it is not known whether a leader's work still runs"},
 		"no fence": {func(t *testing.T, s *zk.Session, p cluster.Paths) {
-			mustDo(t, s, cluster.Op{Kind: cluster.OpSet, Path: p.Leader(), Version: cluster.AnyVersion, Data: []byte{}})
+			do(t, s, cluster.Op{Kind: cluster.OpSet, Path: p.Leader(), Version: cluster.AnyVersion, Data: []byte{}})
 		}, "missing or damaged"},
 		"a newer fence": {func(t *testing.T, s *zk.Session, p cluster.Paths) {
-			mustDo(t, s, cluster.Op{Kind: cluster.OpSet, Path: p.Leader(), Version: cluster.AnyVersion, Data: []byte(`{"v":99}`)})
+			do(t, s, cluster.Op{Kind: cluster.OpSet, Path: p.Leader(), Version: cluster.AnyVersion, Data: []byte(`{"v":99}`)})
 		}, "99"},
 		"the session of a member": {func(t *testing.T, s *zk.Session, p cluster.Paths) {
-			mustDo(t, s, create(cluster.Leases(p.Root), ""))
+			do(t, s, create(cluster.Leases(p.Root), ""))
 			if _, err := CreateLease(t.Context(), s, p.Root, "n-4"); err != nil {
 				t.Fatal(err)
 			}
 		}, "these daemons are in the group: n-4"},
 		"a foreign znode": {func(t *testing.T, s *zk.Session, p cluster.Paths) {
-			mustDo(t, s, create(p.Root+"/app", ""), create(p.Root+"/app/below", ""))
+			do(t, s, create(p.Root+"/app", ""), create(p.Root+"/app/below", ""))
 		}, "/app is none of a group"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -185,12 +178,12 @@ func TestRemainsThatChange(t *testing.T) {
 			}
 		},
 		"elected": func(t *testing.T, s *zk.Session, p cluster.Paths) {
-			mustDo(t, s, cluster.Op{Kind: cluster.OpSet, Path: p.Elected(), Version: 0, Data: []byte(`{"v":1,"term":8,"node":"n3"}`)})
+			do(t, s, cluster.Op{Kind: cluster.OpSet, Path: p.Elected(), Version: 0, Data: []byte(`{"v":1,"term":8,"node":"n3"}`)})
 		},
 		"acquired": func(t *testing.T, s *zk.Session, p cluster.Paths) {
-			mustDo(t, s, fenceOp(p, cluster.Fence{Term: 8, Node: "n3", State: cluster.FenceHeld}))
+			do(t, s, fenceOp(p, cluster.Fence{Term: 8, Node: "n3", State: cluster.FenceHeld}))
 		},
-		"a request": func(t *testing.T, s *zk.Session, p cluster.Paths) { mustDo(t, s, create(p.Control(), `{"v":1}`)) },
+		"a request": func(t *testing.T, s *zk.Session, p cluster.Paths) { do(t, s, create(p.Control(), `{"v":1}`)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, base, p := retired(t)

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"log/slog"
 	"math"
 	"testing"
 	"time"
@@ -53,9 +52,7 @@ func TestOnlyTheUnconcernedReadLater(t *testing.T) {
 		c.elected.Term = 6
 		s.do(cluster.Op{Kind: cluster.OpCreate, Path: s.p.Elected(), Data: cluster.Encode(&c.elected)})
 		hinted := &hintingSource{raceSource: s}
-		reader := NewCollector(CollectorOptions{
-			Source: hinted, Paths: s.p, Self: s.self, Session: s.SessionID(), Clock: func() time.Duration { return 1 }, Log: slog.New(slog.DiscardHandler),
-		})
+		reader := s.collector(hinted)
 		if _, complete := reader.Collect(t.Context()); !complete {
 			t.Fatalf("%s: incomplete", name)
 		}

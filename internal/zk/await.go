@@ -65,22 +65,6 @@ func await[T any](ctx context.Context, r request, f func() (T, error)) (T, error
 	return zero, over
 }
 
-// callLibrary is [await] without a second goroutine. It returns when the library does, which is at the session's end at the latest. ctx
-// limits only how long the request waits for its turn.
-func callLibrary[T any](ctx context.Context, r request, f func() (T, error)) (T, error) {
-	var zero T
-	if err := r.group.s.Err(); err != nil {
-		return zero, err
-	}
-	leave, err := r.group.s.enter(ctx, r)
-	if err != nil {
-		return zero, err
-	}
-	value, err := f()
-	leave(outcomeOf(err))
-	return value, translateError(err)
-}
-
 // enter waits until the library may have a request. It returns the function to call when the library is done with it.
 func (s *Session) enter(ctx context.Context, r request) (leave func(outcome), err error) {
 	end, err := s.begin(r)

@@ -96,19 +96,12 @@ func (g *Group) Children(ctx context.Context, path string, watched bool) ([]stri
 // by default).
 const maxTxBytes = 1000 << 10
 
-// multiReply is the library's reply to a transaction.
-type multiReply struct {
-	parts []zk.MultiResponse
-	err   error
-}
-
 // Do implements [cluster.Writer].
 func (g *Group) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, error) {
-	return g.do(ctx, ops, await[multiReply])
-}
-
-// do is Do, with [await] or [callLibrary] for wait.
-func (g *Group) do(ctx context.Context, ops []cluster.Op, wait func(context.Context, request, func() (multiReply, error)) (multiReply, error)) ([]cluster.Result, error) {
+	type reply struct {
+		parts []zk.MultiResponse
+		err   error
+	}
 	s := g.s
 	if err := s.Err(); err != nil {
 		return nil, err
@@ -126,12 +119,12 @@ func (g *Group) do(ctx context.Context, ops []cluster.Op, wait func(context.Cont
 	for i, op := range ops {
 		reqs[i] = s.zkRequest(op)
 	}
-	r, err := wait(ctx, request{group: g, key: keyOf(ctx, ops), write: true}, func() (multiReply, error) {
+	r, err := await(ctx, request{group: g, key: keyOf(ctx, ops), write: true}, func() (reply, error) {
 		parts, err := s.zk.Multi(reqs...)
 		if errors.Is(err, zk.ErrConnectionClosed) {
-			return multiReply{}, err
+			return reply{}, err
 		}
-		return multiReply{parts, err}, nil
+		return reply{parts, err}, nil
 	})
 	var out []cluster.Result
 	if err == nil {

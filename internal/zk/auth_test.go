@@ -2,7 +2,6 @@ package zk
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"net"
 	"sync/atomic"
@@ -10,19 +9,23 @@ import (
 	"time"
 )
 
-// failingAuthConn is a connection that fails when credentials are written to it while broken is set.
-type failingAuthConn struct {
+// authConn is a connection that breaks when credentials are written to it while broken is set; if sent is set, after they were sent.
+type authConn struct {
 	net.Conn
 	broken *atomic.Bool
 	failed *atomic.Int32
+	sent   bool
 }
 
-func (c failingAuthConn) Write(b []byte) (int, error) {
-	const opAuth = 100
-	if c.broken.Load() && len(b) >= 12 && int32(binary.BigEndian.Uint32(b[8:])) == opAuth {
-		c.failed.Add(1)
+func (c authConn) Write(b []byte) (int, error) {
+	if _, op := requestHead(b); !c.broken.Load() || op != wireOpAuth {
+		return c.Conn.Write(b)
+	}
+	c.failed.Add(1)
+	if !c.sent {
 		return 0, &net.OpError{Op: "write", Net: "tcp", Err: errors.New("broken")}
 	}
+	defer c.Conn.Close()
 	return c.Conn.Write(b)
 }
 
@@ -31,14 +34,14 @@ func TestFailedAuthWriteDoesNotHang(t *testing.T) {
 	var broken atomic.Bool
 	var failed atomic.Int32
 	px := newProxy(t, shared.Addr())
-	s := open(t, Options{Servers: []string{px.addr()}, Timeout: 30 * time.Second, Access: Access{Auth: credentialsFile(t, "zkelectd:secret"), ACL: ACLPrivate},
+	s := open(t, Options{Servers: []string{px.Addr()}, Timeout: 30 * time.Second, Access: Access{Auth: credentialsFile(t, "zkelectd:secret"), ACL: ACLPrivate},
 		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-			return failingAuthConn{conn, &broken, &failed}, err
+			return authConn{conn, &broken, &failed, false}, err
 		}})
 	p := root(t, s)
 	broken.Store(true)
-	px.cut()
+	px.Reset(false)
 	eventually(t, "a failed write of credentials", func() bool { return failed.Load() > 0 })
 	broken.Store(false)
 	eventually(t, "a read as the creator", func() bool {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/test/faultproxy"
 )
 
 func isMissing(t *testing.T, path string) bool {
@@ -22,27 +23,26 @@ func isMissing(t *testing.T, path string) bool {
 
 // Close ends the session on the server regardless of the state of the connection.
 func TestCloseEndsTheSessionOnTheServer(t *testing.T) {
-	for name, hurt := range map[string]func(*testing.T, *proxy, *Session, cluster.Paths){
-		"connected": func(*testing.T, *proxy, *Session, cluster.Paths) {},
-		"connection lost": func(t *testing.T, px *proxy, s *Session, _ cluster.Paths) {
-			px.set(false, true)
-			px.cut()
+	for name, hurt := range map[string]func(*testing.T, *faultproxy.Proxy, *Session, cluster.Paths){
+		"connected": func(*testing.T, *faultproxy.Proxy, *Session, cluster.Paths) {},
+		"connection lost": func(t *testing.T, px *faultproxy.Proxy, s *Session, _ cluster.Paths) {
+			px.SetMode(faultproxy.Refuse)
 			eventually(t, "the loss of the connection", func() bool { return !s.Connected() })
-			px.set(false, false)
+			px.SetMode(faultproxy.Pass)
 		},
-		"ended by a write without a reply": func(t *testing.T, px *proxy, s *Session, p cluster.Paths) {
-			px.set(true, false)
+		"ended by a write without a reply": func(t *testing.T, px *faultproxy.Proxy, s *Session, p cluster.Paths) {
+			px.SetMode(faultproxy.HalfOpen)
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
 			if _, err := s.Do(ctx, create(p.Root+"/late", true)); !errors.Is(err, cluster.ErrUnknown) {
 				t.Errorf("without a reply: %v", err)
 			}
-			px.set(false, false)
+			px.SetMode(faultproxy.Pass)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			px := newProxy(t, shared.Addr())
-			s := open(t, Options{Servers: []string{px.addr()}, Timeout: 60 * time.Second})
+			s := open(t, Options{Servers: []string{px.Addr()}, Timeout: 60 * time.Second})
 			p := root(t, s)
 			if _, err := s.Do(t.Context(), create(p.Root+"/mine", true)); err != nil {
 				t.Fatal(err)

@@ -2,7 +2,6 @@ package zk
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"net"
 	"os"
@@ -140,7 +139,7 @@ func TestCredentialsArePresentedAcrossReconnects(t *testing.T) {
 	access := Access{Auth: file, ACL: ACLPrivate}
 	s := open(t, Options{Timeout: 30 * time.Second, Access: access, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-		return cutAfterAuthConn{conn, &broken, &failed}, err
+		return authConn{conn, &broken, &failed, true}, err
 	}})
 	p := root(t, s)
 	owner := open(t, Options{Access: Access{Auth: credentialsFile(t, "zkelectd:new"), ACL: ACLPrivate}})
@@ -169,24 +168,6 @@ func TestCredentialsArePresentedAcrossReconnects(t *testing.T) {
 	conn.Close()
 	eventually(t, "a reconnect", func() bool { return s.Reconnects() > again })
 	eventually(t, "the next connection has presented it too", func() bool { return canRead(t, s, p.Root+"-new") })
-}
-
-// cutAfterAuthConn breaks the connection right after credentials were sent while broken is set. The server may have received
-// them.
-type cutAfterAuthConn struct {
-	net.Conn
-	broken *atomic.Bool
-	failed *atomic.Int32
-}
-
-func (c cutAfterAuthConn) Write(b []byte) (int, error) {
-	const opAuth = 100
-	n, err := c.Conn.Write(b)
-	if c.broken.Load() && len(b) >= 12 && int32(binary.BigEndian.Uint32(b[8:])) == opAuth {
-		c.failed.Add(1)
-		c.Conn.Close()
-	}
-	return n, err
 }
 
 func TestApplyACLs(t *testing.T) {

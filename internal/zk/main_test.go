@@ -2,13 +2,9 @@ package zk
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/test/faultproxy"
 	"zkelectd/internal/test/testhelper"
 	"zkelectd/internal/test/zkserver"
 )
@@ -99,116 +96,15 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 func ended(s *Session) func() bool { return func() bool { return s.Err() != nil } }
 
-// proxy forwards connections to a server. It can drop replies and refuse connections.
-type proxy struct {
-	t        *testing.T
-	listener net.Listener
-	target   string
-	wg       sync.WaitGroup
-
-	mu    sync.Mutex
-	conns []net.Conn
-	mute  bool   // drop the server's replies
-	dead  bool   // close new connections at once
-	sent  []byte // by the client, since the last cut
-}
-
-func newProxy(t *testing.T, target string) *proxy {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// newProxy returns a proxy to a server.
+func newProxy(t *testing.T, target string) *faultproxy.Proxy {
+	t.Helper()
+	p, err := faultproxy.New(target)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{t: t, listener: l, target: target}
-	p.wg.Go(p.accept)
-	t.Cleanup(func() {
-		l.Close()
-		p.cut()
-		p.wg.Wait()
-	})
+	t.Cleanup(p.Close)
 	return p
-}
-
-func (p *proxy) addr() string { return p.listener.Addr().String() }
-
-func (p *proxy) accept() {
-	for {
-		c, err := p.listener.Accept()
-		if err != nil {
-			return
-		}
-		p.mu.Lock()
-		dead := p.dead
-		p.mu.Unlock()
-		if dead {
-			c.Close()
-			continue
-		}
-		s, err := net.Dial("tcp", p.target)
-		if err != nil {
-			c.Close()
-			continue
-		}
-		p.mu.Lock()
-		p.conns = append(p.conns, c, s)
-		p.mu.Unlock()
-		p.wg.Go(func() { io.Copy(s, io.TeeReader(c, p)); s.Close() })
-		p.wg.Go(func() { p.answer(c, s); c.Close() })
-	}
-}
-
-func (p *proxy) answer(c, s net.Conn) {
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := s.Read(buf)
-		p.mu.Lock()
-		mute := p.mute
-		p.mu.Unlock()
-		if err != nil {
-			return
-		}
-		if mute {
-			continue
-		}
-		if _, err := c.Write(buf[:n]); err != nil {
-			return
-		}
-	}
-}
-
-// Write records what the client sends.
-func (p *proxy) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.sent = append(p.sent, b...)
-	return len(b), nil
-}
-
-// operations returns what the client has asked for since the last cut, after its connect request.
-func (p *proxy) operations() (all []uint32) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for rest := p.sent; len(rest) >= 12; {
-		n := 4 + binary.BigEndian.Uint32(rest)
-		all = append(all, binary.BigEndian.Uint32(rest[8:]))
-		rest = rest[min(int(n), len(rest)):]
-	}
-	return all[min(1, len(all)):]
-}
-
-// cut closes all connections.
-func (p *proxy) cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.conns {
-		c.Close()
-	}
-	p.conns, p.sent = nil, nil
-}
-
-func (p *proxy) set(mute, dead bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mute, p.dead = mute, dead
 }
 
 func contains(t *testing.T, err error, words ...string) {

@@ -2,37 +2,52 @@ package zk
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"net"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/test/faultproxy"
 	"zkelectd/internal/transition"
 )
 
-// multiCounter counts the transactions that a session sends.
-type multiCounter struct{ sent atomic.Int32 }
-
-type countedConn struct {
-	net.Conn
-	c *multiCounter
+// opRecorder records the operations that a session asks for.
+type opRecorder struct {
+	mu  sync.Mutex
+	ops []int32
 }
 
-func (c countedConn) Write(b []byte) (int, error) {
-	if len(b) >= 12 && binary.BigEndian.Uint32(b[8:]) == wireOpMulti {
-		c.c.sent.Add(1)
-	}
+type recordedConn struct {
+	net.Conn
+	r *opRecorder
+}
+
+func (c recordedConn) Write(b []byte) (int, error) {
+	_, op := requestHead(b)
+	c.r.mu.Lock()
+	c.r.ops = append(c.r.ops, op)
+	c.r.mu.Unlock()
 	return c.Conn.Write(b)
 }
 
-func (m *multiCounter) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+func (r *opRecorder) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-	return countedConn{conn, m}, err
+	return recordedConn{conn, r}, err
+}
+
+// count returns how often the session has asked for an operation.
+func (r *opRecorder) count(op int32) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, o := range r.ops {
+		if o == op {
+			n++
+		}
+	}
+	return n
 }
 
 // led is a group that a session leads, as far as a RENEW checks that.
@@ -88,16 +103,16 @@ func renewAll(groups []led) []transition.RenewDone {
 
 // The renewals of all groups are one transaction. If that is refused, only the group that is to blame gets the refusal.
 func TestRenewalsAreMerged(t *testing.T) {
-	var multis multiCounter
-	s := open(t, Options{Dial: multis.dial})
+	var asked opRecorder
+	s := open(t, Options{Dial: asked.dial})
 	groups := lead(t, s, 50)
-	before, began := multis.sent.Load(), boottime.Now()
+	before, began := asked.count(wireOpMulti), boottime.Now()
 	for i, r := range renewAll(groups) {
 		if r.Err != nil || r.Sent < began || r.Sent > boottime.Now() {
 			t.Errorf("group %d: %+v", i, r)
 		}
 	}
-	if n := multis.sent.Load() - before; n != 1 {
+	if n := asked.count(wireOpMulti) - before; n != 1 {
 		t.Errorf("%d transactions", n)
 	}
 	for _, i := range []int{7, 30} { // both are replaced at once
@@ -106,24 +121,24 @@ func TestRenewalsAreMerged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	before = multis.sent.Load()
+	before = asked.count(wireOpMulti)
 	for i, r := range renewAll(groups) {
 		if errors.Is(r.Err, cluster.ErrBadVersion) != (i == 7 || i == 30) || (r.Err == nil) == (i == 7 || i == 30) {
 			t.Errorf("group %d: %v", i, r.Err)
 		}
 	}
-	if n := multis.sent.Load() - before; n != 51 { // merged, then a check of each of the other 49, then the rest
+	if n := asked.count(wireOpMulti) - before; n != 51 { // merged, then a check of each of the other 49, then the rest
 		t.Errorf("%d transactions", n)
 	}
 }
 
 // A request is good for one RENEW: a hung loop loses its lease. What was withdrawn or abandoned is not sent.
 func TestRenewalsNeedANewRequestEachTime(t *testing.T) {
-	var multis multiCounter
-	s := open(t, Options{Dial: multis.dial})
+	var asked opRecorder
+	s := open(t, Options{Dial: asked.dial})
 	groups := lead(t, s, 3)
 	renewAll(groups)
-	before := multis.sent.Load()
+	before := asked.count(wireOpMulti)
 	answered := func(transition.RenewDone) { t.Error("answered") }
 	for _, g := range groups {
 		now := boottime.Now()
@@ -139,7 +154,7 @@ func TestRenewalsNeedANewRequestEachTime(t *testing.T) {
 	if r := <-result; r.Err != nil {
 		t.Error(r.Err)
 	}
-	if n := multis.sent.Load() - before; n != 1 {
+	if n := asked.count(wireOpMulti) - before; n != 1 {
 		t.Errorf("%d transactions", n)
 	}
 }
@@ -147,25 +162,24 @@ func TestRenewalsNeedANewRequestEachTime(t *testing.T) {
 // The renewer gives the outcome of a request that cannot be sent, so that its group can post again.
 func TestRenewalsWithoutAConnection(t *testing.T) {
 	px := newProxy(t, shared.Addr())
-	s := open(t, Options{Servers: []string{px.addr()}})
+	s := open(t, Options{Servers: []string{px.Addr()}})
 	groups := lead(t, s, 2)
-	px.set(false, true)
-	px.cut()
+	px.SetMode(faultproxy.Refuse)
 	eventually(t, "the loss of the connection", func() bool { return !s.Connected() })
 	for _, r := range renewAll(groups) {
 		if !errors.Is(r.Err, cluster.ErrNotSent) {
 			t.Errorf("%v", r.Err)
 		}
 	}
-	px.set(false, false)
+	px.SetMode(faultproxy.Pass)
 }
 
 // If a server does not answer, the result is an error at the deadline of the lease. A later reply is discarded.
 func TestRenewalsWithoutAReply(t *testing.T) {
 	px := newProxy(t, shared.Addr())
-	s := open(t, Options{Servers: []string{px.addr()}, Timeout: 20 * time.Second})
+	s := open(t, Options{Servers: []string{px.Addr()}, Timeout: 20 * time.Second})
 	g := lead(t, s, 1)[0]
-	px.set(true, false)
+	px.SetMode(faultproxy.HalfOpen)
 	results := make(chan transition.RenewDone, 2)
 	now := boottime.Now()
 	deadline := now + 200*time.Millisecond
@@ -174,8 +188,8 @@ func TestRenewalsWithoutAReply(t *testing.T) {
 	if !errors.Is(r.Err, cluster.ErrUnknown) || r.Sent < now || boottime.Now() < deadline || !s.Connected() {
 		t.Errorf("%+v, connected: %t", r, s.Connected())
 	}
-	px.set(false, false)
-	px.cut() // the library returns
+	px.SetMode(faultproxy.Pass)
+	px.Reset(false) // the library returns
 	eventually(t, "another connection", func() bool { return s.Connected() && s.Reconnects() > 0 })
 	for _, r := range renewAll([]led{g}) {
 		if r.Err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/test/faultproxy"
 )
 
 func create(path string, ephemeral bool) cluster.Op {
@@ -69,10 +70,9 @@ func TestStolenSessionEndsForGood(t *testing.T) {
 // Requests that go-zookeeper has queued must not run in a session that it opens after the first has expired.
 func TestNothingRunsInASecondSession(t *testing.T) {
 	px := newProxy(t, shared.Addr())
-	s := open(t, Options{Servers: []string{px.addr()}, Timeout: time.Second})
+	s := open(t, Options{Servers: []string{px.Addr()}, Timeout: time.Second})
 	p := root(t, s)
-	px.set(false, true)
-	px.cut()
+	px.SetMode(faultproxy.Refuse)
 	eventually(t, "the loss of the connection", func() bool { return !s.Connected() })
 	if _, err := s.Do(t.Context(), create(p.Root+"/queued", true)); !errors.Is(err, cluster.ErrNotSent) {
 		t.Errorf("a write without a connection: %v", err)
@@ -80,7 +80,7 @@ func TestNothingRunsInASecondSession(t *testing.T) {
 	if err := CloseSession(t.Context(), SessionHandle{Servers: []string{shared.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
 		t.Fatal(err)
 	}
-	px.set(false, false)
+	px.SetMode(faultproxy.Pass)
 	eventually(t, "the end of the session", ended(s))
 	if !errors.Is(s.Err(), cluster.ErrSessionEnded) {
 		t.Errorf("ended with %v", s.Err())
@@ -94,9 +94,9 @@ func TestNothingRunsInASecondSession(t *testing.T) {
 // Other groups depend on the session, so a write without a reply does not end it. Sync waits until nothing of it can follow.
 func TestUnansweredWriteIsUnknown(t *testing.T) {
 	px := newProxy(t, shared.Addr())
-	s := open(t, Options{Servers: []string{px.addr()}})
+	s := open(t, Options{Servers: []string{px.Addr()}})
 	p := root(t, s)
-	px.set(true, false)
+	px.SetMode(faultproxy.HalfOpen)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if _, err := s.Do(ctx, create(p.Root+"/late", false)); !errors.Is(err, cluster.ErrUnknown) {
@@ -110,8 +110,8 @@ func TestUnansweredWriteIsUnknown(t *testing.T) {
 	if err := s.own.Sync(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("sync does not wait for the write: %v", err)
 	}
-	px.set(false, false)
-	px.cut()
+	px.SetMode(faultproxy.Pass)
+	px.Reset(false)
 	if err := s.own.Settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -122,9 +122,9 @@ func TestUnansweredWriteIsUnknown(t *testing.T) {
 
 func TestLostReplyIsUnknown(t *testing.T) {
 	px := newProxy(t, shared.Addr())
-	s := open(t, Options{Servers: []string{px.addr()}})
+	s := open(t, Options{Servers: []string{px.Addr()}})
 	p := root(t, s)
-	px.set(true, false)
+	px.SetMode(faultproxy.HalfOpen)
 	result := make(chan error, 1)
 	go func() {
 		_, err := s.Do(t.Context(), create(p.Root+"/applied", false))
@@ -135,11 +135,11 @@ func TestLostReplyIsUnknown(t *testing.T) {
 		_, _, err := other.Get(t.Context(), p.Root+"/applied", false)
 		return err == nil
 	})
-	px.cut()
+	px.SetMode(faultproxy.Pass)
+	px.Reset(false)
 	if err := <-result; !errors.Is(err, cluster.ErrUnknown) {
 		t.Errorf("applied, but its reply was lost: %v", err)
 	}
-	px.set(false, false)
 	eventually(t, "the reconnect", s.Connected)
 	if s.Err() != nil {
 		t.Errorf("the session ended: %v", s.Err())
@@ -249,9 +249,9 @@ func TestNamesAreResolvedAtEachDial(t *testing.T) {
 	dialled := make(chan string, 100)
 	s := open(t, Options{Servers: []string{"zk.example:2181"}, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		dialled <- addr
-		return (&net.Dialer{}).DialContext(ctx, network, px.addr())
+		return (&net.Dialer{}).DialContext(ctx, network, px.Addr())
 	}})
-	px.cut()
+	px.Reset(false)
 	eventually(t, "a second dial", func() bool { return len(dialled) >= 2 })
 	for range 2 {
 		if addr := <-dialled; addr != "zk.example:2181" {

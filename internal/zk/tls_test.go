@@ -143,10 +143,10 @@ func TestServerCertificateIsVerified(t *testing.T) {
 	tr := newTestCAs(t)
 	server := tr.serve(tr.issue(tr.ca, "zk", time.Hour), false)
 	px := newProxy(t, server.SecureAddr())
-	s := open(t, Options{Servers: []string{px.addr()}, Access: Access{TLS: TLS{Enabled: true, CA: tr.ca.CA}}})
+	s := open(t, Options{Servers: []string{px.Addr()}, Access: Access{TLS: TLS{Enabled: true, CA: tr.ca.CA}}})
 	p := root(t, s)
 	// A connection that breaks is replaced.
-	px.cut()
+	px.Reset(false)
 	eventually(t, "a write after the cut", func() bool {
 		_, err := s.Do(t.Context(), cluster.Op{Kind: cluster.OpSet, Path: p.Leader(), Version: cluster.AnyVersion, Data: []byte("x")})
 		return err == nil

@@ -23,7 +23,6 @@ type Options struct {
 	Dial DialFunc
 	Log  *slog.Logger
 
-	identities identities // the ones read from Access
 	// Those of the dialer, if Dial is nil.
 	visits func(ctx context.Context, servers []string) []string
 	at     func(address string) DialFunc
@@ -60,7 +59,7 @@ func (a ACL) entries(ids identities) []zk.ACL {
 	}
 	var list []zk.ACL
 	for _, i := range ids.all {
-		list = append(list, zk.ACL{Perms: zk.PermAll, Scheme: i.scheme, ID: i.aclID()})
+		list = append(list, zk.ACL{Perms: zk.PermAll, Scheme: digestScheme, ID: i.aclID()})
 	}
 	if a == ACLReadable {
 		list = append(list, zk.WorldACL(zk.PermRead)...)

@@ -54,7 +54,7 @@ func TestAuthFileIsCheckedAndNeverQuoted(t *testing.T) {
 	}
 	for _, mode := range []os.FileMode{0o600, 0o400} {
 		who, err := write("right", "# the new one\nuser:a:b\r\n\nuser:old\n", mode).read()
-		if err != nil || len(who.all) != 2 || string(who.all[0].secret) != "user:a:b" || who.all[1].user != "user" {
+		if err != nil || len(who.all) != 2 || string(who.all[0].secret()) != "user:a:b" || who.all[1].user != "user" {
 			t.Errorf("%#o: %+v, %v", mode, who, err)
 		}
 	}

@@ -185,7 +185,7 @@ func formatACL(list []zk.ACL) string {
 			}
 		}
 		id := a.ID
-		if a.Scheme == "digest" {
+		if a.Scheme == digestScheme {
 			id = Tag(a.ID)
 		}
 		words = append(words, a.Scheme+":"+id+":"+letters)

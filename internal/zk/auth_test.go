@@ -58,8 +58,15 @@ func TestFailedAuthWriteDoesNotHang(t *testing.T) {
 func TestRefusedCredentialsEndOpen(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	_, err := Open(ctx, Options{Servers: []string{shared.Addr()}, Timeout: 5 * time.Second, identities: identities{all: []identity{{scheme: "nonsense", secret: []byte("secret")}}}})
-	contains(t, err, "refused the nonsense credentials")
+	server := newScriptedServer(t, replies(func(xid, op int32) []byte {
+		if op == wireOpAuth {
+			return encodePacket(xid, -115) // as of a server without that scheme
+		}
+		return encodePacket(xid, 0)
+	}))
+	access := Access{Auth: credentialsFile(t, "zkelectd:secret")}
+	_, err := Open(ctx, Options{Servers: []string{server.addr}, Timeout: 2 * time.Second, Access: access})
+	contains(t, err, "refused the digest credentials")
 	if ctx.Err() != nil {
 		t.Error("Open returned only at the deadline")
 	}

@@ -94,12 +94,12 @@ func (s *Session) present(ctx context.Context, ids identities) error {
 func (s *Session) addAuth(ctx context.Context, i identity) error {
 	for {
 		before := s.Reconnects()
-		_, err := await(WithPriority(ctx, PriorityLease), request{group: s.own}, func() (struct{}, error) { return struct{}{}, s.zk.AddAuth(i.scheme, i.secret) })
+		_, err := await(WithPriority(ctx, PriorityLease), request{group: s.own}, func() (struct{}, error) { return struct{}{}, s.zk.AddAuth(digestScheme, i.secret()) })
 		switch {
 		case errors.Is(err, cluster.ErrNoAuth):
-			return fmt.Errorf("ZooKeeper refused the %s credentials: check their scheme and secret", i.scheme)
+			return errors.New("ZooKeeper refused the digest credentials: do the servers support the scheme digest?")
 		case err != nil && (!cluster.Retryable(err) || ctx.Err() != nil || s.Err() != nil):
-			return fmt.Errorf("cannot present the %s credentials to ZooKeeper: %w", i.scheme, err)
+			return fmt.Errorf("cannot present the digest credentials to ZooKeeper: %w", err)
 		case err == nil && s.Reconnects() == before:
 			return nil
 		}
@@ -119,7 +119,7 @@ func (s *Session) checkAccess(ctx context.Context, p cluster.Paths, ids identiti
 
 // of reports whether an entry of an ACL is about one of these identities.
 func (ids identities) of(a zk.ACL) bool {
-	return slices.ContainsFunc(ids.all, func(i identity) bool { return a.Scheme == i.scheme && a.ID == i.aclID() })
+	return slices.ContainsFunc(ids.all, func(i identity) bool { return a.Scheme == digestScheme && a.ID == i.aclID() })
 }
 
 // grantsAll reports whether an ACL grants ids all permissions.

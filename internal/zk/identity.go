@@ -29,17 +29,18 @@ const (
 	maxAuthFile   = 4 << 10
 )
 
-// identity is one user, as presented to the server. Its secret must not be logged.
-type identity struct {
-	scheme string
-	secret []byte
-	user   string
-}
+// identity is one user of the scheme digest. Its password must not be logged.
+type identity struct{ user, password string }
+
+// digestScheme is the scheme of every identity.
+const digestScheme = "digest"
+
+// secret returns what is presented to the server.
+func (i identity) secret() []byte { return []byte(i.user + ":" + i.password) }
 
 // aclID returns the identity as it appears in ACLs.
 func (i identity) aclID() string {
-	_, password, _ := strings.Cut(string(i.secret), ":")
-	return zk.DigestACL(zk.PermAll, i.user, password)[0].ID
+	return zk.DigestACL(zk.PermAll, i.user, i.password)[0].ID
 }
 
 // Tag returns a short name for an identity in an ACL, for people and for the members' records, which others may read: the
@@ -79,7 +80,7 @@ func (ids identities) equal(other identities) bool {
 }
 
 func (ids identities) contains(i identity) bool {
-	return slices.ContainsFunc(ids.all, func(o identity) bool { return o.scheme == i.scheme && bytes.Equal(o.secret, i.secret) })
+	return slices.Contains(ids.all, i)
 }
 
 // read reads the identities in the file. An empty credential of the systemd unit has none: the units pass one if the file
@@ -135,7 +136,7 @@ func parseIdentity(line string) (identity, error) {
 	if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return identity{}, errors.New("has characters that are not printable ASCII")
 	}
-	return identity{scheme: "digest", secret: []byte(line), user: user}, nil
+	return identity{user, password}, nil
 }
 
 // deniedHint returns what to do if these identities lack permission. The server accepts every password: a wrong one makes a

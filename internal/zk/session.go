@@ -93,11 +93,9 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 	if len(opt.Servers) == 0 || opt.Timeout <= 0 {
 		return nil, errors.New("store: servers and a session timeout are required")
 	}
-	if len(opt.identities.all) == 0 {
-		var err error
-		if opt.identities, err = opt.Access.identities(); err != nil {
-			return nil, err
-		}
+	ids, err := opt.Access.identities()
+	if err != nil {
+		return nil, err
 	}
 	if opt.Dial == nil {
 		d := opt.Access.dialer()
@@ -111,7 +109,7 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 		return nil, err
 	}
 	s := newSession(opt)
-	s.identities, s.acl = opt.identities, opt.Access.ACL.entries(opt.identities)
+	s.identities, s.acl = ids, opt.Access.ACL.entries(ids)
 	s.hosts = &hostProvider{s: s, servers: slices.Clone(opt.Servers)}
 	rand.Shuffle(len(s.hosts.servers), s.hosts.swap)
 	if at, last := slices.Index(s.hosts.servers, opt.Avoid), len(s.hosts.servers)-1; at >= 0 {

@@ -280,7 +280,7 @@ func readReply(conn net.Conn) ([]byte, error) {
 
 func encodeAuth(id identity) []byte {
 	b := binary.BigEndian.AppendUint32(nil, 0) // the type, which servers ignore
-	for _, part := range [][]byte{[]byte(id.scheme), id.secret} {
+	for _, part := range [][]byte{[]byte(digestScheme), id.secret()} {
 		b = append(binary.BigEndian.AppendUint32(b, uint32(len(part))), part...)
 	}
 	return b

@@ -36,21 +36,6 @@ func TestAcquiredReadyAndHoldsCurrent(t *testing.T) {
 	}
 }
 
-func TestHints(t *testing.T) {
-	var h Hints
-	if h.Has("/a") {
-		t.Error("hints at a path that was not added")
-	}
-	h.Add("/a")
-	h.Add("/b")
-	if !h.Has("/a") || !h.Has("/b") || h.Has("/c") {
-		t.Errorf("%v", h)
-	}
-	if h.All = true; !h.Has("/c") {
-		t.Error("not all")
-	}
-}
-
 // An attempt has ended once the elected incarnation has released, or was revoked, in the elected term; it waits only while
 // its fence is HELD.
 func TestEndedAndWaiting(t *testing.T) {

@@ -71,13 +71,3 @@ func TestNextTermIsAboveEveryKnownOne(t *testing.T) {
 		}
 	}
 }
-
-func TestMembersAreFoundByTheirIncarnation(t *testing.T) {
-	s := Snapshot{Members: []Member{{Incarnation: Incarnation{Name: "a-n_1", ID: "a"}}, {Incarnation: Incarnation{Name: "b-n_2", ID: "b"}}}}
-	if m, ok := s.Member("b-n_2"); !ok || m.ID != "b" {
-		t.Errorf("%+v, %v", m, ok)
-	}
-	if m, ok := s.Member("b-n_3"); ok || m.ID != "" {
-		t.Errorf("%+v, %v", m, ok)
-	}
-}

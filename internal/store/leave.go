@@ -36,11 +36,10 @@ type Leaving struct {
 
 // leaver is the part of a handle that [Leave] uses.
 type leaver interface {
-	cluster.ReadWriter
+	SyncReader
+	cluster.Writer
 	cluster.Owner
 	cluster.Lifetime
-	// Sync is [zk.Group.Sync].
-	Sync(context.Context) error
 }
 
 // Leave ends the membership of this session in a group while the session goes on. The member's work must be dead, its post_stop

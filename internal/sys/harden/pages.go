@@ -3,10 +3,8 @@ package harden
 import (
 	"bufio"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -186,38 +184,4 @@ func matching(pagemap *os.File, m mapping, match func(entry uint64) bool) ([]map
 		at += n * page
 	}
 	return runs, nil
-}
-
-// lockedBytes returns how much resident memory is locked; 0 if it cannot be read.
-func lockedBytes() int64 {
-	smaps, err := os.Open("/proc/self/smaps")
-	if err != nil {
-		return 0
-	}
-	defer smaps.Close()
-	var total, rss int64
-	for s := bufio.NewScanner(smaps); s.Scan(); {
-		key, value, _ := strings.Cut(s.Text(), ":")
-		switch key {
-		case "Rss":
-			if rss, err = kilobytes(value); err != nil {
-				return 0
-			}
-		case "VmFlags":
-			if strings.Contains(value+" ", " lo ") {
-				total += rss
-			}
-		}
-	}
-	return total
-}
-
-// kilobytes parses a size such as "12 kB" and returns it in bytes.
-func kilobytes(text string) (int64, error) {
-	number, ok := strings.CutSuffix(strings.TrimSpace(text), " kB")
-	if !ok {
-		return 0, errors.New("not a size in kB")
-	}
-	n, err := strconv.ParseInt(number, 10, 64)
-	return n << 10, err
 }

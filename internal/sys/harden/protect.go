@@ -30,60 +30,35 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// State is how a process is protected.
-type State struct {
-	// Mode is "all", "program" (the program and the memory that was touched), "touched" (only those pages of the program and of
-	// memory that were touched, within the limit) or "none".
-	Mode string
-	// Locked is how much resident memory is locked, in bytes; pages shared with other processes count in full.
-	Locked int64
-	// OOMScore is the oom_score_adj in force.
-	OOMScore int
-	// Err explains what is not protected and how to change that; nil if nothing is missing.
-	Err error
-}
-
-// The values of State.Mode.
+// What of this process is locked in memory.
 const (
 	modeAll     = "all"
-	modeProgram = "program"
-	modeTouched = "touched"
+	modeProgram = "program" // the program, and the memory that was touched
+	modeTouched = "touched" // those pages of the program and of memory that were touched, within the limit
 	modeNone    = "none"
 )
 
 var (
-	mu    sync.Mutex
-	state = State{Mode: modeNone}
+	mu         sync.Mutex
+	protection = modeNone
 )
 
 // Protect protects this process for the rest of its life, as far as permitted. Call it once, early.
-func Protect(opt Options) State {
+func Protect(opt Options) {
 	_ = time.Now().String() // reads the time zone file
 	runtime.GOMAXPROCS(max(opt.LeastProcs, min(opt.Procs, runtime.GOMAXPROCS(0))))
 	startThreads(opt.Threads)
 	score, scoreErr := lowerScore(opt.OOMScore)
 	debug.FreeOSMemory()
-	mode, lockErr := lock(opt)
-
+	locked, lockErr := lock(opt)
 	mu.Lock()
-	state = State{Mode: mode, OOMScore: score, Err: missing(lockErr, scoreErr)}
+	protection = locked
 	mu.Unlock()
-	s := Current()
-	if s.Err != nil {
-		opt.Log.Warn("this process is not fully protected from a memory shortage", "err", s.Err, "locked_bytes", s.Locked, "oom_score_adj", s.OOMScore)
+	if err := missing(lockErr, scoreErr); err != nil {
+		opt.Log.Warn("this process is not fully protected from a memory shortage", "err", err, "oom_score_adj", score)
 	} else {
-		opt.Log.Debug("this process is protected from a memory shortage", "locked_bytes", s.Locked, "oom_score_adj", s.OOMScore)
+		opt.Log.Debug("this process is protected from a memory shortage", "locked", locked, "oom_score_adj", score)
 	}
-	return s
-}
-
-// Current returns how this process is protected now.
-func Current() State {
-	mu.Lock()
-	defer mu.Unlock()
-	s := state
-	s.Locked = lockedBytes()
-	return s
 }
 
 // lock locks this process's memory and returns the mode.
@@ -112,8 +87,8 @@ func lock(opt Options) (string, error) {
 func RefreshLocks() {
 	mu.Lock()
 	defer mu.Unlock()
-	if state.Mode == modeProgram || state.Mode == modeTouched {
-		lockTouched(state.Mode) // Protect has already logged what is missing
+	if protection == modeProgram || protection == modeTouched {
+		lockTouched(protection) // Protect has already logged what is missing
 	}
 }
 

@@ -38,7 +38,7 @@ type DeviceState struct {
 // resetDevice is an open watchdog device.
 type resetDevice interface {
 	Pet() error
-	Close(stop bool) error
+	Close() error // stops it
 }
 
 // openDevice opens a watchdog device.
@@ -236,7 +236,7 @@ func (p *petter) stop() {
 	if p.device == nil || p.state.Info.NoWayOut || time.Duration(p.limit.Load()) != petFreely {
 		return
 	}
-	if err := p.device.Close(true); err != nil {
+	if err := p.device.Close(); err != nil {
 		p.state.Error = err.Error()
 		p.reopen()
 		return

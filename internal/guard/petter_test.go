@@ -18,8 +18,7 @@ type fakeDevice struct {
 	mu      sync.Mutex
 	pets    []time.Duration
 	opened  int
-	stopped int // closed with the magic close
-	dropped int // closed without
+	stopped int
 	openErr error
 	petErr  error
 	sticky  bool          // it goes on although it was stopped
@@ -49,13 +48,9 @@ func (d *fakeDevice) Pet() error {
 	return d.petErr
 }
 
-func (d *fakeDevice) Close(stop bool) error {
+func (d *fakeDevice) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !stop {
-		d.dropped++
-		return nil
-	}
 	d.stopped++
 	if d.sticky {
 		return errors.New("it does not stop")
@@ -72,10 +67,10 @@ func (d *fakeDevice) lastPet() time.Duration {
 	return d.pets[len(d.pets)-1]
 }
 
-func (d *fakeDevice) counts() [4]int {
+func (d *fakeDevice) counts() [3]int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return [4]int{d.opened, len(d.pets), d.stopped, d.dropped}
+	return [3]int{d.opened, len(d.pets), d.stopped}
 }
 
 var testDevice = DeviceSpec{Path: "/dev/watchdog", Timeout: 2 * time.Second, Interval: 200 * time.Millisecond}
@@ -172,12 +167,12 @@ func TestDeviceIsNotStoppedWhileWorkLives(t *testing.T) {
 	s.setLimit(s.clock + time.Hour)
 	s.do(deviceOrder{number: 2})
 	s.do(deviceOrder{number: 3, spec: &testDevice, check: true})
-	if got := s.device.counts(); got[2]+got[3] != 0 || !s.result.Load().state.Armed {
+	if got := s.device.counts(); got[2] != 0 || !s.result.Load().state.Armed {
 		t.Errorf("closed while work lives: %v", got)
 	}
 	s.setLimit(petFreely)
 	s.do(deviceOrder{number: 4})
-	if got := s.device.counts(); got[2] != 1 || got[3] != 0 || s.result.Load().state.Armed {
+	if got := s.device.counts(); got[2] != 1 || s.result.Load().state.Armed {
 		t.Errorf("not stopped: %v", got)
 	}
 }
@@ -286,7 +281,7 @@ func TestWorkIsCoveredByTheDevice(t *testing.T) {
 		t.Errorf("all work is dead: the limit is %s", got)
 	}
 	b.awaitDevice("the device to be stopped", func() bool { return d.counts()[2] == 1 })
-	if got := d.counts(); got[0] != 1 || got[3] != 0 {
+	if got := d.counts(); got[0] != 1 {
 		t.Errorf("%v", got)
 	}
 }
@@ -399,7 +394,7 @@ func TestGuardEndsWithLiveWork(t *testing.T) {
 	b.device.inUse = true
 	b.awaitDevice("the device to be armed", func() bool { return d.counts()[0] == 1 })
 	b.closeDevice()
-	if got := d.counts(); got[2]+got[3] != 0 || b.l.work != w {
+	if got := d.counts(); got[2] != 0 || b.l.work != w {
 		t.Errorf("closed: %v", got)
 	}
 	b.device.petter = nil // the cleanup must not close it again
@@ -426,7 +421,7 @@ func TestDeviceCheck(t *testing.T) {
 	if err := b.handle(message{Kind: kindDevice, Device: &testDevice}); err != nil {
 		t.Fatal(err)
 	}
-	b.awaitDevice("the check", func() bool { return d.counts() == [4]int{1, 0, 1, 0} })
+	b.awaitDevice("the check", func() bool { return d.counts() == [3]int{1, 0, 1} })
 	b.awaitDevice("the report", func() bool { return b.device.reported != nil && !b.device.reported.state.Armed })
 	if m, err := readFrame(b.daemonEnd); err != nil || m.Kind != kindDevice || m.DeviceState == nil || m.DeviceState.Info.Timeout != testDevice.Timeout {
 		t.Errorf("%+v, %v", m, err)

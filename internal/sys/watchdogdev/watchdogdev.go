@@ -116,7 +116,7 @@ func Open(path string, timeout time.Duration, use Use) (*Device, Info, error) {
 	}
 	d := &Device{file: file, fd: int(file.Fd()), path: path} // Fd makes the file blocking: a write then bypasses the poller
 	if err := d.setUp(&info, timeout); err != nil {
-		return nil, info, errors.Join(err, d.Close(true))
+		return nil, info, errors.Join(err, d.Close())
 	}
 	info.Active = true
 	return d, info, nil
@@ -202,16 +202,10 @@ func (d *Device) Pet() error { return unix.IoctlWatchdogKeepalive(d.fd) }
 // magic is what makes a device stop when it is closed.
 var magic = []byte("V")
 
-// Close closes the device. With stop the timer is stopped; the error says that it still runs. Without stop, the host is reset after
-// the timeout.
-func (d *Device) Close(stop bool) error {
-	var err error
-	if stop {
-		_, err = unix.Write(d.fd, magic)
-	}
-	if err = errors.Join(err, d.file.Close()); !stop {
-		return err
-	}
+// Close stops the timer, and closes the device. The error says that the timer still runs.
+func (d *Device) Close() error {
+	_, err := unix.Write(d.fd, magic)
+	err = errors.Join(err, d.file.Close())
 	if info, readErr := Read(d.path); readErr == nil && info.Active {
 		err = errors.Join(err, fmt.Errorf("%s does not stop", d.path))
 	}

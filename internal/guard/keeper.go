@@ -275,12 +275,10 @@ func (k *keeper) workOf(pid int) *task {
 	return nil
 }
 
-// exited handles the exit of the main process of a work. Usually nothing else is left of it: both are then reported in one write.
+// exited handles the exit of the main process of a work.
 func (k *keeper) exited(t *task, status syscall.WaitStatus) {
 	t.reaped, t.nextSweep = true, 0
-	if !k.orphaned {
-		k.out.add(message{Kind: kindExited, Seq: t.seq, Status: exitText(status)})
-	}
+	k.send(message{Kind: kindExited, Seq: t.seq, Status: exitText(status)})
 }
 
 // advance does everything that is due. Before anything that needs a list of processes, which may take longer the more

@@ -106,7 +106,6 @@ func TestKeeperReap(t *testing.T) {
 	checkReaped := func(what string, reports ...string) {
 		t.Helper()
 		eventually(t, "the exit of all children", func() bool { k.reap(); return k.none })
-		k.out.flush()
 		if got := (&bareGuard{t: t}).sent(far); !slices.Equal(got, reports) {
 			t.Errorf("%s: sent %q", what, got)
 		}
@@ -130,40 +129,8 @@ func TestKeeperReap(t *testing.T) {
 	k.works[7], k.launcher.current = w, w
 	checkReaped("while it is started")
 	k.launched(w)
-	k.out.flush()
 	if got := (&bareGuard{t: t}).sent(far); !w.reaped || !slices.Equal(got, []string{"started 7", "exited 7 was killed by signal 9 (killed)"}) {
 		t.Errorf("sent %q", got)
-	}
-}
-
-// writes counts what is written at once.
-type writes []string
-
-func (w *writes) Write(data []byte) (int, error) {
-	*w = append(*w, string(data))
-	return len(data), nil
-}
-
-// The exit of the main process and the death of the work are reported in one write. If something is left of the work, the exit is
-// reported before the keeper waits for its death.
-func TestKeeperReportsExitAndDeathTogether(t *testing.T) {
-	for _, left := range []bool{false, true} {
-		k, _ := newBareKeeper(t)
-		var sent writes
-		k.out.socket = &sent
-		cmd, p := sleeper(t)
-		w := &task{seq: 7, pid: p.Pid, until: boottime.Now() + time.Hour}
-		k.works[7] = w
-		if left {
-			w.group = &cgroup{killFD: -1, eventsFD: -1} // it may be populated
-		}
-		cmd.Process.Kill()
-		eventually(t, "the exit of the main process", func() bool { k.reap(); return k.none })
-		k.advance()
-		k.timer.Set(0)
-		if len(sent) != 1 || !strings.Contains(sent[0], `"exited"`) || strings.Contains(sent[0], `"dead"`) == left {
-			t.Errorf("with something left: %t: wrote %q", left, sent)
-		}
 	}
 }
 

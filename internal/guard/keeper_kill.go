@@ -67,7 +67,6 @@ func (k *keeper) sweep(t *task) (dead bool) {
 		due := boottime.Now() >= t.nextSweep
 		if due && t.killing {
 			k.kill(t)
-			k.out.flush() // an exit that was not reported yet
 			t.sweeps++
 		}
 		k.reap()

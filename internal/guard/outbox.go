@@ -30,21 +30,14 @@ func newOutbox(socket io.Writer, limit int) outbox {
 var errUnread = errors.New("the peer does not read its messages")
 
 // send sends a message or keeps it. An error means that the message is lost: the peer is gone, or hung.
-func (o *outbox) send(m message) error {
-	if err := o.add(m); err != nil {
-		return err
-	}
-	return o.flush()
-}
-
-// add keeps a message until flush is called, which sends it in one write with the others that were kept.
-func (o *outbox) add(m message) error {
+func (o *outbox) send(m message) (err error) {
 	if len(o.unsent) > o.limit {
 		return errUnread
 	}
-	var err error
-	o.unsent, err = appendFrame(o.unsent, m)
-	return err
+	if o.unsent, err = appendFrame(o.unsent, m); err != nil {
+		return err
+	}
+	return o.flush()
 }
 
 // flush sends what fits into the socket's buffer.

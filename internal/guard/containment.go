@@ -24,9 +24,6 @@ const (
 	KeeperContainment Containment = "keeper"
 )
 
-// Containments lists the values of the setting child.containment.
-var Containments = []string{string(Auto), string(CgroupContainment), string(KeeperContainment)}
-
 // ContainmentRecord describes how the work is contained, for processes that have to kill it if guard and keeper cannot.
 type ContainmentRecord struct {
 	Mode Containment `json:"mode"`

@@ -187,16 +187,8 @@ func FuzzGuardMessages(f *testing.F) {
 	})
 }
 
-// What a message may contain is limited, and a daemon cannot open leaderships without limit.
-func TestMessageLimits(t *testing.T) {
-	for _, m := range []message{{PendingHooks: make([]Spec, maxHooks+1)}, {Name: strings.Repeat("x", maxName+1)}} {
-		if err := m.check(); !errors.Is(err, errProtocol) {
-			t.Errorf("%v", err)
-		}
-	}
-	if err := (&message{PendingHooks: make([]Spec, maxHooks), Name: strings.Repeat("x", maxName)}).check(); err != nil {
-		t.Error(err)
-	}
+// A daemon cannot open leaderships without limit.
+func TestLeadershipsAreLimited(t *testing.T) {
 	g := &guard{board: newBareBoard(t)}
 	d := new(daemon)
 	for i := range maxLeaderships {

@@ -6,9 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forker starts processes on a thread of its own, which lasts as long as it: the parent death signal is sent when the forking thread
-// exits, and the kernel lists the children of a process by the threads that have forked them. So the goroutine that decides needs no
-// thread of its own, between which and the others each message would have to change.
+// forker starts processes on a thread of its own, which lasts as long as this process: the parent death signal is sent
+// when the forking thread exits, and the kernel lists the children of a process by the threads that have forked them.
+// So the goroutine that decides needs no thread of its own, between which and the others each message would have to
+// change.
 type forker struct {
 	thread int // its id
 	starts chan func()
@@ -19,7 +20,7 @@ type forker struct {
 func newForker() *forker {
 	f := &forker{starts: make(chan func()), done: make(chan struct{})}
 	thread := make(chan int)
-	go f.run(thread) // ends with close
+	go f.run(thread) // ends with the process
 	f.thread = <-thread
 	return f
 }
@@ -39,6 +40,3 @@ func (f *forker) do(start func() error) (err error) {
 	<-f.done
 	return err
 }
-
-// close ends the thread, and sends the parent death signal to what it has started.
-func (f *forker) close() { close(f.starts) }

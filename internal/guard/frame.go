@@ -84,20 +84,6 @@ type message struct {
 	Containment *ContainmentRecord `json:"containment,omitempty"`
 }
 
-// Limits of what a message may contain.
-const (
-	maxHooks = 16
-	maxName  = 256
-)
-
-// check returns an error if a message from the daemon exceeds a limit.
-func (m *message) check() error {
-	if len(m.PendingHooks) > maxHooks || len(m.Name) > maxName {
-		return fmt.Errorf("%w: a %s message with %d hooks and a name of %d bytes", errProtocol, m.Kind, len(m.PendingHooks), len(m.Name))
-	}
-	return nil
-}
-
 // Credentials are what another process needs to close a ZooKeeper session.
 type Credentials struct {
 	Servers  []string      `json:"servers"`

@@ -190,17 +190,11 @@ func newGuard(opt Options) (*guard, error) {
 	return g, nil
 }
 
+// close ends what does not end with this process.
 func (g *guard) close() {
 	signal.Stop(g.signals)
 	g.removals.Wait()
 	g.closeDevice()
-	g.notifier.close()
-	g.timer.Close()
-	g.children.close()
-	g.forker.close()
-	g.boardFile.Close()
-	g.report.Close()
-	g.reportWriter.Close()
 }
 
 // chooseContainment resolves [Auto] and checks the choice. Control groups are created in parent; empty if there is none.
@@ -289,7 +283,7 @@ func (g *guard) advance() {
 	if g.daemon != nil {
 		g.checkSent(g.daemon.out.flush())
 	}
-	g.setTimer()
+	g.timer.Set(g.nextCheck())
 }
 
 // enforceAll kills all work that may not run any longer.
@@ -307,8 +301,8 @@ func (g *guard) hasWork() bool {
 	return slices.ContainsFunc(g.leaderships, func(l *leadership) bool { return l.work != nil })
 }
 
-// setTimer arms the timer for the next point in time at which advance has something to do.
-func (g *guard) setTimer() {
+// nextCheck returns when advance has to be called next; 0 if only after an event.
+func (g *guard) nextCheck() time.Duration {
 	at := g.daemonDeadline()
 	for _, l := range g.leaderships {
 		if l.work != nil {
@@ -334,5 +328,5 @@ func (g *guard) setTimer() {
 	if g.reaper.more {
 		at = 1
 	}
-	g.timer.Set(at)
+	return at
 }

@@ -120,9 +120,7 @@ func (g *guard) receiveFromDaemon(in incoming) {
 	}
 	err := in.err
 	if err == nil {
-		if err = in.msg.check(); err == nil {
-			err = g.handle(in.msg)
-		}
+		err = g.handle(in.msg)
 	}
 	switch {
 	case err == nil:
@@ -143,11 +141,10 @@ func (g *guard) receiveFromDead(in incoming) {
 		g.deadDaemon = nil
 		return
 	}
-	m := in.msg
-	if d.abandoned || m.check() != nil {
+	if d.abandoned {
 		return
 	}
-	switch m.Kind {
+	switch m := in.msg; m.Kind {
 	case kindSession:
 		g.session = m.Session
 	case kindConfig:

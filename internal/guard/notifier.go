@@ -49,12 +49,6 @@ func newNotifier(log *slog.Logger) *notifier {
 	return &notifier{socket: socket, to: &unix.SockaddrUnix{Name: name}, watchdog: watchdog}
 }
 
-func (n *notifier) close() {
-	if n != nil {
-		unix.Close(n.socket)
-	}
-}
-
 // environment returns the variables that tell the daemon how often it has to show that it is alive.
 func (n *notifier) environment() []string {
 	if n == nil || n.watchdog == 0 {

@@ -93,36 +93,6 @@ func TestDescendants(t *testing.T) {
 	}
 }
 
-// A process that cannot open any more files can still determine whether another one has exited.
-func TestHasExitedWithoutFreeDescriptors(t *testing.T) {
-	cmd, p := sleeper(t)
-	fd, err := unix.PidfdOpen(p.Pid, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(fd)
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	withoutDescriptors := func() bool {
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: limit.Max}); err != nil {
-			t.Fatal(err)
-		}
-		defer unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
-		return hasExited(fd)
-	}
-	if hasExited(fd) || withoutDescriptors() {
-		t.Error("a live process counts as exited")
-	}
-	cmd.Process.Kill()
-	eventually(t, "its exit", func() bool { return hasExited(fd) })
-	cmd.Wait()
-	if !hasExited(fd) || !withoutDescriptors() {
-		t.Error("a dead process counts as alive")
-	}
-}
-
 // No file that guard and keeper open is inherited by their children. With the files of its control group, for example, the work
 // could interfere with its own kill.
 func TestNoFileIsInherited(t *testing.T) {
@@ -174,7 +144,7 @@ func TestNoFileIsInherited(t *testing.T) {
 	defer last.Close()
 	t.Setenv("NOTIFY_SOCKET", "/no/such/manager")
 	s := newNotifier(slog.New(slog.DiscardHandler))
-	defer s.close()
+	defer unix.Close(s.socket)
 	n := 0
 	for name := range open() {
 		if before[name] {

@@ -7,17 +7,6 @@ import (
 	"zkelectd/internal/sys/boottime"
 )
 
-// fires waits for a timer and reports whether it has fired.
-func fires(t *testing.T, tm *boottime.Timer) bool {
-	t.Helper()
-	select {
-	case <-tm.C:
-		return true
-	case <-time.After(testTimeout):
-		return false
-	}
-}
-
 func TestEarliest(t *testing.T) {
 	for _, c := range []struct {
 		times []time.Duration

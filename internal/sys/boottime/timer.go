@@ -64,14 +64,5 @@ func (t *Timer) Set(at time.Duration) {
 	}
 }
 
-// Remaining returns the time until the timer fires; 0 if it is not armed, or has fired.
-func (t *Timer) Remaining() time.Duration {
-	var spec unix.ItimerSpec
-	if err := unix.TimerfdGettime(t.fd, &spec); err != nil {
-		panic("boottime: timerfd_gettime: " + err.Error())
-	}
-	return time.Duration(spec.Value.Nano())
-}
-
 // Close ends the timer.
 func (t *Timer) Close() { t.file.Close() }

@@ -83,7 +83,7 @@ func (*fakeGuard) SetRelease(json.RawMessage)               {}
 func (*fakeGuard) Unkillable() string                       { return "" }
 func (*fakeGuard) SetPendingHooks(...guard.Spec) error      { return nil }
 func (*fakeGuard) Owners() (guardian, daemon guard.Process) { return guardian, daemon }
-func (*fakeGuard) Start(guard.WorkOptions) (*guard.Work, error) {
+func (*fakeGuard) Start(guard.Spec) (*guard.Work, error) {
 	return nil, errors.New("it runs nothing")
 }
 

@@ -240,7 +240,7 @@ func TestClientWritesTheBoard(t *testing.T) {
 	const later = time.Millisecond
 	expect("the first lease", at, kindLease)
 	expect("without work", at+later)
-	if _, _, err := cl.start(WorkOptions{Command: []string{"sleep"}}, message{Pid: noPid}); err != nil {
+	if _, _, err := cl.start(Spec{Argv: []string{"sleep"}}, message{Pid: noPid}); err != nil {
 		t.Fatal(err)
 	}
 	expect("extended", at+later)

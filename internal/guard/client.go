@@ -48,7 +48,6 @@ type Client struct {
 	deviceNews chan struct{}
 	hello      chan struct{} // closed once the guard's first message has arrived, or the guard is lost
 	greeted    sync.Once
-	ended      chan struct{} // closed once the socket has been read to its end
 	closed     chan struct{} // closed by Close
 
 	writing sync.Mutex
@@ -95,7 +94,7 @@ func Connect(fd int, log *slog.Logger) (*Client, error) {
 	}
 	c := &Client{log: log, socket: socket, guard: int(guard.Pid), watchdogInterval: watchdogInterval(log), board: shared,
 		sessionFile: inheritLock(fd+lockFD-SocketFD, log),
-		hello:       make(chan struct{}), deviceNews: make(chan struct{}, 1), ended: make(chan struct{}), closed: make(chan struct{}), leaderships: make(map[int]*Leadership),
+		hello:       make(chan struct{}), deviceNews: make(chan struct{}, 1), closed: make(chan struct{}), leaderships: make(map[int]*Leadership),
 		firstFile: int(boottime.Now() / time.Microsecond), leadership: shared.lastID()}
 	// The guard comes first: an operator who reads that it still runs stops it, and with it the daemon.
 	for _, owner := range []Process{{Role: "guard", Pid: c.guard}, {Role: "daemon", Pid: os.Getpid()}} {
@@ -196,7 +195,6 @@ func (c *Client) CheckGroups(n int) error {
 
 // read runs until the socket ends.
 func (c *Client) read() {
-	defer close(c.ended)
 	for in := bufio.NewReader(c.socket); ; {
 		m, err := readFrame(in)
 		if err != nil {

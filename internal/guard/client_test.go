@@ -129,7 +129,7 @@ func (c *clientFixture) send(m message) {
 }
 
 // start starts work, for which the guard replies with m. The keeper has the number 1.
-func (c *clientFixture) start(opt WorkOptions, m message) (w *Work, sent message, err error) {
+func (c *clientFixture) start(opt Spec, m message) (w *Work, sent message, err error) {
 	c.t.Helper()
 	done := make(chan struct{})
 	go func() {
@@ -260,7 +260,7 @@ func TestClientRefusesAbandonedLeadership(t *testing.T) {
 	if err := c.l.SetPendingHooks(Spec{}); !errors.Is(err, ErrAbandoned) {
 		t.Error(err)
 	}
-	if _, err := c.l.Start(WorkOptions{Command: []string{"sleep"}}); !errors.Is(err, ErrAbandoned) {
+	if _, err := c.l.Start(Spec{Argv: []string{"sleep"}}); !errors.Is(err, ErrAbandoned) {
 		t.Error(err)
 	}
 	other.SetLease(time.Hour)
@@ -306,7 +306,7 @@ func TestClientWork(t *testing.T) {
 	c.expect(kindLease)
 
 	_, p := sleeper(t)
-	opt := WorkOptions{Command: []string{"sleep", "1"}, Dir: "/", Env: []string{"A=b", "ZKELECTD_TERM=7"}, Capture: true}
+	opt := Spec{Argv: []string{"sleep", "1"}, Dir: "/", Env: []string{"A=b", "ZKELECTD_TERM=7"}, Capture: true}
 	if _, _, err := c.start(opt, message{Error: "no such thing"}); err == nil || err.Error() != "no such thing" {
 		t.Errorf("failed start: %v", err)
 	}
@@ -316,7 +316,7 @@ func TestClientWork(t *testing.T) {
 		t.Fatal(w, err)
 	}
 	path, _ := filepath.EvalSymlinks(sent.Spec.Path)
-	if s := sent.Spec; !strings.HasPrefix(path, "/") || !slices.Equal(s.Argv, opt.Command) || s.Dir != "/" || !slices.Equal(s.Env, opt.Env) ||
+	if s := sent.Spec; !strings.HasPrefix(path, "/") || !slices.Equal(s.Argv, opt.Argv) || s.Dir != "/" || !slices.Equal(s.Env, opt.Env) ||
 		s.StopSignal != syscall.SIGTERM || !s.Capture || s.StateFile != workStateFile(c.file, c.l.file) || s.Unit != nil {
 		t.Errorf("sent %+v", s)
 	}
@@ -394,7 +394,7 @@ func TestGuardIsLostAfterDeadline(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cl := newClient(t)
-			w, sent, err := cl.start(WorkOptions{Command: []string{"sleep"}}, message{Pid: noPid})
+			w, sent, err := cl.start(Spec{Argv: []string{"sleep"}}, message{Pid: noPid})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -427,7 +427,7 @@ func TestGuardIsLostAfterDeadline(t *testing.T) {
 			if !strings.Contains(cl.Err().Error(), "it has not killed the work at the end of the lease") || isClosed(w.Dead()) {
 				t.Errorf("%v, dead: %t", cl.Err(), isClosed(w.Dead()))
 			}
-			if _, err := cl.l.Start(WorkOptions{Command: []string{"sleep"}}); err == nil || !strings.Contains(err.Error(), ErrLost.Error()) {
+			if _, err := cl.l.Start(Spec{Argv: []string{"sleep"}}); err == nil || !strings.Contains(err.Error(), ErrLost.Error()) {
 				t.Errorf("start: %v", err)
 			}
 		})
@@ -438,7 +438,7 @@ func TestGuardIsLostAfterDeadline(t *testing.T) {
 func TestKeeperReportProvesDeath(t *testing.T) {
 	for keeper, dead := range map[int]bool{1: true, 2: false} {
 		cl := newClient(t)
-		w, _, err := cl.start(WorkOptions{Command: []string{"sleep"}}, message{Pid: noPid, Containment: &ContainmentRecord{Mode: KeeperContainment, Keeper: deadKeeper(t)}})
+		w, _, err := cl.start(Spec{Argv: []string{"sleep"}}, message{Pid: noPid, Containment: &ContainmentRecord{Mode: KeeperContainment, Keeper: deadKeeper(t)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -468,7 +468,7 @@ func TestKeeperReportProvesDeath(t *testing.T) {
 // What is set after Close reaches nobody, and does no harm.
 func TestClosedClient(t *testing.T) {
 	c := newClient(t)
-	if _, _, err := c.start(WorkOptions{Command: []string{"sleep"}}, message{Pid: noPid}); err != nil {
+	if _, _, err := c.start(Spec{Argv: []string{"sleep"}}, message{Pid: noPid}); err != nil {
 		t.Fatal(err)
 	}
 	c.Close()
@@ -481,7 +481,7 @@ func TestUncontainedUnitIsNotStarted(t *testing.T) {
 	c := newClient(t)
 	started := make(chan error, 1)
 	go func() {
-		_, err := c.l.Start(WorkOptions{Unit: &Unit{Name: "x.service", Group: "/"}})
+		_, err := c.l.Start(Spec{Unit: &Unit{Name: "x.service", Group: "/"}})
 		started <- err
 	}()
 	sent := c.expect(kindPrepare)

@@ -12,25 +12,6 @@ import (
 	"zkelectd/internal/sys/harden"
 )
 
-// WorkOptions specify leader-only work.
-type WorkOptions struct {
-	Command []string
-	Dir     string
-	// Env is the complete environment.
-	Env []string
-	// Input is the standard input; the default is none.
-	Input []byte
-	// StopSignal is the signal that asks the process group to stop; the default is SIGTERM.
-	StopSignal syscall.Signal
-	// Capture keeps the beginning of the output for Output instead of passing it through.
-	Capture bool
-	// Unit is a unit that is permitted to run, instead of a command that is started. The caller asks systemd to start and
-	// stop it, and must call Kill or Stop when the unit ends.
-	Unit *Unit
-	// Reset resets the host if the work outlives its lease; nil for work that runs without a watchdog device.
-	Reset *ResetSpec
-}
-
 // Work is leader-only work that was started through the guard.
 type Work struct {
 	c           *Client
@@ -54,16 +35,17 @@ type Work struct {
 }
 
 // Start starts work, for which there must be a lease, and waits until it runs. Only one piece of work can run at a time. Start
-// returns an error only if no process of the work runs.
-func (l *Leadership) Start(opt WorkOptions) (*Work, error) {
-	w, spec, err := l.newWork(opt)
+// returns an error only if no process of the work runs. A unit is only permitted to run: the caller asks systemd to start and stop
+// it, and must call Kill or Stop when the unit ends.
+func (l *Leadership) Start(spec Spec) (*Work, error) {
+	w, err := l.newWork(&spec)
 	if err != nil {
 		return nil, err
 	}
 	if err = l.begin(w); err != nil {
 		return nil, err
 	}
-	if err = w.prepare(spec); err != nil {
+	if err = w.prepare(&spec); err != nil {
 		return nil, err
 	}
 	if err = w.start(); err != nil {
@@ -73,28 +55,26 @@ func (l *Leadership) Start(opt WorkOptions) (*Work, error) {
 	return w, nil
 }
 
-// newWork returns work that is not known to the guard yet.
-func (l *Leadership) newWork(opt WorkOptions) (w *Work, spec *Spec, err error) {
-	var path string
-	if opt.Unit == nil {
-		if path, err = exec.LookPath(opt.Command[0]); err != nil {
-			return nil, nil, err
-		}
-	}
-	if opt.StopSignal == 0 {
-		opt.StopSignal = syscall.SIGTERM
-	}
+// newWork completes the specification of work that is not known to the guard yet.
+func (l *Leadership) newWork(spec *Spec) (w *Work, err error) {
 	w = &Work{
-		c: l.c, leadership: l, unit: opt.Unit, answers: make(chan error, 3), exited: make(chan struct{}), dead: make(chan struct{}), unkillable: make(chan error, 1),
+		c: l.c, leadership: l, unit: spec.Unit, answers: make(chan error, 3),
+		exited: make(chan struct{}), dead: make(chan struct{}), unkillable: make(chan error, 1),
 	}
-	spec = &Spec{Path: path, Argv: opt.Command, Dir: opt.Dir, Env: opt.Env, StopSignal: opt.StopSignal, Input: opt.Input, Capture: opt.Capture, Unit: opt.Unit, Reset: opt.Reset}
-	if opt.Unit == nil {
-		w.env = identifyingEnv(opt.Env) // no process leaves a unit's control group
-		if path := l.c.sessionPath(); path != "" {
-			spec.StateFile = workStateFile(path, l.file)
-		}
+	if spec.Unit != nil {
+		return w, nil
 	}
-	return w, spec, nil
+	if spec.Path, err = exec.LookPath(spec.Argv[0]); err != nil {
+		return nil, err
+	}
+	if spec.StopSignal == 0 {
+		spec.StopSignal = syscall.SIGTERM
+	}
+	w.env = identifyingEnv(spec.Env) // no process leaves a unit's control group
+	if path := l.c.sessionPath(); path != "" {
+		spec.StateFile = workStateFile(path, l.file)
+	}
+	return w, nil
 }
 
 // begin makes w the current work.

@@ -43,7 +43,7 @@ func TestProgramOnAHangingDisk(t *testing.T) {
 	call[time.Duration](d, "SetLease", time.Hour)
 	result := make(chan error, 1)
 	go func() {
-		opt := WorkOptions{Command: []string{disk.Program, "1000"}, Env: fx.env()}
+		opt := Spec{Argv: []string{disk.Program, "1000"}, Env: fx.env()}
 		_, err := tryCall[int](d, "StartIn", StartArg{"hanging", opt})
 		result <- err
 	}()

@@ -196,8 +196,8 @@ func tryCall[T any](d *remoteDaemon, method string, arg any) (T, error) {
 }
 
 // shell returns work that runs a script. The script writes pids to files in the directory $D.
-func (fx *fixture) shell(script string) WorkOptions {
-	return WorkOptions{Command: []string{"sh", "-c", script}, Env: fx.env()}
+func (fx *fixture) shell(script string) Spec {
+	return Spec{Argv: []string{"sh", "-c", script}, Env: fx.env()}
 }
 
 func (fx *fixture) env() []string {

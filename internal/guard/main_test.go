@@ -208,8 +208,8 @@ func (d *DaemonRPC) Gone(_ int, _ *int) error {
 }
 
 // Hook starts a program as the daemon starts its hooks.
-func (d *DaemonRPC) Hook(opt WorkOptions, _ *int) error {
-	cmd := exec.Command(opt.Command[0], opt.Command[1:]...)
+func (d *DaemonRPC) Hook(opt Spec, _ *int) error {
+	cmd := exec.Command(opt.Argv[0], opt.Argv[1:]...)
 	cmd.Env, cmd.SysProcAttr = opt.Env, &syscall.SysProcAttr{Setpgid: true}
 	return cmd.Start()
 }
@@ -235,8 +235,8 @@ func (d *DaemonRPC) File(_ int, number *int) error {
 }
 
 // PrepareUnchecked sends a prepare message that the client would not send, for the leadership in use.
-func (d *DaemonRPC) PrepareUnchecked(opt WorkOptions, _ *int) error {
-	d.c.send(message{Kind: kindPrepare, Leadership: d.l.id, Seq: 1000, Spec: &Spec{Path: "/bin/sleep", Argv: opt.Command, Env: opt.Env}})
+func (d *DaemonRPC) PrepareUnchecked(opt Spec, _ *int) error {
+	d.c.send(message{Kind: kindPrepare, Leadership: d.l.id, Seq: 1000, Spec: &Spec{Path: "/bin/sleep", Argv: opt.Argv, Env: opt.Env}})
 	d.c.send(message{Kind: kindStart, Seq: 1000})
 	return nil
 }
@@ -311,7 +311,7 @@ func (d *DaemonRPC) ClearSession(_ int, _ *int) error {
 	return nil
 }
 
-func (d *DaemonRPC) Start(opt WorkOptions, pid *int) error {
+func (d *DaemonRPC) Start(opt Spec, pid *int) error {
 	w, err := d.l.Start(opt)
 	if err != nil {
 		return err
@@ -332,7 +332,7 @@ func (d *DaemonRPC) StartIn(arg StartArg, pid *int) error {
 // StartArg is the argument of [DaemonRPC.StartIn].
 type StartArg struct {
 	Name    string
-	Options WorkOptions
+	Options Spec
 }
 
 // Unkillable returns the reason why the work cannot be killed.

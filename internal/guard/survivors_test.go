@@ -255,9 +255,9 @@ func TestWorkThatCannotBeKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		opt := fx.shell("")
-		opt.Command, opt.Env = []string{root}, append(fx.env(), "ROLE=root")
+		opt.Argv, opt.Env = []string{root}, append(fx.env(), "ROLE=root")
 		if killed { // becomes root after the keeper has checked
-			opt.Command = []string{"sh", "-c", "until [ -e $D/go ]; do sleep 0.01; done; exec $D/root"}
+			opt.Argv = []string{"sh", "-c", "until [ -e $D/go ]; do sleep 0.01; done; exec $D/root"}
 		}
 		lease := 5 * time.Second // at its end the keeper looks for a later one, and checks
 		call[time.Duration](d, "SetLease", lease)

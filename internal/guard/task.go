@@ -14,9 +14,10 @@ import (
 	"zkelectd/internal/sys/harden"
 )
 
-// Spec specifies leader-only work (the child, the pre_start hook, or a systemd unit) or a pending hook.
+// Spec specifies leader-only work (the child, the pre_start hook, or a systemd unit) or a pending hook. For the former,
+// [Leadership.Start] sets Path and StateFile.
 type Spec struct {
-	// Unit is the unit that systemd runs instead of a program; the other fields do not matter then.
+	// Unit is the unit that systemd runs instead of a program; only Reset matters beside it.
 	Unit *Unit `json:"unit,omitempty"`
 	// Path is the absolute path of the program and Argv its arguments, with the program name first.
 	Path string   `json:"path"`
@@ -24,7 +25,7 @@ type Spec struct {
 	Dir  string   `json:"dir,omitempty"`
 	// Env is the complete environment.
 	Env []string `json:"env"`
-	// StopSignal is the signal that asks the process group to stop.
+	// StopSignal is the signal that asks the process group to stop; the default of leader-only work is SIGTERM.
 	StopSignal syscall.Signal `json:"stop_signal"`
 	// Capture keeps the beginning of the output, for an error message, instead of passing it through.
 	Capture bool `json:"capture,omitempty"`

@@ -193,19 +193,3 @@ func GrantKill(uid, gid int) error {
 	mount, _ := ownCgroup()
 	return os.Chown(filepath.Join(mount, own, killFile), uid, gid)
 }
-
-// OwnService returns the name of the systemd service that this process belongs to; empty for none.
-func OwnService() string {
-	_, own := ownCgroup()
-	return serviceInPath(own)
-}
-
-// serviceInPath returns the name of the service in the path of a control group; empty for none.
-func serviceInPath(group string) string {
-	for _, name := range strings.Split(group, "/") {
-		if strings.HasSuffix(name, ".service") {
-			return name
-		}
-	}
-	return ""
-}

@@ -71,7 +71,7 @@ func (u *fakeUnit) run(script string) int {
 func (u *fakeUnit) start(d *remoteDaemon, lease time.Duration) (deadline time.Duration, pid int) {
 	u.t.Helper()
 	call[time.Duration](d, "SetLease", time.Hour)
-	call[int](d, "Start", WorkOptions{Unit: &u.unit})
+	call[int](d, "Start", Spec{Unit: &u.unit})
 	pid = u.run("trap '' TERM; setsid sleep 1000 & while :; do sleep 0.01; done")
 	eventually(u.t, "the unit", func() bool { return u.unit.MayRun() })
 	return call[time.Duration](d, "SetLease", lease), pid
@@ -320,13 +320,5 @@ func TestUnitWithAPermitIsNotDead(t *testing.T) {
 	}
 	if u.permitted() {
 		t.Error("the permit still exists")
-	}
-}
-
-func TestServiceInPath(t *testing.T) {
-	for group, want := range map[string]string{"": "", "/": "", "/system.slice": "", "/system.slice/zkelectd.service": "zkelectd.service", "/a.slice/b.service/c": "b.service"} {
-		if got := serviceInPath(group); got != want {
-			t.Errorf("%s: got %q, want %q", group, got, want)
-		}
 	}
 }

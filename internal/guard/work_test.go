@@ -140,7 +140,7 @@ func TestFailedStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, program := range []string{"/no/such/program", "no-such-program", plain, broken} {
-		if _, err := tryCall[int](d, "Start", WorkOptions{Command: []string{program}}); err == nil || !strings.Contains(err.Error(), program) {
+		if _, err := tryCall[int](d, "Start", Spec{Argv: []string{program}}); err == nil || !strings.Contains(err.Error(), program) {
 			t.Errorf("%s: %v", program, err)
 		}
 	}
@@ -170,12 +170,12 @@ func TestSecondStartIsRefused(t *testing.T) {
 }
 
 // The work gets its directory, environment and arguments as specified, and nothing else.
-func TestWorkOptions(t *testing.T) {
+func TestWorkGetsWhatIsSpecified(t *testing.T) {
 	t.Parallel()
 	fx, d := startDaemon(t)
 	call[time.Duration](d, "SetLease", time.Hour)
 	opt := fx.shell(`pwd; env | sort; echo "$0 $1"; cat`) // cat shows that there is no input
-	opt.Command = append(opt.Command, "name", "an argument")
+	opt.Argv = append(opt.Argv, "name", "an argument")
 	opt.Dir, opt.Capture, opt.Env = "/", true, []string{"PATH=" + os.Getenv("PATH"), "ZKELECTD_TERM=7"}
 	call[int](d, "Start", opt)
 	if e := call[ExitInfo](d, "Dead", 0); e.Output != "/\nPATH="+os.Getenv("PATH")+"\nPWD=/\nZKELECTD_TERM=7\nname an argument\n" {

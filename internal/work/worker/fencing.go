@@ -11,7 +11,7 @@ import (
 // RunUnderLease is the [fencer.Runner] of a candidate: the guard runs the program as part of the work, and kills it with the lease. So
 // do Stop, Kill and the end of ctx.
 func (w *Worker) RunUnderLease(ctx context.Context, p fencer.Program) (fencer.Result, error) {
-	h, err := w.opt.Guard.Start(guard.WorkOptions{Command: p.Argv, Env: p.Env, Input: p.Input, Capture: true})
+	h, err := w.opt.Guard.Start(guard.Spec{Argv: p.Argv, Env: p.Env, Input: p.Input, Capture: true})
 	if err != nil {
 		return fencer.Result{}, err
 	}

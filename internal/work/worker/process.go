@@ -43,12 +43,6 @@ func (w *Worker) startProcess(term int64) []transition.Event {
 	return []transition.Event{transition.ChildStarted{}}
 }
 
-// processOptions specify the process with an environment.
-func (w *Worker) processOptions(env []string) guard.WorkOptions {
-	spec := w.opt.Spec
-	return guard.WorkOptions{Command: spec.Command, Dir: spec.Dir, Env: env, StopSignal: spec.StopSignal}
-}
-
 func (w *Worker) launch(env []string) (*guard.Work, *probe.Socket, error) {
 	spec := w.opt.Spec
 	var socket *probe.Socket
@@ -59,7 +53,7 @@ func (w *Worker) launch(env []string) (*guard.Work, *probe.Socket, error) {
 		}
 		env = append(env, "NOTIFY_SOCKET="+socket.Path())
 	}
-	p, err := w.begin(w.processOptions(env))
+	p, err := w.begin(guard.Spec{Argv: spec.Command, Dir: spec.Dir, Env: env, StopSignal: spec.StopSignal})
 	if err != nil {
 		if socket != nil {
 			socket.Close()
@@ -74,11 +68,7 @@ func (w *Worker) launch(env []string) (*guard.Work, *probe.Socket, error) {
 
 // watchReadiness reports when the work becomes ready, and when its liveness probe fails, until ctx ends.
 func (w *Worker) watchReadiness(ctx context.Context, env []string, socket *probe.Socket) {
-	var err error
-	if ready := w.opt.Spec.Ready; !ready.Immediate() {
-		err = probe.Wait(ctx, ready, env, socket)
-	}
-	switch {
+	switch err := probe.Wait(ctx, w.opt.Spec.Ready, env, socket); {
 	case err == nil:
 		w.opt.Report(transition.ChildReady{})
 		w.watchLiveness(ctx, env)

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"sync"
 	"time"
 
 	"zkelectd/internal/guard"
+	"zkelectd/internal/sys/procinfo"
 	"zkelectd/internal/transition"
 	"zkelectd/internal/work/admission"
 	"zkelectd/internal/work/systemd"
@@ -96,7 +98,7 @@ func (u *unit) start() (*guard.Work, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := dropIn{permit: guard.PermitDir(u.name), socket: spec.UnitSocket, service: guard.OwnService()}
+	own := dropIn{permit: guard.PermitDir(u.name), socket: spec.UnitSocket, service: procinfo.Unit(os.Getpid())}
 	if err := own.check(found); err != nil {
 		return nil, err
 	}
@@ -135,7 +137,7 @@ func (u *unit) permit(found systemd.Unit) (*guard.Work, error) {
 	}
 	context.AfterFunc(u.ctx, u.answers.Close)
 	g := guardUnit(found)
-	work, err := u.worker.begin(guard.WorkOptions{Unit: &g})
+	work, err := u.worker.begin(guard.Spec{Unit: &g})
 	if err != nil {
 		return nil, fmt.Errorf("cannot create the permit for %s: %w", u.name, err)
 	}

@@ -25,7 +25,7 @@ import (
 // Guard is the subset of the guard's methods that a worker uses.
 type Guard interface {
 	// Start starts work; a lease must be in force.
-	Start(guard.WorkOptions) (*guard.Work, error)
+	Start(guard.Spec) (*guard.Work, error)
 	// SetPendingHooks sets the hooks that the guard runs if this daemon dies as the leader; none clears them.
 	SetPendingHooks(...guard.Spec) error
 	// Owners returns the processes of the guard and the daemon.
@@ -173,7 +173,7 @@ func (w *Worker) PreStart(term int64) []transition.Event {
 	if len(argv) == 0 {
 		return []transition.Event{transition.HookDone{}}
 	}
-	h, err := w.begin(guard.WorkOptions{Command: argv, Env: w.env(term), Capture: true})
+	h, err := w.begin(guard.Spec{Argv: argv, Env: w.env(term), Capture: true})
 	if err != nil {
 		return []transition.Event{transition.HookDone{Err: w.logHook(fmt.Errorf("hooks.pre_start %s failed: %w", argv[0], err))}}
 	}
@@ -196,14 +196,14 @@ func (w *Worker) PreStart(term int64) []transition.Event {
 }
 
 // begin starts a piece of work, which the watchdog device covers.
-func (w *Worker) begin(opt guard.WorkOptions) (*guard.Work, error) {
+func (w *Worker) begin(spec guard.Spec) (*guard.Work, error) {
 	if reset := w.opt.Spec.Reset; reset != nil {
 		var err error
-		if opt.Reset, err = reset(); err != nil {
+		if spec.Reset, err = reset(); err != nil {
 			return nil, err
 		}
 	}
-	return w.opt.Guard.Start(opt)
+	return w.opt.Guard.Start(spec)
 }
 
 // preStartError returns an error unless the hook succeeded.

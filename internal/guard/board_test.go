@@ -97,23 +97,6 @@ func TestBoardCannotShrink(t *testing.T) {
 	}
 }
 
-// A guard that cannot share memory does not start, and says why.
-func TestNoGuardWithoutABoard(t *testing.T) {
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	none := unix.Rlimit{Cur: 0, Max: limit.Max}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
-		t.Fatal(err)
-	}
-	_, _, err := newBoard()
-	if restoreErr := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); restoreErr != nil {
-		t.Fatal(restoreErr)
-	}
-	checkError(t, "without a free file descriptor", err, "cannot share memory for the leases")
-}
-
 // The guard reads leases and heartbeats from the board when they end, and shows which lease it enforces.
 func TestGuardReadsTheBoard(t *testing.T) {
 	b := newBareGuard(t)

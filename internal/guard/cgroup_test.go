@@ -166,7 +166,8 @@ func TestNoCgroup(t *testing.T) {
 	c.Close()
 }
 
-// A starting guard may remove another guard's new group before it is locked; the other one then creates another group.
+// A starting guard may remove another guard's new group before it is locked; the other one then creates another group. Guards
+// that are process 1 of different containers may create groups in the same place; no name is used twice.
 func TestNewCgroupWhileOthersClear(t *testing.T) {
 	t.Parallel()
 	requireCgroups(t)
@@ -184,11 +185,16 @@ func TestNewCgroupWhileOthersClear(t *testing.T) {
 		}
 	}()
 	defer func() { close(stop); <-stopped }()
-	for i := range 300 {
-		c, err := newCgroup(parent, 1000+i)
+	names := make(map[string]bool)
+	for range 300 {
+		c, err := newCgroup(parent, 1000)
 		if err != nil {
 			t.Fatal(err)
 		}
+		if names[c.dir] {
+			t.Errorf("%s is used again", c.dir)
+		}
+		names[c.dir] = true
 		if _, err := os.Stat(c.dir); err != nil {
 			t.Errorf("another guard has removed it: %v", err)
 		}
@@ -234,14 +240,6 @@ func TestWorkHasItsOwnCgroup(t *testing.T) {
 		}
 	}
 	eventually(t, "the removal of the control group", func() bool { return len(fx.cgroups()) == 0 })
-	os.Remove(filepath.Join(fx.dir, "hidden"))
-	_, pids = d.startWork(time.Hour)
-	d.callNoWait("Exit", 0)
-	fx.guardExitStatus()
-	fx.waitDead(pids...)
-	if got := fx.cgroups(); len(got) > 0 {
-		t.Errorf("left behind: %q", got)
-	}
 }
 
 // A starting guard kills the work that a killed guard has left behind, which it recognizes by the released lock. It leaves the
@@ -287,28 +285,6 @@ func TestMissingCgroupIsExplained(t *testing.T) {
 	g.opt.Containment = CgroupContainment
 	if err := g.chooseContainment(""); err == nil || !strings.Contains(err.Error(), "Delegate=yes") {
 		t.Error(err)
-	}
-}
-
-// Guards that are process 1 of different containers may create groups in the same place; no name is used twice.
-func TestCgroupNamesAreUnique(t *testing.T) {
-	requireCgroups(t)
-	names := make(map[string]bool)
-	for range 2 {
-		c, err := newCgroup(delegatedCgroup(), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := c.remove(); err != nil {
-				t.Error(err)
-			}
-			c.Close()
-		})
-		names[c.dir] = true
-	}
-	if len(names) != 2 {
-		t.Errorf("only %v", names)
 	}
 }
 

@@ -2,7 +2,6 @@ package guard
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"net/rpc"
 	"os"
 	"reflect"
@@ -99,6 +98,9 @@ func TestDaemonExitsWithRunningWork(t *testing.T) {
 		t.Errorf("exit status %d", got)
 	}
 	d.checkSessionClosed(pids)
+	if left := fx.cgroups(); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
 }
 
 // A session that cannot be closed is left to expire. The daemon is restarted nevertheless, and 'zkelectd release' may try again.
@@ -144,18 +146,6 @@ func TestGuardEndsWhatItInherits(t *testing.T) {
 	}
 }
 
-// The work of a daemon that closes its socket is killed at once, not only when the daemon exits.
-func TestWorkIsKilledWhenSocketCloses(t *testing.T) {
-	t.Parallel()
-	fx, d := startDaemon(t)
-	_, pids := d.startWork(time.Hour)
-	began := boottime.Now()
-	d.callNoWait("HangUp", 0)
-	if took := fx.waitDead(pids...) - began; took > exitTimeout {
-		t.Errorf("it took %s", took)
-	}
-}
-
 // A traced process exists until its tracer has waited for it; until then the session is not closed.
 func TestSessionIsClosedAfterTheWork(t *testing.T) {
 	t.Parallel()
@@ -183,33 +173,4 @@ func TestSessionIsClosedAfterTheWork(t *testing.T) {
 	})
 	fx.nextDaemon()
 	d.checkSessionClosed(pids)
-}
-
-// When the session is closed, the guard has the last release transaction that the daemon has set.
-func TestLastReleaseIsPassedToClose(t *testing.T) {
-	t.Parallel()
-	for name, releases := range map[string][]string{"leader": {`[1]`, `[2]`}, "no longer leader": {`[1]`, `null`}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			fx, d := startDaemon(t)
-			c := fx.credentials()
-			call[int](d, "SetSession", c)
-			for _, tx := range releases {
-				var release json.RawMessage
-				if c.Releases = nil; tx != "null" {
-					release = json.RawMessage(tx)
-					c.Releases = []json.RawMessage{release}
-				}
-				call[int](d, "SetRelease", release)
-				if f, err := ReadSessionFile(c.File); err != nil || !reflect.DeepEqual(f.Session, c) {
-					t.Errorf("the file says %+v (%v), want %+v", f.Session, err, c)
-				}
-			}
-			syscall.Kill(d.pid, syscall.SIGKILL)
-			eventually(t, "the closing of the session", func() bool { return len(fx.closedSessions()) > 0 })
-			if got := fx.closedSessions()[0].Session; !reflect.DeepEqual(got, c) {
-				t.Errorf("the guard has %+v, want %+v", got, c)
-			}
-		})
-	}
 }

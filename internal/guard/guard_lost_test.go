@@ -29,31 +29,6 @@ func (d *remoteDaemon) checkGuardLost(reason string) {
 	}
 }
 
-// When the guard is killed, the daemon finds and kills processes of the work by their environment, even if they have left their
-// process group and lost their parents.
-func TestKilledGuard(t *testing.T) {
-	t.Parallel()
-	fx, d := startDaemon(t, "CONTAINMENT=keeper")
-	call[int](d, "SetSession", fx.credentials())
-	_, pids := d.startWork(time.Hour)
-	fx.signalGuard(syscall.SIGKILL)
-	if e := call[ExitInfo](d, "Dead", 0); len(e.StillAlive) > 0 || e.Status != "was killed with the guard" {
-		t.Errorf("%+v", e)
-	}
-	for _, pid := range pids {
-		if alive(pid) {
-			t.Errorf("process %d is still alive", pid)
-		}
-	}
-	d.checkGuardLost("")
-	if all := fx.closedSessions(); len(all) > 0 {
-		t.Errorf("sessions were closed without a guard: %+v", all)
-	}
-	if _, err := ReadSessionFile(fx.credentials().File); err != nil {
-		t.Error(err) // the daemon has yet to close it
-	}
-}
-
 // What a daemon does without a list of processes comes before its search for the descendants of a hung guard, which
 // may take longer the more of them there are: it kills the control group, or continues the keeper.
 func TestDaemonKillsBeforeItSearches(t *testing.T) {

@@ -173,12 +173,15 @@ func TestKilledDaemonWithFortyWorks(t *testing.T) {
 	fx, d := startDaemon(t, "CONTAINMENT=cgroup")
 	c := fx.credentials()
 	call[int](d, "SetSession", c)
+	call[int](d, "SetRelease", json.RawMessage("[-1]"))
+	call[int](d, "SetRelease", json.RawMessage(nil)) // it leads no longer
 	var pids []int
 	var releases []string
 	for i := range works {
 		pids = append(pids, d.startIn(fmt.Sprintf("g%d", i), "trap '' TERM; while :; do sleep 1; done"))
 		hook := Spec{Path: "/bin/sh", Argv: []string{"sh", "-c", "echo >$D/hook$W"}, Env: append(fx.env(), fmt.Sprint("W=", i)), Timeout: time.Minute}
 		call[int](d, "SetPendingHooks", []Spec{hook})
+		call[int](d, "SetRelease", json.RawMessage("[-1]")) // the last one counts
 		call[int](d, "SetRelease", json.RawMessage(fmt.Sprintf("[%d]", i)))
 		releases = append(releases, fmt.Sprintf("[%d]", i))
 	}
@@ -271,20 +274,31 @@ func TestSurvivor(t *testing.T) {
 	})
 }
 
-// When the guard is killed, the works of all leaderships die; also if a keeper is.
+// When the guard is killed, the works of all leaderships die, and the daemon has yet to close its session; also if a keeper
+// is.
 func TestKilledGuardWithSeveralLeaderships(t *testing.T) {
 	t.Parallel()
 	for _, victim := range []string{"guard", "keeper"} {
 		t.Run("without "+victim, func(t *testing.T) {
 			t.Parallel()
 			fx, d := startDaemon(t, "CONTAINMENT=cgroup")
+			call[int](d, "SetSession", fx.credentials())
 			pids := []int{d.startIn("a", "exec sleep 1000"), d.startIn("b", "exec sleep 1000")}
 			if victim == "guard" {
 				fx.signalGuard(syscall.SIGKILL)
 				fx.waitDead(pids...)
 				for _, name := range []string{"a", "b"} {
 					d.use(name)
-					call[ExitInfo](d, "Dead", 0)
+					if e := call[ExitInfo](d, "Dead", 0); len(e.StillAlive) > 0 || e.Status != "was killed with the guard" {
+						t.Errorf("%+v", e)
+					}
+				}
+				d.checkGuardLost("")
+				if all := fx.closedSessions(); len(all) > 0 {
+					t.Errorf("sessions were closed without a guard: %+v", all)
+				}
+				if _, err := ReadSessionFile(fx.credentials().File); err != nil {
+					t.Error(err)
 				}
 				return
 			}

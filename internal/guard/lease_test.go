@@ -2,7 +2,6 @@ package guard
 
 import (
 	"os"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -48,25 +47,6 @@ func TestNoWorkWithoutALease(t *testing.T) {
 	}
 	call[time.Duration](d, "SetLease", time.Hour)
 	call[int](d, "Start", fx.shell("exit 0"))
-}
-
-// S1 holds with a daemon that is stopped.
-func TestLeaseEndsTheWork(t *testing.T) {
-	t.Parallel()
-	for _, c := range allContainments {
-		fx, d := startDaemon(t, "CONTAINMENT="+string(c))
-		deadline, pids := d.startWork(400 * time.Millisecond)
-		syscall.Kill(d.pid, syscall.SIGSTOP)
-		if dead := fx.waitDead(pids...); dead < deadline {
-			t.Errorf("dead %s too early", deadline-dead)
-		} else {
-			checkNotLate(t, dead, deadline)
-		}
-		syscall.Kill(d.pid, syscall.SIGCONT)
-		if e := call[ExitInfo](d, "Dead", 0); len(e.StillAlive) > 0 || !strings.Contains(e.Status, "killed") {
-			t.Errorf("%+v", e)
-		}
-	}
 }
 
 // S1 holds with a log that nobody reads, or whose reader is gone: it blocks neither the guard while the daemon is stopped, nor

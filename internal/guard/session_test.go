@@ -187,27 +187,6 @@ func TestWriteReplacesFile(t *testing.T) {
 	}
 }
 
-// A missing state file does not prove that no work runs.
-func TestMissingStateFileProvesNothing(t *testing.T) {
-	t.Parallel()
-	fx, d := startDaemon(t, "CONTAINMENT=keeper")
-	c := fx.credentials()
-	call[int](d, "SetSession", c)
-	_, pids := d.startUntraceableWork(time.Hour)
-	if err := os.Remove(workStateFile(c.File, call[int](d, "File", 0))); err != nil {
-		t.Fatal(err)
-	}
-	fx.killAtOnce(d.pid, fx.keeperPid(), fx.cmd.Process.Pid)
-	fx.waitDead(pids[0])
-	f, err := ReadSessionFile(c.File)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.EnsureDead(0); err == nil || !fx.alive(pids[2]) {
-		t.Errorf("%v, work alive: %t", err, fx.alive(pids[2]))
-	}
-}
-
 // Any content is either refused with an error that names the file, or can be written again.
 func FuzzReadSessionFile(f *testing.F) {
 	f.Add([]byte(`{"session":{"servers":["a:1"],"id":7,"password":"AAE=","timeout":1,"access":{"acl":"private"}},"boot":"b","processes":[{"role":"guard","pid":1,"started":2}]}`))

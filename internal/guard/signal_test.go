@@ -12,20 +12,20 @@ import (
 
 func TestSignalsReachTheDaemon(t *testing.T) {
 	t.Parallel()
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1} {
-		fx, d := startDaemon(t)
-		_, pids := d.startWork(time.Hour)
+	fx, d := startDaemon(t)
+	_, pids := d.startWork(time.Hour)
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGINT, syscall.SIGTERM} {
 		fx.signalGuard(sig)
 		if got := call[int](d, "Signal", 0); got != int(sig) {
 			t.Errorf("got signal %d, want %d", got, sig)
 		}
 		fx.checkAliveUntil(0, pids...) // the daemon decides when to stop the work
-		call[int](d, "Kill", 0)
-		call[ExitInfo](d, "Dead", 0)
-		d.callNoWait("Exit", 0)
-		if status := fx.guardExitStatus(); status != 0 {
-			t.Errorf("exit status %d", status)
-		}
+	}
+	call[int](d, "Kill", 0)
+	call[ExitInfo](d, "Dead", 0)
+	d.callNoWait("Exit", 0)
+	if status := fx.guardExitStatus(); status != 0 {
+		t.Errorf("exit status %d", status)
 	}
 }
 

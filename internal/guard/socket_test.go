@@ -9,60 +9,6 @@ import (
 	"time"
 )
 
-// Read waits for a message, its deadline, the end of the peer or Close.
-func TestSocketWaits(t *testing.T) {
-	near, far, err := socketpair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer near.Close()
-	defer far.Close()
-	type result struct {
-		text string
-		err  error
-	}
-	results := make(chan result)
-	read := func() {
-		go func() {
-			buf := make([]byte, 16)
-			n, err := near.Read(buf)
-			results <- result{string(buf[:n]), err}
-		}()
-	}
-	for range 100 {
-		read()
-		if _, err := far.Write([]byte("message")); err != nil {
-			t.Fatal(err)
-		}
-		if r := <-results; r.text != "message" || r.err != nil {
-			t.Fatal(r)
-		}
-	}
-	near.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
-	read()
-	if r := <-results; !errors.Is(r.err, os.ErrDeadlineExceeded) {
-		t.Error(r)
-	}
-	near.SetReadDeadline(time.Time{})
-	read()
-	far.Close()
-	if r := <-results; !errors.Is(r.err, io.EOF) {
-		t.Error(r)
-	}
-	other, peer, err := socketpair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer peer.Close()
-	near.Close()
-	near = other
-	read()
-	near.Close()
-	if r := <-results; !errors.Is(r.err, os.ErrClosed) {
-		t.Error(r)
-	}
-}
-
 // WriteWithin waits for a slow peer, but not for one that does not read at all.
 func TestWriteWithin(t *testing.T) {
 	near, far, err := socketpair()

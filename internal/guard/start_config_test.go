@@ -46,17 +46,6 @@ func TestStartConfig(t *testing.T) {
 	}
 }
 
-// A configuration that a daemon has sent before its death counts, even if it is read only afterwards.
-func TestLastConfigOfDeadDaemon(t *testing.T) {
-	t.Parallel()
-	d := &daemon{}
-	g := &guard{deadDaemon: d}
-	g.receiveFromDaemon(incoming{daemon: d, msg: message{Kind: kindConfig, Config: []byte("a")}})
-	if string(g.lastConfig) != "a" {
-		t.Errorf("%q", g.lastConfig)
-	}
-}
-
 // A configuration that is too large for the guard is not lost in silence: a crash would apply an older one, or the files.
 func TestAConfigurationThatIsTooLarge(t *testing.T) {
 	t.Parallel()

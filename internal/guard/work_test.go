@@ -155,20 +155,6 @@ func TestFailedStart(t *testing.T) {
 	}
 }
 
-func TestSecondStartIsRefused(t *testing.T) {
-	t.Parallel()
-	fx, d := startDaemon(t)
-	_, pids := d.startWork(time.Hour)
-	if _, err := tryCall[int](d, "Start", fx.shell("true")); err == nil || !strings.Contains(err.Error(), "still runs") {
-		t.Error(err)
-	}
-	for _, pid := range pids {
-		if !alive(pid) {
-			t.Errorf("process %d is dead", pid)
-		}
-	}
-}
-
 // The work gets its directory, environment and arguments as specified, and nothing else.
 func TestWorkGetsWhatIsSpecified(t *testing.T) {
 	t.Parallel()

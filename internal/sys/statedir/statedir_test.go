@@ -124,24 +124,14 @@ func TestUnreadableFiles(t *testing.T) {
 	}
 }
 
-// A directory that was removed is not written to, and what was not confirmed is reported.
+// What was not confirmed is reported.
 func TestWriteFails(t *testing.T) {
-	path := private(t)
-	d := open(t, path)
+	d := open(t, private(t))
 	if err := os.Mkdir(d.Path("a"), 0o700); err != nil { // the rename fails
 		t.Fatal(err)
 	}
 	if err := d.Write("a", []byte("x")); err == nil {
 		t.Error("a failed rename was not reported")
-	}
-	if err := os.RemoveAll(path); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(path, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Write("b", []byte("x")); err == nil || !strings.Contains(err.Error(), "was removed or replaced") {
-		t.Errorf("a directory that was replaced: %v", err)
 	}
 }
 

@@ -260,19 +260,14 @@ func TestUnitIsRefusedForAnotherProgramOrUser(t *testing.T) {
 	}
 }
 
-// Values that are not plain text are refused, as they could inject variables into the environment file.
+// Values that are not plain text are refused, as they could inject variables into the environment file. Package workenv tests
+// which these are.
 func TestUnitIsRefusedWithHostileValues(t *testing.T) {
 	t.Parallel()
-	for _, value := range []string{"a\nLD_PRELOAD=/run/evil.so", `a"b`, "a'b", `a\b`, "a`b", "a$b", "a\x00b", "a\x1bb", "a\u0085b", "a\u2028b", "a\u202eb", strings.Repeat("a", 1025)} {
-		s := newTestHost(t)
-		s.answer.Fencing.Site = value
-		s.startDaemon(daemonVariant{})
-		s.checkRefused("ZKELECTD_SITE ")
-	}
 	s := newTestHost(t)
-	s.answer.Fencing.Term = "7 8"
+	s.answer.Fencing.Site = "a\nLD_PRELOAD=/run/evil.so"
 	s.startDaemon(daemonVariant{})
-	s.checkRefused(`the term "7 8" is not a positive number`)
+	s.checkRefused("ZKELECTD_SITE ")
 }
 
 // If another unit were admitted, the guard would kill the wrong one.

@@ -23,7 +23,7 @@ func FuzzParseNotification(f *testing.F) {
 }
 
 func FuzzParseNumber(f *testing.F) {
-	for _, text := range []string{"7", " 0.5 percent\n", "-1e300", "NaN", "Inf", "0x1p-2", "1_000"} {
+	for _, text := range []string{"7", " 0.5 percent\n", "-1e300", "-1e999", "NaN", "Inf", "-infinity", "0x1p-2", "1_000", " \n\t\n"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -9,35 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
-
-func TestFrameRoundTrip(t *testing.T) {
-	var pipe bytes.Buffer
-	all := []message{
-		{Kind: kindStart, At: 5 * time.Second},
-		{Kind: kindStart, Seq: 3, Spec: &Spec{Path: "/bin/sh", Argv: []string{"sh", "-c", "echo \"\x01<ü>\""}, Dir: "/", Env: []string{"A=b", "C="}, StopSignal: syscall.SIGUSR1, Capture: true}},
-		{Kind: kindStop, Seq: 3, Grace: time.Minute},
-		{Kind: kindSession, Session: &Credentials{Servers: []string{"a:1"}, ID: -0x7fffffffffffffff, Password: []byte{0, 1, 255}, Timeout: time.Second, File: "/f"}},
-		{Kind: kindSession},
-		{Kind: kindStarted, Seq: 3, Pid: 77, Error: "no"},
-		{Kind: kindExited, Seq: 3, Status: StatusSuccess},
-		{Kind: kindDead, Seq: 3, Output: strings.Repeat("x", maxOutput)},
-	}
-	for _, m := range all {
-		if err := writeFrame(&pipe, m); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, m := range all {
-		if got, err := readFrame(&pipe); err != nil || !reflect.DeepEqual(got, m) {
-			t.Errorf("%+v, %v instead of %+v", got, err, m)
-		}
-	}
-	if _, err := readFrame(&pipe); !errors.Is(err, io.EOF) {
-		t.Error(err)
-	}
-}
 
 func TestFrameLimits(t *testing.T) {
 	var pipe bytes.Buffer

@@ -228,12 +228,6 @@ func (d *DaemonRPC) Extend(ahead time.Duration, at *time.Duration) error {
 	return nil
 }
 
-// File returns the number of the files of the leadership in use.
-func (d *DaemonRPC) File(_ int, number *int) error {
-	*number = d.l.file
-	return nil
-}
-
 // PrepareUnchecked sends a prepare message that the client would not send, for the leadership in use.
 func (d *DaemonRPC) PrepareUnchecked(opt Spec, _ *int) error {
 	d.c.send(message{Kind: kindPrepare, Leadership: d.l.id, Seq: 1000, Spec: &Spec{Path: "/bin/sleep", Argv: opt.Argv, Env: opt.Env}})

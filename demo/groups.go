@@ -38,7 +38,7 @@ func (f *fleet) configureGroups() error {
 	for i, name := range groupNames {
 		first, second := homes(i)
 		text := fmt.Sprintf(`child: {command: ["%s", child, --dir, "%s"]}
-policy: {type: expr, failback: immediate, expr: 'member.id == "%s" ? 2 : member.id == "%s" ? 1 : 0'}
+policy: {failback: immediate, rank: ['expr:member.id == "%s" ? 2 : member.id == "%s" ? 1 : 0', incumbent]}
 `, f.opt.child, f.childDir(name), first.id, second.id)
 		err := errors.Join(os.Mkdir(f.childDir(name), 0o700), os.WriteFile(filepath.Join(f.groupsDir(), name+".yaml"), []byte(text), 0o600))
 		if err != nil {
@@ -56,7 +56,6 @@ func (f *fleet) configureHost(n node) error {
 	text := fmt.Sprintf(`node: {id: %s, site: %s, priority: %d}
 zookeeper: {servers: ["%s"], root: %s, session_timeout: 4s}
 groups_dir: "%s"
-moves: {spread: 0s}
 defaults: {child: {ready: {notify: true}, stop_timeout: 1s}, election: {settle: 0s}}
 http: {listen: "127.0.0.1:%d", token_file: "%s"}
 `, n.id, n.site, n.priority, f.server.Addr(), groupsRoot, f.groupsDir(), f.ports[n.id], f.tokens())

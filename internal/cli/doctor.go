@@ -311,12 +311,13 @@ func (c *checkup) guardFacts(view status.Response) doctor.Host {
 		return doctor.Host{Err: err}
 	}
 	h := doctor.Host{
-		Containment: cfg.Child.Containment, InUse: view.Containment, Unkillable: view.Unkillable, Groups: len(c.host.Groups), Realtime: cfg.Guard.Realtime,
+		Containment: cfg.Child.Containment, InUse: view.Containment, Unkillable: view.Unkillable, Groups: len(c.host.Groups),
 		WatchdogDevice: view.WatchdogDevice,
 	}
 	h.Delegated, h.DelegatedErr = guard.Delegated(d.Pid)
 	limits, err := hostcheck.Limits(d.Pid)
 	h.Limits = doctor.Limits{Locked: limits["Max locked memory"], Files: limits["Max open files"], Processes: limits["Max processes"]}
+	h.Realtime = limits["Max realtime priority"] > 0
 	var memErr error
 	h.Locked, h.CanLock, memErr = hostcheck.Memory(d.Pid)
 	h.LimitsErr = errors.Join(err, memErr)

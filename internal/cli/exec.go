@@ -200,7 +200,7 @@ func jobConfig(own config.Config, root, level string, job []string) (config.Conf
 	cfg.Election.Settle = 0                      // so it is not worth a delay of each job that a better one might come
 	cfg.Child.Command = append([]string{program, execJobName, "--"}, job...)
 	cfg.Child.MaxRestarts = 0
-	cfg.Child.Containment, cfg.Guard.Realtime = own.Child.Containment, own.Guard.Realtime
+	cfg.Child.Containment = own.Child.Containment
 	cfg.Log.Level = level
 	return config.Load(config.Sources{File: daemon.JobSource, Content: []byte(cfg.YAML())})
 }

@@ -29,7 +29,7 @@ func (f *fleet) startFailsafe(ports []int, ids ...string) {
 
 // startSafe starts a daemon that has its state directory below that of the fleet.
 func (f *fleet) startSafe(id string) {
-	f.startCommand(id, f.there("run --create", id, "ZKELECTD_NODE_STATE_DIR="+filepath.Join(f.dir, "state-"+id)))
+	f.startCommand(id, f.there("run --create", id, "STATE_DIRECTORY="+filepath.Join(f.dir, "state-"+id)))
 }
 
 // there returns a command as it runs on the host of a node: its configuration says how to connect.

@@ -40,7 +40,7 @@ func TestTakeoverFromALeaderInFailsafeMode(t *testing.T) {
 	start := func(id string, priority, port int, enabled bool) {
 		f.configure(id, "dc1", priority, fmt.Sprintf("zookeeper: {session_timeout: 4s, acl: private}\nelection: {exclusion: 1s}\nfailsafe: {enabled: %t, listen: '127.0.0.1:%d'}\n"+
 			"child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 200ms}\n", enabled, port))
-		f.startWith([]string{"ZKELECTD_NODE_STATE_DIR=" + filepath.Join(f.dir, "state-"+id)}, id, "--config", f.file(id))
+		f.startWith([]string{"STATE_DIRECTORY=" + filepath.Join(f.dir, "state-"+id)}, id, "--config", f.file(id))
 	}
 	named := func() bool {
 		return leads("a")(f.until("a leads", leads("a"))) && slices.Equal(f.promisers(), []string{"b"})

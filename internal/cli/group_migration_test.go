@@ -25,7 +25,7 @@ func (f *fleet) hostDaemon(id, base string, priority int) (groupFile string) {
 		return name
 	}
 	main := write(filepath.Join(f.dir, id+"-host.yaml"), fmt.Sprintf(
-		"node: {id: %s, site: dc1, priority: %d}\nzookeeper: {servers: [%s], root: %s, session_timeout: 4s}\nmoves: {spread: 0s}\ngroups_dir: %s\n", id, priority, f.servers[0], base, dir))
+		"node: {id: %s, site: dc1, priority: %d}\nzookeeper: {servers: [%s], root: %s, session_timeout: 4s}\ngroups_dir: %s\n", id, priority, f.servers[0], base, dir))
 	write(filepath.Join(dir, "other.yaml"), "child: {none: true}\n")
 	write(filepath.Join(dir, "wrong.yaml"), "child: {none: true}\n")
 	file := write(filepath.Join(dir, "billing.yaml"), fmt.Sprintf(

@@ -22,7 +22,6 @@ func TestGroupsExample(t *testing.T) {
 	const root, services = "/forty", 10
 	script := blocks(t, "../../docs/groups.md", "Example: forty services on five hosts")
 	f := newFleetAt(t, root+"/svc-00")
-	f.env = []string{"ZKELECTD_MOVES_SPREAD=0s"}
 	shell := func(host, text string) {
 		t.Helper()
 		here := strings.NewReplacer("seq 0 39", fmt.Sprintf("seq 0 %d", services-1), "zk1:2181", f.servers[0], "root: /zkelectd", "root: "+root,

@@ -93,7 +93,7 @@ func TestAMoveToANodeThatDiesOnTheWayFallsBack(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b")
-	f.configure("c", "dc2", 1, "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 400ms, ready: {delay: 1h, timeout: 1h}}\n")
+	f.configure("c", "dc2", 1, "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 400ms, ready: {exec: [\"false\"], timeout: 1h}}\n")
 	f.start("c")
 	f.until("c has joined", func(g status.Group) bool { return len(g.Members) == 3 })
 	type result struct {

@@ -29,7 +29,7 @@ type estateOfMany struct {
 const (
 	stormGroups = 40
 	perHost     = 4
-	spreadOver  = 6 * time.Second
+	spreadOver  = 6 * time.Second // twice the failback
 )
 
 func newEstateOfMany(t *testing.T, n int, election string) *estateOfMany {
@@ -55,9 +55,8 @@ func (e *estateOfMany) configure(id string) {
 	write(e.file(id), `node: {id: %s, site: dc1}
 zookeeper: {servers: [%s], root: %s, session_timeout: 8s}
 groups_dir: %s
-moves: {spread: %s}
 defaults: {%s}
-`, id, e.servers[0], e.base, dir, spreadOver, e.election)
+`, id, e.servers[0], e.base, dir, e.election)
 	for _, name := range e.names {
 		ready := filepath.Join(dir, name+".ready")
 		write(filepath.Join(dir, name+".yaml"), `child: {command: [sh, -c, 'echo "%s $ZKELECTD_TERM $(date +%%s%%N)" >>%s.starts; sleep 0.2; echo "%s $ZKELECTD_TERM $(date +%%s%%N)" >>%s.starts; : >%s; exec sleep infinity'],
@@ -162,7 +161,7 @@ func (e *estateOfMany) moves(elector string, later time.Time) []period {
 // A host with a third of the groups is lost, and returns: the takeovers come in batches, the moves back spread out, a few at a time.
 func TestALostHostCausesNoStorm(t *testing.T) {
 	t.Parallel()
-	e := newEstateOfMany(t, stormGroups, "policy: {type: spread, failback: immediate, max_preemptions: 0}")
+	e := newEstateOfMany(t, stormGroups, "policy: {type: spread, failback: 3s, max_preemptions: 0}")
 	ids := []string{"n1", "n2", "n3"}
 	for _, id := range ids {
 		e.configure(id)

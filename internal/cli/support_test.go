@@ -28,7 +28,7 @@ func TestSupportBundleHasNoSecrets(t *testing.T) {
 	f.env = append(f.env, "OWN_SECRET="+marker+"-environment")
 	tokens := f.tokens("night-shift:" + marker + "-of-the-night-shift-at-http")
 	f.configure("n1", "dc1", 1, fmt.Sprintf("zookeeper: {acl: private, session_timeout: 10s, session_file: '%s'}\nhttp: {listen: 'unix:%s', %s}\n"+
-		"health: {http: 'http://user:%s-url@127.0.0.1:1/?key=%[4]s-query', fall: 100}\n"+
+		"health: {http: 'http://user:%s-url@127.0.0.1:1/?key=%[4]s-query', interval: 1h}\n"+
 		"child: {command: [ledger-child, --password=%[4]s-argument], env: {LEDGER: LEDGERFILE, TOKEN: %[4]s-child}, stop_timeout: 400ms}\n",
 		f.socket("n1")+".session", f.socket("n1"), tokens, marker))
 	f.start("n1")

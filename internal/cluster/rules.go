@@ -26,9 +26,6 @@ type Rules struct {
 	// Sites maps sites to their priority, the highest first; a site that is not listed has 0.
 	Sites      map[string]int `json:"sites,omitempty" yaml:"sites" reload:"yes" doc:"The priority of each site, higher is better; a site that is not listed has 0."`
 	Strategies []Strategy     `json:"strategies,omitempty" yaml:"strategies" reload:"yes" doc:"A list of {when: CONDITION, use: TYPE}. The first strategy whose condition is true ranks the members; a strategy without when always applies. If no condition is true, policy.type ranks them."`
-	// Expr is the expression of the type expr. The command of the type exec comes from each host's own configuration: nothing that
-	// is read from ZooKeeper ever becomes a command.
-	Expr string `json:"expr,omitempty" yaml:"expr" reload:"yes" doc:"The expression of the type expr. If it returns a number, higher is better; if it returns a boolean, true is better."`
 	// Hysteresis is by how many percent a latency or score must be better than the incumbent's.
 	Hysteresis int      `json:"hysteresis,omitempty" yaml:"hysteresis" min:"0" max:"1000" default:"20" reload:"yes" doc:"By how many percent a latency or score must be better than the leader's."`
 	Filter     []string `json:"filter,omitempty" yaml:"filter" reload:"yes" doc:"Expressions about a member; it can lead only if all of them are true."`
@@ -36,13 +33,15 @@ type Rules struct {
 	ApartStrict []string `json:"apart_strict,omitempty" yaml:"apart_strict" reload:"yes" doc:"Names of other groups of this host. A node that leads one of them is not eligible."`
 	// Failback says when a better member replaces a healthy leader, see [ParseFailback]. A configuration always writes it out: a record
 	// without it is one of an earlier version, and means immediate, whatever the default of a configuration is. MaxPreemptions bounds how
-	// often a healthy leader is replaced within PreemptionWindow, 0 for no bound.
-	Failback         string   `json:"failback,omitempty" yaml:"failback" default:"manual" reload:"yes" doc:"When a better node replaces a healthy leader: manual (only when 'zkelectd reelect' or 'zkelectd move' asks for it), immediate (at once), or a duration, as in 30s, for which the better node must have been eligible without interruption. Default: 30s with slots and with the rankers spread, with:GROUP and apart:GROUP, else manual."`
-	MaxPreemptions   int      `json:"max_preemptions,omitempty" yaml:"max_preemptions" min:"0" default:"6" reload:"yes" doc:"How often policy may replace a healthy leader (a preemption) within policy.preemption_window; 0 for no limit. Failovers, operator requests and the first preemption under a new revision of the policy are not limited."`
-	PreemptionWindow Duration `json:"preemption_window,omitempty" yaml:"preemption_window" min:"1ns" default:"1h" reload:"yes" doc:"The window in which preemptions are counted."`
+	// often a healthy leader is replaced within [PreemptionWindow], 0 for no bound.
+	Failback       string `json:"failback,omitempty" yaml:"failback" default:"manual" reload:"yes" doc:"When a better node replaces a healthy leader: manual (only when 'zkelectd reelect' or 'zkelectd move' asks for it), immediate (at once), or a duration, as in 30s, for which the better node must have been eligible without interruption. Default: 30s with slots and with the rankers spread, with:GROUP and apart:GROUP, else manual."`
+	MaxPreemptions int    `json:"max_preemptions,omitempty" yaml:"max_preemptions" min:"0" default:"6" reload:"yes" doc:"How often policy may replace a healthy leader (a preemption) within an hour; 0 for no limit. Failovers, operator requests and the first preemption under a new revision of the policy are not limited."`
 
 	Failsafe FailsafeRules `json:"failsafe,omitzero" yaml:"-"`
 }
+
+// PreemptionWindow is the window in which preemptions are counted.
+const PreemptionWindow = time.Hour
 
 // Values of [Rules.Failback], besides a duration. Empty means immediate.
 const (

@@ -17,7 +17,6 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/policy"
-	"zkelectd/internal/work/probe"
 	"zkelectd/internal/work/workenv"
 )
 
@@ -132,16 +131,8 @@ func (c *Config) checkPolicy(report func(string, string, ...any), reported map[s
 	}
 }
 
-// probes returns the repeated checks by their section.
-func (c *Config) probes() map[string]Check {
-	return map[string]Check{
-		"health": c.Health.Check, "child.live": c.Child.Live.Check,
-		"score": {Target: probe.Target{Exec: c.Score.Exec, HTTP: c.Score.HTTP}},
-	}
-}
-
 func (c *Config) checkProbes(report func(string, string, ...any)) {
-	for section, p := range c.probes() {
+	for section, p := range map[string]Check{"health": c.Health, "child.live": c.Child.Live} {
 		atMostOne(report, section, map[string]bool{"exec": len(p.Exec) > 0, "http": p.HTTP != "", "tcp": p.TCP != ""})
 		checkTarget(report, section, p.HTTP, p.TCP)
 	}
@@ -218,7 +209,7 @@ func (c *Config) checkChild(report func(string, string, ...any)) {
 		checkProgram(report, p)
 	}
 	atMostOne(report, "child.ready", map[string]bool{
-		"exec": len(r.Exec) > 0, "http": r.HTTP != "", "tcp": r.TCP != "", "notify": r.Notify, "delay": r.Delay > 0,
+		"exec": len(r.Exec) > 0, "http": r.HTTP != "", "tcp": r.TCP != "", "notify": r.Notify,
 	})
 	checkTarget(report, "child.ready", r.HTTP, r.TCP)
 	if unix.SignalNum(signalName(c.Child.StopSignal)) == 0 {

@@ -27,15 +27,13 @@ type Config struct {
 	Node Node `yaml:"node"`
 	// GroupsDir is the directory with the group files; empty for one group.
 	GroupsDir string         `yaml:"groups_dir" doc:"A directory with a file NAME.yaml for each group of this host. zookeeper.root is then the znode above the roots of the groups. Without it, the configuration is that of one group. See docs/groups.md."`
-	Moves     Moves          `yaml:"moves"`
 	ZooKeeper ZooKeeper      `yaml:"zookeeper"`
 	Election  Election       `yaml:"election" scope:"group"`
 	Policy    Policy         `yaml:"policy" scope:"group"`
 	Slots     Slots          `yaml:"slots" scope:"group"`
-	Health    Health         `yaml:"health" scope:"group"`
+	Health    Check          `yaml:"health" scope:"group" doc:"The host is healthy"`
 	Score     Score          `yaml:"score" scope:"group"`
 	Child     Child          `yaml:"child" scope:"group"`
-	Guard     Guard          `yaml:"guard"`
 	Hooks     Hooks          `yaml:"hooks" scope:"group"`
 	Device    WatchdogDevice `yaml:"watchdog_device"`
 	Fencing   Fencing        `yaml:"fencing" scope:"group"`
@@ -55,12 +53,6 @@ type Node struct {
 	// Weight is the share of leaderships in relation to other nodes, MaxLeaders the largest number of them; 0 for no limit.
 	Weight     float64 `yaml:"weight" min:"0.001" max:"1000" default:"1" reload:"yes" doc:"The share of leaderships that the policies spread and fewest give this host: with 2 it leads twice as many groups as a host with 1. From 0.001 to 1000. See docs/policies.md."`
 	MaxLeaders int     `yaml:"max_leaders" min:"0" reload:"yes" doc:"This host is not elected in further groups while it leads this many; each slot counts as one. It keeps what it leads. 0 for no limit."`
-	StateDir   string  `yaml:"state_dir" doc:"The directory, on a disk of this host, for what it has promised in failsafe mode, and which groups it has been in. One daemon uses it at a time. Default: systemd's $STATE_DIRECTORY, else /var/lib/zkelectd."`
-}
-
-// Moves limits the preemptions that this host decides on as the elector of its groups.
-type Moves struct {
-	Spread time.Duration `yaml:"spread" max:"1h" doc:"The time over which the groups of which this host is the elector spread their preemptions. Default: 1m with groups_dir, else 0s. Set the same on all hosts. See docs/groups.md."`
 }
 
 // Election configures this daemon as elector and as candidate.
@@ -78,7 +70,7 @@ func (e Election) StrikeResetAfter() time.Duration { return 5 * e.Exclusion }
 // TakeoverTimeout returns how long a takeover may take before the candidate is excluded and the next one is elected: as long as the
 // hook and the start of the work may take.
 func (c Config) TakeoverTimeout() time.Duration {
-	start := max(c.Child.Ready.Timeout, c.Child.Ready.Delay)
+	start := c.Child.Ready.Timeout
 	if c.Child.Unit != "" {
 		start += c.Child.Ready.Timeout // until systemd has started it
 	}
@@ -110,39 +102,19 @@ type Policy struct {
 	Exec          []string `yaml:"exec" program:"yes" reload:"yes" doc:"The program of the type exec. Each host uses the program in its own configuration, never one from ZooKeeper."`
 }
 
-// Health configures the check whether this host can lead.
-type Health struct {
-	Check `yaml:",squash" doc:"The host is healthy"`
-	Fall  int `yaml:"fall" default:"3" min:"1" doc:"An unhealthy host is not elected. The host is unhealthy after this many failed checks in a row, and healthy again after two successful ones."`
-}
-
 // Check is a repeated check.
 type Check struct {
 	probe.Target `yaml:",squash" doc:"{doc}"`
-	Interval     time.Duration `yaml:"interval" default:"5s" min:"1ns" doc:"The time between two checks. A check that takes longer than half of it, and longer than 2s, has failed."`
+	Interval     time.Duration `yaml:"interval" default:"5s" min:"1ns" doc:"The time between two checks. One that takes longer than half of it, and longer than 2s, has failed. Three failed ones in a row count: an unhealthy host is not elected, and a leader whose child is not alive gives up leadership, with a strike."`
 }
 
 // Timeout returns how long one check may take.
-func (c Check) Timeout() time.Duration { return checkTimeout(c.Interval) }
-
-// checkTimeout returns how long one of the checks that are repeated after an interval may take.
-func checkTimeout(interval time.Duration) time.Duration { return max(interval/2, 2*time.Second) }
-
-// Live configures the check whether the child is alive.
-type Live struct {
-	Check `yaml:",squash" doc:"Once it is ready, the child is alive"`
-	Fall  int `yaml:"fall" default:"3" min:"1" doc:"After this many failed checks in a row the leader gives up leadership, with a strike."`
-}
+func (c Check) Timeout() time.Duration { return max(c.Interval/2, 2*time.Second) }
 
 // Score configures the source of the score, by which the policy type score ranks.
 type Score struct {
-	Exec     []string      `yaml:"exec" program:"yes" doc:"The score is the first word of this command's output; with the type score, higher is better. Set at most one of exec and http."`
-	HTTP     string        `yaml:"http" doc:"The score is the first word of this URL's response."`
-	Interval time.Duration `yaml:"interval" default:"10s" min:"1ns" doc:"The time between two measurements; the last few are averaged. A measurement that takes longer than half of it, and longer than 2s, has failed."`
+	Exec []string `yaml:"exec" program:"yes" doc:"The score is the first word of this command's output; with the type score, higher is better. It is measured every 10s, and the last few values are averaged. A command that runs for longer than 5s has failed."`
 }
-
-// Timeout returns how long one measurement may take.
-func (s Score) Timeout() time.Duration { return checkTimeout(s.Interval) }
 
 // Reload configures when the configuration is read again.
 type Reload struct {
@@ -158,7 +130,7 @@ type Child struct {
 	Env         map[string]string `yaml:"env" doc:"Additional environment variables of the child and of the hooks; not for child.unit, which has its own."`
 	Dir         string            `yaml:"dir" doc:"The child's working directory. Default: the daemon's."`
 	Ready       probe.Readiness   `yaml:"ready"`
-	Live        Live              `yaml:"live"`
+	Live        Check             `yaml:"live" doc:"Once it is ready, the child is alive"`
 	Containment string            `yaml:"containment" oneof:"auto, cgroup, keeper" scope:"host" default:"auto" doc:"What keeps all processes of the child together: cgroup (a control group of version 2, which must be delegated), keeper (a subreaper, for one group only), or auto: cgroup if possible, else keeper. See docs/safety.md."`
 	StopSignal  string            `yaml:"stop_signal" default:"TERM" doc:"The signal that asks the child to stop."`
 	StopTimeout time.Duration     `yaml:"stop_timeout" doc:"How long the child may take to stop after stop_signal. Then it is killed, or earlier if the lease ends. With 0s the timeout is as long as the lease allows (5/6 of the lease), but at most 10s."`
@@ -166,15 +138,11 @@ type Child struct {
 	MaxRestarts int `yaml:"max_restarts" min:"0" default:"3" doc:"How often within a minute a child that exits by itself is started again on the same host. If it exits once more, the leader gives up leadership."`
 }
 
-// Guard configures the process that ends the work.
-type Guard struct {
-	Realtime bool `yaml:"realtime" doc:"Give guard and keeper the lowest real-time priority, so that no ordinary process of a busy host delays a kill. Needs LimitRTPRIO=1 or CAP_SYS_NICE. See docs/safety.md."`
-}
-
-// unitState returns the unit's state directory; empty if systemd has created none.
-func unitState(getenv func(string) string) string {
+// StateDirectory returns the directory, on a disk of this host, for what must survive a restart of the host: the unit's state directory, or
+// else the default. One daemon uses it at a time.
+func StateDirectory(getenv func(string) string) string {
 	dir, _, _ := strings.Cut(getenv("STATE_DIRECTORY"), ":")
-	return dir
+	return cmp.Or(dir, "/var/lib/zkelectd")
 }
 
 // SessionFile returns the path of the session file; empty if there is none.
@@ -238,7 +206,7 @@ type Hooks struct {
 	OnChange []string `yaml:"on_change" program:"yes" doc:"A command that runs for each change of this daemon's role, in order and one at a time, with JSON on its standard input."`
 	// OnLeaderChange runs on every member.
 	OnLeaderChange []string      `yaml:"on_leader_change" program:"yes" reload:"yes" doc:"A command that runs on every member, leading or not, when it sees that another term leads or that nobody leads any more, and once at the start. If it is slow, only the newest change waits."`
-	Timeout        time.Duration `yaml:"timeout" min:"1ns" default:"10s" doc:"A hook that runs for longer is killed. A takeover that takes longer than this and child.ready.timeout (or child.ready.delay, if that is longer) together has failed; with child.unit, child.ready.timeout counts twice."`
+	Timeout        time.Duration `yaml:"timeout" min:"1ns" default:"10s" doc:"A hook that runs for longer is killed. A takeover that takes longer than this and child.ready.timeout together has failed; with child.unit, child.ready.timeout counts twice."`
 }
 
 // HTTP configures the daemon's HTTP server.
@@ -539,20 +507,9 @@ func (c Config) Programs() []Program {
 	return all
 }
 
-// defaultSpread is the default of moves.spread, which only matters if a host has many groups.
-const defaultSpread = time.Minute
-
-// completeDefaults sets the defaults that depend on other settings. values are the settings that were given, and many is true for a
-// host with many groups.
-func (c *Config) completeDefaults(values map[string]found, many bool) {
-	given := func(key string) bool {
-		_, set := values[key]
-		return set
-	}
-	if many && !given("moves.spread") {
-		c.Moves.Spread = defaultSpread
-	}
-	if !given("policy.failback") && c.failsBack() {
+// completeDefaults sets the default that depends on other settings. values are the settings that were given.
+func (c *Config) completeDefaults(values map[string]found) {
+	if _, given := values["policy.failback"]; !given && c.failsBack() {
 		c.Policy.Failback = defaultFailback
 	}
 }

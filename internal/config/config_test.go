@@ -414,7 +414,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add("node: {id: a, labels: {x: y}}\nchild: {command: [a, b]}\n")
 	f.Add("a: &a [*a]\n")
 	f.Add("node: *x\n")
-	f.Add("policy: {type: expr, expr: 'member.priority', sites: {dc1: 2}, strategies: [{when: 'true', use: first}]}\nzookeeper: {session_timeout: 6s}\n")
+	f.Add("policy: {rank: ['expr:member.priority'], sites: {dc1: 2}, strategies: [{when: 'true', use: first}]}\nzookeeper: {session_timeout: 6s}\n")
 	f.Add("--- {}\n--- {}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := Load(Sources{File: file(t, text)})

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -32,11 +30,6 @@ const (
 // FailsafeAddress returns where this host answers the other members in failsafe mode.
 func (c Config) FailsafeAddress() string { return cmp.Or(c.Failsafe.Listen, c.HTTP.Public(false)) }
 
-// StateDir returns the directory for what must survive a restart of the host.
-func (c Config) StateDir(getenv func(string) string) string {
-	return cmp.Or(c.Node.StateDir, unitState(getenv), "/var/lib/zkelectd")
-}
-
 // CheckFailsafeStop returns an error if the work may take longer to stop than a leader in failsafe mode leaves it, with a lease that is
 // based on a session timeout.
 func (c Config) CheckFailsafeStop(session time.Duration) error {
@@ -55,9 +48,6 @@ func (c Config) CheckFailsafeStop(session time.Duration) error {
 
 func (c *Config) checkFailsafe(report func(string, string, ...any)) {
 	f := c.Failsafe
-	if dir := c.Node.StateDir; dir != "" && (!filepath.IsAbs(dir) || strings.ContainsRune(dir, 0)) {
-		report("node.state_dir", "%q is not an absolute path", dir)
-	}
 	switch {
 	case f.Max > cluster.MaxFailsafe:
 		report(failsafeMax, "%s is more than %s", f.Max, time.Duration(cluster.MaxFailsafe))

@@ -35,11 +35,8 @@ func TestFailsafe(t *testing.T) {
 		t.Errorf("%q", lines)
 	}
 	env := func(name string) string { return map[string]string{"STATE_DIRECTORY": "/var/lib/z:/x"}[name] }
-	if got := c.StateDir(env) + c.StateDir(func(string) string { return "" }); got != "/var/lib/z/var/lib/zkelectd" {
+	if got := StateDirectory(env) + StateDirectory(func(string) string { return "" }); got != "/var/lib/z/var/lib/zkelectd" {
 		t.Error(got)
-	}
-	if c.Node.StateDir = "/s"; c.StateDir(env) != "/s" {
-		t.Error(c.StateDir(env))
 	}
 	if h, err = loadText(t, strings.Replace(safe, ", listen", "}\nhttp: {listen", 1)); err != nil || h.Config.FailsafeAddress() != "192.0.2.1:7400" {
 		t.Errorf("%+v, %v", h.Config.HTTP, err)
@@ -57,7 +54,6 @@ func TestFailsafeRefused(t *testing.T) {
 		"a socket, by API":   {strings.Replace(safe, ", listen: \"192.0.2.1:7400\"", "}\nhttp: {listen: \"unix:/run/z/s\"", 1), "zkelectd.yaml", failsafeListen, "host:port"},
 		"passwords, by API":  {strings.Replace(safe, ", listen: \"192.0.2.1:7400\"", "}\nhttp: {web_config: /etc/web, listen: \"192.0.2.1:80\"", 1), "zkelectd.yaml", failsafeListen, "web_config"},
 		"no port":            {strings.Replace(safe, ":7400", "", 1), "zkelectd.yaml:4", failsafeListen, "host:port"},
-		"a relative path":    {strings.Replace(safe, "{id: n1}", "{id: n1, state_dir: x}", 1), "zkelectd.yaml:1", "node.state_dir", "absolute"},
 		"a long limit":       {strings.Replace(safe, "true,", "true, max: 100000h,", 1), "zkelectd.yaml:4", failsafeMax, "more than"},
 		"only a limit":       {strings.Replace(safe, "enabled: true,", "max: 1h,", 1), "zkelectd.yaml:4", failsafeMax, "failsafe.enabled"},
 	} {

@@ -169,7 +169,7 @@ func readMain(src Sources) *mainFile {
 		m.errs.add("", "", "%v", err)
 	}
 	m.cfg = cfg
-	m.cfg.completeDefaults(m.settings, m.dir != "")
+	m.cfg.completeDefaults(m.settings)
 	m.cfg.checkWith(m.settings, "", &m.errs)
 	m.errs = m.errs.sorted()
 	return m
@@ -326,7 +326,7 @@ func (f *groupFile) read(m *mainFile) {
 		values["zookeeper.root"] = found{f.path, path.Join(m.root(), f.name)}
 	}
 	f.cfg = m.cfg.with(values)
-	f.cfg.completeDefaults(values, true)
+	f.cfg.completeDefaults(values)
 	if !slices.ContainsFunc(m.errs, func(e Error) bool { return e.Key == "zookeeper.root" }) { // else its root is wrong, too
 		f.cfg.checkWith(values, f.path, &f.errs)
 	}

@@ -468,7 +468,7 @@ func TestTooManyGroups(t *testing.T) {
 // A bundle gives the same configuration when the files are gone and the host has another name.
 func TestBundle(t *testing.T) {
 	h := newHost(t, "node: {labels: {a: '1', B: x}}\nzookeeper: {session_timeout: 10s}\ndefaults: {child: {env: {A: b}}, policy: {hysteresis: 0}}\n", map[string]string{
-		"a": "child: {command: [app, '--x: y']}\npolicy: {type: expr, expr: 'member.priority'}\n", "b": "node: {observer: true}\nzookeeper: {root: /other}\n",
+		"a": "child: {command: [app, '--x: y']}\npolicy: {rank: ['expr:member.priority']}\n", "b": "node: {observer: true}\nzookeeper: {root: /other}\n",
 	})
 	single, err := LoadHost(Sources{Env: []string{"ZKELECTD_ZOOKEEPER_ROOT=/zk/app", "ZKELECTD_POLICY_HYSTERESIS=0"}, Command: []string{"app", "-x"}})
 	if err != nil {
@@ -562,7 +562,7 @@ func FuzzGroupFile(f *testing.F) {
 	f.Add("a", "child: {command: [a], env: {B: c}}\nnode: {labels: {x: y}}\n")
 	f.Add("a", "zookeeper: {root: /zk/good}\n")
 	f.Add("Bad", "zookeeper: {root: ''}\n")
-	f.Add("x", "policy: {type: expr, expr: 'member.priority'}\nhttp: {listen: a:1}\n")
+	f.Add("x", "policy: {rank: ['expr:member.priority']}\nhttp: {listen: a:1}\n")
 	f.Add("x", "defaults: {}\ngroups_dir: /\n")
 	f.Fuzz(func(t *testing.T, name, text string) {
 		h := newHost(t, "zookeeper: {root: /zk}\ndefaults: {child: {env: {A: b}, stop_timeout: 1s}}\n", map[string]string{"good": "child: {command: [app]}\n"})

@@ -58,7 +58,6 @@ func findError(t *testing.T, err error, key, reason string) Error {
 func TestPolicyErrorsNameTheKeyAndTheLine(t *testing.T) {
 	for text, want := range map[string]struct{ key, line, reason string }{
 		"\ntype: coin":                              {"policy.type", ":4", `"coin" is not a policy: want one of priority,`},
-		"\ntype: expr":                              {"policy.type", ":4", "expr needs an expression in policy.expr"},
 		"\nrank: [site, coin]":                      {"policy.rank", ":4", `[1]: "coin" is not a ranker`},
 		"\ntype: priorty":                           {"policy.type", ":4", "is not a policy: want one of priority, first, node-id, highest-node-id, round-robin, other-site, latency, score, spread, fewest, expr, exec; did you mean priority?"},
 		"\nrank: [incumbant]":                       {"policy.rank", ":4", "or expr:EXPRESSION; did you mean incumbent?"},
@@ -67,7 +66,6 @@ func TestPolicyErrorsNameTheKeyAndTheLine(t *testing.T) {
 		"\nstrategies: [{when: 'cause == \"failur\"', use: first}]": {"policy.strategies", ":4", `[0].when: cause is never "failur": it is one of first, failure,`},
 		"\nrank: [exec]":                                          {"policy.rank", ":4", `[0]: "exec" is not a ranker`},
 		"\nrank: ['expr: member.x']":                              {"policy.rank", ":4", "[0]: "},
-		"\ntype: expr\nexpr: '1 +'":                               {"policy.expr", ":5", ""},
 		"\nfilter: ['true', 'member.nothing']":                    {"policy.filter", ":4", "[1]: "},
 		"\nfilter: ['member.priority']":                           {"policy.filter", ":4", "[0]: "},
 		"\nfilter: 'true'":                                        {"policy.filter", ":4", "must be a list"},
@@ -118,8 +116,8 @@ func TestPolicyErrorsInTheEnvironmentNameTheVariable(t *testing.T) {
 }
 
 func TestFailbackErrorsNameTheKey(t *testing.T) {
-	_, err := Load(Sources{File: file(t, "policy:\n  failback: never\n  max_preemptions: -1\n  preemption_window: 0s\n")})
-	for key, want := range map[string]string{"policy.failback": ":2", "policy.max_preemptions": ":3", "policy.preemption_window": ":4"} {
+	_, err := Load(Sources{File: file(t, "policy:\n  failback: never\n  max_preemptions: -1\n")})
+	for key, want := range map[string]string{"policy.failback": ":2", "policy.max_preemptions": ":3"} {
 		if f := findError(t, err, key, ""); !strings.HasSuffix(f.Source, want) {
 			t.Errorf("%s: %s", key, f)
 		}

@@ -173,7 +173,7 @@ func differ(a, b Config) bool {
 	reload, restart := Diff(a, b)
 	return slices.ContainsFunc(append(reload, restart...), func(key string) bool {
 		section, _, _ := strings.Cut(key, ".")
-		return !slices.Contains([]string{"http", "log", "reload", "guard", groupsDir}, section)
+		return !slices.Contains([]string{"http", "log", "reload", groupsDir}, section)
 	})
 }
 

@@ -23,7 +23,7 @@ func (c Config) Rules() cluster.Rules {
 // withRules is the inverse of Rules: it returns c with the settings that the rules determine.
 func (c Config) withRules(r cluster.Rules) Config {
 	c.Failsafe.Enabled, c.Failsafe.Max = r.Failsafe.Enabled, time.Duration(r.Failsafe.Max)
-	r.Failback, r.PreemptionWindow, r.Failsafe = cmp.Or(r.Failback, cluster.FailbackImmediate), cmp.Or(r.PreemptionWindow, c.Policy.PreemptionWindow), cluster.FailsafeRules{}
+	r.Failback, r.Failsafe = cmp.Or(r.Failback, cluster.FailbackImmediate), cluster.FailsafeRules{}
 	c.Policy.Rules = r
 	return c
 }

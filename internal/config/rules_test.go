@@ -20,13 +20,12 @@ import (
 func drawRules(t *rapid.T) Config {
 	word := rapid.StringMatching(`[A-Za-z0-9.][A-Za-z0-9<>'": {},#&*!|%@.-]{0,8}[a-z]`)
 	name := word.Filter(func(s string) bool { return CheckName(s) == nil })
-	policyType := rapid.SampledFrom([]string{"priority", "first", "node-id", "round-robin", "other-site", "latency", "score", "expr", "exec"})
+	policyType := rapid.SampledFrom([]string{"priority", "first", "node-id", "round-robin", "other-site", "latency", "score", "exec"})
 	condition := rapid.SampledFrom([]string{`cause == "failure"`, `len(members) > 2 || previous.site == "a: #b"`, "cause == \"failure\" &&\n  len(members) > 2", ""})
 	c := defaults()
 	p := &c.Policy
 	p.Type = policyType.Draw(t, "type")
-	p.Expr = rapid.SampledFrom([]string{"member.priority * 2", "member.priority >\n  3", `member.site == "x: y"`}).Draw(t, "expr")
-	p.Rank = rapid.SliceOfN(rapid.SampledFrom([]string{"site", "priority", "expr: member.priority"}), 0, 3).Draw(t, "rank")
+	p.Rank = rapid.SliceOfN(rapid.SampledFrom([]string{"site", "priority", "expr: member.priority * 2", "expr: member.priority >\n  3", `expr: member.site == "x: y"`}), 0, 3).Draw(t, "rank")
 	for range rapid.IntRange(0, 3).Draw(t, "strategies") {
 		p.Strategies = append(p.Strategies, cluster.Strategy{When: condition.Draw(t, "when"), Use: policyType.Draw(t, "use")})
 	}
@@ -35,7 +34,6 @@ func drawRules(t *rapid.T) Config {
 	p.Filter = rapid.SliceOfN(rapid.SampledFrom([]string{"member.priority > 1", `member.site != "x, y"`}), 0, 2).Draw(t, "filter")
 	p.Failback = rapid.SampledFrom([]string{cluster.FailbackImmediate, "1m0s", cluster.FailbackManual}).Draw(t, "failback")
 	p.MaxPreemptions = rapid.IntRange(0, 9).Draw(t, "moves")
-	p.PreemptionWindow = cluster.Duration(rapid.Int64Range(1, 1e13).Draw(t, "window"))
 	return c
 }
 
@@ -139,7 +137,7 @@ func TestTheDefaultFailbackIsPublished(t *testing.T) {
 
 func TestRulesOfAnOlderRecordLoad(t *testing.T) {
 	c := mustLoad(t, Sources{File: file(t, RulesYAML(cluster.Rules{Type: "priority"}))})
-	if c.Policy.Failback != cluster.FailbackImmediate || c.Policy.PreemptionWindow <= 0 {
+	if c.Policy.Failback != cluster.FailbackImmediate {
 		t.Errorf("policy: got %+v", c.Policy)
 	}
 }

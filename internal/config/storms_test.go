@@ -28,9 +28,6 @@ func TestDefaultsForManyGroups(t *testing.T) {
 		return c
 	}
 	for _, host := range []Host{host, again} {
-		if m := host.Config.Moves; m.Spread != time.Minute {
-			t.Errorf("moves: %+v", m)
-		}
 		for name, want := range map[string]Config{
 			"plain": want(5*time.Second, cluster.FailbackManual), "own": want(0, cluster.FailbackManual),
 			"even": want(5*time.Second, "30s"), "ranked": want(5*time.Second, "30s"),
@@ -45,18 +42,11 @@ func TestDefaultsForManyGroups(t *testing.T) {
 			}
 		}
 	}
-	h.setMain("node: {id: n1}\nmoves: {spread: 0s}\n")
-	if host, err = LoadHost(Sources{File: h.main}); err != nil || host.Config.Moves.Spread != 0 {
-		t.Errorf("%+v, %v", host.Config.Moves, err)
-	}
-	if c, _ := host.Group("plain"); c.Election.Settle != 3*time.Second || c.Moves.Spread != 0 {
-		t.Errorf("%+v", c.Election)
-	}
 }
 
 func TestDefaultsForOneGroup(t *testing.T) {
 	c, err := Load(Sources{Env: []string{"ZKELECTD_POLICY_TYPE=spread"}})
-	if err != nil || c.Moves.Spread != 0 || c.Election.Settle != 3*time.Second || c.Policy.Failback != "30s" {
-		t.Errorf("%+v, %+v, %v", c.Moves, c.Election, err)
+	if err != nil || c.Election.Settle != 3*time.Second || c.Policy.Failback != "30s" {
+		t.Errorf("%+v, %v", c.Election, err)
 	}
 }

@@ -95,7 +95,8 @@ func (s *settings) newDaemon(version string, g *guard.Client, log *slog.Logger, 
 	}
 	commit(s.host)
 	h := host.New(host.Options{
-		Config: s.host, Refused: s.refusal, RefusedGroups: s.refusedGroups, Pending: s.pending, Log: log, Level: level, Version: version, Guard: g, ConfigFile: s.namedFile(), Create: s.create, CheckFiles: CheckFiles, Secure: s.access.config.TLSEnabled(),
+		Config: s.host, Refused: s.refusal, RefusedGroups: s.refusedGroups, Pending: s.pending, Log: log, Level: level, Version: version, Guard: g, ConfigFile: s.namedFile(), Create: s.create, CheckFiles: CheckFiles,
+		StateDir: config.StateDirectory(os.Getenv), Secure: s.access.config.TLSEnabled(),
 		Reload: func(running config.Host, allowRemovals bool) (host.Reloaded, error) {
 			return s.reload(running, allowRemovals, commit)
 		},

@@ -62,7 +62,7 @@ func RunGuard(ctx context.Context, opt GuardOptions) (status int, err error) {
 	}
 	status, err = guard.Run(guard.Options{
 		Path: "/proc/self/exe", Argv: opt.Argv, Respawn: opt.Respawn, Config: from.Content, ConfigOnce: from.Once, LastConfig: last, SessionLock: lock,
-		Containment: guard.Containment(cfg.Child.Containment), Realtime: cfg.Guard.Realtime, Close: closeSession,
+		Containment: guard.Containment(cfg.Child.Containment), Realtime: harden.RealtimePermitted(), Close: closeSession,
 		Signals: opt.Signals, Log: log.With("node", cfg.Node.ID, "process", "guard"),
 	})
 	// With status 1 the daemon has given up by itself, and a higher one is that of a stop that took too long.

@@ -22,6 +22,7 @@ import (
 	"zkelectd/internal/host"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/store"
+	"zkelectd/internal/sys/harden"
 	"zkelectd/internal/work/oneshot"
 	"zkelectd/internal/zk"
 )
@@ -58,7 +59,7 @@ func RunJob(opt JobOptions) (JobResult, error) {
 	defer result.Close()
 	_, err = guard.Run(guard.Options{
 		Path: "/proc/self/exe", Argv: opt.Argv, Config: []byte(cfg.YAML()), ConfigOnce: true, Result: result,
-		Containment: guard.Containment(cfg.Child.Containment), Realtime: cfg.Guard.Realtime, Close: closeSession,
+		Containment: guard.Containment(cfg.Child.Containment), Realtime: harden.RealtimePermitted(), Close: closeSession,
 		Log: opt.Log.With("node", cfg.Node.ID, "process", "guard"),
 	})
 	if err != nil {
@@ -93,7 +94,7 @@ func MainJob(ctx context.Context, rule JobRule, version string) (status int, err
 	defer gate.Close()
 	j := &job{
 		rule: rule, cfg: h.Config, gate: gate, log: log, file: result, signals: signals,
-		host: host.New(host.Options{Config: h, Log: log, Level: level, Version: version, Guard: g, Create: true, CheckFiles: CheckFiles}),
+		host: host.New(host.Options{Config: h, Log: log, Level: level, Version: version, Guard: g, Create: true, CheckFiles: CheckFiles, StateDir: config.StateDirectory(os.Getenv)}),
 	}
 	j.run(ctx)
 	return StatusStopped, nil

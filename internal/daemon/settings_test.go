@@ -33,9 +33,9 @@ func TestRestoredSettings(t *testing.T) {
 		refusal            string
 	}{
 		"one group": {
-			"node: {id: a, state_dir: /s}\nzookeeper: {root: /x, servers: [zk:1], session_file: /f}\nchild: {command: [x], containment: keeper}\n",
-			"node: {id: b, state_dir: /t, site: dc1}\nzookeeper: {root: /y, servers: [zk:2], session_file: /g}\nchild: {command: [y], containment: auto}\n", nil,
-			"node.site", "node.id node.state_dir zookeeper.servers zookeeper.root zookeeper.session_file child.command child.containment", "",
+			"node: {id: a}\nzookeeper: {root: /x, servers: [zk:1], session_file: /f}\nchild: {command: [x], containment: keeper}\n",
+			"node: {id: b, site: dc1}\nzookeeper: {root: /y, servers: [zk:2], session_file: /g}\nchild: {command: [y], containment: auto}\n", nil,
+			"node.site", "node.id zookeeper.servers zookeeper.root zookeeper.session_file child.command child.containment", "",
 		},
 		"a directory now": {"zookeeper: {root: /x}\nchild: {command: [x]}\n", "groups_dir: " + groups + "\n", nil, "", "", "groups_dir: is"},
 		"groups": {

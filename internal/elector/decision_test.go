@@ -127,7 +127,7 @@ func TestPreemptionsWhileAGroupComesUpAreNotCounted(t *testing.T) {
 
 // The next preemption is allowed when the oldest one no longer counts.
 func TestTheNextPreemptionFollowsTheOldest(t *testing.T) {
-	h := newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{Type: "priority", MaxPreemptions: 2, PreemptionWindow: cluster.Duration(time.Hour)})
+	h := newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{Type: "priority", MaxPreemptions: 2})
 	first := h.in.Now
 	h.leader("a", cluster.CausePreempt)
 	h.pass(time.Minute)

@@ -22,10 +22,10 @@ type Options struct {
 	LastKnown *cluster.LastKnown
 	// Epoch is the one that the instance was started for, see [cluster.Slots]; 0 in a group with one leader.
 	Epoch int64
-	// Group is the name of the group, with its slot if there is one. Spread is the time over which the preemptions of all groups are spread, and for which
-	// there is none after a member has vanished; 0 for neither.
+	// Group is the name of the group, with its slot if there is one. Spread is set if the host has many groups: their preemptions are
+	// spread over twice the delay of the failback, and for so long there is none after a member has vanished.
 	Group  string
-	Spread time.Duration
+	Spread bool
 	// Estimate takes durations from the times in records, for a forecast, which has measured nothing itself.
 	Estimate bool
 	// Settle is how long the first election waits for other members; 0 for not at all.

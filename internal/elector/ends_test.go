@@ -18,7 +18,7 @@ func TestAReelectionEndsUnderEveryPolicy(t *testing.T) {
 		"round-robin":  {cluster.Rules{Rank: []string{"round-robin"}}, "b", cluster.CauseReelect},
 		"another site": {cluster.Rules{Rank: []string{"expr:member.site != previous.site", "node-id"}}, "b", cluster.CauseReelect},
 		"a filter":     {cluster.Rules{Type: "node-id", Filter: []string{"member.id != previous.id"}}, "b", cluster.CauseReelect},
-		"a strategy":   {cluster.Rules{Type: "node-id", Strategies: []cluster.Strategy{{When: "previous.site == 'dc2'", Use: "node-id"}, {Use: "expr"}}, Expr: "member.priority * -1"}, "c", cluster.CauseReelect},
+		"a strategy":   {cluster.Rules{Type: "node-id", Strategies: []cluster.Strategy{{When: "previous.site == 'dc2'", Use: "node-id"}, {Use: "highest-node-id"}}}, "c", cluster.CauseReelect},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newGroup("a", "b", "c").sites("dc1", "dc2", "dc2").leads("a", 7).scenario(t, c.rules)

@@ -80,7 +80,7 @@ func (h *scenario) swap() {
 }
 
 func TestDampingLimitsPreemptions(t *testing.T) {
-	h := newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{Type: "priority", MaxPreemptions: 2, PreemptionWindow: cluster.Duration(time.Hour)})
+	h := newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{Type: "priority", MaxPreemptions: 2})
 	h.leader("a", cluster.CausePreempt)
 	h.swap()
 	rec := h.leader("b", cluster.CausePreempt)
@@ -102,7 +102,7 @@ func TestDampingLimitsPreemptions(t *testing.T) {
 
 func TestDampingOnlyLimitsPreemptions(t *testing.T) {
 	damped := func() *scenario {
-		h := newGroup("a", "b", "c").leads("b", 7).scenario(t, cluster.Rules{Type: "priority", MaxPreemptions: 1, PreemptionWindow: cluster.Duration(time.Hour)})
+		h := newGroup("a", "b", "c").leads("b", 7).scenario(t, cluster.Rules{Type: "priority", MaxPreemptions: 1})
 		h.leader("a", cluster.CausePreempt)
 		h.swap()
 		h.leader("a", "")
@@ -130,7 +130,7 @@ func TestDampingOnlyLimitsPreemptions(t *testing.T) {
 }
 
 func TestANewElectorCountsEarlierPreemptions(t *testing.T) {
-	h := newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{Type: "priority", MaxPreemptions: 1, PreemptionWindow: cluster.Duration(time.Hour)})
+	h := newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{Type: "priority", MaxPreemptions: 1})
 	h.leader("a", cluster.CausePreempt)
 	h.swap()
 	h.e, h.in.Now = newElector(), time.Minute
@@ -152,7 +152,7 @@ func (h *scenario) publish(rules cluster.Rules) {
 
 // The first preemption under a new revision is an operator's order: it is neither damped nor counted. The next one is.
 func TestANewPolicyIsNotDamped(t *testing.T) {
-	rules := cluster.Rules{Type: "priority", MaxPreemptions: 1, PreemptionWindow: cluster.Duration(time.Hour)}
+	rules := cluster.Rules{Type: "priority", MaxPreemptions: 1}
 	h := newGroup("a", "b").leads("b", 7).scenario(t, rules)
 	h.publish(rules)
 	if rec := h.leader("a", cluster.CausePreempt); len(rec.Preemptions) != 0 {
@@ -175,7 +175,7 @@ func TestANewPolicyIsNotDamped(t *testing.T) {
 
 // Without a policy in ZooKeeper that can be read, no operator has published one: electors may even disagree on the revision.
 func TestOnlyAPublishedPolicyIsNotDamped(t *testing.T) {
-	rules := cluster.Rules{Type: "priority", MaxPreemptions: 1, PreemptionWindow: cluster.Duration(time.Hour)}
+	rules := cluster.Rules{Type: "priority", MaxPreemptions: 1}
 	h := newGroup("a", "b").leads("b", 7).scenario(t, rules)
 	h.leader("a", cluster.CausePreempt)
 	h.swap()
@@ -186,7 +186,6 @@ func TestOnlyAPublishedPolicyIsNotDamped(t *testing.T) {
 
 // What holds a better member back is said with its remedy, and with its end if that is known.
 func TestBlockedSaysWhatToDo(t *testing.T) {
-	hour := cluster.Duration(time.Hour)
 	paused := func(h *scenario) {
 		p := by(1, time.Hour)
 		p.Time = h.in.Wall
@@ -205,8 +204,8 @@ func TestBlockedSaysWhatToDo(t *testing.T) {
 		"manual":    {cluster.Rules{Failback: cluster.FailbackManual}, false, nil, ", but failback is manual; 'zkelectd reelect' moves leadership now"},
 		"delayed":   {cluster.Rules{Failback: "1h"}, false, nil, "eligible for 1h0m0s, until about " + clock(time.Hour) + "; 'zkelectd reelect' moves"},
 		"paused":    {cluster.Rules{}, false, paused, "paused by ann@host: new kernel, until about " + clock(time.Hour) + "; 'zkelectd resume' ends the pause"},
-		"damped":    {cluster.Rules{MaxPreemptions: 1, PreemptionWindow: hour}, false, damped, "allows no more, until about " + clock(time.Hour) + "; 'zkelectd reelect' moves"},
-		"estimated": {cluster.Rules{MaxPreemptions: 1, PreemptionWindow: hour}, true, damped, "allows no more, until about " + clock(40*time.Minute) + "; 'zkelectd reelect' moves"},
+		"damped":    {cluster.Rules{MaxPreemptions: 1}, false, damped, "allows no more, until about " + clock(time.Hour) + "; 'zkelectd reelect' moves"},
+		"estimated": {cluster.Rules{MaxPreemptions: 1}, true, damped, "allows no more, until about " + clock(40*time.Minute) + "; 'zkelectd reelect' moves"},
 	} {
 		c.rules.Type = "priority"
 		h := newGroup("a", "b").leads("b", 7).scenario(t, c.rules)

@@ -48,11 +48,11 @@ func (m *moves) forget() {
 	}
 }
 
-// checkMove returns an error that says why a preemption that policy allows must wait, nil if it may begin.
-func (e *Elector) checkMove(in Input, d *Decision) error {
-	m, spread := &e.moves, e.opt.Spread
+// checkMove returns an error that says why a preemption that policy allows must wait, nil if it may begin. delay is that of the failback.
+func (e *Elector) checkMove(in Input, delay time.Duration, d *Decision) error {
+	m, spread := &e.moves, 2*delay
 	m.seen = true
-	if spread > 0 {
+	if e.opt.Spread && spread > 0 {
 		term := in.Snapshot.Elected.Record.Term
 		if m.wanted != term {
 			m.wanted, m.since = term, in.Now
@@ -68,7 +68,7 @@ func (e *Elector) checkMove(in Input, d *Decision) error {
 			return &heldError{reason: fmt.Sprintf("policy moves nothing for %s after a member has vanished", spread), until: begin}
 		case in.Now < begin+wait:
 			d.Wake = cluster.Earliest(d.Wake, begin+wait)
-			return &heldError{reason: fmt.Sprintf("it waits %s so that not all groups move at once (moves.spread)", wait.Round(time.Second)), until: begin + wait}
+			return &heldError{reason: fmt.Sprintf("it waits %s so that not all groups move at once", wait.Round(time.Second)), until: begin + wait}
 		}
 	}
 	if in.NoRoom != "" {

@@ -11,14 +11,17 @@ import (
 
 const noRoom = "4 groups of this elector's host move at the moment"
 
-// lossPause is as long as Spread in the tests.
-const lossPause = time.Minute
+// failback is that of the tests, and lossPause twice its delay.
+const (
+	failback  = "30s"
+	lossPause = time.Minute
+)
 
 // mover is a scenario in which a is better than the leader b, for an elector that has known both members for long.
 func mover(t *testing.T) *scenario {
 	t.Helper()
-	h := newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{Type: "priority"})
-	h.e = New(Options{Exclusion: time.Minute, ExclusionMax: time.Hour, Group: "billing", Spread: time.Minute})
+	h := newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{Type: "priority", Failback: failback})
+	h.e = New(Options{Exclusion: time.Minute, ExclusionMax: time.Hour, Group: "billing", Spread: true})
 	h.group().node("a").Priority = 1
 	h.leader("b", "")
 	h.in.Now += lossPause
@@ -77,14 +80,15 @@ func TestRecoveryAndRequestsSkipTheJitter(t *testing.T) {
 }
 
 func TestNoMoveAfterTheLossOfAHost(t *testing.T) {
-	h := newGroup("a", "b", "c").leads("b", 7).scenario(t, cluster.Rules{Type: "priority"})
-	h.e = New(Options{Exclusion: time.Minute, ExclusionMax: time.Hour, Group: "billing", Spread: time.Minute})
+	h := newGroup("a", "b", "c").leads("b", 7).scenario(t, cluster.Rules{Type: "priority", Failback: failback})
+	h.e = New(Options{Exclusion: time.Minute, ExclusionMax: time.Hour, Group: "billing", Spread: true})
 	wait := jitter("billing", 7, time.Minute)
+	h.leader("b", "")
 	// It has become the elector, so it does not know what became of the last one.
-	if d := h.settle(); d.Wake != h.in.Now+lossPause || !strings.Contains(d.Blocked.Reason, "policy moves nothing for 1m0s after a member has vanished") {
+	h.in.Now += 30 * time.Second
+	if d := h.settle(); d.Wake != h.in.Now+lossPause-30*time.Second || !strings.Contains(d.Blocked.Reason, "policy moves nothing for 1m0s after a member has vanished") {
 		t.Fatalf("wakes %s, blocked %q", d.Wake, d.Blocked)
 	}
-	h.in.Now += 30 * time.Second
 	h.remove("c")
 	lost := h.in.Now
 	h.leader("b", "")
@@ -96,8 +100,8 @@ func TestNoMoveAfterTheLossOfAHost(t *testing.T) {
 
 // A leader that stops as requested is no loss.
 func TestALeaderThatLeavesIsNoLoss(t *testing.T) {
-	h := newGroup("a", "b", "c").leads("c", 7).scenario(t, cluster.Rules{Type: "priority"})
-	h.e = New(Options{Exclusion: time.Minute, ExclusionMax: time.Hour, Group: "billing", Spread: time.Minute})
+	h := newGroup("a", "b", "c").leads("c", 7).scenario(t, cluster.Rules{Type: "priority", Failback: failback})
+	h.e = New(Options{Exclusion: time.Minute, ExclusionMax: time.Hour, Group: "billing", Spread: true})
 	h.leader("c", "")
 	h.in.Now += lossPause
 	h.group().node("a").Ineligible = "an observer"
@@ -107,6 +111,8 @@ func TestALeaderThatLeavesIsNoLoss(t *testing.T) {
 	h.leader("b", cluster.CauseStopped)
 	h.remove("c")
 	h.group().node("a").Ineligible = ""
+	h.leader("b", "")
+	h.in.Now += 30 * time.Second
 	if d := h.settle(); !strings.Contains(d.Blocked.Reason, "so that not all groups move at once") {
 		t.Errorf("blocked: %q", d.Blocked)
 	}
@@ -114,7 +120,7 @@ func TestALeaderThatLeavesIsNoLoss(t *testing.T) {
 
 func TestAMoveAwaitsRoom(t *testing.T) {
 	h := mover(t)
-	h.e.opt.Spread = 0
+	h.e.opt.Spread = false
 	h.in.NoRoom = noRoom
 	if d := h.settle(); !d.AwaitsRoom || !strings.Contains(d.Blocked.Reason, "but "+noRoom) || len(h.terms) > 0 {
 		t.Fatalf("%+v", d)

@@ -3,7 +3,6 @@ package elector
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/policy"
@@ -103,7 +102,6 @@ func TestADrainedLeaderStaysIfNoOtherIsEligible(t *testing.T) {
 }
 
 func TestReelectFollowsThePolicyAlone(t *testing.T) {
-	day := cluster.Duration(24 * time.Hour)
 	damped := newGroup("a", "b").leads("b", 7)
 	damped.Elected.Record.Preemptions = []cluster.Preemption{{Term: 5}, {Term: 6}}
 	failed := newGroup("a", "b").sites("dc1", "dc2").leads("b", 7).before("dc1")
@@ -117,7 +115,7 @@ func TestReelectFollowsThePolicyAlone(t *testing.T) {
 	}{
 		"manual failback":       {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "priority", Failback: cluster.FailbackManual}, nil, "a", cluster.CauseReelect, "a was elected"},
 		"delayed failback":      {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "priority", Failback: "24h"}, nil, "a", cluster.CauseReelect, "a was elected"},
-		"damping":               {damped, cluster.Rules{Type: "priority", MaxPreemptions: 2, PreemptionWindow: day}, nil, "a", cluster.CauseReelect, "a was elected"},
+		"damping":               {damped, cluster.Rules{Type: "priority", MaxPreemptions: 2}, nil, "a", cluster.CauseReelect, "a was elected"},
 		"a move":                {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "priority"}, &cluster.Move{Request: by(1), Node: "b"}, "a", cluster.CauseReelect, "a was elected"},
 		"the best leads":        {newGroup("a", "b").leads("a", 7), cluster.Rules{Type: "priority"}, nil, "a", "", "a leads and is the best"},
 		"there is no leader":    {newGroup("a", "b"), cluster.Rules{Type: "priority"}, nil, "a", cluster.CauseFirst, "a leads and is the best"},

@@ -191,13 +191,12 @@ func (e *Elector) checkPreemption(b rankingInput, r rankedMembers, best cluster.
 	}
 	recent := e.recentPreemptions(b.in.Snapshot.Elected.Record.Preemptions, b.in)
 	if rules.MaxPreemptions <= 0 || len(recent) < rules.MaxPreemptions || newRevision(b.in) {
-		return e.checkMove(b.in, d)
+		return e.checkMove(b.in, delay, d)
 	}
-	window := time.Duration(rules.PreemptionWindow)
-	until := e.preemptions[recent[0].Term] + window
+	until := e.preemptions[recent[0].Term] + cluster.PreemptionWindow
 	d.Wake = cluster.Earliest(d.Wake, until)
 	return &heldError{
-		reason: fmt.Sprintf("policy has replaced the leader %d times within %s; policy.max_preemptions allows no more", len(recent), window),
+		reason: fmt.Sprintf("policy has replaced the leader %d times within %s; policy.max_preemptions allows no more", len(recent), cluster.PreemptionWindow),
 		remedy: e.reelectRemedy(), until: until,
 	}
 }
@@ -230,7 +229,6 @@ func (e *Elector) trackFenced(in Input) {
 
 // recentPreemptions returns the preemptions that still count for damping, in the order in which this elector has first seen them.
 func (e *Elector) recentPreemptions(all []cluster.Preemption, in Input) []cluster.Preemption {
-	window := time.Duration(in.Policy.Rules.PreemptionWindow)
 	next := make(map[int64]time.Duration, len(all))
 	var recent []cluster.Preemption
 	for _, p := range all {
@@ -239,7 +237,7 @@ func (e *Elector) recentPreemptions(all []cluster.Preemption, in Input) []cluste
 			since = e.firstSeen(in, p.Time)
 		}
 		next[p.Term] = since
-		if in.Now-since < window {
+		if in.Now-since < cluster.PreemptionWindow {
 			recent = append(recent, p)
 		}
 	}

@@ -33,7 +33,7 @@ func largeGroup(n int) *group {
 // BenchmarkDecide measures one decision of the elector, with the encoding of what it writes: for an event that changes nothing, and for
 // the loss of the leader.
 func BenchmarkDecide(b *testing.B) {
-	for _, rules := range []cluster.Rules{{Type: "priority"}, {Type: "latency"}, {Type: "expr", Expr: "-member.latency"}, {Rank: []string{"site", "incumbent", "spread"}}} {
+	for _, rules := range []cluster.Rules{{Type: "priority"}, {Type: "latency"}, {Rank: []string{"expr:-member.latency"}}, {Rank: []string{"site", "incumbent", "spread"}}} {
 		for _, n := range []int{10, 500, 2000} {
 			p, err := policy.New(cluster.Policy{Rules: rules})
 			if err != nil {

@@ -21,7 +21,6 @@ var (
 func anyRules(t *rapid.T) cluster.Rules {
 	rules := cluster.Rules{
 		Type:           rapid.SampledFrom(policy.Types()).Draw(t, "type"),
-		Expr:           rapid.SampledFrom([]string{"member.priority", "member.site == 'dc2'", "member.site in failed_sites", "cause == 'reelect' ? member.score : 1"}).Draw(t, "expr"),
 		Sites:          map[string]int{"dc1": rapid.IntRange(0, 1).Draw(t, "dc1")},
 		Failback:       rapid.SampledFrom([]string{"", "1m", cluster.FailbackManual}).Draw(t, "failback"),
 		MaxPreemptions: rapid.IntRange(0, 2).Draw(t, "max moves"),
@@ -33,10 +32,9 @@ func anyRules(t *rapid.T) cluster.Rules {
 				Use:  rapid.SampledFrom(policy.Types()).Draw(t, "use"),
 			}
 		}), 0, 2).Draw(t, "strategies"),
-		PreemptionWindow: cluster.Duration(time.Hour),
 	}
 	if rapid.Bool().Draw(t, "spelled out") {
-		rules.Rank = rapid.SliceOfN(rapid.SampledFrom([]string{"site", "priority", "oldest", "node-id", "other-site", "latency", "score", "round-robin", "expr:member.priority", "expr:member.site != previous.site"}), 1, 3).Draw(t, "rank")
+		rules.Rank = rapid.SliceOfN(rapid.SampledFrom([]string{"site", "priority", "oldest", "node-id", "other-site", "latency", "score", "round-robin", "expr:member.priority", "expr:member.site != previous.site", "expr:member.site in failed_sites", "expr:cause == 'reelect' ? member.score : 1"}), 1, 3).Draw(t, "rank")
 	}
 	return rules
 }

@@ -45,7 +45,7 @@ func (g *guard) makeRealtime(pid int) {
 		return
 	}
 	if err := harden.SetRealtime(pid); err != nil {
-		g.log.Warn("cannot apply guard.realtime: on a busy host a kill may take longer", "pid", pid, "err", err)
+		g.log.Warn("cannot apply a real-time priority: on a busy host a kill may take longer", "pid", pid, "err", err)
 	}
 }
 

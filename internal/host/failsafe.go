@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -44,9 +43,6 @@ const keysAuditPace = time.Minute
 
 func newFailsafeMode(h *Host) *failsafeMode { return &failsafeMode{host: h, auditPace: keysAuditPace} }
 
-// dir returns the state directory.
-func (f *failsafeMode) dir() string { return f.host.config().StateDir(os.Getenv) }
-
 // open returns the agent, and opens it unless it is. It returns nil if the host ends.
 func (f *failsafeMode) open() (*agent.Agent, error) {
 	f.opening.Lock()
@@ -54,7 +50,7 @@ func (f *failsafeMode) open() (*agent.Agent, error) {
 	if a := f.agent.Load(); a != nil || f.closed {
 		return a, nil
 	}
-	a, err := agent.Open(agent.Options{Node: f.host.config().Node.ID, StateDir: f.dir(), Clock: boottime.Now, Log: f.host.log})
+	a, err := agent.Open(agent.Options{Node: f.host.config().Node.ID, StateDir: f.host.opt.StateDir, Clock: boottime.Now, Log: f.host.log})
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +71,7 @@ func (f *failsafeMode) check() error {
 
 func needsStateDir(err error) error {
 	if err != nil {
-		err = fmt.Errorf("failsafe.enabled needs node.state_dir: %w", err)
+		err = fmt.Errorf("failsafe.enabled needs a state directory: %w", err)
 	}
 	return err
 }
@@ -185,7 +181,7 @@ type promisesUnknownError struct{ err error }
 func (e *promisesUnknownError) Error() string {
 	return fmt.Sprintf("the last leader may still rest on promises, and it is not known what this host has promised: %v. Until it is, or that leader has ended, this host "+
 		"neither leads nor agrees to another leader. Repair the state directory, and the host takes part again by itself, or after 'zkelectd reload' at once; if the "+
-		"directory is not that of this daemon, set node.state_dir", e.err)
+		"directory is not that of this daemon, set StateDirectory= in the unit", e.err)
 }
 
 func (e *promisesUnknownError) Unwrap() error { return e.err }
@@ -197,7 +193,7 @@ func (m *membership) agree(ctx context.Context) (*participation, error) {
 	f, r := m.session.host.failsafe, m.resource
 	a := f.agent.Load() // what it has in memory needs no file
 	if a == nil {
-		took, err := agent.TookPart(f.dir(), failsafe.Group(r.paths()))
+		took, err := agent.TookPart(f.host.opt.StateDir, failsafe.Group(r.paths()))
 		if took && err == nil {
 			a, err = f.open()
 		}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -47,6 +48,8 @@ type fleet struct {
 	hosts  []*safeHost
 	env    []string         // further settings of the hosts that are started next
 	setUp  func(host *Host) // called with each host before it starts; nil for nothing
+	// stateDir is the state directory of the hosts that are started next; empty for one that has the name of the host.
+	stateDir string
 }
 
 // safeHost is a host with its listener for the other members.
@@ -88,8 +91,7 @@ func (f *fleet) start(safe bool, ids ...string) (stop func()) {
 			fmt.Sprintf("ZKELECTD_NODE_PRIORITY=%d", 100-i-10*len(f.hosts)), "ZKELECTD_CHILD_STOP_TIMEOUT=100ms",
 			"ZKELECTD_POLICY_FAILBACK=immediate",
 			"ZKELECTD_CHILD_COMMAND=sh,-c,echo start >>" + filepath.Join(f.dir, "starts") + "; exec sleep 1000",
-			fmt.Sprintf("ZKELECTD_FAILSAFE_ENABLED=%t", safe), "ZKELECTD_FAILSAFE_LISTEN=" + listener.Addr().String(),
-			"ZKELECTD_NODE_STATE_DIR=" + filepath.Join(f.dir, id)}, f.env...)...)
+			fmt.Sprintf("ZKELECTD_FAILSAFE_ENABLED=%t", safe), "ZKELECTD_FAILSAFE_LISTEN=" + listener.Addr().String()}, f.env...)...)
 		if len(f.hosts) == 0 {
 			f.initialize(operator.Access(cfg.Config, os.Getenv))
 		}
@@ -101,7 +103,9 @@ func (f *fleet) start(safe bool, ids ...string) (stop func()) {
 // run runs a host that answers the others at a listener. stop stops it.
 func (f *fleet) run(id string, cfg config.Host, listener net.Listener) (stop func()) {
 	f.t.Helper()
-	h := &safeHost{id: id, only: newOnly(Options{Config: cfg, Log: slog.New(slog.NewTextHandler(logTo{f.t, id}, nil)), Guard: guardClient})}
+	h := &safeHost{id: id, only: newOnly(Options{
+		Config: cfg, StateDir: filepath.Join(f.dir, cmp.Or(f.stateDir, id)), Log: slog.New(slog.NewTextHandler(logTo{f.t, id}, nil)), Guard: guardClient,
+	})}
 	if f.setUp != nil {
 		f.setUp(h.Host)
 	}
@@ -331,8 +335,8 @@ func TestDamagedFailsafeState(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, path, "{")
-	cfg := load(t, "ZKELECTD_FAILSAFE_ENABLED=true", "ZKELECTD_NODE_STATE_DIR="+dir)
-	err := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient, Create: true}).Run(t.Context())
+	cfg := load(t, "ZKELECTD_FAILSAFE_ENABLED=true")
+	err := New(Options{Config: cfg, StateDir: dir, Log: slog.New(slog.DiscardHandler), Guard: guardClient, Create: true}).Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "remove it") {
 		t.Errorf("ended with %v", err)
 	}
@@ -413,8 +417,8 @@ func TestOutageOfManyGroups(t *testing.T) {
 		}
 		dir := filepath.Join(f.dir, "of-"+id)
 		files := map[string]string{
-			"zkelectd.yaml": fmt.Sprintf("node: {id: %s, priority: %d, state_dir: %s}\nzookeeper: {servers: [%q], root: %s, session_timeout: %s, acl: private, auth: {file: %s}}\n"+
-				"groups_dir: %s\nfailsafe: {listen: %q}\n", id, 100-i, filepath.Join(f.dir, id), f.server.Addr(), f.root, outageSession, f.auth, filepath.Join(dir, "groups"), listener.Addr()),
+			"zkelectd.yaml": fmt.Sprintf("node: {id: %s, priority: %d}\nzookeeper: {servers: [%q], root: %s, session_timeout: %s, acl: private, auth: {file: %s}}\n"+
+				"groups_dir: %s\nfailsafe: {listen: %q}\n", id, 100-i, f.server.Addr(), f.root, outageSession, f.auth, filepath.Join(dir, "groups"), listener.Addr()),
 			"groups/plain.yaml": "child: {command: [sleep, '1000'], stop_timeout: 100ms}\n",
 		}
 		for g := range n {
@@ -515,7 +519,7 @@ func TestTurnedOffWithoutTheStateDirectory(t *testing.T) {
 	stopB := f.start(true, "b")
 	f.leads(f.hosts[0], "b")
 	f.lose(stopA, stopB)
-	f.env = []string{"ZKELECTD_NODE_STATE_DIR=" + filepath.Join(f.dir, "another")}
+	f.stateDir = "another"
 	stopB = f.start(false, "b")
 	b := f.hosts[2]
 	problems := func() string {
@@ -527,7 +531,7 @@ func TestTurnedOffWithoutTheStateDirectory(t *testing.T) {
 		return s != nil && s.Stuck && strings.Contains(problems(), "b is registered, but without the state directory that it had")
 	}, problems)
 	stopB()
-	f.env = nil
+	f.stateDir = ""
 	f.start(false, "b")
 	until(t, f.hosts[3].only, "b leads", status.Daemon.Leads)
 }
@@ -687,7 +691,7 @@ func TestTheAgentInMemoryIsAskedBeforeItsFile(t *testing.T) {
 		"open to others": func(file string) error { return os.Chmod(file, 0o644) },
 	} {
 		dir := t.TempDir()
-		h := newOnly(Options{Config: load(t, "ZKELECTD_NODE_ID=a", "ZKELECTD_ZOOKEEPER_ROOT=/g", "ZKELECTD_NODE_STATE_DIR="+dir), Log: slog.New(slog.DiscardHandler), Guard: guardClient})
+		h := newOnly(Options{Config: load(t, "ZKELECTD_NODE_ID=a", "ZKELECTD_ZOOKEEPER_ROOT=/g"), StateDir: dir, Log: slog.New(slog.DiscardHandler), Guard: guardClient})
 		f := h.failsafe
 		a, err := f.open()
 		if err != nil {

@@ -115,8 +115,17 @@ func (h *health) measured(n *cluster.Node) {
 	n.Latency, n.Score = h.latency.rounded(), h.score.rounded()
 }
 
-// healthRise is how many successful checks make the host healthy again.
-const healthRise = 2
+// A host, or a child, counts as failed after fall failed checks in a row, and a host as healthy again after healthRise successful ones.
+const (
+	fall       = 3
+	healthRise = 2
+)
+
+// The score is measured every scoreInterval, for scoreTimeout at most.
+const (
+	scoreInterval = 10 * time.Second
+	scoreTimeout  = 5 * time.Second
+)
 
 // probe probes the host until ctx ends.
 func (h *health) probe(ctx context.Context, c config.Config) {
@@ -124,15 +133,15 @@ func (h *health) probe(ctx context.Context, c config.Config) {
 	defer g.Wait()
 	env := workenv.Clean(os.Environ())
 	if t := c.Health; !t.Empty() {
-		w := probe.Watch{Target: t.Target, Section: "health", Interval: t.Interval, Timeout: t.Timeout(), Rise: healthRise, Fall: t.Fall, FirstDecides: true}
+		w := probe.Watch{Target: t.Target, Section: "health", Interval: t.Interval, Timeout: t.Timeout(), Rise: healthRise, Fall: fall, FirstDecides: true}
 		g.Go(func() error {
 			w.Run(ctx, env, h.setUnhealthy)
 			return nil
 		})
 	}
-	if s := c.Score; len(s.Exec) > 0 || s.HTTP != "" {
+	if argv := c.Score.Exec; len(argv) > 0 {
 		g.Go(func() error {
-			h.measureScore(ctx, s, env)
+			h.measureScore(ctx, argv, env)
 			return nil
 		})
 	}
@@ -153,11 +162,11 @@ func (h *health) setUnhealthy(err error) {
 	})
 }
 
-func (h *health) measureScore(ctx context.Context, s config.Score, env []string) {
+func (h *health) measureScore(ctx context.Context, argv, env []string) {
 	failing := false
 	for {
-		limited, cancel := context.WithTimeout(ctx, s.Timeout())
-		n, err := probe.Target{Exec: s.Exec, HTTP: s.HTTP}.Measure(limited, "score", env)
+		limited, cancel := context.WithTimeout(ctx, scoreTimeout)
+		n, err := probe.Score(limited, argv, env)
 		cancel()
 		if err == nil {
 			h.update(h.onMeasured, func() bool { return h.score.add(n, 0) })
@@ -165,7 +174,7 @@ func (h *health) measureScore(ctx context.Context, s config.Score, env []string)
 			h.log.Warn("no score could be read; the last one stays", "err", err)
 		}
 		failing = err != nil
-		t := time.NewTimer(s.Interval)
+		t := time.NewTimer(scoreInterval)
 		select {
 		case <-t.C:
 		case <-ctx.Done():

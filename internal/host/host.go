@@ -79,6 +79,8 @@ type Options struct {
 	Create bool
 	// CheckFiles checks the files with credentials, certificates and tokens that a configuration names; nil to check none.
 	CheckFiles func(config.Config) error
+	// StateDir is the directory for what must survive a restart of the host.
+	StateDir string
 	// Secure reports whether the HTTP API uses TLS.
 	Secure bool
 	Log    *slog.Logger

@@ -69,7 +69,7 @@ func (r *resource) mayCreate(ctx context.Context, sameEnsemble func(context.Cont
 // another ensemble, which knows of no group.
 func (r *resource) checkJoined() error {
 	var recorded joinedRecord
-	dir, name := r.host.config().StateDir(os.Getenv), joinedFile(r.root)
+	dir, name := r.host.opt.StateDir, joinedFile(r.root)
 	data, err := statedir.Read(dir, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return store.ErrNeverJoined
@@ -87,7 +87,7 @@ func (r *resource) checkJoined() error {
 // recordJoined records that this host has been in the group. Without the record it waits for an operator after a loss of all data, so a
 // failure is no reason not to take part.
 func (r *resource) recordJoined() {
-	dir, name := r.host.config().StateDir(os.Getenv), joinedFile(r.root)
+	dir, name := r.host.opt.StateDir, joinedFile(r.root)
 	if _, err := os.Stat(dir); err != nil {
 		return // there is none: it is optional without failsafe mode
 	}

@@ -24,8 +24,8 @@ func TestOnlyTheOwnRecordLetsAHostCreateAGroup(t *testing.T) {
 	const root = "/groups/billing"
 	at := func(root, servers string) *resource {
 		cfg := load(t, "ZKELECTD_NODE_ID=me", "ZKELECTD_NODE_SITE=dc1", "ZKELECTD_ZOOKEEPER_ROOT="+root, "ZKELECTD_ZOOKEEPER_SERVERS="+servers,
-			"ZKELECTD_CHILD_NONE=true", "ZKELECTD_NODE_STATE_DIR="+dir)
-		return New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient}).resources()[0]
+			"ZKELECTD_CHILD_NONE=true")
+		return New(Options{Config: cfg, StateDir: dir, Log: slog.New(slog.DiscardHandler), Guard: guardClient}).resources()[0]
 	}
 	same := func(context.Context) error { return nil }
 	may := func(r *resource) bool { return r.mayCreate(t.Context(), same) == nil }

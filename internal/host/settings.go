@@ -29,7 +29,7 @@ func (g *Group) instanceOptions() group.InstanceOptions {
 	c := g.workConfig()
 	g.started.Store(&c)
 	electing := operator.ElectorOptions(c)
-	electing.Spread, electing.Settle = c.Moves.Spread, c.Election.Settle
+	electing.Spread, electing.Settle = !g.host.single(), c.Election.Settle
 	work := workSpec(c)
 	work.Ready.Limit, work.Live.Limit = g.host.probes, g.host.probes
 	if d := g.host.device; d != nil { // else the start of the work is prepared
@@ -73,7 +73,7 @@ func workSpec(c config.Config) worker.Spec {
 		StopSignal: c.Child.Signal(),
 		Ready:      c.Child.Ready,
 		Live: probe.Watch{
-			Target: live.Target, Section: "child.live", Interval: live.Interval, Timeout: live.Timeout(), Rise: 1, Fall: live.Fall,
+			Target: live.Target, Section: "child.live", Interval: live.Interval, Timeout: live.Timeout(), Rise: 1, Fall: fall,
 		},
 		Hooks: worker.Hooks{PreStart: hooks.PreStart, PostStop: hooks.PostStop, OnChange: hooks.OnChange, Timeout: hooks.Timeout},
 	}

@@ -47,11 +47,6 @@ func CheckCauses(rules cluster.Rules) error {
 
 // eachExpression calls f for the expressions in the rules until it returns an error.
 func eachExpression(rules cluster.Rules, f func(key, text string) error) error {
-	if rules.Expr != "" {
-		if err := f("policy.expr", rules.Expr); err != nil {
-			return err
-		}
-	}
 	for i, name := range rules.Rank {
 		if text, ok := strings.CutPrefix(name, exprPrefix); ok {
 			if err := f(fmt.Sprintf("policy.rank[%d]", i), text); err != nil {

@@ -24,7 +24,6 @@ func TestCausesInExpressionsAreChecked(t *testing.T) {
 		`cause == previous.id || cause in failed_sites`:       "",
 	} {
 		for key, rules := range map[string]cluster.Rules{
-			"policy.expr":               {Type: "expr", Expr: text},
 			"policy.rank[1]":            {Rank: []string{"site", "expr: " + text}},
 			"policy.filter[1]":          {Type: "first", Filter: []string{"true", text}},
 			"policy.strategies[1].when": {Type: "first", Strategies: []cluster.Strategy{{Use: "first"}, {When: text, Use: "first"}}},

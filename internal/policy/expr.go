@@ -116,7 +116,7 @@ func compileRanker(key, text string) (ranker, error) {
 	return exprRanker{text, program}, nil
 }
 
-func (r exprRanker) name() string { return exprType }
+func (r exprRanker) name() string { return "expr" }
 
 func (r exprRanker) bind(in Input) func(*cluster.Member) (float64, string) {
 	group := groupOf(in)

@@ -63,7 +63,6 @@ func FuzzExpression(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		ranked(t, cluster.Rules{Type: "priority", Filter: []string{text}})
-		ranked(t, cluster.Rules{Type: exprType, Expr: text})
 		ranked(t, cluster.Rules{Rank: []string{"site", exprPrefix + text}})
 		ranked(t, cluster.Rules{Type: "priority", Strategies: []cluster.Strategy{{When: text, Use: "first"}}})
 	})
@@ -74,8 +73,8 @@ func FuzzPolicy(f *testing.F) {
 	for _, text := range []string{
 		`{"v":1,"revision":3,"type":"priority","sites":{"dc1":2},"filter":["member.id != 'c'"]}`,
 		`{"v":1,"type":"exec","hysteresis":50,"filter":["member.site != 'dc1'"],"failback":"delayed","failback_delay":"1m"}`,
-		`{"v":1,"rank":["site","score","expr:member.priority","oldest"],"max_preemptions":3,"preemption_window":"1h"}`,
-		`{"v":1,"type":"expr","expr":"member.priority","strategies":[{"when":"cause == 'failure'","use":"other-site"},{"use":"round-robin"}]}`,
+		`{"v":1,"rank":["site","score","expr:member.priority","oldest"],"max_preemptions":3}`,
+		`{"v":1,"type":"first","strategies":[{"when":"cause == 'failure'","use":"other-site"},{"use":"round-robin"}]}`,
 	} {
 		f.Add([]byte(text))
 	}

@@ -15,7 +15,6 @@ import (
 func everywhere(text string) map[string]cluster.Rules {
 	return map[string]cluster.Rules{
 		"policy.filter[0]":          {Type: "priority", Filter: []string{text}},
-		"policy.expr":               {Type: exprType, Expr: text},
 		"policy.rank[1]":            {Rank: []string{"site", exprPrefix + text}},
 		"policy.strategies[0].when": {Type: "priority", Strategies: []cluster.Strategy{{When: text, Use: "first"}}},
 	}

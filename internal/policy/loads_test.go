@@ -16,7 +16,6 @@ func TestUsesLoads(t *testing.T) {
 		"the default":        {cluster.Rules{Type: "priority"}, nil, false},
 		"latency":            {cluster.Rules{Type: "latency"}, nil, true},
 		"exec":               {cluster.Rules{Type: "exec"}, nil, true},
-		"expr":               {cluster.Rules{Type: "expr", Expr: "latency"}, nil, true},
 		"a list":             {cluster.Rules{Rank: []string{"site", "with:billing", "apart:web", "spread"}}, nil, false},
 		"a list with fewest": {cluster.Rules{Rank: []string{"incumbent", "fewest"}}, nil, true},
 		"an expression":      {cluster.Rules{Rank: []string{"expr:score"}}, nil, true},
@@ -29,7 +28,7 @@ func TestUsesLoads(t *testing.T) {
 		}
 	}
 	for _, known := range Types() {
-		if known == "latency" || known == "score" || known == "exec" || known == "expr" || known == "fewest" {
+		if known == "latency" || known == "score" || known == "exec" || known == "fewest" {
 			continue
 		}
 		if UsesLoads(cluster.Rules{Type: known}, nil) {

@@ -18,18 +18,15 @@ func TestErrorsNameTheSetting(t *testing.T) {
 		"a list that is not there":          {cluster.Rules{Type: "rank"}, []string{"policy.type: rank needs a list in policy.rank"}},
 		"an unknown ranker":                 {cluster.Rules{Rank: []string{"site", "coin"}}, []string{`policy.rank[1]: "coin" is not a ranker`, "round-robin", "expr:EXPRESSION"}},
 		"exec is no ranker of a list":       {cluster.Rules{Rank: []string{"exec"}}, []string{`policy.rank[0]: "exec" is not a ranker`}},
-		"expr is no ranker of a list":       {cluster.Rules{Rank: []string{"expr"}, Expr: "1"}, []string{`policy.rank[0]: "expr" is not a ranker`}},
+		"expr is no ranker of a list":       {cluster.Rules{Rank: []string{"expr"}}, []string{`policy.rank[0]: "expr" is not a ranker`}},
 		"an expression in a list":           {cluster.Rules{Rank: []string{"site", "expr: member.coin"}}, []string{"policy.rank[1]: ", "coin", "(1:8)"}},
-		"expr without an expression":        {cluster.Rules{Type: "expr"}, []string{"policy.type: expr needs an expression in policy.expr"}},
-		"an expression that does not parse": {cluster.Rules{Type: "expr", Expr: "member.priority +"}, []string{"policy.expr: ", "(1:17)"}},
-		"an expression of unknown names":    {cluster.Rules{Type: "expr", Expr: "1 + coin"}, []string{"policy.expr: ", "unknown name coin", "(1:5)"}},
-		"an expression of the wrong type":   {cluster.Rules{Type: "expr", Expr: "member.id"}, []string{"policy.expr: ", "string"}},
-		"even where expr is not used":       {cluster.Rules{Type: "first", Expr: "1 +"}, []string{"policy.expr: "}},
-		"the time":                          {cluster.Rules{Type: "expr", Expr: "now().Hour()"}, []string{"policy.expr: ", "now"}},
+		"an expression that does not parse": {cluster.Rules{Rank: []string{"expr:member.priority +", "incumbent"}}, []string{"policy.rank[0]: ", "(1:17)"}},
+		"an expression of unknown names":    {cluster.Rules{Rank: []string{"expr:1 + coin", "incumbent"}}, []string{"policy.rank[0]: ", "unknown name coin", "(1:5)"}},
+		"an expression of the wrong type":   {cluster.Rules{Rank: []string{"expr:member.id", "incumbent"}}, []string{"policy.rank[0]: ", "string"}},
+		"the time":                          {cluster.Rules{Rank: []string{"expr:now().Hour()", "incumbent"}}, []string{"policy.rank[0]: ", "now"}},
 		"a filter of the wrong type":        {cluster.Rules{Type: "first", Filter: []string{"true", "member.priority"}}, []string{"policy.filter[1]: ", "int"}},
 		"a filter that does not compile":    {cluster.Rules{Type: "first", Filter: []string{"member.priority >"}}, []string{"policy.filter[0]: ", "(1:17)"}},
 		"a strategy that is not there":      {cluster.Rules{Type: "first", Strategies: []cluster.Strategy{{Use: "first"}, {Use: "coin"}}}, []string{`policy.strategies[1].use: "coin" is not a policy`}},
-		"a strategy without its expression": {cluster.Rules{Type: "first", Strategies: []cluster.Strategy{{Use: "expr"}}}, []string{"policy.strategies[0].use: expr needs an expression"}},
 		"a condition of the wrong type":     {cluster.Rules{Type: "first", Strategies: []cluster.Strategy{{When: "cause", Use: "first"}}}, []string{"policy.strategies[0].when: ", "string"}},
 		"a condition about one member":      {cluster.Rules{Type: "first", Strategies: []cluster.Strategy{{When: "member.id == 'a'", Use: "first"}}}, []string{"policy.strategies[0].when: ", "unknown name member", "(1:1)"}},
 	} {
@@ -59,12 +56,11 @@ func TestAFailedExpressionAffectsOnlyItsMember(t *testing.T) {
 		want  string
 		words string // of b
 	}{
-		"conversion":        {cluster.Rules{Type: "expr", Expr: "int(member.labels.rack)"}, "c a b", "int(member.labels.rack) failed: "},
-		"in a list":         {cluster.Rules{Rank: []string{"expr: int(member.labels.rack)"}}, "c a b", "int(member.labels.rack) failed: "},
-		"behind all others": {cluster.Rules{Type: "expr", Expr: "-int(member.labels.rack)"}, "a c b", "-int(member.labels.rack) failed: "},
-		"out of range":      {cluster.Rules{Type: "expr", Expr: "[1, 2][len(member.labels) == 0 ? 9 : 0]"}, "a c b", "failed: "},
-		"no number":         {cluster.Rules{Type: "expr", Expr: "member.id == 'b' ? 0.0 / member.score : 1"}, "a c b", "is not a number"},
-		"all of them can":   {cluster.Rules{Type: "expr", Expr: "len(member.labels)"}, "a c b", "len(member.labels) = 0"},
+		"conversion":        {cluster.Rules{Rank: []string{"expr:int(member.labels.rack)", "incumbent"}}, "c a b", "int(member.labels.rack) failed: "},
+		"behind all others": {cluster.Rules{Rank: []string{"expr:-int(member.labels.rack)", "incumbent"}}, "a c b", "-int(member.labels.rack) failed: "},
+		"out of range":      {cluster.Rules{Rank: []string{"expr:[1, 2][len(member.labels) == 0 ? 9 : 0]", "incumbent"}}, "a c b", "failed: "},
+		"no number":         {cluster.Rules{Rank: []string{"expr:member.id == 'b' ? 0.0 / member.score : 1", "incumbent"}}, "a c b", "is not a number"},
+		"all of them can":   {cluster.Rules{Rank: []string{"expr:len(member.labels)", "incumbent"}}, "a c b", "len(member.labels) = 0"},
 	} {
 		in := Input{Members: []cluster.Member{member("a", "dc1", 1, 2, label("rack", "3")), member("b", "dc1", 1, 1), member("c", "dc1", 1, 3, label("rack", "7"))}}
 		r := policyOf(t, c.rules).Rank(in)

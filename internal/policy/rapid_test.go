@@ -49,7 +49,7 @@ func anyMembers(t *rapid.T) []cluster.Member {
 
 func anyRules(t *rapid.T, policyType string) cluster.Rules {
 	rules := cluster.Rules{
-		Type: policyType, Expr: anyExpr.Draw(t, "expr"), Sites: map[string]int{"dc1": 1, "dc2": rapid.IntRange(0, 2).Draw(t, "dc2")},
+		Type: policyType, Sites: map[string]int{"dc1": 1, "dc2": rapid.IntRange(0, 2).Draw(t, "dc2")},
 		Hysteresis:  rapid.SampledFrom([]int{0, 10, 50}).Draw(t, "hysteresis"),
 		Filter:      rapid.SliceOfN(anyFilter, 0, 1).Draw(t, "filter"),
 		ApartStrict: rapid.SliceOfN(rapid.SampledFrom([]string{"g1", "g3"}), 0, 1).Draw(t, "apart"),

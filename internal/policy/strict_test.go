@@ -8,7 +8,7 @@ import (
 
 func TestExpressionsCannotDependOnTheOrderOfLabels(t *testing.T) {
 	for _, text := range []string{"keys(member.labels)[0] == 'a'", "values(member.labels)[0] == '1'", "toPairs(member.labels)[0][0] == 'a'"} {
-		p, err := New(cluster.Policy{Rules: cluster.Rules{Type: "expr", Expr: text}})
+		p, err := New(cluster.Policy{Rules: cluster.Rules{Rank: []string{"expr:" + text, "incumbent"}}})
 		if err != nil {
 			continue
 		}
@@ -31,7 +31,7 @@ func TestAForcedMoveOverridesTheProgram(t *testing.T) {
 }
 
 func TestExpressionsSeeMembersInAFixedOrder(t *testing.T) {
-	p := policyOf(t, cluster.Rules{Type: "expr", Expr: "member.id == members[0].id"})
+	p := policyOf(t, cluster.Rules{Rank: []string{"expr:member.id == members[0].id", "incumbent"}})
 	a, b := member("a", "dc1", 1, 1), member("b", "dc1", 1, 2)
 	if x, y := places(p.Rank(Input{Members: []cluster.Member{a, b}})), places(p.Rank(Input{Members: []cluster.Member{b, a}})); x != y {
 		t.Errorf("%s, then %s", x, y)

@@ -18,7 +18,6 @@ type policyType struct {
 
 const (
 	execType = "exec"
-	exprType = "expr"
 	// fallback is the type that is used while exec has no answer.
 	fallback   = "priority"
 	listType   = "rank" // the list in policy.rank
@@ -37,7 +36,6 @@ var typeSpecs = []struct{ name, rank string }{
 	{"score", "score site priority incumbent oldest"},
 	{"spread", "spread"},
 	{"fewest", "fewest"},
-	{exprType, "incumbent oldest"},
 	{execType, "exec"},
 }
 
@@ -60,17 +58,8 @@ func compileTypes(rules cluster.Rules) (map[string]policyType, error) {
 	all := make(map[string]policyType)
 	for _, l := range typeSpecs {
 		p := policyType{name: l.name}
-		switch {
-		case l.name == execType:
+		if l.name == execType {
 			p.filters = []filter{execFilter()}
-		case l.name == exprType && rules.Expr == "":
-			continue
-		case l.name == exprType:
-			r, err := compileRanker("policy.expr", rules.Expr)
-			if err != nil {
-				return nil, err
-			}
-			p.rankers = append(p.rankers, r)
 		}
 		for name := range strings.FieldsSeq(l.rank) {
 			r, err := newRanker(rules, "policy.type", name)
@@ -110,9 +99,6 @@ func UsesExec(rules cluster.Rules) bool {
 func checkType(all map[string]policyType, key, name string) error {
 	if _, ok := all[name]; ok {
 		return nil
-	}
-	if name == exprType {
-		return fmt.Errorf("%s: expr needs an expression in policy.expr", key)
 	}
 	if name == listType {
 		return fmt.Errorf("%s: rank needs a list in policy.rank", key)

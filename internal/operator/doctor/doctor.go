@@ -234,7 +234,7 @@ type Host struct {
 	// Tasks is how many tasks the control group has, TasksMax how many it may have; Unlimited for no limit.
 	Tasks, TasksMax uint64
 	TasksErr        error
-	// Realtime is guard.realtime. Scheduler is the policy of the guard, such as SCHED_RR.
+	// Realtime is set if the guard may have a real-time priority. Scheduler is the policy of the guard, such as SCHED_RR.
 	Realtime     bool
 	Scheduler    string
 	SchedulerErr error

@@ -123,12 +123,12 @@ func (h Host) realtime() Finding {
 	const check = "real-time priority"
 	switch {
 	case !h.Realtime:
-		return good(check, "", "not configured (guard.realtime)")
+		return good(check, "", "not configured (LimitRTPRIO=1 in the unit)")
 	case h.SchedulerErr != nil:
 		return unknown(check, "", h.SchedulerErr, "")
 	case h.Scheduler != "SCHED_RR":
-		return Finding{Warn, check, "", "guard.realtime is set, but the guard runs with " + h.Scheduler,
-			"set LimitRTPRIO=1 and RestrictRealtime=no in the unit, and permit sched_setattr in its SystemCallFilter=; then restart it"}
+		return Finding{Warn, check, "", "LimitRTPRIO= is set, but the guard runs with " + h.Scheduler,
+			"set RestrictRealtime=no in the unit, and permit sched_setattr in its SystemCallFilter=; then restart it"}
 	}
 	return good(check, "", "the guard runs with %s", h.Scheduler)
 }

@@ -185,9 +185,9 @@ func stateless(s cluster.Snapshot, nodes []string) string {
 	case 0:
 		return ""
 	case 1:
-		return fmt.Sprintf(" with the state directory that it had (%s is registered, but without the state directory that it had: see node.state_dir)", found[0])
+		return fmt.Sprintf(" with the state directory that it had (%s is registered, but without the state directory that it had: see docs/failsafe.md)", found[0])
 	}
-	return fmt.Sprintf(" with the state directory that it had (%s are registered, but without the state directories that they had: see node.state_dir)", strings.Join(found, ", "))
+	return fmt.Sprintf(" with the state directory that it had (%s are registered, but without the state directories that they had: see docs/failsafe.md)", strings.Join(found, ", "))
 }
 
 // text returns the line about failsafe mode.

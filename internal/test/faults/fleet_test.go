@@ -301,7 +301,7 @@ func (n *node) command(log *os.File) *exec.Cmd {
 	cmd := exec.Command("unshare", "--mount", "sh", "-c",
 		`mount --bind "$5" /etc/hosts && echo 0 >"$1"/cgroup.procs && echo 0 >"$2"/cgroup.procs && exec "$3" run --create --config "$4"`,
 		"sh", n.memory.Dir, n.cpu.Dir, n.disk.Program, n.f.file(n.id+".yaml"), n.f.file(n.id+".hosts"))
-	cmd.Env = append(os.Environ(), record.Variable+"="+n.f.recordings())
+	cmd.Env = append(os.Environ(), record.Variable+"="+n.f.recordings(), "STATE_DIRECTORY="+n.f.file(n.id+".state"))
 	cmd.Stdout, cmd.Stderr = log, log
 	return cmd
 }

@@ -90,21 +90,21 @@ func (n *node) configure() {
 	if n.byName {
 		servers = []string{fmt.Sprintf("%s:%d", serversName, n.proxies[0].Port())}
 	}
-	session, least, own, further := sessionTimeout, minSessionTimeout, "", ""
+	session, least, further := sessionTimeout, minSessionTimeout, ""
 	if n.f.failsafe {
-		session, least, own = outageSession, outageSession, ", state_dir: "+n.f.file(n.id+".state")
+		session, least = outageSession, outageSession
 		further = fmt.Sprintf(", acl: private, auth: {file: %s}", n.f.file(authFile))
 	}
-	host := fmt.Sprintf(`node: {id: %s, site: %s, priority: %d%s}
+	host := fmt.Sprintf(`node: {id: %s, site: %s, priority: %d}
 zookeeper: {servers: [%s], root: %s, session_timeout: %s, min_session_timeout: %s, session_file: %s%s}
 log: {level: debug}
-`, n.id, n.site, n.prio, own, strings.Join(servers, ", "), root, session, least, n.f.file(n.id+".session"), further)
+`, n.id, n.site, n.prio, strings.Join(servers, ", "), root, session, least, n.f.file(n.id+".session"), further)
 	containment := fmt.Sprintf("containment: %s", n.containment)
 	if len(n.f.groups) > 1 {
 		if n.f.failsafe {
 			host += fmt.Sprintf("failsafe: {listen: %s}\nhttp: {listen: %s}\n", n.peer.address, n.api)
 		}
-		host += fmt.Sprintf("groups_dir: %s\nmoves: {spread: 0s}\nchild: {%s}\n", n.groupsDir(), containment)
+		host += fmt.Sprintf("groups_dir: %s\nchild: {%s}\n", n.groupsDir(), containment)
 		if err := os.MkdirAll(n.groupsDir(), 0o700); err != nil {
 			n.f.t.Fatal(err)
 		}

@@ -42,10 +42,10 @@ func (c *checker) checkRules(rec cluster.Elected) {
 	if at, founded := c.founded[rec.By]; published || founded && w.now-at < settling {
 		return // the first preemption under a new revision is an operator's order: it does not count
 	}
-	window := time.Duration(rules.PreemptionWindow) * 97 / 100
+	const window = cluster.PreemptionWindow * 97 / 100
 	c.moves = append(slices.DeleteFunc(c.moves, func(at time.Duration) bool { return w.now-at >= window }), w.now)
 	if rules.MaxPreemptions > 0 && len(c.moves) > rules.MaxPreemptions {
-		c.g.fail("damping: policy moves the leader in term %[3]d, %[1]d times within %[2]s; %[4]d are allowed", len(c.moves), rules.PreemptionWindow, rec.Term, rules.MaxPreemptions)
+		c.g.fail("damping: policy moves the leader in term %[3]d, %[1]d times within %[2]s; %[4]d are allowed", len(c.moves), cluster.PreemptionWindow, rec.Term, rules.MaxPreemptions)
 	}
 }
 

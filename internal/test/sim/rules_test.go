@@ -23,7 +23,6 @@ var (
 	lists       = [][]string{{"score", "site"}, {"other-site", "latency", "incumbent"}, {"expr:member.priority", "round-robin"}, {"priority"}}
 	hystereses  = []int{0, 20, 40}
 	delays      = []time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second}
-	windows     = []time.Duration{10 * time.Second, 20 * time.Second, time.Hour}
 	execTimeout = policy.ProgramTimeout
 )
 
@@ -38,9 +37,13 @@ func drawPolicies(rng *rand.Rand) (t groupTraits) {
 		}
 		r := cluster.Rules{Type: "priority", Sites: map[string]int{"dc0": rng.IntN(3), "dc1": rng.IntN(2)}}
 		if !plain {
-			drawRules(rng, kind, &r)
+			usable := expressions
 			if t.noise { // only hysteresis keeps noise from moving the leader, and expressions have none
-				r.Hysteresis, r.Expr, r.Filter = one(rng, hystereses[1:]), one(rng, expressions[1:]), nil
+				usable = expressions[1:]
+			}
+			drawRules(rng, kind, usable, &r)
+			if t.noise {
+				r.Hysteresis, r.Filter = one(rng, hystereses[1:]), nil
 			}
 		}
 		t.rules = append(t.rules, r)
@@ -49,11 +52,14 @@ func drawPolicies(rng *rand.Rand) (t groupTraits) {
 	return t
 }
 
-func drawRules(rng *rand.Rand, kind string, r *cluster.Rules) {
+func drawRules(rng *rand.Rand, kind string, expressions []string, r *cluster.Rules) {
 	chance := func(p float64) bool { return rng.Float64() < p }
-	r.Type, r.Expr, r.Hysteresis = kind, one(rng, expressions), one(rng, hystereses)
-	if chance(0.1) {
+	r.Type, r.Hysteresis = kind, one(rng, hystereses)
+	switch {
+	case chance(0.1):
 		r.Rank = one(rng, lists)
+	case chance(0.1):
+		r.Rank = []string{"expr:" + one(rng, expressions), "incumbent", "oldest"}
 	}
 	for chance(0.2) {
 		r.Strategies = append(r.Strategies, cluster.Strategy{When: one(rng, conditions), Use: one(rng, policy.Types())})
@@ -67,7 +73,7 @@ func drawRules(rng *rand.Rand, kind string, r *cluster.Rules) {
 		r.Failback = cluster.FailbackImmediate
 	}
 	if chance(0.5) {
-		r.MaxPreemptions, r.PreemptionWindow = rng.IntN(7), cluster.Duration(one(rng, windows))
+		r.MaxPreemptions = rng.IntN(7)
 	}
 	if chance(0.3) {
 		r.Filter = []string{filters[0], one(rng, filters[1:])}[rng.IntN(2):]

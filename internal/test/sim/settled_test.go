@@ -30,9 +30,6 @@ func (w *world) bound() time.Duration {
 			if policy.UsesExec(rules) {
 				limit = max(limit, 2*elector.AnswerAge+40*time.Second)
 			}
-			if rules.PreemptionWindow < cluster.Duration(time.Hour) {
-				limit = max(limit, 4*time.Duration(rules.PreemptionWindow)+40*time.Second)
-			}
 		}
 	}
 	limit += delays[len(delays)-1] + shortestRequest + 6*execTimeout
@@ -204,7 +201,7 @@ func (g *group) mayStay(p *policy.Policy, in policy.Input, rec cluster.Elected, 
 	if m := requests.Move; m != nil && m.Matches(best.ID, best.Node.Record.Site) && !m.Matches(rec.Node, rec.Site) {
 		return false
 	}
-	damped := rules.MaxPreemptions > 0 && len(rec.Preemptions) >= rules.MaxPreemptions && rules.PreemptionWindow >= cluster.Duration(time.Hour)
+	damped := rules.MaxPreemptions > 0 && len(rec.Preemptions) >= rules.MaxPreemptions
 	return paused || damped || r.Unanswered || rules.Failback == cluster.FailbackManual
 }
 

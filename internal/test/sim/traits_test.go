@@ -95,7 +95,7 @@ func drawTraits(rng *rand.Rand, groups int) traits {
 		t.busy, t.gap = 3*time.Minute, 3*t.gap
 		for _, g := range t.groups {
 			for i := range g.rules {
-				g.rules[i].Failback, g.rules[i].MaxPreemptions, g.rules[i].PreemptionWindow = "", 1, cluster.Duration(time.Hour)
+				g.rules[i].Failback, g.rules[i].MaxPreemptions = "", 1
 			}
 		}
 	}

@@ -15,18 +15,16 @@ import (
 	"zkelectd/internal/work/command"
 )
 
-// Readiness configures a readiness check; package config reads it by its tags. At most one of the first five fields is set; with none the child is ready at once.
+// Readiness configures a readiness check; package config reads it by its tags. At most one of the first four fields is set; with none the child is ready at once.
 type Readiness struct {
 	// Exec is a command that exits with 0 when the child is ready.
-	Exec []string `yaml:"exec" program:"yes" doc:"The child is ready when this command exits with 0. Set at most one of exec, http, tcp, notify and delay; without any the child is ready once it has started."`
+	Exec []string `yaml:"exec" program:"yes" doc:"The child is ready when this command exits with 0. Set at most one of exec, http, tcp and notify; without any the child is ready once it has started."`
 	// HTTP is a URL that answers 2xx.
 	HTTP string `yaml:"http" doc:"The child is ready when this URL answers 2xx."`
 	// TCP is a host:port that accepts connections.
 	TCP string `yaml:"tcp" doc:"The child is ready when this host:port accepts connections."`
 	// Notify waits for READY=1 on a [Socket].
 	Notify bool `yaml:"notify" doc:"The child is ready when it sends READY=1 to $NOTIFY_SOCKET (sd_notify)."`
-	// Delay is the time after which the child counts as ready.
-	Delay time.Duration `yaml:"delay" doc:"The child is ready after this time."`
 	// Timeout bounds the whole; a single check may take a tenth of it, but at least a second.
 	Timeout time.Duration `yaml:"timeout" min:"1ns" default:"20s" doc:"The start of a child that is not ready after this time has failed. The check is repeated ten times a second; one that takes longer than a tenth of this time, and longer than 1s, has failed."`
 	// Limit limits how many checks of all probes run at once.
@@ -39,8 +37,6 @@ func Wait(ctx context.Context, r Readiness, env []string, socket *Socket) error 
 	switch {
 	case r.Notify:
 		return r.withTimeout(ctx, "notify", func(ctx context.Context) error { return socket.wait(ctx) })
-	case r.Delay > 0:
-		return command.Pause(ctx, r.Delay)
 	case len(r.Exec) > 0:
 		return r.poll(ctx, "exec "+r.Exec[0], func(ctx context.Context) error { return tryExec(ctx, r.Exec, env) })
 	case r.HTTP != "":
@@ -154,5 +150,5 @@ func tryTCP(ctx context.Context, addr string) error {
 
 // Immediate reports whether the child is ready without any check.
 func (r Readiness) Immediate() bool {
-	return len(r.Exec) == 0 && r.HTTP == "" && r.TCP == "" && !r.Notify && r.Delay == 0
+	return len(r.Exec) == 0 && r.HTTP == "" && r.TCP == "" && !r.Notify
 }

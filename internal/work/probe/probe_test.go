@@ -53,11 +53,10 @@ func TestReadyAfterSomeChecks(t *testing.T) {
 	}))
 	defer server.Close()
 	for name, r := range map[string]Readiness{
-		"none":  {},
-		"delay": {Delay: 10 * time.Millisecond},
-		"exec":  {Exec: []string{"sh", "-c", "echo x >>" + file + "; [ $(wc -l <" + file + ") -ge 3 ]"}},
-		"http":  {HTTP: server.URL},
-		"tcp":   {TCP: strings.TrimPrefix(server.URL, "http://")},
+		"none": {},
+		"exec": {Exec: []string{"sh", "-c", "echo x >>" + file + "; [ $(wc -l <" + file + ") -ge 3 ]"}},
+		"http": {HTTP: server.URL},
+		"tcp":  {TCP: strings.TrimPrefix(server.URL, "http://")},
 	} {
 		if err := Wait(t.Context(), quick(r), os.Environ(), nil); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -96,7 +95,7 @@ func TestErrorHasTheResultOfTheLastCheck(t *testing.T) {
 func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for name, r := range map[string]Readiness{"tcp": {TCP: "127.0.0.1:1"}, "delay": {Delay: time.Hour}, "exec": {Exec: []string{"sleep", "1000"}}} {
+	for name, r := range map[string]Readiness{"tcp": {TCP: "127.0.0.1:1"}, "exec": {Exec: []string{"sleep", "1000"}}} {
 		if err := Wait(ctx, quick(r), os.Environ(), nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -95,27 +94,16 @@ func (w Watch) Run(ctx context.Context, env []string, changed func(error)) {
 // maxResponse bounds how much is read for a score, in bytes.
 const maxResponse = 4096
 
-// Measure returns the number that is the first word of the output of the command or of the response of the URL.
-func (t Target) Measure(ctx context.Context, section string, env []string) (float64, error) {
-	var text string
-	var err error
-	what := section + ".http " + shown(t.HTTP)
-	if len(t.Exec) > 0 {
-		what = section + ".exec " + t.Exec[0]
-		var out []byte
-		out, err = command.Command{Argv: t.Exec, Env: env, MaxOutput: maxResponse, MaxErrorText: maxErrorText}.Run(ctx)
-		text = string(out)
-	} else {
-		text, err = responseBody(ctx, t.HTTP)
+// Score returns the number that is the first word of the output of a command.
+func Score(ctx context.Context, argv, env []string) (float64, error) {
+	out, err := command.Command{Argv: argv, Env: env, MaxOutput: maxResponse, MaxErrorText: maxErrorText}.Run(ctx)
+	if err == nil {
+		var n float64
+		if n, err = parseNumber(string(out)); err == nil {
+			return n, nil
+		}
 	}
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", what, err)
-	}
-	n, err := parseNumber(text)
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", what, err)
-	}
-	return n, nil
+	return 0, fmt.Errorf("score.exec %s: %w", argv[0], err)
 }
 
 // parseNumber returns the first word of a text as a number, which is limited so that sums and ratios are finite.
@@ -129,14 +117,4 @@ func parseNumber(text string) (float64, error) {
 		return 0, fmt.Errorf("%.40q is not a number", word)
 	}
 	return n, nil
-}
-
-func responseBody(ctx context.Context, target string) (string, error) {
-	resp, err := get(ctx, target)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
-	return string(data), err
 }

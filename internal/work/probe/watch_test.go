@@ -154,55 +154,29 @@ func TestWatchEndsDuringACheck(t *testing.T) {
 	w.Run(ctx, nil, func(err error) { t.Errorf("the end was reported as %v", err) })
 }
 
-func TestMeasure(t *testing.T) {
-	answers := map[string]string{
-		"/number": "  4.5 apples\n7\n", "/text": "apples", "/long": "7 " + strings.Repeat("x", 1<<20),
-	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		text, known := answers[r.URL.Path]
-		switch {
-		case r.URL.Path == "/error":
-			w.WriteHeader(http.StatusInternalServerError)
-			text = "5"
-		case r.URL.Path == "/redirect":
-			http.Redirect(w, r, "/number", http.StatusFound)
-		case !known:
-			http.NotFound(w, r)
-		}
-		fmt.Fprint(w, text)
-	}))
-	defer server.Close()
-	address := func(path string) Target { return Target{HTTP: server.URL + path} }
-	prints := func(text string) Target { return Target{Exec: []string{"printf", "%b", text}} }
+func TestScore(t *testing.T) {
+	prints := func(text string) []string { return []string{"printf", "%b", text} }
 	for name, c := range map[string]struct {
-		target Target
+		argv   []string
 		want   float64
 		reason string
 	}{
-		"exec":               {prints(`3`), 3, ""},
-		"first word":         {prints(`\n\t-2.5e1 of 7\n9\n`), -25, ""},
-		"zero":               {prints(`0`), 0, ""},
-		"the first line":     {prints(`1\n2`), 1, ""},
-		"environment":        {Target{Exec: []string{"sh", "-c", "echo $SCORE"}}, 17, ""},
-		"not a number":       {prints(`apples`), 0, `score.exec printf: "apples" is not a number`},
-		"nothing":            {prints(``), 0, `"" is not a number`},
-		"too large":          {prints(`1e301`), 0, "is not a number"},
-		"a unit":             {prints(`12ms`), 0, "is not a number"},
-		"errors only":        {Target{Exec: []string{"sh", "-c", "echo 5 >&2"}}, 0, `"" is not a number`},
-		"exec fails":         {Target{Exec: []string{"sh", "-c", "echo 5; exit 2"}}, 0, "score.exec sh: exit status 2"},
-		"no program":         {Target{Exec: []string{"/no/such/program"}}, 0, "/no/such/program"},
-		"much output":        {Target{Exec: []string{"sh", "-c", "echo 8; head -c 1000000 /dev/zero"}}, 8, ""},
-		"too many digits":    {Target{Exec: []string{"sh", "-c", "head -c 10000 /dev/zero | tr '\\0' 9"}}, 0, "is not a number"},
-		"http":               {address("/number"), 4.5, ""},
-		"http not a number":  {address("/text"), 0, "score.http " + server.URL + `/text: "apples" is not a number`},
-		"http much":          {address("/long"), 7, ""},
-		"http error":         {address("/error"), 0, "answered 500"},
-		"http not found":     {address("/none"), 0, "answered 404"},
-		"http redirects":     {address("/redirect"), 0, "answered 302"},
-		"connection refused": {Target{HTTP: "http://127.0.0.1:1/"}, 0, "score.http http://127.0.0.1:1/: "},
-		"no scheme":          {Target{HTTP: ":"}, 0, "score.http"},
+		"exec":            {prints(`3`), 3, ""},
+		"first word":      {prints(`\n\t-2.5e1 of 7\n9\n`), -25, ""},
+		"zero":            {prints(`0`), 0, ""},
+		"the first line":  {prints(`1\n2`), 1, ""},
+		"environment":     {[]string{"sh", "-c", "echo $SCORE"}, 17, ""},
+		"not a number":    {prints(`apples`), 0, `score.exec printf: "apples" is not a number`},
+		"nothing":         {prints(``), 0, `"" is not a number`},
+		"too large":       {prints(`1e301`), 0, "is not a number"},
+		"a unit":          {prints(`12ms`), 0, "is not a number"},
+		"errors only":     {[]string{"sh", "-c", "echo 5 >&2"}, 0, `"" is not a number`},
+		"exec fails":      {[]string{"sh", "-c", "echo 5; exit 2"}, 0, "score.exec sh: exit status 2"},
+		"no program":      {[]string{"/no/such/program"}, 0, "/no/such/program"},
+		"much output":     {[]string{"sh", "-c", "echo 8; head -c 1000000 /dev/zero"}, 8, ""},
+		"too many digits": {[]string{"sh", "-c", "head -c 10000 /dev/zero | tr '\\0' 9"}, 0, "is not a number"},
 	} {
-		got, err := c.target.Measure(t.Context(), "score", append(os.Environ(), "SCORE=17"))
+		got, err := Score(t.Context(), c.argv, append(os.Environ(), "SCORE=17"))
 		if got != c.want || (c.reason == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), c.reason)) {
 			t.Errorf("%s: %v, %v; want %v, %q", name, got, err, c.want, c.reason)
 		}
@@ -216,8 +190,7 @@ func TestMeasure(t *testing.T) {
 func TestSecretsInURLsAreNotShown(t *testing.T) {
 	t.Parallel()
 	target := Target{HTTP: "http://user:marker@127.0.0.1:1/health?key=marker"}
-	_, err := target.Measure(t.Context(), "score", nil)
-	if err == nil || strings.Contains(err.Error(), "marker") || !strings.Contains(err.Error(), "score.http http://127.0.0.1:1/health: ") {
+	if err := target.check(t.Context(), "health", nil); err == nil || strings.Contains(err.Error(), "marker") || !strings.Contains(err.Error(), "health.http http://127.0.0.1:1/health: ") {
 		t.Errorf("%v", err)
 	}
 	if err := tryHTTP(t.Context(), target.HTTP); err == nil || strings.Contains(err.Error(), "marker") {

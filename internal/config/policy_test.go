@@ -59,7 +59,7 @@ func TestPolicyErrorsNameTheKeyAndTheLine(t *testing.T) {
 	for text, want := range map[string]struct{ key, line, reason string }{
 		"\ntype: coin":                              {"policy.type", ":4", `"coin" is not a policy: want one of priority,`},
 		"\nrank: [site, coin]":                      {"policy.rank", ":4", `[1]: "coin" is not a ranker`},
-		"\ntype: priorty":                           {"policy.type", ":4", "is not a policy: want one of priority, first, node-id, highest-node-id, round-robin, other-site, latency, score, spread, fewest, expr, exec; did you mean priority?"},
+		"\ntype: priorty":                           {"policy.type", ":4", "is not a policy: want one of priority, first, node-id, highest-node-id, round-robin, other-site, latency, score, spread, fewest, exec; did you mean priority?"},
 		"\nrank: [incumbant]":                       {"policy.rank", ":4", "or expr:EXPRESSION; did you mean incumbent?"},
 		"\nstrategies: [{use: other-sit}]":          {"policy.strategies", ":4", "; did you mean other-site?"},
 		"\nfilter: ['true', 'cause != \"relect\"']": {"policy.filter", ":4", `[1]: cause is never "relect": it is one of first, failure,`},

@@ -2,6 +2,8 @@ package sim
 
 import (
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,26 +26,30 @@ var (
 	hystereses  = []int{0, 20, 40}
 	delays      = []time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second}
 	execTimeout = policy.ProgramTimeout
+	// kinds are the policy types, and an expression as the only ranker.
+	kinds = slices.Insert(policy.Types(), len(policy.Types())-1, anExpression)
 )
+
+const anExpression = "expr"
 
 // drawPolicies draws the policies that are published in a group, and what affects the ranking.
 func drawPolicies(rng *rand.Rand) (t groupTraits) {
 	t.noise = rng.Float64() < 0.2
 	plain, alike := rng.Float64() < 0.3, rng.Float64() < 0.5
-	kind := policy.Types()[rng.IntN(len(policy.Types()))]
+	kind := one(rng, kinds)
 	for range 4 {
 		if !alike {
-			kind = policy.Types()[rng.IntN(len(policy.Types()))]
+			kind = one(rng, kinds)
 		}
 		r := cluster.Rules{Type: "priority", Sites: map[string]int{"dc0": rng.IntN(3), "dc1": rng.IntN(2)}}
 		if !plain {
-			usable := expressions
+			drawRules(rng, kind, &r)
 			if t.noise { // only hysteresis keeps noise from moving the leader, and expressions have none
-				usable = expressions[1:]
-			}
-			drawRules(rng, kind, usable, &r)
-			if t.noise {
 				r.Hysteresis, r.Filter = one(rng, hystereses[1:]), nil
+				expression := one(rng, expressions[1:])
+				if len(r.Rank) > 0 && strings.HasPrefix(r.Rank[0], "expr:"+expressions[0]) {
+					rankBy(&r, anExpression, expression)
+				}
 			}
 		}
 		t.rules = append(t.rules, r)
@@ -52,17 +58,19 @@ func drawPolicies(rng *rand.Rand) (t groupTraits) {
 	return t
 }
 
-func drawRules(rng *rand.Rand, kind string, expressions []string, r *cluster.Rules) {
+func drawRules(rng *rand.Rand, kind string, r *cluster.Rules) {
 	chance := func(p float64) bool { return rng.Float64() < p }
-	r.Type, r.Hysteresis = kind, one(rng, hystereses)
-	switch {
-	case chance(0.1):
+	expression := one(rng, expressions)
+	r.Hysteresis = one(rng, hystereses)
+	rankBy(r, kind, expression)
+	if chance(0.1) {
 		r.Rank = one(rng, lists)
-	case chance(0.1):
-		r.Rank = []string{"expr:" + one(rng, expressions), "incumbent", "oldest"}
 	}
 	for chance(0.2) {
-		r.Strategies = append(r.Strategies, cluster.Strategy{When: one(rng, conditions), Use: one(rng, policy.Types())})
+		s := cluster.Strategy{When: one(rng, conditions), Use: one(rng, kinds)}
+		if s.Use != anExpression {
+			r.Strategies = append(r.Strategies, s)
+		}
 	}
 	switch rng.IntN(6) {
 	case 0:
@@ -74,9 +82,19 @@ func drawRules(rng *rand.Rand, kind string, expressions []string, r *cluster.Rul
 	}
 	if chance(0.5) {
 		r.MaxPreemptions = rng.IntN(7)
+		rng.IntN(3) // so that the seeds that have noticed breakages stay the same
 	}
 	if chance(0.3) {
 		r.Filter = []string{filters[0], one(rng, filters[1:])}[rng.IntN(2):]
+	}
+}
+
+// rankBy sets what the members are ranked by.
+func rankBy(r *cluster.Rules, kind, expression string) {
+	if kind == anExpression {
+		r.Rank = []string{"expr:" + expression, "incumbent", "oldest"}
+	} else {
+		r.Type = kind
 	}
 }
 

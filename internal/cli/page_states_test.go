@@ -17,6 +17,7 @@ import (
 	"zkelectd/internal/elector/whatif"
 	"zkelectd/internal/operator/request"
 	"zkelectd/internal/operator/status"
+	"zkelectd/internal/policy"
 	"zkelectd/internal/web"
 )
 
@@ -100,7 +101,7 @@ func (p *pageState) rank() {
 			rank++
 			r.Rank = rank
 		} else {
-			r.Refusals = []whatif.Refusal{{Filter: "cordon", Reason: m.Eligible}}
+			r.Refusals = []policy.Refusal{{Filter: "cordon", Reason: m.Eligible}}
 		}
 		p.members = append(p.members, r)
 	}

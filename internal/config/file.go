@@ -113,7 +113,7 @@ type walker struct {
 }
 
 func newWalker(path string, errs *Errors) walker {
-	w := walker{path: path, keys: keyByName(), out: make(map[string]found), errs: errs}
+	w := walker{path: path, keys: keysByName(), out: make(map[string]found), errs: errs}
 	for k := range w.keys {
 		w.names = append(w.names, k)
 	}

@@ -101,7 +101,7 @@ func LoadHost(src Sources) (Host, error) {
 	d := m.readDir()
 	errs := append(m.errs, d.errs...)
 	d.checkFound(m.dir, &errs)
-	d.refuseConflicts(m.root(), Host{})
+	d.refuseConflicts(m.cfg.ZooKeeper.Root, Host{})
 	d.refuseCircles(Host{})
 	for _, name := range slices.Sorted(maps.Keys(d.files)) {
 		errs = append(errs, d.files[name].errs...)
@@ -190,7 +190,7 @@ func (m *mainFile) checkScopes() {
 	if m.src.File != "" {
 		places = "under defaults in " + m.src.File + ", or " + places
 	}
-	for name, k := range keyByName() {
+	for name, k := range keysByName() {
 		if f, set := m.settings[name]; set && k.Scope == GroupScope {
 			m.errs.add(f.source, name, "is a setting of a group: write it %s", places)
 			delete(m.settings, name)
@@ -198,12 +198,9 @@ func (m *mainFile) checkScopes() {
 	}
 }
 
-// root returns the znode above the roots of the groups.
-func (m *mainFile) root() string { return m.cfg.ZooKeeper.Root }
-
 // checkWith checks c, which was merged from values. An error in a default has the source of the file, if that can change it.
 func (c *Config) checkWith(values map[string]found, file string, errs *Errors) {
-	keys := keyByName()
+	keys := keysByName()
 	c.check(func(key, format string, args ...any) {
 		source := values[key].source
 		if source == "" && file != "" && keys[key].Scope != HostScope {
@@ -323,7 +320,7 @@ func (f *groupFile) read(m *mainFile) {
 	values := overlay(withoutReplacedWork(overlay(m.settings, m.defaults), own), own)
 	values[groupsDir] = found{f.path, ""}
 	if _, set := own["zookeeper.root"]; !set {
-		values["zookeeper.root"] = found{f.path, path.Join(m.root(), f.name)}
+		values["zookeeper.root"] = found{f.path, path.Join(m.cfg.ZooKeeper.Root, f.name)}
 	}
 	f.cfg = m.cfg.with(values)
 	f.cfg.completeDefaults(values)

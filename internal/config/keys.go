@@ -122,7 +122,7 @@ func kindOf(t reflect.Type) (kind, any) {
 		return number, 0.0
 	case bool:
 		return boolean, false
-	case time.Duration, cluster.Duration:
+	case time.Duration:
 		return duration, time.Duration(0)
 	case []string:
 		return list, []string{}
@@ -132,8 +132,6 @@ func kindOf(t reflect.Type) (kind, any) {
 		return integers, map[string]int{}
 	case []cluster.Strategy:
 		return choices, []cluster.Strategy{}
-	case Tables:
-		return tables, Tables{}
 	case []FencingLevel:
 		return levels, []FencingLevel{}
 	}
@@ -180,8 +178,7 @@ func quantity(v reflect.Value) float64 {
 	return v.Float()
 }
 
-func keyByName() map[string]Key { return keysByName() }
-
+// keysByName returns the settings by their names.
 var keysByName = sync.OnceValue(func() map[string]Key {
 	m := make(map[string]Key)
 	for _, k := range Keys() {
@@ -191,4 +188,4 @@ var keysByName = sync.OnceValue(func() map[string]Key {
 })
 
 // IsGroupKey reports whether a group file can have the setting with that name.
-func IsGroupKey(name string) bool { return keyByName()[name].Scope != HostScope }
+func IsGroupKey(name string) bool { return keysByName()[name].Scope != HostScope }

@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/viper"
 	"go.yaml.in/yaml/v3"
 
-	"zkelectd/internal/cluster"
 	"zkelectd/internal/sys/suggest"
 )
 
@@ -117,7 +116,7 @@ func register(to *pflag.FlagSet, prefix string) {
 }
 
 func addFlag(to *pflag.FlagSet, f settingFlag) {
-	key := keyByName()[f.key]
+	key := keysByName()[f.key]
 	usage := f.usage
 	if value := shown(key.Default); key.Kind == boolean {
 		to.Bool(f.flag, false, usage)
@@ -203,7 +202,7 @@ func readFlags(to *pflag.FlagSet, values map[string]found, errs *Errors) {
 	if to == nil {
 		return
 	}
-	keys := keyByName()
+	keys := keysByName()
 	for _, f := range flags {
 		if flag := to.Lookup(f.flag); flag != nil && flag.Changed && flag.Annotations[setting] != nil {
 			put(values, keys[f.key], "--"+f.flag, flag.Value.String(), errs)
@@ -243,9 +242,6 @@ func (c Config) settings() map[string]any {
 	out := make(map[string]any)
 	for key, f := range c.fields() {
 		out[key] = f.Interface()
-		if d, ok := out[key].(cluster.Duration); ok {
-			out[key] = time.Duration(d)
-		}
 	}
 	return out
 }
@@ -315,7 +311,7 @@ func (h Host) YAML() string {
 	if h.Dir == "" {
 		return h.Config.YAML()
 	}
-	keys := keyByName()
+	keys := keysByName()
 	return yamlOf(h.Config.settings(), nil, func(key string) bool { return keys[key].Scope != GroupScope })
 }
 
@@ -570,7 +566,7 @@ func LoadCommand(src Sources) (h Host, ignored, err error) {
 		return h, nil, err
 	}
 	d := m.readDir()
-	d.refuseConflicts(m.root(), Host{})
+	d.refuseConflicts(m.cfg.ZooKeeper.Root, Host{})
 	d.refuseCircles(Host{})
 	errs := d.errs
 	for _, f := range d.files {

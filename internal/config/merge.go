@@ -31,8 +31,8 @@ func (d Difference) String() string {
 // still be turned off.
 func MergeRules(before, after, inForce cluster.Rules) Merge {
 	m := Merge{Rules: inForce}
-	result, taken := defaults().withRules(inForce), false
-	b, a, f := defaults().withRules(before).settings(), defaults().withRules(after).settings(), result.settings()
+	result, taken := defaults().WithRules(inForce), false
+	b, a, f := defaults().WithRules(before).settings(), defaults().WithRules(after).settings(), result.settings()
 	merge := func(key string, b, a, f any) (take bool) {
 		same := func(x, y any) bool { return reflect.DeepEqual(x, y) || x != nil && y != nil && empty(x) && empty(y) }
 		switch {
@@ -97,9 +97,6 @@ func inlineItem(v any) string {
 	}
 	return inline(v)
 }
-
-// WithRules returns c with the settings that the rules determine.
-func (c Config) WithRules(r cluster.Rules) Config { return c.withRules(r) }
 
 // DescribeDifferences returns differences as one text.
 func DescribeDifferences(list []Difference) string {

@@ -59,7 +59,7 @@ func ReloadHost(src Sources, running Host, allowRemovals bool) (Reloaded, error)
 		}
 	}
 	d.refuseForDaemon()
-	d.refuseConflicts(m.root(), running)
+	d.refuseConflicts(m.cfg.ZooKeeper.Root, running)
 	d.refuseCircles(running)
 	r := d.reloaded(m, running)
 	if err := d.checkRemovals(r.Removed, running, m.dir); err != nil && !allowRemovals {
@@ -75,8 +75,8 @@ func (m *mainFile) refuseMoves(running Host) {
 		m.errs.add(m.settings[groupsDir].source, groupsDir, "is %q, and was %q: stop this daemon before the change, and start it again", m.dir, running.Dir)
 	case m.dir == "" && len(m.errs) == 0:
 		refuseKind(running.Groups[0].Config, m.cfg, cmp.Or(m.settings["slots.count"].source, m.src.File), &m.errs)
-	case m.dir != "" && m.root() != running.Config.ZooKeeper.Root:
-		m.errs.add(m.settings["zookeeper.root"].source, "zookeeper.root", "is %q, and was %q: a reload cannot move the groups", m.root(), running.Config.ZooKeeper.Root)
+	case m.dir != "" && m.cfg.ZooKeeper.Root != running.Config.ZooKeeper.Root:
+		m.errs.add(m.settings["zookeeper.root"].source, "zookeeper.root", "is %q, and was %q: a reload cannot move the groups", m.cfg.ZooKeeper.Root, running.Config.ZooKeeper.Root)
 	}
 }
 
@@ -97,7 +97,7 @@ func refuseKind(before, after Config, source string, errs *Errors) {
 
 // reloadOne returns the reloaded configuration of a daemon with one group. Its root needs a restart, so its name stays.
 func reloadOne(m *mainFile, running Host) Reloaded {
-	name := cluster.NameOf(m.root())
+	name := cluster.NameOf(m.cfg.ZooKeeper.Root)
 	var r Reloaded
 	switch {
 	case len(running.Groups) == 0:

@@ -20,8 +20,8 @@ func (c Config) Rules() cluster.Rules {
 	return r
 }
 
-// withRules is the inverse of Rules: it returns c with the settings that the rules determine.
-func (c Config) withRules(r cluster.Rules) Config {
+// WithRules is the inverse of Rules: it returns c with the settings that the rules determine.
+func (c Config) WithRules(r cluster.Rules) Config {
 	c.Failsafe.Enabled, c.Failsafe.Max = r.Failsafe.Enabled, time.Duration(r.Failsafe.Max)
 	r.Failback, r.Failsafe = cmp.Or(r.Failback, cluster.FailbackImmediate), cluster.FailsafeRules{}
 	c.Policy.Rules = r
@@ -43,12 +43,12 @@ func defaults() Config {
 
 // RulesYAML returns the rules as the part of a configuration file that sets them.
 func RulesYAML(r cluster.Rules) string {
-	return yamlOf(defaults().withRules(r).settings(), nil, ofRules)
+	return yamlOf(defaults().WithRules(r).settings(), nil, ofRules)
 }
 
 // RulesDiff returns the differences between rules, each as "key: before -> after".
 func RulesDiff(before, after cluster.Rules) []string {
-	a, b := defaults().withRules(before).settings(), defaults().withRules(after).settings()
+	a, b := defaults().WithRules(before).settings(), defaults().WithRules(after).settings()
 	var lines []string
 	for _, k := range Keys() {
 		x, y := a[k.Name], b[k.Name]

@@ -64,7 +64,7 @@ func TestRulesYAMLRoundTrip(t *testing.T) {
 				t.Fatalf("%s is no part of the rules:\n%s", foreign, text)
 			}
 		}
-		if again := defaults().withRules(rules).Rules(); again.Digest() != rules.Digest() {
+		if again := defaults().WithRules(rules).Rules(); again.Digest() != rules.Digest() {
 			t.Fatalf("%+v\nof %+v", again, rules)
 		}
 	})

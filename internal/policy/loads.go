@@ -7,11 +7,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Types and rankers that rank without what hosts publish in their loads.
-var (
-	typesWithoutLoads   = []string{"priority", "first", "node-id", "highest-node-id", "round-robin", "other-site", "spread"}
-	rankersWithoutLoads = []string{"site", "priority", "incumbent", "oldest", "node-id", "highest-node-id", "round-robin", "other-site", "spread"}
-)
+// rankedByLoads are the types and rankers that rank by what hosts publish in their loads. An expression, or a program, may.
+var rankedByLoads = []string{"latency", "score", "fewest", execType}
 
 // UsesLoads reports whether a decision by these rules, for these members, may depend on what hosts publish in their loads: latency,
 // score and how much they lead.
@@ -23,9 +20,9 @@ func UsesLoads(rules cluster.Rules, members []cluster.Member) bool {
 		return true // expressions may use any field
 	}
 	if len(rules.Rank) == 0 {
-		return !slices.Contains(typesWithoutLoads, rules.Type)
+		return slices.Contains(rankedByLoads, rules.Type)
 	}
 	return slices.ContainsFunc(rules.Rank, func(name string) bool {
-		return !slices.Contains(rankersWithoutLoads, name) && !strings.HasPrefix(name, withPrefix) && !strings.HasPrefix(name, apartPrefix)
+		return slices.Contains(rankedByLoads, name) || strings.HasPrefix(name, exprPrefix)
 	})
 }

@@ -43,13 +43,6 @@ func TestErrorsNameTheSetting(t *testing.T) {
 	}
 }
 
-func TestAPolicyKeepsItsRevision(t *testing.T) {
-	p, err := New(cluster.Policy{Revision: 7, Rules: cluster.Rules{Type: "first", Failback: "manual"}})
-	if err != nil || p.Revision != 7 || p.Rules.Failback != "manual" {
-		t.Errorf("%+v, %v", p, err)
-	}
-}
-
 func TestAFailedExpressionAffectsOnlyItsMember(t *testing.T) {
 	for name, c := range map[string]struct {
 		rules cluster.Rules

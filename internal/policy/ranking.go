@@ -54,7 +54,10 @@ type Entry struct {
 }
 
 // Refusal is the reason why a filter does not let a member lead.
-type Refusal struct{ Filter, Reason string }
+type Refusal struct {
+	Filter string `json:"filter"`
+	Reason string `json:"reason"`
+}
 
 // Score is a ranker's score, described in words that may be empty.
 type Score struct {

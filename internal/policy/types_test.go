@@ -186,12 +186,6 @@ func TestWantsAnswer(t *testing.T) {
 	}
 }
 
-func TestEveryTypeCompiles(t *testing.T) {
-	for _, name := range Types() {
-		policyOf(t, cluster.Rules{Type: name})
-	}
-}
-
 // Ids are ranked in their natural order, in both directions and in turn.
 func TestIDsRankInNaturalOrder(t *testing.T) {
 	var members []cluster.Member

@@ -40,17 +40,11 @@ type Explanation struct {
 
 // RankedMember is one member's place in the ranking, with the reasons.
 type RankedMember struct {
-	Rank     int       `json:"rank"` // 0 if the member is not eligible
-	Node     string    `json:"node"`
-	Site     string    `json:"site"`
-	Refusals []Refusal `json:"refusals,omitempty"`
-	Scores   []Score   `json:"scores"`
-}
-
-// Refusal is a filter that makes a member ineligible, with the reason.
-type Refusal struct {
-	Filter string `json:"filter"`
-	Reason string `json:"reason"`
+	Rank     int              `json:"rank"` // 0 if the member is not eligible
+	Node     string           `json:"node"`
+	Site     string           `json:"site"`
+	Refusals []policy.Refusal `json:"refusals,omitempty"`
+	Scores   []Score          `json:"scores"`
 }
 
 // Score is what a ranker gives a member, as a number and in words.
@@ -94,12 +88,9 @@ func Explain(q Question) Explanation {
 }
 
 func explainEntry(entry policy.Entry, rank int) RankedMember {
-	m := RankedMember{Node: entry.Member.ID, Site: entry.Member.Node.Record.Site, Scores: []Score{}}
+	m := RankedMember{Node: entry.Member.ID, Site: entry.Member.Node.Record.Site, Refusals: entry.Refusals, Scores: []Score{}}
 	if entry.Eligible() {
 		m.Rank = rank
-	}
-	for _, r := range entry.Refusals {
-		m.Refusals = append(m.Refusals, Refusal{Filter: r.Filter, Reason: r.Reason})
 	}
 	for _, s := range entry.Scores {
 		m.Scores = append(m.Scores, Score{Ranker: s.Ranker, Value: finiteOrNil(s.Value), Words: s.Words})

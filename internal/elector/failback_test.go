@@ -23,29 +23,47 @@ func TestManualFailbackLeavesAHealthyLeader(t *testing.T) {
 	h.leader("a", cluster.CauseFailure)
 }
 
-// A manual failback keeps a leader only while it is healthy and eligible, and obeys operators.
-func TestManualFailbackDelaysNothingElse(t *testing.T) {
-	for name, c := range map[string]struct {
-		happens func(h *scenario)
-		cause   cluster.Cause
-	}{
-		"an unhealthy leader":  {func(h *scenario) { h.group().node("b").Unhealthy = "sick" }, cluster.CauseUnhealthy},
-		"an ineligible leader": {func(h *scenario) { h.group().node("b").Ineligible = "full" }, cluster.CauseIneligible},
-		"a filter": {func(h *scenario) {
-			h.publish(cluster.Rules{Type: "priority", Failback: cluster.FailbackManual, Filter: []string{`member.id != "b"`}})
-		}, cluster.CauseIneligible},
-		"a move": {func(h *scenario) { h.control(cluster.Control{Move: &cluster.Move{Request: by(1), Node: "a"}}) }, cluster.CauseMove},
-		"a drain": {func(h *scenario) {
+// What keeps policy from replacing a healthy leader delays nothing else, and what happens then does not count as a preemption.
+func TestWhatHoldsPolicyBackDelaysNothingElse(t *testing.T) {
+	with := func(rules cluster.Rules, before ...cluster.Preemption) func(t *testing.T) *scenario {
+		rules.Type = "priority"
+		return func(t *testing.T) *scenario {
+			g := newGroup("a", "b").leads("b", 7)
+			g.Elected.Record.Preemptions = before
+			return g.scenario(t, rules)
+		}
+	}
+	held := map[string]func(t *testing.T) *scenario{
+		"manual failback":  with(cluster.Rules{Failback: cluster.FailbackManual}),
+		"delayed failback": with(cluster.Rules{Failback: "1h"}),
+		"damping":          with(cluster.Rules{MaxPreemptions: 1}, cluster.Preemption{Term: 5}),
+		"other moves": func(t *testing.T) *scenario {
+			h := mover(t)
+			h.in.NoRoom = noRoom
+			return h
+		},
+	}
+	for cause, happens := range map[cluster.Cause]func(h *scenario){
+		cluster.CauseFailure:    func(h *scenario) { h.remove("b") },
+		cluster.CauseUnhealthy:  func(h *scenario) { h.group().node("b").Unhealthy = "sick" },
+		cluster.CauseIneligible: func(h *scenario) { h.group().node("b").Ineligible = "full" },
+		cluster.CauseMove:       func(h *scenario) { h.control(move(cluster.Move{Node: "a"})) },
+		cluster.CauseReelect:    func(h *scenario) { o := by(1); h.control(cluster.Control{Reelect: &o}) },
+		cluster.CauseDrain: func(h *scenario) {
 			h.control(cluster.Control{Cordons: []cluster.Cordon{{Request: by(1), Node: "b", Drain: true}}})
-		}, cluster.CauseDrain},
-		"an election": {func(h *scenario) { o := by(1); h.control(cluster.Control{Reelect: &o}) }, cluster.CauseReelect},
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			h := newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{Type: "priority", Failback: cluster.FailbackManual})
-			h.leader("b", "")
-			c.happens(h)
-			h.leader("a", c.cause)
-		})
+		for name, hold := range held {
+			t.Run(name+"/"+string(cause), func(t *testing.T) {
+				h := hold(t)
+				h.leader("b", "")
+				before := len(h.in.Snapshot.Elected.Record.Preemptions)
+				happens(h)
+				if rec := h.leader("a", cause); len(rec.Preemptions) != before {
+					t.Errorf("counted among %v, or the moves were forgotten", rec.Preemptions)
+				}
+			})
+		}
 	}
 }
 
@@ -66,11 +84,6 @@ func TestDelayedFailbackNeedsUnbrokenEligibility(t *testing.T) {
 	h.leader("b", "")
 	h.in.Now += time.Second
 	h.leader("a", cluster.CausePreempt)
-}
-
-func TestDelayedFailbackDoesNotDelayFailures(t *testing.T) {
-	h := newGroup("a", "b").leads("x", 7).scenario(t, cluster.Rules{Type: "priority", Failback: "1h"})
-	h.leader("a", cluster.CauseFailure)
 }
 
 // swap reverses which member policy prefers.
@@ -97,35 +110,6 @@ func TestDampingLimitsPreemptions(t *testing.T) {
 	h.in.Now++
 	if rec := h.leader("a", cluster.CausePreempt); len(rec.Preemptions) != 1 {
 		t.Errorf("moves that no longer count are kept: %v", rec.Preemptions)
-	}
-}
-
-func TestDampingOnlyLimitsPreemptions(t *testing.T) {
-	damped := func() *scenario {
-		h := newGroup("a", "b", "c").leads("b", 7).scenario(t, cluster.Rules{Type: "priority", MaxPreemptions: 1})
-		h.leader("a", cluster.CausePreempt)
-		h.swap()
-		h.leader("a", "")
-		return h
-	}
-	for name, c := range map[string]struct {
-		happens func(h *scenario)
-		cause   cluster.Cause
-	}{
-		"a failure":            {func(h *scenario) { h.remove("a") }, cluster.CauseFailure},
-		"an unhealthy leader":  {func(h *scenario) { h.group().node("a").Unhealthy = "sick" }, cluster.CauseUnhealthy},
-		"an ineligible leader": {func(h *scenario) { h.group().node("a").Ineligible = "full" }, cluster.CauseIneligible},
-		"a move":               {func(h *scenario) { h.control(cluster.Control{Move: &cluster.Move{Request: by(1), Node: "b"}}) }, cluster.CauseMove},
-		"a drain": {func(h *scenario) {
-			h.control(cluster.Control{Cordons: []cluster.Cordon{{Request: by(1), Node: "a", Drain: true}}})
-		}, cluster.CauseDrain},
-		"an election": {func(h *scenario) { o := by(1); h.control(cluster.Control{Reelect: &o}) }, cluster.CauseReelect},
-	} {
-		h := damped()
-		c.happens(h)
-		if rec := h.leader("b", c.cause); len(rec.Preemptions) != 1 {
-			t.Errorf("%s: counted among %v, or the moves were forgotten", name, rec.Preemptions)
-		}
 	}
 }
 

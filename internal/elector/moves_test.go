@@ -54,31 +54,6 @@ func TestTheJitterBeginsAgain(t *testing.T) {
 	h.leader("a", cluster.CausePreempt)
 }
 
-func TestRecoveryAndRequestsSkipTheJitter(t *testing.T) {
-	cases := map[cluster.Cause]func(h *scenario){
-		cluster.CauseFailure: func(h *scenario) { h.remove("b") },
-		cluster.CauseReelect: func(h *scenario) {
-			h.control(cluster.Control{Last: 1, Reelect: &cluster.Request{ID: 1, By: "ann@host"}})
-		},
-		cluster.CauseMove: func(h *scenario) { h.control(cluster.Control{Last: 1, Move: &cluster.Move{Request: by(1), Node: "a"}}) },
-		cluster.CauseDrain: func(h *scenario) {
-			h.control(cluster.Control{Last: 1, Cordons: []cluster.Cordon{{Request: by(1), Node: "b", Drain: true}}})
-		},
-		cluster.CauseUnhealthy: func(h *scenario) {
-			h.group().node("b").Unhealthy = "disk full"
-		},
-	}
-	for cause, change := range cases {
-		t.Run(string(cause), func(t *testing.T) {
-			h := mover(t)
-			h.in.NoRoom = noRoom
-			h.leader("b", "")
-			change(h)
-			h.leader("a", cause)
-		})
-	}
-}
-
 func TestNoMoveAfterTheLossOfAHost(t *testing.T) {
 	h := newGroup("a", "b", "c").leads("b", 7).scenario(t, cluster.Rules{Type: "priority", Failback: failback})
 	h.e = New(Options{Exclusion: time.Minute, ExclusionMax: time.Hour, Group: "billing", Spread: true})

@@ -42,17 +42,6 @@ func TestAMoveElectsItsTarget(t *testing.T) {
 	}
 }
 
-func TestFailbackDoesNotBlockAMove(t *testing.T) {
-	for _, rules := range []cluster.Rules{
-		{Type: "priority", Failback: cluster.FailbackManual},
-		{Type: "priority", Failback: "1h"},
-	} {
-		h := newGroup("a", "b").leads("a", 7).scenario(t, rules)
-		h.control(move(cluster.Move{Node: "b"}))
-		h.leader("b", cluster.CauseMove)
-	}
-}
-
 func TestAMoveEndsWhenItsTargetIsIneligible(t *testing.T) {
 	for name, c := range map[string]struct {
 		move    cluster.Move

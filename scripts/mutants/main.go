@@ -1,6 +1,5 @@
 // Mutants runs mutation tests: it makes one small change to the code at a time, runs the tests, and lists the changes that no test
-// notices. Survivors that are equivalent to the original, or do not matter, are in accepted.txt with the reason. It fails if there
-// are others, or if less than 90% of the mutants of a package are killed.
+// notices. Some of those are equivalent to the original. It fails if less than 90% of the mutants of a package are killed.
 //
 //	go run ./scripts/mutants                       # the packages that take minutes
 //	go run ./scripts/mutants -n 200 -seed 7 internal/guard
@@ -33,13 +32,10 @@ var (
 	quick   = flag.Bool("quick", false, "run a package's own tests only")
 	dryRun  = flag.Bool("list", false, "print the mutants without trying them")
 	verbose = flag.Bool("v", false, "print every mutant, and how the tests fail")
-	open    = flag.Bool("unaccepted", false, "do not try the mutants in accepted.txt")
 )
 
-const (
-	acceptedFile = "scripts/mutants/accepted.txt"
-	goal         = 0.9
-)
+// goal is the share of the mutants of a package that tests have to kill.
+const goal = 0.9
 
 func main() {
 	flag.Parse()
@@ -57,17 +53,13 @@ func run(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
-	list, err := readAccepted(filepath.Join(root, acceptedFile))
-	if err != nil {
-		return err
-	}
 	chosen, err := choose(names)
 	if err != nil {
 		return err
 	}
 	var reports []report
 	for _, t := range chosen {
-		r, err := t.run(ctx, root, list)
+		r, err := t.run(ctx, root)
 		if err != nil {
 			return fmt.Errorf("%s: %w", t.pkg, err)
 		}
@@ -99,24 +91,21 @@ func choose(names []string) ([]target, error) {
 type report struct {
 	pkg             string
 	tried, own, all int // mutants that were tried, killed by the tests of the package, killed by any test
-	accepted        int
-	open            []mutant // survivors that are not accepted
-	stale           []string
+	survivors       []mutant
 	took            time.Duration
 }
 
 func (r report) score() float64 { return float64(r.all) / float64(max(1, r.tried)) }
 
 // run tries the mutants of t.
-func (t target) run(ctx context.Context, root string, list accepted) (report, error) {
+func (t target) run(ctx context.Context, root string) (report, error) {
 	r := report{pkg: t.pkg}
 	began := time.Now()
-	files, mutants, err := t.mutants(root)
+	mutants, err := t.mutants(root)
 	if err != nil {
 		return r, err
 	}
-	r.stale = list.stale(files, mutants)
-	mutants = sample(mutants, list)
+	mutants = sample(mutants)
 	if *dryRun {
 		for _, m := range mutants {
 			fmt.Println(m)
@@ -142,12 +131,12 @@ func (t target) run(ctx context.Context, root string, list accepted) (report, er
 	err = each(root, scratch, len(mutants), func(b *bench, i int) error {
 		v, by, err := b.try(ctx, sc, i, suites)
 		if err == nil {
-			r.add(mutants[i], v, by, list)
+			r.add(mutants[i], v, by)
 		}
 		return err
 	})
 	r.took = time.Since(began)
-	slices.SortFunc(r.open, func(a, b mutant) int {
+	slices.SortFunc(r.survivors, func(a, b mutant) int {
 		return cmp.Or(strings.Compare(a.file, b.file), cmp.Compare(a.start, b.start))
 	})
 	return r, err
@@ -156,7 +145,7 @@ func (t target) run(ctx context.Context, root string, list accepted) (report, er
 var mu sync.Mutex // guards reports, and keeps lines whole
 
 // add counts one mutant.
-func (r *report) add(m mutant, v verdict, by string, list accepted) {
+func (r *report) add(m mutant, v verdict, by string) {
 	mu.Lock()
 	defer mu.Unlock()
 	if v == notCompiled {
@@ -172,23 +161,16 @@ func (r *report) add(m mutant, v verdict, by string, list accepted) {
 		if *verbose {
 			fmt.Printf("killed by %s: %s\n", by, m)
 		}
-		if _, ok := list[m.key()]; ok {
-			fmt.Printf("accepted, but killed by %s: %s\n", by, m)
-		}
-	case list[m.key()] != "":
-		r.accepted++
 	default:
 		fmt.Printf("survived: %s\n", m)
-		r.open = append(r.open, m)
+		r.survivors = append(r.survivors, m)
 	}
 }
 
 // sample returns the mutants to try, in their order.
-func sample(all []mutant, list accepted) []mutant {
+func sample(all []mutant) []mutant {
 	match := regexp.MustCompile(*only)
-	all = slices.DeleteFunc(all, func(m mutant) bool {
-		return !match.MatchString(m.String()) || *open && list[m.key()] != ""
-	})
+	all = slices.DeleteFunc(all, func(m mutant) bool { return !match.MatchString(m.String()) })
 	if *most > 0 && *most < len(all) {
 		rng := rand.New(rand.NewPCG(*seed, 0))
 		rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
@@ -234,31 +216,26 @@ func each(root, scratch string, n int, f func(b *bench, i int) error) error {
 	return <-errs
 }
 
-// summarize prints a table, and returns an error if there are survivors, stale entries or low scores.
+// summarize prints the survivors and a table, and returns an error if there are low scores.
 func summarize(reports []report) error {
-	bad := 0
 	for _, r := range reports {
-		for _, m := range r.open {
+		for _, m := range r.survivors {
 			fmt.Println(m.key())
 		}
-		for _, k := range r.stale {
-			fmt.Printf("%s: this mutant no longer exists: %s\n", acceptedFile, k)
-		}
-		bad += len(r.open) + len(r.stale)
 	}
 	if *dryRun {
 		return nil
 	}
-	fmt.Printf("\n%-28s %8s %8s %8s %8s %8s %7s %8s\n", "package", "mutants", "killed", "by own", "accepted", "open", "score", "took")
+	bad := 0
+	fmt.Printf("\n%-28s %8s %8s %8s %8s %7s %8s\n", "package", "mutants", "killed", "by own", "survived", "score", "took")
 	for _, r := range reports {
-		fmt.Printf("%-28s %8d %8d %8d %8d %8d %6.1f%% %8s\n", r.pkg, r.tried, r.all, r.own, r.accepted, len(r.open), 100*r.score(), r.took.Round(time.Second))
-		if *only == "" && !*open && r.score() < goal {
+		fmt.Printf("%-28s %8d %8d %8d %8d %6.1f%% %8s\n", r.pkg, r.tried, r.all, r.own, len(r.survivors), 100*r.score(), r.took.Round(time.Second))
+		if *only == "" && r.score() < goal {
 			bad++
-			fmt.Printf("%s: less than %.0f%% are killed\n", r.pkg, 100*goal)
 		}
 	}
 	if bad > 0 {
-		return fmt.Errorf("kill the survivors with a test, or add them to %s with a reason", acceptedFile)
+		return fmt.Errorf("less than %.0f%% of the mutants of %d packages are killed: kill the survivors with tests", 100*goal, bad)
 	}
 	return nil
 }

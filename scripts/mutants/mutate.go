@@ -27,7 +27,7 @@ type mutant struct {
 	decl       *ast.FuncDecl // nil outside of functions
 }
 
-// key identifies m in the list of accepted survivors. It has no line numbers, so edits elsewhere do not change it.
+// key identifies m. It has no line numbers, so edits elsewhere do not change it.
 func (m mutant) key() string {
 	return fmt.Sprintf("%s: %s: %s => %s%s", m.file, m.fn, m.was, m.now, m.nth)
 }

@@ -64,32 +64,6 @@ func TestKeysAreUnique(t *testing.T) {
 	}
 }
 
-func TestAcceptedSurvivors(t *testing.T) {
-	for _, c := range []struct{ text, want string }{
-		{"# a comment\n\na.go: f: x => y\nb.go: f: x => y\n\tEquivalent.\n", ""},
-		{"a.go: f: x => y\n", "no reason is given for a.go"},
-		{"\tEquivalent.\n", "a reason without a mutant"},
-		{"a.go: f: x => y\n\tEquivalent.\na.go: f: x => y\n\tEquivalent.\n", "listed twice"},
-	} {
-		name := filepath.Join(t.TempDir(), "accepted.txt")
-		if err := os.WriteFile(name, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		list, err := readAccepted(name)
-		switch {
-		case c.want == "":
-			if err != nil || len(list) != 2 || list["a.go: f: x => y"] != "Equivalent." {
-				t.Errorf("%q: %v, %v", c.text, list, err)
-			}
-			if stale := list.stale(map[string]bool{"a.go": true}, nil); len(stale) != 1 {
-				t.Errorf("stale: %q", stale)
-			}
-		case err == nil || !strings.Contains(err.Error(), c.want):
-			t.Errorf("%q: %v, want %q", c.text, err, c.want)
-		}
-	}
-}
-
 // The tests of a module decide about its mutants.
 func TestTry(t *testing.T) {
 	root := t.TempDir()

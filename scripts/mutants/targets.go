@@ -30,7 +30,7 @@ var targets = []target{
 	{pkg: "internal/cluster/renewal", also: []suite{simulation}},
 	{pkg: "internal/cluster", args: rapid, also: []suite{{pkg: "internal/transition", args: rapid}, {pkg: "internal/elector", args: rapid}, simulation}},
 	{pkg: "internal/policy", args: rapid, named: true, also: []suite{{pkg: "internal/elector", args: rapid}, simulation}},
-	{pkg: "internal/store", files: []string{"reader.go", "collector.go", "source.go", "session.go", "dial.go", "close.go", "conn.go", "register.go", "snapshot.go", "grant.go", "rollback.go"}, own: true, named: true, also: []suite{simulation}},
+	{pkg: "internal/store", files: []string{"reader.go", "collector.go", "source.go", "register.go", "snapshot.go"}, own: true, named: true, also: []suite{simulation}},
 	{pkg: "internal/guard", args: []string{"-test.parallel=4"}, own: true, groups: true, named: true}, // its tests mostly wait
 }
 
@@ -46,13 +46,13 @@ func (t target) suites() []suite {
 	return all
 }
 
-// mutants returns the mutants of t, and the files they are in.
-func (t target) mutants(root string) (map[string]bool, []mutant, error) {
+// mutants returns the mutants of t.
+func (t target) mutants(root string) ([]mutant, error) {
 	names := t.files
 	if len(names) == 0 {
 		entries, err := os.ReadDir(filepath.Join(root, t.pkg))
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		for _, e := range entries {
 			if strings.HasSuffix(e.Name(), ".go") && !strings.HasSuffix(e.Name(), "_test.go") {
@@ -60,16 +60,13 @@ func (t target) mutants(root string) (map[string]bool, []mutant, error) {
 			}
 		}
 	}
-	files := make(map[string]bool)
 	var all []mutant
 	for _, name := range slices.Sorted(slices.Values(names)) {
-		name = filepath.Join(t.pkg, name)
-		files[name] = true
-		ms, err := parse(root, name)
+		ms, err := parse(root, filepath.Join(t.pkg, name))
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		all = append(all, ms...)
 	}
-	return files, all, nil
+	return all, nil
 }

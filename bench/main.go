@@ -40,7 +40,7 @@ func main() {
 		os.Exit(status)
 	}
 	rounds := flag.Int("rounds", 50, "how many planned handovers and killed daemons to measure; of lost hosts a tenth")
-	lost := flag.Int("losses", 20, "how many lost hosts, and outages of ZooKeeper, of each kind to measure in losthost and outage")
+	lost := flag.Int("losses", 20, "how many lost hosts of each kind to measure in losthost")
 	binary := flag.String("binary", "bin/zkelectd", "the zkelectd to run")
 	only := flag.String("only", "handover,daemon,failover,idle,groups", "what to measure, separated by commas")
 	sizes := flag.String("sizes", "10,100,500,2000", "the sizes of the groups in scale; the first is what the others are compared with")
@@ -98,7 +98,6 @@ func parts(ctx context.Context, t *table, o options, guardClient *guard.Client) 
 		{"idle", func() error { return idle(ctx, t, o.binary) }},
 		{"failover", func() error { return failover(ctx, t, o.binary, max(10, o.rounds/2)) }},
 		{"losthost", func() error { return lostHosts(ctx, t, o.binary, o.losses) }},
-		{"outage", func() error { return outages(ctx, t, o.binary, o.losses) }},
 		{"groups", func() error { return groups(ctx, t, o.binary) }},
 		{"scale", func() error { return scale(ctx, t, guardClient, o, max(5, o.rounds/5)) }}, // takes long, and 8 GB with 2,000 members
 		{"idlegroups", func() error { return idleGroups(ctx, t, o.binary) }},                 // a part of groups

@@ -334,9 +334,8 @@ func (g *Group) Failsafe() status.Failsafe {
 	if a == nil || g.paths.Slot != "" {
 		return status.Failsafe{}
 	}
-	r, name := a.Readiness(g.root), failsafe.Group(g.paths)
-	v := status.Failsafe{Enabled: r.Enabled, Ready: r.Ready, Unready: r.Unready, Problem: r.Problem, TakesPart: r.TakesPart}
+	v := a.Readiness(g.root)
 	v.ActiveSince, v.Asks = g.core.Load().FailsafeActivity()
-	v.Outage, v.BoundUntil = a.Promises().Outage(boottime.Now()), a.Promises().Bound(name)
+	v.Outage, v.BoundUntil = a.Promises().Outage(boottime.Now()), a.Promises().Bound(failsafe.Group(g.paths))
 	return v
 }

@@ -97,7 +97,7 @@ func Open(opt Options) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{
-		opt: opt, dir: dir, stored: state, poke: make(chan struct{}, 1), try: make(chan struct{}, 1), tried: make(chan struct{}, 1), client: peer.NewClient(opt.Node, nil),
+		opt: opt, dir: dir, stored: state, poke: make(chan struct{}, 1), try: make(chan struct{}, 1), tried: make(chan struct{}, 1), client: peer.NewClient(opt.Node),
 		promises: failsafe.NewPromises(failsafe.Options{State: state, Start: opt.Clock()}),
 		groups:   make(map[string]*Group), results: make(map[string]map[string]string), senders: make(map[destination]*sender), granted: make(map[string]time.Duration), asked: make(map[asked]string),
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/operator/status"
 	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/transition/failsafe"
 )
@@ -201,7 +202,7 @@ func TestForeignRequests(t *testing.T) {
 	}
 }
 
-func awaitReadiness(t *testing.T, d *daemon, ok func(Readiness) bool) {
+func awaitReadiness(t *testing.T, d *daemon, ok func(status.Failsafe) bool) {
 	t.Helper()
 	limit := time.After(30 * time.Second)
 	for !ok(d.Readiness(root)) {
@@ -225,7 +226,7 @@ func TestReadiness(t *testing.T) {
 	}
 	join(a, b, c)
 	for _, d := range []*daemon{a, b, c} {
-		awaitReadiness(t, d, func(r Readiness) bool { return r.Ready && r.Enabled })
+		awaitReadiness(t, d, func(r status.Failsafe) bool { return r.Ready && r.Enabled })
 	}
 	if bound := b.Promises().Bound(root + "/leader"); bound > boottime.Now()+budget(t).LeaseWait/2 {
 		t.Logf("bound until %s", bound) // by its start only
@@ -233,13 +234,13 @@ func TestReadiness(t *testing.T) {
 	b.http.Close()
 	c.Promises().Register(root+"/leader", "n3-0000000000000001-n_0000000009")
 	a.tryAll()
-	awaitReadiness(t, a, func(r Readiness) bool {
+	awaitReadiness(t, a, func(r status.Failsafe) bool {
 		return !r.Ready && strings.Contains(r.Unready["n2"], "does not answer") && strings.Contains(r.Unready["n3"], "registered again")
 	})
 	g := *a.group(root)
 	g.Peers = []Peer{{ID: "n4", Incarnation: "n4-0000000000000001-n_0000000004"}}
 	a.SetGroup(g)
-	awaitReadiness(t, a, func(r Readiness) bool {
+	awaitReadiness(t, a, func(r status.Failsafe) bool {
 		return !r.Ready && len(r.Unready) == 1 && strings.Contains(r.Unready["n4"], "takes no part")
 	})
 }
@@ -250,7 +251,7 @@ func TestReadinessWithoutTheKey(t *testing.T) {
 	g := *b.group(root)
 	g.Secrets, g.SecretsErr = nil, errors.New("the tree is open")
 	b.SetGroup(g)
-	awaitReadiness(t, a, func(r Readiness) bool {
+	awaitReadiness(t, a, func(r status.Failsafe) bool {
 		return !r.Ready && strings.Contains(r.Unready["n2"], "has not read the group's key")
 	})
 	if r := b.Readiness(root); r.Ready || r.Problem != "the tree is open" {
@@ -348,7 +349,7 @@ func TestNoPromiseWithoutTheLock(t *testing.T) {
 		t.Error("it has promised something again")
 	}
 	a.tryAll()
-	awaitReadiness(t, a, func(r Readiness) bool {
+	awaitReadiness(t, a, func(r status.Failsafe) bool {
 		return strings.Contains(r.Unready["n2"], "another zkelectd may use the state directory")
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/failsafe/peer"
+	"zkelectd/internal/operator/status"
 	"zkelectd/internal/transition/failsafe"
 )
 
@@ -22,29 +23,15 @@ const (
 // dryTerm is the term of a dry run, which is about no term.
 const dryTerm = 1 << 62
 
-// Readiness is whether failsafe mode would work in a group if this host led it now.
-type Readiness struct {
-	// Enabled is whether failsafe mode is enabled. If it is not, the rest is empty.
-	Enabled bool
-	// TakesPart is whether this host can be asked for promises.
-	TakesPart bool
-	// Ready is set if there are other members and all that take part would promise.
-	Ready bool
-	// Unready says, by the node, why a member would not promise.
-	Unready map[string]string
-	// Problem is why this host itself cannot take part, or nobody was asked; empty if there is none.
-	Problem string
-}
-
-// Readiness returns the result of the last dry run in the group with that root.
-func (a *Agent) Readiness(root string) Readiness {
+// Readiness returns whether failsafe mode would work in the group with that root if this host led it now, by the last dry run.
+func (a *Agent) Readiness(root string) status.Failsafe {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	g := a.groups[root]
 	if g == nil || !g.Enabled {
-		return Readiness{}
+		return status.Failsafe{}
 	}
-	r := Readiness{Enabled: true, Unready: a.results[root], TakesPart: g.Self != "" && len(g.Secrets) > 0}
+	r := status.Failsafe{Enabled: true, Unready: a.results[root], TakesPart: g.Self != "" && len(g.Secrets) > 0}
 	switch {
 	case g.SecretsErr != nil:
 		r.Problem = g.SecretsErr.Error()

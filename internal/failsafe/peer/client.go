@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,13 +32,12 @@ const (
 	idleTimeout  = 50 * time.Second
 )
 
-// NewClient returns a client for the daemon with that node id. security is used for addresses that begin with https://; nil for the
-// defaults.
-func NewClient(node string, security *tls.Config) *Client {
+// NewClient returns a client for the daemon with that node id.
+func NewClient(node string) *Client {
 	c := &Client{node: node, dialed: make(map[string]string)}
 	c.http = &http.Client{
 		Transport: &http.Transport{
-			DialContext: c.dial, TLSClientConfig: security, MaxIdleConnsPerHost: maxPeerConns, MaxConnsPerHost: maxPeerConns, IdleConnTimeout: idleTimeout,
+			DialContext: c.dial, MaxIdleConnsPerHost: maxPeerConns, MaxConnsPerHost: maxPeerConns, IdleConnTimeout: idleTimeout,
 			DisableCompression: true, MaxResponseHeaderBytes: 16 << 10,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -85,7 +83,7 @@ func (c *Client) resolves(ctx context.Context, address string) bool {
 	return err == nil
 }
 
-// Ask sends messages to the daemon with the node id to at an address, host:port or https://host:port, and returns an answer for each.
+// Ask sends messages to the daemon with the node id to at an address, host:port, and returns an answer for each.
 // The error is why there are none.
 func (c *Client) Ask(ctx context.Context, kind Kind, to, address string, messages []Message) ([]Answer, error) {
 	r := request{V: version, Kind: kind, From: c.node, To: to, Nonce: newNonce()}
@@ -126,7 +124,7 @@ func (c *Client) post(ctx context.Context, address string, r request) (response,
 	if len(body) > maxBody || len(r.Messages) > maxMessages {
 		return got, fmt.Errorf("the request of %d messages and %d bytes is too large", len(r.Messages), len(body))
 	}
-	post, err := http.NewRequestWithContext(ctx, http.MethodPost, baseURL(address)+Path, bytes.NewReader(body))
+	post, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+Path, bytes.NewReader(body))
 	if err != nil {
 		return got, fmt.Errorf("%q is not an address: %w", address, err)
 	}
@@ -151,13 +149,6 @@ func (c *Client) post(ctx context.Context, address string, r request) (response,
 		return got, fmt.Errorf("%s has not answered like a zkelectd of this version", address)
 	}
 	return got, nil
-}
-
-func baseURL(address string) string {
-	if u, err := url.Parse(address); err == nil && u.Scheme == "https" && u.Host != "" {
-		return "https://" + u.Host
-	}
-	return "http://" + address
 }
 
 // plain removes the URL from an error, and names the address.

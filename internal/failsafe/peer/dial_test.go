@@ -19,7 +19,7 @@ func TestNameServersThatSayNothing(t *testing.T) {
 	}))
 	defer server.Close()
 	address := strings.Replace(server.Listener.Addr().String(), "127.0.0.1", "n2.example", 1)
-	c := NewClient("n1", nil)
+	c := NewClient("n1")
 	defer c.Close()
 	c.dialer.Resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		<-ctx.Done()

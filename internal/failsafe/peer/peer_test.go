@@ -70,7 +70,7 @@ func (e *echo) answered() []string {
 
 func newClient(t *testing.T) *Client {
 	t.Helper()
-	c := NewClient("n1", nil)
+	c := NewClient("n1")
 	t.Cleanup(c.Close)
 	return c
 }

@@ -23,7 +23,7 @@ var arrows = map[string]string{
 
 	// Failsafe mode.
 	"internal/failsafe/peer":  "",
-	"internal/failsafe/agent": "cluster failsafe/peer sys/statedir transition/failsafe",
+	"internal/failsafe/agent": "cluster failsafe/peer operator/status sys/statedir transition/failsafe",
 
 	// ZooKeeper.
 	"internal/zk":              "cluster cluster/renewal transition sys/boottime sys/secretfile",

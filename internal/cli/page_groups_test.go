@@ -138,6 +138,7 @@ func (m *manyGroups) group(name string) *web.Group {
 		Explain: func(context.Context) (whatif.Explanation, error) {
 			return whatif.Explanation{Members: []whatif.RankedMember{}}, nil
 		},
+		DryRun: func(context.Context, request.Request) ([]string, error) { return nil, errors.New("no forecast") },
 	}
 }
 

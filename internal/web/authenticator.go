@@ -16,7 +16,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,15 +31,22 @@ import (
 
 // Authenticator determines who sent an HTTP request, and whether that principal may submit operator requests.
 type Authenticator struct {
-	log     *slog.Logger
-	web     Config
-	tokens  atomic.Pointer[Tokens]
-	limiter *authLimiter
+	log    *slog.Logger
+	web    Config
+	tokens atomic.Pointer[Tokens]
+	logged *rate.Limiter // wrong tokens that are logged
 }
+
+// So many wrong tokens are logged in a burst, and then one in each interval: clients must not be able to fill the log.
+// There is no limit to what they may try, as nobody can guess a token.
+const (
+	maxLogged   = 10
+	logInterval = 5 * time.Second
+)
 
 // NewAuthenticator returns an authenticator for the certificates and users of a web configuration. It has no tokens yet.
 func NewAuthenticator(web Config, log *slog.Logger) *Authenticator {
-	a := &Authenticator{log: log, web: web, limiter: newAuthLimiter()}
+	a := &Authenticator{log: log, web: web, logged: rate.NewLimiter(rate.Every(logInterval), maxLogged)}
 	a.SetTokens(Tokens{})
 	return a
 }
@@ -104,8 +110,7 @@ func (a *Authenticator) missingCredentials(r *http.Request) string {
 	return "this daemon accepts no operator requests here: set http.token_file, or client certificates in http.web_config"
 }
 
-// checkToken checks the token before the limit of failures, so that a valid token is accepted no matter how many wrong ones
-// others have sent from the same address.
+// checkToken returns the principal that a token belongs to.
 func (a *Authenticator) checkToken(r *http.Request, secret string) principal {
 	if t, ok := a.tokens.Load().find(secret); ok {
 		by := principal{name: t.name, method: methodToken}
@@ -114,10 +119,9 @@ func (a *Authenticator) checkToken(r *http.Request, secret string) principal {
 		}
 		return by
 	}
-	if !a.limiter.allow(clientOf(r), secret, time.Now()) {
-		return principal{refusalCode: http.StatusTooManyRequests, refusalReason: "this token is not in http.token_file, and there were too many wrong tokens from this address or too many attempts with this one: wait a moment"}
+	if a.logged.Allow() {
+		a.log.Warn("wrong token in an HTTP request", "from", r.RemoteAddr, "path", r.URL.Path)
 	}
-	a.log.Warn("wrong token in an HTTP request", "from", r.RemoteAddr, "path", r.URL.Path)
 	return principal{refusalCode: http.StatusUnauthorized, refusalReason: "this token is not in http.token_file"}
 }
 
@@ -236,82 +240,6 @@ func (t Tokens) find(secret string) (found token, ok bool) {
 		}
 	}
 	return found, ok
-}
-
-const (
-	// maxFailures is the number of wrong tokens that an address may send in a burst; failureInterval is the time after which it may
-	// send another one.
-	maxFailures     = 10
-	failureInterval = 5 * time.Second
-	// maxFailureLimiters is the maximum number of separate limiters.
-	maxFailureLimiters = 1024
-)
-
-// authLimiter limits failed authentication attempts by address, by IPv6 network and by token. It is used only after a token
-// was found to be wrong, so it cannot lock out a valid one.
-type authLimiter struct {
-	mu       sync.Mutex
-	limiters map[failureKey]*rate.Limiter
-	overflow *rate.Limiter // shared by all keys beyond maxFailureLimiters
-}
-
-// failureKey is the key by which failures are counted. One of its fields is set.
-type failureKey struct {
-	client client
-	token  [sha256.Size]byte
-}
-
-func newAuthLimiter() *authLimiter {
-	return &authLimiter{limiters: make(map[failureKey]*rate.Limiter), overflow: newFailureLimiter(1)}
-}
-
-// newFailureLimiter returns a limiter that allows times as many failures as one address may cause.
-func newFailureLimiter(times int) *rate.Limiter {
-	return rate.NewLimiter(rate.Every(failureInterval/time.Duration(times)), maxFailures*times)
-}
-
-// allow counts a wrong token. It returns false if there were too many.
-func (l *authLimiter) allow(from client, secret string, now time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	limits := []*rate.Limiter{
-		l.limiter(failureKey{client: client{address: from.address}}, 1, now), l.limiter(failureKey{token: sha256.Sum256([]byte(secret))}, 1, now),
-	}
-	if from.network != "" {
-		limits = append(limits, l.limiter(failureKey{client: client{network: from.network}}, 2*networkFactor, now))
-	}
-	for _, limit := range limits {
-		if limit.TokensAt(now) < 1 {
-			return false
-		}
-	}
-	for _, limit := range limits {
-		limit.AllowN(now, 1)
-	}
-	return true
-}
-
-func (l *authLimiter) limiter(g failureKey, times int, now time.Time) *rate.Limiter {
-	if known, ok := l.limiters[g]; ok {
-		return known
-	}
-	if len(l.limiters) >= maxFailureLimiters {
-		l.dropIdle(now)
-	}
-	if len(l.limiters) >= maxFailureLimiters {
-		return l.overflow
-	}
-	l.limiters[g] = newFailureLimiter(times)
-	return l.limiters[g]
-}
-
-// dropIdle removes the limiters whose failures have all expired.
-func (l *authLimiter) dropIdle(now time.Time) {
-	for g, limit := range l.limiters {
-		if limit.TokensAt(now) >= float64(limit.Burst()) {
-			delete(l.limiters, g)
-		}
-	}
 }
 
 // Config is a web configuration file of Prometheus' exporter-toolkit, which reads it again for each connection and request.

@@ -289,3 +289,15 @@ func TestConnOfUnderTLS(t *testing.T) {
 		fetch(t, e.httpClient(), "https://"+addr)
 	}
 }
+
+func TestClientAt(t *testing.T) {
+	for remote, want := range map[string]client{
+		"192.0.2.1:80": {address: "192.0.2.1"}, "[::ffff:192.0.2.1]:80": {address: "192.0.2.1"},
+		"[2001:db8:1:2:3::4]:80": {address: "2001:db8:1:2:3::4", network: "2001:db8:1:2::/64"},
+		"[fe80::1%eth0]:80":      {address: "fe80::1%eth0", network: "fe80::/64"}, "@": {address: "@"},
+	} {
+		if got := clientAt(remote); got != want {
+			t.Errorf("%s: %+v, want %+v", remote, got, want)
+		}
+	}
+}

@@ -3,7 +3,6 @@ package web
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -55,7 +54,7 @@ func (a *api) status(w http.ResponseWriter, r *http.Request, g *Group) {
 	case err != nil:
 		code, body.GroupError = http.StatusServiceUnavailable, err.Error()
 	default:
-		if whole, err := ask(r.Context(), g.Group); err != nil {
+		if whole, err := g.Group(r.Context()); err != nil {
 			body.GroupError = err.Error()
 		} else {
 			body.GroupStatus = &whole
@@ -88,7 +87,7 @@ func (a *api) readHistory(w http.ResponseWriter, r *http.Request, g *Group) ([]c
 	if !a.requireLoop(w, g) {
 		return nil, false
 	}
-	all, err := ask(r.Context(), g.History)
+	all, err := g.History(r.Context())
 	if err != nil {
 		a.respond(w, http.StatusServiceUnavailable, g.newFailure(err.Error()))
 	}
@@ -121,7 +120,7 @@ func (a *api) explain(w http.ResponseWriter, r *http.Request, g *Group) {
 	case term != 0:
 		a.explainPast(w, r, g, term)
 	case a.requireLoop(w, g):
-		e, err := ask(r.Context(), g.Explain)
+		e, err := g.Explain(r.Context())
 		if err != nil {
 			a.respond(w, http.StatusServiceUnavailable, g.newFailure(err.Error()))
 			return
@@ -155,14 +154,6 @@ func queryNumber(r *http.Request, name string, otherwise int64) (int64, error) {
 		return 0, fmt.Errorf("%s: %q is not a number of 1 or more", name, text)
 	}
 	return n, nil
-}
-
-// ask calls a function of a [Group], or returns an error if it is nil.
-func ask[T any](ctx context.Context, of func(context.Context) (T, error)) (result T, err error) {
-	if of == nil {
-		return result, errors.New("not available from this daemon")
-	}
-	return of(ctx)
 }
 
 // groupsResponse is the response of /v1/groups.
@@ -325,7 +316,7 @@ func (c *memberCache) refresh(ctx context.Context, groups []*Group) {
 		}
 		readers.Go(func() error {
 			began := time.Now()
-			whole, err := ask(ctx, g.Group)
+			whole, err := g.Group(ctx)
 			// If its time was cut short, that says nothing about the group. But a slow group must go to the end of the queue.
 			if err == nil || ctx.Err() == nil || time.Since(began) > membersTimeout/2 {
 				c.store(g.Name, whole, err)

@@ -16,9 +16,21 @@ import (
 	"zkelectd/internal/operator/status"
 )
 
-// optionsOf returns the options of node a with one group, c.
+// optionsOf returns the options of node a with one group, c. What g does not have fails as without ZooKeeper.
 func optionsOf(g Group) Options {
 	g.Name = "c"
+	if g.Feed == nil {
+		g.Feed = status.NewFeed()
+	}
+	if g.Totals == nil {
+		g.Totals = func() status.Totals { return status.Totals{} }
+	}
+	if g.Group == nil {
+		g.Group = func(context.Context) (status.Group, error) { return status.Group{}, errDown }
+		g.History = func(context.Context) ([]cluster.PastTerm, error) { return nil, errDown }
+		g.Explain = func(context.Context) (whatif.Explanation, error) { return whatif.Explanation{}, errDown }
+		g.DryRun = func(context.Context, request.Request) ([]string, error) { return nil, errDown }
+	}
 	all := []*Group{&g}
 	return Options{Node: "a", Groups: func() []*Group { return all }, Totals: g.Totals, Version: "v1"}
 }
@@ -30,7 +42,6 @@ func only(opt Options) *Group { return opt.Groups()[0] }
 func optionsWithGroup() Options {
 	return optionsOf(Group{
 		View: leader,
-		Feed: status.NewFeed(),
 		Group: func(context.Context) (status.Group, error) {
 			return status.Group{Root: "/c", Leader: "a", State: "READY"}, nil
 		},
@@ -59,15 +70,7 @@ func dryRun(_ context.Context, r request.Request) ([]string, error) {
 var errDown = errors.New("no ZooKeeper server is connected")
 
 // optionsWithoutZooKeeper returns the options of a daemon that has lost ZooKeeper.
-func optionsWithoutZooKeeper() Options {
-	return optionsOf(Group{
-		View:    leader,
-		Group:   func(context.Context) (status.Group, error) { return status.Group{}, errDown },
-		History: func(context.Context) ([]cluster.PastTerm, error) { return nil, errDown },
-		Explain: func(context.Context) (whatif.Explanation, error) { return whatif.Explanation{}, errDown },
-		DryRun:  func(context.Context, request.Request) ([]string, error) { return nil, errDown },
-	})
-}
+func optionsWithoutZooKeeper() Options { return optionsOf(Group{View: leader}) }
 
 func TestGroupResponses(t *testing.T) {
 	late := optionsWithGroup()
@@ -84,7 +87,6 @@ func TestGroupResponses(t *testing.T) {
 		{"status", "/v1/status", optionsWithGroup(), 200, `"term":7,"state":"leading"`},
 		{"status without ZooKeeper", "/v1/status", optionsWithoutZooKeeper(), 200, `"group_error":"no ZooKeeper server is connected"`},
 		{"status of what is stuck", "/v1/status", late, 503, `"group_error":"the event loop has been stuck`},
-		{"status without a group", "/v1/status", optionsOf(Group{View: leader}), 200, `"group_error":"not available from this daemon"`},
 		{"history", "/v1/history", optionsWithGroup(), 200, `"terms":[{"term":11,`},
 		{"history, the last", "/v1/history?n=1", optionsWithGroup(), 200, `"terms":[{"term":30,`},
 		{"history, more than there are", "/v1/history?n=9223372036854775807", optionsWithGroup(), 200, `"terms":[{"term":1,`},
@@ -93,7 +95,6 @@ func TestGroupResponses(t *testing.T) {
 		{"history of many", "/v1/history?n=99999999999999999999", optionsWithGroup(), 400, "not a number of 1 or more"},
 		{"history without ZooKeeper", "/v1/history", optionsWithoutZooKeeper(), 503, errDown.Error()},
 		{"history of what is stuck", "/v1/history", late, 503, "has been stuck"},
-		{"no history", "/v1/history", optionsOf(Group{View: leader}), 503, "not available from this daemon"},
 		{"explain", "/v1/explain", optionsWithGroup(), 200, `"changes":["if a is lost, b leads"]`},
 		{"explain a term", "/v1/explain?term=7", optionsWithGroup(), 200, `"past":{"term":7,`},
 		{"explain a term that is forgotten", "/v1/explain?term=31", optionsWithGroup(), 404, "term 31 is not in the history"},
@@ -110,7 +111,6 @@ func TestGroupResponses(t *testing.T) {
 		{"whatif of two nodes", "/v1/whatif?request=cordon&node=a&node=b", optionsWithGroup(), 400, "appears twice"},
 		{"whatif without ZooKeeper", "/v1/whatif?request=resume", optionsWithoutZooKeeper(), 503, errDown.Error()},
 		{"whatif of what is stuck", "/v1/whatif?request=resume", late, 503, "has been stuck"},
-		{"no whatif", "/v1/whatif?request=resume", optionsOf(Group{View: leader}), 503, "not available from this daemon"},
 	} {
 		rec := serveRequest(New(c.opt), "GET", c.path)
 		var got map[string]any

@@ -21,7 +21,7 @@ func severalGroups(names ...string) Options {
 		g.Name, g.Submit = name, accept
 		all = append(all, &g)
 	}
-	return Options{Node: "a", Groups: func() []*Group { return all }, Version: "v1"}
+	return Options{Node: "a", Groups: func() []*Group { return all }, Totals: someTotals, Version: "v1"}
 }
 
 func responseOf(t *testing.T, handler http.Handler, method, path string) (code int, body map[string]any) {

@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"zkelectd/internal/operator/status"
 )
 
 func TestHosts(t *testing.T) {
@@ -80,7 +78,7 @@ func TestDNSRebindingIsRefused(t *testing.T) {
 // Requests over the unix socket may have any Host header: browsers cannot connect to it.
 func TestSocketAcceptsAnyHost(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	l, err := listen(t.Context(), "unix:"+path)
+	l, err := Endpoint{Addr: "unix:" + path}.listen(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +92,7 @@ func TestSocketAcceptsAnyHost(t *testing.T) {
 
 // One client cannot use all event streams.
 func TestStreamsAreLimitedPerClient(t *testing.T) {
-	a := newAPI(optionsOf(Group{View: leader, Feed: status.NewFeed()}))
+	a := newAPI(optionsOf(Group{View: leader}))
 	addr := listening(t, a.handler(), maxConns)
 	stream := func(from string) string {
 		c := dialFrom(t, from, addr)

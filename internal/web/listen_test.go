@@ -74,13 +74,13 @@ func TestOnlySocketsAreRemoved(t *testing.T) {
 	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := listen(t.Context(), "unix:"+path); err == nil || !strings.Contains(err.Error(), "not a socket") {
+	if _, err := (Endpoint{Addr: "unix:" + path}).listen(t.Context()); err == nil || !strings.Contains(err.Error(), "not a socket") {
 		t.Errorf("with a regular file: %v", err)
 	}
 	if data, _ := os.ReadFile(path); string(data) != "precious" {
 		t.Error("the file is gone")
 	}
-	if _, err := listen(t.Context(), "unix:"+filepath.Join(dir, "no", "s")); err == nil || !strings.Contains(err.Error(), "create the directory first") {
+	if _, err := (Endpoint{Addr: "unix:" + filepath.Join(dir, "no", "s")}).listen(t.Context()); err == nil || !strings.Contains(err.Error(), "create the directory first") {
 		t.Errorf("without a directory: %v", err)
 	}
 }
@@ -88,12 +88,12 @@ func TestOnlySocketsAreRemoved(t *testing.T) {
 // A daemon that ends late must not remove its successor's socket.
 func TestCloseKeepsAnotherSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	first, err := listen(t.Context(), "unix:"+path)
+	first, err := Endpoint{Addr: "unix:" + path}.listen(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	os.Remove(path)
-	second, err := listen(t.Context(), "unix:"+path)
+	second, err := Endpoint{Addr: "unix:" + path}.listen(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestConcurrentListenersOnOneSocket(t *testing.T) {
 		got := make(chan net.Listener, 8)
 		for range cap(got) {
 			all.Go(func() {
-				if l, err := listen(t.Context(), "unix:"+path); err == nil {
+				if l, err := (Endpoint{Addr: "unix:" + path}).listen(t.Context()); err == nil {
 					got <- l
 				}
 			})

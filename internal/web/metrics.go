@@ -163,7 +163,7 @@ var groupMetrics = []metric{
 	{"zkelectd_newer_records", gauge, nil, "1 if a newer version has written a record that this daemon does not understand: it neither elects nor takes over. Upgrade this host. Not exported otherwise.", nil, ifTrue(func(g groupData) bool { return g.Newer != "" })},
 	{"zkelectd_policy_drift", gauge, nil, "1 if the policy in this daemon's configuration is not the one in force. Not exported otherwise.", nil, ifTrue(func(g groupData) bool { return g.Drift != "" })},
 	{"zkelectd_slots_drift", gauge, nil, "1 if slots.count or slots.per_node in this daemon's configuration is not the one in force. Not exported otherwise.", nil, ifTrue(func(g groupData) bool { return g.SlotsDrift != "" })},
-	{"zkelectd_members", gauge, []string{"site", "eligible"}, "The number of members that are eligible, and of those that are not. Elector only.", nil, electorOnly(members)},
+	{"zkelectd_members", gauge, []string{"site", "eligible"}, "The number of members that are eligible, and of those that are not. Of many sites, small ones are counted together as the site /other. Elector only.", nil, electorOnly(members)},
 	{"zkelectd_members_expected", gauge, nil, "The number of members that there should be: those that are registered, and those that are lost or stopped. Elector only.", nil, electorOnly(value(func(g groupData) float64 { return float64(g.Members.Expected) }))},
 	{"zkelectd_members_lost", gauge, nil, "The number of members that are lost: they were not stopped, and nobody has dropped them with 'zkelectd forget --lost'. Elector only.", nil, electorOnly(value(func(g groupData) float64 { return float64(g.Members.Lost) }))},
 	{"zkelectd_excluded_members", gauge, []string{"site"}, "The number of members that are excluded because of strikes. Elector only.", nil, electorOnly(excluded)},
@@ -204,7 +204,6 @@ var hostMetrics = []metric{
 		emit(h.totals.Reads, "read")
 		emit(h.totals.Writes, "write")
 	}, nil},
-	{"zkelectd_sites_omitted", gauge, nil, "The number of sites beyond the limit of 64 (16 or more for each of many groups), which have no separate series: their members are counted together as the site /other. Only the groups whose elector this daemon is.", value(omitted), nil},
 	{"zkelectd_transitions_total", counter, []string{labelGroup, "cause", "result"}, "Decisions that this daemon saw as the elector, by cause and result: the elected member became READY (ready) or not (failed). With more than 64 groups, those of all groups together, as the group /all; so are the two below.", counted(transitions), nil},
 	{"zkelectd_transition_duration_seconds", histogram, []string{labelGroup}, "The time from a decision to READY, as seen by the elector.", counted(func(t status.Totals, emit emitter) { emit(t.ToReady) }), nil},
 	{"zkelectd_leaderless_duration_seconds", histogram, []string{labelGroup}, "How long no leader's work ran before a leader was READY, from the end of the last one's work, as in history.", counted(func(t status.Totals, emit emitter) { emit(t.Leaderless) }), nil},
@@ -242,16 +241,14 @@ func unready(g groupData, emit emitter) {
 }
 
 func members(g groupData, emit emitter) {
-	list, _ := sites(g)
-	for _, at := range list {
+	for _, at := range sites(g) {
 		emit(float64(at.Eligible), at.label, "true")
 		emit(float64(at.Ineligible), at.label, "false")
 	}
 }
 
 func excluded(g groupData, emit emitter) {
-	list, _ := sites(g)
-	for _, at := range list {
+	for _, at := range sites(g) {
 		emit(float64(at.Excluded), at.label)
 	}
 }
@@ -311,16 +308,6 @@ func (h hostData) site() string {
 	return h.views[0].Site
 }
 
-func omitted(h hostData) (total float64) {
-	for _, v := range h.views {
-		if g := (groupData{Daemon: v, maxSites: maxSites(len(h.views))}); isElector(g) {
-			_, n := sites(g)
-			total += float64(n)
-		}
-	}
-	return total
-}
-
 func transitions(t status.Totals, emit emitter) {
 	kinds := slices.SortedFunc(maps.Keys(t.Transitions), func(a, b status.Transition) int {
 		return cmp.Or(strings.Compare(a.Cause, b.Cause), strings.Compare(a.Result, b.Result))
@@ -354,11 +341,11 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(out chan<- prometheus.Metric) {
 	groups := c.opt.Groups()
-	host := hostData{totals: totalsOf(c.opt.Totals), node: c.opt.Node, version: c.opt.Version}
+	host := hostData{totals: c.opt.Totals(), node: c.opt.Node, version: c.opt.Version}
 	for _, g := range groups {
 		v := g.view()
 		host.views = append(host.views, v)
-		host.groups = append(host.groups, groupData{v, totalsOf(g.Totals), maxSites(len(groups))})
+		host.groups = append(host.groups, groupData{v, g.Totals(), maxSites(len(groups))})
 	}
 	for i, m := range metrics {
 		if m.ofHost != nil {
@@ -369,13 +356,6 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			m.ofGroups(g, c.emitter(out, i, g.Group))
 		}
 	}
-}
-
-func totalsOf(get func() status.Totals) status.Totals {
-	if get == nil {
-		return status.Totals{}
-	}
-	return get()
 }
 
 // emitter returns a function that sends the values of a metric to out. first are the values of its first labels.
@@ -435,9 +415,9 @@ type siteMembers struct {
 	status.SiteCounts
 }
 
-// sites returns the members by site, and how many sites are counted together as otherSites. It lists this daemon's site and the
+// sites returns the members by site; those beyond the limit are counted together as otherSites. It lists this daemon's site and the
 // leader's first, then those with the most eligible members.
-func sites(g groupData) (list []siteMembers, omitted int) {
+func sites(g groupData) (list []siteMembers) {
 	counts := make(map[string]status.SiteCounts)
 	for name, n := range g.Sites {
 		l := label(name) // several sites may have the same label
@@ -455,7 +435,6 @@ func sites(g groupData) (list []siteMembers, omitted int) {
 		other := siteMembers{label: otherSites}
 		for _, at := range list[limit:] {
 			other.SiteCounts = sum(other.SiteCounts, at.SiteCounts)
-			omitted++
 		}
 		list = list[:limit]
 		if i := slices.IndexFunc(list, func(at siteMembers) bool { return at.label == otherSites }); i >= 0 { // a member claims this name
@@ -464,7 +443,7 @@ func sites(g groupData) (list []siteMembers, omitted int) {
 			list = append(list, other)
 		}
 	}
-	return list, omitted
+	return list
 }
 
 func sum(a, b status.SiteCounts) status.SiteCounts {

@@ -157,7 +157,6 @@ func TestSeriesPerGroupAreBounded(t *testing.T) {
 		names[i] = fmt.Sprintf("g%03d", i)
 	}
 	opt := severalGroups(names...)
-	opt.Totals = someTotals
 	for i, g := range opt.Groups() {
 		g.Totals = someTotals
 		g.View = standby

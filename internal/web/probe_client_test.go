@@ -48,7 +48,7 @@ func TestProbeAddresses(t *testing.T) {
 
 	socket := "unix:" + filepath.Join(t.TempDir(), "api.sock")
 	ctx, cancel := context.WithCancel(t.Context())
-	l, err := listen(ctx, socket)
+	l, err := Endpoint{Addr: socket}.listen(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,11 +101,8 @@ func (a *api) readRequest(w http.ResponseWriter, r *http.Request, kind request.K
 // refusePrincipal responds to a principal that may not submit operator requests.
 func (a *api) refusePrincipal(w http.ResponseWriter, r *http.Request, failure func(why string) failureResponse, by principal) {
 	closeAfterResponse(w, r)
-	switch by.refusalCode {
-	case http.StatusUnauthorized:
+	if by.refusalCode == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="zkelectd"`)
-	case http.StatusTooManyRequests:
-		w.Header().Set("Retry-After", "5")
 	}
 	a.respond(w, by.refusalCode, failure(by.refusalReason))
 }
@@ -128,9 +125,6 @@ func (a *api) acquireSubmission(w http.ResponseWriter, failure func(why string) 
 func (g *Group) submit(ctx context.Context, req request.Request) (request.Plan, int, error) {
 	if err := g.view().CheckLoop(); err != nil {
 		return request.Plan{}, http.StatusServiceUnavailable, err
-	}
-	if g.Submit == nil {
-		return request.Plan{}, http.StatusServiceUnavailable, errors.New("this daemon accepts no operator requests")
 	}
 	plan, err := g.Submit(ctx, req)
 	var refused *request.RefusedError
@@ -321,10 +315,6 @@ func (a *api) whatif(w http.ResponseWriter, r *http.Request, g *Group) {
 		return
 	}
 	if !a.requireLoop(w, g) {
-		return
-	}
-	if g.DryRun == nil {
-		a.respond(w, http.StatusServiceUnavailable, g.newFailure("not available from this daemon"))
 		return
 	}
 	req.Options.By = "you"

@@ -82,7 +82,6 @@ func allSubmitResponses(t *testing.T) map[string]*http.Response {
 	only(late).View = stuck
 	full := newAPI(optionsWithSubmit(t, accept))
 	full.submissions = make(chan struct{})
-	locked := optionsWithSubmit(t, accept)
 	handlers := map[string]http.Handler{
 		"given":   New(optionsWithSubmit(t, accept)),
 		"refused": New(optionsWithSubmit(t, failing(&request.RefusedError{Err: errors.New("b may not lead")}))),
@@ -91,15 +90,10 @@ func allSubmitResponses(t *testing.T) map[string]*http.Response {
 		"stuck":   New(late),
 		"full":    full.handler(),
 		"nobody":  New(optionsWithGroup()),
-		"nothing": New(optionsWithSubmit(t, nil)),
-		"locked":  New(locked),
 	}
 	several := optionsWithSubmit(t, accept)
 	several.Groups = severalGroups("x", "y").Groups
 	handlers["several"] = New(several)
-	for range maxFailures {
-		sendRequest(handlers["locked"], request.KindReelect, "{}", "Authorization", "Bearer wrong")
-	}
 	for _, kind := range request.Kinds() {
 		paths := []string{"/v1/" + string(kind), groupPath("/v1/" + string(kind))}
 		if slices.Contains(kindsOfHosts, kind) {
@@ -119,7 +113,6 @@ func allSubmitResponses(t *testing.T) map[string]*http.Response {
 			} {
 				add(name, New(optionsWithSubmit(t, accept)), shortestBody(kind), headers...)
 			}
-			add("one wrong token more", handlers["locked"], shortestBody(kind), "Authorization", "Bearer wrong")
 			add("slip", handlers["given"], "{")
 			add("large", handlers["given"], `{"reason":"`+strings.Repeat("x", maxBody)+`"}`)
 		}

@@ -46,15 +46,20 @@ func (e Endpoint) Serve(ctx context.Context, handler http.Handler) error {
 }
 
 func (e Endpoint) listen(ctx context.Context) (net.Listener, error) {
-	switch path, _ := strings.CutPrefix(e.Addr, unixPrefix); {
+	path, isPath := strings.CutPrefix(e.Addr, unixPrefix)
+	switch {
 	case e.Private:
 		return listenUnix(ctx, path, privateMode)
-	case e.Setting == "":
-		return listen(ctx, e.Addr)
+	case isPath:
+		l, err := listenUnix(ctx, path, socketMode)
+		if err != nil {
+			return nil, fmt.Errorf("http.listen %s: %w", e.Addr, err)
+		}
+		return l, nil
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", e.Addr)
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w; choose another address", e.Setting, e.Addr, err)
+		return nil, fmt.Errorf("%s %s: %w; choose another address", cmp.Or(e.Setting, "http.listen"), e.Addr, err)
 	}
 	return l, nil
 }
@@ -141,23 +146,6 @@ const (
 	socketMode  = 0o660
 	privateMode = 0o600
 )
-
-// listen listens on host:port or unix:/path.
-func listen(ctx context.Context, addr string) (net.Listener, error) {
-	path, isPath := strings.CutPrefix(addr, unixPrefix)
-	if !isPath {
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
-		if err != nil {
-			return nil, fmt.Errorf("http.listen %s: %w; choose another address (--http)", addr, err)
-		}
-		return l, nil
-	}
-	l, err := listenUnix(ctx, path, socketMode)
-	if err != nil {
-		return nil, fmt.Errorf("http.listen %s: %w", addr, err)
-	}
-	return l, nil
-}
 
 // listenUnix creates the socket in a private directory, and links it to path when it has its mode and accepts connections. So a
 // socket at path that refuses connections is always stale. The lock on the directory keeps two processes that start at the

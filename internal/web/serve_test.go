@@ -74,7 +74,7 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	addr := l.Addr().String()
-	if err := serveAt(t.Context(), addr, http.NotFoundHandler()); err == nil || !strings.Contains(err.Error(), addr) || !strings.Contains(err.Error(), "--http") {
+	if err := serveAt(t.Context(), addr, http.NotFoundHandler()); err == nil || !strings.Contains(err.Error(), "http.listen "+addr) || !strings.Contains(err.Error(), "choose another address") {
 		t.Errorf("a port in use: %v", err)
 	}
 	l.Close()

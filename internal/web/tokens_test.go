@@ -1,10 +1,15 @@
 package web
 
 import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func tokenFile(t *testing.T, text string, mode os.FileMode) string {
@@ -77,4 +82,30 @@ func TestTokenFiles(t *testing.T) {
 	if _, err := ReadTokens(tokenFile(t, "ann:"+secret, 0o440), true); err != nil {
 		t.Errorf("a credential of systemd: %v", err)
 	}
+}
+
+// However many wrong tokens come, the right one is accepted, and the log stays short.
+func TestWrongTokensDoNotFillTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, log := authenticatorOf(t, "ann:"+annsToken), new(logBuffer)
+		a.log = slog.New(slog.NewTextHandler(log, nil))
+		send := func(token string) int {
+			r := httptest.NewRequest("POST", "/v1/reelect", nil)
+			r.Header.Set("Authorization", "Bearer "+token)
+			return a.authenticate(r).refusalCode
+		}
+		lines := func() int { return strings.Count(log.text.String(), "wrong token") }
+		for range 100 {
+			if wrong, right := send("wrong"), send(annsToken); wrong != http.StatusUnauthorized || right != 0 {
+				t.Fatalf("wrong: %d, right: %d", wrong, right)
+			}
+		}
+		if lines() != maxLogged {
+			t.Errorf("%d lines", lines())
+		}
+		<-time.After(logInterval) // by the clock of the synctest bubble
+		if send("wrong"); lines() != maxLogged+1 {
+			t.Errorf("%d lines, a moment later", lines())
+		}
+	})
 }

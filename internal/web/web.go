@@ -4,11 +4,9 @@
 package web
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -32,18 +30,17 @@ type Group struct {
 	Name string
 	// View returns the daemon's current view of the group.
 	View func() status.Daemon
-	// Totals returns the counters of the group alone; nil for none.
+	// Totals returns the counters of the group alone.
 	Totals func() status.Totals
-	// Feed has the events for /v1/events; nil for none.
+	// Feed has the events for /v1/events.
 	Feed *status.Feed
-	// Group, History and Explain return information about the whole group. They limit their own duration. Nil means that the
-	// information is not available.
+	// Group, History and Explain return information about the whole group. They limit their own duration.
 	Group   func(context.Context) (status.Group, error)
 	History func(context.Context) ([]cluster.PastTerm, error)
 	Explain func(context.Context) (whatif.Explanation, error)
-	// DryRun says what an operator request would do; nil if that is not possible.
+	// DryRun says what an operator request would do.
 	DryRun func(context.Context, request.Request) ([]string, error)
-	// Submit submits an operator request; nil if that is not possible. Its errors are those of host.Host.Submit.
+	// Submit submits an operator request. Its errors are those of host.Host.Submit.
 	Submit func(context.Context, request.Request) (request.Plan, error)
 }
 
@@ -60,7 +57,7 @@ type Options struct {
 	Node string
 	// Groups returns the daemon's groups, sorted by name. They change when the configuration is reloaded.
 	Groups func() []*Group
-	// Totals returns the counters of the daemon, over all its groups and those it had before; nil for none.
+	// Totals returns the counters of the daemon, over all its groups and those it had before.
 	Totals func() status.Totals
 	// Authenticator determines who may submit operator requests. If it is nil, only users of the unix socket may.
 	Authenticator *Authenticator
@@ -382,12 +379,14 @@ func (a *api) admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := a.checkHost(r); err != nil {
 			// Without the stamp: this response may be read by a page of another origin.
-			a.respondAndClose(w, r, http.StatusMisdirectedRequest, map[string]string{"error": err.Error()})
+			closeAfterResponse(w, r)
+			a.respond(w, http.StatusMisdirectedRequest, map[string]string{"error": err.Error()})
 			return
 		}
 		path := shortPath(r.URL.Path)
 		if hasBody(r) && !(r.Method == http.MethodPost && a.takesBody[path]) {
-			a.respondAndClose(w, r, http.StatusBadRequest, a.newFailure(r.Method+" takes no body here: send none, and no Content-Length"))
+			closeAfterResponse(w, r)
+			a.respond(w, http.StatusBadRequest, a.newFailure(r.Method+" takes no body here: send none, and no Content-Length"))
 			return
 		}
 		if slices.Contains(ProbePaths(), path) {
@@ -397,7 +396,8 @@ func (a *api) admit(next http.Handler) http.Handler {
 		from := clientOf(r)
 		if !a.requestQuota.acquire(from) {
 			w.Header().Set("Retry-After", "1")
-			a.respondAndClose(w, r, http.StatusServiceUnavailable, a.newFailure("too many concurrent requests, in total or from "+from.address))
+			closeAfterResponse(w, r)
+			a.respond(w, http.StatusServiceUnavailable, a.newFailure("too many concurrent requests, in total or from "+from.address))
 			return
 		}
 		defer a.requestQuota.release(from)
@@ -419,33 +419,6 @@ func (a *api) checkHost(r *http.Request) error {
 
 // hasBody reports whether the headers of a request announce a body.
 func hasBody(r *http.Request) bool { return r.ContentLength != 0 || len(r.TransferEncoding) > 0 }
-
-// respondAndClose responds and closes the connection without reading the rest of the body. net/http would wait for it, and a
-// client may never send it.
-func (a *api) respondAndClose(w http.ResponseWriter, r *http.Request, code int, body any) {
-	if r.ProtoMajor > 1 { // with HTTP/2 only the stream is reset
-		a.respond(w, code, body)
-		return
-	}
-	conn, _, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		w.Header().Set("Connection", "close")
-		a.respond(w, code, body)
-		return
-	}
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(hangUpTimeout))
-	text, _ := json.Marshal(body)
-	text = status.PrintableJSON(text)
-	header := w.Header().Clone()
-	header.Set("Content-Type", "application/json")
-	header.Set("Date", time.Now().UTC().Format(http.TimeFormat))
-	answer := http.Response{
-		StatusCode: code, ProtoMajor: 1, ProtoMinor: 1, Header: header, ContentLength: int64(len(text)) + 1, Close: true, Request: r,
-		Body: io.NopCloser(bytes.NewReader(append(text, '\n'))),
-	}
-	answer.Write(conn) // the client may be gone, so errors do not matter
-}
 
 // closeAfterResponse makes the server close the connection after the response, and limits how long it waits for the unread rest
 // of the body.

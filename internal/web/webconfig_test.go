@@ -289,7 +289,7 @@ func TestIdleConnectionsAreEvictedUnderTLS(t *testing.T) {
 // The principal of a request over the unix socket is the user that the kernel reports.
 func TestRequestsOverUnixSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	l, err := listen(t.Context(), unixPrefix+path)
+	l, err := Endpoint{Addr: unixPrefix + path}.listen(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,10 +95,10 @@ func cloneSnapshot(s cluster.Snapshot) cluster.Snapshot {
 }
 
 // planFor plans a request, and checks what is true for all of them.
-func (h *testGroup) planFor(command func(whatif.Question) (Plan, error)) (Plan, error) {
+func (h *testGroup) planFor(plans command) (Plan, error) {
 	h.t.Helper()
 	before := cloneSnapshot(h.q.Snapshot)
-	plan, err := command(h.q)
+	plan, err := plans(h.q)
 	if !reflect.DeepEqual(before, h.q.Snapshot) {
 		h.t.Fatalf("changed its input:\n%+v\nwas\n%+v", h.q.Snapshot, before)
 	}
@@ -140,56 +140,40 @@ func (h *testGroup) elector(s cluster.Snapshot) elector.Decision {
 	})
 }
 
-func move(o Options, node, site string) func(whatif.Question) (Plan, error) {
-	return func(q whatif.Question) (Plan, error) {
-		return planned(q, o, func(d *draft) (Plan, error) { return d.move(node, site) })
+// command plans a request.
+type command = func(whatif.Question) (Plan, error)
+
+func move(o Options, node, site string) command {
+	return Request{Kind: KindMove, Node: node, Site: site, Options: o}.Plan
+}
+
+func moveAway(o Options) command { return Request{Kind: KindMove, Best: true, Options: o}.Plan }
+
+func schedule(o Options, node, site string, after time.Duration) command {
+	return Request{Kind: KindMove, Node: node, Site: site, At: wall.Add(after), Options: o}.Plan
+}
+
+func cordon(o Options, node, site string, drain bool) command {
+	kind := KindCordon
+	if drain {
+		kind = KindDrain
 	}
+	return Request{Kind: kind, Node: node, Site: site, Options: o}.Plan
 }
 
-func moveAway(o Options) func(whatif.Question) (Plan, error) {
-	return func(q whatif.Question) (Plan, error) {
-		best := Request{Kind: KindMove, Best: true, Options: o}
-		return planned(q, o, func(d *draft) (Plan, error) { return d.planMove(best) })
-	}
+func uncordon(o Options, node, site string, all bool) command {
+	return Request{Kind: KindUncordon, Node: node, Site: site, All: all, Options: o}.Plan
 }
 
-func cordon(o Options, node, site string, drain bool) func(whatif.Question) (Plan, error) {
-	return func(q whatif.Question) (Plan, error) {
-		return planned(q, o, func(d *draft) (Plan, error) { return d.cordon(node, site, drain) })
-	}
+func pause(o Options, hard bool) command {
+	return Request{Kind: KindPause, Hard: hard, Options: o}.Plan
 }
 
-func uncordon(o Options, node, site string, all bool) func(whatif.Question) (Plan, error) {
-	return func(q whatif.Question) (Plan, error) {
-		return planned(q, o, func(d *draft) (Plan, error) { return d.uncordon(node, site, all) })
-	}
-}
+func resume(o Options) command { return Request{Kind: KindResume, Options: o}.Plan }
 
-func pause(o Options, hard bool) func(whatif.Question) (Plan, error) {
-	return func(q whatif.Question) (Plan, error) {
-		return planned(q, o, func(d *draft) (Plan, error) { return d.pause(hard) })
-	}
-}
+func reelect(o Options) command { return Request{Kind: KindReelect, Options: o}.Plan }
 
-func resume(o Options) func(whatif.Question) (Plan, error) {
-	return func(q whatif.Question) (Plan, error) { return planned(q, o, (*draft).resume) }
-}
-
-func reelect(o Options) func(whatif.Question) (Plan, error) {
-	return func(q whatif.Question) (Plan, error) { return planned(q, o, (*draft).reelect) }
-}
-
-func clearStrikes(o Options, node string) func(whatif.Question) (Plan, error) {
-	return func(q whatif.Question) (Plan, error) {
-		return planned(q, o, func(d *draft) (Plan, error) { return d.clearStrikes(node) })
-	}
-}
-
-// planned returns the plan for a group.
-func planned(q whatif.Question, o Options, plan func(*draft) (Plan, error)) (Plan, error) {
-	d, err := newDraft(q, o)
-	if err != nil {
-		return Plan{}, err
-	}
-	return plan(d)
+// clearStrikes is for a node, or for all if node is empty.
+func clearStrikes(o Options, node string) command {
+	return Request{Kind: KindClearStrikes, Node: node, All: node == "", Options: o}.Plan
 }

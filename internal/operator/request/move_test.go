@@ -157,15 +157,15 @@ func TestAReelectionSaysWhyTheLeaderIsNotEligible(t *testing.T) {
 // Without a target, leadership moves to the best other member that is eligible.
 func TestMoveToTheBestOther(t *testing.T) {
 	h := group(t).leads("a1")
-	plan, err := Request{Kind: KindMove, Best: true, Options: bob()}.Plan(h.q)
+	plan, err := moveAway(bob())(h.q)
 	if err != nil || plan.Control.Move == nil || plan.Control.Move.Node != "a2" || time.Duration(plan.Control.Move.For) != BestMoveFor {
 		t.Fatalf("%v, %+v", err, plan.Control.Move)
 	}
 	h.q.Snapshot.Control = exists(cluster.Control{Cordons: []cluster.Cordon{{Request: cluster.Request{ID: 1, By: "ann@host"}, Node: "a2"}}})
-	if plan, err = (Request{Kind: KindMove, Best: true, Options: bob()}).Plan(h.q); err != nil || plan.Control.Move.Node != "b1" {
+	if plan, err = moveAway(bob())(h.q); err != nil || plan.Control.Move.Node != "b1" {
 		t.Errorf("past a cordon: %v, %+v", err, plan.Control.Move)
 	}
-	if _, err := (Request{Kind: KindMove, Best: true, Options: bob()}).Plan(group(t).q); err == nil || !strings.Contains(err.Error(), "there is no leader to replace: name a node or a site") {
+	if _, err := moveAway(bob())(group(t).q); err == nil || !strings.Contains(err.Error(), "there is no leader to replace: name a node or a site") {
 		t.Errorf("without a leader: %v", err)
 	}
 	h = group(t).leads("a1")
@@ -173,7 +173,7 @@ func TestMoveToTheBestOther(t *testing.T) {
 		x := cluster.Exclusion{Node: id, Strikes: 1, For: cluster.Duration(time.Minute), Term: 6, Reason: "its child exited", Time: wall}
 		h.q.Snapshot.Elected.Record.Exclusions = append(h.q.Snapshot.Elected.Record.Exclusions, x)
 	}
-	_, err = Request{Kind: KindMove, Best: true, Options: bob()}.Plan(h.q)
+	_, err = moveAway(bob())(h.q)
 	if err == nil || !strings.Contains(err.Error(), "; 'zkelectd drain --node a1' has b1 take over, although it has failed") {
 		t.Errorf("all others have failed: %v", err)
 	}
@@ -230,14 +230,5 @@ func TestOneAnswerAfterStrikes(t *testing.T) {
 				t.Errorf("%s: %s says %q", name, what, plan.Messages)
 			}
 		}
-	}
-}
-
-// A request that is refused has a reason, also in a group of one.
-func TestMoveToTheBestOtherOfNone(t *testing.T) {
-	h := group(t).leads("a1")
-	h.q.Snapshot.Members = h.q.Snapshot.Members[:1]
-	if _, err := (Request{Kind: KindMove, Best: true, Options: bob()}).Plan(h.q); err == nil || err.Error() != "no other member is eligible: there is none" {
-		t.Errorf("%v", err)
 	}
 }

@@ -7,10 +7,7 @@ import (
 	"testing"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/elector/whatif"
 )
-
-type command = func(whatif.Question) (Plan, error)
 
 func TestRefusals(t *testing.T) {
 	led := func(t *testing.T) *testGroup { return group(t).leads("a1") }
@@ -75,7 +72,7 @@ func TestRefusals(t *testing.T) {
 		"drain, no other":                 {alone, cordon(bob(), "a1", "", true), "no other member is eligible: a2: unhealthy: no disk; b1: unhealthy: no disk; b2: unhealthy: no disk; --force drains it as soon as another one is"},
 		"drain a site, no other":          {alone, cordon(bob(), "", "dc1", true), "no other member is eligible"},
 		"uncordon without a cordon":       {led, uncordon(bob(), "a1", "", false), "there is no such cordon"},
-		"uncordon without a target":       {led, uncordon(bob(), "", "", false), "there is no such cordon"},
+		"uncordon without a target":       {led, uncordon(bob(), "", "", false), "name exactly one of node, site and all"},
 		"uncordon all without any":        {led, uncordon(bob(), "", "", true), "there is no such cordon"},
 		"resume without a pause":          {led, resume(bob()), "the group is not paused"},
 		"reelect when paused hard":        {hard, reelect(bob()), paused},

@@ -369,9 +369,6 @@ func sorted(names []string) []string {
 
 // checkTarget returns an error unless a member has the node id, or is at the site.
 func (d *draft) checkTarget(node, site string) error {
-	if (node == "") == (site == "") {
-		return errTarget
-	}
 	nodes, sites := members(d.q.Snapshot)
 	kind, known, others, other := "node", nodes, sites, "it is a site: use --site"
 	if site != "" {

@@ -11,12 +11,6 @@ import (
 	"zkelectd/internal/elector/whatif"
 )
 
-func schedule(o Options, node, site string, after time.Duration) func(whatif.Question) (Plan, error) {
-	return func(q whatif.Question) (Plan, error) {
-		return planned(q, o, func(d *draft) (Plan, error) { return d.schedule(node, site, wall.Add(after)) })
-	}
-}
-
 const dropped = "it is dropped if the target is not eligible then, if the group is paused then, or if it cannot be carried out within 10m0s; " +
 	"'zkelectd move --cancel' cancels it"
 
@@ -142,12 +136,12 @@ func TestCancelSchedule(t *testing.T) {
 }
 
 func TestCancelAcknowledgesWhatWasDropped(t *testing.T) {
-	for name, command := range map[string]func(whatif.Question) (Plan, error){
+	for name, plans := range map[string]command{
 		"cancel": cancel, "move": move(bob(), "b1", ""), "schedule": schedule(bob(), "b1", "", time.Hour),
 	} {
 		h := scheduled(t)
 		h.control().EndSchedule(h.control().Scheduled[0], cluster.ScheduleDropped, "it is cold", wall)
-		plan, err := h.planFor(command)
+		plan, err := h.planFor(plans)
 		if err != nil || len(plan.Control.Unacknowledged("")) != 0 {
 			t.Errorf("%s: %v, %+v", name, err, plan.Control.EndedSchedules)
 		}
@@ -157,7 +151,7 @@ func TestCancelAcknowledgesWhatWasDropped(t *testing.T) {
 // Requests say what they mean for a scheduled move. They leave it as it is, and fix its time.
 func TestOtherRequestsMentionTheScheduledMove(t *testing.T) {
 	for name, c := range map[string]struct {
-		command func(whatif.Question) (Plan, error)
+		command command
 		want    string
 	}{
 		"move":             {move(bob(), "a2", ""), "stays scheduled"},
@@ -196,15 +190,13 @@ func TestCancelTakesNothingElse(t *testing.T) {
 func TestHintsAboutSchedulesNameTheGroup(t *testing.T) {
 	h := group(t).leads("a1")
 	h.q.Options.Group = "ingest/3"
-	plan, err := planned(h.q, bob(), inAnHour)
+	inAnHour := schedule(bob(), "b1", "", time.Hour)
+	plan, err := inAnHour(h.q)
 	if text := strings.Join(plan.Messages, "\n"); err != nil || !strings.Contains(text, "'zkelectd move --cancel -g ingest/3' cancels it") {
 		t.Errorf("%v: %s", err, text)
 	}
 	h.control().Pause = &cluster.Pause{Request: ann(1)}
-	if _, err := planned(h.q, bob(), inAnHour); err == nil || !strings.Contains(err.Error(), "'zkelectd resume -g ingest' first") {
+	if _, err := inAnHour(h.q); err == nil || !strings.Contains(err.Error(), "'zkelectd resume -g ingest' first") {
 		t.Errorf("paused: %v", err)
 	}
 }
-
-// inAnHour schedules a move to b1.
-func inAnHour(d *draft) (Plan, error) { return d.schedule("b1", "", wall.Add(time.Hour)) }

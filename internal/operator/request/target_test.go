@@ -84,7 +84,7 @@ func TestUnknownTargetsAreAnsweredWithTheNearest(t *testing.T) {
 		{"", "b1", "; it is a node"},
 		{"", "d2", "there are dc1, dc2, dc3; did you mean dc2?"},
 	} {
-		_, err := planned(h.q, bob(), func(d *draft) (Plan, error) { return d.move(c.node, c.site) })
+		_, err := move(bob(), c.node, c.site)(h.q)
 		if err == nil || !strings.HasSuffix(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c, err)
 		}
@@ -100,7 +100,7 @@ func TestForcedMoveToAnExcludedNode(t *testing.T) {
 		h.q.Snapshot.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "b1", Strikes: 1, For: cluster.Duration(time.Hour), Term: 3, Reason: "slow", Time: wall}}
 		o := bob()
 		o.Force = force
-		_, err := planned(h.q, o, func(d *draft) (Plan, error) { return d.move("b1", "") })
+		_, err := move(o, "b1", "")(h.q)
 		if err == nil || !strings.HasSuffix(err.Error(), want) || strings.Contains(err.Error(), "--force moves it anyway") {
 			t.Errorf("force %t: %v", force, err)
 		}

@@ -115,8 +115,6 @@ const (
 	MembershipRefused = "refused"
 	// MembershipParked: the group's loop has failed several times, and does not run until the next reload.
 	MembershipParked = "parked"
-	// MembershipSuspended: requests of the group broke the connection, and are not sent for a while.
-	MembershipSuspended = "suspended"
 )
 
 // takesPart reports whether the host is a member of the group, as far as is known.

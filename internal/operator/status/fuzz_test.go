@@ -55,34 +55,27 @@ func FuzzTable(f *testing.F) {
 	})
 }
 
-func TestLeaseIsTakenFromTheLeaderOnly(t *testing.T) {
-	const own = `{"node":"a","root":"/c","term":7,"lease_remaining":"1.5s"}`
-	for name, c := range map[string]struct {
-		answer string
-		left   time.Duration
-	}{
-		"own": {own, 1500 * time.Millisecond}, "of another node": {strings.Replace(own, `"a"`, `"b"`, 1), 0}, "of another root": {strings.Replace(own, "/c", "/d", 1), 0}, "of another term": {strings.Replace(own, "7", "6", 1), 0},
-		"below zero": {strings.Replace(own, "1.5", "-1.5", 1), 0}, "beyond all bounds": {strings.Replace(own, "1.5", "750", 1), 0}, "cut": {own[:50], 0}, "a page": {"<html>", 0},
-	} {
-		if got := (Group{Root: "/c", Leader: "a", Term: 7}).WithLease(strings.NewReader(c.answer)).LeaseRemaining; time.Duration(got) != c.left {
-			t.Errorf("%s: %s, want %s", name, got, c.left)
-		}
-	}
-}
-
 // Without a good answer the lease of a READY leader is not confirmed, for a reason.
 func TestUnconfirmedLease(t *testing.T) {
-	for answer, want := range map[string]string{
+	const other = "h:1 answers, but not as a in term 7 of /c"
+	for answer, why := range map[string]string{
 		`{"node":"a","root":"/c","term":7,"lease_remaining":"1.5s","answer":true}`:      "",
 		`{"node":"a","root":"/c","term":7,"answer":false,"reason":"the lease is over"}`: "a answers: the lease is over",
 		`{"node":"a","root":"/c","term":7,"lease_remaining":"0s"}`:                      "a answers: it has no lease",
-		`{"node":"b","root":"/c","term":7,"lease_remaining":"1.5s"}`:                    "h:1 answers, but not as a in term 7 of /c",
-		`{"node":"a","root":"/d","term":7,"lease_remaining":"1.5s"}`:                    "h:1 answers, but not as a in term 7 of /c",
-		`{"node":"a","term":7,"lease_remaining":"1.5s"}`:                                "h:1 answers, but not as a in term 7 of /c",
-		`<html>`: "h:1 answers, but not as a in term 7 of /c",
+		`{"node":"a","root":"/c","term":7,"lease_remaining":"-1.5s"}`:                   other,
+		`{"node":"a","root":"/c","term":7,"lease_remaining":"750s"}`:                    "a answers: it has no lease",
+		`{"node":"b","root":"/c","term":7,"lease_remaining":"1.5s"}`:                    other,
+		`{"node":"a","root":"/d","term":7,"lease_remaining":"1.5s"}`:                    other,
+		`{"node":"a","root":"/c","term":6,"lease_remaining":"1.5s"}`:                    other,
+		`{"node":"a","term":7,"lease_remaining":"1.5s"}`:                                other,
+		`{"node":"a","root":"/c","term":7,"lease_remaining":"1.5`:                       other,
+		`<html>`: other,
 	} {
-		for state, want := range map[string]string{"READY": want, "PROGRESS": ""} {
+		for state, want := range map[string]string{"READY": why, "PROGRESS": ""} {
 			got := (Group{State: state, Root: "/c", Leader: "a", Term: 7, API: "h:1"}).WithLease(strings.NewReader(answer))
+			if confirmed := time.Duration(got.LeaseRemaining) == 1500*time.Millisecond; confirmed != (why == "") || !confirmed && got.LeaseRemaining != 0 {
+				t.Errorf("%s: %s left", answer, got.LeaseRemaining)
+			}
 			if got.LeaseUnconfirmed != want || want != "" && !strings.Contains(got.Table(), "\nLease    not confirmed: "+want+"\n") {
 				t.Errorf("%s, %s: %q", answer, state, got.LeaseUnconfirmed)
 			}

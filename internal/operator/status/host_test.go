@@ -14,7 +14,7 @@ func TestMembership(t *testing.T) {
 		Node: "a", Group: "billing", Incarnation: "a-n_0", Phase: "leading", Loop: true, Session: true, Connected: true, PublishedAt: 1, SnapshotAt: 1, RespondedAt: 1,
 		LeaseRemaining: cluster.Duration(time.Second), SessionTimeout: cluster.Duration(6 * time.Second),
 	}
-	for _, membership := range []string{MembershipJoining, MembershipLeaving, MembershipRefused, MembershipParked, MembershipSuspended} {
+	for _, membership := range []string{MembershipJoining, MembershipLeaving, MembershipRefused, MembershipParked} {
 		v := fresh
 		v.Membership, v.MembershipReason = membership, "a reason"
 		for name, err := range map[string]error{"leader": v.CheckLeader(), "replica": v.CheckReplica(), "health": v.CheckHealthy(), "ready": v.CheckReady()} {

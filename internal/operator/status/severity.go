@@ -153,11 +153,11 @@ func failoverBound(s cluster.Snapshot) time.Duration {
 
 // Condition returns what the severity of the group follows from.
 func (g Group) Condition() Condition {
-	c := g.condition
-	c.State, c.Leader, c.Members = g.State, g.Leader, len(g.Members)
-	c.Lost, c.Problems, c.Unconfirmed = Lost(g.Absent), g.Problems, g.LeaseUnconfirmed
-	c.Failing, c.NoLeader = g.Failing, g.NoLeader
-	c.Blocked = g.Obstructed || g.Failsafe != nil && g.Failsafe.Stuck
+	c := Condition{
+		State: g.State, Leader: g.Leader, Bound: g.bound, Unconfirmed: g.LeaseUnconfirmed, Failing: g.Failing, NoLeader: g.NoLeader,
+		Blocked: g.Obstructed || g.Failsafe != nil && g.Failsafe.Stuck,
+		Members: len(g.Members), Lost: Lost(g.Absent), Problems: g.Problems,
+	}
 	if g.LeaderlessSince != nil {
 		c.LeaderlessSince = *g.LeaderlessSince
 	}

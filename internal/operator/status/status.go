@@ -107,8 +107,8 @@ type Group struct {
 	// LeaderlessSince is since when no member is READY, by the clocks of members; nil if one is, or if that is not known.
 	LeaderlessSince *time.Time `json:"leaderless_since,omitempty"`
 
-	heirless  bool // the elector has published that there is no heir
-	condition Condition
+	heirless bool          // the elector has published that there is no heir
+	bound    time.Duration // how long a failover takes at most
 }
 
 // Member is one registered daemon.
@@ -186,7 +186,7 @@ func Of(name, root string, s cluster.Snapshot) Group { return NewViewer(name, ro
 func (v *Viewer) Group(s cluster.Snapshot) Group {
 	g := Group{Name: v.name, Root: v.root, Slot: s.Slot, Slots: s.Slots.Record.Count, State: StateNone, Members: []Member{}}
 	g.describeLeadership(s)
-	g.condition, g.LeaderlessSince = ConditionOf(s), timeOrNil(s.LeaderlessSince())
+	g.bound, g.LeaderlessSince = failoverBound(s), timeOrNil(s.LeaderlessSince())
 	g.describeHeir(s)
 	g.describeDeputies(s)
 	inForce := ""

@@ -113,19 +113,6 @@ func TestEventsBeginWithTheView(t *testing.T) {
 	l.expect(status.EventState, "five")
 }
 
-func TestSlowClientGetsTheViewAgain(t *testing.T) {
-	feed := status.NewFeed()
-	old := feed.Newest()
-	for range 1000 {
-		feed.Add("x", 1)
-	}
-	l := follow(t, listening(t, streaming(feed).handler(), 8), old)
-	e := l.expect(status.EventDaemon, `"node":"a"`)
-	if e.id != feed.Newest() {
-		t.Errorf("it continues from %s, not from %s", e.id, feed.Newest())
-	}
-}
-
 // Heartbeats report that the loop is stuck: a stuck loop publishes no events.
 func TestHeartbeats(t *testing.T) {
 	a := newAPI(optionsOf(Group{View: stuck, Feed: status.NewFeed()}))

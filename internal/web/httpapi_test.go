@@ -152,20 +152,6 @@ func TestProbesAnswerEachMethodAlike(t *testing.T) {
 	}
 }
 
-func TestStatusOfAStaleView(t *testing.T) {
-	for name, c := range map[string]struct {
-		view  status.Daemon
-		code  int
-		state string
-	}{"a leader": {leader(), 200, "leading"}, "stuck": {stuck(), 503, "stuck"}, "connecting": {status.Daemon{Phase: "standby"}, 200, "connecting"}} {
-		rec := serveRequest(handlerFor(c.view), "GET", "/v1/status")
-		var got status.Response
-		if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil || rec.Code != c.code || got.State != c.state || got.Daemon.Phase != c.view.Phase || got.Term != c.view.Term {
-			t.Errorf("%s: %d %s (%v)", name, rec.Code, rec.Body, err)
-		}
-	}
-}
-
 func TestPageIsServed(t *testing.T) {
 	for path := range page.Handlers() {
 		for method, want := range map[string]int{"GET": 200, "HEAD": 200, "OPTIONS": 405, "POST": 405, "DELETE": 405} {

@@ -76,15 +76,8 @@ func ifTrue[D any](of func(D) bool) func(D, emitter) {
 }
 
 // value returns a derive function for a metric with one value and no further labels.
-func value[D any, T float64 | uint64 | status.Histogram](of func(D) T) func(D, emitter) {
-	return func(d D, emit emitter) {
-		switch v := any(of(d)).(type) {
-		case uint64:
-			emit(float64(v))
-		default:
-			emit(v)
-		}
-	}
+func value[D any, T float64 | uint64](of func(D) T) func(D, emitter) {
+	return func(d D, emit emitter) { emit(float64(of(d))) }
 }
 
 // isElector reports whether the daemon is the elector and ZooKeeper answers it. An elector that is cut off does not know that

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
@@ -268,21 +267,6 @@ func TestReadWebConfig(t *testing.T) {
 	}
 	if web, err := ReadConfig(plain); err != nil || web.TLSEnabled() {
 		t.Errorf("without TLS: %v, secure %v", err, web.TLSEnabled())
-	}
-}
-
-// The same under TLS: clients that keep idle connections, or never finish the handshake, do not block others.
-func TestIdleConnectionsAreEvictedUnderTLS(t *testing.T) {
-	e := newTLSServer(t)
-	const places = 4
-	addr := e.serve("", places)
-	for i := range 3 * places {
-		_ = dial(t, addr)
-		idle := tls.Client(dial(t, addr), &tls.Config{RootCAs: e.roots, ServerName: "127.0.0.1"})
-		io.WriteString(idle, question)
-		if line, err := bufio.NewReader(idle).ReadString('\n'); !strings.Contains(line, "200") {
-			t.Fatalf("%d: a client with a request: %q %v", i, line, err)
-		}
 	}
 }
 

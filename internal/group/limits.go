@@ -8,7 +8,7 @@ import (
 // Limits are the limits that this group shares with the other groups of the host. Each may be nil.
 type Limits struct {
 	// Starts is for takeovers that start their work, Moves for preemptions that this host decides on as the elector.
-	Starts, Moves electing.Limiter
+	Starts, Moves *electing.Share
 }
 
 // takeover is a takeover that needs a permit to start its work.
@@ -24,7 +24,7 @@ func (m *Member) wake() { m.group.notices.add(permitGranted) }
 // askToStart requests a permit for a takeover.
 func (m *Member) askToStart(a transition.AskToStart) {
 	m.leaveQueue()
-	m.takeover = takeover{permit: electing.NewPermit(m.opt.Limits.Starts, m.wake), term: a.Term}
+	m.takeover = takeover{permit: m.opt.Limits.Starts.Request(m.wake), term: a.Term}
 	m.admit()
 	if !m.takeover.permit.Granted() {
 		m.group.log.Info("waiting to start the work: as many other takeovers as this host starts at once are under way", "term", a.Term)

@@ -16,6 +16,7 @@ import (
 
 	"zkelectd/internal/config"
 	"zkelectd/internal/group"
+	"zkelectd/internal/group/electing"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/work/command"
@@ -77,7 +78,7 @@ type Host struct {
 	quit     context.Context       // ends at the first Stop
 	cancel   context.CancelFunc
 
-	starts, moves limiter // see [group.Limits]
+	starts, moves *electing.Limit // see [group.Limits]
 
 	placement *placement
 	failsafe  *failsafeMode
@@ -110,7 +111,7 @@ func New(opt Options) *Host {
 	}
 	h.placement, h.failsafe = newPlacement(), newFailsafeMode(h)
 	h.inForce.Store(&opt.Config)
-	h.starts.max, h.moves.max = maxStarts(runtime.NumCPU()), maxMoves
+	h.starts, h.moves = electing.NewLimit(maxStarts(runtime.NumCPU())), electing.NewLimit(maxMoves)
 	h.health = newHealth(c, h.log)
 	h.health.onChange = func() {
 		for _, g := range h.Groups() {

@@ -11,6 +11,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/group"
+	"zkelectd/internal/group/electing"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/store"
@@ -56,8 +57,8 @@ type instance struct {
 	*group.Instance // nil until it is registered
 	conns           []*zk.Group
 	leaderships     []*guard.Leadership
-	starts, moves   *share        // nil without limits
-	stuck           chan struct{} // closed when a loop of the instance is stuck
+	starts, moves   *electing.Share // nil without limits
+	stuck           chan struct{}   // closed when a loop of the instance is stuck
 	once            sync.Once
 }
 

@@ -53,14 +53,6 @@ func (f *fleetOf) running(name string) *instance {
 	return s.member(f.group(name).resource).instance()
 }
 
-// gaveUpLimits reports whether the running instance of a group has given back what it may do at once with other groups.
-func (f *fleetOf) gaveUpLimits(name string) bool {
-	s := f.running(name).starts
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
-}
-
 const stuckLoop = "a loop that is stuck"
 
 // A member whose instance is over, but whose work does not die, may be the oldest one: an elector that no longer elects. It leaves, and
@@ -91,7 +83,7 @@ func TestWorkThatDoesNotDieLeavesTheGroupToOthers(t *testing.T) {
 				names, _, err := conn.Children(t.Context(), p.Election(), false)
 				return err == nil && len(names) == 0
 			})
-			if what == stuckLoop && !f.gaveUpLimits("g0") {
+			if what == stuckLoop && f.running("g0").starts.Request(func() {}).Granted() {
 				t.Error("other groups must wait until its work is dead")
 			}
 			data, stat, err := conn.Get(t.Context(), p.Leader(), false)

@@ -42,7 +42,7 @@ type Options struct {
 	Watchdog  watchdog.Options
 	Placement Placement
 	// Moves limits the preemptions that this host decides on at once; nil for no limit. Wake makes the loop call [Elector.See] again.
-	Moves Limiter
+	Moves *Share
 	Wake  func()
 	// Number is that of the slot, and Slots what the members know of the others; nil for a group without slots. Registered is the record
 	// of slots that the instance was registered for.

@@ -1,40 +1,9 @@
 package electing
 
 import (
-	"sync/atomic"
-
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/elector"
 )
-
-// Limiter bounds how many groups of this host do something at once. It is safe for concurrent use.
-type Limiter interface {
-	// Request asks for a permit. granted is called when it is granted, possibly before Request returns, and must not block. release
-	// gives the permit, or the request for it, back.
-	Request(granted func()) (release func())
-}
-
-// Permit is a request to a [Limiter].
-type Permit struct {
-	granted atomic.Bool
-	release func()
-}
-
-// Granted reports whether the permit was granted.
-func (p *Permit) Granted() bool { return p.granted.Load() }
-
-// Release gives the permit, or the request for it, back.
-func (p *Permit) Release() { p.release() }
-
-// NewPermit requests a permit. wake is called when it is granted, possibly before NewPermit returns.
-func NewPermit(l Limiter, wake func()) *Permit {
-	p := new(Permit)
-	p.release = l.Request(func() {
-		p.granted.Store(true)
-		wake()
-	})
-	return p
-}
 
 // noRoom is why a preemption waits.
 const noRoom = "as many groups as this host moves at once already move by its decision"
@@ -53,7 +22,7 @@ func (e *Elector) decideWithLimits(in elector.Input) elector.Decision {
 	}
 	d := e.core.Decide(in)
 	if d.AwaitsRoom && e.move == nil {
-		if e.move = NewPermit(e.opt.Moves, e.opt.Wake); e.move.Granted() {
+		if e.move = e.opt.Moves.Request(e.opt.Wake); e.move.Granted() {
 			in.NoRoom = ""
 			d = e.core.Decide(in)
 		}

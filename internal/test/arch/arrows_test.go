@@ -35,7 +35,7 @@ var arrows = map[string]string{
 	"internal/daemon": "cluster config guard host operator operator/status store sys/asynclog sys/harden sys/secretfile web work/hook work/oneshot zk",
 
 	// One daemon.
-	"internal/host":           "cluster config elector elector/whatif failsafe/agent failsafe/peer group guard host/hostcheck operator operator/losses operator/request operator/status policy store sys/boottime sys/statedir sys/watchdogdev transition/failsafe work/command work/fencer work/hook work/probe work/systemd work/workenv work/worker zk",
+	"internal/host":           "cluster config elector elector/whatif failsafe/agent failsafe/peer group group/electing guard host/hostcheck operator operator/losses operator/request operator/status policy store sys/boottime sys/statedir sys/watchdogdev transition/failsafe work/command work/fencer work/hook work/probe work/systemd work/workenv work/worker zk",
 	"internal/host/hostcheck": "config work/admission",
 	"internal/group":          "cluster elector group/electing guard operator/status policy store sys/boottime sys/procinfo transition transition/failsafe watchdog work/fencer work/workenv work/worker zk",
 	"internal/group/electing": "cluster elector elector/termlog operator/status policy sys/boottime watchdog zk",

@@ -1,16 +1,15 @@
-package host
+package electing
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 )
 
-func TestLimiter(t *testing.T) {
-	l := &limiter{max: 2}
+func TestLimit(t *testing.T) {
+	l := NewLimit(2)
 	var granted []string
-	a, b := &share{limiter: l}, &share{limiter: l}
-	request := func(s *share, name string) func() {
+	a, b := l.NewShare(), l.NewShare()
+	request := func(s *Share, name string) *Permit {
 		return s.Request(func() { granted = append(granted, name) })
 	}
 	expect := func(want ...string) {
@@ -28,34 +27,26 @@ func TestLimiter(t *testing.T) {
 	withdrawn := request(a, "withdrawn")
 	request(a, "fourth")
 	expect()
-	withdrawn()
+	withdrawn.Release()
 	expect()
-	first()
-	first()
+	if !first.Granted() || second.Granted() {
+		t.Error("not only the first has a permit")
+	}
+	first.Release()
+	first.Release()
 	expect("second")
-	b.close() // gives back a permit and a request
+	b.Close() // gives back a permit and a request
 	expect("fourth")
 	request(b, "of a closed instance")
 	request(a, "fifth")
 	expect()
-	second()
+	second.Release()
 	expect("fifth")
-	if l.held != 2 || len(l.queue) != 0 {
-		t.Errorf("%d held, %d queued", l.held, len(l.queue))
+	if len(l.held) != 2 || len(l.queue) != 0 {
+		t.Errorf("%d held, %d queued", len(l.held), len(l.queue))
 	}
-	a.close()
-	if l.held != 0 {
-		t.Errorf("%d are held in the end", l.held)
-	}
-}
-
-func TestNoLimit(t *testing.T) {
-	s := &share{limiter: &limiter{}}
-	n := 0
-	for range 100 {
-		s.Request(func() { n++ })
-	}
-	if n != 100 {
-		t.Error(fmt.Sprint(n))
+	a.Close()
+	if len(l.held) != 0 {
+		t.Errorf("%d are held in the end", len(l.held))
 	}
 }

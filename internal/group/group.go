@@ -163,7 +163,6 @@ type Group struct {
 	newer    string                // which record has a newer format, as last seen
 	openTree atomic.Bool           // unauthorized clients can change the tree, as last seen
 	view     atomic.Pointer[status.Daemon]
-	running  atomic.Pointer[Member] // the member whose loop runs; nil while there is none
 	feed     *status.Feed
 	notices  notices
 	// usesLoads is set while this host's member is the elector and its policy needs the loads.
@@ -186,13 +185,11 @@ func New(opt Options) *Group {
 // LastTerm returns the highest term seen so far. It is safe for concurrent use.
 func (g *Group) LastTerm() int64 { return g.known.Load() }
 
-// View returns the last published view, which counts as published when its loop showed last that it is up to date. It is safe for
-// concurrent use.
+// View returns the last published view. It is safe for concurrent use.
 func (g *Group) View() status.Daemon {
-	m, v := g.running.Load(), *g.view.Load()
-	if m != nil && v.Loop {
-		v.PublishedAt = max(v.PublishedAt, m.shownAt())
-		v.RespondedAt = max(v.RespondedAt, g.opt.Health.RespondedAt())
+	v := *g.view.Load()
+	if v.Loop {
+		v.RespondedAt = max(v.RespondedAt, g.opt.Health.RespondedAt()) // the host reads for all of its groups
 	}
 	return v.At(boottime.Now())
 }

@@ -127,7 +127,6 @@ func (m *Member) Run() (err error) {
 		}
 	}()
 	m.begin()
-	defer m.group.running.CompareAndSwap(m, nil)
 	for {
 		if err := m.handleNext(); err != nil {
 			return err
@@ -191,9 +190,6 @@ func (m *Member) look(at notice) {
 	if at&nodeChanged != 0 {
 		m.publishNode()
 	}
-	if at&beatRequested != 0 {
-		m.beat()
-	}
 	if at&permitGranted != 0 {
 		m.admit()
 	}
@@ -205,6 +201,8 @@ func (m *Member) look(at notice) {
 		m.lookAgain()
 	case at&^(nodeChanged|beatRequested) != 0:
 		m.step(transition.Tick{})
+	default: // some fields of the view change without an event of the loop
+		m.publish()
 	}
 }
 
@@ -238,7 +236,6 @@ func (m *Member) begin() {
 	m.sessionDone = m.session.Done()
 	m.showAlive()
 	m.publish()
-	m.group.running.Store(m)
 	m.background.spawn(func() { m.reader.Run(m.background.ctx) })
 	m.beginFailsafe()
 }

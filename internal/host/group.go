@@ -34,8 +34,7 @@ type Group struct {
 	hooks    *hook.Queue                   // runs hooks.on_change
 	started  atomic.Pointer[config.Config] // see startedConfig; nil before there was an instance
 	leaders  *leaderWatch
-	lined    atomic.Pointer[lined] // what the service manager was shown last, if this is the only group; nil for nothing
-	cache    *operator.GroupCache  // answers HTTP clients, in their goroutines
+	cache    *operator.GroupCache // answers HTTP clients, in their goroutines
 	conn     atomic.Pointer[zk.Group]
 	requests chan struct{} // holds one value while an operator request is being submitted
 }
@@ -157,11 +156,9 @@ func (g *Group) DryRun(ctx context.Context, r request.Request) ([]string, error)
 	return g.cache.DryRun(ctx, r)
 }
 
-// viewed soon sends the view of the only group to the service manager. The status of several groups is sent
-// with each beat.
-func (g *Group) viewed(v status.Daemon) {
-	if before, now := g.lined.Load(), linedOf(v); g.host.single() && (before == nil || *before != now) {
-		g.lined.Store(&now)
+// viewed soon sends the status line of the only group to the service manager. That of several groups is sent with each beat.
+func (g *Group) viewed(status.Daemon) {
+	if g.host.single() {
 		g.host.service.statusLater(g.host.line)
 	}
 }

@@ -156,17 +156,6 @@ func line(v status.Daemon, refused bool) string {
 	return status.Printable(text + refusedNote(refused))
 }
 
-// lined is what line shows of a view.
-type lined struct {
-	phase, elected, site string
-	elector, read        bool
-	term, electedTerm    int64
-}
-
-func linedOf(v status.Daemon) lined {
-	return lined{v.Phase, v.Elected, v.ElectedSite, v.Elector, v.SnapshotAt != 0, v.Term, v.ElectedTerm}
-}
-
 // decision describes who was elected.
 func decision(v status.Daemon) string {
 	switch {

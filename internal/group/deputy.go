@@ -5,18 +5,10 @@ import (
 	"slices"
 	"time"
 
-	"zkelectd/internal/cluster"
 	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/transition"
 	"zkelectd/internal/watchdog"
 )
-
-// Leases reads the lease znodes that deputies watch; *store.LeaseWatch implements it.
-type Leases interface {
-	Follow(znode string, first func()) (release func())
-	Seen(znode string) cluster.LeaseSeen
-	Refresh(ctx context.Context, znode string) error
-}
 
 // deputy carries out what the member's [watchdog.Deputy] wants. It belongs to the member's loop.
 type deputy struct {

@@ -3,7 +3,6 @@ package group
 import (
 	"context"
 	"errors"
-	"time"
 
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/transition"
@@ -12,15 +11,9 @@ import (
 
 // Fencing says how this host, as a candidate, fences the node of a holder that was lost.
 type Fencing struct {
-	// Enabled, Required, SkipWait and Limit are those of [transition.Fencing].
-	Enabled, Required, SkipWait bool
-	Limit                       time.Duration
+	transition.Fencing
 	// Fence fences a node with programs that run runs. It returns what has fenced it. It blocks.
 	Fence func(ctx context.Context, t fencer.Target, run fencer.Runner) (by string, err error)
-}
-
-func (f Fencing) machine() transition.Fencing {
-	return transition.Fencing{Enabled: f.Enabled, Required: f.Required, SkipWait: f.SkipWait, Limit: f.Limit}
 }
 
 // fence fences a node in another goroutine. The loop ends that with the work.

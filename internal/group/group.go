@@ -17,6 +17,7 @@ import (
 	"zkelectd/internal/guard"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/policy"
+	"zkelectd/internal/store"
 	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/transition"
 	"zkelectd/internal/work/worker"
@@ -140,7 +141,7 @@ type InstanceOptions struct {
 	Failsafe *Failsafe
 	// Leases reads the lease znodes of leaders; nil if this host is no deputy. LostAfter is how long a leader must have been silent before
 	// this member takes over from it; 0 for as early as is safe.
-	Leases    Leases
+	Leases    *store.LeaseWatch
 	LostAfter time.Duration
 }
 
@@ -174,6 +175,7 @@ type Group struct {
 func New(opt Options) *Group {
 	g := &Group{opt: opt, settings: opt.Settings, log: opt.Log, feed: opt.Feed, notices: notices{c: make(chan struct{}, 1)}}
 	g.memory.Term = opt.LastTerm
+	g.drift.Store(new(drift))
 	g.known.Store(opt.LastTerm)
 	node := opt.Settings.Node
 	g.view.Store(&status.Daemon{

@@ -164,13 +164,11 @@ func (i *Instance) CutLease(deadline time.Duration, reason string) {
 }
 
 // Apply applies new settings in all loops, and publishes the node's record. If auditACLs is set, the ACLs of the tree are checked
-// again. It waits for the loops, and reports false if one of them ends instead. It must be called while Run runs.
-func (i *Instance) Apply(next Settings, auditACLs bool) bool {
-	applied := true
+// again. It waits for the loops, unless they end. It must be called while Run runs.
+func (i *Instance) Apply(next Settings, auditACLs bool) {
 	for n, m := range i.members {
-		applied = m.Apply(next, auditACLs && n == 0) && applied
+		m.Apply(next, auditACLs && n == 0)
 	}
-	return applied
 }
 
 // record returns the node's record.

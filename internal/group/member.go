@@ -81,7 +81,7 @@ func newMember(ctx context.Context, i *Instance, n int, l Leadership) *Member {
 		timer:  time.NewTimer(time.Hour),
 	}
 	m.machine = transition.New(transition.Options{
-		Paths: g.opt.Paths, Self: i.self, Site: g.settings.Node.Site, Host: g.opt.Identity.Host, Fencing: opt.Fencing.machine(), API: g.settings.Node.API, Budget: budget,
+		Paths: g.opt.Paths, Self: i.self, Site: g.settings.Node.Site, Host: g.opt.Identity.Host, Fencing: opt.Fencing.Fencing, API: g.settings.Node.API, Budget: budget,
 		Lease: s.LeaseZnode(), Epoch: i.slots.Record.Epoch, LastTerm: g.memory.Term, Wall: func() time.Time { return m.wall },
 		RestartMax: opt.MaxRestarts, RestartWindow: restartWindow, RestartBackoff: restartBackoff,
 		Admission: opt.Limits.Starts != nil, Failsafe: opt.Failsafe.machine(), Takeover: opt.TakeoverTimeout,
@@ -427,7 +427,7 @@ func (m *Member) observeWrite(took time.Duration, err error) {
 // report sends an event to the loop.
 func (m *Member) report(ev transition.Event) { m.inbox.post(func() { m.step(ev) }) }
 
-// Apply is [Instance.Apply] for one member.
+// Apply is [Instance.Apply] for one member. It reports false if the loop ends instead.
 func (m *Member) Apply(next Settings, auditACLs bool) bool {
 	done := make(chan struct{})
 	if !m.background.runInLoop(func() {
@@ -448,7 +448,7 @@ func (m *Member) apply(next Settings, auditACLs bool) {
 	g := m.group
 	m.machine.SetSite(next.Node.Site)
 	if next.Rules.Digest() != g.settings.Rules.Digest() {
-		g.drift.Store(nil)
+		g.drift.Store(new(drift))
 	}
 	g.settings = next
 	if auditACLs {

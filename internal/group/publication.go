@@ -120,9 +120,4 @@ func (g *Group) checkDrift(inForce cluster.Stored[cluster.Policy], slots cluster
 type drift struct{ policy, slots string }
 
 // driftSeen returns how this configuration differed when that was last checked.
-func (g *Group) driftSeen() drift {
-	if d := g.drift.Load(); d != nil {
-		return *d
-	}
-	return drift{}
-}
+func (g *Group) driftSeen() drift { return *g.drift.Load() }

@@ -15,6 +15,7 @@ func TestDriftOfPolicyAndSlots(t *testing.T) {
 	}
 	var log strings.Builder
 	g := &Group{log: slog.New(slog.NewTextHandler(&log, nil)), opt: Options{Placement: noPlacement{}, Resource: "ingest"}}
+	g.drift.Store(new(drift))
 	g.settings.Slots = cluster.SlotSize{Count: 2, PerNode: 1}
 	other := cluster.Stored[cluster.Policy]{Exists: true, Record: cluster.Policy{Revision: 7, Rules: cluster.Rules{Type: "fewest"}}}
 	same := cluster.Stored[cluster.Policy]{Exists: true, Record: cluster.Policy{Rules: g.settings.Rules}}

@@ -3,40 +3,26 @@ package host
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/config"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/operator/losses"
 )
 
-// grants holds the smallest session timeout that any server has granted to this daemon. A server that granted it once may grant
-// it again at any reconnect.
-type grants struct {
-	mu       sync.Mutex
-	smallest time.Duration
-}
-
-func (g *grants) note(timeout time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.smallest = cluster.Earliest(g.smallest, timeout)
-}
-
-// base returns the session timeout that the lease is based on, for a session with the granted timeout.
-func (g *grants) base(granted time.Duration, z config.ZooKeeper) time.Duration {
-	g.note(granted)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return z.LeaseBase(g.smallest)
+// noteGrant returns the smallest session timeout that any server has granted to this daemon: one that granted it once may grant it again
+// at any reconnect.
+func (h *Host) noteGrant(timeout time.Duration) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.smallestGrant = cluster.Earliest(h.smallestGrant, timeout)
+	return h.smallestGrant
 }
 
 // leaseBase returns the session timeout that leases are based on. It logs that if servers have granted less than expected.
 func (h *Host) leaseBase(granted time.Duration) time.Duration {
-	floor := h.config().ZooKeeper.MinSessionTimeout
-	base := h.grants.base(granted, h.config().ZooKeeper)
+	z := h.config().ZooKeeper
+	floor, base := z.MinSessionTimeout, z.LeaseBase(h.noteGrant(granted))
 	switch {
 	case base < floor:
 		h.log.Error("a ZooKeeper server granted less than zookeeper.min_session_timeout: the lease is based on the granted timeout",

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,12 +17,11 @@ import (
 // fencing returns how an instance of the group fences.
 func (h *Host) fencing(c config.Config) group.Fencing {
 	f := operator.Fencing(c)
-	return group.Fencing{
-		Enabled: f.Enabled(), Required: c.Fencing.Required, SkipWait: c.Fencing.SkipWait, Limit: f.Limit(),
-		Fence: func(ctx context.Context, t fencer.Target, run fencer.Runner) (string, error) {
-			return h.fences.Fence(ctx, t.Node+" "+fingerprint(f), func(ctx context.Context) (string, error) { return f.Fence(ctx, t, run) })
-		},
-	}
+	of := group.Fencing{Fence: func(ctx context.Context, t fencer.Target, run fencer.Runner) (string, error) {
+		return h.fences.Fence(ctx, t.Node+" "+fingerprint(f), func(ctx context.Context) (string, error) { return f.Fence(ctx, t, run) })
+	}}
+	of.Enabled, of.Required, of.SkipWait, of.Limit = f.Enabled(), c.Fencing.Required, c.Fencing.SkipWait, f.Limit()
+	return of
 }
 
 // fingerprint returns a text that is the same for the same way to fence.
@@ -140,13 +138,8 @@ func (r *resource) setFencingProblems(texts []string) {
 // allProblems returns why this host could not start the work, or could not fence, as the node's record contains them.
 func (r *resource) allProblems() []string {
 	all := *r.problems.Load()
-	texts := r.fencingProblems.Load()
-	if texts == nil || len(*texts) == 0 {
-		return all
+	if texts := r.fencingProblems.Load(); texts != nil {
+		all = problemTexts(slices.Concat(all, *texts))
 	}
-	var errs []error
-	for _, text := range slices.Concat(all, *texts) {
-		errs = append(errs, errors.New(text))
-	}
-	return problemTexts(errs)
+	return all
 }

@@ -68,9 +68,14 @@ func (h *health) setDevice(err error) {
 	if err != nil {
 		reason = deviceError(err).Error()
 	}
+	h.setReason(&h.device, reason)
+}
+
+// setReason changes one of the reasons why the host must not lead.
+func (h *health) setReason(reason *string, now string) {
 	h.update(h.onChange, func() bool {
-		changed := h.device != reason
-		h.device = reason
+		changed := *reason != now
+		*reason = now
 		return changed
 	})
 }
@@ -155,11 +160,7 @@ func (h *health) setUnhealthy(err error) {
 	} else {
 		h.log.Info("this host is healthy")
 	}
-	h.update(h.onChange, func() bool {
-		changed := h.unhealthy != reason
-		h.unhealthy = reason
-		return changed
-	})
+	h.setReason(&h.unhealthy, reason)
 }
 
 func (h *health) measureScore(ctx context.Context, argv, env []string) {

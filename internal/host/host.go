@@ -66,7 +66,6 @@ type Host struct {
 	device   *device         // nil if none is configured
 	counters *group.Counters // of sessions and reloads
 	service  *service
-	grants   grants                 // session timeouts that servers granted
 	unclosed zk.SessionHandle       // the last session, if the servers did not confirm that it was closed
 	avoid    atomic.Pointer[string] // the server that the next session tries last: it is of another ensemble
 	joined   sync.Once              // see Options.Joined
@@ -94,6 +93,8 @@ type Host struct {
 	session *session    // nil while there is none
 	order   reloadOrder // what the next reload is asked for
 	stuck   int         // loops that were abandoned and have not returned
+
+	smallestGrant time.Duration // see noteGrant
 }
 
 // Limits of what runs at once for all groups of a host. The hooks around the work are not limited: leadership waits for them.

@@ -308,7 +308,7 @@ func (s *session) remove(r *resource, reason string) {
 // that the leases are based on (A2 in docs/protocol.md). The session calls it before it sends anything on the new connection, in a
 // separate goroutine.
 func (s *session) cutLeases(g zk.Grant) {
-	s.host.grants.note(g.Timeout)
+	s.host.noteGrant(g.Timeout)
 	reason := fmt.Sprintf("%s granted a session timeout of %s instead of %s", g.Server, g.Timeout, g.Base)
 	deadline := g.RequestedAt + cluster.SafeLease(g.Timeout, s.host.config().Election.Lease)
 	s.mu.Lock()

@@ -22,7 +22,6 @@ const (
 func (h *Host) checkWork(ctx context.Context) {
 	checks := newBoundedChecks(workCheckTimeout)
 	for {
-		checks.forgetEnded()
 		var common []error
 		if check := h.opt.CheckFiles; check != nil {
 			c := h.config()
@@ -67,23 +66,17 @@ func newBoundedChecks(limit time.Duration) *boundedChecks {
 	return &boundedChecks{limit: limit, pending: make(map[any]chan []error)}
 }
 
-// forgetEnded lets the checks be run again that do not hang any more. Their results may be those of an older configuration.
-func (b *boundedChecks) forgetEnded() {
-	for key, done := range b.pending {
-		select {
-		case <-done:
-			delete(b.pending, key)
-		default:
-		}
-	}
-}
-
 // run returns what check returns, or an error if it takes long or if an earlier check with this key still hangs; nil at the end of
 // ctx.
 func (b *boundedChecks) run(ctx context.Context, key any, check func() []error) []error {
 	late := []error{fmt.Errorf("the programs and files of the configuration cannot be checked: a file system has not answered for %s", b.limit)}
-	if b.pending[key] != nil {
-		return late
+	if before := b.pending[key]; before != nil {
+		select {
+		case <-before: // its result may be that of an older configuration
+			delete(b.pending, key)
+		default:
+			return late
+		}
 	}
 	done := make(chan []error, 1)
 	go func() { done <- check() }() // ends when the file system answers
@@ -102,8 +95,13 @@ func (b *boundedChecks) run(ctx context.Context, key any, check func() []error) 
 
 // setProblems records, logs and publishes why this host could not start the work; nil errors do not count.
 func (r *resource) setProblems(found []error) {
-	next := problemTexts(found)
-	before := *r.problems.Load()
+	var texts []string
+	for _, err := range found {
+		if err != nil {
+			texts = append(texts, err.Error())
+		}
+	}
+	before, next := *r.problems.Load(), problemTexts(texts)
 	if slices.Equal(before, next) {
 		return
 	}
@@ -128,14 +126,10 @@ func (r *resource) publishProblems() {
 	}
 }
 
-// problemTexts returns errors as a node's record contains them.
-func problemTexts(errs []error) []string {
-	var all []string
-	for _, err := range errs {
-		if err == nil {
-			continue
-		}
-		for text := range strings.SplitSeq(err.Error(), "\n") {
+// problemTexts returns problems as a node's record contains them.
+func problemTexts(problems []string) (all []string) {
+	for _, problem := range problems {
+		for text := range strings.SplitSeq(problem, "\n") {
 			if len(all) < cluster.MaxProblems {
 				all = append(all, strings.ToValidUTF8(text[:min(len(text), cluster.MaxProblem)], ""))
 			}

@@ -21,7 +21,6 @@ func TestCheckThatHangsKeepsNoOtherFromRunning(t *testing.T) {
 	}
 	bad := errors.New("it does not exist")
 	for range 3 {
-		b.forgetEnded()
 		if found := b.run(t.Context(), "one", hanging); len(found) != 1 {
 			t.Fatalf("a check that hangs: %v", found)
 		}
@@ -43,7 +42,6 @@ func TestCheckThatHangsKeepsNoOtherFromRunning(t *testing.T) {
 			t.Fatal("the result does not come")
 		}
 	}
-	b.forgetEnded()
 	if found := b.run(t.Context(), "one", func() []error { return nil }); found != nil {
 		t.Errorf("after it: %v", found)
 	}

@@ -65,7 +65,6 @@ type node struct {
 	proxies []*faultproxy.Proxy // to each server
 	byName  bool                // its servers are the addresses of one name
 	peer    peerLink            // from the other nodes; only with failsafe mode
-	api     string              // the address of its HTTP API; only with failsafe mode
 	wg      sync.WaitGroup
 
 	containment   string

@@ -102,7 +102,7 @@ log: {level: debug}
 	containment := fmt.Sprintf("containment: %s", n.containment)
 	if len(n.f.groups) > 1 {
 		if n.f.failsafe {
-			host += fmt.Sprintf("failsafe: {listen: %s}\nhttp: {listen: %s}\n", n.peer.address, n.api)
+			host += fmt.Sprintf("failsafe: {listen: %s}\n", n.peer.address)
 		}
 		host += fmt.Sprintf("groups_dir: %s\nchild: {%s}\n", n.groupsDir(), containment)
 		if err := os.MkdirAll(n.groupsDir(), 0o700); err != nil {

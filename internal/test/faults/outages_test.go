@@ -140,13 +140,7 @@ func (o *outages) run(k outage) {
 	}
 	o.note(k, w, e)
 	before := o.works()
-	var asked traffic
-	measured := len(o.present()) == len(o.nodes) && k.during == nil
-	if measured {
-		asked = o.traffic()
-	}
 	began := boottime.Now()
-	late := lateness()
 	up := w.down(o)
 	switch {
 	case k.during == nil:
@@ -166,10 +160,7 @@ func (o *outages) run(k outage) {
 		o.mustGoOn(before, "during the outage")
 		o.controlMustStop(before)
 	}
-	o.t.Logf("the outage ends after %s; this program was up to %s late", (boottime.Now() - began).Round(time.Millisecond), late().Round(time.Millisecond))
-	if measured {
-		o.logTraffic(asked, boottime.Now()-began)
-	}
+	o.t.Logf("the outage ends after %s", (boottime.Now() - began).Round(time.Millisecond))
 	e.run(o, up, heal)
 	if w.name != "" {
 		o.answers.cutOff(boottime.Now())
@@ -191,21 +182,6 @@ func (o *outages) note(k outage, w way, e end) {
 	}
 	if k.during != nil || k.before != nil {
 		o.injected[k.name]++
-	}
-}
-
-// lateness measures how late the processor is given to this program, which tells a slow machine from a defect. Call late to end it.
-func lateness() (late func() time.Duration) {
-	const pause = 10 * time.Millisecond
-	var most time.Duration
-	last := boottime.Now()
-	end := repeatUntil(pause, func() {
-		now := boottime.Now()
-		most, last = max(most, now-last-pause), now
-	})
-	return func() time.Duration {
-		end()
-		return most
 	}
 }
 

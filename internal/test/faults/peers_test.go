@@ -3,7 +3,6 @@ package faults
 import (
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 
 	"zkelectd/internal/cluster"
@@ -29,26 +28,21 @@ func (f *fleet) linkPeers() {
 			f.t.Fatal(err)
 		}
 	}
-	ports, err := zkserver.FreePorts(2 * len(f.nodes))
+	ports, err := zkserver.FreePorts(len(f.nodes))
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	var rules strings.Builder
-	var proxies []string
 	for i, n := range f.nodes {
 		published, behind := fmt.Sprintf("127.0.9.%d", i+1), fmt.Sprintf("127.0.8.%d", i+1) // behind is where the proxy reaches it
 		n.peer.address = fmt.Sprintf("%s:%d", published, ports[i])
 		if n.peer.Proxy, err = faultproxy.New(fmt.Sprintf("%s:%d", behind, ports[i])); err != nil {
 			f.t.Fatal(err)
 		}
-		n.api = fmt.Sprintf("127.0.0.1:%d", ports[len(f.nodes)+i])
-		proxies = append(proxies, strconv.Itoa(n.peer.Port()))
 		fmt.Fprintf(&rules, "ip daddr %s tcp dport %d dnat ip to 127.0.0.1:%d\n", published, ports[i], n.peer.Port())
 		fmt.Fprintf(&rules, "ip daddr %s tcp dport %d dnat ip to %s\n", behind, ports[i], n.peer.address)
 	}
-	count := fmt.Sprintf("tcp dport { %[1]s } counter name %[2]s\ntcp sport { %[1]s } counter name %[2]s\n", strings.Join(proxies, ", "), peerCounters)
-	if err := nft(fmt.Sprintf("table inet %s {\ncounter %s { }\nchain output {\ntype nat hook output priority -100;\n%s}\nchain count {\ntype filter hook output priority 0;\n%s}\n}\n",
-		peerTable(), peerCounters, rules.String(), count)); err != nil {
+	if err := nft(fmt.Sprintf("table inet %s {\nchain output {\ntype nat hook output priority -100;\n%s}\n}\n", peerTable(), rules.String())); err != nil {
 		f.t.Fatal(err)
 	}
 }

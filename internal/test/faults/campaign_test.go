@@ -215,9 +215,6 @@ func (c *campaign) report() {
 		if len(all) == 0 {
 			c.t.Errorf("%s: no child has worked", g.name)
 		}
-		if !linearizable(all) {
-			c.t.Errorf("%s: porcupine: acquiring and releasing is not linearizable", g.name)
-		}
 		tenures, overlaps = tenures+len(all), overlaps+len(check(all))
 		total, longest := leaderlessTime(all)
 		c.t.Logf("%s: %d tenures; without a leader for %s in total, at most %s", g.name, len(all), total.Round(time.Millisecond), longest.Round(time.Millisecond))
@@ -312,7 +309,7 @@ func TestCampaignNoticesHiddenGrandchildren(t *testing.T) {
 	g.waitForOverlap()
 }
 
-// waitForOverlap waits until the checkers find two children that run at the same time.
+// waitForOverlap waits until the ledger shows two children that run at the same time.
 func (g *group) waitForOverlap() {
 	g.f.t.Helper()
 	g.poll("two running children", func(string) bool {
@@ -321,7 +318,7 @@ func (g *group) waitForOverlap() {
 			g.f.t.Fatal(err)
 		}
 		faults := check(all)
-		if len(faults) == 0 || linearizable(all) {
+		if len(faults) == 0 {
 			return false
 		}
 		g.f.t.Logf("noticed: %s", faults[0])

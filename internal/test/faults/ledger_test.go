@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 )
 
@@ -83,4 +85,40 @@ func leaderlessTime(all []tenure) (total, longest time.Duration) {
 		total, longest = total+gap, max(longest, gap)
 	}
 	return total, longest
+}
+
+// The check can fail.
+func TestCheck(t *testing.T) {
+	ms := time.Millisecond
+	for name, c := range map[string]struct {
+		all []tenure
+		ok  bool
+	}{
+		"one after the other": {[]tenure{{"a", 1, "1", 100 * ms, 200 * ms}, {"b", 2, "2", 220 * ms, 300 * ms}}, true},
+		"restarted in place":  {[]tenure{{"a", 1, "1", 100 * ms, 200 * ms}, {"a", 1, "2", 220 * ms, 300 * ms}}, true},
+		"two at work":         {[]tenure{{"a", 1, "1", 100 * ms, 400 * ms}, {"b", 2, "2", 220 * ms, 500 * ms}}, false},
+		"one inside another":  {[]tenure{{"a", 1, "1", 100 * ms, 900 * ms}, {"b", 2, "2", 220 * ms, 500 * ms}}, false},
+		"falling terms":       {[]tenure{{"a", 2, "1", 100 * ms, 200 * ms}, {"b", 1, "2", 220 * ms, 300 * ms}}, false},
+		"a term of two nodes": {[]tenure{{"a", 1, "1", 100 * ms, 200 * ms}, {"b", 1, "2", 220 * ms, 300 * ms}}, false},
+	} {
+		if ok := len(check(c.all)) == 0; ok != c.ok {
+			t.Errorf("%s: %v", name, ok)
+		}
+	}
+}
+
+// A line that a child is writing is not there yet; one that is damaged is an error.
+func TestLedgerIsReadWhileItIsWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger")
+	for text, ok := range map[string]bool{
+		"1 n1 1 start r\n2 n1 1 ru":            true,
+		"1 n1 1 start r\n2 n1\n3 n1 1 run r\n": false,
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := readLedger(path); (err == nil) != ok || ok && len(all) != 1 {
+			t.Errorf("%q: tenures %v, error %v", text, all, err)
+		}
+	}
 }

@@ -96,9 +96,7 @@ func application(t *testing.T) {
 	// The application of the leader stands still, and the other one leads meanwhile. What it then writes is refused.
 	old := w.number("SELECT term FROM fence")
 	w.suspend("app-n1")
-	if out, status := w.zkelectd("move", "n2", "--zk", w.zk.Addr(), "--root", "/app", "--wait", "--for", "1h"); status != 0 {
-		t.Fatal(out)
-	}
+	w.moves("/app", "n2", "--for", "1h")
 	w.writes("n2")
 	w.processes["app-n1"].cmd.Process.Signal(syscall.SIGCONT)
 	if got := w.python("print(worker.write(db, " + strconv.Itoa(old) + ", 'late'))"); got != "False" {

@@ -107,29 +107,6 @@ func (d *databases) startReplica(id string) {
 	d.start(id+"-replica", cmd)
 }
 
-// children returns the processes of zkelectd on a host by their role.
-func (d *databases) children(id string) map[string]int {
-	all := make(map[string]int)
-	guard := d.processes[id].cmd.Process.Pid
-	for _, role := range []string{"daemon", "keeper"} {
-		out, _ := exec.CommandContext(d.t.Context(), "pgrep", "-P", strconv.Itoa(guard), "-f", "zkelectd "+role).Output()
-		if pid, err := strconv.Atoi(strings.TrimSpace(string(out))); err == nil {
-			all[role] = pid
-		}
-	}
-	return all
-}
-
-// killDaemon kills the daemon of a host; its guard must end the work.
-func (d *databases) killDaemon(id string) {
-	d.t.Helper()
-	pid := d.children(id)["daemon"]
-	if pid == 0 {
-		d.t.Fatalf("%s has no daemon", id)
-	}
-	syscall.Kill(pid, syscall.SIGKILL)
-}
-
 // loseHost ends everything of a host at the same moment: first all processes are stopped, so that none acts on the end of another.
 func (d *databases) loseHost(id string) {
 	d.t.Helper()
@@ -287,7 +264,7 @@ func (d *databases) failovers(server func(id string) int, force ...string) {
 	d.primary("n2")
 
 	d.t.Log("kill -9 of the daemon")
-	d.killDaemon("n2")
+	d.signal(syscall.SIGKILL, "n2", "daemon")
 	d.primary("n1")
 
 	d.t.Log("kill -9 of the server: it is restarted in place")
@@ -318,7 +295,7 @@ func (d *databases) failovers(server func(id string) int, force ...string) {
 
 	d.t.Log("a former primary that has not followed refuses")
 	d.stop("n1-replica")
-	d.killDaemon("n1")
+	d.signal(syscall.SIGKILL, "n1", "daemon")
 	d.leads(d.root, "n2")
 	d.move("n1", "--force")
 	d.logged("n1", "another host may have led since")

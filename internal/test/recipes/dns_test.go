@@ -46,17 +46,11 @@ func runDNS(t *testing.T) {
 			"/usr/bin/app, --serve", "sleep, infinity", "192.0.2.53", "192.0.2.4", "/etc/zkelectd/dns.key", f.file("zkelectd.key"),
 			"/usr/local/lib/zkelectd/dns-leader", g.hook), n.in(host)...)
 	}
-	t.Cleanup(func() { // while they can still reach ZooKeeper
-		for _, host := range []string{"n1", "n2", "n3"} {
-			f.stop(host)
-		}
-	})
+	f.stopFirst("n1", "n2", "n3")
 
 	g.pointsTo("n1", time.Now())
 	since := time.Now()
-	if out, status := f.zkelectd("move", "--zk", f.zk.Addr(), "--root", "/app", "--to", "n2", "--wait"); status != 0 {
-		t.Fatal(out)
-	}
+	f.moves("/app", "n2")
 	g.pointsTo("n2", since)
 	since = time.Now()
 	f.signal(syscall.SIGKILL, "n2", "daemon")
@@ -74,15 +68,13 @@ func (g *dnsGroup) startServer() {
 	config := g.write("named.conf", fmt.Sprintf("options { directory %q; pid-file none; session-keyfile none; listen-on { 192.0.2.4; }; listen-on-v6 { none; };\n"+
 		"recursion no; dnssec-validation no; };\ncontrols { };\n", g.dir)+
 		g.example("dns/named.conf.local", "/etc/bind/zkelectd.key", g.file("zkelectd.key"), "/var/lib/bind/example.org.zone", g.write("zone", zone)))
-	argv := append(g.network.in("dns"), "/usr/sbin/named", "-g", "-c", config)
-	g.start("named", exec.CommandContext(g.t.Context(), argv[0], argv[1:]...))
+	g.start("named", g.network.command("dns", "/usr/sbin/named", "-g", "-c", config))
 	g.logged("named", "running")
 }
 
 // lookup returns the records of a name as the server answers them.
 func (g *dnsGroup) lookup(name, kind string) string {
-	argv := append(g.network.in("dns"), "dig", "+short", "+time=1", "@192.0.2.4", name, kind)
-	out, _ := exec.CommandContext(g.t.Context(), argv[0], argv[1:]...).Output()
+	out, _ := g.network.command("dns", "dig", "+short", "+time=1", "@192.0.2.4", name, kind).Output()
 	return strings.TrimSpace(string(out))
 }
 
@@ -112,9 +104,9 @@ func (g *dnsGroup) lateHooks() {
 }
 
 func (g *dnsGroup) run(leader string, term int64) {
-	argv := append(g.network.in("n3"), "env", "ZKELECTD_LEADER="+leader, fmt.Sprintf("ZKELECTD_TERM=%d", term), "DNS_SERVER=192.0.2.4",
+	hook := g.network.command("n3", "env", "ZKELECTD_LEADER="+leader, fmt.Sprintf("ZKELECTD_TERM=%d", term), "DNS_SERVER=192.0.2.4",
 		"DNS_NAME=app.example.org", "DNS_DOMAIN=example.org", "DNS_KEY="+g.file("zkelectd.key"), g.hook)
-	if out, err := exec.CommandContext(g.t.Context(), argv[0], argv[1:]...).CombinedOutput(); err != nil {
+	if out, err := hook.CombinedOutput(); err != nil {
 		g.t.Logf("the hook of %s in term %d: %v: %s", leader, term, err, out)
 	}
 }

@@ -152,6 +152,23 @@ func (f *fleet) stop(name string) {
 	}
 }
 
+// stopFirst makes the end of the test begin with the end of these processes, while they can still reach ZooKeeper.
+func (f *fleet) stopFirst(names ...string) {
+	f.t.Cleanup(func() {
+		for _, name := range names {
+			f.stop(name)
+		}
+	})
+}
+
+// moves moves the leadership of a group to a node, and waits for that.
+func (f *fleet) moves(root, id string, flags ...string) {
+	f.t.Helper()
+	if out, status := f.zkelectd(append([]string{"move", id, "--zk", f.zk.Addr(), "--root", root, "--wait"}, flags...)...); status != 0 {
+		f.t.Fatal(out)
+	}
+}
+
 // exit waits until a process has exited, and returns its exit status.
 func (f *fleet) exit(name string) int {
 	f.t.Helper()

@@ -29,11 +29,7 @@ func runFloatingIP(t *testing.T) {
 		n.listen(host, ":7000", serveName(host))
 		s.startHost(host, 100-i)
 	}
-	t.Cleanup(func() { // while they can still reach ZooKeeper
-		for _, host := range []string{"n1", "n2", "n3"} {
-			f.stop(host)
-		}
-	})
+	f.stopFirst("n1", "n2", "n3")
 	n.watch(ipv4, ipv6)
 	s.clients = map[string]*client{
 		ipv4: n.startClient("client", askName(ipv4+":7000")),

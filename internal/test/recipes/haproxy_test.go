@@ -2,7 +2,6 @@ package recipes
 
 import (
 	"net/http"
-	"os/exec"
 	"testing"
 	"time"
 )
@@ -14,8 +13,7 @@ func runHAProxy(t *testing.T) {
 	p := newProxied(t, "haproxy/zkelectd.yaml")
 	// HAProxy's default check sends OPTIONS: the path alone must do as well.
 	config := p.write("haproxy.cfg", p.example("haproxy/haproxy.cfg", "httpchk GET /leader", "httpchk /leader"))
-	argv := append(p.network.in("proxy"), "/usr/sbin/haproxy", "-db", "-f", config)
-	p.start("haproxy", exec.CommandContext(t.Context(), argv[0], argv[1:]...))
+	p.start("haproxy", p.network.command("proxy", "/usr/sbin/haproxy", "-db", "-f", config))
 	p.failovers()
 
 	reads := p.network.startClient("proxy", askHTTP("127.0.0.1:8001", http.MethodGet))

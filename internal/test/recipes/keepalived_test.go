@@ -30,10 +30,7 @@ func runKeepalived(t *testing.T) {
 			"/usr/local/lib/zkelectd/floating-ip", script, "/usr/local/bin/notify", "/bin/true",
 			`[/usr/bin/curl, --fail, --silent, --output, /dev/null, "http://127.0.0.1/"]`, fmt.Sprintf("[test, -e, %s]", f.write("healthy-"+host, ""))), n.in(host)...)
 	}
-	t.Cleanup(func() { // while they can still reach ZooKeeper
-		f.stop("n1")
-		f.stop("n2")
-	})
+	f.stopFirst("n1", "n2")
 	on := func(host string) {
 		t.Helper()
 		f.eventually("the address is on "+host, func() bool {

@@ -88,9 +88,7 @@ func kubernetes(t *testing.T) {
 	labeled("app-0")
 	start("app-1", "50")
 	f.logged("app-1", "msg=registered")
-	if out, status := f.zkelectd("move", "app-1", "--zk", f.zk.Addr(), "--root", "/app", "--wait", "--for", "1h"); status != 0 {
-		t.Fatal(out)
-	}
+	f.moves("/app", "app-1", "--for", "1h")
 	labeled("app-1")
 	// The leader's host is lost: its own hook does not run.
 	f.signal(syscall.SIGKILL, "app-1", "guard", "daemon")

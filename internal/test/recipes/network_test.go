@@ -80,6 +80,12 @@ func (n *network) namespace(host string) string {
 // in returns the prefix of a command that runs on a host.
 func (n *network) in(host string) []string { return []string{"ip", "netns", "exec", n.namespace(host)} }
 
+// command returns the command that runs a program on a host until the end of the test.
+func (n *network) command(host string, argv ...string) *exec.Cmd {
+	argv = append(n.in(host), argv...)
+	return exec.CommandContext(n.t.Context(), argv[0], argv[1:]...)
+}
+
 // ip runs commands of ip on a host.
 func (n *network) ip(host string, lines ...string) {
 	n.t.Helper()
@@ -164,8 +170,7 @@ func (n *network) serveZooKeeper(target string) string {
 // is the real one.
 func (n *network) watch(addresses ...string) {
 	n.t.Helper()
-	argv := append(n.in(lan), "ip", "-oneline", "-tshort", "monitor", "address", "all-nsid")
-	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd := n.command(lan, "ip", "-oneline", "-tshort", "monitor", "address", "all-nsid")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		n.t.Fatal(err)

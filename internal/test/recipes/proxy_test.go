@@ -49,11 +49,7 @@ func newProxied(t *testing.T, config string) *proxied {
 		n.listen(host, ":8081", serveHTTP(host))
 		p.startMember(host, config, fmt.Sprintf("{id: %s, site: dc1, priority: %d}\npolicy: {failback: immediate}", host, 100-i))
 	}
-	t.Cleanup(func() { // while they can still reach ZooKeeper
-		for _, host := range hosts {
-			f.stop(host)
-		}
-	})
+	f.stopFirst(hosts...)
 	p.writes = n.startClient("proxy", askHTTP("127.0.0.1:8000", http.MethodPost))
 	return p
 }
@@ -72,9 +68,7 @@ func (p *proxied) failovers() {
 	p.t.Helper()
 	p.answered("the first election", "n1", time.Now())
 	since := time.Now()
-	if out, status := p.zkelectd("move", "--zk", p.zk.Addr(), "--root", "/app", "--to", "n2", "--wait"); status != 0 {
-		p.t.Fatal(out)
-	}
+	p.moves("/app", "n2")
 	p.answered("move", "n2", since)
 	since = time.Now()
 	p.signal(syscall.SIGKILL, "n2", "daemon")

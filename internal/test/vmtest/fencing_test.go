@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/test/testhelper"
 	"zkelectd/internal/test/zkserver"
 )
 
@@ -147,18 +148,18 @@ func (f fencing) run(t *testing.T, img image) {
 		config := f.config(name, server.Addr(), h.addr(), book.port())
 		h.machines[name] = boot(t, img, dir, scenario{user: "root"}.init(), append(accounts(),
 			file{"etc/zkelectd.yaml", 0o644, []byte(config)}, file{"bin/fence_vm", 0o755, []byte("#!/bin/sh\nexec guest fence\n")})...)
-		eventually(t, "the machine to lead", bootTimeout, func() bool { first, _ := book.span("machine"); return !first.IsZero() })
+		testhelper.Eventually(t, bootTimeout, "the machine to lead", func() bool { first, _ := book.span("machine"); return !first.IsZero() })
 	}
 	h.mu.Unlock()
 	m := h.machines["machine"]
-	eventually(t, "the standby to join", bootTimeout, func() bool { return joined(t, h.machines["standby"]) })
+	testhelper.Eventually(t, bootTimeout, "the standby to join", func() bool { return joined(t, h.machines["standby"]) })
 	f.lose(t, m)
 	lost := time.Now()
 	if f.lies {
 		checkOverlap(t, m, book)
 		return
 	}
-	eventually(t, "the successor", *session*6, func() bool { first, _ := book.span("standby"); return !first.IsZero() })
+	testhelper.Eventually(t, *session*6, "the successor", func() bool { first, _ := book.span("standby"); return !first.IsZero() })
 	off, fenced := h.endedAt("machine")
 	if !fenced {
 		t.Fatal("the successor has not fenced the machine")

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"zkelectd/internal/test/testhelper"
 )
 
 // machine is a running virtual machine. It ends at its first reset.
@@ -115,7 +117,7 @@ guest agent %s:%d &
 func (m *machine) watch(t *testing.T, control string) {
 	t.Helper()
 	var conn net.Conn
-	eventually(t, "QEMU", time.Minute, func() (err bool) {
+	testhelper.Eventually(t, time.Minute, "QEMU", func() (err bool) {
 		c, dialErr := net.Dial("unix", control)
 		conn = c
 		return dialErr == nil
@@ -171,16 +173,4 @@ func (m *machine) resetAt() (time.Time, bool) {
 		return time.Time{}, false
 	}
 	return m.resets[0], true
-}
-
-// eventually waits until done returns true.
-func eventually(t *testing.T, what string, limit time.Duration, done func() bool) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(limit); !done(); <-tick.C {
-		if time.Now().After(end) {
-			t.Fatalf("waiting for %s: not within %s", what, limit)
-		}
-	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/test/faultproxy"
+	"zkelectd/internal/test/testhelper"
 	"zkelectd/internal/test/zkserver"
 )
 
@@ -103,7 +104,7 @@ func (s scenario) run(t *testing.T, img image, programs string) {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 
 	m := boot(t, img, dir, s.init(), append(accounts(), file{"etc/zkelectd.yaml", 0o644, []byte(s.config(proxy.Port(), book.port()))})...)
-	eventually(t, "the machine to lead", bootTimeout, func() bool { first, _ := book.span("machine"); return !first.IsZero() })
+	testhelper.Eventually(t, bootTimeout, "the machine to lead", func() bool { first, _ := book.span("machine"); return !first.IsZero() })
 	s.startStandby(t, dir, programs, server.Addr(), book.port())
 	if at, reset := m.resetAt(); reset {
 		t.Fatalf("the machine was reset at %s, before anything happened", at)
@@ -125,10 +126,10 @@ func (s scenario) run(t *testing.T, img image, programs string) {
 		checkOverlap(t, m, book)
 		return
 	}
-	eventually(t, "the reset of the machine", *session*3, func() bool { _, reset := m.resetAt(); return reset })
+	testhelper.Eventually(t, *session*3, "the reset of the machine", func() bool { _, reset := m.resetAt(); return reset })
 	reset, _ := m.resetAt()
 	<-m.exited
-	eventually(t, "the successor", *session*6, func() bool { first, _ := book.span("standby"); return !first.IsZero() })
+	testhelper.Eventually(t, *session*6, "the successor", func() bool { first, _ := book.span("standby"); return !first.IsZero() })
 	_, last := book.span("machine")
 	successor, _ := book.span("standby")
 	t.Logf("stood still; reset after %s (the lease and K: %s), last beat after %s, successor after %s", round(reset.Sub(stood)), b.Lease+b.Kill, round(last.Sub(stood)),
@@ -151,7 +152,7 @@ func (s scenario) run(t *testing.T, img image, programs string) {
 // checkOverlap fails unless two leaders work at once, as they do without the device: the ledger can show it.
 func checkOverlap(t *testing.T, m *machine, book *ledger) {
 	t.Helper()
-	eventually(t, "two leaders", *session*6, func() bool {
+	testhelper.Eventually(t, *session*6, "two leaders", func() bool {
 		successor, _ := book.span("standby")
 		_, last := book.span("machine")
 		return !successor.IsZero() && last.Sub(successor) > time.Second

@@ -24,9 +24,7 @@ func (s *session) beat() (stop func()) {
 	if watchdog := h.opt.Guard.WatchdogInterval(); watchdog > 0 {
 		latest = min(latest, watchdog)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done, awake := make(chan struct{}), s.zk.Awake()
-	reconnects := 0
+	awake, reconnects := s.zk.Awake(), 0
 	beat := func() {
 		now := boottime.Now()
 		h.opt.Guard.Heartbeat(now + s.granted*3/4) // the guard then closes the session before it expires, and releases with that
@@ -42,8 +40,7 @@ func (s *session) beat() (stop func()) {
 		h.service.status(h.line())
 	}
 	beat()
-	go func() { // ends with stop
-		defer close(done)
+	return inBackground(context.Background(), func(ctx context.Context) {
 		t := time.NewTimer(latest)
 		defer t.Stop()
 		for last := boottime.Now(); ; last = boottime.Now() {
@@ -53,11 +50,7 @@ func (s *session) beat() (stop func()) {
 			beat()
 			t.Reset(latest)
 		}
-	}()
-	return func() {
-		cancel()
-		<-done
-	}
+	})
 }
 
 // loopStuck counts a loop that was abandoned; the function that it returns is called when that loop has returned.

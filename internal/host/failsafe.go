@@ -251,14 +251,11 @@ func (p *participation) begin(ctx context.Context, incarnation string) (end func
 	p.agent.Promises().Register(name, incarnation)
 	p.known.Self = incarnation
 	p.agent.SetGroup(p.known)
-	ctx, cancel := context.WithCancel(ctx)
-	var following sync.WaitGroup
-	following.Go(func() {
+	stop := inBackground(ctx, func(ctx context.Context) {
 		store.FollowFailsafe(ctx, p.conn, p.known.Paths, failsafePace, func(now store.FailsafeGroup) { p.update(ctx, now) })
 	})
 	return func() {
-		cancel()
-		following.Wait()
+		stop()
 		p.agent.Promises().Register(name, "")
 		p.known.Self = ""
 		p.agent.SetGroup(p.known)

@@ -42,16 +42,8 @@ type fencingMonitor struct {
 func (h *Host) monitorFencing(ctx context.Context) {
 	m := &h.fencingMonitor
 	m.found = make(map[string]monitored)
-	t := time.NewTimer(fencingFirst)
-	defer t.Stop()
-	for {
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			return
-		}
+	for pause := fencingFirst; sleep(ctx, pause); pause = fencingPace {
 		m.round(ctx, h)
-		t.Reset(fencingPace)
 	}
 }
 

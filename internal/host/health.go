@@ -165,7 +165,7 @@ func (h *health) setUnhealthy(err error) {
 
 func (h *health) measureScore(ctx context.Context, argv, env []string) {
 	failing := false
-	for {
+	for ok := true; ok; ok = sleep(ctx, scoreInterval) {
 		limited, cancel := context.WithTimeout(ctx, scoreTimeout)
 		n, err := probe.Score(limited, argv, env)
 		cancel()
@@ -175,13 +175,6 @@ func (h *health) measureScore(ctx context.Context, argv, env []string) {
 			h.log.Warn("no score could be read; the last one stays", "err", err)
 		}
 		failing = err != nil
-		t := time.NewTimer(scoreInterval)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return
-		}
 	}
 }
 

@@ -244,26 +244,13 @@ var sessionPacing = pacing{first: 100 * time.Millisecond, limit: 5 * time.Second
 // awaitSession waits before a new session begins.
 func (h *Host) awaitSession(pause time.Duration) {
 	defer h.keepAlive("waiting to begin a new session")()
-	t := time.NewTimer(pause)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-h.quit.Done():
-	}
+	sleep(h.quit, pause)
 }
 
 // watchHost checks this host and its work until stop, whether or not there is a session. It outlives ctx.
 func (h *Host) watchHost(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var running sync.WaitGroup
-	running.Go(func() { h.health.probe(ctx, h.config()) })
-	running.Go(func() { h.checkWork(ctx) })
-	running.Go(func() { h.device.run(ctx) })
-	running.Go(func() { h.monitorFencing(ctx) })
-	return func() {
-		cancel()
-		running.Wait()
-	}
+	probe := func(ctx context.Context) { h.health.probe(ctx, h.config()) }
+	return inBackground(context.WithoutCancel(ctx), probe, h.checkWork, h.device.run, h.monitorFencing)
 }
 
 // setSession makes s the session that Stop ends.

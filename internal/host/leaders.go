@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -46,12 +45,7 @@ func (w *leaderWatch) hook() hook.Hook {
 }
 
 // reconsider makes the watch begin if the configuration in force has the hook now.
-func (w *leaderWatch) reconsider() {
-	select {
-	case w.poke <- struct{}{}:
-	default:
-	}
-}
+func (w *leaderWatch) reconsider() { signal(w.poke) }
 
 // holder returns the holder of leadership as last seen; nil if it is not watched.
 func (w *leaderWatch) holder() *status.Holder {
@@ -63,9 +57,7 @@ func (w *leaderWatch) holder() *status.Holder {
 
 // start watches over a session until stop is called.
 func (w *leaderWatch) start(ctx context.Context, s *zk.Session) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	running.Go(func() {
+	return inBackground(ctx, func(ctx context.Context) {
 		if !w.awaitInterest(ctx) {
 			return
 		}
@@ -73,10 +65,6 @@ func (w *leaderWatch) start(ctx context.Context, s *zk.Session) (stop func()) {
 		defer conn.Close()
 		w.run(ctx, conn)
 	})
-	return func() {
-		cancel()
-		running.Wait()
-	}
 }
 
 // awaitInterest waits until somebody wants to know who leads. It returns false if ctx ends before.

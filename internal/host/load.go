@@ -110,8 +110,6 @@ func (h *Host) load() cluster.Load {
 // write writes this host's load when it has changed, until ctx ends.
 func (l *loads) write(ctx context.Context) {
 	var written *cluster.Load
-	pace := time.NewTimer(loadPace)
-	defer pace.Stop()
 	failed := ""
 	for {
 		var rec cluster.Load
@@ -133,10 +131,7 @@ func (l *loads) write(ctx context.Context) {
 			failed = err.Error()
 			l.host.log.Warn("the load of this host is not published yet: elsewhere it is not known", "err", err)
 		}
-		pace.Reset(loadPace)
-		select {
-		case <-pace.C:
-		case <-ctx.Done():
+		if !sleep(ctx, loadPace) {
 			return
 		}
 	}

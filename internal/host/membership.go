@@ -397,26 +397,16 @@ var errOverdue = errors.New("the membership ended, but not all of its work has e
 // member, which must elect, and it no longer does (L1). What is not proven to be dead counts as revoked. Only when all of it is dead may
 // the next instance register. Call stop when the instance has ended.
 func (m *membership) leaveIfOverdue(i *instance) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var leaving sync.WaitGroup
-	leaving.Go(func() {
+	return inBackground(context.Background(), func(ctx context.Context) {
 		select {
 		case <-i.Ending():
 		case <-ctx.Done():
 			return
 		}
-		t := time.NewTimer(i.Budget().RevokeTimeout())
-		defer t.Stop()
-		select {
-		case <-t.C:
+		if sleep(ctx, i.Budget().RevokeTimeout()) {
 			m.leaveOverdue(ctx, i)
-		case <-ctx.Done():
 		}
 	})
-	return func() {
-		cancel()
-		leaving.Wait()
-	}
 }
 
 func (m *membership) leaveOverdue(ctx context.Context, i *instance) {
@@ -468,14 +458,6 @@ func (m *membership) stop(reason string) {
 	m.cancel()
 	if i := m.instance(); i != nil {
 		i.Stop(reason)
-	}
-}
-
-// tryAgain makes a group that was refused or parked register now.
-func (m *membership) tryAgain() {
-	select {
-	case m.retry <- struct{}{}:
-	default:
 	}
 }
 

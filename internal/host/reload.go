@@ -272,7 +272,7 @@ func (h *Host) accept(s *session, next Reloaded) []GroupReload {
 		results = append(results, GroupReload{Name: c.Name, Changed: last.text, Refused: last.refused})
 	}
 	h.inForce.Store(&after)
-	h.checkWorkNow()
+	signal(h.recheck)
 	h.setInvalid(next.Refused)
 	return results
 }
@@ -381,7 +381,7 @@ func (r *resource) apply(m *membership, auditACLs bool) {
 		i.Apply(r.settings(), auditACLs) // if it ends, the next one registers with them
 		return
 	}
-	m.tryAgain()
+	signal(m.retry)
 }
 
 // difference returns a description of the changes that a reload has made.

@@ -105,10 +105,7 @@ func (h *Host) ask(o reloadOrder) {
 	next.AllowRemovals, next.Force = next.AllowRemovals || o.AllowRemovals, next.Force || o.Force
 	next.answers = append(next.answers, o.answers...)
 	h.mu.Unlock()
-	select {
-	case h.reloads <- struct{}{}:
-	default:
-	}
+	signal(h.reloads)
 }
 
 // takeOrder returns what the reload that begins is asked for.

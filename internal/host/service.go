@@ -87,25 +87,11 @@ func (h *Host) keepAlive(line string) (stop func()) {
 	if every == 0 {
 		return func() {}
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { // ends with stop
-		defer close(done)
-		t := time.NewTicker(every)
-		defer t.Stop()
-		for {
+	return inBackground(context.Background(), func(ctx context.Context) {
+		for ok := true; ok; ok = sleep(ctx, every) {
 			h.opt.Guard.ReportAlive()
-			select {
-			case <-t.C:
-			case <-ctx.Done():
-				return
-			}
 		}
-	}()
-	return func() {
-		cancel()
-		<-done
-	}
+	})
 }
 
 // line returns the status line for the service manager.

@@ -280,10 +280,7 @@ func (s *session) forget(m *membership) {
 	s.unleft = append(s.unleft, m)
 	for other := range s.members {
 		if other.leads() {
-			select {
-			case s.waits <- struct{}{}:
-			default: // the others are seen together
-			}
+			signal(s.waits)
 			return
 		}
 	}

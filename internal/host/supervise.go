@@ -1,7 +1,9 @@
 package host
 
 import (
+	"context"
 	"math/rand/v2"
+	"sync"
 	"time"
 )
 
@@ -34,5 +36,38 @@ func supervise(p pacing, run func() next, await func(time.Duration)) {
 		}
 		await(pause/2 + rand.N(pause))
 		pause = min(2*pause, p.limit)
+	}
+}
+
+// inBackground calls functions in goroutines, with a context that ends with stop, which waits for them.
+func inBackground(ctx context.Context, all ...func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	for _, f := range all {
+		running.Go(func() { f(ctx) })
+	}
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// sleep waits, and reports whether ctx has not ended before that.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// signal makes the receiver of a channel with one slot look again. It does not block.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }

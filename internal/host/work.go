@@ -47,14 +47,6 @@ func (h *Host) checkWork(ctx context.Context) {
 	}
 }
 
-// checkWorkNow has the work checked without waiting for the interval.
-func (h *Host) checkWorkNow() {
-	select {
-	case h.recheck <- struct{}{}:
-	default:
-	}
-}
-
 // boundedChecks runs checks that may hang, for each key one at a time: a file system that hangs must not keep others from being
 // checked, nor make goroutines pile up.
 type boundedChecks struct {

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -257,25 +258,6 @@ func TestOutageInFailsafeMode(t *testing.T) {
 	wait(t, "the work has started again, once", func() bool { return f.starts() == starts+1 }, func() string { return fmt.Sprint(f.starts(), " starts") })
 }
 
-// Without failsafe mode the same outage stops the leader.
-func TestOutageWithoutFailsafeMode(t *testing.T) {
-	f := newFleet(t)
-	f.start(false, "a", "b")
-	a := f.hosts[0]
-	until(t, a.only, "a leads", status.Daemon.Leads)
-	f.server.Kill()
-	wait(t, "the leader has stopped", func() bool { return !a.View().Child })
-	if s := a.Failsafe(); s.Enabled || s.TakesPart {
-		t.Errorf("%+v", s)
-	}
-	if _, err := os.Stat(filepath.Join(f.dir, "a")); !os.IsNotExist(err) {
-		t.Errorf("a state directory was created: %v", err)
-	}
-	if err := f.server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // joins is how often a member joins just before an outage.
 var joins = flag.Int("failsafe.joins", 3, "how often a member joins just before an outage")
 
@@ -342,21 +324,34 @@ func TestDamagedFailsafeState(t *testing.T) {
 	}
 }
 
-// A reload enables failsafe mode: a standby takes part at once, and a leader as soon as it no longer leads.
+// A reload enables failsafe mode: a standby takes part at once, and a leader as soon as it no longer leads. Another one turns it off: the
+// leader asks nobody any more, and all hosts forget the group for it.
 func TestFailsafeModeByReload(t *testing.T) {
 	f := newFleet(t)
+	var enabled atomic.Bool
+	enabled.Store(true)
 	f.setUp = func(h *Host) {
 		next := h.opt.Config.Config
-		next.Failsafe.Enabled = true
 		if next.Node.ID == "a" {
 			next.Node.Priority = 1 // b is better then
 		}
-		h.opt.Reload = func(config.Host, bool) (Reloaded, error) { return reloaded(h, next), nil }
+		h.opt.Reload = func(config.Host, bool) (Reloaded, error) {
+			next.Failsafe.Enabled = enabled.Load()
+			return reloaded(h, next), nil
+		}
 	}
 	f.start(false, "a", "b")
 	a, b := f.hosts[0], f.hosts[1]
 	until(t, a.only, "a leads", status.Daemon.Leads)
 	until(t, b.only, "b is a member", func(v status.Daemon) bool { return v.Elected == "a" })
+	for _, h := range f.hosts {
+		if s := h.Failsafe(); s.Enabled || s.TakesPart {
+			t.Errorf("%s: %+v", h.id, s)
+		}
+		if _, err := os.Stat(filepath.Join(f.dir, h.id)); !os.IsNotExist(err) {
+			t.Errorf("a state directory was created: %v", err)
+		}
+	}
 	b.Reload()
 	wait(t, "b takes part", func() bool { return b.Failsafe().TakesPart })
 	if s := a.Failsafe(); s.TakesPart {
@@ -364,6 +359,21 @@ func TestFailsafeModeByReload(t *testing.T) {
 	}
 	a.Reload()
 	f.leads(b, "a")
+
+	wait(t, "the work of b has begun", func() bool { return f.starts() == 2 })
+	check := f.unchanged(b)
+	enabled.Store(false)
+	a.Reload()
+	f.leads(b)
+	wait(t, "a takes no part, as configured", func() bool {
+		s := a.Failsafe()
+		return !s.Enabled && !s.TakesPart && s.Problem == ""
+	}, func() string { return fmt.Sprintf("%+v", a.Failsafe()) })
+	b.Reload()
+	wait(t, "the fence names nobody", func() bool { return f.state(b) == nil }, func() string { return fmt.Sprintf("%+v", f.state(b)) })
+	if err := check(); err != nil {
+		t.Error(err)
+	}
 }
 
 // Servers that are silent, instead of refusing connections, are an outage, too: nothing says so but the replies that do not come.
@@ -511,8 +521,9 @@ func TestTurnedOffAfterTheLeaderWasLost(t *testing.T) {
 	}
 }
 
-// Without its state directory a host cannot agree, and says so. It does once it has its directory again.
-func TestTurnedOffWithoutTheStateDirectory(t *testing.T) {
+// Without its state directory a host cannot agree, and says so. One that cannot know what it has promised takes no part in a group that
+// uses failsafe mode, and says why. Once its state can be read, it takes part by itself.
+func TestTurnedOffWithAnUnreadableState(t *testing.T) {
 	f := newFleet(t)
 	stopA := f.start(true, "a")
 	until(t, f.hosts[0].only, "a leads", status.Daemon.Leads)
@@ -521,30 +532,18 @@ func TestTurnedOffWithoutTheStateDirectory(t *testing.T) {
 	f.lose(stopA, stopB)
 	f.stateDir = "another"
 	stopB = f.start(false, "b")
-	b := f.hosts[2]
+	stuck := f.hosts[2]
 	problems := func() string {
-		g, err := b.State(t.Context())
+		g, err := stuck.State(t.Context())
 		return fmt.Sprint(err, strings.Join(g.Problems, "; "))
 	}
 	wait(t, "b is stuck, and says why", func() bool {
-		s := f.state(b)
+		s := f.state(stuck)
 		return s != nil && s.Stuck && strings.Contains(problems(), "b is registered, but without the state directory that it had")
 	}, problems)
 	stopB()
 	f.stateDir = ""
-	f.start(false, "b")
-	until(t, f.hosts[3].only, "b leads", status.Daemon.Leads)
-}
 
-// A host that cannot know what it has promised takes no part in a group that uses failsafe mode, and says why. Once its state can be read,
-// it takes part by itself.
-func TestTurnedOffWithAnUnreadableState(t *testing.T) {
-	f := newFleet(t)
-	stopA := f.start(true, "a")
-	until(t, f.hosts[0].only, "a leads", status.Daemon.Leads)
-	stopB := f.start(true, "b")
-	f.leads(f.hosts[0], "b")
-	f.lose(stopA, stopB)
 	path := filepath.Join(f.dir, "b", "failsafe.json")
 	good, err := os.ReadFile(path)
 	if err != nil {
@@ -597,31 +596,6 @@ func TestUnreadableStateWithoutFailsafeMode(t *testing.T) {
 	}
 	f.start(false, "a")
 	until(t, f.hosts[0].only, "a leads", status.Daemon.Leads)
-}
-
-// A reload turns failsafe mode off: the leader asks nobody any more, and all hosts forget the group for it.
-func TestTurnedOffByReload(t *testing.T) {
-	f := newFleet(t)
-	f.setUp = func(h *Host) {
-		next := h.opt.Config.Config
-		next.Failsafe.Enabled = false
-		h.opt.Reload = func(config.Host, bool) (Reloaded, error) { return reloaded(h, next), nil }
-	}
-	f.start(true, "a", "b")
-	a, b := f.hosts[0], f.hosts[1]
-	f.leads(a, "b")
-	check := f.unchanged(a)
-	b.Reload()
-	f.leads(a)
-	wait(t, "b takes no part, as configured", func() bool {
-		s := b.Failsafe()
-		return !s.Enabled && !s.TakesPart && s.Problem == ""
-	}, func() string { return fmt.Sprintf("%+v", b.Failsafe()) })
-	a.Reload()
-	wait(t, "the fence names nobody", func() bool { return f.state(a) == nil }, func() string { return fmt.Sprintf("%+v", f.state(a)) })
-	if err := check(); err != nil {
-		t.Error(err)
-	}
 }
 
 // Once the host has ended, it answers nobody.

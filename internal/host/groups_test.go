@@ -276,22 +276,22 @@ func TestAnInvalidGroupIsShown(t *testing.T) {
 	}
 }
 
-// faultyLog calls fault for each message of a group.
-type faultyLog struct {
+// groupLog calls see for each message of a group.
+type groupLog struct {
 	group string
-	fault func(group, message string)
+	see   func(group string, r slog.Record)
 }
 
-func (h faultyLog) Enabled(context.Context, slog.Level) bool { return true }
+func (h groupLog) Enabled(context.Context, slog.Level) bool { return true }
 
-func (h faultyLog) Handle(_ context.Context, r slog.Record) error {
-	h.fault(h.group, r.Message)
+func (h groupLog) Handle(_ context.Context, r slog.Record) error {
+	h.see(h.group, r)
 	return nil
 }
 
-func (h faultyLog) WithGroup(string) slog.Handler { return h }
+func (h groupLog) WithGroup(string) slog.Handler { return h }
 
-func (h faultyLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+func (h groupLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 	for _, a := range attrs {
 		if a.Key == "group" {
 			h.group = a.Value.String()
@@ -307,9 +307,9 @@ func TestFaultsOfOneGroupLeaveTheOthersAlone(t *testing.T) {
 	free := make(chan struct{})
 	t.Cleanup(func() { close(free) })
 	var panicked, stuck atomic.Bool
-	log := slog.New(faultyLog{fault: func(group, message string) {
+	log := slog.New(groupLog{see: func(group string, r slog.Record) {
 		switch {
-		case message != "now leading":
+		case r.Message != "now leading":
 		case group == "g1" && !panicked.Swap(true):
 			panic("the test")
 		case group == "g2" && !stuck.Swap(true):

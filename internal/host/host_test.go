@@ -248,23 +248,6 @@ func TestStopWithoutAServer(t *testing.T) {
 	}
 }
 
-// A session that ends unexpectedly is counted, and the next one begins a new term.
-func TestLostSessionIsCounted(t *testing.T) {
-	h, _ := run(t, fresh(), "a", "ZKELECTD_CHILD_COMMAND=sleep,1000")
-	until(t, h, "leads", status.Daemon.Leads)
-	first, s := h.View(), h.zk()
-	if err := zk.CloseSession(t.Context(), zk.SessionHandle{Servers: []string{server.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
-		t.Fatal(err)
-	}
-	until(t, h, "leads again, in another session", func(v status.Daemon) bool { return v.Leads() && v.Incarnation != first.Incarnation })
-	if n := h.Totals(); n.Sessions != 2 || n.SessionsLost != 1 || n.Restarts != 0 {
-		t.Errorf("it has counted %+v", n)
-	}
-	if v := h.View(); v.Term <= first.Term {
-		t.Errorf("term %d after %d", v.Term, first.Term)
-	}
-}
-
 // The host closes a session that it has left open, instead of waiting for the servers to expire it.
 func TestUnclosedSessionIsClosed(t *testing.T) {
 	root := fresh()

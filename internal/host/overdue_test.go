@@ -1,48 +1,32 @@
 package host
 
 import (
-	"context"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/test/testhelper"
 )
 
-// pidLog records the pid of the child that was started last in each group.
-type pidLog struct {
-	group string
-	pids  *sync.Map
-}
-
-func (pidLog) Enabled(context.Context, slog.Level) bool { return true }
-
-func (h pidLog) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == "child started" {
+// runWithPids starts a host with the groups g0 and g1, and waits until it leads them. It returns the pid of the child that was started
+// last in g0.
+func runWithPids(t *testing.T) (f *fleetOf, pid int) {
+	t.Helper()
+	var started atomic.Int64
+	log := slog.New(groupLog{see: func(group string, r slog.Record) {
 		r.Attrs(func(a slog.Attr) bool {
-			if a.Key == "pid" {
-				h.pids.Store(h.group, int(a.Value.Int64()))
+			if group == "g0" && r.Message == "child started" && a.Key == "pid" {
+				started.Store(a.Value.Int64())
 			}
 			return true
 		})
-	}
-	return nil
-}
-
-func (h pidLog) WithGroup(string) slog.Handler { return h }
-
-func (h pidLog) WithAttrs(attrs []slog.Attr) slog.Handler {
-	for _, a := range attrs {
-		if a.Key == "group" {
-			h.group = a.Value.String()
-		}
-	}
-	return h
+	}})
+	f = runGroups(t, fresh(), "a", 2, func(o *Options) { o.Log = log })
+	f.until("g0", "leads", status.Daemon.Leads)
+	f.until("g1", "leads", status.Daemon.Leads)
+	return f, int(started.Load())
 }
 
 // running returns the running instance of a group.
@@ -70,13 +54,9 @@ func TestWorkThatDoesNotDieLeavesTheGroupToOthers(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			log := pidLog{pids: new(sync.Map)}
-			f := runGroups(t, fresh(), "a", 2, func(o *Options) { o.Log = slog.New(log) })
-			f.until("g0", "leads", status.Daemon.Leads)
-			f.until("g1", "leads", status.Daemon.Leads)
+			f, pid := runWithPids(t)
 			first, kept := f.view("g0"), f.view("g1")
-			pid, _ := log.pids.Load("g0")
-			release := testhelper.HangOnDeath(t, pid.(int))
+			release := testhelper.HangOnDeath(t, pid)
 			end(f)
 			conn, p := initialSession(t), cluster.Paths{Root: f.base + "/g0"}
 			wait(t, "the member leaves", func() bool {
@@ -99,46 +79,24 @@ func TestWorkThatDoesNotDieLeavesTheGroupToOthers(t *testing.T) {
 	}
 }
 
-// While the session waits for the work of one group, the members of the others leave: they no longer elect.
+// While a session that ends waits for the work of one group, its members of the others leave at once, and then the one of that group as
+// well: they no longer elect.
 func TestAnEndingSessionLeavesTheOtherGroups(t *testing.T) {
-	log := pidLog{pids: new(sync.Map)}
-	f := runGroups(t, fresh(), "a", 2, func(o *Options) { o.Log = slog.New(log) })
-	f.until("g0", "leads", status.Daemon.Leads)
-	f.until("g1", "leads", status.Daemon.Leads)
-	pid, _ := log.pids.Load("g0")
-	release := testhelper.HangOnDeath(t, pid.(int))
+	f, pid := runWithPids(t)
+	release := testhelper.HangOnDeath(t, pid)
 	f.Stop("the test")
 	conn := initialSession(t)
-	for _, name := range []string{"g1", "g0"} {
-		wait(t, name+": the member leaves", func() bool {
-			names, _, err := conn.Children(t.Context(), f.base+"/"+name+"/election", false)
-			return err == nil && len(names) == 0
-		})
-	}
-	release()
-}
-
-// While a host that is stopped waits for the work of one group, it leaves the others at once: it is no candidate and no elector there.
-func TestAStoppingHostLeavesTheGroupsThatItDoesNotLead(t *testing.T) {
-	trapped := filepath.Join(t.TempDir(), "trapped")
-	f := runGroups(t, fresh(), "a", 2, func(o *Options) {
-		o.Config.Groups[0].Config.Child.Command = []string{"sh", "-c", "trap '' TERM; touch " + trapped + "; while :; do sleep 1; done"}
-		o.Config.Groups[0].Config.Child.StopTimeout = 3500 * time.Millisecond // longer than it takes to leave
-	})
-	f.until("g0", "leads", status.Daemon.Leads)
-	f.until("g1", "leads", status.Daemon.Leads)
-	wait(t, "the work ignores SIGTERM", func() bool { _, err := os.Stat(trapped); return err == nil })
-	f.Stop("the test")
-	conn := initialSession(t)
-	members := func(name string) []string {
+	members := func(name string) int {
 		names, _, err := conn.Children(t.Context(), f.base+"/"+name+"/election", false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return names
+		return len(names)
 	}
-	wait(t, "g1: the member leaves", func() bool { return len(members("g1")) == 0 })
-	if names := members("g0"); len(names) != 1 || f.view("g0").Term == 0 {
-		t.Errorf("g0 has the members %q: the host has left g1 no earlier than the end of its session", names)
+	wait(t, "g1: the member leaves", func() bool { return members("g1") == 0 })
+	if n := members("g0"); n != 1 || f.view("g0").Term == 0 {
+		t.Errorf("g0 has %d members: the host has left g1 no earlier than g0", n)
 	}
+	wait(t, "g0: the member leaves", func() bool { return members("g0") == 0 })
+	release()
 }

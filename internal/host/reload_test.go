@@ -122,8 +122,8 @@ func TestReloadIsCommittedWhenAccepted(t *testing.T) {
 	}
 }
 
-// A reload is neither refused nor lost if its session ends before it is complete: the next session repeats it, and its member has
-// the new settings.
+// A reload is neither refused nor lost if its session ends before it is complete: the next session, which begins a new term, repeats it,
+// and its member has the new settings. The loss is counted.
 func TestReloadOutlivesItsSession(t *testing.T) {
 	root := fresh()
 	lost := false
@@ -141,8 +141,9 @@ func TestReloadOutlivesItsSession(t *testing.T) {
 			}
 			return reloaded(d, next), nil
 		}
-	})
+	}, "ZKELECTD_CHILD_COMMAND=sleep,1000")
 	until(t, d, "leads", status.Daemon.Leads)
+	first := d.View()
 	d.Reload()
 	read := func() (n cluster.Node) {
 		if src := d.cache.Source(); src != nil {
@@ -156,8 +157,12 @@ func TestReloadOutlivesItsSession(t *testing.T) {
 	if n := read(); n.Refused != "" || n.Priority != 9 || n.Reloads != 1 || n.PolicyDigest != d.config().Rules().Digest() {
 		t.Errorf("the record is %+v", n)
 	}
-	if n := d.Totals(); n.Sessions != 2 || n.ReloadFailed {
+	until(t, d, "leads again, in another session", func(v status.Daemon) bool { return v.Leads() && v.Incarnation != first.Incarnation })
+	if n := d.Totals(); n.Sessions != 2 || n.SessionsLost != 1 || n.Restarts != 0 || n.ReloadFailed {
 		t.Errorf("it has counted %+v", n)
+	}
+	if v := d.View(); v.Term <= first.Term {
+		t.Errorf("term %d after %d", v.Term, first.Term)
 	}
 }
 

@@ -142,8 +142,8 @@ func TestHostsMustAgreeWhetherAGroupHasSlots(t *testing.T) {
 func TestAPanicInASlotAbandonsAllSlots(t *testing.T) {
 	base := fresh()
 	var panicked atomic.Bool
-	log := slog.New(faultyLog{fault: func(group, message string) {
-		if group == "ingest/1" && message == "now leading" && !panicked.Swap(true) {
+	log := slog.New(groupLog{see: func(group string, r slog.Record) {
+		if group == "ingest/1" && r.Message == "now leading" && !panicked.Swap(true) {
 			panic("the test")
 		}
 	}})

@@ -50,7 +50,7 @@ func TestALeavingElectorElectsItsSuccessor(t *testing.T) {
 	}
 }
 
-// deafSession reads nothing from some time on. It keeps the fence of the last RELEASE.
+// deafSession reads nothing from some time on, and writes no record of its node. It keeps the fence of the last RELEASE.
 type deafSession struct {
 	memorySession
 	deaf     *atomic.Bool
@@ -60,8 +60,12 @@ type deafSession struct {
 func (s deafSession) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, error) {
 	p := cluster.Paths{Root: "/g"}
 	for _, op := range ops {
-		if op.Kind == cluster.OpSet && op.Path == p.Leader() {
+		switch {
+		case op.Kind == cluster.OpSet && op.Path == p.Leader():
 			s.released.Store(cluster.ReadFence(p.Leader(), op.Data, cluster.Stat{Version: 1}, true).Record.Reason)
+		case op.Kind == cluster.OpSet && op.Path == p.Node("a") && s.deaf.Load():
+			<-ctx.Done()
+			return nil, cluster.ErrUnknown
 		}
 	}
 	return s.memorySession.Do(ctx, ops...)
@@ -75,8 +79,8 @@ func (s deafSession) Get(ctx context.Context, path string, watch bool) ([]byte, 
 	return s.memorySession.Get(ctx, path, watch)
 }
 
-// A leaver that is the elector waits for no read: neither for that of its announcement, nor for that of its decision.
-func TestALeavingElectorReadsNothing(t *testing.T) {
+// A leaver that is the elector waits neither for its own announcement, nor for a read: neither of that, nor of its decision.
+func TestALeavingElectorWaitsForNothing(t *testing.T) {
 	server := storetest.NewServer()
 	deaf, released := new(atomic.Bool), new(atomic.Value)
 	a := joinWithSession(t, server, "a", generous, func(s memorySession) Session { return deafSession{s, deaf, released} })
@@ -160,36 +164,6 @@ func TestTheSlotsOfALeaverMove(t *testing.T) {
 	_, stat, err := init.Get(t.Context(), p.Node("a"), false)
 	if err != nil || stat.Version > 1 { // none if a has ended before that
 		t.Errorf("the record of a has version %d, %v: want one write at most since it was registered", stat.Version, err)
-	}
-}
-
-// muteSession does not write the record of its node until ctx is done.
-type muteSession struct {
-	memorySession
-	mute *atomic.Bool
-}
-
-func (s muteSession) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, error) {
-	node := (cluster.Paths{Root: "/g"}).Node("a")
-	if s.mute.Load() && slices.ContainsFunc(ops, func(op cluster.Op) bool { return op.Kind == cluster.OpSet && op.Path == node }) {
-		<-ctx.Done()
-		return nil, cluster.ErrUnknown
-	}
-	return s.memorySession.Do(ctx, ops...)
-}
-
-// A leaver that is the elector does not wait for its own announcement.
-func TestALeavingElectorElectsBeforeItIsAnnounced(t *testing.T) {
-	server, mute := storetest.NewServer(), new(atomic.Bool)
-	a := joinWithSession(t, server, "a", generous, func(s memorySession) Session { return muteSession{s, mute} })
-	a.until(t, "a leads", status.Daemon.Leads)
-	b := join(t, server, "b")
-	a.until(t, "a sees b", func(v status.Daemon) bool { return v.Sites["dc1"].Eligible == 2 })
-	mute.Store(true)
-	a.Stop("maintenance")
-	b.until(t, "b leads", status.Daemon.Leads)
-	if e := b.group.View(); e.Reason != "a is no longer eligible: it is leaving: maintenance" {
-		t.Errorf("b is elected because %q", e.Reason)
 	}
 }
 

@@ -226,21 +226,6 @@ func TestOneLeadsAndHandsOver(t *testing.T) {
 	b.until(t, "b leads", status.Daemon.Leads)
 }
 
-// The lease of a leader is renewed, and the time that this takes is observed.
-func TestTheLeaseIsRenewed(t *testing.T) {
-	a := join(t, storetest.NewServer(), "a")
-	a.until(t, "a leads", status.Daemon.Leads)
-	observed := func() uint64 {
-		n, _, _ := a.group.opt.Counters.Totals().Writes.Cumulative()
-		return n
-	}
-	first, before := a.guard.last(), observed()
-	a.until(t, "the lease is renewed", func(v status.Daemon) bool { return a.guard.last() > first && v.Leads() })
-	if n := observed(); n <= before {
-		t.Errorf("%d writes are observed, and %d before", n, before)
-	}
-}
-
 // Apply changes the settings in the loop before it returns, and the node's record soon after.
 func TestApplyPublishesTheRecord(t *testing.T) {
 	server := storetest.NewServer()

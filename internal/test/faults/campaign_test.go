@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -216,8 +215,6 @@ func (c *campaign) report() {
 			c.t.Errorf("%s: no child has worked", g.name)
 		}
 		tenures, overlaps = tenures+len(all), overlaps+len(check(all))
-		total, longest := leaderlessTime(all)
-		c.t.Logf("%s: %d tenures; without a leader for %s in total, at most %s", g.name, len(all), total.Round(time.Millisecond), longest.Round(time.Millisecond))
 	}
 	for _, n := range c.nodes {
 		log, err := os.ReadFile(c.file(n.id + ".log"))
@@ -228,16 +225,6 @@ func (c *campaign) report() {
 			c.t.Errorf("%s panicked:%s", n.id, text)
 		}
 	}
-	waited := 0
-	for _, n := range c.nodes {
-		waited += n.disk.Waited()
-		control, err := os.ReadFile(filepath.Join(n.memory.Dir, "memory.oom_control"))
-		if err != nil {
-			c.t.Error(err)
-		}
-		c.t.Logf("%s: %s", n.id, strings.ReplaceAll(strings.TrimSpace(string(control)), "\n", ", "))
-	}
-	c.t.Logf("%d reads waited for a stalled disk", waited)
 	for _, name := range slices.Sorted(maps.Keys(c.injected)) {
 		c.t.Logf("%4d  %-55s settled after %s", c.injected[name], name, summary(c.settled[name]))
 	}

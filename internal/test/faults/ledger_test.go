@@ -78,15 +78,6 @@ func check(all []tenure) []string {
 	return faults
 }
 
-// leaderlessTime returns the time during which no child ran: in total, and the longest.
-func leaderlessTime(all []tenure) (total, longest time.Duration) {
-	for i := 1; i < len(all); i++ {
-		gap := max(0, all[i].start-all[i-1].end)
-		total, longest = total+gap, max(longest, gap)
-	}
-	return total, longest
-}
-
 // The check can fail.
 func TestCheck(t *testing.T) {
 	ms := time.Millisecond

@@ -35,17 +35,7 @@ var machineFaults = []fault{
 func noOtherFault(*node) func() { return noHeal }
 
 // cutOff drops all data between a node and the servers.
-func cutOff(n *node) func() {
-	for _, p := range n.proxies {
-		p.SetMode(faultproxy.BlackHole)
-	}
-	return func() {
-		for _, p := range n.proxies {
-			p.SetMode(faultproxy.Pass)
-			p.Reset(false)
-		}
-	}
-}
+func cutOff(n *node) func() { return setModes(faultproxy.BlackHole, n.proxies...) }
 
 // repeatUntil repeats do until the returned function is called.
 func repeatUntil(pause time.Duration, do func()) (end func()) {
@@ -93,14 +83,28 @@ func (n *node) startInMemoryGroup(score int, args ...string) (*exec.Cmd, error) 
 	return cmd, cmd.Start()
 }
 
+// limit limits the memory of a node to what is in use and some more.
+func (n *node) limit(more int64) error {
+	used, err := n.memory.Number("memory.usage_in_bytes")
+	if err != nil {
+		return err
+	}
+	return n.memory.Set("memory.limit_in_bytes", strconv.FormatInt(used+more, 10))
+}
+
+// unlimit ends a limit of the memory, and the program that has used it.
+func (n *node) unlimit(cmd *exec.Cmd) {
+	if err := n.memory.Set("memory.limit_in_bytes", "-1"); err != nil {
+		n.f.t.Error(err)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+}
+
 // limitMemory leaves zkelectd and its child almost no memory for file pages, as their group is at its limit, and stalls the disk.
 func limitMemory(f *fleet) (func(), error) {
 	n := f.victim()
-	used, err := n.memory.Number("memory.usage_in_bytes")
-	if err == nil {
-		err = n.memory.Set("memory.limit_in_bytes", strconv.FormatInt(used+32<<20, 10))
-	}
-	if err != nil {
+	if err := n.limit(32 << 20); err != nil {
 		return nil, err
 	}
 	cmd, err := n.startInMemoryGroup(1000, hogArgument, n.memory.Dir, f.file(hogArgument))
@@ -111,11 +115,7 @@ func limitMemory(f *fleet) (func(), error) {
 	n.disk.Stall(true)
 	return func() {
 		n.disk.Stall(false)
-		if err := n.memory.Set("memory.limit_in_bytes", "-1"); err != nil {
-			f.t.Error(err)
-		}
-		cmd.Process.Kill()
-		cmd.Wait()
+		n.unlimit(cmd)
 	}, nil
 }
 
@@ -131,24 +131,14 @@ func outOfMemory(f *fleet) (func(), error) {
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", daemon), []byte("1000"), 0); err != nil {
 		return nil, errNotPromised // it has ended
 	}
-	used, err := n.memory.Number("memory.usage_in_bytes")
-	if err == nil {
-		err = n.memory.Set("memory.limit_in_bytes", strconv.FormatInt(used+16<<20, 10))
-	}
-	if err != nil {
+	if err := n.limit(16 << 20); err != nil {
 		return nil, err
 	}
 	cmd, err := n.startInMemoryGroup(0, memoryArgument, strconv.Itoa(daemon))
 	if err != nil {
 		return nil, err
 	}
-	return func() {
-		if err := n.memory.Set("memory.limit_in_bytes", "-1"); err != nil {
-			f.t.Error(err)
-		}
-		cmd.Process.Kill()
-		cmd.Wait()
-	}, nil
+	return func() { n.unlimit(cmd) }, nil
 }
 
 // starve limits some of a node's processes to quota milliseconds of processor time in each period, in total.

@@ -38,6 +38,38 @@ var networkFaults = []fault{
 	{"losses between servers", partition(faultproxy.Lossy)},
 }
 
+// setModes sets the mode of connections until heal is called.
+func setModes(m faultproxy.Mode, proxies ...*faultproxy.Proxy) (heal func()) {
+	for _, p := range proxies {
+		p.SetMode(m)
+	}
+	return func() {
+		for _, p := range proxies {
+			p.SetMode(faultproxy.Pass)
+			if m == faultproxy.BlackHole || m == faultproxy.HalfOpen {
+				p.Reset(false) // the dropped data is missing from the streams
+			}
+		}
+	}
+}
+
+// disturb is setModes with delays by chance, for the modes that have some.
+func (f *fleet) disturb(m faultproxy.Mode, proxies ...*faultproxy.Proxy) (heal func()) {
+	for _, p := range proxies {
+		p.Seed(f.rng.Uint64())
+		p.SetDelay(time.Duration(5+f.rng.IntN(195)) * time.Millisecond)
+	}
+	return setModes(m, proxies...)
+}
+
+// serversOf returns the connections of nodes to the servers.
+func serversOf(nodes ...*node) (all []*faultproxy.Proxy) {
+	for _, n := range nodes {
+		all = append(all, n.proxies...)
+	}
+	return all
+}
+
 // setMode sets the mode of a node's connections to one server or all.
 func setMode(all bool, m faultproxy.Mode) func(*fleet) (func(), error) {
 	return func(f *fleet) (func(), error) {
@@ -46,39 +78,13 @@ func setMode(all bool, m faultproxy.Mode) func(*fleet) (func(), error) {
 			i := f.rng.IntN(len(proxies))
 			proxies = proxies[i : i+1]
 		}
-		for _, p := range proxies {
-			p.Seed(f.rng.Uint64())
-			p.SetDelay(time.Duration(5+f.rng.IntN(195)) * time.Millisecond)
-			p.SetMode(m)
-		}
-		return func() {
-			for _, p := range proxies {
-				p.SetMode(faultproxy.Pass)
-				if m == faultproxy.BlackHole || m == faultproxy.HalfOpen {
-					p.Reset(false) // the dropped data is missing from the streams
-				}
-			}
-		}, nil
+		return f.disturb(m, proxies...), nil
 	}
 }
 
 // cutSite sets the mode of all connections of a site's nodes.
 func cutSite(m faultproxy.Mode) func(*fleet) (func(), error) {
-	return func(f *fleet) (func(), error) {
-		var proxies []*faultproxy.Proxy
-		for _, n := range f.siteOf(f.victim()) {
-			proxies = append(proxies, n.proxies...)
-		}
-		for _, p := range proxies {
-			p.SetMode(m)
-		}
-		return func() {
-			for _, p := range proxies {
-				p.SetMode(faultproxy.Pass)
-				p.Reset(false) // the dropped data is missing from the streams
-			}
-		}, nil
-	}
+	return func(f *fleet) (func(), error) { return setModes(m, serversOf(f.siteOf(f.victim())...)...), nil }
 }
 
 // reset resets a node's connections.
@@ -92,18 +98,11 @@ func reset(f *fleet) (func(), error) {
 // openAnotherSession resets a node's connections, and makes some servers or all open a new session when it reconnects.
 func openAnotherSession(f *fleet) (func(), error) {
 	proxies := f.victim().proxies
-	some := proxies[:1+f.rng.IntN(len(proxies))]
-	for _, p := range some {
-		p.SetMode(faultproxy.NewSession)
-	}
+	heal := setModes(faultproxy.NewSession, proxies[:1+f.rng.IntN(len(proxies))]...)
 	for _, p := range proxies {
 		p.Reset(true)
 	}
-	return func() {
-		for _, p := range some {
-			p.SetMode(faultproxy.Pass)
-		}
-	}, nil
+	return heal, nil
 }
 
 // partition affects the connections between one server and the other two. Its clients stay connected to it.
@@ -116,19 +115,7 @@ func partition(m faultproxy.Mode) func(*fleet) (func(), error) {
 				proxies = append(proxies, f.serverLinks[pair]...)
 			}
 		}
-		for _, p := range proxies {
-			p.Seed(f.rng.Uint64())
-			p.SetDelay(time.Duration(5+f.rng.IntN(195)) * time.Millisecond)
-			p.SetMode(m)
-		}
-		return func() {
-			for _, p := range proxies {
-				p.SetMode(faultproxy.Pass)
-				if m == faultproxy.BlackHole {
-					p.Reset(false)
-				}
-			}
-		}, nil
+		return f.disturb(m, proxies...), nil
 	}
 }
 

@@ -342,38 +342,16 @@ func others(n *node) func(*node) bool { return func(leader *node) bool { return 
 
 // cutPeers sets the mode of the connections of other nodes to some.
 func cutPeers(m faultproxy.Mode, nodes ...*node) (heal func()) {
+	var proxies []*faultproxy.Proxy
 	for _, n := range nodes {
-		n.peer.SetMode(m)
+		proxies = append(proxies, n.peer.Proxy)
 	}
-	return func() {
-		for _, n := range nodes {
-			n.peer.SetMode(faultproxy.Pass)
-			if m == faultproxy.BlackHole || m == faultproxy.HalfOpen {
-				n.peer.Reset(false)
-			}
-		}
-	}
+	return setModes(m, proxies...)
 }
 
 // cutServers sets the mode of the connections of some nodes to the servers.
 func cutServers(m faultproxy.Mode, nodes ...*node) (heal func()) {
-	var heals []func()
-	for _, n := range nodes {
-		for _, p := range n.proxies {
-			p.SetMode(m)
-		}
-		heals = append(heals, func() {
-			for _, p := range n.proxies {
-				p.SetMode(faultproxy.Pass)
-				p.Reset(false)
-			}
-		})
-	}
-	return func() {
-		for _, h := range heals {
-			h()
-		}
-	}
+	return setModes(m, serversOf(nodes...)...)
 }
 
 var outageKinds = []outage{

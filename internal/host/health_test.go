@@ -74,17 +74,6 @@ func TestPublishedAverageIsNeverFarOff(t *testing.T) {
 	})
 }
 
-func TestAverageFollows(t *testing.T) {
-	var a average
-	a.add(1, 0)
-	for range 50 {
-		a.add(100, 0)
-	}
-	if math.Abs(a.value-100) > 0.01 || math.Abs(*a.rounded()-100) > 10 {
-		t.Errorf("%v, shows %v", a.value, *a.rounded())
-	}
-}
-
 func TestHealthIsInTheNodeRecord(t *testing.T) {
 	var c config.Config
 	h := newHealth(c, slog.New(slog.DiscardHandler))

@@ -57,6 +57,18 @@ func (b *background) runInLoop(f func()) bool {
 	return true
 }
 
+// pause waits, and reports whether the loop has not ended before that.
+func (b *background) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-b.ctx.Done():
+		return false
+	}
+}
+
 // cancelAndWait ends the context, and waits for all goroutines.
 func (b *background) cancelAndWait() {
 	b.cancel()

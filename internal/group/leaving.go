@@ -88,7 +88,7 @@ func (m *Member) announceEnd(reason string) *announcement {
 	}
 	if first {
 		m.background.spawn(func() {
-			if m.pause(delay) {
+			if m.background.pause(delay) {
 				m.instance.publishAnnouncement(a)
 			} else {
 				a.end(cluster.ErrNotSent)
@@ -100,18 +100,6 @@ func (m *Member) announceEnd(reason string) *announcement {
 
 // announceDelay is how long a leaver that is the elector delays its announcement: the servers elect its successor first.
 const announceDelay = 20 * time.Millisecond
-
-// pause waits, and reports whether the loop has not ended before that.
-func (m *Member) pause(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-m.background.ctx.Done():
-		return false
-	}
-}
 
 func (a *announcement) end(err error) {
 	a.err = err

@@ -88,12 +88,8 @@ func (p *publication) write(rec cluster.Node) {
 // after calls f in the loop after a while, unless the loop has ended.
 func (p *publication) after(d time.Duration, f func()) {
 	p.background.spawn(func() {
-		t := time.NewTimer(d)
-		defer t.Stop()
-		select {
-		case <-t.C:
+		if p.background.pause(d) {
 			p.background.runInLoop(f)
-		case <-p.background.ctx.Done():
 		}
 	})
 }

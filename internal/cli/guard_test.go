@@ -14,9 +14,6 @@ import (
 	"zkelectd/internal/sys/boottime"
 )
 
-// longSession is a session timeout that is too long for a test to wait for its expiry.
-const longSession = "zookeeper: {session_timeout: 30s}\n"
-
 // A log that nobody reads delays no kill.
 func TestUnreadLogDelaysNoKill(t *testing.T) {
 	t.Parallel()

@@ -13,41 +13,39 @@ import (
 // killed together, release finds what they have left behind.
 func TestASecondStartLeavesTheFirstOneAlone(t *testing.T) {
 	t.Parallel()
-	for name, config := range map[string]string{"of the same configuration": "a", "of another daemon and group": "other"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFleet(t)
-			session := filepath.Join(f.dir, "session-a")
-			f.withAddress("a", 100)
-			first := f.start("a")
-			f.until("a leads", leads("a"))
-			f.waitForWork("a")
-			before, root := f.sessionFiles(session), f.paths.Root
-			f.paths.Root += "-other"
-			f.configure("other", "dc1", 100, "zookeeper: {session_file: "+session+"}\n")
-			f.paths.Root = root
-			second := f.startCommand("second", exec.Command("zkelectd", "run", "--config", f.file(config)))
-			f.eventually("the second one ends, or writes the files", func() bool {
-				return isDone(second) || fmt.Sprint(f.sessionFiles(session)) != fmt.Sprint(before)
-			})
-			second.signal(syscall.SIGINT)
-			if code := f.exit("second"); code != statusError || !strings.Contains(second.output(), fmt.Sprintf("process %d", first.cmd.Process.Pid)) {
-				t.Errorf("exit status %d: %s", code, second.output())
-			}
-			if after := f.sessionFiles(session); fmt.Sprint(after) != fmt.Sprint(before) {
-				t.Errorf("the files were %q and are %q", before, after)
-			}
-			f.crash("a")
-			f.eventually("the release", func() bool { // the child takes a moment to die
-				out, err := exec.Command("zkelectd", "release", "--session-file", session).CombinedOutput()
-				return err == nil && strings.Contains(string(out), "closed session 0x")
-			})
-			if f.holds("a") {
-				t.Error("post_stop did not run")
-			}
-			f.checkInvariants()
+	f := newFleet(t)
+	session := f.sessionFile("a")
+	f.withAddress("a", 100)
+	first := f.start("a")
+	f.until("a leads", leads("a"))
+	f.waitForWork("a")
+	before, root := f.sessionFiles(session), f.paths.Root
+	f.paths.Root += "-other"
+	f.configure("other", "dc1", 100, "zookeeper: {session_file: "+session+"}\n")
+	f.paths.Root = root
+	for _, config := range []string{"a", "other"} { // the same configuration, and that of another daemon and group
+		id := "second with " + config
+		second := f.startCommand(id, exec.Command("zkelectd", "run", "--config", f.file(config)))
+		f.eventually("the second one ends, or writes the files", func() bool {
+			return isDone(second) || fmt.Sprint(f.sessionFiles(session)) != fmt.Sprint(before)
 		})
+		second.signal(syscall.SIGINT)
+		if code := f.exit(id); code != statusError || !strings.Contains(second.output(), fmt.Sprintf("process %d", first.cmd.Process.Pid)) {
+			t.Errorf("exit status %d: %s", code, second.output())
+		}
+		if after := f.sessionFiles(session); fmt.Sprint(after) != fmt.Sprint(before) {
+			t.Errorf("the files were %q and are %q", before, after)
+		}
 	}
+	f.crash("a")
+	f.eventually("the release", func() bool { // the child takes a moment to die
+		out, err := exec.Command("zkelectd", "release", "--session-file", session).CombinedOutput()
+		return err == nil && strings.Contains(string(out), "closed session 0x")
+	})
+	if f.holds("a") {
+		t.Error("post_stop did not run")
+	}
+	f.checkInvariants()
 }
 
 // sessionFiles returns the contents of a session file and of those of its leaderships.

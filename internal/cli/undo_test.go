@@ -9,6 +9,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/operator/status"
 )
 
 // addressFile is the file that pre_start creates and post_stop removes, in place of the address of a service.
@@ -24,8 +27,11 @@ hooks:
   post_stop: [rm, %[2]s]
   on_change: [sh, -c, 'cat >>%[3]s']
 election: {exclusion: 1s}
-`, filepath.Join(f.dir, "session-"+id), f.addressFile(id), f.changes(id)))
+policy: {failback: manual}
+`, f.sessionFile(id), f.addressFile(id), f.changes(id)))
 }
+
+func (f *fleet) sessionFile(id string) string { return filepath.Join(f.dir, "session-"+id) }
 
 func (f *fleet) changes(id string) string { return filepath.Join(f.dir, "changes-"+id) }
 
@@ -34,22 +40,36 @@ func (f *fleet) holds(id string) bool {
 	return err == nil
 }
 
-// post_stop undoes what pre_start did, whatever kills the leader, before the next leader leads (A5).
-func TestPostStopRunsWhateverEndsTheLeader(t *testing.T) {
+// Whatever kills the leader, its post_stop undoes what pre_start did, and its leadership is released before its session is closed, so
+// that the next leader need not wait (A5).
+func TestAKilledLeaderIsCleanedUpAndReleased(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(f *fleet){
-		"the daemon is killed": func(f *fleet) { syscall.Kill(f.daemon("a"), syscall.SIGKILL) },
-		"the guard is killed":  func(f *fleet) { f.daemons["a"].signal(syscall.SIGKILL) },
-		"guard and daemon are killed, then release": func(f *fleet) {
-			f.crash("a")
-			f.eventually("the release", func() bool {
-				out, err := exec.Command("zkelectd", "release", "--session-file", filepath.Join(f.dir, "session-a")).CombinedOutput()
-				return err == nil && strings.Contains(string(out), "closed session 0x")
-			})
+		"by the guard": func(f *fleet) {
+			syscall.Kill(f.daemon("a"), syscall.SIGKILL)
+			f.logged("a", "closed the dead daemon's session")
+			f.logged("a", "leadership=released")
 		},
-		"guard and daemon are killed, then the next start": func(f *fleet) {
+		"by the daemon": func(f *fleet) {
+			daemon := f.daemon("a")
+			f.daemons["a"].signal(syscall.SIGKILL)
+			f.waitForDeath(daemon)
+		},
+		"by zkelectd release": func(f *fleet) {
+			release := func(want string) bool {
+				out, err := exec.Command("zkelectd", "release", "--session-file", f.sessionFile("a")).CombinedOutput()
+				return err == nil && strings.Contains(string(out), want)
+			}
+			f.crash("a")
+			f.eventually("the release", func() bool { return release("; leadership is released") }) // the child takes a moment to die
+			if !release("nothing to release") {
+				f.t.Error("it releases again")
+			}
+		},
+		"by the next start": func(f *fleet) {
 			f.crash("a")
 			f.start("a")
+			f.logged("a", "; leadership is released")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,13 +80,26 @@ func TestPostStopRunsWhateverEndsTheLeader(t *testing.T) {
 			f.until("a leads", leads("a"))
 			f.withAddress("b", 90)
 			f.start("b")
+			f.until("b has joined", func(g status.Group) bool { return len(g.Members) == 2 && leads("a")(g) })
 			f.waitForWork("a")
 			if !f.holds("a") {
 				t.Fatal("a does not hold the address")
 			}
+			before := f.snapshot()
 			fail(f)
 			f.eventually("a drops the address", func() bool { return !f.holds("a") })
 			f.eventually("on_change of a", func() bool { return strings.Contains(read(f.changes("a")), `"state":"standby"`) })
+			f.until("there is a leader in another term", func(g status.Group) bool {
+				return g.State == string(cluster.CurrentReady) && g.Term > before.Elected.Record.Term
+			})
+			after := f.snapshot()
+			if after.Fence.Record.Wait != "" {
+				t.Errorf("it has waited %s", after.Fence.Record.Wait)
+			}
+			// A daemon that has lost its guard gives up.
+			if e := after.Elected.Record; name != "by the daemon" && (e.Cause != cluster.CauseFailure || len(e.Exclusions) > 0) {
+				t.Errorf("a crash counts as %s (%s), with the strikes %+v", e.Cause, e.Reason, e.Exclusions)
+			}
 			f.checkInvariants()
 		})
 	}
@@ -80,7 +113,7 @@ func TestPostStopRunsThoughTheEndOfTheWorkIsNotProven(t *testing.T) {
 zookeeper: {session_timeout: 30s, session_file: %s}
 hooks: {pre_start: [touch, %[2]s], post_stop: [rm, %[2]s]}
 child: {command: [sleep, "1000"], containment: keeper, stop_timeout: 400ms}
-`, filepath.Join(f.dir, "session-a"), f.addressFile("a")))
+`, f.sessionFile("a"), f.addressFile("a")))
 	f.start("a")
 	f.until("a leads", leads("a"))
 	keeper, daemon := f.guardChild("a", "keeper"), f.daemon("a")
@@ -90,7 +123,7 @@ child: {command: [sleep, "1000"], containment: keeper, stop_timeout: 400ms}
 		f.daemons["a"].signal(sig)
 	}
 	f.exit("a")
-	out, err := exec.Command("zkelectd", "release", "--session-file", filepath.Join(f.dir, "session-a")).CombinedOutput()
+	out, err := exec.Command("zkelectd", "release", "--session-file", f.sessionFile("a")).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "the session is left to expire: some of the work may still run: group ") || !strings.Contains(string(out), "the keeper was killed before it recorded") {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -126,7 +159,7 @@ func TestPostStopThatFailsAfterACrash(t *testing.T) {
 func TestLeftoversAreCleanedUpOneAtATime(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	session, runs := filepath.Join(f.dir, "session-a"), filepath.Join(f.dir, "runs")
+	session, runs := f.sessionFile("a"), filepath.Join(f.dir, "runs")
 	f.configure("a", "dc1", 100, fmt.Sprintf("zookeeper: {session_timeout: 30s, session_file: %s}\n"+
 		"hooks: {post_stop: [sh, -c, 'echo began >>%[2]s; sleep 0.5; echo ended >>%[2]s']}\n", session, runs))
 	f.start("a")

@@ -5,40 +5,11 @@ import (
 	"testing"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/operator/status"
 )
 
-// replaceCurrent puts a znode into the place of current, with what current had.
-func (f *fleet) replaceCurrent(op cluster.Op, more ...cluster.Op) {
-	f.t.Helper()
-	op.Kind, op.Path = cluster.OpCreate, f.paths.Current()
-	f.write(append([]cluster.Op{remove(op.Path), op}, more...)...)
-}
-
-// Whatever takes the place of current, another leadership begins.
-func TestReplacedCurrentIsRevoked(t *testing.T) {
-	t.Parallel()
-	for name, replace := range map[string]func(f *fleet, current []byte){
-		"a copy":            func(f *fleet, current []byte) { f.replaceCurrent(cluster.Op{Data: current}) },
-		"an empty one":      func(f *fleet, _ []byte) { f.replaceCurrent(cluster.Op{}) },
-		"junk":              func(f *fleet, _ []byte) { f.replaceCurrent(cluster.Op{Data: []byte("\x00junk")}) },
-		"another session's": func(f *fleet, current []byte) { f.replaceCurrent(cluster.Op{Data: current, Ephemeral: true}) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFleet(t)
-			f.join("a", "b")
-			before := f.leadership("a leadership")
-			f.waitForWork("a")
-			replace(f, cluster.Encode(&before.Current.Record))
-			if after := f.leadership("another one").Elected.Record.Term; after <= before.Elected.Record.Term {
-				t.Errorf("term %d, then %d", before.Elected.Record.Term, after)
-			}
-			f.checkInvariants()
-		})
-	}
-}
-
-// A current that the elector cannot delete is named by the daemon, once, and by each command, with what to do.
+// A current that the elector cannot delete is named by the daemon, once, and by each command, with what to do. A policy that is damaged
+// or deleted, and the end of the leader's session on the server, disturb less.
 func TestCurrentThatCannotBeDeleted(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -46,7 +17,8 @@ func TestCurrentThatCannotBeDeleted(t *testing.T) {
 	before := f.leadership("a leadership")
 	elector := f.until("a leads", leads("a")).Elector
 	child := f.paths.Current() + "/child"
-	f.replaceCurrent(cluster.Op{Data: cluster.Encode(&before.Current.Record)}, cluster.Op{Kind: cluster.OpCreate, Path: child})
+	f.write(remove(f.paths.Current()),
+		cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Current(), Data: cluster.Encode(&before.Current.Record)}, cluster.Op{Kind: cluster.OpCreate, Path: child})
 	f.logged(elector, f.paths.Current()+": znode has children")
 	const advice = "no session owns it; the elector deletes it: if it cannot, delete it with 'deleteall "
 	for _, args := range [][]string{{"status"}, {"doctor", "--config", f.file("a")}, {"repair"}} {
@@ -61,5 +33,40 @@ func TestCurrentThatCannotBeDeleted(t *testing.T) {
 	}
 	f.write(remove(child), remove(f.paths.Current()))
 	f.leadership("a leadership again")
+	f.until("a leads again", leads("a"))
+	f.keepsItsLeaderWithoutAPolicy()
+	f.losesTheLeadersIncarnation()
 	f.checkInvariants()
+}
+
+// keepsItsLeaderWithoutAPolicy: while the policy can't be read, the elector uses its own; a deleted policy is published again.
+func (f *fleet) keepsItsLeaderWithoutAPolicy() {
+	f.t.Helper()
+	f.write(overwrite(f.paths.Policy(), "\x00garbage"))
+	elector := f.until("a status", func(status.Group) bool { return true }).Elector
+	f.logged(elector, "the policy in ZooKeeper cannot be used: ranking by this daemon's configuration")
+	f.logged(elector, "znode "+f.paths.Policy()+" is not a zkelectd record")
+	if !leads("a")(f.until("a status", func(status.Group) bool { return true })) {
+		f.t.Error("the leader changed")
+	}
+	f.write(remove(f.paths.Policy()))
+	f.eventually("the policy is published again", func() bool { return f.snapshot().Policy.Readable() })
+}
+
+// losesTheLeadersIncarnation ends a's session on the server: its incarnation and current are gone, and it comes back with a new one.
+func (f *fleet) losesTheLeadersIncarnation() {
+	f.t.Helper()
+	f.waitForWork("a")
+	before := f.snapshot().Elected.Record
+	f.write(remove(f.paths.Incarnation(before.Incarnation)))
+	f.eventually("a has a new incarnation", func() bool {
+		s := f.snapshot()
+		_, alive := s.Member(before.Incarnation)
+		return !alive && len(s.Members) == 2
+	})
+	f.until("a leads again, as the better one", leads("a"))
+	if after := f.leadership("a leadership").Elected.Record; after.Term <= before.Term || after.Incarnation == before.Incarnation {
+		f.t.Errorf("term %d of %s, then %d of %s", before.Term, before.Incarnation, after.Term, after.Incarnation)
+	}
+	f.logged("a", "its own")
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
@@ -15,35 +14,9 @@ import (
 	"zkelectd/internal/test/faultproxy"
 )
 
-// deleteLeadership deletes leader and the znodes below it in one transaction.
-func (f *fleet) deleteLeadership() {
-	f.t.Helper()
-	f.write(remove(f.paths.Current()), remove(f.paths.Elected()), remove(f.paths.Leader()))
-}
-
-// After leader was deleted, and without a new member, the elector creates it again.
-func TestLeaderDeletedWithoutNewMembers(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.join("a", "b")
-	f.waitForWork("a")
-	before := f.leadership("a leadership").Elected.Record.Term
-	f.deleteLeadership()
-	began := time.Now()
-	after := f.leadership("a leadership again")
-	if took := time.Since(began); took > 15*time.Second {
-		t.Errorf("the group was without a leader for %s", took)
-	}
-	if after.Elected.Record.Term <= before {
-		t.Errorf("term %d, then %d", before, after.Elected.Record.Term)
-	}
-	f.waitForWork(after.Elected.Record.Node)
-	for id, p := range f.daemons {
-		if n := strings.Count(p.output(), "msg=electing"); n > 5 {
-			t.Errorf("%s elects %d times", id, n)
-		}
-	}
-	f.checkInvariants()
+// allOfLeadership deletes leader and the znodes below it in one transaction.
+func (f *fleet) allOfLeadership() []cluster.Op {
+	return []cluster.Op{remove(f.paths.Current()), remove(f.paths.Elected()), remove(f.paths.Leader())}
 }
 
 // The leader is cut off when leader is deleted, and its child works until its lease of 4.5 s ends. The next leader waits for
@@ -77,7 +50,7 @@ func TestLeaderDeletedUnderALeaderThatIsCutOff(t *testing.T) {
 			}
 			before := f.snapshot().Elected.Record.Term
 			l.SetMode(faultproxy.Refuse)
-			f.deleteLeadership()
+			f.write(f.allOfLeadership()...)
 			if fresh {
 				f.start("b")
 			}

@@ -12,20 +12,30 @@ import (
 	"zkelectd/internal/operator/status"
 )
 
-// The next elector skips thousands of incarnations that no session owns and that are older than all others, by their sequence
-// numbers and names.
+// createMany creates znodes whose names are made from a format with a number.
+func (f *fleet) createMany(n int, format string) {
+	f.t.Helper()
+	for i := 0; i < n; i += 500 {
+		var ops []cluster.Op
+		for j := range 500 {
+			ops = append(ops, cluster.Op{Kind: cluster.OpCreate, Path: fmt.Sprintf(format, i+j)})
+		}
+		f.write(ops...)
+	}
+}
+
+// The next elector skips thousands of foreign znodes, and of incarnations that no session owns and that are older than all others, by
+// their sequence numbers and names.
 func TestThousandsOfForgedElectorsAreSkipped(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b")
 	const forged = 5000
-	for i := 0; i < forged; i += 500 {
-		var ops []cluster.Op
-		for j := range 500 {
-			ops = append(ops, cluster.Op{Kind: cluster.OpCreate, Path: fmt.Sprintf("%s/%04d-0000000000000001-n_0000000000", f.paths.Election(), i+j)})
-		}
-		f.write(ops...)
-	}
+	f.createMany(forged, f.paths.Election()+"/foreign-%04d")
+	f.waitForWork("a")
+	f.submit("move", "--to", "b", "--wait")
+	f.logsZnode(f.paths.Election())
+	f.createMany(forged, f.paths.Election()+"/%04d-0000000000000001-n_0000000000")
 	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
 	f.logged("b", "msg=\"now elector\"")
 	f.eventually("there is a leader, and a is back", func() bool {
@@ -35,6 +45,9 @@ func TestThousandsOfForgedElectorsAreSkipped(t *testing.T) {
 	for id, p := range f.daemons {
 		if n := strings.Count(p.output(), "no session owns"); n > 4 {
 			t.Errorf("%s logs it %d times", id, n)
+		}
+		if n := strings.Count(p.output(), "foreign znodes"); n > 10 {
+			t.Errorf("%s logs %d times that there are foreign znodes", id, n)
 		}
 	}
 	f.logged("b", "ignoring incarnations that no session owns")

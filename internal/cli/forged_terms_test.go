@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"zkelectd/internal/cluster"
 )
 
 var termInRecord = regexp.MustCompile(`"term":\d+`)
@@ -28,8 +30,10 @@ func (f *fleet) forge(path string, term int64) {
 	f.write(overwrite(path, forged))
 }
 
-// Writing a decision again unchanged ends the leadership, but does not keep the only daemon from being elected again.
-func TestADecisionWrittenAgainBlocksNoElection(t *testing.T) {
+// A daemon that is alone goes on, whatever becomes of its records (L1): a decision that is written again unchanged ends its leadership,
+// but not its elections, and it restores its registration. If all terms are forged while no daemon runs, so that no daemon knows the real
+// ones, repair names the records, and terms start again from the Unix time in seconds.
+func TestChangedRecordsOfALoneDaemon(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a")
@@ -40,15 +44,15 @@ func TestADecisionWrittenAgainBlocksNoElection(t *testing.T) {
 	}
 	f.write(overwrite(f.paths.Elected(), string(data)))
 	f.eventually("a leads again", func() bool { s := f.snapshot(); return s.Ready() && s.Elected.Record.Term > before }, f.table)
-	f.checkInvariants()
-}
+	for _, op := range []cluster.Op{remove(f.paths.Node("a")), overwrite(f.paths.Node("a"), "\x00garbage")} {
+		f.write(op)
+		f.eventually("its record is back", func() bool {
+			s := f.snapshot()
+			return len(s.Members) == 1 && s.Members[0].Node.Readable()
+		}, f.table)
+		f.until("a leads", leads("a"))
+	}
 
-// All terms are forged while no daemon runs, so that no daemon knows the real ones: repair names the records, and terms start
-// again from the Unix time in seconds.
-func TestForgedTermsWithoutDaemons(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.join("a")
 	f.leadership("a leadership")
 	f.stop("a")
 	f.forge(f.paths.Elected(), 1<<53-1)

@@ -66,112 +66,42 @@ func (f *fleet) znode(name string) string {
 // which ignores TERM.
 func TestLeadershipWipedUnderAChildThatIgnoresTerm(t *testing.T) {
 	t.Parallel()
-	for name, wipe := range map[string]func(p cluster.Paths) []cluster.Op{
-		"elected": func(p cluster.Paths) []cluster.Op { return []cluster.Op{remove(p.Elected())} },
-		"current": func(p cluster.Paths) []cluster.Op { return []cluster.Op{remove(p.Current())} },
-		"fence":   func(p cluster.Paths) []cluster.Op { return []cluster.Op{overwrite(p.Leader(), "")} },
-		"elected and current": func(p cluster.Paths) []cluster.Op {
-			return []cluster.Op{remove(p.Elected()), remove(p.Current())}
-		},
-		"elected and fence": func(p cluster.Paths) []cluster.Op {
-			return []cluster.Op{remove(p.Elected()), overwrite(p.Leader(), "")}
-		},
-		"fence and current": func(p cluster.Paths) []cluster.Op {
-			return []cluster.Op{overwrite(p.Leader(), ""), remove(p.Current())}
-		},
-		"all": func(p cluster.Paths) []cluster.Op {
-			return []cluster.Op{overwrite(p.Leader(), ""), remove(p.Current()), remove(p.Elected())}
-		},
-		"all damaged": func(p cluster.Paths) []cluster.Op {
-			return []cluster.Op{overwrite(p.Leader(), "x"), remove(p.Current()), overwrite(p.Elected(), "x")}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFleet(t)
-			const manual = "policy: {failback: manual}\nelection: {exclusion: 1s}\nchild: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}, stop_timeout: 400ms}\n"
-			f.configure("a", "dc1", 1, manual)
-			f.configure("b", "dc1", 2, manual)
-			f.start("a")
-			f.until("a leads", leads("a"))
-			f.waitForWork("a")
-			f.start("b")
-			f.until("b has joined", func(g status.Group) bool { return len(g.Members) == 2 })
-			old := f.child("a")
-			f.write(wipe(f.paths)...)
-			g := status.Of(f.groupName(), f.paths.Root, f.leadership("a leadership again"))
-			f.waitForWork(g.Leader)
-			f.waitForDeath(old)
-			f.checkInvariants()
-			for term, times := range f.acquisitions() {
-				if times != 1 {
-					t.Errorf("term %s was acquired %d times", term, times)
-				}
-			}
-		})
-	}
-}
-
-// While the policy can't be read, the elector uses its own; a deleted policy is published again.
-func TestDamagedPolicyKeepsTheLeader(t *testing.T) {
-	t.Parallel()
 	f := newFleet(t)
-	f.join("a", "b")
-	f.write(overwrite(f.paths.Policy(), "\x00garbage"))
-	elector := f.until("a status", func(status.Group) bool { return true }).Elector
-	f.logged(elector, "the policy in ZooKeeper cannot be used: ranking by this daemon's configuration")
-	f.logged(elector, "znode "+f.paths.Policy()+" is not a zkelectd record")
-	if !leads("a")(f.until("a status", func(status.Group) bool { return true })) {
-		t.Error("the leader changed")
-	}
-	f.write(remove(f.paths.Policy()))
-	f.eventually("the policy is published again", func() bool { s := f.snapshot(); return s.Policy.Readable() })
-	f.checkInvariants()
-}
-
-// The leader's session ends on the server: its incarnation and current are gone, and it comes back with a new one.
-func TestLeaderLosesItsIncarnation(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.join("a", "b")
+	const manual = "policy: {failback: manual}\nelection: {exclusion: 1s}\nchild: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}, stop_timeout: 400ms}\n"
+	f.configure("a", "dc1", 1, manual)
+	f.configure("b", "dc1", 2, manual)
+	f.start("a")
+	f.until("a leads", leads("a"))
 	f.waitForWork("a")
-	before := f.snapshot()
-	old := before.Elected.Record.Incarnation
-	f.write(remove(f.paths.Incarnation(old)))
-	f.eventually("a has a new incarnation", func() bool {
-		s := f.snapshot()
-		_, alive := s.Member(old)
-		return !alive && len(s.Members) == 2
-	})
-	f.until("a leads again, as the better one", leads("a"))
-	if after := f.leadership("a leadership"); after.Elected.Record.Term <= before.Elected.Record.Term || after.Elected.Record.Incarnation == old {
-		t.Errorf("term %d of %s, then %d of %s", before.Elected.Record.Term, old, after.Elected.Record.Term, after.Elected.Record.Incarnation)
-	}
-	if out := f.daemons["a"].output(); !strings.Contains(out, "its own") {
-		t.Errorf("a does not say why:\n%s", out)
+	f.start("b")
+	f.until("b has joined", func(g status.Group) bool { return len(g.Members) == 2 })
+	elected, fence, current := f.paths.Elected(), f.paths.Leader(), f.paths.Current()
+	leader := "a"
+	for what, wipe := range map[string][]cluster.Op{
+		"elected":             {remove(elected)},
+		"current":             {remove(current)},
+		"fence":               {overwrite(fence, "")},
+		"elected and current": {remove(elected), remove(current)},
+		"elected and fence":   {remove(elected), overwrite(fence, "")},
+		"fence and current":   {overwrite(fence, ""), remove(current)},
+		"all":                 {overwrite(fence, ""), remove(current), remove(elected)},
+		"all damaged":         {overwrite(fence, "x"), remove(current), overwrite(elected, "x")},
+	} {
+		old := f.child(leader)
+		f.write(wipe...)
+		f.waitForDeath(old)
+		f.eventually("other work after a loss of "+what, func() bool {
+			leader = f.leadership("a leadership again").Elected.Record.Node
+			child := f.child(leader)
+			return child != old && running(fmt.Sprint(child))
+		}, f.table)
+		f.waitForWork(leader)
 	}
 	f.checkInvariants()
-}
-
-// A daemon that is alone must recover after its own registration was damaged (L1).
-func TestLoneDaemonRepairsItsRegistration(t *testing.T) {
-	t.Parallel()
-	for name, op := range map[string]func(string) cluster.Op{
-		"deleted": remove,
-		"damaged": func(path string) cluster.Op { return overwrite(path, "\x00garbage") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFleet(t)
-			f.join("a")
-			f.write(op(f.paths.Node("a")))
-			f.eventually("its record is back", func() bool {
-				s := f.snapshot()
-				return len(s.Members) == 1 && s.Members[0].Node.Readable()
-			}, func() string { return fmt.Sprint(f.until("", func(status.Group) bool { return true }).Table()) })
-			f.until("a leads", leads("a"))
-			f.checkInvariants()
-		})
+	for term, times := range f.acquisitions() {
+		if times != 1 {
+			t.Errorf("term %s was acquired %d times", term, times)
+		}
 	}
 }
 

@@ -2,15 +2,13 @@ package cli
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/sys/procinfo"
-	"zkelectd/internal/test/zkserver"
+	"zkelectd/internal/test/faultproxy"
 )
 
 // The session timeout is longer than the test waits, so the next leader leads because of the RELEASE.
@@ -92,42 +90,15 @@ func TestStopLeavesNoGrandchild(t *testing.T) {
 	}
 }
 
-func TestPreStartThatFailsIsAStrike(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	post := f.dir + "/post"
-	f.configure("a", "dc1", 2, fmt.Sprintf("hooks: {pre_start: [sh, -c, \"echo no volume; exit 7\"], post_stop: [touch, %s]}\n", post))
-	f.start("a")
-	f.logged("a", "hooks.pre_start sh failed: exited with status 7: no volume")
-	f.configure("b", "dc1", 1, "")
-	f.start("b")
-	g := f.until("b leads", leads("b"))
-	if len(g.Exclusions) != 1 || g.Exclusions[0].Node != "a" || !strings.Contains(g.Exclusions[0].Reason, "no volume") {
-		t.Errorf("exclusions %+v", g.Exclusions)
-	}
-	if _, err := os.Stat(post); err != nil {
-		t.Errorf("what pre_start began was not undone: %v", err)
-	}
-	for _, tenure := range f.checkInvariants() {
-		if tenure.node == "a" {
-			t.Errorf("a's child ran: %+v", tenure)
-		}
-	}
-}
-
 // Stopping a daemon while ZooKeeper is down must not wait until it is back.
 func TestStopWithoutServers(t *testing.T) {
 	t.Parallel()
-	server, err := zkserver.Start(t.Context(), zkserver.Options{Tick: 100 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Stop() })
-	f := newFleet(t, server.Addr())
+	f, l := newFleet(t), newLink(t, shared.Addr())
+	f.servers = []string{l.Addr()}
 	f.join("a")
 	f.waitForWork("a")
 	child := f.child("a")
-	server.Kill()
+	l.SetMode(faultproxy.Refuse)
 	f.daemons["a"].signal(syscall.SIGTERM)
 	f.waitForDeath(child)
 	if code := f.exit("a"); code != 0 {

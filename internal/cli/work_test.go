@@ -35,26 +35,49 @@ func TestStandbyWithoutItsChild(t *testing.T) {
 	f.checkInvariants()
 }
 
-// The child and the hooks learn why the term began, and how the last one ended. All hooks get the child's environment.
-func TestWorkKnowsTheLastTerm(t *testing.T) {
+// The child and the hooks run in this order, and learn why the term began, and how the last one ended. All hooks get the child's
+// environment.
+func TestHooksAndWorkKnowTheLastTerm(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.startLeader("a", "")
 	out := filepath.Join(f.dir, "out")
-	hook := func(name string) string {
-		return fmt.Sprintf(`[sh, -c, "echo %s $CLUSTER $ZKELECTD_CAUSE,$ZKELECTD_PREVIOUS_LEADER,$ZKELECTD_PREVIOUS_CLEAN >>%s"]`, name, out)
+	note := func(name, file string) string {
+		return fmt.Sprintf("echo %s $CLUSTER $ZKELECTD_CAUSE,$ZKELECTD_PREVIOUS_LEADER,$ZKELECTD_PREVIOUS_CLEAN,$ZKELECTD_TERM >>%s", name, file)
 	}
-	f.configure("b", "dc1", 90, fmt.Sprintf("hooks: {pre_start: %s, post_stop: %s, on_change: %s}\nchild: {command: %s, env: {CLUSTER: east}, stop_timeout: 1s, max_restarts: 0}\n",
-		hook("pre"), hook("post"), hook("change"), strings.Replace(hook("child"), `"]`, `; exec sleep 1000"]`, 1)))
+	f.configure("b", "dc1", 90, fmt.Sprintf(`hooks:
+  pre_start: [sh, -c, "%s"]
+  post_stop: [sh, -c, "%s"]
+  on_change: [sh, -c, "%s; cat >>%s.json"]
+child:
+  command: [sh, -c, "trap '%s; exit 0' TERM; %s; while :; do sleep 0.05; done"]
+  env: {CLUSTER: east}
+  stop_timeout: 1s
+  max_restarts: 0
+`, note("pre", out), note("post", out), note("change", out+".changes"), out, note("end", out), note("child", out)))
 	f.start("b")
 	f.until("b is a standby", func(g status.Group) bool { return len(g.Members) == 2 })
 	f.stop("a")
-	f.until("b leads", leads("b"))
+	term := f.until("b leads", leads("b")).Term
+	f.eventually("its child has begun", func() bool { return strings.Contains(read(out), "child") })
 	f.stop("b")
-	got := read(out)
-	for _, want := range []string{"pre east stopped,a,true\n", "child east stopped,a,true\n", "post east stopped,a,true\n", "change east ,,\n"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
-		}
+	want := ""
+	for _, name := range []string{"pre", "child", "end", "post"} {
+		want += fmt.Sprintf("%s east stopped,a,true,%d\n", name, term)
+	}
+	if got := read(out); got != want {
+		t.Errorf("they ran as\n%s", got)
+	}
+	if got := read(out + ".changes"); !strings.Contains(got, "change east ,,,") {
+		t.Errorf("on_change ran as\n%s", got)
+	}
+	var states []string
+	for line := range strings.Lines(read(out + ".json")) {
+		_, rest, _ := strings.Cut(line, `"state":"`)
+		state, _, _ := strings.Cut(rest, `"`)
+		states = append(states, state)
+	}
+	if got := strings.Join(states, " "); !strings.HasSuffix(got, "preparing leading standby") {
+		t.Errorf("on_change saw %q", got)
 	}
 }

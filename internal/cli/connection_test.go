@@ -149,17 +149,6 @@ func TestCommandsFindTheirGroup(t *testing.T) {
 	d.prints([]string{"policy", "--config", d.host}, "type: node-id")
 }
 
-// With groups_dir, -g names a group of the host.
-func TestCommandsFindTheGroupsOfTheHost(t *testing.T) {
-	t.Parallel()
-	e := newEstate(t, "billing", "mail")
-	d := newDesk(t)
-	d.write("groups/billing.yaml", "{}\n")
-	d.write("etc.yaml", fmt.Sprintf("node: {id: n1}\nzookeeper: {servers: [%q], root: %s}\ngroups_dir: %s\n", shared.Addr(), e.base, filepath.Join(d.dir, "groups")))
-	d.prints([]string{"status", "-g", "mail", "-o", "json"}, e.base+"/mail")
-	d.prints([]string{"status", "-o", "wide"}, "billing", "mail")
-}
-
 // Only the credentials of the same source arrive at the servers.
 func TestCommandsPresentNoCredentialsOfOthers(t *testing.T) {
 	t.Parallel()

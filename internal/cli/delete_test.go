@@ -14,8 +14,9 @@ import (
 func TestDeleteOfAGroup(t *testing.T) {
 	t.Parallel()
 	e := newEstate(t, "billing", "mail")
-	e.join()
 	billing := e.fleets["billing"]
+	billing.join("n1", "n2")
+	e.fleets["mail"].join("n1")
 	remove := []string{"group", "delete", "-g", "billing", "--yes"}
 	e.fails(statusRefused, remove, "nothing was deleted: these daemons are in the group billing: n1, n2", "billing.yaml.disabled")
 	billing.stop("n2")

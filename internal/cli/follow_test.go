@@ -75,24 +75,18 @@ func TestFollowersOutliveTheirSession(t *testing.T) {
 		return err == nil || errors.Is(err, cluster.ErrNodeExists)
 	})
 	f.eventually("a new term is shown", func() bool { return strings.Contains(f.daemons["history"].output(), "somebody") })
-	for name := range commands {
+	// An interrupt ends a follower at once, also while ZooKeeper is away.
+	end := func(name string) {
+		t.Helper()
 		f.daemons[name].signal(syscall.SIGINT)
 		if status := f.exit(name); status != 0 {
 			t.Errorf("%s ends with status %d", name, status)
 		}
 	}
-}
-
-// An interrupt ends a follower at once, also while ZooKeeper is away.
-func TestFollowersEndWhenInterrupted(t *testing.T) {
-	t.Parallel()
-	_, f, proxy := ownServer(t)
-	p := f.startCommand("status", exec.Command("zkelectd", "status", "--watch", "--zk", fmt.Sprintf("127.0.0.1:%d", proxy.Port()), "--root", f.paths.Root))
-	f.eventually("it shows the group", func() bool { return strings.Contains(p.output(), "Leader   none") })
+	end("history")
 	proxy.SetMode(faultproxy.BlackHole)
-	f.logged("status", "not live since ")
-	p.signal(syscall.SIGTERM)
-	if status := f.exit("status"); status != 0 {
-		t.Errorf("it ends with status %d", status)
+	for _, name := range []string{"status", "json"} {
+		f.eventually(name+" is not live", func() bool { return strings.Count(f.daemons[name].output(), "not live since ") == 4 })
+		end(name)
 	}
 }

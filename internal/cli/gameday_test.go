@@ -27,11 +27,35 @@ func (f *fleet) gameday(drill, id string, flags ...string) (string, error) {
 	return f.run(append([]string{"gameday", drill, "--yes", "--takeover", "30s", "--config", f.file(id)}, flags...)...)
 }
 
-// The drill kills the daemon that leads, and shows the term that follows beside the promise.
+// The drill kills the daemon that leads, and shows the term that follows beside the promise. One that must not begin changes nothing.
 func TestGameday(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	f.join("n1", "n2", "n3")
+	refused := func(want, id string) {
+		t.Helper()
+		out, err := f.gameday("daemon", id)
+		var ended *exec.ExitError
+		if !errors.As(err, &ended) || ended.ExitCode() != statusRefused || !strings.Contains(out, want) {
+			t.Errorf("on the host of %s: %v, want %q\n%s", id, err, want, out)
+		}
+	}
+	f.join("n1")
+	refused("no other member is eligible", "n1")
+	for i, id := range []string{"n2", "n3"} {
+		f.configure(id, "dc1", 99-i, "election: {exclusion: 1s}\n")
+		f.start(id)
+		f.until(id+" has joined", func(g status.Group) bool { return len(g.Members) == i+2 && leads("n1")(g) })
+	}
+	g := f.until("n1 leads", leads("n1"))
+	refused("n1 leads with the guard ", "n2")
+	f.configure("n4", "dc1", 50, "")
+	refused("no zkelectd that this user can ask runs with "+f.file("n4"), "n4")
+	f.submit("pause")
+	refused("the group is paused: run "+f.hint("'zkelectd resume'")+" first", "n1")
+	f.submit("resume")
+	if now := f.snapshot().Current.Record; now.Term != g.Term {
+		t.Errorf("leadership has moved: %+v", now)
+	}
 	f.waitForWork("n1")
 	before := f.daemon("n1")
 	out, err := f.gameday("daemon", "n1")
@@ -54,35 +78,6 @@ func TestGameday(t *testing.T) {
 		t.Errorf("the daemon of n1 still is process %d", before)
 	}
 	f.checkInvariants()
-}
-
-// A drill that must not begin changes nothing.
-func TestGamedayRefusals(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.join("n1")
-	refused := func(want, drill, id string) {
-		t.Helper()
-		out, err := f.gameday(drill, id)
-		var ended *exec.ExitError
-		if !errors.As(err, &ended) || ended.ExitCode() != statusRefused || !strings.Contains(out, want) {
-			t.Errorf("%s of %s: %v, want %q\n%s", drill, id, err, want, out)
-		}
-	}
-	refused("no other member is eligible", "daemon", "n1")
-	f.configure("n2", "dc1", 50, "child: {none: true}\n")
-	f.start("n2")
-	g := f.until("n2 has joined", func(g status.Group) bool { return len(g.Members) == 2 && leads("n1")(g) })
-	refused("n1 leads with the guard ", "daemon", "n2")
-	f.configure("n3", "dc1", 50, "")
-	refused("no zkelectd that this user can ask runs with "+f.file("n3"), "daemon", "n3")
-	if out, err := f.run("pause"); err != nil {
-		t.Fatal(out)
-	}
-	refused("the group is paused: run "+f.hint("'zkelectd resume'")+" first", "daemon", "n1")
-	if now := f.snapshot().Current.Record; now.Term != g.Term {
-		t.Errorf("leadership has moved: %+v", now)
-	}
 }
 
 // Only the kernel names the process that a drill kills, and a record in ZooKeeper that names another one has it

@@ -93,10 +93,19 @@ func (e *estate) allLedBy(id string) {
 	}
 }
 
-func TestCommandsForOneOfManyGroups(t *testing.T) {
+// Commands act on one of many groups, or show all of them; the configuration names the groups too.
+func TestCommandsForManyGroups(t *testing.T) {
 	t.Parallel()
 	e := newEstate(t, "billing", "mail")
 	e.join()
+	e.showMany()
+	e.actOnOne()
+	e.useGroupFiles()
+	e.initializeOne()
+}
+
+func (e *estate) actOnOne() {
+	e.t.Helper()
 	mail := e.fleets["mail"].paths.Root
 	e.prints([]string{"status", "-g", "mail"}, "Group    "+mail, "Leader   n1")
 	e.prints([]string{"leader", "--group", "mail"}, "n1\n")
@@ -123,28 +132,32 @@ func TestCommandsForOneOfManyGroups(t *testing.T) {
 		{[]string{"ZKELECTD_GROUP=x", "ZKELECTD_ROOT=" + mail, "ZKELECTD_ZOOKEEPER_ROOT=" + mail}, []string{"leader"}, "n2\n"},
 	} {
 		if out, err := e.runWith(c.env, c.args...); err != nil || out != c.want {
-			t.Errorf("%v %v: %v, %s", c.env, c.args, err, out)
+			e.t.Errorf("%v %v: %v, %s", c.env, c.args, err, out)
 		}
 	}
 }
 
-func TestStatusOfManyGroups(t *testing.T) {
-	t.Parallel()
-	e := newEstate(t, "billing", "mail")
-	e.join()
-	if out, err := e.run("pause", "-g", "mail", "--reason", "maintenance"); err != nil {
-		t.Fatal(out)
-	}
+func (e *estate) showMany() {
+	e.t.Helper()
+	e.prints([]string{"pause", "-g", "mail", "--reason", "maintenance"}, "paused")
 	e.prints([]string{"status"}, "GROUP    LEADER  SITE", "billing  n1      dc1", "2/2", "PAUSED, policy does not replace a healthy leader, by ", "(maintenance)", "2 of 2 groups have a READY leader")
 	e.prints([]string{"status", "-o", "wide"}, "GROUP    ROOT ", "mail     "+e.fleets["mail"].paths.Root+"     single  n1      dc1")
 	out, err := e.run("status", "-o", "json")
 	var all groupsStatus
 	if err != nil || json.Unmarshal([]byte(out), &all) != nil || len(all.Groups) != 2 || all.Groups[1].Name != "mail" || all.Groups[1].Leader != "n1" || all.Groups[1].Eligible != 2 {
-		t.Errorf("%v: %s", err, out)
+		e.t.Errorf("%v: %s", err, out)
 	}
+	e.prints([]string{"resume", "-g", "mail"}, "ended: the pause")
 	e.write(cluster.Op{Kind: cluster.OpCreate, Path: e.base + "/newer", Data: []byte(`{"v":9,"root":"/x"}`)})
 	e.fails(2, []string{"status"}, "1 of 3 groups cannot be shown: newer", "upgrade this host", "billing  n1")
 	e.fails(2, []string{"status", "-g", "newer"}, "upgrade this host")
+	e.write(remove(e.base + "/newer"))
+	e.prints([]string{"__complete", "drain", "-g", ""}, "billing\nmail\n:4")
+	began := time.Now()
+	e.prints([]string{"__complete", "drain", "--zk", "127.0.0.1:1", "-g", ""}, ":4")
+	if took := time.Since(began); took > 10*time.Second {
+		e.t.Errorf("completion without a server takes %s", took)
+	}
 }
 
 func TestDrainOfAllGroups(t *testing.T) {
@@ -201,38 +214,24 @@ func TestDrainStopsAtAGroupThatDoesNotMove(t *testing.T) {
 	}
 }
 
-func TestInitOfOneOfManyGroups(t *testing.T) {
-	t.Parallel()
-	e := newEstate(t, "billing")
-	e.prints([]string{"init", "-g", "mail"}, "the group "+e.base+"/mail is initialized")
-	e.prints([]string{"status", "-o", "wide"}, "billing  "+e.base+"/billing", "mail     "+e.base+"/mail")
+func (e *estate) initializeOne() {
+	e.t.Helper()
+	e.prints([]string{"init", "-g", "web"}, "the group "+e.base+"/web is initialized")
+	e.prints([]string{"status", "-o", "wide"}, "billing  "+e.base+"/billing", "web      "+e.base+"/web")
 	e.prints([]string{"init", "--root", e.base + "-alone"}, "the group "+e.base+"-alone is initialized")
 	e.fails(2, []string{"init", "--root", e.base + "/mail/leader"}, "znode "+e.base+"/mail belongs to a group")
 }
 
-func TestCompletionOfGroups(t *testing.T) {
-	t.Parallel()
-	e := newEstate(t, "billing", "mail")
-	e.prints([]string{"__complete", "drain", "-g", ""}, "billing\nmail\n:4")
-	began := time.Now()
-	out, err := e.run("__complete", "drain", "--zk", "127.0.0.1:1", "-g", "")
-	if took := time.Since(began); err != nil || took > 10*time.Second {
-		t.Errorf("without a server: after %s: %v, %s", took, err, out)
-	}
-}
-
-// The configuration names the groups too, those that no daemon has joined included.
-func TestCommandsWithGroupFiles(t *testing.T) {
-	t.Parallel()
-	e := newEstate(t, "billing", "mail")
-	e.join()
+// useGroupFiles: the configuration names the groups too, those that no daemon has joined included.
+func (e *estate) useGroupFiles() {
+	e.t.Helper()
 	file, dir := filepath.Join(e.dir, "main.yaml"), filepath.Join(e.dir, "groups")
 	write := func(name, text string) {
-		t.Helper()
+		e.t.Helper()
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
+			e.t.Fatal(err)
 		}
-		put(t, name, text)
+		put(e.t, name, text)
 	}
 	write(file, fmt.Sprintf("node: {id: n1}\nzookeeper: {servers: [%s], root: %s}\ngroups_dir: %s\ndefaults: {policy: {type: first}}\n", e.servers[0], e.base, dir))
 	write(filepath.Join(dir, "billing.yaml"), "policy: {filter: ['member.priority >= 3']}\n")

@@ -50,10 +50,61 @@ func (f *fleet) failsWith(want string, args ...string) {
 	}
 }
 
-func TestOneOfTwoConcurrentOperatorsIsRefused(t *testing.T) {
+// Requests in a group of two, whose daemons have no http.listen: a leader that cannot be asked is neither confirmed nor denied.
+func TestRequestsInAGroup(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b")
+	if out := f.exits(2, "leader", "--is", "--id", "a", "--strict"); !strings.Contains(out, "a has no http.listen that other hosts can reach") {
+		t.Errorf("strict: %s", out)
+	}
+	if out := f.exits(0, "status"); strings.Contains(out, "Lease ") {
+		t.Errorf("status: %s", out)
+	}
+	f.dryRuns()
+	f.submitsBesideTheElector()
+	f.submit("uncordon", "b")
+	f.refusesOneOfTwoOperators()
+	f.submit("resume")
+	f.reportsNoOldGap()
+	f.stop("b")
+	f.isInterrupted()
+}
+
+// dryRuns: with --dry-run a request prints what would happen, and changes nothing.
+func (f *fleet) dryRuns() {
+	t := f.t
+	t.Helper()
+	before := f.snapshot()
+	for _, c := range []struct{ args, want string }{
+		{"move --to b", "b (dc1) takes over: move: moved to b by"},
+		{"move", "moves leadership from a (dc1) to b (dc1) for 10m0s"},
+		{"move b --at 23:59:59", "as things are now: moves leadership from a (dc1) to b (dc1)"},
+		{"move --at 23:59:59", "a (dc1) continues to lead"},
+		{"move --cancel", "nothing to do: no move is scheduled"},
+		{"drain a", "b (dc1) takes over: drain: "},
+		{"cordon a", "a (dc1) continues to lead"},
+		{"pause --hard", "a (dc1) continues to lead"},
+		{"reelect", "a (dc1) continues to lead"},
+		{"resume", "nothing to do: "},
+		{"uncordon a", "nothing to do: "},
+		{"clear-strikes --all", "nothing to do: "},
+	} {
+		if out := f.exits(0, append(strings.Fields(c.args), "--dry-run")...); !strings.Contains(out, c.want) {
+			t.Errorf("%s: %s, want %q", c.args, out, c.want)
+		}
+	}
+	f.exits(statusError, "move", "--to", "", "--dry-run")
+	f.exits(statusRefused, "move", "--to", "nobody", "--dry-run")
+	after := f.snapshot()
+	if after.Control.Stat != before.Control.Stat || after.Elected.Stat != before.Elected.Stat || after.Control.Exists != before.Control.Exists {
+		t.Errorf("something was written: %+v, %+v", after.Control, after.Elected.Stat)
+	}
+}
+
+func (f *fleet) refusesOneOfTwoOperators() {
+	t := f.t
+	t.Helper()
 	g := groupAt(f.session, config.Config{}, "", f.paths.Root)
 	crossed := false
 	_, err := g.submitter().Submit(t.Context(), func(q whatif.Question) (request.Plan, error) {
@@ -71,11 +122,10 @@ func TestOneOfTwoConcurrentOperatorsIsRefused(t *testing.T) {
 	}
 }
 
-// The elector's updates of the control record do not conflict with an operator's request.
-func TestTheElectorsTimekeepingIsNoConflict(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.join("a", "b")
+// submitsBesideTheElector: the elector's updates of the control record do not conflict with an operator's request.
+func (f *fleet) submitsBesideTheElector() {
+	t := f.t
+	t.Helper()
 	g := groupAt(f.session, config.Config{}, "", f.paths.Root)
 	times := 0
 	_, err := g.submitter().Submit(t.Context(), func(q whatif.Question) (request.Plan, error) {
@@ -164,11 +214,10 @@ func TestAPolicyOfANewerVersionIsNotReplaced(t *testing.T) {
 	f.checkInvariants()
 }
 
-// A request that leaves the leader in place has caused no time without a leader.
-func TestWaitReportsNoOldGap(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.join("a", "b")
+// reportsNoOldGap: a request that leaves the leader in place has caused no time without a leader.
+func (f *fleet) reportsNoOldGap() {
+	t := f.t
+	t.Helper()
 	if out := f.exits(0, "move", "b", "--wait"); !strings.Contains(out, " without a leader") {
 		t.Errorf("move: %s", out)
 	}
@@ -186,11 +235,10 @@ func TestWaitReportsNoOldGap(t *testing.T) {
 	}
 }
 
-// Whoever interrupts a command that waits reads what stays in force and how to end it.
-func TestInterruptWhileWaiting(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.join("a")
+// isInterrupted: the output of a command that is interrupted while it waits says what stays in force and how to end it.
+func (f *fleet) isInterrupted() {
+	t := f.t
+	t.Helper()
 	for _, args := range [][]string{{"drain", "a", "--force"}, {"drain", "dc1", "--force"}} {
 		id := "drain " + args[1]
 		f.startCommand(id, exec.Command("zkelectd", append(args, "--wait", "--zk", f.servers[0], "--root", f.paths.Root)...))

@@ -21,12 +21,21 @@ func absentAs(id, state string) func(status.Group) bool {
 	}
 }
 
-// A member that is lost stays visible until it is back or is forgotten. One that was stopped says so.
+// A member that is lost stays visible until it is back or is forgotten. One that was stopped says so. status --check exits as a
+// monitoring plugin, with each state of the group.
 func TestLostMembersAreRemembered(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b", "c")
 	f.until("all are expected", func(g status.Group) bool { return g.Expected == 3 && len(g.Absent) == 0 })
+	check := func(code int, want string) {
+		t.Helper()
+		if out := f.exits(code, "status", "--check"); !strings.Contains(out, want) {
+			t.Errorf("%s, want %s", out, want)
+		}
+	}
+	check(checkOK, "ZKELECTD OK - a leads in term ")
+	check(checkOK, " | groups=1 ready=1 members=3 eligible=3 problems=0\n")
 	f.crash("c")
 	f.until("c is lost", absentAs("c", "lost"))
 	if out, err := f.run("status"); err != nil || !strings.Contains(out, "2 of 3 expected; lost: c ("+f.hint("'zkelectd forget c'")) || !strings.Contains(out, "LOST ") {
@@ -40,8 +49,13 @@ func TestLostMembersAreRemembered(t *testing.T) {
 	f.stop("c")
 	f.until("c is stopped", absentAs("c", "stopped"))
 
+	f.submit("cordon", "b")
+	check(checkWarning, "nobody could take over from a: b: cordoned by ")
+	f.succeedsWith(`"nobody could take over from a: b: cordoned by `, "status", "-o", "json")
+	f.submit("uncordon", "b")
 	f.crash("b")
 	f.until("b is lost", absentAs("b", "lost"))
+	check(checkWarning, "ZKELECTD WARNING - lost: b; ")
 	f.succeedsWith("forgotten: b (site dc1), lost", "forget", "--lost", "--reason", "scrapped")
 	g := f.until("b is forgotten", func(g status.Group) bool { return len(g.Absent) == 1 })
 	if g.Expected != 2 || !absentAs("c", "stopped")(g) {
@@ -56,6 +70,7 @@ func TestLostMembersAreRemembered(t *testing.T) {
 	f.until("a is lost", func(g status.Group) bool {
 		return len(g.Members) == 0 && len(g.Absent) == 1 && g.Absent[0].State == string(cluster.LeftLost) && g.Absent[0].Left == nil
 	})
+	check(checkCritical, "ZKELECTD CRITICAL - no leader: no daemon is registered; lost: a")
 	f.checkInvariants()
 }
 

@@ -56,33 +56,6 @@ func TestStatusCheck(t *testing.T) {
 	}
 }
 
-// status --check exits as a monitoring plugin, with each state of a real group.
-func TestStatusCheckOfAGroup(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	check := func(code int, want string, args ...string) {
-		t.Helper()
-		if out := f.exits(code, append([]string{"status", "--check"}, args...)...); !strings.Contains(out, want) {
-			t.Errorf("%s, want %s", out, want)
-		}
-	}
-	f.join("a", "b")
-	check(checkOK, "ZKELECTD OK - a leads in term ")
-	check(checkOK, " | groups=1 ready=1 members=2 eligible=2 problems=0\n")
-	if _, err := f.run("cordon", "b"); err != nil {
-		t.Fatal(err)
-	}
-	check(checkWarning, "nobody could take over from a: b: cordoned by ")
-	f.succeedsWith(`"nobody could take over from a: b: cordoned by `, "status", "-o", "json")
-	f.crash("b")
-	f.until("b is lost", func(g status.Group) bool { return len(status.Lost(g.Absent)) == 1 })
-	check(checkWarning, "ZKELECTD WARNING - lost: b; ")
-	f.crash("a")
-	f.until("nobody is left", func(g status.Group) bool { return len(g.Members) == 0 })
-	check(checkCritical, "ZKELECTD CRITICAL - no leader: no daemon is registered; lost: a, b")
-	f.checkInvariants()
-}
-
 // Work that never gets ready is what its users suffer: a warning while that may be a failover, then critical, and "no leader since" stands
 // in the status.
 func TestStatusCheckOfWorkThatNeverGetsReady(t *testing.T) {

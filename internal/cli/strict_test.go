@@ -62,16 +62,3 @@ func TestHungLeaderIsNotConfirmed(t *testing.T) {
 	confirmed()
 	f.checkInvariants()
 }
-
-// A leader that cannot be asked is neither confirmed nor denied.
-func TestLeaderThatCannotBeAsked(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.join("a")
-	if out := f.exits(2, "leader", "--is", "--id", "a", "--strict"); !strings.Contains(out, "a has no http.listen that other hosts can reach") {
-		t.Errorf("strict: %s", out)
-	}
-	if out := f.exits(0, "status"); strings.Contains(out, "Lease ") {
-		t.Errorf("status: %s", out)
-	}
-}

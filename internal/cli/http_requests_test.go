@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/user"
@@ -254,12 +255,14 @@ func TestRequestsUnderTLS(t *testing.T) {
 	f.checkInvariants()
 }
 
-// Insecure or unreadable secrets are reported at the start, not when they are needed.
-func TestAStartWithoutItsSecretsIsRefused(t *testing.T) {
+// Insecure or unreadable secrets, work that may outlive its lease, and an address that another program has are reported at the start, not
+// when they are needed.
+func TestAStartIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	tokens := f.tokens("night-shift:" + nightsToken)
 	for extra, want := range map[string]string{
+		"child: {command: [ledger-child], stop_timeout: 10s}\n":                                   "child.stop_timeout 10s does not fit the lease of 1.8s",
 		"http: {listen: '127.0.0.1:0', token_file: /no/tokens}\n":                                 "http.token_file: /no/tokens cannot be read: no such file",
 		"http: {listen: '127.0.0.1:0', token_file: tokens}\n":                                     "$CREDENTIALS_DIRECTORY is not set",
 		"http: {listen: '127.0.0.1:0', web_config: /no/web.yml}\n":                                "http.web_config: /no/web.yml cannot be read: no such file",
@@ -270,6 +273,13 @@ func TestAStartWithoutItsSecretsIsRefused(t *testing.T) {
 		f.failsWith(want, "run", "--config", f.file("a"), "--no-respawn")
 		f.failsWith(want, "check", "--config", f.file("a"))
 	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	f.configure("a", "dc1", 1, fmt.Sprintf("http: {listen: '%s'}\n", taken.Addr()))
+	f.failsWith(fmt.Sprintf("http.listen %s: listen tcp %[1]s: bind: address already in use", taken.Addr()), "run", "--config", f.file("a"))
 	f.configure("a", "dc1", 1, "http: {listen: '0.0.0.0:0', "+tokens+"}\n")
 	f.start("a")
 	f.logged("a", "the tokens in http.token_file are sent over the network in clear text")

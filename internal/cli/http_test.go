@@ -19,7 +19,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"zkelectd/internal/operator/status"
 )
@@ -81,16 +80,66 @@ func (f *fleet) answers(id, path string, want int) {
 	}, func() string { return fmt.Sprint(code, " ", body) })
 }
 
-// A load balancer, an operator and Prometheus see the failover of a group whose leader crashes.
+// leaderHook returns the settings of a node with a hook that writes whom it was told about to a file.
+func (f *fleet) leaderHook(id string) string {
+	return fmt.Sprintf(`hooks: {timeout: 90s, on_leader_change: [sh, -c, "echo $ZKELECTD_NODE $EXTRA $ZKELECTD_LEADER,$ZKELECTD_LEADER_SITE,$ZKELECTD_TERM,$ZKELECTD_CAUSE,$ZKELECTD_PREVIOUS_LEADER,$ZKELECTD_PREVIOUS_CLEAN >>%s"]}
+child: {command: [ledger-child], env: {LEDGER: LEDGERFILE, EXTRA: east}, stop_timeout: 400ms}
+election: {exclusion: 1s}
+policy: {failback: manual}
+http: {listen: 'unix:%s'}
+`, f.told(id), f.socket(id))
+}
+
+func (f *fleet) told(id string) string { return filepath.Join(f.dir, "told-"+id) }
+
+// toldOf waits until the hook of a node was told of a line, and checks that it was told only once.
+func (f *fleet) toldOf(id, line string) {
+	f.t.Helper()
+	f.eventually(fmt.Sprintf("%s is told: %s", id, line), func() bool { return strings.Contains(read(f.told(id)), line+"\n") },
+		func() string { return read(f.told(id)) })
+	if n := strings.Count(read(f.told(id)), line+"\n"); n != 1 {
+		f.t.Errorf("%s was told %d times: %s", id, n, line)
+	}
+}
+
+// events returns the lines of a daemon's stream of events.
+func (f *fleet) events(id string) *bufio.Scanner {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), testTimeout)
+	f.t.Cleanup(cancel)
+	resp, err := f.request(ctx, id, "/v1/events")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { resp.Body.Close() })
+	return bufio.NewScanner(resp.Body)
+}
+
+// hasEvent waits for an event with a text in a stream.
+func (f *fleet) hasEvent(lines *bufio.Scanner, want string) {
+	f.t.Helper()
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "data: ") && strings.Contains(lines.Text(), want) {
+			return
+		}
+	}
+	f.t.Fatalf("the stream ended without %s: %v", want, lines.Err())
+}
+
+// A load balancer, an operator, Prometheus, and the hooks and streams of all hosts see the failover of a group whose leader crashes.
 func TestHTTPFollowsAFailover(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	for i, id := range []string{"a", "b"} {
-		f.configure(id, "dc1", 100-i, fmt.Sprintf("http: {listen: 'unix:%s'}\npolicy: {failback: manual}\n", f.socket(id)))
+	ids := []string{"a", "b", "c"}
+	for i, id := range ids {
+		f.configure(id, "dc1", 100-i, f.leaderHook(id))
 		f.start(id)
 		f.answers(id, "/readyz", 200)
 	}
-	f.until("both have joined", func(g status.Group) bool { return len(g.Members) == 2 && leads("a")(g) })
+	g := f.until("all have joined", func(g status.Group) bool { return len(g.Members) == 3 && leads("a")(g) })
+	for _, id := range ids {
+		f.toldOf(id, fmt.Sprintf("%s east a,dc1,%d,first,,true", id, g.Term))
+	}
 	f.answers("a", "/leader", 200)
 	f.answers("a", "/replica", 503)
 	f.answers("b", "/replica", 200)
@@ -106,23 +155,15 @@ func TestHTTPFollowsAFailover(t *testing.T) {
 		})
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-	defer cancel()
-	resp, err := f.request(ctx, "b", "/v1/events")
-	if err != nil {
-		t.Fatal(err)
+	next, standby := f.events("b"), f.events("c")
+	syscall.Kill(f.daemon("a"), syscall.SIGKILL) // the guard releases
+	f.hasEvent(next, `"state":"leading","reason":"the takeover is complete"`)
+	g = f.until("b leads", leads("b"))
+	f.hasEvent(standby, `"state":"NONE","previous_leader":"a"`)
+	f.hasEvent(standby, fmt.Sprintf(`{"node":"b","site":"dc1","term":%d,"state":"READY","cause":"%s",`, g.Term, g.Cause))
+	for _, id := range ids {
+		f.toldOf(id, fmt.Sprintf("%s east b,dc1,%d,%s,a,true", id, g.Term, g.Cause))
 	}
-	defer resp.Body.Close()
-	lines := bufio.NewScanner(resp.Body)
-	began := time.Now()
-	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
-	for seen := false; !seen; {
-		if !lines.Scan() {
-			t.Fatalf("the stream ended: %v", lines.Err())
-		}
-		seen = strings.HasPrefix(lines.Text(), "data: ") && strings.Contains(lines.Text(), `"state":"leading","reason":"the takeover is complete"`)
-	}
-	t.Logf("the event of the new leader came after %s", time.Since(began))
 	f.answers("b", "/leader", 200)
 	// The guard has restarted a's daemon, which replaces the socket that the old one left behind.
 	f.answers("a", "/replica", 200)
@@ -136,7 +177,7 @@ func TestHTTPFollowsAFailover(t *testing.T) {
 		return strings.Contains(body, `"node":"b","site":"dc1","previous":"a"`)
 	})
 	f.daemons["b"].signal(syscall.SIGTERM)
-	for lines.Scan() { // the stream ends with the daemon
+	for next.Scan() { // the stream ends with the daemon
 	}
 	if code := f.exit("b"); code != 0 {
 		t.Errorf("b ended with %d", code)

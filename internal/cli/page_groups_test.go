@@ -3,11 +3,9 @@ package cli
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -171,31 +169,6 @@ func (m *manyGroups) serve(t *testing.T) string {
 
 const gridToken = "a-token-for-this-test"
 
-// light.png is docs/grid.png; moved-light.png shows what docs/page.png does.
-var pictures = flag.String("pictures", "", "write pictures of the pages to this directory")
-
-func (t *tab) picture(name string) {
-	t.f.t.Helper()
-	if *pictures == "" {
-		return
-	}
-	var shot []byte
-	if err := within(t.ctx, func(ctx context.Context) (err error) {
-		shot, err = chromedp.Run(ctx, chromedp.CaptureScreenshot())
-		return err
-	}); err != nil {
-		t.f.t.Fatal(err)
-	}
-	t.savePicture(name, shot)
-}
-
-func (t *tab) savePicture(name string, shot []byte) {
-	t.f.t.Helper()
-	if err := os.WriteFile(filepath.Join(*pictures, name+".png"), fewColors(t.f.t, shot), 0o644); err != nil {
-		t.f.t.Fatal(err)
-	}
-}
-
 const (
 	gridRows = "document.querySelectorAll('#grid .row[data-key]:not(.head)').length"
 	here     = "document.activeElement.closest('.row')?.dataset.key + ' ' + [...document.activeElement.parentElement.children].indexOf(document.activeElement)"
@@ -222,7 +195,6 @@ func TestGridInABrowser(t *testing.T) {
 	p.shows("#strip", "1 Paused")
 	p.shows("#strip", "20 Led here")
 	p.until("the title warns", "document.title.startsWith('2 WITHOUT A LEADER')")
-	p.picture("light")
 
 	// A change arrives by itself, and the focus stays.
 	p.focus("[data-key=billing-000] .group-name")
@@ -322,7 +294,6 @@ func TestAccessibilityOfTheGridInABrowser(t *testing.T) {
 			}
 		}
 	}
-	p.picture("dark")
 	tree := p.accessibilityTree()
 	for _, want := range []string{
 		"main ", "region Groups", "grid Groups", "searchbox Find", "columnheader Group", "link billing-000", "group Groups to show", "gridcell host-01: can lead, elector",
@@ -344,12 +315,9 @@ func TestAccessibilityOfTheGridInABrowser(t *testing.T) {
 
 	p.do(chromedp.EmulateViewport(360, 740))
 	p.until("it fits on a phone", "document.documentElement.scrollWidth <= 360")
-	p.picture("phone-dark")
 	p.emulate("prefers-color-scheme", "light")
-	p.picture("phone")
 	p.enter("#filter", "billing-016")
 	p.until("one is found", gridRows+" === 1")
-	p.picture("phone-one")
 	p.click("#grid [data-key=billing-016] .candidate")
 	p.until("the page of the group is shown", "location.search === '?group=billing-016'")
 	p.shows("#leader .name", hostName(3))

@@ -146,7 +146,7 @@ func (p *pageState) serve(name string) *web.Group {
 	}
 }
 
-// pageStates returns the states of which there are pictures, by the names of their groups.
+// pageStates returns the states that a page can show, by the names of their groups.
 func pageStates() map[string]*pageState {
 	now := time.Now()
 	ago := func(d time.Duration) *time.Time { t := now.Add(-d); return &t }
@@ -273,7 +273,7 @@ func TestStatesInABrowser(t *testing.T) {
 			p.shows("#leader", "n3, n4 (to replace n2 if it does not renew its lease)")
 			p.shows("#leader", "n1 is silent: it has not renewed its lease for 3.7s")
 		}
-		if c.name == "large" && *pictures == "" {
+		if c.name == "large" {
 			continue // TestAccessibilityInABrowser checks a large group
 		}
 		p.do(chromedp.EmulateViewport(360, 800))
@@ -283,35 +283,14 @@ func TestStatesInABrowser(t *testing.T) {
 			if faint := evaluate[[]string](p, fmt.Sprintf(faintText, "")); len(faint) > 0 {
 				t.Errorf("%s: the contrast is too low in the %s scheme: %q", c.name, scheme, faint)
 			}
-			p.wholePicture(strings.ReplaceAll(c.name, "/", "-")+"-"+scheme, 1200)
 		}
-		p.wholePicture(strings.ReplaceAll(c.name, "/", "-")+"-phone", 360)
 	}
 	p.visit(addr, "paused")
 	p.until("it is paused", "document.querySelector('#summary').innerText.includes('paused')")
 	p.advanceClock()
 	evaluate[int](p, "window.fetch = () => Promise.reject(new TypeError('down')); 1")
 	p.until("the strip is old", "document.querySelector('#summary').className === 'old' && document.querySelector('#summary').textContent.startsWith('Last seen: n1 leads')")
-	p.wholePicture("stale-light", 1200)
-	p.wholePicture("stale-phone", 360)
 	p.checkConsole()
-}
-
-// wholePicture writes a picture of the whole page, if pictures are wanted.
-func (t *tab) wholePicture(name string, width int64) {
-	t.f.t.Helper()
-	if *pictures == "" {
-		return
-	}
-	t.do(chromedp.EmulateViewport(width, 800))
-	var shot []byte
-	if err := within(t.ctx, func(ctx context.Context) (err error) {
-		shot, err = chromedp.Run(ctx, chromedp.FullScreenshot(100))
-		return err
-	}); err != nil {
-		t.f.t.Fatal(err)
-	}
-	t.savePicture(name, shot)
 }
 
 // Absent members are ghosts, problems say whether to act, times are relative, and nodes link to their pages.
@@ -336,7 +315,6 @@ func TestLostMembersInABrowser(t *testing.T) {
 	p.click("[aria-label='Forget n4']")
 	p.shows("dialog", "n4 is no longer shown, or expected.")
 	p.do(chromedp.EmulateViewport(360, 800))
-	p.picture("forget-phone")
 	p.checkConsole()
 }
 
@@ -357,7 +335,6 @@ func TestMoveDialogInABrowser(t *testing.T) {
 	p.until("the best comes first, the ineligible last", `[...document.querySelectorAll('dialog optgroup:first-child option')].map((e) => e.text).join() === 'n3,n2,n4,n5 (not eligible)'`)
 	p.until("it cannot be submitted", "document.querySelector('dialog .primary').disabled")
 	p.shows("dialog .note", "This page may not submit requests")
-	p.picture("move")
 
 	const choose = "(() => { const s = document.querySelector('dialog [data-act=destination]'); s.selectedIndex = 3; s.dispatchEvent(new Event('change')); return true; })()"
 	evaluate[bool](p, choose)
@@ -368,10 +345,8 @@ func TestMoveDialogInABrowser(t *testing.T) {
 	if faint := evaluate[[]string](p, fmt.Sprintf(faintText, "")); len(faint) > 0 {
 		t.Errorf("the contrast is too low: %q", faint)
 	}
-	p.picture("move-dark")
 	p.do(chromedp.EmulateViewport(360, 800))
 	p.until("it fits on a phone", "document.documentElement.scrollWidth <= 360 && document.querySelector('dialog').scrollWidth <= 360")
-	p.picture("move-phone")
 	p.checkConsole()
 }
 
@@ -384,7 +359,6 @@ func TestSlotsInABrowser(t *testing.T) {
 	p.shows("#group", "ingest, 12 slots")
 	p.until("only its own hosts are shown", "document.querySelectorAll('#grid .head .host').length === 6")
 	p.shows("#strip", "1 Without a leader")
-	p.picture("slots-grid")
 	p.click("#grid [data-key='ingest/4'] a")
 	p.until("the slots are shown in their order", `[...document.querySelectorAll('#slots tbody tr')].map((e) => e.querySelector('td').innerText).join() === '0,1,2,3,4,5,6,7,8,9,10,11'`)
 	p.until("this is slot 4, without a leader", `document.querySelector('#slots [aria-current=page]').closest('tr').innerText.replace(/\s+/g, ' ') === '4 none no leader 1'`)
@@ -419,7 +393,6 @@ func TestFailsafeModeInABrowser(t *testing.T) {
 	if faint := evaluate[[]string](p, fmt.Sprintf(faintText, "")); len(faint) > 0 {
 		t.Errorf("the contrast is too low: %q", faint)
 	}
-	p.wholePicture("failsafe-dark", 1200)
 
 	state.outage(&status.Failsafe{Enabled: true, TakesPart: true, Outage: true, BoundFor: cluster.Duration(time.Second)}, errors.New("ZooKeeper does not answer"))
 	p.shows("#banner", "Failsafe mode: n1 has promised the leader to let nobody take over.")

@@ -1,14 +1,7 @@
 package cli
 
 import (
-	"bytes"
-	"cmp"
 	"fmt"
-	"image"
-	"image/color"
-	"image/draw"
-	"image/png"
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -43,6 +36,7 @@ const (
 	stale      = "document.body.classList.contains('stale')"
 )
 
+// A leader that ZooKeeper still names, but that renews nothing, is no green page. The page shows the failover by itself.
 func TestAFailoverInABrowser(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -54,33 +48,11 @@ func TestAFailoverInABrowser(t *testing.T) {
 	p.shows("#members", "2 of 2 eligible")
 	p.shows("#why", "incumbent")
 	p.shows("#history", "first election")
+	p.shows("#problems", "Anyone who can reach ZooKeeper")
 	if evaluate[bool](p, leaseShown) {
 		t.Error("b shows the lease of a")
 	}
 	evaluate[int](p, "window.loaded = 1")
-	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
-	p.shows("#leader .name", "b")
-	p.shows("#leader", "READY")
-	p.until("b shows its lease", leaseShown)
-	p.until("the change is announced", "document.querySelector('#announcement').textContent.startsWith('b, site dc1, READY')")
-	p.until("the history has it", "document.querySelectorAll('#history li').length === 2")
-	p.until("the title has it", "document.title.startsWith('b READY')")
-	if evaluate[int](p, "window.loaded") != 1 {
-		t.Error("it was loaded again")
-	}
-	p.checkConsole()
-	f.checkInvariants()
-}
-
-// A leader that ZooKeeper still names, but that renews nothing, is no green page.
-func TestAnUnconfirmedLeaseInABrowser(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.startWithPages("a", "b")
-	p := f.open(f.proxy("b"))
-	p.shows("#leader", "READY")
-	p.until("it is live", live)
-	p.shows("#problems", "Anyone who can reach ZooKeeper")
 	hung := f.daemon("a")
 	syscall.Kill(hung, syscall.SIGSTOP)
 	p.shows("#leader", "The lease is not confirmed: not renewed for ")
@@ -88,8 +60,17 @@ func TestAnUnconfirmedLeaseInABrowser(t *testing.T) {
 	if class := evaluate[string](p, "document.querySelector('#summary').className"); class != "warn" {
 		t.Errorf("the summary is %q", class)
 	}
-	syscall.Kill(hung, syscall.SIGCONT)
+	syscall.Kill(hung, syscall.SIGKILL)
+	p.shows("#leader .name", "b")
+	p.shows("#leader", "READY")
+	p.until("b shows its lease", leaseShown)
 	p.until("a leader is confirmed", "!document.querySelector('#summary').innerText.includes('not confirmed')")
+	p.until("the change is announced", "document.querySelector('#announcement').textContent.startsWith('b, site dc1, READY')")
+	p.until("the history has it", "document.querySelectorAll('#history li').length === 2")
+	p.until("the title has it", "document.title.startsWith('b READY')")
+	if evaluate[int](p, "window.loaded") != 1 {
+		t.Error("it was loaded again")
+	}
 	p.checkConsole()
 	f.checkInvariants()
 }
@@ -124,24 +105,14 @@ func TestStalenessInABrowser(t *testing.T) {
 	}
 }
 
-// The page distinguishes an unknown leader, without a session, from no leader, which it shows prominently.
+// The page shows prominently that there is no leader.
 func TestNoLeaderInABrowser(t *testing.T) {
 	t.Parallel()
-	alone := newFleet(t)
-	alone.servers = []string{"127.0.0.1:1"}
-	alone.configure("a", "dc1", 1, fmt.Sprintf("http: {listen: 'unix:%s'}\n", alone.socket("a")))
-	alone.start("a")
-	alone.answers("a", "/livez", 200)
-	p := alone.open(alone.proxy("a"))
-	p.shows("#leader", "Unknown")
-	p.shows("#banner", "cannot read the group: there is no session with ZooKeeper")
-	p.checkConsole()
-
 	f := newFleet(t)
 	f.configure("a", "dc1", 1, fmt.Sprintf("http: {listen: 'unix:%s'}\npolicy: {filter: [member.site != 'dc1']}\n", f.socket("a")))
 	f.start("a")
 	f.answers("a", "/readyz", 200)
-	p = f.open(f.proxy("a"))
+	p := f.open(f.proxy("a"))
 	p.shows("#leader", "No leader")
 	p.shows("#leader", "since")
 	p.shows("#why", "dc1")
@@ -255,51 +226,6 @@ func freeAddr(t *testing.T) string {
 	}
 	defer l.Close()
 	return l.Addr().String()
-}
-
-// fewColors makes a picture smaller: of similar colors, such as those at the edges of letters, it keeps the most frequent.
-func fewColors(t *testing.T, data []byte) []byte {
-	t.Helper()
-	whole, err := png.Decode(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := make(map[color.Color]int)
-	size := whole.Bounds()
-	for y := range size.Dy() {
-		for x := range size.Dx() {
-			seen[whole.At(x, y)]++
-		}
-	}
-	var colors color.Palette
-	near := make(map[[3]uint32]bool)
-	for _, c := range slices.SortedFunc(maps.Keys(seen), func(a, b color.Color) int { return cmp.Compare(seen[b], seen[a]) }) {
-		r, g, b, _ := c.RGBA()
-		if k := [3]uint32{r >> 12, g >> 12, b >> 12}; len(colors) < 256 && (len(colors) < 64 || !near[k]) {
-			near[k] = true
-			colors = append(colors, c)
-		}
-	}
-	small := image.NewPaletted(size, colors)
-	draw.Draw(small, size, whole, size.Min, draw.Src)
-	var b bytes.Buffer
-	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&b, small); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
-func TestThePictureOfThePage(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"page.png", "grid.png"} {
-		data, err := os.ReadFile("../../docs/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c, err := png.DecodeConfig(bytes.NewReader(data)); err != nil || c.Width != 1200 || len(data) > 200_000 {
-			t.Errorf("docs/%s: %d wide, %d bytes, %v", name, c.Width, len(data), err)
-		}
-	}
 }
 
 // submit submits a request, which must be accepted.

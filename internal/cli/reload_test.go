@@ -95,14 +95,26 @@ func TestReloadFindsItsDaemonByThePath(t *testing.T) {
 	f.checkInvariants()
 }
 
-// A daemon that has no session with ZooKeeper refuses an invalid configuration at once.
-func TestReloadWithoutASession(t *testing.T) {
+// A daemon that has no session with ZooKeeper says so in its metrics and on its page, which distinguishes an unknown leader from none,
+// and refuses an invalid configuration at once.
+func TestADaemonWithoutASession(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.servers = []string{"127.0.0.1:1"}
 	f.configure("a", "dc1", 1, fmt.Sprintf("http: {listen: 'unix:%s'}\n", f.socket("a")))
 	f.start("a")
 	f.answers("a", "/livez", 200)
+	group := fmt.Sprintf("group=%q", f.groupName())
+	for _, line := range []string{"zkelectd_is_leader{" + group + "} 0", "zkelectd_is_elector{" + group + "} 0", "zkelectd_session_up 0", "zkelectd_state{" + group + `,state="connecting"} 1`} {
+		f.eventually("the metrics have "+line, func() bool {
+			_, body := f.ask("a", "/metrics")
+			return strings.Contains(body, "\n"+line+"\n")
+		})
+	}
+	p := f.open(f.proxy("a"))
+	p.shows("#leader", "Unknown")
+	p.shows("#banner", "cannot read the group: there is no session with ZooKeeper")
+	p.checkConsole()
 	good := read(f.file("a"))
 	reload := func(text string, code int, want string) {
 		t.Helper()

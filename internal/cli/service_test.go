@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"zkelectd/internal/test/zkserver"
 )
 
 // manager is a service manager with one service. Like systemd, it accepts messages from the main process only.
@@ -154,15 +152,10 @@ func TestService(t *testing.T) {
 func TestServiceWithoutAServer(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	server, err := zkserver.Start(t.Context(), zkserver.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.servers = []string{server.Addr()}
-	server.Stop()
+	f.servers = []string{"127.0.0.1:" + closedPort(t)}
 	f.configure("a", "dc1", 100, "")
 	a := f.service("a", 400*time.Millisecond)
-	a.expects("STATUS=waiting for ZooKeeper at " + server.Addr())
+	a.expects("STATUS=waiting for ZooKeeper at " + f.servers[0])
 	for range 3 {
 		a.expects("WATCHDOG=1")
 	}

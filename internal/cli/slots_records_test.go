@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"reflect"
 	"slices"
 	"testing"
@@ -88,14 +87,4 @@ func TestDeletedRecordOfSlots(t *testing.T) {
 	}
 	checkSlots(t, slotLedger(t, f.ledgerFile()), 1)
 	f.checkPanics()
-}
-
-// exists reports whether a znode exists.
-func (f slotFleet) exists(path string) bool {
-	f.t.Helper()
-	_, _, err := f.session.Get(f.t.Context(), path, false)
-	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
-		f.t.Fatal(err)
-	}
-	return err == nil
 }

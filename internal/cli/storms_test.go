@@ -27,7 +27,7 @@ type estateOfMany struct {
 }
 
 const (
-	stormGroups = 40
+	stormGroups = 30
 	perHost     = 4
 	spreadOver  = 6 * time.Second // twice the failback
 )

@@ -114,14 +114,21 @@ const (
 func (f *follower[T]) run(ctx context.Context) {
 	defer f.closeOwn(ctx)
 	for ctx.Err() == nil {
-		value, err := f.read(ctx, f.group)
-		if f.send(ctx, update[T]{value: &value, err: notLive(err)}); err == nil {
-			err = f.awaitChange(ctx)
+		var u update[T]
+		if u.err = f.reopen(ctx); u.err == nil {
+			value, err := f.read(ctx, f.group)
+			u.value, u.err = &value, notLive(err)
 		}
-		if err != nil && f.group.session.Err() != nil {
-			f.reopen(ctx)
-		} else if err != nil {
-			f.pause(ctx)
+		f.send(ctx, u)
+		if u.err == nil {
+			u.err = f.awaitChange(ctx)
+		}
+		if u.err == nil {
+			continue
+		}
+		select {
+		case <-time.After(retryInterval):
+		case <-ctx.Done():
 		}
 	}
 }
@@ -144,13 +151,9 @@ func (f *follower[T]) awaitChange(ctx context.Context) error {
 		case <-f.group.session.Wake():
 			f.group.session.TakeHints()
 			return nil
-		case <-f.group.session.Done():
-			err := f.group.session.Err()
-			f.send(ctx, update[T]{err: err})
-			return err
 		case <-tick.C:
-			err := f.check(ctx)
-			f.send(ctx, update[T]{err: notLive(err)})
+			err := notLive(f.check(ctx))
+			f.send(ctx, update[T]{err: err})
 			if err != nil {
 				return err
 			}
@@ -171,36 +174,20 @@ func (f *follower[T]) check(ctx context.Context) error {
 	return err
 }
 
-// pause waits after an error, until the session is connected again or has ended.
-func (f *follower[T]) pause(ctx context.Context) {
-	timer := time.NewTimer(retryInterval)
-	defer timer.Stop()
-	select {
-	case <-f.group.session.Wake():
-		f.group.session.TakeHints()
-	case <-f.group.session.Done():
-	case <-timer.C:
-	case <-ctx.Done():
+// reopen replaces the session if it has ended: then changes may have been missed.
+func (f *follower[T]) reopen(ctx context.Context) error {
+	ended := f.group.session.Err()
+	if ended == nil {
+		return nil
 	}
-}
-
-// reopen replaces the session, which has ended, and tries until it succeeds or ctx is done.
-func (f *follower[T]) reopen(ctx context.Context) {
+	f.send(ctx, update[T]{err: ended})
+	s, err := connect(ctx, f.group.cfg, f.group.host.From)
+	if err != nil {
+		return err
+	}
 	f.closeOwn(ctx)
-	for ctx.Err() == nil {
-		s, err := connect(ctx, f.group.cfg, f.group.host.From)
-		if err == nil {
-			f.group.session = s
-			return
-		}
-		f.send(ctx, update[T]{err: err})
-		timer := time.NewTimer(retryInterval)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
-	}
+	f.group.session = s
+	return nil
 }
 
 // closeOwn closes the session, unless it is the first, which belongs to the caller of [follow].

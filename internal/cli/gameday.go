@@ -214,15 +214,9 @@ func (d *gameday) run(ctx context.Context) error {
 		return err
 	}
 	g := d.group
-	session, err := connect(ctx, g.cfg, g.host.From) // the one before may have ended with the cut
-	if err != nil {
-		return err
-	}
-	defer operator.Disconnect(ctx, session)
-	g.session = session
 	next := nextTerm{notices: notices{w: d.err}, after: d.Term, ends: time.Now().Add(2*d.limit + settleTime)}
 	read := func(ctx context.Context, g group) (cluster.History, error) { return g.history(ctx, true) }
-	if err := follow(ctx, g, time.Time{}, read, &next); !errors.Is(err, errDone) {
+	if err := follow(ctx, g, began, read, &next); !errors.Is(err, errDone) { // the session may have ended with the cut
 		return cmp.Or(err, errors.New("interrupted: see "+cluster.InGroup("'zkelectd history'", d.group.name)))
 	}
 	if next.found == nil {

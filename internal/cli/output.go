@@ -175,11 +175,9 @@ type redraw[T any] struct {
 
 // Control sequences of terminals (ECMA-48, xterm).
 const (
-	alternateScreen = "\x1b[?1049h\x1b[?7l" // lines that are too long are cut off
-	normalScreen    = "\x1b[?7h\x1b[?1049l"
-	home            = "\x1b[H"
-	eraseLine       = "\x1b[K"
-	eraseBelow      = "\x1b[J"
+	alternateScreen = "\x1b[?1049h"
+	normalScreen    = "\x1b[?1049l"
+	clearScreen     = "\x1b[2J\x1b[H"
 )
 
 // newRedraw begins to draw. The caller must call end.
@@ -192,7 +190,7 @@ func newRedraw[T any](terminal *os.File, table func(T) string) *redraw[T] {
 func (r *redraw[T]) end() {
 	text := ""
 	if r.last != nil {
-		text = r.text(0)
+		text = colorize(r.terminal, r.table(*r.last))
 	}
 	io.WriteString(r.terminal, normalScreen+text) //nolint:errcheck // nobody looks any more
 }
@@ -218,27 +216,17 @@ func (r *redraw[T]) refresh() error {
 		return nil
 	}
 	columns, rows := sizeOf(r.terminal)
-	lines := strings.SplitAfter(r.heading(columns)+"\n"+r.text(columns), "\n")
-	if rows > 1 && len(lines) > rows { // SplitAfter ends with an empty line
-		hidden := len(lines) - rows + 1
-		lines = append(lines[:rows-2], fmt.Sprintf("… and %d more lines: make the window higher", hidden))
-	}
-	text := strings.ReplaceAll(strings.Join(lines, ""), "\n", eraseLine+"\n")
-	_, err := io.WriteString(r.terminal, home+text+eraseLine+eraseBelow)
+	text := fit(r.heading()+"\n"+r.table(*r.last), columns, rows)
+	_, err := io.WriteString(r.terminal, clearScreen+colorize(r.terminal, text))
 	return err
 }
 
 // heading says whether the table is live.
-func (r *redraw[T]) heading(columns int) string {
-	text := "live at " + time.Now().Format(clockFormat) + "; Ctrl-C ends"
+func (r *redraw[T]) heading() string {
 	if r.problem != "" {
-		text = fmt.Sprintf("NOT LIVE since %s (%s): %s; trying again", r.live.Format(clockFormat), time.Since(r.live).Round(time.Second), r.problem)
+		return fmt.Sprintf("NOT LIVE since %s (%s): %s; trying again", r.live.Format(clockFormat), time.Since(r.live).Round(time.Second), r.problem)
 	}
-	return wrap(text, columns)
-}
-
-func (r *redraw[T]) text(columns int) string {
-	return colorize(r.terminal, wrap(r.table(*r.last), columns))
+	return "live at " + time.Now().Format(clockFormat) + "; Ctrl-C ends"
 }
 
 // sizeOf returns the size of a terminal; 0 if it is not known.
@@ -250,69 +238,20 @@ func sizeOf(terminal *os.File) (columns, rows int) {
 	return int(size.Col), int(size.Row)
 }
 
-// wrap breaks the lines that begin with a label, and those of a sentence, between words; a command in quotes is not broken. Rows of
-// tables, which begin with a space or have several columns, stay as they are.
-func wrap(text string, columns int) string {
-	const least = 40
-	if columns < least {
+// fit returns the lines that a terminal of a size has room for, with a line that says how many are hidden.
+func fit(text string, columns, rows int) string {
+	if columns < 1 || rows < 2 {
 		return text
 	}
-	lines := strings.Split(text, "\n")
+	lines := strings.SplitAfter(text, "\n")
+	used := 1 // the last row is for what is hidden
 	for i, line := range lines {
-		if utf8.RuneCountInString(line) > columns {
-			lines[i] = wrapLine(line, columns)
+		used += 1 + max(0, utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))-1)/columns
+		if used > rows && i < len(lines)-1 {
+			return strings.Join(lines[:i], "") + fmt.Sprintf("… and %d more lines: make the window larger", len(lines)-1-i)
 		}
 	}
-	return strings.Join(lines, "\n")
-}
-
-func wrapLine(line string, columns int) string {
-	const labels = len("Excluded ")
-	indent := 0
-	if label, text := line[:labels], line[labels:]; label[labels-1] == ' ' && !strings.ContainsAny(strings.TrimSpace(label), " '") && !strings.Contains(text, "  ") {
-		indent = labels
-	} else if label, rest, ok := strings.Cut(line, "  "); ok {
-		text := strings.TrimLeft(rest, " ")
-		if strings.Contains(label, " ") || strings.Contains(text, "  ") {
-			return line // a row of a table
-		}
-		indent = utf8.RuneCountInString(line) - utf8.RuneCountInString(text)
-	}
-	var b strings.Builder
-	b.WriteString(line[:indent])
-	at := indent
-	for i, word := range words(line[indent:]) {
-		n := utf8.RuneCountInString(word)
-		switch {
-		case i == 0:
-		case at+1+n > columns:
-			b.WriteString("\n" + strings.Repeat(" ", indent))
-			at = indent
-		default:
-			b.WriteByte(' ')
-			at++
-		}
-		b.WriteString(word)
-		at += n
-	}
-	return b.String()
-}
-
-// words splits a text at its spaces, but not within quotes.
-func words(text string) []string {
-	var all []string
-	quoted := false
-	for _, word := range strings.Split(text, " ") {
-		if quoted {
-			all[len(all)-1] += " " + word
-		} else {
-			all = append(all, word)
-		}
-		if odd := strings.Count(word, "'")%2 == 1; odd && (quoted || strings.HasPrefix(strings.TrimLeft(word, "("), "'")) { // not the host's
-			quoted = !quoted
-		}
-	}
-	return all
+	return text
 }
 
 // durationValue is a flag with a duration, which may have days.

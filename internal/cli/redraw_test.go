@@ -12,27 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestWrap(t *testing.T) {
-	const columns = 60
-	for _, test := range []struct{ text, want string }{
-		{"Leader   n1", "Leader   n1"},
-		{
-			"Problem  the policy in the configuration of n1 is not the one in force (there, 'zkelectd policy --apply --dry-run --config /etc/zkelectd.yaml' shows the difference)",
-			"Problem  the policy in the configuration of n1 is not the\n" +
-				"         one in force (there,\n" +
-				"         'zkelectd policy --apply --dry-run --config /etc/zkelectd.yaml'\n" +
-				"         shows the difference)",
-		},
-		{"Why      " + strings.Repeat("n1's host is late ", 4) + "today", "Why      n1's host is late n1's host is late n1's host is\n         late n1's host is late today"},
-		{"Excluded n3, strike 2, for 10s: n3 did not become READY within 2s", "Excluded n3, strike 2, for 10s: n3 did not become READY\n         within 2s"},
-		{"n1    dc1   READY   " + strings.Repeat("x", columns), "n1    dc1   READY   " + strings.Repeat("x", columns)},
-	} {
-		if got := wrap(test.text, columns); got != test.want {
-			t.Errorf("got\n%s\nwant\n%s", got, test.want)
-		}
-	}
-}
-
 // openTerminal opens a terminal of a size and returns both of its ends.
 func openTerminal(t *testing.T, columns, rows uint16) (user, terminal *os.File) {
 	t.Helper()
@@ -71,12 +50,12 @@ func TestStatusIsDrawnInPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen, err := io.ReadAll(user) // ends with an error, as the other end is closed
-	screens := strings.Split(string(seen), home)
+	screens := strings.Split(string(seen), clearScreen)
 	if len(screens) != 5 { // what precedes the first of four tables
 		t.Fatalf("%d screens, %v: %q", len(screens), err, seen)
 	}
 	first, lost, again := screens[1], screens[3], screens[4]
-	if !strings.HasPrefix(first, "live at ") || strings.Count(first, "\n") >= 6 || !strings.Contains(first, "more lines: make the window higher") || first[:8] != screens[2][:8] {
+	if !strings.HasPrefix(first, "live at ") || strings.Count(first, "\n") >= 6 || !strings.Contains(first, "more lines: make the window larger") || first[:8] != screens[2][:8] {
 		t.Errorf("%q", first)
 	}
 	if !strings.HasPrefix(lost, "NOT LIVE since ") || !strings.Contains(lost, "(5s): no server answers; trying") {

@@ -169,10 +169,6 @@ func (s *screen) show(view tabular) error {
 	if !first && s.output != "json" {
 		fmt.Fprintln(s.w)
 	}
-	if terminal, ok := s.w.(*os.File); ok && s.output != "json" && isTerminal(terminal) {
-		columns, _ := sizeOf(terminal)
-		text = wrap(text, columns)
-	}
 	_, err := io.WriteString(s.w, colorize(s.w, text))
 	return err
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,7 +14,6 @@ import (
 	"zkelectd/internal/config"
 	"zkelectd/internal/daemon"
 	"zkelectd/internal/operator"
-	"zkelectd/internal/store"
 	"zkelectd/internal/work/oneshot"
 )
 
@@ -92,7 +90,11 @@ func execCommand(c *command) {
 	opt.register(c)
 	c.Flags().IntVar(&skipStatus, "skip-status", 0, "the exit status if the job is not run on this host because of a run on another one")
 	c.Flags().StringVar(&level, "log-level", "error", "debug, info, warn or error; info says why the job is not run on this host")
-	completeJobs(c.Command)
+	for _, flag := range []string{"group", "id", "site"} { // those of daemons are not meant
+		if err := c.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions); err != nil {
+			panic(err) // the flag exists
+		}
+	}
 }
 
 // endsWith makes the errors of a command exit with a status, unless they have one.
@@ -123,29 +125,6 @@ func execRoot(cmd *cobra.Command, h config.Host) string {
 		return h.Config.ZooKeeper.Root
 	}
 	return jobsRoot
-}
-
-// completeJobs offers the jobs that have run for -g.
-func completeJobs(cmd *cobra.Command) {
-	jobs := func(ctx context.Context, cmd *cobra.Command) (names []string) {
-		h, s := reach(ctx, cmd)
-		if s == nil {
-			return nil
-		}
-		defer operator.Disconnect(ctx, s)
-		groups, _, _ := store.Groups(ctx, s, execRoot(cmd, h))
-		for _, g := range groups {
-			names = append(names, g.Name)
-		}
-		return names
-	}
-	for flag, from := range map[string]complete{"group": jobs, "id": values(), "site": values()} {
-		if err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-			return completed(cmd, from, begun)
-		}); err != nil {
-			panic(err) // the flag exists
-		}
-	}
 }
 
 // register adds the flags.

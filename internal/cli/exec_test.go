@@ -43,19 +43,6 @@ func (f *fleet) execCommand(host, script string, flags ...string) *exec.Cmd {
 	return cmd
 }
 
-// No other user can learn the address at which the daemon will listen, and take it. The job does not get it either.
-func TestExecShowsNoAddress(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.exec("n1", `env >"$RUNS"; cat /proc/[0-9]*/cmdline >>"$RUNS" || true`)
-	if code := f.exit("n1"); code != 0 {
-		t.Errorf("exit status %d", code)
-	}
-	if shown := read(f.runs()); !strings.Contains(shown, execJobName) || strings.Contains(shown, "@zkelectd-exec-") {
-		t.Errorf("shown: %q", shown)
-	}
-}
-
 // Hosts that start a job at the same time run it once, and each knows how it ended. One that starts later does not repeat it.
 func TestExecRunsAJobOnce(t *testing.T) {
 	t.Parallel()
@@ -172,14 +159,15 @@ func TestExecThatCannotRun(t *testing.T) {
 	}
 }
 
-// Exec needs no files: a full disk loses nothing, and a kill leaves nothing behind. The job gets the standard input.
+// Exec needs no files: a full disk loses nothing, and a kill leaves nothing behind. The job gets the standard input. No other user can learn
+// the address at which the daemon will listen, and take it. The job does not get it either.
 func TestExecNeedsNoFiles(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.env = []string{"TMPDIR=/no/such/directory"}
 	input := filepath.Join(f.dir, "input")
 	put(t, input, "from cron\n")
-	cmd := f.execCommand("n1", `read -r line; echo "$ZKELECTD_NODE: $line" >>"$RUNS"; exit 3`, "--id", "other")
+	cmd := f.execCommand("n1", `read -r line; echo "$ZKELECTD_NODE: $line" >>"$RUNS"; env >"$RUNS.env"; cat /proc/[0-9]*/cmdline >>"$RUNS.env"; exit 3`, "--id", "other")
 	stdin, err := os.Open(input)
 	if err != nil {
 		t.Fatal(err)
@@ -189,6 +177,9 @@ func TestExecNeedsNoFiles(t *testing.T) {
 	f.startCommand("n1", cmd)
 	if got := f.exit("n1"); got != 3 || read(f.runs()) != "other: from cron\n" {
 		t.Errorf("exit status %d, %q\n%s", got, read(f.runs()), f.daemons["n1"].output())
+	}
+	if shown := read(f.runs() + ".env"); !strings.Contains(shown, execJobName) || strings.Contains(shown, "@zkelectd-exec-") {
+		t.Errorf("shown: %q", shown)
 	}
 }
 
@@ -226,18 +217,6 @@ func TestExecKeepsIgnoredSignals(t *testing.T) {
 	if got := f.exit("n1"); got != 7 {
 		t.Errorf("exit status %d\n%s", got, f.daemons["n1"].output())
 	}
-}
-
-// Completion offers the jobs, and not the groups of the configuration.
-func TestExecCompletesJobs(t *testing.T) {
-	t.Parallel()
-	f := newFleetAt(t, "/jobs/completed")
-	f.exec("n1", "true")
-	f.exit("n1")
-	f.eventually("the job is offered", func() bool { // a loaded machine can take longer than a second
-		out, _ := exec.Command("zkelectd", "__complete", "exec", "--zk", f.servers[0], "-g", "comp").Output()
-		return string(out) == "completed\n:4\n"
-	})
 }
 
 // The exit status of a job that is not run because of the settings is not one that a job is likely to have.

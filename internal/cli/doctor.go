@@ -154,13 +154,11 @@ func local[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	}
 }
 
-// lookAtHost looks at the daemon of this host, at what it may use, and at its directories.
+// lookAtHost looks at the daemon of this host, at what it may use, and at its directory.
 func (c *checkup) lookAtHost(ctx context.Context) {
 	c.findDaemon()
-	view := c.askDaemon(ctx)
-	c.facts.Host = c.guardFacts(view)
-	c.askFailsafe(ctx)
-	c.lookAtDirectories(ctx)
+	c.facts.Host = c.guardFacts(c.askDaemon(ctx))
+	c.lookAtDirectory(ctx)
 }
 
 // findDaemon finds the daemon by its records in ZooKeeper, or without an answer from ZooKeeper by its session file.
@@ -228,27 +226,47 @@ func guardBySessionFile(cfg config.Config) (int, error) {
 	return 0, errors.New("ZooKeeper does not answer, and the processes in the session file are gone")
 }
 
-// askDaemon asks the daemon whether it is ready, and returns its view of the first group.
-func (c *checkup) askDaemon(ctx context.Context) (view status.Response) {
-	d := &c.facts.Daemon
-	endpoint, err := endpointOf(c.host)
-	d.Endpoint = endpoint.Addr
-	if d.Endpoint == "" || d.Pid == 0 {
-		return view
-	}
+// askDaemon asks the daemon whether it is ready, and in the groups whose policy enables failsafe mode whether that would work. It returns
+// the daemon's view of the first group.
+func (c *checkup) askDaemon(ctx context.Context) (first status.Response) {
 	ctx, cancel := context.WithTimeout(ctx, localTimeout)
 	defer cancel()
-	if err == nil {
-		err = endpoint.Probe(ctx, "/readyz", "")
+	d := &c.facts.Daemon
+	endpoint, err := endpointOf(c.host)
+	switch d.Endpoint = endpoint.Addr; {
+	case d.Pid == 0:
+		err = errors.New("the daemon does not run here")
+	case d.Endpoint == "":
+		err = errors.New("http.listen is not set, so the daemon cannot be asked")
+	default:
+		if err == nil {
+			err = endpoint.Probe(ctx, "/readyz", "")
+		}
+		d.EndpointErr = err
 	}
-	d.EndpointErr = err
-	if err != nil {
-		return view
+	for i := range c.facts.Groups {
+		out := &c.facts.Groups[i]
+		out.Node = d.Node
+		failsafe := out.View.Failsafe != nil || out.Err != nil
+		if i > 0 && !failsafe {
+			continue
+		}
+		var view status.Response
+		readErr := err
+		if err == nil {
+			var body []byte
+			if body, readErr = endpoint.Read(ctx, c.statusPath(i), maxAnswer); readErr == nil {
+				readErr = json.Unmarshal(body, &view)
+			}
+		}
+		if i == 0 {
+			first = view
+		}
+		if failsafe {
+			out.Failsafe, out.FailsafeErr = view.Failsafe, readErr
+		}
 	}
-	if body, err := endpoint.Read(ctx, c.statusPath(0), maxAnswer); err == nil {
-		_ = json.Unmarshal(body, &view) // what it does not say is not known
-	}
-	return view
+	return first
 }
 
 // statusPath returns where the daemon answers with its view of the i-th group.
@@ -257,36 +275,6 @@ func (c *checkup) statusPath(i int) string {
 		return "/v1/groups/" + url.PathEscape(c.host.Groups[i].Name) + "/status"
 	}
 	return "/v1/status"
-}
-
-// askFailsafe asks the daemon whether failsafe mode would work, in the groups whose policy enables it.
-func (c *checkup) askFailsafe(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, localTimeout)
-	defer cancel()
-	d, cfg := &c.facts.Daemon, c.host.Config
-	endpoint, err := endpointOf(c.host)
-	switch {
-	case d.Pid == 0:
-		err = errors.New("the daemon does not run here")
-	case d.Endpoint == "":
-		err = errors.New("http.listen is not set, so the daemon cannot be asked")
-	case d.EndpointErr != nil:
-		err = d.EndpointErr
-	}
-	for i := range c.facts.Groups {
-		out := &c.facts.Groups[i]
-		if out.Node = cfg.Node.ID; out.View.Failsafe == nil && out.Err == nil {
-			continue
-		}
-		var view status.Response
-		if out.FailsafeErr = err; err == nil {
-			var body []byte
-			if body, out.FailsafeErr = endpoint.Read(ctx, c.statusPath(i), maxAnswer); out.FailsafeErr == nil {
-				out.FailsafeErr = json.Unmarshal(body, &view)
-			}
-		}
-		out.Failsafe = view.Failsafe
-	}
 }
 
 // maxAnswer bounds what is read from the daemon.
@@ -338,21 +326,17 @@ func (c *checkup) daemonEnv(name string) string {
 	return value
 }
 
-// lookAtDirectories looks at the directories that the daemon writes to.
-func (c *checkup) lookAtDirectories(ctx context.Context) {
-	cfg := c.host.Config
-	session := doctor.Directory{Use: "session file", Path: filepath.Dir(cfg.SessionFile(c.daemonEnv))}
-	if cfg.SessionFile(c.daemonEnv) == "" {
-		session.Path, session.Err = "", errors.New("its directory is not known: zookeeper.session_file is not set, and the daemon has no RuntimeDirectory= that can be seen from here")
+// lookAtDirectory looks at the directory of the session file.
+func (c *checkup) lookAtDirectory(ctx context.Context) {
+	d := doctor.Directory{Use: "session file"}
+	if file := c.host.Config.SessionFile(c.daemonEnv); file == "" {
+		d.Err = errors.New("its directory is not known: zookeeper.session_file is not set, and the daemon has no RuntimeDirectory= that can be seen from here")
+	} else {
+		d.Path = filepath.Dir(file)
+		found, err := local(ctx, func() (hostcheck.Disk, error) { return hostcheck.DiskOf(d.Path) })
+		d.Free, d.Total, d.FreeFiles, d.TotalFiles, d.Err = found.Free, found.Total, found.FilesFree, found.FilesTotal, err
 	}
-	all := []doctor.Directory{session}
-	for i := range all {
-		if d := &all[i]; d.Err == nil {
-			found, err := local(ctx, func() (hostcheck.Disk, error) { return hostcheck.DiskOf(d.Path) })
-			d.Free, d.Total, d.FreeFiles, d.TotalFiles, d.Err = found.Free, found.Total, found.FilesFree, found.FilesTotal, err
-		}
-	}
-	c.facts.Directories = all
+	c.facts.Directories = []doctor.Directory{d}
 }
 
 // checkup gathers the facts for doctor.

@@ -146,9 +146,8 @@ func (c *collection) versions() string {
 
 // Limits of what is collected.
 const (
-	groupsCollected = 50
-	journalLines    = 5000
-	collectTimeout  = 20 * time.Second
+	journalLines   = 5000
+	collectTimeout = 20 * time.Second
 )
 
 // addGroups adds what ZooKeeper has about the groups.
@@ -166,11 +165,7 @@ func (c *collection) addGroups(ctx context.Context) {
 		return
 	}
 	defer operator.Disconnect(ctx, s)
-	for i, one := range c.host.Groups {
-		if i == groupsCollected {
-			c.bundle.Missing("groups", fmt.Errorf("there are %d groups: only the first %d are collected", len(c.host.Groups), groupsCollected))
-			return
-		}
+	for _, one := range c.host.Groups {
 		c.addGroup(ctx, groupAt(s, one.Config, one.Name, one.Config.ZooKeeper.Root))
 	}
 }
@@ -210,8 +205,8 @@ func (c *collection) addDaemon(ctx context.Context) {
 		c.bundle.Missing("daemon", errors.New("it was not found here: see doctor.txt"))
 		return
 	}
-	pids := append([]string{strconv.Itoa(pid)}, strings.Fields(readText(fmt.Sprintf("/proc/%d/task/%[1]d/children", pid)))...)
-	for _, p := range pids {
+	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pid)) // without them, the guard's are missing
+	for _, p := range append([]string{strconv.Itoa(pid)}, strings.Fields(string(children))...) {
 		for _, name := range []string{"limits", "cgroup", "status"} {
 			data, err := os.ReadFile(filepath.Join("/proc", p, name))
 			c.bundle.Text("processes/"+p+"-"+name+".txt", "from /proc: the guard or one of its children", data, err)
@@ -235,14 +230,6 @@ func (c *collection) addDaemon(ctx context.Context) {
 		cancel()
 		c.bundle.Text("daemon/"+name, "the daemon's answer to "+url, body, err)
 	}
-}
-
-func readText(file string) string {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return ""
-	}
-	return string(data)
 }
 
 // addJournal adds the end of the daemon's log. What its child has written is left out: it may have printed secrets.

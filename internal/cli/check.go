@@ -158,24 +158,18 @@ func checkPlaces(c config.Config) error {
 	return errors.Join(errs...)
 }
 
-// checkHost returns an error for each program, directory and unit that this host does not have.
+// checkHost returns an error for each program, directory and unit that this host does not have, and for each option that a fence agent does
+// not know, or lacks.
 func checkHost(ctx context.Context, h config.Host) error {
 	var errs []error
 	for _, g := range h.Groups {
-		for _, err := range hostcheck.Group(ctx, g.Config) {
+		// No fence agent talks to its device for that.
+		agents := operator.Fencing(g.Config).Check(ctx, g.Config.Fencing.SkipWait, fencer.Run)
+		for _, err := range slices.Concat(hostcheck.Group(ctx, g.Config), agents) {
 			errs = append(errs, ofGroup(h, g, err))
 		}
-		errs = append(errs, checkFencing(ctx, h, g)...)
 	}
 	return errors.Join(errs...)
-}
-
-// checkFencing returns an error for each option that a fence agent does not know, or lacks. No agent talks to its device for that.
-func checkFencing(ctx context.Context, h config.Host, g config.Group) (errs []error) {
-	for _, err := range operator.Fencing(g.Config).Check(ctx, g.Config.Fencing.SkipWait, fencer.Run) {
-		errs = append(errs, ofGroup(h, g, err))
-	}
-	return errs
 }
 
 // checkGroups warns about groups that do not exist, and about problems of the policies with the members of the groups. If they cannot be reached, it says

@@ -29,7 +29,7 @@ var completeFiles complete
 
 // argumentCompletions are the completions of the positional arguments, by the words of Use.
 var argumentCompletions = map[string]complete{
-	"NODE": nodeNames, "SITE": siteNames, "NAME": groupNames, "GROUP": groupNames,
+	"NODE": nodeNames, "SITE": siteNames,
 }
 
 // fileArguments are the words of Use for files, and for the command line of a child.
@@ -129,9 +129,11 @@ func values(words ...string) complete {
 }
 
 // groupNames returns the groups, and their slots, as -g takes them.
-func groupNames(ctx context.Context, cmd *cobra.Command) []string {
+func groupNames(ctx context.Context, cmd *cobra.Command) (names []string) {
 	h, s := reach(ctx, cmd)
-	names := configuredNames(h)
+	if h.Dir != "" {
+		names = namesOf(h)
+	}
 	if s == nil {
 		return names // better than none
 	}

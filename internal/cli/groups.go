@@ -358,13 +358,6 @@ func slotsOf(ctx context.Context, s *zk.Session, g store.NamedGroup) (names []st
 	return names
 }
 
-func configuredNames(h config.Host) (names []string) {
-	if h.Dir == "" {
-		return nil
-	}
-	return namesOf(h)
-}
-
 func namesOf(h config.Host) (names []string) {
 	for _, g := range h.Groups {
 		names = append(names, g.Name)
@@ -380,20 +373,6 @@ func sources(cmd *cobra.Command, child []string) config.Sources {
 // configFile returns the configuration file that --config or the environment names; empty for none.
 func configFile(cmd *cobra.Command) string {
 	return cmp.Or(cmd.Flags().Lookup("config").Value.String(), os.Getenv(config.EnvConfig))
-}
-
-// openGroup opens a session for the group with the root of the configuration.
-func openGroup(ctx context.Context, cfg config.Config, from config.From) (group, error) {
-	s, err := connect(ctx, cfg, from)
-	if err != nil {
-		return group{}, err
-	}
-	g := groupAt(s, cfg, cluster.NameOf(cfg.ZooKeeper.Root), cfg.ZooKeeper.Root)
-	if err := g.adoptACL(ctx); err != nil {
-		operator.Disconnect(ctx, s)
-		return group{}, err
-	}
-	return g, nil
 }
 
 // adoptACL makes the session create znodes with the ACL of the group's root, if it has credentials.

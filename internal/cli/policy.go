@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/store"
@@ -57,26 +56,20 @@ groups_dir, which may come from defaults, use --config and -g without FILE.`
 }
 
 func (g group) showPolicy(ctx context.Context, w io.Writer, output string) error {
-	rec, err := g.policyInForce(ctx)
-	if err != nil {
+	snap, err := g.read(ctx)
+	switch rec := snap.Policy.Record; {
+	case err != nil:
+		return err
+	case !snap.Policy.Exists:
+		return fmt.Errorf("znode %s does not exist: no policy has been published yet; the first elector publishes its own", g.paths.Policy())
+	case snap.Policy.Err != nil:
+		return snap.Policy.Err
+	case output == "json":
+		return printJSON(w, rec)
+	default:
+		_, err = fmt.Fprintf(w, "# revision %d, published by %s at %s\n%s", rec.Revision, printable(rec.By), rec.Time.Local().Format(time.DateTime), printableText(config.RulesYAML(rec.Rules)))
 		return err
 	}
-	if output == "json" {
-		return printJSON(w, rec)
-	}
-	_, err = fmt.Fprintf(w, "# revision %d, published by %s at %s\n%s", rec.Revision, printable(rec.By), rec.Time.Local().Format(time.DateTime), printableText(config.RulesYAML(rec.Rules)))
-	return err
-}
-
-func (g group) policyInForce(ctx context.Context) (cluster.Policy, error) {
-	snap, err := g.read(ctx)
-	switch {
-	case err != nil:
-		return cluster.Policy{}, err
-	case !snap.Policy.Exists:
-		return cluster.Policy{}, fmt.Errorf("znode %s does not exist: no policy has been published yet; the first elector publishes its own", g.paths.Policy())
-	}
-	return snap.Policy.Record, snap.Policy.Err
 }
 
 // appliedPolicy is the output of 'policy --apply'.

@@ -74,9 +74,6 @@ func (c *requestCommand) interactive() bool {
 	return ok && *c.output == "table" && isTerminal(f)
 }
 
-// withFor adds the flag --for.
-func (c *requestCommand) withFor(usage string) { durationFlag(c.command, &c.duration, "for", 0, usage) }
-
 // withWait adds the flags --wait and --timeout.
 func (c *requestCommand) withWait(usage string) {
 	c.Flags().BoolVar(&c.wait, "wait", false, usage)
@@ -93,11 +90,6 @@ func (c *requestCommand) needsTarget(flags ...string) {
 		}
 		return cobra.ExactArgs(1)(cmd, args)
 	}
-}
-
-// withForce adds the flag --force.
-func (c *requestCommand) withForce(usage string) {
-	c.Flags().BoolVar(&c.force, "force", false, usage)
 }
 
 // submits completes the command, with the request that it submits. done reports when the request has taken effect; nil if the command
@@ -319,13 +311,13 @@ func (o operation) define(cmd *command) {
 		f.BoolVar(&r.Hard, "hard", false, "elect no leader at all, not even when the leader dies")
 	}
 	if o.kind.Takes(request.FieldFor) {
-		c.withFor(o.lasts)
+		durationFlag(c.command, &c.duration, "for", 0, o.lasts)
 	}
 	if o.wait != "" {
 		c.withWait(o.wait)
 	}
 	if o.kind.Takes(request.FieldForce) {
-		c.withForce(o.force)
+		f.BoolVar(&c.force, "force", false, o.force)
 	}
 	if len(targets) > 0 {
 		c.needsTarget(targets...)
@@ -566,9 +558,9 @@ that is scheduled.`, request.BestMoveFor, cluster.ScheduleGrace))
 	f.StringVar(&o.at, "at", "", "when to move leadership, as in 02:00 or 2026-11-24T02:00:00+01:00 (default: now)")
 	f.BoolVar(&o.scheduled, "scheduled", false, "list the moves that are scheduled, and how the last ones ended")
 	f.BoolVar(&o.cancel, "cancel", false, "cancel the move that is scheduled")
-	c.withFor("how long the target ranks first (default: without end, or 10m without a target)")
+	durationFlag(c.command, &c.duration, "for", 0, "how long the target ranks first (default: without end, or 10m without a target)")
 	c.withWait("wait until the target is READY, and show the progress")
-	c.withForce("ignore policy, cordons and health for the target")
+	f.BoolVar(&c.force, "force", false, "ignore policy, cordons and health for the target")
 	c.MarkFlagsMutuallyExclusive("at", "scheduled", "cancel", "wait")
 	for _, flag := range []string{"to", "site", "for", "force"} {
 		c.MarkFlagsMutuallyExclusive("cancel", flag)

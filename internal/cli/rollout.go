@@ -207,12 +207,14 @@ func (r *rollout) submitAll(ctx context.Context, todo []*groupChange) {
 // submit submits the request in one group, and waits until waiting ends. It opens a session for the group, which writes
 // with the ACL of the group's root. moved is false if the request is in force, but leadership has not moved.
 func (r *rollout) submit(ctx, waiting context.Context, c *groupChange, wait bool) (moved bool, err error) {
-	g, err := openGroup(ctx, c.g.cfg, c.g.host.From)
-	if err != nil {
+	g := c.g
+	if g.session, err = connect(ctx, g.cfg, g.host.From); err != nil {
 		return true, err
 	}
 	defer operator.Disconnect(ctx, g.session)
-	g.name, g.kind = c.g.name, c.g.kind
+	if err := g.adoptACL(ctx); err != nil {
+		return true, err
+	}
 	before, err := g.read(ctx)
 	if err != nil {
 		return true, err

@@ -156,10 +156,11 @@ func TestCommandThatDoesNotExist(t *testing.T) {
 	f.checkInvariants()
 }
 
+// Flags are enough for a sidecar. Without the guard's respawn, a supervisor learns how the daemon has died.
 func TestSidecar(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	f.start("a", "--zk", shared.Addr(), "--root", f.paths.Root, "--id", "a", "--site", "dc7", "--priority", "5", "--session-timeout", "6s",
+	f.start("a", "--no-respawn", "--zk", shared.Addr(), "--root", f.paths.Root, "--id", "a", "--site", "dc7", "--priority", "5", "--session-timeout", "6s",
 		"--", "sh", "-c", "env | grep ^ZKELECTD_ >"+f.dir+"/env; exec sleep 1000")
 	g := f.until("a leads", leads("a"))
 	f.eventually("its child's environment", func() bool {
@@ -171,4 +172,8 @@ func TestSidecar(t *testing.T) {
 		}
 		return strings.Count(env, "ZKELECTD_") == 8
 	})
+	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
+	if code := f.exit("a"); code != 128+9 {
+		t.Errorf("exit status %d", code)
+	}
 }

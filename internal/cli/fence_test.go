@@ -108,40 +108,44 @@ func TestInit(t *testing.T) {
 func TestALeadershipOfANewerVersionIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	const newer = `{"v":3,"term":7,"state":"RELEASED","later":true}`
-	for _, znode := range []string{"elected", "leader", "current"} {
-		t.Run(znode, func(t *testing.T) {
-			t.Parallel()
-			f := newFleet(t)
-			f.join("a", "b")
-			f.waitForWork("a")
-			path := f.znode(znode)
-			f.write(overwrite(path, newer))
-			for _, id := range []string{"a", "b"} {
-				if znode == "elected" || id == "a" { // only the elector and the elected member read the other records
-					f.logged(id, "a record has a newer format")
-				}
-			}
-			g := f.until("status shows it", func(g status.Group) bool { return len(g.Problems) > 0 })
-			known := map[string]int{"leader": 2}[znode]
-			if want := fmt.Sprintf("znode %s has format version 3, this zkelectd reads up to %d: upgrade this host, or stop its daemon", path, max(1, known)); !strings.Contains(g.Problems[0], want) {
-				t.Errorf("problems %q", g.Problems)
-			}
-			if znode == "current" { // its owner may have ended, and the record with it
-				f.checkInvariants()
-				return
-			}
-			syscall.Kill(f.daemon("b"), syscall.SIGKILL) // a new session checks the record as well
-			f.logged("b", "closed the dead daemon's session")
-			f.until("b is back", func(g status.Group) bool { return len(g.Members) == 2 })
-			data, _, err := f.session.Get(context.Background(), path, false)
-			if err != nil || string(data) != newer {
-				t.Errorf("it was overwritten: %s, %v", data, err)
-			}
-			f.write(overwrite(path, "damaged")) // which any elector may repair
-			f.waitForWork(f.leadership("a leadership again").Elected.Record.Node)
-			f.checkInvariants()
-		})
+	f := newFleet(t)
+	f.join("a", "b")
+	for _, c := range []struct {
+		path  string
+		known int
+		named []string // by whose logs: only the elector and the elected member, a, read the other records
+	}{
+		{f.paths.Elected(), 1, []string{"a", "b"}},
+		{f.paths.Leader(), 2, []string{"a"}},
+		{f.paths.Current(), 1, []string{"a"}},
+	} {
+		f.until("a leads", leads("a"))
+		f.waitForWork("a")
+		f.write(overwrite(c.path, newer))
+		for _, id := range c.named {
+			f.logged(id, "a record has a newer format")
+			f.logged(id, "reason=\"znode "+c.path+" has format version 3")
+		}
+		g := f.until("status shows it", func(g status.Group) bool { return len(g.Problems) > 0 })
+		if want := fmt.Sprintf("znode %s has format version 3, this zkelectd reads up to %d: upgrade this host, or stop its daemon", c.path, c.known); !strings.Contains(g.Problems[0], want) {
+			t.Errorf("problems %q", g.Problems)
+		}
+		if c.path == f.paths.Current() { // its owner may have ended, and the record with it
+			break
+		}
+		closed := func() int { return strings.Count(f.daemons["b"].output(), "closed the dead daemon's session") }
+		before := closed()
+		syscall.Kill(f.daemon("b"), syscall.SIGKILL) // a new session checks the record as well
+		f.eventually("b's session is closed", func() bool { return closed() > before })
+		f.until("b is back", func(g status.Group) bool { return len(g.Members) == 2 })
+		data, _, err := f.session.Get(context.Background(), c.path, false)
+		if err != nil || string(data) != newer {
+			t.Errorf("it was overwritten: %s, %v", data, err)
+		}
+		f.write(overwrite(c.path, "damaged")) // which any elector may repair
+		f.waitForWork(f.leadership("a leadership again").Elected.Record.Node)
 	}
+	f.checkInvariants()
 }
 
 func TestRepair(t *testing.T) {

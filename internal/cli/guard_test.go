@@ -59,16 +59,3 @@ func TestUnreadLogDelaysNoKill(t *testing.T) {
 		t.Errorf("its daemon took %s to end", took)
 	}
 }
-
-func TestNoRespawn(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.configure("a", "dc1", 1, "")
-	f.start("a", "--config", f.file("a"), "--no-respawn")
-	f.until("a leads", leads("a"))
-	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
-	if code := f.exit("a"); code != 128+9 {
-		t.Errorf("exit status %d", code)
-	}
-	f.checkInvariants()
-}

@@ -58,10 +58,6 @@ func remove(path string) cluster.Op {
 	return cluster.Op{Kind: cluster.OpDelete, Path: path, Version: cluster.AnyVersion}
 }
 
-func (f *fleet) znode(name string) string {
-	return map[string]string{"elected": f.paths.Elected(), "leader": f.paths.Leader(), "current": f.paths.Current()}[name]
-}
-
 // Whichever records of a leadership an operator deletes at once, the next child must not start while the old one still runs,
 // which ignores TERM.
 func TestLeadershipWipedUnderAChildThatIgnoresTerm(t *testing.T) {

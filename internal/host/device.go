@@ -25,18 +25,11 @@ const (
 // errDeviceUnknown is why a host that requires a watchdog device does not lead at first.
 var errDeviceUnknown = errors.New("it has not been checked yet")
 
-// deviceGuard checks a device, and returns what it found last, after a value from DeviceNews; *guard.Client implements it.
-type deviceGuard interface {
-	CheckDevice(guard.DeviceSpec)
-	DeviceState() guard.DeviceState
-	DeviceNews() <-chan struct{}
-}
-
 // device is what the host knows of its watchdog device, which the guard opens. It outlives sessions, and is safe for concurrent use.
 type device struct {
 	config config.WatchdogDevice
 	lease  time.Duration // election.lease
-	guard  deviceGuard
+	guard  Guard
 	log    *slog.Logger
 	// setUnusable records why the host must not lead; nil if it may.
 	setUnusable func(error)
@@ -49,7 +42,7 @@ type device struct {
 }
 
 // newDevice returns nil if no device is configured.
-func newDevice(c config.Config, g deviceGuard, log *slog.Logger, setUnusable func(error)) *device {
+func newDevice(c config.Config, g Guard, log *slog.Logger, setUnusable func(error)) *device {
 	if !c.Device.Used() {
 		return nil
 	}

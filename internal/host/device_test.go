@@ -14,19 +14,19 @@ import (
 	"zkelectd/internal/sys/watchdogdev"
 )
 
-// checkedDevices is a guard that only notes the checks of devices.
-type checkedDevices struct {
-	deviceGuard
+// deviceGuard is a guard that only checks devices.
+type deviceGuard struct {
+	Guard
 	checks []guard.DeviceSpec
 }
 
-func (g *checkedDevices) CheckDevice(s guard.DeviceSpec) { g.checks = append(g.checks, s) }
+func (g *deviceGuard) CheckDevice(s guard.DeviceSpec) { g.checks = append(g.checks, s) }
 
 // newTestDevice returns a device whose path exists, and how often the host was said to be unusable.
-func newTestDevice(t *testing.T, mode string) (*device, *checkedDevices, *error) {
+func newTestDevice(t *testing.T, mode string) (*device, *deviceGuard, *error) {
 	t.Helper()
 	unusable := new(error)
-	g := new(checkedDevices)
+	g := new(deviceGuard)
 	c := config.Config{Device: config.WatchdogDevice{Mode: mode, Device: "/dev/null"}}
 	return newDevice(c, g, slog.New(slog.DiscardHandler), func(err error) { *unusable = err }), g, unusable
 }

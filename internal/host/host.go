@@ -5,6 +5,7 @@ package host
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"runtime"
@@ -23,6 +24,40 @@ import (
 	"zkelectd/internal/work/fencer"
 	"zkelectd/internal/zk"
 )
+
+// Guard is the subset of the guard's methods that a host uses; *guard.Client implements it.
+type Guard interface {
+	// NewLeadership returns the guard's side of one instance of a group.
+	NewLeadership(name string) *guard.Leadership
+	// Survivors returns the groups in which work of an earlier daemon may still run.
+	Survivors() []string
+	// GuardPid returns the guard's process ID.
+	GuardPid() int
+	// Context returns a context that ends when the guard is lost; Err then returns an error.
+	Context() context.Context
+	Err() error
+	// CheckGroups returns an error if the works of n groups could not be told apart.
+	CheckGroups(n int) error
+	// SetSession sets the session that the guard closes if this daemon dies, and SetAccess the credentials and TLS files for
+	// that.
+	SetSession(guard.Credentials)
+	SetAccess(json.RawMessage)
+	ClearSession()
+	// Heartbeat promises another heartbeat before until; 0 promises none.
+	Heartbeat(until time.Duration)
+	// WatchdogInterval returns how often the daemon must call Heartbeat for the service manager's watchdog; 0 for no watchdog.
+	WatchdogInterval() time.Duration
+	// ReportAlive reports to the service manager's watchdog that this daemon is alive, and Notify sends the service manager a
+	// message.
+	ReportAlive()
+	Notify(state string)
+	// Containment returns what keeps the processes of the work together.
+	Containment() guard.Containment
+	// CheckDevice has a watchdog device checked. DeviceState returns what the guard found last, after a value from DeviceNews.
+	CheckDevice(guard.DeviceSpec)
+	DeviceState() guard.DeviceState
+	DeviceNews() <-chan struct{}
+}
 
 // Options configures a Host.
 type Options struct {
@@ -53,7 +88,7 @@ type Options struct {
 	// Level is the log level that a reload of log.level sets; may be nil.
 	Level   *slog.LevelVar
 	Version string
-	Guard   *guard.Client
+	Guard   Guard
 }
 
 // Host is a running zkelectd.

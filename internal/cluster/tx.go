@@ -118,7 +118,7 @@ func (p Paths) ControlTx(self string, read Stored[Control], next Control) []Op {
 	return p.byElector(self, writeOp(p.Control(), read, Encode(&next)))
 }
 
-// byElector returns ops, with a check of the incarnation of the elector that sends them; self is empty for anybody else.
+// byElector returns ops, with a check of the incarnation of the elector that sends them. self is empty for all others.
 func (p Paths) byElector(self string, ops ...Op) []Op {
 	if self == "" {
 		return ops

@@ -25,8 +25,8 @@ func newChangeReader(conn followSession) changeReader {
 	return changeReader{conn: conn, valid: make(map[string]bool)}
 }
 
-// follow calls look, and again after hints, but not more often than pace, until ctx is done or the session has ended. look returns after
-// what time it is called again without a hint; 0 for never.
+// follow calls look, and again after hints, but not more often than pace, until ctx is done or the session has ended.
+// look returns after what time it is called again without a hint; 0 for never.
 func (r *changeReader) follow(ctx context.Context, pace time.Duration, look func() time.Duration) {
 	timer := time.NewTimer(pace)
 	defer timer.Stop()
@@ -67,7 +67,7 @@ func (r *changeReader) takeHints() {
 	}
 }
 
-// readChanged reads those of the znodes that are not valid, all at once. It returns false if store did so for one of them.
+// readChanged reads those of the znodes that are not valid, all at once. It returns false if store did so for one.
 func (r *changeReader) readChanged(ctx context.Context, paths []string, store func(*Read) bool) bool {
 	var reads []*Read
 	for _, path := range paths {

@@ -251,7 +251,8 @@ func (c *Collector) readLeadership(ctx context.Context) error {
 	return nil
 }
 
-// orderTargets returns what an elector reads beside the decision and the members. Only people miss a roster that may not be read.
+// orderTargets returns what an elector reads beside the decision and the members. Only people miss a roster that may not
+// be read.
 func (c *Collector) orderTargets() []target {
 	p := c.opt.Paths
 	roster := recordTarget(p.Roster(), cluster.ReadRoster, &c.snap.Roster)
@@ -274,8 +275,8 @@ func (c *Collector) readMembers(ctx context.Context) error {
 	return c.readNodes(ctx, c.incarnations, c.orderTargets())
 }
 
-// readNodes reads the records of the members, and other targets. A member that may not be read must not prevent others from being seen or
-// elected.
+// readNodes reads the records of the members, and other targets. A member that may not be read must not prevent others
+// from being seen or elected.
 func (c *Collector) readNodes(ctx context.Context, incarnations []cluster.Incarnation, targets []target) error {
 	present := make(map[string]bool, len(incarnations))
 	for _, in := range incarnations {
@@ -321,7 +322,9 @@ type target struct {
 
 // recordTarget returns a target whose record is stored at into.
 func recordTarget[T any](path string, decode decoder[T], into *cluster.Stored[T]) target {
-	return target{path: path, store: func(data []byte, stat cluster.Stat, exists bool) { *into = decode(path, data, stat, exists) }}
+	return target{path: path, store: func(data []byte, stat cluster.Stat, exists bool) {
+		*into = decode(path, data, stat, exists)
+	}}
 }
 
 // fetch reads those targets that are not valid. It stores every answer, even if another read fails.

@@ -75,7 +75,8 @@ func (s *raceSource) Read(ctx context.Context, reads []*Read) {
 // collector returns a collector of the session that reads, over a source.
 func (s *raceSource) collector(source Source) *Collector {
 	return NewCollector(CollectorOptions{
-		Source: source, Paths: s.p, Self: s.self, Session: s.SessionID(), Clock: func() time.Duration { return 1 }, Log: slog.New(slog.DiscardHandler),
+		Source: source, Paths: s.p, Self: s.self, Session: s.SessionID(), Clock: func() time.Duration { return 1 },
+		Log: slog.New(slog.DiscardHandler),
 	})
 }
 

@@ -105,7 +105,9 @@ func RotateFailsafeKeys(ctx context.Context, conn secretSession, p cluster.Paths
 	return nil
 }
 
-func readFailsafeKeys(ctx context.Context, conn cluster.Reader, p cluster.Paths) (cluster.Stored[cluster.FailsafeKeys], error) {
+func readFailsafeKeys(
+	ctx context.Context, conn cluster.Reader, p cluster.Paths,
+) (cluster.Stored[cluster.FailsafeKeys], error) {
 	return readRecord(ctx, conn, p.FailsafeKeys(), false, cluster.ReadStored[cluster.FailsafeKeys])
 }
 
@@ -131,7 +133,8 @@ const followRefresh = 10 * time.Second
 // FollowFailsafe calls f with what is known of a group, and again after changes and from time to time, but not more often than pace,
 // until ctx is done or the session has ended. While ZooKeeper does not answer, f is not called: what it got last is remembered.
 func FollowFailsafe(ctx context.Context, conn followSession, p cluster.Paths, pace time.Duration, f func(FailsafeGroup)) {
-	r := failsafeReader{changeReader: newChangeReader(conn), paths: p, nodes: make(map[string]cluster.Stored[cluster.Node])}
+	nodes := make(map[string]cluster.Stored[cluster.Node])
+	r := failsafeReader{changeReader: newChangeReader(conn), paths: p, nodes: nodes}
 	r.follow(ctx, pace, func() time.Duration {
 		if !r.read(ctx) {
 			return zk.Jitter(retryInterval)

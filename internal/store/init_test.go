@@ -9,7 +9,7 @@ import (
 	"zkelectd/internal/zk"
 )
 
-// The first election of a group, its first record of slots, and init succeed on a server that accepts only small packets.
+// A first election, a first record of slots, and init succeed on a server that accepts small packets only.
 func TestFirstWritesWithASmallBuffer(t *testing.T) {
 	t.Setenv("JAVA_TOOL_OPTIONS", "-Djute.maxbuffer=8192")
 	server, err := zkserver.Start(t.Context(), zkserver.Options{})

@@ -35,7 +35,11 @@ type Reader struct {
 // NewReader returns a reader over conn, which is the source of opt. It does nothing until Run is called.
 func NewReader(conn ReaderSession, opt CollectorOptions) *Reader {
 	opt.Source, opt.Session = sessionSource{conn}, conn.SessionID()
-	return &Reader{conn: conn, collector: NewCollector(opt), out: make(chan cluster.Snapshot, 1), force: make(chan struct{}, 1)}
+	return &Reader{
+		conn: conn, collector: NewCollector(opt),
+		out:   make(chan cluster.Snapshot, 1),
+		force: make(chan struct{}, 1),
+	}
 }
 
 // Snapshots returns the channel that delivers the newest snapshot. A newer snapshot replaces one that was not received.

@@ -70,7 +70,9 @@ func readAtOnce(ctx context.Context, conn cluster.Reader, reads []*Read) {
 type decoder[T any] func(path string, data []byte, stat cluster.Stat, exists bool) cluster.Stored[T]
 
 // readRecord reads a znode and decodes its record.
-func readRecord[T any](ctx context.Context, conn cluster.Reader, path string, watch bool, decode decoder[T]) (cluster.Stored[T], error) {
+func readRecord[T any](
+	ctx context.Context, conn cluster.Reader, path string, watch bool, decode decoder[T],
+) (cluster.Stored[T], error) {
 	data, stat, err := conn.Get(ctx, path, watch)
 	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
 		return cluster.Stored[T]{}, fmt.Errorf("cannot read znode %s: %w", path, err)

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// authConn is a connection that breaks when credentials are written to it while broken is set; if sent is set, after they were sent.
+// authConn is a connection that breaks when credentials are written to it while broken is set; if sent is set, after
+// they were sent.
 type authConn struct {
 	net.Conn
 	broken *atomic.Bool

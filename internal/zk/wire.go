@@ -31,8 +31,8 @@ type handshake struct {
 	password []byte
 }
 
-// parseConnect returns the session id and the last zxid that the client has seen, from an encoded connect request with its length prefix.
-// ok is false if the request is malformed.
+// parseConnect returns the session id and the last zxid that the client has seen, from an encoded connect request with
+// its length prefix. ok is false if the request is malformed.
 func parseConnect(packet []byte) (session, zxid int64, ok bool) {
 	f := fields{rest: packet}
 	f.skip(4 + 4) // length, protocol version

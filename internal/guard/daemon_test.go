@@ -4,8 +4,11 @@ import (
 	"encoding/binary"
 	"net/rpc"
 	"os"
+	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -75,6 +78,10 @@ func TestFailedDaemonIsReplaced(t *testing.T) {
 				t.Error("the daemon was not replaced")
 			}
 			d.checkSessionClosed(pids)
+			hung := slices.Contains([]string{"hangs up", "no heartbeat", "stopped"}, name)
+			if log := read(filepath.Join(fx.dir, "log")); strings.Contains(log, "killing the daemon: it is hung") != hung {
+				t.Errorf("log: %s", log)
+			}
 			if _, err := tryCall[int](next, "Start", fx.shell("true")); err == nil || err.Error() != "there is no lease" {
 				t.Errorf("the new daemon has the old one's lease: %v", err)
 			}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
@@ -460,33 +459,5 @@ func TestHungKeeper(t *testing.T) {
 		h.work = nil
 		b.tendKeepers()
 		eventually(t, "its death", func() bool { return !alive(b.keeper.pid) })
-	}
-}
-
-// Signals are passed on to the daemon. Without a daemon, those that mean stop end the guard.
-func TestSignalHandling(t *testing.T) {
-	caught := make(chan os.Signal, 1) // children must not inherit ignored signals, as from nohup(1)
-	signal.Notify(caught, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGINT, syscall.SIGTERM)
-	defer signal.Stop(caught)
-	b := newBareGuard(t)
-	if b.handleSignal(syscall.SIGCHLD); b.stopping || !alive(b.daemon.pid) {
-		t.Error("SIGCHLD was treated as a request to stop")
-	}
-	for sig, ends := range map[syscall.Signal]bool{
-		syscall.SIGTERM: true, syscall.SIGINT: true, syscall.SIGHUP: false, syscall.SIGUSR1: false,
-	} {
-		b := newBareGuard(t)
-		b.daemon.listens = true
-		b.handleSignal(sig)
-		if pid := b.daemon.pid; b.stopping != ends || b.noRespawn || b.exitStatus != 0 {
-			t.Errorf("%s: %+v", sig, b.guard)
-		} else {
-			eventually(t, "the death of the daemon", func() bool { return !alive(pid) })
-		}
-		b = newBareGuard(t)
-		b.daemon = nil
-		if b.handleSignal(sig); b.stopping != ends || b.noRespawn != ends || ends && b.exitStatus != 128+int(sig) {
-			t.Errorf("%s, no daemon: %+v", sig, b.guard)
-		}
 	}
 }

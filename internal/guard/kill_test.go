@@ -362,70 +362,14 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// A unit is dead when its control group has been empty for a while. The daemon then gets a report of how it ended.
-func TestSweepOfAUnit(t *testing.T) {
-	for _, killing := range []bool{true, false} {
-		g := newFakeUnit(t)
-		b := newBareGuard(t)
-		pid := g.run("exec sleep 1000")
-		w := &work{seq: 7, spec: &Spec{Unit: &g.unit}, killing: killing}
-		var err error
-		if w.unit, err = newUnitContainer(g.unit); err != nil {
-			t.Fatal(err)
-		}
-		b.give(b.l, w)
-		if b.sweep(w); !killing && w.nextSweep != 0 {
-			t.Error("a unit that may run was swept")
-		}
-		w.killAt, w.nextSweep = boottime.Now()+time.Hour, 0 // asked to stop
-		b.sweep(w)
-		if b.l.work == nil {
-			t.Fatal("dead while it runs")
-		}
-		how := "was killed"
-		if !killing {
-			how = "has stopped"
-			if !alive(pid) {
-				t.Error("killed within its grace period")
-			}
-			g.kill()
-		}
-		eventually(t, "the death of the unit", func() bool { b.sweep(w); return b.l.work == nil })
-		b.expect(how, []string{"exited 7 " + how, "dead 7"}, nil)
-		if alive(pid) || w.unit.group != nil {
-			t.Errorf("alive: %t, %+v", alive(pid), w.unit)
-		}
-	}
-}
-
-// Control groups, of the work or of a unit, are killed at once, independently of the keeper.
-func TestKillOfControlGroups(t *testing.T) {
+// A control group that cannot be removed is logged.
+func TestControlGroupThatStays(t *testing.T) {
 	b := newBareGuard(t)
-	c, err := newCgroup(delegatedCgroup(), 6)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd, p := sleeper(t, func(cmd *exec.Cmd) { cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, c.fd() })
-	w := b.give(b.l, &work{seq: 7, group: c})
-	b.kill(w)
-	p.waitDead(t)
-	b.expect("a control group", nil, []string{"kill 7"})
-	cmd.Wait()
-	eventually(t, "the death of all", func() bool { return c.Empty() == nil })
-	b.workDied(w, "")
-	b.expect("its end", []string{"dead 7"}, nil)
-	if _, err := os.Stat(c.dir); !os.IsNotExist(err) || b.l.work != nil || b.logText.Len() != 0 {
-		t.Errorf("its control group was not removed: %v; log: %s", err, b.logText)
-	}
-	if _, err := unix.FcntlInt(uintptr(c.eventsFD), unix.F_GETFD, 0); err == nil {
-		t.Error("its files were not closed")
-	}
 	left, err := newCgroup(delegatedCgroup(), 7)
 	if err != nil {
 		t.Fatal(err)
 	}
-	inside := func(cmd *exec.Cmd) { cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, left.fd() }
-	cmd, _ = sleeper(t, inside) // prevents the removal
+	cmd, _ := sleeper(t, func(cmd *exec.Cmd) { cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, left.fd() })
 	b.releaseWork(b.give(b.l, &work{group: left}))
 	b.removals.Wait()
 	if !strings.Contains(b.logText.String(), "cannot remove a control group") || !strings.Contains(b.logText.String(), left.dir) {
@@ -434,18 +378,6 @@ func TestKillOfControlGroups(t *testing.T) {
 	cmd.Process.Kill()
 	cmd.Wait()
 	eventually(t, "the removal", func() bool { return os.Remove(left.dir) == nil })
-
-	g := newFakeUnit(t)
-	pid := g.run("exec sleep 1000")
-	unit := &work{seq: 8}
-	if unit.unit, err = newUnitContainer(g.unit); err != nil {
-		t.Fatal(err)
-	}
-	b.give(b.l, unit)
-	defer unit.unit.Close()
-	b.kill(unit)
-	eventually(t, "the death of the unit", func() bool { return !alive(pid) })
-	b.expect("a unit", nil, nil)
 }
 
 // nextCheck returns when the work has to be checked next.

@@ -215,48 +215,8 @@ func exists(pid int) bool {
 	return err == nil
 }
 
-// One call of advance kills and sweeps work that may not run any longer, and kills a daemon that is hung or to be killed.
-func TestAdvance(t *testing.T) {
-	for name, c := range map[string]struct {
-		deadline       time.Duration // of the heartbeat, from now
-		killing, alive bool
-		hung           bool
-	}{
-		"before the heartbeat deadline": {deadline: time.Hour, alive: true},
-		"no heartbeat deadline":         {alive: true},
-		"after the heartbeat deadline":  {deadline: -time.Millisecond, hung: true},
-		"killing":                       {killing: true},
-	} {
-		b := newBareGuard(t)
-		var err error
-		if b.timer, err = boottime.NewTimer(); err != nil {
-			t.Fatal(err)
-		}
-		d := b.daemon
-		d.killing, d.abandoned = c.killing, c.killing
-		w := b.give(b.l, &work{seq: 7})
-		if c.deadline != 0 {
-			b.board.heartbeat().setDeadline(boottime.Now() + c.deadline)
-		}
-		b.advance()
-		if c.alive {
-			if !alive(d.pid) || d.killing || d.abandoned {
-				t.Errorf("%s: %+v", name, d)
-			}
-		} else {
-			eventually(t, "its death", func() bool { return !alive(d.pid) })
-			if !d.killing || !d.abandoned || b.daemonDeadline() != 0 {
-				t.Errorf("%s: %+v", name, d)
-			}
-		}
-		if logged := strings.Contains(b.logText.String(), "killing the daemon: it is hung"); logged != c.hung {
-			t.Errorf("%s: log: %s", name, b.logText)
-		}
-		if w.killing == c.alive || !c.alive && w.nextSweep == 0 {
-			t.Errorf("%s: %+v", name, w)
-		}
-		b.timer.Close()
-	}
+// The guard exits only when its daemon is dead, and what that has sent was read.
+func TestGuardStopsAfterItsDaemon(t *testing.T) {
 	b := newBareGuard(t)
 	var err error
 	if b.timer, err = boottime.NewTimer(); err != nil {

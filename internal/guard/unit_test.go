@@ -136,6 +136,9 @@ func TestUnitStops(t *testing.T) {
 	if err := u.unit.CheckKillGranted(); err != nil {
 		t.Error(err)
 	}
+	if !u.permitted() {
+		t.Error("the permit was removed while the unit may run")
+	}
 	call[int](d, "Stop", time.Hour)
 	eventually(t, "the removal of the permit", func() bool { return !u.permitted() })
 	if !alive(pid) {

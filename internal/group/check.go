@@ -9,9 +9,9 @@ import (
 	"zkelectd/internal/sys/boottime"
 )
 
-// Check compares this configuration's policy and slots with those in force, and measures the latency of ZooKeeper with that. If the tree was
-// open, it checks whether it still is. It returns how many znodes it has read. The host calls it for each new instance, and then for
-// one after another: its cost is that of the host, not of its groups.
+// Check compares this configuration's policy and slots with those in force, and measures the latency of ZooKeeper with
+// that. If the tree was open, it checks whether it still is. It returns how many znodes it has read. The host calls it
+// for each new instance, and then for one after another: its cost is that of the host, not of its groups.
 func (i *Instance) Check(ctx context.Context) (reads int) {
 	m := i.members[0]
 	g := m.group

@@ -50,7 +50,8 @@ func TestALeavingElectorElectsItsSuccessor(t *testing.T) {
 	}
 }
 
-// deafSession reads nothing from some time on, and writes no record of its node. It keeps the fence of the last RELEASE.
+// deafSession reads nothing from some time on, and writes no record of its node. It keeps the fence of the last
+// RELEASE.
 type deafSession struct {
 	memorySession
 	deaf     *atomic.Bool
@@ -79,7 +80,8 @@ func (s deafSession) Get(ctx context.Context, path string, watch bool) ([]byte, 
 	return s.memorySession.Get(ctx, path, watch)
 }
 
-// A leaver that is the elector waits neither for its own announcement, nor for a read: neither of that, nor of its decision.
+// A leaver that is the elector waits neither for its own announcement, nor for a read: neither of that, nor of its
+// decision.
 func TestALeavingElectorWaitsForNothing(t *testing.T) {
 	server := storetest.NewServer()
 	deaf, released := new(atomic.Bool), new(atomic.Value)

@@ -81,7 +81,8 @@ func newMember(ctx context.Context, i *Instance, n int, l Leadership) *Member {
 		timer:  time.NewTimer(time.Hour),
 	}
 	m.machine = transition.New(transition.Options{
-		Paths: g.opt.Paths, Self: i.self, Site: g.settings.Node.Site, Host: g.opt.Identity.Host, Fencing: opt.Fencing.Fencing, API: g.settings.Node.API, Budget: budget,
+		Paths: g.opt.Paths, Self: i.self, Site: g.settings.Node.Site, Host: g.opt.Identity.Host, API: g.settings.Node.API,
+		Budget: budget, Fencing: opt.Fencing.Fencing,
 		Lease: s.LeaseZnode(), Epoch: i.slots.Record.Epoch, LastTerm: g.memory.Term, Wall: func() time.Time { return m.wall },
 		RestartMax: opt.MaxRestarts, RestartWindow: restartWindow, RestartBackoff: restartBackoff,
 		Admission: opt.Limits.Starts != nil, Failsafe: opt.Failsafe.machine(), Takeover: opt.TakeoverTimeout,

@@ -10,8 +10,8 @@ import (
 	"zkelectd/internal/operator/losses"
 )
 
-// noteGrant returns the smallest session timeout that any server has granted to this daemon: one that granted it once may grant it again
-// at any reconnect.
+// noteGrant returns the smallest session timeout that any server has granted to this daemon: one that granted it once
+// may grant it again at any reconnect.
 func (h *Host) noteGrant(timeout time.Duration) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()

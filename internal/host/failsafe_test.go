@@ -324,8 +324,8 @@ func TestDamagedFailsafeState(t *testing.T) {
 	}
 }
 
-// A reload enables failsafe mode: a standby takes part at once, and a leader as soon as it no longer leads. Another one turns it off: the
-// leader asks nobody any more, and all hosts forget the group for it.
+// A reload enables failsafe mode: a standby takes part at once, and a leader as soon as it no longer leads. Another one
+// turns it off: the leader asks nobody any more, and all hosts forget the group for it.
 func TestFailsafeModeByReload(t *testing.T) {
 	f := newFleet(t)
 	var enabled atomic.Bool
@@ -370,7 +370,8 @@ func TestFailsafeModeByReload(t *testing.T) {
 		return !s.Enabled && !s.TakesPart && s.Problem == ""
 	}, func() string { return fmt.Sprintf("%+v", a.Failsafe()) })
 	b.Reload()
-	wait(t, "the fence names nobody", func() bool { return f.state(b) == nil }, func() string { return fmt.Sprintf("%+v", f.state(b)) })
+	shown := func() string { return fmt.Sprintf("%+v", f.state(b)) }
+	wait(t, "the fence names nobody", func() bool { return f.state(b) == nil }, shown)
 	if err := check(); err != nil {
 		t.Error(err)
 	}
@@ -521,8 +522,8 @@ func TestTurnedOffAfterTheLeaderWasLost(t *testing.T) {
 	}
 }
 
-// Without its state directory a host cannot agree, and says so. One that cannot know what it has promised takes no part in a group that
-// uses failsafe mode, and says why. Once its state can be read, it takes part by itself.
+// Without its state directory a host cannot agree, and says so. One that cannot know what it has promised takes no part
+// in a group that uses failsafe mode, and says why. Once its state can be read, it takes part by itself.
 func TestTurnedOffWithAnUnreadableState(t *testing.T) {
 	f := newFleet(t)
 	stopA := f.start(true, "a")

@@ -18,7 +18,9 @@ import (
 func (h *Host) fencing(c config.Config) group.Fencing {
 	f := operator.Fencing(c)
 	of := group.Fencing{Fence: func(ctx context.Context, t fencer.Target, run fencer.Runner) (string, error) {
-		return h.fences.Fence(ctx, t.Node+" "+fingerprint(f), func(ctx context.Context) (string, error) { return f.Fence(ctx, t, run) })
+		return h.fences.Fence(ctx, t.Node+" "+fingerprint(f), func(ctx context.Context) (string, error) {
+			return f.Fence(ctx, t, run)
+		})
 	}}
 	of.Enabled, of.Required, of.SkipWait, of.Limit = f.Enabled(), c.Fencing.Required, c.Fencing.SkipWait, f.Limit()
 	return of

@@ -156,7 +156,8 @@ func (g *Group) DryRun(ctx context.Context, r request.Request) ([]string, error)
 	return g.cache.DryRun(ctx, r)
 }
 
-// viewed soon sends the status line of the only group to the service manager. That of several groups is sent with each beat.
+// viewed soon sends the status line of the only group to the service manager. That of several groups is sent with each
+// beat.
 func (g *Group) viewed(status.Daemon) {
 	if g.host.single() {
 		g.host.service.statusLater(g.host.line)

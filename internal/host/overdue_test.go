@@ -10,8 +10,8 @@ import (
 	"zkelectd/internal/test/testhelper"
 )
 
-// runWithPids starts a host with the groups g0 and g1, and waits until it leads them. It returns the pid of the child that was started
-// last in g0.
+// runWithPids starts a host with the groups g0 and g1, and waits until it leads them. It returns the pid of the child
+// that was started last in g0.
 func runWithPids(t *testing.T) (f *fleetOf, pid int) {
 	t.Helper()
 	var started atomic.Int64
@@ -79,8 +79,8 @@ func TestWorkThatDoesNotDieLeavesTheGroupToOthers(t *testing.T) {
 	}
 }
 
-// While a session that ends waits for the work of one group, its members of the others leave at once, and then the one of that group as
-// well: they no longer elect.
+// While a session that ends waits for the work of one group, its members of the others leave at once, and then the one
+// of that group as well: they no longer elect.
 func TestAnEndingSessionLeavesTheOtherGroups(t *testing.T) {
 	f, pid := runWithPids(t)
 	release := testhelper.HangOnDeath(t, pid)

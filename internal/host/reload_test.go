@@ -122,8 +122,8 @@ func TestReloadIsCommittedWhenAccepted(t *testing.T) {
 	}
 }
 
-// A reload is neither refused nor lost if its session ends before it is complete: the next session, which begins a new term, repeats it,
-// and its member has the new settings. The loss is counted.
+// A reload is neither refused nor lost if its session ends before it is complete: the next session, which begins a new
+// term, repeats it, and its member has the new settings. The loss is counted.
 func TestReloadOutlivesItsSession(t *testing.T) {
 	root := fresh()
 	lost := false
@@ -157,7 +157,9 @@ func TestReloadOutlivesItsSession(t *testing.T) {
 	if n := read(); n.Refused != "" || n.Priority != 9 || n.Reloads != 1 || n.PolicyDigest != d.config().Rules().Digest() {
 		t.Errorf("the record is %+v", n)
 	}
-	until(t, d, "leads again, in another session", func(v status.Daemon) bool { return v.Leads() && v.Incarnation != first.Incarnation })
+	until(t, d, "leads again, in another session", func(v status.Daemon) bool {
+		return v.Leads() && v.Incarnation != first.Incarnation
+	})
 	if n := d.Totals(); n.Sessions != 2 || n.SessionsLost != 1 || n.Restarts != 0 || n.ReloadFailed {
 		t.Errorf("it has counted %+v", n)
 	}

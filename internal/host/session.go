@@ -90,7 +90,10 @@ func (h *Host) open() (*session, error) {
 		}
 		return nil, err
 	}
-	s := &session{host: h, zk: opened, began: time.Now(), granted: opened.Timeout(), ready: make(chan struct{}), waits: make(chan struct{}, 1), members: make(map[*resource]*membership)}
+	s := &session{
+		host: h, zk: opened, began: time.Now(), granted: opened.Timeout(), ready: make(chan struct{}),
+		waits: make(chan struct{}, 1), members: make(map[*resource]*membership),
+	}
 	s.leases = store.NewLeaseWatch(func(znode string) store.LeaseSession { return opened.Group(cluster.Paths{Root: znode}) }, boottime.Now)
 	s.base = h.leaseBase(s.granted)
 	h.device.fit(s.base)

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// Limit bounds how many groups of this host do something at once. Requests are granted in their order: a group whose takeover waits
-// has no leader that works, whatever it was elected for. It is safe for concurrent use.
+// Limit bounds how many groups of this host do something at once. Requests are granted in their order: a group whose
+// takeover waits has no leader that works, whatever it was elected for. It is safe for concurrent use.
 type Limit struct {
 	most int
 
@@ -34,8 +34,8 @@ type Permit struct {
 // NewShare returns a share of the limit.
 func (l *Limit) NewShare() *Share { return &Share{limit: l} }
 
-// Request requests a permit. wake is called when it is granted, possibly before Request returns, and must not block. Nothing is granted
-// any more once the share is closed.
+// Request requests a permit. wake is called when it is granted, possibly before Request returns, and must not block.
+// Nothing is granted any more once the share is closed.
 func (s *Share) Request(wake func()) *Permit {
 	l, p := s.limit, &Permit{share: s, wake: wake}
 	l.mu.Lock()

@@ -42,7 +42,8 @@ func (f *fleet) linkPeers() {
 		fmt.Fprintf(&rules, "ip daddr %s tcp dport %d dnat ip to 127.0.0.1:%d\n", published, ports[i], n.peer.Port())
 		fmt.Fprintf(&rules, "ip daddr %s tcp dport %d dnat ip to %s\n", behind, ports[i], n.peer.address)
 	}
-	if err := nft(fmt.Sprintf("table inet %s {\nchain output {\ntype nat hook output priority -100;\n%s}\n}\n", peerTable(), rules.String())); err != nil {
+	const table = "table inet %s {\nchain output {\ntype nat hook output priority -100;\n%s}\n}\n"
+	if err := nft(fmt.Sprintf(table, peerTable(), rules.String())); err != nil {
 		f.t.Fatal(err)
 	}
 }

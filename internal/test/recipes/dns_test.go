@@ -104,8 +104,8 @@ func (g *dnsGroup) lateHooks() {
 }
 
 func (g *dnsGroup) run(leader string, term int64) {
-	hook := g.network.command("n3", "env", "ZKELECTD_LEADER="+leader, fmt.Sprintf("ZKELECTD_TERM=%d", term), "DNS_SERVER=192.0.2.4",
-		"DNS_NAME=app.example.org", "DNS_DOMAIN=example.org", "DNS_KEY="+g.file("zkelectd.key"), g.hook)
+	hook := g.network.command("n3", "env", "ZKELECTD_LEADER="+leader, fmt.Sprintf("ZKELECTD_TERM=%d", term),
+		"DNS_SERVER=192.0.2.4", "DNS_NAME=app.example.org", "DNS_DOMAIN=example.org", "DNS_KEY="+g.file("zkelectd.key"), g.hook)
 	if out, err := hook.CombinedOutput(); err != nil {
 		g.t.Logf("the hook of %s in term %d: %v: %s", leader, term, err, out)
 	}

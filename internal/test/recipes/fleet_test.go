@@ -164,7 +164,8 @@ func (f *fleet) stopFirst(names ...string) {
 // moves moves the leadership of a group to a node, and waits for that.
 func (f *fleet) moves(root, id string, flags ...string) {
 	f.t.Helper()
-	if out, status := f.zkelectd(append([]string{"move", id, "--zk", f.zk.Addr(), "--root", root, "--wait"}, flags...)...); status != 0 {
+	args := append([]string{"move", id, "--zk", f.zk.Addr(), "--root", root, "--wait"}, flags...)
+	if out, status := f.zkelectd(args...); status != 0 {
 		f.t.Fatal(out)
 	}
 }

@@ -148,7 +148,7 @@ func (f fencing) run(t *testing.T, img image) {
 		config := f.config(name, server.Addr(), h.addr(), book.port())
 		h.machines[name] = boot(t, img, dir, scenario{user: "root"}.init(), append(accounts(),
 			file{"etc/zkelectd.yaml", 0o644, []byte(config)}, file{"bin/fence_vm", 0o755, []byte("#!/bin/sh\nexec guest fence\n")})...)
-		testhelper.Eventually(t, bootTimeout, "the machine to lead", func() bool { first, _ := book.span("machine"); return !first.IsZero() })
+		testhelper.Eventually(t, bootTimeout, "the machine to lead", func() bool { return book.begun("machine") })
 	}
 	h.mu.Unlock()
 	m := h.machines["machine"]
@@ -159,7 +159,7 @@ func (f fencing) run(t *testing.T, img image) {
 		checkOverlap(t, m, book)
 		return
 	}
-	testhelper.Eventually(t, *session*6, "the successor", func() bool { first, _ := book.span("standby"); return !first.IsZero() })
+	testhelper.Eventually(t, *session*6, "the successor", func() bool { return book.begun("standby") })
 	off, fenced := h.endedAt("machine")
 	if !fenced {
 		t.Fatal("the successor has not fenced the machine")

@@ -59,3 +59,9 @@ func (l *ledger) span(name string) (first, last time.Time) {
 	defer l.mu.Unlock()
 	return l.first[name], l.last[name]
 }
+
+// begun reports whether the work of a host has run.
+func (l *ledger) begun(name string) bool {
+	first, _ := l.span(name)
+	return !first.IsZero()
+}

@@ -104,7 +104,7 @@ func (s scenario) run(t *testing.T, img image, programs string) {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 
 	m := boot(t, img, dir, s.init(), append(accounts(), file{"etc/zkelectd.yaml", 0o644, []byte(s.config(proxy.Port(), book.port()))})...)
-	testhelper.Eventually(t, bootTimeout, "the machine to lead", func() bool { first, _ := book.span("machine"); return !first.IsZero() })
+	testhelper.Eventually(t, bootTimeout, "the machine to lead", func() bool { return book.begun("machine") })
 	s.startStandby(t, dir, programs, server.Addr(), book.port())
 	if at, reset := m.resetAt(); reset {
 		t.Fatalf("the machine was reset at %s, before anything happened", at)
@@ -129,7 +129,7 @@ func (s scenario) run(t *testing.T, img image, programs string) {
 	testhelper.Eventually(t, *session*3, "the reset of the machine", func() bool { _, reset := m.resetAt(); return reset })
 	reset, _ := m.resetAt()
 	<-m.exited
-	testhelper.Eventually(t, *session*6, "the successor", func() bool { first, _ := book.span("standby"); return !first.IsZero() })
+	testhelper.Eventually(t, *session*6, "the successor", func() bool { return book.begun("standby") })
 	_, last := book.span("machine")
 	successor, _ := book.span("standby")
 	t.Logf("stood still; reset after %s (the lease and K: %s), last beat after %s, successor after %s", round(reset.Sub(stood)), b.Lease+b.Kill, round(last.Sub(stood)),

@@ -158,8 +158,8 @@ func checkPlaces(c config.Config) error {
 	return errors.Join(errs...)
 }
 
-// checkHost returns an error for each program, directory and unit that this host does not have, and for each option that a fence agent does
-// not know, or lacks.
+// checkHost returns an error for each program, directory and unit that this host does not have, and for each option that a
+// fence agent does not know, or lacks.
 func checkHost(ctx context.Context, h config.Host) error {
 	var errs []error
 	for _, g := range h.Groups {

@@ -18,7 +18,8 @@ func TestCurrentThatCannotBeDeleted(t *testing.T) {
 	elector := f.until("a leads", leads("a")).Elector
 	child := f.paths.Current() + "/child"
 	f.write(remove(f.paths.Current()),
-		cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Current(), Data: cluster.Encode(&before.Current.Record)}, cluster.Op{Kind: cluster.OpCreate, Path: child})
+		cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Current(), Data: cluster.Encode(&before.Current.Record)},
+		cluster.Op{Kind: cluster.OpCreate, Path: child})
 	f.logged(elector, f.paths.Current()+": znode has children")
 	const advice = "no session owns it; the elector deletes it: if it cannot, delete it with 'deleteall "
 	for _, args := range [][]string{{"status"}, {"doctor", "--config", f.file("a")}, {"repair"}} {

@@ -226,8 +226,8 @@ func guardBySessionFile(cfg config.Config) (int, error) {
 	return 0, errors.New("ZooKeeper does not answer, and the processes in the session file are gone")
 }
 
-// askDaemon asks the daemon whether it is ready, and in the groups whose policy enables failsafe mode whether that would work. It returns
-// the daemon's view of the first group.
+// askDaemon asks the daemon whether it is ready, and in the groups whose policy enables failsafe mode whether that would
+// work. It returns the daemon's view of the first group.
 func (c *checkup) askDaemon(ctx context.Context) (first status.Response) {
 	ctx, cancel := context.WithTimeout(ctx, localTimeout)
 	defer cancel()

@@ -167,7 +167,9 @@ func TestExecNeedsNoFiles(t *testing.T) {
 	f.env = []string{"TMPDIR=/no/such/directory"}
 	input := filepath.Join(f.dir, "input")
 	put(t, input, "from cron\n")
-	cmd := f.execCommand("n1", `read -r line; echo "$ZKELECTD_NODE: $line" >>"$RUNS"; env >"$RUNS.env"; cat /proc/[0-9]*/cmdline >>"$RUNS.env"; exit 3`, "--id", "other")
+	const job = `read -r line; echo "$ZKELECTD_NODE: $line" >>"$RUNS"
+env >"$RUNS.env"; cat /proc/[0-9]*/cmdline >>"$RUNS.env"; exit 3`
+	cmd := f.execCommand("n1", job, "--id", "other")
 	stdin, err := os.Open(input)
 	if err != nil {
 		t.Fatal(err)

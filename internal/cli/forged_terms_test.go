@@ -30,9 +30,9 @@ func (f *fleet) forge(path string, term int64) {
 	f.write(overwrite(path, forged))
 }
 
-// A daemon that is alone goes on, whatever becomes of its records (L1): a decision that is written again unchanged ends its leadership,
-// but not its elections, and it restores its registration. If all terms are forged while no daemon runs, so that no daemon knows the real
-// ones, repair names the records, and terms start again from the Unix time in seconds.
+// A daemon that is alone goes on, whatever becomes of its records (L1): a decision that is written again unchanged ends its
+// leadership, but not its elections, and it restores its registration. If all terms are forged while no daemon runs, so that
+// no daemon knows the real ones, repair names the records, and terms start again from the Unix time in seconds.
 func TestChangedRecordsOfALoneDaemon(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -31,6 +31,9 @@ func (m *Member) recordStep(at time.Duration, ev transition.Event, actions []tra
 			l.Starts = a.Term
 		case transition.Send:
 			l.Releases = a.Tx == transition.TxRelease
+			if a.Tx == transition.TxReady {
+				l.Readies = m.machine.Term()
+			}
 		}
 	}
 	record.Write(l)

@@ -85,7 +85,11 @@ func runCampaign(t *testing.T, groups, n int, faults []fault, fix func(*node)) *
 	if _, err := f.converge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c := &campaign{fleet: f, faults: faults, began: time.Now(), injected: make(map[string]int), settled: make(map[string][]time.Duration)}
+	c := &campaign{
+		fleet: f, faults: faults, began: time.Now(), injected: make(map[string]int), settled: make(map[string][]time.Duration),
+		gaps: newGapCheck(f.recordings()),
+	}
+	t.Cleanup(c.gaps.watchProcessor())
 	for injected := 0; injected < n && !t.Failed(); {
 		injected += c.round(min(n-injected, 1+max(0, f.rng.IntN(6)-3)))
 		if f.rng.Float64() < 0.7 {
@@ -95,6 +99,7 @@ func runCampaign(t *testing.T, groups, n int, faults []fault, fix func(*node)) *
 	}
 	c.settle()
 	c.report()
+	c.gaps.report(t)
 	f.checkRecordings()
 	return f
 }
@@ -107,6 +112,7 @@ type campaign struct {
 	injected map[string]int             // by the fault's name
 	since    []string                   // the faults since the fleet has settled
 	settled  map[string][]time.Duration // how long it took to settle, by the names of the faults before it; "" for all
+	gaps     *gapCheck                  // nil for none
 }
 
 // settle waits until the fleet has settled, and records how long it took.
@@ -120,6 +126,9 @@ func (c *campaign) settle() {
 		c.settled[name] = append(c.settled[name], took)
 	}
 	c.since = nil
+	if c.gaps != nil {
+		c.gaps.settled(c)
+	}
 }
 
 // choose returns a kind of fault.
@@ -138,6 +147,7 @@ func (c *campaign) choose() fault {
 func (c *campaign) round(together int) (injected int) {
 	var heals []func()
 	var names []string
+	began := boottime.Now()
 	for range together {
 		k := c.choose()
 		heal, err := k.inject(c.fleet)
@@ -149,6 +159,9 @@ func (c *campaign) round(together int) (injected int) {
 			continue
 		}
 		heals, names = append(heals, heal), append(names, k.name)
+		if c.gaps != nil {
+			c.gaps.injected(k.name, began)
+		}
 		c.injected[k.name]++
 	}
 	if len(names) == 0 {
@@ -174,12 +187,18 @@ func (f *fleet) checkLedgers() {
 	}
 }
 
-// checkLedger checks S1 in the ledger, which is empty if the group's first child has not written yet, or was stopped before it did.
-func (g *group) checkLedger() []tenure {
+// readLedger returns the tenures of the group; none if its first child has not written yet, or was stopped before it did.
+func (g *group) readLedger() []tenure {
 	all, err := readLedger(g.ledger())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		g.f.t.Error(err)
 	}
+	return all
+}
+
+// checkLedger checks S1 in the ledger.
+func (g *group) checkLedger() []tenure {
+	all := g.readLedger()
 	for _, fault := range check(all) {
 		g.f.t.Errorf("%s: %s", g.name, fault)
 	}

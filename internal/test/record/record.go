@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -28,6 +29,8 @@ type Line struct {
 	Lease time.Duration `json:",omitempty"`
 	// Starts is the term of the work that the step starts, 0 if it starts none.
 	Starts int64 `json:",omitempty"`
+	// Readies is the term whose READY the step sends, 0 if it sends none.
+	Readies int64 `json:",omitempty"`
 	// Running is set if the child exists after the step, and Releases if the step sends RELEASE.
 	Running, Releases bool `json:",omitempty"`
 	// Read is the decision that the member has read, and Holders are those who hold leadership by what it has read.
@@ -73,26 +76,54 @@ func Write(l Line) {
 }
 
 // Read calls see with all lines in a directory; those of one member come in their order.
-func Read(dir string, see func(Line)) error {
-	files, err := filepath.Glob(filepath.Join(dir, "*.record"))
+func Read(dir string, see func(Line)) error { return NewReader(dir).Read(see) }
+
+// Reader reads the lines in a directory while they are written.
+type Reader struct {
+	dir  string
+	read map[string]int64 // how much of each file was read
+}
+
+// NewReader returns a reader of a directory.
+func NewReader(dir string) *Reader { return &Reader{dir, make(map[string]int64)} }
+
+// Read calls see with the lines that it has not read yet; those of one member come in their order.
+func (r *Reader) Read(see func(Line)) error {
+	files, err := filepath.Glob(filepath.Join(r.dir, "*.record"))
 	if err != nil {
 		return err
 	}
 	for _, name := range files {
-		data, err := os.ReadFile(name)
-		if err != nil {
+		if err := r.readFile(name, see); err != nil {
 			return err
 		}
-		for text := range bytes.Lines(data) {
-			if !bytes.HasSuffix(text, []byte("\n")) {
-				break // the process was killed meanwhile
-			}
-			var l Line
-			if err := json.Unmarshal(text, &l); err != nil {
-				return fmt.Errorf("%s: %.80q: %w", name, text, err)
-			}
-			see(l)
+	}
+	return nil
+}
+
+func (r *Reader) readFile(name string, see func(Line)) error {
+	file, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if _, err := file.Seek(r.read[name], io.SeekStart); err != nil {
+		return err
+	}
+	data, err := io.ReadAll(file)
+	if err != nil {
+		return err
+	}
+	for text := range bytes.Lines(data) {
+		if !bytes.HasSuffix(text, []byte("\n")) {
+			break // it is being written, or the process was killed meanwhile
 		}
+		var l Line
+		if err := json.Unmarshal(text, &l); err != nil {
+			return fmt.Errorf("%s: %.80q: %w", name, text, err)
+		}
+		see(l)
+		r.read[name] += int64(len(text))
 	}
 	return nil
 }

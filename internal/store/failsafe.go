@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"time"
 
@@ -179,7 +178,7 @@ func (r *failsafeReader) store(read *Read) bool {
 	case r.paths.FailsafeKeys():
 		r.known.Keys = cluster.ReadStored[cluster.FailsafeKeys](read.Path, read.Data, read.Stat, exists)
 	default:
-		r.nodes[path.Base(read.Path)] = storedNode(read.Path, read.Data, read.Stat, exists)
+		r.nodes[lastPart(read.Path)] = storedNode(read.Path, read.Data, read.Stat, exists)
 	}
 	return true
 }

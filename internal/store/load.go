@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"time"
 
@@ -100,7 +99,7 @@ func (r *loadReader) store(read *Read) bool {
 	if !read.answered() {
 		return false
 	}
-	id := path.Base(read.Path)
+	id := lastPart(read.Path)
 	delete(r.nodes, id)
 	// A record that no session owns is not that of a running host.
 	if s := cluster.ReadStored[cluster.Load](read.Path, read.Data, read.Stat, read.Err == nil); s.Readable() && read.Stat.Owner != 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -79,3 +80,6 @@ func readRecord[T any](
 	}
 	return decode(path, data, stat, err == nil), nil
 }
+
+// lastPart returns the name of a znode without its parent.
+func lastPart(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }

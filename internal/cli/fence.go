@@ -6,13 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/guard"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/operator/request"
 	"zkelectd/internal/operator/status"
@@ -39,7 +43,7 @@ The exit status is 0 only if the node is certainly off.`
 	c.Flags().BoolVar(&yes, "yes", false, "do it without asking")
 	c.Flags().BoolVar(&dry, "dry-run", false, "only ask the agents whether they could fence the node")
 	c.run = func(ctx context.Context, g group, args []string) error {
-		ctx, stop := interruptible(ctx)
+		ctx, stop := signal.NotifyContext(ctx, guard.NotIgnored(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)...)
 		defer stop()
 		f := operator.Fencing(g.cfg)
 		if !f.Enabled() {

@@ -9,6 +9,9 @@ import (
 	"zkelectd/internal/cluster"
 )
 
+// maxSpread is the longest time over which the groups of a host spread their preemptions.
+const maxSpread = time.Minute
+
 // moves delays the preemptions of a group, so that those of many groups do not come at once (docs/groups.md, When a host is lost,
 // when one returns). It measures by this elector's clock, so a new elector begins again.
 type moves struct {
@@ -50,7 +53,7 @@ func (m *moves) forget() {
 
 // checkMove returns an error that says why a preemption that policy allows must wait, nil if it may begin. delay is that of the failback.
 func (e *Elector) checkMove(in Input, delay time.Duration, d *Decision) error {
-	m, spread := &e.moves, 2*delay
+	m, spread := &e.moves, min(2*delay, maxSpread)
 	m.seen = true
 	if e.opt.Spread && spread > 0 {
 		term := in.Snapshot.Elected.Record.Term

@@ -9,12 +9,12 @@ import (
 
 // A loop that has nothing to do has no timers: the host asks it from time to time to show that it is alive.
 
-// Beat makes each loop that has done nothing lately publish its view, which shows that it is alive. Between two calls
+// Beat makes each loop that has published nothing lately publish its view, which shows that it is alive. Between two calls
 // may lie 3/2 of [status.PublishInterval]. It is safe for concurrent use, and does not block.
 func (i *Instance) Beat() {
 	now := boottime.Now()
 	for _, m := range i.members {
-		if now-m.shownAt() < status.PublishInterval(i.budget.Session)/4 {
+		if now-m.group.view.Load().PublishedAt < status.PublishInterval(i.budget.Session)/4 {
 			continue // such as one that renews a lease
 		}
 		m.group.notices.add(beatRequested)

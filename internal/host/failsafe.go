@@ -181,7 +181,7 @@ type promisesUnknownError struct{ err error }
 func (e *promisesUnknownError) Error() string {
 	return fmt.Sprintf("the last leader may still rest on promises, and it is not known what this host has promised: %v. Until it is, or that leader has ended, this host "+
 		"neither leads nor agrees to another leader. Repair the state directory, and the host takes part again by itself, or after 'zkelectd reload' at once; if the "+
-		"directory is not that of this daemon, set StateDirectory= in the unit", e.err)
+		"directory is not that of this daemon, set StateDirectory= in its unit, or the variable STATE_DIRECTORY", e.err)
 }
 
 func (e *promisesUnknownError) Unwrap() error { return e.err }

@@ -7,8 +7,11 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// rankedByLoads are the types and rankers that rank by what hosts publish in their loads. An expression, or a program, may.
-var rankedByLoads = []string{"latency", "score", "fewest", execType}
+// Types and rankers that rank without what hosts publish in their loads.
+var (
+	typesWithoutLoads   = []string{"priority", "first", "node-id", "highest-node-id", "round-robin", "other-site", "spread"}
+	rankersWithoutLoads = []string{"site", "priority", "incumbent", "oldest", "node-id", "highest-node-id", "round-robin", "other-site", "spread"}
+)
 
 // UsesLoads reports whether a decision by these rules, for these members, may depend on what hosts publish in their loads: latency,
 // score and how much they lead.
@@ -20,9 +23,9 @@ func UsesLoads(rules cluster.Rules, members []cluster.Member) bool {
 		return true // expressions may use any field
 	}
 	if len(rules.Rank) == 0 {
-		return slices.Contains(rankedByLoads, rules.Type)
+		return !slices.Contains(typesWithoutLoads, rules.Type)
 	}
 	return slices.ContainsFunc(rules.Rank, func(name string) bool {
-		return slices.Contains(rankedByLoads, name) || strings.HasPrefix(name, exprPrefix)
+		return !slices.Contains(rankersWithoutLoads, name) && !strings.HasPrefix(name, withPrefix) && !strings.HasPrefix(name, apartPrefix)
 	})
 }

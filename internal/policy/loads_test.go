@@ -27,4 +27,12 @@ func TestUsesLoads(t *testing.T) {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
+	for _, known := range Types() {
+		if known == "latency" || known == "score" || known == "exec" || known == "fewest" {
+			continue
+		}
+		if UsesLoads(cluster.Rules{Type: known}, nil) {
+			t.Errorf("type %s", known)
+		}
+	}
 }

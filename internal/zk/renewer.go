@@ -17,7 +17,7 @@ import (
 // renewer sends the RENEWs of all groups of a session, merged. No group can delay those of the others: a group only posts
 // requests, and the renewer takes no lock that is held for longer than a computation, uses no disk and logs nothing.
 //
-// An idle leader does little else than this, so a renewal needs no timer of the Go runtime: one of those wakes two
+// An idle leader does little else than this, so the renewer has no timer of the Go runtime: one of those wakes two
 // threads, also at the time of a deadline that was stopped long before.
 type renewer struct {
 	sending atomic.Bool // a batch is about to be sent

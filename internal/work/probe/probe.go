@@ -1,5 +1,5 @@
-// Package probe checks whether a child is ready or alive and whether a host is healthy: by a command, HTTP, TCP, a notification
-// from the child, or a delay. It also measures scores.
+// Package probe checks whether a child is ready or alive and whether a host is healthy: by a command, HTTP, TCP or a notification
+// from the child. It also measures scores.
 package probe
 
 import (

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -227,7 +228,7 @@ func (own dropIn) check(u systemd.Unit) error {
 		return differs("the permit", u.Permit, own.permit)
 	case u.Socket != own.socket:
 		return differs("the socket", u.Socket, own.socket)
-	case own.service != "" && !slices.Contains(u.BindsTo, own.service):
+	case strings.HasSuffix(own.service, ".service") && !slices.Contains(u.BindsTo, own.service):
 		return fmt.Errorf("child.unit: %s is bound to %v, but this daemon is %s: correct BindsTo= in its drop-in (systemctl edit %s)", u.Name, u.BindsTo, own.service, u.Name)
 	}
 	return nil

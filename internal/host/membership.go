@@ -325,7 +325,7 @@ func (m *membership) serve(i *instance, before published) error {
 	}
 	defer m.setCurrent(nil)
 	m.settle()
-	m.session.running.Go(func() { m.checkTree(m.ctx) })
+	m.session.checks.soon(m)
 	if r.published() != before { // a reload or a check came during the registration
 		m.session.running.Go(func() { i.Apply(r.settings(), false) })
 	}

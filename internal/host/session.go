@@ -36,6 +36,7 @@ type session struct {
 	cancel  context.CancelFunc // with the reason for the end
 
 	running sync.WaitGroup // memberships
+	checks  *checks
 	leases  *store.LeaseWatch
 	leasing sync.Mutex // held while the lease znode is created
 
@@ -92,7 +93,7 @@ func (h *Host) open() (*session, error) {
 	}
 	s := &session{
 		host: h, zk: opened, began: time.Now(), granted: opened.Timeout(), ready: make(chan struct{}),
-		waits: make(chan struct{}, 1), members: make(map[*resource]*membership),
+		waits: make(chan struct{}, 1), members: make(map[*resource]*membership), checks: newChecks(),
 	}
 	s.leases = store.NewLeaseWatch(func(znode string) store.LeaseSession { return opened.Group(cluster.Paths{Root: znode}) }, boottime.Now)
 	s.base = h.leaseBase(s.granted)
@@ -113,7 +114,7 @@ func (s *session) run(ctx context.Context) error {
 	beside, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var reloads sync.WaitGroup
 	reloads.Go(func() { h.serveReloads(beside, s) })
-	reloads.Go(func() { s.checkInTurn(beside) })
+	reloads.Go(func() { s.checks.run(beside, s) })
 	reloads.Go(func() { h.runLoads(beside, s) })
 	for _, r := range h.resources() {
 		s.begin(r)

@@ -10,12 +10,10 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-viper/mapstructure/v2"
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
-	"go.yaml.in/yaml/v3"
 
 	"zkelectd/internal/sys/suggest"
 )
@@ -58,91 +56,6 @@ func (s Sources) CheckReload() error {
 		return nil
 	}
 	return fmt.Errorf("the configuration was read from a pipe (%s), which can be read only once: restart zkelectd to change it, or use a file", s.File)
-}
-
-// settingFlag is the flag of a setting.
-type settingFlag struct{ flag, key, usage string }
-
-// flags are the settings that have a flag.
-var flags = []settingFlag{
-	{"zk", "zookeeper.servers", "ZooKeeper servers, host:port, separated by commas"},
-	{"root", "zookeeper.root", "the group's root znode"},
-	{"session-timeout", "zookeeper.session_timeout", "ZooKeeper session timeout to request"},
-	{"connect-timeout", "zookeeper.connect_timeout", "give up if no server answers for this long; with 0s a daemon tries forever, a command for 10s"},
-	{"id", "node.id", "the name of this daemon in the group"},
-	{"site", "node.site", "the site of this host"},
-	{"priority", "node.priority", "rank within the site, higher is better"},
-	{"label", "node.labels", "labels, key=value, separated by commas"},
-	{"http", "http.listen", "host:port or unix:/path for status, metrics and operator requests"},
-	{"http-token-file", "http.token_file", "file with a line name:token for each client that may submit operator requests over HTTP"},
-	{"http-web-config", "http.web_config", "web configuration file (TLS, client certificates) of the HTTP API"},
-	{"no-child", "child.none", "lead without leader-only work: programs ask the HTTP API who leads"},
-	{"log-level", "log.level", "debug, info, warn or error"},
-	{"log-format", "log.format", "text or json"},
-}
-
-// RegisterFlags adds --config and the flags for settings.
-func RegisterFlags(to *pflag.FlagSet) { register(to, "") }
-
-// RegisterConnection adds --config and the flags for the connection to the group, for commands that need nothing else.
-func RegisterConnection(to *pflag.FlagSet) {
-	register(to, zookeeperSection)
-}
-
-// RegisterNodeName adds the flags for the name and the site of this host.
-func RegisterNodeName(to *pflag.FlagSet) {
-	for _, f := range flags {
-		if f.key == "node.id" || f.key == "node.site" {
-			addFlag(to, f)
-		}
-	}
-}
-
-// setting is the annotation of a flag that sets a key. A command may have another flag with the name of one of them.
-const setting = "setting"
-
-// RegisterFile adds --config.
-func RegisterFile(to *pflag.FlagSet) {
-	to.Var(&onceValue{}, "config", "configuration file (YAML), optional")
-}
-
-func register(to *pflag.FlagSet, prefix string) {
-	RegisterFile(to)
-	for _, f := range flags {
-		if strings.HasPrefix(f.key, prefix) {
-			addFlag(to, f)
-		}
-	}
-}
-
-func addFlag(to *pflag.FlagSet, f settingFlag) {
-	key := keysByName()[f.key]
-	usage := f.usage
-	if value := shown(key.Default); key.Kind == boolean {
-		to.Bool(f.flag, false, usage)
-	} else {
-		if value != "" {
-			usage += fmt.Sprintf(" (default %s)", value)
-		}
-		to.String(f.flag, "", usage)
-	}
-	to.Lookup(f.flag).Annotations = map[string][]string{setting: {f.key}}
-}
-
-// onceValue is a string flag that cannot be set twice; otherwise the second file would silently replace the first.
-type onceValue struct {
-	value string
-	set   bool
-}
-
-func (v *onceValue) String() string { return v.value }
-func (v *onceValue) Type() string   { return "string" }
-func (v *onceValue) Set(s string) error {
-	if v.set && v.value != s { // for a completion, cobra parses the flags twice
-		return errors.New("set twice: only one configuration file is read")
-	}
-	v.value, v.set = s, true
-	return nil
 }
 
 // Load reads, merges and checks the sources of one group. If it fails, the error is [Errors] and Config is zero.
@@ -195,18 +108,6 @@ func readEnv(env []string, values map[string]found, errs *Errors) {
 			continue
 		}
 		put(values, key, name, s, errs)
-	}
-}
-
-func readFlags(to *pflag.FlagSet, values map[string]found, errs *Errors) {
-	if to == nil {
-		return
-	}
-	keys := keysByName()
-	for _, f := range flags {
-		if flag := to.Lookup(f.flag); flag != nil && flag.Changed && flag.Annotations[setting] != nil {
-			put(values, keys[f.key], "--"+f.flag, flag.Value.String(), errs)
-		}
 	}
 }
 
@@ -281,115 +182,6 @@ func empty(v any) bool {
 		return r.Len() == 0
 	}
 	return false
-}
-
-// YAML returns the whole configuration as YAML, which loads as the same configuration. Values that depend on others have a comment
-// with what is in force if the servers grant the session timeout that is asked for.
-func (c Config) YAML() string {
-	comments := make(map[string]string)
-	session := c.ZooKeeper.LeaseBase(c.ZooKeeper.SessionTimeout)
-	basis := fmt.Sprintf("with a session timeout of %s", session)
-	if c.Election.Lease == 0 {
-		comments["election.lease"] = fmt.Sprintf("%s %s", c.Lease(session), basis)
-	} else {
-		basis = fmt.Sprintf("with a lease of %s", c.Election.Lease)
-	}
-	if b, err := c.Budget(session); err == nil && c.Election.LostAfter == 0 {
-		comments["election.lost_after"] = fmt.Sprintf("%s %s", b.LeaseWait.Round(10*time.Millisecond), basis)
-	}
-	if stop := c.StopTimeout(session); stop > 0 && c.Child.StopTimeout == 0 {
-		comments["child.stop_timeout"] = fmt.Sprintf("%s %s", stop, basis)
-	}
-	if c.Slots.Enabled() && c.Slots.PerNode == 0 {
-		comments["slots.per_node"] = fmt.Sprintf("%d, as many as slots.count", c.Slots.Limit())
-	}
-	return yamlOf(c.settings(), comments, func(string) bool { return true })
-}
-
-// YAML returns the settings of the host as YAML; for a daemon with one group, all of them.
-func (h Host) YAML() string {
-	if h.Dir == "" {
-		return h.Config.YAML()
-	}
-	keys := keysByName()
-	return yamlOf(h.Config.settings(), nil, func(key string) bool { return keys[key].Scope != GroupScope })
-}
-
-func yamlOf(settings map[string]any, comments map[string]string, wanted func(key string) bool) string {
-	root := &yaml.Node{Kind: yaml.MappingNode}
-	sections := map[string]*yaml.Node{"": root}
-	for _, k := range Keys() {
-		if !wanted(k.Name) {
-			continue
-		}
-		path, name := "", k.Name
-		if i := strings.LastIndexByte(k.Name, '.'); i >= 0 {
-			path, name = k.Name[:i], k.Name[i+1:]
-		}
-		value, err := marshal(settings[k.Name])
-		if err != nil {
-			continue // cannot happen: all settings are plain values
-		}
-		value.LineComment = comments[k.Name]
-		s := section(sections, path)
-		s.Content = append(s.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: name}, value)
-	}
-	var b strings.Builder
-	e := yaml.NewEncoder(&b)
-	e.SetIndent(2)
-	e.Encode(root)
-	e.Close()
-	return b.String()
-}
-
-// inline returns a value as YAML on one line.
-func inline(v any) string {
-	n, err := marshal(v)
-	if err != nil {
-		return fmt.Sprint(v)
-	}
-	text, err := yaml.Marshal(n)
-	if err != nil {
-		return fmt.Sprint(v)
-	}
-	return strings.Join(strings.Fields(string(text)), " ")
-}
-
-func section(sections map[string]*yaml.Node, path string) *yaml.Node {
-	if s, ok := sections[path]; ok {
-		return s
-	}
-	parent, name := "", path
-	if i := strings.LastIndexByte(path, '.'); i >= 0 {
-		parent, name = path[:i], path[i+1:]
-	}
-	s := &yaml.Node{Kind: yaml.MappingNode}
-	p := section(sections, parent)
-	p.Content = append(p.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: name}, s)
-	sections[path] = s
-	return s
-}
-
-// shownDefault returns the default for readers on any host, who have other names than this one.
-func (k Key) shownDefault() string {
-	if k.Name == "node.id" {
-		return ""
-	}
-	return shown(k.Default)
-}
-
-// shown returns a default as the reference and --help show it.
-func shown(v any) string {
-	switch v := v.(type) {
-	case []string:
-		return strings.Join(v, ",")
-	case string:
-		return v
-	}
-	if empty(v) {
-		return ""
-	}
-	return fmt.Sprint(v)
 }
 
 // EnvConfig is the environment variable that names the configuration file of a command.

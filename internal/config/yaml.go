@@ -1,0 +1,118 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// YAML returns the whole configuration as YAML, which loads as the same configuration. Values that depend on others have a comment
+// with what is in force if the servers grant the session timeout that is asked for.
+func (c Config) YAML() string {
+	comments := make(map[string]string)
+	session := c.ZooKeeper.LeaseBase(c.ZooKeeper.SessionTimeout)
+	basis := fmt.Sprintf("with a session timeout of %s", session)
+	if c.Election.Lease == 0 {
+		comments["election.lease"] = fmt.Sprintf("%s %s", c.Lease(session), basis)
+	} else {
+		basis = fmt.Sprintf("with a lease of %s", c.Election.Lease)
+	}
+	if b, err := c.Budget(session); err == nil && c.Election.LostAfter == 0 {
+		comments["election.lost_after"] = fmt.Sprintf("%s %s", b.LeaseWait.Round(10*time.Millisecond), basis)
+	}
+	if stop := c.StopTimeout(session); stop > 0 && c.Child.StopTimeout == 0 {
+		comments["child.stop_timeout"] = fmt.Sprintf("%s %s", stop, basis)
+	}
+	if c.Slots.Enabled() && c.Slots.PerNode == 0 {
+		comments["slots.per_node"] = fmt.Sprintf("%d, as many as slots.count", c.Slots.Limit())
+	}
+	return yamlOf(c.settings(), comments, func(string) bool { return true })
+}
+
+// YAML returns the settings of the host as YAML; for a daemon with one group, all of them.
+func (h Host) YAML() string {
+	if h.Dir == "" {
+		return h.Config.YAML()
+	}
+	keys := keysByName()
+	return yamlOf(h.Config.settings(), nil, func(key string) bool { return keys[key].Scope != GroupScope })
+}
+
+func yamlOf(settings map[string]any, comments map[string]string, wanted func(key string) bool) string {
+	root := &yaml.Node{Kind: yaml.MappingNode}
+	sections := map[string]*yaml.Node{"": root}
+	for _, k := range Keys() {
+		if !wanted(k.Name) {
+			continue
+		}
+		path, name := "", k.Name
+		if i := strings.LastIndexByte(k.Name, '.'); i >= 0 {
+			path, name = k.Name[:i], k.Name[i+1:]
+		}
+		value, err := marshal(settings[k.Name])
+		if err != nil {
+			continue // cannot happen: all settings are plain values
+		}
+		value.LineComment = comments[k.Name]
+		s := section(sections, path)
+		s.Content = append(s.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: name}, value)
+	}
+	var b strings.Builder
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	e.Encode(root)
+	e.Close()
+	return b.String()
+}
+
+// inline returns a value as YAML on one line.
+func inline(v any) string {
+	n, err := marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	text, err := yaml.Marshal(n)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return strings.Join(strings.Fields(string(text)), " ")
+}
+
+func section(sections map[string]*yaml.Node, path string) *yaml.Node {
+	if s, ok := sections[path]; ok {
+		return s
+	}
+	parent, name := "", path
+	if i := strings.LastIndexByte(path, '.'); i >= 0 {
+		parent, name = path[:i], path[i+1:]
+	}
+	s := &yaml.Node{Kind: yaml.MappingNode}
+	p := section(sections, parent)
+	p.Content = append(p.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: name}, s)
+	sections[path] = s
+	return s
+}
+
+// shownDefault returns the default for readers on any host, who have other names than this one.
+func (k Key) shownDefault() string {
+	if k.Name == "node.id" {
+		return ""
+	}
+	return shown(k.Default)
+}
+
+// shown returns a default as the reference and --help show it.
+func shown(v any) string {
+	switch v := v.(type) {
+	case []string:
+		return strings.Join(v, ",")
+	case string:
+		return v
+	}
+	if empty(v) {
+		return ""
+	}
+	return fmt.Sprint(v)
+}

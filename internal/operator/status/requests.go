@@ -1,0 +1,119 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// Request is an operator's request in force.
+type Request struct {
+	ID int64 `json:"id"`
+	// Slot is the only slot that it concerns; empty if it concerns the whole group.
+	Slot string `json:"slot,omitempty"`
+	// Kind is pause, hard-pause, move, scheduled-move, cordon, drain or reelect; Target is the node or site.
+	Kind   string    `json:"kind"`
+	Target string    `json:"target,omitempty"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason,omitempty"`
+	Time   time.Time `json:"time"`
+	// Remaining is roughly how long it will stay in force, by this host's clock; nil if it has no end.
+	Remaining *cluster.Duration `json:"remaining,omitempty"`
+	// Due is when a scheduled move begins, by the clock of the host where it was submitted; nil for other requests.
+	Due *time.Time `json:"due,omitempty"`
+}
+
+// KindScheduledMove is the kind of a move that begins later.
+const KindScheduledMove = "scheduled-move"
+
+// requests returns the requests in force.
+func requests(s cluster.Snapshot) []Request {
+	var all []Request
+	add := func(kind, target string, r cluster.Request) {
+		all = append(all, Request{ID: r.ID, Slot: r.Slot, Kind: kind, Target: target, By: r.By, Reason: r.Reason, Time: r.Time, Remaining: remaining(r)})
+	}
+	c := s.Control.Record
+	if c.Pause != nil {
+		kind := "pause"
+		if c.Pause.Hard {
+			kind = "hard-pause"
+		}
+		add(kind, "", c.Pause.Request)
+	}
+	if c.Move != nil {
+		add("move", c.Move.Target(), c.Move.Request)
+	}
+	for _, m := range c.Moves {
+		add("move", m.Target(), m.Request)
+	}
+	all = append(all, scheduled(s)...)
+	if c.Reelect != nil {
+		add("reelect", "", *c.Reelect)
+	}
+	for _, r := range c.Reelections {
+		add("reelect", "", r)
+	}
+	for _, cordon := range c.Cordons {
+		kind := "cordon"
+		if cordon.Drain {
+			kind = "drain"
+		}
+		add(kind, cordon.Target(), cordon.Request)
+	}
+	return all
+}
+
+// scheduled returns the moves that begin later.
+func scheduled(s cluster.Snapshot) []Request {
+	var all []Request
+	for _, m := range s.Control.Record.Scheduled {
+		if s.Slot == "" || m.Slot == s.Slot {
+			all = append(all, Request{ID: m.ID, Slot: m.Slot, Kind: KindScheduledMove, Target: m.Target(), By: m.By, Reason: m.Reason, Time: m.Time, Due: &m.At})
+		}
+	}
+	return all
+}
+
+// remaining returns how long a request will stay in force by the clock of this host, but not more than an elector last wrote
+// down; nil if it has no end. Only the elector ends a request, by its own clock.
+func remaining(r cluster.Request) *cluster.Duration {
+	if r.For == 0 {
+		return nil
+	}
+	d := cluster.Duration(max(0, min(time.Until(r.Time.Add(time.Duration(r.For))), time.Duration(r.Remaining))))
+	return &d
+}
+
+// String returns the request in one line.
+func (r Request) String() string {
+	text := strings.TrimSpace(r.Kind + " " + r.Target)
+	switch r.Kind {
+	case "pause":
+		text = "PAUSED, policy does not replace a healthy leader"
+	case "hard-pause":
+		text = "PAUSED HARD, no member is elected"
+	case "move":
+		text = "move to " + r.Target
+	case KindScheduledMove:
+		text = "moves to " + r.Target
+	}
+	if r.Slot != "" {
+		text += " in slot " + r.Slot
+	}
+	if r.Due != nil {
+		text += " at " + cluster.DescribeTime(*r.Due, time.Now())
+	}
+	text += ", by " + r.By
+	if r.Reason != "" {
+		text += " (" + r.Reason + ")"
+	}
+	if r.Remaining != nil {
+		return fmt.Sprintf("%s, about %s left", text, time.Duration(*r.Remaining).Round(time.Second))
+	}
+	if r.Due != nil {
+		return text
+	}
+	return text + ", until it is ended"
+}

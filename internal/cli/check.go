@@ -73,14 +73,9 @@ for what run refuses.
 		if err := errors.Join(daemon.CheckWatch(from, h), h.CheckWork(), h.CheckFailsafe(), checkBudgets(h)); err != nil {
 			return err
 		}
-		alone := make(map[string]bool)
-		if offline {
-			fmt.Fprintln(cmd.ErrOrStderr(), "not checked: programs, files and units of this host, and the groups in ZooKeeper (--offline)")
-		} else {
-			if err := errors.Join(daemon.CheckFiles(h.Config), checkPlaces(h.Config), checkHost(cmd.Context(), h)); err != nil {
-				return err
-			}
-			alone = checkGroups(cmd.Context(), cmd.ErrOrStderr(), h)
+		alone, err := checkBesides(cmd, h, offline)
+		if err != nil {
+			return err
 		}
 		if printed {
 			_, err := io.WriteString(cmd.OutOrStdout(), settings)
@@ -92,6 +87,20 @@ for what run refuses.
 	c.Flags().BoolVar(&printed, "print", false, "print the effective settings of the host, or with -g those of a group")
 	c.Flags().StringVarP(&name, "group", "g", "", "print the times, or with --print the effective settings, of this group")
 	c.MarkFlagsMutuallyExclusive("print", "output")
+}
+
+// checkBesides checks what a configuration names on this host and in ZooKeeper, unless offline. It returns the result of
+// checkGroups.
+func checkBesides(cmd *cobra.Command, h config.Host, offline bool) (alone map[string]bool, err error) {
+	if offline {
+		const text = "not checked: programs, files and units of this host, and the groups in ZooKeeper (--offline)"
+		fmt.Fprintln(cmd.ErrOrStderr(), text)
+		return nil, nil
+	}
+	if err := errors.Join(daemon.CheckFiles(h.Config), checkPlaces(h.Config), checkHost(cmd.Context(), h)); err != nil {
+		return nil, err
+	}
+	return checkGroups(cmd.Context(), cmd.ErrOrStderr(), h), nil
 }
 
 // warnOf prints what is doubtful in a configuration that can be read.

@@ -248,13 +248,7 @@ func (e *Elector) decide(in Input, g attemptEnd, active *activeRequests) Decisio
 		d.Note = unread.Error()
 		return d
 	case g.ended && !ok:
-		d.Note = "no member is eligible: " + r.Refusals()
-		if d.Failing != nil {
-			d.Note = d.Failing.String()
-		}
-		if r.DependsOnOthers() {
-			d.Wake = cluster.Earliest(d.Wake, in.Now+placementInterval)
-		}
+		d.electNobody(r, in.Now)
 		return d
 	case early != "":
 		d.Note, d.Starting, d.Wake = early, true, cluster.Earliest(d.Wake, until)
@@ -274,6 +268,17 @@ func (e *Elector) decide(in Input, g attemptEnd, active *activeRequests) Decisio
 		d.Revoke = revoke(in)
 	}
 	return d
+}
+
+// electNobody notes why nobody can be elected.
+func (d *Decision) electNobody(r rankedMembers, now time.Duration) {
+	d.Note = "no member is eligible: " + r.Refusals()
+	if d.Failing != nil {
+		d.Note = d.Failing.String()
+	}
+	if r.DependsOnOthers() {
+		d.Wake = cluster.Earliest(d.Wake, now+placementInterval)
+	}
 }
 
 // trackEligible keeps track of since when each member has been eligible without a break.

@@ -247,20 +247,28 @@ func (m *membership) runInstance() error {
 		return nil // the end of the session deletes what this instance has registered; its handles still have the final transactions
 	}
 	var permanent *group.PermanentError
-	if !errors.As(err, &permanent) { // else nothing is registered
-		if leaveErr := m.leave(s.ctx, i, err); leaveErr != nil {
-			if s.ctx.Err() == nil {
-				s.end(fmt.Errorf("group %s could not leave: %w", r.name, leaveErr))
-			}
-			m.unleft = i // an ending session that waits for other groups sends LEAVE again: this instance elects no more (L1)
-			return nil
-		}
+	if !errors.As(err, &permanent) && !m.left(i, err) { // else nothing is registered
+		return nil
 	}
 	i.closeConns()
 	if m.ctx.Err() != nil {
 		return nil // removed
 	}
 	return err
+}
+
+// left sends LEAVE for an instance that has ended with err. If that fails, the session ends, and it returns false.
+func (m *membership) left(i *instance, err error) bool {
+	s := m.session
+	leaveErr := m.leave(s.ctx, i, err)
+	if leaveErr == nil {
+		return true
+	}
+	if s.ctx.Err() == nil {
+		s.end(fmt.Errorf("group %s could not leave: %w", m.resource.name, leaveErr))
+	}
+	m.unleft = i // an ending session that waits for other groups sends LEAVE again: this instance elects no more (L1)
+	return false
 }
 
 // recordLeaving records that an instance ends because the daemon is stopped, or because its group was removed.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -38,6 +39,34 @@ func server(t *testing.T) *zkserver.Server {
 	}
 	t.Cleanup(func() { s.Stop() })
 	return s
+}
+
+// Another leader of ZooKeeper moves nobody.
+func TestEnsembleLosesItsLeader(t *testing.T) {
+	t.Parallel()
+	e, err := zkserver.StartEnsemble(t.Context(), 3, zkserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Stop() })
+	f := newFleet(t, e.Addrs()...)
+	for _, id := range []string{"a", "b", "c"} {
+		f.configure(id, "dc1", 100, "zookeeper: {session_timeout: 60s}\n")
+		f.start(id)
+	}
+	before := f.until("a leader", func(g status.Group) bool { return len(g.Members) == 3 && g.State == "READY" })
+	zkLeader, err := e.Leader(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	zkLeader.Kill()
+	after := f.until("the group is read again", func(g status.Group) bool { return len(g.Members) == 3 && leads(before.Leader)(g) })
+	if after.Term != before.Term {
+		t.Errorf("term %d, then %d", before.Term, after.Term)
+	}
+	f.daemons[before.Leader].signal(syscall.SIGTERM)
+	f.until("another leader", func(g status.Group) bool { return g.State == "READY" && g.Leader != before.Leader })
+	f.checkInvariants()
 }
 
 // Whatever an operator deletes or damages by hand, the group returns to one leader, and no daemon crashes.

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"zkelectd/internal/sys/nowait"
 )
 
 // A name may have several addresses, as that of a headless service has, or that of a host with IPv6 and IPv4. Each
@@ -33,7 +35,7 @@ func (a Access) dialer() *dialer {
 	return &dialer{tls: a.TLS, lookup: net.DefaultResolver.LookupNetIP, connect: new(net.Dialer).DialContext, tried: make(map[string]map[string]int)}
 }
 
-// dial opens a connection to a server.
+// dial opens a connection that costs little while the session is idle.
 func (d *dialer) dial(ctx context.Context, network, server string) (net.Conn, error) {
 	addresses, err := d.addresses(ctx, server)
 	if err != nil {
@@ -48,6 +50,7 @@ func (d *dialer) dial(ctx context.Context, network, server string) (net.Conn, er
 
 // secure returns a new connection to a server as dial does.
 func (d *dialer) secure(ctx context.Context, conn net.Conn, server string) (net.Conn, error) {
+	conn = nowait.NewConn(conn)
 	if !d.tls.Enabled {
 		return conn, nil
 	}

@@ -12,9 +12,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// empty is what a call without data points to.
+var empty byte
+
 // Read is [unix.Read] for a file that does not block.
-func Read(fd int, b []byte) (int, error) {
-	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+func Read(fd int, b []byte) (n int, err error) { return transfer(unix.SYS_READ, fd, b) }
+
+// Write is [unix.Write] for a file that does not block.
+func Write(fd int, b []byte) (n int, err error) { return transfer(unix.SYS_WRITE, fd, b) }
+
+func transfer(call uintptr, fd int, b []byte) (int, error) {
+	data := &empty
+	if len(b) > 0 {
+		data = &b[0]
+	}
+	n, _, errno := unix.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(data)), uintptr(len(b)))
 	if errno != 0 {
 		return -1, errno
 	}

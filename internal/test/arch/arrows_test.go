@@ -26,7 +26,7 @@ var arrows = map[string]string{
 	"internal/failsafe/agent": "cluster failsafe/peer operator/status sys/statedir transition/failsafe",
 
 	// ZooKeeper.
-	"internal/zk":              "cluster cluster/renewal transition sys/boottime sys/secretfile",
+	"internal/zk":              "cluster cluster/renewal transition sys/boottime sys/nowait sys/secretfile",
 	"internal/store":           "cluster sys/suggest zk",
 	"internal/store/storetest": "cluster cluster/renewal transition",
 
@@ -47,7 +47,7 @@ var arrows = map[string]string{
 
 	// The guard, and what it needs.
 	"internal/guard":           "sys/boottime sys/filelock sys/harden sys/nowait sys/procinfo sys/watchdogdev",
-	"internal/sys/harden":      "",
+	"internal/sys/harden":      "sys/nowait",
 	"internal/work/admission":  "guard work/systemd work/workenv",
 	"internal/work/systemd":    "",
 	"internal/sys/watchdogdev": "",

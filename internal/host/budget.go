@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -54,4 +55,14 @@ func lossAttrs(table []losses.Loss) (attrs []slog.Attr) {
 		attrs = append(attrs, slog.String(string(l.Kind), text))
 	}
 	return attrs
+}
+
+// budget returns the timing of the resource's leaderships in this session.
+func (s *session) budget(r *resource) (cluster.Budget, error) {
+	budget, err := r.config().Budget(s.base)
+	if err != nil && s.base < s.granted {
+		err = fmt.Errorf("%w; the lease is computed from %s, not from the granted %s: the smallest of zookeeper.min_session_timeout (%s) and all timeouts granted since the start",
+			err, s.base, s.granted, s.host.config().ZooKeeper.MinSessionTimeout)
+	}
+	return budget.Granted(s.granted), err
 }

@@ -493,13 +493,3 @@ func (m *membership) check(now time.Duration) {
 		i.Stop("the group's configuration has changed")
 	}
 }
-
-// budget returns the timing of the resource's leaderships in this session.
-func (s *session) budget(r *resource) (cluster.Budget, error) {
-	budget, err := r.config().Budget(s.base)
-	if err != nil && s.base < s.granted {
-		err = fmt.Errorf("%w; the lease is computed from %s, not from the granted %s: the smallest of zookeeper.min_session_timeout (%s) and all timeouts granted since the start",
-			err, s.base, s.granted, s.host.config().ZooKeeper.MinSessionTimeout)
-	}
-	return budget.Granted(s.granted), err
-}

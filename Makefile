@@ -58,7 +58,7 @@ RACELESS := zkelectd/internal/cli zkelectd/internal/test/sim
 # How many packages are tested at once: one more than there are processors, as most tests wait for times of the protocol.
 PACKAGES := $(shell expr $$(nproc) + 1)
 
-test: alerts ## run all tests, with real ZooKeeper servers and the race detector
+test: alerts ## run all tests, with real ZooKeeper servers; with the race detector, except those of the commands
 	@scripts/install-tools.sh
 	@scripts/install-dbus.sh
 	@scripts/install-zookeeper.sh

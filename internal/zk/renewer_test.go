@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,8 +17,9 @@ import (
 
 // opRecorder records the operations that a session asks for.
 type opRecorder struct {
-	mu  sync.Mutex
-	ops []int32
+	mu      sync.Mutex
+	ops     []int32
+	packets []string
 }
 
 type recordedConn struct {
@@ -29,6 +31,7 @@ func (c recordedConn) Write(b []byte) (int, error) {
 	_, op := requestHead(b)
 	c.r.mu.Lock()
 	c.r.ops = append(c.r.ops, op)
+	c.r.packets = append(c.r.packets, string(b))
 	c.r.mu.Unlock()
 	return c.Conn.Write(b)
 }
@@ -48,6 +51,18 @@ func (r *opRecorder) count(op int32) (n int) {
 		}
 	}
 	return n
+}
+
+// named reports whether the session has asked for an operation with this text in it.
+func (r *opRecorder) named(op int32, text string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for n, o := range r.ops {
+		if o == op && strings.Contains(r.packets[n], text) {
+			return true
+		}
+	}
+	return false
 }
 
 // led is a group that a session leads, as far as a RENEW checks that.

@@ -48,8 +48,16 @@ func (m *Member) withOwnEnd(members []cluster.Member) []cluster.Member {
 // electedOther stops the work of a leader that has elected another member, before it has read that.
 func (m *Member) electedOther(rec cluster.Elected) {
 	if rec.Incarnation != m.self.Name {
-		m.handedOver.Store(true)
+		m.noteElected(rec)
 		m.pendingEvents = append(m.pendingEvents, transition.Replaced{Term: rec.Term, Node: rec.Node, Reason: rec.Reason})
+	}
+}
+
+// noteElected records whether another member was elected. What is older than that decision, as a snapshot read before it, changes nothing.
+func (m *Member) noteElected(rec cluster.Elected) {
+	if rec.Term >= m.electedTerm {
+		m.electedTerm = rec.Term
+		m.handedOver.Store(rec.Incarnation != m.self.Name)
 	}
 }
 

@@ -50,6 +50,24 @@ func TestALeavingElectorElectsItsSuccessor(t *testing.T) {
 	}
 }
 
+// A snapshot that was read before the elector's decision does not take that back.
+func TestAnOldSnapshotDoesNotUndoTheHandover(t *testing.T) {
+	a := join(t, storetest.NewServer(), "a")
+	a.until(t, "a leads", status.Daemon.Leads)
+	handedOver := make(chan bool, 1)
+	a.background.runInLoop(func() {
+		before := a.read
+		next := before.Elected.Record
+		next.Term, next.Node, next.Incarnation = next.Term+1, "b", "b-0_n_1"
+		a.electedOther(next)
+		a.observe(before)
+		handedOver <- a.handedOver.Load()
+	})
+	if !<-handedOver {
+		t.Error("it forgets its successor")
+	}
+}
+
 // deafSession reads nothing from some time on, and writes no record of its node. It keeps the fence of the last
 // RELEASE.
 type deafSession struct {

@@ -49,6 +49,7 @@ type Member struct {
 	background *background            // all goroutines of this loop except the work
 	ended      atomic.Bool            // Run has returned
 
+	electedTerm   int64              // of the decision that handedOver is about
 	endFencing    func()             // nil until a node is fenced
 	pendingEvents []transition.Event // handled before any other event
 	timer         *time.Timer
@@ -270,7 +271,7 @@ func (m *Member) setUnwritten(why string) {
 func (m *Member) observe(snap cluster.Snapshot) {
 	m.read = snap
 	if e := snap.Elected; m.machine.Term() != 0 && e.Readable() {
-		m.handedOver.Store(e.Record.Incarnation != m.self.Name)
+		m.noteElected(e.Record)
 	}
 	m.complete()
 	m.group.opt.Health.NoteResponse(snap.At)

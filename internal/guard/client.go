@@ -222,6 +222,10 @@ func (c *Client) receive(m message) {
 		go c.saveSurvivors() // ends once the session file is written
 	case kindLeaseConfirmed:
 		c.armTimer()
+		for _, l := range c.leaderships {
+			close(l.confirmed)
+			l.confirmed = make(chan struct{})
+		}
 	case kindDevice:
 		if m.DeviceState != nil {
 			c.device = *m.DeviceState

@@ -21,7 +21,7 @@ type kind string
 // Messages from the daemon to the guard. The guard passes start, stop, kill and lease on to a keeper, with its own numbers for
 // the works.
 const (
-	kindOpen         kind = "open"          // there is a new leadership: Leadership, Name, and its Place on the board
+	kindOpen         kind = "open"          // there is a new leadership: Leadership, Name, Standby, and its Place on the board
 	kindAbandon      kind = "abandon"       // kill the work of Leadership and refuse everything else for it
 	kindClose        kind = "close"         // forget Leadership, whose work is dead
 	kindPrepare      kind = "prepare"       // prepare to start the work Spec of Leadership, and number it Seq
@@ -78,6 +78,8 @@ type message struct {
 	DeviceState  *DeviceState       `json:"device_state,omitempty"`
 	// Place is the index of the place on the board. A pending hook has none, but a deadline At.
 	Place int `json:"place,omitempty"`
+	// Standby is set for a leadership that runs promotable work, see [Client.NewStandby].
+	Standby bool `json:"standby,omitempty"`
 	// Dir is the control group into which the keeper puts the work.
 	Dir string `json:"dir,omitempty"`
 	// Containment describes how the work is contained.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"zkelectd/internal/sys/boottime"
@@ -134,11 +135,18 @@ func (g *guard) runPendingHooks() {
 		if running == hooksAtOnce {
 			return
 		}
-		if l.work == nil && len(l.hooks) > 0 && g.isOrphaned(l) {
+		if len(l.hooks) > 0 && g.isOrphaned(l) && !g.groupHasWork(l) {
 			running++
 			g.runPendingHook(l)
 		}
 	}
+}
+
+// groupHasWork reports whether a leadership, or one of the same group that runs what has been promoted for it, has work.
+func (g *guard) groupHasWork(l *leadership) bool {
+	return slices.ContainsFunc(g.leaderships, func(other *leadership) bool {
+		return other.work != nil && (other == l || other.standby && other.daemon == l.daemon && other.isOfSameGroup(l))
+	})
 }
 
 func (g *guard) runPendingHook(l *leadership) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"zkelectd/internal/sys/boottime"
@@ -15,6 +16,7 @@ import (
 type leadership struct {
 	id        int
 	name      string         // of the group
+	standby   bool           // it runs the promotable work of the group, in all of its slots
 	daemon    *daemon        // to which it belongs
 	work      *work          // nil while there is none
 	keeper    *keeperProcess // the leadership's own keeper; nil if it has none
@@ -26,6 +28,14 @@ type leadership struct {
 	gone      bool // the daemon knows that nothing is left of it
 	closed    bool // the daemon does not need it any more
 	survivor  bool // its work has survived its daemon, and the next one takes no part in this group
+}
+
+// isOfSameGroup reports whether two leaderships are of the same group; a standby is of the group of all slots.
+func (l *leadership) isOfSameGroup(other *leadership) bool {
+	in := func(slot, group *leadership) bool {
+		return group.standby && strings.HasPrefix(slot.name, group.name+"/")
+	}
+	return l.name == other.name || in(l, other) || in(other, l)
 }
 
 // maxLeaderships limits the leaderships that a daemon can have at a time.
@@ -48,7 +58,7 @@ func (g *guard) open(d *daemon, m message) error {
 		return fmt.Errorf("%w: leadership %d after %d, %d at a time, place %d", errProtocol, m.Leadership, g.lastLeadership, len(g.leaderships), m.Place)
 	}
 	g.lastLeadership = m.Leadership
-	l := &leadership{id: m.Leadership, name: m.Name, daemon: d, place: g.board.place(m.Place, m.Leadership)}
+	l := &leadership{id: m.Leadership, name: m.Name, standby: m.Standby, daemon: d, place: g.board.place(m.Place, m.Leadership)}
 	l.place.enforce(0)
 	g.leaderships = append(g.leaderships, l)
 	return nil

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -19,7 +20,9 @@ type Leadership struct {
 	id   int
 	file int // the number in the names of its files, which no other daemon's leadership has
 	name string
-	dead chan struct{} // see Dead
+	// standby is set if it runs promotable work.
+	standby bool
+	dead    chan struct{} // see Dead
 
 	// updating is held while the hooks, the release or the work change, see [Client].
 	updating sync.Mutex
@@ -27,7 +30,8 @@ type Leadership struct {
 	// The client's mu guards the following.
 	abandoned  bool
 	closed     bool
-	gone       bool // dead is closed
+	gone       bool          // dead is closed
+	confirmed  chan struct{} // closed when the guard confirms that it has read the board; then there is another one
 	running    *Work
 	unkillable string
 	place      place         // of the lease
@@ -39,17 +43,24 @@ type Leadership struct {
 
 // NewLeadership returns the leadership of a new instance of a group. Logs refer to it by name, and while work of an earlier
 // instance with the same name still runs, the guard starts none. It must be closed.
-func (c *Client) NewLeadership(name string) *Leadership {
+func (c *Client) NewLeadership(name string) *Leadership { return c.newLeadership(name, false) }
+
+// NewStandby returns a leadership for the promotable work of a group, in all of its slots. It runs beside those of the group's instances,
+// which run hooks, and outlasts them. Its lease is [Forever] while the work is a standby. It must be closed.
+func (c *Client) NewStandby(name string) *Leadership { return c.newLeadership(name, true) }
+
+func (c *Client) newLeadership(name string, standby bool) *Leadership {
 	c.writing.Lock() // the guard expects growing ids
 	defer c.writing.Unlock()
 	c.mu.Lock()
 	c.leadership++
-	l := &Leadership{c: c, id: c.leadership, file: c.firstFile + c.leadership, name: name, dead: make(chan struct{})}
+	l := &Leadership{c: c, id: c.leadership, file: c.firstFile + c.leadership, name: name, standby: standby,
+		dead: make(chan struct{}), confirmed: make(chan struct{})}
 	l.place = c.board.place(c.freePlace(), l.id)
 	l.place.setDeadline(0)
 	c.leaderships[l.id] = l
 	c.mu.Unlock()
-	c.write(message{Kind: kindOpen, Leadership: l.id, Name: name, Place: l.place.index})
+	c.write(message{Kind: kindOpen, Leadership: l.id, Name: name, Standby: standby, Place: l.place.index})
 	return l
 }
 
@@ -101,6 +112,32 @@ func (l *Leadership) SetLease(deadline time.Duration) {
 		w.Kill()
 	}
 }
+
+// AwaitLease waits until the guard enforces the lease that was set last, or one before it that ends earlier. From then on it kills the work
+// at the end of that lease, whatever this process does.
+func (l *Leadership) AwaitLease(ctx context.Context) error {
+	for {
+		l.c.mu.Lock()
+		confirmed, at, wanted := l.confirmed, l.place.enforced(), l.place.deadline()
+		l.c.mu.Unlock()
+		if at != 0 && at <= wanted {
+			return nil
+		}
+		select {
+		case <-confirmed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-l.c.ctx.Done():
+			return l.c.Err()
+		}
+	}
+}
+
+// Lease returns the lease that was set last, and EnforcedLease the one that the guard enforces; 0 for none.
+func (l *Leadership) Lease() time.Duration { return l.place.deadline() }
+
+// EnforcedLease is described with Lease.
+func (l *Leadership) EnforcedLease() time.Duration { return l.place.enforced() }
 
 // SetRelease sets the transaction that releases this leadership. If the daemon dies, the guard sends it before it closes the
 // session; nil for none.

@@ -150,11 +150,17 @@ func TestPendingHooksRun(t *testing.T) {
 		change func(b *bareGuard)
 		runs   bool
 	}{
-		"the daemon lives":         {func(*bareGuard) {}, false},
-		"abandoned":                {func(b *bareGuard) { b.l.abandoned = true }, true},
-		"the daemon is dead":       {func(b *bareGuard) { b.daemon = nil }, true},
-		"its messages are unread":  {func(b *bareGuard) { b.deadDaemon, b.daemon = b.daemon, nil }, false},
-		"the work lives":           {func(b *bareGuard) { b.daemon = nil; b.give(b.l, &work{seq: 7}) }, false},
+		"the daemon lives":        {func(*bareGuard) {}, false},
+		"abandoned":               {func(b *bareGuard) { b.l.abandoned = true }, true},
+		"the daemon is dead":      {func(b *bareGuard) { b.daemon = nil }, true},
+		"its messages are unread": {func(b *bareGuard) { b.deadDaemon, b.daemon = b.daemon, nil }, false},
+		"the work lives":          {func(b *bareGuard) { b.daemon = nil; b.give(b.l, &work{seq: 7}) }, false},
+		"promoted work lives": {func(b *bareGuard) {
+			s := b.addLeadership(9, b.l.name)
+			s.standby = true
+			b.give(s, &work{seq: 7})
+			b.daemon = nil
+		}, false},
 		"enough others run":        {func(b *bareGuard) { b.daemon = nil; b.runHooksElsewhere(hooksAtOnce) }, false},
 		"almost enough others run": {func(b *bareGuard) { b.daemon = nil; b.runHooksElsewhere(hooksAtOnce - 1) }, true},
 	} {
@@ -166,6 +172,34 @@ func TestPendingHooksRun(t *testing.T) {
 		w := b.l.work
 		if runs := w != nil && w.hookDeadline != 0; runs != c.runs || runs && (!w.launched || !isNear(w.hookDeadline, time.Hour) || len(b.l.hooks) != 0) {
 			t.Errorf("%s: %+v", name, w)
+		}
+	}
+}
+
+// A hook of an instance and the promotable work of its group run beside each other, but nothing beside what is about to be killed (S1).
+func TestAStandbyRunsBesideAHook(t *testing.T) {
+	for name, c := range map[string]struct {
+		standby bool // the leadership that has work
+		group   string
+		change  func(b *bareGuard, other *leadership)
+		refused bool
+	}{
+		"a hook beside a standby":            {true, "g", func(*bareGuard, *leadership) {}, false},
+		"a hook of a slot beside a standby":  {true, "g/3", func(*bareGuard, *leadership) {}, false},
+		"a hook beside an abandoned standby": {true, "g/3", func(_ *bareGuard, other *leadership) { other.abandoned = true }, true},
+		"a hook after the daemon's death":    {true, "g", func(_ *bareGuard, other *leadership) { other.daemon = &daemon{} }, true},
+		"a hook of another group":            {true, "gg", func(_ *bareGuard, other *leadership) { other.abandoned = true }, false},
+		"a standby beside a hook":            {false, "g", func(*bareGuard, *leadership) {}, false},
+		"a standby beside an abandoned hook": {false, "g", func(_ *bareGuard, other *leadership) { other.abandoned = true }, true},
+	} {
+		b := newBareGuard(t)
+		b.opt.Containment = CgroupContainment
+		other, next := b.addLeadership(10, "g"), b.addLeadership(11, c.group)
+		other.standby, next.standby = c.standby, !c.standby
+		b.give(other, &work{seq: 7})
+		c.change(b, other)
+		if err := b.mayPrepare(next, &Spec{}); (err != nil) != c.refused {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -146,12 +146,13 @@ func (g *guard) openWork(w *work) (err error) {
 	return err
 }
 
-// mayPrepare returns an error if a leadership may have no work now: it has some, or another instance of the group has (S1).
+// mayPrepare returns an error if a leadership may have no work now: it has some, or another instance of the group has (S1). Promotable work
+// and a hook run beside each other, unless the leadership of one is over.
 func (g *guard) mayPrepare(l *leadership, s *Spec) error {
 	oneKeeper := g.opt.Containment == KeeperContainment && s.Unit == nil
 	for _, other := range g.leaderships {
 		switch {
-		case other.name == l.name && other.work != nil:
+		case other.isOfSameGroup(l) && other.work != nil && (other.standby == l.standby || g.mustEnd(other)):
 			return errStillRuns
 		case oneKeeper && other.name != l.name && other.daemon == g.daemon:
 			return errSeveralGroups

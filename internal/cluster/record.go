@@ -164,6 +164,8 @@ type Node struct {
 	Unhealthy string `json:"unhealthy,omitempty"`
 	// Queued is set while the takeover waits because the host starts the work of other groups.
 	Queued bool `json:"queued,omitempty"`
+	// Standby is the state of the node's promotable work; nil without.
+	Standby *Standby `json:"standby,omitempty"`
 	// Latency is the smoothed round-trip time of requests to ZooKeeper, in milliseconds, and Score the smoothed output of the
 	// score probe; nil if not known.
 	Latency *float64 `json:"latency_ms,omitempty"`

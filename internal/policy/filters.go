@@ -16,6 +16,8 @@ const (
 	LeavingFilter = "leaving"
 	// ExcludedFilter is the one for members that the watchdog has excluded.
 	ExcludedFilter = "excluded"
+	// WarmFilter is the one for members whose standby is not ready to be promoted, while that of another one is.
+	WarmFilter = "warm"
 )
 
 // filter decides whether a member is eligible. The functions that it binds return the reason why one is not, or "".
@@ -131,4 +133,20 @@ func checkCordons(m *cluster.Member, in *Input) string {
 		}
 	}
 	return ""
+}
+
+// preferWarm refuses eligible members whose standby is not warm, if that of another one is. The incumbent leads already, and whoever forces
+// a move wants that member.
+func preferWarm(entries []Entry, in *Input) {
+	keeps := func(m *cluster.Member) bool {
+		return m.Node.Record.IsWarm() || m.Name == in.Incumbent || in.Move != nil && in.Move.Force && in.Move.Matches(m.ID, m.Node.Record.Site)
+	}
+	if !slices.ContainsFunc(entries, func(e Entry) bool { return e.Eligible() && e.Member.Node.Record.IsWarm() }) {
+		return
+	}
+	for i := range entries {
+		if e := &entries[i]; e.Eligible() && !keeps(e.Member) {
+			e.Refusals = []Refusal{{WarmFilter, "its standby is " + e.Member.Node.Record.Standby.String()}}
+		}
+	}
 }

@@ -141,6 +141,7 @@ func (p *Policy) Rank(in Input) Ranking {
 		}
 		e.Scores = scores[begin:len(scores):len(scores)]
 	}
+	preferWarm(unsorted, &in)
 	return Ranking{Entries: sorted(unsorted), PolicyType: use.name, Notes: notes, Unanswered: unanswered}
 }
 

@@ -39,7 +39,7 @@ var arrows = map[string]string{
 	"internal/host/hostcheck": "config work/admission",
 	"internal/group":          "cluster elector group/electing guard operator/status policy store sys/boottime sys/procinfo transition transition/failsafe watchdog work/fencer work/workenv work/worker zk",
 	"internal/group/electing": "cluster elector elector/termlog operator/status policy sys/boottime watchdog zk",
-	"internal/work/worker":    "guard sys/procinfo transition work/admission work/fencer work/hook work/probe work/systemd work/workenv",
+	"internal/work/worker":    "cluster guard sys/procinfo transition work/admission work/command work/fencer work/hook work/probe work/systemd work/workenv",
 	"internal/config":         "cluster policy sys/secretfile sys/suggest work/probe work/workenv",
 
 	// Jobs that run once.

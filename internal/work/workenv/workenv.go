@@ -115,6 +115,13 @@ func Build(base []string, f Fencing, extra map[string]string) []string {
 	return append(Extend(base, extra), f.Variables()...)
 }
 
+// BuildStandby returns the environment of promotable work. As a standby it belongs to no term and to no slot.
+func BuildStandby(base []string, f Fencing, extra map[string]string) []string {
+	f = Fencing{Node: f.Node, Site: f.Site, Group: f.Group, Root: f.Root}
+	vars := slices.DeleteFunc(f.identity(), func(kv string) bool { return kv == "ZKELECTD_TERM=" })
+	return slices.Concat(Extend(base, extra), vars, []string{"ZKELECTD_ROLE=standby"})
+}
+
 // Extend returns the environment of a hook that belongs to no term: base without the daemon's own variables, and extra.
 func Extend(base []string, extra map[string]string) []string {
 	env := Clean(base)

@@ -37,6 +37,8 @@ type Options struct {
 	Guard Guard
 	Log   *slog.Logger
 	Spec  Spec
+	// Standby is promotable work, which Start promotes instead of starting any; nil if the work runs on the leader only.
+	Standby *Standby
 	// Fencing returns the identity and the fencing token of the work in a term. Only PreStart, Start, PostStop and
 	// SetPendingHooks call it.
 	Fencing func(term int64) workenv.Fencing
@@ -62,6 +64,10 @@ type Spec struct {
 	// Live is the liveness probe of work that is ready; it has no target if only the end of the work counts.
 	Live  probe.Watch
 	Hooks Hooks
+	// Promote and Demote make the work promotable, see [Standby]; Warm says whether the standby is ready to be promoted, and has no target if it
+	// always is.
+	Promote, Demote Order
+	Warm            probe.Watch
 	// Reset returns how a watchdog device covers the work that starts now; nil if none does. It returns an error if the work must not
 	// run without. It may be nil.
 	Reset func() (*guard.ResetSpec, error)
@@ -82,6 +88,10 @@ type Worker struct {
 	pending bool // the guard has hooks to run
 	owned   sync.WaitGroup
 
+	// The mutex of the standby guards the following.
+	lease  time.Duration // see SetLease
+	barred int           // see [Standby.Abandon]
+
 	mu      sync.Mutex
 	running work
 }
@@ -93,7 +103,13 @@ type work interface {
 }
 
 // New returns a worker.
-func New(opt Options) *Worker { return &Worker{opt: opt} }
+func New(opt Options) *Worker {
+	w := &Worker{opt: opt}
+	if opt.Standby != nil {
+		opt.Standby.admit(w)
+	}
+	return w
+}
 
 // Wait waits for all goroutines of the worker. Then the work is dead and no hook runs.
 func (w *Worker) Wait() { w.owned.Wait() }
@@ -245,6 +261,8 @@ func (w *Worker) PostStop(term int64) []transition.Event {
 // Start starts the work, and reports when it becomes ready and when it ends.
 func (w *Worker) Start(term int64) []transition.Event {
 	switch {
+	case w.opt.Standby != nil:
+		return w.startPromotion(term)
 	case w.opt.Spec.Unit != "":
 		return w.startUnit(term)
 	case len(w.opt.Spec.Command) == 0:

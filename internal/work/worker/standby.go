@@ -1,0 +1,322 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/guard"
+	"zkelectd/internal/work/command"
+)
+
+// StandbyGuard is the subset of the methods of a guard's leadership that a [Standby] uses, see [guard.Client.NewStandby].
+type StandbyGuard interface {
+	Start(guard.Spec) (*guard.Work, error)
+	// SetLease limits how long the work may run, AwaitLease waits until the guard enforces that.
+	SetLease(deadline time.Duration)
+	AwaitLease(context.Context) error
+	// Abandon kills the work and refuses everything else; Dead is closed when nothing is left of it.
+	Abandon()
+	Dead() <-chan struct{}
+	Close()
+	// Unkillable returns which process of the work cannot be killed, and why; empty if there is none.
+	Unkillable() string
+}
+
+// StandbyOptions configures a Standby.
+type StandbyOptions struct {
+	// Open opens a leadership of the guard.
+	Open func() StandbyGuard
+	Log  *slog.Logger
+	// Spec is the work, with Promote and Demote. Its StopTimeout is how long it may take to stop as a standby.
+	Spec Spec
+	// Env is the environment of the work, which as a standby belongs to no term.
+	Env []string
+	// Changed is called after each change of what [Standby.State] returns. It may block.
+	Changed func()
+}
+
+// Standby is promotable work. It runs on every member that may lead, as long as the group is configured here. A [Worker] promotes it, and
+// demotes it when its leadership ends. While it is neither promoted nor about to be, it has the lease [guard.Forever]: the guard kills
+// it with the daemon only. It may be promoted by the worker of one slot at a time.
+type Standby struct {
+	opt  StandbyOptions
+	stop context.CancelFunc
+	over chan struct{} // closed when run has ended
+
+	mu      sync.Mutex
+	guard   StandbyGuard
+	work    *guard.Work // nil while none runs
+	state   cluster.Standby
+	leader  *promotion    // nil while it is a standby
+	barred  int           // how often Abandon was called: workers from before may not promote the work
+	changed chan struct{} // closed at each change of the fields above; then there is another one
+}
+
+// NewStandby starts the work and keeps it running until Close.
+func NewStandby(opt StandbyOptions) *Standby {
+	ctx, stop := context.WithCancel(context.Background())
+	s := &Standby{opt: opt, stop: stop, over: make(chan struct{}), guard: opt.Open(), changed: make(chan struct{})}
+	s.state = cluster.Standby{State: cluster.StandbyCold, Reason: "it has not been started yet", Since: time.Now()}
+	go s.run(ctx) // until Close
+	return s
+}
+
+// State returns whether the work is ready to be promoted. It is safe for concurrent use.
+func (s *Standby) State() cluster.Standby {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
+}
+
+// Unkillable returns which process of the work cannot be killed, and why; empty if there is none.
+func (s *Standby) Unkillable() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.guard.Unkillable()
+}
+
+// Close stops the work, and returns when it is dead. Nothing may promote it any more.
+func (s *Standby) Close() {
+	s.stop()
+	<-s.over
+	s.guard.Close()
+}
+
+// Abandon keeps all workers that exist from promoting the work: their loops may be stuck. If one of them leads, Abandon kills the work, and
+// returns when all of it is dead; then the work starts again as a standby. It returns false if ctx ends before.
+func (s *Standby) Abandon(ctx context.Context) (proven bool) {
+	s.mu.Lock()
+	before, p := s.guard, s.leader
+	s.barred++
+	if p == nil {
+		s.mu.Unlock()
+		return true
+	}
+	before.Abandon()
+	p.Kill()
+	s.mu.Unlock()
+	select {
+	case <-before.Dead():
+	case <-ctx.Done():
+		return false
+	}
+	<-p.over // else its order could reach the work that starts now
+	s.mu.Lock()
+	s.guard = s.opt.Open()
+	s.note()
+	s.mu.Unlock()
+	before.Close()
+	return true
+}
+
+// note wakes those who wait for a change. The caller must hold mu.
+func (s *Standby) note() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// set records the state of the work.
+func (s *Standby) set(state, reason string) {
+	s.mu.Lock()
+	if s.state.State == state && s.state.Reason == reason {
+		s.mu.Unlock()
+		return
+	}
+	if s.state.State != state {
+		s.state.Since = time.Now()
+	}
+	s.state.State, s.state.Reason = state, reason
+	s.note()
+	s.mu.Unlock()
+	s.opt.Changed()
+}
+
+// How long the work waits before it is started again: twice as long after each end, until it has run for standbyStable.
+const (
+	standbyPause  = 100 * time.Millisecond
+	standbyLimit  = 5 * time.Second
+	standbyStable = 10 * time.Second
+)
+
+// run starts the work again whenever all of it is dead, until ctx ends.
+func (s *Standby) run(ctx context.Context) {
+	defer close(s.over)
+	for pause := standbyPause; s.awaitIdle(ctx); {
+		began := time.Now()
+		reason := s.runOnce(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > standbyStable {
+			pause = standbyPause
+		}
+		s.opt.Log.Warn("the promotable child has ended; starting it again", "reason", reason, "after", pause)
+		s.set(cluster.StandbyCold, reason)
+		if command.Pause(ctx, pause) != nil {
+			return
+		}
+		pause = min(2*pause, standbyLimit)
+	}
+}
+
+// awaitIdle waits until no worker leads with the work, whose order could reach the next one, and reports whether ctx has not ended before.
+func (s *Standby) awaitIdle(ctx context.Context) bool {
+	for {
+		s.mu.Lock()
+		leads, changed := s.leader != nil, s.changed
+		s.mu.Unlock()
+		if !leads {
+			return ctx.Err() == nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// runOnce runs the work until all of it is dead, and returns how it has ended.
+func (s *Standby) runOnce(ctx context.Context) (reason string) {
+	work, err := s.start()
+	if err != nil {
+		return fmt.Sprintf("child.command %q cannot be started: %v", s.opt.Spec.Command[0], err)
+	}
+	s.opt.Log.Info("child started as a standby", "pid", work.Pid())
+	warming, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { s.watchWarmth(warming) })
+	select {
+	case <-work.Exited():
+	case <-ctx.Done():
+		work.Stop(s.opt.Spec.StopTimeout)
+	}
+	<-work.Dead()
+	cancel()
+	watching.Wait()
+	s.mu.Lock()
+	s.work = nil
+	s.note()
+	s.mu.Unlock()
+	return "the child " + work.Status()
+}
+
+func (s *Standby) start() (*guard.Work, error) {
+	s.mu.Lock()
+	g := s.guard
+	s.mu.Unlock()
+	spec := s.opt.Spec
+	g.SetLease(guard.Forever) // all of the last one is dead
+	work, err := g.Start(guard.Spec{Argv: spec.Command, Dir: spec.Dir, Env: s.opt.Env, StopSignal: spec.StopSignal})
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.work = work
+	s.note()
+	return work, nil
+}
+
+// warmFall is how many checks in a row must fail before a warm standby counts as cold.
+const warmFall = 3
+
+// watchWarmth keeps the state of running work, until ctx ends.
+func (s *Standby) watchWarmth(ctx context.Context) {
+	if s.opt.Spec.Warm.Empty() {
+		s.set(cluster.StandbyWarm, "")
+		return
+	}
+	s.set(cluster.StandbyWarming, "it has just been started")
+	warm := s.opt.Spec.Warm
+	warm.Rise, warm.Fall, warm.FirstDecides = 1, warmFall, true
+	warm.Run(ctx, s.opt.Env, func(err error) {
+		if err != nil {
+			s.set(cluster.StandbyWarming, err.Error())
+		} else {
+			s.set(cluster.StandbyWarm, "")
+		}
+	})
+}
+
+// awaitWarm waits until the work is warm. Its error says what the work lacks at the end of ctx.
+func (s *Standby) awaitWarm(ctx context.Context) (*guard.Work, error) {
+	for {
+		s.mu.Lock()
+		work, state, changed := s.work, s.state, s.changed
+		s.mu.Unlock()
+		if work != nil && !exited(work) && state.State == cluster.StandbyWarm {
+			return work, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the standby is %s: %s", state.State, state.Reason)
+		}
+	}
+}
+
+func exited(work *guard.Work) bool {
+	select {
+	case <-work.Exited():
+		return true
+	default:
+		return false
+	}
+}
+
+var errOtherLeads = errors.New("the work of this host leads already, in another slot")
+
+// take makes the work leader-only: from now on it has the lease of p's worker.
+func (s *Standby) take(p *promotion, work *guard.Work) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case p.worker.barred != s.barred:
+		return guard.ErrAbandoned
+	case s.leader != nil:
+		return errOtherLeads
+	case s.work != work:
+		return errors.New("the standby has ended")
+	}
+	s.leader = p
+	s.guard.SetLease(p.worker.lease)
+	s.note()
+	return nil
+}
+
+// admit makes a new worker one that may promote the work.
+func (s *Standby) admit(w *Worker) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.barred = s.barred
+}
+
+// setLease sets the lease of a worker, and that of the work if the worker leads with it.
+func (s *Standby) setLease(w *Worker, deadline time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.lease = deadline
+	if s.leader != nil && s.leader.worker == w {
+		s.guard.SetLease(deadline)
+	}
+}
+
+// release ends the leadership of p. If the work still runs, it must have been demoted, or never promoted: it is a standby again.
+func (s *Standby) release(p *promotion) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leader != p {
+		return
+	}
+	s.leader = nil
+	if s.work == p.work {
+		s.guard.SetLease(guard.Forever)
+	}
+	s.note()
+}

@@ -142,6 +142,11 @@ var groupMetrics = []metric{
 			emit(1.0, g.WatchdogDevice.State)
 		}
 	}},
+	{"zkelectd_standby", gauge, []string{"state"}, "Always 1, with the state of this host's promotable work: warm (ready to be promoted), warming or cold (it does not run). Not exported without child.promote.", nil, func(g groupData, emit emitter) {
+		if g.Standby != nil {
+			emit(1.0, g.Standby.State)
+		}
+	}},
 	{"zkelectd_failsafe_active", gauge, nil, "1 while this daemon leads without ZooKeeper, by the promises of the other members. Only where failsafe mode is enabled.", nil, func(g groupData, emit emitter) {
 		if g.Failsafe != nil && g.Failsafe.Enabled {
 			emit(boolToFloat(g.Failsafe.Active))

@@ -40,6 +40,8 @@ type Daemon struct {
 	// can't be killed, empty if there is none: while it runs nothing is released.
 	Containment string `json:"containment,omitempty"`
 	Unkillable  string `json:"unkillable,omitempty"`
+	// Standby is the state of this host's promotable work, also while it leads; nil without child.promote.
+	Standby *cluster.Standby `json:"standby,omitempty"`
 	// WatchdogDevice is the device that resets the host if the work outlives its lease; nil if none is configured.
 	WatchdogDevice *WatchdogDevice `json:"watchdog_device,omitempty"`
 	// Failsafe is nil unless the policy or the host's configuration enables failsafe mode.

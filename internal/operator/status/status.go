@@ -123,6 +123,8 @@ type Member struct {
 	Heir bool `json:"heir,omitempty"`
 	// Health is ok, or what the health probe of its host reports.
 	Health string `json:"health"`
+	// Standby is the state of the member's promotable work; nil without.
+	Standby *cluster.Standby `json:"standby,omitempty"`
 	// Eligible is yes, or why the member could not lead.
 	Eligible string `json:"eligible"`
 	// Latency is in milliseconds; it and Score are nil if not known.
@@ -249,7 +251,7 @@ func timeOrNil(t time.Time) *time.Time {
 func viewMember(s cluster.Snapshot, m cluster.Member, elector bool, inForce string) Member {
 	n := m.Node.Record
 	return Member{
-		Node: m.ID, Site: n.Site, Priority: n.Priority, Labels: n.Labels, Roles: roles(s, m, elector), Health: health(m), Eligible: eligible(s, m),
+		Node: m.ID, Site: n.Site, Priority: n.Priority, Labels: n.Labels, Roles: roles(s, m, elector), Health: health(m), Standby: n.Standby, Eligible: eligible(s, m),
 		API: n.API, Host: n.Host, PID: n.PID, Version: n.Version, Incarnation: m.Name, Since: timeOrNil(n.Since), Latency: n.Latency, Score: n.Score,
 		Drift: inForce != "" && n.PolicyDigest != "" && n.PolicyDigest != inForce, Queued: n.Queued, Reason: lastVerdict(s, m),
 	}
@@ -294,6 +296,12 @@ func eligible(s cluster.Snapshot, m cluster.Member) string {
 	}
 	if err := policy.CheckMember(m, s.Control.Record.Cordons); err != nil {
 		return err.Error()
+	}
+	warm := func(o cluster.Member) bool {
+		return o.Node.Record.IsWarm() && policy.CheckMember(o, s.Control.Record.Cordons) == nil
+	}
+	if n := &m.Node.Record; !n.IsWarm() && m.Name != s.Elected.Record.Incarnation && slices.ContainsFunc(s.Members, warm) {
+		return "its standby is " + n.Standby.String()
 	}
 	return CanLead
 }

@@ -111,7 +111,7 @@ function memberCard(m) {
       m.roles.includes('elector') ? chip('role elector', 'elector') : null,
       m.policy_drift ? chip('in-force', 'policy drift') : null,
       requestButton('Request…', 'node', { node: m.node }, `Request for ${m.node}`)),
-    m.why ? el('p', { class: 'health' }, whyNot(m)) : null,
+    m.why ? el('p', { class: 'health' }, whyNot(m)) : m.standby ? el('p', { class: 'health' }, `standby ${m.standby.state}`) : null,
     el('p', { class: 'muted figures' }, facts.join(' · ')));
 }
 

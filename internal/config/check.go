@@ -50,6 +50,7 @@ func (c *Config) check(report func(key, format string, args ...any)) {
 	work.checkProbes(report)
 	work.checkChild(report)
 	c.checkNone(report)
+	c.checkPromotion(report)
 	work.checkUnit(report)
 	c.checkFencing(report)
 	c.checkFailsafe(report)

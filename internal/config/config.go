@@ -70,8 +70,8 @@ func (e Election) StrikeResetAfter() time.Duration { return 5 * e.Exclusion }
 // hook and the start of the work may take.
 func (c Config) TakeoverTimeout() time.Duration {
 	start := c.Child.Ready.Timeout
-	if c.Child.Unit != "" {
-		start += c.Child.Ready.Timeout // until systemd has started it
+	if c.Child.Unit != "" || c.Child.Promotable() {
+		start += c.Child.Ready.Timeout // until systemd has started it, or until it is warm and promoted
 	}
 	return c.Hooks.Timeout + start
 }
@@ -130,6 +130,9 @@ type Child struct {
 	Dir         string            `yaml:"dir" doc:"The child's working directory. Default: the daemon's."`
 	Ready       probe.Readiness   `yaml:"ready"`
 	Live        Check             `yaml:"live" doc:"Once it is ready, the child is alive"`
+	Promote     Order             `yaml:"promote" doc:"makes the child the leader. With child.promote the child runs on every host that may lead, as a standby that is told its role; see docs/standby.md"`
+	Demote      Order             `yaml:"demote" doc:"makes the child a standby again: when it has succeeded, no leader-only work goes on. If it fails, or takes longer than the child may take to stop, the child is killed"`
+	Warm        probe.Target      `yaml:"warm" doc:"A standby is ready to be promoted"`
 	Containment string            `yaml:"containment" oneof:"auto, cgroup, keeper" scope:"host" default:"auto" doc:"What keeps all processes of the child together: cgroup (a control group of version 2, which must be delegated), keeper (a subreaper, for one group only), or auto: cgroup if possible, else keeper. See docs/safety.md."`
 	StopSignal  string            `yaml:"stop_signal" default:"TERM" doc:"The signal that asks the child to stop."`
 	StopTimeout time.Duration     `yaml:"stop_timeout" doc:"How long the child may take to stop after stop_signal. Then it is killed, or earlier if the lease ends. With 0s the timeout is as long as the lease allows (5/6 of the lease), but at most 10s."`
@@ -205,7 +208,7 @@ type Hooks struct {
 	OnChange []string `yaml:"on_change" program:"yes" doc:"A command that runs for each change of this daemon's role, in order and one at a time, with JSON on its standard input."`
 	// OnLeaderChange runs on every member.
 	OnLeaderChange []string      `yaml:"on_leader_change" program:"yes" reload:"yes" doc:"A command that runs on every member, leading or not, when it sees that another term leads or that nobody leads any more, and once at the start. If it is slow, only the newest change waits."`
-	Timeout        time.Duration `yaml:"timeout" min:"1ns" default:"10s" doc:"A hook that runs for longer is killed. A takeover that takes longer than this and child.ready.timeout together has failed; with child.unit, child.ready.timeout counts twice."`
+	Timeout        time.Duration `yaml:"timeout" min:"1ns" default:"10s" doc:"A hook that runs for longer is killed. A takeover that takes longer than this and child.ready.timeout together has failed; with child.unit or child.promote, child.ready.timeout counts twice."`
 }
 
 // Log configures the log.

@@ -107,7 +107,9 @@ type Options struct {
 	GuardErr func() error
 	Health   Health
 	// Device returns what is shown of the watchdog device; nil if none is configured. It may be nil.
-	Device   func() *status.WatchdogDevice
+	Device func() *status.WatchdogDevice
+	// Standby returns the state of promotable work, and which process of it cannot be killed; nil without. It may be nil.
+	Standby  func() (state *cluster.Standby, unkillable string)
 	Counters *Counters
 	Log      *slog.Logger
 	// Feed receives the changes of the view.
@@ -133,6 +135,8 @@ type InstanceOptions struct {
 	TakeoverTimeout, StrikeResetAfter time.Duration
 	// Work is the leader-only work; its StopTimeout is replaced by that of the session's budget.
 	Work worker.Spec
+	// Standby is the promotable work; nil if the work runs on the leader only.
+	Standby *worker.Standby
 	// MaxRestarts is how often work that ends by itself is started again within restartWindow.
 	MaxRestarts int
 	Limits      Limits
@@ -230,7 +234,16 @@ func (g *Group) record(s Session, instance string) cluster.Node {
 	n.SessionTimeout, n.Identities = cluster.Duration(s.Timeout()), s.Tags()
 	n.PolicyDigest, n.OpenTree, n.Since = g.settings.Rules.Digest(), g.openTree.Load(), time.Now()
 	g.opt.Health.Fill(&n)
+	n.Standby, _ = g.standby()
 	return n
+}
+
+// standby returns the state of promotable work, and which process of it cannot be killed; nil without.
+func (g *Group) standby() (state *cluster.Standby, unkillable string) {
+	if g.opt.Standby == nil {
+		return nil, ""
+	}
+	return g.opt.Standby()
 }
 
 // policyRecord returns the policy of this host's configuration, with a revision.

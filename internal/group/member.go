@@ -76,7 +76,7 @@ type Member struct {
 func newMember(ctx context.Context, i *Instance, n int, l Leadership) *Member {
 	g, opt, s, budget := l.Group, l.Options, l.Session, i.budget
 	m := &Member{
-		instance: i, number: n, group: g, opt: opt, session: s, self: i.self, budget: budget, guard: l.Guard, limit: leaseLimit{send: l.Guard.SetLease},
+		instance: i, number: n, group: g, opt: opt, session: s, self: i.self, budget: budget, guard: l.Guard,
 		reader: store.NewReader(s, store.CollectorOptions{Paths: g.opt.Paths, Self: i.self, Failsafe: opt.Failsafe != nil, Clock: boottime.Now, Log: g.log}),
 		inbox:  newInbox(),
 		timer:  time.NewTimer(time.Hour),
@@ -104,6 +104,10 @@ func newMember(ctx context.Context, i *Instance, n int, l Leadership) *Member {
 	}
 	m.elector, m.deputy = m.newElector(), newDeputy(m)
 	m.worker = m.newWorker()
+	m.limit.send = func(deadline time.Duration) {
+		m.guard.SetLease(deadline)
+		m.worker.SetLease(deadline)
+	}
 	return m
 }
 

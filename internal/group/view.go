@@ -1,6 +1,8 @@
 package group
 
 import (
+	"cmp"
+
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/sys/boottime"
@@ -18,6 +20,7 @@ func (m *Member) publish() {
 func (m *Member) View() status.Daemon {
 	g := m.group
 	node, seen, decided := g.settings.Node, m.registrar().driftSeen(), m.elector.View()
+	standby, unkillable := g.standby()
 	v := status.Daemon{
 		Group: g.opt.Name, Membership: status.MembershipMember, Node: node.ID, Site: node.Site, Root: g.opt.Paths.Root, Incarnation: m.self.Name, Phase: string(m.machine.Phase()),
 		Term: m.machine.Term(), LeaseEnds: m.machine.Deadline(), Lease: cluster.Duration(m.budget.Lease), Elector: m.snap.Elector && !m.snap.Acting,
@@ -26,8 +29,8 @@ func (m *Member) View() status.Daemon {
 		SnapshotAt: m.snap.At, RespondedAt: max(m.snap.At, g.opt.Health.RespondedAt()), PublishedAt: boottime.Now(),
 		Loop: !m.over, Session: !m.over && m.session.Err() == nil, Connected: m.session.Connected(),
 		Unhealthy: g.opt.Health.UnhealthyReason(), Child: m.machine.Running(), Unit: m.opt.Work.Unit,
-		Containment: string(g.opt.Containment()), Unkillable: m.guard.Unkillable(), OpenTree: m.registrar().openTree.Load(),
-		WatchdogDevice: g.watchdogDevice(),
+		Containment: string(g.opt.Containment()), Unkillable: cmp.Or(m.guard.Unkillable(), unkillable), OpenTree: m.registrar().openTree.Load(),
+		WatchdogDevice: g.watchdogDevice(), Standby: standby,
 	}
 	if decided.Manual {
 		v.Blocked = "" // leadership stays where it is on purpose: nobody needs an alert

@@ -55,7 +55,10 @@ func (f *fleetOf) until(name, what string, ok func(status.Daemon) bool) {
 }
 
 // work is the file of a group.
-const work = "child: {command: [sleep, '1000'], stop_timeout: 400ms}\n"
+const (
+	work       = "child: {command: [sleep, '1000'], stop_timeout: 400ms}\n"
+	promotable = "child: {command: [sleep, '1000'], stop_timeout: 400ms, promote: {exec: ['true']}, demote: {exec: ['true']}}\n"
+)
 
 // runGroups starts a host with the new groups g0, g1, ... below base.
 func runGroups(t *testing.T, base, id string, n int, opt ...func(*Options)) *fleetOf {
@@ -67,6 +70,12 @@ func runGroups(t *testing.T, base, id string, n int, opt ...func(*Options)) *fle
 // joinGroups is runGroups for groups that exist.
 func joinGroups(t *testing.T, base, id string, n int, opt ...func(*Options)) *fleetOf {
 	t.Helper()
+	return joinGroupsOf(t, base, id, n, work, opt...)
+}
+
+// joinGroupsOf is joinGroups for groups with these settings.
+func joinGroupsOf(t *testing.T, base, id string, n int, settings string, opt ...func(*Options)) *fleetOf {
+	t.Helper()
 	f := &fleetOf{t: t, dir: t.TempDir(), base: base}
 	if err := os.Mkdir(filepath.Join(f.dir, "groups"), 0o700); err != nil {
 		t.Fatal(err)
@@ -77,7 +86,7 @@ func joinGroups(t *testing.T, base, id string, n int, opt ...func(*Options)) *fl
 	put(t, file, main)
 	for i := range n {
 		name := fmt.Sprint("g", i)
-		f.write(name, work)
+		f.write(name, settings)
 	}
 	f.src = config.Sources{File: file}
 	c, err := config.LoadHost(f.src)

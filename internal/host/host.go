@@ -29,6 +29,7 @@ import (
 type Guard interface {
 	// NewLeadership returns the guard's side of one instance of a group.
 	NewLeadership(name string) *guard.Leadership
+	NewStandby(name string) *guard.Leadership
 	// Survivors returns the groups in which work of an earlier daemon may still run.
 	Survivors() []string
 	// GuardPid returns the guard's process ID.

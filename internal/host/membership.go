@@ -59,6 +59,7 @@ type instance struct {
 	leaderships     []*guard.Leadership
 	starts, moves   *electing.Share // nil without limits
 	stuck           chan struct{}   // closed when a loop of the instance is stuck
+	promoted        atomic.Bool     // it was abandoned, and what it may have promoted is not proven to be dead
 	once            sync.Once
 }
 
@@ -224,6 +225,7 @@ func (m *membership) runInstance() error {
 		return err
 	}
 	defer part.close()
+	r.standby.begin(budget.Stop)
 	i := m.open()
 	defer i.closeLeaderships()
 	registration := r.registration(i, budget, slots)
@@ -367,6 +369,7 @@ func (m *membership) serve(i *instance, before published) error {
 func (m *membership) abandon(i *instance, reason string) error {
 	m.resource.log.Error("abandoning this instance: its work is killed, and a new instance registers", "reason", reason)
 	i.closeLimits() // other groups need not wait until its work is dead
+	i.promoted.Store(true)
 	for n, l := range i.leaderships {
 		l.Abandon()
 		i.conns[n].Abandon()
@@ -375,13 +378,15 @@ func (m *membership) abandon(i *instance, reason string) error {
 	m.mu.Lock()
 	m.abandoned = append(m.abandoned, time.Now())
 	m.mu.Unlock()
+	r := m.resource
+	i.promoted.Store(!r.standby.abandon(m.session.host.opt.Guard.Context()))
 	for _, l := range i.leaderships {
 		select {
 		case <-l.Dead():
 		case <-m.session.host.opt.Guard.Context().Done(): // the daemon ends, and the work dies with it
 		}
 	}
-	m.resource.renew() // the stuck loop may still use the old state
+	r.renew() // the stuck loop may still use the old state
 	m.connect(i)
 	return &abandonedError{reason}
 }
@@ -437,7 +442,7 @@ func (m *membership) leaveOverdue(ctx context.Context, i *instance) {
 func (i *instance) unproven(n int) bool {
 	select {
 	case <-i.leaderships[n].Dead():
-		return false
+		return i.promoted.Load()
 	default:
 		return !i.Members()[n].Done()
 	}

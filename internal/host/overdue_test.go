@@ -1,8 +1,12 @@
 package host
 
 import (
+	"errors"
 	"log/slog"
+	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"zkelectd/internal/cluster"
@@ -12,18 +16,20 @@ import (
 
 // runWithPids starts a host with the groups g0 and g1, and waits until it leads them. It returns the pid of the child
 // that was started last in g0.
-func runWithPids(t *testing.T) (f *fleetOf, pid int) {
+func runWithPids(t *testing.T, settings string) (f *fleetOf, pid int) {
 	t.Helper()
 	var started atomic.Int64
 	log := slog.New(groupLog{see: func(group string, r slog.Record) {
 		r.Attrs(func(a slog.Attr) bool {
-			if group == "g0" && r.Message == "child started" && a.Key == "pid" {
+			if group == "g0" && strings.HasPrefix(r.Message, "child started") && a.Key == "pid" {
 				started.Store(a.Value.Int64())
 			}
 			return true
 		})
 	}})
-	f = runGroups(t, fresh(), "a", 2, func(o *Options) { o.Log = log })
+	base := fresh()
+	initializeAll(t, base, 2)
+	f = joinGroupsOf(t, base, "a", 2, settings, func(o *Options) { o.Log = log })
 	f.until("g0", "leads", status.Daemon.Leads)
 	f.until("g1", "leads", status.Daemon.Leads)
 	return f, int(started.Load())
@@ -37,16 +43,21 @@ func (f *fleetOf) running(name string) *instance {
 	return s.member(f.group(name).resource).instance()
 }
 
-const stuckLoop = "a loop that is stuck"
+const (
+	stuckLoop     = "a loop that is stuck"
+	stuckPromoted = "a loop that is stuck, and promoted work"
+)
 
 // A member whose instance is over, but whose work does not die, may be the oldest one: an elector that no longer elects. It leaves, and
 // its leadership counts as revoked. It registers again only when its work is dead.
 func TestWorkThatDoesNotDieLeavesTheGroupToOthers(t *testing.T) {
+	beStuck := func(f *fleetOf) {
+		i := f.running("g0")
+		i.once.Do(func() { close(i.stuck) })
+	}
 	for what, end := range map[string]func(f *fleetOf){
-		stuckLoop: func(f *fleetOf) {
-			i := f.running("g0")
-			i.once.Do(func() { close(i.stuck) })
-		},
+		stuckLoop:     beStuck,
+		stuckPromoted: beStuck,
 		"a record that was deleted": func(f *fleetOf) {
 			if _, err := initialSession(f.t).Do(f.t.Context(), cluster.Op{Kind: cluster.OpDelete, Path: f.base + "/g0/nodes/a", Version: cluster.AnyVersion}); err != nil {
 				f.t.Fatal(err)
@@ -54,7 +65,11 @@ func TestWorkThatDoesNotDieLeavesTheGroupToOthers(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			f, pid := runWithPids(t)
+			settings := work
+			if what == stuckPromoted {
+				settings = promotable
+			}
+			f, pid := runWithPids(t, settings)
 			first, kept := f.view("g0"), f.view("g1")
 			release := testhelper.HangOnDeath(t, pid)
 			end(f)
@@ -63,7 +78,7 @@ func TestWorkThatDoesNotDieLeavesTheGroupToOthers(t *testing.T) {
 				names, _, err := conn.Children(t.Context(), p.Election(), false)
 				return err == nil && len(names) == 0
 			})
-			if what == stuckLoop && f.running("g0").starts.Request(func() {}).Granted() {
+			if what != "a record that was deleted" && f.running("g0").starts.Request(func() {}).Granted() {
 				t.Error("other groups must wait until its work is dead")
 			}
 			data, stat, err := conn.Get(t.Context(), p.Leader(), false)
@@ -82,7 +97,7 @@ func TestWorkThatDoesNotDieLeavesTheGroupToOthers(t *testing.T) {
 // While a session that ends waits for the work of one group, its members of the others leave at once, and then the one
 // of that group as well: they no longer elect.
 func TestAnEndingSessionLeavesTheOtherGroups(t *testing.T) {
-	f, pid := runWithPids(t)
+	f, pid := runWithPids(t, work)
 	release := testhelper.HangOnDeath(t, pid)
 	f.Stop("the test")
 	conn := initialSession(t)
@@ -99,4 +114,35 @@ func TestAnEndingSessionLeavesTheOtherGroups(t *testing.T) {
 	}
 	wait(t, "g0: the member leaves", func() bool { return members("g0") == 0 })
 	release()
+}
+
+// A standby outlives the session. One that leads is killed with it, as any work.
+func TestAStandbyOutlivesTheSession(t *testing.T) {
+	var pids []int
+	var mu sync.Mutex
+	log := slog.New(groupLog{see: func(_ string, r slog.Record) {
+		r.Attrs(func(a slog.Attr) bool {
+			if r.Message == "child started as a standby" && a.Key == "pid" {
+				mu.Lock()
+				pids = append(pids, int(a.Value.Int64()))
+				mu.Unlock()
+			}
+			return true
+		})
+	}})
+	base := fresh()
+	initializeAll(t, base, 1)
+	f := joinGroupsOf(t, base, "a", 1, promotable+"policy: {filter: ['member.id != \"a\"']}\n", func(o *Options) { o.Log = log })
+	warm := func(v status.Daemon) bool {
+		return v.Incarnation != "" && v.Loop && v.Standby != nil && v.Standby.State == cluster.StandbyWarm
+	}
+	f.until("g0", "is warm", warm)
+	first := f.view("g0")
+	f.running("g0").conns[0].Fail(errors.New("the test"))
+	f.until("g0", "is a member again", func(v status.Daemon) bool { return warm(v) && v.Incarnation != first.Incarnation })
+	mu.Lock()
+	defer mu.Unlock()
+	if len(pids) != 1 || syscall.Kill(pids[0], 0) != nil {
+		t.Errorf("the processes are %v", pids)
+	}
 }

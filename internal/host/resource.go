@@ -28,6 +28,7 @@ type resource struct {
 	groups     atomic.Pointer[[]*Group] // of the slots, in their order, or the only one; never changed, only replaced
 	size       atomic.Int64             // how many slots there are; 0 for a group without slots
 	opened     bool                     // open was called
+	standby    *standby
 	accepted   int64                    // when the root was created that this host last took part in the group with; 0 before
 	problems   atomic.Pointer[[]string] // see checkWork; never changed, only replaced
 	// fencingProblems are those that monitorFencing has found; nil if there are none.
@@ -41,6 +42,7 @@ func (h *Host) newResource(c config.Group, refused string) *resource {
 		r.log = h.log.With("group", c.Name)
 	}
 	r.inForce.Store(&c.Config)
+	r.standby = &standby{resource: r}
 	r.lastReload.Store(&reloadResult{refused: refused})
 	r.problems.Store(new([]string))
 	r.groups.Store(&[]*Group{})
@@ -109,6 +111,7 @@ func (r *resource) open() {
 }
 
 func (r *resource) close() {
+	r.standby.close()
 	for _, g := range r.all() {
 		g.close()
 	}

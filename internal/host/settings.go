@@ -2,6 +2,7 @@ package host
 
 import (
 	"os"
+	"time"
 
 	"zkelectd/internal/config"
 	"zkelectd/internal/group"
@@ -17,7 +18,7 @@ func (g *Group) options() group.Options {
 	return group.Options{
 		Name: g.name, Resource: g.resource.name, Paths: g.paths, Settings: g.settings(), Identity: group.Identify(h.opt.Guard.GuardPid()),
 		Containment: h.opt.Guard.Containment, GuardErr: h.opt.Guard.Err, Device: h.device.View,
-		Health: h.health, Counters: g.counters, Log: g.log, Feed: g.feed,
+		Health: h.health, Standby: g.resource.standby.state, Counters: g.counters, Log: g.log, Feed: g.feed,
 		Rank: operator.AskProgram, CloseOld: h.closeOld, Loads: h.knownLoads,
 		OnChange: func(input []byte) { g.hooks.Push(hook.Input{Data: input}) }, OnView: g.viewed, OnElector: g.cache.SetSnapshot,
 		Placement: h.placement.of(g.name, g.config().Rules(), func() { g.core.Load().Reconsider() }),
@@ -37,7 +38,7 @@ func (g *Group) instanceOptions() group.InstanceOptions {
 	}
 	return group.InstanceOptions{
 		Elector: electing, TakeoverTimeout: c.TakeoverTimeout(), StrikeResetAfter: c.Election.StrikeResetAfter(),
-		Work: work, MaxRestarts: c.Child.MaxRestarts, LostAfter: c.Election.LostAfter,
+		Work: work, Standby: g.resource.standby.work(), MaxRestarts: c.Child.MaxRestarts, LostAfter: c.Election.LostAfter,
 		Fencing: g.host.fencing(c),
 	}
 }
@@ -65,6 +66,12 @@ func groupSettings(c config.Config, secure bool) group.Settings {
 	return s
 }
 
+// How often it is checked whether a standby is warm, and how long one check may take.
+const (
+	warmInterval = time.Second
+	warmTimeout  = 5 * time.Second
+)
+
 // workSpec returns the leader-only work that a configuration defines.
 func workSpec(c config.Config) worker.Spec {
 	live, hooks := c.Child.Live, c.Hooks
@@ -75,6 +82,9 @@ func workSpec(c config.Config) worker.Spec {
 		Live: probe.Watch{
 			Target: live.Target, Section: "child.live", Interval: live.Interval, Timeout: live.Timeout(), Rise: 1, Fall: fall,
 		},
-		Hooks: worker.Hooks{PreStart: hooks.PreStart, PostStop: hooks.PostStop, OnChange: hooks.OnChange, Timeout: hooks.Timeout},
+		Promote: worker.Order{Setting: "child.promote", Exec: c.Child.Promote.Exec, HTTP: c.Child.Promote.HTTP},
+		Demote:  worker.Order{Setting: "child.demote", Exec: c.Child.Demote.Exec, HTTP: c.Child.Demote.HTTP},
+		Warm:    probe.Watch{Target: c.Child.Warm, Section: "child.warm", Interval: warmInterval, Timeout: warmTimeout},
+		Hooks:   worker.Hooks{PreStart: hooks.PreStart, PostStop: hooks.PostStop, OnChange: hooks.OnChange, Timeout: hooks.Timeout},
 	}
 }

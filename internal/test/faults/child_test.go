@@ -19,7 +19,9 @@ const (
 	grandchildArgument = "grandchild"
 	hogArgument        = "hog"
 	memoryArgument     = "glut"
-	childArgument      = "child" // followed by the name of the group
+	childArgument      = "child"   // followed by the name of the group
+	standbyArgument    = "standby" // likewise
+	orderArgument      = "order"   // to a standby: promotes or demotes it
 )
 
 // playRole runs the role that the arguments select, and reports whether there was one.
@@ -41,6 +43,10 @@ func playRole() bool {
 		useAllMemory(os.Args[2])
 	case role == childArgument:
 		child()
+	case role == standbyArgument:
+		standby()
+	case role == orderArgument:
+		order()
 	default:
 		return false
 	}
@@ -54,6 +60,7 @@ type ledgerWriter struct {
 	path       string
 	node, term string
 	run        string
+	escaped    map[string]bool // the behaviors whose processes have been started
 }
 
 func newLedgerWriter(path, node, term, run string) *ledgerWriter {
@@ -62,7 +69,7 @@ func newLedgerWriter(path, node, term, run string) *ledgerWriter {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	return &ledgerWriter{file, path, node, term, run}
+	return &ledgerWriter{file, path, node, term, run, make(map[string]bool)}
 }
 
 func (s *ledgerWriter) write(event string) {
@@ -94,26 +101,32 @@ func child() {
 	stop := make(chan os.Signal, 1)
 	ossignal.Notify(stop, syscall.SIGTERM)
 	s.write("start")
-	done := make(map[string]bool)
-	once := func(behavior string, argv []string) {
-		if !done[behavior] && s.shouldBehave(behavior) {
-			done[behavior] = true
-			s.write(behavior)
-			escape(argv)
-		}
-	}
 	for beat := time.Tick(10 * time.Millisecond); ; {
 		select {
 		case <-beat:
-			s.write("beat")
-			once(daemonizes, append([]string{self, daemonizeArgument}, s.args()...))
-			once(forks, append([]string{"/bin/sh", filepath.Join(filepath.Dir(s.path), forkScript)}, append(s.args(), "0")...))
+			s.work()
 		case <-stop:
 			if !s.shouldBehave(ignoreTerm) {
 				s.write("end")
 				os.Exit(0)
 			}
 		}
+	}
+}
+
+// work does a portion of the leader-only work.
+func (s *ledgerWriter) work() {
+	s.write("beat")
+	s.once(daemonizes, append([]string{self, daemonizeArgument}, s.args()...))
+	s.once(forks, append([]string{"/bin/sh", filepath.Join(filepath.Dir(s.path), forkScript)}, append(s.args(), "0")...))
+}
+
+// once starts the processes of a behavior that the campaign asks for.
+func (s *ledgerWriter) once(behavior string, argv []string) {
+	if !s.escaped[behavior] && s.shouldBehave(behavior) {
+		s.escaped[behavior] = true
+		s.write(behavior)
+		escape(argv)
 	}
 }
 

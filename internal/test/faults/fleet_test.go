@@ -69,6 +69,7 @@ type node struct {
 
 	containment   string
 	hidesChildren bool                     // its children always daemonize
+	promotes      bool                     // its children are standbys, and told to lead
 	fences        bool                     // the host of a lost leader
 	disk          *hostfault.Disk          // contains the program
 	memory, cpu   hostfault.ControlGroup   // of all its processes
@@ -120,6 +121,7 @@ func newFleet(t *testing.T, opt fleetOptions) *fleet {
 			f: f, id: fmt.Sprintf("n%d", i+1), site: fmt.Sprintf("dc%d", i/2+1), prio: 100 - i, down: make(chan struct{}),
 			containment: containments[f.rng.IntN(len(containments))], killed: make(map[string]time.Time), starvedPids: make(map[int]bool),
 			hidesChildren: f.rng.Float64() < 0.5, byName: f.rng.Float64() < 0.5,
+			promotes: f.rng.Float64() < 0.5 && opt.fix == nil,
 		}
 		if opt.groups > 1 && n.containment == "keeper" {
 			n.containment = "cgroup" // several groups need it
@@ -135,7 +137,7 @@ func newFleet(t *testing.T, opt fleetOptions) *fleet {
 				g.write(daemonizes+"-"+n.id, nil)
 			}
 		}
-		t.Logf("%s: %s, containment %s, children daemonize: %t, servers by one name: %t", n.id, n.site, n.containment, n.hidesChildren, n.byName)
+		t.Logf("%s: %s, containment %s, children daemonize: %t, are promoted: %t, servers by one name: %t", n.id, n.site, n.containment, n.hidesChildren, n.promotes, n.byName)
 	}
 	if opt.failsafe {
 		f.linkPeers()

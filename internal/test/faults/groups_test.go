@@ -127,12 +127,16 @@ func (n *node) groupFile(g *group) string { return filepath.Join(n.id+".d", g.na
 
 // settings returns the settings of a group, with further ones of its child. After a reload, its policy becomes that of the group.
 func (n *node) settings(g *group, child string) string {
+	role := childArgument
+	if n.promotes {
+		role, child = standbyArgument, child+n.promotion()
+	}
 	return fmt.Sprintf(`election: {settle: 0s, exclusion: 500ms}
 hooks: {timeout: %s}
 policy: {sites: {dc1: %d, dc2: %d}, failback: immediate, max_preemptions: 0}
 failsafe: {enabled: %t}
 child: {command: [%s, %s, %s], env: {LEDGER: %s}, stop_timeout: 300ms, ready: {timeout: %s}%s}
-`, takeover/2, g.sites["dc1"], g.sites["dc2"], g.failsafe, self, childArgument, g.name, g.ledger(), takeover/2, child)
+`, takeover/2, g.sites["dc1"], g.sites["dc2"], g.failsafe, self, role, g.name, g.ledger(), takeover/2, child)
 }
 
 // reload makes the daemon read its configuration.

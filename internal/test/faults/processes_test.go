@@ -39,7 +39,7 @@ func (n *node) pids() map[string][]int {
 	}
 	for _, keeper := range all[keeperProcess] {
 		for _, pid := range childrenOf(keeper) {
-			if args := commandLine(pid); len(args) == 3 && args[1] == childArgument {
+			if args := commandLine(pid); len(args) == 3 && (args[1] == childArgument || args[1] == standbyArgument) {
 				all[childProcess] = append(all[childProcess], pid)
 			}
 		}
@@ -47,10 +47,10 @@ func (n *node) pids() map[string][]int {
 	return all
 }
 
-// child returns the group's child on this node; 0 if there is none.
+// child returns the group's child on this node, if it leads; 0 if there is none.
 func (n *node) child(g *group) int {
 	for _, pid := range n.pids()[childProcess] {
-		if args := commandLine(pid); len(args) == 3 && args[2] == g.name {
+		if args := commandLine(pid); len(args) == 3 && args[2] == g.name && (args[1] == childArgument || n.leads(g, pid)) {
 			return pid
 		}
 	}

@@ -13,6 +13,7 @@ need /usr/lib/postgresql/15/bin/postgres postgresql-15
 need named bind9
 need nsupdate bind9-dnsutils
 need mariadbd mariadb-server
+need redis-server redis-server
 
 [ -n "$missing" ] || exit 0
 # Debian starts the service of a package that it installs, unless this program refuses that.

@@ -203,11 +203,15 @@ func (a *average) add(x, least float64) bool {
 	return true
 }
 
-// rounded returns the published value, rounded to a thousandth; nil if there is none yet.
+// rounded returns the published value, rounded to a thousandth; nil if there is none yet. A whole number stays what it is: times a
+// thousand, a large one would lose digits.
 func (a *average) rounded() *float64 {
 	if !a.known {
 		return nil
 	}
-	v := math.Round(a.published*1000) / 1000
+	v := a.published
+	if v != math.Trunc(v) {
+		v = math.Round(v*1000) / 1000
+	}
 	return &v
 }

@@ -114,3 +114,13 @@ func TestHealthIsInTheNodeRecord(t *testing.T) {
 		t.Errorf("measured: %+v", many)
 	}
 }
+
+func TestWholeScoresAreNotRounded(t *testing.T) {
+	for x, want := range map[float64]float64{1<<53 - 21: 1<<53 - 21, -(1<<53 - 21): -(1<<53 - 21), 2.0004: 2, 2.0006: 2.001} {
+		var a average
+		a.add(x, 0)
+		if got := a.rounded(); *got != want {
+			t.Errorf("%v is published as %v, want %v", x, *got, want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"math"
+	"math/big"
 	"strings"
 	"testing"
 )
@@ -23,7 +24,7 @@ func FuzzParseNotification(f *testing.F) {
 }
 
 func FuzzParseNumber(f *testing.F) {
-	for _, text := range []string{"7", " 0.5 percent\n", "-1e300", "-1e999", "NaN", "Inf", "-infinity", "0x1p-2", "1_000", " \n\t\n"} {
+	for _, text := range []string{"7", " 0.5 percent\n", "-1e300", "-1e999", "NaN", "Inf", "-infinity", "0x1p-2", "1_000", " \n\t\n", "9007199254740992", "-9007199254740993"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -31,6 +32,10 @@ func FuzzParseNumber(f *testing.F) {
 			t.Errorf("%q: %v, %v", text, n, err)
 		} else if math.IsNaN(n) || math.IsInf(2*n, 0) {
 			t.Errorf("%q is %v", text, n)
+		} else if whole, ok := new(big.Int).SetString(strings.TrimSpace(text), 10); ok && err == nil {
+			if back, _ := big.NewFloat(n).Int(nil); back.Cmp(whole) != 0 {
+				t.Errorf("%q became %v", text, back)
+			}
 		}
 	})
 }

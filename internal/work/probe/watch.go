@@ -106,7 +106,12 @@ func Score(ctx context.Context, argv, env []string) (float64, error) {
 	return 0, fmt.Errorf("score.exec %s: %w", argv[0], err)
 }
 
-// parseNumber returns the first word of a text as a number, which is limited so that sums and ratios are finite.
+// maxDigits is the largest number that a text of digits may have: up to there a float64 tells all whole numbers apart, such as
+// positions in a log.
+const maxDigits = 1 << 53
+
+// parseNumber returns the first word of a text as a number, which is limited so that sums and ratios are finite. Digits that a float64
+// would round are refused: two positions in a log that differ must not become equal.
 func parseNumber(text string) (float64, error) {
 	word, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	if fields := strings.Fields(word); len(fields) > 0 {
@@ -116,5 +121,15 @@ func parseNumber(text string) (float64, error) {
 	if err != nil || n != n || n > 1e300 || n < -1e300 {
 		return 0, fmt.Errorf("%.40q is not a number", word)
 	}
+	whole, _, _ := strings.Cut(strings.TrimLeft(word, "+-"), ".")
+	if digits := strings.Trim(whole, "0123456789") == ""; digits && beyond(whole) {
+		return 0, fmt.Errorf("%.40q would be rounded: scores are exact up to %d", word, int64(maxDigits))
+	}
 	return n, nil
+}
+
+// beyond reports whether a text of digits is a number above maxDigits. Without any digits it is none.
+func beyond(digits string) bool {
+	n, err := strconv.ParseUint(digits, 10, 64)
+	return n > maxDigits || errors.Is(err, strconv.ErrRange)
 }

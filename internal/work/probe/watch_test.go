@@ -174,6 +174,15 @@ func TestScore(t *testing.T) {
 		"exec fails":      {[]string{"sh", "-c", "echo 5; exit 2"}, 0, "score.exec sh: exit status 2"},
 		"no program":      {[]string{"/no/such/program"}, 0, "/no/such/program"},
 		"much output":     {[]string{"sh", "-c", "echo 8; head -c 1000000 /dev/zero"}, 8, ""},
+		"2^53":            {prints(`9007199254740992`), 1 << 53, ""},
+		"2^53 - 1":        {prints(`-9007199254740991\n`), 1 - 1<<53, ""},
+		"2^53 + 1":        {prints(`9007199254740993`), 0, `score.exec printf: "9007199254740993" would be rounded: scores are exact up to 9007199254740992`},
+		"a sign":          {prints(`-9007199254740993`), 0, "would be rounded"},
+		"a fraction":      {prints(`+9007199254740993.0 bytes`), 0, "would be rounded"},
+		"above 2^64":      {prints(`99999999999999999999`), 0, "would be rounded"},
+		"leading zeros":   {prints(`000000000000000000000000016777216`), 1 << 24, ""},
+		"no digits":       {prints(`.5`), 0.5, ""},
+		"an exponent":     {prints(`1e20`), 1e20, ""},
 		"too many digits": {[]string{"sh", "-c", "head -c 10000 /dev/zero | tr '\\0' 9"}, 0, "is not a number"},
 	} {
 		got, err := Score(t.Context(), c.argv, append(os.Environ(), "SCORE=17"))

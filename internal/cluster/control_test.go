@@ -241,7 +241,7 @@ func TestEveryRuleAffectsTheDigest(t *testing.T) {
 			field.Set(reflect.MakeMap(field.Type()))
 			field.SetMapIndex(reflect.ValueOf("x"), reflect.Zero(field.Type().Elem()))
 		case reflect.Struct:
-			field.Set(reflect.ValueOf(FailsafeRules{Enabled: true}))
+			field.FieldByName("Enabled").SetBool(true)
 		}
 		name := reflect.TypeFor[Rules]().Field(i).Name
 		if other, taken := seen[r.Digest()]; taken {

@@ -67,6 +67,7 @@ func FuzzRecords(f *testing.F) {
 		`{"v":1,"count":8,"per_node":2,"epoch":7,"next":{"count":4,"per_node":4,"x":1},"by":"n1"}`,
 		`{"v":1,"nodes":[{"id":"a","site":"dc1","first_seen":"2026-05-04T12:00:00Z","left":{"how":"lost","time":"2026-05-04T12:00:00Z"}},{"left":{}}]}`,
 		`{"v":1,"revision":3,"type":"priority","strategies":[{"when":"true","use":"first"}],"sites":{"dc1":2},"Term":9}`,
+		`{"v":1,"term":7,"number":"0123456789abcdef","timeout":"5s","by":"n1","roll_call":{"number":"0123456789abcdef","score":9007199254740992,"why":""}}`,
 	} {
 		f.Add([]byte(text))
 	}
@@ -79,6 +80,7 @@ func FuzzRecords(f *testing.F) {
 		rewritten[Control](t, data)
 		rewritten[Slots](t, data)
 		rewritten[Roster](t, data)
+		rewritten[RollCall](t, data)
 	})
 }
 

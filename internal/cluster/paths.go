@@ -90,6 +90,9 @@ func IsSecret(path string) bool { return strings.HasSuffix(path, failsafeKeys) }
 // Fencings returns the znode of what people have fenced, see [Fencings]. The slots of a group share it.
 func (p Paths) Fencings() string { return p.Root + "/fencings" }
 
+// RollCall returns the znode of the last roll call, see [RollCall]. Groups with slots have none.
+func (p Paths) RollCall() string { return p.Root + "/rollcall" }
+
 // Skeleton returns the persistent znodes that must exist before a daemon registers, parents first.
 func (p Paths) Skeleton() []string {
 	all := append(Ancestors(p.Root), p.Root, p.Nodes(), p.Election())
@@ -119,7 +122,7 @@ func (p Paths) Persistent() []string {
 	}
 	all = append(all, p.Leader(), p.Elected(), p.Policy(), p.Control(), p.Roster(), p.History(), p.Heir())
 	if p.Slot == "" {
-		all = append(all, p.Run(), p.FailsafeKeys(), p.Fencings())
+		all = append(all, p.Run(), p.FailsafeKeys(), p.Fencings(), p.RollCall())
 	}
 	return all
 }

@@ -18,7 +18,7 @@ func TestSkeletonListsParentsFirst(t *testing.T) {
 	if got := []string{p.Policy(), p.Control(), p.History()}; !slices.Equal(got, []string{"/c/policy", "/c/control", "/c/history"}) {
 		t.Errorf("records at %v", got)
 	}
-	if got, want := p.Persistent(), []string{"/c", "/c/nodes", "/c/election", "/c/leader", "/c/leader/elected", "/c/policy", "/c/control", "/c/roster", "/c/history", "/c/heir", "/c/run", "/c/failsafe-keys", "/c/fencings"}; !slices.Equal(got, want) {
+	if got, want := p.Persistent(), []string{"/c", "/c/nodes", "/c/election", "/c/leader", "/c/leader/elected", "/c/policy", "/c/control", "/c/roster", "/c/history", "/c/heir", "/c/run", "/c/failsafe-keys", "/c/fencings", "/c/rollcall"}; !slices.Equal(got, want) {
 		t.Errorf("persistent znodes %v, want %v", got, want)
 	}
 	if got := p.ACLProbe(); got != "/c/acl-probe-" {

@@ -170,6 +170,8 @@ type Node struct {
 	// score probe; nil if not known.
 	Latency *float64 `json:"latency_ms,omitempty"`
 	Score   *float64 `json:"score,omitempty"`
+	// Answer is the node's answer to the last roll call; nil before the first.
+	Answer *Answer `json:"roll_call,omitempty"`
 	// Host, PID, Boot and Started identify the process, for operators and for a restarted daemon that finds the ephemeral of
 	// its own predecessor. Boot is the kernel's boot id, Started the start time of the process in clock ticks.
 	Host    string `json:"host"`
@@ -325,6 +327,8 @@ type Verdict struct {
 	Rank int `json:"rank"`
 	// Reason is the reason for the rank, or for not being eligible.
 	Reason string `json:"reason"`
+	// Answer is the member's answer to the roll call for this decision; nil if there was none, or if the member has not answered.
+	Answer *Answer `json:"roll_call,omitempty"`
 }
 
 // FenceState is the state of the last leadership.

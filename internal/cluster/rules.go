@@ -38,6 +38,7 @@ type Rules struct {
 	MaxPreemptions int    `json:"max_preemptions,omitempty" yaml:"max_preemptions" min:"0" default:"6" reload:"yes" doc:"How often policy may replace a healthy leader (a preemption) within an hour; 0 for no limit. Failovers, operator requests and the first preemption under a new revision of the policy are not limited."`
 
 	Failsafe FailsafeRules `json:"failsafe,omitzero" yaml:"-"`
+	RollCall RollCallRules `json:"roll_call,omitzero" yaml:"-"`
 }
 
 // PreemptionWindow is the window in which preemptions are counted.

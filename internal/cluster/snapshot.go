@@ -53,6 +53,8 @@ type Snapshot struct {
 
 	// Heir is the heir where elected names another one. Nothing is decided by it.
 	Heir Stored[HeirRecord]
+	// RollCall is read in groups that use roll calls only.
+	RollCall Stored[RollCall]
 	// Acting is set if the reader is not the elector, but does its work as a deputy.
 	Acting bool
 

@@ -68,6 +68,8 @@ func TestTransactionsCarryEveryCheck(t *testing.T) {
 		"acts of fencing": {p.FencingsTx(Stored[Fencings]{Exists: true, Stat: six}, Fencings{}),
 			[]string{"set /c/fencings@6"}},
 		"first act of fencing": {p.FencingsTx(Stored[Fencings]{}, Fencings{}), []string{"create /c/fencings@0"}},
+		"a roll call":          {p.RollCallTx(snap.Self.Name, Stored[RollCall]{Exists: true, Stat: six}, RollCall{}), []string{self, "set /c/rollcall@6"}},
+		"the first roll call":  {p.RollCallTx(snap.Self.Name, Stored[RollCall]{}, RollCall{}), []string{self, "create /c/rollcall@0"}},
 		"a node's record":      {p.NodeTx(snap.Self.Name, 6, Node{ID: "n1"}), []string{self, "set /c/nodes/n1@6"}},
 		"FINAL":                {p.FinalTx(h, Fence{State: FenceReleased}), []string{"delete /c/election/n1-0000000000000001-n_0000000001@-1", "set /c/leader@4", "delete /c/leader/current@5"}},
 		"REVOKE":               {p.RevokeTx(snap, Fence{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "delete /c/leader/current@5"}},

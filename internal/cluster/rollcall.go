@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -69,6 +70,20 @@ func (m *Member) AnswerTo(number string) *Answer {
 		return nil
 	}
 	return a
+}
+
+// WithAnswers returns the members with their answers to the roll call with a number as their scores. A member that has not answered has
+// none: what it has published is not comparable.
+func WithAnswers(members []Member, number string) []Member {
+	members = slices.Clone(members)
+	for i := range members {
+		var score *float64
+		if a := members[i].AnswerTo(number); a != nil {
+			score = a.Score
+		}
+		members[i].Node.Record.Score = score
+	}
+	return members
 }
 
 // RollCallTx returns the write of a roll call by an elector or a deputy, whose incarnation is self.

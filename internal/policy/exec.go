@@ -41,14 +41,14 @@ type questionMember struct {
 }
 
 // QuestionKey returns a key that differs for questions that need different answers. Measurements change all the time and do
-// not count.
+// not count, but a roll call does.
 func QuestionKey(in Input) string {
 	members := slices.Clone(in.Members)
 	for i := range members {
 		members[i].Node.Record.Latency, members[i].Node.Record.Score = nil, nil
 	}
 	in.Members = members
-	return string(QuestionJSON(in))
+	return in.RollCall + string(QuestionJSON(in))
 }
 
 // QuestionJSON returns an input as the ranking program reads it; equal inputs give equal texts. Superseded registrations are

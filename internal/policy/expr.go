@@ -19,7 +19,7 @@ type exprMember struct {
 	Priority  int               `expr:"priority"`
 	Labels    map[string]string `expr:"labels"`
 	Incumbent bool              `expr:"incumbent"`
-	// Score and Latency (in ms) are as published, 0 if they are not known.
+	// Score and Latency (in ms) are as published, 0 if they are not known. In a ranking by answers to a roll call, Score is the member's.
 	Score        float64 `expr:"score"`
 	Latency      float64 `expr:"latency"`
 	KnownScore   bool    `expr:"known_score"`
@@ -39,10 +39,14 @@ type exprGroup struct {
 	Failed   []string     `expr:"failed_sites"`
 	Members  []exprMember `expr:"members"`
 	Iterate  func() bool  `expr:"__iterate"` // see [iterationBudget]
+
+	best     float64 // the best answer to the roll call
+	answered bool    // there is one
 }
 
 type exprEnv struct {
 	Member   exprMember   `expr:"member"`
+	Best     exprBest     `expr:"best"`
 	Previous exprLeader   `expr:"previous"`
 	Cause    string       `expr:"cause"`
 	Failed   []string     `expr:"failed_sites"`
@@ -70,18 +74,24 @@ func groupOf(in Input) exprGroup {
 			g.Members = append(g.Members, memberOf(m, &in))
 		}
 	}
+	if in.RollCall != "" {
+		g.setAnswers()
+	}
 	slices.SortFunc(g.Members, func(a, b exprMember) int { return cluster.CompareNodes(a.ID, b.ID) })
 	return g
 }
 
 func envOf(g exprGroup, m exprMember) exprEnv {
-	return exprEnv{Member: m, Previous: g.Previous, Cause: g.Cause, Failed: g.Failed, Members: g.Members, Iterate: iterationBudget(len(g.Members))}
+	return exprEnv{Member: g.ranked(m), Best: g.bestOf(m), Previous: g.Previous, Cause: g.Cause, Failed: g.Failed, Members: g.Members, Iterate: iterationBudget(len(g.Members))}
 }
+
+// expressionFilter begins the names of the filters that are expressions.
+const expressionFilter = "filter "
 
 // compileFilter returns a filter for an expression. If the expression fails for a member, that member is refused.
 func compileFilter(key, text string) (filter, error) {
 	program, err := compile(key, text, exprEnv{}, expr.AsBool())
-	return filter{name: "filter " + text, bind: func(in Input) func(*cluster.Member) string {
+	return filter{name: expressionFilter + text, bind: func(in Input) func(*cluster.Member) string {
 		group := groupOf(in)
 		return func(m *cluster.Member) string {
 			got, err := run(program, envOf(group, memberOf(m, &in)))
@@ -133,7 +143,7 @@ func (r exprRanker) bind(in Input) func(*cluster.Member) (float64, string) {
 			return 0, "not " + r.text
 		case float64:
 			if !math.IsNaN(v) {
-				return v, fmt.Sprintf("%s = %.6g", r.text, v)
+				return v, fmt.Sprintf("%s = %s", r.text, numberText(v, in.RollCall != ""))
 			}
 		}
 		return unknownScore, fmt.Sprintf("%s is not a number", r.text)

@@ -31,6 +31,9 @@ type Input struct {
 	Move    *cluster.Move
 	// Answer is the ranking program's, nil while there is none.
 	Answer *Answer
+	// RollCall is the number of the roll call by whose answers the members are ranked, which are their scores then, see
+	// [cluster.WithAnswers]; empty if they are ranked by what they publish.
+	RollCall string
 	// Held is for how many other slots a node is elected, by its id, and PerNode for how many it may be; 0 in a group with one
 	// leader.
 	Held    map[string]int
@@ -142,7 +145,7 @@ func (p *Policy) Rank(in Input) Ranking {
 		e.Scores = scores[begin:len(scores):len(scores)]
 	}
 	preferWarm(unsorted, &in)
-	return Ranking{Entries: sorted(unsorted), PolicyType: use.name, Notes: notes, Unanswered: unanswered}
+	return Ranking{Entries: sorted(unsorted), PolicyType: use.name, Notes: notes, Unanswered: unanswered, RollCall: in.RollCall}
 }
 
 // sorted returns the entries, the best first. It sorts their positions, since an entry is large.

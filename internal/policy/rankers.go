@@ -123,11 +123,12 @@ var roundRobinRanker = positionRanker{"round-robin", func(ids []string, in Input
 
 // measurementRanker ranks by a number that each node publishes. The incumbent's is raised by the hysteresis, in percent, so
 // that noise never moves a leader.
-func measurementRanker(name string, hysteresis int, value func(n *cluster.Node) (score float64, words string, ok bool)) ranker {
+// Where there is none, words say why.
+func measurementRanker(name string, hysteresis int, value func(m *cluster.Member, in *Input) (score float64, words string, ok bool)) ranker {
 	return memberRanker{name, func(m *cluster.Member, in *Input) (float64, string) {
-		score, words, ok := value(&m.Node.Record)
+		score, words, ok := value(m, in)
 		if !ok || math.IsNaN(score) {
-			return unknownScore, "no " + name + " yet"
+			return unknownScore, words
 		}
 		if m.Name == in.Incumbent && hysteresis > 0 {
 			score += math.Abs(score) * float64(hysteresis) / 100
@@ -138,18 +139,23 @@ func measurementRanker(name string, hysteresis int, value func(n *cluster.Node) 
 }
 
 func latencyRanker(rules cluster.Rules) ranker {
-	return measurementRanker("latency", rules.Hysteresis, func(n *cluster.Node) (float64, string, bool) {
+	return measurementRanker("latency", rules.Hysteresis, func(m *cluster.Member, _ *Input) (float64, string, bool) {
+		n := &m.Node.Record
 		if n.Latency == nil {
-			return 0, "", false
+			return 0, "no latency yet", false
 		}
 		return -*n.Latency, "latency " + strconv.FormatFloat(*n.Latency, 'g', 3, 64) + " ms", true
 	})
 }
 
 func scoreRanker(rules cluster.Rules) ranker {
-	return measurementRanker("score", rules.Hysteresis, func(n *cluster.Node) (float64, string, bool) {
+	return measurementRanker("score", rules.Hysteresis, func(m *cluster.Member, in *Input) (float64, string, bool) {
+		n := &m.Node.Record
 		if n.Score == nil {
-			return 0, "", false
+			return 0, noScore(m, in), false
+		}
+		if in.RollCall != "" {
+			return *n.Score, "score " + numberText(*n.Score, true), true
 		}
 		return *n.Score, "score " + strconv.FormatFloat(*n.Score, 'g', 4, 64), true
 	})

@@ -18,6 +18,8 @@ type Ranking struct {
 	// Unanswered is set if the fallback was used because the ranking program has no answer. Such a ranking is good enough
 	// for an election, but never preempts a leader: a program that fails now and then would move it back and forth (S3).
 	Unanswered bool
+	// RollCall is as in [Input].
+	RollCall string
 }
 
 // Refusals describes why members are not eligible; empty if all of them are.
@@ -127,6 +129,9 @@ func (r Ranking) Verdicts() (verdicts []cluster.Verdict, omitted int) {
 		v := cluster.Verdict{Node: e.Member.ID, Site: clip(e.Member.Node.Record.Site), Incarnation: e.Member.Name, Reason: clip(e.RefusalReason())}
 		if e.Eligible() {
 			v.Rank, v.Reason = i+1, clip(e.words())
+		}
+		if a := e.Member.AnswerTo(r.RollCall); a != nil && r.RollCall != "" {
+			v.Answer = &cluster.Answer{Score: a.Score, Why: clip(a.Why)}
 		}
 		verdicts = append(verdicts, v)
 	}

@@ -47,6 +47,9 @@ type Input struct {
 	// fence is among them because its lease is over: it may also be a candidate again, that has not taken over.
 	Silent    map[string]string
 	LeaseOver bool
+	// Sighted is when the lease of a holder that is silent was last seen to be renewed; 0 if there is none. RollCallSeen is when this member
+	// has first seen the present roll call; 0 if there is none, or if it was there before.
+	Sighted, RollCallSeen time.Duration
 	// Leaderless is how long no leader's work has run; nil if a member is READY, or if that is not known.
 	Leaderless *cluster.Gap
 	// Answer is the ranking program's answer to [Elector.Question]; nil while there is none.
@@ -93,6 +96,11 @@ type Decision struct {
 	// Awaiting is the group whose decision must be known before the election that is due; empty if there is none. Nothing is written
 	// then, until Wake at the latest.
 	Awaiting string
+	// AwaitsAnswers reports that the election that is due waits for answers to a roll call, until Wake at the latest. CallRoll is set if that
+	// must be written first.
+	AwaitsAnswers, CallRoll bool
+	// again is set if the answers are there, and everything must be ranked by them.
+	again bool
 	// Newer says which record has a format that this build does not know; nothing is written then. Empty otherwise.
 	Newer string
 	// Wake is when the decision may change without an event; 0 means never.
@@ -148,6 +156,7 @@ type Elector struct {
 	moves           moves
 	startup         startup
 	peers           peerWait
+	rollCall        rollCall
 	forecast        bool // it decides on a hypothetical group, see [Elector.Heir]
 }
 
@@ -176,8 +185,14 @@ func (e *Elector) Decide(in Input) Decision {
 	if !e.opt.Estimate && !e.forecast {
 		e.schedule.observe(s, &active, in)
 	}
+	e.rollCall.wanted = false
 	d := e.decide(in, g, &active)
-	d.NoSuccessor = !g.ended && d.Elect == nil && d.Awaiting == "" && leaving(s)
+	if d.again {
+		e.rollCall.wanted = false
+		d = e.decide(in, g, &active)
+	}
+	e.rollCall.end(elected, in.Now)
+	d.NoSuccessor = !g.ended && d.Elect == nil && d.Awaiting == "" && !d.AwaitsAnswers && leaving(s)
 	e.moves.forget()
 	if d.Elect != nil {
 		d.Fence, d.Take = e.lastKnown.ReplacementFence(s, d.Elect.Term, in.Wall), in.takes()
@@ -247,13 +262,13 @@ func (e *Elector) decide(in Input, g attemptEnd, active *activeRequests) Decisio
 	case unread != nil && g.ended:
 		d.Note = unread.Error()
 		return d
+	case g.ended && early == "" && (e.awaitsAnswers(b, r, true, &d) || ok && e.awaits(b, &d)):
+		return d
 	case g.ended && !ok:
 		d.electNobody(r, in.Now)
 		return d
 	case early != "":
 		d.Note, d.Starting, d.Wake = early, true, cluster.Earliest(d.Wake, until)
-		return d
-	case g.ended && e.awaits(b, &d):
 		return d
 	case g.ended:
 		d.Elect = e.elect(b, r, g, best)

@@ -27,12 +27,18 @@ func (e *Elector) replace(b rankingInput, r rankedMembers, best cluster.Member, 
 	}
 	e.peers = peerWait{}
 	if active.Move != nil && active.Move.Matches(best.ID, best.Node.Record.Site) && !active.Move.Matches(rec.Node, rec.Site) {
+		if e.awaitsAnswers(b, r, false, d) {
+			return nil
+		}
 		return e.elect(b, r, attemptEnd{
 			cause: cluster.CauseMove, request: active.Move.Request, reason: active.Move.Describe(),
 		}, best)
 	}
 	if err := e.checkPreemption(b, r, best, active, d); err != nil {
 		d.block(fmt.Sprintf("%s would be better than %s (%s)", best.ID, rec.Node, r.Difference(best.Name, rec.Incarnation)), err)
+		return nil
+	}
+	if e.awaitsAnswers(b, r, false, d) {
 		return nil
 	}
 	return e.elect(b, r, attemptEnd{
@@ -48,8 +54,15 @@ func (e *Elector) replaceIneligible(b rankingInput, entry policy.Entry, active *
 		d.block(g.reason, e.pausedError(active.Pause, b.in))
 		return nil
 	}
+	if err := e.checkRollCall(b.in, d); err != nil && g.cause == cluster.CauseIneligible {
+		d.block(g.reason, err)
+		return nil
+	}
 	b.ended, b.circumstances = true, circumstances(s, g)
 	r := e.rank(b)
+	if e.awaitsAnswers(b, r, false, d) {
+		return nil
+	}
 	best, ok := r.Best()
 	why := excluded(b.exclusions)[best.ID]
 	switch {
@@ -99,6 +112,9 @@ func (e *Elector) reelect(b rankingInput, active *activeRequests, d *Decision) *
 	}
 	b.move, b.reelect, b.circumstances = nil, true, cluster.Circumstances{Cause: cluster.CauseReelect, Node: rec.Node, Site: rec.Site}
 	r := e.rank(b)
+	if e.awaitsAnswers(b, r, false, d) {
+		return nil
+	}
 	best, ok := r.Best()
 	switch {
 	case !ok:
@@ -177,6 +193,9 @@ func (e *Elector) checkPreemption(b rankingInput, r rankedMembers, best cluster.
 	}
 	if r.Unanswered {
 		return errors.New("the ranking program has no answer")
+	}
+	if err := e.checkRollCall(b.in, d); err != nil {
+		return err
 	}
 	if err := e.checkFenced(best, b.in, d); err != nil {
 		return err

@@ -22,6 +22,7 @@ type rankingInput struct {
 	cordons       []cluster.Cordon
 	move          *cluster.Move
 	reelect       bool
+	rollCall      string // the roll call by whose answers the members are ranked; empty for none
 }
 
 // rankedMembers is a ranking, with the exclusions that the next decision must record, and when it may change by itself.
@@ -40,6 +41,9 @@ func (b rankingInput) input() policy.Input {
 		Cordons: b.cordons, Move: b.move, Answer: b.in.Answer, Silent: maps.Clone(b.silent),
 		Group: b.group, Reelect: b.reelect, Load: b.in.Placement.Load, Peers: b.in.Placement.Peers, Relations: b.in.Placement.Relations,
 	}
+	if b.rollCall != "" {
+		p.Members, p.RollCall = cluster.WithAnswers(s.Members, b.rollCall), b.rollCall
+	}
 	maps.Copy(p.Barred, b.stopping)
 	for incarnation, why := range b.in.Silent {
 		p.Barred[incarnation], p.Silent[incarnation] = "it is silent: "+why, true
@@ -57,7 +61,7 @@ func (b rankingInput) input() policy.Input {
 func (e *Elector) rankingInput(in Input, g attemptEnd, active *activeRequests) rankingInput {
 	s := &in.Snapshot
 	e.trackStopping(in)
-	b := rankingInput{in: in, group: e.opt.Group, ended: g.ended, lapsed: g.cause == cluster.CauseLapsed, stopping: e.stopping, silent: e.silent, circumstances: circumstances(s, g), cordons: active.Cordons, move: active.Move}
+	b := rankingInput{in: in, group: e.opt.Group, ended: g.ended, lapsed: g.cause == cluster.CauseLapsed, stopping: e.stopping, silent: e.silent, circumstances: circumstances(s, g), cordons: active.Cordons, move: active.Move, rollCall: e.rollCall.answers(s)}
 	b.exclusions = active.clearStrikes(in.Exclusions)
 	if b.struck = g.strike; b.struck {
 		rec := s.Elected.Record

@@ -171,6 +171,41 @@ func TestFollowerReads(t *testing.T) {
 	}
 }
 
+// In a group that uses roll calls, every member reads and watches them; in others nobody does.
+func TestRollCallsAreRead(t *testing.T) {
+	f := newFollower(t)
+	f.collector.opt.RollCalls = true
+	own := []string{"election/" + f.self.Name, "leader/elected", "nodes/a", "heir", "rollcall"}
+	f.collects("at first", append(own, "election", "election/elector-0000000000000001-n_0000000000", "election/elector-0000000000000001-n_0000000000")...)
+	if !f.watched[f.p.RollCall()] {
+		t.Error("roll calls are not watched")
+	}
+	call := cluster.RollCall{Number: cluster.NewInstance(1)}
+	f.do(cluster.Op{Kind: cluster.OpCreate, Path: f.p.RollCall(), Data: cluster.Encode(&call)})
+	if snap := f.collects("a roll call", "rollcall"); snap.RollCall.Record.Number != call.Number {
+		t.Errorf("%+v", snap.RollCall)
+	}
+	f.set(f.p.RollCall(), "{")
+	if snap := f.collects("a damaged one", "rollcall"); snap.RollCall.Err == nil {
+		t.Errorf("%+v", snap.RollCall)
+	}
+	f.failing[f.p.RollCall()] = cluster.ErrNoAuth
+	f.set(f.p.RollCall(), "{}")
+	if snap := f.collects("one that may not be read", "rollcall"); snap.RollCall.Exists || snap.RollCall.Err == nil {
+		t.Errorf("%+v", snap.RollCall)
+	}
+}
+
+// The policy in force asks for roll calls, but not the configuration of the elector.
+func TestElectorReadsRollCallsByThePolicy(t *testing.T) {
+	f := newElector(t)
+	f.collector.Collect(t.Context())
+	f.create(f.p.Policy())
+	f.collects("a policy without them", "policy")
+	f.set(f.p.Policy(), `{"v":1,"revision":2,"type":"score","roll_call":{"enabled":true}}`)
+	f.collects("a policy with them", "policy", "rollcall")
+}
+
 // When the elector goes, the next in line reads what it needs in one round, and the records of members that it does not know in
 // another one.
 func TestNextElectorReadsInOneRound(t *testing.T) {

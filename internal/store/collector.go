@@ -22,6 +22,8 @@ type CollectorOptions struct {
 	Session int64
 	// Failsafe makes every member read the fence and current, and the holder the members and the policy.
 	Failsafe bool
+	// RollCalls makes every member read roll calls. An elector reads them also if the policy in force says so.
+	RollCalls bool
 	// Clock returns the daemon's monotonic time, for Snapshot.At.
 	Clock func() time.Duration
 	Log   *slog.Logger
@@ -302,8 +304,20 @@ func (c *Collector) readNodes(ctx context.Context, incarnations []cluster.Incarn
 	return nil
 }
 
-// readHeir reads the heir that elected does not name. Nothing is decided by it, so nothing waits for it.
-func (c *Collector) readHeir(ctx context.Context) error { return c.fetch(ctx, c.heirTarget()) }
+// readHeir reads the heir that elected does not name, and in groups that use roll calls the last one. Nothing is decided by the heir, and
+// no election needs a roll call, so nothing waits for them.
+func (c *Collector) readHeir(ctx context.Context) error {
+	if c.opt.Paths.Slot == "" && (c.opt.RollCalls || c.snap.Elector && c.snap.Policy.Record.RollCall.Enabled) {
+		return c.fetch(ctx, c.heirTarget(), c.rollCallTarget())
+	}
+	return c.fetch(ctx, c.heirTarget())
+}
+
+func (c *Collector) rollCallTarget() target {
+	t := recordTarget(c.opt.Paths.RollCall(), cluster.ReadStored[cluster.RollCall], &c.snap.RollCall)
+	t.onDenied = func(err error) { c.snap.RollCall = cluster.Stored[cluster.RollCall]{Err: err} }
+	return t
+}
 
 func (c *Collector) heirTarget() target {
 	t := recordTarget(c.opt.Paths.Heir(), cluster.ReadStored[cluster.HeirRecord], &c.snap.Heir)
@@ -338,9 +352,9 @@ func (c *Collector) fetchWith(ctx context.Context, others []*Read, targets ...ta
 	if len(targets)+len(others) == 0 {
 		return nil
 	}
-	reads := make([]*Read, len(targets))
+	p, reads := c.opt.Paths, make([]*Read, len(targets))
 	for i, t := range targets {
-		reads[i] = &Read{Path: t.path, Watch: true, Optional: t.path == c.opt.Paths.Roster() || t.path == c.opt.Paths.Heir()}
+		reads[i] = &Read{Path: t.path, Watch: true, Optional: t.path == p.Roster() || t.path == p.Heir() || t.path == p.RollCall()}
 	}
 	c.opt.Source.Read(ctx, append(reads, others...))
 	var failure error

@@ -33,6 +33,9 @@ type DeputyInput struct {
 	Seen       cluster.LeaseSeen
 	Reconnects int
 	Now        time.Duration
+	// RollCallTimeout is how long answers to a roll call may take, see [cluster.RollCall]; 0 in a group that uses none. RollCallSeen is when
+	// this member has first seen the present one.
+	RollCallTimeout, RollCallSeen time.Duration
 	// MaySucceed reports whether the member may put an end to the term, as far as promises are concerned. It is called once the holder is
 	// known to be silent, since it may make the member refuse promises.
 	MaySucceed func() bool
@@ -44,6 +47,8 @@ type DeputyOutput struct {
 	Follow string
 	// Ask is set if a sync, and then a read of that znode, must be sent. [Deputy.Answered] takes the outcome.
 	Ask bool
+	// CallRoll is set if the roll must be called, so that the answers are there when the holder counts as silent.
+	CallRoll bool
 	// Act is set while the member must read what the elector reads, and do its work.
 	Act bool
 	// Wake is when to call Observe again if nothing happens; 0 means never.
@@ -68,6 +73,11 @@ func (d *Deputy) Observe(in DeputyInput) (out DeputyOutput) {
 	case due != 0 && !d.silence.Confirmed() && !d.asking:
 		d.asking, out.Ask = true, true
 	}
+	if at := d.rollCallDue(in, place); at > in.Now {
+		out.Wake = cluster.Earliest(out.Wake, at)
+	} else {
+		out.CallRoll = at != 0
+	}
 	// Not earlier: to refuse promises while ZooKeeper may be away would stop a leader that works on without it.
 	if d.may = d.silence.Confirmed() && in.MaySucceed(); d.may && !s.Elector && !d.acting {
 		d.acting, d.before = true, s.Elected.Stat.Modified
@@ -84,6 +94,15 @@ func (d *Deputy) Observe(in DeputyInput) (out DeputyOutput) {
 	return out
 }
 
+// rollCallDue returns when the roll is to be called for the case that the holder is lost; 0 for never, or if that was done.
+func (d *Deputy) rollCallDue(in DeputyInput, place int) time.Duration {
+	_, called := in.Snapshot.Called()
+	if in.RollCallTimeout == 0 || called && in.RollCallSeen >= d.silence.Since() {
+		return 0
+	}
+	return d.silence.RollCallAt(&in.Snapshot.Fence.Record, place, in.RollCallTimeout)
+}
+
 // electionDue returns when this member elects in place of an elector that does not; 0 for never. An elector may be lost, or alive while its
 // writes are refused or do not arrive.
 func (d *Deputy) electionDue(s *cluster.Snapshot, place int, now time.Duration) time.Duration {
@@ -96,7 +115,11 @@ func (d *Deputy) electionDue(s *cluster.Snapshot, place int, now time.Duration) 
 	if key == "" {
 		return 0
 	}
-	return d.due.since + d.silence.opt.Wait + d.silence.delta(place)
+	at := d.due.since + d.silence.opt.Wait + d.silence.delta(place)
+	if call, called := s.Called(); called { // the elector waits for answers
+		at += time.Duration(call.Timeout)
+	}
+	return at
 }
 
 // place returns the place of the reader among the deputies; -1 if it is none. The elector is the first one.

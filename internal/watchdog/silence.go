@@ -65,6 +65,16 @@ func (s *Silence) Observe(snap *cluster.Snapshot, seen cluster.LeaseSeen, place 
 	return max(s.at+f.TakeWait(s.opt.Wait)+s.delta(place), s.notYet)
 }
 
+// RollCallAt returns when the roll is called because the holder, whose fence is f, seems to fall silent: as late as the answers may take,
+// timeout, but not before some renewals have been missed. It returns 0 if no lease is watched.
+func (s *Silence) RollCallAt(f *cluster.Fence, place int, timeout time.Duration) time.Duration {
+	if s.at == 0 {
+		return 0
+	}
+	wait := f.TakeWait(s.opt.Wait)
+	return max(s.at+wait-min(wait/2, timeout)+s.delta(place), s.notYet)
+}
+
 // delta returns how much later than the first deputy the one at a place acts.
 func (s *Silence) delta(place int) time.Duration {
 	return time.Duration(place) * max(s.opt.Renew/2, minDelta)

@@ -30,6 +30,7 @@ func (d *deputy) input(now time.Duration) watchdog.DeputyInput {
 	m := d.m
 	return watchdog.DeputyInput{
 		Snapshot: &m.snap, Seen: m.opt.Leases.Seen(d.znode), Reconnects: m.session.Reconnects(), Now: now, MaySucceed: m.machine.MaySucceed,
+		RollCallTimeout: m.opt.RollCall.timeout(), RollCallSeen: m.rollCalls.seen.At(),
 	}
 }
 
@@ -48,6 +49,9 @@ func (d *deputy) observe(now time.Duration) {
 	d.follow(out.Follow)
 	if out.Ask {
 		d.ask()
+	}
+	if out.CallRoll {
+		m.elector.CallRoll(&m.snap, m.opt.RollCall.timeout(), now)
 	}
 	m.instance.setActing(m, out.Act)
 	m.elector.SetSilent(d.core.Silent(&m.snap, now))

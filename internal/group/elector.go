@@ -25,7 +25,7 @@ func (m *Member) newElector() *electing.Elector {
 		Program: func() []string { return g.settings.Program },
 		Rank:    g.opt.Rank, Run: m.background.run, Reread: m.reader.Reread, RereadDecision: m.rereadAsElector,
 		Electing: m.recordDecision, Elected: m.electedOther, Unwritten: m.setUnwritten, Count: g.opt.Counters.term,
-		Useless:     m.end,
+		Useless: m.end, RollCallSeen: m.rollCalls.seen.At,
 		TakeRefused: func() { m.deputy.core.Refused(boottime.Now()) },
 	})
 }

@@ -143,6 +143,8 @@ type InstanceOptions struct {
 	Fencing     Fencing
 	// Failsafe is nil if the instance takes no part in failsafe mode.
 	Failsafe *Failsafe
+	// RollCall is nil if the instance takes no part in roll calls.
+	RollCall *RollCall
 	// Leases reads the lease znodes of leaders; nil if this host is no deputy. LostAfter is how long a leader must have been silent before
 	// this member takes over from it; 0 for as early as is safe.
 	Leases    *store.LeaseWatch

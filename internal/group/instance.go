@@ -35,6 +35,8 @@ type Instance struct {
 	leaving atomic.Pointer[announcement] // nil until the instance announces that it is about to end
 	// failsafe is nil until this node can be asked for promises.
 	failsafe atomic.Pointer[cluster.FailsafeNode]
+	// answer is that to the last roll call; nil before the first.
+	answer atomic.Pointer[cluster.Answer]
 	// registered is the record of the node that was registered.
 	registered cluster.Node
 
@@ -175,6 +177,7 @@ func (i *Instance) Apply(next Settings, auditACLs bool) {
 func (i *Instance) record() cluster.Node {
 	rec := i.members[0].group.record(i.members[0].session, i.id)
 	rec.Queued, rec.Failsafe = i.queued.Load() > 0, i.failsafe.Load()
+	rec.Answer = i.answer.Load()
 	if a := i.leaving.Load(); a != nil {
 		rec.Leaving = a.reason
 	}

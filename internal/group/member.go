@@ -32,6 +32,7 @@ type Member struct {
 	reader      *store.Reader
 	elector     *electing.Elector
 	deputy      *deputy
+	rollCalls   rollCalls
 	acting      bool // this member does the work of the elector as a deputy; guarded by the mutex of the instance
 	guard       Guard
 	worker      *worker.Worker
@@ -77,7 +78,7 @@ func newMember(ctx context.Context, i *Instance, n int, l Leadership) *Member {
 	g, opt, s, budget := l.Group, l.Options, l.Session, i.budget
 	m := &Member{
 		instance: i, number: n, group: g, opt: opt, session: s, self: i.self, budget: budget, guard: l.Guard,
-		reader: store.NewReader(s, store.CollectorOptions{Paths: g.opt.Paths, Self: i.self, Failsafe: opt.Failsafe != nil, Clock: boottime.Now, Log: g.log}),
+		reader: store.NewReader(s, store.CollectorOptions{Paths: g.opt.Paths, Self: i.self, Failsafe: opt.Failsafe != nil, RollCalls: opt.RollCall != nil, Clock: boottime.Now, Log: g.log}),
 		inbox:  newInbox(),
 		timer:  time.NewTimer(time.Hour),
 	}
@@ -102,7 +103,7 @@ func newMember(ctx context.Context, i *Instance, n int, l Leadership) *Member {
 			turns: randomTurn(), written: &i.registered,
 		}
 	}
-	m.elector, m.deputy = m.newElector(), newDeputy(m)
+	m.elector, m.deputy, m.rollCalls.m = m.newElector(), newDeputy(m), m
 	m.worker = m.newWorker()
 	m.limit.send = func(deadline time.Duration) {
 		m.guard.SetLease(deadline)
@@ -278,6 +279,7 @@ func (m *Member) observe(snap cluster.Snapshot) {
 		m.noteElected(e.Record)
 	}
 	m.complete()
+	m.rollCalls.observe(&snap)
 	m.group.opt.Health.NoteResponse(snap.At)
 	m.instance.known.Update(m.number, &snap)
 	m.group.memory.Update(&snap)

@@ -139,6 +139,14 @@ func joinWithStop(t *testing.T, server *storetest.Server, id string, stop time.D
 // joinWithSession is joinWithStop with a session that is made from the one in memory.
 func joinWithSession(t *testing.T, server *storetest.Server, id string, stop time.Duration, session func(memorySession) Session) *member {
 	t.Helper()
+	return joinWith(t, server, id, stop, session, func(*Settings, *InstanceOptions) {})
+}
+
+// joinWith is joinWithSession with other settings and options.
+func joinWith(
+	t *testing.T, server *storetest.Server, id string, stop time.Duration, session func(memorySession) Session, change func(*Settings, *InstanceOptions),
+) *member {
+	t.Helper()
 	conn := server.Connect()
 	paths := cluster.Paths{Root: "/g"}
 	var used *cluster.InUseError
@@ -155,9 +163,11 @@ func joinWithSession(t *testing.T, server *storetest.Server, id string, stop tim
 	if stop > 0 {
 		budget.Handover = time.Hour // the machine may be slow
 	}
+	settings, options := m.group.opt.Settings, memberOptions(worker.Spec{})
+	change(&settings, &options)
 	instance, err := Register(t.Context(), Registration{
-		Settings: m.group.opt.Settings, Budget: budget,
-		Leaderships: []Leadership{{Group: m.group, Session: session(memorySession{conn}), Guard: m.guard, Options: memberOptions(worker.Spec{})}},
+		Settings: settings, Budget: budget,
+		Leaderships: []Leadership{{Group: m.group, Session: session(memorySession{conn}), Guard: m.guard, Options: options}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -69,6 +69,8 @@ type Options struct {
 	Useless func(why string)
 	// TakeRefused is called after a TAKE that was refused, or is not known to have taken effect.
 	TakeRefused func()
+	// RollCallSeen returns when this member has first seen the present roll call, see [cluster.RollCallSeen].
+	RollCallSeen func() time.Duration
 	// Count is called for each term that has ended.
 	Count func(cluster.PastTerm)
 }
@@ -82,6 +84,7 @@ type Elector struct {
 	history  history
 	roster   roster
 	heir     heir
+	rollCall rollCall
 	retry    elector.Retry
 
 	view        View
@@ -117,6 +120,7 @@ func New(opt Options) *Elector {
 	e := &Elector{opt: opt, core: elector.New(opt.Elector), watchdog: watchdog.New(opt.Watchdog)}
 	e.history.record = record{e: e, what: "the history", znode: opt.Paths.History()}
 	e.roster.record = record{e: e, what: "the roster", znode: opt.Paths.Roster()}
+	e.rollCall.record = record{e: e, what: "the roll call", znode: opt.Paths.RollCall()}
 	e.heir.record = record{e: e, what: "the heir", znode: opt.Paths.Heir()}
 	return e
 }
@@ -189,6 +193,7 @@ func (e *Elector) decide(now time.Duration, snap cluster.Snapshot) time.Duration
 		Snapshot: snap, Policy: e.policy(snap), Now: now, Wall: time.Now(),
 		Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions, Silent: withSilent(e.silent, found), LeaseOver: len(e.silent) > 0,
 		Others: e.opt.Slots.others(e.opt.Number), Leaderless: e.history.core.Leaderless(now, e.seen),
+		Sighted: e.seen.At, RollCallSeen: e.opt.RollCallSeen(),
 	}
 	in.Placement = e.opt.Placement.Others(policy.RelationsOf(in.Policy.Rules).Peers())
 	ready, wake := e.consult(&in)
@@ -202,6 +207,9 @@ func (e *Elector) decide(now time.Duration, snap cluster.Snapshot) time.Duration
 		return cluster.Earliest(wake, found.Wake)
 	}
 	e.report(d)
+	if d.CallRoll {
+		e.CallRoll(&snap, in.Policy.Rules.RollCall.Wait(), now)
+	}
 	e.noSuccessor = d.NoSuccessor
 	e.carryOut(d, now, snap, in.Others)
 	var heirWake time.Duration

@@ -30,7 +30,7 @@ func (e *Elector) decideWithLimits(in elector.Input) elector.Decision {
 	switch {
 	case d.Elect != nil && d.Elect.Cause == cluster.CausePreempt:
 		e.moving = d.Elect.Term
-	case !d.AwaitsRoom && e.moving == 0:
+	case !d.AwaitsRoom && !d.AwaitsAnswers && e.moving == 0:
 		e.EndMove() // no longer wanted
 	}
 	return d

@@ -3,12 +3,14 @@ package electing
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/elector"
 	"zkelectd/internal/elector/termlog"
 	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/zk"
 )
 
 // recordRetry is the pause after a write of a record that failed, and rosterPause the least time between two writes of the roster.
@@ -108,6 +110,32 @@ func (h *heir) observe(in elector.Input, now time.Duration) (wake time.Duration)
 		}
 	})
 	return wake
+}
+
+// rollCall calls the roll.
+type rollCall struct{ record }
+
+// CallRoll makes all members measure their scores, and answer within a timeout, unless this member has just called the roll. It is also for
+// a member that is about to act as a deputy.
+func (e *Elector) CallRoll(s *cluster.Snapshot, timeout, now time.Duration) {
+	r := &e.rollCall
+	if ok, _ := r.dueAfter(s.At, now); !ok || s.RollCall.Newer() != nil || unread(s.RollCall.Err) {
+		return
+	}
+	elected, _ := s.Terms()
+	next := cluster.RollCall{
+		Header: s.RollCall.Record.Header, Term: elected, Number: cluster.NewInstance(rand.Uint64()), Timeout: cluster.Duration(timeout),
+		By: s.Self.Name, Time: time.Now(),
+	}
+	ops := e.opt.Paths.RollCallTx(s.Self.Name, s.RollCall, next)
+	r.write(func(ctx context.Context) error {
+		_, err := e.opt.Conn.Do(zk.WithPriority(ctx, zk.PriorityRecovery), ops...)
+		return err
+	}, func(err error) {
+		if err == nil {
+			e.opt.Log.Info("called the roll: each member measures its score", "term", next.Term, "timeout", timeout)
+		}
+	})
 }
 
 // roster keeps the roster up to date. It is written only when the members have changed.

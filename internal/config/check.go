@@ -54,6 +54,7 @@ func (c *Config) check(report func(key, format string, args ...any)) {
 	work.checkUnit(report)
 	c.checkFencing(report)
 	c.checkFailsafe(report)
+	c.checkScore(report)
 	c.HTTP.check(report)
 	c.Device.check(report)
 }
@@ -118,6 +119,9 @@ func (c *Config) checkPolicy(report func(string, string, ...any), reported map[s
 	_, err := policy.New(cluster.Policy{Rules: rules})
 	if err == nil {
 		err = policy.CheckCauses(rules)
+	}
+	if key := policy.UsesBest(rules); err == nil && key != "" && !c.Score.AtElection {
+		err = fmt.Errorf("%s: best has the answers of the members that measure their scores for an election: set %s", key, scoreAtElection)
 	}
 	if err != nil {
 		// The message begins with the key; for an item of a list, with the key of the list.

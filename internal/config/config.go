@@ -112,7 +112,22 @@ func (c Check) Timeout() time.Duration { return max(c.Interval/2, 2*time.Second)
 
 // Score configures the source of the score, by which the policy type score ranks.
 type Score struct {
-	Exec []string `yaml:"exec" program:"yes" doc:"The score is the first word of this command's output; with the type score, higher is better. It is measured every 10s, and the last few values are averaged. A command that runs for longer than 5s has failed."`
+	Exec []string `yaml:"exec" program:"yes" doc:"The score is the first word of this command's output; with the type score, higher is better. It is measured every 10s, and the last few values are averaged."`
+	// AtElection makes members measure the score for each election, see [cluster.RollCall].
+	AtElection bool `yaml:"at_election" doc:"Whether all members measure their scores anew for each election, which ranks them by these answers: for replicated data, of which the host that has most must lead. Part of the policy; in addition, each host answers only if its own configuration says so. Not with slots. See docs/policies.md."`
+	// Timeout is how long one measurement may take.
+	Timeout time.Duration `yaml:"timeout" min:"100ms" max:"1m" default:"5s" doc:"A score.exec that runs for longer than this has failed. With score.at_election it is also how long an election waits for the answers of members, and then part of the policy. From 100ms to 1m."`
+}
+
+const (
+	scoreAtElection = "score.at_election"
+	scoreTimeout    = "score.timeout"
+)
+
+func (c *Config) checkScore(report func(string, string, ...any)) {
+	if c.Score.AtElection && c.Slots.Enabled() {
+		report(scoreAtElection, "is not possible in a group with slots (slots.count): a host has one score, and each slot other data")
+	}
 }
 
 // Reload configures when the configuration is read again.

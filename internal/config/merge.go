@@ -27,8 +27,8 @@ func (d Difference) String() string {
 }
 
 // MergeRules is a three-way merge: it applies to the rules in force what has changed in a file. It compares key by key, and within a map
-// item by item; a list is one value. While failsafe mode is off, its limit is no rule: where it was changed meanwhile, failsafe mode can
-// still be turned off.
+// item by item; a list is one value. While failsafe mode is off, its limit is no rule, and while nobody calls the roll, neither is its timeout:
+// where it was changed meanwhile, the whole can still be turned off.
 func MergeRules(before, after, inForce cluster.Rules) Merge {
 	m := Merge{Rules: inForce}
 	result, taken := defaults().WithRules(inForce), false
@@ -48,8 +48,8 @@ func MergeRules(before, after, inForce cluster.Rules) Merge {
 		return false
 	}
 	for _, k := range Keys() {
-		if !ofRules(k.Name) || k.Name == failsafeMax && !result.Failsafe.Enabled {
-			continue // without failsafe mode the rules have no limit of it: Rules leaves it out
+		if !ofRules(k.Name) || k.Name == failsafeMax && !result.Failsafe.Enabled || k.Name == scoreTimeout && !result.Score.AtElection {
+			continue // then the rules have none: Rules leaves it out
 		}
 		sites, isMap := f[k.Name].(map[string]int)
 		if !isMap {

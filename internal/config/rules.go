@@ -17,20 +17,26 @@ func (c Config) Rules() cluster.Rules {
 	if c.Failsafe.Enabled {
 		r.Failsafe = cluster.FailsafeRules{Enabled: true, Max: cluster.Duration(c.Failsafe.Max)}
 	}
+	if c.Score.AtElection {
+		r.RollCall = cluster.RollCallRules{Enabled: true, Timeout: cluster.Duration(c.Score.Timeout)}
+	}
 	return r
 }
 
 // WithRules is the inverse of Rules: it returns c with the settings that the rules determine.
 func (c Config) WithRules(r cluster.Rules) Config {
 	c.Failsafe.Enabled, c.Failsafe.Max = r.Failsafe.Enabled, time.Duration(r.Failsafe.Max)
-	r.Failback, r.Failsafe = cmp.Or(r.Failback, cluster.FailbackImmediate), cluster.FailsafeRules{}
+	if c.Score.AtElection = r.RollCall.Enabled; r.RollCall.Enabled {
+		c.Score.Timeout = r.RollCall.Wait()
+	}
+	r.Failback, r.Failsafe, r.RollCall = cmp.Or(r.Failback, cluster.FailbackImmediate), cluster.FailsafeRules{}, cluster.RollCallRules{}
 	c.Policy.Rules = r
 	return c
 }
 
 // ofRules reports whether a key is one from which Rules are derived.
 func ofRules(key string) bool {
-	return strings.HasPrefix(key, "policy.") && key != "policy.exec" || key == failsafeEnabled || key == failsafeMax
+	return strings.HasPrefix(key, "policy.") && key != "policy.exec" || slices.Contains([]string{failsafeEnabled, failsafeMax, scoreAtElection, scoreTimeout}, key)
 }
 
 func defaults() Config {

@@ -34,6 +34,10 @@ func drawRules(t *rapid.T) Config {
 	p.Filter = rapid.SliceOfN(rapid.SampledFrom([]string{"member.priority > 1", `member.site != "x, y"`}), 0, 2).Draw(t, "filter")
 	p.Failback = rapid.SampledFrom([]string{cluster.FailbackImmediate, "1m0s", cluster.FailbackManual}).Draw(t, "failback")
 	p.MaxPreemptions = rapid.IntRange(0, 9).Draw(t, "moves")
+	if c.Score.AtElection = rapid.Bool().Draw(t, "at_election"); c.Score.AtElection {
+		c.Score.Timeout = time.Duration(rapid.IntRange(100, 60000).Draw(t, "score.timeout")) * time.Millisecond
+		p.Filter = append(p.Filter, "best.score - member.score <= 16777216")
+	}
 	return c
 }
 

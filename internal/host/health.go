@@ -126,11 +126,8 @@ const (
 	healthRise = 2
 )
 
-// The score is measured every scoreInterval, for scoreTimeout at most.
-const (
-	scoreInterval = 10 * time.Second
-	scoreTimeout  = 5 * time.Second
-)
+// The score is measured every scoreInterval.
+const scoreInterval = 10 * time.Second
 
 // probe probes the host until ctx ends.
 func (h *health) probe(ctx context.Context, c config.Config) {
@@ -146,7 +143,7 @@ func (h *health) probe(ctx context.Context, c config.Config) {
 	}
 	if argv := c.Score.Exec; len(argv) > 0 {
 		g.Go(func() error {
-			h.measureScore(ctx, argv, env)
+			h.measureScore(ctx, argv, env, c.Score.Timeout)
 			return nil
 		})
 	}
@@ -163,10 +160,10 @@ func (h *health) setUnhealthy(err error) {
 	h.setReason(&h.unhealthy, reason)
 }
 
-func (h *health) measureScore(ctx context.Context, argv, env []string) {
+func (h *health) measureScore(ctx context.Context, argv, env []string, timeout time.Duration) {
 	failing := false
 	for ok := true; ok; ok = sleep(ctx, scoreInterval) {
-		limited, cancel := context.WithTimeout(ctx, scoreTimeout)
+		limited, cancel := context.WithTimeout(ctx, timeout)
 		n, err := probe.Score(limited, argv, env)
 		cancel()
 		if err == nil {

@@ -1,6 +1,8 @@
 package host
 
 import (
+	"context"
+	"errors"
 	"os"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"zkelectd/internal/operator"
 	"zkelectd/internal/work/hook"
 	"zkelectd/internal/work/probe"
+	"zkelectd/internal/work/workenv"
 	"zkelectd/internal/work/worker"
 )
 
@@ -39,8 +42,25 @@ func (g *Group) instanceOptions() group.InstanceOptions {
 	return group.InstanceOptions{
 		Elector: electing, TakeoverTimeout: c.TakeoverTimeout(), StrikeResetAfter: c.Election.StrikeResetAfter(),
 		Work: work, Standby: g.resource.standby.work(), MaxRestarts: c.Child.MaxRestarts, LostAfter: c.Election.LostAfter,
-		Fencing: g.host.fencing(c),
+		Fencing: g.host.fencing(c), RollCall: g.host.rollCall(c.Score),
 	}
+}
+
+// rollCall returns how an instance takes part in roll calls; nil if it does not.
+func (h *Host) rollCall(c config.Score) *group.RollCall {
+	if !c.AtElection {
+		return nil
+	}
+	return &group.RollCall{Timeout: c.Timeout, Measure: func(ctx context.Context) (float64, error) {
+		if len(c.Exec) == 0 {
+			return 0, errors.New("score.exec is not set")
+		}
+		if err := h.probes.Enter(ctx); err != nil {
+			return 0, err
+		}
+		defer h.probes.Leave()
+		return probe.Score(ctx, c.Exec, workenv.Clean(os.Environ()))
+	}}
 }
 
 // settings returns the settings of the groups from the configuration in force.

@@ -103,6 +103,9 @@ func Score(ctx context.Context, argv, env []string) (float64, error) {
 			return n, nil
 		}
 	}
+	if ctx.Err() == context.DeadlineExceeded {
+		err = errors.New("no answer in time")
+	}
 	return 0, fmt.Errorf("score.exec %s: %w", argv[0], err)
 }
 

@@ -195,6 +195,14 @@ func TestScore(t *testing.T) {
 	}
 }
 
+func TestScoreThatTakesTooLong(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := Score(ctx, []string{"sh", "-c", "sleep 1000 & wait"}, os.Environ()); err == nil || err.Error() != "score.exec sh: no answer in time" {
+		t.Errorf("%v", err)
+	}
+}
+
 // The result of a probe is published in ZooKeeper and logged: it has no password.
 func TestSecretsInURLsAreNotShown(t *testing.T) {
 	t.Parallel()

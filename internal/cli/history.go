@@ -122,6 +122,9 @@ func printTerms(w io.Writer, terms []cluster.PastTerm, output string, head bool)
 		for _, r := range p.Fencing {
 			reason += " [" + r.String() + "]"
 		}
+		if answers := cluster.AnswersIn(p.Ranking); answers != nil {
+			reason += " [answers: " + cluster.DescribeAnswers(answers[:min(len(answers), shownAnswers)]) + "]"
+		}
 		if p.Forced != nil {
 			reason += " [" + p.Forced.String() + "]"
 		}
@@ -130,6 +133,9 @@ func printTerms(w io.Writer, terms []cluster.PastTerm, output string, head bool)
 	}
 	return t.Flush()
 }
+
+// shownAnswers is how many answers to a roll call a line of the history has.
+const shownAnswers = 3
 
 // formatDuration returns a duration in as many digits as matter, "-" for none.
 func formatDuration(d *cluster.Duration) string {
@@ -203,6 +209,7 @@ func explanationHead(b *strings.Builder, e whatif.Explanation) {
 	if e.Waiting != "" {
 		fmt.Fprintf(b, "Waiting  %s\n", printable(e.Waiting))
 	}
+	writeAnswers(b, e.RollCall)
 	if e.Stuck != "" {
 		fmt.Fprintf(b, "Stuck    %s\n", printable(e.Stuck))
 	}
@@ -222,6 +229,13 @@ func explanationHead(b *strings.Builder, e whatif.Explanation) {
 	}
 	if e.Blocked != "" {
 		fmt.Fprintf(b, "Blocked  %s\n", printable(e.Blocked))
+	}
+}
+
+// writeAnswers writes the answers of members to the roll call for a decision, if there was one.
+func writeAnswers(w io.Writer, answers []cluster.RankedAnswer) {
+	if len(answers) > 0 {
+		fmt.Fprintf(w, "Answers  %s\n", printable(cluster.DescribeAnswers(answers)))
 	}
 }
 
@@ -296,6 +310,7 @@ func explainTerm(ctx context.Context, w io.Writer, g group, term int64, output s
 	for _, r := range t.Fencing {
 		fmt.Fprintf(w, "Fencing  %s\n", printable(r.String()))
 	}
+	writeAnswers(w, cluster.AnswersIn(t.Ranking))
 	if t.Wait != "" {
 		fmt.Fprintf(w, "Waited   %s\n", printable(t.Wait))
 	}

@@ -27,6 +27,8 @@ type forecast struct {
 	Site   string `json:"site,omitempty"`
 	Cause  string `json:"cause,omitempty"`
 	Reason string `json:"reason,omitempty"`
+	// RollCall has the answers that have led to the decision in force. A forecast goes by what members publish: it cannot ask them.
+	RollCall []cluster.RankedAnswer `json:"roll_call,omitempty"`
 	// Note says why there would be no leader, Blocked why a better member would not take over.
 	Note     string   `json:"note,omitempty"`
 	Blocked  string   `json:"preemption_blocked,omitempty"`
@@ -187,6 +189,7 @@ func newForecast(q whatif.Question, lost string, out whatif.Outcome) forecast {
 	f := forecast{
 		Group: q.Options.Group, Lost: lost, Now: operator.Leader(q.Snapshot), Leader: out.Leader.ID, Site: out.Leader.Node.Record.Site,
 		Note: out.Last.Note, Blocked: out.Blocked, Problems: out.Problems,
+		RollCall: cluster.AnswersIn(q.Snapshot.Elected.Record.Ranking),
 	}
 	if n := len(out.Steps); n > 0 {
 		f.Cause, f.Reason = string(out.Steps[n-1].Cause), out.Steps[n-1].Reason
@@ -316,6 +319,9 @@ func (f forecast) print(w io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(w, "Leader   %s (site %s)\nWhy      %s\n", printable(f.Leader), printable(f.Site), printable(f.why()))
+	if writeAnswers(w, f.RollCall); len(f.RollCall) > 0 {
+		fmt.Fprintln(w, "         by which the present decision was made; this forecast goes by what members publish")
+	}
 	if f.Blocked != "" {
 		fmt.Fprintf(w, "Blocked  %s\n", printable(f.Blocked))
 	}

@@ -3,6 +3,8 @@ package cluster
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -84,6 +86,46 @@ func WithAnswers(members []Member, number string) []Member {
 		members[i].Node.Record.Score = score
 	}
 	return members
+}
+
+// RankedAnswer is what a member has answered to the roll call for a decision, for people.
+type RankedAnswer struct {
+	Node  string   `json:"node"`
+	Score *float64 `json:"score,omitempty"`
+	// Why says why there is no score.
+	Why string `json:"why,omitempty"`
+}
+
+func (a RankedAnswer) String() string {
+	if a.Score == nil {
+		return a.Node + " none (" + a.Why + ")"
+	}
+	return a.Node + " " + strconv.FormatFloat(*a.Score, 'f', -1, 64)
+}
+
+// AnswersIn returns the answers that have led to a decision, in the order of its ranking; nil if no roll was called for it.
+func AnswersIn(ranking []Verdict) []RankedAnswer {
+	if !slices.ContainsFunc(ranking, func(v Verdict) bool { return v.Answer != nil }) {
+		return nil
+	}
+	var all []RankedAnswer
+	for _, v := range ranking {
+		a := RankedAnswer{Node: v.Node, Why: "no answer"}
+		if v.Answer != nil {
+			a.Score, a.Why = v.Answer.Score, v.Answer.Why
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+// DescribeAnswers returns answers as one text.
+func DescribeAnswers(list []RankedAnswer) string {
+	texts := make([]string, len(list))
+	for i, a := range list {
+		texts[i] = a.String()
+	}
+	return strings.Join(texts, ", ")
 }
 
 // RollCallTx returns the write of a roll call by an elector or a deputy, whose incarnation is self.

@@ -44,6 +44,19 @@ func TestOnlyTheAnswerToThisRollCallCounts(t *testing.T) {
 	}
 }
 
+func TestAnswersThatDecided(t *testing.T) {
+	position := float64(1 << 53)
+	ranking := []Verdict{
+		{Node: "c", Answer: &Answer{Score: &position}}, {Node: "b", Answer: &Answer{Why: "no disk"}}, {Node: "d"},
+	}
+	if got, want := DescribeAnswers(AnswersIn(ranking)), "c 9007199254740992, b none (no disk), d none (no answer)"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := AnswersIn(ranking[2:]); got != nil {
+		t.Errorf("without a roll call: %v", got)
+	}
+}
+
 func TestForgedRollCallsAreDamaged(t *testing.T) {
 	for data, want := range map[string]string{
 		`{"v":1,"term":1,"number":"0123456789abcdef","timeout":"1m0s"}`:  "",

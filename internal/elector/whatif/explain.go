@@ -26,6 +26,8 @@ type Explanation struct {
 	Members       []RankedMember        `json:"members"`
 	// Waiting says how long, and why, the leader waits before it starts its work; empty if it does not wait.
 	Waiting string `json:"waiting,omitempty"`
+	// RollCall has the answers that have led to the decision in force; nil if the members were not asked.
+	RollCall []cluster.RankedAnswer `json:"roll_call,omitempty"`
 	// Stuck says why the member that holds leadership can't give it up, as its daemon has said; empty if that is not known to be so. Its
 	// caller fills it in: ZooKeeper does not have it.
 	Stuck string `json:"stuck,omitempty"`
@@ -61,6 +63,7 @@ func Explain(q Question) Explanation {
 	e := Explanation{
 		PolicyType: r.PolicyType, Revision: q.Policy.Revision, Circumstances: out.Last.Circumstances, Notes: append(r.Notes, out.Problems...),
 		Members: []RankedMember{}, Blocked: out.Blocked, Waiting: q.Snapshot.Waiting(), Fencing: q.Snapshot.Fenced(),
+		RollCall: cluster.AnswersIn(q.Snapshot.Elected.Record.Ranking),
 	}
 	if c, rec := q.Snapshot.Current, q.Snapshot.Elected; c.Readable() && rec.Readable() && c.Record.Term < rec.Record.Term {
 		e.Waiting = fmt.Sprintf("until %s gives up leadership, which it has held since term %d", c.Record.Node, c.Record.Term)

@@ -302,3 +302,16 @@ func TestASilentMemberRegistersAgainFirst(t *testing.T) {
 		t.Errorf("registered again: %+v", e)
 	}
 }
+
+func TestTheAnswersThatDecidedAreExplained(t *testing.T) {
+	s := led(four(), "a1")
+	if e := Explain(question(t, s, cluster.Rules{})); e.RollCall != nil {
+		t.Errorf("without a roll call: %+v", e.RollCall)
+	}
+	score := 7.0
+	s.Elected.Record.Ranking = []cluster.Verdict{{Node: "a1", Rank: 1, Answer: &cluster.Answer{Score: &score}}, {Node: "a2", Rank: 2}}
+	e := Explain(question(t, s, cluster.Rules{}))
+	if len(e.RollCall) != 2 || *e.RollCall[0].Score != 7 || e.RollCall[1].Why != "no answer" {
+		t.Errorf("%+v", e.RollCall)
+	}
+}

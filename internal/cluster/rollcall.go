@@ -8,12 +8,13 @@ import (
 	"time"
 )
 
-// RollCall is the record of rollcall: it asks every member to measure its score now, since what they publish is smoothed and seconds old,
-// and to answer in the record of its node (docs/protocol.md, The roll call). No transaction checks it: an election that knows no answers
-// is as safe as one that does.
+// RollCall is the record of rollcall: it asks every member to measure its score now, since what they publish is
+// smoothed and seconds old, and to answer in the record of its node (docs/protocol.md, The roll call). No transaction
+// checks it: an election that knows no answers is as safe as one that does.
 type RollCall struct {
 	Header
-	// Term is that of the decision that is about to be replaced; 0 before the first. Once there is another one, nobody answers any more.
+	// Term is that of the decision that is about to be replaced; 0 before the first. Once there is another one, nobody
+	// answers any more.
 	Term int64 `json:"term"`
 	// Number is random, from [NewInstance]. Answers repeat it.
 	Number string `json:"number"`
@@ -74,8 +75,8 @@ func (m *Member) AnswerTo(number string) *Answer {
 	return a
 }
 
-// WithAnswers returns the members with their answers to the roll call with a number as their scores. A member that has not answered has
-// none: what it has published is not comparable.
+// WithAnswers returns the members with their answers to the roll call with a number as their scores. A member that has
+// not answered has none: what it has published is not comparable.
 func WithAnswers(members []Member, number string) []Member {
 	members = slices.Clone(members)
 	for i := range members {
@@ -103,7 +104,8 @@ func (a RankedAnswer) String() string {
 	return a.Node + " " + strconv.FormatFloat(*a.Score, 'f', -1, 64)
 }
 
-// AnswersIn returns the answers that have led to a decision, in the order of its ranking; nil if no roll was called for it.
+// AnswersIn returns the answers that have led to a decision, in the order of its ranking; nil if no roll was called for
+// it.
 func AnswersIn(ranking []Verdict) []RankedAnswer {
 	if !slices.ContainsFunc(ranking, func(v Verdict) bool { return v.Answer != nil }) {
 		return nil
@@ -133,8 +135,8 @@ func (p Paths) RollCallTx(self string, read Stored[RollCall], next RollCall) []O
 	return []Op{p.alive(self), writeOp(p.RollCall(), read, Encode(&next))}
 }
 
-// RollCallSeen remembers when a member has first seen the present roll call. Answers count only if they were asked for after a loss: so
-// one that was there when the member began to look counts as old.
+// RollCallSeen remembers when a member has first seen the present roll call. Answers count only if they were asked for
+// after a loss: so one that was there when the member began to look counts as old.
 type RollCallSeen struct {
 	looked bool
 	number string

@@ -8,11 +8,13 @@ import (
 	"zkelectd/internal/policy"
 )
 
-// rollCall is what an elector remembers of the roll call for an election that it wants to hold (docs/protocol.md, The roll call).
+// rollCall is what an elector remembers of the roll call for an election that it wants to hold (docs/protocol.md, The
+// roll call).
 //
-// Answers count only if they were asked for after the election became due: a leader that goes on working changes what they compare, so
-// older ones could make a member lead that has less of the data than another one. So an election in a group with roll calls is made in
-// two steps: who would be elected is found out by what members publish; and once the answers are there, everything is ranked again.
+// Answers count only if they were asked for after the election became due: a leader that goes on working changes what
+// they compare, so older ones could make a member lead that has less of the data than another one. So an election in a
+// group with roll calls is made in two steps: who would be elected is found out by what members publish; and once the
+// answers are there, everything is ranked again.
 type rollCall struct {
 	wanted bool          // the present decision wants an election
 	due    bool          // so have all decisions since
@@ -27,8 +29,8 @@ type rollCall struct {
 const (
 	// answersAge is how long answers count if the election that they are for is not made.
 	answersAge = 30 * time.Second
-	// rollCallPause is how long policy calls no roll after one that has not led to an election: what members publish may go on to say
-	// that another one is better.
+	// rollCallPause is how long policy calls no roll after one that has not led to an election: what members publish
+	// may go on to say that another one is better.
 	rollCallPause = 30 * time.Second
 )
 
@@ -52,9 +54,10 @@ func (r *rollCall) end(elected int64, now time.Duration) {
 	*r = rollCall{quiet: quiet}
 }
 
-// awaitsAnswers reports whether an election that is wanted must wait for the answers to a roll call, or be considered again with them. It
-// never waits longer than three times the timeout of a roll call (L1). r is the ranking that the election follows from; lost is set if there
-// is no leader. A leader that is lost while it is about to be replaced may have done much since the answers: they are asked for again.
+// awaitsAnswers reports whether an election that is wanted must wait for the answers to a roll call, or be considered
+// again with them. It never waits longer than three times the timeout of a roll call (L1). r is the ranking that the
+// election follows from; lost is set if there is no leader. A leader that is lost while it is about to be replaced may
+// have done much since the answers: they are asked for again.
 func (e *Elector) awaitsAnswers(b rankingInput, r rankedMembers, lost bool, d *Decision) bool {
 	s, rules, c := &b.in.Snapshot, b.in.Policy.Rules.RollCall, &e.rollCall
 	if !rules.Enabled || s.Slot != "" || e.forecast || e.opt.Estimate || s.RollCall.Newer() != nil || !r.mayAnswer(s, b.ended) {
@@ -90,8 +93,8 @@ func (e *Elector) awaitsAnswers(b rankingInput, r rankedMembers, lost bool, d *D
 	return true
 }
 
-// freshCall returns the present roll call, if it was called since the election is due. One that was called while the holder was already
-// silent counts as well.
+// freshCall returns the present roll call, if it was called since the election is due. One that was called while the
+// holder was already silent counts as well.
 func (e *Elector) freshCall(in *Input) (call cluster.RollCall, ok bool) {
 	from := e.rollCall.since
 	if in.LeaseOver && in.Sighted > 0 {
@@ -101,7 +104,8 @@ func (e *Elector) freshCall(in *Input) (call cluster.RollCall, ok bool) {
 	return call, ok && in.RollCallSeen >= from
 }
 
-// mayAnswer reports whether answers can make any difference: at least one member may lead by them, besides an elected one that must not.
+// mayAnswer reports whether answers can make any difference: at least one member may lead by them, besides an elected
+// one that must not.
 func (r rankedMembers) mayAnswer(s *cluster.Snapshot, replaced bool) bool {
 	for _, entry := range r.Entries {
 		if entry.MayAnswer() && !(replaced && entry.Member.Name == s.Elected.Record.Incarnation) {
@@ -128,5 +132,6 @@ func (e *Elector) checkRollCall(in Input, d *Decision) error {
 		return nil
 	}
 	d.Wake = cluster.Earliest(d.Wake, c.quiet)
-	return &heldError{reason: fmt.Sprintf("what members have answered %s ago says otherwise", (rollCallPause - (c.quiet - in.Now)).Round(time.Second)), until: c.quiet}
+	ago := (rollCallPause - (c.quiet - in.Now)).Round(time.Second)
+	return &heldError{reason: fmt.Sprintf("what members have answered %s ago says otherwise", ago), until: c.quiet}
 }

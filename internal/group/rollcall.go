@@ -32,7 +32,8 @@ type rollCalls struct {
 	stop   context.CancelFunc // ends its measuring; nil before the first
 }
 
-// observe takes a new snapshot. If it has another roll call, the score is measured for that one, and no longer for the one before.
+// observe takes a new snapshot. If it has another roll call, the score is measured for that one, and no longer for the
+// one before.
 func (r *rollCalls) observe(s *cluster.Snapshot) {
 	r.seen.Observe(s, boottime.Now())
 	m := r.m

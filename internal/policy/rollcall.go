@@ -16,8 +16,8 @@ type exprBest struct {
 	Score float64 `expr:"score"`
 }
 
-// bestOf returns the best answer to the roll call for an expression about m. Without answers it is m's own score: what members publish is
-// smoothed and old, so a lag limit such as best.score - member.score <= 100 refuses nobody by that.
+// bestOf returns the best answer to the roll call for an expression about m. Without answers it is m's own score: what
+// members publish is smoothed and old, so a lag limit such as best.score - member.score <= 100 refuses nobody by that.
 func (g *exprGroup) bestOf(m exprMember) exprBest {
 	if !g.answered {
 		return exprBest{m.Score}
@@ -25,8 +25,8 @@ func (g *exprGroup) bestOf(m exprMember) exprBest {
 	return exprBest{g.best}
 }
 
-// setAnswers sets the best answer to the roll call, if there is one. Then members without an answer rank below all others, also in
-// expressions, and however low the answers are.
+// setAnswers sets the best answer to the roll call, if there is one. Then members without an answer rank below all
+// others, also in expressions, and however low the answers are.
 func (g *exprGroup) setAnswers() {
 	for _, m := range g.Members {
 		if m.KnownScore && (!g.answered || m.Score > g.best) {
@@ -46,8 +46,8 @@ func (g *exprGroup) ranked(m exprMember) exprMember {
 	return m
 }
 
-// MayAnswer reports whether answers to a roll call may make the member eligible: it is, or only expressions refuse it, which may depend
-// on them.
+// MayAnswer reports whether answers to a roll call may make the member eligible: it is, or only expressions refuse it,
+// which may depend on them.
 func (e Entry) MayAnswer() bool {
 	for _, r := range e.Refusals {
 		if !strings.HasPrefix(r.Filter, expressionFilter) {
@@ -57,8 +57,8 @@ func (e Entry) MayAnswer() bool {
 	return true
 }
 
-// numberText returns a number for people, with all its digits if exact is set, as in a ranking by answers to a roll call: the positions of
-// two hosts may differ in the last ones.
+// numberText returns a number for people, with all its digits if exact is set, as in a ranking by answers to a roll
+// call: the positions of two hosts may differ in the last ones.
 func numberText(v float64, exact bool) string {
 	switch {
 	case !exact:

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/policy"
 )
@@ -378,4 +380,58 @@ func TestTheRankingProgramGetsTheAnswers(t *testing.T) {
 	h.in.Now += time.Millisecond
 	h.in.Answer = &policy.Answer{Ranking: []string{"c", "b"}}
 	h.elects("c")
+}
+
+// Whatever others do to roll calls and answers, a group whose leader is lost elects within three timeouts (L1), and as long as the members
+// answer the elector's own roll call, the one with the highest answer is elected.
+func TestAnyRollCall(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := newGroup("a", "b", "c", "d").leads("a", 7).scenario(t, fresh)
+		h.decide()
+		h.remove("a")
+		h.in.Snapshot.Current = cluster.Stored[cluster.Current]{}
+		began, calls, ids := h.in.Now, uint64(0), []string{"b", "c", "d"}
+		for {
+			d := h.decide()
+			if d.Elect != nil {
+				checkAnswered(t, h, d.Elect)
+				return
+			}
+			if !d.AwaitsAnswers || h.in.Now-began >= 15*time.Second {
+				t.Fatalf("%s after the loss: %+v", h.in.Now-began, d)
+			}
+			switch rapid.IntRange(0, 6).Draw(t, "event") {
+			case 0, 1:
+				calls++
+				h.call(calls)
+			case 2, 3:
+				h.answer(rapid.SampledFrom(ids).Draw(t, "who"), float64(rapid.IntRange(-3, 3).Draw(t, "score")))
+			case 4:
+				h.in.Snapshot.RollCall = cluster.Stored[cluster.RollCall]{}
+			case 5:
+				h.in.Snapshot.RollCall.Err = cluster.ErrNoAuth
+			}
+			h.in.Now += time.Duration(rapid.IntRange(0, 3000).Draw(t, "ms")) * time.Millisecond
+			h.in.Now = min(h.in.Now, began+15*time.Second) // the elector wakes by itself
+		}
+	})
+}
+
+// checkAnswered checks that nobody has answered more than the elected member, if there are answers.
+func checkAnswered(t *rapid.T, h *scenario, rec *cluster.Elected) {
+	var most *float64
+	for _, v := range rec.Ranking {
+		if v.Answer != nil && v.Answer.Score != nil && (most == nil || *v.Answer.Score > *most) {
+			most = v.Answer.Score
+		}
+	}
+	if first := rec.Ranking[0]; most != nil && (first.Answer == nil || *first.Answer.Score != *most || first.Node != rec.Node) {
+		t.Fatalf("%s is elected, by the ranking %+v", rec.Node, rec.Ranking)
+	}
+	for _, v := range rec.Ranking {
+		m, _ := h.in.Snapshot.Member(v.Incarnation)
+		if a := m.AnswerTo(h.in.Snapshot.RollCall.Record.Number); v.Answer != nil && (a == nil || *a.Score != *v.Answer.Score) {
+			t.Fatalf("%+v is not what %s has answered: %+v", v.Answer, v.Node, a)
+		}
+	}
 }

@@ -98,6 +98,7 @@ func parts(ctx context.Context, t *table, o options, guardClient *guard.Client) 
 		{"idle", func() error { return idle(ctx, t, o.binary) }},
 		{"failover", func() error { return failover(ctx, t, o.binary, max(10, o.rounds/2)) }},
 		{"losthost", func() error { return lostHosts(ctx, t, o.binary, o.losses) }},
+		{"standby", func() error { return standbys(ctx, t, o.binary, 3) }}, // takes about five minutes
 		{"groups", func() error { return groups(ctx, t, o.binary) }},
 		{"scale", func() error { return scale(ctx, t, guardClient, o, max(5, o.rounds/5)) }}, // takes long, and 8 GB with 2,000 members
 		{"idlegroups", func() error { return idleGroups(ctx, t, o.binary) }},                 // a part of groups

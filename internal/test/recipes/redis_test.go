@@ -50,10 +50,13 @@ func runRedis(t *testing.T) {
 				return f.redis(id, "GET", "round") == f.redis(leader, "GET", "round") && f.redis(id, "GET", "greeting") == "hello"
 			})
 		}
-		pid := f.redis(others[0], "CONFIG", "GET", "pidfile") + f.pid(others[0])
-		f.moves("/redis", others[0])
+		pid := f.pid(others[0])
+		f.eventually(others[0]+" can lead", func() bool { // it may have to register again
+			_, status := f.zkelectd("move", others[0], "--zk", f.zk.Addr(), "--root", "/redis", "--wait")
+			return status == 0
+		})
 		f.leads("/redis", others[0])
-		if now := f.redis(others[0], "CONFIG", "GET", "pidfile") + f.pid(others[0]); now != pid {
+		if f.pid(others[0]) != pid {
 			t.Errorf("the Redis of %s was started again", others[0])
 		}
 		leader = others[0]

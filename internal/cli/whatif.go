@@ -27,7 +27,8 @@ type forecast struct {
 	Site   string `json:"site,omitempty"`
 	Cause  string `json:"cause,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// RollCall has the answers that have led to the decision in force. A forecast goes by what members publish: it cannot ask them.
+	// RollCall has the answers that have led to the decision in force. A forecast goes by what members publish: it
+	// cannot ask them.
 	RollCall []cluster.RankedAnswer `json:"roll_call,omitempty"`
 	// Note says why there would be no leader, Blocked why a better member would not take over.
 	Note     string   `json:"note,omitempty"`

@@ -327,7 +327,8 @@ type Verdict struct {
 	Rank int `json:"rank"`
 	// Reason is the reason for the rank, or for not being eligible.
 	Reason string `json:"reason"`
-	// Answer is the member's answer to the roll call for this decision; nil if there was none, or if the member has not answered.
+	// Answer is the member's answer to the roll call for this decision; nil if there was none, or if the member has not
+	// answered.
 	Answer *Answer `json:"roll_call,omitempty"`
 }
 

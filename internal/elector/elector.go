@@ -47,8 +47,9 @@ type Input struct {
 	// fence is among them because its lease is over: it may also be a candidate again, that has not taken over.
 	Silent    map[string]string
 	LeaseOver bool
-	// Sighted is when the lease of a holder that is silent was last seen to be renewed; 0 if there is none. RollCallSeen is when this member
-	// has first seen the present roll call; 0 if there is none, or if it was there before.
+	// Sighted is when the lease of a holder that is silent was last seen to be renewed; 0 if there is none.
+	// RollCallSeen is when this member has first seen the present roll call; 0 if there is none, or if it was there
+	// before.
 	Sighted, RollCallSeen time.Duration
 	// Leaderless is how long no leader's work has run; nil if a member is READY, or if that is not known.
 	Leaderless *cluster.Gap
@@ -96,8 +97,8 @@ type Decision struct {
 	// Awaiting is the group whose decision must be known before the election that is due; empty if there is none. Nothing is written
 	// then, until Wake at the latest.
 	Awaiting string
-	// AwaitsAnswers reports that the election that is due waits for answers to a roll call, until Wake at the latest. CallRoll is set if that
-	// must be written first.
+	// AwaitsAnswers reports that the election that is due waits for answers to a roll call, until Wake at the latest.
+	// CallRoll is set if that must be written first.
 	AwaitsAnswers, CallRoll bool
 	// again is set if the answers are there, and everything must be ranked by them.
 	again bool

@@ -60,7 +60,8 @@ func (r *rollCall) end(elected int64, now time.Duration) {
 // have done much since the answers: they are asked for again.
 func (e *Elector) awaitsAnswers(b rankingInput, r rankedMembers, lost bool, d *Decision) bool {
 	s, rules, c := &b.in.Snapshot, b.in.Policy.Rules.RollCall, &e.rollCall
-	if !rules.Enabled || s.Slot != "" || e.forecast || e.opt.Estimate || s.RollCall.Newer() != nil || !r.mayAnswer(s, b.ended) {
+	hypothetical := e.forecast || e.opt.Estimate
+	if !rules.Enabled || s.Slot != "" || hypothetical || s.RollCall.Newer() != nil || !r.mayAnswer(s, b.ended) {
 		return false
 	}
 	now, wait := b.in.Now, rules.Wait()

@@ -78,9 +78,11 @@ func newMember(ctx context.Context, i *Instance, n int, l Leadership) *Member {
 	g, opt, s, budget := l.Group, l.Options, l.Session, i.budget
 	m := &Member{
 		instance: i, number: n, group: g, opt: opt, session: s, self: i.self, budget: budget, guard: l.Guard,
-		reader: store.NewReader(s, store.CollectorOptions{Paths: g.opt.Paths, Self: i.self, Failsafe: opt.Failsafe != nil, RollCalls: opt.RollCall != nil, Clock: boottime.Now, Log: g.log}),
-		inbox:  newInbox(),
-		timer:  time.NewTimer(time.Hour),
+		reader: store.NewReader(s, store.CollectorOptions{
+			Paths: g.opt.Paths, Self: i.self, Failsafe: opt.Failsafe != nil, RollCalls: opt.RollCall != nil, Clock: boottime.Now, Log: g.log,
+		}),
+		inbox: newInbox(),
+		timer: time.NewTimer(time.Hour),
 	}
 	m.machine = transition.New(transition.Options{
 		Paths: g.opt.Paths, Self: i.self, Site: g.settings.Node.Site, Host: g.opt.Identity.Host, API: g.settings.Node.API,

@@ -200,8 +200,8 @@ func (a *average) add(x, least float64) bool {
 	return true
 }
 
-// rounded returns the published value, rounded to a thousandth; nil if there is none yet. A whole number stays what it is: times a
-// thousand, a large one would lose digits.
+// rounded returns the published value, rounded to a thousandth; nil if there is none yet. A whole number stays what it
+// is: times a thousand, a large one would lose digits.
 func (a *average) rounded() *float64 {
 	if !a.known {
 		return nil

@@ -19,7 +19,8 @@ type exprMember struct {
 	Priority  int               `expr:"priority"`
 	Labels    map[string]string `expr:"labels"`
 	Incumbent bool              `expr:"incumbent"`
-	// Score and Latency (in ms) are as published, 0 if they are not known. In a ranking by answers to a roll call, Score is the member's.
+	// Score and Latency (in ms) are as published, 0 if they are not known. In a ranking by answers to a roll call,
+	// Score is the member's.
 	Score        float64 `expr:"score"`
 	Latency      float64 `expr:"latency"`
 	KnownScore   bool    `expr:"known_score"`

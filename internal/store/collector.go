@@ -304,8 +304,8 @@ func (c *Collector) readNodes(ctx context.Context, incarnations []cluster.Incarn
 	return nil
 }
 
-// readHeir reads the heir that elected does not name, and in groups that use roll calls the last one. Nothing is decided by the heir, and
-// no election needs a roll call, so nothing waits for them.
+// readHeir reads the heir that elected does not name, and in groups that use roll calls the last one. Nothing is
+// decided by the heir, and no election needs a roll call, so nothing waits for them.
 func (c *Collector) readHeir(ctx context.Context) error {
 	if c.opt.Paths.Slot == "" && (c.opt.RollCalls || c.snap.Elector && c.snap.Policy.Record.RollCall.Enabled) {
 		return c.fetch(ctx, c.heirTarget(), c.rollCallTarget())

@@ -33,8 +33,8 @@ type DeputyInput struct {
 	Seen       cluster.LeaseSeen
 	Reconnects int
 	Now        time.Duration
-	// RollCallTimeout is how long answers to a roll call may take, see [cluster.RollCall]; 0 in a group that uses none. RollCallSeen is when
-	// this member has first seen the present one.
+	// RollCallTimeout is how long answers to a roll call may take, see [cluster.RollCall]; 0 in a group that uses none.
+	// RollCallSeen is when this member has first seen the present one.
 	RollCallTimeout, RollCallSeen time.Duration
 	// MaySucceed reports whether the member may put an end to the term, as far as promises are concerned. It is called once the holder is
 	// known to be silent, since it may make the member refuse promises.
@@ -94,7 +94,8 @@ func (d *Deputy) Observe(in DeputyInput) (out DeputyOutput) {
 	return out
 }
 
-// rollCallDue returns when the roll is to be called for the case that the holder is lost; 0 for never, or if that was done.
+// rollCallDue returns when the roll is to be called for the case that the holder is lost; 0 for never, or if that was
+// done.
 func (d *Deputy) rollCallDue(in DeputyInput, place int) time.Duration {
 	_, called := in.Snapshot.Called()
 	if in.RollCallTimeout == 0 || called && in.RollCallSeen >= d.silence.Since() {

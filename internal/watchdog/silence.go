@@ -65,8 +65,8 @@ func (s *Silence) Observe(snap *cluster.Snapshot, seen cluster.LeaseSeen, place 
 	return max(s.at+f.TakeWait(s.opt.Wait)+s.delta(place), s.notYet)
 }
 
-// RollCallAt returns when the roll is called because the holder, whose fence is f, seems to fall silent: as late as the answers may take,
-// timeout, but not before some renewals have been missed. It returns 0 if no lease is watched.
+// RollCallAt returns when the roll is called because the holder, whose fence is f, seems to fall silent: as late as the
+// answers may take, timeout, but not before some renewals have been missed. It returns 0 if no lease is watched.
 func (s *Silence) RollCallAt(f *cluster.Fence, place int, timeout time.Duration) time.Duration {
 	if s.at == 0 {
 		return 0

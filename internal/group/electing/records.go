@@ -115,8 +115,8 @@ func (h *heir) observe(in elector.Input, now time.Duration) (wake time.Duration)
 // rollCall calls the roll.
 type rollCall struct{ record }
 
-// CallRoll makes all members measure their scores, and answer within a timeout, unless this member has just called the roll. It is also for
-// a member that is about to act as a deputy.
+// CallRoll makes all members measure their scores, and answer within a timeout, unless this member has just called the
+// roll. It is also for a member that is about to act as a deputy.
 func (e *Elector) CallRoll(s *cluster.Snapshot, timeout, now time.Duration) {
 	r := &e.rollCall
 	if ok, _ := r.dueAfter(s.At, now); !ok || s.RollCall.Newer() != nil || unread(s.RollCall.Err) {

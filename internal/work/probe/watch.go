@@ -109,12 +109,12 @@ func Score(ctx context.Context, argv, env []string) (float64, error) {
 	return 0, fmt.Errorf("score.exec %s: %w", argv[0], err)
 }
 
-// maxDigits is the largest number that a text of digits may have: up to there a float64 tells all whole numbers apart, such as
-// positions in a log.
+// maxDigits is the largest number that a text of digits may have: up to there a float64 tells all whole numbers apart,
+// such as positions in a log.
 const maxDigits = 1 << 53
 
-// parseNumber returns the first word of a text as a number, which is limited so that sums and ratios are finite. Digits that a float64
-// would round are refused: two positions in a log that differ must not become equal.
+// parseNumber returns the first word of a text as a number, which is limited so that sums and ratios are finite. Digits
+// that a float64 would round are refused: two positions in a log that differ must not become equal.
 func parseNumber(text string) (float64, error) {
 	word, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	if fields := strings.Fields(word); len(fields) > 0 {

@@ -142,10 +142,12 @@ func (g *guard) runPendingHooks() {
 	}
 }
 
-// groupHasWork reports whether a leadership, or one of the same group that runs what has been promoted for it, has work.
+// groupHasWork reports whether a leadership has work, or one of the same group runs what may have been promoted for it: a standby has no end
+// of its lease.
 func (g *guard) groupHasWork(l *leadership) bool {
 	return slices.ContainsFunc(g.leaderships, func(other *leadership) bool {
-		return other.work != nil && (other == l || other.standby && other.daemon == l.daemon && other.isOfSameGroup(l))
+		promoted := other.standby && other.daemon == l.daemon && other.isOfSameGroup(l) && (g.mustEnd(other) || other.lease() != Forever)
+		return other.work != nil && (other == l || promoted)
 	})
 }
 

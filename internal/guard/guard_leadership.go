@@ -187,6 +187,9 @@ func (g *guard) nameSurvivors() {
 			"see the children of this process with 'ps axo pid,ppid,stat,args'", "pid", os.Getpid())
 	}
 	for _, l := range g.leaderships {
+		if l.work == nil && len(l.hooks) > 0 && g.groupHasWork(l) { // they run when what was promoted for it is dead
+			l.survivor, g.leaveSession = true, true
+		}
 		if w := l.work; w != nil && w.hookDeadline == 0 && !l.survivor {
 			l.survivor, g.leaveSession = true, true
 			g.log.Error("work of the dead daemon cannot be killed: its session is left to expire, and this host takes no part in the group until the work is dead",

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"zkelectd/internal/sys/boottime"
 )
 
 // ErrAbandoned is the error of a leadership that was abandoned or closed.
@@ -100,8 +102,8 @@ func (l *Leadership) SetLease(deadline time.Duration) {
 	}
 	w := l.running
 	// The guard has to act at each renewal for a unit, whose control group may have been created, and for a watchdog
-	// device.
-	tell := last == 0 || deadline < last || w != nil && w.unit != nil || c.usesDevice
+	// device. What it enforces for a standby is not taken for an earlier lease later.
+	tell := last == 0 || deadline < last || deadline == Forever || w != nil && w.unit != nil || c.usesDevice
 	kill := deadline == 0 && w != nil && w.startSent
 	c.armTimer()
 	c.mu.Unlock()
@@ -113,14 +115,18 @@ func (l *Leadership) SetLease(deadline time.Duration) {
 	}
 }
 
-// AwaitLease waits until the guard enforces the lease that was set last, or one before it that ends earlier. From then on it kills the work
-// at the end of that lease, whatever this process does.
-func (l *Leadership) AwaitLease(ctx context.Context) error {
+// AwaitLease waits until the guard enforces the lease since, or a later value of it. From then on it kills the work at its end, whatever
+// this process does. It returns an error if that is over.
+func (l *Leadership) AwaitLease(ctx context.Context, since time.Duration) error {
+	since = since.Truncate(time.Microsecond) // as on the board
 	for {
 		l.c.mu.Lock()
 		confirmed, at, wanted := l.confirmed, l.place.enforced(), l.place.deadline()
 		l.c.mu.Unlock()
-		if at != 0 && at <= wanted {
+		switch {
+		case wanted <= boottime.Now():
+			return errNoLease
+		case at >= min(since, wanted) && at <= wanted:
 			return nil
 		}
 		select {

@@ -161,8 +161,10 @@ func TestPendingHooksRun(t *testing.T) {
 			b.give(s, &work{seq: 7})
 			b.daemon = nil
 		}, false},
-		"enough others run":        {func(b *bareGuard) { b.daemon = nil; b.runHooksElsewhere(hooksAtOnce) }, false},
-		"almost enough others run": {func(b *bareGuard) { b.daemon = nil; b.runHooksElsewhere(hooksAtOnce - 1) }, true},
+		"abandoned beside a standby":      {func(b *bareGuard) { b.standBy(Forever) }, true},
+		"abandoned beside a promoted one": {func(b *bareGuard) { b.standBy(boottime.Now() + time.Hour) }, false},
+		"enough others run":               {func(b *bareGuard) { b.daemon = nil; b.runHooksElsewhere(hooksAtOnce) }, false},
+		"almost enough others run":        {func(b *bareGuard) { b.daemon = nil; b.runHooksElsewhere(hooksAtOnce - 1) }, true},
 	} {
 		b := newBareGuard(t)
 		b.opt.Containment = KeeperContainment // without control groups
@@ -174,6 +176,15 @@ func TestPendingHooksRun(t *testing.T) {
 			t.Errorf("%s: %+v", name, w)
 		}
 	}
+}
+
+// standBy abandons the leadership, beside which promotable work of its group has a lease.
+func (b *bareGuard) standBy(lease time.Duration) {
+	s := b.addLeadership(9, b.l.name)
+	s.standby = true
+	s.setLease(lease)
+	b.give(s, &work{seq: 7})
+	b.l.abandoned = true
 }
 
 // A hook of an instance and the promotable work of its group run beside each other, but nothing beside what is about to be killed (S1).

@@ -225,7 +225,9 @@ func (m *membership) runInstance() error {
 		return err
 	}
 	defer part.close()
-	r.standby.begin(budget.Stop)
+	if err := r.standby.begin(m.ctx, budget.Stop); err != nil {
+		return err
+	}
 	i := m.open()
 	defer i.closeLeaderships()
 	registration := r.registration(i, budget, slots)

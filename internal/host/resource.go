@@ -111,7 +111,9 @@ func (r *resource) open() {
 }
 
 func (r *resource) close() {
-	r.standby.close()
+	if err := r.standby.close(context.Background(), r.config().Child.StopTimeout); err != nil {
+		r.log.Error("the standby outlives its group: the guard kills it with the daemon", "err", err)
+	}
 	for _, g := range r.all() {
 		g.close()
 	}

@@ -22,8 +22,9 @@ type standby struct {
 	spec    worker.Spec     // of running, as configured
 }
 
-// begin starts the work of the configuration in force, unless it runs; stop is how long it may take to stop. No member may run.
-func (s *standby) begin(stop time.Duration) {
+// begin starts the work of the configuration in force, unless it runs; stop is how long it may take to stop. No member may run. It returns an
+// error if work of another configuration does not end.
+func (s *standby) begin(ctx context.Context, stop time.Duration) error {
 	r := s.resource
 	c := r.config()
 	spec := workSpec(c)
@@ -32,11 +33,10 @@ func (s *standby) begin(stop time.Duration) {
 	before, same := s.running, reflect.DeepEqual(spec, s.spec)
 	s.mu.Unlock()
 	if before != nil && wanted && same {
-		return
+		return nil
 	}
-	s.close()
-	if !wanted {
-		return
+	if err := s.close(ctx, stop); err != nil || !wanted {
+		return err
 	}
 	run := spec
 	run.StopTimeout, run.Warm.Limit = stop, r.host.probes
@@ -48,16 +48,25 @@ func (s *standby) begin(stop time.Duration) {
 	s.mu.Lock()
 	s.running, s.spec = started, spec
 	s.mu.Unlock()
+	return nil
 }
 
-// close stops the work, and returns when it is dead.
-func (s *standby) close() {
+// standbyEnd is how much longer than it may the work is given to end.
+const standbyEnd = 5 * time.Second
+
+// close stops the work, and returns when it is dead. It returns an error if that takes too long; then close can be called again.
+func (s *standby) close(ctx context.Context, stop time.Duration) error {
 	if before := s.work(); before != nil {
-		before.Close()
+		limited, cancel := context.WithTimeout(ctx, stop+standbyEnd)
+		defer cancel()
+		if err := before.Close(limited); err != nil {
+			return err
+		}
 	}
 	s.mu.Lock()
 	s.running = nil
 	s.mu.Unlock()
+	return nil
 }
 
 // work returns the promotable work; nil without.

@@ -73,9 +73,11 @@ func (p *promotion) lead() (status string) {
 	limited, cancel := context.WithTimeout(p.ctx, w.opt.Spec.Ready.Timeout)
 	defer cancel()
 	work, err := p.standby.awaitWarm(limited)
-	if err == nil {
-		err = p.standby.take(p, work)
+	if err != nil {
+		p.fail(err)
+		return "was not promoted"
 	}
+	lease, err := p.standby.take(p, work)
 	if err != nil {
 		p.fail(err)
 		return "was not promoted"
@@ -88,7 +90,7 @@ func (p *promotion) lead() (status string) {
 		case <-limited.Done():
 		}
 	}()
-	if err := p.standby.guard.AwaitLease(limited); err != nil {
+	if err := p.standby.guard.AwaitLease(limited, lease); err != nil {
 		p.fail(err)
 		return "was not promoted"
 	}
@@ -97,21 +99,14 @@ func (p *promotion) lead() (status string) {
 		return p.kill()
 	}
 	w.opt.Log.Info("child promoted", "pid", work.Pid(), "term", p.fencing.Term)
-	watching := make(chan struct{})
-	go func() { // ends with ctx
-		defer close(watching)
-		w.watchReadiness(p.ctx, p.env, nil)
-	}()
+	w.owned.Go(func() { w.watchReadiness(p.ctx, p.env, nil) })
 	select {
 	case <-work.Exited():
 		<-work.Dead()
-		status = work.Status()
+		return work.Status()
 	case <-p.ctx.Done():
-		status = p.demote()
+		return p.demote()
 	}
-	p.cancel()
-	<-watching
-	return status
 }
 
 // demote gives the order to be a standby again. The work is killed unless it has obeyed in time.
@@ -138,7 +133,7 @@ func (p *promotion) demote() (status string) {
 		<-demoted
 		err = errors.New("it has ended")
 	}
-	if err == nil {
+	if err == nil && !exited(p.work) { // a process that has ended may leave others behind
 		return "was demoted"
 	}
 	p.worker.opt.Log.Warn("the child was not demoted: it is killed", "err", err)

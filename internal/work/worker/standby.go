@@ -18,7 +18,7 @@ type StandbyGuard interface {
 	Start(guard.Spec) (*guard.Work, error)
 	// SetLease limits how long the work may run, AwaitLease waits until the guard enforces that.
 	SetLease(deadline time.Duration)
-	AwaitLease(context.Context) error
+	AwaitLease(ctx context.Context, since time.Duration) error
 	// Abandon kills the work and refuses everything else; Dead is closed when nothing is left of it.
 	Abandon()
 	Dead() <-chan struct{}
@@ -44,9 +44,10 @@ type StandbyOptions struct {
 // demotes it when its leadership ends. While it is neither promoted nor about to be, it has the lease [guard.Forever]: the guard kills
 // it with the daemon only. It may be promoted by the worker of one slot at a time.
 type Standby struct {
-	opt  StandbyOptions
-	stop context.CancelFunc
-	over chan struct{} // closed when run has ended
+	opt   StandbyOptions
+	stop  context.CancelFunc
+	over  chan struct{}  // closed when run has ended
+	owned sync.WaitGroup // the checks of warmth
 
 	mu      sync.Mutex
 	guard   StandbyGuard
@@ -80,11 +81,18 @@ func (s *Standby) Unkillable() string {
 	return s.guard.Unkillable()
 }
 
-// Close stops the work, and returns when it is dead. Nothing may promote it any more.
-func (s *Standby) Close() {
+// Close stops the work, and returns when it is dead. Nothing may promote it any more. It returns an error if ctx ends before; Close can be
+// called again then.
+func (s *Standby) Close(ctx context.Context) error {
 	s.stop()
-	<-s.over
+	select {
+	case <-s.over:
+	case <-ctx.Done():
+		return fmt.Errorf("the standby has not ended: %w", ctx.Err())
+	}
+	s.owned.Wait()
 	s.guard.Close()
+	return nil
 }
 
 // Abandon keeps all workers that exist from promoting the work: their loops may be stuck. If one of them leads, Abandon kills the work, and
@@ -120,10 +128,10 @@ func (s *Standby) note() {
 	s.changed = make(chan struct{})
 }
 
-// set records the state of the work.
-func (s *Standby) set(state, reason string) {
+// set records the state of the work, unless ctx has ended.
+func (s *Standby) set(ctx context.Context, state, reason string) {
 	s.mu.Lock()
-	if s.state.State == state && s.state.Reason == reason {
+	if ctx.Err() != nil || s.state.State == state && s.state.Reason == reason {
 		s.mu.Unlock()
 		return
 	}
@@ -156,7 +164,7 @@ func (s *Standby) run(ctx context.Context) {
 			pause = standbyPause
 		}
 		s.opt.Log.Warn("the promotable child has ended; starting it again", "reason", reason, "after", pause)
-		s.set(cluster.StandbyCold, reason)
+		s.set(ctx, cluster.StandbyCold, reason)
 		if command.Pause(ctx, pause) != nil {
 			return
 		}
@@ -189,21 +197,38 @@ func (s *Standby) runOnce(ctx context.Context) (reason string) {
 	}
 	s.opt.Log.Info("child started as a standby", "pid", work.Pid())
 	warming, cancel := context.WithCancel(ctx)
-	var watching sync.WaitGroup
-	watching.Go(func() { s.watchWarmth(warming) })
-	select {
-	case <-work.Exited():
-	case <-ctx.Done():
-		work.Stop(s.opt.Spec.StopTimeout)
-	}
+	defer cancel()
+	s.owned.Go(func() { s.watchWarmth(warming) })
+	s.awaitEnd(ctx, work, cancel)
 	<-work.Dead()
-	cancel()
-	watching.Wait()
 	s.mu.Lock()
 	s.work = nil
 	s.note()
 	s.mu.Unlock()
 	return "the child " + work.Status()
+}
+
+// awaitEnd waits until the main process of the work has ended, and stops it at the end of ctx. Work of which a process cannot be killed must
+// not lead: cool ends the checks of its warmth.
+func (s *Standby) awaitEnd(ctx context.Context, work *guard.Work, cool context.CancelFunc) {
+	for {
+		select {
+		case err := <-work.Unkillable():
+			cool()
+			s.set(ctx, cluster.StandbyCold, err.Error())
+			s.mu.Lock()
+			leader := s.leader
+			s.mu.Unlock()
+			if leader != nil {
+				leader.fail(err)
+			}
+		case <-work.Exited():
+			return
+		case <-ctx.Done():
+			work.Stop(s.opt.Spec.StopTimeout)
+			return
+		}
+	}
 }
 
 func (s *Standby) start() (*guard.Work, error) {
@@ -229,17 +254,17 @@ const warmFall = 3
 // watchWarmth keeps the state of running work, until ctx ends.
 func (s *Standby) watchWarmth(ctx context.Context) {
 	if s.opt.Spec.Warm.Empty() {
-		s.set(cluster.StandbyWarm, "")
+		s.set(ctx, cluster.StandbyWarm, "")
 		return
 	}
-	s.set(cluster.StandbyWarming, "it has just been started")
+	s.set(ctx, cluster.StandbyWarming, "it has just been started")
 	warm := s.opt.Spec.Warm
 	warm.Rise, warm.Fall, warm.FirstDecides = 1, warmFall, true
 	warm.Run(ctx, s.opt.Env, func(err error) {
 		if err != nil {
-			s.set(cluster.StandbyWarming, err.Error())
+			s.set(ctx, cluster.StandbyWarming, err.Error())
 		} else {
-			s.set(cluster.StandbyWarm, "")
+			s.set(ctx, cluster.StandbyWarm, "")
 		}
 	})
 }
@@ -272,22 +297,22 @@ func exited(work *guard.Work) bool {
 
 var errOtherLeads = errors.New("the work of this host leads already, in another slot")
 
-// take makes the work leader-only: from now on it has the lease of p's worker.
-func (s *Standby) take(p *promotion, work *guard.Work) error {
+// take makes the work leader-only: from now on it has the lease of p's worker, which take returns.
+func (s *Standby) take(p *promotion, work *guard.Work) (lease time.Duration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case p.worker.barred != s.barred:
-		return guard.ErrAbandoned
+		return 0, guard.ErrAbandoned
 	case s.leader != nil:
-		return errOtherLeads
+		return 0, errOtherLeads
 	case s.work != work:
-		return errors.New("the standby has ended")
+		return 0, errors.New("the standby has ended")
 	}
 	s.leader = p
 	s.guard.SetLease(p.worker.lease)
 	s.note()
-	return nil
+	return p.worker.lease, nil
 }
 
 // admit makes a new worker one that may promote the work.

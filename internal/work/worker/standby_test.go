@@ -85,7 +85,11 @@ func stand(t *testing.T, spec Spec) *Standby {
 		Open: func() StandbyGuard { return guardClient.NewStandby("g") }, Log: slog.New(slog.DiscardHandler), Spec: spec, Changed: func() {},
 		Env: workenv.BuildStandby(os.Environ(), workenv.Fencing{Node: "a", Site: "dc1", Group: "g", Root: "/g"}, nil),
 	})
-	t.Cleanup(s.Close)
+	t.Cleanup(func() {
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
 	return s
 }
 

@@ -72,16 +72,21 @@ func (r *Recorder) Observe(s cluster.Snapshot, now time.Duration) {
 }
 
 // observeVacancy notes since when no leader's work has run. What a fence says counts from when it is first seen. If its leader is gone
-// without a word, its work has ended before that is seen.
+// without a word, its work has ended before that is seen. A recorder may have been blind for a while, as that of a deputy that acted twice:
+// who has been READY in a term that began then has ended the vacancy that it knows of.
 func (r *Recorder) observeVacancy(s *cluster.Snapshot, now time.Duration) {
 	f := ending{s.Fence.Record.Term, s.Fence.Record.State}
 	written := f != r.fence
+	unseen := written && (f.state == cluster.FenceReady || f.term > r.pending.Term)
 	r.fence = f
 	if s.Ready() || s.Current.Readable() && s.Current.Record.State == cluster.CurrentReady {
 		r.vacancy = vacancy{}
 		return
 	}
 	own := r.vacancy.since(now)
+	if unseen {
+		own = nil
+	}
 	gap := cluster.LongerGap(own, cluster.AtLeast(0))
 	switch said := s.Idle(); {
 	case !r.watched: // it is not known when they were written

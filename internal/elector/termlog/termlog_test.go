@@ -194,6 +194,22 @@ func TestANewElectorCountsOn(t *testing.T) {
 	x.see(0, "at least 0s")
 }
 
+// A deputy that acts, and acts again later, does not count what it has not seen as a time without a leader.
+func TestADeputyThatWasBlindCountsAnew(t *testing.T) {
+	x := newGaps(t)
+	x.g.vacant()
+	x.see(0, "at least 0s")
+	x.see(time.Second, "at least 1s")
+	x.g.elect(8, "b", cluster.CauseFailure)
+	x.see(0, "at least 1s")
+	x.g.ended(cluster.FenceReady, nil) // b has led meanwhile, and is lost
+	x.g.Fence.Record.Term = 8
+	x.g.vacant()
+	x.see(8*time.Second, "at least 0s")
+	x.g.Fence.Record.Term, x.g.Fence.Record.State = 10, cluster.FenceHeld // two others were elected meanwhile
+	x.see(8*time.Second, "at least 0s")
+}
+
 // A host that is lost has worked until its last renewal at least, whatever else is known of it.
 func TestTheGapAfterSilenceCountsFromTheLastRenewal(t *testing.T) {
 	x := newGaps(t)

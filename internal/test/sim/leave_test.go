@@ -25,7 +25,7 @@ func (in *instance) leave() {
 			return
 		}
 		in.undone = true
-		for !in.tryToLeave(c) {
+		for !in.tryToLeave(c, func() bool { return false }) {
 			if m.clock() > began+10*m.timeout {
 				in.s.end("LEAVE is not confirmed")
 				return
@@ -54,14 +54,14 @@ func (in *instance) beginEnd() {
 	})
 }
 
-// leaveOverdue leaves although the work may still run.
+// leaveOverdue leaves although the work may still run, until the instance leaves in order: the next one may register then.
 func (in *instance) leaveOverdue() {
 	m := in.m
 	m.w.faults["LEAVE before the work is dead"]++
 	m.w.log("%s: leaves, its work may still run", m.name)
 	in.run(func(c *conn) {
 		c.host = true
-		for !in.tryToLeave(c) {
+		for !in.tryToLeave(c, func() bool { return in.leaving }) {
 			if !c.sleep(m.w.between(10*time.Millisecond, 200*time.Millisecond)) {
 				return
 			}
@@ -94,10 +94,14 @@ func (in *instance) left() {
 	m.w.after(m.w.between(0, 300*time.Millisecond), func() { m.process(in.s, m.join) })
 }
 
-// tryToLeave reads what is left of the instance and sends LEAVE. It returns true if nothing was left.
-func (in *instance) tryToLeave(c *conn) bool {
+// tryToLeave reads what is left of the instance and sends LEAVE, unless that is over meanwhile. It returns true if nothing was left, or if it
+// is over.
+func (in *instance) tryToLeave(c *conn, over func() bool) bool {
 	d, err := in.departure(c)
-	if err != nil {
+	switch {
+	case over():
+		return true
+	case err != nil:
 		return false
 	}
 	ops, err := in.m.r.groups[0].paths.LeaveTx(in.m.w.broken.leaves(d))

@@ -82,9 +82,9 @@ func slowLosses(ctx context.Context, binary string, promotes bool, rounds int, l
 			return 0, err
 		}
 	}
-	leader := ""
 	for range rounds {
-		if leader, err = g.steady(ctx); err != nil {
+		leader, err := g.steady(ctx)
+		if err != nil {
 			return 0, err
 		}
 		to := map[string]string{"a": "b", "b": "a"}[leader]

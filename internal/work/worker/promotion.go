@@ -121,7 +121,7 @@ func (p *promotion) demote() (status string) {
 	go func() { // ends with ctx
 		demoted <- p.worker.opt.Spec.Demote.give(ctx, p.worker.opt.Guard, p.env, p.fencing, "standby")
 	}()
-	err := error(nil)
+	var err error
 	select {
 	case err = <-demoted:
 	case <-p.grace: // the order to kill

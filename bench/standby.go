@@ -108,10 +108,10 @@ func slowLosses(ctx context.Context, binary string, promotes bool, rounds int, l
 // spawnSlow starts a node. Its work is ready when the file with its name is there.
 func (g *slowGroup) spawnSlow(id string) error {
 	file := filepath.Join(g.dir, id)
-	ready := fmt.Sprintf(`["test", "-e", %q]`, file)
+	ready := "test,-e," + file
 	env := []string{"ZKELECTD_POLICY_FAILBACK=manual", "ZKELECTD_CHILD_READY_EXEC=" + ready, "ZKELECTD_CHILD_READY_TIMEOUT=1m"}
 	if g.promotes {
-		env = append(env, `ZKELECTD_CHILD_PROMOTE_EXEC=["true"]`, `ZKELECTD_CHILD_DEMOTE_EXEC=["true"]`, "ZKELECTD_CHILD_WARM_EXEC="+ready)
+		env = append(env, "ZKELECTD_CHILD_PROMOTE_EXEC=true", "ZKELECTD_CHILD_DEMOTE_EXEC=true", "ZKELECTD_CHILD_WARM_EXEC="+ready)
 	}
 	script := fmt.Sprintf(`rm -f %s; sleep %d; touch %s; exec sleep 100000`, file, int(slowStart.Seconds()), file)
 	n, err := g.spawnWork(g.addr, g.binary, id, 6*time.Second, []string{"sh", "-c", script}, env...)

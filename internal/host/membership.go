@@ -230,11 +230,8 @@ func (m *membership) runInstance() error {
 	}
 	i := m.open()
 	defer i.closeLeaderships()
-	registration := r.registration(i, budget, slots)
+	registration := r.registration(i, budget, slots, s.leases)
 	registration.Leaderships[0].Options.Failsafe = part.options(r.config())
-	for n := range registration.Leaderships {
-		registration.Leaderships[n].Options.Leases = s.leases
-	}
 	i.limits(s.host, &registration)
 	defer i.closeLimits()
 	i.Instance, err = group.Register(m.ctx, registration)

@@ -13,6 +13,7 @@ import (
 	"zkelectd/internal/config"
 	"zkelectd/internal/group"
 	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
 	"zkelectd/internal/zk"
 )
 
@@ -187,12 +188,12 @@ func (r *resource) preparation(s *zk.Session, conn *zk.Group) group.Preparation 
 }
 
 // registration returns what the resource registers with in a session.
-func (r *resource) registration(i *instance, b cluster.Budget, slots cluster.Stored[cluster.Slots]) group.Registration {
+func (r *resource) registration(i *instance, b cluster.Budget, slots cluster.Stored[cluster.Slots], leases *store.LeaseWatch) group.Registration {
 	reg := group.Registration{Settings: r.settings(), Budget: b, Slots: slots}
 	for n, g := range r.all() {
-		reg.Leaderships = append(reg.Leaderships, group.Leadership{
-			Group: g.core.Load(), Session: i.conns[n], Guard: i.leaderships[n], Options: g.instanceOptions(),
-		})
+		o := g.instanceOptions()
+		o.Leases = leases
+		reg.Leaderships = append(reg.Leaderships, group.Leadership{Group: g.core.Load(), Session: i.conns[n], Guard: i.leaderships[n], Options: o})
 	}
 	return reg
 }

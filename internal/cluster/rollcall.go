@@ -18,7 +18,7 @@ type RollCall struct {
 	Term int64 `json:"term"`
 	// Number is random, from [NewInstance]. Answers repeat it.
 	Number string `json:"number"`
-	// Timeout is how long whoever calls waits for answers.
+	// Timeout is how long the caller waits for answers.
 	Timeout Duration `json:"timeout"`
 	// By is the incarnation of the elector or deputy that calls.
 	By string `json:"by"`

@@ -135,8 +135,8 @@ func checkCordons(m *cluster.Member, in *Input) string {
 	return ""
 }
 
-// preferWarm refuses eligible members whose standby is not warm, if that of another one is. The incumbent leads already, and whoever forces
-// a move wants that member.
+// preferWarm refuses eligible members whose standby is not warm, if that of another one is. The incumbent leads already, and the target
+// of a forced move is what an operator wants.
 func preferWarm(entries []Entry, in *Input) {
 	keeps := func(m *cluster.Member) bool {
 		return m.Node.Record.IsWarm() || m.Name == in.Incumbent || in.Move != nil && in.Move.Force && in.Move.Matches(m.ID, m.Node.Record.Site)

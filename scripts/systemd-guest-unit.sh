@@ -276,3 +276,67 @@ systemctl stop zkelectd@g2 || fail "the stop fails"
 someone_works && fail "a node still works"
 check_ledger
 echo "figure: $(lines) lines in $(cut -d' ' -f1 $ledger | uniq | wc -l) terms, never two at the same time"
+
+# A unit that is promoted runs on both nodes, and works where it leads.
+cat >/run/promoted-app <<'APP'
+#!/bin/bash
+rm -f /run/roles/$ZKELECTD_NODE
+echo "$ZKELECTD_ROLE,$ZKELECTD_TERM" >/run/role-$ZKELECTD_NODE
+while :; do
+	read -r term 2>/dev/null </run/roles/$ZKELECTD_NODE && echo "$term $ZKELECTD_NODE $EPOCHREALTIME" >>/run/ledger
+	read -rt 0.01 <>/run/nothing
+done
+APP
+chmod +x /run/promoted-app
+install -d -o zkelectd /run/roles
+promoted_member() {
+	printf 'node: {id: %s, priority: %s}\nzookeeper: {servers: ["%s"], root: /promoted, session_timeout: 4s}\npolicy: {failback: immediate, max_preemptions: 0}\n' "$2" "$3" "$zk" >"$1"
+	printf 'child:\n  unit: %s\n  stop_timeout: 300ms\n  promote: {exec: [sh, -c, "echo $ZKELECTD_TERM >/run/roles/$ZKELECTD_NODE"]}\n  demote: {exec: [%s]}\n' "$4" "${5:-sh, -c, rm /run/roles/\$ZKELECTD_NODE}" >>"$1"
+	chmod 0644 "$1"
+}
+for u in app app@; do printf '[Service]\nExecStart=\nExecStart=/run/promoted-app\n' >"$units/$u.service.d/zz.conf"; done
+promoted_member /etc/zkelectd.yaml n1 100 app.service
+promoted_member /etc/zkelectd/g2.yaml n2 90 app@g2.service
+systemctl daemon-reload
+: >$ledger
+zkelectd init || fail "the group of the promoted units cannot be created"
+systemctl start zkelectd zkelectd@g2 || fail "the services do not start"
+until_ok "n1 works" works n1
+until_ok "the unit of n2 runs as a standby" grep -qx standby, /run/role-n2
+standby=$(main_pid app@g2.service)
+leader=$(main_pid app.service)
+from=$(lines)
+promoted_member /etc/zkelectd/g2.yaml n2 200 app@g2.service
+systemctl reload zkelectd@g2 || fail "the reload fails"
+until_ok "n2 works" works n2
+report_gap "handover between promoted units" "$from"
+[ "$(main_pid app@g2.service) $(main_pid app.service)" = "$standby $leader" ] || fail "a unit was started again"
+check_ledger
+
+# A start of which zkelectd does not know would be a leader that was not promoted, or a standby that nobody watches.
+systemctl restart app@g2.service 2>/dev/null && fail "a promoted unit can be started by hand"
+until_ok "n2 works again, with another process" works n2
+[ "$(main_pid app@g2.service)" != "$standby" ] || fail "the unit was not started again"
+check_ledger
+for end in "KILL daemon" "STOP daemon" "KILL guard"; do
+	from=$(lines)
+	pid=$(daemon_pid zkelectd@g2)
+	[ "$end" != "KILL guard" ] || pid=$(main_pid zkelectd@g2)
+	kill "-${end% *}" "$pid"
+	until_ok "after $end n1 works" worked n1 "$from"
+	report_gap "$end, promoted units" "$from"
+	zkelectd clear-strikes --all --zk $zk --root /promoted >/dev/null 2>&1
+	until_ok "n2 works again" works n2
+	check_ledger
+done
+promoted_member /etc/zkelectd/g2.yaml n2 50 app@g2.service "false"
+systemctl reload zkelectd@g2 || fail "the reload fails"
+standby=$(main_pid app@g2.service)
+until_ok "n1 works after a demotion that fails" works n1
+until_ok "the unit that was not demoted runs again, as another process" is_new app@g2.service "$standby"
+check_ledger
+systemctl stop zkelectd zkelectd@g2 || fail "the stop fails"
+someone_works && fail "a node still works"
+idle app.service && idle app@g2.service || fail "a standby still runs"
+rm $units/app.service.d/zz.conf "$units/app@.service.d/zz.conf"
+echo "ok: promoted units"

@@ -138,7 +138,7 @@ type Reload struct {
 // Child configures the leader-only work.
 type Child struct {
 	Command []string `yaml:"command" program:"yes" doc:"The leader-only child: a program and its arguments."`
-	Unit    string   `yaml:"unit" doc:"A systemd service, such as app.service, that runs on the leader only. Use it instead of child.command. With slots, each slot has its own, as in app@${ZKELECTD_SLOT}.service. See docs/systemd.md."`
+	Unit    string   `yaml:"unit" doc:"A systemd service, such as app.service, that runs on the leader only, or with child.promote as a standby on the others. Use it instead of child.command. With slots, each slot has its own, as in app@${ZKELECTD_SLOT}.service. See docs/systemd.md."`
 	// None says that there is no leader-only work on purpose.
 	None        bool              `yaml:"none" doc:"With true this host leads without leader-only work: programs learn from the HTTP API who leads."`
 	Env         map[string]string `yaml:"env" doc:"Additional environment variables of the child and of the hooks; not for child.unit, which has its own."`
@@ -147,7 +147,7 @@ type Child struct {
 	Live        Check             `yaml:"live" doc:"Once it is ready, the child is alive"`
 	Promote     Order             `yaml:"promote" doc:"makes the child the leader. With child.promote the child runs on every host that may lead, as a standby that is told its role; see docs/standby.md"`
 	Demote      Order             `yaml:"demote" doc:"makes the child a standby again: when it has succeeded, no leader-only work goes on. If it fails, or takes longer than the child may take to stop, the child is killed"`
-	Warm        probe.Target      `yaml:"warm" doc:"A standby is ready to be promoted"`
+	Warm        Warm              `yaml:"warm"`
 	Containment string            `yaml:"containment" oneof:"auto, cgroup, keeper" scope:"host" default:"auto" doc:"What keeps all processes of the child together: cgroup (a control group of version 2, which must be delegated), keeper (a subreaper, for one group only), or auto: cgroup if possible, else keeper. See docs/safety.md."`
 	StopSignal  string            `yaml:"stop_signal" default:"TERM" doc:"The signal that asks the child to stop."`
 	StopTimeout time.Duration     `yaml:"stop_timeout" doc:"How long the child may take to stop after stop_signal. Then it is killed, or earlier if the lease ends. With 0s the timeout is as long as the lease allows (5/6 of the lease), but at most 10s."`

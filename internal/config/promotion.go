@@ -1,5 +1,13 @@
 package config
 
+import "zkelectd/internal/work/probe"
+
+// Warm says when a standby is ready to be promoted.
+type Warm struct {
+	probe.Target `yaml:",squash" doc:"A standby is ready to be promoted"`
+	Notify       bool `yaml:"notify" doc:"A standby is ready to be promoted when it has sent READY=1 to $NOTIFY_SOCKET (sd_notify). A unit does that with Type=notify."`
+}
+
 // Order tells promotable work its role.
 type Order struct {
 	Exec []string `yaml:"exec" program:"yes" doc:"A command that {doc}. It gets the variables of the work, and ZKELECTD_ROLE=leader or standby. Set at most one of exec and http."`
@@ -21,22 +29,24 @@ func (c *Config) checkPromotion(report func(string, string, ...any)) {
 		checkTarget(report, section, link, "")
 	}
 	warm := child.Warm
-	atMostOne(report, "child.warm", map[string]bool{"exec": len(warm.Exec) > 0, "http": warm.HTTP != "", "tcp": warm.TCP != ""})
+	atMostOne(report, "child.warm", map[string]bool{"exec": len(warm.Exec) > 0, "http": warm.HTTP != "", "tcp": warm.TCP != "", "notify": warm.Notify})
 	checkTarget(report, "child.warm", warm.HTTP, warm.TCP)
 	switch {
 	case child.Promotable() == child.Demote.empty():
 		report("child.promote", "child.promote and child.demote belong together: set both or neither")
 		return
-	case !child.Promotable() && !warm.Empty():
+	case !child.Promotable() && (!warm.Empty() || warm.Notify):
 		report("child.warm", "has no effect: set child.promote and child.demote as well")
 	case !child.Promotable():
 		return
-	case len(child.Command) == 0:
-		report("child.promote", "needs child.command: a unit cannot be promoted")
+	case len(child.Command) == 0 && child.Unit == "":
+		report("child.promote", "needs child.command or child.unit")
+	case child.Unit != "" && warm.Notify:
+		report("child.warm.notify", "cannot be set together with child.unit: set Type=notify in the unit instead")
 	case c.Slots.Enabled() && c.Slots.PerNode != 1:
 		report("child.promote", "needs slots.per_node: 1: a host has one standby, which can lead one slot")
-	case c.Slots.Enabled() && (hasSlotVariable(child.Command) || hasSlotVariable(child.Dir) || hasSlotVariable(child.Env)):
-		report("child.command", "contains %s or %s, but a standby belongs to no slot: child.promote says which one it leads", slotVariable, slotsVariable)
+	case c.Slots.Enabled() && (hasSlotVariable(child.Command) || hasSlotVariable(child.Unit) || hasSlotVariable(child.Dir) || hasSlotVariable(child.Env)):
+		report("child.promote", "the work contains %s or %s, but a standby belongs to no slot: child.promote says which one it leads", slotVariable, slotsVariable)
 	}
 	if child.Ready.Notify {
 		report("child.ready.notify", "cannot be set together with child.promote: use exec, http or tcp")

@@ -116,7 +116,7 @@ func (c *Config) checkSlots(report func(string, string, ...any)) {
 func (c *Config) checkSlotUnit(report func(string, string, ...any)) {
 	unit := c.Child.Unit
 	switch {
-	case !c.Slots.Enabled() || unit == "":
+	case !c.Slots.Enabled() || unit == "" || c.Child.Promotable():
 	case strings.Contains(unit, slotsVariable):
 		report("child.unit", "%q contains %s: the name of a unit cannot depend on how many slots there are", unit, slotsVariable)
 	case !strings.Contains(unit, slotVariable):
@@ -129,7 +129,7 @@ func (c Config) units() []string {
 	if c.Child.Unit == "" {
 		return nil
 	}
-	if !c.Slots.Enabled() {
+	if !c.Slots.Enabled() || c.Child.Promotable() {
 		return []string{c.Child.Unit}
 	}
 	names := make([]string, MaxSlots)

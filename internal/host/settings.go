@@ -102,9 +102,10 @@ func workSpec(c config.Config) worker.Spec {
 		Live: probe.Watch{
 			Target: live.Target, Section: "child.live", Interval: live.Interval, Timeout: live.Timeout(), Rise: 1, Fall: fall,
 		},
-		Promote: worker.Order{Setting: "child.promote", Exec: c.Child.Promote.Exec, HTTP: c.Child.Promote.HTTP},
-		Demote:  worker.Order{Setting: "child.demote", Exec: c.Child.Demote.Exec, HTTP: c.Child.Demote.HTTP},
-		Warm:    probe.Watch{Target: c.Child.Warm, Section: "child.warm", Interval: warmInterval, Timeout: warmTimeout},
-		Hooks:   worker.Hooks{PreStart: hooks.PreStart, PostStop: hooks.PostStop, OnChange: hooks.OnChange, Timeout: hooks.Timeout},
+		Promote:    worker.Order{Setting: "child.promote", Exec: c.Child.Promote.Exec, HTTP: c.Child.Promote.HTTP},
+		Demote:     worker.Order{Setting: "child.demote", Exec: c.Child.Demote.Exec, HTTP: c.Child.Demote.HTTP},
+		Warm:       probe.Watch{Target: c.Child.Warm.Target, Section: "child.warm", Interval: warmInterval, Timeout: warmTimeout},
+		WarmNotify: c.Child.Warm.Notify,
+		Hooks:      worker.Hooks{PreStart: hooks.PreStart, PostStop: hooks.PostStop, OnChange: hooks.OnChange, Timeout: hooks.Timeout},
 	}
 }

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"os"
 	"reflect"
 	"sync"
 	"time"
@@ -42,8 +41,7 @@ func (s *standby) begin(ctx context.Context, stop time.Duration) error {
 	run.StopTimeout, run.Warm.Limit = stop, r.host.probes
 	f := workenv.Fencing{Node: c.Node.ID, Site: c.Node.Site, Group: r.name, Root: r.root}
 	started := worker.NewStandby(worker.StandbyOptions{
-		Open: func() worker.StandbyGuard { return r.host.opt.Guard.NewStandby(r.name) }, Log: r.log, Spec: run,
-		Env: workenv.BuildStandby(os.Environ(), f, c.Child.Env), Changed: r.nodeChanged,
+		Open: func() worker.StandbyGuard { return r.host.opt.Guard.NewStandby(r.name) }, Log: r.log, Spec: run, Identity: f, Changed: r.nodeChanged,
 	})
 	s.mu.Lock()
 	s.running, s.spec = started, spec

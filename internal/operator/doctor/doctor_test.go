@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
 )
 
@@ -16,6 +17,9 @@ func healthy() Facts {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	server := func(name, mode string) Server {
 		return Server{Name: name, Connect: time.Millisecond, Open: 5 * time.Millisecond, Close: 5 * time.Millisecond, Granted: 10 * time.Second, Version: "3.8.0", Mode: mode}
+	}
+	standby := func(node string) status.Member {
+		return status.Member{Node: node, Standby: &cluster.Standby{State: cluster.StandbyWarm}}
 	}
 	return Facts{
 		Version: "v1", Config: Config{File: "/etc/zkelectd.yaml", Groups: 1, Usable: true},
@@ -31,7 +35,7 @@ func healthy() Facts {
 		Clocks:      []Clock{{"n1", time.Millisecond}, {"n2", -time.Millisecond}},
 		Groups: []Group{{
 			Name: "billing", Stop: 2 * time.Second, Programs: 1, Eligible: 2, Policy: "revision 1, published by n1",
-			View:    status.Group{State: "READY", Leader: "n1", Term: 7, Members: make([]status.Member, 2), Expected: 2},
+			View:    status.Group{State: "READY", Leader: "n1", Term: 7, Members: []status.Member{standby("n1"), standby("n2")}, Expected: 2},
 			Members: []Member{{Node: "n1", Version: "v1"}, {Node: "n2", Version: "v1"}},
 		}},
 	}
@@ -104,18 +108,21 @@ var changes = map[string]struct {
 	"a clock that is ahead":        {func(f *Facts) { f.Write.Time = f.Write.Sent.Add(-time.Minute) }, "clock", Warn, "1m0s ahead"},
 	"a clock that is behind":       {func(f *Facts) { f.Write.Time = f.Write.Answered.Add(time.Hour) }, "clock", Warn, "1h0m0s behind"},
 	"a member's clock":             {func(f *Facts) { f.Clocks[1].Ahead = -5 * time.Second }, "members' clocks", Warn, "n2 5s behind"},
-	"an unknown clock":             {func(f *Facts) { f.ClocksErr = errors.New("no answer") }, "members' clocks", Warn, "no answer"},
-	"another binary":               {func(f *Facts) { f.Daemon.Version = "v0" }, "daemon n1", Warn, "runs v0, but this binary is v1"},
-	"a group without it":           {func(f *Facts) { f.Daemon.NotIn = []string{"billing"} }, "daemon n1", Fail, "not registered in billing"},
-	"no answer":                    {func(f *Facts) { f.Daemon.EndpointErr = errors.New("no answer") }, "endpoint unix:/run/zkelectd/api.sock", Fail, "no answer"},
-	"no endpoint":                  {func(f *Facts) { f.Daemon.Endpoint = "" }, "endpoint", Warn, "http.listen is not set"},
-	"the keeper alone":             {func(f *Facts) { f.Host.InUse = "keeper" }, "containment", Warn, "the keeper alone"},
-	"no delegated group":           {func(f *Facts) { f.Host.InUse, f.Host.Delegated = "", false }, "containment", Warn, "no control group is delegated"},
-	"an unkillable process":        {func(f *Facts) { f.Host.Unkillable = "process 7" }, "containment", Fail, "process 7"},
-	"a limit of memory":            {func(f *Facts) { f.Host.Limits.Locked = 8 << 20 }, "locked memory", Warn, "may lock 8.0 MiB"},
-	"few files":                    {func(f *Facts) { f.Host.Limits.Files = 256 }, "open files", Warn, "256 files"},
-	"few processes":                {func(f *Facts) { f.Host.TasksMax = 40 }, "processes", Warn, "30 tasks of at most 40"},
-	"unknown limits of tasks":      {func(f *Facts) { f.Host.TasksErr = errors.New("no cgroup") }, "processes", Warn, "could not be checked because no cgroup"},
+	"a cold standby": {func(f *Facts) {
+		f.Groups[0].View.Members[1].Standby = &cluster.Standby{State: cluster.StandbyCold, Reason: "the child exited with status 1"}
+	}, "standby billing", Warn, "that of n2 is cold: the child exited with status 1"},
+	"an unknown clock":        {func(f *Facts) { f.ClocksErr = errors.New("no answer") }, "members' clocks", Warn, "no answer"},
+	"another binary":          {func(f *Facts) { f.Daemon.Version = "v0" }, "daemon n1", Warn, "runs v0, but this binary is v1"},
+	"a group without it":      {func(f *Facts) { f.Daemon.NotIn = []string{"billing"} }, "daemon n1", Fail, "not registered in billing"},
+	"no answer":               {func(f *Facts) { f.Daemon.EndpointErr = errors.New("no answer") }, "endpoint unix:/run/zkelectd/api.sock", Fail, "no answer"},
+	"no endpoint":             {func(f *Facts) { f.Daemon.Endpoint = "" }, "endpoint", Warn, "http.listen is not set"},
+	"the keeper alone":        {func(f *Facts) { f.Host.InUse = "keeper" }, "containment", Warn, "the keeper alone"},
+	"no delegated group":      {func(f *Facts) { f.Host.InUse, f.Host.Delegated = "", false }, "containment", Warn, "no control group is delegated"},
+	"an unkillable process":   {func(f *Facts) { f.Host.Unkillable = "process 7" }, "containment", Fail, "process 7"},
+	"a limit of memory":       {func(f *Facts) { f.Host.Limits.Locked = 8 << 20 }, "locked memory", Warn, "may lock 8.0 MiB"},
+	"few files":               {func(f *Facts) { f.Host.Limits.Files = 256 }, "open files", Warn, "256 files"},
+	"few processes":           {func(f *Facts) { f.Host.TasksMax = 40 }, "processes", Warn, "30 tasks of at most 40"},
+	"unknown limits of tasks": {func(f *Facts) { f.Host.TasksErr = errors.New("no cgroup") }, "processes", Warn, "could not be checked because no cgroup"},
 	"a device that is not used": {func(f *Facts) {
 		f.Host.WatchdogDevice = &status.WatchdogDevice{Device: "/dev/watchdog", State: status.DeviceUnusable, Reason: "busy"}
 	}, "watchdog device /dev/watchdog", Warn, "nothing resets this host if it stands still: busy"},

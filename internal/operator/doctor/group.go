@@ -27,7 +27,27 @@ func (g Group) findings(base time.Duration, version string) []Finding {
 		return append(append(all, unknown("group", g.Name, g.Err, "")), g.active()...)
 	}
 	all = append(all, g.permissions(), g.leadership(), g.members(), g.versions(version), g.policy())
-	return append(all, g.failsafe()...)
+	return append(append(all, g.standbys()...), g.failsafe()...)
+}
+
+// standbys returns a warning for each member whose promotable work could not be promoted.
+func (g Group) standbys() (all []Finding) {
+	const check = "standby"
+	promotable := 0
+	for _, m := range g.View.Members {
+		if m.Standby == nil {
+			continue
+		}
+		promotable++
+		if m.Standby.State != cluster.StandbyWarm {
+			all = append(all, Finding{Warn, check, g.Name, "that of " + m.Node + " is " + m.Standby.String(),
+				"look at the log of the work on that host; until then that member takes over only if nobody with a warm standby can"})
+		}
+	}
+	if promotable > 0 && len(all) == 0 {
+		all = append(all, good(check, g.Name, "warm on %s", plural(promotable, "host")))
+	}
+	return all
 }
 
 func (g Group) timing(base time.Duration) Finding {

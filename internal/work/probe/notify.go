@@ -131,7 +131,8 @@ func sender(control []byte) *syscall.Ucred {
 	return nil
 }
 
-func (s *Socket) wait(ctx context.Context) error {
+// Wait waits for READY=1, and returns an error if ctx ends before.
+func (s *Socket) Wait(ctx context.Context) error {
 	select {
 	case <-s.ready:
 		return nil

@@ -36,7 +36,7 @@ type Readiness struct {
 func Wait(ctx context.Context, r Readiness, env []string, socket *Socket) error {
 	switch {
 	case r.Notify:
-		return r.withTimeout(ctx, "notify", func(ctx context.Context) error { return socket.wait(ctx) })
+		return r.withTimeout(ctx, "notify", func(ctx context.Context) error { return socket.Wait(ctx) })
 	case len(r.Exec) > 0:
 		return r.poll(ctx, "exec "+r.Exec[0], func(ctx context.Context) error { return tryExec(ctx, r.Exec, env) })
 	case r.HTTP != "":

@@ -17,8 +17,10 @@ type Fencing struct {
 	Site string `json:"site"`
 	// Group is the name of the group, without the slot.
 	Group string `json:"group"`
-	// Term is the fencing token: it grows with every leadership, and no two leaders have the same one.
-	Term string `json:"term"`
+	// Term is the fencing token: it grows with every leadership, and no two leaders have the same one. A standby has none.
+	Term string `json:"term,omitempty"`
+	// Role is RoleLeader or RoleStandby for promotable work, and empty for other work.
+	Role string `json:"role,omitempty"`
 	// Root is the group's root znode.
 	Root string `json:"root"`
 	// Slot is the slot, Slots how many there are, and Epoch grows when that changes; all are empty in a group without slots.
@@ -30,6 +32,17 @@ type Fencing struct {
 	Cause          string `json:"cause,omitempty"`
 	PreviousLeader string `json:"previous_leader,omitempty"`
 	PreviousClean  bool   `json:"previous_clean,omitempty"`
+}
+
+// The roles of promotable work.
+const (
+	RoleLeader  = "leader"
+	RoleStandby = "standby"
+)
+
+// Standby returns the identity of promotable work that belongs to no term and to no slot.
+func (f Fencing) Standby() Fencing {
+	return Fencing{Node: f.Node, Site: f.Site, Group: f.Group, Root: f.Root, Role: RoleStandby}
 }
 
 // Variables returns the environment variables for f.
@@ -59,6 +72,12 @@ func plain(vars []string) []string {
 
 func (f Fencing) identity() []string {
 	vars := []string{"ZKELECTD_NODE=" + f.Node, "ZKELECTD_SITE=" + f.Site, "ZKELECTD_GROUP=" + f.Group, "ZKELECTD_TERM=" + f.Term, "ZKELECTD_ROOT=" + f.Root}
+	if f.Role == RoleStandby && f.Term == "" {
+		vars = slices.Delete(vars, 3, 4)
+	}
+	if f.Role != "" {
+		vars = append(vars, "ZKELECTD_ROLE="+f.Role)
+	}
 	if f.Slot != "" {
 		vars = append(vars, "ZKELECTD_SLOT="+f.Slot, "ZKELECTD_SLOTS="+f.Slots)
 	}
@@ -75,7 +94,8 @@ func (f Fencing) last() []string {
 
 // Check returns an error unless all values can be written to an environment file for systemd.
 func (f Fencing) Check() error {
-	if term, err := strconv.ParseInt(f.Term, 10, 64); err != nil || term < 1 || strconv.FormatInt(term, 10) != f.Term {
+	term, err := strconv.ParseInt(f.Term, 10, 64)
+	if standby := f.Role == RoleStandby && f.Term == ""; !standby && (err != nil || term < 1 || strconv.FormatInt(term, 10) != f.Term) {
 		return fmt.Errorf("the term %q is not a positive number", f.Term)
 	}
 	for _, kv := range f.Variables() {
@@ -113,13 +133,6 @@ var private = []string{"ZKELECTD_", "NOTIFY_SOCKET=", "WATCHDOG_", "LISTEN_", "C
 // extra cannot override.
 func Build(base []string, f Fencing, extra map[string]string) []string {
 	return append(Extend(base, extra), f.Variables()...)
-}
-
-// BuildStandby returns the environment of promotable work. As a standby it belongs to no term and to no slot.
-func BuildStandby(base []string, f Fencing, extra map[string]string) []string {
-	f = Fencing{Node: f.Node, Site: f.Site, Group: f.Group, Root: f.Root}
-	vars := slices.DeleteFunc(f.identity(), func(kv string) bool { return kv == "ZKELECTD_TERM=" })
-	return slices.Concat(Extend(base, extra), vars, []string{"ZKELECTD_ROLE=standby"})
 }
 
 // Extend returns the environment of a hook that belongs to no term: base without the daemon's own variables, and extra.

@@ -33,6 +33,20 @@ func TestValuesOfAnEnvironmentFile(t *testing.T) {
 	}
 }
 
+// A standby belongs to no term; whatever leads has one.
+func TestStandby(t *testing.T) {
+	f := Fencing{Node: "n", Site: "s", Group: "g", Term: "7", Root: "/r/g", Slot: "0", Slots: "2", Cause: "failure"}.Standby()
+	if got := strings.Join(f.Variables(), " "); got != "ZKELECTD_NODE=n ZKELECTD_SITE=s ZKELECTD_GROUP=g ZKELECTD_ROOT=/r/g ZKELECTD_ROLE=standby" {
+		t.Error(got)
+	}
+	if err := f.Check(); err != nil {
+		t.Error(err)
+	}
+	if f.Role = RoleLeader; f.Check() == nil {
+		t.Error("a leader without a term is accepted")
+	}
+}
+
 func TestBuild(t *testing.T) {
 	base := []string{"PATH=/bin", "ZKELECTD_ZOOKEEPER_AUTH=secret", "NOTIFY_SOCKET=/x", "WATCHDOG_USEC=1", "CREDENTIALS_DIRECTORY=/c", "LISTEN_FDS=1", "HOME=/h"}
 	f := Fencing{Node: "n", Site: "s", Group: "g", Term: "7", Root: "/r/g"}

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -23,6 +25,9 @@ func leaveOpen(context.Context, guard.Credentials) (string, error) {
 // The test process is the daemon of a guard, as in production.
 func TestMain(m *testing.M) {
 	guard.MaybeRunKeeper()
+	if socket := os.Getenv("NOTIFY_SOCKET"); socket != "" {
+		notifyWarm(socket)
+	}
 	if os.Getenv("GUARDED") == "" {
 		os.Setenv("GUARDED", "yes")
 		status, err := guard.Run(guard.Options{Path: "/proc/self/exe", Argv: os.Args, Log: slog.Default(), Close: leaveOpen})
@@ -45,4 +50,21 @@ func TestMain(m *testing.M) {
 		}
 	}
 	os.Exit(code)
+}
+
+// notifyWarm is work that waits for the file warm, and then notifies.
+func notifyWarm(socket string) {
+	os.WriteFile("pids", fmt.Append(nil, os.Getpid()), 0o600)
+	wait := time.NewTicker(10 * time.Millisecond)
+	for _, err := os.Stat("warm"); err != nil; _, err = os.Stat("warm") {
+		<-wait.C
+	}
+	c, err := net.Dial("unixgram", socket)
+	if err == nil {
+		_, err = c.Write([]byte("READY=1"))
+	}
+	if err != nil {
+		panic(err)
+	}
+	select {}
 }

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
+	"os"
 	"strings"
 
 	"zkelectd/internal/guard"
@@ -31,12 +31,13 @@ var errNotOver = errors.New("it was not answered")
 
 // give gives the order to the work. The guard runs a command under the lease, and none of its processes is left when give returns. An
 // error that is errNotOver means that the work may or may not have got the order, or may still get it.
-func (o Order) give(ctx context.Context, g Guard, env []string, f workenv.Fencing, role string) error {
+func (o Order) give(ctx context.Context, w *Worker, f workenv.Fencing, role string) error {
+	f.Role = role
 	var err error
 	if len(o.Exec) > 0 {
-		err = o.run(ctx, g, slices.Concat(env, []string{"ZKELECTD_ROLE=" + role}))
+		err = o.run(ctx, w.opt.Guard, workenv.Build(os.Environ(), f, w.opt.Spec.Env))
 	} else {
-		err = o.post(ctx, f, role)
+		err = o.post(ctx, f)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", o.Setting, err)
@@ -72,11 +73,8 @@ var orderClient = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-func (o Order) post(ctx context.Context, f workenv.Fencing, role string) error {
-	body, err := json.Marshal(struct {
-		Role string `json:"role"`
-		workenv.Fencing
-	}{role, f})
+func (o Order) post(ctx context.Context, f workenv.Fencing) error {
+	body, err := json.Marshal(f)
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func (p *promotion) lead() (status string) {
 		p.fail(err)
 		return "was not promoted"
 	}
-	if err := w.opt.Spec.Promote.give(limited, w.opt.Guard, p.env, p.fencing, "leader"); err != nil {
+	if err := w.opt.Spec.Promote.give(limited, w, p.fencing, workenv.RoleLeader); err != nil {
 		p.fail(err)
 		return p.kill()
 	}
@@ -119,7 +119,7 @@ func (p *promotion) demote() (status string) {
 	defer cancel()
 	demoted := make(chan error, 1)
 	go func() { // ends with ctx
-		demoted <- p.worker.opt.Spec.Demote.give(ctx, p.worker.opt.Guard, p.env, p.fencing, "standby")
+		demoted <- p.worker.opt.Spec.Demote.give(ctx, p.worker, p.fencing, workenv.RoleStandby)
 	}()
 	var err error
 	select {

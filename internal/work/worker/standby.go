@@ -5,17 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/work/command"
+	"zkelectd/internal/work/probe"
+	"zkelectd/internal/work/workenv"
 )
 
 // StandbyGuard is the subset of the methods of a guard's leadership that a [Standby] uses, see [guard.Client.NewStandby].
 type StandbyGuard interface {
 	Start(guard.Spec) (*guard.Work, error)
+	Owners() (guardian, daemon guard.Process)
 	// SetLease limits how long the work may run, AwaitLease waits until the guard enforces that.
 	SetLease(deadline time.Duration)
 	AwaitLease(ctx context.Context, since time.Duration) error
@@ -34,8 +39,8 @@ type StandbyOptions struct {
 	Log  *slog.Logger
 	// Spec is the work, with Promote and Demote. Its StopTimeout is how long it may take to stop as a standby.
 	Spec Spec
-	// Env is the environment of the work, which as a standby belongs to no term.
-	Env []string
+	// Identity is that of the work, which as a standby belongs to no term.
+	Identity workenv.Fencing
 	// Changed is called after each change of what [Standby.State] returns. It may block.
 	Changed func()
 }
@@ -46,8 +51,9 @@ type StandbyOptions struct {
 type Standby struct {
 	opt   StandbyOptions
 	stop  context.CancelFunc
-	over  chan struct{}  // closed when run has ended
-	owned sync.WaitGroup // the checks of warmth
+	over  chan struct{} // closed when run has ended
+	env   []string
+	owned sync.WaitGroup // the checks of warmth, and what watches and stops a unit
 
 	mu      sync.Mutex
 	guard   StandbyGuard
@@ -62,6 +68,8 @@ type Standby struct {
 func NewStandby(opt StandbyOptions) *Standby {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Standby{opt: opt, stop: stop, over: make(chan struct{}), guard: opt.Open(), changed: make(chan struct{})}
+	s.opt.Identity = opt.Identity.Standby()
+	s.env = workenv.Build(os.Environ(), s.opt.Identity, opt.Spec.Env)
 	s.state = cluster.Standby{State: cluster.StandbyCold, Reason: "it has not been started yet", Since: time.Now()}
 	go s.run(ctx) // until Close
 	return s
@@ -189,31 +197,60 @@ func (s *Standby) awaitIdle(ctx context.Context) bool {
 	}
 }
 
+// standbyRun is one run of the work.
+type standbyRun struct {
+	work   *guard.Work
+	unit   *unit         // nil unless systemd runs it
+	notify *probe.Socket // nil unless it tells that it is warm
+}
+
+// stop asks the work to stop, and has it killed after grace.
+func (r standbyRun) stop(grace time.Duration) {
+	if r.unit != nil {
+		r.unit.Stop(grace)
+	} else {
+		r.work.Stop(grace)
+	}
+}
+
+// end cleans up after work that is dead, and returns how it has ended.
+func (r standbyRun) end() (status string) {
+	if r.notify != nil {
+		r.notify.Close()
+	}
+	if r.unit != nil {
+		r.unit.cancel()
+		r.unit.closeAnswers()
+		return "the unit " + r.unit.exitStatus(r.work)
+	}
+	return "the child " + r.work.Status()
+}
+
 // runOnce runs the work until all of it is dead, and returns how it has ended.
 func (s *Standby) runOnce(ctx context.Context) (reason string) {
-	work, err := s.start()
+	run, err := s.start(ctx)
 	if err != nil {
-		return fmt.Sprintf("child.command %q cannot be started: %v", s.opt.Spec.Command[0], err)
+		return err.Error()
 	}
-	s.opt.Log.Info("child started as a standby", "pid", work.Pid())
+	s.opt.Log.Info("the work has started as a standby", "pid", run.work.Pid())
 	warming, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s.owned.Go(func() { s.watchWarmth(warming) })
-	s.awaitEnd(ctx, work, cancel)
-	<-work.Dead()
+	s.owned.Go(func() { s.watchWarmth(warming, run.notify) })
+	s.awaitEnd(ctx, run, cancel)
+	<-run.work.Dead()
 	s.mu.Lock()
 	s.work = nil
 	s.note()
 	s.mu.Unlock()
-	return "the child " + work.Status()
+	return run.end()
 }
 
 // awaitEnd waits until the main process of the work has ended, and stops it at the end of ctx. Work of which a process cannot be killed must
 // not lead: cool ends the checks of its warmth.
-func (s *Standby) awaitEnd(ctx context.Context, work *guard.Work, cool context.CancelFunc) {
+func (s *Standby) awaitEnd(ctx context.Context, run standbyRun, cool context.CancelFunc) {
 	for {
 		select {
-		case err := <-work.Unkillable():
+		case err := <-run.work.Unkillable():
 			cool()
 			s.set(ctx, cluster.StandbyCold, err.Error())
 			s.mu.Lock()
@@ -222,45 +259,99 @@ func (s *Standby) awaitEnd(ctx context.Context, work *guard.Work, cool context.C
 			if leader != nil {
 				leader.fail(err)
 			}
-		case <-work.Exited():
+		case <-run.work.Exited():
 			return
 		case <-ctx.Done():
-			work.Stop(s.opt.Spec.StopTimeout)
+			run.stop(s.opt.Spec.StopTimeout)
 			return
 		}
 	}
 }
 
-func (s *Standby) start() (*guard.Work, error) {
+// start starts the work, of which nothing is left.
+func (s *Standby) start(ctx context.Context) (run standbyRun, err error) {
 	s.mu.Lock()
 	g := s.guard
 	s.mu.Unlock()
-	spec := s.opt.Spec
-	g.SetLease(guard.Forever) // all of the last one is dead
-	work, err := g.Start(guard.Spec{Argv: spec.Command, Dir: spec.Dir, Env: s.opt.Env, StopSignal: spec.StopSignal})
+	g.SetLease(guard.Forever)
+	if s.opt.Spec.Unit != "" {
+		run, err = s.startUnit(ctx, g)
+	} else {
+		run, err = s.startProcess(g)
+	}
 	if err != nil {
-		return nil, err
+		return run, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.work = work
+	s.work = run.work
 	s.note()
-	return work, nil
+	return run, nil
+}
+
+func (s *Standby) startProcess(g StandbyGuard) (run standbyRun, err error) {
+	spec, env := s.opt.Spec, s.env
+	if spec.WarmNotify {
+		if run.notify, err = probe.ListenNotify(nil); err != nil {
+			return run, err
+		}
+		env = append(slices.Clone(env), "NOTIFY_SOCKET="+run.notify.Path())
+	}
+	run.work, err = g.Start(guard.Spec{Argv: spec.Command, Dir: spec.Dir, Env: env, StopSignal: spec.StopSignal})
+	if err != nil {
+		if run.notify != nil {
+			run.notify.Close()
+		}
+		return run, fmt.Errorf("child.command %q cannot be started: %w", spec.Command[0], err)
+	}
+	if run.notify != nil {
+		run.notify.Expect(run.work.Pid())
+	}
+	return run, nil
+}
+
+// startUnit returns when systemd has started the unit. Only this start is admitted: another one, by hand or by Restart=, would leave a
+// process of which nobody knows that it has not been promoted.
+func (s *Standby) startUnit(ctx context.Context, g StandbyGuard) (standbyRun, error) {
+	u := &unit{
+		spec: s.opt.Spec, owners: g.Owners, begin: g.Start, log: s.opt.Log.With("unit", s.opt.Spec.Unit), fencing: s.opt.Identity, owned: &s.owned,
+	}
+	u.ctx, u.cancel = context.WithCancel(ctx)
+	s.set(ctx, cluster.StandbyWarming, "systemd is starting "+s.opt.Spec.Unit)
+	work, err := u.start()
+	u.closeAnswers()
+	if err != nil {
+		u.cancel()
+		if work != nil {
+			work.Kill()
+			<-work.Dead()
+		}
+		return standbyRun{}, err
+	}
+	s.owned.Go(func() { u.watch(work) })
+	return standbyRun{work: work, unit: u}, nil
 }
 
 // warmFall is how many checks in a row must fail before a warm standby counts as cold.
 const warmFall = 3
 
-// watchWarmth keeps the state of running work, until ctx ends.
-func (s *Standby) watchWarmth(ctx context.Context) {
-	if s.opt.Spec.Warm.Empty() {
+// watchWarmth keeps the state of running work, until ctx ends. Work with a socket notifies that it is warm.
+func (s *Standby) watchWarmth(ctx context.Context, notify *probe.Socket) {
+	warm := s.opt.Spec.Warm
+	if warm.Empty() && notify == nil {
 		s.set(ctx, cluster.StandbyWarm, "")
 		return
 	}
+	if notify != nil {
+		s.set(ctx, cluster.StandbyWarming, "it has not sent READY=1 to $NOTIFY_SOCKET yet")
+		if notify.Wait(ctx) == nil {
+			s.set(ctx, cluster.StandbyWarm, "")
+		}
+		return
+	}
 	s.set(ctx, cluster.StandbyWarming, "it has just been started")
-	warm := s.opt.Spec.Warm
 	warm.Rise, warm.Fall, warm.FirstDecides = 1, warmFall, true
-	warm.Run(ctx, s.opt.Env, func(err error) {
+	warm.Run(ctx, s.env, func(err error) {
 		if err != nil {
 			s.set(ctx, cluster.StandbyWarming, err.Error())
 		} else {

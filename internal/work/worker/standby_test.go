@@ -83,7 +83,7 @@ func stand(t *testing.T, spec Spec) *Standby {
 	t.Helper()
 	s := NewStandby(StandbyOptions{
 		Open: func() StandbyGuard { return guardClient.NewStandby("g") }, Log: slog.New(slog.DiscardHandler), Spec: spec, Changed: func() {},
-		Env: workenv.BuildStandby(os.Environ(), workenv.Fencing{Node: "a", Site: "dc1", Group: "g", Root: "/g"}, nil),
+		Identity: workenv.Fencing{Node: "a", Site: "dc1", Group: "g", Root: "/g"},
 	})
 	t.Cleanup(func() {
 		if err := s.Close(context.Background()); err != nil {
@@ -167,10 +167,7 @@ func TestPromotion(t *testing.T) {
 		t.Error("a standby has a lease")
 	}
 	promoted(t, w, events)
-	var got struct {
-		Role string
-		workenv.Fencing
-	}
+	var got workenv.Fencing
 	path, body, _ := strings.Cut(a.order(t), " ")
 	if err := json.Unmarshal([]byte(body), &got); err != nil || path != "/promote" || got.Role != "leader" || got.Term != "7" || got.Node != "a" {
 		t.Errorf("the order is %s %s: %v", path, body, err)
@@ -418,4 +415,19 @@ func TestTheNextStandbyWaitsForTheLastOrder(t *testing.T) {
 	}
 	s.release(late)
 	testhelper.Eventually(t, 30*time.Second, "the next process", func() bool { return len(a.pids()) == 2 })
+}
+
+// Work can notify that it is warm.
+func TestAStandbyNotifiesThatItIsWarm(t *testing.T) {
+	a := newApp(t)
+	spec := a.spec()
+	spec.WarmNotify = true
+	warm := filepath.Join(a.dir, "warm")
+	spec.Command = []string{"/proc/self/exe"} // see notifyWarm
+	s := stand(t, spec)
+	testhelper.Eventually(t, 30*time.Second, "the program runs", func() bool { return len(a.pids()) == 1 && strings.Contains(s.State().Reason, "READY=1") })
+	if err := os.WriteFile(warm, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.until(t, cluster.StandbyWarm)
 }

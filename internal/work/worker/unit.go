@@ -25,14 +25,15 @@ const (
 	unitQueryTime = 2 * time.Second        // bounds a query to systemd
 )
 
-// unit is one run of the leader-only unit. systemd starts and stops it; the guard ends it with the lease, even if systemd does
-// not answer (S1).
+// unit is one run of a systemd unit, which is the leader-only work or a standby. systemd starts and stops it; the guard ends it with the
+// lease, even if systemd does not answer (S1).
 type unit struct {
-	worker  *Worker
+	spec    Spec
+	owners  func() (guardian, daemon guard.Process)
+	begin   func(guard.Spec) (*guard.Work, error) // makes the guard permit the unit
 	log     *slog.Logger
-	name    string
 	fencing workenv.Fencing
-	env     []string        // of its probes
+	owned   *sync.WaitGroup // the requests to systemd to stop the unit
 	ctx     context.Context // canceled when the unit must end
 	cancel  context.CancelFunc
 
@@ -42,17 +43,19 @@ type unit struct {
 }
 
 func (w *Worker) startUnit(term int64) []transition.Event {
-	name := w.opt.Spec.Unit
-	u := &unit{worker: w, log: w.opt.Log.With("unit", name, "term", term), name: name, fencing: w.opt.Fencing(term), env: w.env(term)}
+	u := &unit{
+		spec: w.opt.Spec, owners: w.opt.Guard.Owners, begin: w.begin, log: w.opt.Log.With("unit", w.opt.Spec.Unit, "term", term),
+		fencing: w.opt.Fencing(term), owned: &w.owned,
+	}
 	u.ctx, u.cancel = context.WithCancel(context.Background())
 	w.set(u)
-	w.owned.Go(u.run)
+	env := w.env(term)
+	w.owned.Go(func() { w.runUnit(u, env) })
 	return []transition.Event{transition.ChildStarted{}}
 }
 
-// run starts the unit, and returns when all of it is dead.
-func (u *unit) run() {
-	w := u.worker
+// runUnit starts the unit, and returns when all of it is dead.
+func (w *Worker) runUnit(u *unit, env []string) {
 	defer u.cancel()
 	work, err := u.start()
 	switch {
@@ -66,7 +69,7 @@ func (u *unit) run() {
 	if work != nil {
 		ctx, cancel := context.WithCancel(context.Background())
 		if err == nil {
-			w.owned.Go(func() { w.watchReadiness(ctx, u.env, nil) })
+			w.owned.Go(func() { w.watchReadiness(ctx, env, nil) })
 			u.watch(work)
 			u.cancel() // also if its own Restart= would start it again
 		}
@@ -92,20 +95,20 @@ func (u *unit) closeAnswers() {
 
 // start starts the unit. It returns the work if the permit was created, even with an error; the caller must end it.
 func (u *unit) start() (*guard.Work, error) {
-	spec := u.worker.opt.Spec
-	ctx, cancel := context.WithTimeout(u.ctx, spec.Ready.Timeout)
+	name := u.spec.Unit
+	ctx, cancel := context.WithTimeout(u.ctx, u.spec.Ready.Timeout)
 	defer cancel()
-	found, err := admission.CheckUnit(ctx, u.name)
+	found, err := admission.CheckUnit(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	own := dropIn{permit: guard.PermitDir(u.name), socket: spec.UnitSocket, service: procinfo.Unit(os.Getpid())}
+	own := dropIn{permit: guard.PermitDir(name), socket: u.spec.UnitSocket, service: procinfo.Unit(os.Getpid())}
 	if err := own.check(found); err != nil {
 		return nil, err
 	}
 	if !found.Idle() {
-		u.worker.opt.Log.Warn("the unit runs without leadership and is stopped first", "unit", u.name, "state", found.State)
-		if err := systemd.Stop(ctx, u.name); err != nil {
+		u.log.Warn("the unit already runs, not started by this daemon: it is stopped first", "state", found.State)
+		if err := systemd.Stop(ctx, name); err != nil {
 			return nil, err
 		}
 	}
@@ -113,11 +116,11 @@ func (u *unit) start() (*guard.Work, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := systemd.Start(ctx, u.name); err != nil {
+	if err := systemd.Start(ctx, name); err != nil {
 		return work, err
 	}
 	if err := guardUnit(found).CheckKillGranted(); err != nil {
-		return work, fmt.Errorf("the drop-in of %s did not grant zkelectd the right to kill it: %w", u.name, err)
+		return work, fmt.Errorf("the drop-in of %s did not grant zkelectd the right to kill it: %w", name, err)
 	}
 	return work, nil
 }
@@ -129,18 +132,17 @@ func (u *unit) permit(found systemd.Unit) (*guard.Work, error) {
 	if err := u.ctx.Err(); err != nil {
 		return nil, err
 	}
-	client := u.worker.opt.Guard
 	a := admission.Answer{Group: found.Group, Fencing: u.fencing}
-	a.Guard, a.Daemon = client.Owners()
+	a.Guard, a.Daemon = u.owners()
 	var err error
 	if u.answers, err = admission.Serve(found.Socket, a); err != nil {
 		return nil, err
 	}
 	context.AfterFunc(u.ctx, u.answers.Close)
 	g := guardUnit(found)
-	work, err := u.worker.begin(guard.Spec{Unit: &g})
+	work, err := u.begin(guard.Spec{Unit: &g})
 	if err != nil {
-		return nil, fmt.Errorf("cannot create the permit for %s: %w", u.name, err)
+		return nil, fmt.Errorf("cannot create the permit for %s: %w", u.spec.Unit, err)
 	}
 	u.work = work
 	return work, nil
@@ -163,7 +165,7 @@ func (u *unit) watch(work *guard.Work) {
 			return
 		}
 		if !work.UnitMayRun() {
-			work.Stop(u.worker.opt.Spec.StopTimeout) // its ExecStopPost= may take so long
+			work.Stop(u.spec.StopTimeout) // its ExecStopPost= may take so long
 			return
 		}
 	}
@@ -173,7 +175,7 @@ func (u *unit) watch(work *guard.Work) {
 func (u *unit) exitStatus(work *guard.Work) string {
 	ctx, cancel := context.WithTimeout(context.Background(), unitQueryTime)
 	defer cancel()
-	if status := systemd.ExitStatus(ctx, u.name); status != "" {
+	if status := systemd.ExitStatus(ctx, u.spec.Unit); status != "" {
 		return status
 	}
 	return work.Status()
@@ -187,11 +189,11 @@ func (u *unit) Stop(grace time.Duration) {
 		return
 	}
 	work.Stop(grace)
-	u.worker.owned.Go(func() {
+	u.owned.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), max(grace, unitPoll))
 		defer cancel()
-		if err := systemd.Stop(ctx, u.name); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			u.worker.opt.Log.Error("cannot ask systemd to stop the unit; killing it", "unit", u.name, "err", err)
+		if err := systemd.Stop(ctx, u.spec.Unit); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			u.log.Error("cannot ask systemd to stop the unit; killing it", "err", err)
 			work.Kill()
 		}
 	})

@@ -64,10 +64,11 @@ type Spec struct {
 	// Live is the liveness probe of work that is ready; it has no target if only the end of the work counts.
 	Live  probe.Watch
 	Hooks Hooks
-	// Promote and Demote make the work promotable, see [Standby]; Warm says whether the standby is ready to be promoted, and has no target if it
-	// always is.
+	// Promote and Demote make the work promotable, see [Standby]; Warm says whether the standby is ready to be promoted. Without a target it is
+	// when it runs, or with WarmNotify when it has sent READY=1.
 	Promote, Demote Order
 	Warm            probe.Watch
+	WarmNotify      bool
 	// Reset returns how a watchdog device covers the work that starts now; nil if none does. It returns an error if the work must not
 	// run without. It may be nil.
 	Reset func() (*guard.ResetSpec, error)

@@ -94,12 +94,12 @@ func (e *Elector) awaitsAnswers(b rankingInput, r rankedMembers, lost bool, d *D
 	return true
 }
 
-// freshCall returns the present roll call, if it was called since the election is due. One that was called while the
-// holder was already silent counts as well.
+// freshCall returns the present roll call, if it was called since the election is due. One that was called once a silent
+// holder's guard had to kill its work counts as well.
 func (e *Elector) freshCall(in *Input) (call cluster.RollCall, ok bool) {
 	from := e.rollCall.since
 	if in.LeaseOver && in.Sighted > 0 {
-		from = min(from, in.Sighted)
+		from = min(from, in.Sighted+in.Snapshot.Fence.Record.KillWait(0))
 	}
 	call, ok = in.Snapshot.Called()
 	return call, ok && in.RollCallSeen >= from

@@ -145,11 +145,15 @@ func TestAnElectionDoesNotWaitForeverForAnswers(t *testing.T) {
 
 func TestOnlyAnswersAfterTheLossCount(t *testing.T) {
 	for name, change := range map[string]func(h *scenario){
-		"called before this member looked":  func(h *scenario) { h.in.RollCallSeen = 0 },
-		"called before the loss":            func(h *scenario) { h.in.RollCallSeen = h.in.Now - time.Minute },
-		"for the decision before":           func(h *scenario) { h.in.Snapshot.RollCall.Record.Term = 6 },
-		"damaged":                           func(h *scenario) { h.in.Snapshot.RollCall.Err = cluster.ErrNoAuth },
-		"before a renewal of a silent one":  func(h *scenario) { h.in.Sighted, h.in.LeaseOver = h.in.RollCallSeen+1, true; h.in.RollCallSeen-- },
+		"called before this member looked": func(h *scenario) { h.in.RollCallSeen = 0 },
+		"called before the loss":           func(h *scenario) { h.in.RollCallSeen = h.in.Now - time.Minute },
+		"for the decision before":          func(h *scenario) { h.in.Snapshot.RollCall.Record.Term = 6 },
+		"damaged":                          func(h *scenario) { h.in.Snapshot.RollCall.Err = cluster.ErrNoAuth },
+		"before a renewal of a silent one": func(h *scenario) { h.in.Sighted, h.in.LeaseOver = h.in.RollCallSeen+1, true; h.in.RollCallSeen-- },
+		"before a silent one is killed": func(h *scenario) {
+			h.in.Sighted, h.in.LeaseOver = h.in.RollCallSeen-time.Second, true
+			h.in.Snapshot.Fence.Record.LeaseWait = cluster.Duration(4 * time.Second)
+		},
 		"while nobody was known to be lost": func(h *scenario) { h.in.Sighted = 1; h.in.RollCallSeen -= time.Minute },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -168,6 +172,8 @@ func TestAnEarlyRollCallCountsForTake(t *testing.T) {
 	h := newGroup("a", "b", "c").published(map[string]float64{"b": 5, "c": 1}).leads("a", 7).scenario(t, fresh).watched()
 	h.decide()
 	h.in.Sighted = h.in.Now
+	h.in.Snapshot.Fence.Record.LeaseWait = cluster.Duration(4 * time.Second)
+	h.in.Now += 3 * time.Second // its guard begins to kill
 	h.call(1)
 	h.answer("b", 7)
 	h.answer("c", 8)

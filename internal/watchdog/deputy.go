@@ -98,10 +98,11 @@ func (d *Deputy) Observe(in DeputyInput) (out DeputyOutput) {
 // done.
 func (d *Deputy) rollCallDue(in DeputyInput, place int) time.Duration {
 	_, called := in.Snapshot.Called()
-	if in.RollCallTimeout == 0 || called && in.RollCallSeen >= d.silence.Since() {
+	f := &in.Snapshot.Fence.Record
+	if in.RollCallTimeout == 0 || called && in.RollCallSeen >= d.silence.Since()+f.KillWait(0) {
 		return 0
 	}
-	return d.silence.RollCallAt(&in.Snapshot.Fence.Record, place, in.RollCallTimeout)
+	return d.silence.RollCallAt(f, place, in.RollCallTimeout)
 }
 
 // electionDue returns when this member elects in place of an elector that does not; 0 for never. An elector may be lost, or alive while its

@@ -29,9 +29,9 @@ func TestADeputyCallsTheRollBeforeTheLeaseIsOver(t *testing.T) {
 		place         int
 		timeout, want time.Duration
 	}{
-		"as late as answers may take": {0, time.Second, time.Second + wait - time.Second},
-		"not before half of the wait": {0, time.Minute, time.Second + wait/2},
-		"the second deputy":           {1, time.Second, time.Second + wait - time.Second + 300*time.Millisecond},
+		"as late as answers may take":   {0, time.Second, time.Second + wait - time.Second},
+		"not before the work is killed": {0, time.Minute, time.Second + wait/4*3},
+		"the second deputy":             {1, time.Second, time.Second + wait - time.Second + 300*time.Millisecond},
 	} {
 		x := caller(t, c.place, c.timeout)
 		if out := x.at(c.want - 1); out.CallRoll || out.Wake != c.want {
@@ -58,19 +58,21 @@ func TestADeputyCallsTheRollBeforeTheLeaseIsOver(t *testing.T) {
 
 func TestOneEarlyRollCallIsEnough(t *testing.T) {
 	x := caller(t, 0, time.Second)
-	x.called(7, 3*time.Second)
+	x.snap.Fence.Record.LeaseWait = cluster.Duration(wait)
+	killed := time.Second + wait/4*3
+	x.called(7, killed)
 	if out := x.at(4 * time.Second); out.CallRoll {
 		t.Error("called again")
 	}
-	x.called(6, 3*time.Second)
+	x.called(6, killed)
 	if out := x.at(4 * time.Second); !out.CallRoll {
 		t.Error("one for the decision before counts")
 	}
-	x.called(7, 500*time.Millisecond)
+	x.called(7, killed-1)
 	if out := x.at(4 * time.Second); !out.CallRoll {
-		t.Error("one from before the last renewal counts")
+		t.Error("one from before the work is killed counts")
 	}
-	x.called(7, 3*time.Second)
+	x.called(7, killed)
 	x.in.Seen = seen(2, 3500*time.Millisecond) // the holder was only late
 	x.at(3500 * time.Millisecond)
 	if out := x.at(3500*time.Millisecond + wait - time.Second); !out.CallRoll {

@@ -66,13 +66,13 @@ func (s *Silence) Observe(snap *cluster.Snapshot, seen cluster.LeaseSeen, place 
 }
 
 // RollCallAt returns when the roll is called because the holder, whose fence is f, seems to fall silent: as late as the
-// answers may take, timeout, but not before some renewals have been missed. It returns 0 if no lease is watched.
+// answers may take, timeout, but not before its work is killed. It returns 0 if no lease is watched.
 func (s *Silence) RollCallAt(f *cluster.Fence, place int, timeout time.Duration) time.Duration {
 	if s.at == 0 {
 		return 0
 	}
-	wait := f.TakeWait(s.opt.Wait)
-	return max(s.at+wait-min(wait/2, timeout)+s.delta(place), s.notYet)
+	wait, killed := f.TakeWait(s.opt.Wait), f.KillWait(s.opt.Wait)
+	return max(s.at+max(killed, wait-timeout)+s.delta(place), s.notYet)
 }
 
 // delta returns how much later than the first deputy the one at a place acts.

@@ -76,6 +76,44 @@ func runRedis(t *testing.T) {
 	close(stop)
 	probing.Wait()
 	f.check()
+	leader = f.followsAfterLoading(nodes, leader)
+	f.leadsWithTheNewestData(nodes, leader)
+}
+
+// followsAfterLoading restarts a node that led and has much data: it is told to follow while it still loads them.
+func (f *redisFleet) followsAfterLoading(nodes []string, leader string) string {
+	f.redis(leader, "DEBUG", "POPULATE", "400000", "filler", "100")
+	lost := leader
+	for _, id := range f.others(nodes, leader) {
+		f.eventually(id+" has the data", func() bool { return f.redis(id, "DBSIZE") == f.redis(leader, "DBSIZE") })
+	}
+	f.signal(syscall.SIGKILL, lost, "daemon", "guard", "keeper")
+	<-f.processes[lost].done
+	leader = f.next(lost)
+	f.start(lost, f.command(lost))
+	f.redis(leader, "SET", "later", "yes")
+	f.eventually(lost+" follows "+leader, func() bool { return f.redis(lost, "GET", "later") == "yes" })
+	return leader
+}
+
+// leadsWithTheNewestData stops a node before the last write, then all, and starts that one first.
+func (f *redisFleet) leadsWithTheNewestData(nodes []string, leader string) {
+	others := f.others(nodes, leader)
+	f.stop(others[0])
+	before := f.redis(leader, "GET", "zkelectd:beat")
+	f.eventually("the leader counts", func() bool { return f.redis(leader, "GET", "zkelectd:beat") != before })
+	f.redis(leader, "SET", "late", "yes")
+	f.eventually(others[1]+" has the last write", func() bool { return f.redis(others[1], "GET", "late") == "yes" })
+	f.stop(others[1])
+	f.stop(leader)
+	for _, id := range []string{others[0], others[1], leader} {
+		f.start(id, f.command(id))
+		f.eventually("the Redis of "+id, func() bool { return f.redis(id, "PING") == "PONG" })
+	}
+	f.next("")
+	for _, id := range nodes {
+		f.eventually(id+" has the last write", func() bool { return f.redis(id, "GET", "late") == "yes" })
+	}
 }
 
 // command returns the daemon of a node, with the files of the recipe.

@@ -18,6 +18,7 @@ export function renderRanking() {
     const after = c.cause && c.node ? `, after: ${c.cause} of ${c.node}${c.site ? ` (${c.site})` : ''}` : '';
     return [
       el('p', { class: 'muted' }, `Now, by policy ${e.policy_type}, revision ${e.policy_revision}${after}${(c.failed || []).length ? `; failed: ${c.failed.join(', ')}` : ''}.`),
+      (e.roll_call || []).length ? el('p', { class: 'muted' }, `The leader was elected by the answers of: ${e.roll_call.map(answerText).join(', ')}.`) : null,
       ...(e.notes || []).map((n) => el('p', { class: 'note' }, n)),
       e.members.length ? rankingTable(e, shown) : null,
       shown.length < e.members.length ? el('button', { type: 'button', onclick: () => { allRanks = true; renderRanking(); } }, `Show all ${e.members.length}`) : null,
@@ -25,6 +26,9 @@ export function renderRanking() {
     ];
   });
 }
+
+// answerText says what a member has answered to the roll call.
+const answerText = (a) => `${a.node} ${a.score == null ? `none (${a.why})` : a.score}`;
 
 // rankingTable has a column for each ranker that tells members apart. The oldest member wins only if nothing else does: its sequence
 // is in the tooltip.

@@ -171,7 +171,7 @@ func (s *Standby) run(ctx context.Context) {
 		if time.Since(began) > standbyStable {
 			pause = standbyPause
 		}
-		s.opt.Log.Warn("the promotable child has ended; starting it again", "reason", reason, "after", pause)
+		s.opt.Log.Warn("the standby has ended; starting it again", "reason", reason, "after", pause)
 		s.set(ctx, cluster.StandbyCold, reason)
 		if command.Pause(ctx, pause) != nil {
 			return
@@ -232,7 +232,11 @@ func (s *Standby) runOnce(ctx context.Context) (reason string) {
 	if err != nil {
 		return err.Error()
 	}
-	s.opt.Log.Info("the work has started as a standby", "pid", run.work.Pid())
+	if run.unit != nil {
+		s.opt.Log.Info("unit started as a standby", "unit", s.opt.Spec.Unit)
+	} else {
+		s.opt.Log.Info("child started as a standby", "pid", run.work.Pid())
+	}
 	warming, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.owned.Go(func() { s.watchWarmth(warming, run.notify) })

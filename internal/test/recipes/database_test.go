@@ -80,14 +80,6 @@ func (d *databases) asUser(argv ...string) *exec.Cmd {
 	return cmd
 }
 
-// run runs a command to its end.
-func (d *databases) run(argv ...string) {
-	d.t.Helper()
-	if out, err := exec.CommandContext(d.t.Context(), argv[0], argv[1:]...).CombinedOutput(); err != nil {
-		d.t.Fatalf("%s: %v\n%s", strings.Join(argv, " "), err, out)
-	}
-}
-
 func (d *databases) state(id, name string) string { return d.file(id + "/state/" + name) }
 
 // startHost starts the replica's service and zkelectd.
@@ -182,6 +174,18 @@ func (l *sqlLog) last(since time.Time) string {
 	return ""
 }
 
+// order returns the hosts that accepted writes, in order.
+func (l *sqlLog) order() (order []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range l.writes {
+		if len(order) == 0 || order[len(order)-1] != w.host {
+			order = append(order, w.host)
+		}
+	}
+	return order
+}
+
 // primaries returns the hosts that accepted writes, in order. A host is there twice if it accepted one after another host had. Two
 // primaries at once would alternate without end, so it stops after some changes.
 func (l *sqlLog) primaries() (order []string) {
@@ -209,6 +213,7 @@ func (l *sqlLog) ids() (ids []int) {
 type sqlWriter struct {
 	log       *sqlLog
 	first     int
+	pause     time.Duration // between two sessions; 0 for 5ms
 	connect   func(ctx context.Context, n int) *exec.Cmd
 	statement func(id int) string
 }
@@ -224,7 +229,7 @@ func (w *sqlWriter) start(t *testing.T) {
 			id = w.session(w.connect(ctx, n), id)
 			select {
 			case <-ctx.Done():
-			case <-time.After(5 * time.Millisecond):
+			case <-time.After(max(w.pause, 5*time.Millisecond)):
 			}
 		}
 	}()

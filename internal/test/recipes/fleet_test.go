@@ -129,6 +129,14 @@ func (f *fleet) daemon(id, config string, prefix ...string) *process {
 	return f.start(id, exec.Command(argv[0], argv[1:]...))
 }
 
+// run runs a command to its end.
+func (f *fleet) run(argv ...string) {
+	f.t.Helper()
+	if out, err := exec.CommandContext(f.t.Context(), argv[0], argv[1:]...).CombinedOutput(); err != nil {
+		f.t.Fatalf("%s: %v\n%s", strings.Join(argv, " "), err, out)
+	}
+}
+
 // zkelectd runs a command with arguments, and returns its output and exit status.
 func (f *fleet) zkelectd(args ...string) (out string, status int) {
 	f.t.Helper()

@@ -164,6 +164,7 @@ type Group struct {
 	settings Settings // in force
 	log      *slog.Logger
 	memory   cluster.LastKnown     // of the leaderships seen so far, in any session
+	lastWork transition.LastWork   // of this host, by the last member that has ended
 	known    atomic.Int64          // the term of memory, for LastTerm
 	lastTerm int64                 // the highest term of all slots, as it was registered last
 	drift    atomic.Pointer[drift] // how this configuration differs from what is in force, as last seen

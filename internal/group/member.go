@@ -87,7 +87,7 @@ func newMember(ctx context.Context, i *Instance, n int, l Leadership) *Member {
 	m.machine = transition.New(transition.Options{
 		Paths: g.opt.Paths, Self: i.self, Site: g.settings.Node.Site, Host: g.opt.Identity.Host, API: g.settings.Node.API,
 		Budget: budget, Fencing: opt.Fencing.Fencing,
-		Lease: s.LeaseZnode(), Epoch: i.slots.Record.Epoch, LastTerm: g.memory.Term, Wall: func() time.Time { return m.wall },
+		Lease: s.LeaseZnode(), Epoch: i.slots.Record.Epoch, LastTerm: g.memory.Term, LastWork: g.lastWork, Wall: func() time.Time { return m.wall },
 		RestartMax: opt.MaxRestarts, RestartWindow: restartWindow, RestartBackoff: restartBackoff,
 		Admission: opt.Limits.Starts != nil, Failsafe: opt.Failsafe.machine(), Takeover: opt.TakeoverTimeout,
 	})
@@ -263,6 +263,7 @@ func (m *Member) finish() {
 	m.background.cancelAndWait()
 	m.worker.Wait()
 	m.instance.known.End(m.number) // also if a write was under way
+	m.group.lastWork = m.machine.LastWork()
 	m.over = true
 	m.publish()
 }

@@ -74,8 +74,12 @@ func (m *Machine) noteVacancy(s *cluster.Snapshot) {
 	}
 }
 
-// vacantFor returns how long no leader's work has run before the term that is about to be acquired; nil if there was no leader.
+// vacantFor returns how long no leader's work has run before the term that is about to be acquired; nil if there was no leader. A member
+// that led last knows it better than the records: ZooKeeper may have been away for a part of the time.
 func (m *Machine) vacantFor() *cluster.Gap {
+	if f := &m.snap.Fence.Record; m.last.Term != 0 && f.Term == m.last.Term && f.Node == m.opt.Self.ID {
+		return &cluster.Gap{For: cluster.Duration(m.now - m.last.Ended)}
+	}
 	v := &m.vacancy
 	gap := cluster.LongerGap(v.fence.Plus(m.now-v.fenceAt), v.elected.Plus(m.now-v.electedAt))
 	if gap == nil && m.snap.Fence.Record.State == cluster.FenceReady {

@@ -337,6 +337,9 @@ func (m *Machine) ending(s Stop) cluster.Fence {
 	}
 	f.Reason, f.Requested, f.Lapsed, f.Led, f.Lost, f.Time = s.Reason, s.Requested, s.Lapsed, m.term.ready, false, m.opt.Wall()
 	f.Idle = m.gap()
+	if s.Lapsed { // ZooKeeper does not answer: nobody knows when this arrives
+		f.Idle = f.Idle.OrMore()
+	}
 	return f
 }
 

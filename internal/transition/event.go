@@ -353,6 +353,9 @@ func (e ChildFailed) apply(m *Machine) {
 
 func (e ChildDead) apply(m *Machine) {
 	m.term.running, m.term.idle.ended = false, m.now
+	if m.term.ready {
+		m.last = LastWork{m.term.number, m.now}
+	}
 	switch {
 	case !m.term.held: // as for ChildFailed
 	case m.term.stop != nil || m.ended != "":

@@ -194,3 +194,32 @@ func TestFinalForgetsARestart(t *testing.T) {
 		t.Errorf("%+v", f.Idle)
 	}
 }
+
+// ZooKeeper is away: nobody knows when RELEASE arrives. But the host whose work that was knows when it ended, also after another session.
+func TestAHostKnowsWhenItsOwnWorkEnded(t *testing.T) {
+	s := newScript(t)
+	s.leads()
+	s.now = s.m.term.lease.deadline - s.b.Lease/3
+	s.on(Tick{}, "StopTask")
+	s.on(ChildDead{}, "RunPostStop")
+	s.after(40 * time.Millisecond)
+	s.idle(s.on(HookDone{}, "RELEASE"), "at least 40ms")
+	s.after(3 * time.Second)
+	s.on(done(TxRelease), "Lease")
+	s.m.opt.Budget.LeaseWait = 0
+	again := s.saw(fence("me", 7, cluster.FenceReleased), replacedBy("me", 8), func(snap *cluster.Snapshot) {
+		snap.Fence.Record.Idle, snap.Fence.Record.LeaseWait = cluster.AtLeast(40*time.Millisecond), 0
+	})
+	s.idle(s.on(again, "ACQUIRE"), "3.04s")
+
+	for name, change := range map[string]func(*LastWork){
+		"3.04s": func(*LastWork) {},
+		// Another one has led since.
+		"at least 40ms": func(l *LastWork) { l.Term = 6 },
+	} {
+		next := newScript(t)
+		next.now, next.m.opt.Budget.LeaseWait, next.m.last = s.now, 0, s.m.LastWork()
+		change(&next.m.last)
+		next.idle(next.on(again, "ACQUIRE"), name)
+	}
+}

@@ -23,6 +23,8 @@ type Options struct {
 	Epoch int64
 	// LastTerm is the highest term that the daemon knew before it registered: this incarnation acquires none that is not above it.
 	LastTerm int64
+	// LastWork is what [Machine.LastWork] of the member before has returned.
+	LastWork LastWork
 	// Wall returns the wall-clock time, which is only written into records, for people.
 	Wall func() time.Time
 	// A child that exits is restarted in place after RestartBackoff, up to RestartMax times within RestartWindow.
@@ -99,6 +101,7 @@ type Machine struct {
 	refusedAcquire attempt        // the last ACQUIRE that was refused
 	pendingAcquire pendingAcquire // the last ACQUIRE of unknown outcome
 	vacancy        vacancy
+	last           LastWork
 	lastTerm       int64         // the last term acquired, or known before; none is acquired twice, even if the fence forgets it
 	entrusted      final         // the FINAL handed over last
 	posted         renewal       // the RENEW that is posted; the zero value if there is none
@@ -169,6 +172,12 @@ type idle struct {
 	ended  time.Duration // once the term was READY: when the last process of its work was gone; 0 while that is not known
 }
 
+// LastWork says when the work of the last term that was READY here had ended, all of its processes being gone. Term is 0 if there was none.
+type LastWork struct {
+	Term  int64
+	Ended time.Duration // on CLOCK_BOOTTIME
+}
+
 // Origin is what preceded a term.
 type Origin struct {
 	Cause cluster.Cause
@@ -215,7 +224,12 @@ type pendingAcquire struct {
 }
 
 // New returns a machine in [Standby].
-func New(opt Options) *Machine { return &Machine{opt: opt, lastTerm: opt.LastTerm} }
+func New(opt Options) *Machine {
+	return &Machine{opt: opt, lastTerm: opt.LastTerm, last: opt.LastWork}
+}
+
+// LastWork returns when the work of the last term ended that was READY on this host.
+func (m *Machine) LastWork() LastWork { return m.last }
 
 // Step handles an event that happened at now, on the daemon's CLOCK_BOOTTIME, and returns what to do, in order.
 func (m *Machine) Step(now time.Duration, ev Event) []Action {

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 skip() { echo "SKIPPED: the units are not tested, since $*" >&2; exit 0; }
-limit=420
+limit=600
 
 case "${1:-}" in
 "")

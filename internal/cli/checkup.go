@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -210,7 +211,8 @@ func (c *checkup) readGroup(ctx context.Context, out *doctor.Group, g group) {
 	_, _, err := g.session.Get(ctx, g.paths.Election(), false)
 	out.NotJoined, out.Denied = errors.Is(err, cluster.ErrNoNode), errors.Is(err, cluster.ErrNoAuth)
 	if out.NotJoined {
-		out.Err = notCreated(c.host, g.name, g.paths.Root)
+		g.host = c.host
+		out.Err = cmp.Or(g.requireCreated(ctx), notCreated(c.host, g.name, g.paths.Root))
 		return
 	}
 	var snap cluster.Snapshot

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/sys/asynclog"
 )
@@ -21,7 +23,8 @@ import (
 func Run() int {
 	cmd := root()
 	refuseUnknown(cmd)
-	err := suggest(cmd, os.Args[1:], cmd.Execute())
+	called, err := cmd.ExecuteC()
+	err = suggest(cmd, os.Args[1:], sayUsage(called, err))
 	var code exitError
 	if silent := errors.As(err, &code) && code.err == nil; err != nil && !silent {
 		printError(err)
@@ -76,7 +79,51 @@ func printError(err error) {
 		}
 		return
 	}
-	fmt.Fprintln(out, "zkelectd:", printableText(err.Error()))
+	fmt.Fprintln(out, "zkelectd:", printableText(withConnection(err.Error(), os.Args[1:])))
+}
+
+// sayUsage adds the usage to an error about the number of arguments of a command.
+func sayUsage(called *cobra.Command, err error) error {
+	switch {
+	case err == nil || called.HasSubCommands():
+		return err
+	case strings.HasPrefix(err.Error(), "accepts "):
+		return fmt.Errorf("%s %w; usage: %s", called.Name(), err, called.UseLine())
+	case strings.HasPrefix(err.Error(), "unknown command "):
+		return fmt.Errorf("%s takes no arguments, only flags; usage: %s", called.Name(), called.UseLine())
+	}
+	return err
+}
+
+// hinted is a command that a text tells people to type.
+var hinted = regexp.MustCompile(`'zkelectd\s[^']*'`)
+
+// withConnection adds the flags in args that say where the group is to the commands of a text that have none: they work when typed.
+func withConnection(text string, args []string) string {
+	var given []string
+	for i, arg := range args {
+		name, value, joined := strings.Cut(arg, "=")
+		if arg == "--" {
+			break
+		}
+		if name != "--config" && name != "--zk" && name != "--root" {
+			continue
+		}
+		if !joined && i+1 < len(args) {
+			value = args[i+1]
+		}
+		given = append(given, name, cluster.ShellWord(value))
+	}
+	if len(given) == 0 {
+		return text
+	}
+	return hinted.ReplaceAllStringFunc(text, func(hint string) string {
+		if strings.Contains(hint, " --config") || strings.Contains(hint, " --zk") || strings.Contains(hint, " --root") ||
+			strings.Contains(hint, " -- ") || strings.Contains(hint, " --help") {
+			return hint
+		}
+		return strings.TrimSuffix(hint, "'") + " " + strings.Join(given, " ") + "'"
+	})
 }
 
 func root() *cobra.Command {

@@ -229,6 +229,12 @@ func (c *checkup) askDaemon(ctx context.Context) (first status.Response) {
 	endpoint, err := endpointOf(c.host)
 	switch d.Endpoint = endpoint.Addr; {
 	case d.Pid == 0:
+		if d.Endpoint != "" && err == nil {
+			answer := endpoint.Probe(ctx, "/readyz", "")
+			if answer != nil && !errors.As(answer, new(*url.Error)) && !errors.Is(answer, web.ErrNotZkelectd) {
+				d.Answer = answer.Error()
+			}
+		}
 		err = errors.New("the daemon does not run here")
 	case d.Endpoint == "":
 		err = errors.New("http.listen is not set, so the daemon cannot be asked")

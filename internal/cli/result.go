@@ -12,12 +12,13 @@ type result struct {
 
 	in   io.Reader
 	out  io.Writer
+	err  io.Writer
 	json bool
 }
 
 // result returns the result of a command with the flag -o.
 func (c *command) result(output *string) result {
-	return result{Messages: []string{}, in: c.InOrStdin(), out: c.OutOrStdout(), json: *output == "json"}
+	return result{Messages: []string{}, in: c.InOrStdin(), out: c.OutOrStdout(), err: c.ErrOrStderr(), json: *output == "json"}
 }
 
 // say adds a line.
@@ -51,4 +52,9 @@ func (r *result) finish(facts any, err error) error {
 		return err
 	}
 	return errors.Join(printJSON(r.out, facts), err)
+}
+
+// warn prints a warning.
+func (r *result) warn(format string, args ...any) {
+	fmt.Fprintln(r.err, "warning:", printable(fmt.Sprintf(format, args...)))
 }

@@ -302,7 +302,12 @@ func (g group) initialize(ctx context.Context, created *createdGroups, base stri
 	defer cancel()
 	g.kind = kindOf(g.cfg) // not that of the tree: the daemons would refuse it
 	err := g.requireCreated(ctx)
-	if errors.As(err, new(*store.MissingError)) {
+	var missing *store.MissingError
+	if errors.As(err, &missing) {
+		if missing.Similar != "" {
+			created.warn("there is a group at %s as well: if that one is meant, correct zookeeper.root, and remove this one with %s",
+				missing.Similar, cluster.InGroup("'zkelectd group delete --root %s'", "", g.paths.Root))
+		}
 		err = g.session.CheckEnsemble(ctx)
 	}
 	if err != nil {

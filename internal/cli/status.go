@@ -205,12 +205,27 @@ func (s selection) each(ctx context.Context, f func(ctx context.Context, i int, 
 }
 
 // summaries returns the status of each group, and of each slot.
+// maxAsked is how many leaders are asked at once.
+const maxAsked = 32
+
 func (s selection) summaries(ctx context.Context) []groupStatus {
 	summaries := make([][]groupStatus, len(s.groups))
 	s.each(ctx, func(ctx context.Context, i int, g group) {
 		summaries[i] = g.summaries(ctx)
 	})
-	return slices.Concat(summaries...)
+	all := slices.Concat(summaries...)
+	var asked errgroup.Group
+	asked.SetLimit(maxAsked)
+	for i := range all {
+		asked.Go(func() error {
+			if g := &all[i]; g.State == string(cluster.CurrentReady) {
+				g.Group = withLease(ctx, g.Name, g.Group).Judged(time.Now())
+			}
+			return nil
+		})
+	}
+	asked.Wait() // no error: a leader that does not answer is one of the results
+	return all
 }
 
 // showGroups prints one line for each group or slot. It fails if one can't be shown.
@@ -234,7 +249,11 @@ func (s selection) showGroups(ctx context.Context, w io.Writer, output string) e
 func (g group) readLeaders(ctx context.Context, watch bool) (operator.Leaders, error) {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
-	return operator.ReadLeaders(ctx, g.session, g.name, g.paths, g.manyLeaders(), watch)
+	all, err := operator.ReadLeaders(ctx, g.session, g.name, g.paths, g.manyLeaders(), watch)
+	if errors.Is(err, store.ErrNoGroup) {
+		err = cmp.Or(g.requireCreated(ctx), err) // which says what may have been meant
+	}
+	return all, err
 }
 
 // summaries returns the status of the group, or of each of its slots; only one with an error if it cannot be read.

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"reflect"
+	"regexp"
 	"regexp/syntax"
 	"slices"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	"github.com/expr-lang/expr"
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/vm"
+
+	"zkelectd/internal/sys/suggest"
 )
 
 // The limits of an expression. It is read from a znode, and the elector evaluates it for every member in its event loop.
@@ -187,7 +190,7 @@ func compile(key, text string, env any, more ...expr.Option) (*vm.Program, error
 	program, err := expr.Compile(text, slices.Concat([]expr.Option{expr.Env(env), expr.Patch(l)}, languageOptions(), more)...)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s: %s", key, oneLine(err))
+		return nil, fmt.Errorf("%s: %s", key, explainCompiler(oneLine(err), env))
 	case l.err != nil:
 		return nil, fmt.Errorf("%s: %w", key, l.err)
 	}
@@ -198,6 +201,38 @@ func compile(key, text string, env any, more ...expr.Option) (*vm.Program, error
 func oneLine(err error) string {
 	first, _, _ := strings.Cut(err.Error(), "\n")
 	return first
+}
+
+// noField is the compiler's message for a field that a type does not have, with the internal name of the type; noName that for a name.
+var (
+	noField = regexp.MustCompile(`type policy\.(\w+) has no field (\w+)`)
+	noName  = regexp.MustCompile(`unknown name (\w+)`)
+)
+
+// explainCompiler returns a compiler's message with the names that people know, and what was probably meant.
+func explainCompiler(text string, env any) string {
+	if m := noName.FindStringSubmatch(text); m != nil {
+		return strings.Replace(text, m[0], m[0]+suggest.Hint(m[1], exprNames(reflect.TypeOf(env))), 1)
+	}
+	m := noField.FindStringSubmatch(text)
+	if m == nil {
+		return text
+	}
+	for f := range reflect.TypeOf(env).Fields() {
+		if f.Type.Name() == m[1] {
+			hint := fmt.Sprintf("%s has no field %s%s", f.Tag.Get("expr"), m[2], suggest.Hint(m[2], exprNames(f.Type)))
+			return strings.Replace(text, m[0], hint, 1)
+		}
+	}
+	return text
+}
+
+// exprNames returns the names of a struct's fields in expressions.
+func exprNames(t reflect.Type) (names []string) {
+	for f := range t.Fields() {
+		names = append(names, f.Tag.Get("expr"))
+	}
+	return names
 }
 
 // run evaluates an expression, within [maxIterations] and [maxMemory].

@@ -21,6 +21,8 @@ func TestErrorsNameTheSetting(t *testing.T) {
 		"expr is no ranker of a list":       {cluster.Rules{Rank: []string{"expr"}}, []string{`policy.rank[0]: "expr" is not a ranker`}},
 		"an expression in a list":           {cluster.Rules{Rank: []string{"site", "expr: member.coin"}}, []string{"policy.rank[1]: ", "coin", "(1:8)"}},
 		"an expression that does not parse": {cluster.Rules{Rank: []string{"expr:member.priority +", "incumbent"}}, []string{"policy.rank[0]: ", "(1:17)"}},
+		"a mistyped field":                  {cluster.Rules{Rank: []string{"expr:member.prio"}}, []string{"member has no field prio; did you mean priority?"}},
+		"a mistyped name":                   {cluster.Rules{Type: "first", Filter: []string{"membr.site == 'a'"}}, []string{"unknown name membr; did you mean member?"}},
 		"an expression of unknown names":    {cluster.Rules{Rank: []string{"expr:1 + coin", "incumbent"}}, []string{"policy.rank[0]: ", "unknown name coin", "(1:5)"}},
 		"an expression of the wrong type":   {cluster.Rules{Rank: []string{"expr:member.id", "incumbent"}}, []string{"policy.rank[0]: ", "string"}},
 		"the time":                          {cluster.Rules{Rank: []string{"expr:now().Hour()", "incumbent"}}, []string{"policy.rank[0]: ", "now"}},

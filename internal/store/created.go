@@ -65,6 +65,9 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("there is no group at %s on %s%s: %s; %s", e.Root, strings.Join(e.Servers, ", "), meant, why, advice)
 }
 
+// Is makes it an [ErrNoGroup].
+func (e *MissingError) Is(target error) bool { return target == ErrNoGroup }
+
 // ErrNeverJoined is why a host does not create a group in which it has never been.
 var ErrNeverJoined = errors.New("this host has never been in the group")
 

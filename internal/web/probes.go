@@ -172,6 +172,9 @@ func (e Endpoint) Send(ctx context.Context, method, path string, body io.Reader)
 	return response, nil
 }
 
+// ErrNotZkelectd is the error for an answer of another program.
+var ErrNotZkelectd = errors.New("is not zkelectd")
+
 // checkProbeResponse returns nil if both the status and the body say yes. Another program may listen on that port, so the status
 // alone is not enough.
 func checkProbeResponse(response *http.Response) error {
@@ -182,7 +185,7 @@ func checkProbeResponse(response *http.Response) error {
 	var a probeResponse
 	switch err := json.Unmarshal(body, &a); {
 	case err != nil || a.State == "":
-		return fmt.Errorf("the server that responded with %s is not zkelectd", response.Status)
+		return fmt.Errorf("the server that responded with %s %w", response.Status, ErrNotZkelectd)
 	case response.StatusCode == http.StatusOK && a.Answer:
 		return nil
 	case a.Reason == "":

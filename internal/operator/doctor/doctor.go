@@ -196,6 +196,8 @@ type Daemon struct {
 	Err    error
 	Pid    int
 	Absent string
+	// Answer is why a daemon that answers at the endpoint is not registered; empty if none does.
+	Answer string
 	// Version is what it has registered with.
 	Version string
 	// NotIn names the groups of the configuration in which it is not registered.

@@ -22,7 +22,7 @@ func (g Group) findings(base time.Duration, version string) []Finding {
 		return append(all, Finding{Fail, "permissions", g.Name, "a daemon could not take part: " + g.RootErr.Error(),
 			"see 'Teams that share an ensemble' in docs/groups.md"})
 	case g.NotJoined:
-		return append(all, Finding{Fail, "members", g.Name, g.Err.Error(), "run 'zkelectd init' once unless that was done, and start the daemon on the hosts of the group"})
+		return append(all, Finding{Fail, "members", g.Name, g.Err.Error(), "start the daemon on the hosts of the group"})
 	case g.Err != nil:
 		return append(append(all, unknown("group", g.Name, g.Err, "")), g.active()...)
 	}

@@ -14,6 +14,8 @@ func (d Daemon) findings(version string) []Finding {
 	switch {
 	case d.Err != nil:
 		return []Finding{unknown(check, d.Node, d.Err, "")}
+	case d.Pid == 0 && d.Answer != "":
+		return []Finding{{Fail, check, d.Node, "runs, but is not registered: " + d.Answer, "correct that; it then joins by itself"}}
 	case d.Pid == 0:
 		return []Finding{{Fail, check, d.Node, "does not run: " + d.Absent, "start it, as with 'systemctl start zkelectd', and read its log"}}
 	}
@@ -21,7 +23,7 @@ func (d Daemon) findings(version string) []Finding {
 	if len(d.NotIn) > 0 {
 		all = append(all, Finding{Fail, check, d.Node, "runs, but is not registered in " + listed(d.NotIn), "its log says why"})
 	}
-	if d.Version != version {
+	if d.Version != "" && d.Version != version {
 		all = append(all, Finding{Warn, check, d.Node, fmt.Sprintf("process %d runs %s, but this binary is %s", d.Pid, orUnknown(d.Version), version), "restart the daemon to use this binary"})
 	}
 	if len(all) == 0 {

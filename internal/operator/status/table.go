@@ -49,7 +49,11 @@ func (g Group) writeSummary(b *strings.Builder) {
 	}
 	g.writeLeader(b)
 	r := rows{b}
-	if g.Reason != "" {
+	switch {
+	case g.Reason == "":
+	case g.Leader == "":
+		r.add("Last", "the last election was for "+g.Cause+": "+g.Reason)
+	default:
 		r.add("Why", g.Cause+": "+g.Reason)
 	}
 	r.add("Waiting", g.Waiting)

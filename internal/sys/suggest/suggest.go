@@ -1,6 +1,11 @@
 // Package suggest finds the known name that a mistyped one was probably meant to be.
 package suggest
 
+import (
+	"slices"
+	"strings"
+)
+
 // Hint returns what an error about an unknown name ends with: a question whether the nearest known name was meant, or "".
 func Hint(name string, known []string) string {
 	near := Nearest(name, known)
@@ -10,20 +15,26 @@ func Hint(name string, known []string) string {
 	return "; did you mean " + near + "?"
 }
 
-// Nearest returns the known name that is most similar to an unknown one. It returns "" if none is similar, or if several are
-// equally so.
+// Nearest returns the known name that is most similar to an unknown one, or that begins with it. It returns "" if there is none, or
+// if there are several.
 func Nearest(name string, known []string) string {
 	best, least, tied := "", max(2, len(name)/3)+1, false
 	for _, k := range known {
 		switch d := distance(name, k); {
 		case d < least:
 			best, least, tied = k, d, false
-		case d == least && k != best:
+		case d == least && best != "" && k != best:
 			tied = true
 		}
 	}
 	if tied {
 		return ""
+	}
+	if best == "" && len(name) > 2 {
+		longer := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return !strings.HasPrefix(k, name) })
+		if len(longer) == 1 {
+			return longer[0]
+		}
 	}
 	return best
 }

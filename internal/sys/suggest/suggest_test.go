@@ -16,6 +16,8 @@ func TestNearest(t *testing.T) {
 		{"command", []string{"command", "comand"}, "command"},
 		{"mailserver", []string{"db"}, ""},
 		{"x", nil, ""},
+		{"prio", []string{"id", "site", "priority"}, "priority"},
+		{"prio", []string{"priority", "priorities"}, ""},
 	} {
 		if got := Nearest(c.name, c.known); got != c.want {
 			t.Errorf("%s in %v: got %q, want %q", c.name, c.known, got, c.want)

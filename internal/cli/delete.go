@@ -67,6 +67,9 @@ func (g group) remove(ctx context.Context, d *deletedGroup, yes, dry bool) error
 	for _, line := range remains.Describe() {
 		d.say("  %s", line)
 	}
+	if !remains.IsJob() {
+		d.say("a host that has been in it, and has it in its configuration, creates it again when its daemon starts: remove it there first")
+	}
 	if warning := tokenWarning(remains, time.Now()); warning != "" {
 		d.say("warning: %s", warning)
 	}

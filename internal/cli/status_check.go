@@ -87,11 +87,26 @@ func checkGroup(g groupStatus) checkResult {
 		return checkResult{checkUnknown, g.Error}
 	case g.Error != "":
 		return checkResult{checkCritical, "no leader: " + g.Error}
+	case g.LastRun != nil && len(g.Members) == 0:
+		return g.LastRun.check()
 	}
 	if severity, reasons := g.Condition().Judge(time.Now()); severity != status.SeverityOK {
 		return checkResult{int(severity), strings.Join(reasons, "; ")}
 	}
 	return checkResult{checkOK, fmt.Sprintf("%s leads in term %d, %d of %d members are eligible", g.Leader, g.Term, g.Eligible, len(g.Members))}
+}
+
+// check returns the result for a job that no host runs or waits for: that is how a job is most of the time.
+func (r *lastRun) check() checkResult {
+	c := r.cells()
+	text := fmt.Sprintf("the last run of the job, %v on %v: %v", c[0], c[3], c[1])
+	switch {
+	case r.Error != "":
+		return checkResult{checkUnknown, r.Error}
+	case r.ExitStatus == nil || *r.ExitStatus != 0:
+		return checkResult{checkWarning, text}
+	}
+	return checkResult{checkOK, text}
 }
 
 // checkFigures returns the performance data: members and eligible are the least of any group.

@@ -28,6 +28,14 @@ func TestStatusCheck(t *testing.T) {
 	broken.Error, unjoined.Error, unjoined.joined = "record of a newer version", "no daemon has joined it yet", false
 	takeover, paused := summaryOf("f", string(cluster.CurrentProgress), 3), summaryOf("g", ready, 3)
 	paused.Requests = []status.Request{{Kind: "hard-pause", By: "ann@host"}}
+	job := func(status ...int) groupStatus {
+		g := summaryOf("j", "NONE", 0, "nobody leads: no daemon is registered")
+		g.Members, g.LastRun = nil, &lastRun{Node: "n1"}
+		if len(status) > 0 {
+			g.LastRun.ExitStatus = &status[0]
+		}
+		return g
+	}
 	for _, c := range []struct {
 		all    []groupStatus
 		status int
@@ -45,6 +53,10 @@ func TestStatusCheck(t *testing.T) {
 		{[]groupStatus{good, alone, broken}, checkUnknown, "ZKELECTD UNKNOWN - 1 of 3 groups: d (record"},
 		{[]groupStatus{broken, none, good}, checkCritical, "ZKELECTD CRITICAL - 1 of 3 groups: c (no leader"},
 		{nil, checkCritical, "ZKELECTD CRITICAL - there are no groups"},
+		{[]groupStatus{job(0)}, checkOK, "ZKELECTD OK - the last run of the job, "},
+		{[]groupStatus{good, job(0)}, checkOK, "ZKELECTD OK - each of 2 groups"},
+		{[]groupStatus{job(3)}, checkWarning, "ZKELECTD WARNING - the last run of the job, "},
+		{[]groupStatus{job()}, checkWarning, "ZKELECTD WARNING - the last run of the job, "},
 	} {
 		got := checkSummaries(c.all)
 		if got.status != c.status || !strings.HasPrefix(got.String(), c.want) {

@@ -21,6 +21,7 @@ type rollCall struct {
 	since  time.Duration // when that began
 	term   int64         // the elected term then
 	lost   bool          // there is no leader, so this is no planned move
+	called bool          // the roll was called for it
 	number string        // the roll call that members are ranked by; empty while answers are awaited
 	known  time.Duration // since when that has been so
 	quiet  time.Duration // not before then does policy call the roll again
@@ -48,7 +49,7 @@ func (r *rollCall) end(elected int64, now time.Duration) {
 		return
 	}
 	quiet := r.quiet
-	if r.number != "" && r.term == elected {
+	if (r.called || r.number != "") && r.term == elected {
 		quiet = now + rollCallPause
 	}
 	*r = rollCall{quiet: quiet}
@@ -82,6 +83,7 @@ func (e *Elector) awaitsAnswers(b rankingInput, r rankedMembers, lost bool, d *D
 		return false
 	case now < until && (!fresh || r.silentOn(call.Number)):
 		d.AwaitsAnswers, d.CallRoll = true, !fresh
+		c.called = c.called || d.CallRoll
 		d.Wake = cluster.Earliest(d.Wake, until)
 		return true
 	case !fresh:
@@ -134,5 +136,5 @@ func (e *Elector) checkRollCall(in Input, d *Decision) error {
 	}
 	d.Wake = cluster.Earliest(d.Wake, c.quiet)
 	ago := (rollCallPause - (c.quiet - in.Now)).Round(time.Second)
-	return &heldError{reason: fmt.Sprintf("what members have answered %s ago says otherwise", ago), until: c.quiet}
+	return &heldError{reason: fmt.Sprintf("a roll call %s ago has not led to another leader", ago), until: c.quiet}
 }

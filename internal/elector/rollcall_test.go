@@ -246,7 +246,8 @@ func TestAnswersAgainstAPreemptionHoldForAWhile(t *testing.T) {
 	answered := h.in.Now
 	h.in.Now += 10 * time.Second
 	d := h.decide()
-	if d.CallRoll || d.Elect != nil || d.Wake != answered+rollCallPause || !strings.Contains(d.Blocked.Reason, "what members have answered 10s ago says otherwise") {
+	const why = "a roll call 10s ago has not led to another leader"
+	if d.CallRoll || d.Elect != nil || d.Wake != answered+rollCallPause || !strings.Contains(d.Blocked.Reason, why) {
 		t.Fatalf("blocked by %q, wakes at %s: %+v", d.Blocked, d.Wake, d)
 	}
 	h.in.Now = answered + rollCallPause
@@ -258,6 +259,24 @@ func TestAnswersAgainstAPreemptionHoldForAWhile(t *testing.T) {
 	h.decide()
 	h.remove("a")
 	h.in.Snapshot.Current = cluster.Stored[cluster.Current]{}
+	h.calls()
+}
+
+// That holds also if what members publish changes back before they have answered.
+func TestNoisyScoresCallTheRollOnceInAWhile(t *testing.T) {
+	h := newGroup("a", "b").published(map[string]float64{"a": 1, "b": 5}).leads("a", 7).scenario(t, fresh)
+	h.calls()
+	h.call(1)
+	h.group().published(map[string]float64{"b": 0})
+	if d := h.decide(); d.Elect != nil || d.AwaitsAnswers {
+		t.Fatalf("%+v", d)
+	}
+	dropped := h.in.Now
+	h.group().published(map[string]float64{"b": 5})
+	if d := h.decide(); d.CallRoll || d.AwaitsAnswers || d.Wake != dropped+rollCallPause {
+		t.Errorf("wakes at %s: %+v", d.Wake, d)
+	}
+	h.in.Now = dropped + rollCallPause
 	h.calls()
 }
 

@@ -14,6 +14,7 @@ need named bind9
 need nsupdate bind9-dnsutils
 need mariadbd mariadb-server
 need redis-server redis-server
+need javac default-jdk-headless
 
 [ -n "$missing" ] || exit 0
 # Debian starts the service of a package that it installs, unless this program refuses that.

@@ -253,8 +253,7 @@ var commands = []entry{
 	{"inspect", aLeader, historyCommand, []string{"history -n 50", "history --follow -o json", "history --fencing"}},
 	{"operate", allGroups, moveCommand, []string{
 		`move n4 --for 2h --wait --reason "kernel patch on n1"`, "move --wait", "move --dry-run", "move dc2",
-		"move --to n4 --force", `move n4 --at 02:00 --reason "kernel patch on n1"`, "move --scheduled",
-		"move --cancel",
+		"move --to n4 --force",
 	}},
 	{"operate", allGroups, reelectCommand, []string{
 		"reelect", "reelect --wait -g billing", "reelect --all --dry-run", "reelect --all --yes --parallel 5",

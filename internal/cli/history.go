@@ -67,10 +67,7 @@ func showHistory(ctx context.Context, w io.Writer, g group, n int, output string
 	if output == "json" {
 		return printJSON(w, append([]cluster.PastTerm{}, terms...))
 	}
-	if err := printTerms(w, terms, output, true); err != nil {
-		return err
-	}
-	return appendSchedules(ctx, w, g)
+	return printTerms(w, terms, output, true)
 }
 
 func lastTerms(h *cluster.History, n int) []cluster.PastTerm { return h.Terms[max(0, len(h.Terms)-n):] }

@@ -28,7 +28,7 @@ var printedJSON = map[string]any{
 		gap
 		jobStatus
 	}{}, "zkelectd doctor": doctorReport{}, "zkelectd check": checkedConfig{}, "zkelectd explain": whatif.Explanation{}, "zkelectd history": cluster.PastTerm{},
-	"zkelectd slots": slotsState{}, "zkelectd whatif": forecasts{}, "move": rolloutResult{}, "zkelectd move --scheduled": listedSchedule{}, "zkelectd policy": cluster.Policy{},
+	"zkelectd slots": slotsState{}, "zkelectd whatif": forecasts{}, "move": rolloutResult{}, "zkelectd policy": cluster.Policy{},
 	"zkelectd leader": shownLeader{}, "zkelectd init": createdGroups{}, "zkelectd reload": host.ReloadResult{},
 	"zkelectd policy --apply": appliedPolicy{}, "zkelectd acl": tree{}, "zkelectd acl --apply": appliedACLs{}, "zkelectd repair": repairs{},
 	"zkelectd group delete": deletedGroup{}, "zkelectd fence": fencedNode{}, "zkelectd force": forcedGroup{}, "zkelectd gameday": drillResult{},
@@ -89,7 +89,7 @@ func TestEveryCommandPrintsJSON(t *testing.T) {
 		"force":        {"--dry-run", "--confirm x:1"}, "fence": {"b", "b --dry-run", "b --yes"}, "gameday": {"daemon"},
 		"slots": {"", "3", "3"}, "cordon": {"b", "b --dry-run"}, "uncordon": {"b"}, "drain": {"b --dry-run"},
 		"pause": {""}, "resume": {"", ""}, "clear-strikes": {"--all"}, "forget": {"--lost"}, "reelect": {"--wait"},
-		"move": {"--dry-run", "--scheduled", "nowhere", "b --wait"},
+		"move": {"b --force --dry-run", "nowhere", "b --wait"},
 	}
 	leaves(root(), func(cmd *cobra.Command) {
 		name := strings.TrimPrefix(cmd.CommandPath(), "zkelectd ")

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -186,20 +185,6 @@ func TestRequestsInABrowser(t *testing.T) {
 		p.click("dialog .primary")
 		p.shows("#requests", c.shows)
 	}
-
-	// A scheduled move is shown with its time, and can be canceled.
-	f.exits(0, "move", "--to", "b", "--at", time.Now().Add(3*time.Hour).UTC().Format(time.RFC3339), "--reason", "at night")
-	p.shows("#requests", "moves to b")
-	p.shows("#requests", "at night")
-	p.shows("#requests", "begins ")
-	p.shows("#requests", "in 2 h 59 min")
-	p.click("#requests [aria-label='Cancel: moves to b']")
-	p.shows("dialog", "The scheduled move is canceled. The leader stays.")
-	p.shows("dialog .forecast", "canceled: ")
-	p.click("dialog .primary")
-	p.shows("#notice", "canceled: ")
-	p.shows("#requests", "None: policy alone decides.")
-	f.until("a leads on", func(g status.Group) bool { return leads("a")(g) && len(g.Requests) == 0 })
 
 	p.click("[aria-label='Forget c']")
 	p.click("dialog .primary")

@@ -79,9 +79,6 @@ func (f *fleet) dryRuns() {
 	for _, c := range []struct{ args, want string }{
 		{"move --to b", "b (dc1) takes over: move: moved to b by"},
 		{"move", "moves leadership from a (dc1) to b (dc1) for 10m0s"},
-		{"move b --at 23:59:59", "as things are now: moves leadership from a (dc1) to b (dc1)"},
-		{"move --at 23:59:59", "a (dc1) continues to lead"},
-		{"move --cancel", "nothing to do: no move is scheduled"},
 		{"drain a", "b (dc1) takes over: drain: "},
 		{"cordon a", "a (dc1) continues to lead"},
 		{"pause --hard", "a (dc1) continues to lead"},

@@ -25,10 +25,6 @@ type Control struct {
 	Reelections    []Request        `json:"reelections,omitempty"`
 	Cordons        []Cordon         `json:"cordons,omitempty"`
 	ClearedStrikes []ClearedStrikes `json:"cleared_strikes,omitempty"`
-	// Scheduled are the moves that begin later, at most one of each leader, and EndedSchedules the last ones that are over, the oldest
-	// first. Both are those of all slots, also in what [Control.OfSlot] returns.
-	Scheduled      []ScheduledMove `json:"scheduled,omitempty"`
-	EndedSchedules []EndedSchedule `json:"ended_schedules,omitempty"`
 	// Done holds the requests that have ended recently, the oldest first.
 	Done []Done `json:"done,omitempty"`
 
@@ -74,8 +70,6 @@ type Move struct {
 	Site string `json:"site,omitempty"`
 	// Force exempts the target from the policy's constraints, from cordons and from its health.
 	Force bool `json:"force,omitempty"`
-	// ScheduledAt is when it was due, if it was scheduled; for people.
-	ScheduledAt time.Time `json:"scheduled_at,omitzero"`
 }
 
 // Target returns the node or site in words.
@@ -83,11 +77,7 @@ func (m Move) Target() string { return target(m.Node, m.Site) }
 
 // Describe says to where it has moved leadership, and who submitted it.
 func (m Move) Describe() string {
-	scheduled := ""
-	if !m.ScheduledAt.IsZero() {
-		scheduled = ", scheduled for " + m.ScheduledAt.UTC().Format(time.RFC3339)
-	}
-	return fmt.Sprintf("moved to %s%s %s", m.Target(), scheduled, m.Request)
+	return fmt.Sprintf("moved to %s %s", m.Target(), m.Request)
 }
 
 // Matches reports whether a member is the target.
@@ -198,7 +188,7 @@ func (c *Control) validate(Stat) error {
 	for _, r := range c.Reelections {
 		err = errors.Join(err, checkRequest(r.ID, 0))
 	}
-	return errors.Join(err, c.checkSchedule())
+	return err
 }
 
 // Continue makes the numbers continue after last, the request that a decision names, so that none is used twice after control
@@ -248,7 +238,6 @@ func (c Control) Clone() Control {
 	c.Pause, c.Move, c.Reelect = clone(c.Pause), clone(c.Move), clone(c.Reelect)
 	c.Moves, c.Reelections = slices.Clone(c.Moves), slices.Clone(c.Reelections)
 	c.Cordons, c.ClearedStrikes, c.Done = slices.Clone(c.Cordons), slices.Clone(c.ClearedStrikes), slices.Clone(c.Done)
-	c.Scheduled, c.EndedSchedules = slices.Clone(c.Scheduled), slices.Clone(c.EndedSchedules)
 	return c
 }
 

@@ -76,9 +76,8 @@ type Decision struct {
 	Take bool
 	// Revoke is the fence of a REVOKE, nil if there is nothing to revoke.
 	Revoke *cluster.Fence
-	// Control is control brought up to date, nil to leave it. Scheduled says what becomes of scheduled moves by it, in words.
-	Control   *cluster.Control
-	Scheduled []string
+	// Control is control brought up to date, nil to leave it.
+	Control *cluster.Control
 	// Ranking is the ranking of the members under Circumstances.
 	Ranking       policy.Ranking
 	Circumstances cluster.Circumstances
@@ -147,7 +146,6 @@ type Elector struct {
 	firstDecisionAt time.Duration            // when this elector made its first decision, if there was no leader then
 	decided         bool                     // it has made a decision
 	requests        requests
-	schedule        schedule
 	stopping        map[string]string // incarnations that are about to end, with the reason why they must not be elected
 	silent          map[string]bool   // those of them that are silent
 	endedTerm       int64             // the last term whose attempt was over
@@ -183,9 +181,6 @@ func (e *Elector) Decide(in Input) Decision {
 	e.moves.observe(s, e.stopping, in.Now)
 	e.trackFenced(in)
 	active := e.requests.active(s, in.Now, in.Wall)
-	if !e.opt.Estimate && !e.forecast {
-		e.schedule.observe(s, &active, in)
-	}
 	e.rollCall.wanted = false
 	d := e.decide(in, g, &active)
 	if d.again {
@@ -205,7 +200,7 @@ func (e *Elector) Decide(in Input) Decision {
 			d.Elect.Deputies = deputies(s, *d.Elect, d.Elect.Heir)
 		}
 	} else if d.Revoke == nil && active.changed && !s.Acting {
-		d.Control, d.Scheduled = &active.Control, active.events
+		d.Control = &active.Control
 	}
 	d.Wake = cluster.Earliest(d.Wake, active.wake)
 	return d
@@ -247,9 +242,6 @@ func (e *Elector) decide(in Input, g attemptEnd, active *activeRequests) Decisio
 		if g.ended {
 			d.Note = err.Error()
 		}
-		return d
-	}
-	if !g.ended && !s.Acting && e.carryOutSchedule(b, active) {
 		return d
 	}
 	unread := checkOthers(in)

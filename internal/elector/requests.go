@@ -19,11 +19,9 @@ type requestTimer struct{ since, remaining, total time.Duration }
 // activeRequests are the requests in force at one moment. Those that have ended are in Done.
 type activeRequests struct {
 	cluster.Control
-	slot    string                 // whose they are; empty in a group with one leader
-	changed bool                   // it differs from what was read, and this slot's elector writes that
-	wake    time.Duration          // when it may change by itself
-	due     *cluster.ScheduledMove // the one to be carried out now; nil if there is none
-	events  []string               // what has become of scheduled moves
+	slot    string        // whose they are; empty in a group with one leader
+	changed bool          // it differs from what was read, and this slot's elector writes that
+	wake    time.Duration // when it may change by itself
 }
 
 // saveInterval is how often the remaining time of a request is written, for the next elector: a tenth of it, at least 5 s.

@@ -225,7 +225,7 @@ func decodeRequest(kind request.Kind, body []byte) (request.Request, error) {
 	var lasts cluster.Duration
 	fields := map[string]any{
 		request.FieldNode: &r.Node, request.FieldSite: &r.Site, request.FieldAll: &r.All, request.FieldHard: &r.Hard,
-		request.FieldFor: &lasts, request.FieldForce: &r.Options.Force, request.FieldAt: &r.At, request.FieldCancel: &r.Cancel, fieldReason: &r.Options.Reason,
+		request.FieldFor: &lasts, request.FieldForce: &r.Options.Force, fieldReason: &r.Options.Reason,
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -258,10 +258,7 @@ func decodeRequest(kind request.Kind, body []byte) (request.Request, error) {
 	if seen[request.FieldFor] && lasts <= 0 {
 		return r, errors.New("for: must be more than 0s; omit it for a request without an end")
 	}
-	if seen[request.FieldAt] && r.At.IsZero() {
-		return r, errors.New("at: must be a time; omit it to move leadership at once")
-	}
-	r.Best = kind == request.KindMove && !r.Cancel && !seen[request.FieldNode] && !seen[request.FieldSite]
+	r.Best = kind == request.KindMove && !seen[request.FieldNode] && !seen[request.FieldSite]
 	return r, r.Check()
 }
 
@@ -273,8 +270,6 @@ func fieldHint(field any) string {
 	switch field.(type) {
 	case *bool:
 		return "must be true or false"
-	case *time.Time:
-		return `must be a time as in RFC 3339, "2026-11-24T02:00:00Z"`
 	case *cluster.Duration:
 		return `must be a duration, as in "2h"`
 	}
@@ -334,7 +329,7 @@ func (a *api) whatif(w http.ResponseWriter, r *http.Request, g *Group) {
 const kindParameter = "request"
 
 // flags are the fields that are true or false.
-var flags = []string{request.FieldAll, request.FieldHard, request.FieldForce, request.FieldCancel}
+var flags = []string{request.FieldAll, request.FieldHard, request.FieldForce}
 
 // queryRequest returns the operator request that a query describes.
 func queryRequest(query url.Values) (request.Request, error) {

@@ -81,9 +81,6 @@ func Explain(q Question) Explanation {
 	for _, step := range out.Steps {
 		e.Leader, e.Site, e.Term, e.Cause, e.Reason = step.Node, step.Site, step.Term, string(step.Cause), "about to be elected: "+step.Reason
 	}
-	for _, m := range q.Snapshot.Control.Record.ScheduledIn(q.Snapshot.Slot) {
-		e.Changes = append(e.Changes, m.Describe(q.Wall))
-	}
 	for i, entry := range r.Entries {
 		e.Members = append(e.Members, explainEntry(entry, i+1))
 	}

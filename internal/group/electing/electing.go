@@ -293,9 +293,6 @@ func (e *Elector) carryOut(d elector.Decision, now time.Duration, snap cluster.S
 		}
 		what, ops, done = revoke, e.opt.Paths.RevokeTx(snap, *d.Revoke), func() { e.revoking = revocation{} }
 	case d.Control != nil:
-		for _, event := range d.Scheduled {
-			e.opt.Log.Info("scheduled move", "event", event)
-		}
 		what, ops = "CONTROL", e.opt.Paths.ControlTx(snap.Self.Name, snap.Control, *d.Control)
 	default:
 		e.failing = 0

@@ -111,8 +111,6 @@ func (d *draft) addCordon(c cluster.Cordon) error {
 	}
 	c.Request = d.newRequest()
 	d.next.Cordons = append(d.next.Cordons, c)
-	d.mentionSchedule(func(m cluster.ScheduledMove) bool { return m.Node == c.Node && m.Site == c.Site && !m.Force },
-		"will be dropped if the target is still cordoned then")
 	if m := d.next.Move; m != nil && m.Node == c.Node && m.Site == c.Site {
 		d.addMessage("ends the move to %s %s", m.Target(), m.Request)
 		d.next.End(m.ID, "move to "+m.Target(), "the target was cordoned", d.q.Wall)
@@ -217,7 +215,6 @@ func (d *draft) pause(hard bool) (Plan, error) {
 		d.addMessage("replaces the pause %s", before.Request)
 	}
 	d.next.Pause = &cluster.Pause{Request: d.newRequest(), Hard: hard}
-	d.mentionSchedule(nil, "will be dropped if the group is still paused then")
 	if hard {
 		d.addMessage("paused hard%s: no member is elected, not even to replace a leader that fails", d.duration())
 		return d.finish("hard pause")

@@ -149,10 +149,6 @@ func move(o Options, node, site string) command {
 
 func moveAway(o Options) command { return Request{Kind: KindMove, Best: true, Options: o}.Plan }
 
-func schedule(o Options, node, site string, after time.Duration) command {
-	return Request{Kind: KindMove, Node: node, Site: site, At: wall.Add(after), Options: o}.Plan
-}
-
 func cordon(o Options, node, site string, drain bool) command {
 	kind := KindCordon
 	if drain {

@@ -39,14 +39,11 @@ const (
 	FieldHard  = "hard"
 	FieldFor   = "for"
 	FieldForce = "force"
-	// FieldAt is when a move is due, FieldCancel makes the request cancel the one that is scheduled.
-	FieldAt     = "at"
-	FieldCancel = "cancel"
 )
 
 // fields maps each kind to the fields that it takes.
 var fields = map[Kind][]string{
-	KindMove:         {FieldNode, FieldSite, FieldFor, FieldForce, FieldAt, FieldCancel},
+	KindMove:         {FieldNode, FieldSite, FieldFor, FieldForce},
 	KindReelect:      {},
 	KindCordon:       {FieldNode, FieldSite, FieldFor},
 	KindDrain:        {FieldNode, FieldSite, FieldFor, FieldForce},
@@ -83,10 +80,7 @@ type Request struct {
 	// Best is set for a move to the best other member, without a target: an empty name is a mistake.
 	Best bool
 	// Hard makes a pause hard.
-	Hard bool
-	// At is when a move is due; zero for now. Cancel is set to cancel the one that is scheduled.
-	At      time.Time
-	Cancel  bool
+	Hard    bool
 	Options Options
 }
 
@@ -112,8 +106,6 @@ func (r Request) Check() error {
 	}
 	named := names == 1
 	switch {
-	case r.Cancel:
-		return r.checkCancel(named)
 	case r.Kind.Takes(FieldAll) && named == r.All:
 		if r.Kind.Takes(FieldSite) {
 			return errors.New("name exactly one of node, site and all")
@@ -228,7 +220,6 @@ func newDraft(q whatif.Question, o Options) (*draft, error) {
 		return nil, fmt.Errorf("%s: %w; %s", cannot, control.Err, repair)
 	}
 	d := &draft{q: q, options: o, next: q.Snapshot.Control.Record.Clone()}
-	d.next.FixSchedule(q.Snapshot.Control.Stat)
 	for _, decided := range append([]whatif.Question{q}, q.Slots...) {
 		d.next.Continue(decided.Snapshot.Elected.Record.Request)
 	}

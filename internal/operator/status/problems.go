@@ -89,21 +89,6 @@ func (g *Group) addPassing(problem string) {
 	g.Problems, g.Passing = append(g.Problems, problem), append(g.Passing, problem)
 }
 
-// describeDroppedSchedules adds the scheduled moves that were dropped to the problems, until an operator has acknowledged them.
-func (g *Group) describeDroppedSchedules(s cluster.Snapshot) {
-	for _, e := range s.Control.Record.EndedSchedules {
-		if e.Outcome != cluster.ScheduleDropped || e.Acknowledged || s.Slot != "" && e.Slot != s.Slot {
-			continue
-		}
-		slot, name := "", cluster.SlotName(g.Name, e.Slot)
-		if e.Slot != "" {
-			slot = "slot " + e.Slot + ": "
-		}
-		g.Problems = append(g.Problems, fmt.Sprintf("%s%s; order it again with %s, or acknowledge this with %s",
-			slot, e.Describe(e.Time), cluster.InGroup("'zkelectd move'", name), cluster.InGroup("'zkelectd move --cancel'", name)))
-	}
-}
-
 // describeHosts adds to the problems the members that could not start the work, not run a hook or a probe, or not write as the elector.
 func (g *Group) describeHosts(s cluster.Snapshot) {
 	for _, m := range s.Members {

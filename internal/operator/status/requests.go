@@ -13,7 +13,7 @@ type Request struct {
 	ID int64 `json:"id"`
 	// Slot is the only slot that it concerns; empty if it concerns the whole group.
 	Slot string `json:"slot,omitempty"`
-	// Kind is pause, hard-pause, move, scheduled-move, cordon, drain or reelect; Target is the node or site.
+	// Kind is pause, hard-pause, move, cordon, drain or reelect; Target is the node or site.
 	Kind   string    `json:"kind"`
 	Target string    `json:"target,omitempty"`
 	By     string    `json:"by"`
@@ -21,12 +21,7 @@ type Request struct {
 	Time   time.Time `json:"time"`
 	// Remaining is roughly how long it will stay in force, by this host's clock; nil if it has no end.
 	Remaining *cluster.Duration `json:"remaining,omitempty"`
-	// Due is when a scheduled move begins, by the clock of the host where it was submitted; nil for other requests.
-	Due *time.Time `json:"due,omitempty"`
 }
-
-// KindScheduledMove is the kind of a move that begins later.
-const KindScheduledMove = "scheduled-move"
 
 // requests returns the requests in force.
 func requests(s cluster.Snapshot) []Request {
@@ -48,7 +43,6 @@ func requests(s cluster.Snapshot) []Request {
 	for _, m := range c.Moves {
 		add("move", m.Target(), m.Request)
 	}
-	all = append(all, scheduled(s)...)
 	if c.Reelect != nil {
 		add("reelect", "", *c.Reelect)
 	}
@@ -61,17 +55,6 @@ func requests(s cluster.Snapshot) []Request {
 			kind = "drain"
 		}
 		add(kind, cordon.Target(), cordon.Request)
-	}
-	return all
-}
-
-// scheduled returns the moves that begin later.
-func scheduled(s cluster.Snapshot) []Request {
-	var all []Request
-	for _, m := range s.Control.Record.Scheduled {
-		if s.Slot == "" || m.Slot == s.Slot {
-			all = append(all, Request{ID: m.ID, Slot: m.Slot, Kind: KindScheduledMove, Target: m.Target(), By: m.By, Reason: m.Reason, Time: m.Time, Due: &m.At})
-		}
 	}
 	return all
 }
@@ -96,14 +79,9 @@ func (r Request) String() string {
 		text = "PAUSED HARD, no member is elected"
 	case "move":
 		text = "move to " + r.Target
-	case KindScheduledMove:
-		text = "moves to " + r.Target
 	}
 	if r.Slot != "" {
 		text += " in slot " + r.Slot
-	}
-	if r.Due != nil {
-		text += " at " + cluster.DescribeTime(*r.Due, time.Now())
 	}
 	text += ", by " + r.By
 	if r.Reason != "" {
@@ -111,9 +89,6 @@ func (r Request) String() string {
 	}
 	if r.Remaining != nil {
 		return fmt.Sprintf("%s, about %s left", text, time.Duration(*r.Remaining).Round(time.Second))
-	}
-	if r.Due != nil {
-		return text
 	}
 	return text + ", until it is ended"
 }

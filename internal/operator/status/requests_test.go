@@ -56,39 +56,6 @@ func TestRequestsAreListed(t *testing.T) {
 	}
 }
 
-func TestScheduledMoves(t *testing.T) {
-	now := time.Now()
-	s := ready(snapshot())
-	m := cluster.ScheduledMove{Move: cluster.Move{Request: request(1, now, time.Hour, time.Hour), Node: "b"}, At: now.Add(3*time.Hour + time.Second)}
-	other := m
-	other.Slot = "3"
-	s.Control = cluster.Stored[cluster.Control]{Exists: true, Record: cluster.Control{Scheduled: []cluster.ScheduledMove{m, other}}}
-	all := Of("c", "/own/x", s).Requests
-	want := "moves to b at " + m.At.Local().Format("2006-01-02 15:04:05 MST") + " (in 3h0m), by ann@host (new kernel)"
-	if len(all) != 2 || all[0].String() != want || all[0].Kind != KindScheduledMove || all[0].Due == nil || all[1].Slot != "3" {
-		t.Errorf("%+v, want %q", all, want)
-	}
-	if s.Slot = "3"; len(Of("c", "/own/x", s).Requests) != 1 {
-		t.Errorf("in a slot: %+v", Of("c", "/own/x", s).Requests)
-	}
-	s.Slot = ""
-	s.Control.Record.EndSchedule(m, cluster.ScheduleDropped, "b: sick", now)
-	hint := "was dropped: b: sick; order it again with 'zkelectd move -g c', or acknowledge this with 'zkelectd move --cancel -g c'"
-	if g := Of("c", "/own/x", s); len(g.Problems) != 1 || !strings.Contains(g.Problems[0], hint) || len(g.Passing) != 0 {
-		t.Errorf("%q", g.Problems)
-	}
-	inSlot := s
-	inSlot.Slot = "3"
-	inSlot.Control.Record.EndSchedule(other, cluster.ScheduleDropped, "b: sick", now)
-	if g := Of("c", "/own/x", inSlot); len(g.Problems) != 1 || !strings.Contains(g.Problems[0], "'zkelectd move --cancel -g c/3'") {
-		t.Errorf("%q", g.Problems)
-	}
-	s.Control.Record.AcknowledgeSchedules("")
-	if g := Of("c", "/own/x", s); len(g.Problems) != 0 {
-		t.Errorf("acknowledged: %q", g.Problems)
-	}
-}
-
 func TestRequestsAreInTheTable(t *testing.T) {
 	s := ready(snapshot())
 	s.Control = cluster.Stored[cluster.Control]{Exists: true, Record: cluster.Control{

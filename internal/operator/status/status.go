@@ -191,7 +191,6 @@ func (v *Viewer) Group(s cluster.Snapshot) Group {
 	g.Requests = requests(s)
 	g.describePolicy(s, &v.policies)
 	g.describeDamage(s)
-	g.describeDroppedSchedules(s)
 	g.describeOldSettings(s)
 	g.describeHosts(s)
 	g.describeFailsafe(s)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/elector"
@@ -28,8 +27,6 @@ type breakage struct {
 	slotted bool
 	// rare is set if schedules with several groups notice it too seldom for every run: only -sim.hunt searches them.
 	rare bool
-	// scheduled makes a world in which operators schedule moves.
-	scheduled bool
 	// hanging makes a world in which work hangs in the kernel.
 	hanging bool
 	// leases is set if it is one of the lease znodes, the deputies or TAKE.
@@ -93,9 +90,7 @@ var breakages = []breakage{
 	{name: extendAll, by: "S1", rare: true, merged: true, three: 3848},
 	{name: neverOverdue, by: "L1 L2", hanging: true, one: 47, three: 2},
 	{name: claimsDeath, by: "S1", hanging: true, one: 24, three: 5},
-	{name: earlySchedule, by: "schedule", scheduled: true, one: 53, three: 9},
-	{name: blindControl, by: "schedule", scheduled: true, one: 257, three: 319},
-	{name: lateSchedule, by: "schedule", scheduled: true, one: 541, three: 262},
+	{name: blindControl, by: "request", one: 209, three: 24},
 	{name: leaderIsHeir, by: "heir", heirs: true, three: 1},
 	{name: heirInElected, by: "S2", heirs: true, three: 1},
 	{name: uncheckedHeir, by: "heir", heirs: true, one: 8, three: 2},
@@ -177,9 +172,7 @@ const (
 	abandonedActs       = "an abandoned instance that may still act"
 	neverOverdue        = "an instance that stays while its work hangs"
 	claimsDeath         = "LEAVE that releases although the work may run"
-	earlySchedule       = "a scheduled move that is carried out at once"
 	blindControl        = "CONTROL without the check of its version"
-	lateSchedule        = "a scheduled move that is carried out however late"
 	forgetTerms         = "a member that forgets its terms with its session"
 	workBeforeReply     = "work that starts before ACQUIRE is answered"
 	leavingEligible     = "a node that is about to end still eligible"
@@ -369,14 +362,6 @@ func (b breakage) judges(l *loop, s cluster.Snapshot) cluster.Snapshot {
 	}
 	requests := s.Control.Record.Clone()
 	switch b.name {
-	case earlySchedule:
-		for i := range requests.Scheduled {
-			requests.Scheduled[i].Due = s.Control.Stat.Time
-		}
-	case lateSchedule:
-		for i := range requests.Scheduled {
-			requests.Scheduled[i].Grace = cluster.Duration(time.Hour)
-		}
 	case softPause:
 		if requests.Pause != nil {
 			requests.Pause.Hard = false

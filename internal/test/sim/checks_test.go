@@ -38,8 +38,8 @@ type checker struct {
 	paused        time.Duration            // since when policy must not move the leader; negative: it may
 	hard          time.Duration            // since when there must be no election; negative: there may be
 	pardons       map[string]int64
-	schedules     map[int64]*scheduledMove // by request number
-	controlLost   bool                     // it could not be read at some time
+	lastRequest   int64 // the highest number in control
+	controlLost   bool  // it could not be read at some time
 	fencedTerm    int64
 	fencedNodes   map[string]time.Duration // when the leader of that term had fenced them
 	extended      map[int64]extension      // by rounds, by term
@@ -56,7 +56,7 @@ func (c *checker) init(g *group) {
 	*c = checker{
 		w: g.w, g: g, free: -1, paused: -1, hard: -1, decisions: make(map[decision]*cluster.Elected), others: make(map[decision][]cluster.SlotState),
 		strikes: make(map[string]int), struck: make(map[string]bool), earned: make(map[string]int64), until: make(map[string]time.Duration), joined: make(map[string]time.Duration),
-		instances: make(map[string]string), deciding: make(map[string]bool), founded: make(map[string]time.Duration), pardons: make(map[string]int64), held: make(map[int64]bool), schedules: make(map[int64]*scheduledMove),
+		instances: make(map[string]string), deciding: make(map[string]bool), founded: make(map[string]time.Duration), pardons: make(map[string]int64), held: make(map[int64]bool),
 	}
 }
 

@@ -60,7 +60,6 @@ var coreFaults = []faultKind{
 func (w *world) plan() {
 	for _, g := range w.groups {
 		g.plan()
-		g.planSchedules()
 	}
 	for _, r := range w.resources {
 		r.planSlots()

@@ -88,6 +88,18 @@ func (w *world) settlingTime() time.Duration {
 	return 15 * time.Second
 }
 
+// unforgotten checks that no write of control is lost: a late write by an elector would bring back a record from before a request.
+func (c *checker) unforgotten(read cluster.Stored[cluster.Control]) {
+	// A stranger who deletes control and writes it again gives an old record's version to a new one.
+	if c.controlLost = c.controlLost || !read.Readable() && c.lastRequest > 0; c.controlLost || !read.Readable() {
+		return
+	}
+	if read.Record.Last < c.lastRequest {
+		c.g.fail("request: control knows %d requests, it knew %d", read.Record.Last, c.lastRequest)
+	}
+	c.lastRequest = read.Record.Last
+}
+
 // observeControl observes the requests of operators.
 func (c *checker) requested() {
 	read := c.readControl()
@@ -95,7 +107,7 @@ func (c *checker) requested() {
 		return
 	}
 	c.control = read.Stat.Modified
-	c.scheduled(read)
+	c.unforgotten(read)
 	for _, d := range read.Record.Done {
 		if d.What == "reelection" && strings.HasSuffix(d.Outcome, "was elected") && !c.g.reelectionHeld(d.ID) {
 			c.g.fail("L4: the election of request %d is reported as over (%s) but was never held", d.ID, d.Outcome)

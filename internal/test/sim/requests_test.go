@@ -69,7 +69,6 @@ func (g *group) command(took time.Duration, change func(c *cluster.Control)) {
 		return
 	}
 	next := read.Record.Clone()
-	next.FixSchedule(read.Stat)
 	next.Last = max(next.Last, g.check.readElected().Record.Request) // control may be new, but the decision names an earlier request
 	change(&next)
 	ops := g.paths.ControlTx("", read, next)

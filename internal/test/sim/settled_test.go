@@ -36,9 +36,6 @@ func (w *world) bound() time.Duration {
 	if w.resources[0].slotted {
 		limit += patience + 20*time.Second
 	}
-	if w.schedules {
-		limit += longestSchedule + longestGrace + cluster.TermSlack*time.Second
-	}
 	if w.traits.stuck || w.traits.refusesRelease || w.hangs() {
 		limit *= 2 // it is tried in between
 	}
@@ -128,9 +125,6 @@ func (g *group) unsettled(elected cluster.Stored[cluster.Elected]) string {
 	}
 	control := g.check.readControl()
 	requests := control.Record
-	if g.schedulesPending(requests) {
-		return "schedule: a scheduled move is neither carried out nor dropped"
-	}
 	if requests.Pause != nil && requests.Pause.Hard {
 		return ""
 	}

@@ -91,14 +91,11 @@ func (w *world) onlyRequests() {
 	}
 }
 
-// withoutDurations has no request end by itself, nor a move that is still to begin: when that is seen is the elector's own.
+// withoutDurations has no request end by itself: when that is seen is the elector's own.
 func (g *group) withoutDurations() {
 	g.command(0, func(c *cluster.Control) {
 		endless := func(o *cluster.Request) { o.For, o.Remaining = 0, 0 }
 		c.Each(endless)
-		for i := range c.Scheduled {
-			endless(&c.Scheduled[i].Request)
-		}
 	})
 }
 

@@ -27,7 +27,6 @@ type world struct {
 	program   time.Duration // how long a ranking program takes at most, unless it fails
 	leases    bool          // the hosts have lease znodes, and deputies watch them; not with breakages of something else
 	rosters   bool          // the electors write rosters; not with breakages, whose schedules they would change
-	schedules bool          // operators schedule moves; with breakages only if they are about that
 	heirs     bool          // the electors keep the published heirs true; not with breakages of something else
 	traits    traits
 	broken    breakage
@@ -37,7 +36,6 @@ type world struct {
 	sessions  map[int64]*session
 	all       []*session
 	down      bool          // no server answers
-	skews     []skewed      // its changes
 	skew      time.Duration // of the clock of the server that orders writes
 	emptied   bool          // the servers will have lost their data when they return
 	copied    bool          // they will have a copy of its persistent znodes
@@ -56,9 +54,8 @@ func newWorld(seed uint64, s shape, broken breakage, trace func(string)) *world 
 	w := &world{
 		seed: seed, rng: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), broken: broken, trace: trace,
 		tree: storetest.NewTree(), sessions: make(map[int64]*session), faults: make(map[string]int), ticks: 2, program: execTimeout / 2, rosters: broken.name == "",
-		schedules: broken.name == "" || broken.scheduled,
-		heirs:     broken.name == "" || broken.heirs || broken.leases,
-		leases:    broken.name == "" || broken.leases,
+		heirs:  broken.name == "" || broken.heirs || broken.leases,
+		leases: broken.name == "" || broken.leases,
 	}
 	w.cache = newCaches()
 	w.traits = drawTraits(w.rng, s.groups)

@@ -21,11 +21,6 @@ const kinds = {
   'clear-strikes': { name: 'Clear strikes', effect: (t) => `The strikes of ${t} are cleared. It may be elected again at once.` },
 };
 
-// A scheduled move is canceled by a move request without a target.
-kinds['cancel-move'] = { name: 'Cancel the move', effect: () => 'The scheduled move is canceled. The leader stays.', ofSlot: true, sentAs: 'move', fields: { cancel: true } };
-
-const sentAs = (kind) => kinds[kind].sentAs || kind;
-
 let token = sessionStorage.getItem(storageKey) || '';
 let identity = { can_operate: false, reason: '' };
 let identifiedFor = null; // the incarnation of the daemon that whoami was last sent to
@@ -198,7 +193,7 @@ function updateFields(form) {
 // requestBody returns the fields of the request.
 function requestBody(form) {
   const k = kinds[form.kind.value];
-  const body = k.fields ? { ...k.fields } : ['pause', 'resume', 'reelect'].includes(form.kind.value) ? {} : { ...chosenTarget(form) };
+  const body = ['pause', 'resume', 'reelect'].includes(form.kind.value) ? {} : { ...chosenTarget(form) };
   optionalFields(form, body);
   if (k.canBeHard && form.hard.checked) body.hard = true;
   if (k.canForce && form.refused && form.force.checked) body.force = true;
@@ -214,7 +209,7 @@ function optionalFields(form, body) {
 
 // showForecast shows what the request would do, as the daemon forecasts it. Only the newest question counts.
 async function showForecast(form) {
-  const asked = { request: sentAs(form.kind.value), ...requestBody(form) };
+  const asked = { request: form.kind.value, ...requestBody(form) };
   form.asked = asked;
   const { code, body } = await fetchJSON(`${api.group}whatif?${new URLSearchParams(asked)}`).catch(() => ({ code: 0, body: {} }));
   if (form.asked !== asked) return;
@@ -269,7 +264,7 @@ const unknownOutcome = 'There was no response. It is unknown whether the request
 
 // postRequest submits a request. code is 0 if there is no response: then the request may or may not have been accepted.
 async function postRequest(kind, body) {
-  const { code, answer } = await post(`${kinds[kind].ofSlot ? api.group : api.whole}${sentAs(kind)}`, body);
+  const { code, answer } = await post(`${kinds[kind].ofSlot ? api.group : api.whole}${kind}`, body);
   return { code, text: !code ? unknownOutcome : code === 200 ? [answer.messages].flat().join('; ') : answer.error || `status ${code}` };
 }
 

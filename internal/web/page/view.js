@@ -77,9 +77,8 @@ function renderProblems() {
   renderList(byID('problems-body'), all, (p) => p.at, (p) => el('li', { class: p.passes ? 'passes' : 'act' }, chip(p.passes ? '' : 'in-force', p.passes ? 'passes by itself' : 'act'), el('span', null, p.text)));
 }
 
-const kindTexts = { 'pause': 'paused', 'hard-pause': 'paused (hard)', 'move': 'moved to', 'scheduled-move': 'moves to', 'reelect': 'reelection requested', 'cordon': 'cordoned', 'drain': 'drained' };
-const endingKinds = { 'pause': 'resume', 'hard-pause': 'resume', 'move': 'reelect', 'scheduled-move': 'cancel-move', 'cordon': 'uncordon', 'drain': 'uncordon' };
-const endButtons = { 'clear-strikes': 'Clear strikes…', 'cancel-move': 'Cancel…' };
+const kindTexts = { 'pause': 'paused', 'hard-pause': 'paused (hard)', 'move': 'moved to', 'reelect': 'reelection requested', 'cordon': 'cordoned', 'drain': 'drained' };
+const endingKinds = { 'pause': 'resume', 'hard-pause': 'resume', 'move': 'reelect', 'cordon': 'uncordon', 'drain': 'uncordon' };
 
 // endingTarget returns the target of the request that ends r. The text "site X" may also be the name of a node.
 function endingTarget(r, g) {
@@ -92,7 +91,7 @@ function renderRequests() {
   const g = model.group;
   if (!g) return;
   const rows = [
-    ...(g.requests || []).map((r) => ({ what: `${kindTexts[r.kind] || r.kind} ${r.target || ''}`.trim(), by: r.by, why: r.reason || '', at: Date.parse(r.time), ends: withEnd(r).ends, due: r.due && Date.parse(r.due), end: endingKinds[r.kind], target: endingTarget(r, g) })),
+    ...(g.requests || []).map((r) => ({ what: `${kindTexts[r.kind] || r.kind} ${r.target || ''}`.trim(), by: r.by, why: r.reason || '', at: Date.parse(r.time), ends: withEnd(r).ends, end: endingKinds[r.kind], target: endingTarget(r, g) })),
     ...(g.exclusions || []).map((x) => ({
       what: `excluded ${x.node}, strike ${x.strikes}`, by: 'watchdog', why: x.reason, at: Date.parse(x.time), ends: Date.parse(x.time) + parseDuration(x.for), expired: x.expired, end: 'clear-strikes', target: { node: x.node },
     })),
@@ -101,8 +100,8 @@ function renderRequests() {
     if (!rows.length) return el('p', { class: 'muted' }, 'None: policy alone decides.');
     return table('cards', 'Requests and exclusions in force', ['What', 'By', 'Why', 'Since', 'Ends', ''], rows.map((r) => [
       el('strong', null, r.what), r.by, r.why || '–', el('span', null, timeAgo(r.at), ' ago'),
-      r.due ? el('span', null, `begins ${formatTime(r.due)}, in `, countdown(r.due)) : r.expired ? 'expired; the strike still counts' : r.ends ? el('span', null, countdown(r.ends), ' left') : 'no end',
-      r.end ? requestButton(endButtons[r.end] || 'End…', r.end, r.target, `${r.end === 'cancel-move' ? 'Cancel' : 'End'}: ${r.what}`) : '',
+      r.expired ? 'expired; the strike still counts' : r.ends ? el('span', null, countdown(r.ends), ' left') : 'no end',
+      r.end ? requestButton(r.end === 'clear-strikes' ? 'Clear strikes…' : 'End…', r.end, r.target, `End: ${r.what}`) : '',
     ]));
   });
 }

@@ -237,7 +237,7 @@ var commands = []entry{
 		"check --config /etc/zkelectd.yaml", "check --config /etc/zkelectd.yaml --print -g billing",
 	}},
 	{"run", thisHost, doctorCommand, []string{
-		"doctor --config /etc/zkelectd.yaml", "doctor -o json", "doctor --support --file /tmp/report.tar.gz",
+		"doctor --config /etc/zkelectd.yaml", "doctor -o json",
 	}},
 	{"run", thisHost, probeCommand, []string{"probe /livez", "probe /readyz --http unix:/run/zkelectd/api.sock"}},
 	{"inspect", allGroups, statusCommand, []string{

@@ -26,8 +26,6 @@ import (
 )
 
 func doctorCommand(c *command) {
-	var support bool
-	var file string
 	c.Use = "doctor"
 	c.Short = "Find out what is wrong on this host, in ZooKeeper and in the host's groups"
 	c.Long = `Doctor checks the configuration, each ZooKeeper server, a write by the quorum, the
@@ -42,32 +40,13 @@ Before you restore ZooKeeper's data from a backup, stop the daemons: see "Restor
 ZooKeeper's data" in docs/operations.md.
 
 The exit status is that of a monitoring plugin: 0 if all is ok, 1 for a warning, 2 if
-something fails.
-
-With --support it writes what a bug report needs into a .tar.gz: the version, the
-configuration, its own output, and for each group of this host the status, history, policy,
-requests and ACLs. It adds the end of the daemon's log in the journal, the limits and control
-groups of its processes, and its metrics. README.txt lists the files, and what could not be
-collected. If that is nothing about a daemon or a group, the exit status is 2.
-
-Passwords, tokens, keys, the values of child.env and the arguments of programs are left
-out. Names of nodes and hosts, reasons that people gave, and log messages remain: look
-through the files before you send them. Only you can read the file.`
+something fails.`
 	concernsHost(c.Command, "zookeeper.servers")
 	output := c.outputFlag()
-	c.Flags().BoolVar(&support, "support", false, "collect what a bug report needs in one file, without secrets")
-	c.Flags().StringVar(&file, "file", "", "with --support: the file to write, which must not exist (default: zkelectd-support-NODE-TIME.tar.gz)")
-	c.MarkFlagsMutuallyExclusive("support", "output")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		src, err := commandSources(cmd)
 		if err != nil {
 			return err
-		}
-		if support {
-			return writeSupport(cmd.Context(), cmd.OutOrStdout(), src, file)
-		}
-		if file != "" {
-			return errors.New("--file is for --support")
 		}
 		report := examine(cmd.Context(), src)
 		if err := report.print(cmd.OutOrStdout(), *output); err != nil {
@@ -86,11 +65,7 @@ type doctorReport struct {
 
 // examine gathers the facts about this host, and returns the findings.
 func examine(ctx context.Context, src config.Sources) doctorReport {
-	return diagnosed(newCheckup(src).run(ctx))
-}
-
-func diagnosed(facts doctor.Facts) doctorReport {
-	found := doctor.Diagnose(facts)
+	found := doctor.Diagnose(newCheckup(src).run(ctx))
 	return doctorReport{doctor.Worst(found), found}
 }
 

@@ -222,15 +222,3 @@ func (l *FencingLevel) set(name string, v any) {
 		}
 	}
 }
-
-// redacted returns the level without the arguments of its command.
-func (l FencingLevel) redacted() FencingLevel {
-	if len(l.Command) > 0 {
-		argv := []string{l.Command[0]}
-		for range l.Command[1:] {
-			argv = append(argv, notShown)
-		}
-		l.Command = argv
-	}
-	return l
-}

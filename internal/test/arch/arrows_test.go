@@ -31,7 +31,7 @@ var arrows = map[string]string{
 	"internal/store/storetest": "cluster cluster/renewal transition",
 
 	// The program. The commands reach the host only through the daemon, but for what a reload is asked and answers.
-	"internal/cli":    "cluster config daemon elector elector/whatif guard host host/hostcheck operator operator/doctor operator/losses operator/request operator/status operator/support policy store sys/asynclog sys/procinfo sys/secretfile web work/admission work/fencer work/oneshot zk",
+	"internal/cli":    "cluster config daemon elector elector/whatif guard host host/hostcheck operator operator/doctor operator/losses operator/request operator/status policy store sys/asynclog sys/procinfo sys/secretfile web work/admission work/fencer work/oneshot zk",
 	"internal/daemon": "cluster config guard host operator operator/status store sys/asynclog sys/harden sys/secretfile web work/hook work/oneshot zk",
 
 	// One daemon.
@@ -61,20 +61,19 @@ var arrows = map[string]string{
 	"internal/web/page":        "",
 
 	// Tools.
-	"internal/sys/asynclog":     "",
-	"internal/sys/boottime":     "sys/nowait",
-	"internal/sys/nowait":       "",
-	"internal/work/command":     "sys/harden sys/procinfo",
-	"internal/work/fencer":      "sys/secretfile sys/suggest work/command work/workenv",
-	"internal/sys/filelock":     "sys/procinfo sys/secretfile",
-	"internal/work/hook":        "work/command",
-	"internal/work/probe":       "work/command",
-	"internal/sys/procinfo":     "",
-	"internal/sys/secretfile":   "",
-	"internal/sys/statedir":     "sys/filelock sys/secretfile",
-	"internal/operator/support": "",
-	"internal/sys/suggest":      "",
-	"internal/work/workenv":     "",
+	"internal/sys/asynclog":   "",
+	"internal/sys/boottime":   "sys/nowait",
+	"internal/sys/nowait":     "",
+	"internal/work/command":   "sys/harden sys/procinfo",
+	"internal/work/fencer":    "sys/secretfile sys/suggest work/command work/workenv",
+	"internal/sys/filelock":   "sys/procinfo sys/secretfile",
+	"internal/work/hook":      "work/command",
+	"internal/work/probe":     "work/command",
+	"internal/sys/procinfo":   "",
+	"internal/sys/secretfile": "",
+	"internal/sys/statedir":   "sys/filelock sys/secretfile",
+	"internal/sys/suggest":    "",
+	"internal/work/workenv":   "",
 
 	// Demo and tests.
 	"internal/test/zkserver":     "",

@@ -279,7 +279,7 @@ var commands = []entry{
 		"force -g billing --confirm billing:1795359008",
 	}},
 	{"operate", aLeader, gamedayCommand, []string{
-		"gameday daemon --config /etc/zkelectd.yaml --takeover 20s", "gameday network -g billing --for 10s --yes",
+		"gameday --config /etc/zkelectd.yaml --takeover 20s", "gameday -g billing --yes",
 	}},
 }
 

@@ -86,7 +86,7 @@ func TestEveryCommandPrintsJSON(t *testing.T) {
 		"policy": {"", "--apply", "--apply --dry-run"}, "repair": {"", "--dry-run"}, "reload": {""},
 		"init":         {"", "--root " + f.paths.Root + "-new"},
 		"group delete": {"", "--yes -g never", "--root " + f.paths.Root + "-never", "--dry-run --root " + f.paths.Root + "-unused"},
-		"force":        {"--dry-run", "--confirm x:1"}, "fence": {"b", "b --dry-run", "b --yes"}, "gameday": {"daemon"},
+		"force":        {"--dry-run", "--confirm x:1"}, "fence": {"b", "b --dry-run", "b --yes"}, "gameday": {""},
 		"slots": {"", "3", "3"}, "cordon": {"b", "b --dry-run"}, "uncordon": {"b"}, "drain": {"b --dry-run"},
 		"pause": {""}, "resume": {"", ""}, "clear-strikes": {"--all"}, "forget": {"--lost"}, "reelect": {"--wait"},
 		"move": {"b --force --dry-run", "nowhere", "b --wait"},

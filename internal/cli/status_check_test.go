@@ -28,11 +28,11 @@ func TestStatusCheck(t *testing.T) {
 	broken.Error, unjoined.Error, unjoined.joined = "record of a newer version", "no daemon has joined it yet", false
 	takeover, paused := summaryOf("f", string(cluster.CurrentProgress), 3), summaryOf("g", ready, 3)
 	paused.Requests = []status.Request{{Kind: "hard-pause", By: "ann@host"}}
-	job := func(status ...int) groupStatus {
+	job := func(ended ...int) groupStatus {
 		g := summaryOf("j", "NONE", 0, "nobody leads: no daemon is registered")
 		g.Members, g.LastRun = nil, &lastRun{Node: "n1"}
-		if len(status) > 0 {
-			g.LastRun.ExitStatus = &status[0]
+		if len(ended) > 0 {
+			g.LastRun.ExitStatus = &ended[0]
 		}
 		return g
 	}

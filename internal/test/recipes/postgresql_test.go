@@ -90,14 +90,14 @@ func runPostgresql(t *testing.T) {
 }
 
 // newPostgresql creates the hosts and the data of n1, and starts everything.
-func newPostgresql(t *testing.T, sync int) *postgresqlFleet {
+func newPostgresql(t *testing.T, confirms int) *postgresqlFleet {
 	t.Helper()
 	var hosts []string
 	for i := range *postgresqlHosts {
 		hosts = append(hosts, fmt.Sprintf("n%d", i+1))
 	}
 	n := newNetwork(t, append(slices.Clone(hosts), "client")...)
-	f := &postgresqlFleet{fleet: newFleet(t, zkserver.Options{}), network: n, hosts: hosts, sync: sync, probes: &sqlLog{},
+	f := &postgresqlFleet{fleet: newFleet(t, zkserver.Options{}), network: n, hosts: hosts, sync: confirms, probes: &sqlLog{},
 		writes: &sqlLog{}, logs: make(map[string]logPosition), lost: make(map[int]bool)}
 	f.zone = n.serveZooKeeper(f.zk.Addr())
 	f.scripts = filepath.Join(f.dir, "scripts")
@@ -113,9 +113,9 @@ func newPostgresql(t *testing.T, sync int) *postgresqlFleet {
 	for _, id := range hosts {
 		f.run("install", "-d", "-o", "postgres", "-m", "0700", f.file(id), f.file(id+"/state"))
 		env := f.write(id+".env", f.example("postgresql/postgresql.env", "NODE=n1", "NODE="+id, "n1=10.0.0.1 n2=10.0.0.2 n3=10.0.0.3",
-			strings.Join(addresses, " "), "SYNC=1", "SYNC="+strconv.Itoa(sync), "/var/lib/postgresql/zkelectd", f.file(id)))
+			strings.Join(addresses, " "), "SYNC=1", "SYNC="+strconv.Itoa(confirms), "/var/lib/postgresql/zkelectd", f.file(id)))
 		replace := []string{"{id: n1}", "{id: " + id + "}"}
-		if sync == 0 {
+		if confirms == 0 {
 			replace = []string{"{id: n1}", fmt.Sprintf("{id: %s, site: %s}", id, site(id)), "  rank: [score", "  # rank: [score", `  filter: ["member.known`,
 				`  # filter: ["member.known`, "  # rank: [site", "  rank: [site", `  # filter: ["member.inc`, `  filter: ["member.inc`, "  # sites:", "  sites:"}
 		}

@@ -51,7 +51,7 @@ func TestGameday(t *testing.T) {
 	f.configure("n4", "dc1", 50, "")
 	refused("no zkelectd that this user can ask runs with "+f.file("n4"), "n4")
 	f.submit("pause")
-	refused("the group is paused: run "+f.hint("'zkelectd resume'")+" first", "n1")
+	refused("the group is paused: run 'zkelectd resume -g "+f.groupName()+" --config ", "n1")
 	f.submit("resume")
 	if now := f.snapshot().Current.Record; now.Term != g.Term {
 		t.Errorf("leadership has moved: %+v", now)

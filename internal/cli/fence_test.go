@@ -160,8 +160,9 @@ func TestRepair(t *testing.T) {
 	f.write(overwrite(f.paths.Policy(), "garbage"), overwrite(f.paths.History(), "garbage"),
 		cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Control(), Data: []byte("garbage")})
 	f.failsWith(f.hint("'zkelectd repair policy --config /etc/zkelectd.yaml'"), "policy", "--apply", f.file("b"))
-	f.failsWith(f.hint("'zkelectd repair control'")+" empties the record", "resume")
-	f.failsWith(f.hint("'zkelectd repair control'")+" empties the record", "reelect")
+	control := strings.TrimSuffix(f.hint("'zkelectd repair control'"), "'") + " --" // and where the group is
+	f.failsWith(control, "resume")
+	f.failsWith(control, "reelect")
 	problems := strings.Join(f.until("a status", func(status.Group) bool { return true }).Problems, "\n")
 	for _, want := range []string{"policy does not replace a healthy leader", f.hint("'zkelectd repair policy'"), f.hint("'zkelectd repair control'")} {
 		if !strings.Contains(problems, want) {

@@ -305,7 +305,7 @@ func TestLostMembersInABrowser(t *testing.T) {
 	p.until("the time is in the tooltip", `/^[0-9:-]+/.test(document.querySelector('.ghost time').title)`)
 	p.until("n2 links to its page", `document.querySelector('#members a.node').href === 'http://n2.example.com:7980/?group=lost'`)
 	p.until("n1 does not link to itself", `document.querySelector('#members .leader .node').tagName === 'STRONG'`)
-	p.until("the process is in the tooltip", `document.querySelector('#why tbody td:nth-child(2) a').title === 'n2.example.com, pid 1201, sequence 1, incarnation m0000000001'`)
+	p.until("the process is in the tooltip", `document.querySelector('#why tbody td:nth-child(2) a')?.title === 'n2.example.com, pid 1201, sequence 1, incarnation m0000000001'`)
 	p.until("the words of a score are in the tooltip", `[...document.querySelectorAll('#why tbody tr:first-child td')].map((e) => e.innerText).join() === '1,n1 fra,200,100,1' && document.querySelector('#why tbody td:nth-child(3) span').title === 'site fra'`)
 	p.shows("#leader .reasons", "n2 ams, if n1 is lost")
 	p.until("the last failover is shown", `/3 h \d+ min ago: n2 → n1/.test(document.querySelector('#leader .reasons').innerText)`)

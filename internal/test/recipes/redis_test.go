@@ -175,8 +175,9 @@ func (f *redisFleet) probe(id string, stop <-chan struct{}) {
 			return
 		}
 		sent := boottime.Now()
-		if f.redis(id, "INCR", "probe:"+id); f.redis(id, "SET", "last", id) == "OK" {
-			w := acceptedWrite{sent, boottime.Now(), id, f.redis(id, "GET", "zkelectd:term")}
+		term := f.redis(id, "EVAL", "redis.call('SET', 'last', ARGV[1]) return redis.call('GET', 'zkelectd:term')", "0", id)
+		if _, err := strconv.Atoi(term); err == nil { // else it has refused the write
+			w := acceptedWrite{sent, boottime.Now(), id, term}
 			f.mu.Lock()
 			f.probes = append(f.probes, w)
 			f.mu.Unlock()

@@ -71,10 +71,11 @@ func plain(vars []string) []string {
 }
 
 func (f Fencing) identity() []string {
-	vars := []string{"ZKELECTD_NODE=" + f.Node, "ZKELECTD_SITE=" + f.Site, "ZKELECTD_GROUP=" + f.Group, "ZKELECTD_TERM=" + f.Term, "ZKELECTD_ROOT=" + f.Root}
-	if f.Role == RoleStandby && f.Term == "" {
-		vars = slices.Delete(vars, 3, 4)
+	vars := []string{"ZKELECTD_NODE=" + f.Node, "ZKELECTD_SITE=" + f.Site, "ZKELECTD_GROUP=" + f.Group}
+	if f.Role != RoleStandby || f.Term != "" {
+		vars = append(vars, "ZKELECTD_TERM="+f.Term)
 	}
+	vars = append(vars, "ZKELECTD_ROOT="+f.Root)
 	if f.Role != "" {
 		vars = append(vars, "ZKELECTD_ROLE="+f.Role)
 	}

@@ -201,7 +201,7 @@ func (s *Standby) awaitIdle(ctx context.Context) bool {
 type standbyRun struct {
 	work   *guard.Work
 	unit   *unit         // nil unless systemd runs it
-	notify *probe.Socket // nil unless it tells that it is warm
+	notify *probe.Socket // receives READY=1 of warm work; nil without child.warm.notify
 }
 
 // stop asks the work to stop, and has it killed after grace.

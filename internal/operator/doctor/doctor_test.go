@@ -54,6 +54,18 @@ func TestHealthyHost(t *testing.T) {
 	}
 }
 
+// A daemon that answers, but is not registered, runs: its reason says what to do.
+func TestADaemonThatWaitsRuns(t *testing.T) {
+	t.Parallel()
+	f := healthy()
+	f.Daemon = Daemon{Node: "n1", Absent: "no daemon is registered", Answer: "there is no group at /clustr"}
+	for _, found := range Diagnose(f) {
+		if found.Check == "daemon" && (found.Result != Fail || !strings.Contains(found.Seen, "runs, but is not registered: there is no group")) {
+			t.Errorf("%+v", found)
+		}
+	}
+}
+
 // A group without a child has no time to stop it.
 func TestGroupWithoutAChild(t *testing.T) {
 	t.Parallel()

@@ -188,3 +188,12 @@ func TestHealthAgreesWithTheRanking(t *testing.T) {
 		}
 	}
 }
+
+// Without a leader the reason of the last election is not why nobody leads.
+func TestTableWithoutALeaderNamesTheLastElection(t *testing.T) {
+	t.Parallel()
+	g := Group{State: StateNone, Cause: "silent", Reason: "n2 is silent"}
+	if text := g.Table(); strings.Contains(text, "Why ") || !strings.Contains(text, "Last     the last election was for silent: n2 is silent") {
+		t.Error(text)
+	}
+}

@@ -116,12 +116,13 @@ func newFleet(t *testing.T, opt fleetOptions) *fleet {
 	}
 	f.write(hogArgument, make([]byte, 4<<20))
 	f.addGroups(opt.groups)
+	promoter := f.rng.IntN(4) // every fleet has promoted work
 	for i := range 4 {
 		n := &node{
 			f: f, id: fmt.Sprintf("n%d", i+1), site: fmt.Sprintf("dc%d", i/2+1), prio: 100 - i, down: make(chan struct{}),
 			containment: containments[f.rng.IntN(len(containments))], killed: make(map[string]time.Time), starvedPids: make(map[int]bool),
 			hidesChildren: f.rng.Float64() < 0.5, byName: f.rng.Float64() < 0.5,
-			promotes: f.rng.Float64() < 0.5 && opt.fix == nil,
+			promotes: (f.rng.Float64() < 0.5 || i == promoter) && opt.fix == nil,
 		}
 		if opt.groups > 1 && n.containment == "keeper" {
 			n.containment = "cgroup" // several groups need it

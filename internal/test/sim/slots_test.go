@@ -459,7 +459,8 @@ func (r *resource) uneven(record cluster.Slots) string {
 		for _, m := range in.Members {
 			count[m.ID] += 0
 		}
-		if s := g.state(); s.Acquired() && s.Current.Exists {
+		// The record of a holder that left with its work alive can be there still: a copy that no session owns.
+		if _, here := count[elected.Record.Node]; here && g.state().Acquired() && g.state().Current.Exists {
 			count[elected.Record.Node]++
 		}
 	}

@@ -118,6 +118,19 @@ func TestALapsedLeaderLeadsAgain(t *testing.T) {
 	}
 }
 
+// Nor must a group wait for work that starts slowly, while another member's waits to be promoted.
+func TestALapsedLeaderWhoseStandbyIsColdGivesWayToAWarmOne(t *testing.T) {
+	for state, want := range map[string]string{cluster.StandbyCold: "a", cluster.StandbyWarming: "a", cluster.StandbyWarm: "b"} {
+		h := newGroup("a", "b").leads("b", 7).scenario(t)
+		h.group().node("a").Standby = &cluster.Standby{State: cluster.StandbyWarm}
+		h.group().node("b").Priority, h.group().node("b").Standby = 200, &cluster.Standby{State: state}
+		f := &h.in.Snapshot.Fence.Record
+		f.State, f.Lapsed, f.Led = cluster.FenceReleased, true, true
+		h.in.Snapshot.Current = cluster.Stored[cluster.Current]{}
+		h.leader(want, cluster.CauseLapsed)
+	}
+}
+
 func TestWhoAreTheDeputies(t *testing.T) {
 	g := newGroup("a", "b", "c", "d", "e").sites("dc1", "dc1", "dc2", "dc3", "dc2").leads("c", 7)
 	rec := g.Elected.Record

@@ -415,7 +415,17 @@ func (m *Member) perform(a transition.Action) {
 	}
 }
 
+// send sends a transaction. RELEASE lets others elect by the records of the nodes. After an outage, in which promoted work was killed, this
+// node's goes before it.
 func (m *Member) send(a transition.Send) {
+	if a.Lapsed && m.opt.Standby != nil && m.node != nil {
+		m.node.publishNow(func(error) { m.sendNow(a) })
+		return
+	}
+	m.sendNow(a)
+}
+
+func (m *Member) sendNow(a transition.Send) {
 	timeout := max(0, a.Deadline-boottime.Now())
 	m.rereads = false // its outcome follows, and then it is read again
 	m.background.spawn(func() {

@@ -1,12 +1,62 @@
 package group
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/transition"
+	"zkelectd/internal/work/worker"
 )
+
+// releases is a session that says that a transaction is sent.
+type releases struct {
+	Session
+	sent chan struct{}
+}
+
+func (s releases) Do(context.Context, ...cluster.Op) ([]cluster.Result, error) {
+	s.sent <- struct{}{}
+	return nil, nil
+}
+
+// Others elect when they see the RELEASE, and would take the killed work for the warm standby that the record before told of.
+func TestAReleaseAfterAnOutageTellsOfTheStandbyFirst(t *testing.T) {
+	for name, c := range map[string]struct {
+		send    transition.Send
+		standby *worker.Standby
+		first   int
+	}{
+		"after an outage":    {transition.Send{Tx: transition.TxRelease, Lapsed: true}, new(worker.Standby), 1},
+		"no outage":          {transition.Send{Tx: transition.TxRelease}, new(worker.Standby), 0},
+		"no promotable work": {transition.Send{Tx: transition.TxRelease, Lapsed: true}, nil, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPublished(t, 2)
+			s := releases{sent: make(chan struct{})}
+			m := &Member{node: p.publication, background: p.background, inbox: p.inbox, session: s, group: &Group{opt: Options{Counters: NewCounters(nil)}}}
+			m.opt.Standby = c.standby
+			c.send.Deadline = boottime.Now() + time.Minute
+			m.send(c.send)
+			for sent := false; !sent; {
+				select {
+				case <-p.inbox.c:
+					p.inbox.runNext()
+				case <-s.sent:
+					sent = true
+				}
+			}
+			if len(p.writes) != c.first {
+				t.Errorf("%s: %d records were written before the RELEASE, want %d", name, len(p.writes), c.first)
+			}
+		})
+	}
+}
 
 // A policy that differs does not hide slots that differ.
 func TestDriftOfPolicyAndSlots(t *testing.T) {

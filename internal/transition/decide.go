@@ -374,7 +374,7 @@ func (m *Machine) withdraw() {
 func (m *Machine) send(tx Tx, ops []cluster.Op, deadline time.Duration) {
 	m.withdraw()
 	m.tx = transaction{pending: tx, sent: m.now}
-	m.do(Send{Tx: tx, Ops: ops, Deadline: deadline})
+	m.do(Send{Tx: tx, Ops: ops, Deadline: deadline, Lapsed: tx == TxRelease && m.term.stop.Lapsed})
 }
 
 // leaseEnd returns the end of the lease that a transaction has granted.

@@ -99,6 +99,7 @@ type (
 		Tx       Tx
 		Ops      []cluster.Op
 		Deadline time.Duration
+		Lapsed   bool // it is the RELEASE of a leader that ZooKeeper has not answered
 	}
 	// Renew posts a RENEW, to be sent at Due at the latest, alone or merged with those of other groups, and never from Deadline
 	// on. It replaces the one posted before; without Ops it only withdraws that one. [RenewDone] reports the outcome.

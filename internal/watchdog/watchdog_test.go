@@ -51,6 +51,20 @@ func TestTakeoverOverdue(t *testing.T) {
 	}
 }
 
+// While its decision is deleted, a candidate cannot take over, also if the elector has not seen that.
+func TestADecisionThatWasWrittenAgainHasItsOwnTime(t *testing.T) {
+	w := newWatchdog()
+	s := elected("a", 7)
+	w.Observe(s, 0)
+	s.Elected.Stat.Created = 9
+	if f := w.Observe(s, takeover); f.Overdue != "" {
+		t.Errorf("%q", f.Overdue)
+	}
+	if f := w.Observe(s, 2*takeover); f.Overdue == "" {
+		t.Error("never overdue")
+	}
+}
+
 // A candidate whose work needs longer by its own configuration has that time; the elector may have no work at all.
 func TestACandidateHasItsOwnTimeToStart(t *testing.T) {
 	const longer = takeover + time.Minute

@@ -22,7 +22,7 @@ type Policy struct {
 type Rules struct {
 	// Type names a policy type. Rank, if it is not empty, lists the rankers instead.
 	Type string   `json:"type" yaml:"type" default:"priority" reload:"yes" doc:"How nodes are ranked: one of {types}. See docs/policies.md."`
-	Rank []string `json:"rank,omitempty" yaml:"rank" reload:"yes" doc:"A list of rankers to use instead of policy.type. The first ranker that distinguishes two members decides between them. Each is one of {rankers}, with:GROUP (the node that leads that group), apart:GROUP (any other node) or expr:EXPRESSION."`
+	Rank []string `json:"rank,omitempty" yaml:"rank" reload:"yes" doc:"A list of rankers to use instead of policy.type: {rankers}, with:GROUP (the node that leads that group), apart:GROUP (any other node) or expr:EXPRESSION."`
 	// Sites maps sites to their priority, the highest first; a site that is not listed has 0.
 	Sites      map[string]int `json:"sites,omitempty" yaml:"sites" reload:"yes" doc:"The priority of each site, higher is better; a site that is not listed has 0."`
 	Strategies []Strategy     `json:"strategies,omitempty" yaml:"strategies" reload:"yes" doc:"A list of {when: CONDITION, use: TYPE}. The first strategy whose condition is true ranks the members; a strategy without when always applies. If no condition is true, policy.type ranks them."`
@@ -34,8 +34,8 @@ type Rules struct {
 	// Failback says when a better member replaces a healthy leader, see [ParseFailback]. A configuration always writes it out: a record
 	// without it is one of an earlier version, and means immediate, whatever the default of a configuration is. MaxPreemptions bounds how
 	// often a healthy leader is replaced within [PreemptionWindow], 0 for no bound.
-	Failback       string `json:"failback,omitempty" yaml:"failback" default:"manual" reload:"yes" doc:"When a better node replaces a healthy leader: manual (only when 'zkelectd reelect' or 'zkelectd move' asks for it), immediate (at once), or a duration, as in 30s, for which the better node must have been eligible without interruption. Default: 30s with slots and with the rankers spread, with:GROUP and apart:GROUP, else manual."`
-	MaxPreemptions int    `json:"max_preemptions,omitempty" yaml:"max_preemptions" min:"0" default:"6" reload:"yes" doc:"How often policy may replace a healthy leader (a preemption) within an hour; 0 for no limit. Failovers, operator requests and the first preemption under a new revision of the policy are not limited."`
+	Failback       string `json:"failback,omitempty" yaml:"failback" default:"manual" reload:"yes" doc:"When a better node replaces a healthy leader: manual (only by 'zkelectd reelect' or 'zkelectd move'), immediate, or a duration, as in 30s, for which the better node must have been eligible. Default: 30s with slots and with the rankers spread, with:GROUP and apart:GROUP, else manual."`
+	MaxPreemptions int    `json:"max_preemptions,omitempty" yaml:"max_preemptions" min:"0" default:"6" reload:"yes" doc:"How often policy may replace a healthy leader (a preemption) within an hour; 0 for no limit."`
 
 	Failsafe FailsafeRules `json:"failsafe,omitzero" yaml:"-"`
 	RollCall RollCallRules `json:"roll_call,omitzero" yaml:"-"`

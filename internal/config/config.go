@@ -25,7 +25,7 @@ import (
 type Config struct {
 	Node Node `yaml:"node"`
 	// GroupsDir is the directory with the group files; empty for one group.
-	GroupsDir string         `yaml:"groups_dir" doc:"A directory with a file NAME.yaml for each group of this host. zookeeper.root is then the znode above the roots of the groups. Without it, the configuration is that of one group. See docs/groups.md."`
+	GroupsDir string         `yaml:"groups_dir" doc:"A directory with a file NAME.yaml for each group of this host. zookeeper.root is then the znode above the roots of the groups. See docs/groups.md."`
 	ZooKeeper ZooKeeper      `yaml:"zookeeper"`
 	Election  Election       `yaml:"election" scope:"group"`
 	Policy    Policy         `yaml:"policy" scope:"group"`
@@ -50,17 +50,17 @@ type Node struct {
 	Labels   map[string]string `yaml:"labels" scope:"host, group" reload:"yes" doc:"Arbitrary labels, shown with the node; policies can use them."`
 	Observer bool              `yaml:"observer" scope:"host, group" reload:"yes" doc:"With true this daemon is an observer: it never leads, but it can be the elector."`
 	// Weight is the share of leaderships in relation to other nodes, MaxLeaders the largest number of them; 0 for no limit.
-	Weight     float64 `yaml:"weight" min:"0.001" max:"1000" default:"1" reload:"yes" doc:"The share of leaderships that the policies spread and fewest give this host: with 2 it leads twice as many groups as a host with 1. From 0.001 to 1000. See docs/policies.md."`
+	Weight     float64 `yaml:"weight" min:"0.001" max:"1000" default:"1" reload:"yes" doc:"The share of leaderships that the policies spread and fewest give this host, from 0.001 to 1000. See docs/policies.md."`
 	MaxLeaders int     `yaml:"max_leaders" min:"0" reload:"yes" doc:"This host is not elected in further groups while it leads this many; each slot counts as one. It keeps what it leads. 0 for no limit."`
 }
 
 // Election configures this daemon as elector and as candidate.
 type Election struct {
-	Exclusion time.Duration `yaml:"exclusion" min:"1ns" default:"1m" doc:"How long a node is excluded after its first strike; each further strike doubles the time, up to an hour. A leader that has been READY for five times as long loses its strikes."`
+	Exclusion time.Duration `yaml:"exclusion" min:"1ns" default:"1m" doc:"How long a node is excluded after its first strike; each further strike doubles the time, up to an hour."`
 	// Lease is the same for all groups of a host: they share a session and its renewals. LostAfter is 0 for as early as is safe.
 	Lease     time.Duration `yaml:"lease" scope:"host" doc:"How long the work goes on while ZooKeeper does not answer: from 900ms to 45% of the session timeout, which is what 0s means. The same on all hosts. See docs/sizing.md."`
 	LostAfter time.Duration `yaml:"lost_after" doc:"How long a leader must have been silent before this member takes over: from 1.36 times the lease, which is what 0s means, to zookeeper.session_timeout. The same on all hosts. See docs/sizing.md."`
-	Settle    time.Duration `yaml:"settle" max:"1h" default:"3s" doc:"How long the first election waits for other hosts, if the group has never had a leader or all daemons were down. It ends early when all members that could be better are registered."`
+	Settle    time.Duration `yaml:"settle" max:"1h" default:"3s" doc:"How long the first election waits for other hosts, if the group has never had a leader or all daemons were down."`
 }
 
 // StrikeResetAfter returns how long a leader must have been READY before its strikes are cleared.
@@ -104,7 +104,7 @@ type Policy struct {
 // Check is a repeated check.
 type Check struct {
 	probe.Target `yaml:",squash" doc:"{doc}"`
-	Interval     time.Duration `yaml:"interval" default:"5s" min:"1ns" doc:"The time between two checks. One that takes longer than half of it, and longer than 2s, has failed. Three failed ones in a row count: an unhealthy host is not elected, and a leader whose child is not alive gives up leadership, with a strike."`
+	Interval     time.Duration `yaml:"interval" default:"5s" min:"1ns" doc:"The time between two checks. One fails after half of it, at least 2s. Three failed ones in a row count: an unhealthy host is not elected; a leader whose child is not alive gives leadership up."`
 }
 
 // Timeout returns how long one check may take.
@@ -114,7 +114,7 @@ func (c Check) Timeout() time.Duration { return max(c.Interval/2, 2*time.Second)
 type Score struct {
 	Exec []string `yaml:"exec" program:"yes" doc:"The score is the first word of this command's output; with the type score, higher is better. It is measured every 10s, and the last few values are averaged."`
 	// AtElection makes members measure the score for each election, see [cluster.RollCall].
-	AtElection bool `yaml:"at_election" doc:"Whether all members measure their scores anew for each election, which ranks them by these answers: for replicated data, of which the host that has most must lead. Part of the policy; in addition, each host answers only if its own configuration says so. Not with slots. See docs/policies.md."`
+	AtElection bool `yaml:"at_election" doc:"Whether all members measure their scores for each election, which ranks them by these answers: for replicated data. Part of the policy; each host answers only if its own configuration says so, too. Not with slots. See docs/policies.md."`
 	// Timeout is how long one measurement may take.
 	Timeout time.Duration `yaml:"timeout" min:"100ms" max:"1m" default:"5s" doc:"A score.exec that runs for longer than this has failed. With score.at_election it is also how long an election waits for the answers of members, and then part of the policy. From 100ms to 1m."`
 }
@@ -132,23 +132,23 @@ func (c *Config) checkScore(report func(string, string, ...any)) {
 
 // Reload configures when the configuration is read again.
 type Reload struct {
-	Watch bool `yaml:"watch" doc:"Reload the configuration, as SIGHUP does, whenever its file, a group file in groups_dir, zookeeper.auth.file or http.token_file changes, also where symbolic links lead."`
+	Watch bool `yaml:"watch" doc:"Reload the configuration, as SIGHUP does, whenever its file, a group file in groups_dir, zookeeper.auth.file or http.token_file changes."`
 }
 
 // Child configures the leader-only work.
 type Child struct {
 	Command []string `yaml:"command" program:"yes" doc:"The leader-only child: a program and its arguments."`
-	Unit    string   `yaml:"unit" doc:"A systemd service, such as app.service, that runs on the leader only, or with child.promote as a standby on the others. Use it instead of child.command. With slots, each slot has its own, as in app@${ZKELECTD_SLOT}.service. See docs/systemd.md."`
+	Unit    string   `yaml:"unit" doc:"A systemd service instead of child.command, such as app.service; with slots, each slot has its own, as in app@${ZKELECTD_SLOT}.service. See docs/systemd.md."`
 	// None says that there is no leader-only work on purpose.
 	None        bool              `yaml:"none" doc:"With true this host leads without leader-only work: programs learn from the HTTP API who leads."`
 	Env         map[string]string `yaml:"env" doc:"Additional environment variables of the child and of the hooks; not for child.unit, which has its own."`
 	Dir         string            `yaml:"dir" doc:"The child's working directory. Default: the daemon's."`
 	Ready       probe.Readiness   `yaml:"ready"`
 	Live        Check             `yaml:"live" doc:"Once it is ready, the child is alive"`
-	Promote     Order             `yaml:"promote" doc:"makes the child the leader. With child.promote the child runs on every host that may lead, as a standby that is told its role; see docs/standby.md"`
-	Demote      Order             `yaml:"demote" doc:"makes the child a standby again: when it has succeeded, no leader-only work goes on. If it fails, or takes longer than the child may take to stop, the child is killed"`
+	Promote     Order             `yaml:"promote" doc:"makes the child, which runs on every host that may lead, the leader; see docs/standby.md"`
+	Demote      Order             `yaml:"demote" doc:"makes the child a standby again: no leader-only work goes on then. If it fails, or takes longer than child.stop_timeout, the child is killed"`
 	Warm        Warm              `yaml:"warm"`
-	Containment string            `yaml:"containment" oneof:"auto, cgroup, keeper" scope:"host" default:"auto" doc:"What keeps all processes of the child together: cgroup (a control group of version 2, which must be delegated), keeper (a subreaper, for one group only), or auto: cgroup if possible, else keeper. See docs/safety.md."`
+	Containment string            `yaml:"containment" oneof:"auto, cgroup, keeper" scope:"host" default:"auto" doc:"What keeps all processes of the child together: cgroup, keeper, or auto: cgroup if possible, else keeper. See docs/safety.md."`
 	StopSignal  string            `yaml:"stop_signal" default:"TERM" doc:"The signal that asks the child to stop."`
 	StopTimeout time.Duration     `yaml:"stop_timeout" doc:"How long the child may take to stop after stop_signal. Then it is killed, or earlier if the lease ends. With 0s the timeout is as long as the lease allows (5/6 of the lease), but at most 10s."`
 	// MaxRestarts is how often within a minute a child that exits by itself is started again.
@@ -219,10 +219,10 @@ func (c Child) Signal() syscall.Signal { return unix.SignalNum(signalName(c.Stop
 // Hooks are commands that run at changes of leadership.
 type Hooks struct {
 	PreStart []string `yaml:"pre_start" program:"yes" doc:"A command that runs before the child starts, but not again when a child that has exited is restarted in place. If it fails, the takeover fails."`
-	PostStop []string `yaml:"post_stop" program:"yes" doc:"A command that runs once pre_start has run and the child is dead for good, before leadership is released. It may only undo what pre_start did. See docs/safety.md."`
+	PostStop []string `yaml:"post_stop" program:"yes" doc:"A command that runs once pre_start has run and the child is dead for good, before leadership is released. See docs/safety.md."`
 	OnChange []string `yaml:"on_change" program:"yes" doc:"A command that runs for each change of this daemon's role, in order and one at a time, with JSON on its standard input."`
 	// OnLeaderChange runs on every member.
-	OnLeaderChange []string      `yaml:"on_leader_change" program:"yes" reload:"yes" doc:"A command that runs on every member, leading or not, when it sees that another term leads or that nobody leads any more, and once at the start. If it is slow, only the newest change waits."`
+	OnLeaderChange []string      `yaml:"on_leader_change" program:"yes" reload:"yes" doc:"A command that runs on every member, leading or not, when it sees that another term leads or that nobody leads any more, and once at the start."`
 	Timeout        time.Duration `yaml:"timeout" min:"1ns" default:"10s" doc:"A hook that runs for longer is killed. A takeover that takes longer than this and child.ready.timeout together has failed; with child.unit or child.promote, child.ready.timeout counts twice."`
 }
 
@@ -246,9 +246,9 @@ type ZooKeeper struct {
 	Root           string        `yaml:"root" scope:"host, group" default:"/cluster" doc:"The group's root znode, which 'zkelectd init' creates. Daemons with the same root elect one leader."`
 	SessionTimeout time.Duration `yaml:"session_timeout" min:"2s" max:"10m" default:"6s" doc:"The session timeout to request; a server grants between 2 and 20 times its tickTime. The lease is at most 45% of the smallest timeout that may be granted."`
 	// MinSessionTimeout is the smallest session timeout that a server may grant; 0 for the one that was granted first.
-	MinSessionTimeout time.Duration `yaml:"min_session_timeout" doc:"The smallest session timeout that any server of the ensemble may grant; the lease is computed from it. Set it if the servers have different values of maxSessionTimeout. With 0s zkelectd assumes that every server grants at least what the first one granted."`
+	MinSessionTimeout time.Duration `yaml:"min_session_timeout" doc:"The smallest session timeout that any server of the ensemble may grant. Set it if their maxSessionTimeout differs. With 0s zkelectd assumes that every server grants at least what the first one granted."`
 	ConnectTimeout    time.Duration `yaml:"connect_timeout" doc:"How long to try to connect for the first time before giving up. With 0s the daemon tries forever, and a command for 10s."`
-	SessionFile       string        `yaml:"session_file" doc:"The file (mode 0600) with the session's id and password and the pending hooks. If guard and daemon were killed together, 'zkelectd release' and the next start read it to clean up. Only its user and root may have write access to the directory. Default: the file session in systemd's $RUNTIME_DIRECTORY; without that directory, none."`
+	SessionFile       string        `yaml:"session_file" doc:"The file (mode 0600) with the session's id and password and the pending hooks, for 'zkelectd release' and the next start. Only its user and root may have write access to the directory. Default: the file session in systemd's $RUNTIME_DIRECTORY, else none."`
 	Auth              Auth          `yaml:"auth"`
 	ACL               string        `yaml:"acl" oneof:"open, readable, private" default:"open" reload:"yes" doc:"Who can access the znodes that are created: private (only the users of zookeeper.auth.file), readable (everyone can read) or open (everyone can do everything). Use open for demos and tests only. See docs/security.md."`
 	TLS               TLS           `yaml:"tls"`
@@ -261,7 +261,7 @@ type Auth struct {
 
 // TLS configures TLS on the connections to ZooKeeper.
 type TLS struct {
-	CA         string `yaml:"ca" doc:"A PEM file with the CAs to trust. With this or another setting of zookeeper.tls, the servers are connected to by TLS (1.2 or later); zookeeper.servers must then name their secureClientPort. Default: the CAs of the system. A name without a slash is a systemd credential."`
+	CA         string `yaml:"ca" doc:"A PEM file with the CAs to trust; default: those of the system. With a setting of zookeeper.tls, zookeeper.servers must name the secureClientPort of the servers. A name without a slash is a systemd credential."`
 	Cert       string `yaml:"cert" doc:"A PEM file with this host's certificate, for servers that require one; needs zookeeper.tls.key."`
 	Key        string `yaml:"key" doc:"The PEM file with the private key of zookeeper.tls.cert; other users must not be able to read it."`
 	ServerName string `yaml:"server_name" doc:"The name that the servers' certificates must have. Default: the host in zookeeper.servers."`

@@ -14,7 +14,7 @@ import (
 
 // Failsafe configures whether a leader works on while ZooKeeper is away.
 type Failsafe struct {
-	Enabled bool `yaml:"enabled" reload:"yes" doc:"Whether a leader that ZooKeeper does not answer works on as long as all other members promise to let nobody take over. Part of the policy; in addition, each host takes part only if its own configuration says so. See docs/failsafe.md."`
+	Enabled bool `yaml:"enabled" reload:"yes" doc:"Whether a leader that ZooKeeper does not answer works on as long as all other members promise to let nobody take over. Part of the policy; each host takes part only if its own configuration says so, too. See docs/failsafe.md."`
 	// Max is how long it does so at most; 0 for no limit.
 	Max time.Duration `yaml:"max" reload:"yes" doc:"How long such a leader works on at most, from the last write that ZooKeeper has confirmed. 0s for no limit. Part of the policy."`
 	// Listen is where this host answers the other members; empty for http.listen.

@@ -124,7 +124,7 @@ var metrics = slices.Concat(groupMetrics, hostMetrics)
 var groupMetrics = []metric{
 	{"zkelectd_is_leader", gauge, nil, "1 if this daemon is the READY leader and its lease is valid.", nil, boolean(func(g groupData) bool { return g.Leads() })},
 	{"zkelectd_is_elector", gauge, nil, "1 if this daemon is the elector, and ZooKeeper answers it.", nil, boolean(isElector)},
-	{"zkelectd_state", gauge, []string{"state"}, "1 for the state that this daemon is in, which is the label; the states are those in the answers of the probes.", nil, func(g groupData, emit emitter) { emit(1.0, g.State()) }},
+	{"zkelectd_state", gauge, []string{"state"}, "1 for the state that this daemon is in, as in the answers of the probes.", nil, func(g groupData, emit emitter) { emit(1.0, g.State()) }},
 	{"zkelectd_term", gauge, nil, "The term of the newest decision that this daemon has seen.", nil, value(func(g groupData) float64 { return float64(g.ElectedTerm) })},
 	{"zkelectd_child_up", gauge, nil, "1 if a process of the leader-only child exists.", nil, boolean(childUp)},
 	{"zkelectd_child_restarts_total", counter, nil, "Restarts of the child in place, after it had exited by itself.", nil, value(func(g groupData) uint64 { return g.totals.Restarts })},
@@ -136,8 +136,8 @@ var groupMetrics = []metric{
 		}
 	}},
 	{"zkelectd_heir", gauge, nil, "1 if this daemon is elected next if the leader is lost, as the elector has published it, and its data is fresh. Not exported otherwise.", nil, ifTrue(func(g groupData) bool { return g.CheckHeir() == nil })},
-	{"zkelectd_child_unkillable", gauge, nil, "1 if part of the leader-only work cannot be killed: until it has ended, leadership is not released and the session stays open. Not exported otherwise.", nil, ifTrue(func(g groupData) bool { return g.Unkillable != "" })},
-	{"zkelectd_watchdog_device", gauge, []string{"state"}, "Always 1, with the state of the device that resets this host if the work outlives its lease: ready, armed (work runs) or unusable (nothing resets this host if it stands still, and with watchdog_device.mode: required it does not lead). Not exported if none is configured.", nil, func(g groupData, emit emitter) {
+	{"zkelectd_child_unkillable", gauge, nil, "1 if part of the leader-only work cannot be killed. Not exported otherwise.", nil, ifTrue(func(g groupData) bool { return g.Unkillable != "" })},
+	{"zkelectd_watchdog_device", gauge, []string{"state"}, "Always 1, with the state of the device that resets this host if the work outlives its lease: ready, armed (work runs) or unusable. Not exported if none is configured.", nil, func(g groupData, emit emitter) {
 		if g.WatchdogDevice != nil {
 			emit(1.0, g.WatchdogDevice.State)
 		}
@@ -158,16 +158,16 @@ var groupMetrics = []metric{
 		}
 	}},
 	{"zkelectd_failsafe_member_unready", gauge, []string{"member"}, "1 for each other member that would not promise, at most 16. Not exported otherwise.", nil, unready},
-	{"zkelectd_newer_records", gauge, nil, "1 if a newer version has written a record that this daemon does not understand: it neither elects nor takes over. Upgrade this host. Not exported otherwise.", nil, ifTrue(func(g groupData) bool { return g.Newer != "" })},
+	{"zkelectd_newer_records", gauge, nil, "1 if a newer version has written a record that this daemon does not understand. Not exported otherwise.", nil, ifTrue(func(g groupData) bool { return g.Newer != "" })},
 	{"zkelectd_policy_drift", gauge, nil, "1 if the policy in this daemon's configuration is not the one in force. Not exported otherwise.", nil, ifTrue(func(g groupData) bool { return g.Drift != "" })},
 	{"zkelectd_slots_drift", gauge, nil, "1 if slots.count or slots.per_node in this daemon's configuration is not the one in force. Not exported otherwise.", nil, ifTrue(func(g groupData) bool { return g.SlotsDrift != "" })},
 	{"zkelectd_members", gauge, []string{"site", "eligible"}, "The number of members that are eligible, and of those that are not. Of many sites, small ones are counted together as the site /other. Elector only.", nil, electorOnly(members)},
-	{"zkelectd_members_expected", gauge, nil, "The number of members that there should be: those that are registered, and those that are lost or stopped. Elector only.", nil, electorOnly(value(func(g groupData) float64 { return float64(g.Members.Expected) }))},
-	{"zkelectd_members_lost", gauge, nil, "The number of members that are lost: they were not stopped, and nobody has dropped them with 'zkelectd forget --lost'. Elector only.", nil, electorOnly(value(func(g groupData) float64 { return float64(g.Members.Lost) }))},
+	{"zkelectd_members_expected", gauge, nil, "The number of members that are registered, lost or stopped. Elector only.", nil, electorOnly(value(func(g groupData) float64 { return float64(g.Members.Expected) }))},
+	{"zkelectd_members_lost", gauge, nil, "The number of members that are lost. Elector only.", nil, electorOnly(value(func(g groupData) float64 { return float64(g.Members.Lost) }))},
 	{"zkelectd_excluded_members", gauge, []string{"site"}, "The number of members that are excluded because of strikes. Elector only.", nil, electorOnly(excluded)},
 	{"zkelectd_severity", gauge, nil, "What the users of the work suffer: 0 nothing, 1 a warning, 2 critical, as 'zkelectd status --check' and docs/operations.md say. Elector only.", nil, electorOnly(value(func(g groupData) float64 { return float64(g.SeverityAt(time.Now())) }))},
 	{"zkelectd_no_eligible_members", gauge, nil, "1 if the group needs a leader and no member is eligible. Elector only.", nil, electorOnly(boolean(func(g groupData) bool { return g.Note != "" }))},
-	{"zkelectd_preemption_blocked", gauge, nil, "1 if a better member than the leader is prevented from taking over by a pause, a delayed failback, damping or an operator request. Failback manual does not count: leadership stays on purpose. Elector only.", nil, electorOnly(boolean(func(g groupData) bool { return g.Blocked != "" }))},
+	{"zkelectd_preemption_blocked", gauge, nil, "1 if a better member than the leader is prevented from taking over by a pause, a delayed failback, damping or an operator request. Failback manual does not count. Elector only.", nil, electorOnly(boolean(func(g groupData) bool { return g.Blocked != "" }))},
 	{"zkelectd_paused", gauge, []string{"mode"}, "1 if the group is paused in this mode: soft, or hard, in which not even a dead leader is replaced. Elector only.", nil, electorOnly(paused)},
 }
 
@@ -190,7 +190,7 @@ var hostMetrics = []metric{
 		emit(float64(h.totals.Fenced.Succeeded), "success")
 		emit(float64(h.totals.Fenced.Failed), "failure")
 	}, nil},
-	{"zkelectd_fencing_unavailable", gauge, nil, "How many nodes this daemon could not fence, as their monitor has found last: nodes that their agent could not reach, or settings that are wrong.", value(func(h hostData) float64 { return float64(h.totals.Unfenceable) }), nil},
+	{"zkelectd_fencing_unavailable", gauge, nil, "How many nodes this daemon could not fence, as their monitor has found last.", value(func(h hostData) float64 { return float64(h.totals.Unfenceable) }), nil},
 	{"zkelectd_failsafe_rounds_total", counter, nil, "Rounds in which this daemon, as a leader that ZooKeeper did not answer, has asked all members for promises.", value(func(h hostData) uint64 { return h.totals.Failsafe.Rounds }), nil},
 	{"zkelectd_failsafe_extensions_total", counter, nil, "Rounds in which all members have promised in time, so that the lease was extended.", value(func(h hostData) uint64 { return h.totals.Failsafe.Extended }), nil},
 	{"zkelectd_failsafe_replies_total", counter, []string{"result"}, "Members that this daemon has asked in rounds: they have promised (promised) or refused (refused), or could not be reached (unreachable).", func(h hostData, emit emitter) {

@@ -258,6 +258,18 @@ var Causes = []Cause{
 	CauseIneligible, CauseUnhealthy, CauseMove, CauseDrain, CauseReelect, CauseRepair,
 }
 
+// InPolicy returns the cause that policies see for this one. A policy need not know how a loss was found, so it sees failure for silent.
+// It reports false for lapsed, which says nothing about the member: the cause before it stays.
+func (c Cause) InPolicy() (seen Cause, ok bool) {
+	switch c {
+	case CauseSilent:
+		return CauseFailure, true
+	case CauseLapsed:
+		return "", false
+	}
+	return c, true
+}
+
 // Elected is the record of leader/elected: the elector's decision (docs/protocol.md, Electing). Every write is a new term.
 type Elected struct {
 	Header

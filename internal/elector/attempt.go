@@ -82,17 +82,15 @@ func circumstances(s *cluster.Snapshot, g attemptEnd) cluster.Circumstances {
 	if c.Cause == "" {
 		c = cluster.Circumstances{Cause: rec.Cause, Node: rec.PreviousNode, Site: rec.PreviousSite}
 	}
-	if !g.ended || g.cause == cluster.CauseLapsed { // which says nothing about the member
+	cause, seen := g.cause.InPolicy()
+	if !g.ended || !seen {
 		return c
 	}
 	failed := c.Failed
 	if fence.Term == rec.Term && (fence.State == cluster.FenceReady || fence.Led) {
 		failed = nil // there has been a leader since
 	}
-	c = cluster.Circumstances{Cause: g.cause, Node: rec.Node, Site: rec.Site}
-	if g.cause == cluster.CauseSilent {
-		c.Cause = cluster.CauseFailure // a policy need not know how the loss was found
-	}
+	c = cluster.Circumstances{Cause: cause, Node: rec.Node, Site: rec.Site}
 	if c.Node == "" || g.holder {
 		c.Node, c.Site = fence.Node, fence.Site
 	}

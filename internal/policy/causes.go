@@ -12,15 +12,31 @@ import (
 	"zkelectd/internal/sys/suggest"
 )
 
-// causes returns the values of cause in expressions. A policy sees silent as failure, and lapsed not at all.
+// causes returns the values of cause in expressions.
 func causes() []string {
 	var names []string
 	for _, c := range cluster.Causes {
-		if c != cluster.CauseSilent && c != cluster.CauseLapsed {
+		if seen, ok := c.InPolicy(); ok && seen == c {
 			names = append(names, string(c))
 		}
 	}
 	return names
+}
+
+// checkCause returns an error if cause is never name in expressions. The causes that only history and explain show are explained.
+func checkCause(name string) error {
+	known := causes()
+	if slices.Contains(known, name) {
+		return nil
+	}
+	never := fmt.Sprintf("cause is never %q", name)
+	if c := cluster.Cause(name); slices.Contains(cluster.Causes, c) {
+		if seen, ok := c.InPolicy(); ok {
+			return fmt.Errorf("%s in expressions, which see it as %q", never, seen)
+		}
+		return fmt.Errorf("%s in expressions: it says nothing about a member, and the cause before it stays", never)
+	}
+	return fmt.Errorf("%s: it is one of %s%s", never, strings.Join(known, ", "), suggest.Hint(name, known))
 }
 
 // CheckCauses returns an error for an expression that compares cause with a text that it never is. It is for the rules of a
@@ -34,10 +50,9 @@ func CheckCauses(rules cluster.Rules) error {
 		}
 		c := comparisons{is: isCause}
 		ast.Walk(&tree.Node, &c)
-		known := causes()
 		for _, name := range c.texts {
-			if !slices.Contains(known, name) {
-				return fmt.Errorf("%s: cause is never %q: it is one of %s%s", key, name, strings.Join(known, ", "), suggest.Hint(name, known))
+			if err := checkCause(name); err != nil {
+				return fmt.Errorf("%s: %w", key, err)
 			}
 		}
 		return nil

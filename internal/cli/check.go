@@ -256,7 +256,7 @@ func policyWarnings(ctx context.Context, g group) (cluster.Snapshot, []string, e
 	if err != nil {
 		return snap, nil, nil // refused with the configuration
 	}
-	warnings := compiled.Problems(snap.Members)
+	warnings := compiled.Problems(&snap)
 	if err := operator.CheckEligible(g.cfg, snap, cluster.Policy{Rules: g.cfg.Rules()}); err != nil {
 		warnings = append(warnings, err.Error())
 	}

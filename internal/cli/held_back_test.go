@@ -64,6 +64,10 @@ func TestWhatHoldsABetterMemberBackIsSaid(t *testing.T) {
 			t.Errorf("%v: %s", args, out)
 		}
 	}
+	mistyped := f.policyFile("mistyped.yaml", strings.Replace(fmt.Sprintf(policy, 300), "policy: {", `policy: {filter: ['member.id != "bb"'], `, 1))
+	if out := f.exits(statusNo, "policy", "--apply", "--dry-run", mistyped); !strings.Contains(out, `warning: policy.filter[0] names the node "bb", which is not a member`) {
+		t.Errorf("a mistyped node: %s", out)
+	}
 	f.configure("b", "dc1", 100, fmt.Sprintf(policy, 300)) // what policy --apply has changed is a conflict otherwise
 	f.reloads("b")
 	f.configure("b", "dc1", 100, fmt.Sprintf(policy, 400))

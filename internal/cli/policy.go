@@ -115,6 +115,9 @@ func (g group) applyPolicy(ctx context.Context, a *appliedPolicy, p operator.Pro
 		a.say("revision %d is in force, published by %s", rec.Revision, rec.By)
 	}
 	a.sayLines(operator.DescribeOutcome(q))
+	for _, problem := range q.Policy.Problems(&q.Snapshot) {
+		a.warn("%s", problem)
+	}
 	if dry {
 		return exitError{statusNo, nil}
 	}

@@ -70,7 +70,7 @@ type Policy struct {
 	filters    []filter
 	strategies []strategy
 	types      map[string]policyType
-	compared   []comparedSite
+	compared   []comparison
 }
 
 // New compiles a policy record. The error names the setting at fault.
@@ -89,7 +89,7 @@ func New(rec cluster.Policy) (*Policy, error) {
 	if p.filters, err = filters(rec.Rules); err != nil {
 		return nil, err
 	}
-	p.compared = comparedSites(rec.Rules)
+	p.compared = comparisonsOf(rec.Rules)
 	return p, nil
 }
 
@@ -211,19 +211,22 @@ func (p *Policy) WantsAnswer(in Input) bool {
 	return use.name == execType
 }
 
-// Problems returns likely mistakes in the policy, given these members, and the sites of those that are absent. The policy can be used in
-// spite of them.
-func (p *Policy) Problems(members []cluster.Member, absent ...string) []string {
-	sites, unlisted := make(map[string]bool), make(map[string]bool)
-	for _, m := range members {
+// Problems returns likely mistakes in the policy, given the members and those that are absent. The policy can be used in spite of them.
+func (p *Policy) Problems(s *cluster.Snapshot) []string {
+	if len(s.Members) == 0 {
+		return nil
+	}
+	sites, nodes, unlisted := make(map[string]bool), make(map[string]bool), make(map[string]bool)
+	for _, m := range s.Members {
 		site := m.Node.Record.Site
-		sites[site] = true
+		sites[site], nodes[m.ID] = true, true
 		if _, listed := p.Rules.Sites[site]; !listed && len(p.Rules.Sites) > 0 {
 			unlisted[site] = true
 		}
 	}
-	for _, site := range absent {
-		sites[site] = true
+	absent, _ := s.Absent()
+	for _, n := range absent {
+		sites[n.Site], nodes[n.ID] = true, true
 	}
 	var missing []string
 	for site := range p.Rules.Sites {
@@ -232,7 +235,7 @@ func (p *Policy) Problems(members []cluster.Member, absent ...string) []string {
 		}
 	}
 	var all []string
-	if len(missing) > 0 && len(members) > 0 {
+	if len(missing) > 0 {
 		slices.Sort(missing)
 		all = append(all, fmt.Sprintf("policy.sites names %s, which no member is at", strings.Join(missing, ", ")))
 	}
@@ -240,11 +243,11 @@ func (p *Policy) Problems(members []cluster.Member, absent ...string) []string {
 		list := strings.Join(slices.Sorted(maps.Keys(unlisted)), ", ")
 		all = append(all, fmt.Sprintf("members are at %s, which policy.sites does not name", list))
 	}
-	if len(members) > 0 {
-		for site := range p.Rules.Sites {
-			sites[site] = true
-		}
-		all = append(all, unknownSites(p.compared, sites)...)
+	for site := range p.Rules.Sites {
+		sites[site] = true
+	}
+	for _, c := range p.compared {
+		all = append(all, c.check(sites, nodes)...)
 	}
 	return all
 }

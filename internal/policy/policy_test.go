@@ -190,7 +190,7 @@ func TestNoBestWithoutEligibleMembers(t *testing.T) {
 
 func TestASiteWithoutMembersIsAProblem(t *testing.T) {
 	p := policyOf(t, cluster.Rules{Sites: map[string]int{"dc1": 1, "dc9": 2, "dc7": 3}})
-	if got := p.Problems([]cluster.Member{member("a", "dc1", 1, 0)}, "dc7", "dc9"); got != nil {
+	if got := p.Problems(groupWith([]cluster.Member{member("a", "dc1", 1, 0)}, cluster.RosterNode{ID: "b", Site: "dc7"}, cluster.RosterNode{ID: "c", Site: "dc9"})); got != nil {
 		t.Errorf("the members of a site are lost: %q", got)
 	}
 	for name, c := range map[string]struct {
@@ -206,8 +206,13 @@ func TestASiteWithoutMembersIsAProblem(t *testing.T) {
 		for i, site := range c.sites {
 			members = append(members, member(site, site, 1, int32(i)))
 		}
-		if got := strings.Join(p.Problems(members), "\n"); got != c.want {
+		if got := strings.Join(p.Problems(groupWith(members)), "\n"); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
+}
+
+// groupWith returns a group with members and absent nodes.
+func groupWith(members []cluster.Member, absent ...cluster.RosterNode) *cluster.Snapshot {
+	return &cluster.Snapshot{Members: members, Roster: cluster.Stored[cluster.Roster]{Exists: true, Record: cluster.Roster{Nodes: absent}}}
 }

@@ -105,19 +105,10 @@ func Run(q Question) Outcome {
 	return out
 }
 
-// absentSites returns the sites of the members that are absent.
-func absentSites(s cluster.Snapshot) (sites []string) {
-	nodes, _ := s.Absent()
-	for _, n := range nodes {
-		sites = append(sites, n.Site)
-	}
-	return sites
-}
-
 // settle runs the elector on the snapshot of q, as it is, until it decides nothing more. It returns the snapshot then.
 func settle(q Question) (Outcome, cluster.Snapshot) {
 	s := q.Snapshot
-	out := Outcome{Problems: q.Policy.Problems(s.Members, absentSites(s)...)}
+	out := Outcome{Problems: q.Policy.Problems(&s)}
 	q.Options.Epoch, q.Options.Estimate = s.Slots.Record.Epoch, true // the forecast is for the epoch in force
 	core := elector.New(q.Options)
 	wd := watchdog.New(watchdog.Options{Takeover: time.Hour, StrikeResetAfter: 1000 * time.Hour, LeaseWait: time.Second})

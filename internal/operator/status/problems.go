@@ -29,11 +29,7 @@ func (g *Group) describePolicy(s cluster.Snapshot, policies *policy.Cache) {
 		g.Problems = append(g.Problems, "the policy in force cannot be used, so each elector ranks by its own configuration: "+err.Error())
 		return
 	}
-	var sites []string
-	for _, m := range g.Absent {
-		sites = append(sites, m.Site)
-	}
-	g.Problems = append(g.Problems, compiled.Problems(s.Members, sites...)...)
+	g.Problems = append(g.Problems, compiled.Problems(&s)...)
 	var drifted []string
 	for _, m := range g.Members {
 		if m.Drift {

@@ -171,7 +171,7 @@ func TestDrainOfAllGroups(t *testing.T) {
 	e.prints([]string{"whatif", "--drain", "n1"}, "billing  n1         n2          dc1", "web      n1         n2          dc1")
 	e.prints([]string{"whatif", "--without", "other"}, "billing  n1         n1          dc1   it already leads")
 	e.prints([]string{"whatif", "-o", "json"}, `"evenness": {`, `"most": 3`)
-	e.fails(2, []string{"whatif", "--without", "missing"}, `no member has the id "missing"`)
+	e.fails(3, []string{"whatif", "--without", "missing"}, `no member has the id "missing"`)
 	e.fails(1, []string{"whatif", "--all"}, "there would be no leader after a loss, in: billing (site dc1), mail (site dc1)")
 
 	e.fails(3, []string{"drain", "n1"}, "3 of 3 groups change, 3 of them their leader", "nothing was changed: add --yes")

@@ -46,6 +46,12 @@ func TestHungLeaderIsNotConfirmed(t *testing.T) {
 	if err != nil || !strings.Contains(out, "Leader   a (site dc1), term ") || !strings.Contains(out, "\nLease    not confirmed: "+reason+"\n") {
 		t.Errorf("%v\n%s", err, out)
 	}
+	if out := f.exits(0, "whatif"); !strings.Contains(out, "\nWhy      it stays elected, but its lease is not confirmed: "+reason+"\n") {
+		t.Errorf("whatif: %s", out)
+	}
+	if out := f.exits(1, "whatif", "--all"); !strings.Contains(out, "a, unconfirmed  none") {
+		t.Errorf("whatif --all: %s", out)
+	}
 	out = f.exits(0, "status", "-o", "json")
 	var g status.Group
 	if err := json.Unmarshal([]byte(out), &g); err != nil || g.Leader != "a" || g.LeaseUnconfirmed != reason || g.LeaseRemaining != 0 {

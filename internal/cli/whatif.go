@@ -8,10 +8,13 @@ import (
 	"slices"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/elector/whatif"
 	"zkelectd/internal/operator"
+	"zkelectd/internal/operator/status"
 	"zkelectd/internal/policy"
 )
 
@@ -27,6 +30,9 @@ type forecast struct {
 	Site   string `json:"site,omitempty"`
 	Cause  string `json:"cause,omitempty"`
 	Reason string `json:"reason,omitempty"`
+	// State is that of Now as in status, LeaseUnconfirmed why it has not confirmed its lease, although it was asked.
+	State            string `json:"state_now"`
+	LeaseUnconfirmed string `json:"lease_unconfirmed,omitempty"`
 	// RollCall has the answers that have led to the decision in force. A forecast goes by what members publish: it
 	// cannot ask them.
 	RollCall []cluster.RankedAnswer `json:"roll_call,omitempty"`
@@ -84,6 +90,7 @@ for each of them. A group with slots has one for each slot.`
 type groupQuestion struct {
 	name     string
 	question whatif.Question
+	now      []status.Group // the status of each leader
 	err      error
 }
 
@@ -130,6 +137,7 @@ func (s selection) questions(ctx context.Context, o whatifOptions) ([]groupQuest
 		if q := &read[i]; q.err == nil {
 			if q.question, q.err = g.submitter().Question(ctx); q.err == nil {
 				known.add(q.question.Snapshot)
+				q.now = g.leadersNow(ctx, q.question)
 			}
 		}
 	})
@@ -153,6 +161,22 @@ func (s selection) questions(ctx context.Context, o whatifOptions) ([]groupQuest
 		read[i].change(o.change, inFile)
 	}
 	return read, nil
+}
+
+// leadersNow returns the status of each leader in question, with its lease.
+func (g group) leadersNow(ctx context.Context, q whatif.Question) []status.Group {
+	now := make([]status.Group, len(q.Leaders()))
+	var asked errgroup.Group
+	asked.SetLimit(maxAsked)
+	for i, own := range q.Leaders() {
+		asked.Go(func() error {
+			name := cluster.SlotName(g.name, own.Snapshot.Slot)
+			now[i] = withLease(ctx, name, status.Of(g.name, g.paths.Root, own.Snapshot))
+			return nil
+		})
+	}
+	_ = asked.Wait() // no error: a leader that does not answer is one of the results
+	return now
 }
 
 // change applies a change to the questions about the group and its slots, and another policy unless it is nil.
@@ -181,15 +205,15 @@ func (q groupQuestion) leaders() []whatif.Question {
 // add adds the outcomes for the leaders of the group.
 func (q groupQuestion) add(all []forecast, lost string, outcomes []whatif.Outcome) []forecast {
 	for i, own := range q.leaders() {
-		all = append(all, newForecast(own, lost, outcomes[i]))
+		all = append(all, newForecast(own, q.now[i], lost, outcomes[i]))
 	}
 	return all
 }
 
-func newForecast(q whatif.Question, lost string, out whatif.Outcome) forecast {
+func newForecast(q whatif.Question, now status.Group, lost string, out whatif.Outcome) forecast {
 	f := forecast{
 		Group: q.Options.Group, Lost: lost, Now: operator.Leader(q.Snapshot), Leader: out.Leader.ID, Site: out.Leader.Node.Record.Site,
-		Note: out.Last.Note, Blocked: out.Blocked, Problems: out.Problems,
+		State: now.State, LeaseUnconfirmed: now.LeaseUnconfirmed, Note: out.Last.Note, Blocked: out.Blocked, Problems: out.Problems,
 		RollCall: cluster.AnswersIn(q.Snapshot.Elected.Record.Ranking),
 	}
 	if n := len(out.Steps); n > 0 {
@@ -290,12 +314,12 @@ func (t *targets) add(s cluster.Snapshot) {
 func (t *targets) check(c whatif.Change) error {
 	for _, id := range slices.Concat(c.Without, c.Cordon, c.Drain) {
 		if !t.nodes[id] {
-			return fmt.Errorf("no member has the id %q", id)
+			return refuse("no member has the id %q", id)
 		}
 	}
 	for _, site := range c.WithoutSites {
 		if !t.sites[site] {
-			return fmt.Errorf("no member is at the site %q", site)
+			return refuse("no member is at the site %q", site)
 		}
 	}
 	return nil
@@ -307,10 +331,25 @@ func (f forecast) why() string {
 		return f.Error
 	case f.Leader == "":
 		return f.Note
-	case f.Cause == "":
+	case f.Cause != "":
+		return f.Cause + ": " + f.Reason
+	case f.LeaseUnconfirmed != "":
+		return "it stays elected, but its lease is not confirmed: " + f.LeaseUnconfirmed
+	case f.State == string(cluster.CurrentReady):
 		return "it already leads"
 	}
-	return f.Cause + ": " + f.Reason
+	return "it stays elected, and does not lead yet"
+}
+
+// leadsNow returns the node that leads now, with what is missing if it only should.
+func (f forecast) leadsNow() string {
+	switch {
+	case f.LeaseUnconfirmed != "":
+		return f.Now + ", unconfirmed"
+	case f.Now != "" && f.State != string(cluster.CurrentReady):
+		return "none, " + f.Now + " elected"
+	}
+	return nobody(f.Now)
 }
 
 // print prints the forecast for the only leader.
@@ -341,7 +380,7 @@ func forecastTable(w io.Writer, all []forecast, losses bool) error {
 	}
 	t := newTable(w, append(head, "LEADS NOW", "WOULD LEAD", "SITE", "WHY")...)
 	for _, f := range all {
-		t.row(append(lost(f), nobody(f.Now), nobody(f.Leader), f.Site, f.why())...)
+		t.row(append(lost(f), f.leadsNow(), nobody(f.Leader), f.Site, f.why())...)
 	}
 	return t.Flush()
 }

@@ -145,6 +145,8 @@ func describeOutcome(q whatif.Question, out whatif.Outcome) []string {
 	switch n := len(out.Steps); {
 	case !out.HasLeader():
 		return []string{"no member leads: " + out.WhyNoLeader()}
+	case (n == 0 || out.Leader.ID == Leader(q.Snapshot)) && !q.Snapshot.Ready():
+		lines = []string{at + " stays elected, and does not lead yet"}
 	case n == 0 || out.Leader.ID == Leader(q.Snapshot):
 		lines = []string{at + " continues to lead"}
 	default:

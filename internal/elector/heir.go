@@ -158,6 +158,7 @@ const heirMemory = 4 * maxHeirInterval
 // HeirKeeper keeps the published heir true while this member is the elector.
 type HeirKeeper struct {
 	basis    uint64        // what was seen when the published heir was found to be true
+	acts     [2]int64      // the requests and the policy that were seen last
 	next     time.Duration // not before then is anything written
 	interval time.Duration
 	replaced map[cluster.Heir]time.Duration // when those that were heirs lately were replaced
@@ -170,6 +171,9 @@ func (k *HeirKeeper) Update(core *Elector, in Input) (write *cluster.HeirRecord,
 	basis := heirBasis(in)
 	if basis == k.basis || s.Heir.Newer() != nil {
 		return nil, 0
+	}
+	if acts := [2]int64{s.Control.Stat.Modified, in.Policy.Revision}; acts != k.acts {
+		k.acts, k.next = acts, min(k.next, in.Now+heirInterval) // people look at once what a request has changed
 	}
 	published, known := s.NextLeader()
 	if _, alive := s.Member(published.Incarnation); known && published.Incarnation != "" && !alive {

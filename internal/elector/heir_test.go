@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
 )
 
 func TestElectionsPublishTheHeir(t *testing.T) {
@@ -187,6 +188,37 @@ func TestTheKeeperDampsChanges(t *testing.T) {
 		}
 		if len(writes) < 3 || len(writes) > 30 {
 			t.Errorf("%q: %d writes within %s", alike, len(writes), writes[len(writes)-1]-writes[0])
+		}
+	}
+}
+
+// A request or another policy is not damped, whatever has alternated before: people look at the heir after a cordon.
+func TestTheKeeperFollowsRequestsAtOnce(t *testing.T) {
+	for name, act := range map[string]func(h *scenario){
+		"a cordon": func(h *scenario) {
+			h.in.Snapshot.Control.Exists, h.in.Snapshot.Control.Record.Cordons = true, []cluster.Cordon{{Node: "b"}}
+			h.in.Snapshot.Control.Stat.Modified++
+		},
+		"another policy": func(h *scenario) {
+			p, err := policy.New(cluster.Policy{Revision: 9, Rules: cluster.Rules{Type: "priority", Filter: []string{`member.id != "b"`}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.in.Policy = p
+		},
+	} {
+		h := newGroup("a", "b", "c").scenario(t)
+		h.leader("a", cluster.CauseFirst)
+		var k HeirKeeper
+		for i := range 8 { // the heir is b in the end
+			h.node("b").Priority, h.node("c").Priority = 10+i%2, 11-i%2
+			h.keep(&k, 40*time.Second)
+		}
+		began := h.in.Now
+		act(h)
+		written, at := h.keep(&k, 5*time.Second)
+		if !slices.Equal(written, []string{"c"}) || at[0]-began > heirInterval+200*time.Millisecond {
+			t.Errorf("%s: wrote %q at %s, after %s", name, written, at, began)
 		}
 	}
 }

@@ -62,6 +62,7 @@ func TestRequestsInAGroup(t *testing.T) {
 		t.Errorf("status: %s", out)
 	}
 	f.dryRuns()
+	f.unknownNodes()
 	f.submitsBesideTheElector()
 	f.submit("uncordon", "b")
 	f.refusesOneOfTwoOperators()
@@ -69,6 +70,20 @@ func TestRequestsInAGroup(t *testing.T) {
 	f.reportsNoOldGap()
 	f.stop("b")
 	f.isInterrupted()
+}
+
+// unknownNodes: each command that names a node of the group refuses one that the group does not know.
+func (f *fleet) unknownNodes() {
+	f.t.Helper()
+	lines := []string{"whatif --without nX", "whatif --cordon nX", "whatif --drain nX", "whatif --without-site nX", "fence nX --yes"}
+	for _, kind := range request.Kinds() {
+		if kind.Takes(request.FieldNode) {
+			lines = append(lines, string(kind)+" nX")
+		}
+	}
+	for _, line := range lines {
+		f.exits(statusRefused, strings.Fields(line)...)
+	}
 }
 
 // dryRuns: with --dry-run a request prints what would happen, and changes nothing.

@@ -41,7 +41,23 @@ func (d *draft) cordon(node, site string, drain bool) (Plan, error) {
 		effect += fmt.Sprintf("; it leads %s and continues to", slotNames(led))
 	}
 	d.addMessage("%s", effect)
+	d.warnOfNoStandby()
 	return d.finish("cordon of " + c.Target())
+}
+
+// warnOfNoStandby warns if the plan so far leaves nobody who could take over from a leader.
+func (d *draft) warnOfNoStandby() {
+	before := d.q.Leaders()
+	for i, q := range WithControl(d.q, d.next).Leaders() {
+		leader := whatif.Run(q).Leader.ID
+		if leader == "" || whatif.Succession(q, leader).HasLeader() || !whatif.Succession(before[i], whatif.Run(before[i]).Leader.ID).HasLeader() {
+			continue
+		}
+		if s := q.Snapshot.Slot; s != "" {
+			leader += ", which leads slot " + s
+		}
+		d.addMessage("warning: no other member may lead then: nobody would take over from %s", leader)
+	}
 }
 
 // finishDrain refuses a drain if no other member can take over, unless it is forced.
@@ -60,6 +76,7 @@ func (d *draft) finishDrain(c cluster.Cordon) (Plan, error) {
 	default:
 		d.addMessage("%s; %s leads until another member is eligible", effect, leader)
 	}
+	d.warnOfNoStandby()
 	return d.finish("drain of " + c.Target())
 }
 
@@ -250,7 +267,7 @@ func (d *draft) clearStrikes(node string) (Plan, error) {
 			return Plan{}, &NotAffectedError{Reason: "no node has strikes", Done: true}
 		}
 		nodes, _ := members(d.q.Snapshot)
-		return Plan{}, &NotAffectedError{Reason: node + " has no strikes" + suggest.Hint(node, nodes), Done: true}
+		return Plan{}, &NotAffectedError{Reason: node + " has no strikes" + suggest.Hint(node, nodes), Done: knows(d.q.Snapshot, node)}
 	}
 	if d.next.Full() {
 		return Plan{}, fmt.Errorf("there are too many requests: uncordon some of the nodes and sites that %s lists first", d.inGroup("'zkelectd status'"))
@@ -309,7 +326,7 @@ func (d *draft) forget(node string) (Plan, error) {
 	case len(drop) == 0 && node == "":
 		return Plan{}, &NotAffectedError{Reason: "no member is lost", Done: true}
 	case len(drop) == 0:
-		return Plan{}, &NotAffectedError{Reason: fmt.Sprintf("no node %q has left the group", node) + suggest.Hint(node, left), Done: true}
+		return Plan{}, &NotAffectedError{Reason: fmt.Sprintf("no node %q has left the group", node) + suggest.Hint(node, left)}
 	}
 	next := q.Snapshot.Roster.Record.Without(func(n cluster.RosterNode) bool { return drop[n.ID] })
 	d.plan.Roster = &next

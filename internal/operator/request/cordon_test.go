@@ -3,6 +3,7 @@ package request
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,7 +37,7 @@ func TestCordonAndDrain(t *testing.T) {
 				h.control().Pause = &cluster.Pause{Request: ann(1)}
 			}
 			plan, err := h.planFor(cordon(c.options, c.node, c.site, c.drain))
-			if err != nil || !slices.Equal(plan.Messages, []string{c.messages}) || plan.Control.LastRequest != c.last+" by bob@host" {
+			if err != nil || strings.Join(plan.Messages, "\n") != c.messages || plan.Control.LastRequest != c.last+" by bob@host" {
 				t.Errorf("%s, paused %t: %v, messages %q, the last is %q", name, soft, err, plan.Messages, plan.Control.LastRequest)
 				continue
 			}
@@ -50,6 +51,19 @@ func TestCordonAndDrain(t *testing.T) {
 			if out := h.after(plan); out.Leader.ID != c.leader {
 				t.Errorf("%s: then %q leads", name, out.Leader.ID)
 			}
+		}
+	}
+}
+
+// A cordon of the last member that could take over says so.
+func TestCordonOfTheLastStandby(t *testing.T) {
+	h := group(t).leads("a1")
+	h.control().Cordons = []cluster.Cordon{{Node: "a2"}, {Node: "b2"}}
+	for _, drain := range []bool{false, true} {
+		plan, err := h.planFor(cordon(bob(), "b1", "", drain))
+		want := "warning: no other member may lead then: nobody would take over from a1"
+		if err != nil || len(plan.Messages) != 2 || plan.Messages[1] != want {
+			t.Errorf("drain %t: %v, %q", drain, err, plan.Messages)
 		}
 	}
 }

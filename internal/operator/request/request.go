@@ -131,7 +131,7 @@ func (e *RefusedError) Unwrap() error { return e.Err }
 // Of a request for many groups, those groups have no part.
 type NotAffectedError struct {
 	Reason string
-	// Done is set if the group is already as the request wants it.
+	// Done is set if the group is already as the request wants it. A node or site that the group does not know is a mistake.
 	Done bool
 }
 
@@ -384,7 +384,17 @@ func notCordoned(s cluster.Snapshot, name string) error {
 	if len(known) > 0 {
 		reason += "; there are cordons of " + list(known)
 	}
-	return &NotAffectedError{Reason: reason + suggest.Hint(name, known), Done: true}
+	return &NotAffectedError{Reason: reason + suggest.Hint(name, known), Done: name == "" || knows(s, name)}
+}
+
+// knows reports whether a name is that of a node or site of the group: of a member, or of one that has left.
+func knows(s cluster.Snapshot, name string) bool {
+	nodes, sites := members(s)
+	absent, _ := s.Absent()
+	for _, n := range absent {
+		nodes, sites = append(nodes, n.ID), append(sites, n.Site)
+	}
+	return slices.Contains(nodes, name) || slices.Contains(sites, name)
 }
 
 // maxListed bounds the names in an error.

@@ -54,17 +54,22 @@ func TestTargetIsANodeOrASite(t *testing.T) {
 func TestNothingToDo(t *testing.T) {
 	for _, r := range []Request{
 		{Kind: KindResume}, {Kind: KindUncordon, All: true}, {Kind: KindUncordon, Node: "a1"}, {Kind: KindUncordon, Target: "dc1"},
-		{Kind: KindClearStrikes, All: true}, {Kind: KindClearStrikes, Node: "a1"},
+		{Kind: KindClearStrikes, All: true}, {Kind: KindClearStrikes, Node: "a1"}, {Kind: KindClearStrikes, Node: "lost"}, {Kind: KindUncordon, Node: "lost"},
 	} {
 		r.Options = bob()
-		_, err := r.Plan(group(t).leads("a1").q)
+		q := group(t).leads("a1").q
+		q.Snapshot.Roster = exists(cluster.Roster{Nodes: []cluster.RosterNode{{ID: "lost", Site: "dc3"}}})
+		_, err := r.Plan(q)
 		var none *NotAffectedError
 		if !errors.As(err, &none) || !none.Done {
 			t.Errorf("%+v: %v", r, err)
 		}
 	}
-	for _, r := range []Request{{Kind: KindCordon, Node: "x"}, {Kind: KindMove, Target: "x"}} {
-		r.Options = bob()
+	for _, kind := range Kinds() {
+		if !kind.Takes(FieldNode) {
+			continue
+		}
+		r := Request{Kind: kind, Target: "x", Options: bob()} // unknown: a typing error
 		_, err := r.Plan(group(t).leads("a1").q)
 		var none *NotAffectedError
 		if !errors.As(err, &none) || none.Done {

@@ -184,7 +184,7 @@ func (l *lossGroup) start(ctx context.Context, round int) error {
 	if err := store.Init(ctx, l.session, l.paths, "the benchmark"); err != nil {
 		return err
 	}
-	env := append([]string{"ZKELECTD_ELECTION_SETTLE=0s"}, l.env...)
+	env := append([]string{"ZKELECTD_ELECTION_SETTLE=0s", "ZKELECTD_POLICY_FAILBACK=immediate"}, l.env...)
 	for i, h := range l.hosts {
 		n, err := l.spawnHost(l.addr, l.binary, h, lostTimeout, []string{"sleep", "100000"}, env...)
 		if err != nil {

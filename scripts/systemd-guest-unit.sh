@@ -291,7 +291,7 @@ chmod +x /run/promoted-app
 install -d -o zkelectd /run/roles
 promoted_member() {
 	printf 'node: {id: %s, priority: %s}\nzookeeper: {servers: ["%s"], root: /promoted, session_timeout: 4s}\npolicy: {failback: immediate, max_preemptions: 0}\n' "$2" "$3" "$zk" >"$1"
-	printf 'child:\n  unit: %s\n  stop_timeout: 300ms\n  promote: {exec: [sh, -c, "echo $ZKELECTD_TERM >/run/roles/$ZKELECTD_NODE"]}\n  demote: {exec: [%s]}\n' "$4" "${5:-sh, -c, rm /run/roles/\$ZKELECTD_NODE}" >>"$1"
+	printf 'child:\n  unit: %s\n  stop_timeout: 300ms\n  promote: {exec: [sh, -c, "echo $ZKELECTD_TERM >/run/roles/$ZKELECTD_NODE"]}\n  demote: {exec: [sh, -c, "[ ! -e /run/refuse ] && rm /run/roles/$ZKELECTD_NODE"]}\n' "$4" >>"$1"
 	chmod 0644 "$1"
 }
 for u in app app@; do printf '[Service]\nExecStart=\nExecStart=/run/promoted-app\n' >"$units/$u.service.d/zz.conf"; done
@@ -329,7 +329,8 @@ for end in "KILL daemon" "STOP daemon" "KILL guard"; do
 	until_ok "n2 works again" works n2
 	check_ledger
 done
-promoted_member /etc/zkelectd/g2.yaml n2 50 app@g2.service "false"
+touch /run/refuse
+promoted_member /etc/zkelectd/g2.yaml n2 50 app@g2.service
 systemctl reload zkelectd@g2 || fail "the reload fails"
 standby=$(main_pid app@g2.service)
 until_ok "n1 works after a demotion that fails" works n1

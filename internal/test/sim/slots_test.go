@@ -413,7 +413,8 @@ func (g *group) checkDecision(rec cluster.Elected) {
 	for _, other := range g.groups[:record.Count] {
 		s := other.state()
 		again := slices.ContainsFunc(known, func(k cluster.SlotState) bool {
-			return k.Slot == s.Slot && k.Elected.Exists && k.Elected.Stat.Created != s.Elected.Stat.Created
+			ended := k.Ended() && k.Elected.Stat == s.Elected.Stat // if it no longer has, a stranger has forged the fence since
+			return k.Slot == s.Slot && (ended || k.Elected.Exists && k.Elected.Stat.Created != s.Elected.Stat.Created)
 		})
 		if s.Elected.Record.Incarnation == rec.Incarnation && !s.Ended() && !again {
 			count++

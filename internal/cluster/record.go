@@ -438,7 +438,7 @@ type Current struct {
 type Exclusion struct {
 	Node    string `json:"node"`
 	Strikes int    `json:"strikes"`
-	// For is how long the node is excluded, counted from when an elector first saw the strike.
+	// For is how long the node is excluded. Each member counts from when it first saw the strike.
 	For Duration `json:"for"`
 	// Expired is set once the exclusion has ended or was suspended; the strikes still count. Suspended is set until For is over if it was
 	// suspended, because nobody was left who had not failed.

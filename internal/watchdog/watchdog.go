@@ -94,6 +94,12 @@ func (w *Watchdog) Observe(s cluster.Snapshot, now time.Duration) Findings {
 	return f
 }
 
+// Follow notes since when strikes are known, from a snapshot of a member that is not the elector: the time of an exclusion goes on if this
+// one has to elect.
+func (w *Watchdog) Follow(s cluster.Snapshot, now time.Duration) {
+	w.exclusions(s, now, &Findings{}, func(time.Duration) {})
+}
+
 // takeover finds an elected candidate that is overdue. The time during which its predecessor keeps current does not count:
 // the condition begins when no other incarnation's current is in the way.
 func (w *Watchdog) takeover(s cluster.Snapshot, now time.Duration, f *Findings, wake func(time.Duration)) {

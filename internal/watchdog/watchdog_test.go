@@ -168,6 +168,20 @@ func TestExclusionsEndAndAreCleared(t *testing.T) {
 }
 
 // A suspended exclusion counts as a failure until its time is over.
+// The leader's host is often the elector's: with it the time that has passed must not be lost.
+func TestTheNextElectorCountsFromWhenItFirstSawAStrike(t *testing.T) {
+	w := newWatchdog()
+	s := elected("a", 8)
+	s.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "b", Strikes: 1, Term: 7, For: cluster.Duration(time.Minute)}}
+	w.Follow(s, 0)
+	if f := w.Observe(s, time.Minute-1); f.Exclusions[0].Expired {
+		t.Error("it has ended too early")
+	}
+	if f := w.Observe(s, time.Minute); !f.Exclusions[0].Expired {
+		t.Error("it has not ended")
+	}
+}
+
 func TestASuspendedExclusionEnds(t *testing.T) {
 	w := newWatchdog()
 	s := holds(elected("a", 7), "a", 7, cluster.FenceReady)

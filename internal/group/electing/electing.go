@@ -148,6 +148,7 @@ func (e *Elector) See(now time.Duration, snap cluster.Snapshot) { e.wake = e.see
 func (e *Elector) see(now time.Duration, snap cluster.Snapshot) time.Duration {
 	e.noSuccessor = false
 	if snap.At == 0 || !snap.Elector || snap.SelfLost {
+		e.watchdog.Follow(snap, now)
 		e.succeeded, e.active, e.failing = e.succeeded || snap.At != 0, false, 0
 		return 0
 	}

@@ -35,6 +35,7 @@ type electorRole struct {
 func (l *loop) evaluate() time.Duration {
 	e, snap := &l.elector, l.snap
 	if snap.At == 0 || !snap.Elector || snap.SelfLost || l.s.ended != "" {
+		e.watchdog.Follow(snap, l.m.clock())
 		return 0
 	}
 	if l.m.g.slot == 0 {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -33,7 +35,10 @@ func standbys(ctx context.Context, t *table, binary string, rounds int) error {
 			return nil
 		}},
 		{"move", func(g *slowGroup, _, to string) error {
-			return exec.CommandContext(ctx, binary, "move", to, "--zk", g.addr, "--root", g.paths.Root).Run()
+			if out, err := exec.CommandContext(ctx, binary, "move", to, "--zk", g.addr, "--root", g.paths.Root).CombinedOutput(); err != nil {
+				return fmt.Errorf("%w: %s", err, out)
+			}
+			return nil
 		}},
 	} {
 		var worst [2]time.Duration
@@ -105,15 +110,15 @@ func slowLosses(ctx context.Context, binary string, promotes bool, rounds int, l
 	return worst, nil
 }
 
-// spawnSlow starts a node. Its work is ready when the file with its name is there.
+// spawnSlow starts a node. Its work is ready when the file with its name has its process id: that of earlier work may be left.
 func (g *slowGroup) spawnSlow(id string) error {
 	file := filepath.Join(g.dir, id)
-	ready := "test,-e," + file
+	ready := fmt.Sprintf("sh,-c,kill -0 $(cat %s)", file)
 	env := []string{"ZKELECTD_POLICY_FAILBACK=manual", "ZKELECTD_CHILD_READY_EXEC=" + ready, "ZKELECTD_CHILD_READY_TIMEOUT=1m"}
 	if g.promotes {
 		env = append(env, "ZKELECTD_CHILD_PROMOTE_EXEC=true", "ZKELECTD_CHILD_DEMOTE_EXEC=true", "ZKELECTD_CHILD_WARM_EXEC="+ready)
 	}
-	script := fmt.Sprintf(`rm -f %s; sleep %d; touch %s; exec sleep 100000`, file, int(slowStart.Seconds()), file)
+	script := fmt.Sprintf(`sleep %d; echo $$ >%s; exec sleep 100000`, int(slowStart.Seconds()), file)
 	n, err := g.spawnWork(g.addr, g.binary, id, 6*time.Second, []string{"sh", "-c", script}, env...)
 	g.nodes[id] = n
 	return err
@@ -128,7 +133,8 @@ func (g *slowGroup) steady(ctx context.Context) (leader string, err error) {
 		out, err := exec.CommandContext(ctx, g.binary, "leader", "--zk", g.addr, "--root", g.paths.Root).Output()
 		warm := 0
 		for id := range g.nodes {
-			if _, err := os.Stat(filepath.Join(g.dir, id)); err == nil {
+			data, _ := os.ReadFile(filepath.Join(g.dir, id))
+			if pid, _ := strconv.Atoi(strings.TrimSpace(string(data))); pid > 0 && syscall.Kill(pid, 0) == nil {
 				warm++
 			}
 		}

@@ -139,10 +139,11 @@ type screen struct {
 
 // table returns the table that people have asked for.
 func (s *screen) table(view tabular) string {
+	text := view.Table()
 	if s.output == outputWide {
-		return view.WideTable()
+		text = view.WideTable()
 	}
-	return view.Table()
+	return withConnection(text, os.Args[1:])
 }
 
 func (s *screen) show(view tabular) error {

@@ -23,6 +23,20 @@ func TestManualFailbackLeavesAHealthyLeader(t *testing.T) {
 	h.leader("a", cluster.CauseFailure)
 }
 
+// What members publish was not measured at the same time: by it a replica seems to be ahead of its leader.
+func TestManualFailbackComparesNoPublishedScores(t *testing.T) {
+	for enabled, want := range map[bool]string{false: "would be better", true: ""} {
+		h := newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{
+			Type: "score", Failback: cluster.FailbackManual, RollCall: cluster.RollCallRules{Enabled: enabled},
+		})
+		score := 7.0
+		h.group().node("a").Score = &score
+		if d := h.settle(); !strings.Contains(d.Blocked.Reason, want) || want == "" && d.Blocked.Reason != "" {
+			t.Errorf("%t: %q", enabled, d.Blocked.Reason)
+		}
+	}
+}
+
 // What keeps policy from replacing a healthy leader delays nothing else, and what happens then does not count as a preemption.
 func TestWhatHoldsPolicyBackDelaysNothingElse(t *testing.T) {
 	with := func(rules cluster.Rules, before ...cluster.Preemption) func(t *testing.T) *scenario {

@@ -36,6 +36,9 @@ func (e *Elector) replace(b rankingInput, r rankedMembers, best cluster.Member, 
 	}
 	if err := e.checkPreemption(b, r, best, active, d); err != nil {
 		d.block(fmt.Sprintf("%s would be better than %s (%s)", best.ID, rec.Node, r.Difference(best.Name, rec.Incarnation)), err)
+		if d.Blocked.Manual && b.in.Policy.Rules.RollCall.Enabled {
+			d.Blocked = Blocked{} // members have not measured what they publish at the same time
+		}
 		return nil
 	}
 	if e.awaitsAnswers(b, r, false, d) {

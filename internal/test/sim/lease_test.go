@@ -136,7 +136,7 @@ func (ls *leases) store(znode string, w *watchedLease, sent time.Duration, rep r
 	}
 	if first {
 		w.first = w.seen.At
-		for l := range w.users {
+		for _, l := range slices.SortedFunc(maps.Keys(w.users), func(a, b *loop) int { return a.number - b.number }) {
 			l.soon(func() { l.step(tick) })
 		}
 	}

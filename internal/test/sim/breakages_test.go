@@ -21,7 +21,7 @@ type breakage struct {
 	granting granting
 	// control is a breakage that remains when the check is not removed; alone it must be harmless.
 	control string
-	// merged is set if the check matters only where hosts have several groups.
+	// merged is set if the check matters only where hosts have several groups, or if schedules with one notice it too seldom.
 	merged bool
 	// slotted is set if the check matters only in a group with slots. It makes a world in which little but the number of slots changes.
 	slotted bool
@@ -43,6 +43,8 @@ type breakage struct {
 	failsafe bool
 	// calmOutage makes a world in which nothing goes wrong by itself.
 	calmOutage bool
+	// promoted is set if it is one of promotable work. Its world has that, and much goes wrong with orders.
+	promoted bool
 	// passive is set if some daemons of its world have turned failsafe mode off.
 	passive bool
 	// one, three and slots are the seeds of schedules with one group, with three groups per host, and with slots, that notice it: that
@@ -122,6 +124,21 @@ var breakages = []breakage{
 	{name: anyFenceTaken, by: "S1 S2", leases: true, one: 292, three: 244},
 	{name: fenceNotTaken, by: "S2", leases: true, one: 2, three: 1},
 	{name: staysSilent, by: "L1 L4", leases: true, one: 75, three: 34},
+	{name: keepsForever, by: "S1", promoted: true, one: 232, three: 5},
+	{name: promotesUnconfirmed, by: "S1", promoted: true, merged: true, three: 101},
+	{name: failedPromotion, by: "S1", promoted: true, one: 113, three: 1},
+	{name: latePromotion, by: "S1", promoted: true, one: 562, three: 5},
+	{name: notYetPromoted, by: "S1", promoted: true, one: 5, three: 5},
+	{name: failedDemotion, by: "S1", promoted: true, one: 45, three: 5},
+	{name: lateDemotion, by: "S1", promoted: true, one: 395, three: 132},
+	{name: leaseDropped, by: "S1", promoted: true, rare: true, one: 1103},
+	{name: demotedEarly, by: "S1", promoted: true, one: 45, three: 5},
+	{name: outlivesDaemon, by: "S1", promoted: true, one: 31, three: 1},
+	{name: outlivesInstance, by: "S1", promoted: true, one: 69, three: 5},
+	{name: outlivesSession, by: "S1", promoted: true, one: 46, three: 30},
+	{name: promotesCold, by: "warm", promoted: true, one: 1, three: 5},
+	{name: staysCold, by: "warm", promoted: true, one: 1, three: 4},
+	{name: electsCold, by: "warm", promoted: true, one: 1, three: 1},
 }
 
 // The breakages. Each must be detected, or the simulation proves nothing.
@@ -354,10 +371,15 @@ func (b breakage) judges(l *loop, s cluster.Snapshot) cluster.Snapshot {
 		s.Fence.Record.Fencing = nil
 	}
 	b.guesses(&s.Fence.Record)
-	if b.name == leavingEligible {
+	if b.name == leavingEligible || b.name == electsCold {
 		s.Members = slices.Clone(s.Members)
 		for i := range s.Members {
-			s.Members[i].Node.Record.Leaving = ""
+			n := &s.Members[i].Node.Record
+			if b.name == leavingEligible {
+				n.Leaving = ""
+			} else {
+				n.Standby = nil
+			}
 		}
 	}
 	requests := s.Control.Record.Clone()
@@ -448,6 +470,7 @@ func (l *loop) expired(x cluster.Exclusion) bool { return l.m.w.now >= l.m.g.che
 func (b breakage) elects(l *loop, ops []cluster.Op, rec *cluster.Elected) []cluster.Op {
 	l.m.g.check.decides(rec)
 	l.m.g.check.electsStaying(l.snap, rec)
+	l.m.g.check.electsWarm(l.snap, rec)
 	switch b.name {
 	case noOwnIncarnation:
 		ops = l.m.g.blind(ops)

@@ -63,10 +63,13 @@ func (c *checker) init(g *group) {
 // workStarted checks S1.
 func (c *checker) workStarted(m *member) {
 	for _, other := range c.working {
-		c.g.fail("S1: work begins on %s in term %d while that of %s in term %d is running", m.id, m.work.term, other.id, other.work.term)
+		c.g.fail("S1: work begins on %s in term %d while that of %s in term %d is running", m.id, m.workTerm(), other.id, other.workTerm())
 	}
 	c.working = append(c.working, m)
 }
+
+// mayWork reports whether the member has work, or may have, as far as it knows.
+func (c *checker) mayWork(m *member) bool { return m.work != nil || slices.Contains(c.working, m) }
 
 func (c *checker) ends(m *member) {
 	for i, other := range c.working {
@@ -119,7 +122,7 @@ func (c *checker) applied(s *session, ops []cluster.Op, results []cluster.Result
 			}
 		case op.Path == c.g.known.current && c.owner != s.id && w.sessions[c.owner] != nil && fence.Record.State != cluster.FenceRevoked && fence.Record.State != cluster.FenceSilent:
 			c.g.fail("S2: %s deletes another incarnation's current", c.g.self(s))
-		case op.Path == c.g.known.leader && s.h.members[c.g.number].work != nil && fence.Record.Incarnation == c.g.self(s) &&
+		case op.Path == c.g.known.leader && c.mayWork(s.h.members[c.g.number]) && fence.Record.Incarnation == c.g.self(s) &&
 			(fence.Record.State == cluster.FenceReleased || fence.Record.State == cluster.FenceUnclean):
 			c.g.fail("S1: %s releases leadership, but it is not proven that its work is dead", c.g.self(s))
 		case op.Path == c.g.known.leader && fence.Record.Term < c.fenced:

@@ -31,7 +31,7 @@ var coreFaults = []faultKind{
 	{name: "follower without quorum", shared: true, do: func(w *world, m *member) { m.loseQuorum(w.between(0, 2*m.timeout)) }},
 	{name: "servers down", shared: true, do: func(w *world, m *member) { w.outage(w.between(0, 8*time.Second)) }},
 	{name: "child dies", do: func(w *world, m *member) {
-		if m.work != nil && !m.work.hook && !m.work.dying {
+		if m.work != nil && !m.work.hook && !m.work.dying && !m.work.awaits() {
 			m.dead("exited")
 		}
 	}},
@@ -72,6 +72,7 @@ func (w *world) plan() {
 	w.planLeaving()
 	w.planRestores()
 	w.planSilence()
+	w.planStandbys()
 }
 
 func (g *group) plan() {
@@ -107,7 +108,7 @@ func (g *group) plan() {
 // heal ends the faults. It leaves only what the promises allow for: a host that stalls, if it is not the only one.
 func (w *world) heal() {
 	w.log("the faults have ended")
-	w.calm = true
+	w.calm, w.excess = true, max(0, w.highest-cluster.MaxTerm(w.serverTime()))
 	w.restore()
 	w.healPeers()
 	t := &w.traits

@@ -116,8 +116,8 @@ func (r *fencingRun) shoot() {
 		m.g.fail("fencing: %s fences %s in term %d, but holds no lease", m.name, r.node, r.term)
 	}
 	for _, leader := range m.g.check.working {
-		if leader.id == r.node && leader.work.term > r.term {
-			m.g.fail("fencing: %s fences %s in term %d, which works in term %d", m.name, r.node, r.term, leader.work.term)
+		if leader.id == r.node && leader.workTerm() > r.term {
+			m.g.fail("fencing: %s fences %s in term %d, which works in term %d", m.name, r.node, r.term, leader.workTerm())
 		}
 	}
 	for _, h := range m.w.hosts {

@@ -15,6 +15,12 @@ type work struct {
 	dying bool
 	hung  bool // it does nothing any more, but nothing proves that
 	run   int  // the run of the daemon that started it
+
+	promotion bool     // it is a run of promotable work as the leader's
+	proc      *process // nil until the standby is warm
+	leased    bool     // the guard enforces its lease
+	ordered   bool     // it has been told to lead,
+	promoted  bool     // and has answered
 }
 
 // crash kills the daemon. The guard, if it is alive, ends the work, closes the session and starts the daemon again.
@@ -35,6 +41,7 @@ func (h *host) crash(guarded bool) {
 		s.stopHearing()
 		h.endInstances()
 	}
+	h.stopStandbys()
 	if !guarded {
 		for _, m := range h.members {
 			if m.work != nil {
@@ -53,6 +60,10 @@ func (h *host) crash(guarded bool) {
 		return
 	}
 	for _, m := range h.members {
+		if h.w.broken.unleased(m.work, outlivesDaemon) {
+			m.workOver("outlives its daemon")
+			continue
+		}
 		m.kill()
 	}
 }
@@ -64,6 +75,7 @@ func (h *host) killGuard() {
 	}
 	h.w.log("%s: the guard dies", h.id)
 	h.unguarded = true
+	h.stopStandbys()
 	for _, m := range h.members {
 		m.endFencing()
 		if w := m.work; w != nil && !w.dying {
@@ -187,7 +199,7 @@ func (m *member) extend(deadline time.Duration) {
 		if m.lease == deadline && m.clock() >= m.lease {
 			m.endFencing()
 		}
-		if m.lease == deadline && m.work != nil && m.clock() >= m.lease {
+		if m.lease == deadline && m.work != nil && m.clock() >= m.lease && (!m.work.promotion || m.work.leased) {
 			m.w.log("%s: the lease ends, the guard kills the work", m.name)
 			m.kill()
 		}
@@ -215,6 +227,10 @@ func (m *member) kill() {
 	if w == nil || w.dying {
 		return
 	}
+	if w.awaits() {
+		m.workOver("was not promoted")
+		return
+	}
 	w.dying = true
 	most := 10 * time.Millisecond
 	if m.w.chance(m.w.traits.slowKill) {
@@ -239,16 +255,30 @@ func (m *member) kill() {
 // dead ends the work.
 func (m *member) dead(how string) {
 	w := m.work
-	if m.freezing && !w.hook {
+	if m.freezing && !w.hook && !w.awaits() {
 		m.w.faults["work hung"]++
 		m.w.log("%s: its work of term %d hangs in the kernel", m.name, w.term)
 		w.dying, w.hung = true, true
 		m.g.check.ends(m)
+		if w.proc != nil {
+			w.proc.hung, w.proc.leads = true, nil
+		}
 		return
 	}
+	if w.proc != nil {
+		m.standby.ended(w.proc)
+	}
+	m.workOver(how)
+}
+
+// workOver handles that the work is not leader-only any more: it is dead, or a standby.
+func (m *member) workOver(how string) {
+	w := m.work
 	m.work = nil
 	m.w.log("%s: its work of term %d %s", m.name, w.term, how)
-	m.g.check.ends(m)
+	if !w.promotion {
+		m.g.check.ends(m)
+	}
 	if !m.alive {
 		if m.closer != nil && !m.working() {
 			m.cleanUp()

@@ -138,6 +138,13 @@ func (h *host) working() bool {
 	return slices.ContainsFunc(h.members, func(m *member) bool { return m.work != nil })
 }
 
+// stopStandbys ends the standbys of the host.
+func (h *host) stopStandbys() {
+	for _, m := range h.residents {
+		m.standby.stop()
+	}
+}
+
 // sessionEnded handles the end of the session at the client.
 func (h *host) sessionEnded(s *session, reason string) {
 	if h.session != s {
@@ -177,6 +184,7 @@ func (h *host) sessionOver() {
 	h.closeSession(s)
 	if h.leaving {
 		h.alive = false
+		h.stopStandbys()
 		h.w.after(h.w.between(0, 2*h.timeout), h.start)
 		return
 	}

@@ -49,6 +49,9 @@ func (m *resident) join() {
 // drop forgets the instance.
 func (m *resident) drop() {
 	m.instance = nil
+	if m.removed {
+		m.standby.stop()
+	}
 	m.registerPromises("")
 	for _, x := range m.members {
 		x.loop = nil
@@ -119,6 +122,10 @@ func (in *instance) begin(self cluster.Incarnation) {
 		in.loops = append(in.loops, in.newLoop(m))
 	}
 	in.m.registerPromises(self.Name)
+	if s := in.m.standby; s != nil {
+		s.begin()
+		s.publish()
+	}
 	for _, l := range in.loops {
 		l.reader.resume()
 	}
@@ -228,6 +235,9 @@ func (in *instance) abandon(why string) {
 			in.s.renewer.merger.Withdraw(l.number)
 		}
 		l.m.endFencing()
+		if in.m.w.broken.unleased(l.m.work, outlivesInstance) {
+			l.m.workOver("outlives its instance")
+		}
 		l.m.kill()
 	}
 	in.ended()

@@ -217,6 +217,9 @@ func (l *loop) perform(a transition.Action) {
 	case transition.KillTask:
 		if !l.in.refused() {
 			m.endFencing()
+			if l.s.ended != "" && m.w.broken.unleased(m.work, outlivesSession) {
+				m.workOver("outlives its session")
+			}
 			m.kill()
 		}
 	case transition.PublishLeaving:

@@ -13,6 +13,10 @@ import (
 func newCalmWorld(seed uint64, broken breakage) *world {
 	w := newWorld(seed, shape{groups: 1}, broken, nil)
 	w.onlyRequests()
+	for _, h := range w.hosts { // a standby takes over from work that was killed
+		h.residents[0].standby = nil
+	}
+	w.standbys = nil
 	w.traits.total, w.traits.ready = 0, 10*time.Millisecond
 	g := w.groups[0]
 	g.traits.rules = []cluster.Rules{{Type: "priority"}}

@@ -15,6 +15,7 @@ type resident struct {
 	report  selfReport
 	removed bool // the group is not in the daemon's configuration
 	members []*member
+	standby *standby // nil if the work is not promotable
 
 	instance *instance // nil while there is none
 }
@@ -54,6 +55,9 @@ func newResident(h *host, r *resource) *resident {
 	for _, g := range r.groups {
 		m.members = append(m.members, newMember(m, g))
 	}
+	if h.w.standbys != nil {
+		m.standby = &standby{m: m, state: cluster.StandbyCold}
+	}
 	r.residents = append(r.residents, m)
 	return m
 }
@@ -69,4 +73,15 @@ func newMember(in *resident, g *group) *member {
 	}
 	g.members = append(g.members, m)
 	return m
+}
+
+// workTerm returns the term of the member's work, which may be a process that leads although the daemon does not know it; 0 if it has none.
+func (m *member) workTerm() int64 {
+	switch {
+	case m.work != nil:
+		return m.work.term
+	case m.standby != nil && m.standby.proc != nil:
+		return m.standby.proc.term
+	}
+	return 0
 }

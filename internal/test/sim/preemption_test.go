@@ -56,6 +56,7 @@ const settling = 75 * time.Second
 // decides observes what an elector is about to write.
 func (c *checker) decides(rec *cluster.Elected) {
 	c.decisions[decision{rec.Term, rec.By}] = rec
+	c.w.highest = max(c.w.highest, rec.Term)
 	if c.deciding[rec.By] {
 		return
 	}

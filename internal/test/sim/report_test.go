@@ -36,6 +36,9 @@ func (m *resident) record() cluster.Node {
 		}
 	}
 	n.Failsafe = m.failsafeNode()
+	if m.standby != nil {
+		n.Standby = &cluster.Standby{State: m.standby.state}
+	}
 	if m.report.measured {
 		latency, score := m.noisy(m.report.latency), m.noisy(m.report.score)
 		n.Latency, n.Score = &latency, &score

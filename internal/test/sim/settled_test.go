@@ -32,6 +32,7 @@ func (w *world) bound() time.Duration {
 			}
 		}
 	}
+	limit += 2 * time.Duration(w.excess) * time.Second // the limit grows by a term in each second, and attempts go on meanwhile
 	limit += delays[len(delays)-1] + shortestRequest + 6*execTimeout
 	if w.resources[0].slotted {
 		limit += patience + 20*time.Second
@@ -122,6 +123,9 @@ func (g *group) unsettled(elected cluster.Stored[cluster.Elected]) string {
 	// A leader that never releases, or whose work hangs, may be missing.
 	if missing := len(w.hosts) - len(in.Members); missing > 1 || (missing == 1 && !w.traits.refusesRelease && !w.hangs()) {
 		return "L1: not all daemons are back"
+	}
+	if why := g.unsettledStandbys(); why != "" {
+		return why
 	}
 	control := g.check.readControl()
 	requests := control.Record

@@ -31,6 +31,9 @@ func (w *world) drawSlots() (t slotTraits) {
 		return s
 	}
 	t.size = size()
+	if w.standbys != nil { // a host has one standby
+		t.size.PerNode = 1
+	}
 	for w.chance(0.6) && len(t.changes) < 5 {
 		t.changes = append(t.changes, size())
 	}
@@ -277,6 +280,9 @@ func (r *resource) change(size cluster.SlotSize) {
 func (r *resource) set(size cluster.SlotSize) bool {
 	w, g := r.w, r.groups[0]
 	read := r.readSlots()
+	if w.standbys != nil {
+		size.PerNode = 1
+	}
 	if w.down || !read.Readable() {
 		return false
 	}
@@ -380,13 +386,13 @@ func (g *group) held() map[string]int {
 // checkWork checks that the work that has just begun does not overlap with work of another epoch, and that there is not too much on
 // its host (S1).
 func (r *resource) checkWork(m *member) {
-	if !r.slotted {
+	if !r.slotted || m.work == nil {
 		return
 	}
 	on := 0
 	for _, host := range r.residents {
 		for _, other := range host.members {
-			if other.work == nil || other.work.hung {
+			if other.work == nil || other.work.hung || other.work.idle() {
 				continue
 			}
 			if x, y := m.work.l.in.known.Record.Epoch, other.work.l.in.known.Record.Epoch; x != y {

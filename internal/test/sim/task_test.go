@@ -61,10 +61,14 @@ func (l *loop) postStop() {
 }
 
 func (l *loop) startChild(term int64) {
-	m, t := l.m, &l.m.w.traits
+	m := l.m
 	switch {
 	case m.clock() >= m.lease || m.unguarded || l.in.refused():
 		l.inline = append(l.inline, transition.ChildFailed{Err: errors.New("the lease is over")})
+		return
+	case m.standby != nil:
+		l.early = false
+		l.promote(term)
 		return
 	case m.refuses:
 		l.inline = append(l.inline, transition.ChildFailed{Err: errors.New("cannot be started")})
@@ -75,7 +79,12 @@ func (l *loop) startChild(term int64) {
 		l.startWork(term, false)
 	}
 	l.inline = append(l.inline, transition.ChildStarted{})
-	w := m.work
+	l.watch(m.work)
+}
+
+// watch reports that the child is ready, and may have it exit.
+func (l *loop) watch(w *work) {
+	m, t := l.m, &l.m.w.traits
 	if !m.stalls {
 		m.w.after(m.w.between(0, t.ready), func() {
 			if m.work == w {
@@ -100,6 +109,10 @@ func (l *loop) stopTask(grace time.Duration) {
 		m.endFencing()
 	}
 	if w == nil || l.in.refused() {
+		return
+	}
+	if w.promotion && !w.dying {
+		m.demote(w, grace)
 		return
 	}
 	if l.m.w.broken.name == releaseEarly && !w.hook {

@@ -36,6 +36,8 @@ type world struct {
 	sessions  map[int64]*session
 	all       []*session
 	down      bool          // no server answers
+	highest   int64         // the highest term that was decided, written or not
+	excess    int64         // by how much that was over the limit when the faults stopped
 	skew      time.Duration // of the clock of the server that orders writes
 	emptied   bool          // the servers will have lost their data when they return
 	copied    bool          // they will have a copy of its persistent znodes
@@ -44,6 +46,7 @@ type world struct {
 	faults    map[string]int
 	leavers   *rand.Rand     // nil unless leaders leave again and again
 	fencing   *fencingTraits // nil if no host fences another
+	standbys  *standbyTraits // nil if no work is promotable
 	quiet     bool           // no work hangs, and nothing is restored or copied
 	failsafe  *failsafeWorld
 	trace     func(line string)
@@ -55,7 +58,7 @@ func newWorld(seed uint64, s shape, broken breakage, trace func(string)) *world 
 		seed: seed, rng: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), broken: broken, trace: trace,
 		tree: storetest.NewTree(), sessions: make(map[int64]*session), faults: make(map[string]int), ticks: 2, program: execTimeout / 2, rosters: broken.name == "",
 		heirs:  broken.name == "" || broken.heirs || broken.leases,
-		leases: broken.name == "" || broken.leases,
+		leases: broken.name == "" || broken.leases || broken.promoted,
 	}
 	w.cache = newCaches()
 	w.traits = drawTraits(w.rng, s.groups)
@@ -68,13 +71,16 @@ func newWorld(seed uint64, s shape, broken breakage, trace func(string)) *world 
 	if broken.leases {
 		w.focusOnLeases()
 	}
+	if broken.promoted {
+		w.focusOnStandbys()
+	}
 	if s.failsafe {
 		w.focusOnFailsafe()
 	}
 	if broken.leaving {
 		w.traits.total = 0
 	}
-	w.fencing = w.drawFencing()
+	w.fencing, w.standbys = w.drawFencing(), w.drawStandbys()
 	w.tree.Clock = w.serverTime
 	setup := w.tree.Open()
 	for i := range s.groups {

@@ -35,7 +35,7 @@ func standbys(ctx context.Context, t *table, binary string, rounds int) error {
 			return nil
 		}},
 		{"move", func(g *slowGroup, _, to string) error {
-			if out, err := exec.CommandContext(ctx, binary, "move", to, "--zk", g.addr, "--root", g.paths.Root).CombinedOutput(); err != nil {
+			if out, err := exec.CommandContext(ctx, binary, "move", "--to", to, "--zk", g.addr, "--root", g.paths.Root).CombinedOutput(); err != nil {
 				return fmt.Errorf("%w: %s", err, out)
 			}
 			return nil

@@ -39,11 +39,14 @@ func cronJob(t *testing.T) {
 		}
 		return strings.Count(string(data), "\n")
 	}
-	for round := range 10 {
-		group := fmt.Sprintf("job%d", round)
+	create := func(group string) {
 		if out, status := f.zkelectd("init", "--zk", f.zk.Addr(), "--root", "/jobs/"+group); status != 0 {
 			t.Fatal(out)
 		}
+	}
+	for round := range 10 {
+		group := fmt.Sprintf("job%d", round)
+		create(group)
 		start("n1", group, script)
 		start("n2", group, script)
 		first, second := f.exit("n1"), f.exit("n2")
@@ -53,6 +56,7 @@ func cronJob(t *testing.T) {
 		}
 	}
 	long := f.write("long", "#!/bin/sh\necho $$ >"+f.file("pid")+"\nsleep 1000\n")
+	create("job-killed")
 	start("n1", "job-killed", long)
 	var pid int
 	f.eventually("the job runs", func() bool {

@@ -89,7 +89,7 @@ func runTour(ctx context.Context, opt options) (err error) {
 	following = make(chan struct{})
 	go func() { // ends with life
 		defer close(following)
-		store.Follow(life, f.session, f.paths, f.publish)
+		f.follow(life)
 	}()
 	if err := f.tour(ctx); err != nil {
 		return err
@@ -100,14 +100,25 @@ func runTour(ctx context.Context, opt options) (err error) {
 	return f.show(ctx)
 }
 
-// publish replaces the view that waits in f.views by the newest one.
-func (f *fleet) publish(s cluster.Snapshot) error {
-	select {
-	case <-f.views:
-	default:
+// follow keeps the newest view of the group in f.views, until ctx is done or the session has ended.
+func (f *fleet) follow(ctx context.Context) {
+	for {
+		if snap, err := store.ReadAll(ctx, f.session, f.paths, true); err == nil {
+			select {
+			case <-f.views:
+			default:
+			}
+			f.views <- f.viewer.Group(snap)
+		}
+		select {
+		case <-f.session.Wake():
+			f.session.TakeHints()
+		case <-f.session.Done():
+			return
+		case <-ctx.Done():
+			return
+		}
 	}
-	f.views <- f.viewer.Group(s)
-	return nil
 }
 
 func (f *fleet) say(format string, args ...any) { fmt.Fprintf(f.opt.out, format+"\n", args...) }

@@ -130,27 +130,3 @@ func storedNode(path string, data []byte, stat cluster.Stat, exists bool) cluste
 	}
 	return s
 }
-
-// Follow calls f with a snapshot of the whole group, and again after each change, until ctx is done, the session has ended
-// or f returns an error. It returns nil if ctx is done. It is meant for displays, not for daemons: every change of every
-// member wakes it.
-func Follow(ctx context.Context, conn followSession, p cluster.Paths, f func(cluster.Snapshot) error) error {
-	for {
-		snap, err := ReadAll(ctx, conn, p, true)
-		if err == nil {
-			if err = f(snap); err != nil {
-				return err
-			}
-		} else if conn.Err() == nil && ctx.Err() == nil && !cluster.Retryable(err) {
-			return err
-		}
-		select {
-		case <-conn.Wake():
-			conn.TakeHints()
-		case <-conn.Done():
-			return conn.Err()
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}

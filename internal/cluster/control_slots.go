@@ -59,14 +59,6 @@ func ofSlot[R interface{ concerns(slot string) bool }](all []R, slot string) (ow
 // concerns reports whether the request is one of a slot, or of the whole group.
 func (r Request) concerns(slot string) bool { return r.Slot == "" || r.Slot == slot }
 
-// Slot returns the slot that the requests concern; empty for those of a whole group.
-func (c Control) Slot() string {
-	if c.other == nil {
-		return ""
-	}
-	return c.other.slot
-}
-
 // Whole returns the requests of the whole group: it is the inverse of [Control.OfSlot].
 func (c Control) Whole() Control {
 	if c.other == nil {

@@ -22,9 +22,7 @@ type Leadership struct {
 	id   int
 	file int // the number in the names of its files, which no other daemon's leadership has
 	name string
-	// standby is set if it runs promotable work.
-	standby bool
-	dead    chan struct{} // see Dead
+	dead chan struct{} // see Dead
 
 	// updating is held while the hooks, the release or the work change, see [Client].
 	updating sync.Mutex
@@ -56,7 +54,7 @@ func (c *Client) newLeadership(name string, standby bool) *Leadership {
 	defer c.writing.Unlock()
 	c.mu.Lock()
 	c.leadership++
-	l := &Leadership{c: c, id: c.leadership, file: c.firstFile + c.leadership, name: name, standby: standby,
+	l := &Leadership{c: c, id: c.leadership, file: c.firstFile + c.leadership, name: name,
 		dead: make(chan struct{}), confirmed: make(chan struct{})}
 	l.place = c.board.place(c.freePlace(), l.id)
 	l.place.setDeadline(0)

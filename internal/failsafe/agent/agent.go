@@ -43,7 +43,6 @@ type Agent struct {
 	running  sync.WaitGroup
 	poke     chan struct{} // a probe of ZooKeeper may be wanted
 	try      chan struct{} // the members have changed
-	tried    chan struct{} // the result of a dry run has changed
 
 	storing sync.Mutex // held while the state is written
 	stored  failsafe.State
@@ -97,7 +96,7 @@ func Open(opt Options) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{
-		opt: opt, dir: dir, stored: state, poke: make(chan struct{}, 1), try: make(chan struct{}, 1), tried: make(chan struct{}, 1), client: peer.NewClient(opt.Node),
+		opt: opt, dir: dir, stored: state, poke: make(chan struct{}, 1), try: make(chan struct{}, 1), client: peer.NewClient(opt.Node),
 		promises: failsafe.NewPromises(failsafe.Options{State: state, Start: opt.Clock()}),
 		groups:   make(map[string]*Group), results: make(map[string]map[string]string), senders: make(map[destination]*sender), granted: make(map[string]time.Duration), asked: make(map[asked]string),
 	}
@@ -167,9 +166,6 @@ func (a *Agent) Close() {
 
 // Promises returns what the daemon has promised.
 func (a *Agent) Promises() *failsafe.Promises { return a.promises }
-
-// Tried returns a channel that receives after the result of a dry run has changed.
-func (a *Agent) Tried() <-chan struct{} { return a.tried }
 
 // Key identifies the state directory.
 func (a *Agent) Key() string { return a.promises.Key() }

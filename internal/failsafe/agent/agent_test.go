@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"net/http/httptest"
@@ -20,6 +21,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/test/testhelper"
 	"zkelectd/internal/transition/failsafe"
 )
 
@@ -204,14 +206,9 @@ func TestForeignRequests(t *testing.T) {
 
 func awaitReadiness(t *testing.T, d *daemon, ok func(status.Failsafe) bool) {
 	t.Helper()
-	limit := time.After(30 * time.Second)
-	for !ok(d.Readiness(root)) {
-		select {
-		case <-d.Tried():
-		case <-limit:
-			t.Fatalf("%s: %+v", d.opt.Node, d.Readiness(root))
-		}
-	}
+	testhelper.Eventually(t, 30*time.Second, "readiness", func() bool { return ok(d.Readiness(root)) }, func() string {
+		return fmt.Sprintf("%s: %+v", d.opt.Node, d.Readiness(root))
+	})
 }
 
 // The dry run names each member that would not promise, and why, before there is an outage. It binds nobody.

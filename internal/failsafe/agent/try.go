@@ -147,10 +147,8 @@ func (a *Agent) setResults(results map[string]map[string]string) {
 	before := a.results
 	a.results = results
 	a.mu.Unlock()
-	changed := len(before) != len(results)
 	for root, now := range results {
-		old, tried := before[root]
-		changed = changed || !tried || !maps.Equal(old, now)
+		old := before[root]
 		for node, reason := range now {
 			if old[node] != reason {
 				a.opt.Log.Warn("a member would not promise in failsafe mode: in an outage of ZooKeeper the leader would stop", "root", root, "member", node, "reason", reason)
@@ -161,12 +159,5 @@ func (a *Agent) setResults(results map[string]map[string]string) {
 				a.opt.Log.Info("a member would promise in failsafe mode again, or has left", "root", root, "member", node)
 			}
 		}
-	}
-	if !changed {
-		return
-	}
-	select {
-	case a.tried <- struct{}{}:
-	default:
 	}
 }

@@ -162,13 +162,3 @@ func (r *Rounds) Concerns(rep Reply) bool {
 		return rep.Request == r.request(cluster.FailsafeMember{Incarnation: rep.Request.Member}, x.number)
 	})
 }
-
-// Missing returns the members that have not promised in the last round.
-func (r *Rounds) Missing() []cluster.FailsafeMember {
-	members := r.Members()
-	if len(r.rounds) == 0 {
-		return members
-	}
-	last := r.rounds[len(r.rounds)-1]
-	return slices.DeleteFunc(members, func(m cluster.FailsafeMember) bool { return last.granted[m.Incarnation] })
-}

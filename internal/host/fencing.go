@@ -111,29 +111,12 @@ func monitor(ctx context.Context, f fencer.Config, c config.Config) (texts []str
 	return texts
 }
 
-// setFencingProblems records and publishes why fencing would not work.
+// setFencingProblems records, logs and publishes why fencing would not work.
 func (r *resource) setFencingProblems(texts []string) {
-	before := r.fencingProblems.Load()
-	if before != nil && slices.Equal(*before, texts) || before == nil && len(texts) == 0 {
-		return
-	}
-	r.fencingProblems.Store(&texts)
-	for _, text := range texts {
-		if before == nil || !slices.Contains(*before, text) {
-			r.log.Warn("fencing would not work: correct it before a failover", "reason", text)
-		}
-	}
-	if len(texts) == 0 {
-		r.log.Info("fencing would work: its monitor finds no problem any more")
-	}
-	r.publishProblems()
+	r.notice(&r.fencingProblems, texts, "fencing would not work: correct it before a failover", "fencing would work: its monitor finds no problem any more")
 }
 
 // allProblems returns why this host could not start the work, or could not fence, as the node's record contains them.
 func (r *resource) allProblems() []string {
-	all := *r.problems.Load()
-	if texts := r.fencingProblems.Load(); texts != nil {
-		all = problemTexts(slices.Concat(all, *texts))
-	}
-	return all
+	return problemTexts(slices.Concat(*r.problems.Load(), *r.fencingProblems.Load()))
 }

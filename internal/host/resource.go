@@ -32,7 +32,7 @@ type resource struct {
 	standby    *standby
 	accepted   int64                    // when the root was created that this host last took part in the group with; 0 before
 	problems   atomic.Pointer[[]string] // see checkWork; never changed, only replaced
-	// fencingProblems are those that monitorFencing has found; nil if there are none.
+	// fencingProblems are those that monitorFencing has found; never changed, only replaced.
 	fencingProblems atomic.Pointer[[]string]
 }
 
@@ -46,6 +46,7 @@ func (h *Host) newResource(c config.Group, refused string) *resource {
 	r.standby = &standby{resource: r}
 	r.lastReload.Store(&reloadResult{refused: refused})
 	r.problems.Store(new([]string))
+	r.fencingProblems.Store(new([]string))
 	r.groups.Store(&[]*Group{})
 	r.setSize(c.Config.Slots.Count)
 	return r

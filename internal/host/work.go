@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -93,18 +94,25 @@ func (r *resource) setProblems(found []error) {
 			texts = append(texts, err.Error())
 		}
 	}
-	before, next := *r.problems.Load(), problemTexts(texts)
+	r.notice(&r.problems, problemTexts(texts), "this host is not ready to lead: correct it before a failover",
+		"this host is ready to lead: the check of the work finds no problem any more")
+}
+
+// notice replaces a list of problems. If it has changed, it logs each new one with a message, and that there are none any more with another,
+// and publishes the list.
+func (r *resource) notice(list *atomic.Pointer[[]string], next []string, problem, none string) {
+	before := *list.Load()
 	if slices.Equal(before, next) {
 		return
 	}
-	r.problems.Store(&next)
+	list.Store(&next)
 	for _, text := range next {
 		if !slices.Contains(before, text) {
-			r.log.Warn("this host is not ready to lead: correct it before a failover", "reason", text)
+			r.log.Warn(problem, "reason", text)
 		}
 	}
 	if len(next) == 0 {
-		r.log.Info("this host is ready to lead: the check of the work finds no problem any more")
+		r.log.Info(none)
 	}
 	r.publishProblems()
 }

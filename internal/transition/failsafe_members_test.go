@@ -177,15 +177,6 @@ func TestWhenTheMembersAreNotChanged(t *testing.T) {
 	s.after(s.b.Renew)
 	s.on(Tick{})
 	s.on(s.saw(append(s.mine(), members("a", "c"))...), "SETM")
-
-	s = lead() // not while the outcome of one is unknown
-	s.on(s.joined(), "SETM")
-	s.m.Step(s.now, TxDone{Tx: TxSetMembers, Err: cluster.ErrUnknown})
-	s.m.term.failsafe.failing = false
-	s.m.fresh, s.m.snap.Fence.Exists = true, true
-	if s.m.setMembers(); s.m.tx.pending != TxNone {
-		t.Error("another SETM follows before the outcome of the first is known")
-	}
 }
 
 // Members that come and go delay no RENEW.

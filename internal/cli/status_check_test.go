@@ -42,13 +42,13 @@ func TestStatusCheck(t *testing.T) {
 		want   string
 	}{
 		{[]groupStatus{good}, checkOK, "ZKELECTD OK - n1 leads in term 7, 3 of 3 members are eligible"},
-		{[]groupStatus{failing}, checkCritical, "ZKELECTD CRITICAL - every member that could lead has failed"},
+		{[]groupStatus{failing}, checkCritical, "ZKELECTD CRITICAL - n1 leads, but may fail again: every member that could lead has failed"},
 		{[]groupStatus{alone}, checkWarning, "ZKELECTD WARNING - nobody could take over from n1: n2: un/healthy"},
 		{[]groupStatus{none}, checkCritical, "ZKELECTD CRITICAL - no leader; nobody leads: no daemon is registered"},
 		{[]groupStatus{broken}, checkUnknown, "ZKELECTD UNKNOWN - record of a newer version"},
 		{[]groupStatus{unjoined}, checkCritical, "ZKELECTD CRITICAL - no leader: no daemon has joined it yet"},
 		{[]groupStatus{takeover}, checkWarning, "ZKELECTD WARNING - no leader: n1 is taking over"},
-		{[]groupStatus{paused}, checkWarning, "ZKELECTD WARNING - PAUSED HARD, no member is elected, by ann@host"},
+		{[]groupStatus{paused}, checkWarning, "ZKELECTD WARNING - PAUSED HARD, a leader that fails is not replaced, by ann@host"},
 		{[]groupStatus{good, good}, checkOK, "ZKELECTD OK - each of 2 groups has a READY leader and an eligible standby"},
 		{[]groupStatus{good, alone, broken}, checkUnknown, "ZKELECTD UNKNOWN - 1 of 3 groups: d (record"},
 		{[]groupStatus{broken, none, good}, checkCritical, "ZKELECTD CRITICAL - 1 of 3 groups: c (no leader"},

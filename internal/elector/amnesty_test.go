@@ -72,7 +72,7 @@ func TestNoPauseWhileAMemberHasNotFailed(t *testing.T) {
 			t.Fatalf("%s was elected after %s, want %s", h.in.Snapshot.Elected.Record.Node, waited, want)
 		}
 		if d := h.decide(); d.Failing != nil {
-			t.Errorf("while %s leads: %s", want, d.Failing)
+			t.Errorf("while %s leads: %s", want, d.Failing.Describe(true))
 		}
 	}
 	h.fail(false)
@@ -81,7 +81,8 @@ func TestNoPauseWhileAMemberHasNotFailed(t *testing.T) {
 		t.Fatal("all three have failed, and nothing says so")
 	}
 	want := fmt.Sprintf("every member that could lead has failed since %s; the last reason: c gave up: the child exited", wall.UTC().Format(time.RFC3339))
-	if got := d.Failing.String(); got != want {
+	want += "; if this attempt fails as well, the next one begins 500ms later"
+	if got := d.Failing.Describe(true); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	h.remove("a")
@@ -107,6 +108,9 @@ func TestThePauseIsExplained(t *testing.T) {
 		if want := "; the next attempt begins 500ms after the last failure"; !strings.HasSuffix(entry.RefusalReason(), want) {
 			t.Errorf("%s: %s", entry.Member.ID, entry.RefusalReason())
 		}
+	}
+	if want := "; the next attempt begins at " + d.Failing.Last.Time.Add(500*time.Millisecond).UTC().Format(time.TimeOnly) + " UTC"; !strings.HasSuffix(d.Note, want) {
+		t.Errorf("the note is %q", d.Note)
 	}
 	if !d.AwaitsRetry(h.in.Snapshot) {
 		t.Error("a forecast would end here")

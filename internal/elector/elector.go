@@ -282,7 +282,7 @@ func (e *Elector) decide(in Input, g attemptEnd, active *activeRequests) Decisio
 func (d *Decision) electNobody(r rankedMembers, now time.Duration) {
 	d.Note = "no member is eligible: " + r.Refusals()
 	if d.Failing != nil {
-		d.Note = d.Failing.String()
+		d.Note = d.Failing.Describe(false)
 	}
 	if r.DependsOnOthers() {
 		d.Wake = cluster.Earliest(d.Wake, now+placementInterval)

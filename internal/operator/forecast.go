@@ -30,8 +30,8 @@ func WithForecast(view status.Group, q whatif.Question) status.Group {
 		m.Eligible = canLead(*m, view.Leader, out, next)
 	}
 	if f := out.Last.Failing; f != nil {
-		view.Failing = f.String()
-		view.Problems = append(view.Problems, view.Failing)
+		view.Failing = f.Describe(view.State != status.StateNone)
+		view.Problems = append(view.Problems, view.MayFailAgain())
 	}
 	switch {
 	case view.State == status.StateNone && len(view.Members) == 0:

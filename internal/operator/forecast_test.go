@@ -54,7 +54,7 @@ func TestTheForecastAfterStrikes(t *testing.T) {
 	}{
 		"nobody has failed":                    {nil, time.Minute, "yes", "", false},
 		"the other one has failed":             {[]string{"n2"}, time.Minute, "only if n1 is lost: excluded for 1h0m0s after strike 1: n2 gave up", "no other member is eligible: n2: only if n1 is lost: excluded", false},
-		"both have failed":                     {[]string{"n2", "n1"}, time.Minute, "only if n1 is lost: ", "every member that could lead has failed since ", true},
+		"both have failed":                     {[]string{"n2", "n1"}, time.Minute, "only if n1 is lost: ", "n1 leads, but may fail again: every member that could lead has failed since ", true},
 		"both have, but the leader leads long": {[]string{"n2", "n1"}, 5 * time.Minute, "only if n1 is lost: ", "no other member is eligible: n2: ", false},
 	} {
 		q := failedGroup(t, wall, wall.Add(-c.led), c.failed...)

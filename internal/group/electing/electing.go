@@ -342,7 +342,7 @@ func (e *Elector) report(d elector.Decision) {
 		e.view.NoLeader = d.Note
 	}
 	if d.Failing != nil {
-		e.view.Failing = d.Failing.String()
+		e.view.Failing = d.Failing.Describe(d.Note == "")
 	}
 }
 

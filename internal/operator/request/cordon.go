@@ -233,7 +233,7 @@ func (d *draft) pause(hard bool) (Plan, error) {
 	}
 	d.next.Pause = &cluster.Pause{Request: d.newRequest(), Hard: hard}
 	if hard {
-		d.addMessage("paused hard%s: no member is elected, not even to replace a leader that fails", d.duration())
+		d.addMessage("paused hard%s: the leader stays, and nobody replaces it, not even if it fails", d.duration())
 		return d.finish("hard pause")
 	}
 	d.addMessage("paused%s: policy does not replace a healthy leader; a leader that fails is still replaced", d.duration())

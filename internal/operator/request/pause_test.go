@@ -21,7 +21,7 @@ func TestPause(t *testing.T) {
 	}{
 		"soft":            {bob(), false, nil, []string{"paused: policy does not replace a healthy leader; a leader that fails is still replaced"}, "pause by bob@host"},
 		"soft for a time": {lasting, false, nil, []string{"paused for 1h0m0s: policy does not replace a healthy leader; a leader that fails is still replaced"}, "pause by bob@host"},
-		"hard":            {lasting, true, nil, []string{"paused hard for 1h0m0s: no member is elected, not even to replace a leader that fails"}, "hard pause by bob@host"},
+		"hard":            {lasting, true, nil, []string{"paused hard for 1h0m0s: the leader stays, and nobody replaces it, not even if it fails"}, "hard pause by bob@host"},
 		"replacing one": {bob(), false, &cluster.Pause{Request: ann(1), Hard: true}, []string{
 			"replaces the pause by ann@host: new kernel", "paused: policy does not replace a healthy leader; a leader that fails is still replaced",
 		}, "pause by bob@host"},

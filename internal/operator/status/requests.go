@@ -76,7 +76,7 @@ func (r Request) String() string {
 	case "pause":
 		text = "PAUSED, policy does not replace a healthy leader"
 	case "hard-pause":
-		text = "PAUSED HARD, no member is elected"
+		text = "PAUSED HARD, a leader that fails is not replaced"
 	case "move":
 		text = "move to " + r.Target
 	}

@@ -48,7 +48,7 @@ func TestRequestsAreListed(t *testing.T) {
 		}
 	}
 	s.Control.Record.Pause.Hard = true
-	if o := Of("c", "/own/x", s).Requests[0]; o.Kind != "hard-pause" || !strings.HasPrefix(o.String(), "PAUSED HARD, no member is elected, by ann@host") {
+	if o := Of("c", "/own/x", s).Requests[0]; o.Kind != "hard-pause" || !strings.HasPrefix(o.String(), "PAUSED HARD, a leader that fails is not replaced, by ann@host") {
 		t.Errorf("%+v", o)
 	}
 	if requests := Of("c", "/own/x", ready(snapshot())).Requests; len(requests) != 0 {

@@ -44,6 +44,8 @@ func (s *Severity) UnmarshalText(text []byte) error {
 type Condition struct {
 	// State is that of [Group.State], Leader the node that leads or is to lead.
 	State, Leader string
+	// ReadySince is since when the leader is READY, zero if that is not known.
+	ReadySince time.Time
 	// LeaderlessSince is since when no member is READY, zero if that is not known. Bound is how long that may last after any
 	// loss.
 	LeaderlessSince time.Time
@@ -93,12 +95,33 @@ func (c Condition) Judge(now time.Time) (Severity, []string) {
 	return SeverityOK, nil
 }
 
+// steadyAfter is how long a leader must have been READY until the failures before it are only a warning.
+const steadyAfter = time.Minute
+
+// mayFailAgain says of a READY leader that every member has failed before.
+func mayFailAgain(leader, failing string) string {
+	if failing == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s leads, but may fail again: %s", leader, failing)
+}
+
+// MayFailAgain returns Failing, with what that means for a READY leader.
+func (g Group) MayFailAgain() string {
+	if g.State == string(cluster.CurrentReady) {
+		return mayFailAgain(g.Leader, g.Failing)
+	}
+	return g.Failing
+}
+
 // suffers says what keeps the work from running; nothing if it runs. It reports whether that is worse than a failover.
 func (c Condition) suffers(now time.Time) (critical bool, why string) {
 	leaderless := "no leader"
 	switch c.State {
 	case string(cluster.CurrentReady):
-		return c.Failing != "", c.Failing // it has just failed, and is likely to fail again
+		// Between two crashes the work runs as well.
+		steady := !c.ReadySince.IsZero() && now.Sub(c.ReadySince) >= steadyAfter
+		return c.Failing != "" && !steady, mayFailAgain(c.Leader, c.Failing)
 	case string(cluster.CurrentProgress):
 		leaderless = fmt.Sprintf("no leader: %s is taking over", c.Leader)
 	case StateWaiting:
@@ -134,6 +157,7 @@ func ConditionOf(s cluster.Snapshot) Condition {
 	}
 	if s.Current.Readable() {
 		c.State, c.Leader = string(s.Current.Record.State), s.Current.Record.Node
+		c.ReadySince = s.Current.Record.Time
 	}
 	c.Blocked = s.ForeignCurrent()
 	list, _ := absent(s)
@@ -157,6 +181,9 @@ func (g Group) Condition() Condition {
 		State: g.State, Leader: g.Leader, Bound: g.bound, Unconfirmed: g.LeaseUnconfirmed, Failing: g.Failing, NoLeader: g.NoLeader,
 		Blocked: g.Obstructed || g.Failsafe != nil && g.Failsafe.Stuck,
 		Members: len(g.Members), Lost: Lost(g.Absent), Problems: g.Problems,
+	}
+	if g.Since != nil {
+		c.ReadySince = *g.Since
 	}
 	if g.LeaderlessSince != nil {
 		c.LeaderlessSince = *g.LeaderlessSince

@@ -107,7 +107,7 @@ function stateText(state) {
 }
 
 function pauseText(r) {
-  return `${r.kind === 'hard-pause' ? 'no member is elected, not even to replace a leader that fails' : 'policy does not replace a healthy leader; a leader that fails is still replaced'}; by ${r.by}${r.reason ? ` (${r.reason})` : ''}`;
+  return `${r.kind === 'hard-pause' ? 'the leader stays, and nobody replaces it, not even if it fails' : 'policy does not replace a healthy leader; a leader that fails is still replaced'}; by ${r.by}${r.reason ? ` (${r.reason})` : ''}`;
 }
 
 // leaseView returns a meter if this daemon leads. Other daemons do not know the lease.

@@ -179,7 +179,7 @@ const chosenTarget = (form) => form.target || JSON.parse(form.destination.value 
 // updateFields shows the effect of the request, and the fields that it has.
 function updateFields(form) {
   const k = kinds[form.kind.value];
-  const hardText = k.canBeHard && form.hard.checked ? ' Hard: no member is elected, not even to replace a leader that fails.' : '';
+  const hardText = k.canBeHard && form.hard.checked ? ' Hard: the leader stays, and nobody replaces it, not even if it fails.' : '';
   setText(form.effect, k.effect(targetText(chosenTarget(form)) || 'no member', model.group) + hardText);
   setText(form.button, k.name);
   render(form.fields, [form.kind.value, form.refused], () => [

@@ -73,25 +73,36 @@ func (l *Leadership) killedBy() time.Duration {
 // not over, as it may have been paused, too.
 func (c *Client) checkExpired() {
 	c.mu.Lock()
-	lost, now := false, boottime.Now()
+	var lost error
+	now := boottime.Now()
 	for _, l := range c.leaderships {
 		at := l.killedBy()
 		switch {
 		case at == 0 || now < at:
 			l.overdue = 0
 		case l.overdue == 0 && now < l.place.deadline():
-			l.overdue = now + guardOverdue
+			l.overdue, l.noticed = now+guardOverdue, now-at
 		case l.overdue == 0:
-			l.overdue = now + drainTime
-		default:
-			lost = lost || now >= l.overdue
+			l.overdue, l.noticed = now+drainTime, now-at
+		case lost == nil && now >= l.overdue:
+			lost = overdueError(l.noticed)
 		}
 	}
 	c.armTimer()
 	c.mu.Unlock()
-	if lost {
-		c.loseGuard(fmt.Errorf("%w: it has not killed the work at the end of the lease", ErrLost))
+	if lost != nil {
+		c.loseGuard(lost)
 	}
+}
+
+// overdueError is the error for a guard that has not reported the end of work at the end of its lease, although it may have killed it.
+// late is how long after it was due this process noticed that: the whole host may have been suspended.
+func overdueError(late time.Duration) error {
+	suspended := ""
+	if late >= guardOverdue {
+		suspended = fmt.Sprintf(" (this process noticed that %s late, as if the host had been suspended)", late.Round(10*time.Millisecond))
+	}
+	return fmt.Errorf("%w: it has not reported at the end of the lease that it kills the work%s", ErrLost, suspended)
 }
 
 // loseGuard gives the guard up for good and kills it, as a guard that is merely slow must not start anything later. Its keepers

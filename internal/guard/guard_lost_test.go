@@ -79,7 +79,7 @@ func TestStoppedGuard(t *testing.T) {
 	if status := fx.guardExitStatus(); status != -1 {
 		t.Errorf("the guard exited with status %d", status)
 	}
-	d.checkGuardLost("it has not killed the work at the end of the lease")
+	d.checkGuardLost("it has not reported at the end of the lease that it kills the work")
 }
 
 // S1 holds if the lease is shortened while the guard is stopped: the daemon kills the work at the end of the shorter lease,
@@ -91,7 +91,7 @@ func TestLeaseShortenedWhileGuardIsStopped(t *testing.T) {
 	fx.signalGuard(syscall.SIGSTOP)
 	deadline := call[time.Duration](d, "SetLease", 300*time.Millisecond)
 	checkNotLate(t, fx.waitDead(pids...), deadline)
-	d.checkGuardLost("it has not killed the work at the end of the lease")
+	d.checkGuardLost("it has not reported at the end of the lease that it kills the work")
 }
 
 // A guard that is stopped before it starts work is lost when its answer is overdue. Start fails, and no work runs.

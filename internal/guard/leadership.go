@@ -35,7 +35,8 @@ type Leadership struct {
 	running    *Work
 	unkillable string
 	place      place         // of the lease
-	overdue    time.Duration // if the guard has not killed the work by then, it is lost; 0 before the deadline
+	overdue    time.Duration // if the guard has not reported by then that it kills the work, it is lost; 0 before the deadline
+	noticed    time.Duration // how long after the deadline this process set overdue
 	withdrawn  time.Duration // the lease that SetLease(0) has withdrawn; 0 for none
 	hooks      []Spec
 	release    json.RawMessage

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -87,8 +88,15 @@ func TestInit(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.paths.Root += "-new"
-	for range 2 { // the second time there is nothing to do
-		f.succeedsWith("is initialized: its first leader need not wait", "init")
+	f.succeedsWith("the group "+f.paths.Root+" is initialized: its first leader need not wait", "init")
+	for range 2 { // there is nothing left to do
+		f.succeedsWith("the group "+f.paths.Root+" was initialized before, and is left as it is: it has had no leader yet", "init")
+	}
+	f.succeedsWith(`"existed": true`, "init", "-o", "json")
+	mistyped := f.paths.Root + "w"
+	if out, err := exec.Command("zkelectd", "init", "--zk", f.servers[0], "--root", mistyped).CombinedOutput(); err != nil || !strings.Contains(string(out), fmt.Sprintf(
+		"warning: there is a group at %s as well: if that one is meant, correct zookeeper.root, and remove this one with 'zkelectd group delete --root %s'", f.paths.Root, mistyped)) {
+		t.Errorf("a similar root: %v, %s", err, out)
 	}
 	f.configure("a", "dc1", 1, "")
 	f.start("a")

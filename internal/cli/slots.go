@@ -270,6 +270,8 @@ type createdGroups struct {
 type createdGroup struct {
 	Group string `json:"group"`
 	Root  string `json:"root"`
+	// Existed is set if it was initialized before.
+	Existed bool `json:"existed,omitempty"`
 }
 
 // initializeAll creates those groups of a host that are not in use.
@@ -302,6 +304,7 @@ func (g group) initialize(ctx context.Context, created *createdGroups, base stri
 	defer cancel()
 	g.kind = kindOf(g.cfg) // not that of the tree: the daemons would refuse it
 	err := g.requireCreated(ctx)
+	existed := err == nil
 	var missing *store.MissingError
 	if errors.As(err, &missing) {
 		if missing.Similar != "" {
@@ -328,7 +331,11 @@ func (g group) initialize(ctx context.Context, created *createdGroups, base stri
 	if err := store.EnsureIdentity(ctx, g.session, base, g.name, g.paths.Root, g.kind); err != nil {
 		return err
 	}
-	created.say("the group %s is initialized%s", g.paths.Root, initialized)
-	created.Groups = append(created.Groups, createdGroup{g.name, g.paths.Root})
+	if existed {
+		created.say("the group %s was initialized before, and is left as it is: it has had no leader yet", g.paths.Root)
+	} else {
+		created.say("the group %s is initialized%s", g.paths.Root, initialized)
+	}
+	created.Groups = append(created.Groups, createdGroup{g.name, g.paths.Root, existed})
 	return nil
 }

@@ -27,6 +27,7 @@ type pageState struct {
 	members []whatif.RankedMember
 	heir    string
 	terms   []cluster.PastTerm
+	answers []cluster.RankedAnswer // to the roll call
 	// failsafe is what n1 says of failsafe mode, and err why it cannot read the group; both may be nil. They are read and set under mu.
 	mu       sync.Mutex
 	failsafe *status.Failsafe
@@ -130,7 +131,7 @@ func (p *pageState) serve(name string) *web.Group {
 		History: func(context.Context) ([]cluster.PastTerm, error) { return p.terms, nil },
 		Explain: func(context.Context) (whatif.Explanation, error) {
 			return whatif.Explanation{
-				Leader: p.group.Leader, Site: p.group.Site, Term: p.group.Term, PolicyType: "rank", Revision: 3, Members: p.members, Heir: p.heir,
+				Leader: p.group.Leader, Site: p.group.Site, Term: p.group.Term, PolicyType: "rank", Revision: 3, Members: p.members, Heir: p.heir, RollCall: p.answers,
 				Changes: []string{"if n1 is lost, n2 (ams) leads", "n2 comes after n1: site fra has 200 against site ams has 150"},
 			}, nil
 		},
@@ -325,10 +326,13 @@ func TestMoveDialogInABrowser(t *testing.T) {
 	// n3 is the next best: the order is not that of the names.
 	members := states["moved"].group.Members
 	members[1], members[2] = members[2], members[1]
+	most := 9007199254740992.0
+	states["moved"].answers = []cluster.RankedAnswer{{Node: "n1", Score: &most}, {Node: "n4", Why: "it has not answered"}}
 	addr := serveStates(t, states)
 	p := (&fleet{t: t}).open(addr)
 	p.visit(addr, "moved")
 	p.until("the ranking is shown", "document.querySelectorAll('#why tbody tr').length === 5")
+	p.shows("#why-body", "The leader was elected by the answers of: n1 9007199254740992, n4 none (it has not answered).")
 	p.click(".controls button")
 	p.shows("dialog", "Leadership moves from n1 to n3, and stays there until the request ends.")
 	p.shows("dialog .forecast", "n3 (ams) takes over")

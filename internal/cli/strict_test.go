@@ -46,6 +46,9 @@ func TestHungLeaderIsNotConfirmed(t *testing.T) {
 	if err != nil || !strings.Contains(out, "Leader   a (site dc1), term ") || !strings.Contains(out, "\nLease    not confirmed: "+reason+"\n") {
 		t.Errorf("%v\n%s", err, out)
 	}
+	if out := f.exits(checkWarning, "status", "--check"); !strings.HasPrefix(out, "ZKELECTD WARNING - the lease of a is not confirmed: "+reason) {
+		t.Errorf("status --check does not ask the leader: %s", out)
+	}
 	if out := f.exits(0, "whatif"); !strings.Contains(out, "\nWhy      it stays elected, but its lease is not confirmed: "+reason+"\n") {
 		t.Errorf("whatif: %s", out)
 	}

@@ -12,6 +12,8 @@ import (
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/store"
 	"zkelectd/internal/store/storetest"
+	"zkelectd/internal/transition"
+	"zkelectd/internal/work/worker"
 )
 
 // generous makes members wait for their successors.
@@ -215,4 +217,42 @@ func (s holding) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, e
 		}
 	}
 	return s.memorySession.Do(ctx, ops...)
+}
+
+// The next member of a group, on another session, learns when the work of the one before ended, and hands that on.
+func TestTheNextMemberKnowsTheLastWork(t *testing.T) {
+	t.Parallel()
+	server := storetest.NewServer()
+	first := join(t, server, "a")
+	first.Stop("another session")
+	_ = first.reason(t)
+	first.conn.Close(t.Context())
+	ended := transition.LastWork{Term: 7, Ended: time.Hour}
+	first.group.lastWork = ended
+
+	budget, err := cluster.NewBudget(sessionTimeout, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	budget.Handover = 0
+	conn := server.Connect()
+	defer conn.Close(context.Background())
+	instance, err := Register(t.Context(), Registration{
+		Settings: first.group.opt.Settings, Budget: budget,
+		Leaderships: []Leadership{{Group: first.group, Session: memorySession{conn}, Guard: &fakeGuard{}, Options: memberOptions(worker.Spec{})}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := &member{Member: instance.Members()[0], group: first.group, conn: conn, over: make(chan error, 1)}
+	if got := next.machine.LastWork(); got != ended {
+		t.Errorf("it knows of %+v, want %+v", got, ended)
+	}
+	next.group.lastWork = transition.LastWork{}
+	go func() { next.over <- next.Run() }()
+	next.Stop("the test is over")
+	_ = next.reason(t)
+	if got := next.group.lastWork; got != ended {
+		t.Errorf("it hands on %+v, want %+v", got, ended)
+	}
 }

@@ -232,7 +232,7 @@ func (c *checkup) readGroup(ctx context.Context, out *doctor.Group, g group) {
 	}
 	if rec := snap.Policy; rec.Readable() {
 		out.Policy = fmt.Sprintf("revision %d, published by %s", rec.Record.Revision, rec.Record.By)
-		out.Drift = config.RulesDiff(rec.Record.Rules, g.cfg.Rules())
+		out.Drift = config.RulesDiff(g.cfg.Rules(), rec.Record.Rules)
 	}
 	c.readMembers(ctx, out, g, snap)
 }

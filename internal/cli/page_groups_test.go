@@ -86,7 +86,7 @@ func someGroups() *manyGroups {
 	m.change("billing-024", func(g *status.Group) {
 		g.Members[9].Eligible = "cordoned by ann: disk replacement"
 		g.Members = slices.Delete(g.Members, 3, 5)
-		g.Problems = []string{"the policy in the configuration of host-05 is not the one in force (there, 'zkelectd policy --apply --dry-run --config /etc/zkelectd.yaml -g billing-024' shows the difference)"}
+		g.Problems = []string{"the policy in force, which host-01 has published, is not in the files of host-05: 'zkelectd policy -g billing-024' prints it for them"}
 	})
 	return m
 }

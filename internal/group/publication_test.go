@@ -75,7 +75,7 @@ func TestDriftOfPolicyAndSlots(t *testing.T) {
 	if seen := g.driftSeen(); !strings.Contains(seen.policy, "revision 7") || !strings.Contains(seen.slots, "3 slots") {
 		t.Errorf("both differ: %+v", seen)
 	}
-	if !strings.Contains(log.String(), "policy --apply --dry-run --config /etc/zkelectd.yaml -g ingest'") {
+	if !strings.Contains(log.String(), "zkelectd policy -g ingest' prints that for the file") {
 		t.Errorf("the hint does not name the group: %s", &log)
 	}
 	g.checkDrift(same, stored(cluster.Slots{SlotSize: g.settings.Slots}))

@@ -264,3 +264,18 @@ func TestALeaderWithoutZooKeeperIsFound(t *testing.T) {
 		t.Error("it is not found")
 	}
 }
+
+// What was published last is newer than any file: the advice never puts an older policy in force again.
+func TestAdviceAboutThePolicyLeadsForward(t *testing.T) {
+	t.Parallel()
+	for name, g := range map[string]Group{
+		"this file differs": {Name: "billing", Policy: "revision 2, published by n2", Drift: []string{"policy.type: priority -> first"}},
+		"a member's":        {Name: "billing", Policy: "revision 2, published by n2", Members: []Member{{Node: "n1", PolicyDrift: true}}},
+	} {
+		f := g.policy()
+		if !strings.HasPrefix(f.Seen, "the policy in force, revision 2, published by n2, is not in") && !strings.HasPrefix(f.Seen, "the policy in force, revision 2, published by n2, is not the one in") ||
+			!strings.HasPrefix(f.Advice, "'zkelectd policy -g billing' prints it: copy it into the file, and reload. ") || strings.Contains(f.Advice, "--apply") {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+}

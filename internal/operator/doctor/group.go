@@ -175,6 +175,7 @@ func (g Group) versions(own string) Finding {
 
 func (g Group) policy() Finding {
 	const check = "policy"
+	advice := cluster.InGroup("'zkelectd policy'", g.Name) + " prints it: copy it into the file, and reload. To change the policy, edit the file after that, and reload again"
 	var drifted []string
 	for _, m := range g.Members {
 		if m.PolicyDrift {
@@ -183,11 +184,9 @@ func (g Group) policy() Finding {
 	}
 	switch {
 	case len(g.Drift) > 0:
-		return Finding{Warn, check, g.Name, "the policy of this configuration is not the one in force: " + listed(g.Drift),
-			cluster.InGroup("'zkelectd policy --apply --dry-run'", g.Name) + " shows the difference, " + cluster.InGroup("'zkelectd policy --apply'", g.Name) + " puts that of this configuration in force"}
+		return Finding{Warn, check, g.Name, fmt.Sprintf("the policy in force, %s, is not the one in this configuration: %s", g.Policy, listed(g.Drift)), advice}
 	case len(drifted) > 0:
-		return Finding{Warn, check, g.Name, "these members have another policy in their configuration than the one in force: " + listed(drifted),
-			"there, run " + cluster.InGroup("'zkelectd policy --apply --dry-run --config /etc/zkelectd.yaml'", g.Name)}
+		return Finding{Warn, check, g.Name, fmt.Sprintf("the policy in force, %s, is not in the files of these members: %s", g.Policy, listed(drifted)), advice}
 	case g.Policy == "":
 		return unknown(check, g.Name, errors.New("no policy has been published yet"), "")
 	}

@@ -5,10 +5,15 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/policy"
 )
+
+// driftGrace is how long after a change of the policy the files of the other hosts may differ from it without a problem. The alert
+// ZkelectdPolicyDrift waits as long.
+const driftGrace = 30 * time.Minute
 
 // describePolicy describes the policy in force, and what is wrong with it.
 func (g *Group) describePolicy(s cluster.Snapshot, policies *policy.Cache) {
@@ -37,8 +42,13 @@ func (g *Group) describePolicy(s cluster.Snapshot, policies *policy.Cache) {
 		}
 	}
 	if len(drifted) > 0 {
-		g.Problems = append(g.Problems, fmt.Sprintf("the policy in the configuration of %s is not the one in force (there, %s shows the difference)",
-			strings.Join(drifted, ", "), cluster.InGroup("'zkelectd policy --apply --dry-run --config /etc/zkelectd.yaml'", g.Name)))
+		text := fmt.Sprintf("the policy in force, which %s has published, is not in the files of %s: %s prints it for them",
+			rec.By, strings.Join(drifted, ", "), cluster.InGroup("'zkelectd policy'", g.Name))
+		if time.Since(rec.Time) < driftGrace {
+			g.drift = text
+		} else {
+			g.Problems = append(g.Problems, text)
+		}
 	}
 }
 

@@ -137,7 +137,7 @@ func TestPolicyProblems(t *testing.T) {
 func TestDriftIsAProblem(t *testing.T) {
 	rules := cluster.Rules{Type: "priority", Sites: map[string]int{"dc1": 1}}
 	s := ready(snapshot())
-	s.Policy = cluster.Stored[cluster.Policy]{Exists: true, Record: cluster.Policy{Rules: rules}}
+	s.Policy = cluster.Stored[cluster.Policy]{Exists: true, Record: cluster.Policy{Rules: rules, By: "n7"}}
 	for _, m := range []int{0, 1} {
 		s.Members[m].Node.Record.PolicyDigest = rules.Digest()
 	}
@@ -150,11 +150,17 @@ func TestDriftIsAProblem(t *testing.T) {
 	}
 	s.Members[1].Node.Record.PolicyDigest = cluster.Rules{Type: "first"}.Digest()
 	g := Of("c", "/own/x", s)
-	if len(g.Problems) != 1 || !strings.Contains(g.Problems[0], "the policy in the configuration of a is not the one in force (there, 'zkelectd policy --apply --dry-run --config /etc/zkelectd.yaml -g c' shows the difference)") || !g.Members[0].Drift || g.Members[1].Drift {
+	const want = "the policy in force, which n7 has published, is not in the files of a: 'zkelectd policy -g c' prints it for them"
+	if !slices.Equal(g.Problems, []string{want}) || !g.Members[0].Drift || g.Members[1].Drift {
 		t.Errorf("of one: %q, %+v", g.Problems, g.Members)
 	}
+	s.Policy.Record.Time = time.Now() // whoever has changed one file needs time for the others
+	if g := Of("c", "/own/x", s); len(g.Problems) != 0 || g.Condition().Problems != nil || !strings.Contains(g.Table(), "\nFiles    "+want+"\n") {
+		t.Errorf("just published: %q\n%s", g.Problems, g.Table())
+	}
+	s.Policy.Record.Time = time.Now().Add(-driftGrace)
 	s.Members[0].Node.Record.PolicyDigest = "00000000"
-	if g := Of("c", "/own/x", s); len(g.Problems) != 1 || !strings.Contains(g.Problems[0], "configuration of a, b is not") {
+	if g := Of("c", "/own/x", s); len(g.Problems) != 1 || !strings.Contains(g.Problems[0], "in the files of a, b: ") {
 		t.Errorf("of both: %q", g.Problems)
 	}
 	s.Policy = cluster.Stored[cluster.Policy]{}

@@ -107,6 +107,7 @@ type Group struct {
 	// LeaderlessSince is since when no member is READY, by the clocks of members; nil if one is, or if that is not known.
 	LeaderlessSince *time.Time `json:"leaderless_since,omitempty"`
 
+	drift    string        // whose files do not have the policy in force, while that is no problem yet
 	heirless bool          // the elector has published that there is no heir
 	bound    time.Duration // how long a failover takes at most
 }

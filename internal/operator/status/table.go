@@ -67,6 +67,7 @@ func (g Group) writeSummary(b *strings.Builder) {
 	r.add("Blocked", g.Blocked)
 	r.add("Members", membersLine(g.Name, len(g.Members), g.Expected, g.Absent))
 	r.add("Policy", g.Policy)
+	r.add("Files", g.drift)
 	if g.OpenTree {
 		r.add("Open", openTree)
 	}

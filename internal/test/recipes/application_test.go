@@ -23,7 +23,7 @@ type worker struct {
 // python runs a script that can import the application, and returns its output.
 func (w *worker) python(script string) string {
 	w.t.Helper()
-	cmd := exec.CommandContext(w.t.Context(), "python3", "-B", "-c", "import worker\ndb = worker.open_database()\n"+script)
+	cmd := exec.CommandContext(w.t.Context(), "python3", "-B", "-c", "import worker\n"+script)
 	cmd.Env = append(os.Environ(), "APP_DATABASE="+w.file("app.db"), "PYTHONPATH="+filepath.Dir(w.program))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -35,7 +35,7 @@ func (w *worker) python(script string) string {
 // number returns the result of a query.
 func (w *worker) number(query string) int {
 	w.t.Helper()
-	n, err := strconv.Atoi(w.python("print(db.execute(" + strconv.Quote(query) + ").fetchone()[0])"))
+	n, err := strconv.Atoi(w.python("print(worker.open_database().execute(" + strconv.Quote(query) + ").fetchone()[0])"))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func (w *worker) writes(id string) {
 func (w *worker) suspend(name string) {
 	w.eventually(name+" stands still between two writes", func() bool {
 		w.processes[name].cmd.Process.Signal(syscall.SIGSTOP)
-		if w.python("try:\n  db.execute('PRAGMA busy_timeout = 100')\n  db.execute('BEGIN IMMEDIATE')\n  print('free')\nexcept worker.sqlite3.OperationalError:\n  pass") == "free" {
+		if w.python("try:\n  worker.sqlite3.connect(worker.DATABASE, timeout=0.1).execute('BEGIN IMMEDIATE')\n  print('free')\nexcept worker.sqlite3.OperationalError:\n  pass") == "free" {
 			return true
 		}
 		w.processes[name].cmd.Process.Signal(syscall.SIGCONT)
@@ -75,7 +75,7 @@ func application(t *testing.T) {
 			`["zk1:2181", "zk2:2181", "zk3:2181"]`, `["`+w.zk.Addr()+`"]`, "  auth: {file: /etc/zkelectd/zookeeper.auth}\n  acl: private\n", "",
 			"/run/zkelectd/api.sock", w.file(id+".sock")))
 	}
-	w.python("") // creates the tables
+	w.python("worker.open_database()") // creates the tables
 	for id, priority := range map[string]string{"n1": "100", "n2": "50"} {
 		start(id, priority)
 		app := exec.Command("python3", "-B", program, id)
@@ -99,7 +99,7 @@ func application(t *testing.T) {
 	w.moves("/app", "n2", "--for", "1h")
 	w.writes("n2")
 	w.processes["app-n1"].cmd.Process.Signal(syscall.SIGCONT)
-	if got := w.python("print(worker.write(db, " + strconv.Itoa(old) + ", 'late'))"); got != "False" {
+	if got := w.python("print(worker.write(worker.open_database(), " + strconv.Itoa(old) + ", 'late'))"); got != "False" {
 		t.Errorf("a write with the token of term %d is not refused: %s", old, got)
 	}
 	w.writes("n2")

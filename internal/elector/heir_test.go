@@ -214,6 +214,13 @@ func TestTheKeeperFollowsRequestsAtOnce(t *testing.T) {
 			h.node("b").Priority, h.node("c").Priority = 10+i%2, 11-i%2
 			h.keep(&k, 40*time.Second)
 		}
+		h.node("b").Priority, h.node("c").Priority = 10, 11
+		h.keep(&k, 5*time.Second)
+		h.node("b").Priority, h.node("c").Priority = 12, 11
+		h.keep(&k, 40*time.Second)
+		if k.next < h.in.Now+heirInterval {
+			t.Fatalf("%s: nothing holds back a write", name)
+		}
 		began := h.in.Now
 		act(h)
 		written, at := h.keep(&k, 5*time.Second)

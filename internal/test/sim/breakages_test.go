@@ -45,6 +45,8 @@ type breakage struct {
 	calmOutage bool
 	// promoted is set if it is one of promotable work. Its world has that, and much goes wrong with orders.
 	promoted bool
+	// calling is set if it is one of roll calls. In its world all groups call the roll, and rank by the answers.
+	calling bool
 	// passive is set if some daemons of its world have turned failsafe mode off.
 	passive bool
 	// one, three and slots are the seeds of schedules with one group, with three groups per host, and with slots, that notice it: that
@@ -139,6 +141,12 @@ var breakages = []breakage{
 	{name: promotesCold, by: "warm", promoted: true, one: 1, three: 5},
 	{name: staysCold, by: "warm", promoted: true, one: 1, three: 4},
 	{name: electsCold, by: "warm", promoted: true, one: 1, three: 1},
+	{name: anyCallCounts, by: "roll call", calling: true, one: 38, three: 24},
+	{name: earlyCallCounts, by: "roll call", calling: true, one: 2, three: 5},
+	{name: callsNoRoll, by: "roll call", calling: true, one: 1, three: 5},
+	{name: waitsForNobody, by: "roll call", calling: true, one: 1, three: 1},
+	{name: answersPublished, by: "roll call", calling: true, one: 5, three: 1},
+	{name: repeatsAnswer, by: "roll call", calling: true, one: 26, three: 5},
 }
 
 // The breakages. Each must be detected, or the simulation proves nothing.
@@ -420,6 +428,10 @@ func (b breakage) ranks(r cluster.Rules) cluster.Rules {
 		r.Hysteresis = 0
 	case noFailback:
 		r.Failback = ""
+	case callsNoRoll:
+		r.RollCall.Enabled = false
+	case waitsForNobody:
+		r.RollCall.Timeout = 1
 	}
 	return r
 }

@@ -43,6 +43,9 @@ type checker struct {
 	fencedTerm    int64
 	fencedNodes   map[string]time.Duration // when the leader of that term had fenced them
 	extended      map[int64]extension      // by rounds, by term
+	polls         map[decision]poll        // by which decisions were made
+	died          time.Duration            // when the last work ended
+	leaseEnd      time.Duration            // of the last lease
 	held          map[int64]bool           // the requested elections that were held, by request number
 }
 
@@ -56,7 +59,7 @@ func (c *checker) init(g *group) {
 	*c = checker{
 		w: g.w, g: g, free: -1, paused: -1, hard: -1, decisions: make(map[decision]*cluster.Elected), others: make(map[decision][]cluster.SlotState),
 		strikes: make(map[string]int), struck: make(map[string]bool), earned: make(map[string]int64), until: make(map[string]time.Duration), joined: make(map[string]time.Duration),
-		instances: make(map[string]string), deciding: make(map[string]bool), founded: make(map[string]time.Duration), pardons: make(map[string]int64), held: make(map[int64]bool),
+		instances: make(map[string]string), deciding: make(map[string]bool), founded: make(map[string]time.Duration), pardons: make(map[string]int64), held: make(map[int64]bool), polls: make(map[decision]poll),
 	}
 }
 
@@ -74,7 +77,7 @@ func (c *checker) mayWork(m *member) bool { return m.work != nil || slices.Conta
 func (c *checker) ends(m *member) {
 	for i, other := range c.working {
 		if other == m {
-			c.working = append(c.working[:i], c.working[i+1:]...)
+			c.working, c.died = append(c.working[:i], c.working[i+1:]...), c.w.now
 			return
 		}
 	}
@@ -175,6 +178,7 @@ func (c *checker) decided(rec cluster.Elected) {
 	if full == nil || w.traits.losing { // a daemon that has missed notifications is not to blame
 		return
 	}
+	c.electedByAnswers(full)
 	if limit := w.traits.takeover * 97 / 100; full.Cause == cluster.CauseOverdue && (c.free < 0 || w.now-c.free < limit) {
 		c.g.fail("L2: the candidate of term %d is blamed after %s, but it could take over for less than %s", c.term, full.Reason, limit)
 	}

@@ -80,12 +80,18 @@ func (l *loop) decide(snap cluster.Snapshot) time.Duration {
 	in := elector.Input{
 		Snapshot: snap, Policy: l.policy(snap), Now: now, Wall: m.w.wall(),
 		Others: others, Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions, Silent: withSilent(l.silent, found), LeaseOver: len(l.silent) > 0,
+		Sighted: l.silentLease.At, RollCallSeen: l.call.seen.At(),
 	}
+	in = m.w.broken.counts(in)
 	ready, wake := l.consult(&in)
 	if !ready {
 		return cluster.Earliest(wake, found.Wake)
 	}
 	d := e.core.Decide(in)
+	l.checkCall(&d)
+	if d.CallRoll {
+		l.callRoll(in.Policy.Rules.RollCall.Wait())
+	}
 	m.w.broken.decides(l, &d, snap)
 	l.alone = d.NoSuccessor
 	l.carryOut(d, snap, others)

@@ -63,6 +63,7 @@ func (w *world) plan() {
 	}
 	for _, r := range w.resources {
 		r.planSlots()
+		r.replicate()
 		if w.broken.slotted {
 			r.planFocused()
 		}

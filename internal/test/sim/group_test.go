@@ -19,6 +19,7 @@ type resource struct {
 
 	slotted bool // it has slots
 	slots   slotTraits
+	calls   *rollCallTraits // nil if it does not call the roll
 
 	rules     map[int64]cluster.Rules // as published, by revision
 	revision  int64
@@ -56,6 +57,7 @@ func newResource(w *world, number int, s shape) *resource {
 		r.name = fmt.Sprintf("g%d", number)
 		r.root = "/" + r.name
 	}
+	r.calls = r.drawRollCalls(s)
 	r.rules, r.revision = map[int64]cluster.Rules{0: r.traits.rules[0], 1: r.traits.rules[0]}, 1
 	if r.slotted = s.slots && number == 0; !r.slotted {
 		r.addGroup(0, r.name, cluster.Paths{Root: r.root})

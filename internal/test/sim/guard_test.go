@@ -195,6 +195,7 @@ func (m *member) extend(deadline time.Duration) {
 	if deadline == 0 {
 		return
 	}
+	m.g.check.leaseEnd = m.when(deadline)
 	m.w.at(m.when(deadline)+m.guardDelay(time.Duration(killTakes*float64(m.timeout)/m.rate)), func() {
 		if m.lease == deadline && m.clock() >= m.lease {
 			m.endFencing()

@@ -88,6 +88,9 @@ func (w *world) reads(path string) bool {
 	if slices.ContainsFunc(w.groups, func(g *group) bool { return path == g.known.heir }) {
 		return w.heirs
 	}
+	if slices.ContainsFunc(w.resources, func(r *resource) bool { return path == r.groups[0].paths.RollCall() }) {
+		return true
+	}
 	return w.rosters
 }
 
@@ -135,6 +138,9 @@ func (w *world) checkHeirs() {
 		elected := g.check.readElected()
 		if !w.heirs || g.slotted && g.unused() || !elected.Readable() || !g.hasHolder() {
 			continue // there is nothing to inherit
+		}
+		if g.calls != nil {
+			continue // the heir is forecast by what members publish
 		}
 		if !g.hasElector() {
 			continue // it was fenced, and its session has not ended yet

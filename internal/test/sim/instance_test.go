@@ -29,7 +29,9 @@ type instance struct {
 	undone    bool          // it was abandoned, its work is dead, and its post_stop has run
 	leaving   bool          // LEAVE is under way
 	announced *announcement // nil until it announces that it is about to end
-	stops     []func()      // end its coroutines
+	answer    *cluster.Answer
+	measured  measurement // for it
+	stops     []func()    // end its coroutines
 }
 
 // join begins an instance on the host's session, unless the group is removed from the host.

@@ -153,6 +153,7 @@ func (ls *leases) rereadAll() {
 func (l *loop) deputyInput() watchdog.DeputyInput {
 	return l.m.w.broken.deputizes(watchdog.DeputyInput{
 		Snapshot: &l.snap, Seen: l.seen(), Reconnects: l.s.handshakes, Now: l.m.clock(), MaySucceed: l.machine.MaySucceed,
+		RollCallTimeout: l.m.r.calls.timeout(), RollCallSeen: l.call.seen.At(),
 	})
 }
 
@@ -170,6 +171,9 @@ func (l *loop) observe() {
 	l.follow(out.Follow)
 	if out.Ask {
 		l.ask()
+	}
+	if l.m.w.broken.callsEarly(l, out.CallRoll) {
+		l.callRoll(l.m.r.calls.timeout())
 	}
 	if l.acting != out.Act {
 		l.acting = out.Act

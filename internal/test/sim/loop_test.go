@@ -19,6 +19,7 @@ type loop struct {
 	machine *transition.Machine
 	reader  *reader
 	elector electorRole
+	call    callRole
 	deputy  *watchdog.Deputy
 
 	followed    string        // the lease znode that it follows
@@ -88,6 +89,7 @@ func (l *loop) offer(snap cluster.Snapshot) {
 	l.offered = true
 	l.soon(func() {
 		l.offered, l.snap = false, l.withOwnEnd(l.newest)
+		l.answerCall()
 		l.saw()
 	})
 }

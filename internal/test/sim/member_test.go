@@ -16,6 +16,7 @@ type resident struct {
 	removed bool // the group is not in the daemon's configuration
 	members []*member
 	standby *standby // nil if the work is not promotable
+	data    float64  // how much of the group's data it has
 
 	instance *instance // nil while there is none
 }

@@ -37,7 +37,7 @@ func newReader(l *loop, self cluster.Incarnation, out func(cluster.Snapshot)) *r
 	s := l.s
 	r := &reader{w: s.w, l: l, s: s, out: out}
 	r.collector = store.NewCollector(store.CollectorOptions{
-		Source: s.w.broken.source(r), Paths: l.m.g.paths, Self: self, Session: s.id, Failsafe: s.w.failsafe != nil, Clock: s.h.clock, Log: slog.New(slog.DiscardHandler),
+		Source: s.w.broken.source(r), Paths: l.m.g.paths, Self: self, Session: s.id, Failsafe: s.w.failsafe != nil, RollCalls: l.m.r.calls != nil, Clock: s.h.clock, Log: slog.New(slog.DiscardHandler),
 	})
 	r.next, r.stop = iter.Pull(func(yield func(struct{}) bool) {
 		r.yield = yield

@@ -31,6 +31,7 @@ func (m *resident) record() cluster.Node {
 	}
 	if m.instance != nil {
 		n.Instance, n.LastTerm = m.instance.id(), m.w.broken.remembers(m.instance.lastTerm)
+		n.Answer = m.instance.answer
 		if a := m.instance.announced; a != nil {
 			n.Leaving = a.reason
 		}

@@ -34,6 +34,11 @@ func (w *world) bound() time.Duration {
 	}
 	limit += 2 * time.Duration(w.excess) * time.Second // the limit grows by a term in each second, and attempts go on meanwhile
 	limit += delays[len(delays)-1] + shortestRequest + 6*execTimeout
+	for _, r := range w.resources {
+		if r.calls != nil {
+			limit = max(limit, 90*time.Second) + 10*r.calls.wait
+		}
+	}
 	if w.resources[0].slotted {
 		limit += patience + 20*time.Second
 	}
@@ -194,13 +199,13 @@ func (g *group) mayStay(p *policy.Policy, in policy.Input, rec cluster.Elected, 
 		asked := slices.ContainsFunc(entry.Refusals, func(x policy.Refusal) bool {
 			return x.Filter == policy.HealthFilter || x.Filter == policy.CordonFilter
 		})
-		return (paused && !asked) || g.reelected(p, in, rec)
+		return ((paused || rules.RollCall.Enabled) && !asked) || g.reelected(p, in, rec)
 	}
 	if m := requests.Move; m != nil && m.Matches(best.ID, best.Node.Record.Site) && !m.Matches(rec.Node, rec.Site) {
 		return false
 	}
 	damped := rules.MaxPreemptions > 0 && len(rec.Preemptions) >= rules.MaxPreemptions
-	return paused || damped || r.Unanswered || rules.Failback == cluster.FailbackManual
+	return paused || damped || rules.RollCall.Enabled || r.Unanswered || rules.Failback == cluster.FailbackManual
 }
 
 // unreadablePolicy reports whether policy must not move the leader because its record cannot be read.

@@ -18,6 +18,7 @@ var (
 	runFor      = flag.Duration("sim.for", 3*time.Second, "how long to try new schedules")
 	slotted     = flag.Bool("sim.slots", false, "the first group has slots; with sim.groups")
 	failsafes   = flag.Bool("sim.failsafe", false, "the groups use failsafe mode; with sim.groups")
+	rollCalls   = flag.Bool("sim.rollcalls", false, "also try schedules in which a third of the groups call the roll")
 	hunt        = flag.Bool("sim.hunt", false, "search for schedules that notice the breakages that none has noticed yet")
 	maxFailures = flag.Int("sim.failures", 1, "stop after this many schedules have failed")
 	from        = flag.Uint64("sim.from", 0, "the first seed; 0 takes it from the clock")
@@ -201,7 +202,7 @@ func (b breakage) noticed(t *testing.T, seed uint64, s shape) bool {
 	t.Helper()
 	w := play(seed, s, b, nil)
 	by, _, _ := strings.Cut(w.failure, ":")
-	if w.failure == "" || !strings.Contains(b.by, by) || play(seed, s, breakage{name: b.control, timed: b.timed, slotted: b.slotted, hanging: b.hanging, leaving: b.leaving, restored: b.restored, fencing: b.fencing, calmOutage: b.calmOutage, passive: b.passive, leases: b.leases, promoted: b.promoted, granting: b.granting}, nil).failure != "" {
+	if w.failure == "" || !strings.Contains(b.by, by) || play(seed, s, breakage{name: b.control, timed: b.timed, slotted: b.slotted, hanging: b.hanging, leaving: b.leaving, restored: b.restored, fencing: b.fencing, calmOutage: b.calmOutage, passive: b.passive, leases: b.leases, promoted: b.promoted, calling: b.calling, granting: b.granting}, nil).failure != "" {
 		return false
 	}
 	t.Logf("%s: noticed by seed %d: %s", b.name, seed, w.failure)

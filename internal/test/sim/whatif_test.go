@@ -71,6 +71,7 @@ func newQuietWorld(seed uint64, s shape) *world {
 // onlyRequests leaves only requests of operators and the hosts' own reports.
 func (w *world) onlyRequests() {
 	w.quiet, w.fencing = true, nil
+	w.withoutRollCalls()
 	t := &w.traits
 	t.stuck, t.refusesRelease, t.total, t.jumps = false, false, 0, 0
 	for _, g := range w.groups {

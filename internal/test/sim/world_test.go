@@ -58,7 +58,7 @@ func newWorld(seed uint64, s shape, broken breakage, trace func(string)) *world 
 		seed: seed, rng: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), broken: broken, trace: trace,
 		tree: storetest.NewTree(), sessions: make(map[int64]*session), faults: make(map[string]int), ticks: 2, program: execTimeout / 2, rosters: broken.name == "",
 		heirs:  broken.name == "" || broken.heirs || broken.leases,
-		leases: broken.name == "" || broken.leases || broken.promoted,
+		leases: broken.name == "" || broken.leases || broken.promoted || broken.calling,
 	}
 	w.cache = newCaches()
 	w.traits = drawTraits(w.rng, s.groups)

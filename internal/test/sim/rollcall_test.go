@@ -226,6 +226,9 @@ func (l *loop) checkCall(d *elector.Decision) {
 	}
 	waited, elect := now-c.waiting, d.Elect // also since before an ELECT that has not been read yet: it is sent again
 	m.g.check.polls[decision{elect.Term, elect.By}] = poll{call.Number, d.Take, ended && c.ended}
+	if at := c.seen.At(); called && at != 0 {
+		waited = max(waited, now-at)
+	}
 	if missing != "" && c.complete != call.Number && !d.Take && waited < rules.Wait() { // TAKE may have waited before
 		m.g.fail("roll call: %s is elected in term %d, after %s and without the answer of %s",
 			elect.Node, elect.Term, waited, missing)

@@ -120,7 +120,7 @@ func Register(ctx context.Context, r Registration) (*Instance, error) {
 		var taken *store.TakenError
 		if err == nil {
 			if self.AtSequenceEnd() {
-				g.log.Error("ZooKeeper's counter of registrations has reached its end: the group works on, but several members at once may be its elector",
+				g.log.Error("ZooKeeper's counter of registrations has reached its end: the group works on, but each new member may become its elector",
 					"znode", g.opt.Paths.Election(), "advice", "when an interruption is possible, stop all daemons of the group, delete that znode, and start them again")
 			}
 			return newInstance(ctx, r, rec, self), nil

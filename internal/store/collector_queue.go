@@ -58,7 +58,18 @@ func (c *Collector) readQueue(ctx context.Context) error {
 	if c.valid[p.Election()] {
 		return nil
 	}
-	return c.listIncarnations(ctx, true)
+	if err := c.listIncarnations(ctx, true); err != nil || !c.overtaken() {
+		return err
+	}
+	c.snap.Elector, c.snap.MembersRead, c.snap.Members = false, false, nil
+	return c.readQueue(ctx)
+}
+
+// overtaken reports whether this daemon, the elector, is no longer the first in the list: at the end of the counter, a
+// newcomer may come before it. Two electors that go on would replace each other's decisions without end, since each
+// remembers something else (L1).
+func (c *Collector) overtaken() bool {
+	return c.opt.Self.AtSequenceEnd() && len(c.incarnations) > 0 && c.incarnations[0].Name != c.opt.Self.Name
 }
 
 // readPredecessor reports whether the predecessor is gone. If this daemon is the elector then, it reads in the same round what an

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -43,6 +44,54 @@ func TestElectorWithoutAList(t *testing.T) {
 	}
 	if snap, complete := f.collector.Collect(t.Context()); !complete || !snap.SelfLost || len(snap.Members) != 0 {
 		t.Errorf("complete: %t, %+v", complete, snap)
+	}
+}
+
+// At the end of the counter a newcomer may come before the elector, which then steps down until that one is gone. One that
+// no session owns does not count.
+func TestElectorThatIsOvertaken(t *testing.T) {
+	const end = "-0000000000000001-n_2147483647"
+	f := newElector(t)
+	f.do(cluster.Op{Kind: cluster.OpDelete, Path: f.p.Incarnation(f.self.Name), Version: cluster.AnyVersion})
+	f.self = cluster.Incarnation{Name: "a" + end, ID: "a", Seq: math.MaxInt32}
+	if _, err := f.Do(t.Context(), cluster.Op{Kind: cluster.OpCreate, Path: f.p.Incarnation(f.self.Name), Ephemeral: true}); err != nil {
+		t.Fatal(err)
+	}
+	f.collector.opt.Self, f.collector.snap.Self = f.self, f.self
+	join := func(name string, ephemeral bool) func() {
+		return func() {
+			f.do(cluster.Op{Kind: cluster.OpCreate, Path: f.p.Incarnation(name + end), Ephemeral: ephemeral})
+		}
+	}
+	for _, step := range []struct {
+		what    string
+		change  func()
+		elector bool
+		members int
+	}{
+		{"alone", func() {}, true, 1},
+		{"one comes after it", join("b", true), true, 2},
+		{"a forged one comes before it", join("00", false), true, 2},
+		{"one comes before it", join("01", true), false, 0},
+		{"that one is gone", func() {
+			f.do(cluster.Op{Kind: cluster.OpDelete, Path: f.p.Incarnation("01" + end), Version: cluster.AnyVersion})
+		}, true, 2},
+	} {
+		step.change()
+		snap, complete := f.collector.Collect(t.Context())
+		if !complete || snap.SelfLost || snap.Elector != step.elector || len(snap.Members) != step.members {
+			t.Errorf("%s: complete: %t, lost: %t, elector: %t, %d members", step.what, complete, snap.SelfLost, snap.Elector, len(snap.Members))
+		}
+	}
+}
+
+// Before the end of the counter nobody registers before the elector, so whatever appears there does not replace it.
+func TestElectorIsNotOvertakenByALowerNumber(t *testing.T) {
+	f := newElector(t)
+	f.collector.Collect(t.Context())
+	f.do(cluster.Op{Kind: cluster.OpCreate, Path: f.p.Incarnation("b-0000000000000001-n_0000000000"), Ephemeral: true})
+	if snap, complete := f.collector.Collect(t.Context()); !complete || !snap.Elector {
+		t.Errorf("complete: %t, elector: %t", complete, snap.Elector)
 	}
 }
 

@@ -115,8 +115,13 @@ func (w *world) onlyAnOutage() {
 	f.calm, f.max, f.lost, f.twice, f.slow, f.forgets = true, 0, 0, 0, 0, -1
 	t.total, t.slow, t.lateWatch, t.lostWatch, t.lateWrites, t.failing, t.dying, t.handoverFault, t.deletedDecision, t.interrupted, t.hooks = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 	t.uniform, t.stuck, t.refusesRelease, t.losing = true, false, false, false
+	// A leader begins to ask at the latest 0.36 D before it gives up. A member needs D/6 to find out that there is an
+	// outage, and the leader may pause for D/48 before it asks again. At most six messages and two busy loops come on
+	// top of that, so D/60 for each message is about what is left. stop_timeout is what the configuration allows.
+	lease := cluster.Lease(t.timeouts[0])
+	t.stop = min(t.stop, cluster.FailsafeGrace(lease))
 	for i := range t.hosts {
-		t.latency[i], t.timeouts[i] = min(t.latency[i], 100*time.Millisecond), t.timeouts[0]
+		t.latency[i], t.timeouts[i] = min(t.latency[i], 100*time.Millisecond, lease/60), t.timeouts[0]
 	}
 	for i := range t.groups {
 		t.groups[i].noise = false

@@ -12,7 +12,6 @@ need nginx nginx
 need /usr/lib/postgresql/15/bin/postgres postgresql-15
 need named bind9
 need nsupdate bind9-dnsutils
-need mariadbd mariadb-server
 need redis-server redis-server
 need javac default-jdk-headless
 

@@ -142,7 +142,7 @@ func (g *group) unsettled(elected cluster.Stored[cluster.Elected]) string {
 			return why
 		}
 		if g.unused() {
-			if g.hasHolder() && g.check.readCurrent().Stat.Owner != 0 || len(g.check.working) > 0 { // no elector looks there, or deletes a forgery
+			if g.hasHolder() && w.sessions[g.check.readCurrent().Stat.Owner] != nil || len(g.check.working) > 0 { // no elector looks there, or deletes a forgery
 				return "S1: a slot that does not exist has a leader"
 			}
 			return ""

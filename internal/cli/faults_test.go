@@ -166,6 +166,13 @@ func TestEnsembleThatLostItsData(t *testing.T) {
 	for range 1000 {
 		f.write(overwrite("/transactions", ""))
 	}
+	// Nor does a daemon know of them before it has had a reply since, and b gets one as it reads the heir.
+	var heir []byte
+	f.eventually("an heir is published", func() bool {
+		heir, _, err = f.session.Get(t.Context(), f.paths.Heir(), false)
+		return err == nil
+	})
+	f.write(overwrite(f.paths.Heir(), string(heir)))
 	f.submit("pause", "--reason", "it will be forgotten")
 	zk.Kill()
 	f.logged("a", "ZooKeeper does not answer: stopping the work before the lease ends")

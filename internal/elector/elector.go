@@ -248,6 +248,7 @@ func (e *Elector) decide(in Input, g attemptEnd, active *activeRequests) Decisio
 	switch {
 	case active.Pause != nil && active.Pause.Hard:
 		if g.ended {
+			d.Failing = nil // there is no next attempt
 			d.Note = fmt.Sprintf("paused hard %s: %s; there is no election until %s", active.Pause.Request, g.reason,
 				cluster.InGroup("'zkelectd resume'", cluster.GroupOf(e.opt.Group)))
 		}

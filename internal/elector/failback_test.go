@@ -25,14 +25,18 @@ func TestManualFailbackLeavesAHealthyLeader(t *testing.T) {
 
 // What members publish was not measured at the same time: by it a replica seems to be ahead of its leader.
 func TestManualFailbackComparesNoPublishedScores(t *testing.T) {
-	for enabled, want := range map[bool]string{false: "would be better", true: ""} {
+	for _, c := range []struct {
+		kind     string
+		rollCall bool
+		want     string
+	}{{"score", false, "would be better"}, {"score", true, ""}, {"priority", true, "would be better"}} {
 		h := newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{
-			Type: "score", Failback: cluster.FailbackManual, RollCall: cluster.RollCallRules{Enabled: enabled},
+			Type: c.kind, Failback: cluster.FailbackManual, RollCall: cluster.RollCallRules{Enabled: c.rollCall},
 		})
 		score := 7.0
 		h.group().node("a").Score = &score
-		if d := h.settle(); !strings.Contains(d.Blocked.Reason, want) || want == "" && d.Blocked.Reason != "" {
-			t.Errorf("%t: %q", enabled, d.Blocked.Reason)
+		if d := h.settle(); !strings.Contains(d.Blocked.Reason, c.want) || c.want == "" && d.Blocked.Reason != "" {
+			t.Errorf("%s, %t: %q", c.kind, c.rollCall, d.Blocked.Reason)
 		}
 	}
 }

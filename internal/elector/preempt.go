@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -35,8 +36,9 @@ func (e *Elector) replace(b rankingInput, r rankedMembers, best cluster.Member, 
 		}, best)
 	}
 	if err := e.checkPreemption(b, r, best, active, d); err != nil {
-		d.block(fmt.Sprintf("%s would be better than %s (%s)", best.ID, rec.Node, r.Difference(best.Name, rec.Incarnation)), err)
-		if d.Blocked.Manual && b.in.Policy.Rules.RollCall.Enabled {
+		why := r.Difference(best.Name, rec.Incarnation)
+		d.block(fmt.Sprintf("%s would be better than %s (%s)", best.ID, rec.Node, why), err)
+		if d.Blocked.Manual && b.in.Policy.Rules.RollCall.Enabled && strings.HasPrefix(why, "score ") {
 			d.Blocked = Blocked{} // members have not measured what they publish at the same time
 		}
 		return nil

@@ -51,9 +51,8 @@ func (b rankingInput) input() policy.Input {
 	if s.Slot != "" {
 		p.Held, p.PerNode = held(b.in), s.Slots.Record.PerNode
 	}
-	// A leader that lapsed is ranked as if it led, unless its work, which was killed, must start again, and another one's is warm.
-	if elected, _ := s.Member(s.Elected.Record.Incarnation); !b.ended || b.lapsed && elected.Node.Record.IsWarm() {
-		p.Incumbent = s.Elected.Record.Incarnation
+	if !b.ended || b.lapsed {
+		p.Incumbent, p.Lapsed = s.Elected.Record.Incarnation, b.lapsed
 	}
 	return p
 }

@@ -120,14 +120,19 @@ func TestALapsedLeaderLeadsAgain(t *testing.T) {
 
 // Nor must a group wait for work that starts slowly, while another member's waits to be promoted.
 func TestALapsedLeaderWhoseStandbyIsColdGivesWayToAWarmOne(t *testing.T) {
-	for state, want := range map[string]string{cluster.StandbyCold: "a", cluster.StandbyWarming: "a", cluster.StandbyWarm: "b"} {
+	for _, c := range []struct{ a, b, want string }{
+		{cluster.StandbyWarm, cluster.StandbyCold, "a"},
+		{cluster.StandbyWarm, cluster.StandbyWarming, "a"},
+		{cluster.StandbyWarm, cluster.StandbyWarm, "b"},
+		{cluster.StandbyCold, cluster.StandbyCold, "b"},
+	} {
 		h := newGroup("a", "b").leads("b", 7).scenario(t)
-		h.group().node("a").Standby = &cluster.Standby{State: cluster.StandbyWarm}
-		h.group().node("b").Priority, h.group().node("b").Standby = 200, &cluster.Standby{State: state}
+		h.group().node("b").Priority = h.group().node("a").Priority
+		h.group().node("a").Standby, h.group().node("b").Standby = &cluster.Standby{State: c.a}, &cluster.Standby{State: c.b}
 		f := &h.in.Snapshot.Fence.Record
 		f.State, f.Lapsed, f.Led = cluster.FenceReleased, true, true
 		h.in.Snapshot.Current = cluster.Stored[cluster.Current]{}
-		h.leader(want, cluster.CauseLapsed)
+		h.leader(c.want, cluster.CauseLapsed)
 	}
 }
 

@@ -418,8 +418,15 @@ func (m *Member) perform(a transition.Action) {
 // send sends a transaction. RELEASE lets others elect by the records of the nodes. After an outage, in which promoted work was killed, this
 // node's goes before it.
 func (m *Member) send(a transition.Send) {
-	if a.Lapsed && m.opt.Standby != nil && m.node != nil {
-		m.node.publishNow(func(error) { m.sendNow(a) })
+	first := m.instance.members[0] // which keeps the record
+	if a.Lapsed && m.opt.Standby != nil && m.session.Connected() && first.background.runInLoop(func() {
+		first.node.publishNow(func(error) {
+			m.inbox.post(func() {
+				a.Deadline = max(a.Deadline, boottime.Now()+m.budget.Lease) // a late RELEASE does no harm
+				m.sendNow(a)
+			})
+		})
+	}) {
 		return
 	}
 	m.sendNow(a)

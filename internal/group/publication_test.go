@@ -14,45 +14,60 @@ import (
 	"zkelectd/internal/work/worker"
 )
 
-// releases is a session that says that a transaction is sent.
+// releases is a session that says that a transaction is sent, and whether it had time.
 type releases struct {
 	Session
-	sent chan struct{}
+	sent      chan error
+	connected bool
 }
 
-func (s releases) Do(context.Context, ...cluster.Op) ([]cluster.Result, error) {
-	s.sent <- struct{}{}
+func (s releases) Connected() bool { return s.connected }
+
+func (s releases) Do(ctx context.Context, _ ...cluster.Op) ([]cluster.Result, error) {
+	s.sent <- ctx.Err()
 	return nil, nil
 }
 
 // Others elect when they see the RELEASE, and would take the killed work for the warm standby that the record before told of.
 func TestAReleaseAfterAnOutageTellsOfTheStandbyFirst(t *testing.T) {
+	lapsed, standby := transition.Send{Tx: transition.TxRelease, Lapsed: true}, new(worker.Standby)
 	for name, c := range map[string]struct {
-		send    transition.Send
-		standby *worker.Standby
-		first   int
+		send      transition.Send
+		standby   *worker.Standby
+		connected bool
+		records   int
 	}{
-		"after an outage":    {transition.Send{Tx: transition.TxRelease, Lapsed: true}, new(worker.Standby), 1},
-		"no outage":          {transition.Send{Tx: transition.TxRelease}, new(worker.Standby), 0},
-		"no promotable work": {transition.Send{Tx: transition.TxRelease, Lapsed: true}, nil, 0},
+		"after an outage":    {lapsed, standby, true, 1},
+		"during the outage":  {lapsed, standby, false, 0},
+		"no outage":          {transition.Send{Tx: transition.TxRelease}, standby, true, 0},
+		"no promotable work": {lapsed, nil, true, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			p := newPublished(t, 2)
-			s := releases{sent: make(chan struct{})}
-			m := &Member{node: p.publication, background: p.background, inbox: p.inbox, session: s, group: &Group{opt: Options{Counters: NewCounters(nil)}}}
-			m.opt.Standby = c.standby
-			c.send.Deadline = boottime.Now() + time.Minute
+			s := releases{sent: make(chan error), connected: c.connected}
+			first := &Member{node: p.publication, background: p.background, inbox: p.inbox}
+			m := &Member{inbox: newInbox(), session: s, group: &Group{opt: Options{Counters: NewCounters(nil)}}} // of another slot
+			m.background = newBackground(t.Context(), m.inbox.post, func(v any) { panic(v) })
+			t.Cleanup(m.background.cancelAndWait)
+			m.instance, m.opt.Standby, m.budget.Lease = &Instance{members: []*Member{first, m}}, c.standby, time.Second
+			if c.records == 0 {
+				c.send.Deadline = boottime.Now() + time.Minute
+			} // else it is over: writing the record has taken long
 			m.send(c.send)
 			for sent := false; !sent; {
 				select {
 				case <-p.inbox.c:
 					p.inbox.runNext()
-				case <-s.sent:
-					sent = true
+				case <-m.inbox.c:
+					m.inbox.runNext()
+				case err := <-s.sent:
+					if sent = true; err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
 				}
 			}
-			if len(p.writes) != c.first {
-				t.Errorf("%s: %d records were written before the RELEASE, want %d", name, len(p.writes), c.first)
+			if len(p.writes) != c.records {
+				t.Errorf("%s: %d records were written before the RELEASE, want %d", name, len(p.writes), c.records)
 			}
 		})
 	}

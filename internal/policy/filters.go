@@ -135,11 +135,11 @@ func checkCordons(m *cluster.Member, in *Input) string {
 	return ""
 }
 
-// preferWarm refuses eligible members whose standby is not warm, if that of another one is. The incumbent leads already, and the target
-// of a forced move is what an operator wants.
+// preferWarm refuses eligible members whose standby is not warm, if that of another one is. An incumbent that works stays, and the target of a
+// forced move is what an operator wants.
 func preferWarm(entries []Entry, in *Input) {
 	keeps := func(m *cluster.Member) bool {
-		return m.Node.Record.IsWarm() || m.Name == in.Incumbent || in.Move != nil && in.Move.Force && in.Move.Matches(m.ID, m.Node.Record.Site)
+		return m.Node.Record.IsWarm() || m.Name == in.Incumbent && !in.Lapsed || in.Move != nil && in.Move.Force && in.Move.Matches(m.ID, m.Node.Record.Site)
 	}
 	if !slices.ContainsFunc(entries, func(e Entry) bool { return e.Eligible() && e.Member.Node.Record.IsWarm() }) {
 		return

@@ -17,6 +17,8 @@ type Input struct {
 	Members []cluster.Member
 	// Incumbent is the incarnation that is elected and whose attempt is not over; empty if there is none.
 	Incumbent string
+	// Lapsed is set if the incumbent's lease has ended in an outage: it is ranked as if it led, but its work was killed.
+	Lapsed bool
 	// Circumstances are those of the election, or of the decision in force.
 	Circumstances cluster.Circumstances
 	// Barred names incarnations that must not be elected, with the reason.

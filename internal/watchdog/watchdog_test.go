@@ -167,7 +167,6 @@ func TestExclusionsEndAndAreCleared(t *testing.T) {
 	}
 }
 
-// A suspended exclusion counts as a failure until its time is over.
 // The leader's host is often the elector's: with it the time that has passed must not be lost.
 func TestTheNextElectorCountsFromWhenItFirstSawAStrike(t *testing.T) {
 	w := newWatchdog()
@@ -182,6 +181,7 @@ func TestTheNextElectorCountsFromWhenItFirstSawAStrike(t *testing.T) {
 	}
 }
 
+// A suspended exclusion counts as a failure until its time is over.
 func TestASuspendedExclusionEnds(t *testing.T) {
 	w := newWatchdog()
 	s := holds(elected("a", 7), "a", 7, cluster.FenceReady)

@@ -82,7 +82,7 @@ func report(t *testing.T, seed uint64, s shape) {
 	var lines []string
 	w := play(seed, s, breakage{}, func(line string) { lines = append(lines, line) })
 	const most = 120
-	t.Errorf("%s\nreplay with: go test ./internal/test/sim -run TestSimulation -sim.seed=%d -sim.groups=%d -sim.slots=%v -sim.failsafe=%v\n%s", w.failure, seed, s.groups, s.slots, s.failsafe,
+	t.Errorf("%s\nreplay with: go test ./internal/test/sim -run TestSimulation -sim.seed=%d -sim.groups=%d -sim.slots=%v -sim.failsafe=%v -sim.rollcalls=%v\n%s", w.failure, seed, s.groups, s.slots, s.failsafe, *rollCalls,
 		strings.Join(lines[max(0, len(lines)-most):], "\n"))
 }
 

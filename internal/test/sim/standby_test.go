@@ -411,7 +411,7 @@ func (c *checker) electsWarm(snap cluster.Snapshot, rec *cluster.Elected) {
 		return i >= 0 && snap.Members[i].Node.Record.IsWarm()
 	}
 	move := snap.Control.Record.Move
-	stays := rec.Incarnation == snap.Elected.Record.Incarnation
+	stays := rec.Incarnation == snap.Elected.Record.Incarnation && rec.Cause != cluster.CauseLapsed
 	if c.w.standbys == nil || warm(rec.Node) || stays || move != nil && move.Force {
 		return
 	}

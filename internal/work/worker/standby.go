@@ -438,5 +438,8 @@ func (s *Standby) release(p *promotion) {
 	if s.work == p.work {
 		s.guard.SetLease(guard.Forever)
 	}
+	if p.work != nil && exited(p.work) && s.state.State != cluster.StandbyCold { // known before the end of the leadership is reported
+		s.state = cluster.Standby{State: cluster.StandbyCold, Reason: "it has ended with the leadership", Since: time.Now()}
+	}
 	s.note()
 }

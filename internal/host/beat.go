@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"time"
 
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/sys/boottime"
@@ -19,11 +20,11 @@ var ErrStuckLoops = errors.New("too many event loops are stuck: the daemon must 
 // that.
 func (s *session) beat() (stop func()) {
 	h := s.host
-	interval := status.PublishInterval(s.granted)
+	latest := status.PublishInterval(s.granted) * 3 / 2
 	if watchdog := h.opt.Guard.WatchdogInterval(); watchdog > 0 {
-		interval = min(interval, watchdog)
+		latest = min(latest, watchdog)
 	}
-	reconnects := 0
+	awake, reconnects := s.zk.Awake(), 0
 	beat := func() {
 		now := boottime.Now()
 		h.opt.Guard.Heartbeat(now + s.granted*3/4) // the guard then closes the session before it expires, and releases with that
@@ -40,8 +41,14 @@ func (s *session) beat() (stop func()) {
 	}
 	beat()
 	return inBackground(context.Background(), func(ctx context.Context) {
-		for sleep(ctx, interval) {
+		t := time.NewTimer(latest)
+		defer t.Stop()
+		for last := boottime.Now(); ; last = boottime.Now() {
+			if !awake.Wait(t.C, last+latest*3/5, ctx.Done()) { // a ping or a renewal comes before the timer
+				return
+			}
 			beat()
+			t.Reset(latest)
 		}
 	})
 }

@@ -125,7 +125,8 @@ func (w *wireConn) Write(b []byte) (int, error) {
 		w.sent[xid] = op
 	}
 	now, ping := boottime.Now(), op == wireOpPing
-	if requested && !ping && w.s.renewer.takeSending() {
+	renewal := requested && !ping && w.s.renewer.takeSending()
+	if renewal {
 		w.renewedAt = now
 	}
 	needless := requested && ping && w.renewedAt != 0 && now-w.renewedAt < w.timeout/6
@@ -135,6 +136,9 @@ func (w *wireConn) Write(b []byte) (int, error) {
 	}
 	if requested {
 		w.sendOrClose(b)
+		if ping || renewal {
+			w.s.signalAwake(now)
+		}
 		return len(b), nil
 	}
 	if err := w.s.Err(); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/sys/boottime"
 )
 
 // The safety net, in case a watch is lost: the znodes that have an armed watch are checked one after another, each against what
@@ -64,13 +65,12 @@ func (s *Session) noteRead(w watch, a *armedWatch, stat cluster.Stat, err error)
 // runSafetyNet checks the watches until the session has ended.
 func (s *Session) runSafetyNet() {
 	var pass []watch
-	pace := passTime
-	timer := time.NewTimer(Jitter(pace))
+	pace, awake := passTime, s.Awake()
+	wait := Jitter(pace)
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-		case <-s.done:
+	for last := boottime.Now(); ; last = boottime.Now() {
+		if !awake.Wait(timer.C, last+wait*3/4, s.done) {
 			return
 		}
 		if len(pass) == 0 {
@@ -80,7 +80,8 @@ func (s *Session) runSafetyNet() {
 		n := min(netBatch, len(pass))
 		s.checkWatches(pass[:n])
 		pass = pass[n:]
-		timer.Reset(time.Duration(max(1, n)) * max(netInterval, Jitter(pace)))
+		wait = time.Duration(max(1, n)) * max(netInterval, Jitter(pace))
+		timer.Reset(wait)
 	}
 }
 

@@ -77,6 +77,7 @@ type Session struct {
 	handles      int                 // created so far
 	writes       map[*pendingWrite]struct{}
 	armed        map[watch]*armedWatch
+	awake        []*Awake
 	deleted      map[string]bool // znodes that a watch has reported as deleted, and that were not read since; see [Session.takeDeleted]
 }
 

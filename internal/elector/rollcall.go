@@ -67,7 +67,8 @@ func (e *Elector) awaitsAnswers(b rankingInput, r rankedMembers, lost bool, d *D
 	}
 	now, wait := b.in.Now, rules.Wait()
 	elected, _ := s.Terms()
-	if !c.due || c.term != elected || c.lost != lost || c.number != "" && now-c.known >= answersAge {
+	outlived := b.in.LeaseOver && c.since < killed(&b.in) // by a holder whose work may have begun since
+	if !c.due || c.term != elected || c.lost != lost || outlived || c.number != "" && now-c.known >= answersAge {
 		*c = rollCall{due: true, since: now, term: elected, lost: lost, quiet: c.quiet}
 	}
 	c.wanted = true
@@ -100,11 +101,19 @@ func (e *Elector) awaitsAnswers(b rankingInput, r rankedMembers, lost bool, d *D
 // holder's guard had to kill its work counts as well.
 func (e *Elector) freshCall(in *Input) (call cluster.RollCall, ok bool) {
 	from := e.rollCall.since
-	if in.LeaseOver && in.Sighted > 0 {
-		from = min(from, in.Sighted+in.Snapshot.Fence.Record.KillWait(0))
+	if at := killed(in); in.LeaseOver && at > 0 {
+		from = min(from, at)
 	}
 	call, ok = in.Snapshot.Called()
 	return call, ok && in.RollCallSeen >= from
+}
+
+// killed returns when a silent holder's guard had to kill its work; 0 if its lease was not seen.
+func killed(in *Input) time.Duration {
+	if in.Sighted == 0 {
+		return 0
+	}
+	return in.Sighted + in.Snapshot.Fence.Record.KillWait(0)
 }
 
 // mayAnswer reports whether answers can make any difference: at least one member may lead by them, besides an elected

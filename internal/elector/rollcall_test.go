@@ -167,6 +167,30 @@ func TestOnlyAnswersAfterTheLossCount(t *testing.T) {
 	}
 }
 
+// A candidate that is overdue may begin its work while the decision that replaces it cannot be written.
+func TestAnOverdueCandidateThatFallsSilentAsksAgain(t *testing.T) {
+	h := newGroup("a", "b", "c").leads("a", 7).fence("a", 7, cluster.FenceHeld).scenario(t, fresh).watched()
+	h.in.Overdue = "did not become READY"
+	h.calls()
+	h.call(1)
+	h.answer("b", 1)
+	h.answer("c", 2)
+	if d := h.decide(); d.Elect == nil || d.Elect.Node != "c" {
+		t.Fatalf("%+v", d)
+	}
+	h.in.Sighted = h.in.Now
+	h.in.Snapshot.Fence.Record.LeaseWait = cluster.Duration(4 * time.Second)
+	h.in.Now += 5 * time.Second
+	h.silent("a")
+	h.calls()
+	h.call(2)
+	h.answer("b", 4)
+	h.answer("c", 3)
+	if d := h.decide(); d.Elect == nil || d.Elect.Node != "b" {
+		t.Fatalf("%+v", d)
+	}
+}
+
 // A deputy calls the roll while it waits for the end of a silent leader's lease: then TAKE waits for nothing.
 func TestAnEarlyRollCallCountsForTake(t *testing.T) {
 	h := newGroup("a", "b", "c").published(map[string]float64{"b": 5, "c": 1}).leads("a", 7).scenario(t, fresh).watched()

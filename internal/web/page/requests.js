@@ -214,10 +214,6 @@ async function showForecast(form) {
   const { code, body } = await fetchJSON(`${api.group}whatif?${new URLSearchParams(asked)}`).catch(() => ({ code: 0, body: {} }));
   if (form.asked !== asked) return;
   const fault = code !== 200 ? `There is no forecast: ${body.error || 'the daemon does not respond'}` : body.refused ? `It would be refused: ${body.refused}` : '';
-  if (code === 200 && body.refused && !form.refused) {
-    form.refused = true;
-    updateFields(form);
-  }
   render(form.forecast, [fault, body.messages], () => (fault ? el('li', { class: 'bad' }, fault) : body.messages.map((line) => el('li', null, line))));
 }
 

@@ -55,12 +55,7 @@ func (m *LastKnown) Update(s *Snapshot) {
 // before, see writeFence. Then it may be ahead of the clock by almost as many. So where the records are lost, it skips as many more:
 // perhaps no registered member remembers the last term. If none is known at all, that may have been such a term.
 func (m *LastKnown) Next(s *Snapshot, wall time.Time) int64 {
-	last := m.Term
-	for i := range s.Members {
-		if t, err := LastTerm(s.Members[i].Node); err == nil {
-			last = max(last, t)
-		}
-	}
+	last := max(m.Term, s.Remembered())
 	next, least := last+1, FirstTerm(wall)
 	switch {
 	case last <= 0:

@@ -112,6 +112,16 @@ func (s *Snapshot) HighestTerm() int64 {
 	return max(elected, fence)
 }
 
+// Remembered returns the highest term that a registered member knew when it registered, 0 if none knew one.
+func (s *Snapshot) Remembered() (term int64) {
+	for i := range s.Members {
+		if t, err := LastTerm(s.Members[i].Node); err == nil {
+			term = max(term, t)
+		}
+	}
+	return term
+}
+
 // Newer returns the [NewerVersionError] of slots, elected, the fence or current, nil if none has a newer format. A daemon that
 // reads one neither elects, revokes, acquires nor repairs (docs/protocol.md, Records of a newer version).
 func (s *Snapshot) Newer() error {

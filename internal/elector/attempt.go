@@ -37,6 +37,9 @@ func checkAttempt(in Input, known int64) attemptEnd {
 		return attemptEnd{ended: true, cause: cluster.CauseRepair, reason: s.Fence.Err.Error()}
 	case fenced > elected || (fenced == elected && fenced != 0 && fence.Incarnation != rec.Incarnation):
 		return attemptEnd{ended: true, cause: cluster.CauseRepair, reason: "the decision is older than the last leadership"}
+	case s.Slot == "" && fence.State != cluster.FenceReady && s.Remembered() > elected:
+		// All records were lost, and a daemon that remembered none of this elected before those that do had registered.
+		return attemptEnd{ended: true, cause: cluster.CauseRepair, reason: "a member remembers a later term"}
 	}
 	_, alive := s.Member(rec.Incarnation)
 	if s.Acquired() {

@@ -72,6 +72,11 @@ func TestRepairReasons(t *testing.T) {
 	newer.Fence.Stat.Modified = 9
 	unreadable := newGroup("a").leads("a", 7)
 	unreadable.Elected = cluster.Stored[cluster.Elected]{Exists: true, Err: errors.New("the decision is damaged")}
+	remembers := func(term int64, state cluster.FenceState) *group {
+		g := newGroup("a").leads("a", 7).fence("a", 7, state)
+		g.node("a").LastTerm = term
+		return g
+	}
 	for name, c := range map[string]struct {
 		g    *group
 		want string
@@ -82,6 +87,9 @@ func TestRepairReasons(t *testing.T) {
 		"damaged, and decided since":     {damaged(8, 8), "the fence is damaged"}, // the decision is not judged by a damaged fence
 		"written since and not damaged":  {newer, ""},
 		"the fence is gone":              {newGroup("a").elected("a", 7), "the fence was deleted"},
+		"a later term is remembered":     {remembers(8, cluster.FenceHeld), "a member remembers a later term"},
+		"the same term is remembered":    {remembers(7, cluster.FenceHeld), ""},
+		"it leads with an earlier term":  {remembers(8, cluster.FenceReady), ""},
 		"neither decision nor fence say": {newGroup("a").elected("a", 0).fence("", 0, cluster.FenceRevoked), ""},
 	} {
 		d := newElector().Decide(c.g.input(t))

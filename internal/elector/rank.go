@@ -90,11 +90,15 @@ func (e *Elector) silentMembers(in *Input) []string {
 }
 
 // trustCandidate takes it back that the elected candidate is silent, if somebody has found that. When nobody else can be elected, it must
-// be left to go on. A silent leader is about to release or to end. But one whose current was deleted waits for its election.
+// be left to go on. A silent leader is about to release or to end. But one whose current was deleted waits for its election. Without a
+// decision that can be read, the holder that the fence names may be that candidate.
 func (in *Input) trustCandidate() bool {
 	s := &in.Snapshot
-	candidate := s.Elected.Record.Incarnation
-	if _, found := in.Silent[candidate]; !found || in.takes() && s.Acquired() && s.Current.Exists && !s.ForeignCurrent() {
+	candidate, acquired := s.Elected.Record.Incarnation, s.Acquired()
+	if !s.Elected.Readable() {
+		candidate, acquired = s.Fence.Record.Incarnation, true
+	}
+	if _, found := in.Silent[candidate]; !found || in.takes() && acquired && s.Current.Exists && !s.ForeignCurrent() {
 		return false
 	}
 	in.Silent = maps.Clone(in.Silent)

@@ -1,6 +1,7 @@
 package elector
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -84,6 +85,12 @@ func TestASilentCandidateIsReplacedWithoutAStrike(t *testing.T) {
 	h.group().node("a").Ineligible = "full"
 	if d := h.decide(); d.Elect != nil || d.Note != "" {
 		t.Errorf("the only candidate is not left to go on: %+v", d)
+	}
+	h = newGroup("a", "b").fence("b", 7, cluster.FenceReady).scenario(t).silent("b")
+	h.group().node("a").Ineligible = "full"
+	h.in.Snapshot.Elected = cluster.Stored[cluster.Elected]{Exists: true, Err: errors.New("the decision is damaged")}
+	if d := h.decide(); d.Elect == nil || d.Take || d.Elect.Node != "b" {
+		t.Errorf("the only member, which the fence names, is not elected: %+v", d)
 	}
 }
 

@@ -432,7 +432,7 @@ func (r *resource) unsettledStandbys() string {
 		rec := cluster.ReadStored[cluster.Node](m.id, data, stat, err == nil).Record
 		s := m.standby
 		warm := s.proc != nil && s.state == cluster.StandbyWarm && rec.IsWarm()
-		if m.instance.active() && !m.host.hangs() && !warm {
+		if m.instance.active() && !m.instance.ends && !m.host.hangs() && !warm {
 			return "warm: the standby of " + m.name + " is not warm"
 		}
 	}

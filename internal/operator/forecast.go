@@ -168,9 +168,6 @@ type GroupPlan struct {
 	Reason string
 }
 
-// Moves reports whether another node would lead.
-func (p GroupPlan) Moves() bool { return p.Now != p.Then }
-
 // Plan returns what a request would do, without submitting it. The error matches *[request.NotAffectedError] if that is nothing.
 func (s Submitter) Plan(ctx context.Context, r request.Request) (GroupPlan, error) {
 	q, err := s.Question(ctx)

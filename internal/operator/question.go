@@ -29,12 +29,8 @@ func ElectorOptions(c config.Config) elector.Options {
 	}
 }
 
-// Question returns the question for a forecast of snap, under the policy by which an elector with this configuration ranks. name
+// question returns the question for a forecast of snap, under the policy by which an elector with this configuration ranks. name
 // is the name of the group or of one of its slots.
-func Question(name string, c config.Config, snap cluster.Snapshot) (whatif.Question, error) {
-	return question(name, c, snap, new(policy.Cache))
-}
-
 func question(name string, c config.Config, snap cluster.Snapshot, policies *policy.Cache) (whatif.Question, error) {
 	q := whatif.Question{Snapshot: snap, Options: ElectorOptions(c), StrikeResetAfter: c.Election.StrikeResetAfter(), Wall: time.Now()}
 	q.Options.Group = cluster.SlotName(cluster.GroupOf(name), snap.Slot)

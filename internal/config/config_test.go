@@ -331,31 +331,8 @@ func TestDiff(t *testing.T) {
 func TestApplyReload(t *testing.T) {
 	current := mustLoad(t, Sources{})
 	next := current
-	for key, f := range next.fields() {
-		switch v := f.Interface().(type) {
-		case string:
-			f.SetString(v + "x")
-		case bool:
-			f.SetBool(!v)
-		case int, time.Duration, cluster.Duration:
-			f.SetInt(f.Int() + 1)
-		case float64:
-			f.SetFloat(v + 1)
-		case []string:
-			f.Set(reflect.ValueOf([]string{"x"}))
-		case []cluster.Strategy:
-			f.Set(reflect.ValueOf([]cluster.Strategy{{Use: "x"}}))
-		case map[string]string:
-			f.Set(reflect.ValueOf(map[string]string{"x": "y"}))
-		case Tables:
-			f.Set(reflect.ValueOf(Tables{"x": {"y": "z"}}))
-		case []FencingLevel:
-			f.Set(reflect.ValueOf([]FencingLevel{{Agent: "x"}}))
-		case map[string]int:
-			f.Set(reflect.ValueOf(map[string]int{"x": 1}))
-		default:
-			t.Fatalf("%s has the type %T", key, v)
-		}
+	for _, f := range next.fields() {
+		testhelper.Alter(f)
 	}
 	before := current.settings()
 	inForce := ApplyReload(current, next)

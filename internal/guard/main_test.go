@@ -19,8 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"zkelectd/internal/sys/asynclog"
 	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/test/testhelper"
@@ -61,13 +59,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		if err := races.Check(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-		os.Exit(code)
-	}))
+	testhelper.RunMain(m, races.Check)
 }
 
 func beGuard(dir string) int {

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/group"
@@ -31,6 +29,11 @@ var (
 // leaveOpen is the Close of the guard: the session of a test that the guard ends is left to expire.
 func leaveOpen(context.Context, guard.Credentials) (string, error) {
 	return "", errors.New("the guard of the tests closes no session")
+}
+
+func closeGuard() error {
+	guardClient.Close()
+	return nil
 }
 
 // The test process is the daemon of a guard, as in production.
@@ -53,16 +56,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	code := m.Run()
-	server.Stop()
-	guardClient.Close()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
+	testhelper.RunMain(m, server.Stop, closeGuard)
 }
 
 // initialSession returns a session that is closed at the end of the test.

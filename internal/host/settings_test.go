@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/group"
 	"zkelectd/internal/operator"
+	"zkelectd/internal/test/testhelper"
 	"zkelectd/internal/zk"
 )
 
@@ -28,36 +28,6 @@ func liveSettings(c config.Config) live {
 	return live{groupSettings(c, false), operator.Access(c, os.Getenv), c.Log.Level, c.Hooks.OnLeaderChange}
 }
 
-// alter changes the value of a setting.
-func alter(t *testing.T, c *config.Config, key config.Key) {
-	t.Helper()
-	f := key.Field(c)
-	switch v := f.Interface().(type) {
-	case string:
-		f.SetString(v + "x")
-	case bool:
-		f.SetBool(!v)
-	case int, time.Duration, cluster.Duration:
-		f.SetInt(f.Int() + 1)
-	case float64:
-		f.SetFloat(v + 1)
-	case []string:
-		f.Set(reflect.ValueOf([]string{"x"}))
-	case []cluster.Strategy:
-		f.Set(reflect.ValueOf([]cluster.Strategy{{Use: "x"}}))
-	case map[string]string:
-		f.Set(reflect.ValueOf(map[string]string{"x": "y"}))
-	case config.Tables:
-		f.Set(reflect.ValueOf(config.Tables{"x": {"y": "z"}}))
-	case []config.FencingLevel:
-		f.Set(reflect.ValueOf([]config.FencingLevel{{Agent: "x"}}))
-	case map[string]int:
-		f.Set(reflect.ValueOf(map[string]int{"x": 1}))
-	default:
-		t.Fatalf("%s has the type %T", key.Name, v)
-	}
-}
-
 // A setting that a reload is documented to apply changes what a running host uses. One that is documented to need a restart
 // does not: config.ApplyReload keeps it.
 func TestReloadAppliesWhatTheKeysSay(t *testing.T) {
@@ -72,7 +42,7 @@ func TestReloadAppliesWhatTheKeysSay(t *testing.T) {
 	}
 	for _, k := range config.Keys() {
 		next := base
-		alter(t, &next, k)
+		testhelper.Alter(k.Field(&next))
 		changed, restart := config.Diff(base, next)
 		if len(changed)+len(restart) != 1 {
 			t.Fatalf("%s was not altered alone: %v %v", k.Name, changed, restart)

@@ -3,13 +3,10 @@ package store
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/test/testhelper"
@@ -20,17 +17,7 @@ import (
 // shared is a server for the tests that do not damage it.
 var shared zkserver.Lazy
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	shared.Stop()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { testhelper.RunMain(m, shared.Stop) }
 
 func open(t *testing.T, opt zk.Options) *zk.Session {
 	t.Helper()

@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/store/storetest"
+	"zkelectd/internal/test/testhelper"
 	"zkelectd/internal/test/zkserver"
 	"zkelectd/internal/zk"
 )
@@ -24,15 +23,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	code := m.Run()
-	server.Stop()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
+	testhelper.RunMain(m, server.Stop)
 }
 
 const root = "/contract"

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/test/testhelper"
 )
@@ -48,19 +46,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	code := m.Run()
-	os.RemoveAll(binDir)
-	if err := races.Check(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
+	testhelper.RunMain(m, func() error { return os.RemoveAll(binDir) }, races.Check)
 }
 
 func TestCampaign(t *testing.T) {

@@ -2,7 +2,6 @@ package recipes
 
 import (
 	"flag"
-	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -12,8 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"go.uber.org/goleak"
 
 	"zkelectd/internal/config"
 	"zkelectd/internal/test/testhelper"
@@ -35,16 +32,7 @@ const (
 // binary is the program, built once for all real runs.
 var binary string
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { testhelper.RunMain(m) }
 
 // TestReal runs the recipes, one after another, as make recipes-test does: go test ./internal/test/recipes -run Real/cron-job
 // -recipes.real. Without the flag there are no runs.

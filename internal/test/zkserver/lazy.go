@@ -23,8 +23,9 @@ func (l *Lazy) Addr() string {
 }
 
 // Stop stops the server if it was started.
-func (l *Lazy) Stop() {
-	if l.server != nil {
-		l.server.Stop()
+func (l *Lazy) Stop() error {
+	if l.server == nil {
+		return nil
 	}
+	return l.server.Stop()
 }

@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"zkelectd/internal/guard"
+	"zkelectd/internal/test/testhelper"
 )
 
 var guardClient *guard.Client
@@ -20,6 +19,11 @@ var guardClient *guard.Client
 // leaveOpen is the Close of the guard: the session of a test that the guard ends is left to expire.
 func leaveOpen(context.Context, guard.Credentials) (string, error) {
 	return "", errors.New("the guard of the tests closes no session")
+}
+
+func closeGuard() error {
+	guardClient.Close()
+	return nil
 }
 
 // The test process is the daemon of a guard, as in production.
@@ -41,15 +45,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	code := m.Run()
-	guardClient.Close()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
+	testhelper.RunMain(m, closeGuard)
 }
 
 // notifyWarm is work that waits for the file warm, and then notifies.

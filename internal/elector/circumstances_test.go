@@ -101,31 +101,3 @@ func TestCircumstancesOfADecisionByAnOlderVersion(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
-
-// other-site avoids failed sites until a member has led, whatever becomes of the candidates, and while its decision is in force.
-func TestOtherSiteMovesFromSiteToSite(t *testing.T) {
-	h := newGroup("a", "b", "c", "d").sites("dc1", "dc1", "dc2", "dc3").leads("a", 7).scenario(t, cluster.Rules{Type: "other-site", Sites: map[string]int{"dc1": 3, "dc2": 2}})
-	h.remove("a")
-	if d := h.decide(); d.Elect == nil || d.Elect.Node != "c" || !h.write(d) {
-		t.Fatalf("elected %+v", d.Elect)
-	}
-	h.remove("c")
-	if rec := h.leader("d", cluster.CauseFailure); !slices.Equal(rec.Circumstances.Failed, []string{"dc1", "dc2"}) {
-		t.Errorf("failed: %v", rec.Circumstances.Failed)
-	}
-	h.remove("d")
-	h.in.Snapshot.Members = append(h.in.Snapshot.Members, newGroup("e").sites("dc2").Members...)
-	if rec := h.leader("b", cluster.CauseFailure); !slices.Equal(rec.Circumstances.Failed, []string{"dc3"}) {
-		t.Errorf("failed: %v", rec.Circumstances.Failed)
-	}
-}
-
-func TestStrategiesUseTheCircumstances(t *testing.T) {
-	rules := cluster.Rules{Type: "first", Sites: map[string]int{"dc1": 1}, Strategies: []cluster.Strategy{{When: `cause == "failure" && previous.site == "dc1"`, Use: "other-site"}}}
-	h := newGroup("a", "b", "c").sites("dc1", "dc1", "dc2").scenario(t, rules)
-	h.leader("a", cluster.CauseFirst)
-	h.remove("a")
-	h.leader("c", cluster.CauseFailure)
-	h.remove("c")
-	h.leader("b", cluster.CauseFailure)
-}

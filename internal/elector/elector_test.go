@@ -2,7 +2,6 @@ package elector
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -171,14 +170,6 @@ func TestRules(t *testing.T) {
 				t.Errorf("%s: has no explanation: %+v", name, d.Elect)
 			}
 		}
-	}
-}
-
-func TestAStoppingDaemonIsNotElectedAgain(t *testing.T) {
-	g := newGroup("a").elected("a", 7).fence("a", 7, cluster.FenceReleased)
-	g.Fence.Record.Requested = true
-	if d := newElector().Decide(g.input(t)); d.Elect != nil || !strings.Contains(d.Note, "stopping, as requested") {
-		t.Errorf("elected %+v, note %q", d.Elect, d.Note)
 	}
 }
 

@@ -9,32 +9,6 @@ import (
 	"zkelectd/internal/policy"
 )
 
-func TestAReelectionEndsUnderEveryPolicy(t *testing.T) {
-	for name, c := range map[string]struct {
-		rules  cluster.Rules
-		leader string
-		cause  cluster.Cause
-	}{
-		"round-robin":  {cluster.Rules{Rank: []string{"round-robin"}}, "b", cluster.CauseReelect},
-		"another site": {cluster.Rules{Rank: []string{"expr:member.site != previous.site", "node-id"}}, "b", cluster.CauseReelect},
-		"a filter":     {cluster.Rules{Type: "node-id", Filter: []string{"member.id != previous.id"}}, "b", cluster.CauseReelect},
-		"a strategy":   {cluster.Rules{Type: "node-id", Strategies: []cluster.Strategy{{When: "previous.site == 'dc2'", Use: "node-id"}, {Use: "highest-node-id"}}}, "c", cluster.CauseReelect},
-	} {
-		t.Run(name, func(t *testing.T) {
-			h := newGroup("a", "b", "c").sites("dc1", "dc2", "dc2").leads("a", 7).scenario(t, c.rules)
-			o := by(1)
-			h.control(cluster.Control{Reelect: &o})
-			h.leader(c.leader, c.cause)
-			o = by(2)
-			h.control(cluster.Control{Reelect: &o})
-			n := len(h.terms)
-			if h.settle(); len(h.terms) > n+1 || h.requests().Reelect != nil {
-				t.Errorf("the second: %d terms", len(h.terms)-n)
-			}
-		})
-	}
-}
-
 func TestASoftPauseDoesNotKeepADrainedOrUnhealthyLeader(t *testing.T) {
 	drain := cluster.Control{Pause: paused(false).Pause, Cordons: []cluster.Cordon{{Request: by(2), Node: "a", Drain: true}}}
 	t.Run("drain", func(t *testing.T) {
@@ -53,16 +27,6 @@ func TestASoftPauseDoesNotKeepADrainedOrUnhealthyLeader(t *testing.T) {
 	})
 }
 
-func TestAMoveToAStoppingNodeEnds(t *testing.T) {
-	h := newGroup("a", "b").leads("b", 7).scenario(t)
-	h.control(move(cluster.Move{Node: "b"}))
-	h.leader("b", "")
-	f := &h.in.Snapshot.Fence.Record
-	f.State, f.Requested = cluster.FenceReleased, true
-	h.leader("a", cluster.CauseStopped)
-	h.ended(1, "it is stopping, as requested")
-}
-
 func TestTheQuestionIgnoresRequestsThatAreOver(t *testing.T) {
 	g := newGroup("a", "b").leads("a", 7).control(cluster.Control{Cordons: []cluster.Cordon{{Request: by(1, time.Minute), Node: "b"}}})
 	in := g.input(t, cluster.Rules{Type: "exec"})
@@ -71,13 +35,6 @@ func TestTheQuestionIgnoresRequestsThatAreOver(t *testing.T) {
 	in.Now += time.Minute
 	if q, _ := e.Question(in); len(q.Cordons) != 0 {
 		t.Errorf("asked under %+v", q.Cordons)
-	}
-}
-
-func TestTheQuestionIncludesTheNewStrike(t *testing.T) {
-	in := newGroup("a", "b").elected("a", 7).fence("a", 7, cluster.FenceReleased).input(t, cluster.Rules{Type: "exec"})
-	if q, _ := newElector().Question(in); q.Excluded["a"] == "" {
-		t.Errorf("excluded: %v", q.Excluded)
 	}
 }
 

@@ -131,16 +131,6 @@ func TestDampingLimitsPreemptions(t *testing.T) {
 	}
 }
 
-func TestANewElectorCountsEarlierPreemptions(t *testing.T) {
-	h := newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{Type: "priority", MaxPreemptions: 1})
-	h.leader("a", cluster.CausePreempt)
-	h.swap()
-	h.e, h.in.Now = newElector(), time.Minute
-	h.leader("a", "")
-	h.in.Now += time.Hour
-	h.leader("b", cluster.CausePreempt)
-}
-
 // publish puts a policy in force with the next revision, as an operator does.
 func (h *scenario) publish(rules cluster.Rules) {
 	h.t.Helper()
@@ -172,17 +162,6 @@ func TestANewPolicyIsNotDamped(t *testing.T) {
 		t.Errorf("preemptions %v under revision %d", rec.Preemptions, rec.PolicyRevision)
 	}
 	h.swap()
-	h.leader("a", "")
-}
-
-// Without a policy in ZooKeeper that can be read, no operator has published one: electors may even disagree on the revision.
-func TestOnlyAPublishedPolicyIsNotDamped(t *testing.T) {
-	rules := cluster.Rules{Type: "priority", MaxPreemptions: 1}
-	h := newGroup("a", "b").leads("b", 7).scenario(t, rules)
-	h.leader("a", cluster.CausePreempt)
-	h.swap()
-	h.publish(rules)
-	h.in.Snapshot.Policy = cluster.Stored[cluster.Policy]{}
 	h.leader("a", "")
 }
 
@@ -220,19 +199,6 @@ func TestBlockedSaysWhatToDo(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
-}
-
-// A forecast takes a member for eligible since it registered.
-func TestAForecastEstimatesDelays(t *testing.T) {
-	h := newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{Type: "priority", Failback: "1h"})
-	h.e = New(Options{Exclusion: time.Minute, ExclusionMax: time.Hour, Estimate: true})
-	h.group().node("a").Since = h.in.Wall.Add(-59 * time.Minute)
-	if d := h.settle(); d.Blocked.Until != h.in.Now+time.Minute {
-		t.Errorf("until %s, it is %s", d.Blocked.Until, h.in.Now)
-	}
-	h.e = New(Options{Exclusion: time.Minute, ExclusionMax: time.Hour, Estimate: true})
-	h.group().node("a").Since = h.in.Wall.Add(-61 * time.Minute)
-	h.leader("a", cluster.CausePreempt)
 }
 
 // A node that comes back after it was fenced waits before it replaces the leader that has fenced it.

@@ -24,22 +24,6 @@ func TestElectionsPublishTheHeir(t *testing.T) {
 	}
 }
 
-// In a large group, an election does not wait for the forecast.
-func TestALargeGroupPublishesTheHeirAfterTheElection(t *testing.T) {
-	var ids []string
-	for i := range maxHeirMembers + 1 {
-		ids = append(ids, fmt.Sprintf("n%03d", i))
-	}
-	h := newGroup(ids...).scenario(t)
-	if rec := h.leader("n000", cluster.CauseFirst); rec.Heir != nil {
-		t.Errorf("the election has published %+v", rec.Heir)
-	}
-	var k HeirKeeper
-	if written, _ := h.keep(&k, time.Second); !slices.Equal(written, []string{"n001"}) {
-		t.Errorf("wrote %q", written)
-	}
-}
-
 // The forecast of a slot may have to decide for many others as well.
 func TestManySlotsPublishTheHeirAfterTheElection(t *testing.T) {
 	for others, published := range map[int]bool{3: true, 127: false} {

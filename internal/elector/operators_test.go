@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/policy"
 )
 
 func move(m cluster.Move) cluster.Control {
@@ -69,25 +68,6 @@ func TestAMoveEndsWhenItsTargetIsIneligible(t *testing.T) {
 			t.Errorf("%s: the move is kept: %+v", name, h.requests().Move)
 		}
 	}
-}
-
-func TestAMoveToASiteContinuesWithItsOtherMembers(t *testing.T) {
-	h := newGroup("a", "b", "c").sites("dc1", "dc2", "dc2").leads("a", 7).scenario(t)
-	h.control(move(cluster.Move{Site: "dc2"}))
-	h.leader("b", cluster.CauseMove)
-	h.remove("b")
-	if rec := h.leader("c", cluster.CauseFailure); h.requests().Move == nil || strings.Contains(rec.Reason, "has ended") {
-		t.Errorf("the move has ended: %q", rec.Reason)
-	}
-}
-
-func TestADrainedLeaderStaysIfNoOtherIsEligible(t *testing.T) {
-	h := newGroup("a", "b").leads("a", 7).scenario(t)
-	h.group().node("b").Unhealthy = "sick"
-	h.control(cluster.Control{Cordons: []cluster.Cordon{{Request: by(1), Node: "a", Drain: true}}})
-	h.leader("a", "")
-	h.group().node("b").Unhealthy = ""
-	h.leader("b", cluster.CauseDrain)
 }
 
 func TestReelectFollowsThePolicyAlone(t *testing.T) {
@@ -170,14 +150,4 @@ func TestTheQuestionMatchesTheDecision(t *testing.T) {
 	if _, wanted := e.Question(g.input(t)); wanted {
 		t.Error("the program is needed although another policy type decides")
 	}
-}
-
-func TestTheAnswerDecides(t *testing.T) {
-	h := newGroup("a", "b", "c").scenario(t, cluster.Rules{Type: "exec"})
-	h.in.Answer = &policy.Answer{Ranking: []string{"b", "c"}}
-	h.leader("b", cluster.CauseFirst)
-	h.in.Answer = &policy.Answer{Ranking: []string{"c", "b"}}
-	h.leader("c", cluster.CausePreempt)
-	h.in.Answer = &policy.Answer{Ranking: []string{"a"}}
-	h.leader("a", cluster.CauseIneligible)
 }

@@ -49,27 +49,6 @@ func TestASoftPauseKeepsPolicyFromReplacingTheLeader(t *testing.T) {
 	}
 }
 
-func TestOperatorsMoveTheLeaderDuringASoftPause(t *testing.T) {
-	elect := by(2)
-	for name, c := range map[string]struct {
-		control cluster.Control
-		leader  string
-		want    string
-		cause   cluster.Cause
-	}{
-		"move":    {cluster.Control{Move: &cluster.Move{Request: by(2), Node: "c"}}, "a", "c", cluster.CauseMove},
-		"drain":   {cluster.Control{Cordons: []cluster.Cordon{{Request: by(2), Node: "a", Drain: true}}}, "a", "b", cluster.CauseDrain},
-		"reelect": {cluster.Control{Reelect: &elect}, "b", "a", cluster.CauseReelect},
-	} {
-		h := newGroup("a", "b", "c").leads(c.leader, 7).scenario(t)
-		c.control.Pause = paused(false).Pause
-		h.control(c.control)
-		if h.leader(c.want, c.cause); h.requests().Pause == nil {
-			t.Errorf("%s: the pause was ended", name)
-		}
-	}
-}
-
 func TestNothingIsDecidedUnderAHardPause(t *testing.T) {
 	elect := by(2)
 	for name, c := range map[string]struct {
@@ -170,36 +149,6 @@ func TestTheRemainingTimeOfARequestIsWrittenForTheNextElector(t *testing.T) {
 	h.in.Now += 30*time.Minute - 1
 	h.leader("b", "")
 	h.in.Now++
-	h.leader("a", cluster.CausePreempt)
-	h.ended(1, "expired")
-}
-
-func TestTheRemainingTimeOfShortRequestsIsRarelyWritten(t *testing.T) {
-	h := newGroup("a", "b").leads("b", 7).scenario(t)
-	h.control(paused(false, 8*time.Second))
-	for _, c := range []struct {
-		after time.Duration
-		left  time.Duration
-	}{{0, 8 * time.Second}, {4 * time.Second, 8 * time.Second}, {5 * time.Second, 3 * time.Second}, {7 * time.Second, 3 * time.Second}} {
-		h.in.Now = time.Hour + c.after
-		h.settle()
-		if left := time.Duration(h.requests().Pause.Remaining); left != c.left {
-			t.Errorf("after %s: %s is left, want %s", c.after, left, c.left)
-		}
-	}
-}
-
-func TestAnUnreadableControlRecordIsNotOverwrittenAndKeepsTheTimeOfRequests(t *testing.T) {
-	h := newGroup("a", "b").leads("b", 7).scenario(t)
-	h.control(paused(false, 10*time.Second))
-	h.leader("b", "")
-	readable := h.in.Snapshot.Control
-	h.in.Now += 8 * time.Second
-	h.in.Snapshot.Control = unreadableControl()
-	h.leader("b", "")
-	h.in.Now += 2 * time.Second
-	h.leader("b", "")
-	h.in.Snapshot.Control = readable
 	h.leader("a", cluster.CausePreempt)
 	h.ended(1, "expired")
 }

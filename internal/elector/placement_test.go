@@ -14,31 +14,6 @@ func follower(t *testing.T, g *group) *scenario {
 	return h
 }
 
-func TestALeaderFollowsItsPeer(t *testing.T) {
-	h := follower(t, newGroup("a", "b", "c").leads("a", 7))
-	h.in.Placement.Peers = map[string]string{"billing": "c"}
-	h.leader("c", cluster.CausePreempt)
-	h.in.Placement.Peers = map[string]string{"billing": "b"}
-	h.leader("b", cluster.CausePreempt)
-	h.in.Placement.Peers = nil
-	h.leader("a", cluster.CausePreempt)
-}
-
-// When a node with both leaders is lost, the group moves once.
-func TestElectionWaitsForThePeersDecision(t *testing.T) {
-	h := follower(t, newGroup("a", "b", "c").leads("a", 7))
-	h.in.Placement.Peers = map[string]string{"billing": "a"}
-	h.leader("a", "")
-	h.remove("a")
-	began := h.in.Now
-	if d := h.settle(); d.Awaiting != "billing" || d.Note != "" || d.Wake != began+2*time.Second || len(h.terms) > 0 {
-		t.Fatalf("%+v", d)
-	}
-	h.pass(time.Second)
-	h.in.Placement.Peers["billing"] = "c"
-	h.leader("c", cluster.CauseFailure)
-}
-
 func TestElectionWaitsAtMostTwoSeconds(t *testing.T) {
 	for name, c := range map[string]struct {
 		peer    string
@@ -80,12 +55,6 @@ func TestElectionWaitsAtMostTwoSeconds(t *testing.T) {
 			t.Errorf("%s: waits again for the same election: %+v", name, d)
 		}
 	}
-}
-
-func TestAnUnknownPeerIsNotAwaited(t *testing.T) {
-	h := follower(t, newGroup("a", "b").leads("a", 7))
-	h.remove("a")
-	h.leader("b", cluster.CauseFailure)
 }
 
 func TestEveryElectionMayWait(t *testing.T) {

@@ -49,26 +49,6 @@ func TestAnOldAnswerIsUsedWhileTheProgramRunsAgain(t *testing.T) {
 	}
 }
 
-func TestMeasurementsDoNotChangeTheQuestion(t *testing.T) {
-	g := newGroup("a", "b").leads("a", 7)
-	in := g.input(t, cluster.Rules{Type: "exec"})
-	e := newElector()
-	var p Program
-	_, _, ask := p.Update(e, &in)
-	p.SetResult(ask, policy.Answer{Ranking: []string{"a", "b"}}, in.Now)
-	x := 7.0
-	g.node("b").Latency = &x
-	in.Snapshot = g.Snapshot
-	if ready, _, again := p.Update(e, &in); !ready || again != nil {
-		t.Error("a latency is a new question")
-	}
-	g.node("b").Priority = 500
-	in.Snapshot = g.Snapshot
-	if ready, _, again := p.Update(e, &in); ready || again == nil {
-		t.Error("a priority is no new question")
-	}
-}
-
 // A program that is busy with an old question gets the new one as soon as it is done, even if no election waits any more.
 func TestTheProgramRunsAgainForAChangedQuestion(t *testing.T) {
 	const timeout = policy.ProgramTimeout

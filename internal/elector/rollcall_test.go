@@ -246,17 +246,6 @@ func TestAPlannedMoveAsksBeforeAnythingStops(t *testing.T) {
 	}
 }
 
-func TestAReelectionEndsIfTheLeaderAnswersBest(t *testing.T) {
-	h := newGroup("a", "b").published(map[string]float64{"a": 1, "b": 5}).leads("a", 7).scenario(t, fresh)
-	h.control(cluster.Control{Last: 1, Reelect: &cluster.Request{ID: 1, By: "ann@host"}})
-	h.calls()
-	h.call(1)
-	h.answer("b", 1)
-	h.answer("a", 100)
-	h.write(h.decide())
-	h.ended(1, "a leads and is the best")
-}
-
 // Policy does not call the roll again and again because what members publish says something else than their answers.
 func TestAnswersAgainstAPreemptionHoldForAWhile(t *testing.T) {
 	h := newGroup("a", "b").published(map[string]float64{"a": 1, "b": 5}).leads("a", 7).scenario(t, fresh)

@@ -152,22 +152,3 @@ func TestRequestsOfSlots(t *testing.T) {
 		t.Errorf("slot 1 ends the pause of the group: %+v", d.Control)
 	}
 }
-
-// A daemon has read control as its slot sees it. The elector carries out the slot's requests, and keeps those of the others.
-func TestRequestsAsASlotSeesThem(t *testing.T) {
-	reelect, pause := by(1, 0), by(3, time.Minute)
-	reelect.Slot, pause.Remaining = "0", 0
-	move := cluster.Move{Request: by(2, 0), Node: "a"}
-	move.Slot = "1"
-	g := newGroup("a", "b").slot(2, 2).leads("a", 7).control(cluster.Control{
-		Last: 3, Reelections: []cluster.Request{reelect}, Moves: []cluster.Move{move}, Pause: &cluster.Pause{Request: pause},
-	})
-	g.Control.Record = g.Control.Record.OfSlot("0")
-	d := g.decide(t, other("1", "b"))
-	if d.Control == nil {
-		t.Fatal("nothing is written")
-	}
-	if whole := d.Control.Whole(); len(whole.Reelections) != 0 || len(whole.Moves) != 1 || len(whole.Done) != 2 {
-		t.Errorf("%+v", whole)
-	}
-}

@@ -83,7 +83,3 @@ func TestAnElectorThatHasSeenALeaderDoesNotWait(t *testing.T) {
 	h.remove("a")
 	h.leader("b", cluster.CauseFailure)
 }
-
-func TestNoSettlingByDefault(t *testing.T) {
-	newGroup("a").scenario(t, cluster.Rules{Type: "priority"}).leader("a", cluster.CauseFirst)
-}

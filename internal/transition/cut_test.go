@@ -47,18 +47,6 @@ func TestLeaseCutEndsTheSessionInOrder(t *testing.T) {
 	}
 }
 
-// The work that does not stop is killed when the cut lease ends, not when the old one would have.
-func TestWorkIsKilledWhenTheCutLeaseEnds(t *testing.T) {
-	s := newScript(t)
-	s.lead()
-	s.on(LeaseCut{Deadline: s.now + 500*time.Millisecond, Reason: shrunk}, "Lease", "StopTask")
-	if wake := s.m.Wake(); wake > s.now+500*time.Millisecond {
-		t.Errorf("wakes after %s", wake-s.now)
-	}
-	s.after(500 * time.Millisecond)
-	s.on(Tick{}, "KillTask")
-}
-
 // A RENEW or ACQUIRE in flight when the lease is cut does not extend it again, and no other one is sent.
 func TestLateReplyDoesNotReviveACutLease(t *testing.T) {
 	s := newScript(t)
@@ -83,39 +71,4 @@ func TestLateReplyDoesNotReviveACutLease(t *testing.T) {
 	if at := deadline(t, s.on(done(TxAcquire), "Lease", "RELEASE")); at != cut {
 		t.Errorf("ACQUIRE brought a lease until %s, it was cut to %s", at, cut)
 	}
-}
-
-// Of several cuts the earliest counts, even if it comes first.
-func TestEarliestCutCounts(t *testing.T) {
-	s := newScript(t)
-	s.lead()
-	cut := s.now + 300*time.Millisecond
-	s.on(LeaseCut{Deadline: cut, Reason: shrunk}, "Lease", "StopTask")
-	s.on(LeaseCut{Deadline: cut + time.Second, Reason: "less again"})
-	if s.m.Deadline() != cut {
-		t.Errorf("the lease ends at %s, not at %s", s.m.Deadline(), cut)
-	}
-	// A cut does not ask to hurry, and neither does the first request of an operator.
-	s.on(Quit{Reason: "stop"})
-	s.on(Quit{Reason: "stop now"}, "KillTask")
-}
-
-// A cut that is later than the end of the lease also ends the session: the lease cannot be renewed any more.
-func TestACutInStandbyEndsTheSession(t *testing.T) {
-	s := newScript(t)
-	s.on(s.saw(replacedBy("you", 8)))
-	s.on(LeaseCut{Deadline: s.now + time.Hour, Reason: shrunk}, "End")
-	if s.m.Phase() != Ended {
-		t.Errorf("phase %s", s.m.Phase())
-	}
-	s = newScript(t)
-	s.lead()
-	before := s.m.Deadline()
-	s.on(LeaseCut{Deadline: before + time.Hour, Reason: shrunk}, "StopTask")
-	if s.m.Deadline() != before {
-		t.Errorf("the lease was moved from %s to %s", before, s.m.Deadline())
-	}
-	s.after(s.b.Renew)
-	s.on(Tick{})
-	s.withdrawn()
 }

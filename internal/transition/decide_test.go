@@ -116,19 +116,6 @@ func TestNoRENEWAfterTheTermIsLost(t *testing.T) {
 	}
 }
 
-// A RELEASE whose reply was lost has taken effect if current is gone, also if the term ended before its work began.
-func TestALostReplyToTheReleaseOfATermWithoutWork(t *testing.T) {
-	s := newScript(t)
-	s.on(s.saw(fence("old", 6, cluster.FenceRevoked)), "ACQUIRE")
-	s.on(done(TxAcquire), "Lease")
-	s.on(s.saw(fence("me", 7, cluster.FenceHeld), current("me", session), replacedBy("other", 8)), "RELEASE")
-	s.on(TxDone{Tx: TxRelease, Err: cluster.ErrUnknown})
-	s.on(s.saw(fence("me", 7, cluster.FenceUnclean), replacedBy("other", 8)), "Lease")
-	if s.m.Phase() != Standby {
-		t.Errorf("phase %s", s.m.Phase())
-	}
-}
-
 // What a takeover writes says why it happens, and how long it waits.
 func TestWhatATakeoverWrites(t *testing.T) {
 	s := newScript(t)
@@ -155,15 +142,4 @@ func TestASilentLeaderHasNotReleased(t *testing.T) {
 			t.Errorf("%s: %+v, waits %q", state, current, s.m.term.fence.Wait)
 		}
 	}
-}
-
-func TestFINALSaysWhyItWasSent(t *testing.T) {
-	s := newScript(t)
-	s.on(s.saw(), "ACQUIRE")
-	for _, a := range s.on(done(TxAcquire), "Lease", "RunPreStart") {
-		if e, is := a.(Entrust); is && lastFence(t, s.m.opt.Paths, e.Ops).Record.Reason == "its daemon died or lost its session as the leader" {
-			return
-		}
-	}
-	t.Error("no FINAL says so")
 }

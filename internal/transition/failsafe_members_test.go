@@ -103,18 +103,6 @@ func TestWhoMustPromise(t *testing.T) {
 	}
 }
 
-func TestFewMustPromiseInALargeGroup(t *testing.T) {
-	s := newFailsafe(t)
-	s.lead()
-	var ids []string
-	for i := range 40 {
-		ids = append(ids, fmt.Sprintf("n%02d", i))
-	}
-	if fs := written(t, sent(t, s.on(s.saw(append(s.mine(), members(ids...))...), "SETM"))).Failsafe; len(fs.Members) != maxMembers {
-		t.Errorf("%d must promise", len(fs.Members))
-	}
-}
-
 // Until READY the fence must not say READY, and nobody has promised anything.
 func TestNobodyMustPromiseBeforeREADY(t *testing.T) {
 	s := newFailsafe(t)

@@ -77,29 +77,6 @@ func TestWhoDoesNotVeto(t *testing.T) {
 	}
 }
 
-// The last leader has promised nothing. Its work is dead, so it need not remember anything.
-func TestTheOwnerVetoes(t *testing.T) {
-	s := vetoes(t)
-	s.m.succession.remembered = 0
-	s.m.snap.Fence.Record.Node, s.m.snap.Fence.Record.Failsafe.Key = "me", "key of me"
-	if got := sent(t, s.vetoed()).Tx; got != TxVeto {
-		t.Error(got)
-	}
-}
-
-// A candidate that could acquire by itself may have lost its state directory.
-func TestHowLongAVetoIsLeftToTheCandidate(t *testing.T) {
-	s := newFailsafe(t)
-	s.on(s.saw(left("me", "x"), replacedBy("x", 7)), "CurrentGone")
-	if got := s.m.Wake(); got != s.now+3*s.b.LeaseWait {
-		t.Errorf("wakes after %s", got-s.now)
-	}
-	s.after(3*s.b.LeaseWait - 1)
-	s.on(Tick{})
-	s.after(1)
-	s.on(Tick{}, "Remember")
-}
-
 // A fence that was lost may have had promises. Whoever can have promised something makes sure that it promises nothing any more.
 func TestALostFenceMayHaveHadPromises(t *testing.T) {
 	revoked := fence("old", 6, cluster.FenceRevoked)
@@ -179,33 +156,6 @@ func TestWhatCannotBeRememberedIsTriedAgain(t *testing.T) {
 	s.on(Tick{}, "Remember")
 }
 
-// A member that is bound asks again once it is free, if it still wants to veto or acquire. That is no failure to tell anybody about.
-func TestWhoIsBoundAsksAgain(t *testing.T) {
-	for name, c := range map[string]struct {
-		change func(*cluster.Snapshot)
-		then   string
-	}{
-		"in order to acquire": {left("me"), "ACQUIRE"},
-		"in order to veto":    {func(snap *cluster.Snapshot) { left("me")(snap); replacedBy("x", 7)(snap) }, "VETO"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newFailsafe(t)
-			s.on(s.saw(c.change), "CurrentGone", "Remember")
-			if got := s.m.Step(s.now, Remembered{Term: 6, Bound: s.now + s.b.LeaseWait}); len(got) != 0 {
-				t.Errorf("%+v", got)
-			}
-			if got := s.m.Wake(); got != s.now+s.b.LeaseWait {
-				t.Errorf("wakes after %s", got-s.now)
-			}
-			s.after(s.b.LeaseWait - 1)
-			s.on(Tick{})
-			s.after(1)
-			s.on(Tick{}, "Remember")
-			s.on(Remembered{Term: 6}, c.then)
-		})
-	}
-}
-
 func TestAVetoNamesTheMember(t *testing.T) {
 	s := newFailsafe(t)
 	s.leadWith("a")
@@ -248,21 +198,6 @@ func TestWhenAMemberIsAskedAgain(t *testing.T) {
 		s.after(1)
 		s.on(Tick{}, "SendRound")
 	}
-}
-
-// A RENEW whose reply is late begins a round as well.
-func TestALateReplyBeginsARound(t *testing.T) {
-	s := newFailsafe(t)
-	s.leadWith("a")
-	want := s.b.Renew + failsafe.Patience(s.b.Lease)/2
-	s.m.term.failsafe.setAt = 1
-	if got := s.m.Wake() - s.now; got != want {
-		t.Errorf("wakes after %s, want %s", got, want)
-	}
-	s.after(want - 1)
-	s.on(Tick{})
-	s.after(1)
-	s.on(Tick{}, "SendRound")
 }
 
 // While members may promise, the work is asked to stop later.

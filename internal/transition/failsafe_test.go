@@ -115,23 +115,6 @@ func TestOnlyMembersThatCanBeAskedMustPromise(t *testing.T) {
 	}
 }
 
-// While the outcome of a SETM is unknown, everybody of both sets is asked, at the address that was known when it was sent.
-func TestAddressesOfAnUnknownSet(t *testing.T) {
-	s := newFailsafe(t)
-	s.leadWith("a")
-	s.after(s.b.Renew)
-	s.on(s.saw(append(s.mine(), members("b"))...), "SETM")
-	var asked []failsafe.Message
-	for _, a := range s.m.Step(s.now, TxDone{Tx: TxSetMembers, Err: cluster.ErrUnknown}) {
-		if r, ok := a.(SendRound); ok {
-			asked = r.Messages
-		}
-	}
-	if len(asked) != 2 || asked[0].Address != "a:7" || asked[1].Address != "b:7" {
-		t.Errorf("asks %+v", asked)
-	}
-}
-
 // The new members have promised nothing for an extension that is under way, but could veto.
 func TestTheMembersAreNotChangedDuringAnExtension(t *testing.T) {
 	s := newFailsafe(t)
@@ -159,15 +142,6 @@ func TestAVetoEndsTheLeadership(t *testing.T) {
 	s.after(s.b.Renew)
 	asked := s.round()
 	s.on(RoundReply{Reply: failsafe.Reply{Request: asked[0].Request, Reason: failsafe.ReasonVetoed}}, "StopTask")
-}
-
-// Without members nobody is bound, so nothing extends the lease.
-func TestNobodyToPromiseNoExtension(t *testing.T) {
-	s := newFailsafe(t)
-	s.lead()
-	s.on(s.saw(append(s.mine(), members())...))
-	s.after(s.b.Renew)
-	s.renewed(s.now, cluster.ErrNotSent)
 }
 
 func TestTheLimitEndsAnExtension(t *testing.T) {
@@ -227,13 +201,6 @@ func left(ids ...string) func(*cluster.Snapshot) {
 	}
 }
 
-func TestAMemberAcquiresOnceItHasRememberedThat(t *testing.T) {
-	s := newFailsafe(t)
-	s.on(s.saw(left("me")), "CurrentGone", "Remember")
-	s.on(Tick{})
-	s.on(Remembered{Term: 6}, "ACQUIRE")
-}
-
 func TestWhoMustWaitForAVeto(t *testing.T) {
 	s := newFailsafe(t)
 	s.on(s.saw(left("a")), "CurrentGone")
@@ -257,13 +224,6 @@ func TestTheLimitLetsAnybodyAcquire(t *testing.T) {
 	s.on(s.saw(left("a"), limited))
 	s.after(1)
 	s.on(Tick{}, "ACQUIRE")
-}
-
-func TestTheOwnerAcquires(t *testing.T) {
-	s := newFailsafe(t)
-	s.on(s.saw(left("a"), func(snap *cluster.Snapshot) {
-		snap.Fence.Record.Node, snap.Fence.Record.Failsafe.Key = "me", "key of me"
-	}), "CurrentGone", "ACQUIRE")
 }
 
 func TestAMemberVetoesForAnOutsider(t *testing.T) {

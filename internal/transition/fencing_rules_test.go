@@ -21,17 +21,6 @@ func waiting(t *testing.T, f Fencing, nodes ...string) *script {
 	return s
 }
 
-// The candidate waits for at least its own W (S1).
-func TestTheOwnLeaseWaitCounts(t *testing.T) {
-	s := newScript(t)
-	short := func(snap *cluster.Snapshot) { snap.Fence.Record.LeaseWait = cluster.Duration(time.Second) }
-	s.on(s.saw(fence("old", 6, cluster.FenceRevoked), short), "ACQUIRE")
-	s.on(done(TxAcquire), "Lease")
-	if got := s.m.term.fence; time.Duration(got.Owed) != s.b.LeaseWait || len(got.Earlier) != 1 || time.Duration(got.Earlier[0].Wait) != s.b.LeaseWait {
-		t.Errorf("waits for %s: %+v", got.Owed, got.Earlier)
-	}
-}
-
 // Whoever does not fence, or does not skip the wait, relies on no fencing of others.
 func TestWhoReliesOnFencing(t *testing.T) {
 	holders := []cluster.EarlierHolder{{Node: "old", Fenced: true}, {Node: "older"}}
@@ -56,18 +45,6 @@ func TestWhoReliesOnFencing(t *testing.T) {
 	if len(holders) != 2 || holders[1].Node != "older" {
 		t.Errorf("changed in place: %+v", holders)
 	}
-}
-
-func TestOneHolderIsFencedAtATime(t *testing.T) {
-	s := waiting(t, Fencing{Enabled: true}, "old", "older")
-	s.on(Tick{}, "Fence")
-	s.on(Tick{})
-	if fencedNow(s.m) != "old" {
-		t.Errorf("fences %s", fencedNow(s.m))
-	}
-	s.on(Fenced{Term: 7, Node: "old"}, "Fence")
-	s.on(Fenced{Term: 7, Node: "older"})
-	s.on(Tick{})
 }
 
 // Once the lease wait is over, only fencing that is required begins.

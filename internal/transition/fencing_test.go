@@ -2,7 +2,6 @@ package transition
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,18 +101,6 @@ func TestRequiredFencing(t *testing.T) {
 	s.on(Fenced{Term: 7, Node: "old"}, "RunPreStart")
 }
 
-// The next candidate goes on where the last one has failed: it fences the lost leader, not the candidate, whose work is dead.
-func TestTheNextCandidateFencesTheSameNode(t *testing.T) {
-	wait := cluster.Duration(4 * time.Second)
-	s, f := lost(t, Fencing{Required: true, SkipWait: true}, fence("candidate", 6, cluster.FenceUnclean), func(s *cluster.Snapshot) {
-		s.Fence.Record.Owed, s.Fence.Record.Earlier = wait, []cluster.EarlierHolder{{Node: "lost", Term: 5, Wait: wait}}
-	})
-	if f.Holder.Node != "lost" || f.Holder.Term != 5 {
-		t.Errorf("fences %+v", f.Holder)
-	}
-	s.on(Fenced{Term: 7, Node: "lost"}, "RunPreStart")
-}
-
 // A node id that was used on two hosts is two holders: fencing one of them does not end the wait for the other (S1).
 func TestAnIDOnTwoHostsIsFencedTwice(t *testing.T) {
 	wait := cluster.Duration(4 * time.Second)
@@ -153,20 +140,6 @@ func TestFencingEndsTheWaitForOneHolderOnly(t *testing.T) {
 			s.on(Fenced{Term: 7, Node: f.Holder.Node}, c.next...)
 		})
 	}
-}
-
-// Without skip_wait a successor need not fence again what was fenced, but waits.
-func TestAFencedNodeIsNotFencedAgain(t *testing.T) {
-	wait := cluster.Duration(4 * time.Second)
-	s := newScript(t)
-	s.m.opt.Fencing = Fencing{Enabled: true, Required: true}
-	s.on(s.saw(fence("candidate", 6, cluster.FenceUnclean), func(s *cluster.Snapshot) {
-		s.Fence.Record.Owed, s.Fence.Record.Earlier = wait, []cluster.EarlierHolder{{Node: "lost", Term: 5, Wait: wait, Fenced: true}}
-	}), "ACQUIRE")
-	s.on(done(TxAcquire), "Lease")
-	s.keep(s.m.waitOver() - s.now - time.Millisecond)
-	s.after(time.Millisecond)
-	s.on(Tick{}, "RunPreStart")
 }
 
 func TestNothingIsFencedAfterACleanEnd(t *testing.T) {
@@ -224,19 +197,6 @@ func TestReportsOfOtherFencingAreIgnored(t *testing.T) {
 	s.on(Fenced{Term: 7, Node: "other"})
 	if fencedNow(s.m) != "old" || s.m.Phase() != LeaseWait {
 		t.Errorf("fences %q in phase %s", fencedNow(s.m), s.m.Phase())
-	}
-}
-
-// FINAL says what was fenced, also if the daemon dies right after that.
-func TestFencingIsEntrusted(t *testing.T) {
-	s, _ := lost(t, Fencing{})
-	actions := s.m.Step(s.now, Fenced{Term: 7, Node: "old"})
-	i := slices.IndexFunc(actions, func(a Action) bool { _, is := a.(Entrust); return is })
-	if i < 0 {
-		t.Fatalf("%+v", actions)
-	}
-	if f := lastFence(t, s.m.opt.Paths, actions[i].(Entrust).Ops).Record; len(f.Earlier) != 1 || !f.Earlier[0].Fenced {
-		t.Errorf("FINAL: %+v", f)
 	}
 }
 

@@ -3,7 +3,6 @@ package transition
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -120,21 +119,4 @@ func TestFinalIsNotGuessed(t *testing.T) {
 	mine := s.saw(s.mine()...)
 	mine.Snapshot.Fence.Stat.Version, mine.Snapshot.Current.Stat.Version = 21, 3
 	s.final(s.m.Step(s.now, mine), 21, 3, cluster.Fence{State: cluster.FenceReleased, Led: true})
-}
-
-// The end of a session proves nothing: the candidate waits, and says why.
-func TestTheEndOfASessionIsNoEndOfTheWork(t *testing.T) {
-	s := newScript(t)
-	tx := sent(t, s.on(s.saw(fence("other", 6, cluster.FenceReady)), "ACQUIRE"))
-	said := ""
-	for _, a := range s.on(done(TxAcquire), "Lease") {
-		if a, ok := a.(Announce); ok {
-			said = a.Reason
-		}
-	}
-	f := cluster.ReadFence("/c/leader", tx.Ops[2].Data, cluster.Stat{Version: 1}, true).Record
-	const why = "4s because the lease of other, which did not release, may still be running"
-	if f.Wait != why || f.Owed == 0 || !strings.HasSuffix(said, "; waiting "+why) {
-		t.Errorf("remaining %s (%s), log %q", f.Owed, f.Wait, said)
-	}
 }

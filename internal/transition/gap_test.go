@@ -1,7 +1,6 @@
 package transition
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -115,52 +114,6 @@ func (s *script) leads() {
 	s.on(done(TxReady))
 }
 
-// A leader's fence counts from when all of its processes were gone, not from the beginning or the end of its stop.
-func TestTheGapBeginsWithTheEndOfTheWork(t *testing.T) {
-	s := newScript(t)
-	s.leads()
-	s.on(Quit{Reason: "test"}, "StopTask")
-	s.after(700 * time.Millisecond)
-	s.on(ChildDead{}, "RunPostStop")
-	s.after(40 * time.Millisecond)
-	s.idle(s.on(HookDone{}, "RELEASE"), "40ms")
-}
-
-// A candidate that fails goes on counting from the end of the leader before.
-func TestAFailedTakeoverDoesNotEndTheGap(t *testing.T) {
-	s := newScript(t)
-	s.watches()
-	s.on(s.saw(leftBy(cluster.FenceReleased, exactly(time.Second))), "ACQUIRE")
-	s.on(done(TxAcquire), "Lease", "RunPreStart")
-	s.after(200 * time.Millisecond)
-	s.on(HookDone{Err: errors.New("no disk")}, "RunPostStop")
-	s.after(200 * time.Millisecond)
-	s.idle(s.on(HookDone{}, "RELEASE"), "1.4s")
-}
-
-// It is not known how long ago an ACQUIRE was prepared that took effect too late.
-func TestALateAcquireBoundsTheGap(t *testing.T) {
-	for name, c := range map[string]struct {
-		state cluster.FenceState
-		idle  *cluster.Gap
-		want  string
-	}{
-		"over a released fence":   {cluster.FenceHeld, exactly(time.Second), "at least 1.2s"},
-		"over a silent holder":    {cluster.FenceHeld, cluster.AtMost(time.Second), "at least 200ms"},
-		"READY, without a word":   {cluster.FenceReady, nil, "at least 200ms"},
-		"without a leader before": {cluster.FenceHeld, nil, "-"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newScript(t)
-			s.m.retryAt = s.now + 200*time.Millisecond
-			late := func(snap *cluster.Snapshot) { snap.Fence.Record.Idle = c.idle }
-			s.on(s.saw(fence("me", 7, c.state), late, current("me", session)))
-			s.after(200 * time.Millisecond)
-			s.idle(s.on(Tick{}, "RELEASE"), c.want)
-		})
-	}
-}
-
 // FINAL is sent at a time that is not known.
 func TestFinalBoundsTheGap(t *testing.T) {
 	s := newScript(t)
@@ -174,24 +127,6 @@ func TestFinalBoundsTheGap(t *testing.T) {
 		if f := lastFence(t, s.m.opt.Paths, ops).Record; f.Idle == nil || f.Idle.Rounded() != want {
 			t.Errorf("%+v, want %s", f.Idle, want)
 		}
-	}
-}
-
-// A child that has exited may work again when FINAL is sent, so what was measured meanwhile does not count.
-func TestFinalForgetsARestart(t *testing.T) {
-	s := newFailsafe(t)
-	s.leadWith("a")
-	s.on(ChildDead{Status: "exited with status 3"})
-	s.after(s.b.Renew)
-	s.on(s.joined(), "SETM")
-	reply := done(TxSetMembers)
-	reply.Results[cluster.ResultFence].Version = 12
-	ops, n := entrusted(s.on(reply, "Lease"))
-	if n != 1 {
-		t.Fatalf("%d handed over", n)
-	}
-	if f := lastFence(t, s.m.opt.Paths, ops).Record; f.Idle == nil || f.Idle.Rounded() != "at least 0s" {
-		t.Errorf("%+v", f.Idle)
 	}
 }
 

@@ -369,90 +369,6 @@ func TestNothingIsAcquiredWithoutReadingTheFence(t *testing.T) {
 	}
 }
 
-// After a refusal the versions are taken from the next snapshot.
-func TestVersionsAfterARefusal(t *testing.T) {
-	moved := func(s *cluster.Snapshot) { s.Fence.Stat.Version, s.Current.Stat.Version = 30, 4 }
-	t.Run("RELEASE", func(t *testing.T) {
-		s := newScript(t)
-		s.lead()
-		s.on(s.leading(replacedBy("other", 8)), "StopTask")
-		s.on(ChildDead{}, "RunPostStop")
-		s.on(HookDone{}, "RELEASE")
-		s.on(refused(TxRelease, 1, cluster.ErrBadVersion))
-		s.after(s.b.Renew)
-		s.on(Tick{}) // not before they are read
-		s.on(s.leading(replacedBy("other", 8), moved), "RELEASE")
-		if h := s.m.term.holding; h.Fence != 30 || h.Current != 4 {
-			t.Errorf("%+v", h)
-		}
-	})
-	t.Run("READY, after an earlier one was applied", func(t *testing.T) {
-		s := newScript(t)
-		s.declare()
-		s.on(refused(TxReady, 2, cluster.ErrBadVersion), "StopTask")
-		s.on(s.leading(moved))
-		if f := s.windDown(); !f.Led || s.m.term.holding.Fence != 30 {
-			t.Errorf("left behind: %+v by %+v", f, s.m.term.holding)
-		}
-	})
-}
-
-// After a RELEASE was read back, the next term begins at once, with its own deadline.
-func TestAReleaseThatWasReadBackIsFollowedByTheNextTerm(t *testing.T) {
-	s := newScript(t)
-	s.lead()
-	s.on(s.leading(replacedBy("other", 8)), "StopTask")
-	s.on(ChildDead{}, "RunPostStop")
-	s.on(HookDone{}, "RELEASE")
-	s.on(TxDone{Tx: TxRelease, Err: cluster.ErrUnknown})
-	s.after(s.b.Renew)
-	tx := sent(t, s.on(s.saw(fence("me", 7, cluster.FenceReleased), replacedBy("me", 9)), "Lease", "ACQUIRE"))
-	if tx.Deadline != s.now+s.b.Lease {
-		t.Errorf("deadline %s", tx.Deadline-s.now)
-	}
-}
-
-// The end of a lease is logged once, and only if there is work to stop.
-func TestTheEndOfALeaseIsLogged(t *testing.T) {
-	s := newScript(t)
-	s.lead()
-	s.now = s.m.Deadline() - s.b.Grace
-	if n := notes(s.on(Tick{}, "StopTask")); len(n) != 1 {
-		t.Errorf("%q", n)
-	}
-	s.after(1)
-	if n := notes(s.on(Tick{})); len(n) != 0 {
-		t.Errorf("again: %q", n)
-	}
-	s = newScript(t)
-	s.on(s.saw(fence("old", 6, cluster.FenceRevoked)), "ACQUIRE")
-	s.on(done(TxAcquire), "Lease")
-	s.now = s.m.Deadline() - s.b.Grace
-	if n := notes(s.on(Tick{}, "RELEASE")); len(n) != 0 {
-		t.Errorf("no work is running yet: %q", n)
-	}
-}
-
-// A daemon that is to exit waits for the outcome of a RELEASE in flight, for a limited time, and logs that it gave up.
-func TestAReleaseWithoutAReply(t *testing.T) {
-	s := newScript(t)
-	s.lead()
-	over := s.m.Deadline() + s.b.Session
-	s.on(Quit{Reason: "stop"}, "StopTask")
-	s.on(ChildDead{}, "RunPostStop")
-	s.on(HookDone{}, "RELEASE")
-	s.now = over
-	s.on(Tick{})
-	s.now = over - 1
-	s.on(TxDone{Tx: TxRelease, Err: cluster.ErrNotSent})
-	s.m.retryAt = over + 1
-	s.on(Tick{})
-	s.now = over
-	if n := notes(s.on(Tick{}, "End", "Lease")); len(n) != 1 || n[0] != "could not release leadership because ZooKeeper does not answer: it ends with the session" {
-		t.Errorf("%q", n)
-	}
-}
-
 // Only exits within the window count, and the last one is not logged as a restart.
 func TestExitsOutsideTheWindowDoNotCount(t *testing.T) {
 	s := newScript(t)
@@ -580,15 +496,4 @@ func TestWorkThatCannotBeKilledEndsTheMembership(t *testing.T) {
 	if got := s.m.Phase(); got != Ended {
 		t.Errorf("the phase is %s", got)
 	}
-}
-
-// Once another member has been put in its place, nothing is left to free: the other slots of the host go on.
-func TestReplacedWorkThatCannotBeKilledEndsNothing(t *testing.T) {
-	s := newScript(t)
-	s.lead()
-	s.now = s.m.Deadline()
-	s.on(Tick{}, "KillTask")
-	s.on(s.leading(func(snap *cluster.Snapshot) { snap.Current = cluster.Stored[cluster.Current]{} }))
-	s.now = s.m.Deadline() + s.b.Session
-	s.on(Tick{})
 }

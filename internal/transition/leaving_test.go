@@ -1,7 +1,6 @@
 package transition
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -29,26 +28,6 @@ func grace(t *testing.T, actions []Action) time.Duration {
 	}
 	t.Fatal("the work is not stopped")
 	return 0
-}
-
-func TestALeaverStopsWhenItsSuccessorIsElected(t *testing.T) {
-	s := leave(t)
-	s.on(LeavingPublished{})
-	s.after(5 * time.Millisecond)
-	s.on(s.saw(fence("me", 7, cluster.FenceReady), current("me", session)))
-	if !s.m.AwaitsSuccessor() || s.m.Phase() != Leading {
-		t.Errorf("phase %s", s.m.Phase())
-	}
-	replaced := s.on(s.saw(fence("me", 7, cluster.FenceReady), current("me", session), replacedBy("other", 8)), "StopTask")
-	if got, want := grace(t, replaced), s.b.Stop-5*time.Millisecond; got != want {
-		t.Errorf("grace %s, want %s: the wait is part of the stop timeout", got, want)
-	}
-	s.on(ChildDead{}, "RunPostStop")
-	release := sent(t, s.on(HookDone{}, "RELEASE"))
-	if f := released(t, release); !strings.Contains(f.Reason, "replaced by other in term 8") || f.State != cluster.FenceReleased {
-		t.Errorf("released: %+v", f)
-	}
-	s.on(done(TxRelease), "Lease", "End")
 }
 
 // A leaver that is the elector itself knows that its successor is elected before it reads that.
@@ -112,15 +91,6 @@ func TestALeaverDoesNotWaitInVain(t *testing.T) {
 	})
 }
 
-// The lease goes on while a leaver waits: its successor may take longer than the lease.
-func TestALeaverRenews(t *testing.T) {
-	s := leave(t)
-	s.renewed(s.now, nil, "Lease")
-	if len(s.posted().Ops) == 0 {
-		t.Error("no further RENEW is posted")
-	}
-}
-
 func TestOnlyWorkThatIsReadyIsAnnounced(t *testing.T) {
 	s := newScript(t)
 	s.b.Handover = 200 * time.Millisecond
@@ -172,19 +142,4 @@ func TestALeaverWithoutAnHeirDoesNotWait(t *testing.T) {
 // heir is the record of an heir that was published after an election.
 func heir(term int64, incarnation string) cluster.Stored[cluster.HeirRecord] {
 	return cluster.Stored[cluster.HeirRecord]{Exists: true, Record: cluster.HeirRecord{Term: term, Heir: cluster.Heir{Incarnation: incarnation}}}
-}
-
-// A member without work has no stop timeout that could bound the wait.
-func TestALeaverWithoutWorkWaits(t *testing.T) {
-	s := newScript(t)
-	s.b.Stop, s.b.Handover = 0, 300*time.Millisecond
-	s.m.opt.Budget = s.b
-	s.lead()
-	s.on(Quit{Reason: "stop"}, "PublishLeaving")
-	s.after(s.b.Handover - time.Millisecond)
-	s.on(Tick{})
-	s.after(time.Millisecond)
-	if got := grace(t, s.on(Tick{}, "StopTask")); got != 0 {
-		t.Errorf("grace %s", got)
-	}
 }

@@ -174,26 +174,6 @@ func TestNoStartWhenTheLeaseIsAboutToEnd(t *testing.T) {
 	}
 }
 
-// A snapshot may show a release before its reply comes: it is announced once.
-func TestReleaseSeenBeforeItsReply(t *testing.T) {
-	s := newScript(t)
-	s.lead()
-	s.on(s.saw(append(s.mine(), replacedBy("other", 8))...), "StopTask")
-	s.on(ChildDead{Status: "exited"}, "RunPostStop")
-	s.on(HookDone{}, "RELEASE")
-	announced := 0
-	for _, ev := range []Event{s.saw(fence("", 7, cluster.FenceReleased), replacedBy("other", 8)), done(TxRelease)} {
-		for _, a := range s.m.Step(s.now, ev) {
-			if _, ok := a.(Announce); ok {
-				announced++
-			}
-		}
-	}
-	if announced != 1 || !s.m.Idle() {
-		t.Errorf("it is announced %d times", announced)
-	}
-}
-
 // A fence that was lost and rewritten may have a higher term, which RELEASE keeps.
 func TestReleaseDoesNotLowerTheTerm(t *testing.T) {
 	s := newScript(t)
@@ -219,17 +199,6 @@ func lastFence(t *testing.T, p cluster.Paths, ops []cluster.Op) cluster.Stored[c
 		t.Fatal("the fence is not written")
 	}
 	return cluster.ReadFence(p.Leader(), ops[i].Data, cluster.Stat{Version: ops[i].Version + 1, Time: time.Now()}, true)
-}
-
-func TestOthersStayInStandby(t *testing.T) {
-	s := newScript(t)
-	s.on(s.saw(replacedBy("other", 8)))
-	// Elected, but the predecessor has not released: wait by watch.
-	s.on(s.saw(fence("old", 6, cluster.FenceReady), current("old", 1)))
-	if s.m.Phase() != Waiting || s.m.Wake() != 0 {
-		t.Errorf("phase %s, wake %s", s.m.Phase(), s.m.Wake())
-	}
-	s.on(s.saw(fence("old", 6, cluster.FenceReleased)), "ACQUIRE")
 }
 
 func TestATermIsAcquiredOnce(t *testing.T) {
@@ -396,14 +365,6 @@ func TestLostReplies(t *testing.T) {
 	})
 }
 
-func TestRefusedAcquireIsNotRepeatedAtOnce(t *testing.T) {
-	s := newScript(t)
-	s.on(s.saw(), "ACQUIRE")
-	s.on(refused(TxAcquire, 1, cluster.ErrBadVersion))
-	s.on(s.saw())
-	s.on(s.saw(replacedBy("me", 8)), "ACQUIRE")
-}
-
 // An ACQUIRE that was too early costs one round trip, but READY does not have to wait for its pause.
 func TestARefusedAcquireDoesNotDelayReady(t *testing.T) {
 	s := newScript(t)
@@ -451,26 +412,6 @@ func TestPlannedHandover(t *testing.T) {
 	s.on(done(TxRelease), "Lease")
 	if s.m.Phase() != Standby || !s.m.Idle() || !reflect.DeepEqual(s.m.term, termState{}) {
 		t.Errorf("phase %s, left over: %+v", s.m.Phase(), s.m.term)
-	}
-}
-
-// A lease that nothing depends on any more is not renewed: if RELEASE does not arrive, the deputies take over. During post_stop it is, since
-// what that cleans up may be in a successor's way.
-func TestNothingIsRenewedWhileRELEASEDoesNotArrive(t *testing.T) {
-	s := newScript(t)
-	s.lead()
-	s.on(Quit{Reason: "stop"}, "StopTask")
-	if s.posted().Ops == nil {
-		t.Error("the lease is not renewed while the work stops")
-	}
-	s.on(ChildDead{Status: "ended"}, "RunPostStop")
-	if s.posted().Ops == nil {
-		t.Error("the lease is not renewed during post_stop")
-	}
-	s.on(HookDone{}, "RELEASE")
-	s.on(TxDone{Tx: TxRelease, Err: cluster.ErrNotSent})
-	if s.posted().Ops != nil {
-		t.Error("the lease is renewed although the work is dead")
 	}
 }
 

@@ -127,14 +127,3 @@ func TestStrikesDouble(t *testing.T) {
 		t.Errorf("the input was changed: %+v", others)
 	}
 }
-
-func TestEarliest(t *testing.T) {
-	for _, c := range [][3]time.Duration{{0, 0, 0}, {0, 1, 1}, {1, 0, 1}, {1, 2, 1}, {2, 1, 1}, {1, 1, 1}, {5, 1, 1}, {1, 5, 1}} {
-		if got := Earliest(c[0], c[1]); got != c[2] {
-			t.Errorf("Earliest(%d, %d) = %d, want %d", c[0], c[1], got, c[2])
-		}
-	}
-	if got := Earliest(0, 3, 2, 0, 4); got != 2 || Earliest() != 0 {
-		t.Errorf("of several times %d, of none %d", got, Earliest())
-	}
-}

@@ -70,22 +70,6 @@ func TestRegisteredTellsIncarnationsApart(t *testing.T) {
 
 func itself(i Incarnation) Incarnation { return i }
 
-// ZooKeeper's counter stops at its end, and some servers may go on with negative numbers: earlier ones stay first. Equal numbers
-// are sorted as well.
-func TestTheOldestIsFirst(t *testing.T) {
-	for _, want := range [][]Incarnation{
-		{{Name: "b", Seq: 0}, {Name: "a", Seq: 1}}, {{Name: "a", Seq: 1}, {Name: "b", Seq: 1}}, {{Name: "b", Seq: 0}, {Name: "a", Seq: -1}},
-		{{Name: "a", Seq: sequenceEnd}, {Name: "b", Seq: sequenceEnd}, {Name: "b", Seq: math.MinInt32}},
-		{{Name: "a", Seq: 7}, {Name: "b", Seq: 7}, {Name: "a", Seq: 8}}, {},
-	} {
-		got := slices.Clone(want)
-		slices.Reverse(got)
-		if OldestFirst(got, itself); !slices.Equal(got, want) {
-			t.Errorf("%v, want %v", got, want)
-		}
-	}
-}
-
 // Daemons that see the same names get the same order, and forged names do not change the order of the others.
 func TestForgedSequencesDoNotChangeTheOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -284,32 +284,6 @@ func TestRepairSlots(t *testing.T) {
 	}
 }
 
-// LEAVE of a member of a group with slots is one transaction about all of them.
-func TestLeaveWithSlots(t *testing.T) {
-	d := departing(func(d *cluster.Departure) {
-		d.Leaderships[0].Slot = "0"
-		second := cluster.Leadership{Slot: "1", Owed: time.Second, Fence: fenceOf(cluster.Fence{Incarnation: own, State: cluster.FenceReady})}
-		third := cluster.Leadership{Slot: "2", Fence: fenceOf(cluster.Fence{Incarnation: "n2-0000000000000001-n_0000000002", State: cluster.FenceReady})}
-		third.Current = cluster.Stored[cluster.Current]{Exists: true, Stat: cluster.Stat{Owner: 8}}
-		d.Leaderships = append(d.Leaderships, second, third, cluster.Leadership{Slot: "3"})
-	})
-	ops, err := group.LeaveTx(d)
-	want := "set slots/0@4, set slots/1@4, check slots/2@4, delete slots/0/current@5, delete election/" + own + "@-1, delete nodes/n1@3"
-	if got := in(ops); err != nil || got != want {
-		t.Errorf("%v\n got %s\nwant %s", err, got, want)
-	}
-	for i, want := range []cluster.FenceState{cluster.FenceReleased, cluster.FenceUnclean} {
-		if f := cluster.ReadFence("", ops[i].Data, cluster.Stat{}, true); f.Record.State != want {
-			t.Errorf("slot %d: %+v", i, f.Record)
-		}
-	}
-	d.Leaderships[3].Fence = unreadable(`{"v":3}`, 4)
-	var newer *cluster.NewerVersionError
-	if ops, err := group.LeaveTx(d); len(ops) > 0 || !errors.As(err, &newer) {
-		t.Errorf("%v %v", ops, err)
-	}
-}
-
 func TestHostsThatDisagreeAboutSlotsAreRefused(t *testing.T) {
 	read := func(kind cluster.GroupKind) cluster.Stored[cluster.Identity] {
 		data := cluster.Encode(&cluster.Identity{Root: "/c/g", Kind: kind})

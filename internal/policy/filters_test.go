@@ -44,14 +44,6 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-func TestAnUnhealthyMemberIsRefused(t *testing.T) {
-	sick := member("b", "dc1", 5, 2, func(n *cluster.Node) { n.Unhealthy = "disk full" })
-	r := policyOf(t, cluster.Rules{}).Rank(Input{Members: []cluster.Member{member("a", "dc1", 1, 1), sick}, Incumbent: "b"})
-	if got := places(r); got != "a (b)" || entry(t, r, "b").Refusals[0] != (Refusal{HealthFilter, "unhealthy: disk full"}) {
-		t.Errorf("%s, refused %v", got, entry(t, r, "b").Refusals)
-	}
-}
-
 func TestAForcedMoveOverridesOnlySoftFilters(t *testing.T) {
 	soft, hard := true, false
 	for name, c := range map[string]struct {

@@ -65,27 +65,6 @@ func entry(t rapid.TB, r Ranking, id string) Entry {
 	return e
 }
 
-func TestPriority(t *testing.T) {
-	sites := map[string]int{"dc1": 200, "dc2": 100}
-	for name, c := range map[string]struct {
-		members         []cluster.Member
-		incumbent, want string
-	}{
-		"the site comes first":             {[]cluster.Member{member("a", "dc2", 999, 1), member("b", "dc1", 1, 2)}, "", "b a"},
-		"then the node's priority":         {[]cluster.Member{member("a", "dc1", 1, 1), member("b", "dc1", 2, 2)}, "a", "b a"},
-		"then the incumbent":               {[]cluster.Member{member("a", "dc1", 1, 1), member("b", "dc1", 1, 2)}, "b", "b a"},
-		"then the oldest":                  {[]cluster.Member{member("a", "dc1", 1, 2), member("b", "dc1", 1, 1)}, "", "b a"},
-		"an unlisted site has 0":           {[]cluster.Member{member("a", "dc3", 9, 1), member("b", "dc2", 1, 2)}, "", "b a"},
-		"the oldest, across the wrap":      {[]cluster.Member{member("a", "dc1", 1, -2147483648), member("b", "dc1", 1, 2147483647)}, "", "b a"},
-		"negative priorities rank as well": {[]cluster.Member{member("a", "dc1", -5, 1), member("b", "dc1", -1, 2)}, "", "b a"},
-	} {
-		p := policyOf(t, cluster.Rules{Sites: sites})
-		if got := places(p.Rank(Input{Members: c.members, Incumbent: c.incumbent})); got != c.want {
-			t.Errorf("%s: %s, want %s", name, got, c.want)
-		}
-	}
-}
-
 func TestIneligibleMembersHaveAReason(t *testing.T) {
 	missing, broken, full, old := member("missing", "dc1", 1, 1), member("broken", "dc1", 1, 2), member("full", "dc1", 1, 3), member("old", "dc1", 1, 4)
 	missing.Node = cluster.Stored[cluster.Node]{}

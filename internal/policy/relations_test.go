@@ -107,21 +107,6 @@ func TestFullHostsKeepWhatTheyLead(t *testing.T) {
 	}
 }
 
-func TestFewestPrefersTheIncumbent(t *testing.T) {
-	p := policyOf(t, cluster.Rules{Type: "fewest"})
-	load := map[string]NodeLoad{"a": {9}, "b": {1}, "c": {2}}
-	if got := places(p.Rank(Input{Members: three(), Group: "g", Incumbent: "a", Load: load})); !strings.HasPrefix(got, "a ") {
-		t.Error(got)
-	}
-	if got := places(p.Rank(Input{Members: three(), Group: "g", Load: load})); !strings.HasSuffix(got, " a") {
-		t.Error(got)
-	}
-	spread := places(policyOf(t, cluster.Rules{Type: "spread"}).Rank(Input{Members: three(), Group: "g"}))
-	if got := places(p.Rank(Input{Members: three(), Group: "g"})); got != spread {
-		t.Errorf("without a load: %s, and spread: %s", got, spread)
-	}
-}
-
 // groupsWorld is a set of groups whose electors decide one after the other, or all at once, until no leader moves.
 type groupsWorld struct {
 	members  []cluster.Member

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -182,30 +181,6 @@ func TestWantsAnswer(t *testing.T) {
 			if got := policyOf(t, c.rules).WantsAnswer(in); got != c.want {
 				t.Errorf("%s, with answer %+v: %v", name, answer, got)
 			}
-		}
-	}
-}
-
-// Ids are ranked in their natural order, in both directions and in turn.
-func TestIDsRankInNaturalOrder(t *testing.T) {
-	var members []cluster.Member
-	for i, id := range []string{"n10", "n9", "n1", "n2"} {
-		name := fmt.Sprintf("%s-0000000000000001-n_%010d", id, i)
-		members = append(members, cluster.Member{
-			Incarnation: cluster.Incarnation{Name: name, ID: id, Seq: int32(i)},
-			Node:        cluster.Stored[cluster.Node]{Exists: true, Record: cluster.Node{ID: id}},
-		})
-	}
-	for name, want := range map[string]string{
-		"node-id": "n1 n2 n9 n10", "highest-node-id": "n10 n9 n2 n1", "round-robin": "n9 n10 n1 n2",
-	} {
-		in := Input{Members: members, Circumstances: cluster.Circumstances{Node: "n2"}}
-		var got []string
-		for _, e := range policyOf(t, cluster.Rules{Type: name}).Rank(in).Entries {
-			got = append(got, e.Member.ID)
-		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("%s: %q, want %s", name, got, want)
 		}
 	}
 }

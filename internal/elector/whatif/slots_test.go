@@ -27,39 +27,6 @@ func whole(slots []Question) Question {
 	return q
 }
 
-func TestASlotLeavesADrainedNode(t *testing.T) {
-	qs := slots(t, 2, "a1", "a2", "b1", "b2")
-	for i := range qs {
-		qs[i].Change.Drain = []string{"a1"}
-	}
-	out := RunSlots(qs)
-	for i, want := range []string{"a2", "a2", "b1", "b2"} {
-		if out[i].Leader.ID != want {
-			t.Errorf("slot %d is led by %q, want %s: %s", i, out[i].Leader.ID, want, out[i].Last.Note)
-		}
-	}
-}
-
-func TestNoNodeLeadsMoreSlotsThanItMay(t *testing.T) {
-	qs := slots(t, 1, "a1", "a2", "b1", "b2")
-	for i := range qs {
-		qs[i].Change.Without = []string{"a1"}
-	}
-	if out := RunSlots(qs); out[0].HasLeader() {
-		t.Errorf("slot 0 is led by %s, which leads another one", out[0].Leader.ID)
-	}
-}
-
-func TestSlotsAreBalanced(t *testing.T) {
-	count := make(map[string]int)
-	for _, out := range RunSlots(slots(t, 4, "a1", "a1", "a1", "a1")) {
-		count[out.Leader.ID]++
-	}
-	if len(count) != 4 {
-		t.Errorf("the slots of four nodes: %v", count)
-	}
-}
-
 func TestLossesOfSlots(t *testing.T) {
 	got := make(map[string]string)
 	for _, l := range Losses(whole(slots(t, 2, "a1", "a2", "b1", "b2"))) {

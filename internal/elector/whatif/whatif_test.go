@@ -54,16 +54,6 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-func TestFirstElection(t *testing.T) {
-	out := forecast(t, question(t, four()))
-	if out.Leader.ID != "a1" || !slices.Equal(causes(out), []cluster.Cause{cluster.CauseFirst}) {
-		t.Errorf("%q leads after %q", out.Leader.ID, causes(out))
-	}
-	if out := forecast(t, question(t, cluster.Snapshot{})); out.HasLeader() || len(out.Steps) != 0 || out.Last.Note == "" {
-		t.Errorf("without members: %+v", out)
-	}
-}
-
 func TestPreemptionIsBlocked(t *testing.T) {
 	q := question(t, led(four(), "b2"), cluster.Rules{Failback: "1m"})
 	out := forecast(t, q)

@@ -93,26 +93,6 @@ func TestHardPauseAllowsCordons(t *testing.T) {
 	}
 }
 
-func TestCordonReplacesAnOlderOne(t *testing.T) {
-	h := group(t).leads("a1")
-	h.control().Cordons = []cluster.Cordon{
-		{Request: ann(1), Node: "b1", Drain: true}, {Request: ann(2), Site: "dc2"}, {Request: ann(3), Node: "a2"},
-	}
-	h.control().Last = 3
-	plan, err := h.planFor(cordon(bob(), "b1", "", false))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, c := range plan.Control.Cordons {
-		got = append(got, c.Target()+" "+c.Describe())
-	}
-	want := []string{"site dc2 site dc2 is cordoned by ann@host: new kernel", "a2 cordoned by ann@host: new kernel", "b1 cordoned by bob@host: test"}
-	if !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
 func TestCordonEndsAMoveToItsTarget(t *testing.T) {
 	for name, c := range map[string]struct {
 		move       cluster.Move

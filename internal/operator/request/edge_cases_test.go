@@ -1,32 +1,9 @@
 package request
 
 import (
-	"slices"
 	"strings"
 	"testing"
 )
-
-func unhealthy(h *testGroup, ids ...string) *testGroup {
-	for _, id := range ids {
-		h.node(id).Unhealthy = "no disk"
-	}
-	return h
-}
-
-func TestRequestsWithoutALeader(t *testing.T) {
-	plan, err := group(t).planFor(move(bob(), "", "dc2"))
-	if err != nil || !slices.Equal(plan.Messages, []string{"there is no leader; b1 takes over and stays first"}) {
-		t.Errorf("move: %v, %q", err, plan.Messages)
-	}
-	plan, err = group(t).planFor(cordon(bob(), "", "dc1", false))
-	if err != nil || !slices.Equal(plan.Messages, []string{"site dc1 will not be elected"}) {
-		t.Errorf("cordon: %v, %q", err, plan.Messages)
-	}
-	plan, err = unhealthy(group(t), "a1", "a2", "b1", "b2").planFor(cordon(bob(), "", "dc1", true))
-	if err != nil || !slices.Equal(plan.Messages, []string{"site dc1 will not be elected; leadership does not move"}) {
-		t.Errorf("drain: %v, %q", err, plan.Messages)
-	}
-}
 
 // Every refusal has a reason.
 func TestMoveDuringAReelection(t *testing.T) {

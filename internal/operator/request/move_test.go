@@ -140,20 +140,6 @@ func TestReelect(t *testing.T) {
 	}
 }
 
-// What keeps the leader from being elected again is the reason, not a comparison that it would win.
-func TestAReelectionSaysWhyTheLeaderIsNotEligible(t *testing.T) {
-	h := group(t).leads("a1")
-	h.node("a1").Ineligible = "an observer"
-	plan, err := h.planFor(reelect(bob()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := "reelection requested by bob@host: test: a2 is better than a1: a1 is not eligible: an observer"
-	if d := h.decision(plan); d.Elect == nil || d.Elect.Reason != want {
-		t.Errorf("%+v", d.Elect)
-	}
-}
-
 // Without a target, leadership moves to the best other member that is eligible.
 func TestMoveToTheBestOther(t *testing.T) {
 	h := group(t).leads("a1")

@@ -92,35 +92,3 @@ func TestClearStrikes(t *testing.T) {
 		}
 	}
 }
-
-func TestNodeWithClearedStrikesIsEligible(t *testing.T) {
-	h := group(t).leads("a1")
-	h.q.Snapshot.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "a2", Strikes: 1, For: cluster.Duration(time.Hour), Term: 6, Reason: "stalled"}}
-	plan, err := h.planFor(clearStrikes(bob(), "a2"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.q.Change.Without = []string{"a1"}
-	if out := h.after(Plan{Control: *h.control()}); out.Leader.ID != "b1" {
-		t.Errorf("excluded, but %q leads", out.Leader.ID)
-	}
-	if out := h.after(plan); out.Leader.ID != "a2" || len(out.Steps[0].Exclusions) != 0 {
-		t.Errorf("cleared, but %q leads: %+v", out.Leader.ID, out.Steps)
-	}
-}
-
-// No number is used twice, whatever has ended since.
-func TestNumbersIncrease(t *testing.T) {
-	h := group(t).leads("a1")
-	for i := range 30 {
-		cmd := pause(bob(), i%4 == 2)
-		if i%2 == 1 {
-			cmd = resume(bob())
-		}
-		plan, err := h.planFor(cmd)
-		if err != nil || plan.ID != int64(i+1) {
-			t.Fatalf("request %d is number %d: %v", i, plan.ID, err)
-		}
-		h.q.Snapshot.Control = exists(plan.Control)
-	}
-}

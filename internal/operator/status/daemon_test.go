@@ -68,14 +68,6 @@ func TestStaleOrUnknownIsNo(t *testing.T) {
 	}
 }
 
-func TestPublishInterval(t *testing.T) {
-	for session, want := range map[time.Duration]time.Duration{400 * time.Millisecond: 100 * time.Millisecond, 6 * time.Second: 1500 * time.Millisecond, 10 * time.Minute: 5 * time.Second} {
-		if got := PublishInterval(session); got != want {
-			t.Errorf("of a session timeout of %s: %s, want %s", session, got, want)
-		}
-	}
-}
-
 func TestLatestTerm(t *testing.T) {
 	if got := (Daemon{ElectedTerm: 8}).LatestTerm(); got != 8 {
 		t.Errorf("%d", got)

@@ -56,54 +56,6 @@ func TestRequestsAreListed(t *testing.T) {
 	}
 }
 
-func TestRequestsAreInTheTable(t *testing.T) {
-	s := ready(snapshot())
-	s.Control = cluster.Stored[cluster.Control]{Exists: true, Record: cluster.Control{
-		Pause: &cluster.Pause{Request: cluster.Request{ID: 1, By: "ann\x1b[31m@host"}}, Cordons: []cluster.Cordon{{Request: request(2, time.Now(), 0, 0), Node: "b"}},
-	}}
-	s.Elected.Record.Exclusions = nil
-	table := Of("c", "/own/x", s).WideTable()
-	for _, want := range []string{"PAUSED, policy does not replace a healthy leader", "cordon b, by ann@host (new kernel)", "cordoned by ann@host: new kernel"} {
-		if !strings.Contains(table, want) {
-			t.Errorf("no %q in\n%s", want, table)
-		}
-	}
-	if strings.Contains(table, "\x1b") {
-		t.Errorf("control sequences from records reach the terminal: %q", table)
-	}
-}
-
-// The remaining time is never more than the elector has written down, whatever the clocks say.
-func TestRemainingTimeOfARequest(t *testing.T) {
-	now := time.Now()
-	const slack = 30 * time.Second
-	for name, c := range map[string]struct {
-		submitted  time.Time
-		lasts      time.Duration
-		left, want time.Duration
-	}{
-		"just submitted":                {now, time.Hour, time.Hour, time.Hour},
-		"for a while":                   {now.Add(-10 * time.Minute), time.Hour, time.Hour, 50 * time.Minute},
-		"less is written down":          {now, time.Hour, 20 * time.Minute, 20 * time.Minute},
-		"by a clock that is fast":       {now.Add(24 * time.Hour), time.Hour, 40 * time.Minute, 40 * time.Minute},
-		"by a clock that is slow":       {now.Add(-24 * time.Hour), time.Hour, 40 * time.Minute, 0},
-		"over, but not yet for elector": {now.Add(-61 * time.Minute), time.Hour, time.Minute, 0},
-		"nothing is left":               {now, time.Hour, 0, 0},
-	} {
-		got := remaining(request(1, c.submitted, c.lasts, c.left))
-		if got == nil {
-			t.Errorf("%s: no end, want %s", name, c.want)
-			continue
-		}
-		if d := time.Duration(*got); d > c.want || d < max(0, c.want-slack) || d > c.left {
-			t.Errorf("%s: %s, want %s", name, d, c.want)
-		}
-	}
-	if got := remaining(request(1, now, 0, 0)); got != nil {
-		t.Errorf("without an end %s is left", *got)
-	}
-}
-
 func TestPolicyIsDescribed(t *testing.T) {
 	for want, rules := range map[string]cluster.Rules{
 		"priority, revision 3, published by ann@host":                    {Type: "priority"},

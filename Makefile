@@ -1,7 +1,7 @@
 # The default location of Go, if it is not on the PATH.
 export PATH := $(PATH):/usr/local/go/bin
 
-.PHONY: build image dist deb rpm repo reproducible package-test systemd-test release-check vulncheck verify sign compose-test deploy-check recipes-test vm-test fence-test demo test alerts lint units bench sim fuzz faults outages kills races mutants ci clean help
+.PHONY: build image dist deb rpm repo reproducible package-test systemd-test release-check vulncheck verify sign compose-test deploy-check recipes-test vm-test versions-test fence-test demo test alerts lint units bench sim fuzz faults outages kills races mutants ci clean help
 
 build: ## build bin/zkelectd, a static binary
 	CGO_ENABLED=0 go build -trimpath -buildvcs=auto -o bin/zkelectd ./cmd/zkelectd
@@ -107,6 +107,11 @@ vm-test: ## reset virtual machines by their watchdog device, and fence one from 
 	@scripts/install-zookeeper.sh
 	@packages=$$(scripts/install-vm.sh) && go test ./internal/test/vmtest -count=1 -v -timeout 2h -vmtest.real "$$packages" $(VM_ARGS)
 
+versions-test: build bin/demo ## test with other versions of ZooKeeper, from Debian's suites (SUITES="bullseye sid")
+	@scripts/install-tools.sh
+	@scripts/install-zookeeper.sh
+	scripts/test-versions.sh
+
 fence-test: ## test with the real fence agents of ClusterLabs, which it installs
 	@scripts/install-fence-agents.sh
 	go test ./internal/work/fencer -count=1 -v -run TestRealAgents -fencer.real
@@ -149,7 +154,7 @@ ci: verify lint units deploy-check test ## run everything that CI runs, with fix
 	$(MAKE) demo DEMO_ARGS=--once
 	$(MAKE) compose-test
 
-release-check: vulncheck reproducible fuzz package-test systemd-test recipes-test vm-test fence-test outages mutants kills races ## run the additional tests for a release: needs root, overlays and control groups
+release-check: vulncheck reproducible fuzz package-test systemd-test recipes-test vm-test versions-test fence-test outages mutants kills races ## run the additional tests for a release: needs root, overlays and control groups
 
 clean: ## remove bin and dist
 	rm -rf bin dist

@@ -314,7 +314,7 @@ func paths(t *testing.T, e Env) {
 			t.Errorf("%q is lost", name)
 		}
 	}
-	for _, name := range []string{".", "..", "\x01", "\u0085", "\ufff0"} {
+	for _, name := range []string{".", "..", "\x01", "\u0085", "\ufff1"} {
 		refusal(t, c, 0, cluster.ErrInvalid, op(cluster.OpCreate, e.Root+"/"+name, 0))
 	}
 }

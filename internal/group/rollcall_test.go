@@ -58,37 +58,6 @@ func decision(t *testing.T, server *storetest.Server) cluster.Elected {
 	return cluster.ReadStored[cluster.Elected](p.Elected(), data, stat, err == nil).Record
 }
 
-// When the leader is lost, the member leads that measures the highest score then, and the decision has the answers.
-func TestTheMemberWithTheHighestMeasuredScoreLeads(t *testing.T) {
-	const position = 1 << 52
-	server := storetest.NewServer()
-	a, _ := joinScored(t, server, "a", time.Minute, 1)
-	a.until(t, "a leads", status.Daemon.Leads)
-	b, _ := joinScored(t, server, "b", time.Minute, position)
-	c, measured := joinScored(t, server, "c", time.Minute, 3)
-	d, _ := joinScored(t, server, "d", time.Minute, -1)
-	e, _ := joinScored(t, server, "e", time.Minute, position-1)
-	a.until(t, "a sees the others", func(v status.Daemon) bool { return v.Sites["dc1"].Eligible == 5 })
-	measured.score.Store(position + 1)
-	server.Expire(a.conn.SessionID())
-	c.until(t, "c leads", status.Daemon.Leads)
-	if n := measured.measured.Load(); n < 1 {
-		t.Errorf("c has measured %d times", n)
-	}
-	rec := decision(t, server)
-	if len(rec.Ranking) != 4 || rec.Ranking[0].Node != "c" || rec.Ranking[1].Node != "b" || rec.Ranking[2].Node != "e" || rec.Ranking[3].Node != "d" {
-		t.Fatalf("ranked: %+v", rec.Ranking)
-	}
-	if first, last := rec.Ranking[0].Answer, rec.Ranking[3].Answer; first == nil || *first.Score != position+1 || last == nil || last.Why != "no disk" {
-		t.Errorf("answers: %+v, %+v", first, last)
-	}
-	for _, m := range []*member{b, d, e} {
-		if m.group.View().Leads() {
-			t.Errorf("%s leads, too", m.self.ID)
-		}
-	}
-}
-
 // A member that does not answer in time ranks last, and its measuring ends.
 func TestAMemberThatDoesNotAnswerIsNotWaitedForLong(t *testing.T) {
 	server := storetest.NewServer()

@@ -34,9 +34,9 @@ run and check read a file only if --config or $ZKELECTD_CONFIG names it. A flag,
 environment variable such as ZKELECTD_ZOOKEEPER_ROOT, replaces a single setting. If --zk
 or ZKELECTD_ZOOKEEPER_SERVERS names the servers, ` + hostFile + ` is not read.
 
-Credentials and TLS have no flags: they are the settings zookeeper.auth and zookeeper.tls
-of the file, or environment variables. They go only to the servers that the same source
-names. -g, where a command has it, names the group below the root.
+Credentials and TLS have no flags: they are the settings zookeeper.auth, zookeeper.sasl
+and zookeeper.tls of the file, or environment variables. They go only to the servers that
+the same source names. -g, where a command has it, names the group below the root.
 
 Flags:
 ` + connectionSet().FlagUsages(),

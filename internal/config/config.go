@@ -250,7 +250,8 @@ type ZooKeeper struct {
 	ConnectTimeout    time.Duration `yaml:"connect_timeout" doc:"How long to try to connect for the first time before giving up. With 0s the daemon tries forever, and a command for 10s."`
 	SessionFile       string        `yaml:"session_file" doc:"The file (mode 0600) with the session's id and password and the pending hooks, for 'zkelectd release' and the next start. Only its user and root may have write access to the directory. Default: the file session in systemd's $RUNTIME_DIRECTORY, else none."`
 	Auth              Auth          `yaml:"auth"`
-	ACL               string        `yaml:"acl" oneof:"open, readable, private" default:"open" reload:"yes" doc:"Who can access the znodes that are created: private (only the users of zookeeper.auth.file), readable (everyone can read) or open (everyone can do everything). Use open for demos and tests only. See docs/security.md."`
+	SASL              SASL          `yaml:"sasl"`
+	ACL               string        `yaml:"acl" oneof:"open, readable, private" default:"open" reload:"yes" doc:"Who can access the znodes that are created: private (only the users of zookeeper.auth.file and the identity of zookeeper.sasl), readable (everyone can read) or open (everyone can do everything). Use open for demos and tests only. See docs/security.md."`
 	TLS               TLS           `yaml:"tls"`
 }
 
@@ -258,6 +259,14 @@ type ZooKeeper struct {
 type Auth struct {
 	File string `yaml:"file" reload:"yes" doc:"A file with lines user:password for ZooKeeper's digest scheme, mode 0600 or 0400, the same on all hosts. Each of these users has all rights to the znodes that are created. A name without a slash is a systemd credential (LoadCredential=). See docs/security.md."`
 }
+
+// SASL configures how each connection to ZooKeeper authenticates before anything else.
+type SASL struct {
+	PasswordFile string `yaml:"password_file" doc:"A file with one line user:password, mode 0600 or 0400, for servers with SASL's mechanism DIGEST-MD5. It is read for each connection. A name without a slash is a systemd credential. See docs/security.md."`
+}
+
+// Enabled reports whether SASL is used: whether any of its settings is set.
+func (s SASL) Enabled() bool { return s != SASL{} }
 
 // TLS configures TLS on the connections to ZooKeeper.
 type TLS struct {
@@ -298,8 +307,8 @@ func (c *Config) checkZooKeeper(report func(string, string, ...any)) {
 	if z.MinSessionTimeout != 0 && (z.MinSessionTimeout < 2*time.Second || z.MinSessionTimeout > z.SessionTimeout) {
 		report("zookeeper.min_session_timeout", "%s is neither 0s nor between 2s and zookeeper.session_timeout (%s)", z.MinSessionTimeout, z.SessionTimeout)
 	}
-	if (z.ACL == "readable" || z.ACL == "private") && z.Auth.File == "" {
-		report("zookeeper.acl", "%q needs zookeeper.auth.file, which lists the users that can access the znodes", z.ACL)
+	if (z.ACL == "readable" || z.ACL == "private") && z.Auth.File == "" && !z.SASL.Enabled() {
+		report("zookeeper.acl", "%q needs zookeeper.auth.file or zookeeper.sasl, which say who can access the znodes", z.ACL)
 	}
 	z.TLS.check(report)
 }

@@ -50,6 +50,7 @@ func Access(c config.Config, getenv func(string) string) zk.Access {
 	z := c.ZooKeeper
 	a := zk.Access{ACL: zk.ACL(z.ACL)}
 	a.Auth.Path, a.Auth.Systemd = config.SecretFile(z.Auth.File, getenv)
+	a.SASL.Password.Path, a.SASL.Password.Systemd = config.SecretFile(z.SASL.PasswordFile, getenv)
 	a.TLS = zk.TLS{Enabled: z.TLS.Enabled(), ServerName: z.TLS.ServerName}
 	a.TLS.CA, _ = config.SecretFile(z.TLS.CA, getenv)
 	a.TLS.Cert, _ = config.SecretFile(z.TLS.Cert, getenv)

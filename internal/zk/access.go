@@ -33,6 +33,7 @@ type Options struct {
 // takes effect with the next connection, replaced credentials with the next session or call of [Session.PresentCredentials].
 type Access struct {
 	Auth AuthFile `json:"auth,omitzero"`
+	SASL SASL     `json:"sasl,omitzero"`
 	ACL  ACL      `json:"acl,omitempty"`
 	TLS  TLS      `json:"tls,omitzero"`
 }
@@ -59,7 +60,7 @@ func (a ACL) entries(ids identities) []zk.ACL {
 	}
 	var list []zk.ACL
 	for _, i := range ids.all {
-		list = append(list, zk.ACL{Perms: zk.PermAll, Scheme: digestScheme, ID: i.aclID()})
+		list = append(list, zk.ACL{Perms: zk.PermAll, Scheme: i.scheme, ID: i.aclID()})
 	}
 	if a == ACLReadable {
 		list = append(list, zk.WorldACL(zk.PermRead)...)
@@ -70,6 +71,7 @@ func (a ACL) entries(ids identities) []zk.ACL {
 // Check reads the files that a names and returns an error if any of them is missing or invalid.
 func (a Access) Check() error {
 	_, err := a.identities()
+	err = errors.Join(err, a.SASL.Check())
 	if a.TLS.Enabled {
 		_, tlsErr := a.TLS.config()
 		err = errors.Join(err, tlsErr)
@@ -77,14 +79,17 @@ func (a Access) Check() error {
 	return err
 }
 
-// identities reads the identities that a session presents. An ACL that is not open needs at least one.
+// authKey is the setting with [Access.Auth].
+const authKey = "zookeeper.auth.file"
+
+// identities reads the identities that a session presents. An ACL that is not open needs at least one, or that of SASL.
 func (a Access) identities() (identities, error) {
-	ids, err := a.Auth.read()
+	ids, err := a.Auth.read(authKey)
 	switch {
-	case err != nil || len(ids.all) > 0 || a.ACL.Open():
+	case err != nil || len(ids.all) > 0 || a.ACL.Open() || a.SASL.Enabled():
 		return ids, err
 	case a.Auth.Path == "":
-		return ids, fmt.Errorf("zookeeper.acl: %q needs zookeeper.auth.file", a.ACL)
+		return ids, fmt.Errorf("zookeeper.acl: %q needs %s or zookeeper.sasl", a.ACL, authKey)
 	}
 	return ids, fmt.Errorf("zookeeper.acl: %q needs credentials, but the unit's credential %s is empty: does the file named by LoadCredential= exist?", a.ACL, a.Auth.Path)
 }

@@ -53,8 +53,8 @@ func TestAuthFileIsCheckedAndNeverQuoted(t *testing.T) {
 		}
 	}
 	for _, mode := range []os.FileMode{0o600, 0o400} {
-		who, err := write("right", "# the new one\nuser:a:b\r\n\nuser:old\n", mode).read()
-		if err != nil || len(who.all) != 2 || string(who.all[0].secret()) != "user:a:b" || who.all[1].user != "user" {
+		who, err := write("right", "# the new one\nuser:a:b\r\n\nuser:old\n", mode).read(authKey)
+		if err != nil || len(who.all) != 2 || string(who.all[0].secret()) != "user:a:b" || who.all[1].name != "user" {
 			t.Errorf("%#o: %+v, %v", mode, who, err)
 		}
 	}
@@ -69,7 +69,7 @@ func TestAuthFileIsCheckedAndNeverQuoted(t *testing.T) {
 	// The units pass an empty credential if the file does not exist. It has no identity, so it cannot own a private tree.
 	nobody := write("nothing", "", 0o440)
 	nobody.Systemd = true
-	if who, err := nobody.read(); err != nil || len(who.all) > 0 || !strings.Contains(who.deniedHint(), nobody.Path+" is empty") {
+	if who, err := nobody.read(authKey); err != nil || len(who.all) > 0 || !strings.Contains(who.deniedHint(), nobody.Path+" is empty") {
 		t.Errorf("an empty credential: %+v, %v", who, err)
 	}
 	if err := (Access{Auth: nobody, ACL: ACLOpen}).Check(); err != nil {

@@ -80,7 +80,7 @@ func (s *Session) closeDirectly(ctx context.Context) error {
 	if gone || h.session == 0 {
 		return nil
 	}
-	u := sessionCloser{dial: s.opt.Dial, visits: s.opt.visits, identities: s.currentIdentities(), session: h.session, password: h.password, finals: finals}
+	u := sessionCloser{dial: s.opt.Dial, visits: s.opt.visits, sasl: s.opt.Access.SASL, identities: s.currentIdentities(), session: h.session, password: h.password, finals: finals}
 	err := u.closeAnywhere(ctx, s.opt.Servers)
 	for _, f := range finals {
 		switch {

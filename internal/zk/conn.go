@@ -194,17 +194,23 @@ func parentACLHint(op cluster.Op) string {
 
 // codeNames are what the codes mean that go-zookeeper has no name for.
 var codeNames = map[int32]string{
+	-124: "the server demands SASL: set zookeeper.sasl",
 	-119: "the server is read-only, because it has no quorum",
 	-125: "a quota is used up: 'listquota' of zkCli.sh shows those of the znodes above it, 'setquota' raises them",
 	-127: "the server has too much to do, and has dropped the request",
 }
 
 // refusedWith returns the error for a code that a server has answered.
-func refusedWith(code int32) error {
-	if name := codeNames[code]; name != "" {
-		return fmt.Errorf("%s (code %d)", name, code)
+func refusedWith(code int32) error { return &refusedError{code} }
+
+// refusedError is the error for a request that a server has refused.
+type refusedError struct{ code int32 }
+
+func (e *refusedError) Error() string {
+	if name := codeNames[e.code]; name != "" {
+		return fmt.Sprintf("%s (code %d)", name, e.code)
 	}
-	return fmt.Errorf("refused with code %d", code)
+	return fmt.Sprintf("refused with code %d", e.code)
 }
 
 // nameCode replaces the error of go-zookeeper for a code that it has no name for.

@@ -29,6 +29,7 @@ func (s *Session) PresentCredentials(ctx context.Context, p cluster.Paths, a Acc
 	if err != nil {
 		return nil, err
 	}
+	ids.all = append(ids.all, s.saslIdentity()...)
 	change := &CredentialChange{s: s, identities: ids, acl: a.ACL.entries(ids), Changed: !ids.equal(s.currentIdentities())}
 	if !change.Changed {
 		return change, nil
@@ -63,6 +64,16 @@ func (s *Session) currentIdentities() identities {
 	return s.identities
 }
 
+// saslIdentity returns the identity that the connections have authenticated, if any.
+func (s *Session) saslIdentity() []identity {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sasl == (identity{}) {
+		return nil
+	}
+	return []identity{s.sasl}
+}
+
 // createACL returns the ACL that the session creates the znode at path with.
 func (s *Session) createACL(path string) []zk.ACL {
 	s.mu.Lock()
@@ -78,7 +89,7 @@ func (s *Session) present(ctx context.Context, ids identities) error {
 	s.presenting.Lock()
 	defer s.presenting.Unlock()
 	for _, i := range ids.all {
-		if s.presented.contains(i) {
+		if i.scheme != digestScheme || s.presented.contains(i) {
 			continue
 		}
 		if err := s.addAuth(ctx, i); err != nil {
@@ -112,14 +123,14 @@ func (s *Session) checkAccess(ctx context.Context, p cluster.Paths, ids identiti
 		if grantsAll(list, ids) {
 			return nil
 		}
-		return fmt.Errorf("no identity in zookeeper.auth.file (%s) has full access to znode %s, whose ACL is %s: keep a line that has, "+
+		return fmt.Errorf("no identity of this configuration (%s) has full access to znode %s, whose ACL is %s: keep a line that has, "+
 			"run 'zkelectd acl --apply', and only then remove that line", strings.Join(ids.tags(), ", "), path, formatACL(list))
 	})
 }
 
 // of reports whether an entry of an ACL is about one of these identities.
 func (ids identities) of(a zk.ACL) bool {
-	return slices.ContainsFunc(ids.all, func(i identity) bool { return a.Scheme == digestScheme && a.ID == i.aclID() })
+	return slices.ContainsFunc(ids.all, func(i identity) bool { return a.Scheme == i.scheme && a.ID == i.aclID() })
 }
 
 // grantsAll reports whether an ACL grants ids all permissions.

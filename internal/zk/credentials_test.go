@@ -193,7 +193,7 @@ func TestApplyACLs(t *testing.T) {
 		}
 	}
 	listed, err = s.ACLs(t.Context(), p)
-	want := "digest:" + Tag(identity{"zkelectd", "right"}.aclID()) + ":cdrwa"
+	want := "digest:" + Tag(identity{digestScheme, "zkelectd", "right"}.aclID()) + ":cdrwa"
 	if err != nil || len(listed) != len(all) || listed[5].ACL != want || !listed[5].Configured {
 		t.Errorf("%+v, %v", listed, err)
 	}

@@ -32,12 +32,16 @@ func (s *Session) dial(network, addr string, _ time.Duration) (net.Conn, error) 
 	limit := s.handshakeTimeout()
 	ctx, cancel := context.WithTimeout(s.ctx, limit)
 	defer cancel()
-	conn, err := s.opt.Dial(ctx, network, addr)
+	login, err := s.opt.Access.SASL.start(ctx, addr)
+	var conn net.Conn
+	if err == nil {
+		conn, err = s.opt.Dial(ctx, network, addr)
+	}
 	if err != nil {
 		s.noteServerError(addr, err)
 		return nil, err
 	}
-	w := &wireConn{Conn: conn, s: s, addr: addr, deadline: time.Now().Add(limit), sent: make(map[int32]int32)}
+	w := &wireConn{Conn: conn, s: s, addr: addr, login: login, deadline: time.Now().Add(limit), sent: make(map[int32]int32)}
 	if !s.setConn(w) {
 		conn.Close()
 		return nil, s.Err()
@@ -100,7 +104,8 @@ type wireConn struct {
 	net.Conn
 	s        *Session
 	addr     string
-	deadline time.Time // for the handshake
+	login    *saslLogin // nil for none
+	deadline time.Time  // for the handshake
 
 	packet []byte // the last one that was received
 	ready  []byte // what the library has not read of it
@@ -222,14 +227,37 @@ func (w *wireConn) receiveHandshake() ([]byte, error) {
 		return nil, err
 	}
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err := w.s.handshakeDone(h, w.addr, w.requestedAt); err != nil {
+	requestedAt := w.requestedAt
+	w.mu.Unlock()
+	if err := w.s.noteGranted(h, w.addr, requestedAt); err != nil {
 		w.s.end(err)
 		return nil, err
 	}
+	if err := w.authenticate(h); err != nil {
+		w.s.noteServerError(w.addr, err)
+		return nil, err
+	}
+	w.s.handshakeDone(h)
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.handshakeDone, w.timeout = true, h.timeout
 	w.Conn.SetDeadline(time.Time{})
 	return packet, nil
+}
+
+// authenticate authenticates the connection by SASL, so that the library never sends a request without that. An error is the end of the
+// connection.
+func (w *wireConn) authenticate(h handshake) error {
+	if w.login == nil || h.session == 0 { // the session has expired: the server hangs up
+		return nil
+	}
+	if err := w.Conn.SetDeadline(w.deadline); err != nil {
+		return err
+	}
+	if err := w.login.authenticate(w.Conn); err != nil {
+		return err
+	}
+	return w.s.noteSASL(w.login.id)
 }
 
 // explain adds to the reason why there was no connect response the address, and what a server that hangs up says about that. It asks

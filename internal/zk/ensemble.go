@@ -93,7 +93,7 @@ func (s *Session) askEnsemble(ctx context.Context) (*EnsembleError, error) {
 
 func (s *Session) compareServers(ctx context.Context, conn *wireConn) (*EnsembleError, error) {
 	here := sessionCloser{
-		dial: conn.dialAgain(), identities: s.currentIdentities(), timeout: s.Timeout(), password: make([]byte, passwordLen), // no password yet
+		dial: conn.dialAgain(), sasl: s.opt.Access.SASL, identities: s.currentIdentities(), timeout: s.Timeout(), password: make([]byte, passwordLen), // no password yet
 	}
 	limit := min(ensembleLimit, here.timeout/4)
 	opened, err := here.openAt(ctx, limit, conn.addr)

@@ -29,18 +29,32 @@ const (
 	maxAuthFile   = 4 << 10
 )
 
-// identity is one user of the scheme digest. Its password must not be logged.
-type identity struct{ user, password string }
+// identity is somebody whom ACLs can name. Its password, which only one of the scheme digest has, must not be logged.
+type identity struct{ scheme, name, password string }
 
-// digestScheme is the scheme of every identity.
-const digestScheme = "digest"
+// The schemes of identities: digest for those that a session presents, sasl for the one that its connections have authenticated.
+const (
+	digestScheme = "digest"
+	saslScheme   = "sasl"
+)
 
 // secret returns what is presented to the server.
-func (i identity) secret() []byte { return []byte(i.user + ":" + i.password) }
+func (i identity) secret() []byte { return []byte(i.name + ":" + i.password) }
 
 // aclID returns the identity as it appears in ACLs.
 func (i identity) aclID() string {
-	return zk.DigestACL(zk.PermAll, i.user, i.password)[0].ID
+	if i.scheme != digestScheme {
+		return i.name
+	}
+	return zk.DigestACL(zk.PermAll, i.name, i.password)[0].ID
+}
+
+// String returns the identity's [Tag], or its scheme and name.
+func (i identity) String() string {
+	if i.scheme != digestScheme {
+		return i.scheme + ":" + i.name
+	}
+	return Tag(i.aclID())
 }
 
 // Tag returns a short name for an identity in an ACL, for people and for the members' records, which others may read: the
@@ -51,17 +65,17 @@ func Tag(id string) string {
 	return user + "/" + hex.EncodeToString(sum[:2])
 }
 
-// identities are all identities that a session presents, and the file they were read from.
+// identities are all identities that a session has, and the file that those of the scheme digest were read from.
 type identities struct {
 	all  []identity
 	file string
 }
 
-// tags returns the [Tag] of each identity.
+// tags returns the text of each identity.
 func (ids identities) tags() []string {
 	tags := make([]string, len(ids.all))
 	for i, one := range ids.all {
-		tags[i] = Tag(one.aclID())
+		tags[i] = one.String()
 	}
 	return tags
 }
@@ -84,13 +98,12 @@ func (ids identities) contains(i identity) bool {
 }
 
 // read reads the identities in the file. An empty credential of the systemd unit has none: the units pass one if the file
-// does not exist. An error names the line but does not quote it, since it may be a password.
-func (f AuthFile) read() (identities, error) {
+// does not exist. An error names the setting key and the line but does not quote it, since it may be a password.
+func (f AuthFile) read(key string) (identities, error) {
 	ids := identities{file: f.Path}
 	if f.Path == "" {
 		return ids, nil
 	}
-	const key = "zookeeper.auth.file"
 	data, err := secretfile.Read(key, f.Path, secretfile.ForbiddenMode(f.Systemd))
 	if err != nil {
 		return identities{}, err
@@ -136,7 +149,7 @@ func parseIdentity(line string) (identity, error) {
 	if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return identity{}, errors.New("has characters that are not printable ASCII")
 	}
-	return identity{user, password}, nil
+	return identity{digestScheme, user, password}, nil
 }
 
 // deniedHint returns what to do if these identities lack permission. The server accepts every password: a wrong one makes a
@@ -146,11 +159,15 @@ func (ids identities) deniedHint() string {
 	case len(ids.all) == 0 && ids.file != "":
 		return fmt.Sprintf("this session has no credentials: %s is empty; does the file named by LoadCredential= exist?", ids.file)
 	case len(ids.all) == 0:
-		return "this session has no credentials: set zookeeper.auth.file"
+		return "this session has no credentials: set zookeeper.auth.file or zookeeper.sasl"
 	}
 	var users []string
 	for _, i := range ids.all {
-		if name := fmt.Sprintf("%q", i.user); !slices.Contains(users, name) {
+		if i.scheme != digestScheme {
+			return fmt.Sprintf("this session is %s, and has no permission: all members must be the same to the servers, or have the same "+
+				"zookeeper.auth.file", strings.Join(ids.tags(), ", "))
+		}
+		if name := fmt.Sprintf("%q", i.name); !slices.Contains(users, name) {
 			users = append(users, name)
 		}
 	}

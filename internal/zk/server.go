@@ -31,7 +31,7 @@ func InspectServer(ctx context.Context, access Access, server, address string, t
 	if err != nil {
 		return info, err
 	}
-	u := sessionCloser{dial: access.dialer().at(address), identities: ids, timeout: timeout}
+	u := sessionCloser{dial: access.dialer().at(address), sasl: access.SASL, identities: ids, timeout: timeout}
 	if err := u.inspect(ctx, server, &info); err != nil {
 		return info, explainHangUp(ctx, u.dial, access.TLS.Enabled, server, err)
 	}
@@ -63,6 +63,9 @@ func (u sessionCloser) inspect(ctx context.Context, server string, info *ServerI
 		return errNoSession
 	}
 	opened := time.Now()
+	if err := u.authenticateSASL(ctx, conn, server); err != nil {
+		return errors.Join(err, ctx.Err())
+	}
 	if err := u.authenticate(conn); err != nil {
 		return errors.Join(err, ctx.Err())
 	}

@@ -44,6 +44,7 @@ type Session struct {
 
 	mu         sync.Mutex
 	identities identities // the identities that acl names
+	sasl       identity   // the one of them that the connections have authenticated; the zero value for none
 	acl        []zk.ACL
 	err        error
 	handshake  handshake
@@ -319,9 +320,9 @@ func (s *Session) connClosed(w *wireConn) {
 	}
 }
 
-// handshakeDone records a complete handshake. Nothing is sent on the connection before it returns. An error is the end of the session: its
+// noteGranted records what a server has granted. Nothing is sent on the connection before it returns. An error is the end of the session: its
 // ephemerals do not belong to the one that the server has opened.
-func (s *Session) handshakeDone(h handshake, addr string, requestedAt time.Duration) error {
+func (s *Session) noteGranted(h handshake, addr string, requestedAt time.Duration) error {
 	if id := s.SessionID(); h.session != 0 && id != 0 {
 		if err := checkSameSession(id, h); err != nil {
 			return fmt.Errorf("%s: %w", addr, err)
@@ -330,12 +331,17 @@ func (s *Session) handshakeDone(h handshake, addr string, requestedAt time.Durat
 	if h.session != 0 {
 		s.noteGrant(Grant{Server: addr, Timeout: h.timeout, RequestedAt: requestedAt})
 	}
+	return nil
+}
+
+// handshakeDone records a complete handshake, after which the library sends requests.
+func (s *Session) handshakeDone(h handshake) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failures, s.hangUps, s.refusals = 0, 0, 0
 	clear(s.serverErrors)
 	if h.session == 0 {
-		return nil // expired: the library reports that in an event
+		return // expired: the library reports that in an event
 	}
 	if s.handshake.session == 0 {
 		defer close(s.established)
@@ -344,7 +350,6 @@ func (s *Session) handshakeDone(h handshake, addr string, requestedAt time.Durat
 		s.reconnects++
 	}
 	s.handshake, s.connected = h, true
-	return nil
 }
 
 // noteServerError records the last error of a server.

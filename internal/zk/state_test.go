@@ -269,11 +269,18 @@ func TestHandshakeDone(t *testing.T) {
 			t.Errorf("%s: %d, %d, %d, %v", what, s.failures, s.hangUps, s.refusals, s.serverErrors)
 		}
 	}
+	answered := func(h handshake, addr string, requestedAt time.Duration) {
+		t.Helper()
+		if err := s.noteGranted(h, addr, requestedAt); err != nil {
+			t.Error(err)
+		}
+		s.handshakeDone(h)
+	}
 	check("at first", false, false, 0, 0)
 	fail()
-	s.handshakeDone(handshake{}, "a:1", 1)
+	answered(handshake{}, "a:1", 1)
 	check("without a session", false, false, 0, 0)
-	s.handshakeDone(handshake{session: 1, timeout: 4, password: []byte("p")}, "a:1", 1)
+	answered(handshake{session: 1, timeout: 4, password: []byte("p")}, "a:1", 1)
 	check("the first", true, true, 0, 4)
 	if s.SessionID() != 1 || string(s.Password()) != "p" || s.smallestGrant != (Grant{Server: "a:1", Timeout: 4, RequestedAt: 1}) {
 		t.Errorf("session %d, password %q, granted %+v", s.SessionID(), s.Password(), s.smallestGrant)
@@ -282,15 +289,15 @@ func TestHandshakeDone(t *testing.T) {
 		t.Errorf("granted %+v", s.smallestGrant)
 	}
 	fail()
-	s.handshakeDone(handshake{session: 1, timeout: 5}, "b:2", 2)
+	answered(handshake{session: 1, timeout: 5}, "b:2", 2)
 	check("another", true, true, 1, 4)
-	s.handshakeDone(handshake{session: 1, timeout: 3}, "b:2", 3)
+	answered(handshake{session: 1, timeout: 3}, "b:2", 3)
 	check("a smaller one", true, true, 2, 3)
 	if s.longestTimeout != 5 || s.smallestGrant != (Grant{Server: "b:2", Timeout: 3, RequestedAt: 3}) {
 		t.Errorf("longest timeout %s, smallest grant %+v", s.longestTimeout, s.smallestGrant)
 	}
 	fail()
-	s.handshakeDone(handshake{}, "a:1", 4)
+	answered(handshake{}, "a:1", 4)
 	check("its end", true, true, 2, 3)
 }
 

@@ -125,9 +125,9 @@ type SessionHandle struct {
 // longer has the session.
 func CloseSession(ctx context.Context, h SessionHandle) error {
 	// Most servers close a session without authentication, so an unreadable file is not an error yet.
-	ids, authErr := h.Access.Auth.read()
+	ids, authErr := h.Access.Auth.read(authKey)
 	d := h.Access.dialer()
-	u := sessionCloser{dial: d.dial, visits: d.visits, identities: ids, session: h.Session, password: h.Password, finals: h.Finals}
+	u := sessionCloser{dial: d.dial, visits: d.visits, sasl: h.Access.SASL, identities: ids, session: h.Session, password: h.Password, finals: h.Finals}
 	err := u.closeAnywhere(ctx, h.Servers)
 	for _, f := range h.Finals {
 		if f.Err != nil {
@@ -144,6 +144,7 @@ func CloseSession(ctx context.Context, h SessionHandle) error {
 type sessionCloser struct {
 	dial       DialFunc
 	visits     func(ctx context.Context, servers []string) []string // see [dialer.visits]; nil for the servers
+	sasl       SASL
 	identities identities
 	session    int64
 	password   []byte
@@ -211,17 +212,47 @@ func (u sessionCloser) closeAt(ctx context.Context, server string) error {
 	if _, err := u.attach(conn); err != nil {
 		return err
 	}
+	saslErr := u.authenticateSASL(ctx, conn, server)
+	if saslErr != nil && !errors.Is(saslErr, errNotStarted) {
+		return saslErr
+	}
 	if err := u.authenticate(conn); err != nil {
 		return err
 	}
 	if err := sendFinals(conn, u.finals); err != nil {
-		return err
+		return errors.Join(err, saslErr)
+	}
+	for _, f := range u.finals {
+		if f.Err != nil {
+			f.Err = errors.Join(f.Err, saslErr)
+		}
 	}
 	// The server replies when the ephemerals are gone, then hangs up.
 	if err := call(conn, 2, wireOpClose, nil); err != nil {
-		return fmt.Errorf("closeSession: %w", err)
+		return fmt.Errorf("closeSession: %w", errors.Join(err, saslErr))
 	}
 	return nil
+}
+
+// errNotStarted is the error if there is nothing to authenticate with, such as a ticket. Most servers close a session all the same.
+var errNotStarted = errors.New("cannot authenticate by SASL")
+
+// authenticateSASL authenticates the connection by SASL. Half of the time is kept for what comes after it.
+func (u sessionCloser) authenticateSASL(ctx context.Context, conn net.Conn, server string) error {
+	start := ctx
+	if limit, ok := ctx.Deadline(); ok {
+		half, cancel := context.WithTimeout(ctx, time.Until(limit)/2)
+		defer cancel()
+		start = half
+	}
+	login, err := u.sasl.start(start, server)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", errNotStarted, err)
+	case login == nil:
+		return nil
+	}
+	return login.authenticate(conn)
 }
 
 // attachAt attaches to the session at a server and hangs up. It returns the timeout that the server granted.
@@ -239,6 +270,9 @@ func (u sessionCloser) attachAt(ctx context.Context, server string) (Grant, erro
 // authenticate presents the identities.
 func (u sessionCloser) authenticate(conn net.Conn) error {
 	for _, i := range u.identities.all {
+		if i.scheme != digestScheme {
+			continue
+		}
 		if err := call(conn, xidAuth, wireOpAuth, encodeAuth(i)); err != nil {
 			return fmt.Errorf("authentication: %w", err)
 		}
@@ -280,10 +314,12 @@ func readReply(conn net.Conn) ([]byte, error) {
 
 func encodeAuth(id identity) []byte {
 	b := binary.BigEndian.AppendUint32(nil, 0) // the type, which servers ignore
-	for _, part := range [][]byte{[]byte(digestScheme), id.secret()} {
-		b = append(binary.BigEndian.AppendUint32(b, uint32(len(part))), part...)
-	}
-	return b
+	return appendBuffer(appendBuffer(b, []byte(digestScheme)), id.secret())
+}
+
+// appendBuffer appends bytes with their length.
+func appendBuffer(b, bytes []byte) []byte {
+	return append(binary.BigEndian.AppendUint32(b, uint32(len(bytes))), bytes...)
 }
 
 // attach attaches to the session as a client that has seen nothing, so that a server with older data does not refuse it.

@@ -26,7 +26,8 @@ var arrows = map[string]string{
 	"internal/failsafe/agent": "cluster failsafe/peer operator/status sys/statedir transition/failsafe",
 
 	// ZooKeeper.
-	"internal/zk":              "cluster cluster/renewal transition sys/boottime sys/nowait sys/secretfile",
+	"internal/zk":              "cluster cluster/renewal transition sys/boottime sys/nowait sys/secretfile zk/sasl",
+	"internal/zk/sasl":         "sys/secretfile",
 	"internal/store":           "cluster sys/suggest zk",
 	"internal/store/storetest": "cluster cluster/renewal transition",
 

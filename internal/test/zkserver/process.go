@@ -15,7 +15,7 @@ type process struct {
 	done chan struct{} // closed when it has been reaped
 }
 
-func startJava(dir, log, config string, sync bool) (*process, error) {
+func startJava(dir, log, config string, opt Options) (*process, error) {
 	java, err := javaCommand(os.Getenv)
 	if err != nil {
 		return nil, err
@@ -30,13 +30,15 @@ func startJava(dir, log, config string, sync bool) (*process, error) {
 	}
 	defer out.Close()
 	force := "no"
-	if sync {
+	if opt.Sync {
 		force = "yes"
 	}
 	// With UsePerfData the killed server would leave a file in /tmp.
-	cmd := exec.Command(java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData",
-		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dzookeeper.forceSync="+force, "-Dzookeeper.jmx.log4j.disable=true",
-		"-cp", path, "org.apache.zookeeper.server.quorum.QuorumPeerMain", config)
+	args := append([]string{
+		"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData",
+		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dzookeeper.forceSync=" + force, "-Dzookeeper.jmx.log4j.disable=true",
+	}, opt.Java...)
+	cmd := exec.Command(java, append(args, "-cp", path, "org.apache.zookeeper.server.quorum.QuorumPeerMain", config)...)
 	cmd.Dir = dir
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

@@ -30,6 +30,8 @@ type Options struct {
 	Sync bool
 	// ExtraConfig has additional lines for the configuration file.
 	ExtraConfig []string
+	// Java has further options for the virtual machine.
+	Java []string
 	// TLS configures a second port with TLS; nil for none.
 	TLS *TLS
 }
@@ -172,7 +174,7 @@ func (s *Server) EnsureStarted() error {
 }
 
 func (s *Server) startProcess() error {
-	proc, err := startJava(s.dir, s.LogFile(), s.config, s.opt.Sync)
+	proc, err := startJava(s.dir, s.LogFile(), s.config, s.opt)
 	if err != nil {
 		return err
 	}

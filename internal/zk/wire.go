@@ -317,9 +317,9 @@ func encodeAuth(id identity) []byte {
 	return appendBuffer(appendBuffer(b, []byte(digestScheme)), id.secret())
 }
 
-// appendBuffer appends bytes with their length.
-func appendBuffer(b, bytes []byte) []byte {
-	return append(binary.BigEndian.AppendUint32(b, uint32(len(bytes))), bytes...)
+// appendBuffer appends data with its length.
+func appendBuffer(b, data []byte) []byte {
+	return append(binary.BigEndian.AppendUint32(b, uint32(len(data))), data...)
 }
 
 // attach attaches to the session as a client that has seen nothing, so that a server with older data does not refuse it.

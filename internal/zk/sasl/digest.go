@@ -90,7 +90,7 @@ func parseDirectives(text string) (map[string]string, error) {
 		if !ok {
 			return nil, malformed
 		}
-		value := ""
+		var value string
 		if strings.HasPrefix(after, `"`) {
 			if value, rest, ok = unquote(after[1:]); !ok {
 				return nil, malformed

@@ -61,6 +61,7 @@ PACKAGES := $(shell expr $$(nproc) + 1)
 test: alerts ## run all tests, with real ZooKeeper servers; with the race detector, except those of the commands
 	@scripts/install-tools.sh
 	@scripts/install-dbus.sh
+	@scripts/install-kerberos.sh
 	@scripts/install-zookeeper.sh
 	@scripts/install-chromium.sh
 	go test -timeout 20m ./internal/cli

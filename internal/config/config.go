@@ -262,11 +262,39 @@ type Auth struct {
 
 // SASL configures how each connection to ZooKeeper authenticates before anything else.
 type SASL struct {
-	PasswordFile string `yaml:"password_file" doc:"A file with one line user:password, mode 0600 or 0400, for servers with SASL's mechanism DIGEST-MD5. It is read for each connection. A name without a slash is a systemd credential. See docs/security.md."`
+	PasswordFile    string `yaml:"password_file" doc:"A file with one line user:password, mode 0600 or 0400, for servers with SASL's mechanism DIGEST-MD5. It is read for each connection. A name without a slash is a systemd credential. See docs/security.md."`
+	Keytab          string `yaml:"keytab" doc:"A keytab, mode 0600 or 0400, for servers with SASL's mechanism GSSAPI (Kerberos). It is read at each login. A name without a slash is a systemd credential. See docs/security.md."`
+	CredentialCache string `yaml:"credential_cache" doc:"A credential cache of Kerberos in a file, in place of a keytab. Another program must renew its ticket."`
+	Principal       string `yaml:"principal" doc:"The principal whose key in zookeeper.sasl.keytab is used. Default: the first one there."`
+	ServerPrincipal string `yaml:"server_principal" default:"zookeeper/_HOST" doc:"The principal of the servers. _HOST stands for the name in zookeeper.servers, in lower case and without a look-up in DNS. Without @REALM, krb5.conf says which realm it is in."`
+	Krb5Conf        string `yaml:"krb5_conf" default:"/etc/krb5.conf" doc:"The configuration of Kerberos. Its lines include and includedir are not followed."`
+	Identity        string `yaml:"identity" doc:"The name that the servers give to the principal in ACLs. By default they are asked; those before 3.7 cannot say it."`
 }
 
-// Enabled reports whether SASL is used: whether any of its settings is set.
-func (s SASL) Enabled() bool { return s != SASL{} }
+// Enabled reports whether SASL is used.
+func (s SASL) Enabled() bool { return s.PasswordFile != "" || s.Kerberos() }
+
+// Kerberos reports whether SASL's mechanism is that of Kerberos.
+func (s SASL) Kerberos() bool { return s.Keytab != "" || s.CredentialCache != "" }
+
+func (s SASL) check(report func(string, string, ...any)) {
+	kerberos := s.Principal + s.Identity
+	switch {
+	case s.PasswordFile != "" && s.Kerberos():
+		report("zookeeper.sasl.password_file", "is for DIGEST-MD5, and keytab and credential_cache for Kerberos: set one of them")
+	case s.Keytab != "" && s.CredentialCache != "":
+		report("zookeeper.sasl.keytab", "cannot be used together with credential_cache: set one of them")
+	case s.Principal != "" && s.Keytab == "":
+		report("zookeeper.sasl.principal", "needs zookeeper.sasl.keytab")
+	case kerberos != "" && !s.Kerberos():
+		report("zookeeper.sasl.identity", "needs zookeeper.sasl.keytab or .credential_cache")
+	}
+	for key, name := range map[string]string{"credential_cache": s.CredentialCache, "krb5_conf": s.Krb5Conf} {
+		if name != "" && !filepath.IsAbs(name) {
+			report("zookeeper.sasl."+key, "%q is not an absolute path", name)
+		}
+	}
+}
 
 // TLS configures TLS on the connections to ZooKeeper.
 type TLS struct {
@@ -310,6 +338,7 @@ func (c *Config) checkZooKeeper(report func(string, string, ...any)) {
 	if (z.ACL == "readable" || z.ACL == "private") && z.Auth.File == "" && !z.SASL.Enabled() {
 		report("zookeeper.acl", "%q needs zookeeper.auth.file or zookeeper.sasl, which say who can access the znodes", z.ACL)
 	}
+	z.SASL.check(report)
 	z.TLS.check(report)
 }
 

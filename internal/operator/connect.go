@@ -15,6 +15,7 @@ import (
 	"zkelectd/internal/operator/losses"
 	"zkelectd/internal/work/fencer"
 	"zkelectd/internal/zk"
+	"zkelectd/internal/zk/sasl"
 )
 
 // Connect opens a session for a person's request. The caller has checked the credentials, and closes it with [Disconnect].
@@ -51,6 +52,13 @@ func Access(c config.Config, getenv func(string) string) zk.Access {
 	a := zk.Access{ACL: zk.ACL(z.ACL)}
 	a.Auth.Path, a.Auth.Systemd = config.SecretFile(z.Auth.File, getenv)
 	a.SASL.Password.Path, a.SASL.Password.Systemd = config.SecretFile(z.SASL.PasswordFile, getenv)
+	if z.SASL.Kerberos() {
+		a.SASL.Identity = z.SASL.Identity
+		a.SASL.Kerberos = sasl.Kerberos{
+			CredentialCache: z.SASL.CredentialCache, Principal: z.SASL.Principal, ServerPrincipal: z.SASL.ServerPrincipal, Krb5Conf: z.SASL.Krb5Conf,
+		}
+		a.SASL.Kerberos.Keytab, a.SASL.Kerberos.Systemd = config.SecretFile(z.SASL.Keytab, getenv)
+	}
 	a.TLS = zk.TLS{Enabled: z.TLS.Enabled(), ServerName: z.TLS.ServerName}
 	a.TLS.CA, _ = config.SecretFile(z.TLS.CA, getenv)
 	a.TLS.Cert, _ = config.SecretFile(z.TLS.Cert, getenv)

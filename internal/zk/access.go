@@ -71,7 +71,8 @@ func (a ACL) entries(ids identities) []zk.ACL {
 // Check reads the files that a names and returns an error if any of them is missing or invalid.
 func (a Access) Check() error {
 	_, err := a.identities()
-	err = errors.Join(err, a.SASL.Check())
+	_, saslErr := a.SASL.Check()
+	err = errors.Join(err, saslErr)
 	if a.TLS.Enabled {
 		_, tlsErr := a.TLS.config()
 		err = errors.Join(err, tlsErr)

@@ -257,7 +257,11 @@ func (w *wireConn) authenticate(h handshake) error {
 	if err := w.login.authenticate(w.Conn); err != nil {
 		return err
 	}
-	return w.s.noteSASL(w.login.id)
+	i, err := w.s.identify(w.Conn, w.login)
+	if err != nil {
+		return err
+	}
+	return w.s.noteSASL(i)
 }
 
 // explain adds to the reason why there was no connect response the address, and what a server that hangs up says about that. It asks

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/zk/sasl"
@@ -15,6 +16,10 @@ import (
 type SASL struct {
 	// Password names a file with one line user:password, for the mechanism DIGEST-MD5.
 	Password AuthFile `json:"password,omitzero"`
+	// Kerberos says how to log in for the mechanism GSSAPI.
+	Kerberos sasl.Kerberos `json:"kerberos,omitzero"`
+	// Identity is the name in the scheme sasl that the servers give to connections with Kerberos. If it is empty, they are asked.
+	Identity string `json:"identity,omitempty"`
 }
 
 // Enabled reports whether connections authenticate by SASL.
@@ -35,37 +40,55 @@ func (a SASL) user() (identity, error) {
 	return ids.all[0], nil
 }
 
-// Check reads the files that a names and returns an error if any of them is missing or invalid.
-func (a SASL) Check() error {
-	if !a.Enabled() {
-		return nil
+// Check reads the files and returns who logs in, for people: a user, or a principal of Kerberos. It is empty if SASL is not enabled.
+func (a SASL) Check() (name string, err error) {
+	switch {
+	case !a.Enabled():
+		return "", nil
+	case a.Password.Path != "":
+		u, err := a.user()
+		return u.name, err
 	}
-	_, err := a.user()
-	return err
+	return a.Kerberos.Check()
 }
 
 // saslLogin authenticates one connection.
 type saslLogin struct {
 	exchange sasl.Exchange
-	id       identity // that the server gives to the connection
+	kerberos bool
+	id       identity // that the server gives to the connection; the zero value if it must be asked
 }
 
-// start returns what authenticates a connection to a server; nil if connections do not authenticate by SASL.
-func (a SASL) start(_ context.Context, _ string) (*saslLogin, error) {
-	if !a.Enabled() {
+// start returns what authenticates a connection to a server, host:port; nil if connections do not authenticate by SASL. It waits for
+// the ticket, if there is none yet, until ctx is done.
+func (a SASL) start(ctx context.Context, server string) (*saslLogin, error) {
+	switch {
+	case !a.Enabled():
 		return nil, nil
+	case a.Password.Path != "":
+		u, err := a.user()
+		if err != nil {
+			return nil, err
+		}
+		return &saslLogin{exchange: sasl.NewDigest(u.name, u.password), id: identity{scheme: saslScheme, name: u.name}}, nil
 	}
-	u, err := a.user()
+	x, err := a.Kerberos.NewExchange(ctx, server)
 	if err != nil {
 		return nil, err
 	}
-	return &saslLogin{exchange: sasl.NewDigest(u.name, u.password), id: identity{scheme: saslScheme, name: u.name}}, nil
+	l := &saslLogin{exchange: x, kerberos: true}
+	if a.Identity != "" {
+		l.id = identity{scheme: saslScheme, name: a.Identity}
+	}
+	return l, nil
 }
 
-// wireOpSASL is the operation of SASL, xidSASL an xid that go-zookeeper does not use.
+// wireOpSASL is the operation of SASL, wireOpWhoAmI that which asks for the identities of a connection, and xidSASL an xid that
+// go-zookeeper does not use.
 const (
-	wireOpSASL = 102
-	xidSASL    = -5
+	wireOpSASL   = 102
+	wireOpWhoAmI = 107
+	xidSASL      = -5
 )
 
 // maxSASLSteps limits an exchange: that of Kerberos has three steps.
@@ -83,7 +106,7 @@ func (l *saslLogin) authenticate(conn net.Conn) error {
 			return nil
 		}
 		if challenge, err = sendSASL(conn, token); err != nil {
-			return explainSASL(err)
+			return l.explain(err)
 		}
 	}
 	return fmt.Errorf("%w: SASL without an end", errNotZooKeeper)
@@ -110,13 +133,82 @@ func sendSASL(conn net.Conn, token []byte) ([]byte, error) {
 	return challenge, nil
 }
 
-// explainSASL adds to the error of a server that has refused a token what to do. The server does not say why.
-func explainSASL(err error) error {
+// explain adds to the error of a server that has refused a token what to do. The server does not say why.
+func (l *saslLogin) explain(err error) error {
 	var refused *refusedError
-	if !errors.As(err, &refused) {
+	switch {
+	case !errors.As(err, &refused):
 		return fmt.Errorf("SASL: %w", err)
+	case l.kerberos:
+		return fmt.Errorf("SASL: the server refuses the ticket: its log says why; often its keytab is not the current one of its principal, its clock "+
+			"is wrong, kerberos.removeRealmFromPrincipal and auth_to_local do not fit, or it does not use Kerberos (%w)", err)
 	}
 	return fmt.Errorf("SASL: the server refuses the user or the password in %s, or does not use DIGEST-MD5: its log says which (%w)", passwordKey, err)
+}
+
+// errCannotAsk is the error of a server that cannot say who a connection is. It hangs up.
+var errCannotAsk = errors.New("this server is older than 3.7, and does not say which identity it gives to a principal: set zookeeper.sasl.identity " +
+	"to the name in its log, in 'Successfully authenticated client'")
+
+// askIdentity asks the server which identity of the scheme sasl it has given to the connection. Its settings decide that, such as
+// kerberos.removeHostFromPrincipal.
+func askIdentity(conn net.Conn) (identity, error) {
+	if err := writeRequest(conn, xidSASL, wireOpWhoAmI, nil); err != nil {
+		return identity{}, err
+	}
+	body, err := readReply(conn)
+	const unimplemented = -6
+	if refused := (*refusedError)(nil); errors.As(err, &refused) && refused.code == unimplemented {
+		return identity{}, errCannotAsk
+	} else if err != nil {
+		return identity{}, fmt.Errorf("asking for the identity: %w", err)
+	}
+	var found []identity
+	f := fields{rest: body}
+	f.list(func() {
+		if i := (identity{scheme: string(f.bytes()), name: string(f.bytes())}); i.scheme == saslScheme {
+			found = append(found, i)
+		}
+	})
+	switch {
+	case f.short:
+		return identity{}, fmt.Errorf("%w: a malformed reply", errNotZooKeeper)
+	case len(found) != 1:
+		return identity{}, errors.New("SASL: the server has not accepted the ticket, and goes on without an identity: its log says why " +
+			"(zookeeper.allowSaslFailedClients lets it)")
+	}
+	return found[0], nil
+}
+
+// identify returns the identity that a server has given to a connection that has authenticated. If the server cannot say which, that is
+// an error only where ACLs name it.
+func (s *Session) identify(conn net.Conn, l *saslLogin) (identity, error) {
+	open := s.opt.Access.ACL.Open()
+	s.mu.Lock()
+	skip := open && s.cannotAsk
+	s.mu.Unlock()
+	if skip || l.id != (identity{}) {
+		return l.id, nil
+	}
+	i, err := askIdentity(conn)
+	if errors.Is(err, errCannotAsk) && open {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.cannotAsk = true
+		return i, errors.New("connecting again: this server is older than 3.7")
+	}
+	return i, err
+}
+
+// keepTickets renews the tickets of Kerberos until the session ends.
+func (s *Session) keepTickets() {
+	s.opt.Access.SASL.Kerberos.Keep(s.ctx, s.opt.Servers, func(err error, end time.Time) {
+		if end.IsZero() {
+			s.opt.Log.Error("there is no valid ticket of Kerberos, so that no connection to ZooKeeper can be opened: still trying", "err", err)
+			return
+		}
+		s.opt.Log.Warn("cannot renew the tickets of Kerberos: still trying", "err", err, "valid_until", end.Format(time.RFC3339))
+	})
 }
 
 // noteSASL records the identity that the servers have given to the session. All must give the same one: znodes are created for it.
@@ -124,6 +216,7 @@ func (s *Session) noteSASL(i identity) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
+	case i == identity{}: // not known, and not needed
 	case s.sasl == identity{}:
 		s.sasl = i
 		s.identities.all = append(slices.Clip(s.identities.all), i)

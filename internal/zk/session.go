@@ -15,6 +15,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/zk/sasl"
 )
 
 // Session is one ZooKeeper session. It is used only once: when it has ended it stays ended, and nothing is sent any more
@@ -46,6 +47,7 @@ type Session struct {
 	identities identities // the identities that acl names
 	sasl       identity   // the one of them that the connections have authenticated; the zero value for none
 	acl        []zk.ACL
+	cannotAsk  bool // a server cannot say which that is
 	err        error
 	handshake  handshake
 	connected  bool
@@ -127,6 +129,9 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 	s.goroutines.Go(func() { s.supervise(events) })
 	s.goroutines.Go(func() { s.renewer.run(s, timer) })
 	s.goroutines.Go(s.runSafetyNet)
+	if opt.Access.SASL.Kerberos != (sasl.Kerberos{}) {
+		s.goroutines.Go(s.keepTickets)
+	}
 	if err := s.waitEstablished(ctx); err != nil {
 		s.end(err)
 		return nil, err

@@ -54,7 +54,7 @@ var arrows = map[string]string{
 	"internal/sys/watchdogdev": "",
 
 	// Operators.
-	"internal/operator":        "cluster config elector elector/whatif operator/losses operator/request operator/status policy store work/fencer work/hook work/workenv zk",
+	"internal/operator":        "cluster config elector elector/whatif operator/losses operator/request operator/status policy store work/fencer work/hook work/workenv zk zk/sasl",
 	"internal/operator/status": "cluster operator/losses policy",
 	"internal/operator/doctor": "cluster operator/status",
 	"internal/operator/losses": "cluster",
@@ -79,6 +79,7 @@ var arrows = map[string]string{
 	// Demo and tests.
 	"internal/test/zkserver":     "",
 	"internal/test/faultproxy":   "",
+	"internal/test/kdc":          "test/zkserver",
 	"internal/test/hostfault":    "",
 	"internal/test/testhelper":   "",
 	"internal/test/arch":         "",

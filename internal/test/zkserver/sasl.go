@@ -11,6 +11,13 @@ func WithPassword(opt Options, dir, user, password string) (Options, error) {
 	return withJAAS(opt, dir, fmt.Sprintf(`org.apache.zookeeper.server.auth.DigestLoginModule required user_%s="%s";`, user, password))
 }
 
+// WithKerberos returns options for a server that demands SASL, with a principal whose key is in a keytab. conf is its krb5.conf.
+func WithKerberos(opt Options, dir, principal, keytab, conf string) (Options, error) {
+	opt.Java = append(opt.Java, "-Djava.security.krb5.conf="+conf)
+	return withJAAS(opt, dir, fmt.Sprintf(`com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true useTicketCache=false keyTab="%s" principal="%s";`,
+		keytab, principal))
+}
+
 // withJAAS returns options for a server that demands SASL as a login module says.
 func withJAAS(opt Options, dir, module string) (Options, error) {
 	file := filepath.Join(dir, "jaas.conf")

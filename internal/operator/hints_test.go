@@ -66,8 +66,12 @@ func TestHintsNameTheGroupNotItsRoot(t *testing.T) {
 	hints("cache", strings.Join(view.Problems, "\n"), "'zkelectd repair policy -g billing'", "'zkelectd slots 3 --per-node 3 -g billing'")
 
 	for name, q := range map[string]func() (whatif.Question, error){
-		"question":      func() (whatif.Question, error) { return question("billing", configured(t), groupWith(nil), new(policy.Cache)) },
-		"slot question": func() (whatif.Question, error) { return question("billing/3", configured(t), damaged, new(policy.Cache)) },
+		"question": func() (whatif.Question, error) {
+			return question("billing", configured(t), groupWith(nil), new(policy.Cache))
+		},
+		"slot question": func() (whatif.Question, error) {
+			return question("billing/3", configured(t), damaged, new(policy.Cache))
+		},
 	} {
 		if got, err := q(); err != nil || got.Options.Group != cluster.SlotName("billing", got.Snapshot.Slot) {
 			t.Errorf("%s: %q, %v", name, got.Options.Group, err)

@@ -116,7 +116,7 @@ export function requestDialog(what, target) {
     form.effect, el('section', { 'class': 'forecast', 'aria-label': 'Forecast', 'aria-live': 'polite' }, form.forecast), form.fields,
     durations(),
     mayOperate() ? null : el('p', { class: 'note' }, `This page may not submit requests: ${identity.reason || (identity.can_operate ? 'its token is for other groups' : 'it has no token')}. `, tokenButton()),
-    form.refusal, el('p', { class: 'actions' }, cancelButton(), form.button));
+    form.refusal, el('p', { class: 'actions' }, cancelButton(), form.button), form.forcing);
   update();
 }
 
@@ -169,6 +169,7 @@ function requestFields(offered, overGroups) {
     effect: el('p', { 'class': 'effect', 'aria-live': 'polite' }),
     forecast: el('ul', null),
     fields: el('div', null),
+    forcing: el('div', null),
     refusal: el('div', { class: 'refusal', role: 'alert' }),
     button: el('button', { type: 'submit', class: 'primary', disabled: !(overGroups ? identity.can_operate : mayOperate()) }),
   };
@@ -182,12 +183,13 @@ function updateFields(form) {
   const hardText = k.canBeHard && form.hard.checked ? ' Hard: the leader stays, and nobody replaces it, not even if it fails.' : '';
   setText(form.effect, k.effect(targetText(chosenTarget(form)) || 'no member', model.group) + hardText);
   setText(form.button, k.name);
-  render(form.fields, [form.kind.value, form.refused], () => [
+  render(form.fields, [form.kind.value], () => [
     k.hasDuration ? durationField(form) : null,
     k.canBeHard ? el('label', { class: 'check' }, form.hard, 'hard: elect no member at all') : null,
     reasonField(form),
-    k.canForce && form.refused ? el('label', { class: 'check' }, form.force, 'submit it anyway (force)') : null,
   ]);
+  // Below the button: it appears while somebody may be about to press that.
+  render(form.forcing, [form.kind.value, form.refused], () => (k.canForce && form.refused ? el('label', { class: 'check' }, form.force, 'submit it anyway (force)') : null));
 }
 
 // requestBody returns the fields of the request.
@@ -214,6 +216,10 @@ async function showForecast(form) {
   const { code, body } = await fetchJSON(`${api.group}whatif?${new URLSearchParams(asked)}`).catch(() => ({ code: 0, body: {} }));
   if (form.asked !== asked) return;
   const fault = code !== 200 ? `There is no forecast: ${body.error || 'the daemon does not respond'}` : body.refused ? `It would be refused: ${body.refused}` : '';
+  if (code === 200 && body.refused && !form.refused) {
+    form.refused = true;
+    updateFields(form);
+  }
   render(form.forecast, [fault, body.messages], () => (fault ? el('li', { class: 'bad' }, fault) : body.messages.map((line) => el('li', null, line))));
 }
 

@@ -98,6 +98,7 @@ func (s *Session) compareServers(ctx context.Context, conn *wireConn) (*Ensemble
 	limit := min(ensembleLimit, here.timeout/4)
 	opened, err := here.openAt(ctx, limit, conn.addr)
 	if err != nil {
+		err = explainHangUp(ctx, here.dial, s.opt.Access.TLS.Enabled, conn.addr, err)
 		return nil, fmt.Errorf("%w: %s opens no further session: %w", cluster.ErrNotSent, conn.addr, err)
 	}
 	here.session, here.password = opened.session, opened.password

@@ -20,7 +20,8 @@ type ServerInfo struct {
 	Granted time.Duration
 	// Identity is the one of SASL that the server gives to this client, with its scheme; empty if there is none, or the server cannot say it.
 	Identity string
-	// Version and Mode are from the command srvr, which a server may refuse: then StatusErr says why they are empty.
+	// Version and Mode are from the command srvr, which a server may refuse: then StatusErr says why they are empty. The version of a
+	// server that is not ZooKeeper begins with its name.
 	Version, Mode string
 	StatusErr     error
 }
@@ -34,7 +35,9 @@ func InspectServer(ctx context.Context, access Access, server, address string, t
 		return info, err
 	}
 	u := sessionCloser{dial: access.dialer().at(address), sasl: access.SASL, identities: ids, timeout: timeout}
-	if err := u.inspect(ctx, server, &info); err != nil {
+	if err := u.inspect(ctx, server, &info); err != nil && info.Connect == 0 {
+		return info, err
+	} else if err != nil {
 		return info, explainHangUp(ctx, u.dial, access.TLS.Enabled, server, err)
 	}
 	u.password = make([]byte, passwordLen)
@@ -114,6 +117,8 @@ func parseStatus(text string) (version, mode string, err error) {
 		case "Zookeeper version":
 			version, _, _ = strings.Cut(value, ",")
 			version, _, _ = strings.Cut(version, "-")
+		case "ClickHouse Keeper version":
+			version, _, _ = strings.Cut("ClickHouse Keeper "+value, "-")
 		case "Mode":
 			mode = value
 		}

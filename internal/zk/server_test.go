@@ -42,6 +42,7 @@ func TestParseStatus(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"Zookeeper version: 3.8.0-5a02a05e, built on 2022-02-25\nLatency min/avg/max: 0/0.0/0\nMode: follower\nNode count: 5\n": "3.8.0 follower <nil>",
+		"ClickHouse Keeper version: v21.11.1.1-prestable-7a4a0b0e\nLatency min/avg/max: 0/0/0\nMode: leader\nNode count: 4\n":   "ClickHouse Keeper v21.11.1.1 leader <nil>",
 		"srvr is not executed because it is not in the whitelist.\n":                                                            "  the server does not permit the command srvr (4lw.commands.whitelist)",
 		"This ZooKeeper instance is not currently serving requests\n":                                                           "  the server does not answer the command srvr",
 		"": "  the server does not answer the command srvr",

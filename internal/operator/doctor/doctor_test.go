@@ -41,6 +41,13 @@ func healthy() Facts {
 	}
 }
 
+// version gives all servers the same version.
+func (f *Facts) version(v string) {
+	for i := range f.Servers {
+		f.Servers[i].Version = v
+	}
+}
+
 func TestHealthyHost(t *testing.T) {
 	t.Parallel()
 	found := Diagnose(healthy())
@@ -113,6 +120,11 @@ var changes = map[string]struct {
 	"a slow server":                {func(f *Facts) { f.Servers[1].Close = 2 * time.Second }, "server zk2", Warn, "that is much"},
 	"a server of another ensemble": {func(f *Facts) { f.Session.Server, f.Session.Foreign = "zk1:2181", []string{"zk2:2181"} }, "ensemble", Fail, "zk1:2181 and zk2:2181 are of different ensembles"},
 	"a server of other version":    {func(f *Facts) { f.Servers[1].Version = "3.9.1" }, "ensemble", Warn, "different versions"},
+	"servers without fixes":        {func(f *Facts) { f.version("3.7.1") }, "ensemble", Warn, "ZooKeeper 3.7.1 of zk1 gets no fixes"},
+	"servers without TLS":          {func(f *Facts) { f.version("3.4.13") }, "ensemble", Warn, "ZooKeeper 3.4.13 of zk1 has no TLS, and gets no fixes"},
+	"servers from the future":      {func(f *Facts) { f.version("3.10.0") }, "ensemble", Warn, "ZooKeeper 3.10.0 of zk1 is newer than"},
+	"servers of others":            {func(f *Facts) { f.version("ClickHouse Keeper v26.7.5.10") }, "ensemble", Fail, "zk1 is not ZooKeeper but ClickHouse Keeper v26.7.5.10"},
+	"servers without a version":    {func(f *Facts) { f.version("") }, "ensemble", Warn, "the version of zk1, zk2, zk3 is not known"},
 	"other limits of a server":     {func(f *Facts) { f.Servers[1].Granted = 4 * time.Second }, "ensemble", Warn, "different session timeouts: 10s, 4s"},
 	"a shorter session timeout":    {func(f *Facts) { f.Session.Granted = 9 * time.Second; f.Session.Base = 9 * time.Second }, "session timeout", Warn, "9s instead of 10s"},
 	"no permission to write":       {func(f *Facts) { f.Write.Err, f.Write.Denied = errors.New("no permission"), true }, "quorum", Warn, "could not be checked because no permission"},

@@ -90,6 +90,7 @@ func ensemble(all []Server, read Session) (found []Finding) {
 		found = append(found, Finding{Fail, check, "", differ,
 			"correct zookeeper.servers on all hosts: members that reach different ensembles are two groups, each with a leader"})
 	}
+	found = append(found, judgeVersions(all)...)
 	if len(versions) > 1 {
 		found = append(found, Finding{Warn, check, "", "the servers have different versions: " + strings.Join(versions, ", "), "finish the upgrade of ZooKeeper"})
 	}
@@ -99,6 +100,42 @@ func ensemble(all []Server, read Session) (found []Finding) {
 	}
 	if len(found) == 0 {
 		found = append(found, good(check, "", "%d of %d servers serve sessions", up, len(all)))
+	}
+	return found
+}
+
+// judgeVersions warns of servers that get no fixes, or that no release was tested with: make versions-test has those that each one is.
+func judgeVersions(all []Server) (found []Finding) {
+	const check = "ensemble"
+	var unknown []string
+	seen := make(map[string]bool)
+	for _, s := range all {
+		var major, minor int
+		n, _ := fmt.Sscanf(s.Version, "%d.%d.", &major, &minor)
+		switch {
+		case s.Err != nil, seen[s.Version]:
+			continue
+		case s.Version == "":
+			unknown = append(unknown, s.Name)
+			continue
+		case n < 2:
+			found = append(found, Finding{Fail, check, "", s.Name + " is not ZooKeeper but " + s.Version,
+				"use ZooKeeper: other servers don't let a session go on over another connection (docs/zookeeper.md)"})
+		case major != 3 || minor > 9:
+			found = append(found, Finding{Warn, check, "", fmt.Sprintf("ZooKeeper %s of %s is newer than all that this version was tested with", s.Version, s.Name),
+				"look for a newer zkelectd, or use a version that docs/zookeeper.md has"})
+		case minor < 5:
+			found = append(found, Finding{Warn, check, "", fmt.Sprintf("ZooKeeper %s of %s has no TLS, and gets no fixes", s.Version, s.Name),
+				"upgrade to a version that docs/zookeeper.md has"})
+		case minor < 8:
+			found = append(found, Finding{Warn, check, "", fmt.Sprintf("ZooKeeper %s of %s gets no fixes", s.Version, s.Name),
+				"upgrade to a version that docs/zookeeper.md has"})
+		}
+		seen[s.Version] = true
+	}
+	if len(unknown) > 0 {
+		found = append(found, Finding{Warn, check, "", "the version of " + listed(unknown) + " is not known",
+			"/commands/srvr of the AdminServer (port 8080) shows it there; docs/zookeeper.md has those that work"})
 	}
 	return found
 }

@@ -314,9 +314,12 @@ func (m *Machine) windDown() {
 	}
 }
 
-// overdueAt returns when the work of a lapsed leadership counts as work that cannot be killed. Others would notice that the lease is not renewed,
-// but only if they can watch it; else nothing but the end of the membership replaces a holder whose session goes on.
-func (m *Machine) overdueAt() time.Duration { return m.term.lease.deadline + m.opt.Budget.Session }
+// overdueAt returns when the work of a leadership that is being given up counts as work that cannot be killed. Others would notice a lease that
+// is not renewed, but only if they can watch it, and this one may be: then nothing but the end of the membership replaces a holder whose
+// session goes on. The end of the lease was set by the time at which its work began to stop, or is earlier.
+func (m *Machine) overdueAt() time.Duration {
+	return cluster.Earliest(m.term.lease.deadline, m.term.stopBy) + m.opt.Budget.Session
+}
 
 // sickAt returns when the session counts as sick: what keeps RELEASE from being answered concerns all of its groups, and while those renew
 // their leases, no deputy can know that this one holds its leadership for nothing. By then the client knows whether it is connected.

@@ -497,3 +497,19 @@ func TestWorkThatCannotBeKilledEndsTheMembership(t *testing.T) {
 		t.Errorf("the phase is %s", got)
 	}
 }
+
+// The lease of a leader that gives up may be renewed further, by which nobody else would know that its work hangs.
+func TestWorkThatCannotBeKilledEndsTheMembershipWhoseLeaseIsRenewed(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.on(s.leading())
+	s.now = s.m.Deadline() - s.m.grace()
+	by := s.now + s.b.Lease + s.b.Session
+	s.on(Tick{}, "StopTask")
+	for s.now+s.b.Renew < by {
+		s.now += s.b.Renew
+		s.renewed(s.now, nil, "Lease")
+	}
+	s.now = by
+	s.on(Tick{}, "End")
+}

@@ -149,7 +149,8 @@ type termState struct {
 	ready      bool // READY has been written
 	restartAt  time.Duration
 	exits      []time.Duration
-	stop       *Stop // leadership is being given up
+	stop       *Stop         // leadership is being given up
+	stopBy     time.Duration // when its work must be dead, even if the lease is renewed further
 	leaving    leaving
 	releasing  time.Duration // since when RELEASE has been sent without an answer; 0 if it has not
 	stopSent   bool
@@ -370,7 +371,7 @@ func (m *Machine) do(a Action) { m.out = append(m.out, a) }
 func (m *Machine) giveUp(s Stop) {
 	if m.term.stop == nil {
 		s.Requested = s.Requested || m.quit != nil && m.quit.Requested
-		m.term.stop = &s
+		m.term.stop, m.term.stopBy = &s, m.now+m.opt.Budget.Lease
 	}
 }
 

@@ -1,0 +1,159 @@
+package config
+
+import (
+	"net"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// ZooKeeper configures the ensemble and the group in it.
+type ZooKeeper struct {
+	Servers        []string      `yaml:"servers" default:"127.0.0.1:2181" doc:"The servers of the ensemble, as host:port. Each address of a name is tried like a server of its own."`
+	Root           string        `yaml:"root" scope:"host, group" default:"/cluster" doc:"The group's root znode, which 'zkelectd init' creates. Daemons with the same root elect one leader."`
+	SessionTimeout time.Duration `yaml:"session_timeout" min:"2s" max:"10m" default:"6s" doc:"The session timeout to request; a server grants between 2 and 20 times its tickTime. The lease is at most 45% of the smallest timeout that may be granted."`
+	// MinSessionTimeout is the smallest session timeout that a server may grant; 0 for the one that was granted first.
+	MinSessionTimeout time.Duration `yaml:"min_session_timeout" doc:"The smallest session timeout that any server of the ensemble may grant. Set it if their maxSessionTimeout differs. With 0s zkelectd assumes that every server grants at least what the first one granted."`
+	ConnectTimeout    time.Duration `yaml:"connect_timeout" doc:"How long to try to connect for the first time before giving up. With 0s the daemon tries forever, and a command for 10s."`
+	SessionFile       string        `yaml:"session_file" doc:"The file (mode 0600) with the session's id and password and the pending hooks, for 'zkelectd release' and the next start. Only its user and root may have write access to the directory. Default: the file session in systemd's $RUNTIME_DIRECTORY, else none."`
+	Auth              Auth          `yaml:"auth"`
+	SASL              SASL          `yaml:"sasl"`
+	ACL               string        `yaml:"acl" oneof:"open, readable, private" default:"open" reload:"yes" doc:"Who can access the znodes that are created: private (only the users of zookeeper.auth.file and the identity of zookeeper.sasl), readable (everyone can read) or open (everyone can do everything). Use open for demos and tests only. See docs/security.md."`
+	TLS               TLS           `yaml:"tls"`
+}
+
+// Auth configures how daemons and commands authenticate.
+type Auth struct {
+	File string `yaml:"file" reload:"yes" doc:"A file with lines user:password for ZooKeeper's digest scheme, mode 0600 or 0400, the same on all hosts. Each of these users has all rights to the znodes that are created. A name without a slash is a systemd credential (LoadCredential=). See docs/security.md."`
+}
+
+// SASL configures how each connection to ZooKeeper authenticates before anything else.
+type SASL struct {
+	PasswordFile    string `yaml:"password_file" doc:"A file with one line user:password, mode 0600 or 0400, for servers with SASL's mechanism DIGEST-MD5. It is read for each connection. A name without a slash is a systemd credential. See docs/security.md."`
+	Keytab          string `yaml:"keytab" doc:"A keytab, mode 0600 or 0400, for servers with SASL's mechanism GSSAPI (Kerberos). It is read at each login. A name without a slash is a systemd credential. See docs/security.md."`
+	CredentialCache string `yaml:"credential_cache" doc:"A credential cache of Kerberos in a file, in place of a keytab. Another program must renew its ticket."`
+	Principal       string `yaml:"principal" doc:"The principal whose key in zookeeper.sasl.keytab is used. Default: the first one there."`
+	ServerPrincipal string `yaml:"server_principal" default:"zookeeper/_HOST" doc:"The principal of the servers. _HOST stands for the name in zookeeper.servers, in lower case and without a look-up in DNS. Without @REALM, krb5.conf says which realm it is in."`
+	Krb5Conf        string `yaml:"krb5_conf" default:"/etc/krb5.conf" doc:"The configuration of Kerberos. Its lines include and includedir are not followed."`
+	Identity        string `yaml:"identity" doc:"The name that the servers give to the principal in ACLs. By default they are asked; those before 3.7 cannot say it."`
+}
+
+// Enabled reports whether SASL is used.
+func (s SASL) Enabled() bool { return s.PasswordFile != "" || s.Kerberos() }
+
+// Kerberos reports whether SASL's mechanism is that of Kerberos.
+func (s SASL) Kerberos() bool { return s.Keytab != "" || s.CredentialCache != "" }
+
+func (s SASL) check(report func(string, string, ...any)) {
+	kerberos := s.Principal + s.Identity
+	switch {
+	case s.PasswordFile != "" && s.Kerberos():
+		report("zookeeper.sasl.password_file", "is for DIGEST-MD5, and keytab and credential_cache for Kerberos: set one of them")
+	case s.Keytab != "" && s.CredentialCache != "":
+		report("zookeeper.sasl.keytab", "cannot be used together with credential_cache: set one of them")
+	case s.Principal != "" && s.Keytab == "":
+		report("zookeeper.sasl.principal", "needs zookeeper.sasl.keytab")
+	case kerberos != "" && !s.Kerberos():
+		report("zookeeper.sasl.identity", "needs zookeeper.sasl.keytab or .credential_cache")
+	}
+	for key, name := range map[string]string{"credential_cache": s.CredentialCache, "krb5_conf": s.Krb5Conf} {
+		if name != "" && !filepath.IsAbs(name) {
+			report("zookeeper.sasl."+key, "%q is not an absolute path", name)
+		}
+	}
+}
+
+// TLS configures TLS on the connections to ZooKeeper.
+type TLS struct {
+	CA         string `yaml:"ca" doc:"A PEM file with the CAs to trust; default: those of the system. With a setting of zookeeper.tls, zookeeper.servers must name the secureClientPort of the servers. A name without a slash is a systemd credential."`
+	Cert       string `yaml:"cert" doc:"A PEM file with this host's certificate, for servers that require one; needs zookeeper.tls.key."`
+	Key        string `yaml:"key" doc:"The PEM file with the private key of zookeeper.tls.cert; other users must not be able to read it."`
+	ServerName string `yaml:"server_name" doc:"The name that the servers' certificates must have. Default: the host in zookeeper.servers."`
+}
+
+// aclOpen is the value of zookeeper.acl with which everyone can do everything.
+const aclOpen = "open"
+
+// SecretFile returns the path of a file that a setting names, and whether it is a systemd credential. A name without a slash
+// stands for a credential in $CREDENTIALS_DIRECTORY.
+func SecretFile(name string, getenv func(string) string) (file string, systemd bool) {
+	dir := getenv("CREDENTIALS_DIRECTORY")
+	switch {
+	case strings.Contains(name, "/"):
+		if absolute, err := filepath.Abs(name); err == nil {
+			return absolute, false // 'zkelectd release' may run in another directory
+		}
+		return name, false
+	case name == "" || dir == "":
+		return name, false
+	}
+	return filepath.Join(dir, name), true
+}
+
+// LeaseBase returns the session timeout that a lease may rest on in a session with the timeout granted.
+func (z ZooKeeper) LeaseBase(granted time.Duration) time.Duration {
+	return cluster.Earliest(granted, z.MinSessionTimeout)
+}
+
+func (c *Config) checkZooKeeper(report func(string, string, ...any)) {
+	z := &c.ZooKeeper
+	z.checkServers(report)
+	z.checkRoot(report)
+	if z.MinSessionTimeout != 0 && (z.MinSessionTimeout < 2*time.Second || z.MinSessionTimeout > z.SessionTimeout) {
+		report("zookeeper.min_session_timeout", "%s is neither 0s nor between 2s and zookeeper.session_timeout (%s)", z.MinSessionTimeout, z.SessionTimeout)
+	}
+	if (z.ACL == "readable" || z.ACL == "private") && z.Auth.File == "" && !z.SASL.Enabled() {
+		report("zookeeper.acl", "%q needs zookeeper.auth.file or zookeeper.sasl, which say who can access the znodes", z.ACL)
+	}
+	z.SASL.check(report)
+	z.TLS.check(report)
+}
+
+// Enabled reports whether TLS is used: whether any of its settings is set.
+func (t TLS) Enabled() bool { return t != TLS{} }
+
+func (t TLS) check(report func(string, string, ...any)) {
+	switch {
+	case t.Cert != "" && t.Key == "":
+		report("zookeeper.tls.cert", "needs zookeeper.tls.key")
+	case t.Key != "" && t.Cert == "":
+		report("zookeeper.tls.key", "needs zookeeper.tls.cert")
+	}
+}
+
+func (z *ZooKeeper) checkServers(report func(string, string, ...any)) {
+	if len(z.Servers) == 0 {
+		report("zookeeper.servers", "is empty: name at least one host:port")
+	}
+	for i, server := range z.Servers {
+		server = withPort(server)
+		z.Servers[i] = server
+		host, port, err := net.SplitHostPort(server)
+		if n, perr := strconv.Atoi(port); err != nil || host == "" || perr != nil || n < 1 || n > 65535 {
+			report("zookeeper.servers", "%q is not host:port", server)
+		}
+	}
+}
+
+func (z *ZooKeeper) checkRoot(report func(string, string, ...any)) {
+	switch {
+	case !strings.HasPrefix(z.Root, "/"):
+		report("zookeeper.root", "%q must begin with /", z.Root)
+	case z.Root == "/":
+		report("zookeeper.root", "must not be / itself: name a znode for the group, as in /cluster")
+	case path.Clean(z.Root) != z.Root:
+		report("zookeeper.root", "%q: write it as %q", z.Root, path.Clean(z.Root))
+	case z.Root == "/zookeeper" || strings.HasPrefix(z.Root, "/zookeeper/"):
+		report("zookeeper.root", "%q belongs to ZooKeeper itself", z.Root)
+	default:
+		for part := range strings.SplitSeq(z.Root[1:], "/") {
+			if err := CheckName(part); err != nil {
+				report("zookeeper.root", "%q %v", part, err)
+			}
+		}
+	}
+}

@@ -277,7 +277,10 @@ const serversKey = zookeeperSection + "servers"
 
 // credentialKeys are the settings with which a session authenticates and trusts its servers.
 var credentialKeys = []string{
-	"zookeeper.auth.file", "zookeeper.sasl.password_file", "zookeeper.sasl.keytab", "zookeeper.sasl.credential_cache", "zookeeper.tls.ca", "zookeeper.tls.cert", "zookeeper.tls.key", "zookeeper.tls.server_name",
+	"zookeeper.auth.file",
+	"zookeeper.sasl.password_file", "zookeeper.sasl.keytab", "zookeeper.sasl.credential_cache",
+	"zookeeper.sasl.server_principal", "zookeeper.sasl.krb5_conf",
+	"zookeeper.tls.ca", "zookeeper.tls.cert", "zookeeper.tls.key", "zookeeper.tls.server_name",
 }
 
 // layers are the settings by where they were given: in the file, in the environment, by flags.

@@ -49,7 +49,6 @@ func (s SASL) Enabled() bool { return s.PasswordFile != "" || s.Kerberos() }
 func (s SASL) Kerberos() bool { return s.Keytab != "" || s.CredentialCache != "" }
 
 func (s SASL) check(report func(string, string, ...any)) {
-	kerberos := s.Principal + s.Identity
 	switch {
 	case s.PasswordFile != "" && s.Kerberos():
 		report("zookeeper.sasl.password_file", "is for DIGEST-MD5, and keytab and credential_cache for Kerberos: set one of them")
@@ -57,13 +56,14 @@ func (s SASL) check(report func(string, string, ...any)) {
 		report("zookeeper.sasl.keytab", "cannot be used together with credential_cache: set one of them")
 	case s.Principal != "" && s.Keytab == "":
 		report("zookeeper.sasl.principal", "needs zookeeper.sasl.keytab")
-	case kerberos != "" && !s.Kerberos():
+	case s.Identity != "" && !s.Kerberos():
 		report("zookeeper.sasl.identity", "needs zookeeper.sasl.keytab or .credential_cache")
 	}
-	for key, name := range map[string]string{"credential_cache": s.CredentialCache, "krb5_conf": s.Krb5Conf} {
-		if name != "" && !filepath.IsAbs(name) {
-			report("zookeeper.sasl."+key, "%q is not an absolute path", name)
-		}
+	if s.CredentialCache != "" && !filepath.IsAbs(s.CredentialCache) {
+		report("zookeeper.sasl.credential_cache", "%q is not an absolute path", s.CredentialCache)
+	}
+	if !filepath.IsAbs(s.Krb5Conf) {
+		report("zookeeper.sasl.krb5_conf", "%q is not an absolute path", s.Krb5Conf)
 	}
 }
 

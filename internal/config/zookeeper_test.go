@@ -15,6 +15,13 @@ func TestZooKeeperAccessIsChecked(t *testing.T) {
 		"zookeeper: {tls: {cert: /c}}":               "zookeeper.tls.cert: needs zookeeper.tls.key",
 		"zookeeper: {tls: {key: /k}}":                "zookeeper.tls.key: needs zookeeper.tls.cert",
 		"zookeeper: {auth: secret}":                  "zookeeper.auth: must be a section",
+
+		"zookeeper: {sasl: {password_file: /p, keytab: /k}}":        "zookeeper.sasl.password_file: is for DIGEST-MD5",
+		"zookeeper: {sasl: {keytab: /k, credential_cache: /c}}":     "zookeeper.sasl.keytab: cannot be used together",
+		"zookeeper: {sasl: {principal: p, credential_cache: /c}}":   "zookeeper.sasl.principal: needs zookeeper.sasl.keytab",
+		"zookeeper: {sasl: {identity: i, password_file: /p}}":       "zookeeper.sasl.identity: needs",
+		"zookeeper: {sasl: {credential_cache: c}}":                  "zookeeper.sasl.credential_cache: \"c\" is not an absolute path",
+		"zookeeper: {sasl: {keytab: /k, krb5_conf: etc/krb5.conf}}": "zookeeper.sasl.krb5_conf: \"etc/krb5.conf\" is not",
 	} {
 		_, err := Load(Sources{File: file(t, text)})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -27,6 +34,8 @@ func TestZooKeeperAccessIsChecked(t *testing.T) {
 	if c.ZooKeeper.Auth.File != "/run/zk" || c.ZooKeeper.ACL != "private" {
 		t.Errorf("zookeeper: got %+v", c.ZooKeeper)
 	}
+	mustLoad(t, Sources{File: file(t, "zookeeper: {sasl: {keytab: /k, principal: p, identity: i}, acl: private}")})
+	mustLoad(t, Sources{File: file(t, "zookeeper: {sasl: {password_file: /p}, acl: private}")})
 	if c := mustLoad(t, Sources{}); c.ZooKeeper.ACL != "open" || c.ZooKeeper.Auth.File != "" {
 		t.Errorf("the default is %+v", c.ZooKeeper)
 	}

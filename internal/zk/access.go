@@ -71,8 +71,7 @@ func (a ACL) entries(ids identities) []zk.ACL {
 // Check reads the files that a names and returns an error if any of them is missing or invalid.
 func (a Access) Check() error {
 	_, err := a.identities()
-	_, saslErr := a.SASL.Check()
-	err = errors.Join(err, saslErr)
+	err = errors.Join(err, a.SASL.check())
 	if a.TLS.Enabled {
 		_, tlsErr := a.TLS.config()
 		err = errors.Join(err, tlsErr)

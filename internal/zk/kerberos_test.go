@@ -117,8 +117,8 @@ func TestKerberos(t *testing.T) {
 		if err := s.CheckEnsemble(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if info, err := InspectServer(t.Context(), opt.Access, opt.Servers[0], f.server.Addr(), time.Second); err != nil || info.Identity != "sasl:zkelectd@EXAMPLE.ORG" {
-			t.Errorf("%+v, %v", info, err)
+		if _, err := InspectServer(t.Context(), opt.Access, opt.Servers[0], f.server.Addr(), time.Second); err != nil {
+			t.Error(err)
 		}
 		// With a valid ticket a KDC that is away does not matter.
 		restart := f.stopKDC()

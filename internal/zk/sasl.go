@@ -40,14 +40,14 @@ func (a SASL) user() (identity, error) {
 	return ids.all[0], nil
 }
 
-// Check reads the files and returns who logs in, for people: a user, or a principal of Kerberos. It is empty if SASL is not enabled.
-func (a SASL) Check() (name string, err error) {
+// check reads the files and returns an error if any of them is missing or invalid.
+func (a SASL) check() error {
 	switch {
 	case !a.Enabled():
-		return "", nil
+		return nil
 	case a.Password.Path != "":
-		u, err := a.user()
-		return u.name, err
+		_, err := a.user()
+		return err
 	}
 	return a.Kerberos.Check()
 }

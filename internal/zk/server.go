@@ -18,8 +18,6 @@ type ServerInfo struct {
 	Connect, Open, Close time.Duration
 	// Granted is the session timeout that the server grants.
 	Granted time.Duration
-	// Identity is the one of SASL that the server gives to this client, with its scheme; empty if there is none, or the server cannot say it.
-	Identity string
 	// Version and Mode are from the command srvr, which a server may refuse: then StatusErr says why they are empty. The version of a
 	// server that is not ZooKeeper begins with its name.
 	Version, Mode string
@@ -40,8 +38,6 @@ func InspectServer(ctx context.Context, access Access, server, address string, t
 	} else if err != nil {
 		return info, explainHangUp(ctx, u.dial, access.TLS.Enabled, server, err)
 	}
-	u.password = make([]byte, passwordLen)
-	info.Identity = u.identity(ctx, server)
 	text, err := askStatus(ctx, u.dial, server)
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		info.StatusErr = err
@@ -82,28 +78,6 @@ func (u sessionCloser) inspect(ctx context.Context, server string, info *ServerI
 	}
 	info.Open, info.Close, info.Granted = opened.Sub(connected), time.Since(presented), h.timeout
 	return nil
-}
-
-// identity opens another session at a server, which says who this client is to it. It is empty if the server cannot say that.
-func (u sessionCloser) identity(ctx context.Context, server string) string {
-	if !u.sasl.Enabled() {
-		return ""
-	}
-	conn, hangUp, err := u.connect(ctx, server)
-	if err != nil {
-		return ""
-	}
-	defer hangUp()
-	h, err := u.shakeHands(conn)
-	if err != nil || h.session == 0 || u.authenticateSASL(ctx, conn, server) != nil {
-		return ""
-	}
-	i, err := askIdentity(conn)
-	if err != nil {
-		return ""
-	}
-	_ = call(conn, 1, wireOpClose, nil) // else it expires
-	return i.String()
 }
 
 // maxStatus bounds the answer to srvr.

@@ -45,14 +45,11 @@ const (
 	confKey      = "zookeeper.sasl.krb5_conf"
 )
 
-// Check reads the files and returns whose identity they give: the principal with its realm.
-func (k Kerberos) Check() (principal string, err error) {
+// Check reads the files and returns an error if any of them is missing or invalid.
+func (k Kerberos) Check() (err error) {
 	defer recoverMalformed(&err)
-	c, _, err := k.client()
-	if err != nil {
-		return "", err
-	}
-	return c.name(), nil
+	_, _, err = k.client()
+	return err
 }
 
 // name returns the principal with its realm.
@@ -160,8 +157,8 @@ func (k Kerberos) config() (*config.Config, error) {
 	return conf, nil
 }
 
-// service returns the principal of a server, host:port. The name of its host is taken as it is written: names from DNS would let
-// whoever controls DNS choose which server is believed.
+// service returns the principal of a server, host:port. The name of its host is taken as it is written: a forged answer of DNS must
+// not choose which server is believed.
 func (k Kerberos) service(server string) string {
 	host, _, err := net.SplitHostPort(server)
 	if err != nil {

@@ -124,6 +124,7 @@ var changes = map[string]struct {
 	"servers without TLS":          {func(f *Facts) { f.version("3.4.13") }, "ensemble", Warn, "ZooKeeper 3.4.13 of zk1 has no TLS, and gets no fixes"},
 	"servers from the future":      {func(f *Facts) { f.version("3.10.0") }, "ensemble", Warn, "ZooKeeper 3.10.0 of zk1 is newer than"},
 	"servers of others":            {func(f *Facts) { f.version("ClickHouse Keeper v26.7.5.10") }, "ensemble", Fail, "zk1 is not ZooKeeper but ClickHouse Keeper v26.7.5.10"},
+	"servers of a strange version": {func(f *Facts) { f.version("main") }, "ensemble", Warn, "the version of zk1, zk2, zk3 is not known"},
 	"servers without a version":    {func(f *Facts) { f.version("") }, "ensemble", Warn, "the version of zk1, zk2, zk3 is not known"},
 	"other limits of a server":     {func(f *Facts) { f.Servers[1].Granted = 4 * time.Second }, "ensemble", Warn, "different session timeouts: 10s, 4s"},
 	"a shorter session timeout":    {func(f *Facts) { f.Session.Granted = 9 * time.Second; f.Session.Base = 9 * time.Second }, "session timeout", Warn, "9s instead of 10s"},

@@ -115,12 +115,12 @@ func judgeVersions(all []Server) (found []Finding) {
 		switch {
 		case s.Err != nil, seen[s.Version]:
 			continue
-		case s.Version == "":
-			unknown = append(unknown, s.Name)
-			continue
-		case n < 2:
+		case strings.HasPrefix(s.Version, "ClickHouse"):
 			found = append(found, Finding{Fail, check, "", s.Name + " is not ZooKeeper but " + s.Version,
 				"use ZooKeeper: other servers don't let a session go on over another connection (docs/zookeeper.md)"})
+		case n < 2:
+			unknown = append(unknown, s.Name)
+			continue
 		case major != 3 || minor > 9:
 			found = append(found, Finding{Warn, check, "", fmt.Sprintf("ZooKeeper %s of %s is newer than all that this version was tested with", s.Version, s.Name),
 				"look for a newer zkelectd, or use a version that docs/zookeeper.md has"})

@@ -343,6 +343,9 @@ func TestMoveDialogInABrowser(t *testing.T) {
 	const choose = "(() => { const s = document.querySelector('dialog [data-act=destination]'); s.selectedIndex = 3; s.dispatchEvent(new Event('change')); return true; })()"
 	evaluate[bool](p, choose)
 	p.shows("dialog .forecast", "It would be refused: leadership cannot move to n5: cordoned by ann@host")
+	if !evaluate[bool](p, "document.querySelector('dialog .check').getBoundingClientRect().top > document.querySelector('dialog .primary').getBoundingClientRect().bottom") {
+		t.Error("what forces the request appears where somebody may be about to click")
+	}
 	p.click("dialog .check input")
 	p.shows("dialog .forecast", "n5 (ams) takes over")
 	p.emulate("prefers-color-scheme", "dark")

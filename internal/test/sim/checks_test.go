@@ -45,6 +45,7 @@ type checker struct {
 	extended      map[int64]extension      // by rounds, by term
 	polls         map[decision]poll        // by which decisions were made
 	died          time.Duration            // when the last work ended
+	over          time.Duration            // when it could no longer write: it had ended, or its lease
 	leaseEnd      time.Duration            // of the last lease
 	held          map[int64]bool           // the requested elections that were held, by request number
 }
@@ -78,6 +79,10 @@ func (c *checker) ends(m *member) {
 	for i, other := range c.working {
 		if other == m {
 			c.working, c.died = append(c.working[:i], c.working[i+1:]...), c.w.now
+			c.over = c.died
+			if m.lease > 0 {
+				c.over = min(c.over, m.when(m.lease))
+			}
 			return
 		}
 	}

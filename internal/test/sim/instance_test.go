@@ -216,7 +216,9 @@ func (in *instance) ended() {
 	case m.ending():
 		if m.over() {
 			m.sessionOver()
+			return
 		}
+		m.w.after(m.timeout, func() { m.process(in.s, m.leaveUnleft) })
 	case !m.runs() || m.w.broken.name == newBeforeDead:
 		in.leave()
 	}

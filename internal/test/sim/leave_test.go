@@ -26,7 +26,7 @@ func (in *instance) leave() {
 		}
 		in.undone = true
 		for !in.tryToLeave(c, func() bool { return false }) {
-			if m.clock() > began+10*m.timeout {
+			if m.clock() > began+10*m.timeout && !m.ending() {
 				in.s.end("LEAVE is not confirmed")
 				return
 			}
@@ -36,6 +36,16 @@ func (in *instance) leave() {
 		}
 		in.left()
 	})
+}
+
+// leaveUnleft makes the instances leave that are over, while the session waits for others before it ends.
+func (h *host) leaveUnleft() {
+	for _, m := range h.residents {
+		if in := m.instance; in != nil && (in.over() || in.abandoned) && !m.runs() && !in.leaving {
+			h.w.faults["LEAVE while the session waits for others"]++
+			in.leave()
+		}
+	}
 }
 
 // beginEnd makes the instance leave if its end takes too long.

@@ -45,7 +45,7 @@ func (r *resource) drawRollCalls(s shape) *rollCallTraits {
 	w := r.w
 	rng := rand.New(rand.NewPCG(w.seed, rollCallSeed+uint64(r.number)))
 	third := rng.IntN(3) == 0
-	if s.slots && r.number == 0 || s.failsafe || !w.broken.calling && !(*rollCalls && w.broken.name == "" && third) {
+	if s.slots && r.number == 0 || s.failsafe || !w.broken.calling && !(w.broken.name == "" && third) {
 		return nil
 	}
 	t := &rollCallTraits{measured: make(map[string]measurement)}
@@ -247,7 +247,7 @@ func unanswered(d *elector.Decision, snap *cluster.Snapshot, number string) stri
 }
 
 // electedByAnswers checks a decision by a roll call that took effect: nobody had answered before the work of the leader
-// was dead, or its lease was over; and nobody who could lead has more of the data, if policy goes by that alone.
+// was dead or its lease over; and nobody who could lead has more of the data, if policy goes by that alone.
 func (c *checker) electedByAnswers(rec *cluster.Elected) {
 	calls := c.g.calls
 	if calls == nil {
@@ -267,9 +267,9 @@ func (c *checker) electedByAnswers(rec *cluster.Elected) {
 			continue
 		}
 		c.w.faults["answer counted"]++
-		if p.ended && x.at < c.died || p.taken && x.at < c.leaseEnd {
-			c.g.fail("roll call: %s is elected in term %d by an answer of %s at %s, the last work has ended at %s, its lease at %s",
-				rec.Node, rec.Term, v.Node, x.at, c.died, c.leaseEnd)
+		if p.ended && x.at < c.over || p.taken && x.at < c.leaseEnd {
+			c.g.fail("roll call: %s is elected in term %d by an answer of %s at %s, the last work ended at %s, its lease at %s",
+				rec.Node, rec.Term, v.Node, x.at, c.over, c.leaseEnd)
 		}
 		if v.Node == rec.Node {
 			elected = x.score

@@ -18,7 +18,6 @@ var (
 	runFor      = flag.Duration("sim.for", 3*time.Second, "how long to try new schedules")
 	slotted     = flag.Bool("sim.slots", false, "the first group has slots; with sim.groups")
 	failsafes   = flag.Bool("sim.failsafe", false, "the groups use failsafe mode; with sim.groups")
-	rollCalls   = flag.Bool("sim.rollcalls", false, "also try schedules in which a third of the groups call the roll")
 	hunt        = flag.Bool("sim.hunt", false, "search for schedules that notice the breakages that none has noticed yet")
 	maxFailures = flag.Int("sim.failures", 1, "stop after this many schedules have failed")
 	from        = flag.Uint64("sim.from", 0, "the first seed; 0 takes it from the clock")
@@ -82,7 +81,7 @@ func report(t *testing.T, seed uint64, s shape) {
 	var lines []string
 	w := play(seed, s, breakage{}, func(line string) { lines = append(lines, line) })
 	const most = 120
-	t.Errorf("%s\nreplay with: go test ./internal/test/sim -run TestSimulation -sim.seed=%d -sim.groups=%d -sim.slots=%v -sim.failsafe=%v -sim.rollcalls=%v\n%s", w.failure, seed, s.groups, s.slots, s.failsafe, *rollCalls,
+	t.Errorf("%s\nreplay with: go test ./internal/test/sim -run TestSimulation -sim.seed=%d -sim.groups=%d -sim.slots=%v -sim.failsafe=%v\n%s", w.failure, seed, s.groups, s.slots, s.failsafe,
 		strings.Join(lines[max(0, len(lines)-most):], "\n"))
 }
 

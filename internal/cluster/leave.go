@@ -51,19 +51,20 @@ func (p Paths) LeaveTx(d Departure) ([]Op, error) {
 		if err := l.Fence.Newer(); err != nil {
 			return nil, err
 		}
+		holds := l.Current.Exists && l.Current.Stat.Owner == d.Session
 		switch f := l.Fence; {
 		case !f.Exists:
 		case d.leads(l):
 			checks, released = append(checks, paths.setFence(f.Stat.Version, d.release(l))), true
-		case l.Slot != "" && l.Elected.Readable() && l.Elected.Record.Node != d.ID:
+		case !holds && l.Slot != "" && l.Elected.Readable() && l.Elected.Record.Node != d.ID:
 			// No ACQUIRE of this member can take effect any more, and the fences of many slots change all the time.
 		default:
 			// An ACQUIRE that takes effect after this was read changes the version. One that comes after LEAVE finds no
-			// incarnation.
+			// incarnation. REVOKE and the successor's ACQUIRE change it too: its current may have the version of this one.
 			checks = append(checks, Op{Kind: OpCheck, Path: paths.Leader(), Version: f.Stat.Version})
 		}
 		// Whatever the fence says: it may have been deleted after an ACQUIRE, which would leave current without anyone to delete it.
-		if l.Current.Exists && l.Current.Stat.Owner == d.Session {
+		if holds {
 			deletes = append(deletes, Op{Kind: OpDelete, Path: paths.Current(), Version: l.Current.Stat.Version})
 		}
 	}

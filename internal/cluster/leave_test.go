@@ -74,6 +74,11 @@ func TestLeave(t *testing.T) {
 			l.Fence.Record.Incarnation, l.Current.Stat.Owner = "n2-0000000000000001-n_0000000002", 8
 			l.Slot, l.Elected = "3", cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{Node: "n2"}}
 		}, self + " " + node},
+		"a slot of another, which it has not left": {func(d *cluster.Departure) {
+			l := &d.Leaderships[0]
+			l.Fence.Record.State = cluster.FenceRevoked
+			l.Slot, l.Elected = "3", cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{Node: "n2"}}
+		}, "check /c/slots/3@4 delete /c/slots/3/current@5 " + self + " " + node},
 		"a slot that it is elected for": {func(d *cluster.Departure) {
 			l := &d.Leaderships[0]
 			l.Fence.Record.Incarnation, l.Current.Stat.Owner = "n2-0000000000000001-n_0000000002", 8

@@ -124,7 +124,7 @@ func TestCheckSaysWhatIsNew(t *testing.T) {
 		}
 	}
 	check(f.paths.Root, true)
-	if err := store.EnsureIdentity(t.Context(), f.session, base, "billing", f.paths.Root, cluster.KindSingle); err != nil {
+	if err := store.EnsureIdentity(t.Context(), f.session, base, "billing", cluster.Identity{Root: f.paths.Root, Kind: cluster.KindSingle}); err != nil {
 		t.Fatal(err)
 	}
 	check(f.paths.Root, false)

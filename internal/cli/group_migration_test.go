@@ -50,7 +50,7 @@ func TestMigrationIntoTheHostsDaemonsAndBack(t *testing.T) {
 	other.paths.Root = base + "/other"
 
 	// Other hosts have another root for this one, so it is refused; that is no fault of the others.
-	if err := store.EnsureIdentity(t.Context(), f.session, base, "wrong", base+"-elsewhere/wrong", cluster.KindSingle); err != nil {
+	if err := store.EnsureIdentity(t.Context(), f.session, base, "wrong", cluster.Identity{Root: base + "-elsewhere/wrong", Kind: cluster.KindSingle}); err != nil {
 		t.Fatal(err)
 	}
 

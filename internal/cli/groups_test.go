@@ -30,7 +30,7 @@ func newEstate(t *testing.T, names ...string) *estate {
 	e := &estate{base: fmt.Sprintf("/estates/e%d", groups.Add(1)), names: names, fleets: make(map[string]*fleet)}
 	for _, name := range names {
 		f := newFleetAt(t, path.Join(e.base, name))
-		if err := store.EnsureIdentity(t.Context(), f.session, e.base, name, f.paths.Root, cluster.KindSingle); err != nil {
+		if err := store.EnsureIdentity(t.Context(), f.session, e.base, name, cluster.Identity{Root: f.paths.Root, Kind: cluster.KindSingle}); err != nil {
 			t.Fatal(err)
 		}
 		e.fleets[name] = f

@@ -126,11 +126,15 @@ func TestADamagedRootIsRestored(t *testing.T) {
 	if code := f.exit("a"); code != 1 || !strings.Contains(f.daemons["a"].output(), "run 'zkelectd repair root --root "+f.paths.Root+"'") {
 		t.Errorf("exit status %d\n%s", code, f.daemons["a"].output())
 	}
-	if out, err := f.run("repair", "root"); err != nil || record() != want {
+	repaired := string(cluster.Encode(&cluster.Identity{Root: f.paths.Root, Kind: cluster.KindSingle})) // members know the id
+	if out, err := f.run("repair", "root"); err != nil || record() != repaired {
 		t.Errorf("%v: %s, then %s", err, out, record())
 	}
 	f.start("a")
 	f.until("a leads again", leads("a"))
+	if !strings.Contains(record(), `"id":"`) {
+		t.Errorf("after the start of a member: %s", record())
+	}
 	other := *f
 	other.paths.Root += "-other"
 	f.write(cluster.Op{Kind: cluster.OpCreate, Path: other.paths.Root, Data: []byte("garbage")})

@@ -316,7 +316,8 @@ func (g group) initialize(ctx context.Context, created *createdGroups, base stri
 	if err != nil {
 		return fmt.Errorf("nothing was created at %s: %w; start the servers that do not answer, or correct zookeeper.servers", g.paths.Root, err)
 	}
-	if err := store.VerifyIdentity(ctx, g.session, base, g.name, g.paths.Root, g.kind); err != nil {
+	own := cluster.Identity{Root: g.paths.Root, Kind: g.kind, ID: store.NewGroupID()}
+	if err := store.VerifyIdentity(ctx, g.session, base, g.name, own); err != nil {
 		return err
 	}
 	var initialized string
@@ -328,7 +329,7 @@ func (g group) initialize(ctx context.Context, created *createdGroups, base stri
 	if err != nil {
 		return err
 	}
-	if err := store.EnsureIdentity(ctx, g.session, base, g.name, g.paths.Root, g.kind); err != nil {
+	if err := store.EnsureIdentity(ctx, g.session, base, g.name, own); err != nil {
 		return err
 	}
 	if existed {

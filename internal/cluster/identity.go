@@ -13,6 +13,17 @@ type Identity struct {
 	// Root is the group's root znode.
 	Root string    `json:"root"`
 	Kind GroupKind `json:"kind"`
+	// ID is random, and tells the group from one with the same root on other servers. The record of a name has none, nor has a root that an
+	// earlier version has created, until a member has registered.
+	ID string `json:"id,omitempty"`
+}
+
+// maxGroupID bounds the id of a group, in bytes.
+const maxGroupID = 64
+
+// LacksID reports whether read is the record of a root without an id.
+func LacksID(znode string, read Stored[Identity]) bool {
+	return read.Readable() && read.Record.Root == znode && read.Record.ID == ""
 }
 
 // GroupKind is how many leaders a group has.
@@ -65,8 +76,11 @@ func (i *Identity) validate(Stat) error {
 	if !strings.HasPrefix(i.Root, "/") {
 		return fmt.Errorf("root %q is not the path of a znode", i.Root)
 	}
-	if i.Kind == "" {
+	switch {
+	case i.Kind == "":
 		return errors.New("kind is missing")
+	case len(i.ID) > maxGroupID:
+		return fmt.Errorf("id has %d bytes, more than %d", len(i.ID), maxGroupID)
 	}
 	return nil
 }

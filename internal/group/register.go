@@ -52,30 +52,34 @@ type Preparation struct {
 	// Name is the group's name, and Base the znode below which groups are recorded by their names.
 	Name, Base string
 	Root       string
+	// ID is the group's id, for a root that has none.
+	ID string
 	// Slots is how many slots the configuration proposes; zero for a group without slots. By is the node's id.
 	Slots cluster.SlotSize
 	By    string
 }
 
-func (p Preparation) kind() cluster.GroupKind {
+// identity returns what this host records of the group.
+func (p Preparation) identity() cluster.Identity {
+	kind := cluster.KindSingle
 	if p.Slots.Count > 0 {
-		return cluster.KindSlots
+		kind = cluster.KindSlots
 	}
-	return cluster.KindSingle
+	return cluster.Identity{Root: p.Root, Kind: kind, ID: p.ID}
 }
 
 // Restore writes the records that [Prepare] has checked again if they have been damaged since, and returns their znodes. An instance
 // must be registered.
 func Restore(ctx context.Context, p Preparation) (restored []string, err error) {
-	return store.RestoreIdentity(ctx, p.Session, p.Base, p.Name, p.Root, p.kind())
+	return store.RestoreIdentity(ctx, p.Session, p.Base, p.Name, p.identity())
 }
 
 // Prepare checks that this host agrees with the others about the group, and creates those persistent znodes of it that do not exist.
 // It returns the record of slots; none for a group without slots. The error is a [store.MissingError] if there is no group and this host
 // may not create it, and a [PermanentError] if a retry cannot resolve it.
 func Prepare(ctx context.Context, p Preparation) (slots cluster.Stored[cluster.Slots], err error) {
-	kind, paths := p.kind(), cluster.Paths{Root: p.Root}
-	err = store.RequireCreated(ctx, p.Session, kind, p.Missing)
+	own, paths := p.identity(), cluster.Paths{Root: p.Root}
+	err = store.RequireCreated(ctx, p.Session, own.Kind, p.Missing)
 	var missing *store.MissingError
 	if errors.As(err, &missing) {
 		switch missing.Reason = p.MayCreate(ctx); {
@@ -89,10 +93,10 @@ func Prepare(ctx context.Context, p Preparation) (slots cluster.Stored[cluster.S
 	if err != nil {
 		return slots, err
 	}
-	if err := store.EnsureIdentity(ctx, p.Session, p.Base, p.Name, p.Root, kind); err != nil {
+	if err := store.EnsureIdentity(ctx, p.Session, p.Base, p.Name, own); err != nil {
 		return slots, identityError(err)
 	}
-	if kind == cluster.KindSingle {
+	if own.Kind == cluster.KindSingle {
 		return slots, permanent(store.EnsureTree(ctx, p.Session, paths))
 	}
 	slots, err = store.EnsureSlots(ctx, p.Session, paths, p.Slots, p.By)

@@ -99,7 +99,7 @@ func (m *membership) checkIdentity(ctx context.Context) (reads int) {
 	defer cancel()
 	conn := m.session.zk.Group(m.resource.paths())
 	defer conn.Close()
-	restored, err := group.Restore(ctx, m.resource.preparation(m.session.zk, conn))
+	restored, err := group.Restore(ctx, m.resource.preparation(m.session.zk, conn, m.resource.lastJoined().ID))
 	switch log := m.resource.all()[0].log; {
 	case len(restored) > 0:
 		log.Warn("the record of the group was damaged, and is restored", "znodes", restored)

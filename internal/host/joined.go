@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/store"
 	"zkelectd/internal/sys/statedir"
@@ -25,6 +26,8 @@ import (
 type joinedRecord struct {
 	Root    string   `json:"root"`
 	Servers []string `json:"servers"`
+	// ID is the group's id.
+	ID string `json:"id,omitempty"`
 }
 
 // joinedFile returns the name of the file for a root.
@@ -32,7 +35,44 @@ func joinedFile(root string) string { return fmt.Sprintf("joined-%x", sha256.Sum
 
 // joinedRecord returns what this host records of the resource.
 func (r *resource) joinedRecord() joinedRecord {
-	return joinedRecord{r.root, slices.Clone(r.host.config().ZooKeeper.Servers)}
+	return joinedRecord{r.root, slices.Clone(r.host.config().ZooKeeper.Servers), r.lastJoined().ID}
+}
+
+// lastJoined returns what this host knows of the group that it was in last; the zero value if it was in none.
+func (r *resource) lastJoined() joinedRecord {
+	if known := r.joined.Load(); known != nil {
+		return *known
+	}
+	recorded, _ := r.readJoined() // a damaged record tells nothing: checkJoined returns the error
+	return recorded
+}
+
+// newGroupID returns the id for a root that has none, as seen at a server. The servers of the group that this host was in get the one that
+// it had there, so that all members agree after a loss of all data.
+func (r *resource) newGroupID(server string) string {
+	if last := r.lastJoined(); last.ID != "" && slices.Contains(last.Servers, server) {
+		return last.ID
+	}
+	return store.NewGroupID()
+}
+
+// checkGroupID returns an error if the root's id, as seen at a server, is not that of the group that this host was in: the servers may be
+// those of another ensemble. On its own servers somebody has created the group again.
+func (r *resource) checkGroupID(id, server string) error {
+	last := r.lastJoined()
+	if last.ID == "" || id == "" || id == last.ID || slices.Contains(last.Servers, server) {
+		return nil
+	}
+	if server == "" {
+		return fmt.Errorf("%w: the connection to ZooKeeper was lost", cluster.ErrNotSent)
+	}
+	remedy := "restart this zkelectd"
+	if file := filepath.Join(r.host.opt.StateDir, joinedFile(r.root)); r.host.opt.StateDir != "" {
+		remedy = "stop this zkelectd, remove " + file + ", and start it"
+	}
+	return permanent(fmt.Errorf("znode %s at %s is the root of the group with the id %s, but this host was in the one with the id %s on %s: "+
+		"correct zookeeper.servers; or, if the group has moved and no member is left there, %s",
+		r.root, server, id, last.ID, strings.Join(last.Servers, ", "), remedy))
 }
 
 // missing describes the group if there is none.
@@ -68,15 +108,11 @@ func (r *resource) mayCreate(ctx context.Context, sameEnsemble func(context.Cont
 // checkJoined returns nil if this host has recorded that it has been in the group, on these servers: one that was mistyped since may be of
 // another ensemble, which knows of no group.
 func (r *resource) checkJoined() error {
-	var recorded joinedRecord
+	recorded, err := r.readJoined()
+	if err != nil {
+		return err
+	}
 	dir, name := r.host.opt.StateDir, joinedFile(r.root)
-	data, err := statedir.Read(dir, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return store.ErrNeverJoined
-	}
-	if err = cmp.Or(err, json.Unmarshal(data, &recorded)); err != nil {
-		return fmt.Errorf("its record cannot be read: %s: %w", filepath.Join(dir, name), err)
-	}
 	unknown := slices.DeleteFunc(r.joinedRecord().Servers, func(s string) bool { return slices.Contains(recorded.Servers, s) })
 	if recorded.Root != r.root || len(unknown) > 0 {
 		return fmt.Errorf("its record, %s, is of %s on %s", filepath.Join(dir, name), recorded.Root, strings.Join(recorded.Servers, ", "))
@@ -84,14 +120,30 @@ func (r *resource) checkJoined() error {
 	return nil
 }
 
-// recordJoined records that this host has been in the group. Without the record it waits for an operator after a loss of all data, so a
-// failure is no reason not to take part.
-func (r *resource) recordJoined() {
+// readJoined returns what this host has recorded of the group in its state directory. The error is [store.ErrNeverJoined] if that is nothing.
+func (r *resource) readJoined() (recorded joinedRecord, err error) {
+	dir, name := r.host.opt.StateDir, joinedFile(r.root)
+	data, err := statedir.Read(dir, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return recorded, store.ErrNeverJoined
+	}
+	if err = cmp.Or(err, json.Unmarshal(data, &recorded)); err != nil {
+		return joinedRecord{}, fmt.Errorf("its record cannot be read: %s: %w", filepath.Join(dir, name), err)
+	}
+	return recorded, nil
+}
+
+// recordJoined records that this host has been in the group, on the servers of the configuration in force. Without the record in the state
+// directory it waits for an operator after a loss of all data, so a failure is no reason not to take part. An empty id is not known.
+func (r *resource) recordJoined(id string) {
+	now := r.joinedRecord()
+	now.ID = cmp.Or(id, now.ID)
+	r.joined.Store(&now)
 	dir, name := r.host.opt.StateDir, joinedFile(r.root)
 	if _, err := os.Stat(dir); err != nil {
 		return // there is none: it is optional without failsafe mode
 	}
-	data, err := json.Marshal(r.joinedRecord())
+	data, err := json.Marshal(now)
 	if err != nil {
 		r.log.Error("cannot record that this host is in the group", "err", err)
 		return

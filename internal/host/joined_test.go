@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/group"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/test/faultproxy"
 	"zkelectd/internal/test/zkserver"
@@ -33,7 +34,7 @@ func TestOnlyTheOwnRecordLetsAHostCreateAGroup(t *testing.T) {
 	if may(own) {
 		t.Error("a host that was never in the group may create it")
 	}
-	own.recordJoined()
+	own.recordJoined("")
 	if !may(at(root, "zk2:2181")) {
 		t.Error("a host that was in the group may not create it on one of the servers")
 	}
@@ -61,6 +62,44 @@ func TestOnlyTheOwnRecordLetsAHostCreateAGroup(t *testing.T) {
 			t.Errorf("%s with mode %o lets the host create the group", text, mode)
 		case text != string(recorded) && !strings.Contains(why.Error(), "its record cannot be read: "+forged):
 			t.Errorf("%s with mode %o: %v", text, mode, why)
+		}
+	}
+}
+
+// A host takes no part in a group with another id on servers that it does not know, and gives its own only to those that it knows.
+func TestAGroupWithAnotherIDIsAnotherGroup(t *testing.T) {
+	for dir, remedy := range map[string]string{t.TempDir(): "remove ", "": "restart this zkelectd"} {
+		cfg := load(t, "ZKELECTD_NODE_ID=me", "ZKELECTD_NODE_SITE=dc1", "ZKELECTD_ZOOKEEPER_ROOT=/ids/billing", "ZKELECTD_ZOOKEEPER_SERVERS=zk1:2181,zk2:2181",
+			"ZKELECTD_CHILD_NONE=true")
+		start := func() *resource {
+			return New(Options{Config: cfg, StateDir: dir, Log: slog.New(slog.DiscardHandler), Guard: guardClient}).resources()[0]
+		}
+		r := start()
+		if err := r.checkGroupID("A", "zk1:2181"); err != nil {
+			t.Error("a host that was in no group knows an id:", err)
+		}
+		r.recordJoined("A")
+		r.recordJoined("") // a root without an id
+		if dir != "" {
+			r = start()
+		}
+		if got := r.newGroupID("zk2:2181"); got != "A" {
+			t.Errorf("the servers lost their data: the new root gets the id %s", got)
+		}
+		if got := r.newGroupID("zk9:2181"); got == "A" {
+			t.Error("a server that this host does not know gets the id")
+		}
+		for id, server := range map[string]string{"A": "zk9:2181", "B": "zk1:2181", "": "zk9:2181"} {
+			if err := r.checkGroupID(id, server); err != nil {
+				t.Errorf("%s at %s: %v", id, server, err)
+			}
+		}
+		err := r.checkGroupID("B", "zk9:2181")
+		if !errors.As(err, new(*group.PermanentError)) || !strings.Contains(err.Error(), remedy) || !strings.Contains(err.Error(), "zk9:2181") {
+			t.Errorf("another id at an unknown server: %v", err)
+		}
+		if err := r.checkGroupID("B", ""); !group.IsTransient(err) {
+			t.Errorf("another id, and no connection: %v", err)
 		}
 	}
 }

@@ -291,7 +291,8 @@ func (m *membership) recordLeaving(i *instance) {
 func (m *membership) prepare() (cluster.Stored[cluster.Slots], error) {
 	conn := m.session.zk.Group(m.resource.paths())
 	defer conn.Close()
-	slots, err := group.Prepare(m.ctx, m.resource.preparation(m.session.zk, conn))
+	server := m.session.zk.Server()
+	slots, err := group.Prepare(m.ctx, m.resource.preparation(m.session.zk, conn, m.resource.newGroupID(server)))
 	if err != nil && !errors.Is(err, cluster.ErrNoAuth) {
 		return slots, err
 	}
@@ -303,6 +304,9 @@ func (m *membership) prepare() (cluster.Stored[cluster.Slots], error) {
 		return slots, cmp.Or(permanent(foreign), err)
 	}
 	root, err := store.ReadIdentity(m.ctx, conn, m.resource.paths())
+	if err == nil {
+		err = m.resource.checkGroupID(root.Record.ID, server)
+	}
 	switch {
 	case err != nil:
 		return slots, err
@@ -312,7 +316,7 @@ func (m *membership) prepare() (cluster.Stored[cluster.Slots], error) {
 		m.resource.log.Warn("the root is still open, as it was when this daemon took part in the group before", "err", foreign)
 	}
 	m.resource.accepted = root.Stat.Created
-	m.resource.recordJoined()
+	m.resource.recordJoined(root.Record.ID)
 	m.resource.setSize(slots.Record.Count)
 	return slots, nil
 }

@@ -30,8 +30,9 @@ type resource struct {
 	size       atomic.Int64             // how many slots there are; 0 for a group without slots
 	opened     bool                     // open was called
 	standby    *standby
-	accepted   int64                    // when the root was created that this host last took part in the group with; 0 before
-	problems   atomic.Pointer[[]string] // see checkWork; never changed, only replaced
+	joined     atomic.Pointer[joinedRecord] // never changed, only replaced; nil before
+	accepted   int64                        // when the root was created that this host last took part in the group with; 0 before
+	problems   atomic.Pointer[[]string]     // see checkWork; never changed, only replaced
 	// fencingProblems are those that monitorFencing has found; never changed, only replaced.
 	fencingProblems atomic.Pointer[[]string]
 }
@@ -176,14 +177,14 @@ func (r *resource) survives(survivors []string) bool {
 // paths returns the paths of what all groups of the resource share.
 func (r *resource) paths() cluster.Paths { return cluster.Paths{Root: r.root} }
 
-// preparation returns what must be known before the resource registers.
-func (r *resource) preparation(s *zk.Session, conn *zk.Group) group.Preparation {
+// preparation returns what must be known before the resource registers. id is for a root that has none.
+func (r *resource) preparation(s *zk.Session, conn *zk.Group, id string) group.Preparation {
 	base, c := r.host.config().ZooKeeper.Root, r.config()
 	if r.host.single() {
 		base = path.Dir(r.root)
 	}
 	return group.Preparation{
-		Session: conn, Missing: r.missing(), Log: r.log, Name: r.name, Base: base, Root: r.root, Slots: slotSize(c), By: c.Node.ID,
+		Session: conn, Missing: r.missing(), Log: r.log, Name: r.name, Base: base, Root: r.root, ID: id, Slots: slotSize(c), By: c.Node.ID,
 		MayCreate: func(ctx context.Context) error { return r.mayCreate(ctx, s.CheckEnsemble) },
 	}
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,28 +13,42 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// EnsureIdentity records that the group name, below base (the zookeeper.root of the host), has this root and kind, or checks what
-// other hosts have recorded. It is called before the tree of the group is created and before each REGISTER; after an error this host
-// must take no part in the group. It writes to no record that exists.
+// EnsureIdentity records that the group name, below base (the zookeeper.root of the host), has the root and the kind of own, or checks
+// what other hosts have recorded. It is called before the tree of the group is created and before each REGISTER; after an error this host
+// must take no part in the group. It writes to no record that exists, except that a root without an id gets that of own.
 //
 // There are two records, one at the root and one at the name; they are one znode unless the group's zookeeper.root is
 // configured. The one at the root also refuses a group whose root was moved, or whose root lies inside another group.
-func EnsureIdentity(ctx context.Context, conn cluster.ReadWriter, base, name, root string, kind cluster.GroupKind) error {
-	return agree(ctx, conn, base, name, root, kind, true)
+func EnsureIdentity(ctx context.Context, conn cluster.ReadWriter, base, name string, own cluster.Identity) error {
+	return agree(ctx, conn, base, name, own, true)
 }
 
 // VerifyIdentity is [EnsureIdentity] without writing.
-func VerifyIdentity(ctx context.Context, conn cluster.ReadWriter, base, name, root string, kind cluster.GroupKind) error {
-	return agree(ctx, conn, base, name, root, kind, false)
+func VerifyIdentity(ctx context.Context, conn cluster.ReadWriter, base, name string, own cluster.Identity) error {
+	return agree(ctx, conn, base, name, own, false)
 }
 
-func agree(ctx context.Context, conn cluster.ReadWriter, base, name, root string, kind cluster.GroupKind, write bool) error {
-	byName := cluster.IdentityPath(base, name)
-	for _, znode := range slices.Compact([]string{root, byName}) {
+// NewGroupID returns a new id of a group.
+func NewGroupID() string { return rand.Text() }
+
+// records returns the znodes with the records of a group, and the record of each.
+func records(base, name string, own cluster.Identity) (znodes []string, recordAt func(znode string) cluster.Identity) {
+	return slices.Compact([]string{own.Root, cluster.IdentityPath(base, name)}), func(znode string) cluster.Identity {
+		rec := own
+		if znode != own.Root {
+			rec.ID = ""
+		}
+		return rec
+	}
+}
+
+func agree(ctx context.Context, conn cluster.ReadWriter, base, name string, own cluster.Identity, write bool) error {
+	znodes, recordAt := records(base, name, own)
+	for _, znode := range znodes {
 		if err := checkAncestors(ctx, conn, znode); err != nil {
 			return fmt.Errorf("group %s: %w", name, err)
 		}
-		if err := ensureRecord(ctx, conn, znode, root, kind, write); err != nil {
+		if err := ensureRecord(ctx, conn, znode, recordAt(znode), write); err != nil {
 			return fmt.Errorf("group %s: %w", name, err)
 		}
 	}
@@ -57,8 +72,9 @@ func checkAncestors(ctx context.Context, conn cluster.Reader, znode string) erro
 	return nil
 }
 
-// ensureRecord checks the record that a znode has. If it has none, and write is set, it writes that of root.
-func ensureRecord(ctx context.Context, conn cluster.ReadWriter, znode, root string, kind cluster.GroupKind, write bool) error {
+// ensureRecord checks the record that a znode has. If it has none, or a root lacks its id, and write is set, it writes own.
+func ensureRecord(ctx context.Context, conn cluster.ReadWriter, znode string, own cluster.Identity, write bool) error {
+	root := own.Root
 	for {
 		read, err := readIdentity(ctx, conn, znode)
 		if err != nil {
@@ -74,13 +90,20 @@ func ensureRecord(ctx context.Context, conn cluster.ReadWriter, znode, root stri
 			}
 			return fmt.Errorf("%w; members that run restore it; if none runs, run %s", read.Err, cluster.InGroup("'zkelectd repair root --root %s'", "", root))
 		}
-		if err := cluster.CheckIdentity(znode, root, kind, read); err != nil || read.Record.Root != "" {
+		if err := cluster.CheckIdentity(znode, root, own.Kind, read); err != nil {
 			return err
 		}
-		if err := checkNoGroupsBelow(ctx, conn, znode); err != nil || !write {
+		rec := own
+		if read.Record.Root != "" {
+			if !write || own.ID == "" || !cluster.LacksID(znode, read) {
+				return nil
+			}
+			rec = read.Record
+			rec.ID = own.ID
+		} else if err := checkNoGroupsBelow(ctx, conn, znode); err != nil || !write {
 			return err
 		}
-		err = writeIdentity(ctx, conn, znode, cluster.Identity{Root: root, Kind: kind}, read)
+		err = writeIdentity(ctx, conn, znode, rec, read)
 		switch {
 		case err == nil:
 			return nil
@@ -129,13 +152,14 @@ func writeIdentity(ctx context.Context, conn cluster.ReadWriter, znode string, r
 	return err
 }
 
-// RestoreIdentity writes the records of [EnsureIdentity] again that are damaged, and returns their znodes. Only a registered member may
-// call it: it has agreed with these records before.
-func RestoreIdentity(ctx context.Context, conn cluster.ReadWriter, base, name, root string, kind cluster.GroupKind) (restored []string, err error) {
-	for _, znode := range slices.Compact([]string{root, cluster.IdentityPath(base, name)}) {
+// RestoreIdentity writes the records of [EnsureIdentity] again that are damaged, or have lost their id, and returns their znodes. Only a
+// registered member may call it: it has agreed with these records before.
+func RestoreIdentity(ctx context.Context, conn cluster.ReadWriter, base, name string, own cluster.Identity) (restored []string, err error) {
+	znodes, recordAt := records(base, name, own)
+	for _, znode := range znodes {
 		read, err := readIdentity(ctx, conn, znode)
-		if err == nil && read.Err != nil && read.Newer() == nil {
-			if err = writeIdentity(ctx, conn, znode, cluster.Identity{Root: root, Kind: kind}, read); err == nil {
+		if err == nil && read.Newer() == nil && (read.Err != nil || own.ID != "" && cluster.LacksID(znode, read)) {
+			if err = writeIdentity(ctx, conn, znode, recordAt(znode), read); err == nil {
 				restored = append(restored, znode)
 			}
 		}

@@ -15,14 +15,14 @@ import (
 
 func ensures(t *testing.T, conn cluster.ReadWriter, base, name, root string) {
 	t.Helper()
-	if err := EnsureIdentity(t.Context(), conn, base, name, root, cluster.KindSingle); err != nil {
+	if err := EnsureIdentity(t.Context(), conn, base, name, cluster.Identity{Root: root, Kind: cluster.KindSingle}); err != nil {
 		t.Fatalf("group %s with the root %s: %v", name, root, err)
 	}
 }
 
 func refuses(t *testing.T, conn cluster.ReadWriter, base, name, root string, words ...string) {
 	t.Helper()
-	err := EnsureIdentity(t.Context(), conn, base, name, root, cluster.KindSingle)
+	err := EnsureIdentity(t.Context(), conn, base, name, cluster.Identity{Root: root, Kind: cluster.KindSingle})
 	contains(t, err, append(words, "group "+name+": ")...)
 }
 
@@ -186,7 +186,7 @@ func TestAdviceForADamagedRecord(t *testing.T) {
 	create(base+"/other", "garbage")
 	create(base+"/group", "")
 	ensure := func(name, root string) string {
-		return fmt.Sprint(EnsureIdentity(t.Context(), s, base, name, root, cluster.KindSingle))
+		return fmt.Sprint(EnsureIdentity(t.Context(), s, base, name, cluster.Identity{Root: root, Kind: cluster.KindSingle}))
 	}
 	if got := ensure("other", base+"/other"); !strings.Contains(got, "it is not the record of a group: choose another zookeeper.root") {
 		t.Error(got)
@@ -198,5 +198,56 @@ func TestAdviceForADamagedRecord(t *testing.T) {
 	}
 	if got := ensure("name", base+"/group"); !strings.Contains(got, "zookeeper.root of the group is "+base+"/group on all hosts, delete it with 'delete "+base+"/name' in zkCli.sh") {
 		t.Error(got)
+	}
+}
+
+// A root gets one id, from the host that creates it or the first member that sees none, and keeps it. A name gets none.
+func TestARootGetsOneID(t *testing.T) {
+	s := open(t, zk.Options{})
+	base := root(t, s).Root + "-ids"
+	own := cluster.Identity{Root: base + "/elsewhere", Kind: cluster.KindSingle}
+	ensure := func(id string) string {
+		t.Helper()
+		own := own
+		own.ID = id
+		if err := EnsureIdentity(t.Context(), s, base, "name", own); err != nil {
+			t.Fatal(err)
+		}
+		name, err := readIdentity(t.Context(), s, base+"/name")
+		if err != nil || name.Record.ID != "" || name.Record.Root != own.Root {
+			t.Errorf("the name: %+v, %v", name.Record, err)
+		}
+		read, err := ReadIdentity(t.Context(), s, cluster.Paths{Root: own.Root})
+		if err != nil || !read.Readable() {
+			t.Fatal(read.Err, err)
+		}
+		return read.Record.ID
+	}
+	write := func(text string) {
+		t.Helper()
+		if _, err := s.Do(t.Context(), cluster.Op{Kind: cluster.OpSet, Path: own.Root, Data: []byte(text), Version: cluster.AnyVersion}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, id := range []string{"", "A", "B"} {
+		if got, want := ensure(id), []string{"", "A", "A"}[i]; got != want {
+			t.Errorf("after a member with %q: %q", id, got)
+		}
+	}
+	write(`{"v":1,"root":"` + own.Root + `","kind":"single","added":7}`) // by an earlier version, or a later one
+	if got := ensure("C"); got != "C" {
+		t.Errorf("a root without an id got %q", got)
+	}
+	if data, _, err := s.Get(t.Context(), own.Root, false); err != nil || !strings.Contains(string(data), `"added":7`) {
+		t.Errorf("%s, %v", data, err)
+	}
+	for _, text := range []string{"garbage", `{"v":1,"root":"` + own.Root + `","kind":"single"}`, `{"v":1,"root":"` + own.Root + `","kind":"single","id":"` + strings.Repeat("x", 65) + `"}`} {
+		write(text)
+		own := own
+		own.ID = "D"
+		restored, err := RestoreIdentity(t.Context(), s, base, "name", own)
+		if err != nil || fmt.Sprint(restored) != "["+own.Root+"]" || ensure("E") != "D" {
+			t.Errorf("%s: restored %s, %v", text, restored, err)
+		}
 	}
 }

@@ -29,7 +29,7 @@ func TestParentOfSomebodyElse(t *testing.T) {
 		for name, znode := range map[string]string{"two": "/two", "three": "/below/three"} {
 			first := parent + map[string]string{"two": "/two", "three": "/below"}[name]
 			for what, err := range map[string]error{
-				"EnsureIdentity": EnsureIdentity(t.Context(), b, filepath.Dir(parent+znode), name, parent+znode, cluster.KindSingle),
+				"EnsureIdentity": EnsureIdentity(t.Context(), b, filepath.Dir(parent+znode), name, cluster.Identity{Root: parent + znode, Kind: cluster.KindSingle}),
 				"CheckRoot":      CheckRoot(t.Context(), b, filepath.Dir(parent+znode), name, parent+znode),
 			} {
 				var of *ParentError

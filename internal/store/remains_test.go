@@ -19,7 +19,7 @@ func retired(t *testing.T) (s *zk.Session, base string, p cluster.Paths) {
 	s = open(t, zk.Options{})
 	base = fmt.Sprintf("/test%d", roots.Add(1))
 	p = cluster.Paths{Root: base + "-old"}
-	if err := EnsureIdentity(t.Context(), s, base, "old", p.Root, cluster.KindSingle); err != nil {
+	if err := EnsureIdentity(t.Context(), s, base, "old", cluster.Identity{Root: p.Root, Kind: cluster.KindSingle}); err != nil {
 		t.Fatal(err)
 	}
 	if err := EnsureTree(t.Context(), s, p); err != nil {
@@ -60,7 +60,7 @@ func gone(t *testing.T, s *zk.Session, znode string) bool {
 // All of a retired group is deleted, with the record of its name, and nothing above or beside it.
 func TestDeleteRemains(t *testing.T) {
 	s, base, p := retired(t)
-	if err := EnsureIdentity(t.Context(), s, base, "other", base+"/other", cluster.KindSingle); err != nil {
+	if err := EnsureIdentity(t.Context(), s, base, "other", cluster.Identity{Root: base + "/other", Kind: cluster.KindSingle}); err != nil {
 		t.Fatal(err)
 	}
 	r := remains(t, s, base, p)
@@ -89,7 +89,7 @@ func TestDeleteRemainsOfSlots(t *testing.T) {
 	s := open(t, zk.Options{})
 	base := fmt.Sprintf("/test%d", roots.Add(1))
 	p := cluster.Paths{Root: base + "/old"}
-	if err := EnsureIdentity(t.Context(), s, base, "old", p.Root, cluster.KindSlots); err != nil {
+	if err := EnsureIdentity(t.Context(), s, base, "old", cluster.Identity{Root: p.Root, Kind: cluster.KindSlots}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range cluster.MaxSlots {

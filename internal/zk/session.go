@@ -208,6 +208,16 @@ func (s *Session) Password() []byte {
 	return slices.Clone(s.handshake.password)
 }
 
+// Server returns the server that the session is connected to; empty if there is none.
+func (s *Session) Server() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn == nil || !s.connected {
+		return ""
+	}
+	return s.conn.addr
+}
+
 // Connected reports whether the session is connected to a server at this moment. That proves nothing about a lease.
 func (s *Session) Connected() bool {
 	s.mu.Lock()

@@ -270,6 +270,15 @@ func (c Cause) InPolicy() (seen Cause, ok bool) {
 	return c, true
 }
 
+// IsSiteFailure reports whether the last leader's site counts as failed by this cause.
+func (c Cause) IsSiteFailure() bool {
+	switch c {
+	case CauseFailure, CauseSilent, CauseGaveUp, CauseRevoked, CauseOverdue, CauseUnhealthy:
+		return true
+	}
+	return false
+}
+
 // Elected is the record of leader/elected: the elector's decision (docs/protocol.md, Electing). Every write is a new term.
 type Elected struct {
 	Header

@@ -22,13 +22,15 @@ type Policy struct {
 type Rules struct {
 	// Type names a policy type. Rank, if it is not empty, lists the rankers instead.
 	Type string   `json:"type" yaml:"type" default:"priority" reload:"yes" doc:"How nodes are ranked: one of {types}. See docs/policies.md."`
-	Rank []string `json:"rank,omitempty" yaml:"rank" reload:"yes" doc:"A list of rankers to use instead of policy.type: {rankers}, with:GROUP (the node that leads that group), apart:GROUP (any other node) or expr:EXPRESSION."`
+	Rank []string `json:"rank,omitempty" yaml:"rank" reload:"yes" doc:"A list of rankers to use instead of policy.type: {rankers}, newest:LABEL (the highest version in that label), oldest:LABEL, with:GROUP (the node that leads that group), apart:GROUP (any other node) or expr:EXPRESSION."`
 	// Sites maps sites to their priority, the highest first; a site that is not listed has 0.
 	Sites      map[string]int `json:"sites,omitempty" yaml:"sites" reload:"yes" doc:"The priority of each site, higher is better; a site that is not listed has 0."`
 	Strategies []Strategy     `json:"strategies,omitempty" yaml:"strategies" reload:"yes" doc:"A list of {when: CONDITION, use: TYPE}. The first strategy whose condition is true ranks the members; a strategy without when always applies. If no condition is true, policy.type ranks them."`
 	// Hysteresis is by how many percent a latency or score must be better than the incumbent's.
-	Hysteresis int      `json:"hysteresis,omitempty" yaml:"hysteresis" min:"0" max:"1000" default:"20" reload:"yes" doc:"By how many percent a latency or score must be better than the leader's."`
-	Filter     []string `json:"filter,omitempty" yaml:"filter" reload:"yes" doc:"Expressions about a member; it can lead only if all of them are true."`
+	Hysteresis int `json:"hysteresis,omitempty" yaml:"hysteresis" min:"0" max:"1000" default:"20" reload:"yes" doc:"By how many percent a latency or score must be better than the leader's."`
+	// SpreadBy is [SpreadBySite] if sites share what is spread, and then the hosts of each; empty means hosts.
+	SpreadBy string   `json:"spread_by,omitempty" yaml:"spread_by" oneof:"host, site" default:"host" reload:"yes" doc:"What shares slots, and groups by the rankers spread and fewest: all hosts, or the sites, and then the hosts of each."`
+	Filter   []string `json:"filter,omitempty" yaml:"filter" reload:"yes" doc:"Expressions about a member; it can lead only if all of them are true."`
 	// ApartStrict lists groups at whose leader's node this group has none.
 	ApartStrict []string `json:"apart_strict,omitempty" yaml:"apart_strict" reload:"yes" doc:"Names of other groups of this host. A node that leads one of them is not eligible."`
 	// Failback says when a better member replaces a healthy leader, see [ParseFailback]. A configuration always writes it out: a record
@@ -43,6 +45,12 @@ type Rules struct {
 
 // PreemptionWindow is the window in which preemptions are counted.
 const PreemptionWindow = time.Hour
+
+// Values of [Rules.SpreadBy].
+const (
+	SpreadByHost = "host"
+	SpreadBySite = "site"
+)
 
 // Values of [Rules.Failback], besides a duration. Empty means immediate.
 const (

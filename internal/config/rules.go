@@ -29,7 +29,8 @@ func (c Config) WithRules(r cluster.Rules) Config {
 	if c.Score.AtElection = r.RollCall.Enabled; r.RollCall.Enabled {
 		c.Score.Timeout = r.RollCall.Wait()
 	}
-	r.Failback, r.Failsafe, r.RollCall = cmp.Or(r.Failback, cluster.FailbackImmediate), cluster.FailsafeRules{}, cluster.RollCallRules{}
+	r.Failback, r.SpreadBy = cmp.Or(r.Failback, cluster.FailbackImmediate), cmp.Or(r.SpreadBy, cluster.SpreadByHost)
+	r.Failsafe, r.RollCall = cluster.FailsafeRules{}, cluster.RollCallRules{}
 	c.Policy.Rules = r
 	return c
 }

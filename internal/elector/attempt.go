@@ -98,17 +98,8 @@ func circumstances(s *cluster.Snapshot, g attemptEnd) cluster.Circumstances {
 		c.Node, c.Site = fence.Node, fence.Site
 	}
 	c.Failed = slices.Clone(failed)
-	if isSiteFailure(g.cause) && c.Site != "" && !slices.Contains(failed, c.Site) {
+	if g.cause.IsSiteFailure() && c.Site != "" && !slices.Contains(failed, c.Site) {
 		c.Failed = append(c.Failed, c.Site)
 	}
 	return c
-}
-
-// isSiteFailure reports whether a cause counts as a failure of the elected node's site.
-func isSiteFailure(c cluster.Cause) bool {
-	switch c {
-	case cluster.CauseFailure, cluster.CauseSilent, cluster.CauseGaveUp, cluster.CauseRevoked, cluster.CauseOverdue, cluster.CauseUnhealthy:
-		return true
-	}
-	return false
 }

@@ -3,7 +3,9 @@ package elector
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"zkelectd/internal/cluster"
 )
@@ -100,4 +102,40 @@ func TestCircumstancesOfADecisionByAnOlderVersion(t *testing.T) {
 	if got, want := newElector().Decide(g.input(t)).Circumstances, (cluster.Circumstances{Cause: cluster.CauseFailure, Node: "x", Site: "dc9"}); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
+}
+
+// The rule of docs/policies.md that no site leads again directly after it has failed.
+func TestANewLeaderIsAtAnotherSite(t *testing.T) {
+	rules := cluster.Rules{
+		Type: "priority", Sites: map[string]int{"dc1": 200, "dc2": 100}, Failback: cluster.FailbackManual,
+		Filter: []string{"!previous.failed || member.site != previous.site"},
+	}
+	h := newGroup("a", "b", "c").sites("dc1", "dc1", "dc2").scenario(t, rules)
+	leader := func(want string) {
+		t.Helper()
+		h.settle()
+		if got := h.in.Snapshot.Elected.Record; got.Site != want {
+			t.Fatalf("%s of %s leads, want one of %s", got.Node, got.Site, want)
+		}
+	}
+	fails := func() {
+		f := &h.in.Snapshot.Fence.Record
+		f.State, f.Led = cluster.FenceReleased, true
+		h.in.Snapshot.Current = cluster.Stored[cluster.Current]{}
+		h.pass(time.Hour)
+	}
+	leader("dc1")
+	fails()
+	leader("dc2")
+	fails()
+	leader("dc1") // only the last failure counts
+	fails()
+	h.group().node("c").Unhealthy = "sick"
+	if d := h.decide(); d.Elect != nil || !strings.Contains(d.Note, "policy.filter does not hold") {
+		t.Errorf("elects %v, notes %q", d.Elect, d.Note)
+	}
+	h.group().node("c").Unhealthy = ""
+	leader("dc2")
+	h.control(cluster.Control{Last: 1, Reelect: &cluster.Request{ID: 1, By: "ann"}})
+	leader("dc1") // a reelection is no failure
 }

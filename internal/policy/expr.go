@@ -19,6 +19,7 @@ type exprMember struct {
 	Priority  int               `expr:"priority"`
 	Labels    map[string]string `expr:"labels"`
 	Incumbent bool              `expr:"incumbent"`
+	Healthy   bool              `expr:"healthy"`
 	// Score and Latency (in ms) are as published, 0 if they are not known. In a ranking by answers to a roll call,
 	// Score is the member's.
 	Score        float64 `expr:"score"`
@@ -29,8 +30,14 @@ type exprMember struct {
 
 // exprLeader is the last leader as expressions see it.
 type exprLeader struct {
-	ID   string `expr:"id"`
-	Site string `expr:"site"`
+	ID     string `expr:"id"`
+	Site   string `expr:"site"`
+	Failed bool   `expr:"failed"` // it has failed, and not only been replaced
+}
+
+// exprSite is the site of the member that is evaluated.
+type exprSite struct {
+	Healthy float64 `expr:"healthy"` // the share of its members that are healthy, between 0 and 1
 }
 
 // exprGroup is the environment of a strategy's condition, exprEnv that of an expression about a member.
@@ -41,13 +48,15 @@ type exprGroup struct {
 	Members  []exprMember `expr:"members"`
 	Iterate  func() bool  `expr:"__iterate"` // see [iterationBudget]
 
-	best     float64 // the best answer to the roll call
-	answered bool    // there is one
+	healthy  map[string]float64 // the share of healthy members, by site
+	best     float64            // the best answer to the roll call
+	answered bool               // there is one
 }
 
 type exprEnv struct {
 	Member   exprMember   `expr:"member"`
 	Best     exprBest     `expr:"best"`
+	Site     exprSite     `expr:"site"`
 	Previous exprLeader   `expr:"previous"`
 	Cause    string       `expr:"cause"`
 	Failed   []string     `expr:"failed_sites"`
@@ -57,7 +66,10 @@ type exprEnv struct {
 
 func memberOf(m *cluster.Member, in *Input) exprMember {
 	n := m.Node.Record
-	e := exprMember{ID: m.ID, Site: truncate(n.Site), Priority: n.Priority, Labels: truncateLabels(n.Labels), Incumbent: m.Name == in.Incumbent}
+	e := exprMember{
+		ID: m.ID, Site: truncate(n.Site), Priority: n.Priority, Labels: truncateLabels(n.Labels), Incumbent: m.Name == in.Incumbent,
+		Healthy: n.Unhealthy == "",
+	}
 	if n.Score != nil {
 		e.Score, e.KnownScore = *n.Score, true
 	}
@@ -69,7 +81,10 @@ func memberOf(m *cluster.Member, in *Input) exprMember {
 
 func groupOf(in Input) exprGroup {
 	c := in.Circumstances
-	g := exprGroup{Previous: exprLeader{c.Node, c.Site}, Cause: string(c.Cause), Failed: c.Failed, Iterate: iterationBudget(1)}
+	g := exprGroup{
+		Previous: exprLeader{c.Node, c.Site, c.Cause.IsSiteFailure()}, Cause: string(c.Cause), Failed: c.Failed,
+		Iterate: iterationBudget(1), healthy: healthyShares(&in),
+	}
 	for i := range in.Members {
 		if m := &in.Members[i]; !in.Silent[m.Name] {
 			g.Members = append(g.Members, memberOf(m, &in))
@@ -82,8 +97,32 @@ func groupOf(in Input) exprGroup {
 	return g
 }
 
-func envOf(g exprGroup, m exprMember) exprEnv {
-	return exprEnv{Member: g.ranked(m), Best: g.bestOf(m), Previous: g.Previous, Cause: g.Cause, Failed: g.Failed, Members: g.Members, Iterate: iterationBudget(len(g.Members))}
+// healthyShares returns the share of each site's members that are healthy. Silent ones are not: they are lost.
+func healthyShares(in *Input) map[string]float64 {
+	healthy, all := make(map[string]float64), make(map[string]float64)
+	for i := range in.Members {
+		m := &in.Members[i]
+		if m.Superseded {
+			continue
+		}
+		site := m.Node.Record.Site
+		all[site]++
+		if m.Node.Record.Unhealthy == "" && !in.Silent[m.Name] {
+			healthy[site]++
+		}
+	}
+	for site := range all {
+		healthy[site] /= all[site]
+	}
+	return healthy
+}
+
+func envOf(g exprGroup, m *cluster.Member, in *Input) exprEnv {
+	member := memberOf(m, in)
+	return exprEnv{
+		Member: g.ranked(member), Best: g.bestOf(member), Site: exprSite{g.healthy[m.Node.Record.Site]},
+		Previous: g.Previous, Cause: g.Cause, Failed: g.Failed, Members: g.Members, Iterate: iterationBudget(len(g.Members)),
+	}
 }
 
 // expressionFilter begins the names of the filters that are expressions.
@@ -95,7 +134,7 @@ func compileFilter(key, text string) (filter, error) {
 	return filter{name: expressionFilter + text, bind: func(in Input) func(*cluster.Member) string {
 		group := groupOf(in)
 		return func(m *cluster.Member) string {
-			got, err := run(program, envOf(group, memberOf(m, &in)))
+			got, err := run(program, envOf(group, m, &in))
 			if err != nil {
 				return fmt.Sprintf("policy.filter %s failed: %s", text, oneLine(err))
 			}
@@ -132,7 +171,7 @@ func (r exprRanker) name() string { return "expr" }
 func (r exprRanker) bind(in Input) func(*cluster.Member) (float64, string) {
 	group := groupOf(in)
 	return func(m *cluster.Member) (float64, string) {
-		got, err := run(r.program, envOf(group, memberOf(m, &in)))
+		got, err := run(r.program, envOf(group, m, &in))
 		if err != nil {
 			return unknownScore, fmt.Sprintf("%s failed: %s", r.text, oneLine(err))
 		}

@@ -2,6 +2,9 @@ package policy
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 
 	"zkelectd/internal/cluster"
 )
@@ -15,56 +18,79 @@ type NodeLoad struct {
 // aboveMean is how far above the mean a node's load may be before fewest prefers others.
 const aboveMean = 1.1
 
-// fewestRanker ranks the incumbent first, then the nodes below the mean load in spread's order, then the others by their load.
-type fewestRanker struct{}
+// fewestRanker ranks the incumbent first, then the hosts below the mean load in spread's order, then the others by their load. It ranks
+// sites likewise.
+type fewestRanker struct{ spreadBy }
 
-func (fewestRanker) name() string { return "fewest" }
+func (r fewestRanker) name() string { return r.label(fewestName) }
 
-func (fewestRanker) bind(in Input) func(*cluster.Member) (float64, string) {
-	position := spreadOrder(in)
+func (r fewestRanker) bind(in Input) func(*cluster.Member) (float64, string) {
+	position, shares, leads := r.order(in), r.usable(in), r.leads(in)
 	leaders, weight := 0.0, 0.0
-	for _, m := range in.Members {
-		if CheckMember(m, in.Cordons) == nil && !in.Silent[m.Name] {
-			leaders += float64(in.Load[m.ID].Leaders)
-			weight += m.Node.Record.SpreadWeight()
-		}
+	for _, key := range slices.Sorted(maps.Keys(shares)) { // in an order, since the sum is rounded
+		leaders += float64(leads[key])
+		weight += shares[key]
 	}
 	mean := 0.0
 	if weight > 0 {
 		mean = leaders / weight
 	}
-	improves := func(*cluster.Member) bool { return true }
+	incumbent, holds := r.incumbent(in)
+	improves := func(float64) bool { return true }
 	keep := 2.0 // fewest never preempts
-	if own, reelect := incumbentLoad(in); reelect && own > aboveMean*(leaders+1)/weight {
+	if own := float64(leads[incumbent]+1) / shares[incumbent]; holds && in.Reelect && own > aboveMean*(leaders+1)/weight {
 		keep = 0.5
-		improves = func(m *cluster.Member) bool {
-			return float64(in.Load[m.ID].Leaders+1)/m.Node.Record.SpreadWeight() < own
-		}
+		improves = func(load float64) bool { return load < own }
 	}
 	return func(m *cluster.Member) (float64, string) {
-		if m.Name == in.Incumbent {
-			return keep, "incumbent"
+		key := r.key(m)
+		if holds && key == incumbent {
+			return keep, r.subject(m) + "incumbent"
 		}
-		own := in.Load[m.ID].Leaders
-		if !improves(m) {
-			return -1e6 - float64(own), fmt.Sprintf("leads %d, so a move would not help", own)
+		own, share := leads[key], r.weight(m)
+		words := r.subject(m) + "leads " + strconv.Itoa(own)
+		if !improves(float64(own+1) / share) {
+			return -1e6 - float64(own), words + ", so a move would not help"
 		}
-		load, words := float64(own)/m.Node.Record.SpreadWeight(), fmt.Sprintf("leads %d", own)
+		load := float64(own) / share
 		if own == 0 || load < aboveMean*mean {
-			return 1 + 1/float64(2+position[m.ID]), words
+			return 1 + 1/float64(2+position[key]), words
 		}
 		return -load, words + ", above the mean"
 	}
 }
 
-// incumbentLoad returns the load of the incumbent with this group, and whether a reelection may replace it.
-func incumbentLoad(in Input) (own float64, reelect bool) {
-	for _, m := range in.Members {
-		if m.Name == in.Incumbent && in.Reelect {
-			return float64(in.Load[m.ID].Leaders+1) / m.Node.Record.SpreadWeight(), true
+// incumbent returns which of those that share leads now, if any.
+func (b spreadBy) incumbent(in Input) (key string, holds bool) {
+	for i := range in.Members {
+		if m := &in.Members[i]; in.Incumbent != "" && m.Name == in.Incumbent {
+			return b.key(m), true
 		}
 	}
-	return 0, false
+	return "", false
+}
+
+// usable returns the weights of those that share and have a member that could lead.
+func (b spreadBy) usable(in Input) map[string]float64 {
+	weights := make(map[string]float64)
+	for i := range in.Members {
+		m := &in.Members[i]
+		if CheckMember(*m, in.Cordons) == nil && !in.Silent[m.Name] {
+			weights[b.key(m)] = b.weight(m)
+		}
+	}
+	return weights
+}
+
+// leads returns how much each of those that share leads, without the group that is ranked.
+func (b spreadBy) leads(in Input) map[string]int {
+	all := make(map[string]int)
+	for i := range in.Members {
+		if m := &in.Members[i]; !m.Superseded {
+			all[b.key(m)] += in.Load[m.ID].Leaders
+		}
+	}
+	return all
 }
 
 const fullName = "full"

@@ -108,7 +108,7 @@ func TestLoopIterationsAreLimited(t *testing.T) {
 	}
 	in := large(99)
 	for shares, fails := range map[int]bool{99: false, 110: true, 100_000: true, 10_000_000: true} {
-		env := envOf(groupOf(in), memberOf(&in.Members[0], &in))
+		env := envOf(groupOf(in), &in.Members[0], &in)
 		env.Iterate = iterationBudget(shares)
 		_, err := run(program, env)
 		if (err != nil) != fails || (fails && !strings.Contains(err.Error(), "its loops have too many iterations")) {

@@ -26,6 +26,7 @@ func UsesLoads(rules cluster.Rules, members []cluster.Member) bool {
 		return !slices.Contains(typesWithoutLoads, rules.Type)
 	}
 	return slices.ContainsFunc(rules.Rank, func(name string) bool {
-		return !slices.Contains(rankersWithoutLoads, name) && !strings.HasPrefix(name, withPrefix) && !strings.HasPrefix(name, apartPrefix)
+		return !slices.Contains(rankersWithoutLoads, name) &&
+			!slices.ContainsFunc([]string{withPrefix, apartPrefix, newestPrefix, oldestPrefix}, func(p string) bool { return strings.HasPrefix(name, p) })
 	})
 }

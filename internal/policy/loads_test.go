@@ -16,7 +16,7 @@ func TestUsesLoads(t *testing.T) {
 		"the default":        {cluster.Rules{Type: "priority"}, nil, false},
 		"latency":            {cluster.Rules{Type: "latency"}, nil, true},
 		"exec":               {cluster.Rules{Type: "exec"}, nil, true},
-		"a list":             {cluster.Rules{Rank: []string{"site", "with:billing", "apart:web", "spread"}}, nil, false},
+		"a list":             {cluster.Rules{Rank: []string{"site", "with:billing", "apart:web", "newest:v", "oldest:v", "spread"}}, nil, false},
 		"a list with fewest": {cluster.Rules{Rank: []string{"incumbent", "fewest"}}, nil, true},
 		"an expression":      {cluster.Rules{Rank: []string{"expr:score"}}, nil, true},
 		"a filter":           {cluster.Rules{Type: "priority", Filter: []string{"latency < 5"}}, nil, true},

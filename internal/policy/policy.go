@@ -103,6 +103,9 @@ func checkValues(r cluster.Rules) error {
 	if r.MaxPreemptions < 0 {
 		return fmt.Errorf("policy.max_preemptions: %d is negative", r.MaxPreemptions)
 	}
+	if by := r.SpreadBy; by != "" && by != cluster.SpreadByHost && by != cluster.SpreadBySite {
+		return fmt.Errorf("policy.spread_by: %q is not %s or %s", by, cluster.SpreadByHost, cluster.SpreadBySite)
+	}
 	if r.Hysteresis < 0 {
 		return fmt.Errorf("policy.hysteresis: %d is negative", r.Hysteresis)
 	}
@@ -117,7 +120,10 @@ func (p *Policy) Rank(in Input) Ranking {
 	}
 	rankers, filters := []ranker{moveRanker{}}, p.filters
 	if in.PerNode > 0 {
-		rankers, filters = append(rankers, slotsRanker), append(slices.Clone(filters), perNodeFilter)
+		if bySite(p.Rules) {
+			rankers = append(rankers, slotsRanker{spreadBy{site: true}})
+		}
+		rankers, filters = append(rankers, slotsRanker{}), append(slices.Clone(filters), perNodeFilter)
 	}
 	rankers = append(rankers, use.rankers...)
 	scorers := make([]func(*cluster.Member) (float64, string), len(rankers))

@@ -14,8 +14,9 @@ var (
 	anyExpr = rapid.SampledFrom([]string{
 		"member.priority", "member.site == previous.site", "int(member.labels.rack)", "member.latency / member.score",
 		"member.incumbent ? 2 : member.score", "count(members, .site == member.site)", "member.site in failed_sites",
+		"site.healthy",
 	})
-	anyFilter = rapid.SampledFrom([]string{"member.priority > 0", "int(member.labels.rack) < 3", "cause != 'failure' || member.site != previous.site"})
+	anyFilter = rapid.SampledFrom([]string{"member.priority > 0", "int(member.labels.rack) < 3", "site.healthy > 0.5", "!previous.failed || member.site != previous.site", "cause != 'failure' || member.site != previous.site"})
 	anyWhen   = rapid.SampledFrom([]string{"", "cause == 'failure'", "len(failed_sites) > 0", "int(previous.site) > 0", "any(members, .priority == 2)"})
 	anyNumber = rapid.SampledFrom([]float64{-2, -1, 0, 0.95, 1, 1.05, 2})
 )
@@ -50,12 +51,13 @@ func anyMembers(t *rapid.T) []cluster.Member {
 func anyRules(t *rapid.T, policyType string) cluster.Rules {
 	rules := cluster.Rules{
 		Type: policyType, Sites: map[string]int{"dc1": 1, "dc2": rapid.IntRange(0, 2).Draw(t, "dc2")},
+		SpreadBy:    rapid.SampledFrom([]string{"", cluster.SpreadByHost, cluster.SpreadBySite}).Draw(t, "spread_by"),
 		Hysteresis:  rapid.SampledFrom([]int{0, 10, 50}).Draw(t, "hysteresis"),
 		Filter:      rapid.SliceOfN(anyFilter, 0, 1).Draw(t, "filter"),
 		ApartStrict: rapid.SliceOfN(rapid.SampledFrom([]string{"g1", "g3"}), 0, 1).Draw(t, "apart"),
 	}
 	if policyType == listType {
-		rules.Rank = rapid.SliceOfN(rapid.OneOf(rapid.SampledFrom(append(Rankers(), "with:g1", "apart:g1", "with:g3", "apart:g3")), rapid.Map(anyExpr, func(s string) string { return exprPrefix + s })), 1, 4).Draw(t, "rank")
+		rules.Rank = rapid.SliceOfN(rapid.OneOf(rapid.SampledFrom(append(Rankers(), "with:g1", "apart:g1", "with:g3", "apart:g3", "newest:rack", "oldest:rack")), rapid.Map(anyExpr, func(s string) string { return exprPrefix + s })), 1, 4).Draw(t, "rank")
 	}
 	return rules
 }

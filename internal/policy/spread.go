@@ -4,11 +4,17 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
+	"maps"
 	"math/bits"
 	"slices"
-	"strconv"
 
 	"zkelectd/internal/cluster"
+)
+
+const (
+	spreadName = "spread"
+	fewestName = "fewest"
 )
 
 // spreadFraction is the number of fractional bits of [spreadLog].
@@ -44,39 +50,68 @@ func spreadScore(group, node string, weight float64) float64 {
 	return weight * (1 << spreadFraction) / float64(spreadLog(spreadHash(group, node)))
 }
 
-// spreadOrder returns the position of each node in the order that spread gives them for a group, the first 0.
-func spreadOrder(in Input) map[string]int {
-	type node struct {
-		id    string
-		score float64
+// spreadBy is what shares groups: hosts, each as its weight says, or sites, all equally.
+type spreadBy struct{ site bool }
+
+// label returns the name of a ranker.
+func (b spreadBy) label(name string) string {
+	if b.site {
+		return "site-" + name
 	}
-	nodes := make([]node, 0, len(in.Members))
+	return name
+}
+
+// subject begins what a ranker says of a member.
+func (b spreadBy) subject(m *cluster.Member) string {
+	if b.site {
+		return "site " + m.Node.Record.Site + ": "
+	}
+	return ""
+}
+
+// key returns which of those that share a member belongs to.
+func (b spreadBy) key(m *cluster.Member) string {
+	if b.site {
+		return m.Node.Record.Site
+	}
+	return m.ID
+}
+
+func (b spreadBy) weight(m *cluster.Member) float64 {
+	if b.site {
+		return 1
+	}
+	return m.Node.Record.SpreadWeight()
+}
+
+// order returns the position of each of those that share in the order that spread gives them for a group, the first 0.
+func (b spreadBy) order(in Input) map[string]int {
+	scores := make(map[string]float64, len(in.Members))
 	for i := range in.Members { // a member is large
 		if m := &in.Members[i]; !m.Superseded {
-			nodes = append(nodes, node{m.ID, spreadScore(in.Group, m.ID, m.Node.Record.SpreadWeight())})
+			key := b.key(m)
+			scores[key] = spreadScore(in.Group, key, b.weight(m))
 		}
 	}
-	slices.SortFunc(nodes, func(a, b node) int {
-		if c := cmp.Compare(b.score, a.score); c != 0 {
-			return c
-		}
-		return cluster.CompareNodes(a.id, b.id)
+	keys := slices.SortedFunc(maps.Keys(scores), func(x, y string) int {
+		return cmp.Or(cmp.Compare(scores[y], scores[x]), cluster.CompareNodes(x, y))
 	})
-	position := make(map[string]int, len(nodes))
-	for i, n := range nodes {
-		position[n.id] = i
+	position := make(map[string]int, len(keys))
+	for i, key := range keys {
+		position[key] = i
 	}
 	return position
 }
 
-// spreadRanker ranks by weighted rendezvous hashing.
-type spreadRanker struct{}
+// spreadRanker ranks by weighted rendezvous hashing: hosts, or sites.
+type spreadRanker struct{ spreadBy }
 
-func (spreadRanker) name() string { return "spread" }
+func (r spreadRanker) name() string { return r.label(spreadName) }
 
-func (spreadRanker) bind(in Input) func(*cluster.Member) (float64, string) {
-	position := spreadOrder(in)
+func (r spreadRanker) bind(in Input) func(*cluster.Member) (float64, string) {
+	position := r.order(in)
 	return func(m *cluster.Member) (float64, string) {
-		return 0 - float64(position[m.ID]), strconv.Itoa(position[m.ID]+1) + ". by spread"
+		n := position[r.key(m)]
+		return 0 - float64(n), fmt.Sprintf("%s%d. by spread", r.subject(m), n+1)
 	}
 }

@@ -16,6 +16,19 @@ type policyType struct {
 	rankers []ranker
 }
 
+// add appends a ranker. One that spreads groups follows the one for sites, if they share.
+func (p *policyType) add(rules cluster.Rules, r ranker) {
+	if bySite(rules) {
+		switch r.(type) {
+		case spreadRanker:
+			p.rankers = append(p.rankers, spreadRanker{spreadBy{site: true}})
+		case fewestRanker:
+			p.rankers = append(p.rankers, fewestRanker{spreadBy{site: true}})
+		}
+	}
+	p.rankers = append(p.rankers, r)
+}
+
 const (
 	execType = "exec"
 	// fallback is the type that is used while exec has no answer.
@@ -48,7 +61,7 @@ func Types() []string {
 	return names
 }
 
-// Rankers returns the names that policy.rank may list, besides with:GROUP, apart:GROUP and expr:EXPRESSION.
+// Rankers returns the names that policy.rank may list, besides those with a colon.
 func Rankers() []string {
 	return []string{"site", "priority", "incumbent", "oldest", "node-id", "highest-node-id", "round-robin", "other-site", "latency", "score", "spread", "fewest"}
 }
@@ -66,7 +79,7 @@ func compileTypes(rules cluster.Rules) (map[string]policyType, error) {
 			if err != nil {
 				return nil, err
 			}
-			p.rankers = append(p.rankers, r)
+			p.add(rules, r)
 		}
 		all[l.name] = p
 	}
@@ -77,7 +90,7 @@ func compileTypes(rules cluster.Rules) (map[string]policyType, error) {
 			if err != nil {
 				return nil, err
 			}
-			p.rankers = append(p.rankers, r)
+			p.add(rules, r)
 		}
 		all[listType] = p
 	}
@@ -111,6 +124,11 @@ func newRanker(rules cluster.Rules, key, name string) (ranker, error) {
 	if text, ok := strings.CutPrefix(name, exprPrefix); ok {
 		return compileRanker(key, strings.TrimSpace(text))
 	}
+	for prefix, newest := range map[string]bool{newestPrefix: true, oldestPrefix: false} {
+		if label, ok := strings.CutPrefix(name, prefix); ok {
+			return versionRanker{prefix, label, newest}, checkLabel(key, label)
+		}
+	}
 	if peer, ok := strings.CutPrefix(name, withPrefix); ok {
 		return withRanker{peer, RelationsOf(rules)}, checkPeer(key, peer)
 	}
@@ -123,7 +141,7 @@ func newRanker(rules cluster.Rules, key, name string) (ranker, error) {
 	}
 	i := slices.IndexFunc(all, func(r ranker) bool { return r.name() == name })
 	if i < 0 || (name == execType && strings.HasPrefix(key, "policy.rank")) {
-		return nil, fmt.Errorf("%s: %q is not a ranker: want one of %s, with:GROUP, apart:GROUP or expr:EXPRESSION%s", key, name, strings.Join(Rankers(), ", "), suggest.Hint(name, Rankers()))
+		return nil, fmt.Errorf("%s: %q is not a ranker: want one of %s, newest:LABEL, oldest:LABEL, with:GROUP, apart:GROUP or expr:EXPRESSION%s", key, name, strings.Join(Rankers(), ", "), suggest.Hint(name, Rankers()))
 	}
 	return all[i], nil
 }

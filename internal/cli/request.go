@@ -277,6 +277,15 @@ leader that dies, or fails its health probe, is still replaced, unless the pause
 		all: "clear the strikes of all nodes", examples: []string{"clear-strikes n1", "clear-strikes --all"},
 	},
 	{
+		kind: request.KindApprove, use: "approve [NODE]", short: "Approve an election that waits for a person, or reject it",
+		long: `With policy.confirm, the elector proposes an election instead of holding it: status shows
+who would lead, and why. Approve has it held; with NODE only if that node is still the
+one that is proposed. After --reject nobody is elected, until somebody approves it after
+all, or another member would be the best one.`,
+		wait: "wait until a leader is READY, and show the progress", done: approved,
+		examples: []string{`approve n3 --wait --reason "dc1 has no power"`, "approve --reject -g billing"},
+	},
+	{
 		kind: request.KindForget, use: "forget NODE | --lost", short: "Forget a node that is no longer a member",
 		long: `The group remembers each node that has been a member: status shows it as LOST, or as
 STOPPED or REMOVED if it left on purpose, and expects it to come back. Forget drops a
@@ -306,6 +315,9 @@ func (o operation) define(cmd *command) {
 	if o.kind.Takes(request.FieldHard) {
 		f.BoolVar(&r.Hard, "hard", false, "elect no leader at all, not even when the leader dies")
 	}
+	if o.kind.Takes(request.FieldReject) {
+		f.BoolVar(&r.Reject, "reject", false, "do not elect it")
+	}
 	if o.kind.Takes(request.FieldFor) {
 		durationFlag(c.command, &c.duration, "for", 0, o.lasts)
 	}
@@ -315,8 +327,11 @@ func (o operation) define(cmd *command) {
 	if o.kind.Takes(request.FieldForce) {
 		f.BoolVar(&c.force, "force", false, o.force)
 	}
-	if len(targets) > 0 {
+	switch {
+	case len(targets) > 0:
 		c.needsTarget(targets...)
+	case o.kind == request.KindApprove:
+		c.Args = cobra.MaximumNArgs(1)
 	}
 	if o.many {
 		c.inMany(o.moves)
@@ -329,6 +344,16 @@ func (o operation) define(cmd *command) {
 		}
 		return r
 	}, o.done)
+}
+
+// approved is complete when there is a READY leader of a later term than that of the proposal, or it was rejected.
+func approved(s cluster.Snapshot, plan request.Plan) (bool, error) {
+	for _, p := range plan.Control.Proposals {
+		if p.Answer == cluster.ProposalRejected || s.Ready() && s.Current.Record.Term > p.Term {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // ledElsewhere is complete when there is a READY leader that the request's cordon does not apply to.

@@ -25,6 +25,8 @@ type Control struct {
 	Reelections    []Request        `json:"reelections,omitempty"`
 	Cordons        []Cordon         `json:"cordons,omitempty"`
 	ClearedStrikes []ClearedStrikes `json:"cleared_strikes,omitempty"`
+	// Proposals are the elections that wait for a person, at most one of each leadership.
+	Proposals []Proposal `json:"proposals,omitempty"`
 	// Done holds the requests that have ended recently, the oldest first.
 	Done []Done `json:"done,omitempty"`
 
@@ -120,6 +122,45 @@ func target(node, site string) string {
 		return node
 	}
 	return "site " + site
+}
+
+// Proposal is an election that a person must confirm (docs/policies.md, Approval). The elector writes it, and it is in force until it
+// expires, or another decision is made.
+type Proposal struct {
+	Request
+	// Term is that of the decision that the election would replace, Node and Site who would be elected, and Cause why.
+	Term  int64  `json:"term"`
+	Node  string `json:"node"`
+	Site  string `json:"site,omitempty"`
+	Cause Cause  `json:"cause"`
+	// Answer is what was answered, and AnsweredBy by whom; both are empty while nobody has.
+	Answer     ProposalAnswer `json:"answer,omitempty"`
+	AnsweredBy string         `json:"answered_by,omitempty"`
+}
+
+// ProposalAnswer is the answer to a [Proposal].
+type ProposalAnswer string
+
+// The answers.
+const (
+	ProposalApproved ProposalAnswer = "approved"
+	ProposalRejected ProposalAnswer = "rejected"
+)
+
+// Target returns whom it would elect.
+func (p Proposal) Target() string {
+	if p.Site == "" {
+		return p.Node
+	}
+	return p.Node + " (" + p.Site + ")"
+}
+
+// Describe says what was proposed, for the list of what has ended.
+func (p Proposal) Describe() string { return "proposal to elect " + p.Target() }
+
+// SetAnswer answers it. From then on it does not expire.
+func (p *Proposal) SetAnswer(answer ProposalAnswer, by string) {
+	p.Answer, p.AnsweredBy, p.For, p.Remaining = answer, by, 0, 0
 }
 
 // ClearedStrikes clears the strikes of a node, or of all nodes if Node is empty, that are from before Term.
@@ -231,13 +272,17 @@ func (c *Control) Each(f func(*Request)) {
 	for i := range c.Cordons {
 		f(&c.Cordons[i].Request)
 	}
+	for i := range c.Proposals {
+		f(&c.Proposals[i].Request)
+	}
 }
 
 // Clone returns a copy whose requests can be changed.
 func (c Control) Clone() Control {
 	c.Pause, c.Move, c.Reelect = clone(c.Pause), clone(c.Move), clone(c.Reelect)
 	c.Moves, c.Reelections = slices.Clone(c.Moves), slices.Clone(c.Reelections)
-	c.Cordons, c.ClearedStrikes, c.Done = slices.Clone(c.Cordons), slices.Clone(c.ClearedStrikes), slices.Clone(c.Done)
+	c.Cordons, c.ClearedStrikes = slices.Clone(c.Cordons), slices.Clone(c.ClearedStrikes)
+	c.Proposals, c.Done = slices.Clone(c.Proposals), slices.Clone(c.Done)
 	return c
 }
 

@@ -12,6 +12,7 @@ type otherSlots struct {
 	reelections    []Request
 	cordons        []Cordon
 	clearedStrikes []ClearedStrikes
+	proposals      []Proposal
 }
 
 // OfSlot returns the requests that concern a slot: its own and those of the whole group. Move and Reelect are those of the slot.
@@ -40,6 +41,7 @@ func (c Control) OfSlot(slot string) Control {
 	}
 	c.Cordons, other.cordons = ofSlot(c.Cordons, slot)
 	c.ClearedStrikes, other.clearedStrikes = ofSlot(c.ClearedStrikes, slot)
+	c.Proposals, other.proposals = ofSlot(c.Proposals, slot)
 	c.Moves, c.Reelections, c.other = nil, nil, other
 	return c
 }
@@ -77,10 +79,12 @@ func (c Control) Whole() Control {
 		c.Reelections = append(c.Reelections, r)
 	}
 	c.Cordons, c.ClearedStrikes = slices.Concat(other.cordons, c.Cordons), slices.Concat(other.clearedStrikes, c.ClearedStrikes)
+	c.Proposals = slices.Concat(other.proposals, c.Proposals)
 	slices.SortStableFunc(c.Moves, func(a, b Move) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortStableFunc(c.Reelections, func(a, b Request) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortStableFunc(c.Cordons, func(a, b Cordon) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortStableFunc(c.ClearedStrikes, func(a, b ClearedStrikes) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortStableFunc(c.Proposals, func(a, b Proposal) int { return cmp.Compare(a.ID, b.ID) })
 	c.Move, c.Reelect, c.other = nil, nil, nil
 	return c
 }

@@ -13,7 +13,7 @@ func drawSlotControl(t *rapid.T) Control {
 	for range rapid.IntRange(0, 6).Draw(t, "requests") {
 		r := c.Next(Request{By: "ann@host"})
 		r.Slot = slot.Draw(t, "slot")
-		switch rapid.IntRange(0, 3).Draw(t, "kind") {
+		switch rapid.IntRange(0, 4).Draw(t, "kind") {
 		case 0:
 			if r.Slot != "" && c.OfSlot(r.Slot).Move == nil {
 				c.Moves = append(c.Moves, Move{Request: r, Node: "a"})
@@ -24,6 +24,8 @@ func drawSlotControl(t *rapid.T) Control {
 			}
 		case 2:
 			c.Cordons = append(c.Cordons, Cordon{Request: r, Node: "b"})
+		case 4:
+			c.Proposals = append(c.Proposals, Proposal{Request: r, Term: 7, Node: "d"})
 		case 3:
 			c.ClearedStrikes = append(c.ClearedStrikes, ClearedStrikes{Request: r, Term: 7})
 		}

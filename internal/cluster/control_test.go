@@ -22,6 +22,7 @@ func fullControl() Control {
 		Moves: []Move{{Request: ofSlot3(request(8)), Node: "d"}}, Reelections: []Request{ofSlot3(request(9))},
 		Cordons:        []Cordon{{Request: request(4), Node: "b"}, {Request: request(5), Site: "dc1", Drain: true}},
 		ClearedStrikes: []ClearedStrikes{{Request: request(6), Node: "c", Term: 7}},
+		Proposals:      []Proposal{{Request: request(10), Term: 8, Node: "d", Site: "dc2", Cause: CauseFailure}},
 		Done:           []Done{{ID: 7, What: "pause", Outcome: "ended", Time: noon}},
 	}
 }
@@ -108,7 +109,7 @@ func TestEachVisitsRequestsThatMayEnd(t *testing.T) {
 		seen = append(seen, o.ID)
 		o.Remaining = Duration(7 * time.Second)
 	})
-	if !slices.Equal(seen, []int64{1, 2, 8, 4, 5}) {
+	if !slices.Equal(seen, []int64{1, 2, 8, 4, 5, 10}) {
 		t.Errorf("visited %v", seen)
 	}
 	for _, o := range []Request{c.Pause.Request, c.Move.Request, c.Cordons[0].Request, c.Cordons[1].Request} {
@@ -233,6 +234,8 @@ func TestEveryRuleAffectsTheDigest(t *testing.T) {
 		switch field.Kind() {
 		case reflect.String:
 			field.SetString("x")
+		case reflect.Bool:
+			field.SetBool(true)
 		case reflect.Int, reflect.Int64:
 			field.SetInt(3)
 		case reflect.Slice:

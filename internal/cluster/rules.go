@@ -33,6 +33,11 @@ type Rules struct {
 	Filter   []string `json:"filter,omitempty" yaml:"filter" reload:"yes" doc:"Expressions about a member; it can lead only if all of them are true."`
 	// ApartStrict lists groups at whose leader's node this group has none.
 	ApartStrict []string `json:"apart_strict,omitempty" yaml:"apart_strict" reload:"yes" doc:"Names of other groups of this host. A node that leads one of them is not eligible."`
+	// Confirm is an expression: while it is true of the member that is to be elected, a person must approve. ConfirmAfter is for how long
+	// nobody may answer before the election is held all the same, see [ParseConfirmAfter]. Observe lets nobody be elected.
+	Confirm      string `json:"confirm,omitempty" yaml:"confirm" reload:"yes" doc:"An expression about the member that is to be elected. If it is true, the election waits until a person approves it ('zkelectd approve'). Without a leader before it never waits."`
+	ConfirmAfter string `json:"confirm_after,omitempty" yaml:"confirm_after" default:"never" reload:"yes" doc:"For how long an election waits for a person, as in 10m, before it is held all the same; never for as long as it takes."`
+	Observe      bool   `json:"observe,omitempty" yaml:"observe" default:"false" reload:"yes" doc:"Elect nobody, and only say who would be elected: to try a policy."`
 	// Failback says when a better member replaces a healthy leader, see [ParseFailback]. A configuration always writes it out: a record
 	// without it is one of an earlier version, and means immediate, whatever the default of a configuration is. MaxPreemptions bounds how
 	// often a healthy leader is replaced within [PreemptionWindow], 0 for no bound.
@@ -41,6 +46,21 @@ type Rules struct {
 
 	Failsafe FailsafeRules `json:"failsafe,omitzero" yaml:"-"`
 	RollCall RollCallRules `json:"roll_call,omitzero" yaml:"-"`
+}
+
+// ConfirmNever is the value of [Rules.ConfirmAfter] for an election that waits for as long as it takes. Empty means the same.
+const ConfirmNever = "never"
+
+// ParseConfirmAfter returns for how long an election waits for a person; 0 for as long as it takes.
+func ParseConfirmAfter(text string) (time.Duration, error) {
+	if text == "" || text == ConfirmNever {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 || d > MaxRequestTime {
+		return 0, fmt.Errorf("%q is not %s, or a duration above 0, as in 10m", text, ConfirmNever)
+	}
+	return d, nil
 }
 
 // PreemptionWindow is the window in which preemptions are counted.

@@ -30,6 +30,7 @@ func (c Config) WithRules(r cluster.Rules) Config {
 		c.Score.Timeout = r.RollCall.Wait()
 	}
 	r.Failback, r.SpreadBy = cmp.Or(r.Failback, cluster.FailbackImmediate), cmp.Or(r.SpreadBy, cluster.SpreadByHost)
+	r.ConfirmAfter = cmp.Or(r.ConfirmAfter, cluster.ConfirmNever)
 	r.Failsafe, r.RollCall = cluster.FailsafeRules{}, cluster.RollCallRules{}
 	c.Policy.Rules = r
 	return c

@@ -89,8 +89,10 @@ type Decision struct {
 	NoSuccessor bool
 	// Failing is set if every member that could lead has failed: then the pause between two attempts grows.
 	Failing *Failing
-	// Note is the reason why no member is elected although there should be a leader; empty otherwise.
-	Note string
+	// Note is the reason why no member is elected although there should be a leader; empty otherwise. AwaitsApproval is set if that is
+	// that a person must approve.
+	Note           string
+	AwaitsApproval bool
 	// Starting is set if Note is only that the first election waits for other hosts.
 	Starting bool
 	// Awaiting is the group whose decision must be known before the election that is due; empty if there is none. Nothing is written
@@ -190,6 +192,12 @@ func (e *Elector) Decide(in Input) Decision {
 	e.rollCall.end(elected, in.Now)
 	d.NoSuccessor = !g.ended && d.Elect == nil && d.Awaiting == "" && !d.AwaitsAnswers && leaving(s)
 	e.moves.forget()
+	if d.Elect != nil && !e.forecast {
+		e.approve(in, g, &active, &d)
+	}
+	if !g.ended && d.Elect == nil && !d.AwaitsApproval && len(active.Proposals) > 0 {
+		active.endUnneeded(s.Elected.Record.Node, in.Wall)
+	}
 	if d.Elect != nil {
 		d.Fence, d.Take = e.lastKnown.ReplacementFence(s, d.Elect.Term, in.Wall), in.takes()
 		e.lastKnown.Term = d.Elect.Term

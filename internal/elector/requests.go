@@ -62,6 +62,7 @@ func (t *requests) active(s *cluster.Snapshot, now time.Duration, wall time.Time
 	})
 	t.seen = seen
 	active.expire(expired, wall)
+	active.endProposals(s, wall)
 	active.collect(s)
 	return active
 }
@@ -81,6 +82,12 @@ func (active *activeRequests) expire(expired map[int64]bool, wall time.Time) {
 	}
 	if active.Move != nil && expired[active.Move.ID] {
 		active.endMove(outcome, wall)
+	}
+	for i := range active.Proposals {
+		if p := &active.Proposals[i]; expired[p.ID] { // nobody has answered: it is held all the same
+			p.SetAnswer(cluster.ProposalApproved, "policy.confirm_after")
+			active.changed = active.changed || active.writes(p.Request)
+		}
 	}
 	active.Cordons = slices.DeleteFunc(active.Cordons, func(c cluster.Cordon) bool {
 		if expired[c.ID] {

@@ -74,6 +74,11 @@ func eachExpression(rules cluster.Rules, f func(key, text string) error) error {
 			return err
 		}
 	}
+	if rules.Confirm != "" {
+		if err := f("policy.confirm", rules.Confirm); err != nil {
+			return err
+		}
+	}
 	for i, s := range rules.Strategies {
 		if s.When != "" {
 			if err := f(fmt.Sprintf("policy.strategies[%d].when", i), s.When); err != nil {

@@ -19,7 +19,7 @@ func UsesLoads(rules cluster.Rules, members []cluster.Member) bool {
 	if slices.ContainsFunc(members, func(m cluster.Member) bool { return m.Node.Record.MaxLeaders > 0 }) {
 		return true
 	}
-	if len(rules.Filter) > 0 || len(rules.Strategies) > 0 {
+	if len(rules.Filter) > 0 || len(rules.Strategies) > 0 || rules.Confirm != "" {
 		return true // expressions may use any field
 	}
 	if len(rules.Rank) == 0 {

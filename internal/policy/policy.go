@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/vm"
+
 	"zkelectd/internal/cluster"
 )
 
@@ -73,6 +76,7 @@ type Policy struct {
 	strategies []strategy
 	types      map[string]policyType
 	compared   []comparison
+	confirm    *vm.Program // nil if no election waits for a person
 }
 
 // New compiles a policy record. The error names the setting at fault.
@@ -91,6 +95,11 @@ func New(rec cluster.Policy) (*Policy, error) {
 	if p.filters, err = filters(rec.Rules); err != nil {
 		return nil, err
 	}
+	if text := rec.Rules.Confirm; text != "" {
+		if p.confirm, err = compile("policy.confirm", text, exprEnv{}, expr.AsBool()); err != nil {
+			return nil, err
+		}
+	}
 	p.compared = comparisonsOf(rec.Rules)
 	return p, nil
 }
@@ -99,6 +108,9 @@ func New(rec cluster.Policy) (*Policy, error) {
 func checkValues(r cluster.Rules) error {
 	if _, _, err := cluster.ParseFailback(r.Failback); err != nil {
 		return fmt.Errorf("policy.failback: %w", err)
+	}
+	if _, err := cluster.ParseConfirmAfter(r.ConfirmAfter); err != nil {
+		return fmt.Errorf("policy.confirm_after: %w", err)
 	}
 	if r.MaxPreemptions < 0 {
 		return fmt.Errorf("policy.max_preemptions: %d is negative", r.MaxPreemptions)
@@ -110,6 +122,20 @@ func checkValues(r cluster.Rules) error {
 		return fmt.Errorf("policy.hysteresis: %d is negative", r.Hysteresis)
 	}
 	return nil
+}
+
+// NeedsApproval reports whether a person must approve that the member is elected, under the input's circumstances. An expression that
+// fails asks one; then why says so.
+func (p *Policy) NeedsApproval(in Input, m *cluster.Member) (needed bool, why string) {
+	if p.confirm == nil {
+		return false, ""
+	}
+	got, err := run(p.confirm, envOf(groupOf(in), m, &in))
+	if err != nil {
+		return true, fmt.Sprintf("policy.confirm %s failed: %s", p.Rules.Confirm, oneLine(err))
+	}
+	needed, _ = got.(bool)
+	return needed, ""
 }
 
 // Rank ranks the members, those that are eligible first. It is deterministic: the incarnation breaks the last tie.

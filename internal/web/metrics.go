@@ -166,7 +166,8 @@ var groupMetrics = []metric{
 	{"zkelectd_members_lost", gauge, nil, "The number of members that are lost. Elector only.", nil, electorOnly(value(func(g groupData) float64 { return float64(g.Members.Lost) }))},
 	{"zkelectd_excluded_members", gauge, []string{"site"}, "The number of members that are excluded because of strikes. Elector only.", nil, electorOnly(excluded)},
 	{"zkelectd_severity", gauge, nil, "What the users of the work suffer: 0 nothing, 1 a warning, 2 critical, as 'zkelectd status --check' and docs/operations.md say. Elector only.", nil, electorOnly(value(func(g groupData) float64 { return float64(g.SeverityAt(time.Now())) }))},
-	{"zkelectd_no_eligible_members", gauge, nil, "1 if the group needs a leader and no member is eligible. Elector only.", nil, electorOnly(boolean(func(g groupData) bool { return g.Note != "" }))},
+	{"zkelectd_no_eligible_members", gauge, nil, "1 if the group needs a leader and no member is eligible. Elector only.", nil, electorOnly(boolean(func(g groupData) bool { return g.Note != "" && !g.AwaitsApproval }))},
+	{"zkelectd_approval_awaited", gauge, nil, "1 if an election waits until a person approves it, see policy.confirm. Not exported otherwise. Elector only.", nil, electorOnly(ifTrue(func(g groupData) bool { return g.AwaitsApproval }))},
 	{"zkelectd_preemption_blocked", gauge, nil, "1 if a better member than the leader is prevented from taking over by a pause, a delayed failback, damping or an operator request. Failback manual does not count. Elector only.", nil, electorOnly(boolean(func(g groupData) bool { return g.Blocked != "" }))},
 	{"zkelectd_paused", gauge, []string{"mode"}, "1 if the group is paused in this mode: soft, or hard, in which not even a dead leader is replaced. Elector only.", nil, electorOnly(paused)},
 }

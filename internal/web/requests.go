@@ -225,7 +225,7 @@ func decodeRequest(kind request.Kind, body []byte) (request.Request, error) {
 	var lasts cluster.Duration
 	fields := map[string]any{
 		request.FieldNode: &r.Node, request.FieldSite: &r.Site, request.FieldAll: &r.All, request.FieldHard: &r.Hard,
-		request.FieldFor: &lasts, request.FieldForce: &r.Options.Force, fieldReason: &r.Options.Reason,
+		request.FieldFor: &lasts, request.FieldForce: &r.Options.Force, request.FieldReject: &r.Reject, fieldReason: &r.Options.Reason,
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {

@@ -110,7 +110,9 @@ type View struct {
 	Note    string // why no leader can be elected
 	Blocked string // why a better member does not replace the leader
 	Manual  bool   // Blocked is only that failback is manual
-	Sites   map[string]status.SiteCounts
+	// AwaitsApproval is set if a person must approve the election that Note or Blocked is about.
+	AwaitsApproval bool
+	Sites          map[string]status.SiteCounts
 	// NoLeader is Note, unless the elector only waits for members that may be about to start. Failing says that all have failed.
 	NoLeader, Failing string
 }
@@ -337,7 +339,7 @@ func (e *Elector) report(d elector.Decision) {
 	if blocked != "" && blocked != e.view.Blocked {
 		e.opt.Log.Info("preemption blocked", "reason", blocked)
 	}
-	e.awaiting, e.view = d.Awaiting, View{Note: d.Note, Blocked: blocked, Manual: d.Blocked.Manual, Sites: eligibility(d.Ranking)}
+	e.awaiting, e.view = d.Awaiting, View{Note: d.Note, Blocked: blocked, Manual: d.Blocked.Manual, AwaitsApproval: d.AwaitsApproval, Sites: eligibility(d.Ranking)}
 	if !d.Starting {
 		e.view.NoLeader = d.Note
 	}

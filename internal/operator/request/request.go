@@ -29,6 +29,7 @@ const (
 	KindResume       Kind = "resume"
 	KindClearStrikes Kind = "clear-strikes"
 	KindForget       Kind = "forget"
+	KindApprove      Kind = "approve"
 )
 
 // The fields that a request may have besides its kind and a reason.
@@ -39,6 +40,8 @@ const (
 	FieldHard  = "hard"
 	FieldFor   = "for"
 	FieldForce = "force"
+	// FieldReject answers a proposal with no.
+	FieldReject = "reject"
 )
 
 // fields maps each kind to the fields that it takes.
@@ -52,6 +55,7 @@ var fields = map[Kind][]string{
 	KindResume:       {},
 	KindClearStrikes: {FieldNode, FieldAll},
 	KindForget:       {FieldNode, FieldAll},
+	KindApprove:      {FieldNode, FieldReject},
 }
 
 // Kinds returns all kinds.
@@ -62,7 +66,7 @@ func (k Kind) Takes(field string) bool { return slices.Contains(fields[k], field
 
 // OfSlot reports whether requests of a kind concern one leader: in a group with slots, they need a slot. The others concern a whole
 // group.
-func (k Kind) OfSlot() bool { return k == KindMove || k == KindReelect }
+func (k Kind) OfSlot() bool { return k == KindMove || k == KindReelect || k == KindApprove }
 
 // BestMoveFor is how long the target of a move to the best other member ranks first by default.
 const BestMoveFor = 10 * time.Minute
@@ -79,8 +83,9 @@ type Request struct {
 	All                bool
 	// Best is set for a move to the best other member, without a target: an empty name is a mistake.
 	Best bool
-	// Hard makes a pause hard.
+	// Hard makes a pause hard, Reject an approval a rejection.
 	Hard    bool
+	Reject  bool
 	Options Options
 }
 
@@ -111,6 +116,7 @@ func (r Request) Check() error {
 			return errors.New("name exactly one of node, site and all")
 		}
 		return errors.New("name exactly one of node and all")
+	case r.Kind == KindApprove: // without a name, whoever is proposed
 	case !r.Kind.Takes(FieldAll) && r.Kind.Takes(FieldNode) && named == r.Best:
 		return errTarget
 	}
@@ -175,6 +181,8 @@ func (r Request) plan(q whatif.Question) (Plan, error) {
 		return d.clearStrikes(r.Node)
 	case KindForget:
 		return d.forget(r.Node)
+	case KindApprove:
+		return d.approve(r.Node, r.Reject)
 	}
 	return Plan{}, fmt.Errorf("unknown kind of request %q", r.Kind)
 }

@@ -48,7 +48,8 @@ func TestPlanOfEachKind(t *testing.T) {
 	for kind, want := range map[Kind]string{
 		KindMove: "moves leadership from a1 (dc1) to b1 (dc2)", KindReelect: "a1 (dc1) is the best and stays",
 		KindCordon: "b1 will not be elected", KindDrain: "b1 will not be elected; leadership does not move", KindPause: "paused",
-		KindUncordon: "there is no such cordon", KindResume: "the group is not paused", KindClearStrikes: "b1 has no strikes", KindForget: "b1 is a member", "dance": `unknown kind of request "dance"`,
+		KindUncordon: "there is no such cordon", KindResume: "the group is not paused", KindClearStrikes: "b1 has no strikes", KindForget: "b1 is a member",
+		KindApprove: "no election waits for approval", "dance": `unknown kind of request "dance"`,
 	} {
 		r := Request{Kind: kind, Options: bob()}
 		if kind.Takes(FieldNode) {
@@ -67,7 +68,7 @@ func TestPlanOfEachKind(t *testing.T) {
 			t.Errorf("%s: %s, want %s", kind, said, want)
 		}
 	}
-	if len(Kinds()) != 9 {
+	if len(Kinds()) != 10 {
 		t.Errorf("%v", Kinds())
 	}
 }

@@ -70,6 +70,8 @@ type Daemon struct {
 	Holder *Holder `json:"holder,omitempty"`
 	// Note says why no member is eligible, if this daemon is the elector.
 	Note string `json:"note,omitempty"`
+	// AwaitsApproval is set if a person must approve the election that Note or Blocked is about.
+	AwaitsApproval bool `json:"awaits_approval,omitempty"`
 	// Blocked says why a better member does not take over, if this daemon is the elector. It is empty if the only reason is that
 	// failback is manual.
 	Blocked string `json:"preemption_blocked,omitempty"`
@@ -413,7 +415,11 @@ func (d Daemon) Problems() []string {
 	if !d.takesPart() && d.MembershipReason != "" {
 		all = append(all, d.membershipError().Error())
 	}
-	add("no member is eligible: ", d.Note)
+	if d.AwaitsApproval {
+		add("", cmp.Or(d.Note, d.Blocked))
+	} else {
+		add("no member is eligible: ", d.Note)
+	}
 	add("a process of the work cannot be killed: ", d.Unkillable)
 	add("this daemon is too old for a record: ", d.Newer)
 	add("this host is unhealthy: ", d.Unhealthy)

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -13,9 +14,10 @@ type Request struct {
 	ID int64 `json:"id"`
 	// Slot is the only slot that it concerns; empty if it concerns the whole group.
 	Slot string `json:"slot,omitempty"`
-	// Kind is pause, hard-pause, move, cordon, drain or reelect; Target is the node or site.
+	// Kind is pause, hard-pause, move, cordon, drain, reelect or proposal; Target is the node or site. Answer is that to a proposal.
 	Kind   string    `json:"kind"`
 	Target string    `json:"target,omitempty"`
+	Answer string    `json:"answer,omitempty"`
 	By     string    `json:"by"`
 	Reason string    `json:"reason,omitempty"`
 	Time   time.Time `json:"time"`
@@ -49,6 +51,12 @@ func requests(s cluster.Snapshot) []Request {
 	for _, r := range c.Reelections {
 		add("reelect", "", r)
 	}
+	for _, p := range c.Proposals {
+		add("proposal", p.Node, p.Request)
+		if p.Answer != "" {
+			all[len(all)-1].Answer = string(p.Answer) + " by " + p.AnsweredBy
+		}
+	}
 	for _, cordon := range c.Cordons {
 		kind := "cordon"
 		if cordon.Drain {
@@ -79,6 +87,8 @@ func (r Request) String() string {
 		text = "PAUSED HARD, a leader that fails is not replaced"
 	case "move":
 		text = "move to " + r.Target
+	case "proposal":
+		text = cmp.Or(r.Answer, "WAITS FOR APPROVAL") + ": the election of " + r.Target
 	}
 	if r.Slot != "" {
 		text += " in slot " + r.Slot

@@ -17,6 +17,7 @@ const kinds = {
   'cordon': { name: 'Cordon', effect: (t) => `${t} will not be elected. If it leads, it keeps leading.`, hasDuration: true },
   'drain': { name: 'Drain', effect: (t) => `${t} will not be elected. If it leads, leadership moves away.`, hasDuration: true, canForce: true },
   'uncordon': { name: 'Uncordon', effect: (t) => `${t} may be elected again, and may lead at once.` },
+  'approve': { name: 'Approve', effect: (t) => `A person must decide whether ${t} leads. It takes over once that is approved.`, canReject: true, ofSlot: true },
   'forget': { name: 'Forget', effect: (t) => `${t} is no longer shown, or expected. If it comes back, it is a member again.` },
   'clear-strikes': { name: 'Clear strikes', effect: (t) => `The strikes of ${t} are cleared. It may be elected again at once.` },
 };
@@ -107,7 +108,7 @@ export function requestDialog(what, target) {
     updateFields(form);
     showForecast(form);
   };
-  for (const e of [form.kind, form.destination, form.hard, form.force]) e.addEventListener('change', update);
+  for (const e of [form.kind, form.destination, form.hard, form.force, form.reject]) e.addEventListener('change', update);
   for (const e of [form.duration, form.reason]) e.addEventListener('change', () => showForecast(form));
   const several = offered.length > 1;
   form.box = openDialog(several ? `Request for ${targetText(target)}` : kinds[what].name, () => submitRequest(form, update),
@@ -166,6 +167,7 @@ function requestFields(offered, overGroups) {
     reason: el('input', { maxlength: 500, autocomplete: 'off', placeholder: 'visible to everyone' }),
     hard: el('input', { type: 'checkbox' }),
     force: el('input', { type: 'checkbox' }),
+    reject: el('input', { type: 'checkbox' }),
     effect: el('p', { 'class': 'effect', 'aria-live': 'polite' }),
     forecast: el('ul', null),
     fields: el('div', null),
@@ -182,10 +184,11 @@ function updateFields(form) {
   const k = kinds[form.kind.value];
   const hardText = k.canBeHard && form.hard.checked ? ' Hard: the leader stays, and nobody replaces it, not even if it fails.' : '';
   setText(form.effect, k.effect(targetText(chosenTarget(form)) || 'no member', model.group) + hardText);
-  setText(form.button, k.name);
+  setText(form.button, k.canReject && form.reject.checked ? 'Reject' : k.name);
   render(form.fields, [form.kind.value], () => [
     k.hasDuration ? durationField(form) : null,
     k.canBeHard ? el('label', { class: 'check' }, form.hard, 'hard: elect no member at all') : null,
+    k.canReject ? el('label', { class: 'check' }, form.reject, 'reject: do not elect it') : null,
     reasonField(form),
   ]);
   // Below the button: it appears while somebody may be about to press that.
@@ -198,6 +201,7 @@ function requestBody(form) {
   const body = ['pause', 'resume', 'reelect'].includes(form.kind.value) ? {} : { ...chosenTarget(form) };
   optionalFields(form, body);
   if (k.canBeHard && form.hard.checked) body.hard = true;
+  if (k.canReject && form.reject.checked) body.reject = true;
   if (k.canForce && form.refused && form.force.checked) body.force = true;
   return body;
 }

@@ -77,7 +77,7 @@ function renderProblems() {
   renderList(byID('problems-body'), all, (p) => p.at, (p) => el('li', { class: p.passes ? 'passes' : 'act' }, chip(p.passes ? '' : 'in-force', p.passes ? 'passes by itself' : 'act'), el('span', null, p.text)));
 }
 
-const kindTexts = { 'pause': 'paused', 'hard-pause': 'paused (hard)', 'move': 'moved to', 'reelect': 'reelection requested', 'cordon': 'cordoned', 'drain': 'drained' };
+const kindTexts = { 'pause': 'paused', 'hard-pause': 'paused (hard)', 'move': 'moved to', 'reelect': 'reelection requested', 'cordon': 'cordoned', 'drain': 'drained', 'proposal': 'proposed to elect' };
 const endingKinds = { 'pause': 'resume', 'hard-pause': 'resume', 'move': 'reelect', 'cordon': 'uncordon', 'drain': 'uncordon' };
 
 // endingTarget returns the target of the request that ends r. The text "site X" may also be the name of a node.

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"zkelectd/internal/operator/status"
+)
+
+// A site is lost, and a person decides on the page that the other one leads. Another loss is answered by nobody, and what was promised
+// happens.
+func TestApprovalBetweenSites(t *testing.T) {
+	t.Parallel()
+	const token = "a-token-for-this-test"
+	f := newFleet(t)
+	addr := freeAddr(t)
+	tokens := filepath.Join(f.dir, "tokens")
+	put(t, tokens, "night-shift:"+token+"\n")
+	const policy = "policy: {sites: {dc1: 200}, failback: manual, confirm: 'member.site != previous.site', confirm_after: %s}\n"
+	f.configure("a", "dc1", 9, fmt.Sprintf(policy, "1h"))
+	f.start("a")
+	f.until("a leads", leads("a"))
+	f.configure("b", "dc2", 2, fmt.Sprintf("http: {listen: '%s', token_file: '%s'}\n"+policy, addr, tokens, "1h"))
+	f.start("b")
+	f.until("b has joined", func(g status.Group) bool { return len(g.Members) == 2 })
+	p := f.open(addr)
+	p.shows("#leader .name", "a")
+
+	f.crash("a")
+	p.shows("#leader", "b (dc2) waits for approval: a is")
+	p.shows("#requests", "proposed to elect b")
+	out, err := f.run("status")
+	if err != nil || !strings.Contains(out, "WAITS FOR APPROVAL: the election of b, by b") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	f.exits(statusError, "status", "--check")
+	if out := f.exits(statusRefused, "approve", "c"); !strings.Contains(out, "c is not proposed now, but b (dc2)") {
+		t.Error(out)
+	}
+	if out, err := f.run("approve", "--reject", "--reason", "look first"); err != nil || !strings.Contains(out, "b (dc2) is not elected") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	p.shows("#leader", "b (dc2) is not elected: rejected by")
+	p.click("#operator")
+	p.do(chromedp.SetValue(chromedp.CSS("dialog input"), token))
+	p.click("dialog .primary")
+	p.shows("#operator", "Operator: night-shift")
+	p.click(".reasons [data-act^='approve']")
+	p.shows("dialog .forecast", "b (dc2) takes over")
+	approved := time.Now()
+	p.click("dialog .primary")
+	p.shows("#notice", "b (dc2) takes over")
+	f.until("b leads", leads("b"))
+	t.Logf("b leads %s after the approval", time.Since(approved))
+	p.shows("#history", "approved by night-shift")
+	p.shows("#requests", "None: policy alone decides.")
+	p.checkConsole()
+	p.do(chromedp.Navigate("about:blank")) // its daemon is about to be lost
+
+	f.configure("c", "dc1", 1, fmt.Sprintf(policy, "3s"))
+	f.start("c")
+	f.until("c has joined", func(g status.Group) bool { return len(g.Members) == 2 })
+	if out, err := f.run("policy", "--apply", f.file("c")); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	f.crash("b")
+	f.until("c is proposed", func(g status.Group) bool {
+		return len(g.Requests) == 1 && g.Requests[0].Kind == "proposal" && g.Requests[0].Target == "c"
+	})
+	if g := f.until("c leads without an answer", leads("c")); !strings.HasSuffix(g.Reason, "; approved by policy.confirm_after") {
+		t.Error(g.Reason)
+	}
+	f.checkInvariants()
+}

@@ -1,0 +1,205 @@
+package elector
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// approval is a group of two sites in which a person decides between them. Its leader a is lost, and c is at the other site.
+func approval(t *testing.T, after string) *scenario {
+	rules := cluster.Rules{
+		Type: "priority", Sites: map[string]int{"dc1": 200, "dc2": 100}, Failback: cluster.FailbackImmediate,
+		Confirm: "member.site != previous.site", ConfirmAfter: after,
+	}
+	h := newGroup("a", "c", "d").sites("dc1", "dc2", "dc2").scenario(t, rules)
+	h.settle() // the first election needs no approval
+	if got := h.in.Snapshot.Elected.Record.Node; got != "a" {
+		t.Fatalf("%s leads", got)
+	}
+	h.gone("a")
+	return h
+}
+
+// gone ends the sessions of members.
+func (h *scenario) gone(ids ...string) {
+	h.in.Snapshot = h.in.Snapshot.Without(func(m cluster.Member) bool {
+		for _, id := range ids {
+			if m.ID == id {
+				return true
+			}
+		}
+		return false
+	})
+	h.in.Snapshot.Elector, h.in.Snapshot.Leadership = true, true
+	h.in.Snapshot.Self = h.in.Snapshot.Members[0].Incarnation
+}
+
+// proposes writes decisions until one waits for approval, and returns the proposal.
+func (h *scenario) proposes() cluster.Proposal {
+	h.t.Helper()
+	for range 5 {
+		d := h.decide()
+		if d.Elect != nil {
+			h.t.Fatalf("elects %s", d.Elect.Node)
+		}
+		if !d.AwaitsApproval {
+			h.t.Fatalf("does not wait for approval: %q, %q", d.Note, d.Blocked)
+		}
+		if !h.write(d) {
+			break
+		}
+	}
+	p := h.requests().Proposals
+	if len(p) != 1 {
+		h.t.Fatalf("proposals %+v", p)
+	}
+	return p[0]
+}
+
+// respond answers the proposal, as 'zkelectd approve' does.
+func (h *scenario) respond(a cluster.ProposalAnswer) {
+	c := h.requests().Clone()
+	c.Proposals[0].SetAnswer(a, "ann")
+	h.control(c)
+}
+
+func TestAnElectionWaitsForApproval(t *testing.T) {
+	h := approval(t, "")
+	p := h.proposes()
+	if p.Node != "c" || p.Site != "dc2" || p.Term != h.in.Snapshot.Elected.Record.Term || p.Cause != cluster.CauseFailure || p.For != 0 {
+		t.Errorf("%+v", p)
+	}
+	if d := h.decide(); d.Control != nil || !strings.Contains(d.Note, "c (dc2) waits for approval: a is gone; 'zkelectd approve' elects it") {
+		t.Errorf("%+v, %q", d.Control, d.Note)
+	}
+	h.pass(100 * time.Hour)
+	h.proposes()
+	h.respond(cluster.ProposalApproved)
+	d := h.decide()
+	if d.Elect == nil || d.Elect.Node != "c" || d.Elect.RequestedBy != "ann" || d.Elect.Request != p.ID || d.Elect.Reason != "a is gone; approved by ann" {
+		t.Fatalf("%+v", d)
+	}
+	h.write(d)
+	h.settle()
+	done, ended := h.requests().Ended(p.ID)
+	if !ended || done.What != "proposal to elect c (dc2)" || done.Outcome != "approved by ann; c was elected" || len(h.requests().Proposals) > 0 {
+		t.Errorf("%+v, %+v", done, h.requests())
+	}
+	// The next failure within the site needs none.
+	h.gone("c")
+	if d := h.decide(); d.Elect == nil || d.Elect.Node != "d" {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestARejectedElectionIsNotHeld(t *testing.T) {
+	h := approval(t, "10m")
+	h.proposes()
+	h.respond(cluster.ProposalRejected)
+	h.pass(time.Hour)
+	h.proposes()
+	if d := h.decide(); !strings.Contains(d.Note, "c (dc2) is not elected: rejected by ann: a is gone; 'zkelectd approve' elects it all the same") {
+		t.Error(d.Note)
+	}
+	h.respond(cluster.ProposalApproved)
+	if d := h.decide(); d.Elect == nil {
+		t.Errorf("%+v", d)
+	}
+}
+
+// Nobody answers, and what was promised happens, also under another elector.
+func TestAnElectionIsHeldWithoutAnAnswer(t *testing.T) {
+	h := approval(t, "10m")
+	if p := h.proposes(); p.For != cluster.Duration(10*time.Minute) {
+		t.Fatalf("%+v", p)
+	}
+	if d := h.decide(); !strings.Contains(d.Note, "without an answer it is elected 10m0s after this was proposed") || d.Wake == 0 {
+		t.Errorf("%q, wakes at %s", d.Note, d.Wake)
+	}
+	for range 9 {
+		h.pass(time.Minute)
+		h.proposes()
+	}
+	h.e = newElector()
+	h.pass(30 * time.Second)
+	h.proposes()
+	h.pass(90 * time.Second)
+	d := h.decide()
+	if d.Elect == nil || d.Elect.Node != "c" || d.Elect.RequestedBy != "policy.confirm_after" {
+		t.Fatalf("%+v", d)
+	}
+}
+
+func TestWhatNeedsNoApproval(t *testing.T) {
+	h := approval(t, "")
+	h.proposes()
+	h.control(cluster.Control{Last: 5, Move: &cluster.Move{Request: cluster.Request{ID: 5, By: "ann"}, Node: "d"}})
+	if d := h.decide(); d.Elect == nil || d.Elect.Node != "d" {
+		t.Errorf("a move: %+v", d)
+	}
+	// A deputy writes no proposal, and elects nobody.
+	h = approval(t, "")
+	h.in.Snapshot.Acting = true
+	if d := h.decide(); d.Elect != nil || d.Control != nil || !strings.Contains(d.Note, "a person must approve that c (dc2) is elected") {
+		t.Errorf("a deputy: %+v", d)
+	}
+	h.in.Snapshot.Acting = false
+	h.proposes()
+	h.respond(cluster.ProposalApproved)
+	h.in.Snapshot.Acting = true
+	if d := h.decide(); d.Elect == nil {
+		t.Errorf("a deputy after the approval: %+v", d)
+	}
+	// Requests that cannot be read are not overwritten.
+	h = approval(t, "")
+	h.in.Snapshot.Control = cluster.ReadStored[cluster.Control]("/c/control", []byte("{"), cluster.Stat{}, true)
+	if d := h.decide(); d.Elect != nil || d.Control != nil {
+		t.Errorf("unreadable requests: %+v", d)
+	}
+}
+
+// A leader whose site is preferred does not come back without a person, and a leader that leads on needs no proposal.
+func TestApprovalOfAPreemption(t *testing.T) {
+	h := approval(t, "")
+	h.proposes()
+	h.respond(cluster.ProposalApproved)
+	h.settle()
+	back := newGroup("c", "d", "a").sites("dc2", "dc2", "dc1")
+	h.in.Snapshot.Members = back.Members
+	h.pass(time.Hour)
+	d := h.decide()
+	if d.Elect != nil || !strings.Contains(d.Blocked.Reason, "policy.confirm demands that a person decides") || d.Blocked.Remedy != "'zkelectd move a' moves leadership" {
+		t.Errorf("%+v", d)
+	}
+	if len(h.requests().Proposals) != 0 {
+		t.Error("a preemption is proposed")
+	}
+}
+
+func TestAProposalEndsWhenTheLeaderLeadsOn(t *testing.T) {
+	h := approval(t, "")
+	h = newGroup("a", "c").sites("dc1", "dc2").leads("a", 7).scenario(t, h.in.Policy.Rules)
+	h.group().node("a").Unhealthy = "sick"
+	if p := h.proposes(); p.Node != "c" || p.Cause != cluster.CauseUnhealthy {
+		t.Fatalf("%+v", p)
+	}
+	if d := h.decide(); d.Note != "" || !strings.Contains(d.Blocked.Reason, "c (dc2) waits for approval") {
+		t.Errorf("note %q, blocked %q", d.Note, d.Blocked)
+	}
+	h.group().node("a").Unhealthy = ""
+	h.settle()
+	if c := h.requests(); len(c.Proposals) != 0 || len(c.Done) != 1 || c.Done[0].Outcome != "a leads again" {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestObserveElectsNobody(t *testing.T) {
+	h := newGroup("a", "c").leads("a", 7).scenario(t, cluster.Rules{Type: "priority", Observe: true})
+	h.gone("a")
+	if d := h.decide(); d.Elect != nil || d.Control != nil || d.Note != "policy.observe is set: c would be elected: a is gone" {
+		t.Errorf("%+v", d)
+	}
+}

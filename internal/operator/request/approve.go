@@ -1,0 +1,40 @@
+package request
+
+import (
+	"fmt"
+	"slices"
+
+	"zkelectd/internal/cluster"
+)
+
+// approve plans the answer to a proposal: the election of the node, or of whoever is proposed if node is empty, is approved or rejected.
+func (d *draft) approve(node string, reject bool) (Plan, error) {
+	i := slices.IndexFunc(d.next.Proposals, func(p cluster.Proposal) bool { return node == "" || p.Node == node })
+	switch {
+	case i < 0 && len(d.next.Proposals) > 0:
+		return Plan{}, fmt.Errorf("%s is not proposed now, but %s: look at %s again", node, d.next.Proposals[0].Target(), d.inGroup("'zkelectd status'"))
+	case i < 0:
+		return Plan{}, &NotAffectedError{Reason: "no election waits for approval"}
+	}
+	p := &d.next.Proposals[i]
+	by := d.options.By
+	if d.options.Reason != "" {
+		by += ": " + d.options.Reason
+	}
+	if p.Answer != "" {
+		d.addMessage("replaces: %s by %s", p.Answer, p.AnsweredBy)
+	}
+	if reject {
+		p.SetAnswer(cluster.ProposalRejected, by)
+		d.addMessage("%s is not elected: %s", p.Target(), p.Reason)
+		return d.finish("rejection of " + p.Node)
+	}
+	p.SetAnswer(cluster.ProposalApproved, by)
+	target, id := p.Target(), p.Node
+	out := d.forecast()
+	if out.Leader.ID != id {
+		return Plan{}, fmt.Errorf("%s would not take over any more: %s", target, out.WhyNoLeader())
+	}
+	d.addMessage("%s takes over", target)
+	return d.finish("approval of " + id)
+}

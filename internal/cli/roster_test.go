@@ -67,6 +67,14 @@ func TestLostMembersAreRemembered(t *testing.T) {
 		t.Errorf("forget c: %s", out)
 	}
 
+	f.configure("d", "dc1", 1, "")
+	put(t, f.file("d"), strings.Replace(read(f.file("d")), "node: {", "node: {forget_after: 2s, ", 1))
+	f.start("d")
+	f.until("d has joined", func(g status.Group) bool { return len(g.Members) == 2 })
+	f.crash("d")
+	f.until("d is lost", absentAs("d", "lost"))
+	f.until("d is forgotten by itself", func(g status.Group) bool { return len(g.Absent) == 0 && g.Expected == 1 })
+
 	// The last one is lost, too: nobody is left to write it down.
 	f.crash("a")
 	f.until("a is lost", func(g status.Group) bool {

@@ -156,6 +156,8 @@ type Node struct {
 	// limit.
 	Weight     float64 `json:"weight,omitempty"`
 	MaxLeaders int     `json:"max_leaders,omitempty"`
+	// ForgetAfter is how long after the node has ceased to be a member the roster forgets it; 0 for never.
+	ForgetAfter Duration `json:"forget_after,omitempty"`
 	// Ineligible is the reason why the daemon itself says that it must not lead; empty if there is none.
 	Ineligible string `json:"ineligible,omitempty"`
 	// Leaving is the reason why the daemon is about to end its membership, which it then does in any case; empty if it is not.

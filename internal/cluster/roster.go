@@ -23,6 +23,8 @@ type RosterNode struct {
 	FirstSeen time.Time `json:"first_seen"`
 	// Left says when and how it left; nil while it is a member.
 	Left *Left `json:"left,omitempty"`
+	// ForgetAfter is how long after that it is dropped, as the node has said; 0 for never.
+	ForgetAfter Duration `json:"forget_after,omitempty"`
 }
 
 // Left says when and how a node ceased to be a member.
@@ -53,7 +55,7 @@ const (
 )
 
 // Update returns the roster after an elector has seen these members, and reports whether it has changed. The passing of time alone
-// never changes it.
+// only drops nodes that are to be forgotten.
 func (r Roster) Update(members []Member, now time.Time) (next Roster, changed bool) {
 	present, now := presentNodes(members), now.UTC().Truncate(time.Second)
 	next = r
@@ -62,12 +64,14 @@ func (r Roster) Update(members []Member, now time.Time) (next Roster, changed bo
 	for _, n := range r.Nodes {
 		if rosterName(n.ID) && !known[n.ID] { // else forged
 			known[n.ID] = true
-			next.Nodes = append(next.Nodes, n.update(present[n.ID], now))
+			if n = n.update(present[n.ID], now); n.forgetAt().IsZero() || now.Before(n.forgetAt()) {
+				next.Nodes = append(next.Nodes, n)
+			}
 		}
 	}
 	for id, p := range present {
 		if rosterName(id) && !known[id] {
-			next.Nodes = append(next.Nodes, RosterNode{ID: id, Site: p.site, FirstSeen: now})
+			next.Nodes = append(next.Nodes, RosterNode{ID: id, Site: p.site, FirstSeen: now, ForgetAfter: p.forgetAfter})
 		}
 	}
 	if slices.EqualFunc(r.Nodes, next.Nodes, RosterNode.equal) { // also one that is out of bounds: only a forged one is
@@ -75,6 +79,24 @@ func (r Roster) Update(members []Member, now time.Time) (next Roster, changed bo
 	}
 	next.bound()
 	return next, !slices.EqualFunc(r.Nodes, next.Nodes, RosterNode.equal)
+}
+
+// forgetAt returns when the node is to be dropped; zero for never.
+func (n RosterNode) forgetAt() time.Time {
+	if n.Left == nil || n.ForgetAfter <= 0 || n.Left.Time.IsZero() {
+		return time.Time{}
+	}
+	return n.Left.Time.Add(time.Duration(n.ForgetAfter) + time.Second - 1).Truncate(time.Second) // as Update looks
+}
+
+// NextForgotten returns when [Roster.Update] will drop a node although no member changes; zero for never.
+func (r Roster) NextForgotten() (next time.Time) {
+	for _, n := range r.Nodes {
+		if at := n.forgetAt(); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
 }
 
 // Leaving returns the roster in which the node itself says that it leaves on purpose.
@@ -110,13 +132,13 @@ func (n RosterNode) update(p *presentNode, now time.Time) RosterNode {
 		n.Left = nil // it is back
 	}
 	if p.known {
-		n.Site = p.site
+		n.Site, n.ForgetAfter = p.site, p.forgetAfter
 	}
 	return n
 }
 
 func (n RosterNode) equal(m RosterNode) bool {
-	if n.ID != m.ID || n.Site != m.Site || !n.FirstSeen.Equal(m.FirstSeen) || (n.Left == nil) != (m.Left == nil) {
+	if n.ID != m.ID || n.Site != m.Site || n.ForgetAfter != m.ForgetAfter || !n.FirstSeen.Equal(m.FirstSeen) || (n.Left == nil) != (m.Left == nil) {
 		return false
 	}
 	return n.Left == nil || n.Left.How == m.Left.How && n.Left.Incarnation == m.Left.Incarnation && n.Left.Time.Equal(m.Left.Time)
@@ -125,6 +147,7 @@ func (n RosterNode) equal(m RosterNode) bool {
 // presentNode is a node that is registered.
 type presentNode struct {
 	site         string
+	forgetAfter  Duration
 	known        bool // its record could be read
 	incarnations []string
 }
@@ -140,7 +163,7 @@ func presentNodes(members []Member) map[string]*presentNode {
 	for _, m := range members {
 		p := all[m.ID]
 		if p == nil {
-			p = &presentNode{site: clipName(m.Node.Record.Site), known: m.Node.Readable()}
+			p = &presentNode{site: clipName(m.Node.Record.Site), forgetAfter: max(0, min(m.Node.Record.ForgetAfter, Duration(MaxRequestTime))), known: m.Node.Readable()}
 			all[m.ID] = p
 		}
 		p.incarnations = append(p.incarnations, m.Name)

@@ -148,3 +148,31 @@ func TestUnreadableRosters(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// A machine that comes and goes says when it is to be forgotten; the others are remembered.
+func TestRosterForgets(t *testing.T) {
+	members := rosterMembers("a/1", "b/2", "c/3")
+	for i := range members {
+		if members[i].ID != "a" {
+			members[i].Node.Record.ForgetAfter = Duration(time.Hour)
+		}
+	}
+	r, _ := Roster{}.Update(members, after(0))
+	if at := r.NextForgotten(); !at.IsZero() {
+		t.Errorf("a member is forgotten at %s", at)
+	}
+	r, _ = r.Update(members[2:], after(time.Minute))
+	if at := r.NextForgotten(); !at.Equal(after(61 * time.Minute)) {
+		t.Errorf("forgotten at %s", at)
+	}
+	if _, changed := r.Update(members[2:], after(60*time.Minute)); changed {
+		t.Error("it is forgotten early")
+	}
+	r, changed := r.Update(members[2:], after(61*time.Minute))
+	if got := fmt.Sprint(r.Nodes); !changed || got != "[a lost 1m0s c]" {
+		t.Errorf("%t, %s", changed, got)
+	}
+	if back, _ := r.Update(rosterMembers("b/9", "c/3"), after(2*time.Hour)); fmt.Sprint(back.Nodes) != "[a lost 1m0s b c]" {
+		t.Errorf("%s", back.Nodes)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/group"
 	"zkelectd/internal/operator"
@@ -78,7 +79,7 @@ func groupSettings(c config.Config, secure bool) group.Settings {
 	s := group.Settings{Rules: c.Rules(), Program: c.Policy.Exec, Slots: slotSize(c)}
 	n := &s.Node
 	n.ID, n.Site, n.Priority, n.Labels = c.Node.ID, c.Node.Site, c.Node.Priority, c.Node.Labels
-	n.Weight, n.MaxLeaders = c.Node.Weight, c.Node.MaxLeaders
+	n.Weight, n.MaxLeaders, n.ForgetAfter = c.Node.Weight, c.Node.MaxLeaders, cluster.Duration(c.Node.ForgetAfter)
 	n.API, n.ACL = c.HTTP.Public(secure), c.ZooKeeper.ACL
 	if c.Node.Observer {
 		n.Ineligible = "an observer: node.observer is set"

@@ -141,13 +141,18 @@ func (e *Elector) CallRoll(s *cluster.Snapshot, timeout, now time.Duration) {
 // roster keeps the roster up to date. It is written only when the members have changed.
 type roster struct {
 	record
-	seen time.Duration // At of the last snapshot that needed no write
+	seen time.Duration // At of the last snapshot that needed no write then
 }
 
 // observe starts at most one write. It returns when to call it again, 0 for never.
 func (r *roster) observe(s cluster.Snapshot, now time.Duration) (wake time.Duration) {
-	if s.At == r.seen {
-		return 0
+	wall := time.Now()
+	until := time.Duration(0) // a node is to be forgotten
+	if at := s.Roster.Record.NextForgotten(); !at.IsZero() {
+		until = now + at.Sub(wall)
+	}
+	if s.At == r.seen && (until == 0 || now < until) {
+		return until
 	}
 	if ok, wake := r.dueAfter(s.At, now); !ok || s.Roster.Newer() != nil || unread(s.Roster.Err) {
 		return wake
@@ -155,10 +160,10 @@ func (r *roster) observe(s cluster.Snapshot, now time.Duration) (wake time.Durat
 	if s.Roster.Err != nil {
 		r.warn("the roster was damaged: starting a new one", s.Roster.Err)
 	}
-	next, changed := s.Roster.Record.Update(s.Members, time.Now())
+	next, changed := s.Roster.Record.Update(s.Members, wall)
 	if !changed && s.Roster.Readable() {
 		r.seen = s.At
-		return 0
+		return until
 	}
 	r.logLost(s.Roster.Record, next)
 	o := &r.e.opt

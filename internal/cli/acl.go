@@ -123,7 +123,7 @@ func (g group) rotateKeys(ctx context.Context, a *appliedACLs) error {
 // tree is the output of acl.
 type tree struct {
 	Root string `json:"root"`
-	// ACL and Identities are those of the configuration, Configured is the resulting ACL.
+	// ACL is that of the configuration, Identities are whom it names, Configured is the result.
 	ACL        string         `json:"acl"`
 	Identities []string       `json:"identities"`
 	Configured string         `json:"configured"`
@@ -132,7 +132,7 @@ type tree struct {
 }
 
 func (g group) tree(ctx context.Context) (tree, error) {
-	t := tree{Root: g.paths.Root, ACL: g.cfg.ZooKeeper.ACL, Identities: g.session.Tags(), Configured: g.session.ConfiguredACL()}
+	t := tree{Root: g.paths.Root, ACL: g.cfg.ZooKeeper.ACL, Identities: g.session.NamedTags(), Configured: g.session.ConfiguredACL()}
 	var err error
 	if t.Znodes, err = g.session.ACLs(ctx, g.paths); err != nil {
 		return t, err
@@ -195,8 +195,8 @@ func (g group) applyACLs(ctx context.Context, a *appliedACLs, dry, force bool) e
 		}
 	}
 	if len(locked) > 0 && !force {
-		return refuse("no ACL was changed: %s would be locked out because they have none of the identities in zookeeper.auth.file (%s); "+
-			"add one of these identities to their file, reload them, and run this again", some(locked), strings.Join(t.Identities, ", "))
+		return refuse("no ACL was changed: %s would be locked out because they have none of the identities in this configuration (%s); "+
+			"give them the same zookeeper.auth.file or zookeeper.identities, reload them, and run this again", some(locked), strings.Join(t.Identities, ", "))
 	}
 	todo := slices.DeleteFunc(slices.Clone(t.Znodes), func(z zk.ZnodeACL) bool { return z.Configured })
 	if dry {

@@ -349,7 +349,7 @@ func namesOf(h config.Host) (names []string) {
 
 // adoptACL makes the session create znodes with the ACL of the group's root, if it has credentials.
 func (g group) adoptACL(ctx context.Context) error {
-	if g.cfg.ZooKeeper.Auth.File == "" {
+	if !g.cfg.ZooKeeper.Authenticates() {
 		return nil
 	}
 	ctx, cancel := withAnswerTimeout(ctx)

@@ -4,9 +4,11 @@ import (
 	"net"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"zkelectd/internal/cluster"
 )
@@ -22,8 +24,9 @@ type ZooKeeper struct {
 	SessionFile       string        `yaml:"session_file" doc:"The file (mode 0600) with the session's id and password and the pending hooks, for 'zkelectd release' and the next start. Only its user and root may have write access to the directory. Default: the file session in systemd's $RUNTIME_DIRECTORY, else none."`
 	Auth              Auth          `yaml:"auth"`
 	SASL              SASL          `yaml:"sasl"`
-	ACL               string        `yaml:"acl" oneof:"open, readable, private" default:"open" reload:"yes" doc:"Who can access the znodes that are created: private (only the users of zookeeper.auth.file and the identity of zookeeper.sasl), readable (everyone can read) or open (everyone can do everything). Use open for demos and tests only. See docs/security.md."`
+	ACL               string        `yaml:"acl" oneof:"open, readable, private" default:"open" reload:"yes" doc:"Who can access the znodes that are created: private (only the users of zookeeper.auth.file and zookeeper.sasl, and without both the certificate in zookeeper.tls), readable (everyone can read) or open (everyone can do everything; for demos and tests only). See docs/security.md."`
 	TLS               TLS           `yaml:"tls"`
+	Identities        []string      `yaml:"identities" reload:"yes" doc:"Where each member has a certificate or a principal of its own: those of all members, as x509:CN=host1,O=Example or sasl:zkelectd/host1@EXAMPLE.COM. See docs/security.md."`
 }
 
 // Auth configures how daemons and commands authenticate.
@@ -33,8 +36,8 @@ type Auth struct {
 
 // SASL configures how each connection to ZooKeeper authenticates before anything else.
 type SASL struct {
-	PasswordFile    string `yaml:"password_file" doc:"A file with one line user:password, mode 0600 or 0400, for servers with SASL's mechanism DIGEST-MD5. It is read for each connection. A name without a slash is a systemd credential. See docs/security.md."`
-	Keytab          string `yaml:"keytab" doc:"A keytab, mode 0600 or 0400, for servers with SASL's mechanism GSSAPI (Kerberos). It is read at each login. A name without a slash is a systemd credential. See docs/security.md."`
+	PasswordFile    string `yaml:"password_file" doc:"A file with one line user:password, mode 0600 or 0400, for servers with SASL's mechanism DIGEST-MD5. It is read for each connection."`
+	Keytab          string `yaml:"keytab" doc:"A keytab, mode 0600 or 0400, for servers with SASL's mechanism GSSAPI (Kerberos). It is read at each login."`
 	CredentialCache string `yaml:"credential_cache" doc:"A credential cache of Kerberos in a file, in place of a keytab. Another program must renew its ticket."`
 	Principal       string `yaml:"principal" doc:"The principal whose key in zookeeper.sasl.keytab is used. Default: the first one there."`
 	ServerPrincipal string `yaml:"server_principal" default:"zookeeper/_HOST" doc:"The principal of the servers. _HOST stands for the name in zookeeper.servers, in lower case and without a look-up in DNS. Without @REALM, krb5.conf says which realm it is in."`
@@ -69,7 +72,7 @@ func (s SASL) check(report func(string, string, ...any)) {
 
 // TLS configures TLS on the connections to ZooKeeper.
 type TLS struct {
-	CA         string `yaml:"ca" doc:"A PEM file with the CAs to trust; default: those of the system. With a setting of zookeeper.tls, zookeeper.servers must name the secureClientPort of the servers. A name without a slash is a systemd credential."`
+	CA         string `yaml:"ca" doc:"A PEM file with the CAs to trust; default: those of the system. With a setting of zookeeper.tls, zookeeper.servers must name the secureClientPort of the servers."`
 	Cert       string `yaml:"cert" doc:"A PEM file with this host's certificate, for servers that require one; needs zookeeper.tls.key."`
 	Key        string `yaml:"key" doc:"The PEM file with the private key of zookeeper.tls.cert; other users must not be able to read it."`
 	ServerName string `yaml:"server_name" doc:"The name that the servers' certificates must have. Default: the host in zookeeper.servers."`
@@ -99,6 +102,35 @@ func (z ZooKeeper) LeaseBase(granted time.Duration) time.Duration {
 	return cluster.Earliest(granted, z.MinSessionTimeout)
 }
 
+// Authenticates reports whether a session has an identity that ACLs can name.
+func (z ZooKeeper) Authenticates() bool {
+	return z.Auth.File != "" || z.SASL.Enabled() || z.TLS.Cert != ""
+}
+
+// maxIdentities bounds zookeeper.identities: each ACL contains them all.
+const maxIdentities = 64
+
+func (z ZooKeeper) checkIdentities(report func(string, string, ...any)) {
+	const key = "zookeeper.identities"
+	if len(z.Identities) > maxIdentities {
+		report(key, "has more than %d entries: give the members certificates with the same subject", maxIdentities)
+	}
+	for i, text := range z.Identities {
+		switch scheme, name, _ := strings.Cut(text, ":"); {
+		case scheme != "x509" && scheme != "sasl" || name == "":
+			report(key, "%q is neither x509:SUBJECT nor sasl:NAME (in an environment variable, commas separate entries)", text)
+		case scheme == "x509" && z.TLS.Cert == "":
+			report(key, "%q needs zookeeper.tls.cert", text)
+		case scheme == "sasl" && !z.SASL.Enabled():
+			report(key, "%q needs zookeeper.sasl", text)
+		case strings.ContainsFunc(name, unicode.IsControl) || len(name) > 1024:
+			report(key, "%q contains control characters, or is too long", text)
+		case slices.Contains(z.Identities[:i], text):
+			report(key, "contains %q twice", text)
+		}
+	}
+}
+
 func (c *Config) checkZooKeeper(report func(string, string, ...any)) {
 	z := &c.ZooKeeper
 	z.checkServers(report)
@@ -106,9 +138,10 @@ func (c *Config) checkZooKeeper(report func(string, string, ...any)) {
 	if z.MinSessionTimeout != 0 && (z.MinSessionTimeout < 2*time.Second || z.MinSessionTimeout > z.SessionTimeout) {
 		report("zookeeper.min_session_timeout", "%s is neither 0s nor between 2s and zookeeper.session_timeout (%s)", z.MinSessionTimeout, z.SessionTimeout)
 	}
-	if (z.ACL == "readable" || z.ACL == "private") && z.Auth.File == "" && !z.SASL.Enabled() {
-		report("zookeeper.acl", "%q needs zookeeper.auth.file or zookeeper.sasl, which say who can access the znodes", z.ACL)
+	if (z.ACL == "readable" || z.ACL == "private") && !z.Authenticates() {
+		report("zookeeper.acl", "%q needs zookeeper.auth.file, zookeeper.sasl or zookeeper.tls.cert, which say who can access the znodes", z.ACL)
 	}
+	z.checkIdentities(report)
 	z.SASL.check(report)
 	z.TLS.check(report)
 }

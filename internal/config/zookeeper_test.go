@@ -16,12 +16,19 @@ func TestZooKeeperAccessIsChecked(t *testing.T) {
 		"zookeeper: {tls: {key: /k}}":                "zookeeper.tls.key: needs zookeeper.tls.cert",
 		"zookeeper: {auth: secret}":                  "zookeeper.auth: must be a section",
 
-		"zookeeper: {sasl: {password_file: /p, keytab: /k}}":        "zookeeper.sasl.password_file: is for DIGEST-MD5",
-		"zookeeper: {sasl: {keytab: /k, credential_cache: /c}}":     "zookeeper.sasl.keytab: cannot be used together",
-		"zookeeper: {sasl: {principal: p, credential_cache: /c}}":   "zookeeper.sasl.principal: needs zookeeper.sasl.keytab",
-		"zookeeper: {sasl: {identity: i, password_file: /p}}":       "zookeeper.sasl.identity: needs",
-		"zookeeper: {sasl: {credential_cache: c}}":                  "zookeeper.sasl.credential_cache: \"c\" is not an absolute path",
-		"zookeeper: {sasl: {keytab: /k, krb5_conf: etc/krb5.conf}}": "zookeeper.sasl.krb5_conf: \"etc/krb5.conf\" is not",
+		`zookeeper: {identities: ["CN=n1"]}`:                                         `zookeeper.identities: "CN=n1" is neither x509:SUBJECT nor sasl:NAME`,
+		`zookeeper: {identities: ["digest:a"]}`:                                      `"digest:a" is neither`,
+		`zookeeper: {identities: ["x509:CN=n1"]}`:                                    `"x509:CN=n1" needs zookeeper.tls.cert`,
+		`zookeeper: {identities: ["sasl:n1"]}`:                                       `"sasl:n1" needs zookeeper.sasl`,
+		`zookeeper: {identities: ["sasl:n1", "sasl:n1"], sasl: {password_file: /p}}`: `contains "sasl:n1" twice`,
+		`zookeeper: {identities: ["sasl:n\e1"], sasl: {password_file: /p}}`:          "contains control characters",
+		"zookeeper: {identities: [" + strings.Repeat("a, ", 64) + "b]}":              "has more than 64 entries",
+		"zookeeper: {sasl: {password_file: /p, keytab: /k}}":                         "zookeeper.sasl.password_file: is for DIGEST-MD5",
+		"zookeeper: {sasl: {keytab: /k, credential_cache: /c}}":                      "zookeeper.sasl.keytab: cannot be used together",
+		"zookeeper: {sasl: {principal: p, credential_cache: /c}}":                    "zookeeper.sasl.principal: needs zookeeper.sasl.keytab",
+		"zookeeper: {sasl: {identity: i, password_file: /p}}":                        "zookeeper.sasl.identity: needs",
+		"zookeeper: {sasl: {credential_cache: c}}":                                   "zookeeper.sasl.credential_cache: \"c\" is not an absolute path",
+		"zookeeper: {sasl: {keytab: /k, krb5_conf: etc/krb5.conf}}":                  "zookeeper.sasl.krb5_conf: \"etc/krb5.conf\" is not",
 	} {
 		_, err := Load(Sources{File: file(t, text)})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -36,6 +43,7 @@ func TestZooKeeperAccessIsChecked(t *testing.T) {
 	}
 	mustLoad(t, Sources{File: file(t, "zookeeper: {sasl: {keytab: /k, principal: p, identity: i}, acl: private}")})
 	mustLoad(t, Sources{File: file(t, "zookeeper: {sasl: {password_file: /p}, acl: private}")})
+	mustLoad(t, Sources{File: file(t, `zookeeper: {tls: {cert: /c, key: /k}, acl: private, identities: ["x509:CN=n1,O=x"]}`)})
 	if c := mustLoad(t, Sources{}); c.ZooKeeper.ACL != "open" || c.ZooKeeper.Auth.File != "" {
 		t.Errorf("the default is %+v", c.ZooKeeper)
 	}

@@ -241,7 +241,8 @@ func (h *Host) accept(s *session, next Reloaded) []GroupReload {
 		next.Commit(after) // before anything shows it: a crash must not undo what others have seen
 	}
 	h.applyHost(before, next.Host.Config, after.Config)
-	auditACLs := after.Config.ZooKeeper.Auth != before.ZooKeeper.Auth || after.Config.ZooKeeper.ACL != before.ZooKeeper.ACL
+	now, was := after.Config.ZooKeeper, before.ZooKeeper
+	auditACLs := now.Auth != was.Auth || now.ACL != was.ACL || !slices.Equal(now.Identities, was.Identities)
 	if auditACLs {
 		h.opt.Guard.SetAccess(operator.EncodeAccess(operator.Access(after.Config, os.Getenv)))
 	}

@@ -49,7 +49,7 @@ const AnswerTimeout = 10 * time.Second
 // systemd has put the unit's credentials.
 func Access(c config.Config, getenv func(string) string) zk.Access {
 	z := c.ZooKeeper
-	a := zk.Access{ACL: zk.ACL(z.ACL)}
+	a := zk.Access{ACL: zk.ACL(z.ACL), Identities: z.Identities}
 	a.Auth.Path, a.Auth.Systemd = config.SecretFile(z.Auth.File, getenv)
 	a.SASL.Password.Path, a.SASL.Password.Systemd = config.SecretFile(z.SASL.PasswordFile, getenv)
 	if z.SASL.Kerberos() {

@@ -5,9 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"zkelectd/internal/cluster"
 )
 
 // Options configure a session.
@@ -36,6 +40,9 @@ type Access struct {
 	SASL SASL     `json:"sasl,omitzero"`
 	ACL  ACL      `json:"acl,omitempty"`
 	TLS  TLS      `json:"tls,omitzero"`
+	// Identities are those that ACLs name in place of the ones that this host has by SASL or by its certificate, which must be among
+	// them: those of all members, each as scheme:name. They are empty if all members have the same.
+	Identities []string `json:"identities,omitempty"`
 }
 
 // ACL determines what other ZooKeeper clients may do with the znodes that a session creates.
@@ -51,21 +58,63 @@ const (
 // Open reports whether every client has all permissions.
 func (a ACL) Open() bool { return a == "" || a == ACLOpen }
 
-// entries returns the ACL for ids. It names each identity instead of using ZooKeeper's scheme auth, which stands for every
-// identity that the connection ever presented: one that was removed from the file, or a TLS certificate, would keep its
+// entries returns the ACL for identities. It names each of them instead of using ZooKeeper's scheme auth, which stands for every
+// identity that the connection ever presented: one that was removed from the file, or a TLS certificate beside it, would keep its
 // permissions.
-func (a ACL) entries(ids identities) []zk.ACL {
+func (a ACL) entries(named []identity) []zk.ACL {
 	if a.Open() {
 		return zk.WorldACL(zk.PermAll)
 	}
 	var list []zk.ACL
-	for _, i := range ids.all {
+	for _, i := range named {
 		list = append(list, zk.ACL{Perms: zk.PermAll, Scheme: i.scheme, ID: i.aclID()})
 	}
 	if a == ACLReadable {
 		list = append(list, zk.WorldACL(zk.PermRead)...)
 	}
 	return list
+}
+
+// named returns the identities that ACLs name if a session has ids: those of the scheme digest, and the listed ones in place of the rest.
+func (a Access) named(ids identities) []identity {
+	if len(a.Identities) == 0 {
+		return ids.all
+	}
+	named := slices.DeleteFunc(slices.Clone(ids.all), func(i identity) bool { return i.scheme != digestScheme })
+	for _, text := range a.Identities {
+		scheme, name, _ := strings.Cut(text, ":")
+		named = append(named, identity{scheme: scheme, name: name})
+	}
+	return named
+}
+
+// namesCertificates reports whether ACLs name certificates: whether one is listed, or there is nothing else to name.
+func (a Access) namesCertificates() bool {
+	if a.ACL.Open() {
+		return false
+	}
+	listed := func(text string) bool { return strings.HasPrefix(text, x509Scheme+":") }
+	return slices.ContainsFunc(a.Identities, listed) || a.Auth.Path == "" && !a.SASL.Enabled() && a.TLS.Cert != ""
+}
+
+// used returns those of the identities of a connection that count for ACLs.
+func (a Access) used(own []identity) []identity {
+	unused := func(i identity) bool { return i.scheme == x509Scheme && !a.namesCertificates() }
+	return slices.DeleteFunc(slices.Clone(own), unused)
+}
+
+// checkListed returns an error if a list of identities lacks one of those that this host has.
+func (a Access) checkListed(used []identity) error {
+	if len(a.Identities) == 0 {
+		return nil
+	}
+	for _, i := range used {
+		if text := i.String(); !slices.Contains(a.Identities, text) {
+			return fmt.Errorf("%w: to the servers this host is %q, which zookeeper.identities does not name: add it there, on all members",
+				cluster.ErrNoAuth, text)
+		}
+	}
+	return nil
 }
 
 // Check reads the files that a names and returns an error if any of them is missing or invalid.
@@ -82,14 +131,14 @@ func (a Access) Check() error {
 // authKey is the setting with [Access.Auth].
 const authKey = "zookeeper.auth.file"
 
-// identities reads the identities that a session presents. An ACL that is not open needs at least one, or that of SASL.
+// identities reads the identities that a session presents. An ACL that is not open needs at least one, or that of a connection.
 func (a Access) identities() (identities, error) {
 	ids, err := a.Auth.read(authKey)
 	switch {
-	case err != nil || len(ids.all) > 0 || a.ACL.Open() || a.SASL.Enabled():
+	case err != nil || len(ids.all) > 0 || a.ACL.Open() || a.SASL.Enabled() || a.namesCertificates():
 		return ids, err
 	case a.Auth.Path == "":
-		return ids, fmt.Errorf("zookeeper.acl: %q needs %s or zookeeper.sasl", a.ACL, authKey)
+		return ids, fmt.Errorf("zookeeper.acl: %q needs %s, zookeeper.sasl or zookeeper.tls.cert", a.ACL, authKey)
 	}
 	return ids, fmt.Errorf("zookeeper.acl: %q needs credentials, but the unit's credential %s is empty: does the file named by LoadCredential= exist?", a.ACL, a.Auth.Path)
 }

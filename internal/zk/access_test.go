@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"syscall"
@@ -99,7 +100,7 @@ func TestAccessContainsNoSecret(t *testing.T) {
 		t.Errorf("%s, %v", data, err)
 	}
 	var again Access
-	if err := json.Unmarshal(data, &again); err != nil || again != a {
+	if err := json.Unmarshal(data, &again); err != nil || !reflect.DeepEqual(again, a) {
 		t.Errorf("%+v, %v", again, err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/go-zookeeper/zk"
@@ -204,32 +205,32 @@ func (s *Session) testACL(ctx context.Context, p cluster.Paths) error {
 // MemberACL is how a member creates znodes, according to its record.
 type MemberACL struct {
 	Node string `json:"node"`
-	// ACL is the member's zookeeper.acl, Identities are the tags of its identities ([Tag]). Both are empty if the member's
-	// version does not record them.
+	// ACL is the member's zookeeper.acl, Identities are the texts of those that it has ([Session.Tags]). Both are empty if the
+	// member's version does not record them.
 	ACL        string   `json:"acl"`
 	Identities []string `json:"identities"`
-	// Configured reports whether both match this configuration. LockedOut reports whether the member has none of its identities
-	// while its ACL is not open.
+	// Configured reports whether both match this configuration. LockedOut reports whether its ACL, which is not open, names none
+	// of them.
 	Configured bool `json:"configured"`
 	LockedOut  bool `json:"locked_out,omitempty"`
 }
 
 // MemberACLs returns how the members of a group create znodes, compared with own and the session's identities.
 func (s *Session) MemberACLs(snap cluster.Snapshot, own ACL) []MemberACL {
-	tags := s.Tags()
+	named := s.NamedTags()
+	isNamed := func(tag string) bool { return slices.Contains(named, tag) }
+	digests := func(tags []string) []string { // each member may have a certificate or a principal of its own
+		return slices.DeleteFunc(slices.Sorted(slices.Values(tags)), func(tag string) bool { return strings.Contains(tag, ":") })
+	}
 	all := []MemberACL{}
 	for _, m := range snap.Members {
 		n := m.Node.Record
 		c := MemberACL{Node: m.ID, ACL: n.ACL, Identities: n.Identities}
-		c.Configured = n.ACL == string(own) && sameElements(tags, n.Identities)
-		c.LockedOut = !own.Open() && !slices.ContainsFunc(n.Identities, func(tag string) bool { return slices.Contains(tags, tag) })
+		unnamed := slices.ContainsFunc(n.Identities, func(tag string) bool { return !isNamed(tag) })
+		c.Configured = n.ACL == string(own) && !unnamed && slices.Equal(digests(named), digests(n.Identities))
+		c.LockedOut = !own.Open() && !slices.ContainsFunc(n.Identities, isNamed)
 		all = append(all, c)
 	}
 	slices.SortFunc(all, func(a, b MemberACL) int { return cluster.CompareNodes(a.Node, b.Node) })
 	return all
-}
-
-func sameElements(a, b []string) bool {
-	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
-	return slices.Equal(a, b)
 }

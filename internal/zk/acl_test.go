@@ -150,7 +150,7 @@ func TestARootOfSomebodyElseIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, evil := ACLPrivate.entries(ids), zk.DigestACL(zk.PermAll, "evil", "password")
+	own, evil := ACLPrivate.entries(ids.all), zk.DigestACL(zk.PermAll, "evil", "password")
 	root(t, s)
 	for name, c := range map[string]struct {
 		acl     []zk.ACL

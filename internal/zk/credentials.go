@@ -15,6 +15,7 @@ import (
 // CredentialChange is a change of the identities and the ACL of a session that can be applied.
 type CredentialChange struct {
 	s          *Session
+	access     Access
 	identities identities
 	acl        []zk.ACL
 	// Changed reports whether the identities differ from the session's current ones.
@@ -29,8 +30,13 @@ func (s *Session) PresentCredentials(ctx context.Context, p cluster.Paths, a Acc
 	if err != nil {
 		return nil, err
 	}
-	ids.all = append(ids.all, s.saslIdentity()...)
-	change := &CredentialChange{s: s, identities: ids, acl: a.ACL.entries(ids), Changed: !ids.equal(s.currentIdentities())}
+	own := s.givenIdentities()
+	used := a.used(own)
+	if err := errors.Join(a.checkCertificate(own), a.checkListed(used)); err != nil {
+		return nil, err
+	}
+	ids.all = append(ids.all, used...)
+	change := &CredentialChange{s: s, access: a, identities: ids, acl: a.ACL.entries(a.named(ids)), Changed: !ids.equal(s.currentIdentities())}
 	if !change.Changed {
 		return change, nil
 	}
@@ -52,10 +58,10 @@ func (s *Session) PresentCredentials(ctx context.Context, p cluster.Paths, a Acc
 func (c *CredentialChange) Apply() {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	c.s.identities, c.s.acl = c.identities, c.acl
+	c.s.access, c.s.identities, c.s.acl = c.access, c.identities, c.acl
 }
 
-// Tags returns the [Tag] of each identity that the session creates znodes for.
+// Tags returns the text of each identity that the session has and that counts for ACLs, with a [Tag] in place of a password.
 func (s *Session) Tags() []string { return s.currentIdentities().tags() }
 
 func (s *Session) currentIdentities() identities {
@@ -64,14 +70,18 @@ func (s *Session) currentIdentities() identities {
 	return s.identities
 }
 
-// saslIdentity returns the identity that the connections have authenticated, if any.
-func (s *Session) saslIdentity() []identity {
+// givenIdentities returns the identities that the servers have given to the session's connections.
+func (s *Session) givenIdentities() []identity {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sasl == (identity{}) {
-		return nil
-	}
-	return []identity{s.sasl}
+	return slices.Clone(s.given)
+}
+
+// NamedTags returns the texts of the identities that the session creates znodes for, like [Session.Tags].
+func (s *Session) NamedTags() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return tagsOf(s.access.named(s.identities))
 }
 
 // createACL returns the ACL that the session creates the znode at path with.

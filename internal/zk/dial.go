@@ -245,23 +245,25 @@ func (w *wireConn) receiveHandshake() ([]byte, error) {
 	return packet, nil
 }
 
-// authenticate authenticates the connection by SASL, so that the library never sends a request without that. An error is the end of the
-// connection.
+// authenticate authenticates the connection by SASL, so that the library never sends a request without that, and finds out who it is to
+// the server. An error is the end of the connection.
 func (w *wireConn) authenticate(h handshake) error {
-	if w.login == nil || h.session == 0 { // the session has expired: the server hangs up
+	if h.session == 0 { // the session has expired: the server hangs up
 		return nil
 	}
 	if err := w.Conn.SetDeadline(w.deadline); err != nil {
 		return err
 	}
-	if err := w.login.authenticate(w.Conn); err != nil {
-		return err
+	if w.login != nil {
+		if err := w.login.authenticate(w.Conn); err != nil {
+			return err
+		}
 	}
-	i, err := w.s.identify(w.Conn, w.login)
+	own, err := w.s.identify(w.Conn, w.login)
 	if err != nil {
 		return err
 	}
-	return w.s.noteSASL(i)
+	return w.s.noteIdentities(own)
 }
 
 // explain adds to the reason why there was no connect response the address, and what a server that hangs up says about that. It asks

@@ -32,10 +32,12 @@ const (
 // identity is somebody whom ACLs can name. Its password, which only one of the scheme digest has, must not be logged.
 type identity struct{ scheme, name, password string }
 
-// The schemes of identities: digest for those that a session presents, sasl for the one that its connections have authenticated.
+// The schemes of identities: digest for those that a session presents, sasl and x509 for those that its connections have authenticated,
+// the latter by a TLS certificate.
 const (
 	digestScheme = "digest"
 	saslScheme   = "sasl"
+	x509Scheme   = "x509"
 )
 
 // secret returns what is presented to the server.
@@ -72,10 +74,12 @@ type identities struct {
 }
 
 // tags returns the text of each identity.
-func (ids identities) tags() []string {
-	tags := make([]string, len(ids.all))
-	for i, one := range ids.all {
-		tags[i] = one.String()
+func (ids identities) tags() []string { return tagsOf(ids.all) }
+
+func tagsOf(all []identity) []string {
+	tags := make([]string, len(all))
+	for n, i := range all {
+		tags[n] = i.String()
 	}
 	return tags
 }
@@ -159,13 +163,13 @@ func (ids identities) deniedHint() string {
 	case len(ids.all) == 0 && ids.file != "":
 		return fmt.Sprintf("this session has no credentials: %s is empty; does the file named by LoadCredential= exist?", ids.file)
 	case len(ids.all) == 0:
-		return "this session has no credentials: set zookeeper.auth.file or zookeeper.sasl"
+		return "this session has no credentials: set zookeeper.auth.file, zookeeper.sasl or zookeeper.tls.cert"
 	}
 	var users []string
 	for _, i := range ids.all {
 		if i.scheme != digestScheme {
-			return fmt.Sprintf("this session is %s, and has no permission: all members must be the same to the servers, or have the same "+
-				"zookeeper.auth.file", strings.Join(ids.tags(), ", "))
+			return fmt.Sprintf("this session is %s, and has no permission: all members must be the same to the servers, or be listed in "+
+				"zookeeper.identities, or have the same zookeeper.auth.file", strings.Join(ids.tags(), ", "))
 		}
 		if name := fmt.Sprintf("%q", i.name); !slices.Contains(users, name) {
 			users = append(users, name)

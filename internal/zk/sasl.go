@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"time"
 
-	"zkelectd/internal/cluster"
 	"zkelectd/internal/zk/sasl"
 )
 
@@ -83,12 +81,10 @@ func (a SASL) start(ctx context.Context, server string) (*saslLogin, error) {
 	return l, nil
 }
 
-// wireOpSASL is the operation of SASL, wireOpWhoAmI that which asks for the identities of a connection, and xidSASL an xid that
-// go-zookeeper does not use.
+// wireOpSASL is the operation of SASL, and xidSASL an xid that go-zookeeper does not use.
 const (
-	wireOpSASL   = 102
-	wireOpWhoAmI = 107
-	xidSASL      = -5
+	wireOpSASL = 102
+	xidSASL    = -5
 )
 
 // maxSASLSteps limits an exchange: that of Kerberos has three steps.
@@ -146,60 +142,6 @@ func (l *saslLogin) explain(err error) error {
 	return fmt.Errorf("SASL: the server refuses the user or the password in %s, or does not use DIGEST-MD5: its log says which (%w)", passwordKey, err)
 }
 
-// errCannotAsk is the error of a server that cannot say who a connection is. It hangs up.
-var errCannotAsk = errors.New("this server is older than 3.7, and does not say which identity it gives to a principal: set zookeeper.sasl.identity " +
-	"to the name in its log, in 'Successfully authenticated client'")
-
-// askIdentity asks the server which identity of the scheme sasl it has given to the connection. Its settings decide that, such as
-// kerberos.removeHostFromPrincipal.
-func askIdentity(conn net.Conn) (identity, error) {
-	if err := writeRequest(conn, xidSASL, wireOpWhoAmI, nil); err != nil {
-		return identity{}, err
-	}
-	body, err := readReply(conn)
-	const unimplemented = -6
-	if refused := (*refusedError)(nil); errors.As(err, &refused) && refused.code == unimplemented {
-		return identity{}, errCannotAsk
-	} else if err != nil {
-		return identity{}, fmt.Errorf("asking for the identity: %w", err)
-	}
-	var found []identity
-	f := fields{rest: body}
-	f.list(func() {
-		if i := (identity{scheme: string(f.bytes()), name: string(f.bytes())}); i.scheme == saslScheme {
-			found = append(found, i)
-		}
-	})
-	switch {
-	case f.short:
-		return identity{}, fmt.Errorf("%w: a malformed reply", errNotZooKeeper)
-	case len(found) != 1:
-		return identity{}, errors.New("SASL: the server has not accepted the ticket, and goes on without an identity: its log says why " +
-			"(zookeeper.allowSaslFailedClients lets it)")
-	}
-	return found[0], nil
-}
-
-// identify returns the identity that a server has given to a connection that has authenticated. If the server cannot say which, that is
-// an error only where ACLs name it.
-func (s *Session) identify(conn net.Conn, l *saslLogin) (identity, error) {
-	open := s.opt.Access.ACL.Open()
-	s.mu.Lock()
-	skip := open && s.cannotAsk
-	s.mu.Unlock()
-	if skip || l.id != (identity{}) {
-		return l.id, nil
-	}
-	i, err := askIdentity(conn)
-	if errors.Is(err, errCannotAsk) && open {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.cannotAsk = true
-		return i, errors.New("connecting again: this server is older than 3.7")
-	}
-	return i, err
-}
-
 // keepTickets renews the tickets of Kerberos until the session ends.
 func (s *Session) keepTickets() {
 	s.opt.Access.SASL.Kerberos.Keep(s.ctx, s.opt.Servers, func(err error, end time.Time) {
@@ -209,21 +151,4 @@ func (s *Session) keepTickets() {
 		}
 		s.opt.Log.Warn("cannot renew the tickets of Kerberos: still trying", "err", err, "valid_until", end.Format(time.RFC3339))
 	})
-}
-
-// noteSASL records the identity that the servers have given to the session. All must give the same one: znodes are created for it.
-func (s *Session) noteSASL(i identity) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case i == identity{}: // not known, and not needed
-	case s.sasl == identity{}:
-		s.sasl = i
-		s.identities.all = append(slices.Clip(s.identities.all), i)
-		s.acl = s.opt.Access.ACL.entries(s.identities)
-	case s.sasl != i:
-		return fmt.Errorf("%w: this server takes the session for %s, another one for %s: do all servers have the same SASL settings, and was "+
-			"the user replaced? Then restart the daemon", cluster.ErrNoAuth, i, s.sasl)
-	}
-	return nil
 }

@@ -44,10 +44,11 @@ type Session struct {
 	presented  identities
 
 	mu         sync.Mutex
-	identities identities // the identities that acl names
-	sasl       identity   // the one of them that the connections have authenticated; the zero value for none
+	access     Access     // that of opt, and after a change of credentials the new one
+	identities identities // those that the session has, and that count for ACLs
+	given      []identity // those that the servers have given to its connections
 	acl        []zk.ACL
-	cannotAsk  bool // a server cannot say which that is
+	cannotAsk  bool // a server cannot say which those are
 	err        error
 	handshake  handshake
 	connected  bool
@@ -112,7 +113,7 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 		return nil, err
 	}
 	s := newSession(opt)
-	s.identities, s.acl = ids, opt.Access.ACL.entries(ids)
+	s.access, s.identities, s.acl = opt.Access, ids, opt.Access.ACL.entries(opt.Access.named(ids))
 	s.hosts = &hostProvider{s: s, servers: slices.Clone(opt.Servers)}
 	rand.Shuffle(len(s.hosts.servers), s.hosts.swap)
 	if at, last := slices.Index(s.hosts.servers, opt.Avoid), len(s.hosts.servers)-1; at >= 0 {

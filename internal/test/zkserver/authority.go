@@ -53,6 +53,11 @@ func NewAuthority(dir, name string) (*Authority, error) {
 
 // Issue signs a certificate for 127.0.0.1 and name that is valid until then. The files are named after name.
 func (a *Authority) Issue(name string, until time.Time) (Certificate, error) {
+	return a.IssueTo(pkix.Name{CommonName: name}, name, until)
+}
+
+// IssueTo is [Authority.Issue] with a subject.
+func (a *Authority) IssueTo(subject pkix.Name, name string, until time.Time) (Certificate, error) {
 	c := Certificate{
 		Cert: filepath.Join(a.dir, name+".crt"), Key: filepath.Join(a.dir, name+".key"), Chain: filepath.Join(a.dir, name+".chain.pem"),
 	}
@@ -61,7 +66,7 @@ func (a *Authority) Issue(name string, until time.Time) (Certificate, error) {
 		return c, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: until,
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: subject, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: until,
 		DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}

@@ -20,12 +20,13 @@ func TestApprovalBetweenSites(t *testing.T) {
 	f := newFleet(t)
 	addr := freeAddr(t)
 	tokens := filepath.Join(f.dir, "tokens")
+	called := filepath.Join(f.dir, "called")
 	put(t, tokens, "night-shift:"+token+"\n")
 	const policy = "policy: {sites: {dc1: 200}, failback: manual, confirm: 'member.site != previous.site', confirm_after: %s}\n"
 	f.configure("a", "dc1", 9, fmt.Sprintf(policy, "1h"))
 	f.start("a")
 	f.until("a leads", leads("a"))
-	f.configure("b", "dc2", 2, fmt.Sprintf("http: {listen: '%s', token_file: '%s'}\n"+policy, addr, tokens, "1h"))
+	f.configure("b", "dc2", 2, fmt.Sprintf("http: {listen: '%s', token_file: '%s'}\nhooks: {on_proposal: [sh, -c, 'cat >>%s']}\n"+policy, addr, tokens, called, "1h"))
 	f.start("b")
 	f.until("b has joined", func(g status.Group) bool { return len(g.Members) == 2 })
 	p := f.open(addr)
@@ -42,6 +43,9 @@ func TestApprovalBetweenSites(t *testing.T) {
 	if out := f.exits(statusRefused, "approve", "c"); !strings.Contains(out, "c is not proposed now, but b (dc2)") {
 		t.Error(out)
 	}
+	f.eventually("the hook", func() bool {
+		return strings.Contains(read(called), `"leader":"b","leader_site":"dc2","cause":"failure"`)
+	})
 	if out, err := f.run("approve", "--reject", "--reason", "look first"); err != nil || !strings.Contains(out, "b (dc2) is not elected") {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -59,6 +63,9 @@ func TestApprovalBetweenSites(t *testing.T) {
 	t.Logf("b leads %s after the approval", time.Since(approved))
 	p.shows("#history", "approved by night-shift")
 	p.shows("#requests", "None: policy alone decides.")
+	if n := strings.Count(read(called), "\n"); n != 1 {
+		t.Errorf("on_proposal ran %d times", n)
+	}
 	p.checkConsole()
 	p.do(chromedp.Navigate("about:blank")) // its daemon is about to be lost
 

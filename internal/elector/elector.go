@@ -91,8 +91,10 @@ type Decision struct {
 	Failing *Failing
 	// Note is the reason why no member is elected although there should be a leader; empty otherwise. AwaitsApproval is set if that is
 	// that a person must approve.
+	// Proposal is the one that has not been answered.
 	Note           string
 	AwaitsApproval bool
+	Proposal       *cluster.Proposal
 	// Starting is set if Note is only that the first election waits for other hosts.
 	Starting bool
 	// Awaiting is the group whose decision must be known before the election that is due; empty if there is none. Nothing is written

@@ -24,7 +24,7 @@ func (m *Member) View() status.Daemon {
 	v := status.Daemon{
 		Group: g.opt.Name, Membership: status.MembershipMember, Node: node.ID, Site: node.Site, Root: g.opt.Paths.Root, Incarnation: m.self.Name, Phase: string(m.machine.Phase()),
 		Term: m.machine.Term(), LeaseEnds: m.machine.Deadline(), Lease: cluster.Duration(m.budget.Lease), Elector: m.snap.Elector && !m.snap.Acting,
-		SessionTimeout: cluster.Duration(m.budget.Session), Note: decided.Note, Blocked: decided.Blocked, AwaitsApproval: decided.AwaitsApproval, Newer: g.newer,
+		SessionTimeout: cluster.Duration(m.budget.Session), Note: decided.Note, Blocked: decided.Blocked, AwaitsApproval: decided.AwaitsApproval, Proposal: decided.Proposal, Newer: g.newer,
 		Drift: seen.policy, SlotsDrift: seen.slots,
 		SnapshotAt: m.snap.At, RespondedAt: max(m.snap.At, g.opt.Health.RespondedAt()), PublishedAt: boottime.Now(),
 		Loop: !m.over, Session: !m.over && m.session.Err() == nil, Connected: m.session.Connected(),

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"os"
 	"sync"
@@ -32,6 +33,8 @@ type Group struct {
 	feed     *status.Feed
 	counters *group.Counters
 	hooks    *hook.Queue                   // runs hooks.on_change
+	asking   *hook.Queue                   // runs hooks.on_proposal
+	proposed atomic.Int64                  // the proposal that it was run for last
 	started  atomic.Pointer[config.Config] // see startedConfig; nil before there was an instance
 	leaders  *leaderWatch
 	cache    *operator.GroupCache // answers HTTP clients, in their goroutines
@@ -75,6 +78,9 @@ func (g *Group) renew() {
 // open starts what runs for the group beside its membership; close ends it.
 func (g *Group) open() {
 	g.hooks = hook.NewQueue(g.changeHook, g.log)
+	g.asking = hook.NewLatest(func() hook.Hook {
+		return g.hook("hooks.on_proposal", g.workConfig().Hooks.OnProposal)
+	}, g.log)
 	g.leaders.hooks = hook.NewLatest(g.leaders.hook, g.log)
 }
 
@@ -111,6 +117,7 @@ func (g *Group) closeHooks() {
 	var closing sync.WaitGroup
 	closing.Go(func() { g.hooks.Close(limited) })
 	closing.Go(func() { g.leaders.hooks.Close(limited) })
+	closing.Go(func() { g.asking.Close(limited) })
 	closing.Wait()
 }
 
@@ -158,10 +165,27 @@ func (g *Group) DryRun(ctx context.Context, r request.Request) ([]string, error)
 
 // viewed soon sends the status line of the only group to the service manager. That of several groups is sent with each
 // beat.
-func (g *Group) viewed(status.Daemon) {
+func (g *Group) viewed(v status.Daemon) {
+	g.propose(v)
 	if g.host.single() {
 		g.host.service.statusLater(g.host.line)
 	}
+}
+
+// propose runs hooks.on_proposal, once for each proposal that nobody has answered.
+func (g *Group) propose(v status.Daemon) {
+	p := v.Proposal
+	if p == nil || g.proposed.Swap(p.ID) == p.ID {
+		return
+	}
+	data, err := json.Marshal(status.Proposal{
+		Node: v.Node, Site: v.Site, Group: g.name, Root: g.paths.Root, Request: p.ID, Leader: p.Node, LeaderSite: p.Site,
+		Cause: string(p.Cause), Reason: p.Reason, ConfirmAfter: p.For, Time: p.Time,
+	})
+	if err != nil {
+		return // not reached: plain values
+	}
+	g.asking.Push(hook.Input{Data: append(data, '\n')})
 }
 
 // neighbors returns what the group's elector takes into account of other groups.

@@ -186,7 +186,7 @@ var hostMetrics = []metric{
 	{"zkelectd_sessions_total", counter, nil, "ZooKeeper sessions in which this daemon has registered.", value(func(h hostData) uint64 { return h.totals.Sessions }), nil},
 	{"zkelectd_session_expirations_total", counter, nil, "Sessions that ended although the daemon was not stopping: expired, closed from outside, or abandoned.", value(func(h hostData) uint64 { return h.totals.SessionsLost }), nil},
 	{"zkelectd_session_reconnects_total", counter, nil, "How often the daemon reconnected to ZooKeeper without losing its session.", value(func(h hostData) uint64 { return h.totals.Reconnects }), nil},
-	{"zkelectd_hook_failures_total", counter, nil, "Runs of the hooks on_change and on_leader_change of all groups that have failed, or were killed after hooks.timeout. The log names the group.", value(func(h hostData) uint64 { return h.totals.HookFailures }), nil},
+	{"zkelectd_hook_failures_total", counter, nil, "Runs of the hooks on_change, on_leader_change and on_proposal of all groups that have failed, or were killed after hooks.timeout. The log names the group.", value(func(h hostData) uint64 { return h.totals.HookFailures }), nil},
 	{"zkelectd_fencing_total", counter, []string{"result"}, "Nodes of lost leaders that this daemon has tried to fence before it took over: it succeeded (success) or it is not certain that the node is off (failure).", func(h hostData, emit emitter) {
 		emit(float64(h.totals.Fenced.Succeeded), "success")
 		emit(float64(h.totals.Fenced.Failed), "failure")

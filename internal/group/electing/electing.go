@@ -112,6 +112,7 @@ type View struct {
 	Manual  bool   // Blocked is only that failback is manual
 	// AwaitsApproval is set if a person must approve the election that Note or Blocked is about.
 	AwaitsApproval bool
+	Proposal       *cluster.Proposal // that has not been answered
 	Sites          map[string]status.SiteCounts
 	// NoLeader is Note, unless the elector only waits for members that may be about to start. Failing says that all have failed.
 	NoLeader, Failing string
@@ -339,7 +340,7 @@ func (e *Elector) report(d elector.Decision) {
 	if blocked != "" && blocked != e.view.Blocked {
 		e.opt.Log.Info("preemption blocked", "reason", blocked)
 	}
-	e.awaiting, e.view = d.Awaiting, View{Note: d.Note, Blocked: blocked, Manual: d.Blocked.Manual, AwaitsApproval: d.AwaitsApproval, Sites: eligibility(d.Ranking)}
+	e.awaiting, e.view = d.Awaiting, View{Note: d.Note, Blocked: blocked, Manual: d.Blocked.Manual, AwaitsApproval: d.AwaitsApproval, Proposal: d.Proposal, Sites: eligibility(d.Ranking)}
 	if !d.Starting {
 		e.view.NoLeader = d.Note
 	}

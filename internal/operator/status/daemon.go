@@ -72,6 +72,8 @@ type Daemon struct {
 	Note string `json:"note,omitempty"`
 	// AwaitsApproval is set if a person must approve the election that Note or Blocked is about.
 	AwaitsApproval bool `json:"awaits_approval,omitempty"`
+	// Proposal is the one that has not been answered, for hooks.on_proposal; nil for none.
+	Proposal *cluster.Proposal `json:"-"`
 	// Blocked says why a better member does not take over, if this daemon is the elector. It is empty if the only reason is that
 	// failback is manual.
 	Blocked string `json:"preemption_blocked,omitempty"`

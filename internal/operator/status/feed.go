@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"zkelectd/internal/cluster"
 )
 
 // The kinds of events.
@@ -58,6 +60,24 @@ type Leadership struct {
 	// wait for, or, without a holder, whether leadership was released.
 	PreviousLeader string `json:"previous_leader,omitempty"`
 	PreviousClean  bool   `json:"previous_clean"`
+}
+
+// Proposal is the input of hooks.on_proposal.
+type Proposal struct {
+	// Node and Site are those of the daemon that runs the hook.
+	Node  string `json:"node"`
+	Site  string `json:"site"`
+	Group string `json:"group"`
+	Root  string `json:"root"`
+	// Request is the number of the proposal. Leader and LeaderSite are who would be elected.
+	Request    int64  `json:"request"`
+	Leader     string `json:"leader"`
+	LeaderSite string `json:"leader_site"`
+	Cause      string `json:"cause"`
+	Reason     string `json:"reason"`
+	// ConfirmAfter is how long nobody may answer before it is elected all the same; 0s for as long as it takes.
+	ConfirmAfter cluster.Duration `json:"confirm_after"`
+	Time         time.Time        `json:"time"`
 }
 
 // LeaderChange is the input of hooks.on_leader_change. State is READY, or NONE while nobody leads.

@@ -18,7 +18,7 @@ type Totals struct {
 	Sessions     uint64
 	SessionsLost uint64
 	Reconnects   uint64
-	// HookFailures counts the runs of the hooks on_change and on_leader_change that have failed.
+	// HookFailures counts the runs of the hooks on_change, on_leader_change and on_proposal that have failed.
 	HookFailures uint64
 	// Restarts counts the restarts in place of a child that had exited by itself.
 	Restarts uint64

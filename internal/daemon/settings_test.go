@@ -35,7 +35,7 @@ func TestRestoredSettings(t *testing.T) {
 		"one group": {
 			"node: {id: a}\nzookeeper: {root: /x, servers: [zk:1], session_file: /f}\nchild: {command: [x], containment: keeper}\n",
 			"node: {id: b, site: dc1}\nzookeeper: {root: /y, servers: [zk:2], session_file: /g}\nchild: {command: [y], containment: auto}\n", nil,
-			"node.site", "node.id zookeeper.servers zookeeper.root zookeeper.session_file child.command child.containment", "",
+			"node.site zookeeper.servers", "node.id zookeeper.root zookeeper.session_file child.command child.containment", "",
 		},
 		"a directory now": {"zookeeper: {root: /x}\nchild: {command: [x]}\n", "groups_dir: " + groups + "\n", nil, "", "", "groups_dir: is"},
 		"groups": {

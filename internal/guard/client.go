@@ -328,9 +328,9 @@ func (c *Client) SetSession(s Credentials) {
 	c.send(message{Kind: kindSession, Session: &s})
 }
 
-// SetAccess replaces the settings for connecting to the servers, for the process that closes the session after the daemon's
+// SetAccess replaces the servers and the settings for connecting to them, for the process that closes the session after the daemon's
 // death.
-func (c *Client) SetAccess(access json.RawMessage) {
+func (c *Client) SetAccess(servers []string, access json.RawMessage) {
 	c.updating.Lock()
 	defer c.updating.Unlock()
 	c.mu.Lock()
@@ -339,7 +339,7 @@ func (c *Client) SetAccess(access json.RawMessage) {
 		return
 	}
 	s := *c.session
-	s.Access = access
+	s.Servers, s.Access = servers, access
 	c.session = &s
 	c.mu.Unlock()
 	c.send(message{Kind: kindSession, Session: &s})

@@ -18,14 +18,14 @@ func TestSessionUpdatesFromTwoGoroutines(t *testing.T) {
 		for j := range 2 {
 			both.Go(func() {
 				value := json.RawMessage(fmt.Sprint(2*i + j))
-				c.SetAccess(value)
+				c.SetAccess([]string{string(value)}, value)
 				c.l.SetRelease(value)
 			})
 		}
 		var access, release string
 		for range 4 {
 			if m := c.receiveAny(); m.Kind == kindSession {
-				access = string(m.Session.Access)
+				access = string(m.Session.Access) + m.Session.Servers[0]
 			} else {
 				release = string(m.Release)
 			}
@@ -35,7 +35,7 @@ func TestSessionUpdatesFromTwoGoroutines(t *testing.T) {
 		if err != nil || len(f.Leaderships) != 1 {
 			t.Fatal(f, err)
 		}
-		if got := string(f.Session.Access); got != access {
+		if got := string(f.Session.Access) + f.Session.Servers[0]; got != access {
 			t.Fatalf("access %s was written, %s sent", got, access)
 		}
 		if got := string(f.Leaderships[0].Release); got != release {

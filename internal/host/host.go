@@ -39,10 +39,10 @@ type Guard interface {
 	Err() error
 	// CheckGroups returns an error if the works of n groups could not be told apart.
 	CheckGroups(n int) error
-	// SetSession sets the session that the guard closes if this daemon dies, and SetAccess the credentials and TLS files for
-	// that.
+	// SetSession sets the session that the guard closes if this daemon dies, and SetAccess the servers, credentials and TLS files
+	// for that.
 	SetSession(guard.Credentials)
-	SetAccess(json.RawMessage)
+	SetAccess(servers []string, access json.RawMessage)
 	ClearSession()
 	// Heartbeat promises another heartbeat before until; 0 promises none.
 	Heartbeat(until time.Duration)

@@ -50,8 +50,8 @@ func (h *Host) serveReloads(ctx context.Context, s *session) {
 	}
 }
 
-// reload reads the configuration again and applies it. It refuses the whole configuration if its main file is invalid or if ZooKeeper
-// does not know its credentials, and the configuration of a group if that is invalid or its policy cannot be published.
+// reload reads the configuration again and applies it. It refuses the whole configuration if its main file is invalid, if its servers are
+// not those of the group or if ZooKeeper does not know its credentials, and the configuration of a group if that is invalid or its policy cannot be published.
 func (h *Host) reload(ctx context.Context, s *session) {
 	h.reloading.Lock()
 	defer h.reloading.Unlock()
@@ -60,6 +60,9 @@ func (h *Host) reload(ctx context.Context, s *session) {
 	next, err := h.read(order.AllowRemovals)
 	var identities *zk.CredentialChange
 	var published map[string]operator.Publication
+	if err == nil {
+		err = h.checkServers(ctx, s, next)
+	}
 	if err == nil {
 		identities, err = h.checkCredentials(ctx, s, next)
 	}
@@ -243,9 +246,6 @@ func (h *Host) accept(s *session, next Reloaded) []GroupReload {
 	h.applyHost(before, next.Host.Config, after.Config)
 	now, was := after.Config.ZooKeeper, before.ZooKeeper
 	auditACLs := now.Auth != was.Auth || now.ACL != was.ACL || !slices.Equal(now.Identities, was.Identities)
-	if auditACLs {
-		h.opt.Guard.SetAccess(operator.EncodeAccess(operator.Access(after.Config, os.Getenv)))
-	}
 	var results []GroupReload
 	for _, name := range slices.Sorted(maps.Keys(next.Refused)) {
 		logRefused(h, "the group stays as it is", next.Refused[name], "group", name)
@@ -273,6 +273,9 @@ func (h *Host) accept(s *session, next Reloaded) []GroupReload {
 		results = append(results, GroupReload{Name: c.Name, Changed: last.text, Refused: last.refused})
 	}
 	h.inForce.Store(&after)
+	if auditACLs || !slices.Equal(now.Servers, was.Servers) {
+		h.applyAccess(s, after.Config)
+	}
 	signal(h.recheck)
 	h.setInvalid(next.Refused)
 	return results

@@ -75,13 +75,13 @@ func (s *Session) closeViaLibrary(ctx context.Context) {
 func (s *Session) closeDirectly(ctx context.Context) error {
 	finals := s.finals()
 	s.mu.Lock()
-	gone, h := s.gone, s.handshake
+	gone, h, servers := s.gone, s.handshake, s.opt.Servers
 	s.mu.Unlock()
 	if gone || h.session == 0 {
 		return nil
 	}
 	u := sessionCloser{dial: s.opt.Dial, visits: s.opt.visits, sasl: s.opt.Access.SASL, identities: s.currentIdentities(), session: h.session, password: h.password, finals: finals}
-	err := u.closeAnywhere(ctx, s.opt.Servers)
+	err := u.closeAnywhere(ctx, servers)
 	for _, f := range finals {
 		switch {
 		case f.Applied:

@@ -213,6 +213,9 @@ func (e *refusedError) Error() string {
 	return fmt.Sprintf("refused with code %d", e.code)
 }
 
+// Unwrap returns the error of package cluster for the code; nil if there is none.
+func (e *refusedError) Unwrap() error { return wireErrors[e.code] }
+
 // nameCode replaces the error of go-zookeeper for a code that it has no name for.
 func nameCode(err error) error {
 	var code int32

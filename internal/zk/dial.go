@@ -342,20 +342,30 @@ func (w *wireConn) Close() error {
 // hostProvider gives go-zookeeper the servers, in the order that the session has shuffled them into. It does not resolve
 // names, so that every dial resolves them again.
 type hostProvider struct {
-	s       *Session
+	s *Session
+
+	// The session's mutex guards the following.
 	servers []string
 	next    int
 }
 
 func (h *hostProvider) Init([]string) error { return nil }
-func (h *hostProvider) Len() int            { return len(h.servers) }
 func (h *hostProvider) Connected()          {}
 func (h *hostProvider) swap(i, j int)       { h.servers[i], h.servers[j] = h.servers[j], h.servers[i] }
+
+// Len returns the number of servers.
+func (h *hostProvider) Len() int {
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	return len(h.servers)
+}
 
 // Next returns the next server. It never asks go-zookeeper to wait, because the dialer does that, except after the end of
 // the session: then waiting is the only way out of the library's connect loop.
 func (h *hostProvider) Next() (server string, wait bool) {
+	h.s.mu.Lock()
 	server = h.servers[h.next%len(h.servers)]
 	h.next++
+	h.s.mu.Unlock()
 	return server, h.s.Err() != nil
 }

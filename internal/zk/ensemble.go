@@ -72,26 +72,45 @@ func (s *Session) askEnsemble(ctx context.Context) (*EnsembleError, error) {
 	c := &s.ensemble
 	c.running.Lock()
 	defer c.running.Unlock()
-	s.mu.Lock()
-	conn := s.conn
-	if !s.connected { // an answer to the handshake shows that this session is of the server's ensemble
-		conn = nil
-	}
-	s.mu.Unlock()
+	conn := s.liveConn()
 	if conn == nil {
 		return nil, fmt.Errorf("%w: no connection to ZooKeeper", cluster.ErrNotSent)
 	}
 	if c.on == conn && (c.found.proven() || time.Since(c.at) < checkFor) {
 		return c.found, nil
 	}
-	found, err := s.compareServers(ctx, conn)
-	if err == nil {
-		c.on, c.at, c.found = conn, time.Now(), found
+	servers := slices.Compact(slices.Sorted(slices.Values(s.Servers())))
+	doubts, err := s.compareServers(ctx, conn, servers)
+	if err != nil {
+		return nil, err
 	}
-	return found, err
+	found := &EnsembleError{Here: conn.addr, Of: len(servers)}
+	for _, server := range servers {
+		doubt := doubts[server]
+		if doubt != nil {
+			found.Doubts = append(found.Doubts, server+": "+doubt.Error())
+		}
+		if errors.Is(doubt, errForeign) {
+			found.Foreign = append(found.Foreign, server)
+		}
+	}
+	c.on, c.at, c.found = conn, time.Now(), found
+	return found, nil
 }
 
-func (s *Session) compareServers(ctx context.Context, conn *wireConn) (*EnsembleError, error) {
+// liveConn returns the connection to a server that has answered the handshake, which shows that this session is of its ensemble; nil if
+// there is none.
+func (s *Session) liveConn() *wireConn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.connected {
+		return nil
+	}
+	return s.conn
+}
+
+// compareServers returns why servers do not count as of one ensemble with that of a connection. No answer proves nothing.
+func (s *Session) compareServers(ctx context.Context, conn *wireConn, servers []string) (doubts map[string]error, err error) {
 	here := sessionCloser{
 		dial: conn.dialAgain(), sasl: s.opt.Access.SASL, identities: s.currentIdentities(), timeout: s.Timeout(), password: make([]byte, passwordLen), // no password yet
 	}
@@ -102,22 +121,15 @@ func (s *Session) compareServers(ctx context.Context, conn *wireConn) (*Ensemble
 		return nil, fmt.Errorf("%w: %s opens no further session: %w", cluster.ErrNotSent, conn.addr, err)
 	}
 	here.session, here.password = opened.session, opened.password
-	servers := slices.Compact(slices.Sorted(slices.Values(s.opt.Servers)))
-	e := &EnsembleError{Here: conn.addr, Of: len(servers)}
+	doubts = make(map[string]error)
 	for _, server := range servers {
-		doubt := s.knows(ctx, limit, server, here)
+		doubts[server] = s.knows(ctx, limit, server, here)
 		if err := here.attachWithin(ctx, limit, conn.addr); err != nil { // then it may have ended before the server was asked; else it goes on
 			return nil, fmt.Errorf("%w: %s did not keep a session: %w", cluster.ErrNotSent, conn.addr, err)
 		}
-		if doubt != nil {
-			e.Doubts = append(e.Doubts, server+": "+doubt.Error())
-		}
-		if errors.Is(doubt, errForeign) {
-			e.Foreign = append(e.Foreign, server)
-		}
 	}
 	_ = here.closeWithin(ctx, limit, conn.addr) // else it expires
-	return e, nil
+	return doubts, nil
 }
 
 // knows returns an error unless a server knows a session. If its name has several addresses, more than half of them must; if none of those

@@ -38,7 +38,7 @@ func TestCheckEnsemble(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, Options{Servers: c.servers[:1]})
-			s.opt.Servers = c.servers
+			s.SetServers(c.servers)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			err := s.CheckEnsemble(ctx)

@@ -109,18 +109,7 @@ func (l *FinalTx) readBack(conn net.Conn) {
 	if last.Path == "" {
 		return
 	}
-	const noWatch = 0
-	path := []byte(last.Path)
-	request := append(append(binary.BigEndian.AppendUint32(nil, uint32(len(path))), path...), noWatch)
-	if err := writeRequest(conn, 1, wireOpGetData, request); err != nil {
-		return
-	}
-	reply, err := readReply(conn)
-	if err != nil || len(reply) < 4 {
-		return
-	}
-	n := binary.BigEndian.Uint32(reply)
-	if data := reply[4:]; uint64(n) <= uint64(len(data)) && bytes.Equal(data[:n], last.Data) {
+	if data, err := getData(conn, last.Path); err == nil && bytes.Equal(data, last.Data) {
 		l.Applied, l.Err = true, nil
 	}
 }

@@ -144,7 +144,7 @@ func (l *saslLogin) explain(err error) error {
 
 // keepTickets renews the tickets of Kerberos until the session ends.
 func (s *Session) keepTickets() {
-	s.opt.Access.SASL.Kerberos.Keep(s.ctx, s.opt.Servers, func(err error, end time.Time) {
+	s.opt.Access.SASL.Kerberos.Keep(s.ctx, s.Servers, func(err error, end time.Time) {
 		if end.IsZero() {
 			s.opt.Log.Error("there is no valid ticket of Kerberos, so that no connection to ZooKeeper can be opened: still trying", "err", err)
 			return

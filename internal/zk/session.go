@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -114,8 +113,8 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 	}
 	s := newSession(opt)
 	s.access, s.identities, s.acl = opt.Access, ids, opt.Access.ACL.entries(opt.Access.named(ids))
-	s.hosts = &hostProvider{s: s, servers: slices.Clone(opt.Servers)}
-	rand.Shuffle(len(s.hosts.servers), s.hosts.swap)
+	s.hosts = &hostProvider{s: s}
+	s.SetServers(opt.Servers)
 	if at, last := slices.Index(s.hosts.servers, opt.Avoid), len(s.hosts.servers)-1; at >= 0 {
 		s.hosts.swap(at, last)
 	}
@@ -211,12 +210,10 @@ func (s *Session) Password() []byte {
 
 // Server returns the server that the session is connected to; empty if there is none.
 func (s *Session) Server() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.conn == nil || !s.connected {
-		return ""
+	if conn := s.liveConn(); conn != nil {
+		return conn.addr
 	}
-	return s.conn.addr
+	return ""
 }
 
 // Connected reports whether the session is connected to a server at this moment. That proves nothing about a lease.

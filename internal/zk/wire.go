@@ -280,6 +280,24 @@ func (u sessionCloser) authenticate(conn net.Conn) error {
 	return nil
 }
 
+// getData reads a znode.
+func getData(conn net.Conn, path string) ([]byte, error) {
+	const noWatch = 0
+	if err := writeRequest(conn, 1, wireOpGetData, append(appendBuffer(nil, []byte(path)), noWatch)); err != nil {
+		return nil, err
+	}
+	reply, err := readReply(conn)
+	if err != nil {
+		return nil, err
+	}
+	f := fields{rest: reply}
+	data := f.bytes()
+	if f.short {
+		return nil, fmt.Errorf("%w: malformed data", errNotZooKeeper)
+	}
+	return bytes.Clone(data), nil
+}
+
 // call sends one request and waits for its reply.
 func call(conn net.Conn, xid, op int32, body []byte) error {
 	if err := writeRequest(conn, xid, op, body); err != nil {

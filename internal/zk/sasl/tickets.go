@@ -163,22 +163,24 @@ func (k Kerberos) fetch(services []string, errs map[string]error) map[string]*ti
 	return got
 }
 
-// Keep renews the tickets for servers until ctx is done, at about the half of their life: each time by a new login, so that a replaced
+// Keep renews the tickets for the current servers until ctx is done, at about the half of their life: each time by a new login, so that a replaced
 // keytab or credential cache is used. It calls failed for each attempt that fails, with when the first of the tickets ends: the zero time
 // if there is none.
-func (k Kerberos) Keep(ctx context.Context, servers []string, failed func(err error, end time.Time)) {
+func (k Kerberos) Keep(ctx context.Context, servers func() []string, failed func(err error, end time.Time)) {
 	w := k.wallet()
-	var services []string
-	w.mu.Lock()
-	for _, server := range servers {
-		service := k.service(server)
-		services = append(services, service)
-		if _, wanted := w.services[service]; !wanted {
-			w.services[service] = nil
+	want := func() (services []string) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, server := range servers() {
+			service := k.service(server)
+			services = append(services, service)
+			if _, wanted := w.services[service]; !wanted {
+				w.services[service] = nil
+			}
 		}
+		return services
 	}
-	w.mu.Unlock()
-	timer := time.NewTimer(w.renewIn(services))
+	timer := time.NewTimer(w.renewIn(want()))
 	defer timer.Stop()
 	for {
 		select {
@@ -186,6 +188,7 @@ func (k Kerberos) Keep(ctx context.Context, servers []string, failed func(err er
 		case <-ctx.Done():
 			return
 		}
+		services := want()
 		w.mu.Lock()
 		f := w.start()
 		w.mu.Unlock()

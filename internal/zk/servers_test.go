@@ -1,0 +1,109 @@
+package zk
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/test/zkserver"
+)
+
+// record writes the record of a group's root.
+func record(t *testing.T, s *Session, root, id string) {
+	t.Helper()
+	data := cluster.Encode(&cluster.Identity{Root: root, Kind: cluster.KindSingle, ID: id})
+	if _, err := s.Do(t.Context(), cluster.Op{Kind: cluster.OpCreate, Path: root, Data: data}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Only servers of the session's ensemble that have the group with the same id prove anything. One that answers otherwise is foreign, and one
+// that does not answer proves nothing.
+func TestServersProveTheGroup(t *testing.T) {
+	t.Parallel()
+	e, err := zkserver.StartEnsemble(t.Context(), 3, zkserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Stop() })
+	const nobody = "127.0.0.1:1"
+	own, foreign := e.Addrs(), shared.Addr()
+	s, other := open(t, Options{Servers: own[:1]}), open(t, Options{})
+	record(t, s, "/proof", "A")
+	record(t, s, "/proof-copied", "B")
+	record(t, other, "/proof-copied", "B")
+	record(t, s, "/proof-other", "C")
+	record(t, other, "/proof-other", "D")
+	record(t, s, "/proof-without", "")
+	if _, err := other.Do(t.Context(), cluster.Op{Kind: cluster.OpCreate, Path: "/proof-damaged", Data: []byte("garbage")}); err != nil {
+		t.Fatal(err)
+	}
+	const unproven = "(no answer)"
+	prove := func(root, id string, servers ...string) map[string]string {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		found, err := s.ProveServers(ctx, servers, root, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := make(map[string]string)
+		for server, err := range found {
+			switch {
+			case err == nil:
+			case errors.As(err, new(*ForeignServerError)):
+				said[server] = err.Error()
+			default:
+				said[server] = unproven
+			}
+		}
+		return said
+	}
+	if got := prove("/proof", "A", append(own, nobody)...); len(got) != 1 || got[nobody] != unproven {
+		t.Errorf("the session's ensemble: %v", got)
+	}
+	named := strings.Replace(own[2], "127.0.0.1", "localhost", 1)
+	if got := prove("/proof", "A", named); len(got) != 0 {
+		t.Errorf("a server by a name: %v", got)
+	}
+	for root, c := range map[string]struct{ id, server, want string }{
+		"/proof":         {"A", foreign, "has no znode /proof"},
+		"/proof-copied":  {"B", foreign, "has a copy of the group: it does not know a session of " + own[0]},
+		"/proof-other":   {"C", foreign, "its id is D, and not C"},
+		"/proof-without": {"A", own[1], "without an id"},
+		"/proof-damaged": {"A", foreign, "znode /proof-damaged is not a zkelectd record"},
+	} {
+		if got := prove(root, c.id, c.server)[c.server]; !strings.Contains(got, c.want) {
+			t.Errorf("%s: %s", root, got)
+		}
+	}
+	if s.Reconnects() != 0 || s.Err() != nil {
+		t.Errorf("the session was disturbed: %d reconnects, %v", s.Reconnects(), s.Err())
+	}
+}
+
+// A session goes on with other servers: only its next connection leads to them, and so does its end.
+func TestASessionGoesOnWithOtherServers(t *testing.T) {
+	t.Parallel()
+	e, err := zkserver.StartEnsemble(t.Context(), 3, zkserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Stop() })
+	s := open(t, Options{Servers: e.Addrs()[:1]})
+	id := s.SessionID()
+	s.SetServers(e.Addrs()[1:])
+	if s.Reconnects() != 0 || s.Server() != e.Addrs()[0] {
+		t.Errorf("%d reconnects, at %s", s.Reconnects(), s.Server())
+	}
+	e.Servers[0].Kill()
+	eventually(t, "the session is connected to another server", func() bool { return s.Reconnects() > 0 && s.Connected() })
+	if s.SessionID() != id || s.Err() != nil || s.Server() == e.Addrs()[0] {
+		t.Errorf("session 0x%x at %s, %v", s.SessionID(), s.Server(), s.Err())
+	}
+	if got := s.Handle().Servers; len(got) != 2 {
+		t.Errorf("closed at %s", got)
+	}
+}

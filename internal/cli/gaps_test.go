@@ -29,6 +29,8 @@ election: {exclusion: 1s}
 		f.start(id)
 	}
 	leader := f.until("one leads all", func(g status.Group) bool { return len(g.Members) == 3 && leads(g.Leader)(g) })
+	f.succeedsWith(`"value": "tcp://`+leader.Leader+`:7000"`, "leader", "-o", "json")
+	f.succeedsWith("Value    tcp://"+leader.Leader+":7000\n", "status")
 	for _, c := range []struct {
 		name  string
 		bound cluster.Bound

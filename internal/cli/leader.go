@@ -64,7 +64,7 @@ published, which must not use TLS.`
 		if *output != "json" || err != nil && exitStatus(err) != statusNo {
 			return err
 		}
-		shown := shownLeader{Group: g.name, Root: g.paths.Root, Leader: leader.Leader, Site: leader.Site, Term: leader.Term}
+		shown := shownLeader{Group: g.name, Root: g.paths.Root, Leader: leader.Leader, Site: leader.Site, Term: leader.Term, Value: leader.Value}
 		if is {
 			shown.Node, shown.Leads = g.host.Config.Node.ID, new(err == nil)
 		}
@@ -80,6 +80,8 @@ type shownLeader struct {
 	Leader string `json:"leader,omitempty"`
 	Site   string `json:"site,omitempty"`
 	Term   int64  `json:"term,omitempty"`
+	// Value is what its work publishes.
+	Value string `json:"value,omitempty"`
 	// Node is the one that --is asks about, and Leads whether it is the leader.
 	Node  string `json:"node,omitempty"`
 	Leads *bool  `json:"leads,omitempty"`

@@ -65,7 +65,7 @@ func ledgerChild() {
 func notifyReady() {
 	c, err := net.Dial("unixgram", os.Getenv("NOTIFY_SOCKET"))
 	if err == nil {
-		_, err = io.WriteString(c, "READY=1")
+		_, err = io.WriteString(c, "X_ZKELECTD_VALUE=tcp://"+os.Getenv("ZKELECTD_NODE")+":7000\nREADY=1")
 		c.Close()
 	}
 	if err != nil {

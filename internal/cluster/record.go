@@ -441,6 +441,8 @@ type Current struct {
 	Reason         string `json:"reason,omitempty"`
 	PreviousLeader string `json:"previous_leader,omitempty"`
 	PreviousClean  bool   `json:"previous_clean,omitempty"`
+	// Value is what the work publishes with its leadership, such as its address; empty unless it is READY.
+	Value string `json:"value,omitempty"`
 	// Time is when it entered the state, by its host's clock; for people.
 	Time time.Time `json:"time"`
 }

@@ -71,8 +71,8 @@ func holder(s cluster.Snapshot) *status.Holder {
 	if !s.Current.Exists {
 		return &status.Holder{State: status.StateNone}
 	}
-	c := s.Current.Record
-	return &status.Holder{Node: c.Node, Site: c.Site, Term: c.Term, State: string(c.State)}
+	h := status.HolderOf(s.Current.Record)
+	return &h
 }
 
 // registrar returns the group of the first member, which checks the tree for all of them.

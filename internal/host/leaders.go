@@ -151,7 +151,7 @@ func (w *leaderWatch) read(ctx context.Context, conn leaderSession) (l status.Le
 
 func leadershipOf(c cluster.Current) status.Leadership {
 	return status.Leadership{
-		Holder: status.Holder{Node: c.Node, Site: c.Site, Term: c.Term, State: string(c.State)},
+		Holder: status.HolderOf(c),
 		Cause:  string(c.Cause), Reason: c.Reason, PreviousLeader: c.PreviousLeader, PreviousClean: c.PreviousClean,
 	}
 }
@@ -200,6 +200,7 @@ func (w *leaderWatch) input(l status.Leadership, at hookedChange) hook.Input {
 	}
 	if at.ready {
 		change.Leader, change.LeaderSite, change.State, change.Cause, change.Reason = l.Node, l.Site, l.State, l.Cause, l.Reason
+		change.Value = l.Value
 	}
 	data, err := json.Marshal(change)
 	if err != nil {

@@ -54,8 +54,8 @@ type (
 	HookDone struct{ Err error }
 	// ChildStarted reports that the child's process group exists.
 	ChildStarted struct{}
-	// ChildReady reports that the readiness probe has succeeded.
-	ChildReady struct{}
+	// ChildReady reports that the readiness probe has succeeded. Value is what the work publishes with its leadership.
+	ChildReady struct{ Value string }
 	// ChildFailed reports that the child could not be started, did not become ready, or fails its liveness probe. It may come
 	// late, after the end of the term.
 	ChildFailed struct{ Err error }
@@ -342,7 +342,7 @@ func (e ChildStarted) apply(m *Machine) { m.term.running, m.term.idle.ended = tr
 
 func (e ChildReady) apply(m *Machine) {
 	if m.term.task == taskStart {
-		m.term.task = taskUp
+		m.term.task, m.term.current.Value = taskUp, e.Value
 	}
 }
 

@@ -47,6 +47,13 @@ type Holder struct {
 	Site  string `json:"site,omitempty"`
 	Term  int64  `json:"term,omitempty"`
 	State string `json:"state"`
+	// Value is what its work publishes; empty if nothing.
+	Value string `json:"value,omitempty"`
+}
+
+// HolderOf returns the holder that current names.
+func HolderOf(c cluster.Current) Holder {
+	return Holder{Node: c.Node, Site: c.Site, Term: c.Term, State: string(c.State), Value: c.Value}
 }
 
 // Leadership is what every member can know about the leadership of its group: the holder, and how the term began. Without a holder,
@@ -92,6 +99,7 @@ type LeaderChange struct {
 	LeaderSite     string    `json:"leader_site"`
 	Term           int64     `json:"term"`
 	State          string    `json:"state"`
+	Value          string    `json:"value,omitempty"` // what the leader's work publishes
 	Cause          string    `json:"cause"`
 	Reason         string    `json:"reason"`
 	PreviousLeader string    `json:"previous_leader"`

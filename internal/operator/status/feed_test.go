@@ -85,7 +85,7 @@ func TestReadersLoseNothing(t *testing.T) {
 }
 
 func TestEventsOfAChange(t *testing.T) {
-	at := Daemon{Phase: "standby", Elected: "a", ElectedSite: "dc1", ElectedTerm: 7, Cause: "first", Reason: "because", Holder: &Holder{"a", "dc1", 7, "READY"}}
+	at := Daemon{Phase: "standby", Elected: "a", ElectedSite: "dc1", ElectedTerm: 7, Cause: "first", Reason: "because", Holder: &Holder{"a", "dc1", 7, "READY", ""}}
 	for name, c := range map[string]struct {
 		change func(*Daemon)
 		want   string

@@ -58,6 +58,8 @@ type Group struct {
 	// Cause and Reason are the elector's, of Term; without a leader, of the last decision.
 	Cause  string `json:"cause,omitempty"`
 	Reason string `json:"reason,omitempty"`
+	// Value is what the leader's work publishes; empty if nothing.
+	Value string `json:"value,omitempty"`
 	// Next is the member that has been elected to replace a leader which has not released yet; empty if there is none.
 	Next string `json:"next,omitempty"`
 	// Heir is the member that is elected next if the leader is lost, and HeirSite its site; empty if nobody is, or if the elector has
@@ -211,7 +213,7 @@ func (g *Group) describeLeadership(s cluster.Snapshot) {
 		return
 	}
 	c := s.Current.Record
-	g.State, g.Leader, g.Site, g.Term, g.Since = string(c.State), c.Node, c.Site, c.Term, timeOrNil(c.Time)
+	g.State, g.Leader, g.Site, g.Term, g.Since, g.Value = string(c.State), c.Node, c.Site, c.Term, timeOrNil(c.Time), c.Value
 	g.API, g.APIHost, g.Waiting, g.Fencing = c.API, apiHost(s), cmp.Or(s.Waiting(), queued(s)), s.Fenced()
 	if e := s.Elected; e.Readable() && e.Record.Term != c.Term {
 		// A handover is in progress, or was while this was read: the reason is not this leader's.

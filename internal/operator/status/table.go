@@ -93,6 +93,9 @@ func (g Group) writeLeader(b *strings.Builder) {
 		fmt.Fprintln(b, "Leader   none")
 	case string(cluster.CurrentReady):
 		fmt.Fprintf(b, "Leader   %s (site %s), term %d, ready since %s\n", Printable(g.Leader), Printable(g.Site), g.Term, since(g.Since))
+		if g.Value != "" {
+			fmt.Fprintf(b, "Value    %s\n", Printable(g.Value))
+		}
 	case string(cluster.CurrentProgress):
 		fmt.Fprintf(b, "Leader   %s (site %s), term %d, taking over since %s\n", Printable(g.Leader), Printable(g.Site), g.Term, since(g.Since))
 	default:

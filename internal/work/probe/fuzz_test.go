@@ -5,20 +5,25 @@ import (
 	"math/big"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 func FuzzParseNotification(f *testing.F) {
 	f.Add("READY=1\nSTATUS=up=1\n")
+	f.Add("X_ZKELECTD_VALUE=a=\xff\nX_ZKELECTD_VALUE=" + strings.Repeat("é", MaxValue))
 	f.Add("STATUS\nREADY=\nREADY=11")
 	f.Fuzz(func(t *testing.T, message string) {
-		ready, texts := parseNotification(message)
-		if ready != strings.Contains("\n"+message+"\n", "\nREADY=1\n") {
-			t.Errorf("%q is ready: %t", message, ready)
+		n := parseNotification(message)
+		if n.ready != strings.Contains("\n"+message+"\n", "\nREADY=1\n") {
+			t.Errorf("%q is ready: %t", message, n.ready)
 		}
-		for _, text := range texts {
+		for _, text := range n.texts {
 			if strings.Contains(text, "\n") || !strings.Contains(message, text) {
 				t.Errorf("%q has the status %q", message, text)
 			}
+		}
+		if len(n.value) > MaxValue || strings.Contains(n.value, "\n") || !utf8.ValidString(n.value) {
+			t.Errorf("%q has the value %q", message, n.value)
 		}
 	})
 }

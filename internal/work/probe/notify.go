@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,9 +21,16 @@ type Socket struct {
 	conn  *net.UnixConn
 	group chan int
 	once  sync.Once // for the send on group
+	value string    // the last one; nobody reads it before ready is closed
 	ready chan struct{}
 	done  chan struct{}
 }
+
+// MaxValue bounds the value that work publishes, in bytes: every member keeps it in memory.
+const MaxValue = 1024
+
+// valueKey is what work sends for a value to publish with its leadership.
+const valueKey = "X_ZKELECTD_VALUE"
 
 // ListenNotify opens a socket. It calls status, unless that is nil, with the text of each STATUS=. Notifications are read after
 // [Socket.Expect]. The caller must call Close.
@@ -81,11 +89,16 @@ func (s *Socket) receive(status func(string)) {
 		if cred := sender(control[:nc]); cred == nil || !isMember(cred, expected) {
 			continue
 		}
-		ready, texts := parseNotification(string(data[:n]))
-		if ready {
+		note := parseNotification(string(data[:n]))
+		select {
+		case <-s.ready: // the value is published with READY
+		default:
+			s.value = cmp.Or(note.value, s.value)
+		}
+		if note.ready {
 			once.Do(func() { close(s.ready) })
 		}
-		for _, text := range texts {
+		for _, text := range note.texts {
 			if status != nil {
 				status(text)
 			}
@@ -93,18 +106,26 @@ func (s *Socket) receive(status func(string)) {
 	}
 }
 
-// parseNotification reports whether a notification contains READY=1, and returns the texts of its STATUS=.
-func parseNotification(message string) (ready bool, texts []string) {
+// notification is what one says: READY=1, the texts of STATUS=, and the value, cut to [MaxValue].
+type notification struct {
+	ready bool
+	texts []string
+	value string
+}
+
+func parseNotification(message string) (n notification) {
 	for line := range strings.SplitSeq(message, "\n") {
 		key, value, _ := strings.Cut(line, "=")
 		switch {
 		case key == "READY" && value == "1":
-			ready = true
+			n.ready = true
 		case key == "STATUS":
-			texts = append(texts, value)
+			n.texts = append(n.texts, value)
+		case key == valueKey:
+			n.value = strings.ToValidUTF8(value[:min(len(value), MaxValue)], "")
 		}
 	}
-	return ready, texts
+	return n
 }
 
 // isMember reports whether the sender belongs to the process group. A sender that has exited already, such as systemd-notify in
@@ -140,6 +161,10 @@ func (s *Socket) Wait(ctx context.Context) error {
 		return errors.New("received no READY=1")
 	}
 }
+
+// Value returns what the work has sent to publish with its leadership, before or with READY=1. It may only be called after [Socket.Wait]
+// has succeeded.
+func (s *Socket) Value() string { return s.value }
 
 // Close removes the socket.
 func (s *Socket) Close() {

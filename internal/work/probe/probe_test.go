@@ -129,13 +129,16 @@ func TestNotify(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer socket.Close()
-	child := notifier(t, socket, "garbage\x01\nREADY=0\nSTATUS=half way\nREADY=1\n=")
+	child := notifier(t, socket, "garbage\x01\nREADY=0\nSTATUS=half way\nX_ZKELECTD_VALUE=tcp://a:1?x=y\nREADY=1\n=")
 	socket.Expect(child.Process.Pid)
 	if err := Wait(t.Context(), quick(Readiness{Notify: true}), nil, socket); err != nil {
 		t.Error(err)
 	}
 	if s := <-statuses; s != "half way" {
 		t.Errorf("status %q", s)
+	}
+	if v := socket.Value(); v != "tcp://a:1?x=y" {
+		t.Errorf("value %q", v)
 	}
 }
 

@@ -70,7 +70,11 @@ func (w *Worker) launch(env []string) (*guard.Work, *probe.Socket, error) {
 func (w *Worker) watchReadiness(ctx context.Context, env []string, socket *probe.Socket) {
 	switch err := probe.Wait(ctx, w.opt.Spec.Ready, env, socket); {
 	case err == nil:
-		w.opt.Report(transition.ChildReady{})
+		ready := transition.ChildReady{}
+		if socket != nil {
+			ready.Value = socket.Value()
+		}
+		w.opt.Report(ready)
 		w.watchLiveness(ctx, env)
 	case !errors.Is(err, context.Canceled):
 		w.opt.Report(transition.ChildFailed{Err: err})

@@ -246,18 +246,23 @@ func othersMayLead(s cluster.Snapshot, node string) bool {
 // checkTimeout bounds how long check reads the groups.
 const checkTimeout = 3 * time.Second
 
-// policyWarnings returns the group as it was read, and the problems that the configured policy has with its members.
+// policyWarnings returns the group as it was read, and the problems that the configured policy has with its members; if the configuration has
+// none, those of the policy in force.
 func policyWarnings(ctx context.Context, g group) (cluster.Snapshot, []string, error) {
 	snap, err := g.read(ctx)
 	if err != nil {
 		return snap, nil, err
 	}
-	compiled, err := policy.New(cluster.Policy{Rules: g.cfg.Rules()})
+	rec := cluster.Policy{Rules: g.cfg.Rules()}
+	if g.cfg.Policy.InGroup() && snap.Policy.Readable() {
+		rec = snap.Policy.Record
+	}
+	compiled, err := policy.New(rec)
 	if err != nil {
 		return snap, nil, nil // refused with the configuration
 	}
 	warnings := compiled.Problems(&snap)
-	if err := operator.CheckEligible(g.cfg, snap, cluster.Policy{Rules: g.cfg.Rules()}); err != nil {
+	if err := operator.CheckEligible(g.cfg, snap, rec); err != nil {
 		warnings = append(warnings, err.Error())
 	}
 	return snap, warnings, nil
@@ -278,8 +283,8 @@ type checkedGroup struct {
 	RenewInterval  cluster.Duration `json:"renew_interval"`
 	StopTimeout    cluster.Duration `json:"stop_timeout,omitempty"`
 	Losses         []losses.Loss    `json:"losses"`
-	// Failback is the setting policy.failback.
-	Failback string `json:"failback"`
+	// Failback is the setting policy.failback; empty if the policy is not in the configuration.
+	Failback string `json:"failback,omitempty"`
 	// TakeoverTimeout is how long the start of the work may take before another member is tried.
 	TakeoverTimeout cluster.Duration `json:"takeover_timeout"`
 }
@@ -328,11 +333,15 @@ func checkedOf(g config.Group, alone bool) (checkedGroup, error) {
 	if err != nil {
 		return checkedGroup{}, err
 	}
+	failback := g.Config.Policy.Failback
+	if g.Config.Policy.InGroup() {
+		failback = ""
+	}
 	return checkedGroup{
 		Group: g.Name, Root: g.Config.ZooKeeper.Root,
 		SessionTimeout: cluster.Duration(session), Lease: cluster.Duration(b.Lease), RenewInterval: cluster.Duration(b.Renew), StopTimeout: cluster.Duration(b.Stop),
 		Losses: operator.Losses(g.Config, b.Granted(session), alone), TakeoverTimeout: cluster.Duration(g.Config.TakeoverTimeout()),
-		Failback: g.Config.Policy.Failback,
+		Failback: failback,
 	}, nil
 }
 
@@ -360,7 +369,11 @@ func timesText(g checkedGroup) string {
 		t.row(l.Kind.Words(), l.Time(), why)
 	}
 	t.Flush()
-	fmt.Fprintf(&b, "\nFailback is %s: %s.\n", g.Failback, failbackText(g))
+	if g.Failback == "" {
+		fmt.Fprintf(&b, "\nThe policy is in ZooKeeper (policy.source is group): %s prints it.\n", cluster.InGroup("'zkelectd policy'", g.Group))
+	} else {
+		fmt.Fprintf(&b, "\nFailback is %s: %s.\n", g.Failback, failbackText(g))
+	}
 	return b.String()
 }
 

@@ -232,7 +232,9 @@ func (c *checkup) readGroup(ctx context.Context, out *doctor.Group, g group) {
 	}
 	if rec := snap.Policy; rec.Readable() {
 		out.Policy = fmt.Sprintf("revision %d, published by %s", rec.Record.Revision, rec.Record.By)
-		out.Drift = config.RulesDiff(g.cfg.Rules(), rec.Record.Rules)
+		if out.PolicyInGroup = g.cfg.Policy.InGroup(); !out.PolicyInGroup {
+			out.Drift = config.RulesDiff(g.cfg.Rules(), rec.Record.Rules)
+		}
 	}
 	c.readMembers(ctx, out, g, snap)
 }
@@ -277,7 +279,7 @@ func (c *checkup) readMembers(ctx context.Context, out *doctor.Group, g group, s
 		if m.Superseded || !m.Node.Readable() {
 			continue
 		}
-		out.Members = append(out.Members, doctor.Member{Node: m.ID, Version: m.Node.Record.Version, PolicyDrift: drift[m.ID]})
+		out.Members = append(out.Members, doctor.Member{Node: m.ID, Version: m.Node.Record.Version, PolicyInFile: m.Node.Record.PolicyDigest != "", PolicyDrift: drift[m.ID]})
 		c.mu.Lock()
 		if m.ID == g.cfg.Node.ID {
 			c.own[g.name] = m.Node.Record

@@ -85,7 +85,7 @@ func printError(err error) {
 // sayUsage adds the usage to an error about the number of arguments of a command.
 func sayUsage(called *cobra.Command, err error) error {
 	switch {
-	case err == nil || called.HasSubCommands():
+	case err == nil || called.HasSubCommands() && !takesArguments(called):
 		return err
 	case strings.HasPrefix(err.Error(), "accepts "):
 		return fmt.Errorf("%s %w; usage: %s", called.Name(), err, called.UseLine())
@@ -94,6 +94,9 @@ func sayUsage(called *cobra.Command, err error) error {
 	}
 	return err
 }
+
+// takesArguments reports whether a command has arguments, besides the names of its subcommands.
+func takesArguments(cmd *cobra.Command) bool { return strings.Contains(cmd.Use, " ") }
 
 // hinted is a command that a text tells people to type.
 var hinted = regexp.MustCompile(`'zkelectd\s[^']*'`)

@@ -49,7 +49,7 @@ func addCompletions(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		addCompletions(sub)
 	}
-	if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 && !cmd.HasSubCommands() {
+	if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 && (!cmd.HasSubCommands() || takesArguments(cmd)) {
 		cmd.ValidArgsFunction = offer(argumentCompletion(cmd.Use))
 	}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {

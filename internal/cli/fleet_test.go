@@ -136,7 +136,7 @@ func (f *fleet) configure(id, site string, priority int, extra string) {
 	if !strings.Contains(extra, "policy: {") {
 		extra += "policy: {}\n"
 	}
-	if !strings.Contains(extra, "failback: ") {
+	if !strings.Contains(extra, "failback: ") && !strings.Contains(extra, "source: group") {
 		extra = strings.Replace(extra, "policy: {", "policy: {failback: immediate, ", 1)
 	}
 	put(f.t, f.file(id), text+extra)

@@ -149,14 +149,14 @@ func TestHintsCanBeTyped(t *testing.T) {
 	}
 }
 
-// leaves calls f for each command without subcommands that a person uses.
+// leaves calls f for each command that a person uses, apart from those that only have subcommands.
 func leaves(cmd *cobra.Command, f func(*cobra.Command)) {
 	for _, sub := range cmd.Commands() {
 		if !sub.Hidden && sub.Name() != "help" && sub.Name() != "completion" && !sub.IsAdditionalHelpTopicCommand() {
 			leaves(sub, f)
 		}
 	}
-	if !cmd.HasSubCommands() {
+	if cmd.Runnable() {
 		f(cmd)
 	}
 }

@@ -83,7 +83,7 @@ func TestEveryCommandPrintsJSON(t *testing.T) {
 	lines := map[string][]string{
 		"status": {""}, "explain": {""}, "whatif": {"--all"}, "history": {""}, "check": {"--offline"}, "doctor": {""},
 		"leader": {"", "--is", "--is --id b"}, "acl": {"", "--apply --open --dry-run", "--apply --open", "--rotate-keys"},
-		"policy": {"", "--apply", "--apply --dry-run"}, "repair": {"", "--dry-run"}, "reload": {""},
+		"policy": {"", "--apply", "--apply --dry-run"}, "policy edit": {"", "--yes"}, "repair": {"", "--dry-run"}, "reload": {""},
 		"init":         {"", "--root " + f.paths.Root + "-new"},
 		"group delete": {"", "--yes -g never", "--root " + f.paths.Root + "-never", "--dry-run --root " + f.paths.Root + "-unused"},
 		"force":        {"--dry-run", "--confirm x:1"}, "fence": {"b", "b --dry-run", "b --yes"}, "gameday": {""},
@@ -110,7 +110,9 @@ func TestEveryCommandPrintsJSON(t *testing.T) {
 				file = slotted.file("s")
 			}
 			words := strings.Fields(name + " " + line + " -o json --config " + file)
-			out, err := exec.Command("zkelectd", words...).Output()
+			cmd := exec.Command("zkelectd", words...)
+			cmd.Env = append(os.Environ(), "VISUAL=true") // an editor that changes nothing
+			out, err := cmd.Output()
 			var ended *exec.ExitError
 			switch errors.As(err, &ended); {
 			case json.Valid(out):

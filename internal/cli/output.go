@@ -142,6 +142,13 @@ func confirmTyped(in io.Reader, w io.Writer, what, want, flag string) error {
 	return nil
 }
 
+// answersYes asks a person a question, and reports whether the answer is yes.
+func answersYes(in io.Reader, w io.Writer, question string) bool {
+	fmt.Fprintf(w, "%s [y/N] ", question)
+	answer, _ := bufio.NewReader(in).ReadString('\n') // an error is no confirmation
+	return strings.ToLower(strings.TrimSpace(answer)) == "y"
+}
+
 // notConfirmed is the error if nobody can be asked.
 func notConfirmed(flag string) error {
 	return refuse("nothing was done: confirm it at a terminal, or add %s", flag)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
+	"zkelectd/internal/elector/whatif"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/store"
 )
@@ -18,7 +21,8 @@ import (
 func policyCommand(c *command) {
 	var apply, dry, force bool
 	c.Use = "policy [FILE]"
-	c.Short = "Print or publish the policy of the group"
+	c.Short = "Print, edit or publish the policy of the group"
+	c.AddCommand(entry{scope: aGroup, define: policyEditCommand, examples: []string{"policy edit", "policy edit -g billing"}}.command())
 	c.Args = cobra.MaximumNArgs(1)
 	c.Long = `Policy prints the policy in force, as a part of a configuration file.
 
@@ -51,19 +55,18 @@ groups_dir, which may come from defaults, use --config and -g without FILE.`
 		}
 		p := operator.Proposal{Group: g.name, Config: cfg, By: whoami(), Force: force}
 		a := appliedPolicy{result: c.result(output), Group: g.name}
-		return a.finish(&a, g.applyPolicy(ctx, &a, p, dry))
+		return a.finish(&a, g.applyPolicy(ctx, &a, p, dry, nil))
 	}
 }
 
 func (g group) showPolicy(ctx context.Context, w io.Writer, output string) error {
 	snap, err := g.read(ctx)
+	if err == nil {
+		err = g.checkPublished(snap.Policy)
+	}
 	switch rec := snap.Policy.Record; {
 	case err != nil:
 		return err
-	case !snap.Policy.Exists:
-		return fmt.Errorf("znode %s does not exist: no policy has been published yet; the first elector publishes its own", g.paths.Policy())
-	case snap.Policy.Err != nil:
-		return snap.Policy.Err
 	case output == "json":
 		return printJSON(w, rec)
 	default:
@@ -72,7 +75,15 @@ func (g group) showPolicy(ctx context.Context, w io.Writer, output string) error
 	}
 }
 
-// appliedPolicy is the output of 'policy --apply'.
+// checkPublished returns an error unless there is a policy in force that can be read.
+func (g group) checkPublished(inForce cluster.Stored[cluster.Policy]) error {
+	if !inForce.Exists {
+		return fmt.Errorf("znode %s does not exist: no policy has been published yet; the first elector publishes its own", g.paths.Policy())
+	}
+	return inForce.Err
+}
+
+// appliedPolicy is the output of 'policy --apply' and 'policy edit'.
 type appliedPolicy struct {
 	result
 	Group string `json:"group"`
@@ -85,9 +96,12 @@ type appliedPolicy struct {
 }
 
 // applyPolicy publishes a policy unless dry is set, and prints what changes, who leads then, and what holds a better member back. With
-// dry it returns an error if the policy differs from the one in force.
-func (g group) applyPolicy(ctx context.Context, a *appliedPolicy, p operator.Proposal, dry bool) error {
+// dry it returns an error if the policy differs from the one in force. confirm, if it is not nil, is asked once all that is printed.
+func (g group) applyPolicy(ctx context.Context, a *appliedPolicy, p operator.Proposal, dry bool, confirm func() error) error {
 	q, err := g.submitter().Question(ctx)
+	if err == nil {
+		err = p.CheckOpened(q.Snapshot.Policy)
+	}
 	if err != nil {
 		return err
 	}
@@ -106,22 +120,35 @@ func (g group) applyPolicy(ctx context.Context, a *appliedPolicy, p operator.Pro
 	if q, err = operator.UnderPolicy(q, rec); err != nil {
 		return err
 	}
-	if dry {
+	if dry || confirm != nil {
 		a.say("revision %d would be in force", rec.Revision)
-	} else if rec, err = g.publish(ctx, p); err != nil {
-		return err
-	} else {
-		a.Revision, a.InForce = rec.Revision, true
-		a.say("revision %d is in force, published by %s", rec.Revision, rec.By)
-	}
-	a.sayLines(operator.DescribeOutcome(q))
-	for _, problem := range q.Policy.Problems(&q.Snapshot) {
-		a.warn("%s", problem)
+		a.sayOutcome(q)
 	}
 	if dry {
 		return exitError{statusNo, nil}
 	}
+	if confirm != nil {
+		if err := confirm(); err != nil {
+			return err
+		}
+	}
+	if rec, err = g.publish(ctx, p); err != nil {
+		return err
+	}
+	a.Revision, a.InForce = rec.Revision, true
+	a.say("revision %d is in force, published by %s", rec.Revision, rec.By)
+	if confirm == nil {
+		a.sayOutcome(q)
+	}
 	return nil
+}
+
+// sayOutcome prints who leads under a policy, and its problems.
+func (a *appliedPolicy) sayOutcome(q whatif.Question) {
+	a.sayLines(operator.DescribeOutcome(q))
+	for _, problem := range q.Policy.Problems(&q.Snapshot) {
+		a.warn("%s", problem)
+	}
 }
 
 func repairCommand(c *command) {
@@ -158,13 +185,31 @@ ZooKeeper's data" in docs/operations.md.`
 func (g group) localPolicy(file string) (config.Config, error) {
 	switch {
 	case file != "":
-		return config.Load(config.Sources{File: file})
+		return policyOf(file, g.name)
 	case g.configured:
-		return g.cfg, nil
+		return g.cfg, checkHasPolicy(g.cfg, g.host.From.File, g.name)
 	case g.host.From.File != "":
-		return config.Load(config.Sources{File: g.host.From.File})
+		return policyOf(g.host.From.File, g.name)
 	}
 	return config.Config{}, errors.New("name the file that has the policy, or its configuration with --config")
+}
+
+// policyOf returns the configuration with the policy of a file. group is the name for hints.
+func policyOf(file, group string) (config.Config, error) {
+	cfg, err := config.Load(config.Sources{File: file})
+	if err != nil {
+		return cfg, err
+	}
+	return cfg, checkHasPolicy(cfg, file, group)
+}
+
+// checkHasPolicy returns an error for a configuration that leaves the policy to the group: its defaults are not meant.
+func checkHasPolicy(cfg config.Config, file, group string) error {
+	if !cfg.Policy.InGroup() {
+		return nil
+	}
+	return refuse("%s has no policy, because policy.source is group: %s changes that of the group; or name a file that has one, as %s prints it",
+		cmp.Or(file, "this configuration"), cluster.InGroup("'zkelectd policy edit'", group), cluster.InGroup("'zkelectd policy'", group))
 }
 
 // repairs is the output of repair.

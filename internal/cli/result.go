@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 )
 
 // result is what a command that acts prints: line by line as text, or with -o json one object, with these lines beside the facts.
@@ -43,6 +44,23 @@ func (r *result) confirm(what, want, flag string) error {
 		return notConfirmed(flag)
 	}
 	return confirmTyped(r.in, r.out, what, want, flag)
+}
+
+// atTerminal reports whether a person at a terminal can be asked.
+func (r *result) atTerminal() bool {
+	f, ok := r.in.(*os.File)
+	return ok && !r.json && isTerminal(f)
+}
+
+// ask asks a person to confirm something. flag is how a script does it.
+func (r *result) ask(question, flag string) error {
+	if !r.atTerminal() {
+		return notConfirmed(flag)
+	}
+	if !answersYes(r.in, r.out, question) {
+		return refuse("nothing was changed")
+	}
+	return nil
 }
 
 // finish prints the facts, which include the result, with -o json. If the command was refused, or has failed before it said anything,

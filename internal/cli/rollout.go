@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -162,9 +161,7 @@ func (r *rollout) confirm(n int) error {
 	if !r.command.interactive() {
 		return refuse("nothing was changed: add --yes to do this in %d groups, or name one with -g", n)
 	}
-	fmt.Fprintf(r.out, "Do this in %d groups? [y/N] ", n)
-	answer, _ := bufio.NewReader(r.in).ReadString('\n') // an error is no confirmation
-	if strings.ToLower(strings.TrimSpace(answer)) != "y" {
+	if !answersYes(r.in, r.out, fmt.Sprintf("Do this in %d groups?", n)) {
 		return refuse("nothing was changed")
 	}
 	return nil

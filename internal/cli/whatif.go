@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/config"
 	"zkelectd/internal/elector/whatif"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/operator/status"
@@ -149,7 +148,7 @@ func (s selection) questions(ctx context.Context, o whatifOptions) ([]groupQuest
 	}
 	var inFile *policy.Policy
 	if o.file != "" {
-		cfg, err := config.Load(config.Sources{File: o.file})
+		cfg, err := policyOf(o.file, s.groups[0].name)
 		if err != nil {
 			return nil, err
 		}

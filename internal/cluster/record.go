@@ -190,7 +190,7 @@ type Node struct {
 	API            string   `json:"api,omitempty"`
 	// Failsafe is nil if the node takes no part in failsafe mode.
 	Failsafe *FailsafeNode `json:"failsafe,omitempty"`
-	// PolicyDigest is the [Rules.Digest] of the policy in its own configuration.
+	// PolicyDigest is the [Rules.Digest] of the policy in its own configuration; empty if that has none.
 	PolicyDigest string `json:"policy_digest,omitempty"`
 	// Reloads counts reloads of the configuration. Refused is why the last one was rejected; otherwise Reloaded is what it
 	// changed.

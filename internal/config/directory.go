@@ -118,7 +118,7 @@ func (f *groupFile) read(m *mainFile) {
 		return
 	}
 	own := f.parse(m, data)
-	values := overlay(withoutReplacedWork(overlay(m.settings, m.defaults), own), own)
+	values := overlay(withoutReplacedRules(withoutReplacedWork(overlay(m.settings, m.defaults), own), own), own)
 	values[groupsDir] = found{f.path, ""}
 	if _, set := own["zookeeper.root"]; !set {
 		values["zookeeper.root"] = found{f.path, path.Join(m.cfg.ZooKeeper.Root, f.name)}
@@ -128,6 +128,7 @@ func (f *groupFile) read(m *mainFile) {
 	if !slices.ContainsFunc(m.errs, func(e Error) bool { return e.Key == "zookeeper.root" }) { // else its root is wrong, too
 		f.cfg.checkWith(values, f.path, &f.errs)
 	}
+	f.cfg.refuseRules(values, f.name, &f.errs)
 	f.source = make(map[string]string)
 	for name, v := range values {
 		f.source[name] = v.source

@@ -159,6 +159,7 @@ func readMain(src Sources) *mainFile {
 	m.cfg = cfg
 	m.cfg.completeDefaults(m.settings)
 	m.cfg.checkWith(m.settings, "", &m.errs)
+	m.cfg.refuseRules(m.settings, "", &m.errs)
 	m.errs = m.errs.sorted()
 	return m
 }

@@ -2,11 +2,15 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 
 	"zkelectd/internal/cluster"
 )
@@ -38,7 +42,35 @@ func (c Config) WithRules(r cluster.Rules) Config {
 
 // ofRules reports whether a key is one from which Rules are derived.
 func ofRules(key string) bool {
-	return strings.HasPrefix(key, "policy.") && key != "policy.exec" || slices.Contains([]string{failsafeEnabled, failsafeMax, scoreAtElection, scoreTimeout}, key)
+	return onlyOfRules(key) || slices.Contains([]string{failsafeEnabled, failsafeMax, scoreAtElection, scoreTimeout}, key)
+}
+
+// onlyOfRules reports whether a key is one from which Rules are derived, and nothing else.
+func onlyOfRules(key string) bool {
+	return strings.HasPrefix(key, "policy.") && key != "policy.exec" && key != policySource
+}
+
+const policySource = "policy.source"
+
+// refuseRules reports settings of the policy in the sources of a group whose policy is in ZooKeeper alone. values are the settings that
+// were given, and name is the group's in a command; empty if it needs none.
+func (c *Config) refuseRules(values map[string]found, name string, errs *Errors) {
+	for key, f := range values {
+		if c.Policy.InGroup() && onlyOfRules(key) {
+			errs.add(f.source, key, "is not read, because policy.source is group: remove it, and use %s to change the policy of the group",
+				cluster.InGroup("'zkelectd policy edit'", name))
+		}
+	}
+}
+
+// withoutReplacedRules returns inherited settings without the policy, for a group whose own file says that it is in ZooKeeper alone.
+func withoutReplacedRules(inherited, own map[string]found) map[string]found {
+	if own[policySource].value != "group" {
+		return inherited
+	}
+	rest := maps.Clone(inherited)
+	maps.DeleteFunc(rest, func(key string, _ found) bool { return onlyOfRules(key) })
+	return rest
 }
 
 func defaults() Config {
@@ -52,6 +84,59 @@ func defaults() Config {
 // RulesYAML returns the rules as the part of a configuration file that sets them.
 func RulesYAML(r cluster.Rules) string {
 	return yamlOf(defaults().WithRules(r).settings(), nil, ofRules)
+}
+
+// DescribedRulesYAML is [RulesYAML] with the documentation of each setting in front of it.
+func DescribedRulesYAML(r cluster.Rules) string {
+	return yamlOf(defaults().WithRules(r).settings(), func(k Key, name, _ *yaml.Node) { name.HeadComment = wrapped(k.Doc) }, ofRules)
+}
+
+// wrapped returns a text in lines that are not too long for a terminal.
+func wrapped(text string) string {
+	const width = 90
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && len(line)+len(word) >= width {
+			lines, line = append(lines, line), ""
+		}
+		line = strings.TrimPrefix(line+" "+word, " ")
+	}
+	return strings.Join(append(lines, line), "\n")
+}
+
+// ErrNoRules is the error for a text that has no rules at all.
+var ErrNoRules = errors.New("is empty: it has no policy")
+
+// ParseRules returns c with the rules in data, the content of a file that has nothing else: [DescribedRulesYAML] as somebody has edited
+// it. A setting that it does not have gets its default. If it fails, the error is [ErrNoRules] or [Errors].
+func (c Config) ParseRules(file string, data []byte) (Config, error) {
+	var errs Errors
+	root := rootNode(file, data, &errs)
+	if len(errs) > 0 {
+		return c, errs
+	} else if root == nil || root.Tag == "!!null" {
+		return c, ErrNoRules
+	}
+	w := newWalker(file, &errs)
+	w.refuse = func(k Key) string {
+		if !ofRules(k.Name) {
+			return "is not a part of the policy: it is in the files of the hosts"
+		}
+		return ""
+	}
+	w.section("", root)
+	c = c.WithRules(defaults().Rules()).with(w.out)
+	c.completeDefaults(w.out)
+	c.check(func(key, format string, args ...any) {
+		if ofRules(key) { // the rest is about this host alone
+			errs.add(cmp.Or(w.out[key].source, file), key, format, args...)
+		}
+	})
+	if len(errs) > 0 {
+		return c, errs.sorted()
+	}
+	return c, nil
 }
 
 // RulesDiff returns the differences between rules, each as "key: before -> after".

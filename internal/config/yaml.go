@@ -28,7 +28,8 @@ func (c Config) YAML() string {
 	if c.Slots.Enabled() && c.Slots.PerNode == 0 {
 		comments["slots.per_node"] = fmt.Sprintf("%d, as many as slots.count", c.Slots.Limit())
 	}
-	return yamlOf(c.settings(), comments, func(string) bool { return true })
+	comment := func(k Key, _, value *yaml.Node) { value.LineComment = comments[k.Name] }
+	return yamlOf(c.settings(), comment, func(key string) bool { return !c.Policy.InGroup() || !onlyOfRules(key) })
 }
 
 // YAML returns the settings of the host as YAML; for a daemon with one group, all of them.
@@ -40,7 +41,8 @@ func (h Host) YAML() string {
 	return yamlOf(h.Config.settings(), nil, func(key string) bool { return keys[key].Scope != GroupScope })
 }
 
-func yamlOf(settings map[string]any, comments map[string]string, wanted func(key string) bool) string {
+// yamlOf returns settings as YAML. annotate, if it is not nil, adds comments to the nodes of a setting's name and value.
+func yamlOf(settings map[string]any, annotate func(k Key, name, value *yaml.Node), wanted func(key string) bool) string {
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	sections := map[string]*yaml.Node{"": root}
 	for _, k := range Keys() {
@@ -55,9 +57,12 @@ func yamlOf(settings map[string]any, comments map[string]string, wanted func(key
 		if err != nil {
 			continue // cannot happen: all settings are plain values
 		}
-		value.LineComment = comments[k.Name]
+		node := &yaml.Node{Kind: yaml.ScalarNode, Value: name}
+		if annotate != nil {
+			annotate(k, node, value)
+		}
 		s := section(sections, path)
-		s.Content = append(s.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: name}, value)
+		s.Content = append(s.Content, node, value)
 	}
 	var b strings.Builder
 	e := yaml.NewEncoder(&b)

@@ -81,8 +81,10 @@ type Health interface {
 type Settings struct {
 	// Node is the record of this node, without the fields that the group fills in.
 	Node cluster.Node
-	// Rules are the policy of this host's configuration.
-	Rules cluster.Rules
+	// Rules are the policy of this host's configuration. With PolicyInGroup it has none: they are published for a group without a
+	// policy, and for nothing else.
+	Rules         cluster.Rules
+	PolicyInGroup bool
 	// Program is the ranking program of an exec policy on this host.
 	Program []string
 	// Slots is how many slots this host's configuration proposes; zero for a group without slots.
@@ -235,7 +237,7 @@ func (g *Group) record(s Session, instance string) cluster.Node {
 	n.Host, n.PID, n.Boot, n.Started = g.opt.Identity.Host, g.opt.Identity.PID, g.opt.Identity.Boot, g.opt.Identity.Started
 	n.Instance, n.LastTerm = instance, g.lastTerm
 	n.SessionTimeout, n.Identities = cluster.Duration(s.Timeout()), s.Tags()
-	n.PolicyDigest, n.OpenTree, n.Since = g.settings.Rules.Digest(), g.openTree.Load(), time.Now()
+	n.PolicyDigest, n.OpenTree, n.Since = g.settings.policyDigest(), g.openTree.Load(), time.Now()
 	g.opt.Health.Fill(&n)
 	n.Standby, _ = g.standby()
 	return n
@@ -247,6 +249,14 @@ func (g *Group) standby() (state *cluster.Standby, unkillable string) {
 		return nil, ""
 	}
 	return g.opt.Standby()
+}
+
+// policyDigest returns the digest of the policy of this host's configuration; empty if that has none.
+func (s *Settings) policyDigest() string {
+	if s.PolicyInGroup {
+		return ""
+	}
+	return s.Rules.Digest()
 }
 
 // policyRecord returns the policy of this host's configuration, with a revision.

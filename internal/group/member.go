@@ -475,7 +475,7 @@ func (m *Member) Apply(next Settings, auditACLs bool) bool {
 func (m *Member) apply(next Settings, auditACLs bool) {
 	g := m.group
 	m.machine.SetSite(next.Node.Site)
-	if next.Rules.Digest() != g.settings.Rules.Digest() {
+	if next.policyDigest() != g.settings.policyDigest() {
 		g.drift.Store(new(drift))
 	}
 	g.settings = next

@@ -100,7 +100,7 @@ func (g *Group) checkDrift(inForce cluster.Stored[cluster.Policy], slots cluster
 		g.opt.Placement.SetPolicy(inForce.Record.Rules)
 	}
 	d := drift{slots: slotsText(g.settings.Slots, slots, g.opt.Resource)}
-	if rec := inForce.Record; inForce.Readable() && rec.Rules.Digest() != g.settings.Rules.Digest() {
+	if rec, own := inForce.Record, g.settings.policyDigest(); inForce.Readable() && own != "" && rec.Rules.Digest() != own {
 		d.policy = fmt.Sprintf("the policy in force is revision %d, published by %s; that of this configuration differs", rec.Revision, rec.By)
 	}
 	if d.policy != "" && d.policy != g.driftSeen().policy {

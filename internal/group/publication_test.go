@@ -93,6 +93,11 @@ func TestDriftOfPolicyAndSlots(t *testing.T) {
 	if !strings.Contains(log.String(), "zkelectd policy -g ingest' prints that for the file") {
 		t.Errorf("the hint does not name the group: %s", &log)
 	}
+	g.settings.PolicyInGroup = true
+	if g.checkDrift(other, stored(three)); g.driftSeen().policy != "" || g.settings.policyDigest() != "" {
+		t.Errorf("a configuration without a policy differs: %+v", g.driftSeen())
+	}
+	g.settings.PolicyInGroup = false
 	g.checkDrift(same, stored(cluster.Slots{SlotSize: g.settings.Slots}))
 	if seen := g.driftSeen(); seen != (drift{}) {
 		t.Errorf("nothing differs: %+v", seen)

@@ -8,6 +8,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
+	"zkelectd/internal/operator/request"
 )
 
 func configured(t *testing.T, env ...string) config.Config {
@@ -103,6 +104,25 @@ func TestProposalWithoutEligibleMembersIsRefused(t *testing.T) {
 	s.Members[1].Node.Record.Priority = 8
 	if _, err := w.Next(s); err != nil {
 		t.Errorf("one is eligible: %v", err)
+	}
+}
+
+// What was made from one policy does not replace another one, even if that has the same version as it was created again meanwhile.
+func TestProposalDoesNotReplaceAnotherPolicyThanItWasMadeFrom(t *testing.T) {
+	s := groupWith(&cluster.Policy{Revision: 4, By: "ann@host", Rules: configured(t, "ZKELECTD_POLICY_TYPE=first").Rules()})
+	s.Policy.Stat = cluster.Stat{Created: 10, Version: 3}
+	p := Proposal{Config: configured(t, "ZKELECTD_POLICY_HYSTERESIS=7"), Opened: &s.Policy}
+	if next, err := p.Next(s); err != nil || next.Revision != 5 {
+		t.Errorf("the same: %v, %+v", err, next)
+	}
+	for _, stat := range []cluster.Stat{{Created: 10, Version: 4}, {Created: 11, Version: 3}} {
+		now := groupWith(&cluster.Policy{Revision: 6, By: "bob@host", Rules: configured(t).Rules()})
+		now.Policy.Stat = stat
+		_, err := p.Next(now)
+		var refused *request.RefusedError
+		if !errors.As(err, &refused) || !strings.Contains(err.Error(), "bob@host has published revision 6 since it was read: policy.type: first -> priority") {
+			t.Errorf("%+v: %v", stat, err)
+		}
 	}
 }
 

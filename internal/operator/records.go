@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -130,6 +131,9 @@ type Proposal struct {
 	// Before are the rules of the configuration before it was changed: only what has changed since is published. With nil, the whole policy
 	// is.
 	Before *cluster.Rules
+	// Opened is the policy in force that the proposal was made from: it is not published if another one is in force by then. Nil if it
+	// replaces any.
+	Opened *cluster.Stored[cluster.Policy]
 }
 
 // Publication is the outcome of a publication.
@@ -153,6 +157,21 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("the policy is not published, because revision %d, published by %s, has changed the same: %s. Write the values in force into the file and reload, "+
 		"and change them then; or put the whole policy of the file in force with %s", e.InForce.Revision, e.InForce.By, config.DescribeDifferences(e.Differences),
 		cluster.InGroup("'zkelectd policy --apply --config /etc/zkelectd.yaml'", e.group))
+}
+
+// ReplacedError is the error if another policy was put in force after a proposal was made from one.
+type ReplacedError struct {
+	InForce cluster.Policy
+	// Changed says in lines what is different in force.
+	Changed []string
+}
+
+func (e *ReplacedError) Error() string {
+	what := "without a difference in its settings"
+	if len(e.Changed) > 0 {
+		what = strings.Join(e.Changed, "; ")
+	}
+	return fmt.Sprintf("the policy is not published, because %s has published revision %d since it was read: %s", e.InForce.By, e.InForce.Revision, what)
 }
 
 // PublishPolicy puts a policy in force, unless it is in force already, and returns the record.
@@ -225,6 +244,14 @@ func (p Proposal) Next(snap cluster.Snapshot) (cluster.Policy, error) {
 	return next, err
 }
 
+// CheckOpened returns a [ReplacedError] if another policy is in force than the one that the proposal was made from.
+func (p Proposal) CheckOpened(inForce cluster.Stored[cluster.Policy]) error {
+	if p.Opened == nil || !inForce.Exists || p.Opened.Stat.Created == inForce.Stat.Created && p.Opened.Stat.Version == inForce.Stat.Version {
+		return nil
+	}
+	return &request.RefusedError{Err: &ReplacedError{inForce.Record, config.RulesDiff(p.Opened.Record.Rules, inForce.Record.Rules)}}
+}
+
 // next returns the record to write; needed is false if an equal one is in force.
 func (p Proposal) next(snap cluster.Snapshot) (next cluster.Policy, needed bool, err error) {
 	old := snap.Policy
@@ -235,6 +262,9 @@ func (p Proposal) next(snap cluster.Snapshot) (next cluster.Policy, needed bool,
 			cluster.InGroup("'zkelectd repair policy --config /etc/zkelectd.yaml'", p.Group))
 	}
 	rec := old.Record
+	if err := p.CheckOpened(old); err != nil {
+		return next, false, err
+	}
 	next = PolicyRecord(p.Config, 0)
 	if old.Exists && rec.Rules.Digest() == next.Rules.Digest() {
 		return rec, false, nil

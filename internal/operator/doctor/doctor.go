@@ -287,15 +287,18 @@ type Group struct {
 	Leaderless []string
 	Slots      int
 	Members    []Member
-	// Policy says which policy is in force; Drift how the configuration of this host differs from it.
-	Policy string
-	Drift  []string
+	// Policy says which policy is in force; Drift how the configuration of this host differs from it. PolicyInGroup is set if that has
+	// none (policy.source).
+	Policy        string
+	Drift         []string
+	PolicyInGroup bool
 }
 
 // Member is a member of a group.
 type Member struct {
 	Node, Version string
-	PolicyDrift   bool
+	// PolicyInFile is set if its configuration has a policy, and PolicyDrift if that is not the one in force.
+	PolicyInFile, PolicyDrift bool
 }
 
 // Clock is the clock of a member. Ahead is by how much it was ahead of that of the ZooKeeper server when the member registered.

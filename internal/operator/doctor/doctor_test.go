@@ -199,6 +199,7 @@ var changes = map[string]struct {
 	}, "failsafe mode billing", Warn, "it would not work if this host led: the tree is open"},
 	"another policy here":          {func(f *Facts) { f.Groups[0].Drift = []string{"policy.type: priority -> expr"} }, "policy billing", Warn, "policy.type"},
 	"another policy on a member":   {func(f *Facts) { f.Groups[0].Members[1].PolicyDrift = true }, "policy billing", Warn, "n2"},
+	"policy.source differs":        {func(f *Facts) { f.Groups[0].Members[1].PolicyInFile = true }, "policy billing", Warn, "policy.source is files on n2, and group on n1"},
 	"a group that cannot be read":  {func(f *Facts) { f.Groups[0].ACLErr = errors.New("no answer") }, "permissions billing", Warn, "could not be checked because no answer"},
 	"programs on a disk that hang": {func(f *Facts) { f.Groups[0].ProgramsErr = errors.New("it hangs") }, "programs billing", Warn, "could not be checked because it hangs"},
 }

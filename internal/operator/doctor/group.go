@@ -176,10 +176,15 @@ func (g Group) versions(own string) Finding {
 func (g Group) policy() Finding {
 	const check = "policy"
 	advice := cluster.InGroup("'zkelectd policy'", g.Name) + " prints it: copy it into the file, and reload. To change the policy, edit the file after that, and reload again"
-	var drifted []string
+	var drifted, inFile, inGroup []string
 	for _, m := range g.Members {
 		if m.PolicyDrift {
 			drifted = append(drifted, m.Node)
+		}
+		if m.PolicyInFile {
+			inFile = append(inFile, m.Node)
+		} else {
+			inGroup = append(inGroup, m.Node)
 		}
 	}
 	switch {
@@ -189,6 +194,11 @@ func (g Group) policy() Finding {
 		return Finding{Warn, check, g.Name, fmt.Sprintf("the policy in force, %s, is not in the files of these members: %s", g.Policy, listed(drifted)), advice}
 	case g.Policy == "":
 		return unknown(check, g.Name, errors.New("no policy has been published yet"), "")
+	case len(inFile) > 0 && len(inGroup) > 0:
+		return Finding{Warn, check, g.Name, fmt.Sprintf("policy.source is files on %s, and group on %s", listed(inFile), listed(inGroup)),
+			"set the same on all hosts, and reload them"}
+	case g.PolicyInGroup:
+		return good(check, g.Name, "%s; no configuration has another one", g.Policy)
 	}
 	return good(check, g.Name, "%s, the same in all configurations", g.Policy)
 }

@@ -307,6 +307,18 @@ func TestGroupOverTLS(t *testing.T) {
 	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
 	f.logged("a", "closed the dead daemon's session")
 	f.until("a leads once more", leads("a"))
+	// A certificate that was replaced by one that soon expires is a problem.
+	c, err := ca.Issue("host", time.Now().Add(10*time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := f.run("doctor", "--config", f.file("b"))
+	if want := "zookeeper.tls.cert: " + c.Cert + " expires at "; !strings.Contains(out, want) {
+		t.Errorf("%v\n%s\nlacks %s", err, out, want)
+	}
+	f.until("the problem is shown", func(g status.Group) bool {
+		return strings.Contains(strings.Join(g.Problems, " "), "a is not ready to lead: zookeeper.tls.cert: "+c.Cert+" expires at ")
+	})
 	f.crash("a")
 	f.eventually("the release", func() bool { // it has only the session file
 		out, err := exec.Command("zkelectd", "release", "--session-file", file+"-a").CombinedOutput()

@@ -100,7 +100,19 @@ func checkBesides(cmd *cobra.Command, h config.Host, offline bool) (alone map[st
 	if err := errors.Join(daemon.CheckFiles(h.Config), checkPlaces(h.Config), checkHost(cmd.Context(), h)); err != nil {
 		return nil, err
 	}
+	if err := expiry(h.Config); err != nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), "warning:", printable(err.Error()))
+	}
 	return checkGroups(cmd.Context(), cmd.ErrOrStderr(), h), nil
+}
+
+// expiry returns an error if the certificate of this host for ZooKeeper has expired, or soon does.
+func expiry(c config.Config) error {
+	cert, err := operator.Access(c, os.Getenv).TLS.Certificate()
+	if err != nil || cert == nil {
+		return err
+	}
+	return cert.Check(time.Now())
 }
 
 // warnOf prints what is doubtful in a configuration that can be read.

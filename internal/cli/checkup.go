@@ -99,6 +99,9 @@ func (c *checkup) readConfig() {
 	out.Groups = len(c.host.Groups)
 	if out.Usable {
 		out.Errors = append(out.Errors, separate(daemon.CheckFiles(c.host.Config))...)
+		if err := expiry(c.host.Config); err != nil {
+			out.Warnings = append(out.Warnings, err.Error())
+		}
 	}
 }
 

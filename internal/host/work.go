@@ -3,13 +3,18 @@ package host
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/config"
 	"zkelectd/internal/host/hostcheck"
+	"zkelectd/internal/operator"
+	"zkelectd/internal/operator/status"
+	"zkelectd/internal/zk"
 )
 
 // Timing of the checks of the work.
@@ -26,7 +31,7 @@ func (h *Host) checkWork(ctx context.Context) {
 		var common []error
 		if check := h.opt.CheckFiles; check != nil {
 			c := h.config()
-			common = checks.run(ctx, h, func() []error { return []error{check(c)} })
+			common = checks.run(ctx, h, func() []error { return []error{check(c), h.checkCertificate(c)} })
 		}
 		for _, r := range h.resources() {
 			c := r.config()
@@ -46,6 +51,22 @@ func (h *Host) checkWork(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// checkCertificate returns an error if the certificate for ZooKeeper must be renewed soon. One that cannot be read is an error of
+// [Options.CheckFiles].
+func (h *Host) checkCertificate(c config.Config) error {
+	cert, err := operator.Access(c, os.Getenv).TLS.Certificate()
+	if err != nil || cert == nil {
+		cert = &zk.Certificate{}
+	}
+	h.counters.Update(func(t *status.Totals) {
+		t.Certificate, t.CertificateEnd, t.RenewBy = cert.File, cert.End, cert.RenewBy()
+	})
+	if cert.File == "" {
+		return nil
+	}
+	return cert.Check(time.Now())
 }
 
 // boundedChecks runs checks that may hang, for each key one at a time: a file system that hangs must not keep others from being

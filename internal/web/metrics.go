@@ -183,6 +183,16 @@ var hostMetrics = []metric{
 	{"zkelectd_config_last_reload_successful", gauge, nil, "0 if the last reload of the configuration was rejected, so that the previous one is still in use.", boolean(func(h hostData) bool { return !h.totals.ReloadFailed }), nil},
 	{"zkelectd_config_pending_settings", gauge, nil, "The number of settings that differ in the configuration files and need a restart.", value(func(h hostData) float64 { return float64(h.totals.Pending) }), nil},
 	{"zkelectd_config_last_reload_success_timestamp_seconds", gauge, nil, "The time at which the daemon read the configuration in use.", value(func(h hostData) float64 { return float64(h.totals.Reloaded.UnixMilli()) / 1000 }), nil},
+	{"zkelectd_certificate_expiry_timestamp_seconds", gauge, []string{"file"}, "When the certificate of this host for ZooKeeper expires. Not exported without one.", func(h hostData, emit emitter) {
+		if h.totals.Certificate != "" {
+			emit(float64(h.totals.CertificateEnd.Unix()), h.totals.Certificate)
+		}
+	}, nil},
+	{"zkelectd_certificate_expiring", gauge, []string{"file"}, "1 if that certificate has expired, or does so within 14 days or a tenth of its life. Not exported otherwise.", func(h hostData, emit emitter) {
+		if h.totals.Certificate != "" && !time.Now().Before(h.totals.RenewBy) {
+			emit(1.0, h.totals.Certificate)
+		}
+	}, nil},
 	{"zkelectd_sessions_total", counter, nil, "ZooKeeper sessions in which this daemon has registered.", value(func(h hostData) uint64 { return h.totals.Sessions }), nil},
 	{"zkelectd_session_expirations_total", counter, nil, "Sessions that ended although the daemon was not stopping: expired, closed from outside, or abandoned.", value(func(h hostData) uint64 { return h.totals.SessionsLost }), nil},
 	{"zkelectd_session_reconnects_total", counter, nil, "How often the daemon reconnected to ZooKeeper without losing its session.", value(func(h hostData) uint64 { return h.totals.Reconnects }), nil},

@@ -21,6 +21,7 @@ func someTotals() status.Totals {
 		Transitions: map[status.Transition]uint64{{Cause: "failure", Result: "ready"}: 2, {Cause: "overdue", Result: "failed"}: 1},
 		Failsafe:    status.FailsafeCounts{Rounds: 5, Extended: 4, Promised: 9, Refused: 1},
 		Sessions:    3, SessionsLost: 2, Reconnects: 5, HookFailures: 3, Restarts: 4, Reloaded: time.Unix(1700000000, 0), ReloadFailed: true, Pending: 2,
+		Certificate: "/a.crt", CertificateEnd: time.Unix(1800000000, 0), RenewBy: time.Unix(1, 0),
 	}
 	t.ToReady.Observe(30 * time.Millisecond)
 	t.Leaderless.Observe(4 * time.Second)
@@ -69,6 +70,7 @@ func TestMetrics(t *testing.T) {
 			`zkelectd_transition_duration_seconds_bucket{group="c",le="0.05"} 1`, `zkelectd_transition_duration_seconds_bucket{group="c",le="0.025"} 0`, `zkelectd_leaderless_duration_seconds_sum{group="c"} 4`,
 			`zkelectd_zookeeper_request_duration_seconds_count{operation="read"} 1`, "zkelectd_session_expirations_total 2", "zkelectd_session_reconnects_total 5", "zkelectd_hook_failures_total 3",
 			"zkelectd_child_up{group=\"c\"} 1", "zkelectd_child_restarts_total{group=\"c\"} 4", "zkelectd_config_last_reload_successful 0", "zkelectd_config_pending_settings 2", "zkelectd_config_last_reload_success_timestamp_seconds 1.7e+09",
+			`zkelectd_certificate_expiry_timestamp_seconds{file="/a.crt"} 1.8e+09`, `zkelectd_certificate_expiring{file="/a.crt"} 1`,
 			"zkelectd_policy_drift{group=\"c\"} 1", "zkelectd_slots_drift{group=\"c\"} 1", `zkelectd_group_info{group="c",node="a",root="/c",site="dc1"} 1`, `zkelectd_node_info{node="a",site="dc1"} 1`, `zkelectd_groups{state="leading"} 1`, `zkelectd_failed_transitions_total{group="c"} 1`, `zkelectd_build_info{goversion=`,
 			`zkelectd_failsafe_active{group="c"} 1`, `zkelectd_failsafe_ready{group="c"} 0`, `zkelectd_failsafe_member_unready{group="c",member="b"} 1`, `zkelectd_failsafe_rounds_total 5`, `zkelectd_failsafe_extensions_total 4`, `zkelectd_failsafe_replies_total{result="promised"} 9`,
 		}, nil},

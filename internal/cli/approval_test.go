@@ -2,6 +2,8 @@ package cli
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -40,6 +42,18 @@ func TestApprovalBetweenSites(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	f.exits(statusError, "status", "--check")
+	resp, err := http.Get("http://" + addr + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	for name, value := range map[string]string{"severity": "2", "approval_awaited": "1", "no_eligible_members": "0"} {
+		_, line, _ := strings.Cut(string(metrics), "\nzkelectd_"+name+"{")
+		if line, _, _ = strings.Cut(line, "\n"); err != nil || !strings.HasSuffix(line, "} "+value) {
+			t.Errorf("%s{%s, want %s", name, line, value)
+		}
+	}
 	if out := f.exits(statusRefused, "approve", "c"); !strings.Contains(out, "c is not proposed now, but b (dc2)") {
 		t.Error(out)
 	}

@@ -98,7 +98,7 @@ func Losses(c config.Config, b cluster.Budget, alone bool) []losses.Loss {
 	f := Fencing(c)
 	_, misfit := b.NewReset(0)
 	return losses.Table(losses.Config{
-		Budget: b, LostAfter: c.Election.LostAfter, Hooks: hooks, Alone: alone,
+		Budget: b, LostAfter: c.Election.LostAfter, Hooks: hooks, Alone: alone, Confirm: c.Policy.Confirm != "",
 		Fencing:  losses.Fencing{Enabled: f.Enabled(), Required: c.Fencing.Required, SkipWait: c.Fencing.SkipWait, Limit: f.Limit()},
 		Failsafe: losses.Failsafe{Enabled: c.Failsafe.Enabled, Max: c.Failsafe.Max},
 		Device:   losses.Device{Used: c.Device.Used() && misfit == nil, Required: c.Device.Mode == config.DeviceRequired},

@@ -27,8 +27,8 @@ type Config struct {
 	Fencing  Fencing
 	Device   Device
 	Failsafe Failsafe
-	// Alone is set if it is known that no other member may lead.
-	Alone bool
+	// Alone is set if it is known that no other member may lead, Confirm if a person may have to approve the next one.
+	Alone, Confirm bool
 }
 
 // Fencing is how a candidate switches off the host of a lost leader.
@@ -226,6 +226,9 @@ func (c Config) partition() Loss {
 func (c Config) after(k Kind, why string) Loss {
 	if c.Alone {
 		return loss(k, NoLeader, "no other member may lead", c.expiry()...)
+	}
+	if c.Confirm {
+		why += "; where policy.confirm is true, nobody leads before a person has approved that"
 	}
 	return loss(k, NextLeader, why, c.silence()...)
 }

@@ -128,3 +128,14 @@ func TestWords(t *testing.T) {
 		}
 	}
 }
+
+// Without a person nobody leads where one must approve.
+func TestLossesWithApproval(t *testing.T) {
+	c := Config{Budget: budget(t, 6*time.Second), Confirm: true}
+	for _, l := range Table(c) {
+		asks := strings.Contains(l.Why, "before a person has approved that")
+		if want := l.Kind == Host || l.Kind == Partition || l.Kind == StandStill; asks != want {
+			t.Errorf("%s: %s", l.Kind, l.Why)
+		}
+	}
+}

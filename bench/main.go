@@ -101,6 +101,7 @@ func parts(ctx context.Context, t *table, o options, guardClient *guard.Client) 
 		{"standby", func() error { return standbys(ctx, t, o.binary, 3) }}, // takes about five minutes
 		{"groups", func() error { return groups(ctx, t, o.binary) }},
 		{"scale", func() error { return scale(ctx, t, guardClient, o, max(5, o.rounds/5)) }}, // takes long, and 8 GB with 2,000 members
+		{"storm", func() error { return storm(ctx, t, guardClient) }},                        // takes eight minutes
 		{"idlegroups", func() error { return idleGroups(ctx, t, o.binary) }},                 // a part of groups
 	}
 }

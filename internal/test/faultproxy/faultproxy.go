@@ -35,6 +35,8 @@ type Proxy struct {
 	target   string
 	listener net.Listener
 	delay    atomic.Int64
+	limit    atomic.Int64 // of clients; 0 for none
+	accepted atomic.Int64
 	wg       sync.WaitGroup
 
 	mu      sync.Mutex
@@ -74,12 +76,13 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return
 		}
+		p.accepted.Add(1)
 		p.wg.Go(func() { p.serve(c.(*net.TCPConn)) })
 	}
 }
 
 func (p *Proxy) serve(c *net.TCPConn) {
-	if !p.register(c) || p.current() == Refuse {
+	if !p.register(c) || p.current() == Refuse || p.full() {
 		p.drop(c)
 		return
 	}
@@ -208,6 +211,20 @@ func (p *Proxy) discard(from *net.TCPConn) {
 			return
 		}
 	}
+}
+
+// Accepted returns how many clients have connected, with those that were refused.
+func (p *Proxy) Accepted() int64 { return p.accepted.Load() }
+
+// SetLimit sets how many clients may be connected; the connections of others are closed at once. 0 is for no limit.
+func (p *Proxy) SetLimit(clients int) { p.limit.Store(int64(clients)) }
+
+// full reports whether there are more clients than may be.
+func (p *Proxy) full() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.limit.Load()
+	return n > 0 && int64(len(p.conns)) > 2*n // each has a connection to the target
 }
 
 // SetDelay sets the delay of Slow, Jitter and Lossy.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/policy"
 )
 
 // approve withdraws a decision that a person must confirm first, and proposes it (docs/policies.md, Approval). What operators request
@@ -15,37 +14,36 @@ import (
 func (e *Elector) approve(in Input, g attemptEnd, active *activeRequests, d *Decision) {
 	rules, elect := in.Policy.Rules, d.Elect
 	if rules.Observe {
-		e.withdraw(g, d, fmt.Sprintf("policy.observe is set: %s would be elected: %s", elect.Node, elect.Reason))
+		e.withdraw(in, g, d, fmt.Sprintf("policy.observe is set: %s would be elected: %s", elect.Node, elect.Reason))
 		return
 	}
-	best, known := in.Snapshot.Member(elect.Incarnation)
-	if !known || elect.Circumstances.Node == "" || requested(elect, active.Move) {
+	if elect.Cause == cluster.CauseFirst || requested(elect.Cause) || active.Move != nil && active.Move.Matches(elect.Node, elect.Site) {
 		return
 	}
-	c := elect.Circumstances
-	if elect.Cause == cluster.CauseLapsed || elect.Cause == cluster.CausePreempt { // these keep the circumstances
-		c = cluster.Circumstances{Cause: elect.Cause, Node: elect.PreviousNode, Site: elect.PreviousSite}
-	}
-	needed, why := in.Policy.NeedsApproval(policy.Input{Members: in.Snapshot.Members, Circumstances: c}, &best)
+	entry, _ := d.Ranking.Find(elect.Incarnation)
+	needed, why := e.rankingInput(in, g, active).approval(elect.Circumstances, elect.Cause)(entry.Member)
 	if !needed {
+		if best, ok := d.Ranking.Best(); ok && best.Name != elect.Incarnation && in.Policy.Rules.Confirm != "" {
+			elect.Reason += fmt.Sprintf("; %s is better, but a person would have to approve it", best.ID)
+		}
 		return
 	}
 	target := cluster.Proposal{Node: elect.Node, Site: elect.Site}.Target()
 	if elect.Cause == cluster.CausePreempt {
-		e.withdraw(g, d, fmt.Sprintf("%s, but policy.confirm demands that a person decides", elect.Reason))
+		e.withdraw(in, g, d, fmt.Sprintf("%s, but policy.confirm demands that a person decides", elect.Reason))
 		d.Blocked.Remedy = cluster.InGroup("'zkelectd move %s'", e.opt.Group, elect.Node) + " moves leadership"
 		return
 	}
 	p := e.proposal(in, active, *elect)
 	switch hint := cluster.InGroup("'zkelectd approve'", e.opt.Group); {
 	case p == nil: // a deputy writes none, the next elector will
-		e.withdraw(g, d, fmt.Sprintf("a person must approve that %s is elected: %s", target, elect.Reason))
+		e.withdraw(in, g, d, fmt.Sprintf("a person must approve that %s is elected: %s", target, elect.Reason))
 	case p.Answer == cluster.ProposalApproved:
 		elect.Request, elect.RequestedBy = p.ID, p.AnsweredBy
 		elect.Reason += "; approved by " + p.AnsweredBy
 		return
 	case p.Answer == cluster.ProposalRejected:
-		e.withdraw(g, d, fmt.Sprintf("%s is not elected: rejected by %s: %s; %s elects it all the same", target, p.AnsweredBy, elect.Reason, hint))
+		e.withdraw(in, g, d, fmt.Sprintf("%s is not elected: rejected by %s: %s; %s elects it all the same", target, p.AnsweredBy, elect.Reason, hint))
 	default:
 		pending := *p
 		d.Proposal = &pending
@@ -53,7 +51,7 @@ func (e *Elector) approve(in Input, g attemptEnd, active *activeRequests, d *Dec
 		if p.For > 0 {
 			then = fmt.Sprintf("without an answer it is elected %s after this was proposed", p.For)
 		}
-		e.withdraw(g, d, fmt.Sprintf("%s waits for approval: %s; %s elects it, and %s does not; %s",
+		e.withdraw(in, g, d, fmt.Sprintf("%s waits for approval: %s; %s elects it, and %s does not; %s",
 			target, elect.Reason, hint, cluster.InGroup("'zkelectd approve --reject'", e.opt.Group), then))
 		d.Wake = cluster.Earliest(d.Wake, active.wake)
 	}
@@ -64,39 +62,91 @@ func (e *Elector) approve(in Input, g attemptEnd, active *activeRequests, d *Dec
 }
 
 // withdraw takes a decision back, and says why.
-func (e *Elector) withdraw(g attemptEnd, d *Decision, why string) {
+func (e *Elector) withdraw(in Input, g attemptEnd, d *Decision, why string) {
 	if d.Elect = nil; g.ended {
 		d.Note = why
 		return
 	}
 	d.Blocked = Blocked{Reason: why}
+	d.revokeIfDue(in)
 }
 
-// requested reports whether an operator has requested the decision.
-func requested(elect *cluster.Elected, move *cluster.Move) bool {
-	switch elect.Cause {
-	case cluster.CauseMove, cluster.CauseDrain, cluster.CauseReelect:
-		return true
+// requested reports whether the cause is that an operator has requested the election.
+func requested(c cluster.Cause) bool {
+	return c == cluster.CauseMove || c == cluster.CauseDrain || c == cluster.CauseReelect
+}
+
+// approval returns a function that reports whether a person must approve that a member is elected. One that is elected already needs no
+// second approval, such as when the holder before it falls silent.
+func (b rankingInput) approval(c cluster.Circumstances, cause cluster.Cause) func(m *cluster.Member) (needed bool, why string) {
+	pin, elected := b.input(), b.in.Snapshot.Elected.Record
+	pin.Circumstances = c
+	if cause == cluster.CauseLapsed || cause == cluster.CausePreempt { // these keep the circumstances
+		pin.Circumstances = cluster.Circumstances{Cause: cause, Node: elected.Node, Site: elected.Site}
 	}
-	return move != nil && move.Matches(elect.Node, elect.Site)
+	needs := b.in.Policy.Approval(pin)
+	return func(m *cluster.Member) (bool, string) {
+		if m.Name == elected.Incarnation {
+			return false, ""
+		}
+		return needs(m)
+	}
 }
 
-// proposal returns the proposal of a decision, after adding it unless it is there. It takes the place of one of another member, and its
-// time goes on. It is nil if there is none, and this is a deputy, or no room for one is left.
-func (e *Elector) proposal(in Input, active *activeRequests, elect cluster.Elected) *cluster.Proposal {
-	term := in.Snapshot.Elected.Record.Term
+// choose returns who is elected in place of a leader that is gone, or must go: whom a person has approved, else the best member for which
+// nobody must be asked, else the best one. There is always one.
+func (b rankingInput) choose(r rankedMembers, cause cluster.Cause, active *activeRequests) cluster.Member {
+	best, _ := r.Best()
+	if b.in.Policy.Rules.Confirm == "" || b.move != nil || cause == cluster.CauseFirst || requested(cause) {
+		return best
+	}
+	eligible := make([]*cluster.Member, 0, len(r.Entries))
+	for _, entry := range r.Entries {
+		if entry.Eligible() {
+			eligible = append(eligible, entry.Member)
+		}
+	}
+	for _, m := range eligible {
+		if p := active.proposalFor(m.ID, b.in.Snapshot.Elected.Record.Term); p != nil && p.Answer == cluster.ProposalApproved {
+			return *m
+		}
+	}
+	needs := b.approval(b.circumstances, cause)
+	for _, m := range eligible {
+		if needed, _ := needs(m); !needed {
+			return *m
+		}
+	}
+	return best
+}
+
+// proposalFor returns the proposal to elect a node in place of the decision of a term; nil if there is none.
+func (active *activeRequests) proposalFor(node string, term int64) *cluster.Proposal {
 	for i := range active.Proposals {
-		if p := &active.Proposals[i]; p.Term == term && p.Node == elect.Node {
+		if p := &active.Proposals[i]; p.Term == term && p.Node == node {
 			return p
 		}
+	}
+	return nil
+}
+
+// proposal returns the proposal of a decision, after adding it unless it is there. It takes the place of one of another member, whose
+// time goes on, and which may have been rejected. It is nil if there is none, and this is a deputy, or no room for one is left.
+func (e *Elector) proposal(in Input, active *activeRequests, elect cluster.Elected) *cluster.Proposal {
+	term := in.Snapshot.Elected.Record.Term
+	after, err := cluster.ParseConfirmAfter(in.Policy.Rules.ConfirmAfter)
+	if err != nil {
+		after = 0 // such a policy does not compile
+	}
+	if p := active.proposalFor(elect.Node, term); p != nil {
+		if p.Answer == "" && time.Duration(p.For) != after { // the policy has changed since
+			p.For, p.Remaining, p.Time, active.changed = cluster.Duration(after), cluster.Duration(after), in.Wall, true
+		}
+		return p
 	}
 	active.Continue(in.Snapshot.Elected.Record.Request)
 	if in.Snapshot.Acting || in.Snapshot.Control.Err != nil || active.Exhausted() != nil {
 		return nil
-	}
-	after, err := cluster.ParseConfirmAfter(in.Policy.Rules.ConfirmAfter)
-	if err != nil {
-		after = 0 // such a policy does not compile
 	}
 	next := cluster.Proposal{
 		Request: active.Next(cluster.Request{By: e.node(in), Reason: clip(elect.Reason), For: cluster.Duration(after), Time: in.Wall}),
@@ -104,8 +154,12 @@ func (e *Elector) proposal(in Input, active *activeRequests, elect cluster.Elect
 	}
 	next.Slot = active.slot
 	for _, p := range active.Proposals { // of another member
-		if p.Term == term && p.For > 0 && next.For > 0 {
-			next.For, next.Remaining, next.Time = p.For, p.Remaining, p.Time
+		switch {
+		case p.Term != term:
+		case p.Answer == cluster.ProposalRejected:
+			next.SetAnswer(p.Answer, p.AnsweredBy)
+		case p.For > 0 && p.For == next.For:
+			next.Remaining, next.Time = cluster.Duration(e.requests.left(p.Request, in.Now)), p.Time
 		}
 		active.end(p.Request, p.Describe(), "replaced: "+elect.Node+" is better now", in.Wall)
 	}

@@ -203,3 +203,158 @@ func TestObserveElectsNobody(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+// The first leader has no predecessor, and whoever comes after it has: it is the one that led, whatever the circumstances say.
+func TestWhatFollowsTheFirstLeaderNeedsApproval(t *testing.T) {
+	rules := cluster.Rules{Type: "priority", Sites: map[string]int{"dc1": 200}, Failback: cluster.FailbackImmediate, Confirm: "member.site != previous.site"}
+	h := newGroup("c", "d").sites("dc2", "dc2").scenario(t, rules)
+	h.leader("c", cluster.CauseFirst)
+	h.in.Snapshot.Members = newGroup("c", "d", "a").sites("dc2", "dc2", "dc1").Members
+	h.pass(time.Hour)
+	if d := h.decide(); d.Elect != nil || !strings.Contains(d.Blocked.Reason, "policy.confirm demands that a person decides") {
+		t.Errorf("a preemption: %+v", d)
+	}
+
+	h = newGroup("a", "c").sites("dc1", "dc2").scenario(t, rules)
+	h.leader("a", cluster.CauseFirst)
+	f := &h.in.Snapshot.Fence.Record
+	f.State, f.Lapsed, f.Led = cluster.FenceReleased, true, true
+	h.gone("a")
+	if p := h.proposes(); p.Node != "c" || p.Cause != cluster.CauseLapsed {
+		t.Errorf("lapsed: %+v", p)
+	}
+
+	h = approval(t, "")
+	h.decide()
+	h.in.Snapshot.Elected, h.in.Snapshot.Fence = cluster.Stored[cluster.Elected]{}, cluster.Stored[cluster.Fence]{}
+	if p := h.proposes(); p.Node != "c" || p.Cause != cluster.CauseRepair {
+		t.Errorf("all records are deleted: %+v", p)
+	}
+}
+
+// Within a site leadership moves by itself, also if a member of another site would be better.
+func TestAMemberThatNeedsNoApprovalIsElected(t *testing.T) {
+	h := approval(t, "")
+	h.proposes()
+	h.respond(cluster.ProposalApproved)
+	h.leader("c", cluster.CauseFailure)
+	h.in.Snapshot.Members = newGroup("c", "d", "a").sites("dc2", "dc2", "dc1").Members
+	h.gone("c")
+	d := h.decide()
+	if d.Elect == nil || d.Elect.Node != "d" || d.Elect.Reason != "c is gone; a is better, but a person would have to approve it" {
+		t.Errorf("%+v, %q", d.Elect, d.Note)
+	}
+	// An ineligible leader is not elected again for that reason.
+	h = newGroup("a", "c").sites("dc1", "dc2").leads("a", 7).scenario(t, cluster.Rules{
+		Type: "priority", Sites: map[string]int{"dc2": 9}, Filter: []string{"cause != 'first' || member.site != 'dc1'"}, Confirm: "member.site != previous.site",
+	})
+	h.in.Snapshot.Elected.Record.Circumstances = cluster.Circumstances{Cause: cluster.CauseFirst}
+	if p := h.proposes(); p.Node != "c" || p.Cause != cluster.CauseIneligible {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestARejectionHoldsForAnotherMember(t *testing.T) {
+	h := approval(t, "10m")
+	h.proposes()
+	h.respond(cluster.ProposalRejected)
+	h.group().node("c").Unhealthy = "sick"
+	if p := h.proposes(); p.Node != "d" || p.Answer != cluster.ProposalRejected || p.AnsweredBy != "ann" {
+		t.Errorf("%+v", p)
+	}
+	h.pass(time.Hour)
+	h.proposes()
+}
+
+func TestAnotherTimeForAnAnswerCountsAtOnce(t *testing.T) {
+	h := approval(t, "10m")
+	h.proposes()
+	for _, after := range []string{cluster.ConfirmNever, "1m"} {
+		rules := h.in.Policy.Rules
+		rules.ConfirmAfter = after
+		h.in.Policy = newGroup("a").input(t, rules).Policy
+		h.proposes()
+		h.pass(50 * time.Second)
+		h.proposes()
+		if after == cluster.ConfirmNever {
+			h.pass(time.Hour)
+			h.proposes()
+		}
+	}
+	h.pass(10 * time.Second)
+	if d := h.decide(); d.Elect == nil {
+		t.Errorf("%+v", d)
+	}
+}
+
+// Members that take turns in being the best do not make it last for ever, and whoever has been approved is elected.
+func TestMembersThatTakeTurnsInBeingProposed(t *testing.T) {
+	h := approval(t, "10m")
+	turn := func(i int) {
+		h.group().node("c").Priority, h.group().node("d").Priority = 100+i%2, 100+(i+1)%2
+	}
+	for i := range 40 {
+		turn(i)
+		h.proposes()
+		h.pass(15*time.Second - time.Millisecond)
+	}
+	h.respond(cluster.ProposalApproved)
+	approved := h.requests().Proposals[0].Node
+	turn(40)
+	if d := h.decide(); d.Elect == nil || d.Elect.Node != approved || d.Elect.RequestedBy != "ann" {
+		t.Errorf("%+v", d)
+	}
+	h = approval(t, "10m")
+	for i := range 40 {
+		turn(i)
+		h.proposes()
+		h.pass(14 * time.Second)
+	}
+	h.pass(time.Minute)
+	if d := h.decide(); d.Elect == nil || d.Elect.RequestedBy != "policy.confirm_after" {
+		t.Errorf("%+v", d)
+	}
+}
+
+// Nothing but a leader that leads on ends a proposal, and a proposal keeps nothing else from being done.
+func TestAProposalWhileTheLeaderIsThere(t *testing.T) {
+	rules := cluster.Rules{Type: "priority", Confirm: "member.site != previous.site"}
+	h := newGroup("a", "b", "c").sites("dc1", "dc1", "dc2").leads("a", 7).scenario(t, rules)
+	h.group().node("a").Unhealthy = "sick"
+	h.write(h.decide()) // b is elected, and a does not let go
+	h.group().node("b").Unhealthy = "sick"
+	p := h.proposes()
+	c := h.requests().Clone()
+	c.Pause = &cluster.Pause{Request: by(9), Hard: true}
+	h.control(c)
+	if d := h.decide(); d.Control != nil || h.requests().Proposals[0].ID != p.ID {
+		t.Errorf("a pause ends it: %+v", d.Control)
+	}
+	h.control(cluster.Control{Proposals: c.Proposals})
+	h.in.Revoke = "it does not let go"
+	if d := h.decide(); d.Revoke == nil || !d.AwaitsApproval {
+		t.Errorf("%+v", d)
+	}
+	h.in.Revoke = ""
+	h.group().node("b").Leaving = "asked to stop"
+	if d := h.decide(); !d.NoSuccessor || !d.AwaitsApproval {
+		t.Errorf("it waits for a successor: %+v", d)
+	}
+}
+
+// An approved member needs no second approval when the holder before it falls silent. Silent members are ill, as elsewhere.
+func TestApprovalAndSilence(t *testing.T) {
+	h := newGroup("a", "c").sites("dc1", "dc2").leads("a", 7).scenario(t, cluster.Rules{Type: "priority", Confirm: "member.site != previous.site"})
+	h.group().node("a").Unhealthy = "sick"
+	h.proposes()
+	h.respond(cluster.ProposalApproved)
+	h.write(h.decide())
+	h.watched().silent("a")
+	if d := h.decide(); d.Elect == nil || d.Elect.Node != "c" || !d.Take {
+		t.Errorf("%+v", d)
+	}
+	h = newGroup("a", "b").leads("a", 7).scenario(t, cluster.Rules{Type: "priority", Confirm: "site.healthy < 1"}).watched().silent("a")
+	if p := h.proposes(); p.Node != "b" {
+		t.Errorf("%+v", p)
+	}
+}

@@ -192,12 +192,12 @@ func (e *Elector) Decide(in Input) Decision {
 		d = e.decide(in, g, &active)
 	}
 	e.rollCall.end(elected, in.Now)
-	d.NoSuccessor = !g.ended && d.Elect == nil && d.Awaiting == "" && !d.AwaitsAnswers && leaving(s)
 	e.moves.forget()
 	if d.Elect != nil && !e.forecast {
 		e.approve(in, g, &active, &d)
 	}
-	if !g.ended && d.Elect == nil && !d.AwaitsApproval && len(active.Proposals) > 0 {
+	d.NoSuccessor = !g.ended && d.Elect == nil && d.Awaiting == "" && !d.AwaitsAnswers && leaving(s)
+	if entry, known := d.Ranking.Find(s.Elected.Record.Incarnation); !g.ended && !d.AwaitsApproval && known && entry.Eligible() {
 		active.endUnneeded(s.Elected.Record.Node, in.Wall)
 	}
 	if d.Elect != nil {
@@ -275,7 +275,7 @@ func (e *Elector) decide(in Input, g attemptEnd, active *activeRequests) Decisio
 		d.Note, d.Starting, d.Wake = early, true, cluster.Earliest(d.Wake, until)
 		return d
 	case g.ended:
-		d.Elect = e.elect(b, r, g, best)
+		d.Elect = e.elect(b, r, g, b.choose(r, g.cause, active))
 		return d
 	}
 	if unread == nil && !s.Acting { // a deputy only elects where there is no leader
@@ -283,10 +283,15 @@ func (e *Elector) decide(in Input, g attemptEnd, active *activeRequests) Decisio
 			return d
 		}
 	}
-	if in.Revoke != "" && s.Current.Exists {
+	d.revokeIfDue(in)
+	return d
+}
+
+// revokeIfDue revokes a holder that does not let go, which is not the elected member.
+func (d *Decision) revokeIfDue(in Input) {
+	if in.Revoke != "" && in.Snapshot.Current.Exists {
 		d.Revoke = revoke(in)
 	}
-	return d
 }
 
 // electNobody notes why nobody can be elected.

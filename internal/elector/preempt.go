@@ -69,6 +69,11 @@ func (e *Elector) replaceIneligible(b rankingInput, entry policy.Entry, active *
 		return nil
 	}
 	best, ok := r.Best()
+	if ok {
+		if chosen := b.choose(r, g.cause, active); chosen.Name != s.Elected.Record.Incarnation {
+			best = chosen
+		}
+	}
 	why := excluded(b.exclusions)[best.ID]
 	switch {
 	case !ok:

@@ -67,6 +67,12 @@ func (t *requests) active(s *cluster.Snapshot, now time.Duration, wall time.Time
 	return active
 }
 
+// left returns how much is left of the time of a request in force that has an end.
+func (t *requests) left(r cluster.Request, now time.Duration) time.Duration {
+	at := t.seen[r.ID]
+	return at.remaining - (now - at.since)
+}
+
 // writes reports whether the elector of this slot writes what becomes of a request. The requests of the whole group are those of
 // slot 0, so that the electors of its slots do not all write the same.
 func (active *activeRequests) writes(r cluster.Request) bool {

@@ -124,18 +124,21 @@ func checkValues(r cluster.Rules) error {
 	return nil
 }
 
-// NeedsApproval reports whether a person must approve that the member is elected, under the input's circumstances. An expression that
-// fails asks one; then why says so.
-func (p *Policy) NeedsApproval(in Input, m *cluster.Member) (needed bool, why string) {
+// Approval returns a function that reports whether a person must approve that a member is elected, under the input's circumstances. An
+// expression that fails asks one; then why says so.
+func (p *Policy) Approval(in Input) func(m *cluster.Member) (needed bool, why string) {
 	if p.confirm == nil {
-		return false, ""
+		return func(*cluster.Member) (bool, string) { return false, "" }
 	}
-	got, err := run(p.confirm, envOf(groupOf(in), m, &in))
-	if err != nil {
-		return true, fmt.Sprintf("policy.confirm %s failed: %s", p.Rules.Confirm, oneLine(err))
+	group := groupOf(in)
+	return func(m *cluster.Member) (bool, string) {
+		got, err := run(p.confirm, envOf(group, m, &in))
+		if err != nil {
+			return true, fmt.Sprintf("policy.confirm %s failed: %s", p.Rules.Confirm, oneLine(err))
+		}
+		needed, _ := got.(bool)
+		return needed, ""
 	}
-	needed, _ = got.(bool)
-	return needed, ""
 }
 
 // Rank ranks the members, those that are eligible first. It is deterministic: the incarnation breaks the last tie.

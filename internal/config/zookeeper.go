@@ -16,6 +16,7 @@ import (
 // ZooKeeper configures the ensemble and the group in it.
 type ZooKeeper struct {
 	Servers        []string      `yaml:"servers" default:"127.0.0.1:2181" reload:"yes" doc:"The servers of the ensemble, as host:port. A name is looked up for each connection; each of its addresses is tried like a server of its own. A reload refuses those of another ensemble."`
+	Follow         bool          `yaml:"follow" reload:"yes" doc:"Use the servers that the ensemble is reconfigured to, too, as /zookeeper/config says. See docs/zookeeper.md."`
 	Root           string        `yaml:"root" scope:"host, group" default:"/cluster" doc:"The group's root znode, which 'zkelectd init' creates. Daemons with the same root elect one leader."`
 	SessionTimeout time.Duration `yaml:"session_timeout" min:"2s" max:"10m" default:"6s" doc:"The session timeout to request; a server grants between 2 and 20 times its tickTime. The lease is at most 45% of the smallest timeout that may be granted."`
 	// MinSessionTimeout is the smallest session timeout that a server may grant; 0 for the one that was granted first.

@@ -121,6 +121,8 @@ type Host struct {
 	fences         fencer.Exclusive
 	fencingMonitor fencingMonitor
 
+	following following
+	applying  sync.Mutex // held while the servers are applied
 	reloading sync.Mutex // held while a configuration is read and applied, or refused
 
 	mu      sync.Mutex
@@ -147,6 +149,7 @@ func New(opt Options) *Host {
 		reloads: make(chan struct{}, 1), recheck: make(chan struct{}, 1), probes: command.NewLimit(maxProbes), hooks: command.NewLimit(maxHooks),
 	}
 	h.placement, h.failsafe = newPlacement(), newFailsafeMode(h)
+	h.following.log, h.following.changed = h.log, make(chan struct{}, 1)
 	h.inForce.Store(&opt.Config)
 	h.starts, h.moves = electing.NewLimit(maxStarts(runtime.NumCPU())), electing.NewLimit(maxMoves)
 	h.health = newHealth(c, h.log)
@@ -178,6 +181,7 @@ func New(opt Options) *Host {
 		h.groups = append(h.groups, h.newResource(g, own))
 	}
 	h.setInvalid(opt.RefusedGroups)
+	h.restoreFollowed()
 	return h
 }
 

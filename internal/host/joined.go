@@ -28,6 +28,8 @@ type joinedRecord struct {
 	Servers []string `json:"servers"`
 	// ID is the group's id.
 	ID string `json:"id,omitempty"`
+	// Followed are servers that the host has followed the ensemble to.
+	Followed []string `json:"followed,omitempty"`
 }
 
 // joinedFile returns the name of the file for a root.
@@ -35,7 +37,7 @@ func joinedFile(root string) string { return fmt.Sprintf("joined-%x", sha256.Sum
 
 // joinedRecord returns what this host records of the resource.
 func (r *resource) joinedRecord() joinedRecord {
-	return joinedRecord{r.root, slices.Clone(r.host.config().ZooKeeper.Servers), r.lastJoined().ID}
+	return joinedRecord{r.root, slices.Clone(r.host.config().ZooKeeper.Servers), r.lastJoined().ID, r.host.following.list()}
 }
 
 // lastJoined returns what this host knows of the group that it was in last; the zero value if it was in none.
@@ -138,7 +140,9 @@ func (r *resource) readJoined() (recorded joinedRecord, err error) {
 func (r *resource) recordJoined(id string) {
 	now := r.joinedRecord()
 	now.ID = cmp.Or(id, now.ID)
-	r.joined.Store(&now)
+	if before := r.joined.Swap(&now); before == nil || before.ID != now.ID {
+		signal(r.host.following.changed)
+	}
 	dir, name := r.host.opt.StateDir, joinedFile(r.root)
 	if _, err := os.Stat(dir); err != nil {
 		return // there is none: it is optional without failsafe mode

@@ -306,6 +306,10 @@ func (m *membership) prepare() (cluster.Stored[cluster.Slots], error) {
 	root, err := store.ReadIdentity(m.ctx, conn, m.resource.paths())
 	if err == nil {
 		err = m.resource.checkGroupID(root.Record.ID, server)
+		if err != nil && m.session.host.forgetFollowed(server) { // its address leads elsewhere now
+			m.session.end(err)
+			return slots, nil
+		}
 	}
 	switch {
 	case err != nil:

@@ -277,9 +277,10 @@ func (h *Host) accept(s *session, next Reloaded) []GroupReload {
 	}
 	h.inForce.Store(&after)
 	if auditACLs || !slices.Equal(now.Servers, was.Servers) {
-		h.applyAccess(s, after.Config)
+		h.applyAccess(s)
 	}
 	signal(h.recheck)
+	signal(h.following.changed)
 	h.setInvalid(next.Refused)
 	return results
 }

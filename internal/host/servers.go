@@ -8,12 +8,11 @@ import (
 	"slices"
 	"strings"
 
-	"zkelectd/internal/config"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/zk"
 )
 
-// The servers of the ensemble can change while a session goes on: by a reload. See [zk.Session.ProveServers] for why they must
+// The servers of the ensemble can change while a session goes on: by a reload, or by [Host.follow]. See [zk.Session.ProveServers] for why they must
 // prove first what they are.
 
 // knownGroup returns the root and the id of one of the host's groups; empty if it was in none yet. All groups are on the same servers.
@@ -68,14 +67,17 @@ func sameServers(a, b []string) bool {
 	return slices.Equal(slices.Compact(slices.Sorted(slices.Values(a))), slices.Compact(slices.Sorted(slices.Values(b))))
 }
 
-// applyAccess makes the session, the guard and the state directory use how a configuration connects to ZooKeeper. It is in force already.
-func (h *Host) applyAccess(s *session, c config.Config) {
-	servers := c.ZooKeeper.Servers
+// applyAccess makes the session, the guard and the state directory use how the configuration in force, and what was followed, connect to
+// ZooKeeper.
+func (h *Host) applyAccess(s *session) {
+	h.applying.Lock()
+	defer h.applying.Unlock()
+	servers := h.servers()
 	if !sameServers(servers, s.zk.Servers()) {
 		s.zk.SetServers(servers)
 		h.log.Info("the next connection leads to other ZooKeeper servers", "servers", servers)
 	}
-	h.opt.Guard.SetAccess(servers, operator.EncodeAccess(operator.Access(c, os.Getenv)))
+	h.opt.Guard.SetAccess(servers, operator.EncodeAccess(operator.Access(h.config(), os.Getenv)))
 	for _, r := range h.resources() {
 		if r.joined.Load() != nil {
 			r.recordJoined("")

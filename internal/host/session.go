@@ -58,7 +58,7 @@ func (h *Host) runSession(ctx context.Context) error {
 	defer h.closeSession(ctx, s.zk)
 	c := h.config()
 	h.opt.Guard.SetSession(guard.Credentials{
-		Servers: c.ZooKeeper.Servers, ID: s.zk.SessionID(), Password: s.zk.Password(), Timeout: s.granted,
+		Servers: h.servers(), ID: s.zk.SessionID(), Password: s.zk.Password(), Timeout: s.granted,
 		Access: operator.EncodeAccess(operator.Access(c, os.Getenv)),
 	})
 	h.counters.Update(func(t *status.Totals) { t.Sessions++ })
@@ -77,13 +77,13 @@ func (h *Host) open() (*session, error) {
 		opening, cancel = context.WithTimeout(h.quit, limit)
 	}
 	defer cancel()
-	defer h.keepAlive("waiting for ZooKeeper at " + strings.Join(c.ZooKeeper.Servers, ", "))()
+	defer h.keepAlive("waiting for ZooKeeper at " + strings.Join(h.servers(), ", "))()
 	var avoid string
 	if server := h.avoid.Load(); server != nil {
 		avoid = *server
 	}
 	opened, err := zk.Open(opening, zk.Options{
-		Servers: c.ZooKeeper.Servers, Timeout: c.ZooKeeper.SessionTimeout, Access: operator.Access(c, os.Getenv), Log: h.log, Avoid: avoid,
+		Servers: h.servers(), Timeout: c.ZooKeeper.SessionTimeout, Access: operator.Access(c, os.Getenv), Log: h.log, Avoid: avoid,
 	})
 	if err != nil {
 		if h.quit.Err() == nil && opening.Err() != nil {
@@ -115,6 +115,7 @@ func (s *session) run(ctx context.Context) error {
 	var reloads sync.WaitGroup
 	reloads.Go(func() { h.serveReloads(beside, s) })
 	reloads.Go(func() { s.checks.run(beside, s) })
+	reloads.Go(func() { h.follow(beside, s) })
 	reloads.Go(func() { h.runLoads(beside, s) })
 	for _, r := range h.resources() {
 		s.begin(r)

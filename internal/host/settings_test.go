@@ -21,13 +21,14 @@ type live struct {
 	group    group.Settings
 	access   zk.Access
 	servers  []string
+	follow   bool
 	logLevel string
 	// These are read for each run.
 	leaderHook []string
 }
 
 func liveSettings(c config.Config) live {
-	return live{groupSettings(c, false), operator.Access(c, os.Getenv), c.ZooKeeper.Servers, c.Log.Level, c.Hooks.OnLeaderChange}
+	return live{groupSettings(c, false), operator.Access(c, os.Getenv), c.ZooKeeper.Servers, c.ZooKeeper.Follow, c.Log.Level, c.Hooks.OnLeaderChange}
 }
 
 // A setting that a reload is documented to apply changes what a running host uses. One that is documented to need a restart

@@ -57,6 +57,8 @@ type Server struct {
 	securePort  int // the port for TLS
 	config      string
 	extraConfig string // of the configuration
+	id          int    // in a [Dynamic] ensemble
+	member      string // its entry in the configuration of one
 
 	mu   sync.Mutex
 	proc *process

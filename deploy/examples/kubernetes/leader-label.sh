@@ -6,12 +6,14 @@ api=${KUBERNETES_API:-https://kubernetes.default.svc}
 account=${SERVICE_ACCOUNT_DIR:-/var/run/secrets/kubernetes.io/serviceaccount}
 namespace=$(cat "$account/namespace")
 
-# label POD VALUE sets the label, or removes it with null. A pod that does not exist any more needs no label.
+# label POD VALUE COST sets the label, or removes it with null; and the cost of the pod's deletion, by which a Deployment that scales in
+# deletes the leader's pod last. A pod that does not exist any more needs neither.
 label() {
 	status=$(printf 'header = "Authorization: Bearer %s"\n' "$(cat "$account/token")" |
 		curl --silent --show-error --config - --cacert "$account/ca.crt" --max-time 4 --output /dev/null --write-out '%{http_code}' \
 			--request PATCH --header 'Content-Type: application/merge-patch+json' \
-			--data "{\"metadata\":{\"labels\":{\"zkelectd-leader\":$2}}}" "$api/api/v1/namespaces/$namespace/pods/$1")
+			--data "{\"metadata\":{\"labels\":{\"zkelectd-leader\":$2},\"annotations\":{\"controller.kubernetes.io/pod-deletion-cost\":$3}}}" \
+			"$api/api/v1/namespaces/$namespace/pods/$1")
 	case $status in
 	200 | 404) ;;
 	*)
@@ -22,11 +24,11 @@ label() {
 }
 
 if [ "$ZKELECTD_LEADER" != "$ZKELECTD_NODE" ]; then
-	label "$ZKELECTD_NODE" null
+	label "$ZKELECTD_NODE" null null
 	exit
 fi
 # The pod of the previous leader may be on a node that is lost: it cannot remove its own label.
 if [ -n "$ZKELECTD_PREVIOUS_LEADER" ] && [ "$ZKELECTD_PREVIOUS_LEADER" != "$ZKELECTD_NODE" ]; then
-	label "$ZKELECTD_PREVIOUS_LEADER" null
+	label "$ZKELECTD_PREVIOUS_LEADER" null null
 fi
-label "$ZKELECTD_NODE" '"true"'
+label "$ZKELECTD_NODE" '"true"' '"100"'

@@ -21,6 +21,9 @@ import (
 
 func init() { recipes["kubernetes"] = kubernetes }
 
+// deletionCost is the annotation by which a Deployment chooses the pods to delete.
+const deletionCost = "controller.kubernetes.io/pod-deletion-cost"
+
 // apiServer plays the API server of Kubernetes: it patches the labels of pods.
 type apiServer struct {
 	*testing.T
@@ -35,7 +38,8 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	labels, exists := a.pods[name]
 	var patch struct {
 		Metadata struct {
-			Labels map[string]*string `json:"labels"`
+			Labels      map[string]*string `json:"labels"`
+			Annotations map[string]*string `json:"annotations"`
 		} `json:"metadata"`
 	}
 	switch err := json.NewDecoder(r.Body).Decode(&patch); {
@@ -47,6 +51,7 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !exists:
 		w.WriteHeader(http.StatusNotFound)
 	default:
+		maps.Copy(patch.Metadata.Labels, patch.Metadata.Annotations)
 		for key, value := range patch.Metadata.Labels {
 			if delete(labels, key); value != nil {
 				labels[key] = *value
@@ -59,7 +64,13 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (a *apiServer) labeled() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(a.pods)), func(pod string) bool { return a.pods[pod]["zkelectd-leader"] != "true" })
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(a.pods)), func(pod string) bool {
+		cost, labeled := a.pods[pod][deletionCost], a.pods[pod]["zkelectd-leader"] == "true"
+		if (cost == "100") != labeled {
+			a.Errorf("%s is labeled: %t, and its deletion costs %q", pod, labeled, cost)
+		}
+		return !labeled
+	})
 }
 
 // kubernetes runs the hook of the recipe with real daemons against a server that plays the API server.

@@ -19,26 +19,27 @@ type NodeLoad struct {
 const aboveMean = 1.1
 
 // fewestRanker ranks the incumbent first, then the hosts below the mean load in spread's order, then the others by their load. It ranks
-// sites likewise.
-type fewestRanker struct{ spreadBy }
+// sites likewise, and then the hosts of each by the mean of their site.
+type fewestRanker struct {
+	spreadBy
+	within bool // the mean is that of the host's site, not that of all
+}
 
 func (r fewestRanker) name() string { return r.label(fewestName) }
 
 func (r fewestRanker) bind(in Input) func(*cluster.Member) (float64, string) {
 	position, shares, leads := r.order(in), r.usable(in), r.leads(in)
-	leaders, weight := 0.0, 0.0
+	pools := r.pools(in)
+	leaders, weight := make(map[string]float64), make(map[string]float64)
 	for _, key := range slices.Sorted(maps.Keys(shares)) { // in an order, since the sum is rounded
-		leaders += float64(leads[key])
-		weight += shares[key]
-	}
-	mean := 0.0
-	if weight > 0 {
-		mean = leaders / weight
+		leaders[pools[key]] += float64(leads[key])
+		weight[pools[key]] += shares[key]
 	}
 	incumbent, holds := r.incumbent(in)
+	pool := pools[incumbent]
 	improves := func(float64) bool { return true }
 	keep := 2.0 // fewest never preempts
-	if own := float64(leads[incumbent]+1) / shares[incumbent]; holds && in.Reelect && own > aboveMean*(leaders+1)/weight {
+	if own := float64(leads[incumbent]+1) / shares[incumbent]; holds && in.Reelect && own > aboveMean*(leaders[pool]+1)/weight[pool] {
 		keep = 0.5
 		improves = func(load float64) bool { return load < own }
 	}
@@ -53,11 +54,22 @@ func (r fewestRanker) bind(in Input) func(*cluster.Member) (float64, string) {
 			return -1e6 - float64(own), words + ", so a move would not help"
 		}
 		load := float64(own) / share
-		if own == 0 || load < aboveMean*mean {
+		if pool := pools[key]; own == 0 || load < aboveMean*(leaders[pool]/weight[pool]) {
 			return 1 + 1/float64(2+position[key]), words
 		}
 		return -load, words + ", above the mean"
 	}
+}
+
+// pools returns which pool each of those that share belongs to, whose mean counts: its site, or one that all are in.
+func (r fewestRanker) pools(in Input) map[string]string {
+	pools := make(map[string]string)
+	for i := range in.Members {
+		if m := &in.Members[i]; r.within && !m.Superseded {
+			pools[r.key(m)] = m.Node.Record.Site
+		}
+	}
+	return pools
 }
 
 // incumbent returns which of those that share leads now, if any.

@@ -23,7 +23,8 @@ func (p *policyType) add(rules cluster.Rules, r ranker) {
 		case spreadRanker:
 			p.rankers = append(p.rankers, spreadRanker{spreadBy{site: true}})
 		case fewestRanker:
-			p.rankers = append(p.rankers, fewestRanker{spreadBy{site: true}})
+			p.rankers = append(p.rankers, fewestRanker{spreadBy: spreadBy{site: true}})
+			r = fewestRanker{within: true}
 		}
 	}
 	p.rankers = append(p.rankers, r)

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -154,5 +155,34 @@ func TestHealthInExpressions(t *testing.T) {
 	in := Input{Members: members, Silent: map[string]bool{"d": true}, Barred: map[string]string{"d": "it is silent"}}
 	if got := places(policyOf(t, cluster.Rules{Filter: []string{"site.healthy > 0"}}).Rank(in)); got != "a (b) (c) (d) (e)" {
 		t.Error(got)
+	}
+}
+
+// However many hosts a site has, each of them gets as much as the others there.
+func TestFewestWithinSitesOfDifferentSizes(t *testing.T) {
+	p := policyOf(t, cluster.Rules{Type: "fewest", SpreadBy: cluster.SpreadBySite})
+	var members []cluster.Member
+	for i := range 12 {
+		m := cluster.Member{Node: cluster.Stored[cluster.Node]{Exists: true}}
+		m.ID = fmt.Sprint("n", i)
+		m.Name, m.Node.Record.ID, m.Node.Record.Site = m.ID, m.ID, "dc1"
+		if i > 1 {
+			m.Node.Record.Site = "dc2"
+		}
+		members = append(members, m)
+	}
+	load := make(map[string]NodeLoad)
+	for i := range 240 {
+		best, _ := p.Rank(Input{Members: members, Group: fmt.Sprint("g", i), Load: load}).Best()
+		load[best.ID] = NodeLoad{load[best.ID].Leaders + 1}
+	}
+	for _, m := range members {
+		mean, n := 12.0, load[m.ID].Leaders
+		if m.Node.Record.Site == "dc1" {
+			mean = 60
+		}
+		if float64(n) > aboveMean*mean+1 {
+			t.Errorf("%s leads %d, and the mean of its site is %g", m.ID, n, mean)
+		}
 	}
 }

@@ -60,7 +60,8 @@ func TestApprovalBetweenSites(t *testing.T) {
 	f.eventually("the hook", func() bool {
 		return strings.Contains(read(called), `"leader":"b","leader_site":"dc2","cause":"failure"`)
 	})
-	if out, err := f.run("approve", "--reject", "--reason", "look first"); err != nil || !strings.Contains(out, "b (dc2) is not elected") {
+	out, err = f.run("approve", "--reject", "--reason", "look first", "--wait")
+	if err != nil || !strings.Contains(out, "b (dc2) is not elected") || strings.Contains(out, "leads in term") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	p.shows("#leader", "b (dc2) is not elected: rejected by")

@@ -71,7 +71,7 @@ func await(ctx context.Context, g group, plan request.Plan, timeout time.Duratio
 	default:
 		return unfinished(ctx, g, plan, timeout, p.last)
 	}
-	if r.Took = cluster.Duration(time.Since(began)); !g.manyLeaders() {
+	if r.Took = cluster.Duration(time.Since(began)); !g.manyLeaders() && p.leader.Node != "" {
 		r.sayLeader(ctx, g, p.leader)
 	}
 	return nil

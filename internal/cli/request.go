@@ -346,11 +346,15 @@ func (o operation) define(cmd *command) {
 	}, o.done)
 }
 
-// approved is complete when there is a READY leader of a later term than that of the proposal, or it was rejected.
+// approved is complete when there is a READY leader of a later term than that of the proposal, or it was rejected. It fails if the
+// proposal has ended without an election.
 func approved(s cluster.Snapshot, plan request.Plan) (bool, error) {
 	for _, p := range plan.Control.Proposals {
 		if p.Answer == cluster.ProposalRejected || s.Ready() && s.Current.Record.Term > p.Term {
 			return true, nil
+		}
+		if d, over := s.Control.Record.Ended(p.ID); over && s.Elected.Record.Term == p.Term {
+			return false, exitError{statusFailed, fmt.Errorf("the proposal has ended: %s: %s", d.What, d.Outcome)}
 		}
 	}
 	return false, nil

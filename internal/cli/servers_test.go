@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
+	"zkelectd/internal/test/faultproxy"
 	"zkelectd/internal/test/zkserver"
 )
 
@@ -145,4 +147,24 @@ func TestAllServersAreReplaced(t *testing.T) {
 	follows.logged("a", "closed the dead daemon's session")
 	follows.until("a is back, by the servers that it has recorded", func(g status.Group) bool { return len(g.Members) == 2 && g.Term > terms[follows] })
 	follows.checkInvariants()
+}
+
+// A server may be named by an address of IPv6: the daemon, its commands and its guard use it.
+func TestAServerByItsAddressOfIPv6(t *testing.T) {
+	t.Parallel()
+	proxy, err := faultproxy.Listen("[::1]:0", shared.Addr())
+	if err != nil {
+		t.Skip("this host has no IPv6:", err)
+	}
+	t.Cleanup(proxy.Close)
+	f := newFleet(t)
+	f.servers = []string{strconv.Quote(proxy.Addr())}
+	term := f.startLeader("a", "").Term
+	if out, err := exec.Command("zkelectd", "status", "--zk", proxy.Addr(), "--root", f.paths.Root).CombinedOutput(); err != nil || !strings.Contains(string(out), f.paths.Root) {
+		t.Errorf("%v: %s", err, out)
+	}
+	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
+	f.logged("a", "closed the dead daemon's session")
+	f.until("a leads again", func(g status.Group) bool { return leads("a")(g) && g.Term > term })
+	f.checkInvariants()
 }

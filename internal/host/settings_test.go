@@ -24,11 +24,11 @@ type live struct {
 	follow   bool
 	logLevel string
 	// These are read for each run.
-	leaderHook []string
+	leaderHook, proposalHook []string
 }
 
 func liveSettings(c config.Config) live {
-	return live{groupSettings(c, false), operator.Access(c, os.Getenv), c.ZooKeeper.Servers, c.ZooKeeper.Follow, c.Log.Level, c.Hooks.OnLeaderChange}
+	return live{groupSettings(c, false), operator.Access(c, os.Getenv), c.ZooKeeper.Servers, c.ZooKeeper.Follow, c.Log.Level, c.Hooks.OnLeaderChange, c.Hooks.OnProposal}
 }
 
 // A setting that a reload is documented to apply changes what a running host uses. One that is documented to need a restart

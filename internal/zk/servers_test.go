@@ -3,6 +3,7 @@ package zk
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -105,5 +106,50 @@ func TestASessionGoesOnWithOtherServers(t *testing.T) {
 	}
 	if got := s.Handle().Servers; len(got) != 2 {
 		t.Errorf("closed at %s", got)
+	}
+}
+
+// A server is asked for the group over TLS, if that is enabled, or not at all: no port without TLS hears a password.
+func TestProofsAreAskedOverTLS(t *testing.T) {
+	tr := newTestCAs(t)
+	server := tr.serve(tr.issue(tr.ca, "zk", time.Hour), false)
+	access := Access{TLS: TLS{Enabled: true, CA: tr.ca.CA}, Auth: credentialsFile(t, "zkelectd:right"), ACL: ACLPrivate}
+	s := open(t, Options{Servers: []string{server.SecureAddr()}, Access: access})
+	record(t, s, "/proof-tls", "A")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	heard := make(chan byte, 1)
+	go func() { // ends when l is closed
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			first := make([]byte, 1)
+			if _, err := conn.Read(first); err == nil {
+				select {
+				case heard <- first[0]:
+				default:
+				}
+			}
+			conn.Close()
+		}
+	}()
+	listening := l.Addr().String()
+	found, err := s.ProveServers(t.Context(), []string{server.SecureAddr(), server.Addr(), listening}, "/proof-tls", "A")
+	if err != nil || found[server.SecureAddr()] != nil {
+		t.Fatal(found, err)
+	}
+	for _, plain := range []string{server.Addr(), listening} {
+		if found[plain] == nil || errors.As(found[plain], new(*ForeignServerError)) {
+			t.Errorf("a port without TLS: %v", found[plain])
+		}
+	}
+	const handshake = 0x16
+	if first := <-heard; first != handshake {
+		t.Errorf("a port without TLS has heard 0x%x", first)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
@@ -65,6 +66,20 @@ func (k *KDC) Add(ctx context.Context, principal, keytab string, life time.Durat
 	return errors.Join(err, k.run(ctx, "kadmin.local", "-r", Realm, "ktadd", "-k", keytab, principal))
 }
 
+// Issued returns how many tickets for services a principal has got.
+func (k *KDC) Issued(principal string) (n int) {
+	log, err := os.ReadFile(filepath.Join(k.dir, "kdc.log"))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(log)) {
+		if strings.Contains(line, "TGS_REQ") && strings.Contains(line, "ISSUE: ") && strings.Contains(line, " "+principal+"@") {
+			n++
+		}
+	}
+	return n
+}
+
 // Login writes a credential cache, as kinit does for a person.
 func (k *KDC) Login(ctx context.Context, principal, keytab, cache string) error {
 	return k.run(ctx, "kinit", "-c", cache, "-k", "-t", keytab, principal)
@@ -85,8 +100,13 @@ func (k *KDC) command(ctx context.Context, name string, args ...string) *exec.Cm
 		path = at
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Env = append(os.Environ(), "KRB5_CONFIG="+k.Conf, "KRB5_KDC_PROFILE="+filepath.Join(k.dir, "kdc.conf"))
+	cmd.Env = k.Env()
 	return cmd
+}
+
+// Env returns the environment of Kerberos's programs.
+func (k *KDC) Env() []string {
+	return append(os.Environ(), "KRB5_CONFIG="+k.Conf, "KRB5_KDC_PROFILE="+filepath.Join(k.dir, "kdc.conf"), "PATH="+os.Getenv("PATH")+":/usr/sbin")
 }
 
 func exists(path string) bool {

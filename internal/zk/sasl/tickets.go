@@ -15,9 +15,10 @@ import (
 	"github.com/jcmturner/gokrb5/v8/types"
 )
 
-// Tickets are fetched ahead of time and shared by all connections of a process, so that a KDC that is away does not hurt a connection as
-// long as the tickets are valid. The library cannot be interrupted while it asks KDCs: it runs in a goroutine of its own, one for each
-// Kerberos at a time, whose time it limits to some seconds for each KDC, and those that wait for it have limits of their own.
+// Tickets are fetched ahead of time and shared by all connections of a process, so that a KDC that is away does not
+// hurt a connection as long as the tickets are valid. The library cannot be interrupted while it asks KDCs: it runs in
+// a goroutine of its own, one for each Kerberos at a time, whose time it limits to some seconds for each KDC, and those
+// that wait for it have limits of their own.
 
 // ticket is one for a service, with its session key.
 type ticket struct {
@@ -71,8 +72,8 @@ func (k Kerberos) wallet() *wallet {
 // retryAfter is how long a failed fetch is the answer to everyone who wants a ticket.
 const retryAfter = time.Second
 
-// NewExchange returns an exchange with a server, host:port. It asks a KDC only if there is no valid ticket, and then waits for the answer
-// until ctx is done.
+// NewExchange returns an exchange with a server, host:port. It asks a KDC only if there is no valid ticket, and then
+// waits for the answer until ctx is done.
 func (k Kerberos) NewExchange(ctx context.Context, server string) (Exchange, error) {
 	w, service := k.wallet(), k.service(server)
 	for {
@@ -98,17 +99,6 @@ func (k Kerberos) NewExchange(ctx context.Context, server string) (Exchange, err
 			return nil, fmt.Errorf("Kerberos: no ticket for %s yet, as no KDC has answered (%w)", service, ctx.Err())
 		}
 	}
-}
-
-// TicketEnd returns when the ticket for a server, host:port, ends. There is none if it was not wanted yet, or could not be got.
-func (k Kerberos) TicketEnd(server string) (end time.Time, ok bool) {
-	w, service := k.wallet(), k.service(server)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if t := w.services[service]; t != nil {
-		return t.end, true
-	}
-	return time.Time{}, false
 }
 
 // start starts a fetch, or returns the one that runs. The caller holds w.mu.
@@ -153,7 +143,8 @@ func (k Kerberos) fetch(services []string, errs map[string]error) map[string]*ti
 			}()
 		}
 		if own == nil && !got[service].valid() {
-			own = fmt.Errorf("Kerberos: the ticket for %s has already expired at %s: is this host's clock right?", service, got[service].end.Format(time.RFC3339))
+			own = fmt.Errorf("Kerberos: the ticket for %s has already expired at %s: is this host's clock right?",
+				service, got[service].end.Format(time.RFC3339))
 		}
 		if own != nil {
 			delete(got, service)
@@ -163,9 +154,9 @@ func (k Kerberos) fetch(services []string, errs map[string]error) map[string]*ti
 	return got
 }
 
-// Keep renews the tickets for the current servers until ctx is done, at about the half of their life: each time by a new login, so that a replaced
-// keytab or credential cache is used. It calls failed for each attempt that fails, with when the first of the tickets ends: the zero time
-// if there is none.
+// Keep renews the tickets for the current servers until ctx is done, at about the half of their life: each time by a
+// new login, so that a replaced keytab or credential cache is used. It calls failed for each attempt that fails, with
+// when the first of the tickets ends: the zero time if there is none.
 func (k Kerberos) Keep(ctx context.Context, servers func() []string, failed func(err error, end time.Time)) {
 	w := k.wallet()
 	want := func() (services []string) {
@@ -212,7 +203,8 @@ func (k Kerberos) Keep(ctx context.Context, servers func() []string, failed func
 // retryPause is the pause after a renewal that has failed, unless the tickets end before.
 const retryPause = 30 * time.Second
 
-// renewIn returns when tickets are to be renewed: at 40 to 60 percent of the life of the first that ends, at once if one is missing.
+// renewIn returns when tickets are to be renewed: at 40 to 60 percent of the life of the first that ends, at once if
+// one is missing.
 func (w *wallet) renewIn(services []string) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -33,15 +33,16 @@ type Options struct {
 }
 
 // Access holds the credentials and TLS settings of a connection, and the ACL of the znodes that are created over it. It
-// contains file names and no secrets, so it can be stored. The files are read when they are needed: a replaced certificate
-// takes effect with the next connection, replaced credentials with the next session or call of [Session.PresentCredentials].
+// contains file names and no secrets, so it can be stored. The files are read when they are needed: a replaced
+// certificate takes effect with the next connection, replaced credentials with the next session or call of
+// [Session.PresentCredentials].
 type Access struct {
 	Auth AuthFile `json:"auth,omitzero"`
 	SASL SASL     `json:"sasl,omitzero"`
 	ACL  ACL      `json:"acl,omitempty"`
 	TLS  TLS      `json:"tls,omitzero"`
-	// Identities are those that ACLs name in place of the ones that this host has by SASL or by its certificate, which must be among
-	// them: those of all members, each as scheme:name. They are empty if all members have the same.
+	// Identities are those that ACLs name in place of the ones that this host has by SASL or by its certificate, which
+	// must be among them: those of all members, each as scheme:name. They are empty if all members have the same.
 	Identities []string `json:"identities,omitempty"`
 }
 
@@ -58,9 +59,9 @@ const (
 // Open reports whether every client has all permissions.
 func (a ACL) Open() bool { return a == "" || a == ACLOpen }
 
-// entries returns the ACL for identities. It names each of them instead of using ZooKeeper's scheme auth, which stands for every
-// identity that the connection ever presented: one that was removed from the file, or a TLS certificate beside it, would keep its
-// permissions.
+// entries returns the ACL for identities. It names each of them instead of using ZooKeeper's scheme auth, which stands
+// for every identity that the connection ever presented: one that was removed from the file, or a TLS certificate
+// beside it, would keep its permissions.
 func (a ACL) entries(named []identity) []zk.ACL {
 	if a.Open() {
 		return zk.WorldACL(zk.PermAll)
@@ -75,7 +76,8 @@ func (a ACL) entries(named []identity) []zk.ACL {
 	return list
 }
 
-// named returns the identities that ACLs name if a session has ids: those of the scheme digest, and the listed ones in place of the rest.
+// named returns the identities that ACLs name if a session has ids: those of the scheme digest, and the listed ones in
+// place of the rest.
 func (a Access) named(ids identities) []identity {
 	if len(a.Identities) == 0 {
 		return ids.all
@@ -131,7 +133,8 @@ func (a Access) Check() error {
 // authKey is the setting with [Access.Auth].
 const authKey = "zookeeper.auth.file"
 
-// identities reads the identities that a session presents. An ACL that is not open needs at least one, or that of a connection.
+// identities reads the identities that a session presents. An ACL that is not open needs at least one, or that of a
+// connection.
 func (a Access) identities() (identities, error) {
 	ids, err := a.Auth.read(authKey)
 	switch {

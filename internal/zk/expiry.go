@@ -35,7 +35,8 @@ func (t TLS) Certificate() (*Certificate, error) {
 	return first, nil
 }
 
-// maxExpiryNotice is how long before its end a certificate should have been renewed, unless a tenth of its life is shorter.
+// maxExpiryNotice is how long before its end a certificate should have been renewed, unless a tenth of its life is
+// shorter.
 const maxExpiryNotice = 14 * 24 * time.Hour
 
 // RenewBy returns when the certificate should have been renewed.
@@ -52,5 +53,6 @@ func (c Certificate) Check(now time.Time) error {
 	case !now.Before(c.End):
 		state = "has expired"
 	}
-	return fmt.Errorf("zookeeper.tls.cert: %s %s at %s: replace it and its key, as after that no connection to ZooKeeper can be opened", c.File, state, c.End.UTC().Format(time.RFC3339))
+	return fmt.Errorf("zookeeper.tls.cert: %s %s at %s: replace it and its key, as after that no connection to "+
+		"ZooKeeper can be opened", c.File, state, c.End.UTC().Format(time.RFC3339))
 }

@@ -14,12 +14,12 @@ import (
 	"zkelectd/internal/sys/secretfile"
 )
 
-// AuthFile names a file with user:password lines for ZooKeeper's digest scheme. A session presents all of them, and grants
-// all of them access to the znodes that it creates. Their order has no meaning.
+// AuthFile names a file with user:password lines for ZooKeeper's digest scheme. A session presents all of them, and
+// grants all of them access to the znodes that it creates. Their order has no meaning.
 type AuthFile struct {
 	Path string `json:"path,omitempty"`
-	// Systemd reports whether the file is a credential of the systemd unit. systemd sets the mode of such a file and keeps
-	// other users out of its directory.
+	// Systemd reports whether the file is a credential of the systemd unit. systemd sets the mode of such a file and
+	// keeps other users out of its directory.
 	Systemd bool `json:"systemd,omitempty"`
 }
 
@@ -32,8 +32,8 @@ const (
 // identity is somebody whom ACLs can name. Its password, which only one of the scheme digest has, must not be logged.
 type identity struct{ scheme, name, password string }
 
-// The schemes of identities: digest for those that a session presents, sasl and x509 for those that its connections have authenticated,
-// the latter by a TLS certificate.
+// The schemes of identities: digest for those that a session presents, sasl and x509 for those that its connections
+// have authenticated, the latter by a TLS certificate.
 const (
 	digestScheme = "digest"
 	saslScheme   = "sasl"
@@ -59,8 +59,8 @@ func (i identity) String() string {
 	return Tag(i.aclID())
 }
 
-// Tag returns a short name for an identity in an ACL, for people and for the members' records, which others may read: the
-// user and 16 bits of a hash. The bits distinguish passwords but are too few to recover one.
+// Tag returns a short name for an identity in an ACL, for people and for the members' records, which others may read:
+// the user and 16 bits of a hash. The bits distinguish passwords but are too few to recover one.
 func Tag(id string) string {
 	user, _, _ := strings.Cut(id, ":")
 	sum := sha256.Sum256([]byte(id))
@@ -101,8 +101,8 @@ func (ids identities) contains(i identity) bool {
 	return slices.Contains(ids.all, i)
 }
 
-// read reads the identities in the file. An empty credential of the systemd unit has none: the units pass one if the file
-// does not exist. An error names the setting key and the line but does not quote it, since it may be a password.
+// read reads the identities in the file. An empty credential of the systemd unit has none: the units pass one if the
+// file does not exist. An error names the setting key and the line but does not quote it, since it may be a password.
 func (f AuthFile) read(key string) (identities, error) {
 	ids := identities{file: f.Path}
 	if f.Path == "" {
@@ -156,8 +156,8 @@ func parseIdentity(line string) (identity, error) {
 	return identity{digestScheme, user, password}, nil
 }
 
-// deniedHint returns what to do if these identities lack permission. The server accepts every password: a wrong one makes a
-// different user, without permissions.
+// deniedHint returns what to do if these identities lack permission. The server accepts every password: a wrong one
+// makes a different user, without permissions.
 func (ids identities) deniedHint() string {
 	switch {
 	case len(ids.all) == 0 && ids.file != "":

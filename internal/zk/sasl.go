@@ -10,13 +10,15 @@ import (
 	"zkelectd/internal/zk/sasl"
 )
 
-// SASL says how each connection authenticates by SASL, before the first request on it. It contains file names and no secrets.
+// SASL says how each connection authenticates by SASL, before the first request on it. It contains file names and no
+// secrets.
 type SASL struct {
 	// Password names a file with one line user:password, for the mechanism DIGEST-MD5.
 	Password AuthFile `json:"password,omitzero"`
 	// Kerberos says how to log in for the mechanism GSSAPI.
 	Kerberos sasl.Kerberos `json:"kerberos,omitzero"`
-	// Identity is the name in the scheme sasl that the servers give to connections with Kerberos. If it is empty, they are asked.
+	// Identity is the name in the scheme sasl that the servers give to connections with Kerberos. If it is empty, they
+	// are asked.
 	Identity string `json:"identity,omitempty"`
 }
 
@@ -33,7 +35,8 @@ func (a SASL) user() (identity, error) {
 	case err != nil:
 		return identity{}, err
 	case len(ids.all) != 1:
-		return identity{}, fmt.Errorf("%s: %s must have one line user:password, and has %d", passwordKey, a.Password.Path, len(ids.all))
+		return identity{}, fmt.Errorf("%s: %s must have one line user:password, and has %d", passwordKey,
+			a.Password.Path, len(ids.all))
 	}
 	return ids.all[0], nil
 }
@@ -57,8 +60,8 @@ type saslLogin struct {
 	id       identity // that the server gives to the connection; the zero value if it must be asked
 }
 
-// start returns what authenticates a connection to a server, host:port; nil if connections do not authenticate by SASL. It waits for
-// the ticket, if there is none yet, until ctx is done.
+// start returns what authenticates a connection to a server, host:port; nil if connections do not authenticate by SASL.
+// It waits for the ticket, if there is none yet, until ctx is done.
 func (a SASL) start(ctx context.Context, server string) (*saslLogin, error) {
 	switch {
 	case !a.Enabled():
@@ -68,7 +71,8 @@ func (a SASL) start(ctx context.Context, server string) (*saslLogin, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &saslLogin{exchange: sasl.NewDigest(u.name, u.password), id: identity{scheme: saslScheme, name: u.name}}, nil
+		return &saslLogin{exchange: sasl.NewDigest(u.name, u.password), id: identity{scheme: saslScheme,
+			name: u.name}}, nil
 	}
 	x, err := a.Kerberos.NewExchange(ctx, server)
 	if err != nil {
@@ -136,19 +140,24 @@ func (l *saslLogin) explain(err error) error {
 	case !errors.As(err, &refused):
 		return fmt.Errorf("SASL: %w", err)
 	case l.kerberos:
-		return fmt.Errorf("SASL: the server refuses the ticket: its log says why; often its keytab is not the current one of its principal, its clock "+
-			"is wrong, kerberos.removeRealmFromPrincipal and auth_to_local do not fit, or it does not use Kerberos (%w)", err)
+		return fmt.Errorf("SASL: the server refuses the ticket: its log says why; often its keytab is not the "+
+			"current one of its principal, its clock "+
+			"is wrong, kerberos.removeRealmFromPrincipal and auth_to_local do not fit, or it does not use Kerberos "+
+			"(%w)", err)
 	}
-	return fmt.Errorf("SASL: the server refuses the user or the password in %s, or does not use DIGEST-MD5: its log says which (%w)", passwordKey, err)
+	return fmt.Errorf("SASL: the server refuses the user or the password in %s, or does not use DIGEST-MD5: its log "+
+		"says which (%w)", passwordKey, err)
 }
 
 // keepTickets renews the tickets of Kerberos until the session ends.
 func (s *Session) keepTickets() {
 	s.opt.Access.SASL.Kerberos.Keep(s.ctx, s.Servers, func(err error, end time.Time) {
 		if end.IsZero() {
-			s.opt.Log.Error("there is no valid ticket of Kerberos, so that no connection to ZooKeeper can be opened: still trying", "err", err)
+			s.opt.Log.Error("there is no valid ticket of Kerberos, so that no connection to ZooKeeper can be opened: "+
+				"still trying", "err", err)
 			return
 		}
-		s.opt.Log.Warn("cannot renew the tickets of Kerberos: still trying", "err", err, "valid_until", end.Format(time.RFC3339))
+		s.opt.Log.Warn("cannot renew the tickets of Kerberos: still trying", "err", err, "valid_until",
+			end.Format(time.RFC3339))
 	})
 }

@@ -13,20 +13,21 @@ import (
 
 // ServerInfo is what one server has answered.
 type ServerInfo struct {
-	// Connect is how long it took to connect, 0 if that failed, Open to open a session and Close to close it again. The ensemble agrees on both, so
-	// they include a write by a quorum.
+	// Connect is how long it took to connect, 0 if that failed, Open to open a session and Close to close it again. The
+	// ensemble agrees on both, so they include a write by a quorum.
 	Connect, Open, Close time.Duration
 	// Granted is the session timeout that the server grants.
 	Granted time.Duration
-	// Version and Mode are from the command srvr, which a server may refuse: then StatusErr says why they are empty. The version of a
-	// server that is not ZooKeeper begins with its name.
+	// Version and Mode are from the command srvr, which a server may refuse: then StatusErr says why they are empty.
+	// The version of a server that is not ZooKeeper begins with its name.
 	Version, Mode string
 	StatusErr     error
 }
 
-// InspectServer opens and closes a session at one address of a server, see [ServerAddresses], and reads its version and mode. An error
-// means that this server would not serve a daemon now.
-func InspectServer(ctx context.Context, access Access, server, address string, timeout time.Duration) (ServerInfo, error) {
+// InspectServer opens and closes a session at one address of a server, see [ServerAddresses], and reads its version and
+// mode. An error means that this server would not serve a daemon now.
+func InspectServer(ctx context.Context, access Access, server, address string, timeout time.Duration) (ServerInfo,
+	error) {
 	var info ServerInfo
 	ids, err := access.identities()
 	if err != nil {
@@ -116,7 +117,8 @@ type WriteProof struct {
 // [Session.ApplyACLs], which daemons ignore.
 func (s *Session) ProveWrite(ctx context.Context, p cluster.Paths) (WriteProof, error) {
 	proof := WriteProof{Sent: time.Now()}
-	results, err := s.Do(ctx, cluster.Op{Kind: cluster.OpCreate, Path: p.ACLProbe(), Data: []byte{}, Ephemeral: true, Sequential: true})
+	results, err := s.Do(ctx, cluster.Op{Kind: cluster.OpCreate, Path: p.ACLProbe(), Data: []byte{}, Ephemeral: true,
+		Sequential: true})
 	proof.Answered = time.Now()
 	if err != nil {
 		return proof, fmt.Errorf("cannot create a znode below %s: %w", p.Root, err)

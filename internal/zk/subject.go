@@ -10,7 +10,8 @@ import (
 
 // attributes are the types of attributes that have a keyword in a name.
 var attributes = map[string]string{
-	"2.5.4.3": "CN", "2.5.4.6": "C", "2.5.4.7": "L", "2.5.4.8": "ST", "2.5.4.9": "STREET", "2.5.4.10": "O", "2.5.4.11": "OU",
+	"2.5.4.3": "CN", "2.5.4.6": "C", "2.5.4.7": "L", "2.5.4.8": "ST", "2.5.4.9": "STREET",
+	"2.5.4.10": "O", "2.5.4.11": "OU",
 	"0.9.2342.19200300.100.1.1": "UID", "0.9.2342.19200300.100.1.25": "DC",
 }
 
@@ -23,8 +24,8 @@ type attribute struct {
 // attributeSET is a part of a name. Its name tells encoding/asn1 that it is a SET.
 type attributeSET []attribute
 
-// subjectOf returns the subject of a certificate as ZooKeeper's X509AuthenticationProvider does: in the form of RFC 2253, as Java's
-// X500Principal.getName writes it. The ACLs of the scheme x509 compare such texts.
+// subjectOf returns the subject of a certificate as ZooKeeper's X509AuthenticationProvider does: in the form of RFC
+// 2253, as Java's X500Principal.getName writes it. The ACLs of the scheme x509 compare such texts.
 func subjectOf(cert *x509.Certificate) string {
 	var sets []attributeSET
 	if cert == nil {
@@ -43,8 +44,8 @@ func subjectOf(cert *x509.Certificate) string {
 	return strings.Join(parts, ",")
 }
 
-// String returns the attribute as KEYWORD=value, and one whose keyword or string type is not known as the hexadecimal digits of its
-// encoding.
+// String returns the attribute as KEYWORD=value, and one whose keyword or string type is not known as the hexadecimal
+// digits of its encoding.
 func (a attribute) String() string {
 	name := attributes[a.Type.String()]
 	var text string

@@ -10,14 +10,15 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// ACLs name identities, and the servers' settings decide which one they give to a principal or a certificate: so they are asked on each
-// connection, before the first request.
+// ACLs name identities, and the servers' settings decide which one they give to a principal or a certificate: so they
+// are asked on each connection, before the first request.
 
 // wireOpWhoAmI is the operation that asks for the identities of a connection.
 const wireOpWhoAmI = 107
 
 // errCannotAsk is the error of a server that cannot say who a connection is. It hangs up.
-var errCannotAsk = errors.New("this server is older than 3.7, and does not say which identity it gives to a principal: set zookeeper.sasl.identity " +
+var errCannotAsk = errors.New("this server is older than 3.7, and does not say which identity it gives to a " +
+	"principal: set zookeeper.sasl.identity " +
 	"to the name in its log, in 'Successfully authenticated client'")
 
 // askIdentities asks the server which identities it has given to the connection.
@@ -41,8 +42,8 @@ func askIdentities(conn net.Conn) ([]identity, error) {
 	return all, nil
 }
 
-// identify returns the identities that a server has given to a connection by SASL and by its certificate. If the server cannot say what
-// it makes of a principal, that is an error only where ACLs name it.
+// identify returns the identities that a server has given to a connection by SASL and by its certificate. If the server
+// cannot say what it makes of a principal, that is an error only where ACLs name it.
 func (s *Session) identify(conn net.Conn, l *saslLogin) (own []identity, err error) {
 	subject := ""
 	if c, ok := conn.(*tlsConn); ok {
@@ -80,7 +81,8 @@ func (s *Session) identify(conn net.Conn, l *saslLogin) (own []identity, err err
 	}
 	accepted := func(i identity) bool { return i.scheme == saslScheme }
 	if l != nil && !cannotAsk && !slices.ContainsFunc(own, accepted) {
-		return nil, errors.New("SASL: the server has not accepted the ticket, and goes on without an identity: its log says why " +
+		return nil, errors.New("SASL: the server has not accepted the ticket, and goes on without an identity: its " +
+			"log says why " +
 			"(zookeeper.allowSaslFailedClients lets it)")
 	}
 	return own, access.checkCertificate(own)
@@ -92,12 +94,13 @@ func (a Access) checkCertificate(own []identity) error {
 	if !a.namesCertificates() || slices.ContainsFunc(own, recognized) {
 		return nil
 	}
-	return fmt.Errorf("%w: ACLs name certificates, but the server has not asked for that of this host: set ssl.clientAuth=need there, and "+
+	return fmt.Errorf("%w: ACLs name certificates, but the server has not asked for that of this host: set "+
+		"ssl.clientAuth=need there, and "+
 		"zookeeper.tls.cert here", cluster.ErrNoAuth)
 }
 
-// noteIdentities records the identities that a server has given to the session. All servers must give the same ones, unless all of them
-// are listed: znodes are created for them.
+// noteIdentities records the identities that a server has given to the session. All servers must give the same ones,
+// unless all of them are listed: znodes are created for them.
 func (s *Session) noteIdentities(own []identity) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,13 +114,15 @@ func (s *Session) noteIdentities(own []identity) error {
 		s.given = own
 		return nil
 	case len(before.all) > 0 && len(s.access.Identities) == 0:
-		return fmt.Errorf("%w: this server takes the session for %s, another one for %s: do all servers have the same settings, and was the user "+
+		return fmt.Errorf("%w: this server takes the session for %s, another one for %s: do all servers have the "+
+			"same settings, and was the user "+
 			"or the certificate replaced by one with another name? Then restart the daemon", cluster.ErrNoAuth,
 			strings.Join(tagsOf(used), ", "), strings.Join(before.tags(), ", "))
 	}
 	first := len(before.all) == 0
 	s.given = own
-	s.identities.all = slices.DeleteFunc(slices.Clone(s.identities.all), func(i identity) bool { return i.scheme != digestScheme })
+	s.identities.all = slices.DeleteFunc(slices.Clone(s.identities.all),
+		func(i identity) bool { return i.scheme != digestScheme })
 	s.identities.all = append(s.identities.all, used...)
 	if first {
 		s.acl = s.access.ACL.entries(s.access.named(s.identities))

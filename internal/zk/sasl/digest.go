@@ -60,16 +60,19 @@ func (d *digest) answer(challenge map[string]string) ([]byte, error) {
 	case nonce == "" || challenge["algorithm"] != "md5-sess":
 		return nil, errors.New("the server's challenge is not one of DIGEST-MD5")
 	case challenge["qop"] != "" && !slices.Contains(offers, "auth"):
-		return nil, fmt.Errorf("the server demands the quality of protection %q, which ZooKeeper's protocol does not have", challenge["qop"])
+		return nil, fmt.Errorf("the server demands the quality of protection %q, which ZooKeeper's protocol does not "+
+			"have", challenge["qop"])
 	}
 	secret := md5.Sum([]byte(d.user + ":" + realm + ":" + d.password))
 	key := hexMD5(string(secret[:]) + ":" + nonce + ":" + d.cnonce)
 	const count = "00000001" // of the answers to this nonce
 	response := func(method string) string {
-		return hexMD5(strings.Join([]string{key, nonce, count, d.cnonce, "auth", hexMD5(method + ":" + digestURI)}, ":"))
+		return hexMD5(strings.Join([]string{key, nonce, count, d.cnonce, "auth", hexMD5(method + ":" + digestURI)},
+			":"))
 	}
 	d.proof = response("")
-	return fmt.Appendf(nil, `charset=utf-8,username=%s,realm=%s,nonce=%s,nc=%s,cnonce=%s,digest-uri="%s",maxbuf=65536,response=%s,qop=auth`,
+	return fmt.Appendf(nil,
+		`charset=utf-8,username=%s,realm=%s,nonce=%s,nc=%s,cnonce=%s,digest-uri="%s",maxbuf=65536,response=%s,qop=auth`,
 		quote(d.user), quote(realm), quote(nonce), count, quote(d.cnonce), digestURI, response("AUTHENTICATE")), nil
 }
 

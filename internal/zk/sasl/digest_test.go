@@ -29,7 +29,8 @@ func TestDigestProvesAndVerifies(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || !strings.Contains(string(answer), `username="u\"ser",realm="zk-sasl-md5",nonce="OA6MG9tEQGm2hh"`) {
+		if err != nil || !strings.Contains(string(answer),
+			`username="u\"ser",realm="zk-sasl-md5",nonce="OA6MG9tEQGm2hh"`) {
 			t.Errorf("%s: %s, %v", name, answer, err)
 		}
 		for _, proof := range []string{"", "rspauth=", "rspauth=00", `rspauth="` + strings.Repeat("0", 32) + `"`} {

@@ -16,8 +16,8 @@ import (
 	"github.com/jcmturner/gokrb5/v8/types"
 )
 
-// exchangeGSSAPI is an exchange of GSSAPI with Kerberos, as Java's clients perform it: without mutual authentication by Kerberos, since
-// the server proves that it knows the session key when it offers its security layers.
+// exchangeGSSAPI is an exchange of GSSAPI with Kerberos, as Java's clients perform it: without mutual authentication by
+// Kerberos, since the server proves that it knows the session key when it offers its security layers.
 type exchangeGSSAPI struct {
 	ticket *ticket
 	seq    int64 // of our messages
@@ -51,7 +51,8 @@ func (x *exchangeGSSAPI) request() ([]byte, error) {
 	// RFC 4121, 4.1.1: the length of the channel's binding, which is all zero, and the flags of the context.
 	sum := binary.LittleEndian.AppendUint32(nil, 16)
 	sum = append(sum, make([]byte, 16)...)
-	auth.Cksum = types.Checksum{CksumType: chksumtype.GSSAPI, Checksum: binary.LittleEndian.AppendUint32(sum, gssapi.ContextFlagInteg)}
+	sum = binary.LittleEndian.AppendUint32(sum, gssapi.ContextFlagInteg)
+	auth.Cksum = types.Checksum{CksumType: chksumtype.GSSAPI, Checksum: sum}
 	request, err := messages.NewAPReq(t.ticket, t.key, auth)
 	if err != nil {
 		return nil, err
@@ -84,16 +85,19 @@ func (x *exchangeGSSAPI) chooseLayer(challenge []byte) ([]byte, error) {
 		return nil, fmt.Errorf("the server's answer to the ticket is not one of Kerberos: %w", err)
 	}
 	if offer.Flags != fromAcceptor {
-		return nil, fmt.Errorf("the server's answer to the ticket has the flags %#x, without having been asked for them", offer.Flags&(sealed|acceptorSubkey))
+		return nil, fmt.Errorf("the server's answer to the ticket has the flags %#x, without having been asked for "+
+			"them", offer.Flags&(sealed|acceptorSubkey))
 	}
-	if rest := challenge[gssapi.HdrLen:]; offer.RRC != 0 && len(rest) > 0 { // the checksum may have been rotated to the front
+	// The checksum may have been rotated to the front.
+	if rest := challenge[gssapi.HdrLen:]; offer.RRC != 0 && len(rest) > 0 {
 		by := int(offer.RRC) % len(rest)
 		rest = slices.Concat(rest[by:], rest[:by])
 		at := len(rest) - int(offer.EC)
 		offer.Payload, offer.CheckSum = rest[:at], rest[at:]
 	}
 	if ok, err := offer.Verify(x.ticket.key, keyusage.GSSAPI_ACCEPTOR_SEAL); err != nil || !ok {
-		return nil, fmt.Errorf("the server has not proven that it has the key of %s: it may be somebody else", x.ticket.service)
+		return nil, fmt.Errorf("the server has not proven that it has the key of %s: it may be somebody else",
+			x.ticket.service)
 	}
 	switch {
 	case len(offer.Payload) != 4:
@@ -105,7 +109,8 @@ func (x *exchangeGSSAPI) chooseLayer(challenge []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	choice := gssapi.WrapToken{EC: uint16(kind.GetHMACBitLength() / 8), SndSeqNum: uint64(x.seq), Payload: []byte{noLayer, 0, 0, 0}}
+	choice := gssapi.WrapToken{EC: uint16(kind.GetHMACBitLength() / 8), SndSeqNum: uint64(x.seq),
+		Payload: []byte{noLayer, 0, 0, 0}}
 	if err := choice.SetCheckSum(x.ticket.key, keyusage.GSSAPI_INITIATOR_SEAL); err != nil {
 		return nil, err
 	}

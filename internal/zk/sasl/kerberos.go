@@ -21,9 +21,11 @@ import (
 	"zkelectd/internal/sys/secretfile"
 )
 
-// Kerberos says who logs in to Kerberos, and with what. It contains file names and no secrets. The files are read at each login.
+// Kerberos says who logs in to Kerberos, and with what. It contains file names and no secrets. The files are read at
+// each login.
 type Kerberos struct {
-	// Keytab is a file with the keys of the principal; CredentialCache one with a ticket that another program renews. One of them is set.
+	// Keytab is a file with the keys of the principal; CredentialCache one with a ticket that another program renews.
+	// One of them is set.
 	Keytab          string `json:"keytab,omitempty"`
 	CredentialCache string `json:"credential_cache,omitempty"`
 	// Systemd reports whether Keytab is a credential of the systemd unit.
@@ -104,10 +106,12 @@ func (k Kerberos) client() (*krbClient, *tgt, error) {
 	for _, e := range keys.Entries {
 		has = append(has, strings.Join(e.Principal.Components, "/")+"@"+e.Principal.Realm)
 	}
-	if c := (&krbClient{client.NewWithKeytab(name, realm, keys, conf, client.DisablePAFXFAST(true)), k}); slices.Contains(has, c.name()) {
+	c := &krbClient{client.NewWithKeytab(name, realm, keys, conf, client.DisablePAFXFAST(true)), k}
+	if slices.Contains(has, c.name()) {
 		return c, nil, nil
 	}
-	return nil, nil, fmt.Errorf("%s: %s has no key of %s@%s, but of %s", keytabKey, k.Keytab, name, realm, strings.Join(slices.Compact(has), ", "))
+	return nil, nil, fmt.Errorf("%s: %s has no key of %s@%s, but of %s", keytabKey, k.Keytab, name, realm,
+		strings.Join(slices.Compact(has), ", "))
 }
 
 // cached returns the ticket in the credential cache.
@@ -121,7 +125,8 @@ func (k Kerberos) cached(conf *config.Config) (*krbClient, *tgt, error) {
 		return nil, nil, fmt.Errorf("%s: %s is not a credential cache in a file: %w", cacheKey, k.CredentialCache, err)
 	}
 	c := &krbClient{&client.Client{Credentials: cache.GetClientCredentials(), Config: conf}, k}
-	found, ok := cache.GetEntry(types.PrincipalName{NameType: nametype.KRB_NT_SRV_INST, NameString: []string{"krbtgt", c.Credentials.Realm()}})
+	name := types.PrincipalName{NameType: nametype.KRB_NT_SRV_INST, NameString: []string{"krbtgt", c.Credentials.Realm()}}
+	found, ok := cache.GetEntry(name)
 	if !ok {
 		return nil, nil, fmt.Errorf("%s: %s has no ticket for tickets: run kinit", cacheKey, k.CredentialCache)
 	}
@@ -157,8 +162,8 @@ func (k Kerberos) config() (*config.Config, error) {
 	return conf, nil
 }
 
-// service returns the principal of a server, host:port. The name of its host is taken as it is written: a forged answer of DNS must
-// not choose which server is believed.
+// service returns the principal of a server, host:port. The name of its host is taken as it is written: a forged answer
+// of DNS must not choose which server is believed.
 func (k Kerberos) service(server string) string {
 	host, _, err := net.SplitHostPort(server)
 	if err != nil {
@@ -175,7 +180,8 @@ func (k Kerberos) login() (*krbClient, *tgt, error) {
 	case err != nil:
 		return nil, nil, err
 	case t != nil && time.Now().After(t.end):
-		return nil, nil, fmt.Errorf("%s: the ticket of %s in %s has expired at %s: run kinit, or use a keytab", cacheKey, c.name(), k.CredentialCache, t.end.Format(time.RFC3339))
+		return nil, nil, fmt.Errorf("%s: the ticket of %s in %s has expired at %s: run kinit, or use a keytab",
+			cacheKey, c.name(), k.CredentialCache, t.end.Format(time.RFC3339))
 	case t != nil:
 		return c, t, nil
 	}
@@ -221,8 +227,8 @@ func (c *krbClient) ticketFor(t *tgt, service string) (*ticket, error) {
 // errorCode finds the code of a KDC's error, which the library's errors have in their text only.
 var errorCode = regexp.MustCompile(`KRB Error: \((\d+)\)`)
 
-// explain adds to an error of the library, or of a KDC of a realm, what to do. service is the one that a ticket was wanted for, empty
-// for a login.
+// explain adds to an error of the library, or of a KDC of a realm, what to do. service is the one that a ticket was
+// wanted for, empty for a login.
 func (c *krbClient) explain(err error, service, realm string) error {
 	code := ""
 	if found := errorCode.FindStringSubmatch(err.Error()); found != nil {
@@ -236,9 +242,11 @@ func (c *krbClient) explain(err error, service, realm string) error {
 	case code == "37" || strings.Contains(text, "clock skew"):
 		return say("this host's clock differs too much from that of the KDC of %s: correct it, with NTP", realm)
 	case code == "6":
-		return say("the KDC of %s does not know %s: is it the right realm? Correct %s, or create the principal", realm, c.name(), principalKey)
+		return say("the KDC of %s does not know %s: is it the right realm? Correct %s, or create the principal", realm,
+			c.name(), principalKey)
 	case code == "7":
-		return say("the KDC of %s does not know the server's principal %s: write the server's name in zookeeper.servers as in its principal, or set %s",
+		return say("the KDC of %s does not know the server's principal %s: write the server's name in "+
+			"zookeeper.servers as in its principal, or set %s",
 			realm, service, serverKey)
 	case code == "68":
 		return say("%s is in another realm: correct %s", c.name(), principalKey)

@@ -86,7 +86,8 @@ func (n RosterNode) forgetAt() time.Time {
 	if n.Left == nil || n.ForgetAfter <= 0 || n.Left.Time.IsZero() {
 		return time.Time{}
 	}
-	return n.Left.Time.Add(time.Duration(n.ForgetAfter) + time.Second - 1).Truncate(time.Second) // as Update looks
+	after := min(time.Duration(n.ForgetAfter), MaxRequestTime)            // also if it is forged
+	return n.Left.Time.Add(after + time.Second - 1).Truncate(time.Second) // as Update looks
 }
 
 // NextForgotten returns when [Roster.Update] will drop a node although no member changes; zero for never.

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -174,5 +175,10 @@ func TestRosterForgets(t *testing.T) {
 	}
 	if back, _ := r.Update(rosterMembers("b/9", "c/3"), after(2*time.Hour)); fmt.Sprint(back.Nodes) != "[a lost 1m0s b c]" {
 		t.Errorf("%s", back.Nodes)
+	}
+	// A forged duration does not overflow.
+	r.Nodes[0].ForgetAfter = math.MaxInt64
+	if at := r.NextForgotten(); !at.Equal(after(time.Minute + MaxRequestTime)) {
+		t.Errorf("forgotten at %s", at)
 	}
 }

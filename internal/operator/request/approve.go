@@ -1,10 +1,12 @@
 package request
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
 )
 
 // approve plans the answer to a proposal: the election of the node, or of whoever is proposed if node is empty, is approved or rejected.
@@ -29,11 +31,16 @@ func (d *draft) approve(node string, reject bool) (Plan, error) {
 		d.addMessage("%s is not elected: %s", p.Target(), p.Reason)
 		return d.finish("rejection of " + p.Node)
 	}
+	if err := d.checkNoHardPause(); err != nil {
+		return Plan{}, err
+	}
 	p.SetAnswer(cluster.ProposalApproved, by)
-	target, id := p.Target(), p.Node
+	target, id, cause := p.Target(), p.Node, p.Cause
 	out := d.forecast()
-	if out.Leader.ID != id {
-		return Plan{}, fmt.Errorf("%s would not take over any more: %s", target, out.WhyNoLeader())
+	eligible := func(e policy.Entry) bool { return e.Member.ID == id && e.Eligible() }
+	unseen := cause == cluster.CauseOverdue || cause == cluster.CauseSilent // only the elector measures that
+	if out.Leader.ID != id && !(unseen && slices.ContainsFunc(out.Last.Ranking.Entries, eligible)) {
+		return Plan{}, fmt.Errorf("%s would not take over any more: %s", target, cmp.Or(out.WhyNoLeader(), out.Leader.ID+" leads"))
 	}
 	d.addMessage("%s takes over", target)
 	return d.finish("approval of " + id)

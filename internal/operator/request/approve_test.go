@@ -66,4 +66,19 @@ func TestApprove(t *testing.T) {
 	if _, err := (Request{Kind: KindApprove, Options: bob()}).Plan(h.q); err == nil || !strings.Contains(err.Error(), "b1 (dc2) would not take over any more") {
 		t.Error(err)
 	}
+	// Only the elector sees that a member is overdue or silent: here it seems to lead on.
+	for _, cause := range []cluster.Cause{cluster.CauseOverdue, cluster.CauseSilent, cluster.CauseUnhealthy} {
+		h := group(t, cluster.Rules{Confirm: "member.site != previous.site"}).leads("a1")
+		h.control().Last, h.control().Proposals = 3, []cluster.Proposal{{
+			Request: cluster.Request{ID: 3}, Term: h.q.Snapshot.Elected.Record.Term, Node: "b1", Site: "dc2", Cause: cause,
+		}}
+		_, err := Request{Kind: KindApprove, Options: bob()}.Plan(h.q)
+		if seen := cause == cluster.CauseUnhealthy; seen != (err != nil) || seen && !strings.HasSuffix(err.Error(), "any more: a1 leads") {
+			t.Errorf("%s: %v", cause, err)
+		}
+		h.control().Pause = &cluster.Pause{Hard: true}
+		if _, err := (Request{Kind: KindApprove, Options: bob()}).Plan(h.q); err == nil || !strings.Contains(err.Error(), "paused hard") {
+			t.Errorf("%s: paused hard: %v", cause, err)
+		}
+	}
 }

@@ -159,7 +159,7 @@ func (d *draft) uncordon(node, site string, all bool) (Plan, error) {
 func (r Request) checkScope(q whatif.Question) error {
 	switch {
 	case r.Kind.OfSlot() && q.Slots != nil:
-		return fmt.Errorf("the group has several leaders: a %s needs a slot, 0 to %d", r.Kind, len(q.Slots)-1)
+		return fmt.Errorf("the group has several leaders: '%s' needs a slot, 0 to %d", r.Kind, len(q.Slots)-1)
 	case !r.Kind.OfSlot() && q.Snapshot.Slot != "":
 		return fmt.Errorf("a %s is for the whole group, not for slot %s: name the group without a slot", r.Kind, q.Snapshot.Slot)
 	}

@@ -214,7 +214,9 @@ func checkGroups(ctx context.Context, w io.Writer, h config.Host) (alone map[str
 		if missing := missingGroup(ctx, s, h, one); missing != "" {
 			warnings = []string{missing}
 		} else {
-			snap, found, err := policyWarnings(ctx, groupAt(s, one.Config, one.Name, one.Config.ZooKeeper.Root))
+			g := groupAt(s, one.Config, one.Name, one.Config.ZooKeeper.Root)
+			g.host = h
+			snap, found, err := policyWarnings(ctx, g)
 			alone[one.Name] = err == nil && len(snap.Members) > 0 && !othersMayLead(snap, one.Config.Node.ID)
 			if warnings = found; err != nil {
 				warnings = []string{"not checked: the policy with the group's members: " + err.Error()}
@@ -273,7 +275,7 @@ func policyWarnings(ctx context.Context, g group) (cluster.Snapshot, []string, e
 	if err != nil {
 		return snap, nil, nil // refused with the configuration
 	}
-	warnings := compiled.Problems(&snap)
+	warnings := append(compiled.Problems(&snap), g.host.UnknownGroups(rec.Rules)...)
 	if err := operator.CheckEligible(g.cfg, snap, rec); err != nil {
 		warnings = append(warnings, err.Error())
 	}

@@ -122,7 +122,7 @@ func (g group) applyPolicy(ctx context.Context, a *appliedPolicy, p operator.Pro
 	}
 	if dry || confirm != nil {
 		a.say("revision %d would be in force", rec.Revision)
-		a.sayOutcome(q)
+		a.sayOutcome(g, q)
 	}
 	if dry {
 		return exitError{statusNo, nil}
@@ -138,15 +138,15 @@ func (g group) applyPolicy(ctx context.Context, a *appliedPolicy, p operator.Pro
 	a.Revision, a.InForce = rec.Revision, true
 	a.say("revision %d is in force, published by %s", rec.Revision, rec.By)
 	if confirm == nil {
-		a.sayOutcome(q)
+		a.sayOutcome(g, q)
 	}
 	return nil
 }
 
 // sayOutcome prints who leads under a policy, and its problems.
-func (a *appliedPolicy) sayOutcome(q whatif.Question) {
+func (a *appliedPolicy) sayOutcome(g group, q whatif.Question) {
 	a.sayLines(operator.DescribeOutcome(q))
-	for _, problem := range q.Policy.Problems(&q.Snapshot) {
+	for _, problem := range append(q.Policy.Problems(&q.Snapshot), g.host.UnknownGroups(q.Policy.Rules)...) {
 		a.warn("%s", problem)
 	}
 }
@@ -208,8 +208,8 @@ func checkHasPolicy(cfg config.Config, file, group string) error {
 	if !cfg.Policy.InGroup() {
 		return nil
 	}
-	return refuse("%s has no policy, because policy.source is group: %s changes that of the group; or name a file that has one, as %s prints it",
-		cmp.Or(file, "this configuration"), cluster.InGroup("'zkelectd policy edit'", group), cluster.InGroup("'zkelectd policy'", group))
+	return refuse("%s has no policy, because policy.source is group: %s changes that of the group; or name a file that has one",
+		cmp.Or(file, "this configuration"), cluster.InGroup("'zkelectd policy edit'", group))
 }
 
 // repairs is the output of repair.

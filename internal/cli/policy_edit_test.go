@@ -83,6 +83,7 @@ func TestPolicyOfTheGroup(t *testing.T) {
 }
 
 // hasOneFileWithAPolicy: a member with policy.source: files publishes what is changed in its file, and doctor says that the members differ.
+// Its file publishes nothing when it no longer has a policy.
 func (f *fleet) hasOneFileWithAPolicy() {
 	f.t.Helper()
 	inForce := "policy: {type: first, failback: manual, sites: {dc1: 7}}\n"
@@ -98,6 +99,11 @@ func (f *fleet) hasOneFileWithAPolicy() {
 		out, _ := f.runAs("a", "doctor")
 		return strings.Contains(out, "policy.source is files on b, and group on a")
 	})
+	revision := f.snapshot().Policy.Record.Revision
+	f.configure("b", "dc1", 100, "policy: {source: group}\nhealth: {interval: 7s}\n")
+	if out := f.reloads("b"); !strings.Contains(out, "applied: policy.source\n") || strings.Contains(out, "whole group") || f.snapshot().Policy.Record.Revision != revision {
+		f.t.Errorf("a file that leaves the policy to the group: %s", out)
+	}
 }
 
 // The editor is a script here: nobody is at a terminal.

@@ -13,6 +13,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/policy"
+	"zkelectd/internal/sys/suggest"
 )
 
 // Host is the configuration of a daemon with all its groups.
@@ -334,6 +335,24 @@ func relations(c Config) policy.Relations {
 		}
 	}
 	return r
+}
+
+// UnknownGroups returns a warning for each group that a policy refers to, and that is not in the directory: it may be mistyped, and has no
+// effect on this host.
+func (h Host) UnknownGroups(rules cluster.Rules) (warnings []string) {
+	if h.Dir == "" {
+		return nil // a command may know nothing of other groups
+	}
+	var known []string
+	for _, g := range h.Groups {
+		known = append(known, g.Name)
+	}
+	for _, peer := range policy.RelationsOf(rules).Peers() {
+		if name := cluster.GroupOf(peer); !slices.Contains(known, name) {
+			warnings = append(warnings, fmt.Sprintf("the policy names the group %s, which this host does not have%s", name, suggest.Hint(name, known)))
+		}
+	}
+	return warnings
 }
 
 // refuseCircles adds an error to each file whose group follows one that refers back to it. A group whose policy has not changed is not

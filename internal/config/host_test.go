@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
+
+	"zkelectd/internal/cluster"
 )
 
 // hostFiles is a main file and its directory of group files.
@@ -462,6 +464,21 @@ func TestTooManyGroups(t *testing.T) {
 	h.put("one-more.yaml", "{}")
 	if got := h.fault(); got != h.dir+": has 1001 groups; a daemon can have at most 1000" && !strings.HasSuffix(got, "groups: has 1001 groups; a daemon can have at most 1000") {
 		t.Error(got)
+	}
+}
+
+// A mistyped group in a policy has no effect, so it is a warning.
+func TestUnknownGroupsOfAPolicy(t *testing.T) {
+	h := newHost(t, "", map[string]string{
+		"cache": "policy: {rank: ['with:biling', 'apart:ingest/3'], apart_strict: [cache, ghost]}\n", "billing": "{}\n", "ingest": "{}\n",
+	}).load()
+	got := strings.Join(h.UnknownGroups(h.find("cache").Config.Rules()), "\n")
+	const text = "the policy names the group %s, which this host does not have"
+	if want := fmt.Sprintf(text+"; did you mean billing?\n"+text, "biling", "ghost"); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	if all := (Host{}).UnknownGroups(cluster.Rules{Rank: []string{"with:x"}}); len(all) > 0 {
+		t.Errorf("a command without a directory: %v", all)
 	}
 }
 

@@ -268,7 +268,7 @@ func policyWarnings(ctx context.Context, g group) (cluster.Snapshot, []string, e
 		return snap, nil, err
 	}
 	rec := cluster.Policy{Rules: g.cfg.Rules()}
-	if g.cfg.Policy.InGroup() && snap.Policy.Readable() {
+	if g.cfg.Policy.LeftToGroup() && snap.Policy.Readable() {
 		rec = snap.Policy.Record
 	}
 	compiled, err := policy.New(rec)
@@ -348,7 +348,7 @@ func checkedOf(g config.Group, alone bool) (checkedGroup, error) {
 		return checkedGroup{}, err
 	}
 	failback := g.Config.Policy.Failback
-	if g.Config.Policy.InGroup() {
+	if g.Config.Policy.LeftToGroup() {
 		failback = ""
 	}
 	return checkedGroup{

@@ -235,7 +235,7 @@ func (c *checkup) readGroup(ctx context.Context, out *doctor.Group, g group) {
 	}
 	if rec := snap.Policy; rec.Readable() {
 		out.Policy = fmt.Sprintf("revision %d, published by %s", rec.Record.Revision, rec.Record.By)
-		if out.PolicyInGroup = g.cfg.Policy.InGroup(); !out.PolicyInGroup {
+		if out.PolicyInGroup = g.cfg.Policy.LeftToGroup(); !out.PolicyInGroup {
 			out.Drift = config.RulesDiff(g.cfg.Rules(), rec.Record.Rules)
 		}
 	}

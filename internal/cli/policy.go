@@ -205,7 +205,7 @@ func policyOf(file, group string) (config.Config, error) {
 
 // checkHasPolicy returns an error for a configuration that leaves the policy to the group: its defaults are not meant.
 func checkHasPolicy(cfg config.Config, file, group string) error {
-	if !cfg.Policy.InGroup() {
+	if !cfg.Policy.LeftToGroup() {
 		return nil
 	}
 	return refuse("%s has no policy, because policy.source is group: %s changes that of the group; or name a file that has one",

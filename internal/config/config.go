@@ -96,14 +96,14 @@ func (c *Config) checkElection(report func(string, string, ...any)) {
 
 // Policy configures how members are filtered and ranked.
 type Policy struct {
-	// Source says where the policy is changed, see [Policy.InGroup].
+	// Source says where the policy is changed, see [Policy.LeftToGroup].
 	Source        string `yaml:"source" oneof:"files, group" default:"files" reload:"yes" doc:"Where the policy is changed: files (a reload publishes what was changed in this section) or group (the policy is in ZooKeeper alone, and 'zkelectd policy edit' changes it; this section then has at most exec besides). See docs/policies.md."`
 	cluster.Rules `yaml:",squash"`
 	Exec          []string `yaml:"exec" program:"yes" reload:"yes" doc:"The program of the type exec. Each host uses the program in its own configuration, never one from ZooKeeper."`
 }
 
-// InGroup reports whether the policy is in ZooKeeper alone, and not in the files of hosts.
-func (p Policy) InGroup() bool { return p.Source == "group" }
+// LeftToGroup reports whether the policy is in ZooKeeper alone, and not in the files of hosts.
+func (p Policy) LeftToGroup() bool { return p.Source == "group" }
 
 // Check is a repeated check.
 type Check struct {

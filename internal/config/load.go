@@ -165,7 +165,7 @@ func Diff(a, b Config) (reload, restart []string) {
 	before, after := a.settings(), b.settings()
 	for _, k := range Keys() {
 		x, y := before[k.Name], after[k.Name]
-		if reflect.DeepEqual(x, y) || (empty(x) && empty(y)) || b.Policy.InGroup() && onlyOfRules(k.Name) {
+		if reflect.DeepEqual(x, y) || (empty(x) && empty(y)) || b.Policy.LeftToGroup() && onlyOfRules(k.Name) {
 			continue
 		}
 		if k.Reload {

@@ -56,7 +56,7 @@ const policySource = "policy.source"
 // were given, and name is the group's in a command; empty if it needs none.
 func (c *Config) refuseRules(values map[string]found, name string, errs *Errors) {
 	for key, f := range values {
-		if c.Policy.InGroup() && onlyOfRules(key) {
+		if c.Policy.LeftToGroup() && onlyOfRules(key) {
 			errs.add(f.source, key, "is not read, because policy.source is group: remove it, and use %s to change the policy of the group",
 				cluster.InGroup("'zkelectd policy edit'", name))
 		}

@@ -119,7 +119,7 @@ func TestParseRules(t *testing.T) {
 	if got, err := slotted.ParseRules("f", []byte("{}")); err != nil || got.Rules().Failback != "30s" {
 		t.Errorf("with slots: %v, %+v", err, got.Rules())
 	}
-	if got := defaults().WithRules(cluster.Rules{Type: "first"}); got.Policy.InGroup() {
+	if got := defaults().WithRules(cluster.Rules{Type: "first"}); got.Policy.LeftToGroup() {
 		t.Error("the default of policy.source is group")
 	}
 }

@@ -29,7 +29,7 @@ func (c Config) YAML() string {
 		comments["slots.per_node"] = fmt.Sprintf("%d, as many as slots.count", c.Slots.Limit())
 	}
 	comment := func(k Key, _, value *yaml.Node) { value.LineComment = comments[k.Name] }
-	return yamlOf(c.settings(), comment, func(key string) bool { return !c.Policy.InGroup() || !onlyOfRules(key) })
+	return yamlOf(c.settings(), comment, func(key string) bool { return !c.Policy.LeftToGroup() || !onlyOfRules(key) })
 }
 
 // YAML returns the settings of the host as YAML; for a daemon with one group, all of them.

@@ -177,7 +177,7 @@ func (h *Host) publishPolicies(ctx context.Context, s *session, next *Reloaded, 
 // publishPolicy publishes what has changed in the policy since the configuration in force was read. The rest may be older than the policy
 // in force: this file may not have been changed when another host's was, or it may have been restored while this daemon was down.
 func (r *resource) publishPolicy(ctx context.Context, s *session, next config.Config, force bool) (operator.Publication, error) {
-	if next.Policy.InGroup() {
+	if next.Policy.LeftToGroup() {
 		return operator.Publication{}, nil
 	}
 	now := r.config()

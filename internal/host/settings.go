@@ -76,7 +76,7 @@ func (r *resource) settings() group.Settings {
 
 // groupSettings returns the group's settings from a configuration.
 func groupSettings(c config.Config, secure bool) group.Settings {
-	s := group.Settings{Rules: c.Rules(), PolicyInGroup: c.Policy.InGroup(), Program: c.Policy.Exec, Slots: slotSize(c)}
+	s := group.Settings{Rules: c.Rules(), PolicyInGroup: c.Policy.LeftToGroup(), Program: c.Policy.Exec, Slots: slotSize(c)}
 	n := &s.Node
 	n.ID, n.Site, n.Priority, n.Labels = c.Node.ID, c.Node.Site, c.Node.Priority, c.Node.Labels
 	n.Weight, n.MaxLeaders, n.ForgetAfter = c.Node.Weight, c.Node.MaxLeaders, cluster.Duration(c.Node.ForgetAfter)

@@ -50,7 +50,7 @@ type Node struct {
 	Weight     float64 `yaml:"weight" min:"0.001" max:"1000" default:"1" reload:"yes" doc:"The share of leaderships that the policies spread and fewest give this host, from 0.001 to 1000. See docs/policies.md."`
 	MaxLeaders int     `yaml:"max_leaders" min:"0" reload:"yes" doc:"This host is not elected in further groups while it leads this many; each slot counts as one. It keeps what it leads. 0 for no limit."`
 	// ForgetAfter is 0 for never.
-	ForgetAfter time.Duration `yaml:"forget_after" min:"0s" max:"87600h" reload:"yes" doc:"How long after this host was stopped or lost the group forgets it, as 'zkelectd forget' does; 0s for never. For machines that come and go."`
+	ForgetAfter time.Duration `yaml:"forget_after" min:"0s" max:"87600h" reload:"yes" doc:"How long after this host was stopped or lost the group forgets it, as zkelectd forget does; 0s for never. For machines that come and go."`
 }
 
 // Election configures this daemon as elector and as candidate.

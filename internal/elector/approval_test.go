@@ -358,3 +358,29 @@ func TestApprovalAndSilence(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
+
+// The members are not asked again and again for an answer to a roll call while a person is, but once before the election.
+func TestAProposalCallsTheRollOnce(t *testing.T) {
+	rules := fresh
+	rules.Confirm = "member.site != previous.site"
+	h := newGroup("a", "b", "c").sites("dc1", "dc2", "dc2").published(map[string]float64{"a": 9, "b": 5, "c": 1}).leads("a", 7).scenario(t, rules)
+	h.decide()
+	h.group().node("a").Unhealthy = "sick"
+	called := func(n uint64) {
+		h.calls()
+		h.call(n)
+		h.answer("b", 5)
+		h.answer("c", 1)
+	}
+	called(1)
+	for range 100 {
+		h.proposes()
+		h.pass(time.Minute)
+	}
+	if c := h.requests(); c.Last != 1 || len(c.Done) > 0 {
+		t.Errorf("%+v", c)
+	}
+	h.respond(cluster.ProposalApproved)
+	called(2)
+	h.elects("b")
+}

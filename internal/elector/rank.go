@@ -23,6 +23,7 @@ type rankingInput struct {
 	move          *cluster.Move
 	reelect       bool
 	rollCall      string // the roll call by whose answers the members are ranked; empty for none
+	proposed      bool   // the election is proposed, and not approved
 }
 
 // rankedMembers is a ranking, with the exclusions that the next decision must record, and when it may change by itself.
@@ -62,6 +63,9 @@ func (e *Elector) rankingInput(in Input, g attemptEnd, active *activeRequests) r
 	s := &in.Snapshot
 	e.trackStopping(in)
 	b := rankingInput{in: in, group: e.opt.Group, ended: g.ended, lapsed: g.cause == cluster.CauseLapsed, stopping: e.stopping, silent: e.silent, circumstances: circumstances(s, g), cordons: active.Cordons, move: active.Move, rollCall: e.rollCall.answers(s)}
+	for _, p := range active.Proposals {
+		b.proposed = b.proposed || p.Term == s.Elected.Record.Term && p.Answer != cluster.ProposalApproved
+	}
 	b.exclusions = active.clearStrikes(in.Exclusions)
 	if b.struck = g.strike; b.struck {
 		rec := s.Elected.Record

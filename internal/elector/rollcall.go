@@ -28,7 +28,8 @@ type rollCall struct {
 }
 
 const (
-	// answersAge is how long answers count if the election that they are for is not made.
+	// answersAge is how long answers count if the election that they are for is not made. While a person has not approved it they are not
+	// asked for again.
 	answersAge = 30 * time.Second
 	// rollCallPause is how long policy calls no roll after one that has not led to an election: what members publish
 	// may go on to say that another one is better.
@@ -68,7 +69,7 @@ func (e *Elector) awaitsAnswers(b rankingInput, r rankedMembers, lost bool, d *D
 	now, wait := b.in.Now, rules.Wait()
 	elected, _ := s.Terms()
 	outlived := b.in.LeaseOver && c.since < killed(&b.in) // by a holder whose work may have begun since
-	if !c.due || c.term != elected || c.lost != lost || outlived || c.number != "" && now-c.known >= answersAge {
+	if !c.due || c.term != elected || c.lost != lost || outlived || c.number != "" && now-c.known >= answersAge && !b.proposed {
 		*c = rollCall{due: true, since: now, term: elected, lost: lost, quiet: c.quiet}
 	}
 	c.wanted = true
@@ -80,7 +81,9 @@ func (e *Elector) awaitsAnswers(b rankingInput, r rankedMembers, lost bool, d *D
 	until := min(from+wait, c.since+3*wait)
 	switch {
 	case fresh && call.Number == c.number:
-		d.Wake = cluster.Earliest(d.Wake, c.known+answersAge)
+		if !b.proposed {
+			d.Wake = cluster.Earliest(d.Wake, c.known+answersAge)
+		}
 		return false
 	case now < until && (!fresh || r.silentOn(call.Number)):
 		d.AwaitsAnswers, d.CallRoll = true, !fresh

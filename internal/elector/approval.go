@@ -45,8 +45,9 @@ func (e *Elector) approve(in Input, g attemptEnd, active *activeRequests, d *Dec
 	case p.Answer == cluster.ProposalRejected:
 		e.withdraw(in, g, d, fmt.Sprintf("%s is not elected: rejected by %s: %s; %s elects it all the same", target, p.AnsweredBy, elect.Reason, hint))
 	default:
-		pending := *p
-		d.Proposal = &pending
+		if pending := *p; pending.ID <= in.Snapshot.Control.Record.Last { // else it has not been written, and may get another number
+			d.Proposal = &pending
+		}
 		then := "it waits for as long as it takes"
 		if p.For > 0 {
 			then = fmt.Sprintf("without an answer it is elected %s after this was proposed", p.For)

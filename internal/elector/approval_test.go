@@ -68,7 +68,13 @@ func (h *scenario) respond(a cluster.ProposalAnswer) {
 
 func TestAnElectionWaitsForApproval(t *testing.T) {
 	h := approval(t, "")
+	if d := h.decide(); d.Control == nil || d.Proposal != nil {
+		t.Errorf("announces a proposal before it is written: %+v", d)
+	}
 	p := h.proposes()
+	if d := h.decide(); d.Proposal == nil || d.Proposal.ID != p.ID {
+		t.Errorf("announces %+v", d.Proposal)
+	}
 	if p.Node != "c" || p.Site != "dc2" || p.Term != h.in.Snapshot.Elected.Record.Term || p.Cause != cluster.CauseFailure || p.For != 0 {
 		t.Errorf("%+v", p)
 	}

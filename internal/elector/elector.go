@@ -91,7 +91,7 @@ type Decision struct {
 	Failing *Failing
 	// Note is the reason why no member is elected although there should be a leader; empty otherwise. AwaitsApproval is set if that is
 	// that a person must approve.
-	// Proposal is the one that has not been answered.
+	// Proposal is the one that has not been answered, once it has been written.
 	Note           string
 	AwaitsApproval bool
 	Proposal       *cluster.Proposal

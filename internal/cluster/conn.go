@@ -53,3 +53,6 @@ type Owner interface {
 	// SessionID returns the id that [Stat.Owner] has on this session's ephemerals.
 	SessionID() int64
 }
+
+// SRVPrefix begins a server that is the name of SRV records in DNS: each of them names a host and a port.
+const SRVPrefix = "srv+"

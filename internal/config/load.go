@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
 
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/sys/suggest"
 )
 
@@ -347,7 +348,7 @@ func within(servers, named found) bool {
 
 // withPort returns a server with its port.
 func withPort(server string) string {
-	if server != "" && !strings.Contains(server, ":") {
+	if server != "" && !strings.Contains(server, ":") && !strings.HasPrefix(server, cluster.SRVPrefix) {
 		return server + ":2181"
 	}
 	return server

@@ -15,7 +15,7 @@ import (
 
 // ZooKeeper configures the ensemble and the group in it.
 type ZooKeeper struct {
-	Servers        []string      `yaml:"servers" default:"127.0.0.1:2181" reload:"yes" doc:"The servers of the ensemble, as host:port. A name is looked up for each connection; each of its addresses is tried like a server of its own. A reload refuses those of another ensemble."`
+	Servers        []string      `yaml:"servers" default:"127.0.0.1:2181" reload:"yes" doc:"The servers of the ensemble, as host:port, or as srv+NAME for SRV records. A name is looked up for each connection; each of its addresses is tried like a server of its own. A reload refuses those of another ensemble."`
 	Follow         bool          `yaml:"follow" reload:"yes" doc:"Use the servers that the ensemble is reconfigured to, too, as /zookeeper/config says. See docs/zookeeper.md."`
 	Root           string        `yaml:"root" scope:"host, group" default:"/cluster" doc:"The group's root znode, which 'zkelectd init' creates. Daemons with the same root elect one leader."`
 	SessionTimeout time.Duration `yaml:"session_timeout" min:"2s" max:"10m" default:"6s" doc:"The session timeout to request; a server grants between 2 and 20 times its tickTime. The lease is at most 45% of the smallest timeout that may be granted."`
@@ -166,10 +166,26 @@ func (z *ZooKeeper) checkServers(report func(string, string, ...any)) {
 	for i, server := range z.Servers {
 		server = withPort(server)
 		z.Servers[i] = server
+		if name, ok := strings.CutPrefix(server, cluster.SRVPrefix); ok {
+			z.checkSRV(server, name, report)
+			continue
+		}
 		host, port, err := net.SplitHostPort(server)
 		if n, perr := strconv.Atoi(port); err != nil || host == "" || perr != nil || n < 1 || n > 65535 {
 			report("zookeeper.servers", "%q is not host:port", server)
 		}
+	}
+}
+
+// checkSRV checks the name of SRV records. DNS says which hosts they are, so their names prove nothing.
+func (z *ZooKeeper) checkSRV(server, name string, report func(string, string, ...any)) {
+	switch {
+	case !strings.HasPrefix(name, "_") || strings.Count(name, "._") != 1 || strings.ContainsAny(name, ":/ "):
+		report("zookeeper.servers", "%q is not %s_SERVICE._PROTOCOL.DOMAIN, as in %[2]s_zookeeper._tcp.example.com", server, cluster.SRVPrefix)
+	case z.TLS.Enabled() && z.TLS.ServerName == "":
+		report("zookeeper.tls.server_name", "is needed with SRV records in zookeeper.servers: the name that all servers' certificates have")
+	case z.SASL.Kerberos() && strings.Contains(z.SASL.ServerPrincipal, "_HOST"):
+		report("zookeeper.sasl.server_principal", "%q must be one name without _HOST with SRV records in zookeeper.servers", z.SASL.ServerPrincipal)
 	}
 }
 

@@ -16,6 +16,12 @@ func TestZooKeeperAccessIsChecked(t *testing.T) {
 		"zookeeper: {tls: {key: /k}}":                "zookeeper.tls.key: needs zookeeper.tls.cert",
 		"zookeeper: {auth: secret}":                  "zookeeper.auth: must be a section",
 
+		"zookeeper: {servers: ['srv+zk.example.com']}":                                         `"srv+zk.example.com" is not srv+_SERVICE._PROTOCOL.DOMAIN`,
+		"zookeeper: {servers: ['srv+_zk._tcp.example.com:2181']}":                              "is not srv+_SERVICE",
+		"zookeeper: {servers: ['srv+']}":                                                       "is not srv+_SERVICE",
+		"zookeeper: {servers: ['srv+_zk._tcp.example.com'], tls: {ca: /c}}":                    "zookeeper.tls.server_name: is needed with SRV records",
+		"zookeeper: {servers: ['srv+_zk._tcp.example.com'], sasl: {keytab: /k}, acl: private}": `zookeeper.sasl.server_principal: "zookeeper/_HOST" must be one name`,
+
 		`zookeeper: {identities: ["CN=n1"]}`:                                         `zookeeper.identities: "CN=n1" is neither x509:SUBJECT nor sasl:NAME`,
 		`zookeeper: {identities: ["digest:a"]}`:                                      `"digest:a" is neither`,
 		`zookeeper: {identities: ["x509:CN=n1"]}`:                                    `"x509:CN=n1" needs zookeeper.tls.cert`,
@@ -44,6 +50,11 @@ func TestZooKeeperAccessIsChecked(t *testing.T) {
 	mustLoad(t, Sources{File: file(t, "zookeeper: {sasl: {keytab: /k, principal: p, identity: i}, acl: private}")})
 	mustLoad(t, Sources{File: file(t, "zookeeper: {sasl: {password_file: /p}, acl: private}")})
 	mustLoad(t, Sources{File: file(t, `zookeeper: {tls: {cert: /c, key: /k}, acl: private, identities: ["x509:CN=n1,O=x"]}`)})
+	mustLoad(t, Sources{File: file(t, "zookeeper: {servers: ['srv+_zk._tcp.example.com'], tls: {ca: /c, server_name: zk}}")})
+	if c := mustLoad(t, Sources{File: file(t, "zookeeper: {servers: ['srv+_zk._tcp.example.com', '[::1]:2181', b]}")}); strings.Join(c.ZooKeeper.Servers, " ") !=
+		"srv+_zk._tcp.example.com [::1]:2181 b:2181" {
+		t.Errorf("%q", c.ZooKeeper.Servers)
+	}
 	if c := mustLoad(t, Sources{}); c.ZooKeeper.ACL != "open" || c.ZooKeeper.Auth.File != "" {
 		t.Errorf("the default is %+v", c.ZooKeeper)
 	}

@@ -9,9 +9,12 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/sys/nowait"
 )
 
@@ -21,9 +24,10 @@ import (
 // dialer opens connections to servers. Each connection to a server goes to the address of its name that was tried the
 // longest time ago. It is safe for concurrent use.
 type dialer struct {
-	tls     TLS
-	lookup  func(ctx context.Context, network, host string) ([]netip.Addr, error)
-	connect DialFunc
+	tls       TLS
+	lookup    func(ctx context.Context, network, host string) ([]netip.Addr, error)
+	lookupSRV func(ctx context.Context, service, proto, name string) (cname string, targets []*net.SRV, err error)
+	connect   DialFunc
 
 	mu    sync.Mutex
 	tries int
@@ -32,7 +36,10 @@ type dialer struct {
 
 // dialer returns a dialer for connections as a says.
 func (a Access) dialer() *dialer {
-	return &dialer{tls: a.TLS, lookup: net.DefaultResolver.LookupNetIP, connect: new(net.Dialer).DialContext, tried: make(map[string]map[string]int)}
+	return &dialer{
+		tls: a.TLS, lookup: net.DefaultResolver.LookupNetIP, lookupSRV: net.DefaultResolver.LookupSRV, connect: new(net.Dialer).DialContext,
+		tried: make(map[string]map[string]int),
+	}
 }
 
 // dial opens a connection that costs little while the session is idle.
@@ -71,20 +78,14 @@ func (d *dialer) at(address string) DialFunc {
 
 // addresses returns the addresses of a server, host:port, the one that was tried the longest time ago first.
 func (d *dialer) addresses(ctx context.Context, server string) ([]string, error) {
-	host, port, err := net.SplitHostPort(server)
+	if host, _, err := net.SplitHostPort(server); err == nil {
+		if _, err := netip.ParseAddr(host); err == nil {
+			return []string{server}, nil
+		}
+	}
+	all, err := d.resolve(ctx, server)
 	if err != nil {
 		return nil, err
-	}
-	if _, err := netip.ParseAddr(host); err == nil {
-		return []string{server}, nil
-	}
-	ips, err := d.lookup(ctx, "ip", host)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]string, len(ips))
-	for i, ip := range ips {
-		all[i] = net.JoinHostPort(ip.Unmap().String(), port)
 	}
 	slices.Sort(all)
 	all = slices.Compact(all)
@@ -98,6 +99,42 @@ func (d *dialer) addresses(ctx context.Context, server string) ([]string, error)
 	d.tried[server] = current
 	slices.SortStableFunc(all, func(a, b string) int { return cmp.Compare(current[a], current[b]) })
 	return all, nil
+}
+
+// maxTargets bounds the SRV records that are looked up further.
+const maxTargets = 64
+
+// resolve looks up the addresses of a server, host:port. Those of all SRV records of a name are the addresses of one server.
+func (d *dialer) resolve(ctx context.Context, server string) ([]string, error) {
+	name, ok := strings.CutPrefix(server, cluster.SRVPrefix)
+	if !ok {
+		host, port, err := net.SplitHostPort(server)
+		if err != nil {
+			return nil, err
+		}
+		return d.resolveHost(ctx, host, port)
+	}
+	_, targets, err := d.lookupSRV(ctx, "", "", name)
+	var all []string
+	for _, t := range targets[:min(len(targets), maxTargets)] {
+		found, targetErr := d.resolveHost(ctx, strings.TrimSuffix(t.Target, "."), strconv.Itoa(int(t.Port)))
+		if all = append(all, found...); targetErr != nil {
+			err = joinLines(err, targetErr)
+		}
+	}
+	if len(all) > 0 { // the others may be found at the next connection
+		err = nil
+	}
+	return all, err
+}
+
+// resolveHost looks up the addresses of a host, and adds the port to each.
+func (d *dialer) resolveHost(ctx context.Context, host, port string) (all []string, err error) {
+	ips, err := d.lookup(ctx, "ip", host)
+	for _, ip := range ips {
+		all = append(all, net.JoinHostPort(ip.Unmap().String(), port))
+	}
+	return all, err
 }
 
 // dialStagger is how long an address may take before the next one is tried as well.

@@ -228,7 +228,7 @@ func (c Config) after(k Kind, why string) Loss {
 		return loss(k, NoLeader, "no other member may lead", c.expiry()...)
 	}
 	if c.Confirm {
-		why += "; where policy.confirm is true, nobody leads before a person has approved that"
+		why += "; where policy.confirm is true, nobody leads before a person approves it or policy.confirm_after is over"
 	}
 	return loss(k, NextLeader, why, c.silence()...)
 }

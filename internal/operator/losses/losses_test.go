@@ -133,7 +133,7 @@ func TestWords(t *testing.T) {
 func TestLossesWithApproval(t *testing.T) {
 	c := Config{Budget: budget(t, 6*time.Second), Confirm: true}
 	for _, l := range Table(c) {
-		asks := strings.Contains(l.Why, "before a person has approved that")
+		asks := strings.Contains(l.Why, "before a person approves it")
 		if want := l.Kind == Host || l.Kind == Partition || l.Kind == StandStill; asks != want {
 			t.Errorf("%s: %s", l.Kind, l.Why)
 		}

@@ -75,3 +75,17 @@ func TestTheForecastAfterStrikes(t *testing.T) {
 		}
 	}
 }
+
+// A standby that a person would have to approve is one.
+func TestAStandbyThatMustBeApproved(t *testing.T) {
+	q := failedGroup(t, time.Now(), time.Now())
+	q.Policy, _ = policy.New(cluster.Policy{Rules: cluster.Rules{Type: "priority", Confirm: "member.site != previous.site"}})
+	q.Snapshot.Members[1].Node.Record.Site = "dc2"
+	if view := WithForecast(status.Of("g", "/g", q.Snapshot), q); len(view.Problems) > 0 {
+		t.Errorf("%q", view.Problems)
+	}
+	q.Snapshot.Members[1].Node.Record.Unhealthy = "sick"
+	if view := WithForecast(status.Of("g", "/g", q.Snapshot), q); len(view.Problems) == 0 {
+		t.Error("nobody could take over")
+	}
+}

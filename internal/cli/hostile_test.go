@@ -121,7 +121,7 @@ func TestRefusedDecisionIsLogged(t *testing.T) {
 	}
 	f.submit("move", "--to", "b")
 	elector := f.until("a status", func(status.Group) bool { return true }).Elector
-	f.logged(elector, "set "+f.paths.Elected()+": not permitted by the znode's ACL (this session has no credentials: set zookeeper.auth.file or zookeeper.sasl)")
+	f.logged(elector, "set "+f.paths.Elected()+": not permitted by the znode's ACL (this session has no credentials: set zookeeper.auth.file, zookeeper.sasl or zookeeper.tls.cert)")
 	if _, err := operator.SetACL(f.paths.Elected(), zk.WorldACL(zk.PermAll), -1); err != nil {
 		t.Fatal(err)
 	}

@@ -282,7 +282,7 @@ leader that dies, or fails its health probe, is still replaced, unless the pause
 who would lead, and why. Approve has it held; with NODE only if that node is still the
 one that is proposed. After --reject nobody is elected, until somebody approves it after
 all, or there is a member that needs no approval.`,
-		wait: "wait until a leader is READY, and show the progress", done: approved,
+		many: true, moves: true, wait: "wait until a leader is READY, and show the progress", done: approved,
 		examples: []string{`approve n3 --wait --reason "dc1 has no power"`, "approve --reject -g billing"},
 	},
 	{

@@ -252,7 +252,7 @@ func TestBadCredentialsEndTheDaemonWithAReason(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(f.dir, "zk"), []byte("zkelectd:"+password+"\n"), 0o440); err != nil {
 		t.Fatal(err)
 	}
-	f.env = []string{"ZKELECTD_ZOOKEEPER_AUTH_FILE=zk", "CREDENTIALS_DIRECTORY=" + f.dir}
+	f.env = []string{"ZKELECTD_ZOOKEEPER_AUTH_FILE=zk", "CREDENTIALS_DIRECTORY=" + f.dir, "ZKELECTD_ZOOKEEPER_ACL=open"}
 	f.start("name")
 	f.until("it leads", leads("name"))
 	f.waitForWork("name")

@@ -25,7 +25,7 @@ type ZooKeeper struct {
 	SessionFile       string        `yaml:"session_file" doc:"The file (mode 0600) with the session's id and password and the pending hooks, for 'zkelectd release' and the next start. Only its user and root may have write access to the directory. Default: the file session in systemd's $RUNTIME_DIRECTORY, else none."`
 	Auth              Auth          `yaml:"auth"`
 	SASL              SASL          `yaml:"sasl"`
-	ACL               string        `yaml:"acl" oneof:"open, readable, private" default:"open" reload:"yes" doc:"Who can access the znodes that are created: private (only the users of zookeeper.auth.file and zookeeper.sasl, and without both the certificate in zookeeper.tls), readable (everyone can read) or open (everyone can do everything; for demos and tests only). See docs/security.md."`
+	ACL               string        `yaml:"acl" oneof:"auto, open, readable, private" default:"auto" reload:"yes" doc:"Who can access the znodes that are created: private (only the users of zookeeper.auth.file and zookeeper.sasl, and without both the certificate in zookeeper.tls), readable (everyone can read) open (everyone can do everything; for demos and tests only) or auto: private with one of these, except in a tree that is open, and else open. See docs/security.md."`
 	TLS               TLS           `yaml:"tls"`
 	Identities        []string      `yaml:"identities" reload:"yes" doc:"Where each member has a certificate or a principal of its own: those of all members, as x509:CN=host1,O=Example or sasl:zkelectd/host1@EXAMPLE.COM. See docs/security.md."`
 }
@@ -79,8 +79,11 @@ type TLS struct {
 	ServerName string `yaml:"server_name" doc:"The name that the servers' certificates must have. Default: the host in zookeeper.servers."`
 }
 
-// aclOpen is the value of zookeeper.acl with which everyone can do everything.
-const aclOpen = "open"
+// aclOpen is the value of zookeeper.acl with which everyone can do everything, and aclAuto the default.
+const (
+	aclOpen = "open"
+	aclAuto = "auto"
+)
 
 // SecretFile returns the path of a file that a setting names, and whether it is a systemd credential. A name without a slash
 // stands for a credential in $CREDENTIALS_DIRECTORY.
@@ -138,6 +141,9 @@ func (c *Config) checkZooKeeper(report func(string, string, ...any)) {
 	z.checkRoot(report)
 	if z.MinSessionTimeout != 0 && (z.MinSessionTimeout < 2*time.Second || z.MinSessionTimeout > z.SessionTimeout) {
 		report("zookeeper.min_session_timeout", "%s is neither 0s nor between 2s and zookeeper.session_timeout (%s)", z.MinSessionTimeout, z.SessionTimeout)
+	}
+	if z.ACL == aclAuto && !z.Authenticates() {
+		z.ACL = aclOpen
 	}
 	if (z.ACL == "readable" || z.ACL == "private") && !z.Authenticates() {
 		report("zookeeper.acl", "%q needs zookeeper.auth.file, zookeeper.sasl or zookeeper.tls.cert, which say who can access the znodes", z.ACL)

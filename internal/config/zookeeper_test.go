@@ -9,7 +9,7 @@ import (
 
 func TestZooKeeperAccessIsChecked(t *testing.T) {
 	for text, want := range map[string]string{
-		"zookeeper: {acl: closed, auth: {file: /a}}": `z.yaml:1: zookeeper.acl: "closed" is not one of open, readable, private`,
+		"zookeeper: {acl: closed, auth: {file: /a}}": `z.yaml:1: zookeeper.acl: "closed" is not one of auto, open, readable, private`,
 		"zookeeper: {acl: private}":                  `zookeeper.acl: "private" needs zookeeper.auth.file`,
 		"zookeeper: {acl: readable}":                 `zookeeper.acl: "readable" needs zookeeper.auth.file`,
 		"zookeeper: {tls: {cert: /c}}":               "zookeeper.tls.cert: needs zookeeper.tls.key",
@@ -54,6 +54,11 @@ func TestZooKeeperAccessIsChecked(t *testing.T) {
 	if c := mustLoad(t, Sources{File: file(t, "zookeeper: {servers: ['srv+_zk._tcp.example.com', '[::1]:2181', b]}")}); strings.Join(c.ZooKeeper.Servers, " ") !=
 		"srv+_zk._tcp.example.com [::1]:2181 b:2181" {
 		t.Errorf("%q", c.ZooKeeper.Servers)
+	}
+	for _, credentials := range []string{"auth: {file: /a}", "sasl: {keytab: /k}", "tls: {cert: /c, key: /k}"} {
+		if c := mustLoad(t, Sources{File: file(t, "zookeeper: {"+credentials+"}")}); c.ZooKeeper.ACL != "auto" {
+			t.Errorf("the default with %s is %s", credentials, c.ZooKeeper.ACL)
+		}
 	}
 	if c := mustLoad(t, Sources{}); c.ZooKeeper.ACL != "open" || c.ZooKeeper.Auth.File != "" {
 		t.Errorf("the default is %+v", c.ZooKeeper)

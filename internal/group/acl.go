@@ -27,8 +27,12 @@ func (g *Group) setOpenTree(open bool) (changed bool) {
 		return false
 	}
 	if open {
+		advice := "set zookeeper.auth.file and zookeeper.acl: private; docs/security.md has the steps for a running group"
+		if !g.opensTree() {
+			advice = "once all members have the same credentials, run 'zkelectd acl --apply'"
+		}
 		g.log.Warn("the group's znodes are open to unauthorized clients: anyone who can reach a ZooKeeper server can stop the group, or lock it out with one setAcl",
-			"root", g.opt.Paths.Root, "advice", "set zookeeper.auth.file and zookeeper.acl: private; docs/security.md has the steps for a running group")
+			"root", g.opt.Paths.Root, "advice", advice)
 	} else {
 		g.log.Info("the group's znodes are closed to unauthorized clients", "root", g.opt.Paths.Root)
 	}

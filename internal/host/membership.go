@@ -289,6 +289,9 @@ func (m *membership) recordLeaving(i *instance) {
 
 // prepare prepares the registration, and gives the resource one group for each slot that it has.
 func (m *membership) prepare() (cluster.Stored[cluster.Slots], error) {
+	if err := m.session.zk.FollowRoot(m.ctx, m.resource.root); err != nil {
+		return cluster.Stored[cluster.Slots]{}, err
+	}
 	conn := m.session.zk.Group(m.resource.paths())
 	defer conn.Close()
 	server := m.session.zk.Server()

@@ -57,6 +57,9 @@ func (h *Host) runSession(ctx context.Context) error {
 	}
 	defer h.closeSession(ctx, s.zk)
 	c := h.config()
+	if err := s.zk.FollowRoot(h.quit, c.ZooKeeper.Root); err != nil {
+		return err
+	}
 	h.opt.Guard.SetSession(guard.Credentials{
 		Servers: h.servers(), ID: s.zk.SessionID(), Password: s.zk.Password(), Timeout: s.granted,
 		Access: operator.EncodeAccess(operator.Access(c, os.Getenv)),

@@ -54,16 +54,21 @@ const (
 	ACLOpen     ACL = "open"
 	ACLReadable ACL = "readable"
 	ACLPrivate  ACL = "private"
+	// ACLAuto is private if the session has an identity, except below a root that is open: see [Session.FollowRoot].
+	ACLAuto ACL = "auto"
 )
 
 // Open reports whether every client has all permissions.
 func (a ACL) Open() bool { return a == "" || a == ACLOpen }
 
+// mayBeOpen reports whether a session without an identity is acceptable.
+func (a ACL) mayBeOpen() bool { return a.Open() || a == ACLAuto }
+
 // entries returns the ACL for identities. It names each of them instead of using ZooKeeper's scheme auth, which stands
 // for every identity that the connection ever presented: one that was removed from the file, or a TLS certificate
 // beside it, would keep its permissions.
 func (a ACL) entries(named []identity) []zk.ACL {
-	if a.Open() {
+	if a.Open() || a == ACLAuto && len(named) == 0 {
 		return zk.WorldACL(zk.PermAll)
 	}
 	var list []zk.ACL
@@ -138,7 +143,7 @@ const authKey = "zookeeper.auth.file"
 func (a Access) identities() (identities, error) {
 	ids, err := a.Auth.read(authKey)
 	switch {
-	case err != nil || len(ids.all) > 0 || a.ACL.Open() || a.SASL.Enabled() || a.namesCertificates():
+	case err != nil || len(ids.all) > 0 || a.ACL.mayBeOpen() || a.SASL.Enabled() || a.namesCertificates():
 		return ids, err
 	case a.Auth.Path == "":
 		return ids, fmt.Errorf("zookeeper.acl: %q needs %s, zookeeper.sasl or zookeeper.tls.cert", a.ACL, authKey)

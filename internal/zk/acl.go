@@ -27,6 +27,29 @@ func (s *Session) AdoptACL(ctx context.Context, path string) error {
 	return nil
 }
 
+// FollowRoot finds out what ACLAuto stands for below a root: open if the root exists and is open, so that members without an identity
+// can still use what this one creates, and else private. With another ACL it does nothing.
+func (s *Session) FollowRoot(ctx context.Context, path string) error {
+	s.mu.Lock()
+	auto := s.access.ACL == ACLAuto
+	s.mu.Unlock()
+	if !auto {
+		return nil
+	}
+	list, _, err := s.getACL(ctx, path)
+	if err != nil && !errors.Is(err, cluster.ErrNoNode) && !errors.Is(err, cluster.ErrNoAuth) {
+		return err
+	}
+	s.setRoot(path, worldWritable(list))
+	return nil
+}
+
+func (s *Session) setRoot(path string, open bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.roots[path] = open
+}
+
 // getACL returns the ACL of a znode and the version of that ACL.
 func (s *Session) getACL(ctx context.Context, path string) ([]zk.ACL, int32, error) {
 	type reply struct {
@@ -72,6 +95,9 @@ type ACLAudit struct {
 func (s *Session) AuditACLs(ctx context.Context, p cluster.Paths) (ACLAudit, error) {
 	var found ACLAudit
 	err := s.eachPersistentACL(ctx, p, func(path string, list []zk.ACL) error {
+		if path == p.Root { // it may have been closed
+			s.setRoot(path, worldWritable(list))
+		}
 		found.Open = found.Open || worldWritable(list)
 		if !sameACL(list, s.createACL(path)) {
 			found.Mismatched = append(found.Mismatched, path)

@@ -88,10 +88,27 @@ func (s *Session) NamedTags() []string {
 func (s *Session) createACL(path string) []zk.ACL {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !cluster.IsSecret(path) {
-		return s.acl
+	acl := s.acl
+	if s.belowOpenRoot(path) {
+		acl = zk.WorldACL(zk.PermAll)
 	}
-	return slices.DeleteFunc(slices.Clone(s.acl), isPublic)
+	if !cluster.IsSecret(path) {
+		return acl
+	}
+	return slices.DeleteFunc(slices.Clone(acl), isPublic)
+}
+
+// belowOpenRoot reports whether ACLAuto stands for open at path: the nearest root above it is open. The caller holds s.mu.
+func (s *Session) belowOpenRoot(path string) bool {
+	if s.access.ACL != ACLAuto {
+		return false
+	}
+	for ; path != ""; path = path[:max(0, strings.LastIndexByte(path, '/'))] {
+		if open, known := s.roots[path]; known {
+			return open
+		}
+	}
+	return false
 }
 
 // present presents those of ids to the server that it has not yet presented. They stay in effect until the session ends.

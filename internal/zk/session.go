@@ -47,7 +47,8 @@ type Session struct {
 	identities identities // those that the session has, and that count for ACLs
 	given      []identity // those that the servers have given to its connections
 	acl        []zk.ACL
-	cannotAsk  bool // a server cannot say which those are
+	roots      map[string]bool // with ACLAuto: whether the roots that the session has read are open
+	cannotAsk  bool            // a server cannot say which those are
 	err        error
 	handshake  handshake
 	connected  bool
@@ -143,7 +144,8 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 func newSession(opt Options) *Session {
 	s := &Session{
 		opt: opt, done: make(chan struct{}), established: make(chan struct{}), disconnected: make(chan struct{}, 1), serverErrors: make(map[string]error),
-		suspects: newSuspects(opt.Log), renewer: newRenewer(), groups: make(map[string][]*Group), writes: make(map[*pendingWrite]struct{}), armed: make(map[watch]*armedWatch), deleted: make(map[string]bool),
+		suspects: newSuspects(opt.Log), renewer: newRenewer(), groups: make(map[string][]*Group), writes: make(map[*pendingWrite]struct{}), armed: make(map[watch]*armedWatch),
+		roots: make(map[string]bool), deleted: make(map[string]bool),
 	}
 	s.own = s.newGroup("")
 	s.ctx, s.cancel = context.WithCancel(context.Background())

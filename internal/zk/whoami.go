@@ -64,7 +64,7 @@ func (s *Session) identify(conn net.Conn, l *saslLogin) (own []identity, err err
 		all, err = askIdentities(conn)
 	}
 	switch {
-	case errors.Is(err, errCannotAsk) && (knowsLogin || access.ACL.Open()):
+	case errors.Is(err, errCannotAsk) && (knowsLogin || access.ACL.mayBeOpen()):
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.cannotAsk = true
@@ -91,7 +91,7 @@ func (s *Session) identify(conn net.Conn, l *saslLogin) (own []identity, err err
 // checkCertificate returns an error if ACLs name certificates and the server has not recognized that of the connection.
 func (a Access) checkCertificate(own []identity) error {
 	recognized := func(i identity) bool { return i.scheme == x509Scheme }
-	if !a.namesCertificates() || slices.ContainsFunc(own, recognized) {
+	if a.ACL == ACLAuto || !a.namesCertificates() || slices.ContainsFunc(own, recognized) {
 		return nil
 	}
 	return fmt.Errorf("%w: ACLs name certificates, but the server has not asked for that of this host: set "+
@@ -113,18 +113,18 @@ func (s *Session) noteIdentities(own []identity) error {
 	case before.equal(identities{all: used}):
 		s.given = own
 		return nil
-	case len(before.all) > 0 && len(s.access.Identities) == 0:
+	case len(before.all) > 0 && len(s.access.Identities) == 0 && s.access.ACL != ACLAuto:
 		return fmt.Errorf("%w: this server takes the session for %s, another one for %s: do all servers have the "+
 			"same settings, and was the user "+
 			"or the certificate replaced by one with another name? Then restart the daemon", cluster.ErrNoAuth,
 			strings.Join(tagsOf(used), ", "), strings.Join(before.tags(), ", "))
 	}
-	first := len(before.all) == 0
+	change := len(before.all) == 0 || s.access.ACL == ACLAuto
 	s.given = own
 	s.identities.all = slices.DeleteFunc(slices.Clone(s.identities.all),
 		func(i identity) bool { return i.scheme != digestScheme })
 	s.identities.all = append(s.identities.all, used...)
-	if first {
+	if change {
 		s.acl = s.access.ACL.entries(s.access.named(s.identities))
 	}
 	return nil

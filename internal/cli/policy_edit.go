@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -120,6 +121,10 @@ func (e *policyEdit) edit() (changed bool, err error) {
 			return false, err
 		}
 		data, err := os.ReadFile(e.file)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("the editor has removed the text: %w", err)
+			e.file = "" // nothing is kept
+		}
 		if err != nil {
 			return false, err
 		}
@@ -145,6 +150,7 @@ const errorMark = "# ERROR: "
 
 // withErrors returns a text that is not valid with its errors, whose line numbers are those of the result.
 func (e *policyEdit) withErrors(text []byte) string {
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // below these lines it would be a part of the text
 	for bytes.HasPrefix(text, []byte(errorMark)) {
 		_, text, _ = bytes.Cut(text, []byte("\n"))
 	}
@@ -157,6 +163,9 @@ func (e *policyEdit) withErrors(text []byte) string {
 	}
 	lines := func(text string) []string {
 		_, err := e.base.ParseRules("line", []byte(text))
+		if err == nil {
+			return nil // only the lines of errors could not be read, as after a change of the encoding
+		}
 		return strings.Split(err.Error(), "\n")
 	}
 	return marked(lines(marked(lines(string(text)))))

@@ -86,6 +86,10 @@ func TestPolicyOfTheGroup(t *testing.T) {
 // Its file publishes nothing when it no longer has a policy.
 func (f *fleet) hasOneFileWithAPolicy() {
 	f.t.Helper()
+	f.configure("b", "dc1", 100, "policy: {type: first, hysteresis: 50, sites: {dc1: 7}}\nhealth: {interval: 7s}\n")
+	if out := f.reloads("b"); strings.Contains(out, "whole group") || !strings.Contains(out, "not published: policy.hysteresis: the file has 50, in force is 20") {
+		f.t.Errorf("a file that may be older than the policy in force: %s", out)
+	}
 	inForce := "policy: {type: first, failback: manual, sites: {dc1: 7}}\n"
 	f.configure("b", "dc1", 100, inForce+"health: {interval: 7s}\n")
 	if out := f.reloads("b"); strings.Contains(out, "whole group") || strings.Contains(out, "not published") {
@@ -213,6 +217,19 @@ func TestAnInvalidPolicyIsOpenedAgain(t *testing.T) {
 			if line := strings.Split(seen[i], "\n")[n-1]; !strings.Contains(line, "firts") && !strings.Contains(line, "hysteresis: x") {
 				t.Errorf("%q is not on line %s: %q", f[2], f[1], line)
 			}
+		}
+	}
+	// An editor that adds a byte order mark, and one that saves the lines of errors in another encoding than they had.
+	// An editor that adds a byte order mark, and one that saves the lines of errors in another encoding.
+	for first, second := range map[string]string{"\ufeffpolicy: {type: firts}": "policy: {type: first}", "policy: {type: \u00e4}": "# ERROR: \xe4\npolicy: {type: first}"} {
+		e, texts := edits(), []string{first, second, "policy: {type: first}"}
+		e.editor = func(file string) error {
+			seen = append(seen, read(file))
+			put(t, file, texts[len(seen)-1])
+			return nil
+		}
+		if changed, err := e.edit(); err != nil || !changed || strings.Contains(seen[1], "\ufeff") {
+			t.Errorf("%q: %t, %v, %q", first, changed, err, seen[1:])
 		}
 	}
 	e = edits([2]string{"type: priority", "typ: first"}, [2]string{})

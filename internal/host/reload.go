@@ -182,9 +182,12 @@ func (r *resource) publishPolicy(ctx context.Context, s *session, next config.Co
 	}
 	now := r.config()
 	before := now.Rules()
+	if now.Policy.LeftToGroup() { // the file had no policy that could have been changed: all of it may be older than the one in force
+		before = next.Rules()
+	}
 	same := next.Rules().Digest() == before.Digest()
 	g := r.all()[0]
-	if same && g.View().Drift == "" {
+	if same && !now.Policy.LeftToGroup() && g.View().Drift == "" {
 		return operator.Publication{}, nil
 	}
 	conn := g.conn.Load()

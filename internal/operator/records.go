@@ -241,6 +241,9 @@ func (p Proposal) merge(inForce cluster.Stored[cluster.Policy]) (Proposal, []con
 // Next returns the record that would be in force.
 func (p Proposal) Next(snap cluster.Snapshot) (cluster.Policy, error) {
 	next, _, err := p.next(snap)
+	if err != nil {
+		err = &request.RefusedError{Err: err}
+	}
 	return next, err
 }
 
@@ -270,6 +273,9 @@ func (p Proposal) next(snap cluster.Snapshot) (next cluster.Policy, needed bool,
 		return rec, false, nil
 	}
 	next.Header, next.By, next.Revision = rec.Header, p.By, rec.Revision+1
+	if n := len(cluster.Encode(&next)); n > cluster.MaxRecord {
+		return next, false, fmt.Errorf("the policy is not published: it has %d bytes as a record, and no daemon reads more than %d", n, cluster.MaxRecord)
+	}
 	if p.Force {
 		return next, true, nil
 	}

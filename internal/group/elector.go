@@ -21,7 +21,7 @@ func (m *Member) newElector() *electing.Elector {
 		},
 		Placement: g.opt.Placement, Moves: m.opt.Limits.Moves, Wake: m.wake,
 		Number: m.number, Slots: m.instance.known, Registered: m.instance.slots,
-		Policy:  func(revision int64) cluster.Policy { return g.settings.policyRecord(revision) },
+		Policy:  func(revision int64) cluster.Policy { return g.policyRecord(revision) },
 		Program: func() []string { return g.settings.Program },
 		Rank:    g.opt.Rank, Run: m.background.run, Reread: m.reader.Reread, RereadDecision: m.rereadAsElector,
 		Electing: m.recordDecision, Elected: m.electedOther, Unwritten: m.setUnwritten, Count: g.opt.Counters.term,

@@ -170,11 +170,13 @@ type Group struct {
 	known    atomic.Int64          // the term of memory, for LastTerm
 	lastTerm int64                 // the highest term of all slots, as it was registered last
 	drift    atomic.Pointer[drift] // how this configuration differs from what is in force, as last seen
-	newer    string                // which record has a newer format, as last seen
-	openTree atomic.Bool           // unauthorized clients can change the tree, as last seen
-	view     atomic.Pointer[status.Daemon]
-	feed     *status.Feed
-	notices  notices
+	// lastRules are those that were in force when that was last checked, in any session; nil if there were none.
+	lastRules *cluster.Rules
+	newer     string      // which record has a newer format, as last seen
+	openTree  atomic.Bool // unauthorized clients can change the tree, as last seen
+	view      atomic.Pointer[status.Daemon]
+	feed      *status.Feed
+	notices   notices
 	// usesLoads is set while this host's member is the elector and its policy needs the loads.
 	usesLoads atomic.Bool
 	failsafe  failsafeActivity
@@ -259,9 +261,18 @@ func (s *Settings) policyDigest() string {
 	return s.Rules.Digest()
 }
 
-// policyRecord returns the policy of this host's configuration, with a revision.
-func (s *Settings) policyRecord(revision int64) cluster.Policy {
-	return cluster.Policy{Revision: revision, Rules: s.Rules, By: s.Node.ID, Time: time.Now()}
+// ownRules returns the policy for a group in which none can be read: that of this host's configuration, or if that has none, the one that
+// was in force when this host last looked.
+func (g *Group) ownRules() cluster.Rules {
+	if g.settings.PolicyInGroup && g.lastRules != nil {
+		return *g.lastRules
+	}
+	return g.settings.Rules
+}
+
+// policyRecord returns the policy of ownRules, with a revision.
+func (g *Group) policyRecord(revision int64) cluster.Policy {
+	return cluster.Policy{Revision: revision, Rules: g.ownRules(), By: g.settings.Node.ID, Time: time.Now()}
 }
 
 // announce logs a change of phase and runs the on_change hook.

@@ -14,7 +14,7 @@ func (g *Group) LoadsChanged() {
 
 // loads returns what is known of the loads of the hosts, if the elector's policy needs it; else nil.
 func (m *Member) loads() map[string]cluster.Load {
-	s, rules := &m.read, m.group.settings.Rules
+	s, rules := &m.read, m.group.ownRules()
 	if s.Policy.Readable() {
 		rules = s.Policy.Record.Rules
 	}

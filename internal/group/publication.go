@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
 	"zkelectd/internal/store"
 	"zkelectd/internal/zk"
 )
@@ -98,6 +99,9 @@ func (p *publication) after(d time.Duration, f func()) {
 func (g *Group) checkDrift(inForce cluster.Stored[cluster.Policy], slots cluster.Stored[cluster.Slots]) {
 	if inForce.Readable() {
 		g.opt.Placement.SetPolicy(inForce.Record.Rules)
+		if _, err := policy.New(inForce.Record); err == nil {
+			g.lastRules = &inForce.Record.Rules
+		}
 	}
 	d := drift{slots: slotsText(g.settings.Slots, slots, g.opt.Resource)}
 	if rec, own := inForce.Record, g.settings.policyDigest(); inForce.Readable() && own != "" && rec.Rules.Digest() != own {

@@ -97,7 +97,13 @@ func TestDriftOfPolicyAndSlots(t *testing.T) {
 	if g.checkDrift(other, stored(three)); g.driftSeen().policy != "" || g.settings.policyDigest() != "" {
 		t.Errorf("a configuration without a policy differs: %+v", g.driftSeen())
 	}
+	if lost := g.policyRecord(1); lost.Type != "fewest" {
+		t.Errorf("a group that has lost the policy gets another one: %+v", lost)
+	}
 	g.settings.PolicyInGroup = false
+	if own := g.policyRecord(1); own.Type != "" {
+		t.Errorf("not the policy of the file: %+v", own)
+	}
 	g.checkDrift(same, stored(cluster.Slots{SlotSize: g.settings.Slots}))
 	if seen := g.driftSeen(); seen != (drift{}) {
 		t.Errorf("nothing differs: %+v", seen)

@@ -208,8 +208,9 @@ func checkHasPolicy(cfg config.Config, file, group string) error {
 	if !cfg.Policy.LeftToGroup() {
 		return nil
 	}
-	return refuse("%s has no policy, because policy.source is group: %s changes that of the group; or name a file that has one",
-		cmp.Or(file, "this configuration"), cluster.InGroup("'zkelectd policy edit'", group))
+	return refuse("%s has no policy, because policy.source is group: %s changes that of the group, and %s replaces one that is damaged",
+		cmp.Or(file, "this configuration"), cluster.InGroup("'zkelectd policy edit'", group),
+		cluster.InGroup("'zkelectd repair policy --file policy.yaml'", group))
 }
 
 // repairs is the output of repair.

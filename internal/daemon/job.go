@@ -337,10 +337,11 @@ func (j *job) watch(ctx context.Context, session *zk.Session) {
 		}
 		if waited := time.Since(began); waited >= j.rule.Wait {
 			if r := j.whoRuns(ctx, session, waited-j.rule.Wait > electionTimeout); r != (JobResult{}) {
-				if err := session.FollowRoot(ctx, j.cfg.ZooKeeper.Root); err != nil {
-					continue
+				err := session.FollowRoot(ctx, j.cfg.ZooKeeper.Root)
+				if err == nil {
+					err = session.CheckOwner(ctx, j.cfg.ZooKeeper.Root)
 				}
-				if err := session.CheckOwner(ctx, j.cfg.ZooKeeper.Root); err != nil { // anyone may have written what it has read
+				if err != nil { // anyone may have written what it has read
 					r = JobResult{Failed: err.Error()}
 				}
 				if ctx.Err() != nil {

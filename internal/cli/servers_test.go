@@ -51,6 +51,7 @@ func TestServersChangeByReload(t *testing.T) {
 	f.reloadServers("a", statusRefused, "not all are of this group's ensemble, so the servers remain "+own[0]+": "+shared.Addr()+" has no znode "+f.paths.Root,
 		own[1], shared.Addr())
 	f.reloadServers("a", statusRefused, "none of the new servers answers, so the servers remain "+own[0]+": "+nobody+": dial tcp", nobody)
+	f.reloadServers("a", statusRefused, "none of the new servers answers, so the servers remain "+own[0]+": "+nobody+": dial tcp", own[0], nobody)
 	if g := f.until("a has reloaded", leads("a")); g.Members[0].Priority != 100 || g.Term != term {
 		t.Errorf("after refused reloads:\n%s", g.Table())
 	}

@@ -50,11 +50,17 @@ func (h *Host) checkServers(ctx context.Context, s *session, next Reloaded) erro
 			silent = append(silent, fmt.Sprintf("%s: %v", server, err))
 		}
 	}
+	now := h.config().ZooKeeper.Servers
+	added := slices.DeleteFunc(slices.Clone(servers), func(server string) bool { return slices.Contains(now, server) })
+	if len(added) == 0 {
+		added = servers
+	}
+	proven := func(server string) bool { return found[server] == nil }
 	const remain = "the servers remain %s"
-	switch inForce := fmt.Sprintf(remain, strings.Join(h.config().ZooKeeper.Servers, ", ")); {
+	switch inForce := fmt.Sprintf(remain, strings.Join(now, ", ")); {
 	case len(foreign) > 0:
 		return fmt.Errorf("zookeeper.servers: not all are of this group's ensemble, so %s: %s", inForce, strings.Join(append(foreign, silent...), "; "))
-	case len(silent) == len(found):
+	case !slices.ContainsFunc(added, proven):
 		return fmt.Errorf("zookeeper.servers: none of the new servers answers, so %s: %s", inForce, strings.Join(silent, "; "))
 	case len(silent) > 0:
 		h.log.Warn("some of the new servers do not answer", "servers", strings.Join(silent, "; "))

@@ -28,14 +28,8 @@ func (s *Session) AdoptACL(ctx context.Context, path string) error {
 }
 
 // FollowRoot finds out what ACLAuto stands for below a root: open if the root exists and is open, so that members without an identity
-// can still use what this one creates, and else private. With another ACL it does nothing.
+// can still use what this one creates, and else private. Another ACL does not depend on it, but a reload may replace that by ACLAuto.
 func (s *Session) FollowRoot(ctx context.Context, path string) error {
-	s.mu.Lock()
-	auto := s.access.ACL == ACLAuto
-	s.mu.Unlock()
-	if !auto {
-		return nil
-	}
 	list, _, err := s.getACL(ctx, path)
 	if err != nil && !errors.Is(err, cluster.ErrNoNode) && !errors.Is(err, cluster.ErrNoAuth) {
 		return err

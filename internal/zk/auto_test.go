@@ -70,3 +70,20 @@ func TestAutoACLWithoutAnIdentity(t *testing.T) {
 		}
 	}
 }
+
+// A reload that adds credentials leaves an open tree open, too.
+func TestAutoACLAfterAReload(t *testing.T) {
+	member, stranger := open(t, Options{}), open(t, Options{})
+	p := root(t, stranger)
+	if err := member.FollowRoot(t.Context(), p.Root); err != nil {
+		t.Fatal(err)
+	}
+	change, err := member.PresentCredentials(t.Context(), p, Access{Auth: credentialsFile(t, "zkelectd:right"), ACL: ACLAuto})
+	if err != nil {
+		t.Fatal(err)
+	}
+	change.Apply()
+	if _, err := member.Do(t.Context(), cluster.Op{Kind: cluster.OpCreate, Path: p.Heir(), Data: []byte("{}")}); err != nil || !canRead(t, stranger, p.Heir()) {
+		t.Errorf("created closed: %v", err)
+	}
+}

@@ -121,6 +121,7 @@ func (s *Session) compareServers(ctx context.Context, conn *wireConn, servers []
 		return nil, fmt.Errorf("%w: %s opens no further session: %w", cluster.ErrNotSent, conn.addr, err)
 	}
 	here.session, here.password = opened.session, opened.password
+	defer func() { _ = here.closeWithin(ctx, limit, conn.addr) }() // else it expires
 	doubts = make(map[string]error)
 	for _, server := range servers {
 		doubts[server] = s.knows(ctx, limit, server, here)
@@ -128,7 +129,6 @@ func (s *Session) compareServers(ctx context.Context, conn *wireConn, servers []
 			return nil, fmt.Errorf("%w: %s did not keep a session: %w", cluster.ErrNotSent, conn.addr, err)
 		}
 	}
-	_ = here.closeWithin(ctx, limit, conn.addr) // else it expires
 	return doubts, nil
 }
 

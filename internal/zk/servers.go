@@ -137,13 +137,14 @@ func (u sessionCloser) readSynced(ctx context.Context, server, path string) ([]b
 	}
 	defer hangUp()
 	h, err := u.shakeHands(conn)
-	if err == nil && h.session == 0 {
-		err = errNoSession
+	switch {
+	case err != nil:
+		return nil, err
+	case h.session == 0:
+		return nil, errNoSession
 	}
-	if err == nil {
-		err = u.authenticateSASL(ctx, conn, server)
-	}
-	if err == nil {
+	defer func() { _ = call(conn, 2, wireOpClose, nil) }() // else it expires
+	if err = u.authenticateSASL(ctx, conn, server); err == nil {
 		err = u.authenticate(conn)
 	}
 	if err == nil {
@@ -152,7 +153,5 @@ func (u sessionCloser) readSynced(ctx context.Context, server, path string) ([]b
 	if err != nil {
 		return nil, err
 	}
-	data, err := getData(conn, path)
-	_ = call(conn, 2, wireOpClose, nil) // else it expires
-	return data, err
+	return getData(conn, path)
 }

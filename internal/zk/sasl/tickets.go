@@ -169,6 +169,8 @@ func (k Kerberos) Keep(ctx context.Context, servers func() []string, failed func
 				w.services[service] = nil
 			}
 		}
+		// A server that is gone may have no principal any more.
+		maps.DeleteFunc(w.services, func(service string, _ *ticket) bool { return !slices.Contains(services, service) })
 		return services
 	}
 	timer := time.NewTimer(w.renewIn(want()))

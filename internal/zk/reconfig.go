@@ -91,10 +91,10 @@ func isWildcard(host string) bool {
 	return host == "" || err == nil && ip.Unmap().IsUnspecified()
 }
 
-// isHost reports whether host is an address or may be a name.
+// isHost reports whether host is an address or may be a name. A zone, which may be any text, is of one host only.
 func isHost(host string) bool {
-	if _, err := netip.ParseAddr(host); err == nil {
-		return true
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Zone() == ""
 	}
 	const maxName = 253
 	return len(host) <= maxName && !strings.ContainsFunc(host, func(c rune) bool {

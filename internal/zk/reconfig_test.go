@@ -32,7 +32,7 @@ func TestParseEnsembleConfig(t *testing.T) {
 		"twice":             {"server.1=a:1:2;2181\nserver.2=a:3:4;a:2181\nversion=1", 1, []string{"a:2181"}, ""},
 		"other lines":       {"group.1=1:2\nweight.1=5\n# server.9=x:1:2;2181\nserver.1=a:1:2;2181\nversion=1", 1, []string{"a:2181"}, ""},
 		"garbage": {"server.1=;\nserver.2=a:1:2;b:0\nserver.3=a:1:2;b:99999\nserver.4=a:1:2;b c:2181\nserver.5=a:1:2;b/../c:2181\nserver.6=a:1:2;\x1b[2J:2181\n" +
-			"server.7\nserver.8=[:2181;2181\nserver.9=a:1:2;-1\nserver.10=" + strings.Repeat("x", 254) + ":1:2;2181\n=\nversion=1", 1, nil, ""},
+			"server.7\nserver.11=a:1:2;[fe80::1%\x1bc]:2181\nserver.8=[:2181;2181\nserver.9=a:1:2;-1\nserver.10=" + strings.Repeat("x", 254) + ":1:2;2181\n=\nversion=1", 1, nil, ""},
 		"empty":               {"", 0, nil, "has no version"},
 		"no version":          {"server.1=a:1:2;2181", 0, nil, "has no version"},
 		"not a version":       {"server.1=a:1:2;2181\nversion=x", 0, nil, "no valid version"},

@@ -154,14 +154,20 @@ func TestAllServersAreReplaced(t *testing.T) {
 func TestAServerByItsAddressOfIPv6(t *testing.T) {
 	t.Parallel()
 	proxy, err := faultproxy.Listen("[::1]:0", shared.Addr())
+	address := "[::1]"
+	if err != nil { // a host without IPv6 still has addresses that are written like that
+		proxy, err = faultproxy.Listen("127.0.0.1:0", shared.Addr())
+		address = "[::ffff:127.0.0.1]"
+	}
 	if err != nil {
-		t.Skip("this host has no IPv6:", err)
+		t.Fatal(err)
 	}
 	t.Cleanup(proxy.Close)
+	address += ":" + strconv.Itoa(proxy.Port())
 	f := newFleet(t)
-	f.servers = []string{strconv.Quote(proxy.Addr())}
+	f.servers = []string{strconv.Quote(address)}
 	term := f.startLeader("a", "").Term
-	if out, err := exec.Command("zkelectd", "status", "--zk", proxy.Addr(), "--root", f.paths.Root).CombinedOutput(); err != nil || !strings.Contains(string(out), f.paths.Root) {
+	if out, err := exec.Command("zkelectd", "status", "--zk", address, "--root", f.paths.Root).CombinedOutput(); err != nil || !strings.Contains(string(out), f.paths.Root) {
 		t.Errorf("%v: %s", err, out)
 	}
 	syscall.Kill(f.daemon("a"), syscall.SIGKILL)

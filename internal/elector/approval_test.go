@@ -210,7 +210,7 @@ func TestObserveElectsNobody(t *testing.T) {
 	}
 }
 
-// The first leader has no predecessor, and whoever comes after it has: it is the one that led, whatever the circumstances say.
+// The first leader has no predecessor. The next one has: it follows the member that led, whatever the circumstances say.
 func TestWhatFollowsTheFirstLeaderNeedsApproval(t *testing.T) {
 	rules := cluster.Rules{Type: "priority", Sites: map[string]int{"dc1": 200}, Failback: cluster.FailbackImmediate, Confirm: "member.site != previous.site"}
 	h := newGroup("c", "d").sites("dc2", "dc2").scenario(t, rules)
@@ -293,7 +293,7 @@ func TestAnotherTimeForAnAnswerCountsAtOnce(t *testing.T) {
 	}
 }
 
-// Members that take turns in being the best do not make it last for ever, and whoever has been approved is elected.
+// Members that take turns in being the best do not make it last for ever, and a member that has been approved is elected.
 func TestMembersThatTakeTurnsInBeingProposed(t *testing.T) {
 	h := approval(t, "10m")
 	turn := func(i int) {

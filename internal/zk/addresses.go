@@ -90,6 +90,7 @@ func (d *dialer) addresses(ctx context.Context, server string) ([]string, error)
 	slices.Sort(all)
 	all = slices.Compact(all)
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	all = all[:min(len(all), maxAddresses)]
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	current := make(map[string]int, len(all))
@@ -101,8 +102,9 @@ func (d *dialer) addresses(ctx context.Context, server string) ([]string, error)
 	return all, nil
 }
 
-// maxTargets bounds the SRV records that are looked up further.
-const maxTargets = 64
+// maxTargets bounds the SRV records that are looked up further, and maxAddresses the addresses of a server that are used each time: who
+// answers for its name must not make a connection, or a proof, as long as they like.
+const maxTargets, maxAddresses = 64, 64
 
 // resolve looks up the addresses of a server, host:port. Those of all SRV records of a name are the addresses of one server.
 func (d *dialer) resolve(ctx context.Context, server string) ([]string, error) {

@@ -119,6 +119,17 @@ func TestOrderOfAddresses(t *testing.T) {
 	})
 }
 
+// A name with more addresses than are used is no longer way to an answer.
+func TestAddressesOfANameAreBounded(t *testing.T) {
+	var ips []string
+	for i := range 2 * maxAddresses {
+		ips = append(ips, fmt.Sprintf("10.0.0.%d", i+1))
+	}
+	if all, err := nameOf(ips...).addresses(t.Context(), "zk:2181"); err != nil || len(all) != maxAddresses {
+		t.Errorf("%d addresses, %v", len(all), err)
+	}
+}
+
 // The error of a name names each address with what went wrong there, in one line.
 func TestErrorsOfAddresses(t *testing.T) {
 	t.Parallel()

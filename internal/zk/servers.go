@@ -50,26 +50,23 @@ func (e *ForeignServerError) Error() string { return e.Server + " " + e.Found }
 // a server must also know a session that was opened there.
 func (s *Session) ProveServers(ctx context.Context, servers []string, root, id string) (map[string]error, error) {
 	found := make(map[string]error)
-	var has []string
+	if conn := s.liveConn(); conn != nil && len(servers) > 0 { // first: a proof presents passwords
+		doubts, err := s.compareServers(ctx, conn, servers)
+		if err != nil {
+			return nil, err
+		}
+		for server, doubt := range doubts {
+			if found[server] = doubt; errors.Is(doubt, errForeign) {
+				found[server] = &ForeignServerError{server, "does not know a session of " + conn.addr + ": " + doubt.Error()}
+			}
+		}
+	}
 	for _, server := range servers {
-		if found[server] = s.proveServer(ctx, server, root, id); found[server] == nil {
-			has = append(has, server)
+		if found[server] == nil {
+			found[server] = s.proveServer(ctx, server, root, id)
 		}
 	}
-	conn := s.liveConn()
-	if conn == nil || len(has) == 0 {
-		return found, ctx.Err()
-	}
-	doubts, err := s.compareServers(ctx, conn, has)
-	if err != nil {
-		return nil, err
-	}
-	for server, doubt := range doubts {
-		if found[server] = doubt; errors.Is(doubt, errForeign) {
-			found[server] = &ForeignServerError{server, "has a copy of the group: it does not know a session of " + conn.addr}
-		}
-	}
-	return found, nil
+	return found, ctx.Err()
 }
 
 // proveServer asks all addresses of a server's name: one that is foreign counts, else one that has the group.

@@ -117,6 +117,11 @@ func (g *Group) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, er
 	}
 	reqs := make([]any, len(ops))
 	for i, op := range ops {
+		if op.Kind == cluster.OpCreate {
+			if err := s.checkCreate(op.Path); err != nil {
+				return nil, &cluster.TxError{Index: i, Op: op, Err: err}
+			}
+		}
 		reqs[i] = s.zkRequest(op)
 	}
 	r, err := await(ctx, request{group: g, key: keyOf(ctx, ops), write: true}, func() (reply, error) {

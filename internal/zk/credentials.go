@@ -98,6 +98,17 @@ func (s *Session) createACL(path string) []zk.ACL {
 	return slices.DeleteFunc(slices.Clone(acl), isPublic)
 }
 
+// checkCreate returns an error if ACLAuto does not know for whom to create a znode that is not below an open root: a server has accepted a
+// principal, and cannot say which identity that is.
+func (s *Session) checkCreate(path string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.access.ACL == ACLAuto && s.access.SASL.Enabled() && s.cannotAsk && worldWritable(s.acl) && !s.belowOpenRoot(path) {
+		return fmt.Errorf("%w: anyone could change it: %w, or zookeeper.acl: open if that is wanted", cluster.ErrNoAuth, errCannotAsk)
+	}
+	return nil
+}
+
 // belowOpenRoot reports whether ACLAuto stands for open at path: the nearest root above it is open. The caller holds s.mu.
 func (s *Session) belowOpenRoot(path string) bool {
 	if s.access.ACL != ACLAuto {

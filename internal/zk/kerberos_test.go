@@ -272,3 +272,30 @@ func TestServersSayWhichIdentityTheyGive(t *testing.T) {
 	}
 	root(t, s)
 }
+
+// A server that cannot say which identity a principal has gets no open znodes by default, except below an open root.
+func TestNoOpenGroupWithAnUnknownIdentity(t *testing.T) {
+	f := newKerberosSite(t)
+	opt := f.options(sasl.Kerberos{Keytab: f.add("zkelectd", time.Hour)})
+	opt.Access.ACL = ACLAuto
+	opener := opt
+	opener.Access.ACL = ACLOpen
+	s, stranger := open(t, opt), open(t, opener)
+	s.mu.Lock()
+	s.cannotAsk = true // as with a server before 3.7
+	s.mu.Unlock()
+	f.reconnects(s)
+	create := cluster.Op{Kind: cluster.OpCreate, Path: "/unknown-identity"}
+	_, err := s.Do(t.Context(), create)
+	if contains(t, err, "anyone could change it", "set zookeeper.sasl.identity"); !errors.Is(err, cluster.ErrNoAuth) {
+		t.Error(err)
+	}
+	p := root(t, stranger)
+	if err := s.FollowRoot(t.Context(), p.Root, false); err != nil {
+		t.Fatal(err)
+	}
+	create.Path = p.Heir()
+	if _, err := s.Do(t.Context(), create); err != nil {
+		t.Errorf("below an open root: %v", err)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"zkelectd/internal/operator"
+	"zkelectd/internal/operator/status"
 	"zkelectd/internal/store"
 	"zkelectd/internal/zk"
 )
@@ -207,16 +208,48 @@ func (g group) applyACLs(ctx context.Context, a *appliedACLs, dry, force bool) e
 		a.say("%d of %d znodes would get %s", len(todo), len(t.Znodes), t.Configured)
 		return nil
 	}
-	err = g.session.ApplyACLs(ctx, g.paths, whoami(), func(z zk.ZnodeACL) {
+	set := func(z zk.ZnodeACL) {
 		if z.NewKeys {
 			a.say("%s: replaced the keys of failsafe mode, which others could read or write", z.Path)
 			return
 		}
 		a.Changed = append(a.Changed, z.Path)
 		a.say("%s: changed %s", z.Path, z.ACL)
-	})
+	}
+	err = g.session.ApplyACLs(ctx, g.paths, whoami(), set)
+	if err == nil && len(a.Changed) > 0 && !g.session.CreatesOpen() {
+		if err = g.awaitClosed(ctx); err == nil {
+			err = g.session.ApplyACLs(ctx, g.paths, whoami(), set)
+		}
+	}
 	a.say("%d znodes now have %s", len(a.Changed), t.Configured)
 	return err
+}
+
+// awaitClosed waits until no member whose zookeeper.acl is auto creates open znodes any more: each looks at the root from time to time.
+func (g group) awaitClosed(ctx context.Context) error {
+	again := time.NewTicker(status.CheckInterval / 20)
+	defer again.Stop()
+	for {
+		snap, err := g.read(ctx)
+		if err != nil {
+			return err
+		}
+		var open []string
+		for _, m := range snap.Members {
+			if n := m.Node.Record; n.OpenTree && zk.ACL(n.ACL) == zk.ACLAuto {
+				open = append(open, printable(m.ID))
+			}
+		}
+		if len(open) == 0 {
+			return nil
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%s may still create open znodes, as they have not looked at the root again: run the command again", some(open))
+		}
+	}
 }
 
 // some lists the first names of a long list.

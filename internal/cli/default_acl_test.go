@@ -37,11 +37,13 @@ func TestOpenTreeIsNotRefusedByDefault(t *testing.T) {
 	f.stop("a")
 	f.until("b leads", leads("b"))
 	f.succeedsWith("znodes now have digest:zkelectd/", "acl", "--apply")
+	if out, err := f.run("status", "-o", "json"); err != nil || strings.Contains(out, "open_tree") {
+		t.Errorf("the command has not waited until b creates closed znodes: %v\n%s", err, out)
+	}
+	if out, err := f.run("acl"); err != nil || strings.Contains(out, "world:") {
+		t.Errorf("%v: %s", err, out)
+	}
 	f.logged("b", "the group's znodes are closed to unauthorized clients")
-	f.eventually("all znodes are closed", func() bool {
-		out, err := f.run("acl")
-		return err == nil && !strings.Contains(out, "world:")
-	})
 	if canRead, _, err := f.session.Exposure(t.Context(), f.paths.Root); err == nil {
 		t.Errorf("others may read: %t", canRead)
 	}

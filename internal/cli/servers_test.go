@@ -48,10 +48,11 @@ func TestServersChangeByReload(t *testing.T) {
 	term := f.startLeader("a", "").Term
 	good := read(f.file("a"))
 	put(t, f.file("a"), strings.Replace(good, "priority: 100", "priority: 7", 1))
-	f.reloadServers("a", statusRefused, "not all are of this group's ensemble, so the servers remain "+own[0]+": "+shared.Addr()+" has no znode "+f.paths.Root,
+	f.reloadServers("a", statusRefused, "not all are of this group's ensemble, so the servers remain "+own[0]+": "+shared.Addr()+" does not know a session of "+own[0],
 		own[1], shared.Addr())
 	f.reloadServers("a", statusRefused, "none of the new servers answers, so the servers remain "+own[0]+": "+nobody+": dial tcp", nobody)
 	f.reloadServers("a", statusRefused, "none of the new servers answers, so the servers remain "+own[0]+": "+nobody+": dial tcp", own[0], nobody)
+	f.reloadServers("a", statusRefused, "only 1 of 2 servers answer, so the servers remain "+own[0], own[1], nobody)
 	if g := f.until("a has reloaded", leads("a")); g.Members[0].Priority != 100 || g.Term != term {
 		t.Errorf("after refused reloads:\n%s", g.Table())
 	}

@@ -337,7 +337,7 @@ func (j *job) watch(ctx context.Context, session *zk.Session) {
 		}
 		if waited := time.Since(began); waited >= j.rule.Wait {
 			if r := j.whoRuns(ctx, session, waited-j.rule.Wait > electionTimeout); r != (JobResult{}) {
-				err := session.FollowRoot(ctx, j.cfg.ZooKeeper.Root)
+				err := session.FollowRoot(ctx, j.cfg.ZooKeeper.Root, false)
 				if err == nil {
 					err = session.CheckOwner(ctx, j.cfg.ZooKeeper.Root)
 				}

@@ -39,6 +39,9 @@ func (g *Group) setOpenTree(open bool) (changed bool) {
 	return true
 }
 
+// OpenTree reports whether unauthorized clients can change the group, as last seen.
+func (g *Group) OpenTree() bool { return g.openTree.Load() }
+
 // auditAgain checks again whether unauthorized clients can change the tree.
 func (m *Member) auditAgain(ctx context.Context) {
 	found, err := m.session.AuditACLs(ctx, m.group.opt.Paths)

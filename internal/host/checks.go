@@ -90,7 +90,9 @@ func (m *membership) checkTree(ctx context.Context) int {
 	if i == nil {
 		return 0
 	}
-	return i.Check(ctx) + m.checkIdentity(ctx)
+	reads := i.Check(ctx)
+	m.resource.recordOpen(m.resource.all()[0].core.Load().OpenTree())
+	return reads + m.checkIdentity(ctx)
 }
 
 // checkIdentity restores the records of the group's name and root if they are damaged: without them no member could start.

@@ -88,6 +88,7 @@ func (h *Host) forgetFollowed(server string) bool {
 func (h *Host) follow(ctx context.Context, s *session) {
 	conn := s.zk.Group(cluster.Paths{Root: zk.EnsemblePath})
 	defer conn.Close()
+	h.following.version = 0 // it may have gone back with the ensemble's data
 	again := time.NewTimer(0)
 	defer again.Stop()
 	for {

@@ -81,4 +81,10 @@ func TestFollowOnlyServersWithTheGroup(t *testing.T) {
 	if v := h.View(); !v.Leads() || h.session.zk.Reconnects() != 0 {
 		t.Errorf("the leader was disturbed: %+v", v)
 	}
+	// The version may go back with the ensemble's data, which ends all sessions.
+	write(5, own.Addr())
+	if err := zk.CloseSession(t.Context(), h.session.zk.Handle()); err != nil {
+		t.Fatal(err)
+	}
+	uses("the next session follows an older version")
 }

@@ -30,6 +30,8 @@ type joinedRecord struct {
 	ID string `json:"id,omitempty"`
 	// Followed are servers that the host has followed the ensemble to.
 	Followed []string `json:"followed,omitempty"`
+	// Open is set if clients without an identity could change the group.
+	Open bool `json:"open,omitempty"`
 }
 
 // joinedFile returns the name of the file for a root.
@@ -37,7 +39,8 @@ func joinedFile(root string) string { return fmt.Sprintf("joined-%x", sha256.Sum
 
 // joinedRecord returns what this host records of the resource.
 func (r *resource) joinedRecord() joinedRecord {
-	return joinedRecord{r.root, slices.Clone(r.host.config().ZooKeeper.Servers), r.lastJoined().ID, r.host.following.list()}
+	last := r.lastJoined()
+	return joinedRecord{r.root, slices.Clone(r.host.config().ZooKeeper.Servers), last.ID, r.host.following.list(), last.Open}
 }
 
 // lastJoined returns what this host knows of the group that it was in last; the zero value if it was in none.
@@ -49,6 +52,9 @@ func (r *resource) lastJoined() joinedRecord {
 	return recorded
 }
 
+// wasOpen reports whether clients without an identity could change the group when this host was in it last.
+func (r *resource) wasOpen() bool { return r.lastJoined().Open }
+
 // newGroupID returns the id for a root that has none, as seen at a server. The servers of the group that this host was in get the one that
 // it had there, so that all members agree after a loss of all data.
 func (r *resource) newGroupID(server string) string {
@@ -59,14 +65,26 @@ func (r *resource) newGroupID(server string) string {
 }
 
 // checkGroupID returns an error if the root's id, as seen at a server, is not that of the group that this host was in: the servers may be
-// those of another ensemble. On its own servers somebody has created the group again.
-func (r *resource) checkGroupID(id, server string) error {
+// those of another ensemble. On its own servers somebody has created the group again. Of those, one may be of another ensemble, too, which
+// is what sameEnsemble excludes.
+func (r *resource) checkGroupID(ctx context.Context, id, server string, sameEnsemble func(context.Context) error) error {
 	last := r.lastJoined()
-	if last.ID == "" || id == "" || id == last.ID || slices.Contains(last.Servers, server) {
+	if last.ID == "" || id == "" || id == last.ID {
 		return nil
 	}
 	if server == "" {
 		return fmt.Errorf("%w: the connection to ZooKeeper was lost", cluster.ErrNotSent)
+	}
+	if slices.Contains(last.Servers, server) {
+		err := sameEnsemble(ctx)
+		if errors.As(err, new(*zk.EnsembleError)) {
+			missing := r.missing()
+			missing.Another = fmt.Sprintf("znode %s at %s is the root of the group with the id %s, but this host was in the one with the id %s",
+				r.root, server, id, last.ID)
+			missing.Reason = err
+			return &missing
+		}
+		return err
 	}
 	remedy := "restart this zkelectd"
 	if file := filepath.Join(r.host.opt.StateDir, joinedFile(r.root)); r.host.opt.StateDir != "" {
@@ -135,6 +153,16 @@ func (r *resource) readJoined() (recorded joinedRecord, err error) {
 	return recorded, nil
 }
 
+// recordOpen records whether clients without an identity can change the group, as a check has found.
+func (r *resource) recordOpen(open bool) {
+	now := r.lastJoined()
+	if now.Open != open {
+		now.Open = open
+		r.joined.Store(&now)
+		r.recordJoined("")
+	}
+}
+
 // recordJoined records that this host has been in the group, on the servers of the configuration in force. Without the record in the state
 // directory it waits for an operator after a loss of all data, so a failure is no reason not to take part. An empty id is not known.
 func (r *resource) recordJoined(id string) {
@@ -175,7 +203,7 @@ func (m *membership) awaitGroup(missing *store.MissingError) {
 	var other *zk.EnsembleError
 	moves := errors.As(missing.Reason, &other) && len(other.Foreign) > 0
 	if other != nil {
-		why = fmt.Sprint(other.Here, len(other.Doubts), other.Foreign) // its text has ports, which change
+		why = fmt.Sprint(missing.Another, other.Here, len(other.Doubts), other.Foreign) // its text has ports, which change
 	}
 	if m.missing != why {
 		m.missing = why

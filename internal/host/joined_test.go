@@ -14,6 +14,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/group"
 	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
 	"zkelectd/internal/test/faultproxy"
 	"zkelectd/internal/test/zkserver"
 	"zkelectd/internal/zk"
@@ -68,6 +69,7 @@ func TestOnlyTheOwnRecordLetsAHostCreateAGroup(t *testing.T) {
 
 // A host takes no part in a group with another id on servers that it does not know, and gives its own only to those that it knows.
 func TestAGroupWithAnotherIDIsAnotherGroup(t *testing.T) {
+	same := func(context.Context) error { return nil }
 	for dir, remedy := range map[string]string{t.TempDir(): "remove ", "": "restart this zkelectd"} {
 		cfg := load(t, "ZKELECTD_NODE_ID=me", "ZKELECTD_NODE_SITE=dc1", "ZKELECTD_ZOOKEEPER_ROOT=/ids/billing", "ZKELECTD_ZOOKEEPER_SERVERS=zk1:2181,zk2:2181",
 			"ZKELECTD_CHILD_NONE=true")
@@ -75,13 +77,22 @@ func TestAGroupWithAnotherIDIsAnotherGroup(t *testing.T) {
 			return New(Options{Config: cfg, StateDir: dir, Log: slog.New(slog.DiscardHandler), Guard: guardClient}).resources()[0]
 		}
 		r := start()
-		if err := r.checkGroupID("A", "zk1:2181"); err != nil {
+		if err := r.checkGroupID(t.Context(), "A", "zk1:2181", same); err != nil {
 			t.Error("a host that was in no group knows an id:", err)
 		}
 		r.recordJoined("A")
 		r.recordJoined("") // a root without an id
 		if dir != "" {
 			r = start()
+		}
+		if r.recordOpen(true); dir != "" {
+			r = start()
+		}
+		if !r.wasOpen() {
+			t.Error("it does not know that the group was open")
+		}
+		if r.recordOpen(false); r.wasOpen() {
+			t.Error("it does not know that the group was closed")
 		}
 		if got := r.newGroupID("zk2:2181"); got != "A" {
 			t.Errorf("the servers lost their data: the new root gets the id %s", got)
@@ -90,15 +101,20 @@ func TestAGroupWithAnotherIDIsAnotherGroup(t *testing.T) {
 			t.Error("a server that this host does not know gets the id")
 		}
 		for id, server := range map[string]string{"A": "zk9:2181", "B": "zk1:2181", "": "zk9:2181"} {
-			if err := r.checkGroupID(id, server); err != nil {
+			if err := r.checkGroupID(t.Context(), id, server, same); err != nil {
 				t.Errorf("%s at %s: %v", id, server, err)
 			}
 		}
-		err := r.checkGroupID("B", "zk9:2181")
+		alone := &zk.EnsembleError{Here: "zk1:2181", Of: 2, Doubts: []string{"zk2:2181: no answer"}}
+		other := r.checkGroupID(t.Context(), "B", "zk1:2181", func(context.Context) error { return alone })
+		if !errors.As(other, new(*store.MissingError)) || !strings.Contains(other.Error(), "only 1 of 2 servers") {
+			t.Errorf("another id at one of its servers that may be of another ensemble: %v", other)
+		}
+		err := r.checkGroupID(t.Context(), "B", "zk9:2181", same)
 		if !errors.As(err, new(*group.PermanentError)) || !strings.Contains(err.Error(), remedy) || !strings.Contains(err.Error(), "zk9:2181") {
 			t.Errorf("another id at an unknown server: %v", err)
 		}
-		if err := r.checkGroupID("B", ""); !group.IsTransient(err) {
+		if err := r.checkGroupID(t.Context(), "B", "", same); !group.IsTransient(err) {
 			t.Errorf("another id, and no connection: %v", err)
 		}
 	}
@@ -134,6 +150,14 @@ func TestAMemberCreatesNothingOnAnotherEnsemble(t *testing.T) {
 	if _, _, err := other.Get(t.Context(), f.root, false); !errors.Is(err, cluster.ErrNoNode) {
 		t.Errorf("the group was created on the other ensemble: %v", err)
 	}
+	// Nor does it take part in another group with the same root there.
+	data := cluster.Encode(&cluster.Identity{Root: f.root, Kind: cluster.KindSingle, ID: "another"})
+	if _, err := other.Do(t.Context(), cluster.Op{Kind: cluster.OpCreate, Path: f.root, Data: data}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, a.only, "it takes no part in the other group", func(d status.Daemon) bool {
+		return strings.Contains(d.MembershipReason, "is the root of the group with the id another, but this host was in the one with the id")
+	})
 	if err := f.server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}

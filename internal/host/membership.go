@@ -289,7 +289,7 @@ func (m *membership) recordLeaving(i *instance) {
 
 // prepare prepares the registration, and gives the resource one group for each slot that it has.
 func (m *membership) prepare() (cluster.Stored[cluster.Slots], error) {
-	if err := m.session.zk.FollowRoot(m.ctx, m.resource.root); err != nil {
+	if err := m.session.zk.FollowRoot(m.ctx, m.resource.root, m.resource.wasOpen()); err != nil {
 		return cluster.Stored[cluster.Slots]{}, err
 	}
 	conn := m.session.zk.Group(m.resource.paths())
@@ -308,7 +308,7 @@ func (m *membership) prepare() (cluster.Stored[cluster.Slots], error) {
 	}
 	root, err := store.ReadIdentity(m.ctx, conn, m.resource.paths())
 	if err == nil {
-		err = m.resource.checkGroupID(root.Record.ID, server)
+		err = m.resource.checkGroupID(m.ctx, root.Record.ID, server, m.session.zk.CheckEnsemble)
 		if err != nil && m.session.host.forgetFollowed(server) { // its address leads elsewhere now
 			m.session.end(err)
 			return slots, nil

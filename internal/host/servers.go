@@ -25,8 +25,8 @@ func (h *Host) knownGroup() (root, id string) {
 	return "", ""
 }
 
-// checkServers returns an error unless the servers of a configuration are those in force, or have this host's groups: at least one must
-// prove it, and none may be of another ensemble.
+// checkServers returns an error unless the servers of a configuration are those in force, or have this host's groups: more than half of them
+// must prove it, also one that is added, and none may be of another ensemble.
 func (h *Host) checkServers(ctx context.Context, s *session, next Reloaded) error {
 	servers := next.Host.Config.ZooKeeper.Servers
 	if sameServers(servers, h.config().ZooKeeper.Servers) {
@@ -62,6 +62,8 @@ func (h *Host) checkServers(ctx context.Context, s *session, next Reloaded) erro
 		return fmt.Errorf("zookeeper.servers: not all are of this group's ensemble, so %s: %s", inForce, strings.Join(append(foreign, silent...), "; "))
 	case !slices.ContainsFunc(added, proven):
 		return fmt.Errorf("zookeeper.servers: none of the new servers answers, so %s: %s", inForce, strings.Join(silent, "; "))
+	case 2*len(silent) >= len(servers):
+		return fmt.Errorf("zookeeper.servers: only %d of %d servers answer, so %s: %s", len(servers)-len(silent), len(servers), inForce, strings.Join(silent, "; "))
 	case len(silent) > 0:
 		h.log.Warn("some of the new servers do not answer", "servers", strings.Join(silent, "; "))
 	}

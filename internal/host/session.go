@@ -57,7 +57,7 @@ func (h *Host) runSession(ctx context.Context) error {
 	}
 	defer h.closeSession(ctx, s.zk)
 	c := h.config()
-	if err := s.zk.FollowRoot(h.quit, c.ZooKeeper.Root); err != nil {
+	if err := s.zk.FollowRoot(h.quit, c.ZooKeeper.Root, slices.ContainsFunc(h.resources(), (*resource).wasOpen)); err != nil {
 		return err
 	}
 	h.opt.Guard.SetSession(guard.Credentials{

@@ -42,6 +42,8 @@ type MissingError struct {
 	Servers []string
 	// File is the configuration file; empty if there is none.
 	File string
+	// Another says that another group is there; empty if there is none.
+	Another string
 	// Similar is the root of a group beside it that was probably meant; empty if there is none.
 	Similar string
 	// Reason is why this host does not create it; nil for [ErrNeverJoined].
@@ -61,6 +63,9 @@ func (e *MissingError) Error() string {
 		why = "a host that has never been in it does not create it, as with a wrong root or server the work would run a second time"
 	default:
 		why += e.Reason.Error()
+	}
+	if e.Another != "" {
+		return fmt.Sprintf("%s: %v; %s", e.Another, e.Reason, advice)
 	}
 	return fmt.Sprintf("there is no group at %s on %s%s: %s; %s", e.Root, strings.Join(e.Servers, ", "), meant, why, advice)
 }

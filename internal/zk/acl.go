@@ -23,18 +23,23 @@ func (s *Session) AdoptACL(ctx context.Context, path string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.acl = list
+	s.acl, s.roots[path] = list, worldWritable(list)
 	return nil
 }
 
 // FollowRoot finds out what ACLAuto stands for below a root: open if the root exists and is open, so that members without an identity
-// can still use what this one creates, and else private. Another ACL does not depend on it, but a reload may replace that by ACLAuto.
-func (s *Session) FollowRoot(ctx context.Context, path string) error {
+// can still use what this one creates, and else private. One that does not exist counts as open if it was so before the servers lost their
+// data. Another ACL does not depend on it, but a reload may replace that by ACLAuto.
+func (s *Session) FollowRoot(ctx context.Context, path string, wasOpen bool) error {
 	list, _, err := s.getACL(ctx, path)
-	if err != nil && !errors.Is(err, cluster.ErrNoNode) && !errors.Is(err, cluster.ErrNoAuth) {
+	switch {
+	case errors.Is(err, cluster.ErrNoNode):
+		s.setRoot(path, wasOpen)
+	case err != nil && !errors.Is(err, cluster.ErrNoAuth):
 		return err
+	default:
+		s.setRoot(path, worldWritable(list))
 	}
-	s.setRoot(path, worldWritable(list))
 	return nil
 }
 

@@ -13,7 +13,7 @@ func TestAutoACL(t *testing.T) {
 	member, stranger := open(t, Options{Access: access}), open(t, Options{})
 	follow := func(p cluster.Paths) {
 		t.Helper()
-		if err := member.FollowRoot(t.Context(), p.Root); err != nil {
+		if err := member.FollowRoot(t.Context(), p.Root, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -40,6 +40,15 @@ func TestAutoACL(t *testing.T) {
 		if audit, err := member.AuditACLs(t.Context(), root); err != nil || audit.Open != open || len(audit.Mismatched) > 0 {
 			t.Errorf("%s: %+v, %v", root.Root, audit, err)
 		}
+	}
+
+	// One that was open before all data were lost is created open again.
+	again := cluster.Paths{Root: "/auto-again"}
+	if err := member.FollowRoot(t.Context(), again.Root, true); err != nil {
+		t.Fatal(err)
+	}
+	if ensureTree(t, member, again); !canRead(t, stranger, again.Leader()) {
+		t.Error("a group that was open is created closed")
 	}
 
 	// Once somebody has closed it, members follow.
@@ -75,7 +84,7 @@ func TestAutoACLWithoutAnIdentity(t *testing.T) {
 func TestAutoACLAfterAReload(t *testing.T) {
 	member, stranger := open(t, Options{}), open(t, Options{})
 	p := root(t, stranger)
-	if err := member.FollowRoot(t.Context(), p.Root); err != nil {
+	if err := member.FollowRoot(t.Context(), p.Root, false); err != nil {
 		t.Fatal(err)
 	}
 	change, err := member.PresentCredentials(t.Context(), p, Access{Auth: credentialsFile(t, "zkelectd:right"), ACL: ACLAuto})

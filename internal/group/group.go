@@ -20,6 +20,7 @@ import (
 	"zkelectd/internal/store"
 	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/transition"
+	"zkelectd/internal/work/applease"
 	"zkelectd/internal/work/worker"
 	"zkelectd/internal/zk"
 )
@@ -60,6 +61,8 @@ type Guard interface {
 	SetLease(deadline time.Duration)
 	// SetRelease sets the transaction that releases leadership if this daemon dies; nil for none.
 	SetRelease(tx json.RawMessage)
+	// Confirm waits until the guard has read what was set before. It returns an error if this leadership is not the guard's any more.
+	Confirm(ctx context.Context) error
 	// Unkillable returns which process of the work cannot be killed, and why; empty if there is none.
 	Unkillable() string
 }
@@ -180,6 +183,7 @@ type Group struct {
 	// usesLoads is set while this host's member is the elector and its policy needs the loads.
 	usesLoads atomic.Bool
 	failsafe  failsafeActivity
+	leases    applease.Book
 }
 
 // New returns a group.
@@ -219,6 +223,14 @@ func (g *Group) swapView(v status.Daemon) {
 	before := g.view.Swap(&v)
 	g.feed.AddChanges(*before, v)
 }
+
+// Lease asks for an application lease. It is safe for concurrent use.
+func (g *Group) Lease(ctx context.Context, r applease.Request) (applease.Answer, error) {
+	return g.leases.Ask(ctx, r)
+}
+
+// ReturnLease takes an application lease back. It reports false if it is not known.
+func (g *Group) ReturnLease(id string, p applease.Process) bool { return g.leases.Return(id, p) }
 
 // Idle reports whether this host neither leads the group nor is about to.
 func (g *Group) Idle() bool {

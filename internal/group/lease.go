@@ -30,6 +30,13 @@ func (l *leaseLimit) set(deadline time.Duration) {
 	l.send(deadline)
 }
 
+// end returns the last deadline that was sent.
+func (l *leaseLimit) end() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
+}
+
 // shorten resends the current lease with the earlier deadline if it ends later, and limits all later leases.
 func (l *leaseLimit) shorten(deadline time.Duration) {
 	l.mu.Lock()

@@ -44,6 +44,7 @@ type Member struct {
 	uncleaned   atomic.Int64    // the term whose pre_start hook has begun and whose post_stop hook has not ended; 0 for none
 	// owed is what a successor owes to this member, once its machine has ended: then its work is dead and undone. nil before.
 	owed       atomic.Pointer[time.Duration]
+	lent       atomic.Bool            // application leases may be out
 	unwritten  atomic.Pointer[string] // see setUnwritten
 	handedOver atomic.Bool            // another member was elected while this one led, and takes over
 	node       *publication           // nil unless it is the first member
@@ -69,6 +70,7 @@ type Member struct {
 	gated     bool             // the machine has not got snap, see [Member.see]
 	over      bool             // the work is dead and the loop has ended
 	closing   string           // why the membership ends; empty while it does not
+	recalled  int64            // the term whose application leases are being waited for
 	// quitByInstance and quitByStop say who has asked the member to end.
 	quitByInstance, quitByStop bool
 }
@@ -323,6 +325,7 @@ func (m *Member) step(ev transition.Event) {
 		now := boottime.Now()
 		actions := m.machine.Step(now, next)
 		m.recordStep(now, next, actions)
+		m.recallLeases() // before a RELEASE
 		for _, a := range actions {
 			m.perform(a)
 		}
@@ -332,6 +335,7 @@ func (m *Member) step(ev transition.Event) {
 		m.reader.Reread()
 	}
 	m.rereads = false
+	m.offerLeases()
 	m.checkTakeover()
 	now := boottime.Now()
 	wake := m.machine.Wake()

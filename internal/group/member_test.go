@@ -60,8 +60,11 @@ func (memorySession) AuditACLs(context.Context, cluster.Paths) (zk.ACLAudit, err
 
 // fakeGuard records the leases, and what it is asked to start. It runs nothing.
 type fakeGuard struct {
-	mu     sync.Mutex
-	leases []time.Duration
+	mu        sync.Mutex
+	leases    []time.Duration
+	release   json.RawMessage // as it was set last
+	confirmed json.RawMessage // as the guard has it
+	gone      error
 }
 
 func (g *fakeGuard) SetLease(deadline time.Duration) {
@@ -79,7 +82,20 @@ func (g *fakeGuard) last() time.Duration {
 	return g.leases[len(g.leases)-1]
 }
 
-func (*fakeGuard) SetRelease(json.RawMessage)               {}
+func (g *fakeGuard) SetRelease(tx json.RawMessage) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.release = tx
+}
+
+// Confirm fails if the guard is gone.
+func (g *fakeGuard) Confirm(context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.confirmed = g.release
+	return g.gone
+}
+
 func (*fakeGuard) Unkillable() string                       { return "" }
 func (*fakeGuard) SetPendingHooks(...guard.Spec) error      { return nil }
 func (*fakeGuard) Owners() (guardian, daemon guard.Process) { return guardian, daemon }

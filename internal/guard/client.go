@@ -51,6 +51,7 @@ type Client struct {
 	closed     chan struct{} // closed by Close
 
 	writing sync.Mutex
+	asked   int // lease messages sent; guarded by writing
 	// updating is held while the session changes, until the guard and the session file have that: what is set last is sent and
 	// written last. It is locked before mu, and never on the way to a kill. A leadership has its own.
 	updating sync.Mutex
@@ -58,6 +59,7 @@ type Client struct {
 	mu          sync.Mutex
 	timer       *boottime.Timer // for checkExpired; nil once the client is closed
 	seq         int             // of the last work
+	answered    int             // lease messages that the guard has confirmed
 	leadership  int             // the id of the last leadership
 	leaderships map[int]*Leadership
 	containment Containment
@@ -221,6 +223,7 @@ func (c *Client) receive(m message) {
 		c.survivors = m.Survivors
 		go c.saveSurvivors() // ends once the session file is written
 	case kindLeaseConfirmed:
+		c.answered++
 		c.armTimer()
 		for _, l := range c.leaderships {
 			close(l.confirmed)
@@ -268,6 +271,9 @@ func (c *Client) send(m message) {
 
 // write sends a message. The caller must hold writing.
 func (c *Client) write(m message) {
+	if m.Kind == kindLease {
+		c.asked++
+	}
 	frame, err := appendFrame(nil, m)
 	if err != nil {
 		c.log.Error("the guard does not get a message", "err", err)

@@ -138,6 +138,34 @@ func (l *Leadership) AwaitLease(ctx context.Context, since time.Duration) error 
 	}
 }
 
+// Confirm waits until the guard has read everything that was sent before. It returns an error if the guard may ignore it, because this
+// leadership or the guard is over, or this daemon is too late for the guard.
+func (l *Leadership) Confirm(ctx context.Context) error {
+	c := l.c
+	c.writing.Lock()
+	c.write(message{Kind: kindLease}) // which the guard answers, in order
+	asked := c.asked
+	c.writing.Unlock()
+	for {
+		c.mu.Lock()
+		confirmed, done, abandoned := l.confirmed, c.answered >= asked, l.abandoned
+		c.mu.Unlock()
+		switch {
+		case abandoned:
+			return ErrAbandoned
+		case done:
+			return nil
+		}
+		select {
+		case <-confirmed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.ctx.Done():
+			return c.Err()
+		}
+	}
+}
+
 // Lease returns the lease that was set last, and EnforcedLease the one that the guard enforces; 0 for none.
 func (l *Leadership) Lease() time.Duration { return l.place.deadline() }
 

@@ -18,6 +18,7 @@ import (
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/policy"
 	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/work/applease"
 	"zkelectd/internal/work/hook"
 	"zkelectd/internal/work/workenv"
 	"zkelectd/internal/zk"
@@ -161,6 +162,16 @@ func (g *Group) Explain(ctx context.Context) (whatif.Explanation, error) {
 // DryRun says what a request would do.
 func (g *Group) DryRun(ctx context.Context, r request.Request) ([]string, error) {
 	return g.cache.DryRun(ctx, r)
+}
+
+// Lease asks for an application lease.
+func (g *Group) Lease(ctx context.Context, r applease.Request) (applease.Answer, error) {
+	return g.core.Load().Lease(ctx, r)
+}
+
+// ReturnLease takes an application lease back. It reports false if it is not known.
+func (g *Group) ReturnLease(id string, p applease.Process) bool {
+	return g.core.Load().ReturnLease(id, p)
 }
 
 // viewed soon sends the status line of the only group to the service manager. That of several groups is sent with each

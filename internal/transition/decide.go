@@ -72,13 +72,17 @@ func (m *Machine) noHeir() bool {
 	return known && heir.Incarnation == "" && !m.snap.Elector
 }
 
-// stopGrace returns how long the work has for its end. A wait for a successor was part of it.
+// stopGrace returns how long the work has for its end. A wait for a successor was part of it. Without a child, those who have application
+// leases may use what is left of them.
 func (m *Machine) stopGrace() time.Duration {
-	grace := m.opt.Budget.Stop
-	if m.term.leaving.announced {
+	grace, left := m.opt.Budget.Stop, m.term.lease.deadline-m.now
+	switch {
+	case grace == 0:
+		grace = left
+	case m.term.leaving.announced:
 		grace -= m.now - m.term.leaving.began
 	}
-	return max(0, min(grace, m.term.lease.deadline-m.now))
+	return max(0, min(grace, left))
 }
 
 // entrust hands FINAL over for the term that is held, whenever it has changed (docs/protocol.md, Transactions). Its versions
@@ -88,7 +92,7 @@ func (m *Machine) entrust() {
 	var next final
 	switch {
 	case m.term.held:
-		next = final{m.term.holding, m.term.number, m.term.fence.Owed, len(m.term.fence.Fencing), m.term.ready}
+		next = final{m.term.holding, m.term.number, m.remainingWait(), len(m.term.fence.Fencing), m.term.ready}
 	case m.ended != "":
 		return
 	}
@@ -263,8 +267,9 @@ func (m *Machine) windDown() {
 			m.do(KillTask{})
 		}
 		if !m.term.stopSent && !m.term.killSent {
-			m.term.stopSent = true
-			m.do(StopTask{Grace: m.stopGrace()})
+			grace := m.stopGrace()
+			m.term.stopSent, m.term.stopAt = true, m.now+grace
+			m.do(StopTask{Grace: grace})
 		}
 		if m.term.held && m.now >= m.overdueAt() && m.snap.HoldsCurrent() { // else it was replaced, and the end would cost the other slots of the host
 			m.end("its work, or its fencing, has not ended in time")
@@ -334,7 +339,7 @@ func (m *Machine) ending(s Stop) cluster.Fence {
 	f := m.term.fence
 	_, fenced := m.snap.Terms() // higher if the fence was lost and rewritten
 	f.Term, f.Node, f.Site, f.Incarnation = max(f.Term, m.term.number, fenced), m.opt.Self.ID, m.opt.Site, m.opt.Self.Name
-	f.State = cluster.FenceReleased
+	f.State, f.Owed = cluster.FenceReleased, m.remainingWait()
 	if f.Owed > 0 || len(f.Earlier) > 0 { // an earlier holder without a wait may still have to be fenced
 		f.State = cluster.FenceUnclean
 	}
@@ -406,7 +411,7 @@ func (m *Machine) released() {
 	if m.term.stop != nil {
 		reason = m.term.stop.Reason
 	}
-	m.owed = m.term.fence.Owed
+	m.owed = m.remainingWait()
 	m.do(Lease{})
 	gaveUp := m.term.stop != nil && !m.term.stop.Requested
 	m.do(Announce{Phase: Standby, Term: m.term.number, Reason: reason, Fencing: m.term.fence.Fencing, GaveUp: gaveUp})

@@ -61,6 +61,11 @@ type (
 	ChildFailed struct{ Err error }
 	// ChildDead reports that no process of the child's group is left, and how the child ended.
 	ChildDead struct{ Status string }
+	// Lent reports that an application lease of Term is about to be handed out. It is not, if [Machine.Lending] says then that it may not be.
+	Lent struct{ Term int64 }
+	// LeasesOver reports that every application lease of Term has been returned, its process is dead, or its end has passed, and that no
+	// other one will be handed out.
+	LeasesOver struct{ Term int64 }
 	// Quit asks to give up leadership and to end the membership; a second one, to do so without grace. Failed is set if this
 	// was not requested: the daemon has lost something that it needs in order to lead.
 	Quit struct {
@@ -366,6 +371,22 @@ func (e ChildDead) apply(m *Machine) {
 		m.giveUp(Stop{Reason: "the child " + e.Status + " before it was ready"})
 	default:
 		m.childExited(e.Status)
+	}
+}
+
+func (e Lent) apply(m *Machine) {
+	if l := m.Lending(); l.Open && l.Term == e.Term {
+		m.term.lent = true
+	}
+}
+
+func (e LeasesOver) apply(m *Machine) {
+	if l := m.Lending(); !l.Lent || l.Open || l.Term != e.Term {
+		return
+	}
+	m.term.lent = false
+	if !m.term.running {
+		m.term.idle.ended, m.last = m.now, LastWork{m.term.number, m.now}
 	}
 }
 

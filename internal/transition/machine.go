@@ -147,6 +147,7 @@ type termState struct {
 	running    bool // the child's process group exists
 	prepared   bool // pre_start was started, so post_stop must run
 	ready      bool // READY has been written
+	lent       bool // application leases may be out: they count as work
 	restartAt  time.Duration
 	exits      []time.Duration
 	stop       *Stop         // leadership is being given up
@@ -154,6 +155,7 @@ type termState struct {
 	leaving    leaving
 	releasing  time.Duration // since when RELEASE has been sent without an answer; 0 if it has not
 	stopSent   bool
+	stopAt     time.Duration // by when the work was asked to stop
 	killSent   bool
 	failsafe   failsafeTerm
 }
@@ -328,6 +330,25 @@ func (m *Machine) Deadline() time.Duration {
 	return m.term.lease.deadline
 }
 
+// Lending says whether application leases of a term may be handed out (docs/protocol.md, Application leases).
+type Lending struct {
+	Term  int64 // that is held; 0 for none
+	Value string
+	// Open is set while new leases may be handed out, and Lent once the machine knows of one.
+	Open, Lent bool
+	// StopBy is by when those who have one must stop; 0 while they need not, or once there is no time left.
+	StopBy time.Duration
+}
+
+// Lending returns what is handed out of the lease.
+func (m *Machine) Lending() Lending {
+	t := &m.term
+	if !t.held {
+		return Lending{}
+	}
+	return Lending{Term: t.number, Value: t.current.Value, Open: t.ready && t.stop == nil && m.ended == "", Lent: t.lent, StopBy: t.stopAt}
+}
+
 // Running reports whether the child's process group exists.
 func (m *Machine) Running() bool { return m.term.running }
 
@@ -346,9 +367,18 @@ func (m *Machine) Idle() bool {
 }
 
 // working reports whether something is running that must end before the lease does (S1). This does not include post_stop,
-// which only undoes, and includes fencing: only a holder with a lease may fence.
+// which only undoes, and includes fencing: only a holder with a lease may fence. Nothing can kill those who have application leases:
+// in a hurry, the successor waits for them instead.
 func (m *Machine) working() bool {
-	return m.term.running || m.term.task == taskPrepare || m.term.fencing.node != ""
+	return m.term.running || m.term.task == taskPrepare || m.term.fencing.node != "" || m.term.lent && !m.hurry
+}
+
+// remainingWait returns how long a successor must wait for what is left of the term.
+func (m *Machine) remainingWait() cluster.Duration {
+	if m.term.lent {
+		return max(m.term.fence.Owed, cluster.Duration(m.opt.Budget.LeaseWait))
+	}
+	return m.term.fence.Owed
 }
 
 // elected reports whether the decision names this incarnation, in a term that has not been acquired.

@@ -106,6 +106,7 @@ func allResponses(t *testing.T) map[string]*http.Response {
 	for key, resp := range allSubmitResponses(t) {
 		got[key] = resp
 	}
+	maps.Copy(got, leaseResponses())
 	for _, r := range newAPI(optionsWithGroup()).routes() {
 		for name, handler := range handlers {
 			for _, method := range slices.DeleteFunc(slices.Clone(r.methods), func(m string) bool { return m == "POST" }) {
@@ -205,7 +206,7 @@ func (d openapi) matches(t *testing.T, key string, resp *http.Response, schemas 
 
 func TestOpenAPISchemasMatchTypes(t *testing.T) {
 	doc := description(t)
-	types := map[string]any{"Groups": groupsResponse{}, "Answer": probeResponse{}, "Failure": failureResponse{}, "Status": statusResponse{}, "History": historyResponse{}, "Explain": explainResponse{}, "Whatif": whatifResponse{}, "Accepted": submitResponse{}, "AcceptedInGroups": allResponse{}, "Whoami": whoamiResponse{}}
+	types := map[string]any{"Groups": groupsResponse{}, "Answer": probeResponse{}, "Failure": failureResponse{}, "Status": statusResponse{}, "History": historyResponse{}, "Explain": explainResponse{}, "Whatif": whatifResponse{}, "Accepted": submitResponse{}, "AcceptedInGroups": allResponse{}, "Whoami": whoamiResponse{}, "Lease": leaseResponse{}}
 	for name, v := range types {
 		var have []string
 		fields(reflect.TypeOf(v), &have)

@@ -22,6 +22,7 @@ import (
 	"zkelectd/internal/operator/request"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/web/page"
+	"zkelectd/internal/work/applease"
 )
 
 // Group is one of the daemon's groups, or a slot of one: the sources of the data about it.
@@ -42,6 +43,9 @@ type Group struct {
 	DryRun func(context.Context, request.Request) ([]string, error)
 	// Submit submits an operator request. Its errors are those of host.Host.Submit.
 	Submit func(context.Context, request.Request) (request.Plan, error)
+	// Lease asks for an application lease, and ReturnLease returns one. It reports false if it is not known.
+	Lease       func(context.Context, applease.Request) (applease.Answer, error)
+	ReturnLease func(id string, p applease.Process) bool
 }
 
 // view returns the daemon's current view of the group.
@@ -77,13 +81,15 @@ var (
 	readMethods  = []string{http.MethodGet, http.MethodHead}
 	probeMethods = []string{http.MethodGet, http.MethodHead, http.MethodOptions}
 	writeMethods = []string{http.MethodPost}
+	leaseMethods = []string{http.MethodGet, http.MethodDelete}
 )
 
 // api serves the requests.
 type api struct {
 	opt          Options
 	takesBody    map[string]bool // the paths of operator requests
-	requestQuota *quota          // requests other than probes
+	requestQuota *quota          // requests other than probes and those for leases
+	leaseQuota   *quota          // requests for leases, which wait
 	streamQuota  *quota          // event streams
 	groupQuota   *quota          // requests about groups
 	members      *memberCache
@@ -98,6 +104,7 @@ func newAPI(opt Options) *api {
 	}
 	return &api{
 		opt: opt, takesBody: make(map[string]bool), requestQuota: newQuota(maxRequests, maxClientRequests),
+		leaseQuota:  newQuota(maxLeaseRequests, maxLeaseRequests),
 		streamQuota: newQuota(maxStreams, maxClientStreams), groupQuota: newQuota(maxGroupReads, maxClientGroupReads),
 		submissions: make(chan struct{}, maxSubmissions), origins: http.NewCrossOriginProtection(), members: newMemberCache(), heartbeat: heartbeatInterval,
 	}
@@ -126,6 +133,7 @@ func (a *api) routes() []route {
 	all := []route{
 		{"/v1/groups", readMethods, a.groups},
 		{"/v1/whoami", readMethods, a.whoami},
+		{leasePath, leaseMethods, a.lease},
 		{"/metrics", readMethods, promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}).ServeHTTP},
 	}
 	for _, kind := range kindsOfHosts {
@@ -393,14 +401,17 @@ func (a *api) admit(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		from := clientOf(r)
-		if !a.requestQuota.acquire(from) {
+		from, limit := clientOf(r), a.requestQuota
+		if c := connOf(r); path == leasePath && r.Method == http.MethodGet && c != nil && c.peer != nil {
+			limit = a.leaseQuota
+		}
+		if !limit.acquire(from) {
 			w.Header().Set("Retry-After", "1")
 			closeAfterResponse(w, r)
 			a.respond(w, http.StatusServiceUnavailable, a.newFailure("too many concurrent requests, in total or from "+from.address))
 			return
 		}
-		defer a.requestQuota.release(from)
+		defer limit.release(from)
 		conn := connOf(r)
 		conn.addActiveRequests(1)
 		defer conn.addActiveRequests(-1)

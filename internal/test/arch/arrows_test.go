@@ -36,15 +36,18 @@ var arrows = map[string]string{
 	"internal/daemon": "cluster config guard host operator operator/status store sys/asynclog sys/harden sys/secretfile web work/hook work/oneshot zk",
 
 	// One daemon.
-	"internal/host":           "cluster config elector elector/whatif failsafe/agent failsafe/peer group group/electing guard host/hostcheck operator operator/losses operator/request operator/status policy store sys/boottime sys/statedir sys/watchdogdev transition/failsafe work/command work/fencer work/hook work/probe work/systemd work/workenv work/worker zk",
+	"internal/host":           "cluster config elector elector/whatif failsafe/agent failsafe/peer group group/electing guard host/hostcheck operator operator/losses operator/request operator/status policy store sys/boottime sys/statedir sys/watchdogdev transition/failsafe work/applease work/command work/fencer work/hook work/probe work/systemd work/workenv work/worker zk",
 	"internal/host/hostcheck": "config work/admission",
-	"internal/group":          "cluster elector group/electing guard operator/status policy store sys/boottime sys/procinfo transition transition/failsafe watchdog work/fencer work/workenv work/worker zk",
+	"internal/group":          "cluster elector group/electing guard operator/status policy store sys/boottime sys/procinfo transition transition/failsafe watchdog work/applease work/fencer work/workenv work/worker zk",
 	"internal/group/electing": "cluster elector elector/termlog operator/status policy sys/boottime watchdog zk",
 	"internal/work/worker":    "cluster guard sys/procinfo transition work/admission work/command work/fencer work/hook work/probe work/systemd work/workenv",
 	"internal/config":         "cluster policy sys/secretfile sys/suggest work/probe work/workenv",
 
 	// Jobs that run once.
 	"internal/work/oneshot": "cluster",
+
+	// Applications.
+	"internal/work/applease": "sys/boottime",
 
 	// The guard, and what it needs.
 	"internal/guard":           "sys/boottime sys/filelock sys/harden sys/nowait sys/procinfo sys/watchdogdev",
@@ -58,7 +61,7 @@ var arrows = map[string]string{
 	"internal/operator/status": "cluster operator/losses policy",
 	"internal/operator/doctor": "cluster operator/status",
 	"internal/operator/losses": "cluster",
-	"internal/web":             "cluster elector/whatif operator/request operator/status sys/procinfo sys/secretfile web/page",
+	"internal/web":             "cluster elector/whatif operator/request operator/status sys/boottime sys/procinfo sys/secretfile web/page work/applease",
 	"internal/web/page":        "",
 
 	// Tools.

@@ -236,8 +236,7 @@ func checkGroups(ctx context.Context, w io.Writer, h config.Host) (alone map[str
 func missingGroup(ctx context.Context, s *zk.Session, h config.Host, one config.Group) string {
 	g := groupAt(s, one.Config, one.Name, one.Config.ZooKeeper.Root)
 	g.host = h
-	var missing *store.MissingError
-	if errors.As(g.requireCreated(ctx), &missing) {
+	if missing, ok := errors.AsType[*store.MissingError](g.requireCreated(ctx)); ok {
 		return "new: " + missing.Error()
 	}
 	return ""

@@ -71,8 +71,7 @@ func suggest(root *cobra.Command, args []string, err error) error {
 func printError(err error) {
 	out := asynclog.New(os.Stderr, func(int64) {})
 	defer out.Close(2 * time.Second)
-	var invalid config.Errors
-	if errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[config.Errors](err); ok {
 		fmt.Fprintln(out, "zkelectd: the configuration is invalid:")
 		for _, f := range invalid {
 			fmt.Fprintln(out, " ", printableText(f.Error()))

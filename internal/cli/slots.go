@@ -305,8 +305,7 @@ func (g group) initialize(ctx context.Context, created *createdGroups, base stri
 	g.kind = kindOf(g.cfg) // not that of the tree: the daemons would refuse it
 	err := g.requireCreated(ctx)
 	existed := err == nil
-	var missing *store.MissingError
-	if errors.As(err, &missing) {
+	if missing, ok := errors.AsType[*store.MissingError](err); ok {
 		if missing.Similar != "" {
 			created.warn("there is a group at %s as well: if that one is meant, correct zookeeper.root, and remove this one with %s",
 				missing.Similar, cluster.InGroup("'zkelectd group delete --root %s'", "", g.paths.Root))

@@ -20,8 +20,7 @@ func (s Stored[T]) Readable() bool { return s.Exists && s.Err == nil }
 // Newer returns its error if it is a [NewerVersionError], else nil. Such a record is not damaged: it must be neither
 // overwritten nor repaired, and nothing is decided without it (docs/protocol.md, Records of a newer version).
 func (s Stored[T]) Newer() error {
-	var newer *NewerVersionError
-	if errors.As(s.Err, &newer) {
+	if _, ok := errors.AsType[*NewerVersionError](s.Err); ok {
 		return s.Err
 	}
 	return nil

@@ -158,8 +158,7 @@ func (e *Elector) reelectRemedy() string {
 // block records what holds a better member back.
 func (d *Decision) block(fact string, err error) {
 	d.Blocked = Blocked{Reason: fmt.Sprintf("%s, but %v", fact, err)}
-	var held *heldError
-	if errors.As(err, &held) {
+	if held, ok := errors.AsType[*heldError](err); ok {
 		d.Blocked.Remedy, d.Blocked.Until, d.Blocked.Manual = held.remedy, held.until, held.manual
 	}
 }

@@ -138,8 +138,7 @@ func (i *Instance) run() error {
 	var first error
 	for range i.members {
 		err := <-ends
-		var panicked *PanicError
-		if errors.As(err, &panicked) {
+		if _, ok := errors.AsType[*PanicError](err); ok {
 			return err
 		}
 		if first == nil {

@@ -80,8 +80,7 @@ func Restore(ctx context.Context, p Preparation) (restored []string, err error) 
 func Prepare(ctx context.Context, p Preparation) (slots cluster.Stored[cluster.Slots], err error) {
 	own, paths := p.identity(), cluster.Paths{Root: p.Root}
 	err = store.RequireCreated(ctx, p.Session, own.Kind, p.Missing)
-	var missing *store.MissingError
-	if errors.As(err, &missing) {
+	if missing, ok := errors.AsType[*store.MissingError](err); ok {
 		switch missing.Reason = p.MayCreate(ctx); {
 		case missing.Reason == nil:
 			p.Log.Warn("creating the group, as these servers have none: if they have lost no data, its root or one of them is mistyped", "root", p.Root)
@@ -100,8 +99,7 @@ func Prepare(ctx context.Context, p Preparation) (slots cluster.Stored[cluster.S
 		return slots, permanent(store.EnsureTree(ctx, p.Session, paths))
 	}
 	slots, err = store.EnsureSlots(ctx, p.Session, paths, p.Slots, p.By)
-	var newer *cluster.NewerVersionError
-	if errors.As(err, &newer) {
+	if _, ok := errors.AsType[*cluster.NewerVersionError](err); ok {
 		return slots, &PermanentError{err}
 	}
 	return slots, permanent(err)

@@ -436,8 +436,7 @@ func slotsFault(s cluster.Stored[cluster.Slots]) error {
 
 // plan completes the repair of a record that has a fault.
 func (d *Damage) plan(r *Repair, with Replacement) error {
-	var newer *cluster.NewerVersionError
-	if errors.As(r.Fault, &newer) {
+	if _, ok := errors.AsType[*cluster.NewerVersionError](r.Fault); ok {
 		r.Refused, r.Action = true, "left alone: a newer zkelectd has written it; repair it from a host with that version"
 		return nil
 	}

@@ -105,8 +105,7 @@ func register(ctx context.Context, conn registrar, p cluster.Paths, ops []cluste
 func replaceRecord(ctx context.Context, conn registrar, p cluster.Paths, node cluster.Node, checks []cluster.Op, found cluster.Stored[cluster.Node]) (cluster.Incarnation, error) {
 	path := p.Node(node.ID)
 	in, err := register(ctx, conn, p, append([]cluster.Op{{Kind: cluster.OpDelete, Path: path, Version: found.Stat.Version}}, p.RegisterTx(node, checks...)...))
-	var refused *cluster.TxError
-	if errors.As(err, &refused) && refused.Index == 0 {
+	if refused, ok := errors.AsType[*cluster.TxError](err); ok && refused.Index == 0 {
 		return in, &TakenError{Path: path, Node: found, Err: refused.Err}
 	}
 	return in, err

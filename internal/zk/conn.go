@@ -138,8 +138,7 @@ func (g *Group) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, er
 	if errors.Is(err, cluster.ErrUnknown) {
 		g.swapUnsettled(true)
 	}
-	var refused *cluster.TxError
-	if errors.As(err, &refused) && errors.Is(err, cluster.ErrNoAuth) {
+	if refused, ok := errors.AsType[*cluster.TxError](err); ok && errors.Is(err, cluster.ErrNoAuth) {
 		refused.Err = s.explainDenied(fmt.Errorf("%w%s", refused.Err, parentACLHint(refused.Op)))
 	}
 	return out, err

@@ -98,8 +98,7 @@ func (c *tlsConn) Close() error { return c.raw.Close() }
 // handshake.
 func (c *tlsConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	var op *net.OpError
-	if errors.As(err, &op) && op.Op == alertOp {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == alertOp {
 		err = c.tls.explain(err)
 	}
 	return n, err

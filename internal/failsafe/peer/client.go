@@ -153,8 +153,7 @@ func (c *Client) post(ctx context.Context, address string, r request) (response,
 
 // plain removes the URL from an error, and names the address.
 func plain(address string, err error) error {
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
 	}
 	if errors.Is(err, context.DeadlineExceeded) {

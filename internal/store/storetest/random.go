@@ -94,8 +94,7 @@ func (r *runner) run(t testing.TB, s step) string {
 		ops[i].Path = r.env.Root + ops[i].Path
 	}
 	results, err := c.Do(ctx, ops...)
-	var refused *cluster.TxError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*cluster.TxError](err); ok {
 		return fmt.Sprintf("%d %v", refused.Index, refused.Err)
 	}
 	out := ""

@@ -88,8 +88,7 @@ func readScore() (int, error) {
 
 func writeScore(to int) error {
 	_, err := score.file.WriteAt([]byte(strconv.Itoa(to)), 0)
-	var path *os.PathError
-	if errors.As(err, &path) {
+	if path, ok := errors.AsType[*os.PathError](err); ok {
 		return path.Err
 	}
 	return err

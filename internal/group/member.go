@@ -103,8 +103,7 @@ func newMember(ctx context.Context, i *Instance, n int, l Leadership) *Member {
 	if n == 0 {
 		m.node = &publication{
 			writer: store.NewNodeWriter(s, g.opt.Paths, i.self, i.registered.Since), log: g.log, znode: g.opt.Paths.Node(i.self.ID), timeout: budget.Session,
-			background: m.background, record: i.record, members: func() int { return m.read.Elected.Record.RankedMembers() },
-			turns: randomTurn(), written: &i.registered,
+			background: m.background, record: i.record,
 		}
 	}
 	m.elector, m.deputy, m.rollCalls.m = m.newElector(), newDeputy(m), m

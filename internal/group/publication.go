@@ -23,13 +23,9 @@ type publication struct {
 	timeout    time.Duration
 	background *background
 	record     func() cluster.Node
-	members    func() int // returns how many members the group has
-	turns      time.Time  // see randomTurn
 
-	written    *cluster.Node // the record in ZooKeeper, apart from its Since; nil if that is not known
-	busy       bool
-	stale      bool // the record in ZooKeeper is outdated
-	awaitsTurn bool // see awaitTurn
+	busy  bool
+	stale bool // the record in ZooKeeper is outdated
 	// waiting are called with the outcome of the next write.
 	waiting []func(error)
 }
@@ -40,22 +36,12 @@ func (p *publication) publishNow(done func(error)) {
 	p.publish()
 }
 
-// publish writes the record, at once or after the current write. A change of the latency alone may wait, see latencyTurn.
+// publish writes the record, at once or after the current write.
 func (p *publication) publish() {
-	p.stale = true
-	if p.busy {
+	if p.stale = true; p.busy {
 		return
 	}
 	rec := p.record()
-	if wait := p.untilTurn(rec); wait > 0 {
-		p.awaitTurn(wait)
-		return
-	}
-	p.write(rec)
-}
-
-// write writes a record. No other write may be under way.
-func (p *publication) write(rec cluster.Node) {
 	p.busy, p.stale = true, false
 	waiting := p.waiting
 	p.waiting = nil
@@ -65,12 +51,12 @@ func (p *publication) write(rec cluster.Node) {
 	}
 	var err error
 	p.background.run(p.timeout, func(ctx context.Context) { err = p.writer.Write(zk.WithPriority(ctx, priority), rec) }, func() {
-		p.busy, p.written = false, &rec
+		p.busy = false
 		for _, done := range waiting {
 			done(err)
 		}
 		if err != nil {
-			p.stale, p.written = true, nil
+			p.stale = true
 			p.log.Warn("the change of this node is not published yet", "znode", p.znode, "err", err)
 		}
 		switch {

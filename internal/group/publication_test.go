@@ -2,6 +2,7 @@ package group
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -9,10 +10,90 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/store"
+	"zkelectd/internal/store/storetest"
 	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/transition"
 	"zkelectd/internal/work/worker"
 )
+
+// published is a publication of a node's record, whose loop is the test, and the writes that it has sent.
+type published struct {
+	*publication
+	inbox  *inbox
+	node   cluster.Node // as record returns it
+	writes []time.Time
+	last   cluster.Node // as written last
+	err    error        // the outcome of the next writes
+}
+
+// recordedConn records the writes of a publication, and reads what was written last. It has no other methods of a session.
+type recordedConn struct {
+	*storetest.Session
+	of *published
+}
+
+func (recordedConn) SessionID() int64 { return 1 }
+
+func (c recordedConn) Get(context.Context, string, bool) ([]byte, cluster.Stat, error) {
+	return cluster.Encode(&c.of.last), cluster.Stat{Owner: 1}, nil
+}
+
+func (c recordedConn) Do(_ context.Context, ops ...cluster.Op) ([]cluster.Result, error) {
+	data := ops[len(ops)-1].Data
+	c.of.writes, c.of.last = append(c.of.writes, time.Now()), cluster.ReadStored[cluster.Node]("/g/nodes/a", data, cluster.Stat{}, true).Record
+	return make([]cluster.Result, len(ops)), c.of.err
+}
+
+// newPublished returns the publication of a node that has just registered. It must be called in a bubble.
+func newPublished(t *testing.T) *published {
+	t.Helper()
+	p := &published{node: cluster.Node{ID: "a", Site: "dc1", Labels: map[string]string{"rack": "7"}}}
+	p.inbox = newInbox()
+	b := newBackground(t.Context(), p.inbox.post, func(v any) { panic(v) })
+	t.Cleanup(b.cancelAndWait)
+	p.publication = &publication{
+		writer: store.NewNodeWriter(recordedConn{of: p}, cluster.Paths{Root: "/g"}, cluster.Incarnation{ID: "a"}, time.Now()),
+		log:    slog.New(slog.DiscardHandler), timeout: sessionTimeout, background: b, record: p.record,
+	}
+	return p
+}
+
+func (p *published) record() cluster.Node {
+	n := p.node
+	n.Since = time.Now()
+	return n
+}
+
+// run is the loop for a while.
+func (p *published) run(d time.Duration) {
+	end := time.After(d)
+	for {
+		select {
+		case <-p.inbox.c:
+			p.inbox.runNext()
+		case <-end:
+			return
+		}
+	}
+}
+
+// A record that could not be written is written again.
+func TestAFailedWriteIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPublished(t)
+		done := 0
+		p.err = errors.New("no reply")
+		p.publishNow(func(error) { done++ })
+		if p.run(time.Second); len(p.writes) != 1 || done != 1 {
+			t.Fatalf("%d writes, %d of them are done", len(p.writes), done)
+		}
+		p.err = nil
+		if p.run(retryPublication); len(p.writes) != 2 || p.stale {
+			t.Errorf("%d writes; stale: %t", len(p.writes), p.stale)
+		}
+	})
+}
 
 // releases is a session that says that a transaction is sent, and whether it had time.
 type releases struct {
@@ -43,7 +124,7 @@ func TestAReleaseAfterAnOutageTellsOfTheStandbyFirst(t *testing.T) {
 		"no promotable work": {lapsed, nil, true, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			p := newPublished(t, 2)
+			p := newPublished(t)
 			s := releases{sent: make(chan error), connected: c.connected}
 			first := &Member{node: p.publication, background: p.background, inbox: p.inbox}
 			m := &Member{inbox: newInbox(), session: s, group: &Group{opt: Options{Counters: NewCounters(nil)}}} // of another slot

@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"errors"
-	"time"
 
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/sys/boottime"
@@ -20,11 +19,11 @@ var ErrStuckLoops = errors.New("too many event loops are stuck: the daemon must 
 // that.
 func (s *session) beat() (stop func()) {
 	h := s.host
-	latest := status.PublishInterval(s.granted) * 3 / 2
+	interval := status.PublishInterval(s.granted)
 	if watchdog := h.opt.Guard.WatchdogInterval(); watchdog > 0 {
-		latest = min(latest, watchdog)
+		interval = min(interval, watchdog)
 	}
-	awake, reconnects := s.zk.Awake(), 0
+	reconnects := 0
 	beat := func() {
 		now := boottime.Now()
 		h.opt.Guard.Heartbeat(now + s.granted*3/4) // the guard then closes the session before it expires, and releases with that
@@ -41,14 +40,8 @@ func (s *session) beat() (stop func()) {
 	}
 	beat()
 	return inBackground(context.Background(), func(ctx context.Context) {
-		t := time.NewTimer(latest)
-		defer t.Stop()
-		for last := boottime.Now(); ; last = boottime.Now() {
-			if !awake.Wait(t.C, last+latest*3/5, ctx.Done()) { // a ping or a renewal comes before the timer
-				return
-			}
+		for sleep(ctx, interval) {
 			beat()
-			t.Reset(latest)
 		}
 	})
 }

@@ -43,11 +43,9 @@ func (g *Group) Get(ctx context.Context, path string, watched bool) ([]byte, clu
 			data, stat, err := s.zk.Get(path)
 			return reply{data, stat}, err
 		}
-		if !s.takeDeleted(path) {
-			data, stat, _, err := s.zk.GetW(path)
-			if !errors.Is(err, zk.ErrNoNode) {
-				return reply{data, stat}, err
-			}
+		data, stat, _, err := s.zk.GetW(path)
+		if !errors.Is(err, zk.ErrNoNode) {
+			return reply{data, stat}, err
 		}
 		// getData sets no watch on a znode that does not exist; exists does.
 		exists, _, _, err := s.zk.ExistsW(path)
@@ -58,7 +56,7 @@ func (g *Group) Get(ctx context.Context, path string, watched bool) ([]byte, clu
 			return reply{}, err
 		}
 		// It was created in between, and the watch is set.
-		data, stat, err := s.zk.Get(path)
+		data, stat, err = s.zk.Get(path)
 		return reply{data, stat}, err
 	})
 	if arm != nil {

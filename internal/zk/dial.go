@@ -130,8 +130,7 @@ func (w *wireConn) Write(b []byte) (int, error) {
 		w.sent[xid] = op
 	}
 	now, ping := boottime.Now(), op == wireOpPing
-	renewal := requested && !ping && w.s.renewer.takeSending()
-	if renewal {
+	if requested && !ping && w.s.renewer.takeSending() {
 		w.renewedAt = now
 	}
 	needless := requested && ping && w.renewedAt != 0 && now-w.renewedAt < w.timeout/6
@@ -141,9 +140,6 @@ func (w *wireConn) Write(b []byte) (int, error) {
 	}
 	if requested {
 		w.sendOrClose(b)
-		if ping || renewal {
-			w.s.signalAwake(now)
-		}
 		return len(b), nil
 	}
 	if err := w.s.Err(); err != nil {

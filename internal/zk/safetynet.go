@@ -13,7 +13,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/sys/boottime"
 )
 
 // The safety net, in case a watch is lost: the znodes that have an armed watch are checked one after another, each against what
@@ -22,7 +21,7 @@ import (
 // A pass over all watches takes passTime at least, and netInterval is the least time for each check. Up to netBatch checks are made at
 // once, so that an idle host is woken less often.
 const (
-	passTime    = 30 * time.Second
+	passTime    = 24 * time.Second
 	netInterval = 500 * time.Millisecond
 	netBatch    = 16
 )
@@ -65,12 +64,13 @@ func (s *Session) noteRead(w watch, a *armedWatch, stat cluster.Stat, err error)
 // runSafetyNet checks the watches until the session has ended.
 func (s *Session) runSafetyNet() {
 	var pass []watch
-	pace, awake := passTime, s.Awake()
-	wait := Jitter(pace)
-	timer := time.NewTimer(wait)
+	pace := passTime
+	timer := time.NewTimer(Jitter(pace))
 	defer timer.Stop()
-	for last := boottime.Now(); ; last = boottime.Now() {
-		if !awake.Wait(timer.C, last+wait*3/4, s.done) {
+	for {
+		select {
+		case <-timer.C:
+		case <-s.done:
 			return
 		}
 		if len(pass) == 0 {
@@ -80,8 +80,7 @@ func (s *Session) runSafetyNet() {
 		n := min(netBatch, len(pass))
 		s.checkWatches(pass[:n])
 		pass = pass[n:]
-		wait = time.Duration(max(1, n)) * max(netInterval, Jitter(pace))
-		timer.Reset(wait)
+		timer.Reset(time.Duration(max(1, n)) * max(netInterval, Jitter(pace)))
 	}
 }
 

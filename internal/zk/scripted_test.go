@@ -4,15 +4,12 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"zkelectd/internal/cluster"
 )
@@ -285,72 +282,5 @@ func TestZnodeCreatedDuringARead(t *testing.T) {
 		if !errors.Is(err, want) || (err == nil) != (string(data) == "x") || reads.Load() != 2 {
 			t.Errorf("%v: %q, %v, after %d reads", want, data, err, reads.Load())
 		}
-	}
-}
-
-// A znode that a watch has reported as deleted is read with one request, which sets the watch for its creation.
-func TestDeletedZnodeIsReadWithOneRequest(t *testing.T) {
-	const (
-		statLen = 68
-		noNode  = -101
-	)
-	var reads, checks atomic.Int32
-	server := newScriptedServer(t, replies(func(xid, op int32) []byte {
-		switch op {
-		case 3: // exists
-			checks.Add(1)
-			return encodePacket(xid, noNode)
-		case 4: // getData
-			reads.Add(1)
-			data := encodePacket(xid, 0, append([]byte{0, 0, 0, 1, 'x'}, make([]byte, statLen)...)...)
-			return append(data, encodePacket(-1, 0, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 2, '/', 'a')...) // it was deleted
-		default:
-			return encodePacket(xid, 0)
-		}
-	}))
-	s := open(t, Options{Servers: []string{server.addr}, Timeout: 2 * time.Second})
-	if data, _, err := s.Get(t.Context(), "/a", true); err != nil || string(data) != "x" {
-		t.Fatalf("%q, %v", data, err)
-	}
-	// Not by the hint: the one of the new connection is for all znodes.
-	eventually(t, "the event", func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.deleted["/a"]
-	})
-	if _, _, err := s.Get(t.Context(), "/a", true); !errors.Is(err, cluster.ErrNoNode) {
-		t.Error(err)
-	}
-	if reads.Load() != 1 || checks.Load() != 1 {
-		t.Errorf("%d reads, %d existence checks", reads.Load(), checks.Load())
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if a := s.armed[watch{"/a", false}]; a == nil || !a.read || a.exists {
-		t.Errorf("the watch is %+v", a)
-	}
-}
-
-// What is known about deleted znodes ends with the next event or read, and is limited.
-func TestDeletedZnodesAreForgotten(t *testing.T) {
-	s := bareSession(t, io.Discard)
-	event := func(of zk.EventType, path string) { s.event(zk.Event{Type: of, Path: path}) }
-	event(zk.EventNodeDeleted, "/a")
-	event(zk.EventNodeCreated, "/a")
-	event(zk.EventNodeDeleted, "/b")
-	for path, want := range map[string]bool{"/a": false, "/b": true} {
-		if s.takeDeleted(path) != want || s.takeDeleted(path) {
-			t.Errorf("%s: not %t once", path, want)
-		}
-	}
-	for i := range 10 * maxDeleted {
-		event(zk.EventNodeDeleted, fmt.Sprint("/", i))
-	}
-	if len(s.deleted) > maxDeleted {
-		t.Errorf("%d znodes are remembered", len(s.deleted))
-	}
-	s.event(zk.Event{Type: zk.EventSession, State: zk.StateHasSession}) // watches may have been lost
-	if len(s.deleted) > 0 {
-		t.Errorf("%d znodes are remembered after a reconnect", len(s.deleted))
 	}
 }

@@ -81,8 +81,6 @@ type Session struct {
 	handles      int                 // created so far
 	writes       map[*pendingWrite]struct{}
 	armed        map[watch]*armedWatch
-	awake        []*Awake
-	deleted      map[string]bool // znodes that a watch has reported as deleted, and that were not read since; see [Session.takeDeleted]
 }
 
 // watch identifies a watch on a znode: on its children, or on its data and existence.
@@ -145,7 +143,7 @@ func newSession(opt Options) *Session {
 	s := &Session{
 		opt: opt, done: make(chan struct{}), established: make(chan struct{}), disconnected: make(chan struct{}, 1), serverErrors: make(map[string]error),
 		suspects: newSuspects(opt.Log), renewer: newRenewer(), groups: make(map[string][]*Group), writes: make(map[*pendingWrite]struct{}), armed: make(map[watch]*armedWatch),
-		roots: make(map[string]bool), deleted: make(map[string]bool),
+		roots: make(map[string]bool),
 	}
 	s.own = s.newGroup("")
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -257,7 +255,6 @@ func (s *Session) event(ev zk.Event) {
 	case ev.Type == zk.EventSession && ev.State == zk.StateHasSession:
 		// The watches ended with the connection before: hint at everything.
 		clear(s.armed)
-		clear(s.deleted)
 		s.allGroups(func(g *Group) { g.hint("") })
 	case ev.Type == zk.EventSession && ev.State == zk.StateExpired:
 		s.gone = true
@@ -272,35 +269,10 @@ func (s *Session) event(ev zk.Event) {
 		if ev.Type != zk.EventNodeDataChanged && ev.Type != zk.EventNodeCreated {
 			delete(s.armed, watch{ev.Path, true})
 		}
-		s.noteDeleted(ev)
 		for _, g := range s.groupsOf(ev.Path) {
 			g.hint(ev.Path)
 		}
 	}
-}
-
-// maxDeleted limits the znodes that are known to be deleted: most are never read again.
-const maxDeleted = 64
-
-// noteDeleted records whether a znode was deleted. The caller holds s.mu.
-func (s *Session) noteDeleted(ev zk.Event) {
-	switch {
-	case ev.Type != zk.EventNodeDeleted:
-		delete(s.deleted, ev.Path)
-		return
-	case len(s.deleted) >= maxDeleted:
-		clear(s.deleted)
-	}
-	s.deleted[ev.Path] = true
-}
-
-// takeDeleted reports whether a znode was deleted and has not been read since. It decides only which request comes first.
-func (s *Session) takeDeleted(path string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	was := s.deleted[path]
-	delete(s.deleted, path)
-	return was
 }
 
 // unwatchAll returns the events that make the library forget all watches.

@@ -214,7 +214,7 @@ var (
 // commands has all commands, apart from the [operations].
 var commands = []entry{
 	{"run", aGroup, initCommand, []string{
-		"init --zk zk1:2181 --root /cluster", "init --config /etc/zkelectd.yaml -g billing",
+		"init --zk zk1:2181 --root /cluster", "init --config /etc/zkelectd.yaml -g billing", "init --root /jobs/backup --max 3",
 	}},
 	{"run", thisHost, runCommand, []string{
 		"run --config /etc/zkelectd.yaml",
@@ -225,6 +225,7 @@ var commands = []entry{
 		"exec -g nightly --once-per 12h -- /usr/local/bin/nightly-report",
 		"exec -g cleanup --once-per 50m --wait 30m -- /usr/local/bin/cleanup",
 		"exec -g invoices --once-per 23h --at-most-once -- /usr/local/bin/send-invoices",
+		"exec -g backup --max 3 --wait 4h -- /usr/local/bin/backup",
 	}},
 	{"run", nothing, execDaemonCommand, nil},
 	{"run", nothing, execJobCommand, nil},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"strconv"
 	"time"
@@ -50,6 +51,12 @@ the command, and exits with 125.
 With --wait the other hosts stay for this time, and one of them runs the command if the
 first host fails.
 
+With --max N each host runs its own command, but at most N of them at once: the others wait
+for their turn, in the order in which they have started, for as long as --wait says, without
+it forever. Create the group with 'init --max N': another N is refused. On one host, give
+each command its own --id. --once-per, --at-most-once and --skip-status have no effect there,
+and are refused.
+
 If exec cannot run the command, or the command was stopped, the exit status is 125, also
 for a wrong command line; it is 126 or 127 if the command cannot be started, and 128+N if
 signal N has killed it.`
@@ -69,14 +76,14 @@ func execCommand(c *command) {
 		return childArgs(cmd, args)
 	})
 	c.RunE = endsWith(statusNotRun, func(cmd *cobra.Command, args []string) error {
-		if err := errors.Join(checkJob(name), opt.check(skipStatus)); err != nil {
+		if err := errors.Join(checkJob(name), opt.check(skipStatus), opt.checkMax(cmd)); err != nil {
 			return err
 		}
 		h, err := loadHost(cmd)
 		if err != nil {
 			return err
 		}
-		cfg, err := jobConfig(h.Config, execRoot(cmd, h)+"/"+name, level, args)
+		cfg, err := opt.jobConfig(h.Config, execRoot(cmd, h)+"/"+name, level, args)
 		if err != nil {
 			return err
 		}
@@ -131,7 +138,28 @@ func execRoot(cmd *cobra.Command, h config.Host) string {
 func (o *execOptions) register(c *command) {
 	durationFlag(c, &o.OncePer, "once-per", 30*time.Second, "no second run for this long after the start of one that has ended")
 	c.Flags().BoolVar(&o.AtMostOnce, "at-most-once", false, "with --once-per: a run that was killed counts, too")
-	durationFlag(c, &o.Wait, "wait", 0, "how long to stay while another host runs the job, to replace it if it fails")
+	durationFlag(c, &o.Wait, "wait", 0, "how long to stay while another host runs the job, to replace it if it fails; with --max, for its turn")
+	c.Flags().IntVar(&o.Max, "max", 0, "run the command on each host, on at most this many at once; the others wait")
+}
+
+// checkMax checks --max and what it excludes. Without --wait there is no limit then.
+func (o *execOptions) checkMax(cmd *cobra.Command) error {
+	if !cmd.Flags().Changed("max") {
+		return nil
+	}
+	if o.Max < 1 || o.Max > config.MaxSlots {
+		return fmt.Errorf("--max %d is not between 1 and %d", o.Max, config.MaxSlots)
+	}
+	for _, flag := range []string{"once-per", "at-most-once", "skip-status"} {
+		if cmd.Flags().Changed(flag) {
+			return fmt.Errorf("--%s is for a job that one host runs for all; with --max each host runs its own: leave out one of them", flag)
+		}
+	}
+	o.OncePer = 0
+	if !cmd.Flags().Changed("wait") {
+		o.Wait = math.MaxInt64
+	}
+	return nil
 }
 
 // maxStatus is the largest exit status of a process.
@@ -156,11 +184,14 @@ func (o *execOptions) args() []string {
 	if o.AtMostOnce {
 		all = append(all, "--at-most-once")
 	}
+	if o.Max > 0 {
+		all = append(all, "--max", strconv.Itoa(o.Max))
+	}
 	return all
 }
 
 // jobConfig returns the configuration of the daemon that runs a job: of the host's own it has the connection and the node.
-func jobConfig(own config.Config, root, level string, job []string) (config.Config, error) {
+func (o *execOptions) jobConfig(own config.Config, root, level string, job []string) (config.Config, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return config.Config{}, err
@@ -173,6 +204,10 @@ func jobConfig(own config.Config, root, level string, job []string) (config.Conf
 	cfg.ZooKeeper.Root, cfg.ZooKeeper.SessionFile = root, ""
 	if cfg.ZooKeeper.ConnectTimeout == 0 {
 		cfg.ZooKeeper.ConnectTimeout = operator.AnswerTimeout
+	}
+	if o.Max > 0 { // a slot for each job that may run; those that have waited for longer take one before this host
+		cfg.Slots = config.Slots{Count: o.Max, PerNode: 1}
+		cfg.Policy.Type = "first"
 	}
 	cfg.Node.MaxLeaders = 0
 	cfg.Policy.Failback = cluster.FailbackManual // nobody replaces a host that runs the job
@@ -220,7 +255,7 @@ func execJobCommand(c *command) {
 		if err != nil {
 			return fmt.Errorf("ZKELECTD_TERM: %w", err)
 		}
-		return oneshot.RunJob(term, args)
+		return oneshot.RunJob(term, os.Getenv("ZKELECTD_SLOT"), args)
 	}
 }
 

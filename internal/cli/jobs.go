@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -27,11 +28,8 @@ type lastRun struct {
 	Error string `json:"error,omitempty"`
 }
 
-// readLastRun returns the last run of a job; nil if the group, whose status is given, is not that of a job.
-func (g group) readLastRun(ctx context.Context, view status.Group) *lastRun {
-	if g.manyLeaders() {
-		return nil
-	}
+// readLastRun returns the last run of a job; nil if the group, whose status, or that of its slots, is given, is not that of a job.
+func (g group) readLastRun(ctx context.Context, views ...status.Group) *lastRun {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	read, err := oneshot.ReadRun(ctx, g.session, g.paths)
@@ -43,7 +41,9 @@ func (g group) readLastRun(ctx context.Context, view status.Group) *lastRun {
 	case read.Err != nil:
 		return &lastRun{Error: read.Err.Error()}
 	}
-	return lastRunOf(read, view.Leader == read.Record.Node && view.Term == read.Record.Term)
+	return lastRunOf(read, slices.ContainsFunc(views, func(view status.Group) bool {
+		return view.Leader == read.Record.Node && view.Term == read.Record.Term
+	}))
 }
 
 // lastRunOf returns the run of a record. leads is set if its host leads in its term.
@@ -86,7 +86,7 @@ func (r *lastRun) cells() []any {
 func writeJobs(w io.Writer, jobs []groupStatus) {
 	t := newTable(w, "JOB", "LAST RUN", "RESULT", "TOOK", "NODE", "NEXT RUN")
 	for _, g := range jobs {
-		t.row(append([]any{g.Name}, g.LastRun.cells()...)...)
+		t.row(append([]any{cluster.GroupOf(g.Name)}, g.LastRun.cells()...)...)
 	}
 	t.Flush() // as for the groups
 }

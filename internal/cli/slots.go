@@ -221,6 +221,7 @@ func (g group) initializeSlots(ctx context.Context) (string, error) {
 }
 
 func initCommand(c *command) {
+	var limit int
 	c.Use = "init"
 	c.Short = "Create a new group that has no leader"
 	c.Long = `Init creates the znodes of a new group, once, on one host: the daemons do not create a
@@ -230,12 +231,20 @@ leader then starts at once.
 
 It fails if anything shows that the group is or was in use:
 members, an election, a leader, a history. A group that is already initialized is
-left as it is.`
+left as it is.
+
+With --max it creates the group of jobs of 'exec --max': --root names it.`
 	output := c.outputFlag()
+	c.Flags().IntVar(&limit, "max", 0, "create the group --root for 'exec --max' with this limit: so many jobs run at once")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		h, err := loadHost(cmd)
 		if err != nil {
 			return err
+		}
+		forJobs := cmd.Flags().Changed("max")
+		size := cluster.SlotSize{Count: limit, PerNode: 1}
+		if forJobs && (size.Check() != nil || !cmd.Flags().Changed("root")) {
+			return fmt.Errorf("--max needs a limit from 1 to %d, and --root with the group of the jobs, such as /jobs/backup", cluster.MaxSlots)
 		}
 		by, err := chosen(cmd, os.Getenv)
 		if err != nil {
@@ -256,7 +265,12 @@ left as it is.`
 			base = path.Dir(base) // the root of the only group
 		}
 		return created.finish(&created, withChoice(cmd, h, by, func(ctx context.Context, s selection) error {
-			return s.withOnly(ctx, wholeGroup, func(ctx context.Context, g group) error { return g.initialize(ctx, &created, base) })
+			return s.withOnly(ctx, wholeGroup, func(ctx context.Context, g group) error {
+				if forJobs {
+					g.cfg.Slots = config.Slots{Count: size.Count, PerNode: size.PerNode}
+				}
+				return g.initialize(ctx, &created, base)
+			})
 		}))
 	}
 }

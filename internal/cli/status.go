@@ -29,7 +29,8 @@ func statusCommand(c *command) {
 zookeeper.root has several groups and none is named with -g, it prints one line for
 each: the leader, how many members are eligible, and anything unusual. For the jobs of exec,
 as with --root /jobs, the line is about the last run: when it started, how it ended, how long
-it took, on which host, and when the next one may start by the --once-per of that run.
+it took, on which host, and when the next one may start by the --once-per of that run. With
+exec --max it is about the run that was started last, and each run in progress has a line.
 
 A group with slots has a line for each slot; -g NAME also shows which ones each member
 leads, -g NAME/SLOT all about one slot.
@@ -183,7 +184,7 @@ type groupStatus struct {
 	Eligible int `json:"eligible"`
 	// Error is why the group cannot be shown; empty if it can.
 	Error string `json:"error,omitempty"`
-	// LastRun is that of the job, if the group is that of a job of exec.
+	// LastRun is that of the job, if the group is that of a job of exec; with slots, the one that was started last in any of them.
 	LastRun *lastRun `json:"last_run,omitempty"`
 
 	joined bool // a daemon has joined the group
@@ -272,8 +273,13 @@ func (g group) summaries(ctx context.Context) []groupStatus {
 		return []groupStatus{{Name: g.name, Kind: g.kind, Group: none, Error: err.Error(), joined: !operator.NotAffected(err) && !errors.Is(err, store.ErrNoGroup)}}
 	}
 	views := g.views(read)
-	if !g.manyLeaders() {
-		views[0].LastRun = g.readLastRun(ctx, views[0].Group)
+	own := make([]status.Group, len(views))
+	for i, view := range views {
+		own[i] = view.Group
+	}
+	run := g.readLastRun(ctx, own...)
+	for i := range views {
+		views[i].LastRun = run
 	}
 	return views
 }
@@ -323,10 +329,13 @@ func (all groupsStatus) table(wide bool) string {
 	var jobs []groupStatus
 	all.Groups = slices.Clone(all.Groups)
 	all.Groups = slices.DeleteFunc(all.Groups, func(g groupStatus) bool {
-		if g.LastRun != nil {
+		if g.LastRun == nil {
+			return false
+		}
+		if g.Slot == "" || g.Slot == "0" {
 			jobs = append(jobs, g)
 		}
-		return g.LastRun != nil
+		return g.Slot == "" || g.State == status.StateNone // a slot is shown while a job runs in it
 	})
 	if len(jobs) > 0 {
 		writeJobs(&b, jobs)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,6 +58,7 @@ func (r checkResult) String() string {
 
 // checkSummaries returns the worst result, and says which groups have it.
 func checkSummaries(all []groupStatus) checkResult {
+	all = slices.DeleteFunc(slices.Clone(all), func(g groupStatus) bool { return g.LastRun != nil && g.Slot != "" && g.Slot != "0" })
 	if len(all) == 0 {
 		return checkResult{checkCritical, "there are no groups"}
 	}
@@ -87,7 +89,7 @@ func checkGroup(g groupStatus) checkResult {
 		return checkResult{checkUnknown, g.Error}
 	case g.Error != "":
 		return checkResult{checkCritical, "no leader: " + g.Error}
-	case g.LastRun != nil && len(g.Members) == 0:
+	case g.LastRun != nil && (len(g.Members) == 0 || g.Slot != ""):
 		return g.LastRun.check()
 	}
 	if severity, reasons := g.Condition().Judge(time.Now()); severity != status.SeverityOK {
@@ -96,13 +98,15 @@ func checkGroup(g groupStatus) checkResult {
 	return checkResult{checkOK, fmt.Sprintf("%s leads in term %d, %d of %d members are eligible", g.Leader, g.Term, g.Eligible, len(g.Members))}
 }
 
-// check returns the result for a job that no host runs or waits for: that is how a job is most of the time.
+// check returns the result for a job that no host runs or waits for, as a job is most of the time, and for one of exec --max.
 func (r *lastRun) check() checkResult {
 	c := r.cells()
 	text := fmt.Sprintf("the last run of the job, %v on %v: %v", c[0], c[3], c[1])
 	switch {
 	case r.Error != "":
 		return checkResult{checkUnknown, r.Error}
+	case r.Running:
+		return checkResult{checkOK, text}
 	case r.ExitStatus == nil || *r.ExitStatus != 0:
 		return checkResult{checkWarning, text}
 	}

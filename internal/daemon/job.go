@@ -10,6 +10,8 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -31,6 +33,8 @@ import (
 type JobRule struct {
 	oneshot.Rule
 	Wait time.Duration
+	// Max is how many hosts run their jobs at once, each when its turn comes; 0 for a job that one of them runs for all.
+	Max int
 }
 
 // JobOptions are those of [RunJob].
@@ -94,7 +98,10 @@ func MainJob(ctx context.Context, rule JobRule, version string) (status int, err
 	defer gate.Close()
 	j := &job{
 		rule: rule, cfg: h.Config, gate: gate, log: log, file: result, signals: signals,
-		host: host.New(host.Options{Config: h, Log: log, Level: level, Version: version, Guard: g, Create: true, CheckFiles: CheckFiles, StateDir: config.StateDirectory(os.Getenv)}),
+		host: host.New(host.Options{
+			Config: h, Log: log, Level: level, Version: version, Guard: g, Create: true, ExactSlots: true, CheckFiles: CheckFiles,
+			StateDir: config.StateDirectory(os.Getenv),
+		}),
 	}
 	j.run(ctx)
 	return StatusStopped, nil
@@ -171,7 +178,12 @@ func (j *job) run(ctx context.Context) {
 	j.gate.Close()
 	running.Wait()
 	var taken *store.TakenError
+	var slots *host.SlotsError
 	switch {
+	case errors.As(err, &slots):
+		j.end(JobResult{Failed: j.otherMax(slots.InForce)})
+	case errors.As(err, &taken) && j.rule.Max > 0:
+		j.end(JobResult{Failed: "this host already runs such a job, or waits for its turn; give each its own --id: " + err.Error()})
 	case errors.As(err, &taken):
 		j.end(JobResult{Skipped: "this host still runs the job: " + err.Error()})
 	case err != nil:
@@ -214,20 +226,49 @@ func (j *job) open(ctx context.Context) (*zk.Session, error) {
 	return session, nil
 }
 
-// requireGroup returns an error if the job's group does not exist: the host creates none.
+// otherMax says what to do about slots that are not those of --max.
+func (j *job) otherMax(inForce cluster.SlotSize) string {
+	root := j.cfg.ZooKeeper.Root
+	advice := cluster.InGroup("'zkelectd slots %s --per-node 1 --root %s'", "", j.rule.Max, root) +
+		" changes that while none of its jobs runs or waits"
+	if inForce.PerNode == 1 {
+		advice = fmt.Sprintf("use --max %d, as the other hosts do; %s", inForce.Count, advice)
+	}
+	return fmt.Sprintf("the group %s has %s, so --max %d is not its limit: %s", root, inForce, j.rule.Max, advice)
+}
+
+// requireGroup returns an error if the job's group does not exist: the host creates none. Nor does a group of the other kind do.
 func (j *job) requireGroup(ctx context.Context, session *zk.Session) error {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	root := j.cfg.ZooKeeper.Root
 	conn := session.Group(cluster.Paths{Root: root})
 	defer conn.Close()
-	return store.RequireCreated(ctx, conn, cluster.KindSingle, store.MissingError{Root: root, Servers: j.cfg.ZooKeeper.Servers})
+	kind := cluster.KindSingle
+	if j.rule.Max > 0 {
+		kind = cluster.KindSlots
+	}
+	recorded, err := store.ReadIdentity(ctx, conn, cluster.Paths{Root: root})
+	switch {
+	case err != nil:
+		return err
+	case recorded.Record.Kind == cluster.KindSlots && kind == cluster.KindSingle:
+		return fmt.Errorf("the group %s is for jobs of which a limited number runs at once: add --max, or use another name", root)
+	case recorded.Record.Kind == cluster.KindSingle && kind == cluster.KindSlots:
+		return fmt.Errorf("the group %s is for a job that one host runs for all: leave out --max, or use another name, after %s", root,
+			cluster.InGroup("'zkelectd init --root %s --max %s'", "", root+"-max", j.rule.Max))
+	}
+	return store.RequireCreated(ctx, conn, kind, store.MissingError{Root: root, Servers: j.cfg.ZooKeeper.Servers, Max: j.rule.Max})
 }
 
 // setResult sets the result, and leaves it for the guard. Only the first one counts.
 func (j *job) setResult(r JobResult) (first bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	return j.setLocked(r)
+}
+
+func (j *job) setLocked(r JobResult) (first bool) {
 	if j.result != (JobResult{}) {
 		return false
 	}
@@ -243,6 +284,24 @@ func (j *job) end(r JobResult) {
 	if j.setResult(r) {
 		j.host.Stop(r.reason())
 	}
+}
+
+// giveUp is end unless the job has begun.
+func (j *job) giveUp(r JobResult) {
+	j.mu.Lock()
+	first := !j.begun && j.setLocked(r)
+	j.mu.Unlock()
+	if first {
+		j.host.Stop(r.reason())
+	}
+}
+
+// begin reports whether the job may begin: this host has not given up.
+func (j *job) begin() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.begun = j.result == (JobResult{})
+	return j.begun
 }
 
 // reason is why the host leaves, as the history shows it.
@@ -263,11 +322,11 @@ const recordTimeout = 10 * time.Second
 func (j *job) serveJob(ctx context.Context, session *zk.Session) {
 	ledger := oneshot.Ledger{Conn: session, Paths: cluster.Paths{Root: j.cfg.ZooKeeper.Root}, Node: j.cfg.Node.ID}
 	var begun int64
-	ended, err := j.gate.Serve(func(term int64) error {
-		begun = term
-		j.mu.Lock()
-		j.begun = true
-		j.mu.Unlock()
+	ended, err := j.gate.Serve(func(term int64, slot string) error {
+		begun, ledger.Paths.Slot = term, slot
+		if !j.begin() {
+			return net.ErrClosed
+		}
 		return ledger.Begin(ctx, term, j.rule.Rule)
 	})
 	var skipped *oneshot.SkippedError
@@ -299,7 +358,10 @@ func (j *job) stopping(ctx context.Context, ended oneshot.End) bool {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	for range looks {
-		if phase := j.host.Groups()[0].View().State(); phase != "leading" && phase != "starting" && phase != "declaring" {
+		if !slices.ContainsFunc(j.host.Groups(), func(g *host.Group) bool {
+			phase := g.View().State()
+			return phase == "leading" || phase == "starting" || phase == "declaring"
+		}) {
 			return true
 		}
 		select {
@@ -318,7 +380,7 @@ const (
 	electionTimeout = 30 * time.Second
 )
 
-// watch makes the host leave if another one runs the job, or if nobody does so for long.
+// watch makes the host leave if another one runs the job, or if nobody does so for long; with a limit, if its turn does not come.
 func (j *job) watch(ctx context.Context, session *zk.Session) {
 	began := time.Now()
 	tick := time.NewTicker(watchInterval)
@@ -336,7 +398,11 @@ func (j *job) watch(ctx context.Context, session *zk.Session) {
 			return
 		}
 		if waited := time.Since(began); waited >= j.rule.Wait {
-			if r := j.whoRuns(ctx, session, waited-j.rule.Wait > electionTimeout); r != (JobResult{}) {
+			find := j.whoRuns
+			if j.rule.Max > 0 {
+				find = j.whoseTurn
+			}
+			if r := find(ctx, session, waited-j.rule.Wait > electionTimeout); r != (JobResult{}) {
 				err := session.FollowRoot(ctx, j.cfg.ZooKeeper.Root, false)
 				if err == nil {
 					err = session.CheckOwner(ctx, j.cfg.ZooKeeper.Root)
@@ -347,10 +413,38 @@ func (j *job) watch(ctx context.Context, session *zk.Session) {
 				if ctx.Err() != nil {
 					return // the host has ended: its reason counts, and not what could not be read meanwhile
 				}
-				j.end(r)
+				j.giveUp(r)
 			}
 		}
 	}
+}
+
+// whoseTurn returns why this host leaves: others run as many jobs as may run at once, or that is not known; zero if it stays. late is
+// as for whoRuns.
+func (j *job) whoseTurn(ctx context.Context, conn cluster.Reader, late bool) JobResult {
+	paths := cluster.Paths{Root: j.cfg.ZooKeeper.Root}
+	hint := cluster.InGroup("'zkelectd status --root %s'", "", paths.Root)
+	var others []string
+	for i := range j.rule.Max {
+		s, err := store.ReadSlot(ctx, conn, paths.OfSlot(i))
+		switch current := s.Current; {
+		case err != nil && late:
+			return JobResult{Failed: fmt.Sprintf("it is not known which hosts run it: %v", err)}
+		case err != nil:
+			return JobResult{}
+		case current.Readable() && current.Record.Node != j.cfg.Node.ID && (late || current.Record.State == cluster.CurrentReady):
+			others = append(others, current.Record.Node)
+		}
+	}
+	switch {
+	case len(others) == j.rule.Max:
+		slices.Sort(others)
+		return JobResult{Failed: fmt.Sprintf("its turn has not come: %d jobs run, as many as may at once, on %s", len(others),
+			strings.Join(others, ", "))}
+	case late:
+		return JobResult{Failed: fmt.Sprintf("no host was elected within %s: see %s", electionTimeout, hint)}
+	}
+	return JobResult{}
 }
 
 // whoRuns returns why this host leaves: another one leads, or that is not known; zero if it stays. late is set if it does not wait any

@@ -79,6 +79,8 @@ type Options struct {
 	ConfigFile string
 	// Create permits to create groups that this host has never been in.
 	Create bool
+	// ExactSlots makes the host take part only if the group has the slots of the configuration, and else end with a [SlotsError].
+	ExactSlots bool
 	// CheckFiles checks the files with credentials, certificates and tokens that a configuration names; nil to check none.
 	CheckFiles func(config.Config) error
 	// StateDir is the directory for what must survive a restart of the host.

@@ -36,7 +36,11 @@ func (h *Host) setInvalid(refused map[string]error) {
 func (h *Host) checkContainment(c config.Host) error {
 	n := 0
 	for _, g := range c.Groups {
-		n += max(1, g.Config.Slots.Count)
+		works := g.Config.Slots.Count
+		if h.opt.ExactSlots { // else the group may permit more at once than the configuration
+			works = g.Config.Slots.Limit()
+		}
+		n += max(1, works)
 	}
 	return h.opt.Guard.CheckGroups(n)
 }

@@ -322,10 +322,20 @@ func (m *membership) prepare() (cluster.Stored[cluster.Slots], error) {
 	case foreign != nil: // the tree is being closed: this host would only leave the group without a member
 		m.resource.log.Warn("the root is still open, as it was when this daemon took part in the group before", "err", foreign)
 	}
+	if own := slotSize(m.resource.config()); m.session.host.opt.ExactSlots && slots.Record.SlotSize != own {
+		return slots, permanent(&SlotsError{InForce: slots.Record.SlotSize, Own: own})
+	}
 	m.resource.accepted = root.Stat.Created
 	m.resource.recordJoined(root.Record.ID)
 	m.resource.setSize(slots.Record.Count)
 	return slots, nil
+}
+
+// SlotsError says that the slots of a group are others than the configuration's, see [Options].ExactSlots.
+type SlotsError struct{ InForce, Own cluster.SlotSize }
+
+func (e *SlotsError) Error() string {
+	return fmt.Sprintf("the group has %s, and not %s", e.InForce, e.Own)
 }
 
 // permanent wraps an error in a [group.PermanentError]; nil stays nil.

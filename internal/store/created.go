@@ -44,6 +44,8 @@ type MissingError struct {
 	File string
 	// Another says that another group is there; empty if there is none.
 	Another string
+	// Max is the limit of the jobs of exec that run at once, whose group it is; 0 for other groups.
+	Max int
 	// Similar is the root of a group beside it that was probably meant; empty if there is none.
 	Similar string
 	// Reason is why this host does not create it; nil for [ErrNeverJoined].
@@ -84,6 +86,9 @@ func (e *MissingError) Hint() string {
 		return "run " + cluster.InGroup("'zkelectd init --config %s'", e.Group, e.File) + " once"
 	case e.Group != "":
 		return "run " + cluster.InGroup("'zkelectd init'", e.Group) + same
+	}
+	if e.Max > 0 {
+		return "run " + cluster.InGroup("'zkelectd init --root %s --max %s'", "", e.Root, e.Max) + same
 	}
 	return "run " + cluster.InGroup("'zkelectd init --root %s'", "", e.Root) + same
 }

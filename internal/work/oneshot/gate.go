@@ -22,12 +22,13 @@ type End struct {
 	Signaled bool `json:"signaled,omitempty"`
 }
 
-// message is what the starter of a job and the daemon send each other, each on one line: the starter asks for its term, the daemon
+// message is what the starter of a job and the daemon send each other, each on one line: the starter asks for its term and slot, the daemon
 // answers, with the standard input of the job, and the starter reports the end.
 type message struct {
-	Term int64 `json:"term,omitempty"`
-	Run  bool  `json:"run,omitempty"`
-	End  *End  `json:"end,omitempty"`
+	Term int64  `json:"term,omitempty"`
+	Slot string `json:"slot,omitempty"`
+	Run  bool   `json:"run,omitempty"`
+	End  *End   `json:"end,omitempty"`
 }
 
 // Gate is the daemon's side of the socket. Only one starter at a time is served.
@@ -111,9 +112,9 @@ func (g *Gate) accept() (*net.UnixConn, error) {
 // errKilled is why a job has no end.
 var errKilled = errors.New("the job was killed, because this host may have lost the lease, or a process of zkelectd has failed")
 
-// Serve waits for a starter, calls begin with its term, and lets it run the job unless begin returns an error, which Serve then
+// Serve waits for a starter, calls begin with its term and slot, and lets it run the job unless begin returns an error, which Serve then
 // returns. It returns how the job has ended.
-func (g *Gate) Serve(begin func(term int64) error) (End, error) {
+func (g *Gate) Serve(begin func(term int64, slot string) error) (End, error) {
 	conn, err := g.accept()
 	if err != nil {
 		return End{}, err
@@ -123,7 +124,7 @@ func (g *Gate) Serve(begin func(term int64) error) (End, error) {
 	if in.Decode(&asked) != nil {
 		return End{}, errKilled
 	}
-	err = begin(asked.Term)
+	err = begin(asked.Term, asked.Slot)
 	if sendWith(conn, message{Run: err == nil}, g.input) != nil && err == nil {
 		err = errKilled
 	}
@@ -151,7 +152,7 @@ const signalDelay = 100 * time.Millisecond
 // RunJob is the work: it asks the daemon, runs the job if it may, and reports how the job has ended. Then it waits for
 // the signal with which the daemon stops the work, so that the daemon does not take the end for a failure. The guard
 // sends that signal to the job as well.
-func RunJob(term int64, argv []string) error {
+func RunJob(term int64, slot string, argv []string) error {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
 	conn, err := dial()
@@ -162,7 +163,7 @@ func RunJob(term int64, argv []string) error {
 	from := &fileReader{conn: conn}
 	in, out := json.NewDecoder(from), json.NewEncoder(conn)
 	var answer message
-	if err := errors.Join(out.Encode(message{Term: term}), in.Decode(&answer)); err != nil {
+	if err := errors.Join(out.Encode(message{Term: term, Slot: slot}), in.Decode(&answer)); err != nil {
 		return fmt.Errorf("the daemon does not answer: %w", err)
 	}
 	if answer.Run {

@@ -56,7 +56,7 @@ func TestGatePassesTheInput(t *testing.T) {
 		out.Encode(message{End: &End{Status: n}})
 	}()
 	var term int64
-	end, err := g.Serve(func(got int64) error { term = got; return nil })
+	end, err := g.Serve(func(got int64, _ string) error { term = got; return nil })
 	if err != nil || term != 7 || end.Status != len("input") {
 		t.Errorf("term %d, %+v, %v", term, end, err)
 	}
@@ -68,7 +68,7 @@ func TestGateIsClosedWhileItServes(t *testing.T) {
 		g, address := newGate(t, nil)
 		served := make(chan error)
 		go func() {
-			_, err := g.Serve(func(int64) error { return nil })
+			_, err := g.Serve(func(int64, string) error { return nil })
 			served <- err
 		}()
 		conn := dialAs(t, address)
@@ -117,7 +117,7 @@ func TestGateServesNoOtherUser(t *testing.T) {
 	}()
 	stop := errors.New("stop")
 	var term int64
-	if _, err := g.Serve(func(got int64) error { term = got; return stop }); !errors.Is(err, stop) || term != 8 {
+	if _, err := g.Serve(func(got int64, _ string) error { term = got; return stop }); !errors.Is(err, stop) || term != 8 {
 		t.Errorf("term %d, %v", term, err)
 	}
 }
@@ -151,7 +151,7 @@ func TestAJobAsksNoOtherUser(t *testing.T) {
 	if err := <-listening; err != nil {
 		t.Fatal(err)
 	}
-	if err := RunJob(7, []string{"false"}); err == nil || !strings.Contains(err.Error(), "user 65534 answers at "+address) {
+	if err := RunJob(7, "", []string{"false"}); err == nil || !strings.Contains(err.Error(), "user 65534 answers at "+address) {
 		t.Errorf("%v", err)
 	}
 	<-ended

@@ -55,7 +55,7 @@ func (r Rule) check(last cluster.Stored[cluster.Run], now time.Time) error {
 	return &SkippedError{fmt.Sprintf("%s has run the job %s ago, and %s; the next run may start %s after that one", run.Node, ago.Round(time.Second), how, r.OncePer)}
 }
 
-// Ledger reads and writes the record of the last run.
+// Ledger reads and writes the record of the last run. With a slot in Paths, that is the one that was started last in any slot.
 type Ledger struct {
 	Conn  cluster.ReadWriter
 	Paths cluster.Paths
@@ -94,7 +94,7 @@ func (l Ledger) End(ctx context.Context, term int64, status int) error {
 		if err != nil {
 			return err
 		}
-		if !last.Readable() || last.Record.Term != term || last.Record.Ended {
+		if !last.Readable() || last.Record.Term != term || last.Record.Node != l.Node || last.Record.Ended {
 			return nil // it was applied, or the record is another one's now
 		}
 		held, _, err := l.held(ctx, term)

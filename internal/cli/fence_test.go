@@ -20,53 +20,6 @@ func (f *fleet) allOfLeadership() []cluster.Op {
 	return []cluster.Op{remove(f.paths.Current()), remove(f.paths.Elected()), remove(f.paths.Leader())}
 }
 
-// The leader is cut off when leader is deleted, and its child works until its lease of 4.5 s ends. The next leader waits for
-// that, although its own lease is 1.8 s.
-func TestLeaderDeletedUnderALeaderThatIsCutOff(t *testing.T) {
-	t.Parallel()
-	for name, fresh := range map[string]bool{"with a standby": false, "with a daemon that starts afterwards": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFleet(t)
-			policy := "policy: {filter: [member.id != 'e'], failback: manual}\n"
-			if fresh {
-				policy = "policy: {filter: [member.id != 'e']}\n"
-			}
-			f.configure("e", "dc1", 1, policy) // elects
-			f.start("e")
-			f.until("e has joined", func(g status.Group) bool { return g.Elector == "e" && g.Policy != "" })
-			l := newLink(t, shared.Addr())
-			servers := f.servers
-			f.servers = []string{l.Addr()}
-			f.configure("a", "dc1", 2, policy+"zookeeper: {session_timeout: 10s}\n"+
-				"child: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}, stop_timeout: 400ms}\n")
-			f.start("a")
-			f.until("a leads", leads("a"))
-			f.waitForWork("a")
-			f.servers = servers
-			f.configure("b", "dc1", 3, policy)
-			if !fresh {
-				f.start("b")
-				f.until("b has joined", func(g status.Group) bool { return len(g.Members) == 3 })
-			}
-			before := f.snapshot().Elected.Record.Term
-			l.SetMode(faultproxy.Refuse)
-			f.write(f.allOfLeadership()...)
-			if fresh {
-				f.start("b")
-			}
-			f.until("b leads", leads("b"))
-			f.waitForWork("b")
-			if after := f.snapshot().Elected.Record.Term; after <= before {
-				t.Errorf("term %d, then %d", before, after)
-			}
-			l.SetMode(faultproxy.Pass)
-			f.logged("e", "the fence was rewritten: the next leader waits 6.12s for a lease that may still be running")
-			f.checkInvariants()
-		})
-	}
-}
-
 // Missing znodes do not prove that there is no leader: a new group waits once, and logs that.
 func TestTheFirstLeaderOfAFreshGroupWaits(t *testing.T) {
 	t.Parallel()

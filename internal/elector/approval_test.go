@@ -210,34 +210,6 @@ func TestObserveElectsNobody(t *testing.T) {
 	}
 }
 
-// The first leader has no predecessor. The next one has: it follows the member that led, whatever the circumstances say.
-func TestWhatFollowsTheFirstLeaderNeedsApproval(t *testing.T) {
-	rules := cluster.Rules{Type: "priority", Sites: map[string]int{"dc1": 200}, Failback: cluster.FailbackImmediate, Confirm: "member.site != previous.site"}
-	h := newGroup("c", "d").sites("dc2", "dc2").scenario(t, rules)
-	h.leader("c", cluster.CauseFirst)
-	h.in.Snapshot.Members = newGroup("c", "d", "a").sites("dc2", "dc2", "dc1").Members
-	h.pass(time.Hour)
-	if d := h.decide(); d.Elect != nil || !strings.Contains(d.Blocked.Reason, "policy.confirm demands that a person decides") {
-		t.Errorf("a preemption: %+v", d)
-	}
-
-	h = newGroup("a", "c").sites("dc1", "dc2").scenario(t, rules)
-	h.leader("a", cluster.CauseFirst)
-	f := &h.in.Snapshot.Fence.Record
-	f.State, f.Lapsed, f.Led = cluster.FenceReleased, true, true
-	h.gone("a")
-	if p := h.proposes(); p.Node != "c" || p.Cause != cluster.CauseLapsed {
-		t.Errorf("lapsed: %+v", p)
-	}
-
-	h = approval(t, "")
-	h.decide()
-	h.in.Snapshot.Elected, h.in.Snapshot.Fence = cluster.Stored[cluster.Elected]{}, cluster.Stored[cluster.Fence]{}
-	if p := h.proposes(); p.Node != "c" || p.Cause != cluster.CauseRepair {
-		t.Errorf("all records are deleted: %+v", p)
-	}
-}
-
 // Within a site leadership moves by itself, also if a member of another site would be better.
 func TestAMemberThatNeedsNoApprovalIsElected(t *testing.T) {
 	h := approval(t, "")

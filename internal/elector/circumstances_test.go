@@ -3,9 +3,7 @@ package elector
 import (
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"zkelectd/internal/cluster"
 )
@@ -75,67 +73,10 @@ func TestCircumstancesOfAnElection(t *testing.T) {
 	}
 }
 
-func TestAPolicyDecisionKeepsTheCircumstances(t *testing.T) {
-	move := cluster.Control{Move: &cluster.Move{Request: by(1), Node: "c"}}
-	for name, c := range map[string]struct {
-		g     *group
-		cause cluster.Cause
-	}{
-		"preempt": {newGroup("a", "b", "c").leads("b", 7).before("dc5"), cluster.CausePreempt},
-		"move":    {newGroup("a", "b", "c").leads("a", 7).before("dc5").control(move), cluster.CauseMove},
-		"none":    {newGroup("a", "b", "c").leads("a", 7).before("dc5"), ""},
-	} {
-		d := newElector().Decide(c.g.input(t))
-		want := c.g.Elected.Record.Circumstances
-		if !reflect.DeepEqual(d.Circumstances, want) || (d.Elect != nil) != (c.cause != "") {
-			t.Errorf("%s: %+v of %+v, want %+v", name, d.Circumstances, d.Elect, want)
-		}
-		if d.Elect != nil && (d.Elect.Cause != c.cause || !reflect.DeepEqual(d.Elect.Circumstances, want)) {
-			t.Errorf("%s: by %s under %+v, want %+v", name, d.Elect.Cause, d.Elect.Circumstances, want)
-		}
-	}
-}
-
 func TestCircumstancesOfADecisionByAnOlderVersion(t *testing.T) {
 	g := newGroup("a").leads("a", 7)
 	g.Elected.Record.Cause, g.Elected.Record.PreviousNode, g.Elected.Record.PreviousSite = cluster.CauseFailure, "x", "dc9"
 	if got, want := newElector().Decide(g.input(t)).Circumstances, (cluster.Circumstances{Cause: cluster.CauseFailure, Node: "x", Site: "dc9"}); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-}
-
-// The rule of docs/policies.md that no site leads again directly after it has failed.
-func TestANewLeaderIsAtAnotherSite(t *testing.T) {
-	rules := cluster.Rules{
-		Type: "priority", Sites: map[string]int{"dc1": 200, "dc2": 100}, Failback: cluster.FailbackManual,
-		Filter: []string{"!previous.failed || member.site != previous.site"},
-	}
-	h := newGroup("a", "b", "c").sites("dc1", "dc1", "dc2").scenario(t, rules)
-	leader := func(want string) {
-		t.Helper()
-		h.settle()
-		if got := h.in.Snapshot.Elected.Record; got.Site != want {
-			t.Fatalf("%s of %s leads, want one of %s", got.Node, got.Site, want)
-		}
-	}
-	fails := func() {
-		f := &h.in.Snapshot.Fence.Record
-		f.State, f.Led = cluster.FenceReleased, true
-		h.in.Snapshot.Current = cluster.Stored[cluster.Current]{}
-		h.pass(time.Hour)
-	}
-	leader("dc1")
-	fails()
-	leader("dc2")
-	fails()
-	leader("dc1") // only the last failure counts
-	fails()
-	h.group().node("c").Unhealthy = "sick"
-	if d := h.decide(); d.Elect != nil || !strings.Contains(d.Note, "policy.filter does not hold") {
-		t.Errorf("elects %v, notes %q", d.Elect, d.Note)
-	}
-	h.group().node("c").Unhealthy = ""
-	leader("dc2")
-	h.control(cluster.Control{Last: 1, Reelect: &cluster.Request{ID: 1, By: "ann"}})
-	leader("dc1") // a reelection is no failure
 }

@@ -9,20 +9,6 @@ import (
 	"zkelectd/internal/policy"
 )
 
-func TestManualFailbackLeavesAHealthyLeader(t *testing.T) {
-	rules := cluster.Rules{Type: "priority", Failback: cluster.FailbackManual}
-	h := newGroup("a", "b").leads("b", 7).scenario(t, rules)
-	if d := h.settle(); len(h.terms) > 0 || !strings.Contains(d.Blocked.Reason, "a would be better than b (priority 100 against priority 99), but failback is manual") {
-		t.Errorf("moved by itself: %+v; blocked: %q", h.terms, d.Blocked)
-	} else if !d.Blocked.Manual {
-		t.Error("it is not said that this is on purpose")
-	}
-	h.publish(cluster.Rules{Type: "priority", Failback: cluster.FailbackManual, Sites: map[string]int{"dc1": 5}})
-	h.leader("b", "") // a new policy moves nobody either
-	h.remove("b")
-	h.leader("a", cluster.CauseFailure)
-}
-
 // What members publish was not measured at the same time: by it a replica seems to be ahead of its leader.
 func TestManualFailbackComparesNoPublishedScores(t *testing.T) {
 	for _, c := range []struct {
@@ -37,50 +23,6 @@ func TestManualFailbackComparesNoPublishedScores(t *testing.T) {
 		h.group().node("a").Score = &score
 		if d := h.settle(); !strings.Contains(d.Blocked.Reason, c.want) || c.want == "" && d.Blocked.Reason != "" {
 			t.Errorf("%s, %t: %q", c.kind, c.rollCall, d.Blocked.Reason)
-		}
-	}
-}
-
-// What keeps policy from replacing a healthy leader delays nothing else, and what happens then does not count as a preemption.
-func TestWhatHoldsPolicyBackDelaysNothingElse(t *testing.T) {
-	with := func(rules cluster.Rules, before ...cluster.Preemption) func(t *testing.T) *scenario {
-		rules.Type = "priority"
-		return func(t *testing.T) *scenario {
-			g := newGroup("a", "b").leads("b", 7)
-			g.Elected.Record.Preemptions = before
-			return g.scenario(t, rules)
-		}
-	}
-	held := map[string]func(t *testing.T) *scenario{
-		"manual failback":  with(cluster.Rules{Failback: cluster.FailbackManual}),
-		"delayed failback": with(cluster.Rules{Failback: "1h"}),
-		"damping":          with(cluster.Rules{MaxPreemptions: 1}, cluster.Preemption{Term: 5}),
-		"other moves": func(t *testing.T) *scenario {
-			h := mover(t)
-			h.in.NoRoom = noRoom
-			return h
-		},
-	}
-	for cause, happens := range map[cluster.Cause]func(h *scenario){
-		cluster.CauseFailure:    func(h *scenario) { h.remove("b") },
-		cluster.CauseUnhealthy:  func(h *scenario) { h.group().node("b").Unhealthy = "sick" },
-		cluster.CauseIneligible: func(h *scenario) { h.group().node("b").Ineligible = "full" },
-		cluster.CauseMove:       func(h *scenario) { h.control(move(cluster.Move{Node: "a"})) },
-		cluster.CauseReelect:    func(h *scenario) { o := by(1); h.control(cluster.Control{Reelect: &o}) },
-		cluster.CauseDrain: func(h *scenario) {
-			h.control(cluster.Control{Cordons: []cluster.Cordon{{Request: by(1), Node: "b", Drain: true}}})
-		},
-	} {
-		for name, hold := range held {
-			t.Run(name+"/"+string(cause), func(t *testing.T) {
-				h := hold(t)
-				h.leader("b", "")
-				before := len(h.in.Snapshot.Elected.Record.Preemptions)
-				happens(h)
-				if rec := h.leader("a", cause); len(rec.Preemptions) != before {
-					t.Errorf("counted among %v, or the moves were forgotten", rec.Preemptions)
-				}
-			})
 		}
 	}
 }

@@ -151,31 +151,6 @@ func TestTheKeeperWritesWhatHasChanged(t *testing.T) {
 	expect("the record is of a newer version")
 }
 
-// Members that are almost alike must not make a write each second, nor their hooks run.
-func TestTheKeeperDampsChanges(t *testing.T) {
-	for _, alike := range [][]string{{"b", "c"}, {"b", "c", "d"}} {
-		h := newGroup(append([]string{"a"}, alike...)...).scenario(t)
-		h.leader("a", cluster.CauseFirst)
-		var k HeirKeeper
-		var writes []time.Duration
-		for i := range 1200 {
-			for j, id := range alike {
-				h.node(id).Priority = 50 + (i+j)%len(alike)
-			}
-			_, at := h.keep(&k, 200*time.Millisecond)
-			writes = append(writes, at...)
-		}
-		for i := 1; i < len(writes); i++ {
-			if writes[i]-writes[i-1] < time.Second {
-				t.Fatalf("%q: written at %s and %s", alike, writes[i-1], writes[i])
-			}
-		}
-		if len(writes) < 3 || len(writes) > 30 {
-			t.Errorf("%q: %d writes within %s", alike, len(writes), writes[len(writes)-1]-writes[0])
-		}
-	}
-}
-
 // A request or another policy is not damped, whatever has alternated before: people look at the heir after a cordon.
 func TestTheKeeperFollowsRequestsAtOnce(t *testing.T) {
 	for name, act := range map[string]func(h *scenario){

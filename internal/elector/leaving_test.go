@@ -32,39 +32,6 @@ func TestALeaverIsReplacedWhileItWorks(t *testing.T) {
 	h.leader("b", "") // whatever its rank
 }
 
-func TestALeaverWithoutASuccessor(t *testing.T) {
-	cases := map[string]func(h *scenario){
-		"it is alone":     func(h *scenario) { h.remove("b") },
-		"not eligible":    func(h *scenario) { h.group().node("b").Ineligible = "an observer" },
-		"leaving as well": func(h *scenario) { h.group().node("b").Leaving = "asked to stop" },
-		"a hard pause":    func(h *scenario) { h.control(paused(true)) },
-		"unhealthy":       func(h *scenario) { h.group().node("b").Unhealthy = "sick" },
-	}
-	for name, change := range cases {
-		t.Run(name, func(t *testing.T) {
-			h := leaver(t, "a", "b")
-			change(h)
-			if d := h.decide(); !d.NoSuccessor || d.Elect != nil {
-				t.Errorf("%+v", d)
-			}
-		})
-	}
-}
-
-// Pauses are about what policy wants; a move by force is about a node that stays.
-func TestALeaverIsReplacedWhateverOperatorsWant(t *testing.T) {
-	h := leaver(t, "a", "b")
-	h.control(paused(false))
-	h.leader("b", cluster.CauseStopped)
-
-	h = leaver(t, "a", "b", "c")
-	h.control(cluster.Control{Last: 1, Move: &cluster.Move{Request: by(1), Node: "a", Force: true}})
-	if d := h.decide(); d.Elect != nil && d.Elect.Node == "a" {
-		t.Errorf("moved to a node that is about to end: %+v", d.Elect)
-	}
-	h.leader("b", cluster.CauseStopped)
-}
-
 func TestOnlyALeaverNeedsASuccessor(t *testing.T) {
 	h := newGroup("a", "b").leads("a", 7).scenario(t)
 	h.group().node("b").Leaving = "asked to stop"

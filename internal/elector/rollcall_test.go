@@ -82,33 +82,6 @@ func lost(t *testing.T, rules cluster.Rules) *scenario {
 	return h
 }
 
-func TestTheFreshestMemberIsElected(t *testing.T) {
-	h := lost(t, fresh)
-	if d := h.calls(); d.Wake != h.in.Now+5*time.Second {
-		t.Errorf("wakes at %s", d.Wake)
-	}
-	h.call(1)
-	if d := h.waits(); d.Wake != h.in.Now+5*time.Second {
-		t.Errorf("wakes at %s", d.Wake)
-	}
-	h.answer("b", 1<<52)
-	h.waits()
-	h.answer("c", 1<<52+1)
-	rec := h.elects("c")
-	if len(rec.Ranking) != 2 || rec.Ranking[0].Answer == nil || *rec.Ranking[0].Answer.Score != 1<<52+1 || *rec.Ranking[1].Answer.Score != 1<<52 {
-		t.Errorf("the ranking has not the answers: %+v", rec.Ranking)
-	}
-	if rec.Ranking[0].Reason == "" || !strings.Contains(rec.Ranking[0].Reason, "4503599627370497") {
-		t.Errorf("because %q", rec.Ranking[0].Reason)
-	}
-	// What was answered for this election does not count for the next.
-	h.write(h.decide())
-	h.lead()
-	h.remove("c")
-	h.in.Snapshot.Current = cluster.Stored[cluster.Current]{}
-	h.calls()
-}
-
 func TestAnElectionDoesNotWaitForeverForAnswers(t *testing.T) {
 	h := lost(t, fresh)
 	h.calls()
@@ -164,30 +137,6 @@ func TestOnlyAnswersAfterTheLossCount(t *testing.T) {
 			change(h)
 			h.calls()
 		})
-	}
-}
-
-// A candidate that is overdue may begin its work while the decision that replaces it cannot be written.
-func TestAnOverdueCandidateThatFallsSilentAsksAgain(t *testing.T) {
-	h := newGroup("a", "b", "c").leads("a", 7).fence("a", 7, cluster.FenceHeld).scenario(t, fresh).watched()
-	h.in.Overdue = "did not become READY"
-	h.calls()
-	h.call(1)
-	h.answer("b", 1)
-	h.answer("c", 2)
-	if d := h.decide(); d.Elect == nil || d.Elect.Node != "c" {
-		t.Fatalf("%+v", d)
-	}
-	h.in.Sighted = h.in.Now
-	h.in.Snapshot.Fence.Record.LeaseWait = cluster.Duration(4 * time.Second)
-	h.in.Now += 5 * time.Second
-	h.silent("a")
-	h.calls()
-	h.call(2)
-	h.answer("b", 4)
-	h.answer("c", 3)
-	if d := h.decide(); d.Elect == nil || d.Elect.Node != "b" {
-		t.Fatalf("%+v", d)
 	}
 }
 

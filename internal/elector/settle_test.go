@@ -129,52 +129,6 @@ func anyScenario(t *rapid.T) *scenario {
 	return h
 }
 
-// S3: when its decisions take effect, an elector soon has nothing more to decide, whatever operators have requested.
-func TestDecisionsSettle(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		h := anyScenario(t)
-		takesOver := rapid.Bool().Draw(t, "takes over")
-		for range 8 {
-			d := h.decide()
-			if !h.write(d) {
-				h.checkSettled(d)
-				return
-			}
-			if d.Elect != nil && takesOver {
-				h.lead()
-			}
-		}
-		t.Fatalf("does not settle: terms %+v, requests %+v", h.terms, h.requests())
-	})
-}
-
-// checkSettled checks what must hold when there is nothing to write (L4).
-func (h *scenario) checkSettled(d Decision) {
-	if h.in.Revoke != "" && h.in.Snapshot.Current.Exists && (h.requests().Pause == nil || !h.requests().Pause.Hard) && d.Note == "" {
-		h.t.Fatalf("%s continues although it is late", h.in.Snapshot.Current.Record.Node)
-	}
-	if o := h.requests(); o.Pause != nil && o.Pause.Hard {
-		if len(h.terms) > 0 {
-			h.t.Fatalf("elected under a hard pause: %+v", h.terms)
-		}
-		return
-	}
-	rec := h.in.Snapshot.Elected.Record
-	best, ok := d.Ranking.Best()
-	incumbent, known := d.Ranking.Find(rec.Incarnation)
-	switch {
-	case !ok:
-	case known && !incumbent.Eligible() && len(h.in.Policy.Rules.Strategies) > 0:
-		// Under the circumstances of its replacement, the strategy may have no eligible member.
-	case best.Name != rec.Incarnation && d.Blocked.Reason == "":
-		h.t.Fatalf("%s leads, %s is better, and nothing blocks it", rec.Node, best.ID)
-	case best.Name == rec.Incarnation && (d.Blocked.Reason != "" || d.Note != ""):
-		h.t.Fatalf("the best leads: blocked %q, noted %q", d.Blocked, d.Note)
-	case h.requests().Reelect != nil:
-		h.t.Fatalf("the reelection does not end: %+v", h.requests())
-	}
-}
-
 // As time passes for requests, delays and exclusions, the group settles, and never wakes without a reason.
 func TestEveryGroupSettlesInTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -23,34 +23,6 @@ func (h *scenario) watched() *scenario {
 	return h
 }
 
-func TestASilentLeaderIsReplacedByTake(t *testing.T) {
-	h := newGroup("a", "b", "c").sites("dc1", "dc1", "dc2").leads("a", 7).scenario(t, cluster.Rules{Rank: []string{"other-site", "priority"}}).watched().silent("a")
-	d := h.decide()
-	if d.Elect == nil || !d.Take || d.Elect.Node != "c" || d.Elect.Cause != cluster.CauseSilent || !slices.Equal(d.Elect.Silent, []string{"a"}) {
-		t.Fatalf("%+v", d)
-	}
-	if want := "a is silent: it has not renewed its lease for 4s"; d.Elect.Reason != want {
-		t.Errorf("because %q", d.Elect.Reason)
-	}
-	if len(d.Elect.Exclusions) != 0 {
-		t.Errorf("a strike: %+v", d.Elect.Exclusions)
-	}
-	if c := d.Elect.Circumstances; c.Cause != cluster.CauseFailure || c.Node != "a" || !slices.Equal(c.Failed, []string{"dc1"}) {
-		t.Errorf("circumstances %+v", c)
-	}
-	// It stays out while its incarnation exists, whoever is the elector then, and the record is kept.
-	h.write(d)
-	h.in.Silent = nil
-	h.lead()
-	for _, e := range []*Elector{h.e, newElector()} {
-		h.e = e
-		h.remove("c")
-		if d := h.decide(); d.Elect == nil || d.Elect.Node != "b" || !slices.Equal(d.Elect.Silent, []string{"a"}) {
-			t.Errorf("%+v", d.Elect)
-		}
-	}
-}
-
 // A holder without a lease znode, or one that nobody has found to be silent, is not taken from.
 func TestOnlyASilentHolderIsTakenFrom(t *testing.T) {
 	if d := newGroup("a", "b").leads("a", 7).scenario(t).watched().decide(); d.Elect != nil {
@@ -106,21 +78,6 @@ func TestOtherSitesComeFirstAfterTwoHaveFallenSilent(t *testing.T) {
 		}
 		if d := h.decide(); d.Elect == nil || d.Elect.Node != want || !slices.Equal(d.Elect.Silent, []string{"a", "b"}) {
 			t.Errorf("%+v, want %s", d.Elect, want)
-		}
-	}
-}
-
-// ZooKeeper did not answer the leader: that says nothing about it, so it leads again, and nobody gets a strike.
-func TestALapsedLeaderLeadsAgain(t *testing.T) {
-	for _, rules := range []cluster.Rules{{Type: "priority"}, {Rank: []string{"round-robin"}}, {Rank: []string{"other-site", "node-id"}}} {
-		h := newGroup("a", "b", "c").sites("dc1", "dc2", "dc1").leads("b", 7).scenario(t, rules)
-		h.group().node("b").Priority = 200
-		h.in.Snapshot.Elected.Record.Circumstances = cluster.Circumstances{Cause: cluster.CauseFailure, Node: "a", Site: "dc1", Failed: []string{"dc1"}}
-		f := &h.in.Snapshot.Fence.Record
-		f.State, f.Lapsed, f.Led = cluster.FenceReleased, true, true
-		h.in.Snapshot.Current = cluster.Stored[cluster.Current]{}
-		if rec := h.leader("b", cluster.CauseLapsed); len(rec.Exclusions) != 0 {
-			t.Errorf("%v: a strike: %+v", rules, rec.Exclusions)
 		}
 	}
 }

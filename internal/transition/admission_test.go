@@ -2,7 +2,6 @@ package transition
 
 import (
 	"testing"
-	"time"
 )
 
 // queued returns a script whose member has acquired term 7, and waits to be admitted.
@@ -35,10 +34,4 @@ func TestTheWorkStartsOnceItIsAdmitted(t *testing.T) {
 	s.on(Admitted{Term: 7}, "RunPreStart")
 	s.on(Admitted{Term: 7})
 	s.on(HookDone{}, "StartChild")
-}
-
-func TestAnEndedLeaseIsNotAdmitted(t *testing.T) {
-	s := queued(t)
-	s.after(time.Minute)
-	s.on(Admitted{Term: 7}, "RELEASE")
 }

@@ -131,15 +131,3 @@ func TestWhatATakeoverWrites(t *testing.T) {
 		t.Error(got)
 	}
 }
-
-// The successor of a silent leader waits for nothing, but that leader has not released.
-func TestASilentLeaderHasNotReleased(t *testing.T) {
-	for state, clean := range map[cluster.FenceState]bool{cluster.FenceSilent: false, cluster.FenceReleased: true} {
-		s := newScript(t)
-		tx := sent(t, s.on(s.saw(fence("old", 6, state)), "ACQUIRE"))
-		current := cluster.ReadStored[cluster.Current]("/c/leader/current", tx.Ops[cluster.ResultCurrent].Data, cluster.Stat{}, true).Record
-		if current.PreviousClean != clean || s.m.term.fence.Wait != "" {
-			t.Errorf("%s: %+v, waits %q", state, current, s.m.term.fence.Wait)
-		}
-	}
-}

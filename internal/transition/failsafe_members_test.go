@@ -197,29 +197,6 @@ func TestTheMembersAreNotChangedTooOften(t *testing.T) {
 	s.on(s.joined(), "SETM")
 }
 
-// Everything that follows a SETM has its version, and READY's fence with the members.
-func TestAfterSetMembersItsVersionCounts(t *testing.T) {
-	s := newFailsafe(t)
-	s.leadWith("a")
-	if got := s.posted().Ops[2].Version; got != 11 {
-		t.Errorf("RENEW checks version %d", got)
-	}
-	s.after(s.b.Renew)
-	tx := sent(t, s.on(s.joined(), "SETM"))
-	if tx.Ops[cluster.ResultFence].Version != 11 || written(t, tx).State != cluster.FenceReady {
-		t.Errorf("%+v", tx.Ops[cluster.ResultFence])
-	}
-	reply := done(TxSetMembers)
-	reply.Results[cluster.ResultFence].Version = 12
-	s.on(reply, "Lease")
-	if got := s.posted().Ops[2].Version; got != 12 {
-		t.Errorf("RENEW checks version %d", got)
-	}
-	if got := s.m.Promisers(); len(got) != 2 {
-		t.Errorf("%+v must promise", got)
-	}
-}
-
 // Addresses of members that can't be read any more are kept.
 func TestAddressesAreKept(t *testing.T) {
 	for name, change := range map[string]func(*cluster.Member){

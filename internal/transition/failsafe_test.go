@@ -201,17 +201,6 @@ func left(ids ...string) func(*cluster.Snapshot) {
 	}
 }
 
-func TestWhoMustWaitForAVeto(t *testing.T) {
-	s := newFailsafe(t)
-	s.on(s.saw(left("a")), "CurrentGone")
-	s.after(time.Hour)
-	s.on(Tick{})
-	s.on(s.saw(left("a"), func(snap *cluster.Snapshot) { snap.Fence.Record.Failsafe.Veto = "a" }), "ACQUIRE")
-
-	s = newScript(t) // takes no part
-	s.on(s.saw(left("me")))
-}
-
 func TestTheLimitLetsAnybodyAcquire(t *testing.T) {
 	s := newFailsafe(t)
 	limited := func(snap *cluster.Snapshot) { snap.Fence.Record.Failsafe.Max = cluster.Duration(time.Minute) }
@@ -224,31 +213,6 @@ func TestTheLimitLetsAnybodyAcquire(t *testing.T) {
 	s.on(s.saw(left("a"), limited))
 	s.after(1)
 	s.on(Tick{}, "ACQUIRE")
-}
-
-func TestAMemberVetoesForAnOutsider(t *testing.T) {
-	s := newFailsafe(t)
-	s.on(s.saw(left("me"), replacedBy("x", 7)), "CurrentGone", "Remember")
-	veto := sent(t, s.on(Remembered{Term: 6}, "VETO"))
-	if text := string(veto.Ops[1].Data); !strings.Contains(text, `"veto":"me"`) || veto.Ops[1].Version != 10 {
-		t.Errorf("%+v: %s", veto.Ops[1], text)
-	}
-	for name, change := range map[string]func(*cluster.Snapshot){
-		"nobody is elected yet":     replacedBy("x", 6),
-		"it is not asked":           left("a"),
-		"current exists":            current("old", 4),
-		"vetoed":                    func(snap *cluster.Snapshot) { snap.Fence.Record.Failsafe.Veto = "me" },
-		"released":                  func(snap *cluster.Snapshot) { snap.Fence.Record.State = cluster.FenceReleased },
-		"the candidate may acquire": replacedBy("old", 7),
-	} {
-		s := newFailsafe(t)
-		for _, a := range s.m.Step(s.now, s.saw(left("me"), replacedBy("x", 7), change)) {
-			switch a.(type) {
-			case Remember, Send:
-				t.Errorf("%s: %T", name, a)
-			}
-		}
-	}
 }
 
 // A member that takes no part any more keeps what it has promised, and agrees to successors. As a leader it asks nobody.

@@ -55,18 +55,6 @@ func TestFencingRunsWhileTheLeaseIsWaitedFor(t *testing.T) {
 	s.on(Tick{}, "RunPreStart")
 }
 
-func TestFencingThatFailsChangesNothing(t *testing.T) {
-	s, _ := lost(t, Fencing{SkipWait: true})
-	s.after(300 * time.Millisecond)
-	s.on(Fenced{Term: 7, Node: "old", Err: errFence})
-	s.keep(3 * time.Second)
-	if s.m.Phase() != LeaseWait {
-		t.Errorf("phase %s", s.m.Phase())
-	}
-	s.now = s.m.waitOver()
-	s.on(Tick{}, "RunPreStart")
-}
-
 // What is not over when the lease wait is ends, and the work does not start beside it.
 func TestFencingEndsWithTheWait(t *testing.T) {
 	s, _ := lost(t, Fencing{SkipWait: true})
@@ -139,22 +127,6 @@ func TestFencingEndsTheWaitForOneHolderOnly(t *testing.T) {
 			})
 			s.on(Fenced{Term: 7, Node: f.Holder.Node}, c.next...)
 		})
-	}
-}
-
-func TestNothingIsFencedAfterACleanEnd(t *testing.T) {
-	for name, f := range map[string]func(*cluster.Snapshot){
-		"released": fence("old", 6, cluster.FenceReleased),
-		"itself":   fence("me", 6, cluster.FenceReady),
-	} {
-		s := newScript(t)
-		s.m.opt.Fencing = Fencing{Enabled: true, Required: true, SkipWait: true}
-		s.on(s.saw(f), "ACQUIRE")
-		if name == "released" {
-			s.on(done(TxAcquire), "Lease", "RunPreStart")
-		} else {
-			s.on(done(TxAcquire), "Lease") // it waits: that it is off is not proven
-		}
 	}
 }
 

@@ -103,20 +103,3 @@ func TestFinalOutlivesTheSession(t *testing.T) {
 		})
 	}
 }
-
-// READY may have taken effect although its reply was lost: then the entrusted FINAL would be refused, and stays as it is.
-func TestFinalIsNotGuessed(t *testing.T) {
-	s := newScript(t)
-	s.on(s.saw(), "ACQUIRE")
-	s.on(done(TxAcquire), "Lease", "RunPreStart")
-	s.on(HookDone{}, "StartChild")
-	s.on(ChildStarted{})
-	s.on(ChildReady{}, "READY")
-	if _, n := entrusted(s.on(TxDone{Tx: TxReady, Err: cluster.ErrUnknown})); n != 0 {
-		t.Error("after a lost reply")
-	}
-	s.after(time.Millisecond)
-	mine := s.saw(s.mine()...)
-	mine.Snapshot.Fence.Stat.Version, mine.Snapshot.Current.Stat.Version = 21, 3
-	s.final(s.m.Step(s.now, mine), 21, 3, cluster.Fence{State: cluster.FenceReleased, Led: true})
-}

@@ -325,18 +325,6 @@ func TestALateFailureResetsNothing(t *testing.T) {
 	})
 }
 
-// After a failed post_stop the fence requires the lease wait, because what the work has set up may still exist.
-func TestAFailedPostStopOwesTheLeaseWait(t *testing.T) {
-	s := newScript(t)
-	s.lead()
-	s.on(Quit{Reason: "stop"}, "StopTask")
-	s.on(ChildDead{}, "RunPostStop")
-	f := released(t, sent(t, s.on(HookDone{Err: errors.New("no route")}, "RELEASE")))
-	if f.State != cluster.FenceUnclean || time.Duration(f.Owed) != s.b.LeaseWait {
-		t.Errorf("left behind: %+v", f)
-	}
-}
-
 // Nothing is acquired from an incomplete snapshot, or for another incarnation.
 func TestNothingIsAcquiredWithoutReadingTheFence(t *testing.T) {
 	s := newScript(t)
@@ -473,29 +461,6 @@ func TestAReplyWithTooFewResults(t *testing.T) {
 	s.on(ChildDead{}, "RunPostStop")
 	s.on(HookDone{}, "RELEASE")
 	s.on(TxDone{Tx: TxRelease}, "Lease", "End") // nothing of it is needed
-}
-
-// Work that cannot be killed ends the membership, so that LEAVE frees the others, whether or not they can watch the lease. Nothing is released.
-func TestWorkThatCannotBeKilledEndsTheMembership(t *testing.T) {
-	s := newScript(t)
-	s.lead()
-	s.now = s.m.Deadline()
-	s.on(Tick{}, "KillTask")
-	s.on(s.leading())
-	s.now = s.m.Deadline() + s.b.Session - 1
-	s.on(Tick{})
-	s.now++
-	s.on(Tick{}, "End")
-	s.after(s.b.Session)
-	s.on(Tick{})
-	if got := s.m.Phase(); got != Stopping {
-		t.Errorf("the phase is %s while the work goes on", got)
-	}
-	s.on(ChildDead{}, "RunPostStop")
-	s.on(HookDone{}, "Lease")
-	if got := s.m.Phase(); got != Ended {
-		t.Errorf("the phase is %s", got)
-	}
 }
 
 // The lease of a leader that gives up may be renewed further, by which nobody else would know that its work hangs.

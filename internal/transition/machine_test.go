@@ -174,17 +174,6 @@ func TestNoStartWhenTheLeaseIsAboutToEnd(t *testing.T) {
 	}
 }
 
-// A fence that was lost and rewritten may have a higher term, which RELEASE keeps.
-func TestReleaseDoesNotLowerTheTerm(t *testing.T) {
-	s := newScript(t)
-	s.lead()
-	s.on(s.saw(fence("", 9, cluster.FenceRevoked), current("me", session), replacedBy("other", 10)), "StopTask")
-	s.on(ChildDead{Status: "exited"}, "RunPostStop")
-	if f := released(t, sent(t, s.on(HookDone{}, "RELEASE"))); f.Term != 9 {
-		t.Errorf("left behind: %+v", f)
-	}
-}
-
 // released decodes the fence that a transaction leaves behind.
 func released(t *testing.T, tx Send) cluster.Fence {
 	t.Helper()
@@ -248,16 +237,6 @@ func TestLeaseWait(t *testing.T) {
 	}
 	if s.m.Phase() != Preparing {
 		t.Errorf("phase %s", s.m.Phase())
-	}
-}
-
-func TestAnIncompleteLeaseWaitIsPassedOn(t *testing.T) {
-	s := newScript(t)
-	s.on(s.saw(fence("old", 6, cluster.FenceRevoked)), "ACQUIRE")
-	s.on(done(TxAcquire), "Lease")
-	release := sent(t, s.on(Quit{Reason: "stop"}, "RELEASE"))
-	if f := released(t, release); f.State != cluster.FenceUnclean || f.Owed == 0 {
-		t.Errorf("left behind: %+v", f)
 	}
 }
 
@@ -395,23 +374,6 @@ func TestChildThatExitsIsRestartedThenGivenUp(t *testing.T) {
 	release := sent(t, s.on(HookDone{}, "RELEASE"))
 	if f := released(t, release); f.Requested || !strings.Contains(f.Reason, "status 1, 3 times") {
 		t.Errorf("left behind: %+v", f)
-	}
-}
-
-func TestPlannedHandover(t *testing.T) {
-	s := newScript(t)
-	s.lead()
-	s.on(s.saw(s.mine()...))
-	// S1: stop, dead, post_stop, and only then RELEASE.
-	s.on(s.saw(append(s.mine(), replacedBy("other", 8))...), "StopTask")
-	s.on(ChildDead{Status: "exited"}, "RunPostStop")
-	release := sent(t, s.on(HookDone{}, "RELEASE"))
-	if f := released(t, release); f.State != cluster.FenceReleased || !f.Requested {
-		t.Errorf("left behind: %+v", f)
-	}
-	s.on(done(TxRelease), "Lease")
-	if s.m.Phase() != Standby || !s.m.Idle() || !reflect.DeepEqual(s.m.term, termState{}) {
-		t.Errorf("phase %s, left over: %+v", s.m.Phase(), s.m.term)
 	}
 }
 

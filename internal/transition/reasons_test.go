@@ -73,17 +73,6 @@ func TestALeaderThatIsReplacedStopsAndDoesNotRenew(t *testing.T) {
 	}
 }
 
-// The versions that fence a holder's transactions change only with its own writes, not with what it reads.
-func TestReadVersionsAreNotAdopted(t *testing.T) {
-	s := newScript(t)
-	s.lead()
-	s.on(s.leading(func(s *cluster.Snapshot) { s.Fence.Stat.Version, s.Current.Stat.Version = 99, 98 }))
-	s.renewed(s.now, nil, "Lease")
-	if h := s.posted().Held; h.Fence != 11 || h.Current != 1 {
-		t.Errorf("%+v", h)
-	}
-}
-
 func (s *script) declare() {
 	s.t.Helper()
 	s.on(s.saw(), "ACQUIRE")

@@ -2,7 +2,6 @@ package transition
 
 import (
 	"testing"
-	"time"
 
 	"zkelectd/internal/cluster"
 )
@@ -22,28 +21,6 @@ func slots(epoch int64, change func(*cluster.Stored[cluster.Slots])) func(*clust
 		if change != nil {
 			change(&s.Slots)
 		}
-	}
-}
-
-// A member acquires only in its own epoch.
-func TestAcquireInASlot(t *testing.T) {
-	s := inSlot(t)
-	for name, change := range map[string]func(*cluster.Snapshot){
-		"the next epoch":       slots(6, nil),
-		"an earlier epoch":     slots(4, nil),
-		"the record is gone":   slots(5, func(s *cluster.Stored[cluster.Slots]) { *s = cluster.Stored[cluster.Slots]{} }),
-		"the record is broken": slots(5, func(s *cluster.Stored[cluster.Slots]) { s.Err, s.Record = cluster.ErrNoSlots, cluster.Slots{} }),
-		"no such slot":         slots(5, func(s *cluster.Stored[cluster.Slots]) { s.Record.Count = 1 }),
-	} {
-		s.on(s.saw(change))
-		if s.m.Phase() != Waiting {
-			t.Errorf("%s: phase %s", name, s.m.Phase())
-		}
-	}
-	acquire := sent(t, s.on(s.saw(slots(5, nil)), "ACQUIRE"))
-	last := acquire.Ops[len(acquire.Ops)-1]
-	if last.Kind != cluster.OpCheck || last.Path != "/c/slots" || last.Version != 6 {
-		t.Errorf("ACQUIRE ends with %+v", last)
 	}
 }
 
@@ -80,14 +57,4 @@ func TestALeaderWorksOnWithoutTheRecordOfSlots(t *testing.T) {
 	s.on(done(TxAcquire), "Lease", "RunPreStart")
 	s.on(s.saw(append(s.mine(), slots(5, func(s *cluster.Stored[cluster.Slots]) { s.Err, s.Record = cluster.ErrNoSlots, cluster.Slots{} }))...))
 	s.on(HookDone{}, "StartChild")
-}
-
-// A term whose ACQUIRE had no reply is not taken up in another epoch.
-func TestALateAcquireInAnotherEpoch(t *testing.T) {
-	s := inSlot(t)
-	s.on(s.saw(slots(5, nil)), "ACQUIRE")
-	s.on(TxDone{Tx: TxAcquire, Err: cluster.ErrUnknown})
-	s.on(s.saw(fence("me", 7, cluster.FenceHeld), current("me", session), slots(6, nil)), "Lease")
-	s.after(time.Second)
-	s.on(Tick{}, "RELEASE")
 }

@@ -120,36 +120,6 @@ func lease(version int32) cluster.Op {
 	return cluster.Op{Kind: cluster.OpSet, Path: "/.leases/n1-1", Version: version}
 }
 
-// Each transaction that renews advances the lease znode by one version, and those that do not renew leave it alone.
-func TestEachRenewalAdvancesTheLeaseZnode(t *testing.T) {
-	m := posted(1000)
-	m.SetLease("/.leases/n1-1", 1, 1)
-	for i, b := range drain(m, 10*time.Second) {
-		if last := b.Ops[len(b.Ops)-1]; !reflect.DeepEqual(last, lease(int32(i)+1)) {
-			t.Errorf("batch %d ends with %+v", i, last)
-		}
-	}
-	m = posted(3)
-	m.SetLease("/.leases/n1-1", 1, 5)
-	b := m.Take(10 * time.Second)[0]
-	_, again := m.Done(11*time.Second, b, &cluster.TxError{Index: 0, Op: b.Ops[0], Err: cluster.ErrBadVersion})
-	for i, check := range again {
-		if len(check.Ops) != 4 {
-			t.Errorf("a check has %+v", check.Ops)
-		}
-		answers, next := m.Done(12*time.Second, check, nil)
-		if len(answers) != 0 || len(next) != i {
-			t.Fatalf("after check %d: %v, %v", i, answers, next)
-		}
-		if i == 1 {
-			wantIDs(t, next, []int{1, 2})
-			if next[0].Sent != 12*time.Second || !reflect.DeepEqual(next[0].Ops[8], lease(5)) {
-				t.Errorf("the rest is renewed by %+v", next[0])
-			}
-		}
-	}
-}
-
 // After an outcome that is not known, the version is read, and nothing else is renewed before.
 func TestTheVersionIsReadAfterALostReply(t *testing.T) {
 	for version, lost := range map[int32]bool{4: true, 5: false, 6: false, 7: true} {
@@ -294,44 +264,6 @@ func TestARequestPastItsDeadlineIsNotSent(t *testing.T) {
 	wantIDs(t, again, []int{3})
 	if len(m.latest) != 1 {
 		t.Errorf("%d requests are remembered", len(m.latest))
-	}
-}
-
-// The result of a request that a group has replaced or withdrawn may be about versions, or a term, that it no longer holds.
-func TestAReplacedOrWithdrawnRequestIsNotAnswered(t *testing.T) {
-	for _, refused := range []bool{false, true} {
-		m := posted(4)
-		b := m.Take(10 * time.Second)[0]
-		m.Withdraw(1)
-		m.Post(10*time.Second, 2, request("g2", 20*time.Second, time.Minute))
-		var err error
-		if refused {
-			err = refusal(0)
-		}
-		answers, again := m.Done(11*time.Second, b, err)
-		if refused {
-			wantIDs(t, again, []int{3})
-		}
-		if want := map[bool]int{false: 2, true: 1}[refused]; len(answers) != want || answers[0].ID != 0 {
-			t.Errorf("refused %v: answers %v", refused, answers)
-		}
-		for len(again) > 0 {
-			_, next := m.Done(12*time.Second, again[0], nil)
-			again = append(again[1:], next...)
-		}
-		wantIDs(t, m.Take(20*time.Second), []int{2})
-	}
-}
-
-func TestWithdrawnAndReplacedBeforeTheyAreSent(t *testing.T) {
-	m := posted(3)
-	m.Withdraw(0)
-	m.Post(0, 1, request("new", 5*time.Second, time.Minute))
-	m.Withdraw(7)
-	got := m.Take(10 * time.Second)
-	wantIDs(t, got, []int{1, 2})
-	if got[0].Ops[0].Path != "/new/election/n1-0000000000000001-n_0000000001" {
-		t.Errorf("sent %v", got[0].Ops[0])
 	}
 }
 

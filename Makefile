@@ -1,7 +1,7 @@
 # The default location of Go, if it is not on the PATH.
 export PATH := $(PATH):/usr/local/go/bin
 
-.PHONY: build image dist deb rpm repo reproducible package-test systemd-test release-check vulncheck verify sign compose-test deploy-check recipes-test vm-test versions-test fence-test demo test alerts lint units bench sim fuzz faults outages kills races mutants ci clean help
+.PHONY: build image dist deb rpm repo reproducible package-test systemd-test release-check vulncheck verify sign compose-test deploy-check recipes-test clients-test vm-test versions-test fence-test demo test alerts lint units bench sim fuzz faults outages kills races mutants ci clean help
 
 build: ## build bin/zkelectd, a static binary
 	CGO_ENABLED=0 go build -trimpath -buildvcs=auto -o bin/zkelectd ./cmd/zkelectd
@@ -104,6 +104,13 @@ recipes-test: ## run the recipes of docs/recipes with real servers and programs 
 	@scripts/install-recipes.sh
 	go test ./internal/test/recipes -count=1 -v -timeout 30m -run "Real/^$(RECIPE)" -recipes.real
 
+PAUSES ?= 1000
+
+clients-test: ## pause an application in each language for longer than its lease (PAUSES=1000)
+	@scripts/install-tools.sh
+	@scripts/install-zookeeper.sh
+	go test ./internal/test/clients -count=1 -v -timeout 1h -clients.pauses=$(PAUSES)
+
 vm-test: ## reset virtual machines by their watchdog device, and fence one from another, with QEMU and Debian's kernel (VM_ARGS='-vmtest.n 1 -run Real/kernel')
 	@scripts/install-zookeeper.sh
 	@packages=$$(scripts/install-vm.sh) && go test ./internal/test/vmtest -count=1 -v -timeout 2h -vmtest.real "$$packages" $(VM_ARGS)
@@ -140,7 +147,7 @@ lint: ## golangci-lint with vet, staticcheck and others (.golangci.yml), and for
 	go vet -tags gen ./internal/cli
 	go vet -tags record ./internal/group
 	go tool -modfile=scripts/lint.mod golangci-lint run ./...
-	@unformatted=$$(gofmt -l cmd demo internal bench deploy scripts); if [ -n "$$unformatted" ]; then echo "gofmt: $$unformatted"; exit 1; fi
+	@unformatted=$$(gofmt -l client cmd demo internal bench deploy scripts); if [ -n "$$unformatted" ]; then echo "gofmt: $$unformatted"; exit 1; fi
 
 bench: build ## measure handover, failover, traffic and footprint
 	@scripts/install-zookeeper.sh
@@ -155,7 +162,7 @@ ci: verify lint units deploy-check test ## run everything that CI runs, with fix
 	$(MAKE) demo DEMO_ARGS=--once
 	$(MAKE) compose-test
 
-release-check: vulncheck reproducible fuzz package-test systemd-test recipes-test vm-test versions-test fence-test outages mutants kills races ## run the additional tests for a release: needs root, overlays and control groups
+release-check: vulncheck reproducible fuzz package-test systemd-test recipes-test clients-test vm-test versions-test fence-test outages mutants kills races ## run the additional tests for a release: needs root, overlays and control groups
 
 clean: ## remove bin and dist
 	rm -rf bin dist

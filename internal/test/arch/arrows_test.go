@@ -90,6 +90,7 @@ var arrows = map[string]string{
 	"internal/test/record":       "",
 	"internal/test/faults":       "",
 	"internal/test/recipes":      "",
+	"internal/test/clients":      "",
 	"internal/test/vmtest":       "",
 	"internal/test/vmtest/guest": "",
 }

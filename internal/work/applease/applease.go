@@ -35,7 +35,7 @@ type Offer struct {
 
 // Request asks for a lease.
 type Request struct {
-	// ID is that of the lease to be extended; empty for a new one.
+	// ID is that of the lease to be extended; empty for a new one. A lease that is over is not replaced.
 	ID string
 	// Process is the one that asks. If Bound is set, the lease is over when that process is dead.
 	Process Process
@@ -180,13 +180,15 @@ func (b *Book) valid() bool { return b.open && boottime.Now() < b.offer.End() }
 func (b *Book) answer(r *Request, late bool) (a Answer, final bool, err error) {
 	l := b.held(r.ID, r.Process.Pid)
 	switch {
+	case l == nil && r.ID != "": // a holder must learn that
+		return Answer{}, true, nil
 	case l == nil && b.valid():
 		if l, err = b.add(r); err != nil {
 			return Answer{}, true, err
 		}
 		final = true
 	case l == nil:
-		return Answer{}, late || r.ID != "", nil // a holder must learn that its lease is unknown
+		return Answer{}, late, nil
 	case !b.valid() || l.term != b.offer.Term:
 		end := l.end
 		if !b.open {

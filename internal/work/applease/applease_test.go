@@ -87,11 +87,15 @@ func TestLeasesAreHandedOutExtendedAndReturned(t *testing.T) {
 	if a := <-extended; a.ID != first.ID || a.End != time.Duration(l.end.Load()) {
 		t.Errorf("%+v", a)
 	}
-	if other := l.ask(t, Request{ID: "unknown"}); other.ID == "unknown" || other.ID == first.ID || l.Out() != 2 || l.announced.Load() != 1 {
+	if other := l.ask(t, Request{}); other.ID == first.ID || l.Out() != 2 || l.announced.Load() != 1 {
 		t.Errorf("%+v, %d are out", other, l.Out())
 	}
+	waiting := l.asks(t, Request{ID: first.ID, Wait: time.Hour})
 	if !l.Return(first.ID, Process{}) || l.Return(first.ID, Process{}) || l.Out() != 1 {
 		t.Errorf("%d are out", l.Out())
+	}
+	if a := <-waiting; a != (Answer{}) || l.Out() != 1 {
+		t.Errorf("a lease that was returned is replaced: %+v", a)
 	}
 }
 
@@ -223,12 +227,12 @@ func TestWhatEndsALease(t *testing.T) {
 	}
 }
 
-// A process that inherits a lease, as by fork, gets its own: the death of the other one would not mean its end.
-func TestAnotherProcessGetsAnotherLease(t *testing.T) {
+// A process that inherits a lease, as by fork, cannot extend it: the death of the other one would not mean its end.
+func TestAnotherProcessCannotUseABoundLease(t *testing.T) {
 	l := lead(t)
 	self := Process{unix.Getpid(), func() (int, error) { return unix.PidfdOpen(unix.Getpid(), 0) }}
 	a := l.ask(t, Request{Process: self, Bound: true})
-	if b := l.ask(t, Request{ID: a.ID, Process: Process{Pid: 1}, Bound: false}); b.ID == a.ID || l.Out() != 2 {
+	if b := l.ask(t, Request{ID: a.ID, Process: Process{Pid: 1}, Bound: false}); b != (Answer{}) || l.Out() != 1 {
 		t.Errorf("%+v, %d are out", b, l.Out())
 	}
 	unknown := l.ask(t, Request{Process: Process{1, func() (int, error) { return -1, unix.ESRCH }}, Bound: true})

@@ -1,0 +1,131 @@
+package clients
+
+import (
+	"cmp"
+	"flag"
+	"os/exec"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"zkelectd/internal/test/testhelper"
+)
+
+var pauses = flag.Int("clients.pauses", 20, "how often an application is paused, in each language")
+
+// An application that was paused for longer than its lease never believes afterwards that it leads, until it gets another lease.
+func TestAPausedApplicationDoesNotLead(t *testing.T) {
+	f := newFleet(t, 2*time.Second)
+	f.daemon("n1", "child: {none: true}")
+	const apps = 10 // of each language
+	for language := range f.apps {
+		t.Run(language, func(t *testing.T) {
+			g := *f
+			g.t, g.ledger = t, new(ledger)
+			done := make(chan struct{})
+			for i := range apps {
+				p := g.app(language, "n1", "", true)
+				go func() {
+					defer func() { done <- struct{}{} }()
+					for n := i; n < *pauses; n += apps {
+						p.pause()
+					}
+				}()
+			}
+			for range apps {
+				<-done
+			}
+			t.Logf("%d pauses of %s, %d terms", *pauses, language, len(g.led))
+		})
+	}
+}
+
+// pause waits until an application leads, and stops it until its lease has ended.
+func (p *process) pause() {
+	if !p.await("lead") {
+		return
+	}
+	p.Process.Signal(syscall.SIGSTOP)
+	<-time.After(p.f.lease() + 100*time.Millisecond)
+	p.Process.Signal(syscall.SIGCONT)
+	p.await("led")
+}
+
+// Applications are leaders on one host at a time, in whatever language, whether they stop when they are asked to or work until their lease
+// is over, and whatever becomes of the daemon that has handed it out.
+func TestApplicationsLeadOnOneHost(t *testing.T) {
+	f := newFleet(t, 4*time.Second)
+	f.zkelectd("init")
+	daemons, apps := make(map[string]*process), make(map[string][]*process)
+	start := func(id string) {
+		daemons[id] = f.daemon(id, "child: {none: true}")
+		for language := range f.apps {
+			apps[id] = append(apps[id], f.app(language, id, "", language != "python"))
+		}
+	}
+	leads := func(id string) {
+		t.Helper()
+		for _, p := range apps[id] {
+			p.await("lead")
+		}
+		if t.Failed() {
+			t.FailNow()
+		}
+	}
+	leader, other := "n1", "n2"
+	start(leader)
+	leads(leader)
+	start(other)
+	testhelper.Eventually(t, waitTimeout, "both are members", func() bool {
+		return exec.CommandContext(t.Context(), f.binary, "probe", "/replica", "--config", f.config(other)).Run() == nil
+	})
+	for _, c := range []struct {
+		name  string
+		fault func(guard *process)
+	}{
+		{"a move", func(*process) { f.zkelectd("move", other, "--wait") }},
+		{"a move back", func(*process) { f.zkelectd("move", other, "--wait") }},
+		{"the daemon dies", func(p *process) { syscall.Kill(p.child("daemon"), syscall.SIGKILL) }},
+		{"guard and daemon die", func(p *process) {
+			daemon := p.child("daemon")
+			p.Process.Kill()
+			syscall.Kill(daemon, syscall.SIGKILL)
+			<-p.done
+			daemons[leader] = f.daemon(leader, "child: {none: true}") // which releases at once
+		}},
+		{"the daemon stands still", func(p *process) { syscall.Kill(p.child("daemon"), syscall.SIGSTOP) }},
+		{"the host leaves", func(p *process) { p.Process.Signal(syscall.SIGTERM) }},
+	} {
+		began := time.Now()
+		c.fault(daemons[leader])
+		leads(other)
+		t.Logf("%s: the other host's applications lead after %s", c.name, time.Since(began).Round(10*time.Millisecond))
+		leader, other = other, leader
+	}
+	for _, all := range apps {
+		for _, p := range all {
+			p.Process.Kill()
+			<-p.done
+		}
+	}
+	f.overlaps()
+}
+
+// overlaps checks that no two terms in which applications were leaders overlap.
+func (f *fleet) overlaps() {
+	f.t.Helper()
+	led := slices.DeleteFunc(f.led, func(l term) bool { return l.from == 0 })
+	slices.SortFunc(led, func(a, b term) int { return cmp.Compare(a.from, b.from) })
+	for i, a := range led {
+		for _, b := range led[i+1:] {
+			if a.token != b.token && (b.from <= a.to || b.token < a.token) {
+				f.t.Errorf("%+v and %+v", a, b)
+			}
+		}
+	}
+	f.t.Logf("%d terms of applications", len(led))
+	if len(led) < 15 {
+		f.t.Error("these are too few")
+	}
+}

@@ -208,6 +208,7 @@ func (g *Group) View() status.Daemon {
 	if v.Loop {
 		v.RespondedAt = max(v.RespondedAt, g.opt.Health.RespondedAt()) // the host reads for all of its groups
 	}
+	v.ApplicationLeases = g.leases.Out()
 	return v.At(boottime.Now())
 }
 

@@ -135,6 +135,11 @@ var groupMetrics = []metric{
 			emit(time.Duration(g.LeaseRemaining).Seconds())
 		}
 	}},
+	{"zkelectd_application_leases", gauge, nil, "Application leases that are out: a release waits for them. Not exported otherwise.", nil, func(g groupData, emit emitter) {
+		if g.ApplicationLeases > 0 {
+			emit(float64(g.ApplicationLeases))
+		}
+	}},
 	{"zkelectd_heir", gauge, nil, "1 if this daemon is elected next if the leader is lost, as the elector has published it, and its data is fresh. Not exported otherwise.", nil, ifTrue(func(g groupData) bool { return g.CheckHeir() == nil })},
 	{"zkelectd_child_unkillable", gauge, nil, "1 if part of the leader-only work cannot be killed. Not exported otherwise.", nil, ifTrue(func(g groupData) bool { return g.Unkillable != "" })},
 	{"zkelectd_watchdog_device", gauge, []string{"state"}, "Always 1, with the state of the device that resets this host if the work outlives its lease: ready, armed (work runs) or unusable. Not exported if none is configured.", nil, func(g groupData, emit emitter) {

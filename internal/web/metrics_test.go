@@ -33,7 +33,7 @@ func someTotals() status.Totals {
 func leadingElector() status.Daemon {
 	v := leader()
 	v.Elector, v.Paused, v.PausedHard, v.Child, v.Blocked, v.Drift, v.SlotsDrift = true, true, true, true, "paused", "it differs", "they differ"
-	v.Unkillable, v.Newer, v.AwaitsApproval = "pid 7", "/c/leader", true
+	v.Unkillable, v.Newer, v.AwaitsApproval, v.ApplicationLeases = "pid 7", "/c/leader", true, 2
 	v.WatchdogDevice = &status.WatchdogDevice{State: status.DeviceArmed}
 	v.Standby = &cluster.Standby{State: cluster.StandbyWarm}
 	v.Failsafe = &status.Failsafe{Enabled: true, Active: true, Unready: map[string]string{"b": "no answer"}}
@@ -180,7 +180,7 @@ func TestSeriesPerGroupAreBounded(t *testing.T) {
 			series[name]++
 		}
 	}
-	if series["g006"] != 8 || series["g008"] != 8 || series["g007"] <= 8 || series["g007"] > 32 || len(series) != len(names)+1 {
+	if series["g006"] != 8 || series["g008"] != 8 || series["g007"] <= 8 || series["g007"] > 33 || len(series) != len(names)+1 {
 		t.Errorf("series: %d of a standby, %d of a parked group, %d of a leader that elects; %d groups", series["g006"], series["g008"], series["g007"], len(series))
 	}
 	for _, want := range []string{

@@ -53,6 +53,8 @@ type Daemon struct {
 	// LeaseEnds is on the host's CLOCK_BOOTTIME. LeaseRemaining is filled in by [Daemon.At].
 	LeaseEnds      time.Duration    `json:"-"`
 	LeaseRemaining cluster.Duration `json:"lease_remaining,omitempty"`
+	// ApplicationLeases is how many application leases are out: a release waits for them.
+	ApplicationLeases int `json:"application_leases,omitempty"`
 	// Lease is the duration of a lease from its renewal.
 	Lease          cluster.Duration `json:"lease,omitempty"`
 	SessionTimeout cluster.Duration `json:"session_timeout,omitempty"`

@@ -112,6 +112,39 @@ func TestApplicationsLeadOnOneHost(t *testing.T) {
 	f.overlaps()
 }
 
+// Each slot has leases of its own.
+func TestEachSlotHasItsOwnLeases(t *testing.T) {
+	f := newFleet(t, 4*time.Second)
+	apps := make(map[string]*process)
+	for _, id := range []string{"n1", "n2"} {
+		f.daemon(id, "child: {none: true}\nslots: {count: 2, per_node: 2}")
+		for _, slot := range []string{"c/0", "c/1"} {
+			apps[id+" "+slot] = f.start(id+" "+slot, true, append(f.apps["go"], f.socket(id), slot, "3600000000000", "false")...)
+		}
+	}
+	leading := func(slot string) (leader, other string) {
+		for {
+			select {
+			case line := <-apps["n1 "+slot].lines:
+				if line == "lead" {
+					return "n1", "n2"
+				}
+			case line := <-apps["n2 "+slot].lines:
+				if line == "lead" {
+					return "n2", "n1"
+				}
+			case <-time.After(waitTimeout):
+				t.Fatalf("nobody leads %s", slot)
+			}
+		}
+	}
+	leader, other := leading("c/0")
+	leading("c/1")
+	f.zkelectd("move", other, "--wait", "--group", "c/0")
+	apps[leader+" c/0"].await("led")
+	apps[other+" c/0"].await("lead")
+}
+
 // overlaps checks that no two terms in which applications were leaders overlap.
 func (f *fleet) overlaps() {
 	f.t.Helper()

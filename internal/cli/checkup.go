@@ -170,7 +170,7 @@ func (c *checkup) readZooKeeper(ctx context.Context) {
 	defer operator.Disconnect(ctx, s)
 	c.facts.Session.Granted = s.Timeout()
 	c.facts.Session.Base = cfg.ZooKeeper.LeaseBase(s.Timeout())
-	c.facts.Session.Server, c.facts.Session.Foreign, _ = s.ForeignServers(ctx) // what was not answered is said of each server
+	c.facts.Session.Server, c.facts.Session.Foreign, c.facts.Session.ForeignErr = s.ForeignServers(ctx)
 	all := selection{session: s, host: c.host}
 	for _, one := range c.host.Groups {
 		all.groups = append(all.groups, groupAt(s, one.Config, one.Name, one.Config.ZooKeeper.Root))

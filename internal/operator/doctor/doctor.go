@@ -174,9 +174,11 @@ type Session struct {
 	Err error
 	// Asked is zookeeper.session_timeout, Granted what the server has granted. Base is what leases are based on.
 	Asked, Granted, Base time.Duration
-	// Server is the one that was read. Foreign are those that say that they are of another ensemble.
-	Server  string
-	Foreign []string
+	// Server is the one that was read. Foreign are those that say that they are of another ensemble. ForeignErr is why they could not
+	// be asked, as none is if the server opens no further session.
+	Server     string
+	Foreign    []string
+	ForeignErr error
 }
 
 // Write is a write that a quorum of the servers has accepted.

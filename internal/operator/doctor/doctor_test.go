@@ -119,6 +119,7 @@ var changes = map[string]struct {
 	}, "server zk3 ([::1]:2181)", Fail, "EOF"},
 	"a slow server":                {func(f *Facts) { f.Servers[1].Close = 2 * time.Second }, "server zk2", Warn, "that is much"},
 	"a server of another ensemble": {func(f *Facts) { f.Session.Server, f.Session.Foreign = "zk1:2181", []string{"zk2:2181"} }, "ensemble", Fail, "zk1:2181 and zk2:2181 are of different ensembles"},
+	"servers that nobody compared": {func(f *Facts) { f.Session.ForeignErr = io.EOF }, "ensemble", Warn, "could not be checked because EOF"},
 	"a server of other version":    {func(f *Facts) { f.Servers[1].Version = "3.9.1" }, "ensemble", Warn, "different versions"},
 	"servers without fixes":        {func(f *Facts) { f.version("3.7.1") }, "ensemble", Warn, "ZooKeeper 3.7.1 of zk1 gets no fixes"},
 	"servers without TLS":          {func(f *Facts) { f.version("3.4.13") }, "ensemble", Warn, "ZooKeeper 3.4.13 of zk1 has no TLS, and gets no fixes"},

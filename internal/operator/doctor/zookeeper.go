@@ -90,6 +90,9 @@ func ensemble(all []Server, read Session) (found []Finding) {
 		found = append(found, Finding{Fail, check, "", differ,
 			"correct zookeeper.servers on all hosts: members that reach different ensembles are two groups, each with a leader"})
 	}
+	if read.ForeignErr != nil && len(all) > 1 {
+		found = append(found, unknown(check, "", read.ForeignErr, "the servers may be of different ensembles"))
+	}
 	found = append(found, judgeVersions(all)...)
 	if len(versions) > 1 {
 		found = append(found, Finding{Warn, check, "", "the servers have different versions: " + strings.Join(versions, ", "), "finish the upgrade of ZooKeeper"})

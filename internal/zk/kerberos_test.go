@@ -281,6 +281,7 @@ func TestNoOpenGroupWithAnUnknownIdentity(t *testing.T) {
 	opener := opt
 	opener.Access.ACL = ACLOpen
 	s, stranger := open(t, opt), open(t, opener)
+	p := root(t, stranger)
 	s.mu.Lock()
 	s.cannotAsk = true // as with a server before 3.7
 	s.mu.Unlock()
@@ -290,7 +291,6 @@ func TestNoOpenGroupWithAnUnknownIdentity(t *testing.T) {
 	if contains(t, err, "anyone could change it", "set zookeeper.sasl.identity"); !errors.Is(err, cluster.ErrNoAuth) {
 		t.Error(err)
 	}
-	p := root(t, stranger)
 	if err := s.FollowRoot(t.Context(), p.Root, false); err != nil {
 		t.Fatal(err)
 	}

@@ -181,8 +181,9 @@ func TestAuthenticationRecipes(t *testing.T) {
 			t.Error(acl)
 		}
 	})
-	t.Run("Kerberos", func(t *testing.T) {
+	kerberos := func(t *testing.T, drop string) (*fleet, *recipe) {
 		f, r := newFleet(t), newRecipe(t, "Kerberos")
+		r.blocks["properties"] = strings.ReplaceAll(r.blocks["properties"], drop, "")
 		k, err := kdc.Start(t.Context(), t.TempDir())
 		if err != nil {
 			t.Fatal(err)
@@ -207,8 +208,42 @@ func TestAuthenticationRecipes(t *testing.T) {
 			}
 			copyFile(t, filepath.Join(r.dir, "zkelectd.keytab"), filepath.Join(etc, "zkelectd.keytab"))
 		}
+		return f, r
+	}
+	t.Run("Kerberos", func(t *testing.T) {
+		f, r := kerberos(t, "")
 		if acl := r.run(f); !strings.Contains(acl, "sasl:zkelectd@"+kdc.Realm+":cdrwa") {
 			t.Error(acl)
 		}
+	})
+	// Only the servers' setting makes the hosts one user. Without it the first host does not let the others in.
+	t.Run("Kerberos of hosts", func(t *testing.T) {
+		f, _ := kerberos(t, "kerberos.removeHostFromPrincipal=true")
+		command := func(id, want string, args ...string) {
+			t.Helper()
+			out, err := exec.CommandContext(t.Context(), "zkelectd", append(args, "--config", f.file(id))...).CombinedOutput()
+			if err != nil || !strings.Contains(string(out), want) {
+				t.Errorf("%s %v: %v\n%s", id, args, err, out)
+			}
+		}
+		command("host1", "only sasl:zkelectd/host1.example.com@"+kdc.Realm+" has access to it", "init")
+		command("host2", "could not take part: ", "check")
+		for _, id := range hosts {
+			text, err := os.ReadFile(f.file(id))
+			if err != nil {
+				t.Fatal(err)
+			}
+			put(t, f.file(id), strings.Replace(string(text), "  acl:", fmt.Sprintf("  identities: [%q, %q]\n  acl:",
+				"sasl:zkelectd/host1.example.com@"+kdc.Realm, "sasl:zkelectd/host2.example.com@"+kdc.Realm), 1))
+		}
+		command("host1", "znodes now have sasl:zkelectd/host1", "acl", "--apply")
+		for _, id := range hosts {
+			f.startCommand(id, exec.Command("zkelectd", "run", "--config", f.file(id)))
+			f.logged(id, "registered")
+		}
+		f.eventually("both take part", func() bool {
+			out, err := exec.CommandContext(t.Context(), "zkelectd", "status", "--config", f.file("host2")).CombinedOutput()
+			return err == nil && strings.Contains(string(out), "elected next if")
+		}, func() string { return f.daemons["host2"].output() })
 	})
 }

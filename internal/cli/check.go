@@ -218,7 +218,10 @@ func checkGroups(ctx context.Context, w io.Writer, h config.Host) (alone map[str
 			g.host = h
 			snap, found, err := policyWarnings(ctx, g)
 			alone[one.Name] = err == nil && len(snap.Members) > 0 && !othersMayLead(snap, one.Config.Node.ID)
-			if warnings = found; err != nil {
+			switch warnings = found; {
+			case errors.Is(err, cluster.ErrNoAuth):
+				warnings = []string{"a daemon could not take part: " + err.Error()}
+			case err != nil:
 				warnings = []string{"not checked: the policy with the group's members: " + err.Error()}
 			}
 		}

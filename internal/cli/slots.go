@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -311,6 +312,11 @@ func (created *createdGroups) initializeAll(cmd *cobra.Command, h config.Host) e
 	return errors.Join(errs...)
 }
 
+// isPrincipalOfHost reports whether an identity has a host's name, as in sasl:zkelectd/host1.
+func isPrincipalOfHost(tag string) bool {
+	return strings.HasPrefix(tag, "sasl:") && strings.Contains(tag, "/")
+}
+
 // initialize creates the group, whose name is recorded below base. The records of its identity come last: with the first one a daemon that
 // waits for the group joins it.
 func (g group) initialize(ctx context.Context, created *createdGroups, base string) error {
@@ -349,6 +355,10 @@ func (g group) initialize(ctx context.Context, created *createdGroups, base stri
 		created.say("the group %s was initialized before, and is left as it is: it has had no leader yet", g.paths.Root)
 	} else {
 		created.say("the group %s is initialized%s", g.paths.Root, initialized)
+		if tags := g.session.Tags(); len(tags) == 1 && isPrincipalOfHost(tags[0]) && len(g.cfg.ZooKeeper.Identities) == 0 {
+			created.warn("only %s has access to it: if other members have principals of their own, list all of them in "+
+				"zookeeper.identities on each host, and run 'zkelectd acl --apply' here", tags[0])
+		}
 	}
 	created.Groups = append(created.Groups, createdGroup{g.name, g.paths.Root, existed})
 	return nil

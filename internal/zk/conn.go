@@ -196,7 +196,7 @@ func parentACLHint(op cluster.Op) string {
 
 // codeNames are what the codes mean that go-zookeeper has no name for.
 var codeNames = map[int32]string{
-	-124: "the server demands SASL: set zookeeper.sasl",
+	-124: "the server demands SASL: set zookeeper.sasl, or zookeeper.auth.file if it enforces the scheme digest",
 	-119: "the server is read-only, because it has no quorum",
 	-125: "a quota is used up: 'listquota' of zkCli.sh shows those of the znodes above it, 'setquota' raises them",
 	-127: "the server has too much to do, and has dropped the request",
@@ -280,8 +280,10 @@ func translateError(err error) error {
 		return cluster.ErrEphemeralLeaf
 	case errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrAuthFailed):
 		return cluster.ErrNoAuth
-	case errors.Is(err, zk.ErrBadArguments), errors.Is(err, zk.ErrInvalidPath), errors.Is(err, zk.ErrInvalidACL),
-		errors.Is(err, zk.ErrInvalidFlags):
+	case errors.Is(err, zk.ErrInvalidACL):
+		return fmt.Errorf("%w (an ACL for users that the server does not know: for SASL it needs authProvider.1, see docs/security.md)",
+			cluster.ErrInvalid)
+	case errors.Is(err, zk.ErrBadArguments), errors.Is(err, zk.ErrInvalidPath), errors.Is(err, zk.ErrInvalidFlags):
 		return cluster.ErrInvalid
 	case errors.Is(err, zk.ErrSessionExpired):
 		return cluster.ErrSessionEnded

@@ -168,8 +168,9 @@ func (ids identities) deniedHint() string {
 	var users []string
 	for _, i := range ids.all {
 		if i.scheme != digestScheme {
-			return fmt.Sprintf("this session is %s, and has no permission: all members must be the same to the servers, or be listed in "+
-				"zookeeper.identities, or have the same zookeeper.auth.file", strings.Join(ids.tags(), ", "))
+			return fmt.Sprintf("this session is %s, and has no permission: all members must be the same to the servers, or have the "+
+				"same zookeeper.auth.file, or be listed in zookeeper.identities; after a change there run 'zkelectd acl --apply' on a "+
+				"member that has access", strings.Join(ids.tags(), ", "))
 		}
 		if name := fmt.Sprintf("%q", i.name); !slices.Contains(users, name) {
 			users = append(users, name)

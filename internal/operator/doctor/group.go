@@ -17,7 +17,7 @@ func (g Group) findings(base time.Duration, version string) []Finding {
 	switch {
 	case g.Denied:
 		return append(all, Finding{Fail, "permissions", g.Name, "the credentials of this configuration do not permit it: " + g.Err.Error(),
-			"correct zookeeper.auth.file, or have someone with access run " + cluster.InGroup("'zkelectd acl --apply'", g.Name) + " (docs/security.md)"})
+			"correct the credentials or zookeeper.root, or have someone with access run " + cluster.InGroup("'zkelectd acl --apply'", g.Name) + " (docs/security.md)"})
 	case g.RootErr != nil:
 		return append(all, Finding{Fail, "permissions", g.Name, "a daemon could not take part: " + g.RootErr.Error(),
 			"see 'Teams that share an ensemble' in docs/groups.md"})
@@ -100,7 +100,7 @@ func (g Group) permissions() Finding {
 		return unknown(check, g.Name, g.ACLErr, "")
 	case len(g.LockedOut) > 0:
 		return Finding{Fail, check, g.Name, "these members have no access to the znodes that the others create: " + listed(g.LockedOut),
-			"give them the same zookeeper.auth.file and reload them; " + cluster.InGroup("'zkelectd acl'", g.Name) + " has the details"}
+			"give them the same zookeeper.auth.file or zookeeper.identities and reload them; " + cluster.InGroup("'zkelectd acl'", g.Name) + " has the details"}
 	case len(g.Mismatched) > 0:
 		return Finding{Warn, check, g.Name, "these znodes have another ACL than the configuration says: " + listed(g.Mismatched),
 			"if zookeeper.acl and zookeeper.auth.file are right here and on all members, run " + cluster.InGroup("'zkelectd acl --apply'", g.Name)}

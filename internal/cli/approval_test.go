@@ -76,6 +76,10 @@ func TestApprovalBetweenSites(t *testing.T) {
 	p.shows("#notice", "b (dc2) takes over")
 	f.until("b leads", leads("b"))
 	t.Logf("b leads %s after the approval", time.Since(approved))
+	if fence := f.snapshot().Fence.Record; fence.Wait != "" { // a, which was silent, has been ended before
+		t.Errorf("b had to wait %s", fence.Wait)
+	}
+	f.logged("b", "the leader is silent: its work is over, and a person must decide who leads next")
 	p.shows("#history", "approved by night-shift")
 	p.shows("#requests", "None: policy alone decides.")
 	if n := strings.Count(read(called), "\n"); n != 1 {

@@ -71,15 +71,31 @@ func (s *Snapshot) MayBeTaken() bool {
 // fence and the lease znode are as they were then, no later lease has been granted, and after TAKE none can be: the fence has changed.
 // SILENT leaves nothing to wait for of this holder, and every other wait as it is.
 func (p Paths) TakeTx(snap Snapshot, seen LeaseSeen, next Elected, others ...SlotState) []Op {
-	fence := snap.Fence.Record
-	fence.Earlier = MergeEarlier(append(slices.Clone(fence.Earlier), fence.holder(0)))
-	fence.End(next.Leaderless)
-	fence.State, fence.Reason, fence.Requested, fence.Time = FenceSilent, next.Reason, false, next.Time
-	ops := append(p.ElectTx(snap, next, &fence, others...), Op{Kind: OpCheck, Path: fence.Lease, Version: seen.Stat.Version})
+	fence := snap.SilentFence(next.Leaderless, next.Reason, next.Time)
+	ops := append(p.ElectTx(snap, next, &fence, others...), fence.unrenewed(seen))
 	if snap.Current.Exists {
 		ops = append(ops, Op{Kind: OpDelete, Path: p.Current(), Version: snap.Current.Stat.Version})
 	}
 	return ops
+}
+
+// SilenceTx returns SILENCE: TAKE without an election, for which a person must be asked first. fence is [Snapshot.SilentFence].
+func (p Paths) SilenceTx(snap Snapshot, seen LeaseSeen, fence Fence) []Op {
+	return append(p.RevokeTx(snap, fence), fence.unrenewed(seen))
+}
+
+// SilentFence returns the fence of a holder that has fallen silent, for TAKE and SILENCE.
+func (s *Snapshot) SilentFence(leaderless *Gap, reason string, wall time.Time) Fence {
+	f := s.Fence.Record
+	f.Earlier = MergeEarlier(append(slices.Clone(f.Earlier), f.holder(0)))
+	f.End(leaderless)
+	f.State, f.Reason, f.Requested, f.Time = FenceSilent, reason, false, wall
+	return f
+}
+
+// unrenewed checks that the lease znode is as it was seen.
+func (f *Fence) unrenewed(seen LeaseSeen) Op {
+	return Op{Kind: OpCheck, Path: f.Lease, Version: seen.Stat.Version}
 }
 
 // MaxDeputies is how many members watch the lease of a leader.
@@ -107,5 +123,16 @@ const SilentReason = "it has fallen silent, and registers again by itself as soo
 
 // DeclaredSilent reports whether an incarnation is known to be silent: it is not elected, and its node must register again.
 func (s *Snapshot) DeclaredSilent(incarnation string) bool {
-	return s.Elected.Readable() && slices.Contains(s.Elected.Record.Silent, incarnation)
+	return slices.Contains(s.SlotState().Silent(), incarnation)
+}
+
+// Silent returns the incarnations for which [Snapshot.DeclaredSilent] is true.
+func (s SlotState) Silent() []string {
+	switch {
+	case !s.Elected.Readable():
+		return nil
+	case s.Acquired() && s.Fence.Record.State == FenceSilent: // by SILENCE
+		return append(slices.Clone(s.Elected.Record.Silent), s.Fence.Record.Incarnation)
+	}
+	return s.Elected.Record.Silent
 }

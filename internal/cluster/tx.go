@@ -100,7 +100,8 @@ func (p Paths) FinalTx(h HeldVersions, fence Fence) []Op {
 	return ops
 }
 
-// RevokeTx returns REVOKE: the elector deletes the current of a holder that does not release (L2). fence must be REVOKED.
+// RevokeTx returns REVOKE: the elector deletes the current of a holder that does not release (L2). fence must be REVOKED; [Paths.SilenceTx]
+// has another one.
 func (p Paths) RevokeTx(snap Snapshot, fence Fence) []Op {
 	return []Op{
 		p.alive(snap.Self.Name),

@@ -3,6 +3,7 @@ package cluster
 import (
 	"slices"
 	"testing"
+	"time"
 )
 
 // Each check closes a hole (docs/protocol.md, Transactions): this table keeps checks from being dropped.
@@ -35,6 +36,8 @@ func TestTransactionsCarryEveryCheck(t *testing.T) {
 			[]string{self, other, "set /c/leader@4", "set /c/leader/elected@3", "check /.leases/n9-1@9", "delete /c/leader/current@5"}},
 		"TAKE without current": {p.TakeTx(gone, LeaseSeen{Znode: "/.leases/n9-1", Stat: Stat{Version: 9}}, Elected{Incarnation: "n2-0000000000000001-n_0000000002"}),
 			[]string{self, other, "set /c/leader@4", "set /c/leader/elected@3", "check /.leases/n9-1@9"}},
+		"SILENCE": {p.SilenceTx(held, LeaseSeen{Znode: "/.leases/n9-1", Stat: Stat{Version: 9}}, held.SilentFence(nil, "", time.Time{})),
+			[]string{self, "check /c/leader/elected@3", "set /c/leader@4", "delete /c/leader/current@5", "check /.leases/n9-1@9"}},
 		"a lease znode": {LeaseTx("/.leases/n9-1"), []string{"create /.leases/n9-1@0 ephemeral", "set /.leases/n9-1@0"}},
 		"ACQUIRE":       {p.AcquireTx(snap, Fence{}, Current{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "create /c/leader/current@0 ephemeral"}},
 		"READY":         {p.ReadyTx(h, Fence{}, Current{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "set /c/leader/current@5"}},

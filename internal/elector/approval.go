@@ -38,6 +38,9 @@ func (e *Elector) approve(in Input, g attemptEnd, active *activeRequests, d *Dec
 	switch hint := cluster.InGroup("'zkelectd approve'", e.opt.Group); {
 	case p == nil: // a deputy writes none, the next elector will
 		e.withdraw(in, g, d, fmt.Sprintf("a person must approve that %s is elected: %s", target, elect.Reason))
+		if in.Snapshot.Control.Err != nil {
+			d.Note = join("; ", d.Note, "but the requests are damaged: "+cluster.InGroup("'zkelectd repair control'", e.opt.Group)+" empties them")
+		}
 	case p.Answer == cluster.ProposalApproved:
 		elect.Request, elect.RequestedBy = p.ID, p.AnsweredBy
 		elect.Reason += "; approved by " + p.AnsweredBy
@@ -60,6 +63,10 @@ func (e *Elector) approve(in Input, g attemptEnd, active *activeRequests, d *Dec
 		d.Note = join("; ", d.Note, why)
 	}
 	d.AwaitsApproval = true
+	if in.takes() && in.Snapshot.Current.Exists { // so that nobody has to wait after the approval
+		f := in.Snapshot.SilentFence(in.Leaderless, elect.Reason, in.Wall)
+		d.Revoke, d.Take = &f, true
+	}
 }
 
 // withdraw takes a decision back, and says why.

@@ -66,6 +66,33 @@ func (h *scenario) respond(a cluster.ProposalAnswer) {
 	h.control(c)
 }
 
+// The end of a silent leader is written before anybody approves its successor, which then has nothing to wait for. A deputy does that, too.
+func TestASilentLeaderEndsBeforeTheApproval(t *testing.T) {
+	h := newGroup("a", "c", "d").sites("dc1", "dc2", "dc2").leads("a", 7).scenario(t, cluster.Rules{Type: "priority", Confirm: "member.site != previous.site"}).watched().silent("a")
+	h.in.Snapshot.Acting = true
+	d := h.decide()
+	if d.Elect != nil || d.Revoke == nil || !d.Take || d.Revoke.State != cluster.FenceSilent || !d.AwaitsApproval {
+		t.Fatalf("%+v", d)
+	}
+	s := &h.in.Snapshot
+	s.Fence.Record, s.Current.Exists, s.Acting, h.in.Silent = *d.Revoke, false, false, nil
+	s.Fence.Stat.Version++
+	if !s.DeclaredSilent(s.Elected.Record.Incarnation) {
+		t.Error("it need not register again")
+	}
+	h.e = newElector() // another elector goes on
+	if p := h.proposes(); p.Node != "c" {
+		t.Errorf("%+v", p)
+	}
+	h.respond(cluster.ProposalApproved)
+	if d := h.decide(); d.Elect == nil || d.Elect.Node != "c" || d.Fence != nil || d.Take {
+		t.Fatalf("%+v", d)
+	}
+	if wait, why := s.Owed(time.Second); wait != 0 {
+		t.Errorf("it waits %s: %s", wait, why)
+	}
+}
+
 func TestAnElectionWaitsForApproval(t *testing.T) {
 	h := approval(t, "")
 	if d := h.decide(); d.Control == nil || d.Proposal != nil {

@@ -72,9 +72,9 @@ type Decision struct {
 	Elect *cluster.Elected
 	// Fence is the fence that must be written together with Elect, nil to leave the existing one.
 	Fence *cluster.Fence
-	// Take is set if Elect must be written by TAKE: the holder of the fence is silent.
+	// Take is set if Elect must be written by TAKE, or Revoke by SILENCE: the holder of the fence is silent.
 	Take bool
-	// Revoke is the fence of a REVOKE, nil if there is nothing to revoke.
+	// Revoke is the fence of a REVOKE, or of a SILENCE; nil if there is nothing to revoke.
 	Revoke *cluster.Fence
 	// Control is control brought up to date, nil to leave it.
 	Control *cluster.Control

@@ -129,7 +129,7 @@ func (e *Elector) trackStopping(in Input) {
 		}
 	}
 	for _, slot := range append([]cluster.SlotState{s.SlotState()}, in.Others...) {
-		for _, incarnation := range slot.Elected.Record.Silent {
+		for _, incarnation := range slot.Silent() {
 			e.silent[incarnation], e.stopping[incarnation] = true, cluster.SilentReason
 		}
 	}

@@ -253,9 +253,10 @@ func (e *Elector) consult(in *elector.Input) (ready bool, wake time.Duration) {
 
 // The names of the transactions that are decisions.
 const (
-	elect  = "ELECT"
-	take   = "TAKE"
-	revoke = "REVOKE"
+	elect   = "ELECT"
+	take    = "TAKE"
+	silence = "SILENCE"
+	revoke  = "REVOKE"
 )
 
 // revocation is the cause of a REVOKE.
@@ -290,6 +291,9 @@ func (e *Elector) carryOut(d elector.Decision, now time.Duration, snap cluster.S
 			what, ops = take, e.opt.Paths.TakeTx(snap, e.seen, *d.Elect, others...)
 		}
 		done = func() { e.opt.Elected(*d.Elect) }
+	case d.Revoke != nil && d.Take:
+		e.opt.Log.Warn("the leader is silent: its work is over, and a person must decide who leads next", "leader", d.Revoke.Node, "term", d.Revoke.Term)
+		what, ops = silence, e.opt.Paths.SilenceTx(snap, e.seen, *d.Revoke)
 	case d.Revoke != nil:
 		if cause := (revocation{d.Revoke.Term, d.Revoke.Reason}); cause != e.revoking {
 			e.revoking = cause // it is repeated while it is refused
@@ -395,7 +399,7 @@ func (e *Elector) write(what string, snap cluster.Snapshot, repair bool, done fu
 		pause := e.opt.Budget.Renew / 4
 		switch {
 		case err != nil:
-			if what == take {
+			if what == take || what == silence {
 				e.opt.TakeRefused()
 			}
 			e.logFailed(what, err, e.retry.Failed(what, &snap, others, err, cluster.IsRefusal(err), e.settled, pause))
@@ -410,7 +414,7 @@ func (e *Elector) write(what string, snap cluster.Snapshot, repair bool, done fu
 // noteFailing ends the membership of an elector that has not been able to write a decision which is due for two session timeouts: it
 // registers again, at the back of the queue, so that another member elects. While ZooKeeper is away, none could.
 func (e *Elector) noteFailing(what string, snap *cluster.Snapshot, began time.Duration, err error) {
-	due := (what == elect || what == take || what == revoke) && !snap.Ready() && len(snap.Members) > 1
+	due := (what == elect || what == take || what == silence || what == revoke) && !snap.Ready() && len(snap.Members) > 1
 	if err == nil || !due || errors.Is(err, cluster.ErrNotSent) {
 		e.failing = 0
 		return

@@ -123,6 +123,7 @@ var breakages = []breakage{
 	{name: ownWait, by: "S1", leases: true, one: 6, three: 6},
 	{name: forgetsEarlier, by: "S1", leases: true, one: 4397, three: 333, control: takesSoon},
 	{name: blindTake, by: "S1", leases: true, one: 10, three: 6, control: blindDeputy},
+	{name: blindSilence, by: "S1", leases: true, one: 388, three: 66},
 	{name: anyFenceTaken, by: "S1 S2", leases: true, one: 292, three: 244},
 	{name: fenceNotTaken, by: "S2", leases: true, one: 2, three: 1},
 	{name: staysSilent, by: "L1 L4", leases: true, one: 75, three: 34},

@@ -14,7 +14,7 @@ import (
 // tick makes a loop look again.
 var tick = transition.Tick{}
 
-const take = "TAKE"
+const take, silence = "TAKE", "SILENCE"
 
 type electorRole struct {
 	core     *elector.Elector
@@ -141,6 +141,9 @@ func (l *loop) carryOut(d elector.Decision, snap cluster.Snapshot, others []clus
 			what, ops = take, m.w.broken.takes(l, m.g.paths.TakeTx(snap, l.silentLease, *d.Elect, others...))
 		}
 		l.write(what, snap, d.Elect.Cause == cluster.CauseRepair, done, m.w.broken.elects(l, ops, d.Elect))
+	case d.Revoke != nil && d.Take:
+		m.w.log("%s: declares %s silent", m.name, d.Revoke.Incarnation)
+		l.write(silence, snap, false, func() {}, m.w.broken.silences(l, m.g.paths.SilenceTx(snap, l.silentLease, *d.Revoke)))
 	case d.Revoke != nil:
 		m.w.log("%s: revokes %s: %s", m.name, d.Revoke.Incarnation, d.Revoke.Reason)
 		l.write("REVOKE", snap, false, func() {}, m.w.broken.revokes(m.g, m.g.paths.RevokeTx(snap, *d.Revoke)))
@@ -169,16 +172,16 @@ func (l *loop) write(what string, snap cluster.Snapshot, repair bool, applied fu
 			e.watchdog.Wrote(e.settled - began)
 			l.reader.reread()
 			if rep.err == nil {
-				if what == take {
-					m.w.faults["TAKE applied"]++
+				if what == take || what == silence {
+					m.w.faults[what+" applied"]++
 				}
 				applied()
 			}
 			switch pause := m.budget.Renew / 4; {
 			case rep.err != nil:
-				if what == take {
+				if what == take || what == silence {
 					l.deputy.Refused(m.clock())
-					m.w.faults["TAKE refused"]++
+					m.w.faults[what+" refused"]++
 				}
 				e.retry.Failed(what, &snap, others, rep.err, false, e.settled, pause)
 			case repair:

@@ -32,6 +32,7 @@ const (
 	forgetsEarlier = "TAKE that forgets what earlier holders have left to wait for"
 	blindDeputy    = "a deputy that does not read again before TAKE"
 	blindTake      = "TAKE without the check of the lease znode's version"
+	blindSilence   = "SILENCE without the check of the lease znode's version"
 	anyFenceTaken  = "TAKE without the check of the fence's version"
 	fenceNotTaken  = "TAKE that leaves the fence as it is"
 	staysSilent    = "a member that does not register again although it counts as silent"
@@ -48,6 +49,13 @@ func (w *world) focusOnLeases() {
 	t.total, t.stuck, t.refusesRelease, t.failing, t.dying, t.hooks, t.handoverFault, t.deletedDecision = 0, false, false, 0, 0, 0, 0, 0
 	t.slowKill, t.granting = 1, grantAlike
 	w.onlyPriorities()
+	if w.broken.name == blindSilence {
+		for i := range t.groups {
+			for j := range t.groups[i].rules {
+				t.groups[i].rules[j].Confirm, t.groups[i].rules[j].ConfirmAfter = "member.id != previous.id", "1ms" // else its lease is over by then
+			}
+		}
+	}
 	if rng.IntN(2) == 0 { // the group mostly reacts at once
 		t.turn, t.slow, t.lateWatch, t.lostWatch, t.losing = 0, 0.2*float64(rng.IntN(2)), 0, 0, false
 		for i := range t.latency {
@@ -111,7 +119,9 @@ func (b breakage) sights(w *watchedLease) cluster.LeaseSeen {
 }
 
 // rereads reports whether a deputy reads again before TAKE.
-func (b breakage) rereads() bool { return b.name != blindDeputy && b.name != blindTake }
+func (b breakage) rereads() bool {
+	return b.name != blindDeputy && b.name != blindTake && b.name != blindSilence
+}
 
 // takes returns the operations to send for TAKE.
 func (b breakage) takes(l *loop, ops []cluster.Op) []cluster.Op {
@@ -132,6 +142,14 @@ func (b breakage) takes(l *loop, ops []cluster.Op) []cluster.Op {
 		return slices.DeleteFunc(ops, func(op cluster.Op) bool { return isLease(op.Path) })
 	}
 	return b.relax(l.m.g, ops)
+}
+
+// silences returns the operations to send for SILENCE.
+func (b breakage) silences(l *loop, ops []cluster.Op) []cluster.Op {
+	if b.name == blindSilence {
+		return slices.DeleteFunc(ops, func(op cluster.Op) bool { return isLease(op.Path) })
+	}
+	return b.takes(l, ops)
 }
 
 // renewing is what a broken renewer remembers.

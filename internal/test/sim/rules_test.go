@@ -26,6 +26,8 @@ var (
 	hystereses  = []int{0, 20, 40}
 	delays      = []time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second}
 	execTimeout = policy.ProgramTimeout
+	// confirmAfter is how long nobody approves an election.
+	confirmAfter = 5 * time.Second
 	// kinds are the policy types, and an expression as the only ranker.
 	kinds = slices.Insert(policy.Types(), len(policy.Types())-1, anExpression)
 )
@@ -82,7 +84,9 @@ func drawRules(rng *rand.Rand, kind string, r *cluster.Rules) {
 	}
 	if chance(0.5) {
 		r.MaxPreemptions = rng.IntN(7)
-		rng.IntN(3) // so that the seeds that have noticed breakages stay the same
+		if rng.IntN(3) > 0 {
+			r.Confirm, r.ConfirmAfter = "member.site != previous.site", confirmAfter.String()
+		}
 	}
 	if chance(0.3) {
 		r.Filter = []string{filters[0], one(rng, filters[1:])}[rng.IntN(2):]

@@ -33,7 +33,7 @@ func (w *world) bound() time.Duration {
 		}
 	}
 	limit += 2 * time.Duration(w.excess) * time.Second // the limit grows by a term in each second, and attempts go on meanwhile
-	limit += delays[len(delays)-1] + shortestRequest + 6*execTimeout
+	limit += delays[len(delays)-1] + shortestRequest + 6*execTimeout + 6*confirmAfter
 	for _, r := range w.resources {
 		if r.calls != nil {
 			limit = max(limit, 90*time.Second) + 10*r.calls.wait
@@ -134,8 +134,8 @@ func (g *group) unsettled(elected cluster.Stored[cluster.Elected]) string {
 	}
 	control := g.check.readControl()
 	requests := control.Record
-	if requests.Pause != nil && requests.Pause.Hard {
-		return ""
+	if requests.Pause != nil && requests.Pause.Hard || control.Err != nil && compiled.Rules.Confirm != "" {
+		return "" // nobody can approve an election with damaged requests
 	}
 	if g.slotted {
 		if why := g.unsettledSlots(); why != "" {
@@ -205,7 +205,7 @@ func (g *group) mayStay(p *policy.Policy, in policy.Input, rec cluster.Elected, 
 		return false
 	}
 	damped := rules.MaxPreemptions > 0 && len(rec.Preemptions) >= rules.MaxPreemptions
-	return paused || damped || rules.RollCall.Enabled || r.Unanswered || rules.Failback == cluster.FailbackManual
+	return paused || damped || rules.RollCall.Enabled || r.Unanswered || rules.Failback == cluster.FailbackManual || rules.Confirm != ""
 }
 
 // unreadablePolicy reports whether policy must not move the leader because its record cannot be read.

@@ -216,6 +216,8 @@ func TestErrorsHaveKeyAndReason(t *testing.T) {
 		"node: {id: " + strings.Repeat("x", 129) + "}":    "longer than 128 bytes",
 		"zookeeper: {servers: []}":                        "zookeeper.servers: is empty",
 		"zookeeper: {servers: ['a:b']}":                   `"a:b" is not host:port`,
+		"zookeeper: {servers: ['a:1/x']}":                 `"a:1/x" has a path: write that in front of zookeeper.root`,
+		"zookeeper: {servers: [a/x]}":                     "has a path: write that in front of zookeeper.root",
 		"zookeeper: {servers: a}":                         "zookeeper.servers: must be a list",
 		"zookeeper: {root: cluster}":                      "must begin with /",
 		"zookeeper: {root: /}":                            "must not be / itself",

@@ -176,6 +176,10 @@ func (z *ZooKeeper) checkServers(report func(string, string, ...any)) {
 			z.checkSRV(server, name, report)
 			continue
 		}
+		if strings.Contains(server, "/") {
+			report("zookeeper.servers", "%q has a path: write that in front of zookeeper.root", server)
+			continue
+		}
 		host, port, err := net.SplitHostPort(server)
 		if n, perr := strconv.Atoi(port); err != nil || host == "" || perr != nil || n < 1 || n > 65535 {
 			report("zookeeper.servers", "%q is not host:port", server)

@@ -16,13 +16,16 @@ import (
 // in a private tree, whatever its own configuration. If the znode does not exist, the session keeps its own ACL.
 func (s *Session) AdoptACL(ctx context.Context, path string) error {
 	list, _, err := s.getACL(ctx, path)
-	if errors.Is(err, cluster.ErrNoNode) {
-		return nil
-	} else if err != nil {
+	missing := errors.Is(err, cluster.ErrNoNode)
+	if err != nil && !missing {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if missing { // what was adopted from another root does not count
+		s.acl = s.access.ACL.entries(s.access.named(s.identities))
+		return nil
+	}
 	s.acl, s.roots[path] = list, worldWritable(list)
 	return nil
 }

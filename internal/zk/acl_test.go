@@ -124,7 +124,8 @@ func TestAuditNamesZnodesWithAnotherACL(t *testing.T) {
 // A command often has only the credentials configured. The znodes that it creates must not be open.
 func TestAdoptACL(t *testing.T) {
 	auth := credentialsFile(t, "zkelectd:right")
-	p := root(t, open(t, Options{Access: Access{Auth: auth, ACL: ACLPrivate}}))
+	owner := open(t, Options{Access: Access{Auth: auth, ACL: ACLPrivate}})
+	p := root(t, owner)
 	command := open(t, Options{Access: Access{Auth: auth}})
 	if err := command.AdoptACL(t.Context(), p.Root); err != nil {
 		t.Fatal(err)
@@ -135,6 +136,13 @@ func TestAdoptACL(t *testing.T) {
 	outsider := open(t, Options{})
 	if _, _, err := outsider.Get(t.Context(), p.Control(), false); !errors.Is(err, cluster.ErrNoAuth) {
 		t.Errorf("an unauthorized client reads it: %v", err)
+	}
+	// That of the next root is its own, also if that does not exist yet.
+	if err := errors.Join(owner.AdoptACL(t.Context(), root(t, outsider).Root), owner.AdoptACL(t.Context(), "/no/such/root")); err != nil {
+		t.Fatal(err)
+	}
+	if owner.CreatesOpen() {
+		t.Error("a new root gets the ACL of another one")
 	}
 	contains(t, outsider.AdoptACL(t.Context(), p.Root), "cannot read the ACL of znode "+p.Root)
 	if err := outsider.AdoptACL(t.Context(), "/no/such/root"); err != nil {

@@ -216,19 +216,15 @@ func (g group) applyACLs(ctx context.Context, a *appliedACLs, dry, force bool) e
 		a.Changed = append(a.Changed, z.Path)
 		a.say("%s: changed %s", z.Path, z.ACL)
 	}
-	err = g.session.ApplyACLs(ctx, g.paths, whoami(), set)
-	if err == nil && len(a.Changed) > 0 && !g.session.CreatesOpen() {
-		if err = g.awaitClosed(ctx); err == nil {
-			err = g.session.ApplyACLs(ctx, g.paths, whoami(), set)
-		}
-	}
+	err = g.applyUntilClosed(ctx, set)
 	a.say("%d znodes now have %s", len(a.Changed), t.Configured)
 	return err
 }
 
-// awaitClosed waits until no member whose zookeeper.acl is auto creates open znodes any more: each looks at the root from time to time.
-func (g group) awaitClosed(ctx context.Context) error {
-	again := time.NewTicker(status.CheckInterval / 20)
+// applyUntilClosed sets the ACLs until no member whose zookeeper.acl is auto creates open znodes any more: each looks at the root from time
+// to time, and counts what others have created until then.
+func (g group) applyUntilClosed(ctx context.Context, set func(zk.ZnodeACL)) error {
+	again := time.NewTicker(status.CheckInterval / 10)
 	defer again.Stop()
 	for {
 		snap, err := g.read(ctx)
@@ -236,13 +232,13 @@ func (g group) awaitClosed(ctx context.Context) error {
 			return err
 		}
 		var open []string
-		for _, m := range snap.Members {
-			if n := m.Node.Record; n.OpenTree && zk.ACL(n.ACL) == zk.ACLAuto {
-				open = append(open, printable(m.ID))
+		for _, m := range g.session.MemberACLs(snap, zk.ACL(g.cfg.ZooKeeper.ACL)) {
+			if m.CreatesOpen && !g.session.CreatesOpen() {
+				open = append(open, printable(m.Node))
 			}
 		}
-		if len(open) == 0 {
-			return nil
+		if err := g.session.ApplyACLs(ctx, g.paths, whoami(), set); err != nil || len(open) == 0 {
+			return err
 		}
 		select {
 		case <-again.C:

@@ -1,10 +1,14 @@
 package cli
 
 import (
+	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/zk"
 )
@@ -46,5 +50,56 @@ func TestOpenTreeIsNotRefusedByDefault(t *testing.T) {
 	f.logged("b", "the group's znodes are closed to unauthorized clients")
 	if canRead, _, err := f.session.Exposure(t.Context(), f.paths.Root); err == nil {
 		t.Errorf("others may read: %t", canRead)
+	}
+}
+
+// Until each member has looked at the root again, acl --apply does not succeed, not even if nothing is left to change, and closes what one
+// of them has created.
+func TestACLApplyWaitsForEachMember(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	file := filepath.Join(f.dir, "auth")
+	put(t, file, "zkelectd:right\n")
+	f.env = []string{"ZKELECTD_ZOOKEEPER_AUTH_FILE=" + file}
+	f.startLeader("b", "")
+	record := f.snapshot().Members[0].Node.Record
+	if record.ID = "slow"; !record.OpenTree {
+		t.Fatalf("b has found that the tree is closed: %+v", record)
+	}
+	slow, err := zk.Open(t.Context(), zk.Options{Servers: f.servers, Timeout: time.Minute, Access: zk.Access{Auth: zk.AuthFile{Path: file}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close(context.WithoutCancel(t.Context()))
+	create := func(path string, data []byte) {
+		t.Helper()
+		if _, err := slow.Do(t.Context(), cluster.Op{Kind: cluster.OpCreate, Path: path, Data: data, Ephemeral: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create(f.paths.Node("slow"), cluster.Encode(&record))
+	create(f.paths.Incarnation("slow-0123456789abcdef-n_0999999999"), nil)
+	for range 2 {
+		f.failsWith("slow may still create open znodes", "acl", "--apply", "--timeout", "3s")
+	}
+	applied := make(chan error, 1)
+	go func() {
+		out, err := f.run("acl", "--apply")
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
+		}
+		applied <- err
+	}()
+	create(f.paths.Fencings(), nil)
+	f.eventually("what it has created is closed", func() bool {
+		_, change, err := slow.Exposure(t.Context(), f.paths.Fencings())
+		return err == nil && !change
+	})
+	record.OpenTree = false
+	if _, err := slow.Do(t.Context(), cluster.Op{Kind: cluster.OpSet, Path: f.paths.Node("slow"), Data: cluster.Encode(&record), Version: cluster.AnyVersion}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-applied; err != nil {
+		t.Error(err)
 	}
 }

@@ -42,14 +42,21 @@ func (g *Group) setOpenTree(open bool) (changed bool) {
 // OpenTree reports whether unauthorized clients can change the group, as last seen.
 func (g *Group) OpenTree() bool { return g.openTree.Load() }
 
-// auditAgain checks again whether unauthorized clients can change the tree.
+// auditAgain checks again whether unauthorized clients can change the tree. While the root is open it reads no more, so that the turn of
+// each of many groups comes soon: until then, this one creates open znodes.
 func (m *Member) auditAgain(ctx context.Context) {
-	found, err := m.session.AuditACLs(ctx, m.group.opt.Paths)
+	paths := m.group.opt.Paths
+	_, open, err := m.session.Exposure(ctx, paths.Root)
+	if err == nil && !open {
+		var found zk.ACLAudit
+		found, err = m.session.AuditACLs(ctx, paths)
+		open = found.Open
+	}
 	if err != nil {
 		return // the next check tries again while the tree is open
 	}
 	m.background.runInLoop(func() {
-		if m.group.setOpenTree(found.Open) {
+		if m.group.setOpenTree(open) {
 			m.publishNode()
 		}
 	})

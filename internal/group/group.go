@@ -52,6 +52,8 @@ type Session interface {
 	// CloseWith sets the transaction that is sent when the session is closed without a release.
 	CloseWith(ops ...cluster.Op)
 	AuditACLs(context.Context, cluster.Paths) (zk.ACLAudit, error)
+	// Exposure reports whether clients without credentials may read a znode, and whether they may change it.
+	Exposure(ctx context.Context, path string) (read, change bool, err error)
 }
 
 // Guard is the guard's side of one member's leadership; *guard.Leadership implements it. The guard ends the work with the lease.

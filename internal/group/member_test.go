@@ -57,6 +57,9 @@ func (memorySession) CloseWith(...cluster.Op) {}
 func (memorySession) AuditACLs(context.Context, cluster.Paths) (zk.ACLAudit, error) {
 	return zk.ACLAudit{}, nil
 }
+func (memorySession) Exposure(context.Context, string) (read, change bool, err error) {
+	return false, false, nil
+}
 
 // fakeGuard records the leases, and what it is asked to start. It runs nothing.
 type fakeGuard struct {

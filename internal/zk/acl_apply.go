@@ -213,6 +213,8 @@ type MemberACL struct {
 	// of them.
 	Configured bool `json:"configured"`
 	LockedOut  bool `json:"locked_out,omitempty"`
+	// CreatesOpen reports whether it creates open znodes only until it finds that the root is closed.
+	CreatesOpen bool `json:"-"`
 }
 
 // MemberACLs returns how the members of a group create znodes, compared with own and the session's identities.
@@ -229,6 +231,7 @@ func (s *Session) MemberACLs(snap cluster.Snapshot, own ACL) []MemberACL {
 		unnamed := slices.ContainsFunc(n.Identities, func(tag string) bool { return !isNamed(tag) })
 		c.Configured = n.ACL == string(own) && !unnamed && slices.Equal(digests(named), digests(n.Identities))
 		c.LockedOut = !own.Open() && !slices.ContainsFunc(n.Identities, isNamed)
+		c.CreatesOpen = n.OpenTree && n.ACL == string(ACLAuto) && !c.LockedOut
 		all = append(all, c)
 	}
 	slices.SortFunc(all, func(a, b MemberACL) int { return cluster.CompareNodes(a.Node, b.Node) })

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -102,4 +103,55 @@ func TestACLApplyWaitsForEachMember(t *testing.T) {
 	if err := <-applied; err != nil {
 		t.Error(err)
 	}
+}
+
+// The znodes of a host that has many groups stay closed once one of them is closed, although the znode above is open. A stray open znode
+// does not make a group count as open, which would be created open after a loss of all data.
+func TestZnodesOfAHostStayClosed(t *testing.T) {
+	t.Parallel()
+	e := newEstate(t, "billing")
+	auth, dir, state := filepath.Join(e.dir, "auth"), filepath.Join(e.dir, "groups"), t.TempDir()
+	put(t, auth, "zkelectd:right\n")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	put(t, e.file("n1"), fmt.Sprintf("node: {id: n1, site: dc1}\nzookeeper: {servers: [%s], root: %s, session_timeout: 4s, auth: {file: %s}}\ngroups_dir: %s\n",
+		e.servers[0], e.base, auth, dir))
+	put(t, filepath.Join(dir, "billing.yaml"), "child: {none: true}\n")
+	e.startWith([]string{"STATE_DIRECTORY=" + state}, "n1")
+	e.until("n1 leads", leads("n1"))
+	if out, err := e.run("acl", "--apply", "-g", "billing", "--config", e.file("n1")); err != nil {
+		t.Fatal(err, out)
+	}
+	e.stop("n1")
+
+	s, err := zk.Open(t.Context(), zk.Options{Servers: e.servers, Timeout: time.Minute, Access: zk.Access{Auth: zk.AuthFile{Path: auth}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(context.WithoutCancel(t.Context()))
+	if _, err := s.Do(t.Context(), cluster.Op{Kind: cluster.OpCreate, Path: e.paths.Fencings(), Data: []byte{}}); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(state, "joined-*"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	put(t, files[0], strings.Replace(read(files[0]), "}", `,"open":true}`, 1))
+	e.startWith([]string{"STATE_DIRECTORY=" + state}, "n1")
+	for _, parent := range []string{e.paths.Leases(), e.paths.Loads()} {
+		e.eventually(parent+" has a closed znode of n1", func() bool {
+			names, _, err := s.Children(t.Context(), parent, false)
+			if err != nil || len(names) == 0 {
+				return false
+			}
+			_, change, err := s.Exposure(t.Context(), parent+"/"+names[0])
+			if change {
+				t.Fatalf("%s/%s is open", parent, names[0])
+			}
+			return err == nil
+		})
+	}
+	e.logged("n1", "the group's znodes are open")
+	e.eventually("the root counts as closed", func() bool { return !strings.Contains(read(files[0]), `"open"`) })
 }

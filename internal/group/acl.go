@@ -39,9 +39,6 @@ func (g *Group) setOpenTree(open bool) (changed bool) {
 	return true
 }
 
-// OpenTree reports whether unauthorized clients can change the group, as last seen.
-func (g *Group) OpenTree() bool { return g.openTree.Load() }
-
 // auditAgain checks again whether unauthorized clients can change the tree. While the root is open it reads no more, so that the turn of
 // each of many groups comes soon: until then, this one creates open znodes.
 func (m *Member) auditAgain(ctx context.Context) {

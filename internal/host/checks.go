@@ -91,7 +91,7 @@ func (m *membership) checkTree(ctx context.Context) int {
 		return 0
 	}
 	reads := i.Check(ctx)
-	m.resource.recordOpen(m.resource.all()[0].core.Load().OpenTree())
+	m.resource.recordOpen(m.session.zk.RootOpen(m.resource.root))
 	return reads + m.checkIdentity(ctx)
 }
 

@@ -155,19 +155,22 @@ func (r *resource) readJoined() (recorded joinedRecord, err error) {
 
 // recordOpen records whether clients without an identity can change the group, as a check has found.
 func (r *resource) recordOpen(open bool) {
-	now := r.lastJoined()
-	if now.Open != open {
-		now.Open = open
-		r.joined.Store(&now)
-		r.recordJoined("")
+	if r.wasOpen() != open {
+		r.record(func(j *joinedRecord) { j.Open = open })
 	}
 }
 
 // recordJoined records that this host has been in the group, on the servers of the configuration in force. Without the record in the state
 // directory it waits for an operator after a loss of all data, so a failure is no reason not to take part. An empty id is not known.
 func (r *resource) recordJoined(id string) {
+	r.record(func(j *joinedRecord) { j.ID = cmp.Or(id, j.ID) })
+}
+
+func (r *resource) record(change func(*joinedRecord)) {
+	r.recording.Lock()
+	defer r.recording.Unlock()
 	now := r.joinedRecord()
-	now.ID = cmp.Or(id, now.ID)
+	change(&now)
 	if before := r.joined.Swap(&now); before == nil || before.ID != now.ID {
 		signal(r.host.following.changed)
 	}

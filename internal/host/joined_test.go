@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -118,6 +119,30 @@ func TestAGroupWithAnotherIDIsAnotherGroup(t *testing.T) {
 			t.Errorf("another id, and no connection: %v", err)
 		}
 	}
+}
+
+// What a check records while a registration does is not lost, nor does it replace that.
+func TestRecordsOfAGroupAreNotLost(t *testing.T) {
+	cfg := load(t, "ZKELECTD_NODE_ID=me", "ZKELECTD_NODE_SITE=dc1", "ZKELECTD_ZOOKEEPER_ROOT=/ids/mail", "ZKELECTD_ZOOKEEPER_SERVERS=zk1:2181",
+		"ZKELECTD_CHILD_NONE=true")
+	r := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient}).resources()[0]
+	var checks sync.WaitGroup
+	checks.Go(func() {
+		for i := range 20000 {
+			if r.recordOpen(i%2 == 0); r.wasOpen() != (i%2 == 0) {
+				t.Errorf("lost that the group was open: %t", i%2 == 0)
+				return
+			}
+		}
+	})
+	for i := range 20000 {
+		id := fmt.Sprint("id", i)
+		if r.recordJoined(id); r.lastJoined().ID != id {
+			t.Errorf("%s became %s", id, r.lastJoined().ID)
+			break
+		}
+	}
+	checks.Wait()
 }
 
 // A member that reaches a server of another ensemble does not create its group there, although it was in it, and comes back to its own.

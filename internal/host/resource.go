@@ -31,6 +31,7 @@ type resource struct {
 	opened     bool                     // open was called
 	standby    *standby
 	joined     atomic.Pointer[joinedRecord] // never changed, only replaced; nil before
+	recording  sync.Mutex                   // held while it is replaced
 	accepted   int64                        // when the root was created that this host last took part in the group with; 0 before
 	problems   atomic.Pointer[[]string]     // see checkWork; never changed, only replaced
 	// fencingProblems are those that monitorFencing has found; never changed, only replaced.

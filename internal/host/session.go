@@ -60,6 +60,14 @@ func (h *Host) runSession(ctx context.Context) error {
 	if err := s.zk.FollowRoot(h.quit, c.ZooKeeper.Root, slices.ContainsFunc(h.resources(), (*resource).wasOpen)); err != nil {
 		return err
 	}
+	for _, path := range []string{cluster.Leases(c.ZooKeeper.Root), cluster.Loads(c.ZooKeeper.Root)} { // closed with one of many groups
+		if !s.zk.RootOpen(c.ZooKeeper.Root) {
+			break
+		}
+		if err := s.zk.FollowClosed(h.quit, path); err != nil {
+			return err
+		}
+	}
 	h.opt.Guard.SetSession(guard.Credentials{
 		Servers: h.servers(), ID: s.zk.SessionID(), Password: s.zk.Password(), Timeout: s.granted,
 		Access: operator.EncodeAccess(operator.Access(c, os.Getenv)),

@@ -52,6 +52,27 @@ func (s *Session) setRoot(path string, open bool) {
 	s.roots[path] = open
 }
 
+// RootOpen reports whether a root that the session follows is open, as last seen.
+func (s *Session) RootOpen(path string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.roots[path]
+}
+
+// FollowClosed makes ACLAuto stand for private below a znode that is closed, although the root above it is open.
+func (s *Session) FollowClosed(ctx context.Context, path string) error {
+	list, _, err := s.getACL(ctx, path)
+	switch {
+	case errors.Is(err, cluster.ErrNoNode):
+		return nil
+	case err != nil && !errors.Is(err, cluster.ErrNoAuth):
+		return err
+	case !worldWritable(list):
+		s.setRoot(path, false)
+	}
+	return nil
+}
+
 // getACL returns the ACL of a znode and the version of that ACL.
 func (s *Session) getACL(ctx context.Context, path string) ([]zk.ACL, int32, error) {
 	type reply struct {

@@ -455,7 +455,7 @@ func (r *resource) uneven(record cluster.Slots) string {
 		requests, rules := control.Record, compiled.Rules
 		free := rules.Failback == "" || rules.Failback == cluster.FailbackImmediate
 		if err != nil || policyErr != nil || control.Err != nil || requests.Pause != nil || requests.Move != nil || len(requests.Cordons) > 0 ||
-			len(elected.Record.Exclusions) > 0 || len(g.check.readFence().Record.Fencing) > 0 || !free || rules.MaxPreemptions > 0 || g.unreadablePolicy() {
+			len(elected.Record.Exclusions) > 0 || len(g.check.readFence().Record.Fencing) > 0 || !free || rules.MaxPreemptions > 0 || rules.Confirm != "" || g.unreadablePolicy() {
 			return ""
 		}
 		in.Circumstances = elected.Record.Circumstances

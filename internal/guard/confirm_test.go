@@ -3,6 +3,7 @@ package guard
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 	"time"
 )
@@ -57,5 +58,36 @@ func TestConfirm(t *testing.T) {
 	c.loseGuard(ErrLost)
 	if err := <-done; !errors.Is(err, ErrLost) {
 		t.Errorf("once the guard is lost: %v", err)
+	}
+}
+
+// With a full disk the file still has the release of before, which the next start would send if guard and daemon are killed.
+func TestConfirmNeedsTheFile(t *testing.T) {
+	c := newClient(t)
+	c.SetSession(Credentials{Servers: []string{"a:1"}, ID: 5})
+	c.expect(kindSession)
+	own := leadershipFile(c.file, c.l.file)
+	if err := os.RemoveAll(own); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(own, 0o700); err != nil { // a file cannot replace it
+		t.Fatal(err)
+	}
+	c.l.SetRelease([]byte("1"))
+	c.expect(kindRelease)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.l.Confirm(over); err == nil || errors.Is(err, context.Canceled) {
+		t.Fatalf("the file is not written: %v", err)
+	}
+	os.Remove(own)
+	c.l.SetRelease([]byte("2"))
+	c.expect(kindRelease)
+	done := make(chan error, 1)
+	go func() { done <- c.l.Confirm(t.Context()) }()
+	c.expect(kindLease)
+	c.send(message{Kind: kindLeaseConfirmed})
+	if err := <-done; err != nil {
+		t.Errorf("it is written: %v", err)
 	}
 }

@@ -26,6 +26,7 @@ type Leadership struct {
 
 	// updating is held while the hooks, the release or the work change, see [Client].
 	updating sync.Mutex
+	unsaved  error // why the file is older than that; guarded by updating
 
 	// The client's mu guards the following.
 	abandoned  bool
@@ -139,8 +140,15 @@ func (l *Leadership) AwaitLease(ctx context.Context, since time.Duration) error 
 }
 
 // Confirm waits until the guard has read everything that was sent before. It returns an error if the guard may ignore it, because this
-// leadership or the guard is over, or this daemon is too late for the guard.
+// leadership or the guard is over, or this daemon is too late for the guard; or if the next start, which may read the file instead, would
+// find an older release in it.
 func (l *Leadership) Confirm(ctx context.Context) error {
+	l.updating.Lock()
+	err := l.unsaved
+	l.updating.Unlock()
+	if err != nil {
+		return err
+	}
 	c := l.c
 	c.writing.Lock()
 	c.write(message{Kind: kindLease}) // which the guard answers, in order
@@ -226,7 +234,8 @@ func (l *Leadership) save() error {
 	if path == "" || over {
 		return nil
 	}
-	return l.c.logUnsaved(writePrivate(leadershipFile(path, l.file), r))
+	l.unsaved = l.c.logUnsaved(writePrivate(leadershipFile(path, l.file), r))
+	return l.unsaved
 }
 
 // Unkillable returns which process of the work cannot be killed, and why; empty if no such process is known.

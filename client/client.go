@@ -41,6 +41,7 @@ type Client struct {
 
 	running atomic.Bool
 	lease   atomic.Pointer[lease] // nil unless work runs
+	last    *lease                // under which work has run last; guarded by running
 }
 
 // lease is one that the daemon has handed out.
@@ -49,6 +50,9 @@ type lease struct {
 	token  int64
 	offset time.Duration // at most what this process's clock is ahead of the daemon's: they may be in different time namespaces
 	end    atomic.Int64  // on this process's clock
+	// stopBefore is how long before the end the work must be asked to stop. It grows with what is left after an extension, but never
+	// shrinks: else a lease that ZooKeeper does not extend would be handed out again and again with ever less time to stop.
+	stopBefore time.Duration
 }
 
 // answer is what the daemon answers.
@@ -105,10 +109,11 @@ func (c *Client) RunWhileLeading(ctx context.Context, work func(context.Context)
 		return ErrRunning
 	}
 	defer c.running.Store(false)
-	l, stopBefore, err := c.await(ctx)
+	l, err := c.await(ctx)
 	if err != nil {
 		return err
 	}
+	c.last = l
 	c.lease.Store(l)
 	defer func() {
 		c.lease.Store(nil)
@@ -119,7 +124,7 @@ func (c *Client) RunWhileLeading(ctx context.Context, work func(context.Context)
 	extended := make(chan struct{})
 	go func() {
 		defer close(extended)
-		c.extend(extending, l, stopBefore)
+		c.extend(extending, l)
 		stop(ErrStop)
 	}()
 	defer func() {
@@ -129,18 +134,18 @@ func (c *Client) RunWhileLeading(ctx context.Context, work func(context.Context)
 	return work(running)
 }
 
-// await returns a lease with enough time left, and how long before its end the work must be asked to stop.
-func (c *Client) await(ctx context.Context) (*lease, time.Duration, error) {
+// await returns a lease with enough time left.
+func (c *Client) await(ctx context.Context) (*lease, error) {
 	for {
-		l, stopBefore, err := c.take(ctx)
+		l, err := c.take(ctx)
 		var refused *RefusedError
 		switch {
 		case l != nil:
-			return l, stopBefore, nil
+			return l, nil
 		case ctx.Err() != nil:
-			return nil, 0, context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		case errors.As(err, &refused), errors.Is(err, fs.ErrPermission):
-			return nil, 0, err
+			return nil, err
 		case err != nil:
 			pause(ctx, retryPause)
 		}
@@ -148,28 +153,30 @@ func (c *Client) await(ctx context.Context) (*lease, time.Duration, error) {
 }
 
 // take is await if this host leads within a while; otherwise it returns nil.
-func (c *Client) take(ctx context.Context) (*lease, time.Duration, error) {
+func (c *Client) take(ctx context.Context) (*lease, error) {
 	a, err := c.ask(ctx, "", pollWait)
 	if err != nil || !a.Leading {
-		return nil, 0, err
+		return nil, err
 	}
-	l := &lease{id: a.Lease, token: a.Token, offset: -1 << 62}
+	l := &lease{id: a.Lease, token: a.Token, offset: -1 << 62, stopBefore: c.StopBefore}
+	if c.last != nil && c.last.token == l.token {
+		l.stopBefore = c.last.stopBefore
+	}
 	for wait := time.Duration(0); err == nil && a.Leading && !a.Stop; wait = pollWait {
-		l.update(a)
-		stopBefore := cmp.Or(c.StopBefore, time.Duration(a.End-a.Boottime)/4)
-		if time.Duration(l.end.Load())-now() > stopBefore {
-			return l, stopBefore, nil
+		c.update(l, a)
+		if time.Duration(l.end.Load())-now() > l.stopBefore {
+			return l, nil
 		}
 		a, err = c.ask(ctx, l.id, wait) // at first without a wait: the time before a request that has waited says little
 	}
 	c.giveBack(l)
-	return nil, 0, err
+	return nil, err
 }
 
 // extend extends a lease until the work must stop, or ctx ends.
-func (c *Client) extend(ctx context.Context, l *lease, stopBefore time.Duration) {
+func (c *Client) extend(ctx context.Context, l *lease) {
 	for ctx.Err() == nil {
-		left := time.Duration(l.end.Load()) - now() - stopBefore
+		left := time.Duration(l.end.Load()) - now() - l.stopBefore
 		if left <= 0 {
 			return
 		}
@@ -184,7 +191,7 @@ func (c *Client) extend(ctx context.Context, l *lease, stopBefore time.Duration)
 		case a.Lease != l.id: // a daemon that has started again does not know it: it ends
 			return
 		default:
-			if l.update(a); a.Stop {
+			if c.update(l, a); a.Stop {
 				return
 			}
 		}
@@ -192,7 +199,10 @@ func (c *Client) extend(ctx context.Context, l *lease, stopBefore time.Duration)
 }
 
 // update sets the end of a lease to that in an answer.
-func (l *lease) update(a answer) {
+func (c *Client) update(l *lease, a answer) {
+	if c.StopBefore == 0 {
+		l.stopBefore = max(l.stopBefore, time.Duration(a.End-a.Boottime)/4)
+	}
 	l.offset = max(l.offset, a.before-time.Duration(a.Boottime))
 	l.end.Store(a.End + int64(l.offset))
 }

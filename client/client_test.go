@@ -82,6 +82,27 @@ func TestRunWhileLeading(t *testing.T) {
 	}
 }
 
+// While nothing extends the leader's lease, the rest of it is not used with ever less time to stop.
+func TestTheRestOfALeaseIsNotUsed(t *testing.T) {
+	end, works := now()+time.Second, 0
+	c := daemon(t, func(w http.ResponseWriter, r *http.Request) {
+		left := max(0, end-now())
+		reply(w, map[bool]string{true: "x"}[left > 0], left, false)
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 1100*time.Millisecond)
+	defer cancel()
+	for ctx.Err() == nil {
+		c.RunWhileLeading(ctx, func(ctx context.Context) error {
+			works++
+			<-ctx.Done()
+			return nil
+		})
+	}
+	if works != 1 {
+		t.Errorf("%d works", works)
+	}
+}
+
 // A lease that is not extended ends, and the work is asked to stop before.
 func TestALeaseThatIsNotExtendedEnds(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{

@@ -76,7 +76,9 @@ public final class Zkelectd {
         final String id;
         final long token;
         volatile long end; // on this process's clock
-        long stopBefore;
+        // How long before the end the work must stop. It grows with what is left after an extension, but never shrinks: else a lease that
+        // ZooKeeper does not extend would be handed out again and again with ever less time to stop.
+        volatile long stopBefore;
         private long offset = Long.MIN_VALUE; // at most what this clock is ahead of the daemon's: containers may have another one
 
         Lease(Answer answer) {
@@ -84,7 +86,10 @@ public final class Zkelectd {
             token = answer.number("token");
         }
 
-        void update(Answer answer) {
+        void update(Answer answer, boolean fixed) {
+            if (!fixed) {
+                stopBefore = Math.max(stopBefore, answer.number("lease_left_ns") / 4);
+            }
             offset = Math.max(offset, answer.before - answer.number("boottime_ns"));
             end = answer.number("lease_end_ns") + offset;
         }
@@ -119,6 +124,7 @@ public final class Zkelectd {
     private final boolean bound;
     private final AtomicBoolean running = new AtomicBoolean();
     private volatile Lease lease; // null unless work runs
+    private Lease last; // under which work has run last
 
     /** Asks the daemon at a unix socket about a group, with its slot as in ingest/3; null for the daemon's only one. */
     public Zkelectd(Path socket, String group) {
@@ -153,7 +159,7 @@ public final class Zkelectd {
             throw new IllegalStateException("work runs already");
         }
         try {
-            Lease l = await();
+            Lease l = last = await();
             Stop stop = new Stop(l);
             Thread extending = new Thread(() -> extend(l, stop), "zkelectd");
             extending.setDaemon(true);
@@ -196,11 +202,11 @@ public final class Zkelectd {
             return null;
         }
         Lease l = new Lease(a);
+        l.stopBefore = last != null && last.token == l.token ? last.stopBefore : stopBefore;
         boolean taken = false;
         try {
             for (long wait = 0; a.is("leading") && !a.is("stop"); wait = WAIT) {
-                l.update(a);
-                l.stopBefore = stopBefore != 0 ? stopBefore : a.number("lease_left_ns") / 4;
+                l.update(a, stopBefore != 0);
                 if (l.left() > l.stopBefore) {
                     taken = true;
                     return l;
@@ -225,7 +231,7 @@ public final class Zkelectd {
                     if (!a.text("lease").equals(l.id)) {
                         return; // a daemon that has started again does not know it: it ends
                     }
-                    l.update(a);
+                    l.update(a, stopBefore != 0);
                     if (a.is("stop")) {
                         return;
                     }

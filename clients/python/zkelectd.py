@@ -51,8 +51,13 @@ class _Connection(http.client.HTTPConnection):
 
 
 class _Lease:
-    def __init__(self, answer):
+    def __init__(self, answer, before, last):
         self.id, self.token, self.pid = answer["lease"], answer["token"], os.getpid()
+        # before is how many ns before the end the work must stop. It grows with what is left after an extension, but never shrinks:
+        # else a lease that ZooKeeper does not extend would be handed out again and again with ever less time to stop.
+        self.fixed, self.before = before is not None, 0 if before is None else int(before * 1e9)
+        if last and last.token == self.token:
+            self.before = last.before
         # offset is at most what this process's clock is ahead of the daemon's: they may be in different time namespaces.
         self.offset, self.end = None, 0
 
@@ -60,6 +65,8 @@ class _Lease:
         offset = answer["before"] - answer["boottime_ns"]
         self.offset = offset if self.offset is None else max(self.offset, offset)
         self.end = answer["lease_end_ns"] + self.offset
+        if not self.fixed:
+            self.before = max(self.before, answer["lease_left_ns"] // 4)
 
     def left(self):
         end = self.end
@@ -69,11 +76,11 @@ class _Lease:
 class Stop:
     """Whether the work must stop. It says so before the lease ends; the rest is for the work to return in."""
 
-    def __init__(self, lease, before):
-        self._lease, self._before, self._event = lease, before, threading.Event()
+    def __init__(self, lease):
+        self._lease, self._event = lease, threading.Event()
 
     def is_set(self):
-        return self._event.is_set() or self._lease.left() <= self._before
+        return self._event.is_set() or self._lease.left() <= self._lease.before
 
     def set(self):
         self._event.set()
@@ -93,7 +100,7 @@ class Client:
 
     def __init__(self, socket_path="/run/zkelectd/api.sock", group=None, stop_before=None, bound=True):
         self._socket, self._group, self._before, self._bound = socket_path, group, stop_before, bound
-        self._running, self._lease = threading.Lock(), None
+        self._running, self._lease, self._last = threading.Lock(), None, None
 
     def is_leader(self):
         """Say whether work runs whose lease is valid now. That goes by the clock, not by what the daemon has said last."""
@@ -114,9 +121,9 @@ class Client:
         if not self._running.acquire(blocking=False):
             raise RuntimeError("work runs already")
         try:
-            lease, before = self._await()
-            stop = Stop(lease, before)
-            threading.Thread(target=self._extend, args=(lease, stop, before), daemon=True).start()
+            lease = self._last = self._await()
+            stop = Stop(lease)
+            threading.Thread(target=self._extend, args=(lease, stop), daemon=True).start()
             self._lease = lease
             try:
                 return work(stop)
@@ -140,17 +147,16 @@ class Client:
                 return taken
 
     def _take(self):
-        """Return a lease with enough time left, and how long before its end the work must stop; None after a while."""
+        """Return a lease with enough time left, None after a while."""
         answer = self._ask(None, _WAIT)
         if not answer["leading"]:
             return None
-        lease, wait = _Lease(answer), 0
+        lease, wait = _Lease(answer, self._before, self._last), 0
         try:
             while answer["leading"] and not answer["stop"]:
                 lease.update(answer)
-                before = answer["lease_left_ns"] // 4 if self._before is None else int(self._before * 1e9)
-                if lease.left() > before:
-                    return lease, before
+                if lease.left() > lease.before:
+                    return lease
                 answer = self._ask(lease.id, wait)  # at first without a wait: the time before a request that has waited says little
                 wait = _WAIT
         except BaseException:
@@ -159,11 +165,11 @@ class Client:
         self._give_back(lease)
         return None
 
-    def _extend(self, lease, stop, before):
+    def _extend(self, lease, stop):
         """Extend the lease until the work must stop, or has ended."""
         try:
             while not stop.is_set():
-                wait = max(0.001, min(_WAIT, (lease.left() - before) / 1e9))
+                wait = max(0.001, min(_WAIT, (lease.left() - lease.before) / 1e9))
                 try:
                     answer = self._ask(lease.id, wait, limit=wait)
                 except (Refused, OSError, ValueError, http.client.HTTPException):

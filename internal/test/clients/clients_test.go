@@ -112,6 +112,29 @@ func TestApplicationsLeadOnOneHost(t *testing.T) {
 	f.overlaps()
 }
 
+// While ZooKeeper is away, each application works once under what is left of the lease, not again and again with ever less time to stop.
+func TestAnOutageStopsAnApplicationOnce(t *testing.T) {
+	f := newFleet(t, 6*time.Second)
+	f.daemon("n1", "child: {none: true}")
+	var apps []*process
+	for language := range f.apps {
+		apps = append(apps, f.app(language, "n1", "", false))
+	}
+	for _, p := range apps {
+		p.await("lead")
+	}
+	f.zk.Stop()
+	for _, p := range apps {
+		p.await("led")
+	}
+	<-time.After(f.lease())
+	for _, p := range apps {
+		if n := len(p.lines); n != 0 {
+			t.Errorf("%s: works %d times more", p.name, (n+1)/2)
+		}
+	}
+}
+
 // Each slot has leases of its own.
 func TestEachSlotHasItsOwnLeases(t *testing.T) {
 	f := newFleet(t, 4*time.Second)

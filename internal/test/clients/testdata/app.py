@@ -13,7 +13,7 @@ def now():
 
 
 def work(stop):
-    token = leader.token()
+    token = leader.token() or 0
     print("lead", token, flush=True)
     first = last = previous = 0
     while stubborn or not first or not stop.is_set():

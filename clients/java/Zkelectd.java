@@ -207,7 +207,7 @@ public final class Zkelectd {
         try {
             for (long wait = 0; a.is("leading") && !a.is("stop"); wait = WAIT) {
                 l.update(a, stopBefore != 0);
-                if (l.left() > l.stopBefore) {
+                if (l.left() > l.stopBefore * 5 / 4) { // else it might be the rest of one whose offset was less exact
                     taken = true;
                     return l;
                 }

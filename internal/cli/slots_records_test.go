@@ -60,3 +60,31 @@ func TestDamagedRecordOfSlots(t *testing.T) {
 	checkSlots(t, all, 3)
 	f.checkPanics()
 }
+
+// If the record is deleted, the fences are gone with it. The elector begins a new epoch with the size in force.
+func TestDeletedRecordOfSlots(t *testing.T) {
+	t.Parallel()
+	f := newSlotFleet(t, 2)
+	f.run("n1", 2, 1)
+	f.run("n2", 2, 1)
+	f.settled("both slots have leaders", 2, map[string]int{"n1": 1, "n2": 1})
+	before := f.slots().Record
+	for f.exists(f.paths.Slots()) {
+		var ops []cluster.Op
+		for i := range 2 {
+			for _, path := range []string{"/current", "/elected", "/heir", "/history", ""} {
+				if path = f.paths.OfSlot(i).Leader() + path; f.exists(path) {
+					ops = append(ops, remove(path))
+				}
+			}
+		}
+		_, _ = f.session.Do(t.Context(), append(ops, remove(f.paths.Slots()))...) // it fails if something has changed
+	}
+	f.eventually("another epoch", func() bool { return f.slots().Record.Epoch > before.Epoch })
+	f.settled("both slots have leaders again", 2, map[string]int{"n1": 1, "n2": 1})
+	if now := f.slots().Record; now.SlotSize != before.SlotSize {
+		t.Errorf("%+v", now)
+	}
+	checkSlots(t, slotLedger(t, f.ledgerFile()), 1)
+	f.checkPanics()
+}

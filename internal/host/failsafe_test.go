@@ -29,6 +29,7 @@ import (
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/store"
 	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/test/faultproxy"
 	"zkelectd/internal/test/zkserver"
 	"zkelectd/internal/transition/failsafe"
 	"zkelectd/internal/zk"
@@ -289,6 +290,25 @@ func TestOutageWhileAMemberJoins(t *testing.T) {
 	}
 }
 
+// With a limit the leader stops although all others promise, and anybody may take over.
+func TestLimitOfAnOutage(t *testing.T) {
+	f := newFleet(t)
+	const limit = 4 * time.Second
+	f.env = []string{"ZKELECTD_FAILSAFE_MAX=" + limit.String()}
+	f.start(true, "a", "b")
+	a := f.hosts[0]
+	f.leads(a, "b")
+	f.server.Kill()
+	began := boottime.Now()
+	wait(t, "the leader has stopped", func() bool { return !a.View().Child })
+	if took := boottime.Now() - began; took < cluster.Lease(outageSession)+500*time.Millisecond || took > limit+500*time.Millisecond {
+		t.Errorf("it took %s", took)
+	}
+	if err := f.server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A host that cannot read what it has promised does not start.
 func TestDamagedFailsafeState(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
@@ -355,6 +375,35 @@ func TestFailsafeModeByReload(t *testing.T) {
 	if err := check(); err != nil {
 		t.Error(err)
 	}
+}
+
+// A leader that alone is cut off from ZooKeeper does not lead forever: ZooKeeper answers the others, so they promise nothing.
+func TestLeaderAloneCutOff(t *testing.T) {
+	f := newFleet(t)
+	proxy, err := faultproxy.New(f.server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	f.env = []string{fmt.Sprintf("ZKELECTD_ZOOKEEPER_SERVERS=127.0.0.1:%d", proxy.Port())}
+	f.start(true, "a")
+	f.env = nil
+	a := f.hosts[0]
+	until(t, a.only, "a leads", status.Daemon.Leads)
+	f.start(true, "b", "c")
+	b := f.hosts[1]
+	f.leads(a, "b", "c")
+	proxy.SetMode(faultproxy.BlackHole)
+	began := boottime.Now()
+	wait(t, "the leader has stopped", func() bool { return !a.View().Child })
+	if took := boottime.Now() - began; took > cluster.Lease(outageSession)+500*time.Millisecond {
+		t.Errorf("it took %s", took)
+	}
+	if n := a.Totals().Failsafe; n.Extended != 0 || n.Refused == 0 {
+		t.Errorf("counted %+v", n)
+	}
+	until(t, b.only, "b leads", status.Daemon.Leads)
+	proxy.SetMode(faultproxy.Pass)
 }
 
 // Of a host with many groups, those with failsafe mode lead on in an outage, and the others stop. They share the agent and its messages.

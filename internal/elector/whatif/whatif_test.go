@@ -1,7 +1,6 @@
 package whatif
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,19 +50,6 @@ func TestChanges(t *testing.T) {
 			}
 			last = s.Term
 		}
-	}
-}
-
-func TestPreemptionIsBlocked(t *testing.T) {
-	q := question(t, led(four(), "b2"), cluster.Rules{Failback: "1m"})
-	out := forecast(t, q)
-	if out.Leader.ID != "b2" || !strings.Contains(out.Blocked, "a1 would be better") {
-		t.Errorf("%s leads, blocked: %q", out.Leader.ID, out.Blocked)
-	}
-	q = question(t, led(four(), "a1"), cluster.Rules{Filter: []string{"member.priority >= 35"}})
-	q.Change.Without = []string{"a1"}
-	if out := forecast(t, q); !strings.Contains(out.Last.Note, "policy.filter") || len(out.Last.Ranking.Entries) != 3 {
-		t.Errorf("no member is eligible: %q", out.Last.Note)
 	}
 }
 
@@ -174,22 +160,6 @@ func TestPolicyProblemsAreReported(t *testing.T) {
 	q.Change.WithoutSites = []string{"dc2"}
 	if out := forecast(t, q); len(out.Problems) != 1 || !strings.Contains(out.Problems[0], "dc2") {
 		t.Errorf("%q", out.Problems)
-	}
-}
-
-func TestUnreadableRecords(t *testing.T) {
-	damaged := errors.New("znode /c/x is empty")
-	s := led(four(), "a2")
-	s.Control = cluster.Stored[cluster.Control]{Exists: true, Err: damaged}
-	q := question(t, s)
-	q.Change.Cordon = []string{"a1"}
-	if out := forecast(t, q); out.Leader.ID != "a2" || !strings.Contains(out.Blocked, "znode /c/x is empty") {
-		t.Errorf("requests that cannot be read: %q leads, blocked: %q", out.Leader.ID, out.Blocked)
-	}
-	s = led(four(), "a2")
-	s.Elected = cluster.Stored[cluster.Elected]{Exists: true, Err: damaged}
-	if out := forecast(t, question(t, s)); out.Leader.ID != "a1" || out.Steps[0].Cause != cluster.CauseRepair {
-		t.Errorf("a decision that cannot be read: %q leads after %q", out.Leader.ID, causes(out))
 	}
 }
 

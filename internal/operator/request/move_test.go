@@ -80,37 +80,6 @@ func TestMove(t *testing.T) {
 	}
 }
 
-func TestForceIsAdvisedOnlyWhereItHelps(t *testing.T) {
-	struck := func(h *testGroup) {
-		h.q.Snapshot.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "b2", Strikes: 2, For: cluster.Duration(time.Hour), Term: 3, Reason: "stalled"}}
-	}
-	missing := func(h *testGroup) { h.q.Snapshot.Members[3].Node.Exists = false }
-	observer := func(h *testGroup) { h.node("b2").Ineligible = "an observer" }
-	for name, spoil := range map[string]func(*testGroup){"excluded": struck, "without a record": missing, "an observer": observer} {
-		for _, force := range []bool{false, true} {
-			h := group(t).leads("a1")
-			spoil(h)
-			o := bob()
-			o.Force = force
-			_, err := h.planFor(move(o, "b2", ""))
-			if err == nil || !strings.Contains(err.Error(), "leadership cannot move to b2: b2: ") || strings.Contains(err.Error(), "--force") {
-				t.Errorf("%s, forced %t: %v", name, force, err)
-			}
-		}
-	}
-}
-
-// During a handover, the leader is the member that still holds leadership.
-func TestLeaderDuringAHandoverIsTheHolder(t *testing.T) {
-	h := group(t).leads("b1")
-	h.elects("a1")
-	h.q.Snapshot.Elected.Record.Term = 8
-	plan, err := h.planFor(move(bob(), "b2", ""))
-	if err != nil || plan.Messages[0] != "moves leadership from b1 (dc2) to b2 (dc2)" {
-		t.Errorf("%v, %q", err, plan.Messages)
-	}
-}
-
 func TestReelect(t *testing.T) {
 	h := group(t, cluster.Rules{Failback: cluster.FailbackManual}).leads("b1")
 	h.control().Pause = &cluster.Pause{Request: ann(1)}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/policy"
 )
 
 func snapshot() cluster.Snapshot {
@@ -149,42 +148,6 @@ func TestOpenTreeIsShown(t *testing.T) {
 		g := Of("cluster", "/cluster", snap)
 		if shown := strings.Contains(g.Table(), "\nOpen     anyone who can reach ZooKeeper can stop this group, or lock it out"); g.OpenTree != open || shown != open {
 			t.Errorf("open %t: %t, in the table %t", open, g.OpenTree, shown)
-		}
-	}
-}
-
-// The health is what keeps a member from being elected.
-func TestHealthAgreesWithTheRanking(t *testing.T) {
-	for name, change := range map[string]func(*cluster.Snapshot){
-		"nothing":    func(*cluster.Snapshot) {},
-		"unhealthy":  func(s *cluster.Snapshot) { s.Members[0].Node.Record.Unhealthy = "no disk" },
-		"observer":   func(s *cluster.Snapshot) { s.Members[0].Node.Record.Ineligible = "an observer" },
-		"no record":  func(s *cluster.Snapshot) { s.Members[0].Node = cluster.Stored[cluster.Node]{} },
-		"damaged":    func(s *cluster.Snapshot) { s.Members[0].Node.Err = errors.New("znode /c/nodes/b is empty") },
-		"superseded": func(s *cluster.Snapshot) { s.Members[0].Superseded = true },
-		"cordoned": func(s *cluster.Snapshot) {
-			s.Control.Record.Cordons = []cluster.Cordon{{Request: request(1, time.Now(), 0, 0), Node: "b"}}
-		},
-	} {
-		s := ready(snapshot())
-		s.Elected.Record.Exclusions = nil
-		change(&s)
-		compiled, err := policy.New(cluster.Policy{Rules: cluster.Rules{Type: "first"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		entry, _ := compiled.Rank(policy.Input{Members: s.Members, Cordons: s.Control.Record.Cordons}).Find("b-1")
-		want := entry.RefusalReason()
-		if entry.Eligible() {
-			want = "yes"
-		}
-		if (name == "nothing") != entry.Eligible() {
-			t.Errorf("%s: ranked as %q", name, want)
-		}
-		for _, m := range Of("c", "/c", s).Members {
-			if m.Incarnation == "b-1" && m.Eligible != want {
-				t.Errorf("%s: eligible is %q, not %q", name, m.Eligible, want)
-			}
 		}
 	}
 }

@@ -23,20 +23,13 @@ func causes() []string {
 	return names
 }
 
-// checkCause returns an error if cause is never name in expressions. The causes that only history and explain show are explained.
+// checkCause returns an error if cause is never name in expressions.
 func checkCause(name string) error {
 	known := causes()
 	if slices.Contains(known, name) {
 		return nil
 	}
-	never := fmt.Sprintf("cause is never %q", name)
-	if c := cluster.Cause(name); slices.Contains(cluster.Causes, c) {
-		if seen, ok := c.InPolicy(); ok {
-			return fmt.Errorf("%s in expressions, which see it as %q", never, seen)
-		}
-		return fmt.Errorf("%s in expressions: it says nothing about a member, and the cause before it stays", never)
-	}
-	return fmt.Errorf("%s: it is one of %s%s", never, strings.Join(known, ", "), suggest.Hint(name, known))
+	return fmt.Errorf("cause is never %q: it is one of %s%s", name, strings.Join(known, ", "), suggest.Hint(name, known))
 }
 
 // CheckCauses returns an error for an expression that compares cause with a text that it never is. It is for the rules of a

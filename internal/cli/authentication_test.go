@@ -132,16 +132,21 @@ func (r *recipe) run(f *fleet) (acl string) {
 func TestAuthenticationRecipes(t *testing.T) {
 	t.Parallel()
 	hosts := []string{"host1", "host2"}
-	t.Run("A password", func(t *testing.T) {
-		f, r := newFleet(t), newRecipe(t, "A password")
-		r.serve()
-		for _, id := range hosts {
-			put(t, filepath.Join(r.host(f, id), "zookeeper.auth"), "zkelectd:secret\n")
-		}
-		if acl := r.run(f); !strings.Contains(acl, "digest:zkelectd/") {
-			t.Error(acl)
-		}
-	})
+	for title, c := range map[string]struct{ file, acl string }{
+		"A password":           {"zookeeper.auth", "digest:zkelectd/"},
+		"SASL with a password": {"sasl.auth", "sasl:zkelectd:cdrwa"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			f, r := newFleet(t), newRecipe(t, title)
+			r.serve()
+			for _, id := range hosts {
+				put(t, filepath.Join(r.host(f, id), c.file), "zkelectd:secret\n")
+			}
+			if acl := r.run(f); !strings.Contains(acl, c.acl) {
+				t.Error(acl)
+			}
+		})
+	}
 	t.Run("A client certificate", func(t *testing.T) {
 		f, r := newFleet(t), newRecipe(t, "A client certificate")
 		ca, err := zkserver.NewAuthority(r.dir, "ca")
@@ -168,16 +173,6 @@ func TestAuthenticationRecipes(t *testing.T) {
 			t.Errorf("the subject: %v %s", err, out)
 		}
 		if acl := r.run(f); !strings.Contains(acl, "x509:CN=host1,O=Example:cdrwa,x509:CN=host2,O=Example:cdrwa") {
-			t.Error(acl)
-		}
-	})
-	t.Run("SASL with a password", func(t *testing.T) {
-		f, r := newFleet(t), newRecipe(t, "SASL with a password")
-		r.serve()
-		for _, id := range hosts {
-			put(t, filepath.Join(r.host(f, id), "sasl.auth"), "zkelectd:secret\n")
-		}
-		if acl := r.run(f); !strings.Contains(acl, "sasl:zkelectd:cdrwa") {
 			t.Error(acl)
 		}
 	})

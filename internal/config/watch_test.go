@@ -96,13 +96,20 @@ func rename(t *testing.T, from, to string) {
 	}
 }
 
+// watched returns a file that is watched, and what is seen of it.
+func watched(t *testing.T) (dir, path string, seen <-chan string) {
+	t.Helper()
+	dir = t.TempDir()
+	path = filepath.Join(dir, "z.yaml")
+	write(t, path, "first")
+	seen = startWatch(t, path)
+	waitForWatch(t, seen, dir, func(i int) { write(t, path, strings.Repeat("x", i+1)) })
+	return dir, path, seen
+}
+
 func TestWatchNoticesEveryKindOfWrite(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	path := filepath.Join(dir, "z.yaml")
-	write(t, path, "first")
-	seen := startWatch(t, path)
-	waitForWatch(t, seen, dir, func(i int) { write(t, path, strings.Repeat("x", i+1)) })
+	_, path, seen := watched(t)
 	waitForContent(t, seen, "in place", func() { write(t, path, "in place") })
 	waitForContent(t, seen, "renamed", func() {
 		write(t, path+".new", "renamed")
@@ -140,11 +147,7 @@ func waitForRead(t *testing.T, path string, change func()) {
 
 func TestUnchangedContentIsNotReported(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	path := filepath.Join(dir, "z.yaml")
-	write(t, path, "first")
-	seen := startWatch(t, path)
-	waitForWatch(t, seen, dir, func(i int) { write(t, path, strings.Repeat("x", i+1)) })
+	dir, path, seen := watched(t)
 	waitForContent(t, seen, "same", func() { write(t, path, "same") })
 	waitForRead(t, path, func() { write(t, path, "same") })
 	waitForRead(t, path, func() { write(t, filepath.Join(dir, "other.yaml"), "other") })
@@ -158,11 +161,7 @@ func TestUnchangedContentIsNotReported(t *testing.T) {
 // A file that is written in many steps is read after the last one.
 func TestManyWritesAreOneChange(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	path := filepath.Join(dir, "z.yaml")
-	write(t, path, "first")
-	seen := startWatch(t, path)
-	waitForWatch(t, seen, dir, func(i int) { write(t, path, strings.Repeat("x", i+1)) })
+	_, path, seen := watched(t)
 	var text string
 	n := waitForContent(t, seen, strings.Repeat("line\n", 200), func() {
 		for range 200 {

@@ -33,6 +33,8 @@ type breakage struct {
 	leases bool
 	// heirs is set if it is one of HEIR.
 	heirs bool
+	// lending makes a world in which applications have leases.
+	lending bool
 	// leaving makes a world in which little but leaders that leave goes wrong.
 	leaving bool
 	// restored makes a world in which the sequence numbers of incarnations come again.
@@ -104,6 +106,9 @@ var breakages = []breakage{
 	{name: forgottenFence, by: "S1", slotted: true, slots: 5},
 	{name: forgottenCurrent, by: "L1", slotted: true, slots: 5},
 	{name: leavingEligible, by: "leaving", leaving: true, one: 8, three: 5},
+	{name: ownApplications, by: "S1", lending: true},
+	{name: forgetsApplications, by: "S1", lending: true},
+	{name: forgetsAbandoned, by: "S1", lending: true, one: 273, three: 5},
 	{name: endlessHandover, by: "L1", leaving: true, one: 5, three: 2},
 	{name: currentTaken, by: "S1 S2", leaving: true},
 	{name: forgetTerms, by: "token", one: 246, three: 155},
@@ -201,6 +206,9 @@ const (
 	blindControl        = "CONTROL without the check of its version"
 	forgetTerms         = "a member that forgets its terms with its session"
 	workBeforeReply     = "work that starts before ACQUIRE is answered"
+	ownApplications     = "no release knows of application leases"
+	forgetsAbandoned    = "LEAVE of an abandoned instance knows of no application leases"
+	forgetsApplications = "a release does not wait for application leases"
 	leavingEligible     = "a node that is about to end still eligible"
 	endlessHandover     = "a leader that waits for its successor without a limit"
 	currentTaken        = "ACQUIRE that takes current from its holder"

@@ -69,6 +69,7 @@ func (c *checker) workStarted(m *member) {
 	for _, other := range c.working {
 		c.g.fail("S1: work begins on %s in term %d while that of %s in term %d is running", m.id, m.workTerm(), other.id, other.workTerm())
 	}
+	c.beginsBesideApplications(m)
 	c.working = append(c.working, m)
 }
 
@@ -97,6 +98,9 @@ func (c *checker) applied(s *session, ops []cluster.Op, results []cluster.Result
 	elected := c.readElected()
 	fence := c.readFence()
 	for i, op := range ops {
+		if op.Path == c.g.known.leader {
+			c.releasesApplications(s.h.members[c.g.number], fence.Record)
+		}
 		switch {
 		case op.Kind == cluster.OpCheck, i+1 < len(ops) && op.Kind == cluster.OpCreate && ops[i+1].Kind == cluster.OpDelete && ops[i+1].Path == op.Path,
 			i > 0 && op.Kind == cluster.OpDelete && ops[i-1].Kind == cluster.OpCreate && ops[i-1].Path == op.Path: // checks that it does not exist

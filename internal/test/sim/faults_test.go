@@ -71,6 +71,7 @@ func (w *world) plan() {
 	w.planFailsafe()
 	w.planHanging()
 	w.planLeaving()
+	w.planLending()
 	w.planRestores()
 	w.planSilence()
 	w.planStandbys()

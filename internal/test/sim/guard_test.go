@@ -44,6 +44,9 @@ func (h *host) crash(guarded bool) {
 	h.stopStandbys()
 	if !guarded {
 		for _, m := range h.members {
+			if !h.unguarded {
+				m.app = nil // the host is lost
+			}
 			if m.work != nil {
 				m.dead("died with its host")
 			}

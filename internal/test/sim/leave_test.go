@@ -164,6 +164,8 @@ func (in *instance) leaderships(c *conn) ([]cluster.Leadership, error) {
 			x.Unproven = true
 		case i < len(in.loops) && !in.abandoned:
 			x.Owed = in.loops[i].machine.Owed()
+		case i < len(in.loops) && in.loops[i].lent && in.m.w.broken.name != forgetsAbandoned:
+			x.Owed = in.m.members[i].budget.LeaseWait
 		case i >= len(in.loops) && g.slotted:
 			return all, nil
 		}

@@ -46,6 +46,9 @@ type loop struct {
 	done    bool               // its machine has ended
 	over    bool               // closed, or about to be
 	early   bool               // the child was reported dead before it was
+	lent    bool               // an application has, or may have, a lease
+	asked   bool               // an application is about to ask for one
+	told    bool               // it has been told to stop, and the machine will learn when it has
 	hints   cluster.Hints
 
 	hung    bool     // it handles nothing
@@ -150,6 +153,7 @@ func (l *loop) step(ev transition.Event) {
 			l.perform(a)
 		}
 	}
+	l.lend()
 	l.m.w.broken.startsEarly(l)
 	l.checkLeaving()
 	l.checkLive()

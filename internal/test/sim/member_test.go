@@ -39,6 +39,7 @@ type member struct {
 	lease   time.Duration // on the host's clock
 	work    *work
 	fencing *fencingRun
+	app     *application // beside the daemon
 
 	// How its takeovers and its child behave.
 	stalls   bool // never becomes ready

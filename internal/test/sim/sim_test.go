@@ -201,7 +201,7 @@ func (b breakage) noticed(t *testing.T, seed uint64, s shape) bool {
 	t.Helper()
 	w := play(seed, s, b, nil)
 	by, _, _ := strings.Cut(w.failure, ":")
-	if w.failure == "" || !strings.Contains(b.by, by) || play(seed, s, breakage{name: b.control, timed: b.timed, slotted: b.slotted, hanging: b.hanging, leaving: b.leaving, restored: b.restored, fencing: b.fencing, calmOutage: b.calmOutage, passive: b.passive, leases: b.leases, promoted: b.promoted, calling: b.calling, granting: b.granting}, nil).failure != "" {
+	if w.failure == "" || !strings.Contains(b.by, by) || play(seed, s, breakage{name: b.control, timed: b.timed, slotted: b.slotted, hanging: b.hanging, leaving: b.leaving, lending: b.lending, restored: b.restored, fencing: b.fencing, calmOutage: b.calmOutage, passive: b.passive, leases: b.leases, promoted: b.promoted, calling: b.calling, granting: b.granting}, nil).failure != "" {
 		return false
 	}
 	t.Logf("%s: noticed by seed %d: %s", b.name, seed, w.failure)

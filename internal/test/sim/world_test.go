@@ -45,6 +45,7 @@ type world struct {
 	calm      bool          // the faults have stopped
 	faults    map[string]int
 	leavers   *rand.Rand     // nil unless leaders leave again and again
+	lenders   *rand.Rand     // nil unless applications have leases
 	fencing   *fencingTraits // nil if no host fences another
 	standbys  *standbyTraits // nil if no work is promotable
 	quiet     bool           // no work hangs, and nothing is restored or copied

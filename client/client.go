@@ -1,8 +1,9 @@
-// Package client lets a program work only while the zkelectd daemon of its host leads, under a part of the leader's lease. It needs the
-// daemon's unix socket, and Linux.
+// Package client lets a program work only while the zkelectd daemon of its host leads, under a part of the leader's
+// lease. It needs the daemon's unix socket, and Linux.
 //
-// The lease ends by the clock: no daemon kills the program. So it must ask [Client.IsLeader] before each step that no other host may do,
-// and pass [Client.Token] to storage that can refuse older ones, because it can be suspended between the question and the step.
+// The lease ends by the clock: no daemon kills the program. So it must ask [Client.IsLeader] before each step that no
+// other host may do, and pass [Client.Token] to storage that can refuse older ones, because it can be suspended between
+// the question and the step.
 package client
 
 import (
@@ -26,15 +27,15 @@ import (
 // DefaultSocket is that of the packages.
 const DefaultSocket = "/run/zkelectd/api.sock"
 
-// Client asks one daemon about one group. Its fields must not change once it is used. The zero value is ready for a daemon with one group.
-// All methods are safe for concurrent use.
+// Client asks one daemon about one group. Its fields must not change once it is used. The zero value is ready for a
+// daemon with one group. All methods are safe for concurrent use.
 type Client struct {
 	// Socket is the path of the daemon's unix socket; empty for [DefaultSocket].
 	Socket string
 	// Group is the group, with its slot as in ingest/3. It may be empty if the daemon has only one.
 	Group string
-	// StopBefore is how long before the end of a lease that is not extended the work is asked to stop, less than half of the lease;
-	// 0 for a quarter of it.
+	// StopBefore is how long before the end of a lease that is not extended the work is asked to stop, less than half of
+	// the lease; 0 for a quarter of it.
 	StopBefore time.Duration
 	// OtherProcesses must be set if the work goes on in other processes when this one is dead.
 	OtherProcesses bool
@@ -46,12 +47,14 @@ type Client struct {
 
 // lease is one that the daemon has handed out.
 type lease struct {
-	id     string
-	token  int64
-	offset time.Duration // at most what this process's clock is ahead of the daemon's: they may be in different time namespaces
-	end    atomic.Int64  // on this process's clock
-	// stopBefore is how long before the end the work must be asked to stop. It grows with what is left after an extension, but never
-	// shrinks: else a lease that ZooKeeper does not extend would be handed out again and again with ever less time to stop.
+	id    string
+	token int64
+	// offset is at most what this process's clock is ahead of the daemon's: they may be in different time namespaces.
+	offset time.Duration
+	end    atomic.Int64 // on this process's clock
+	// stopBefore is how long before the end the work must be asked to stop. It grows with what is left after an extension,
+	// but never shrinks: else a lease that ZooKeeper does not extend would be handed out again and again with ever less
+	// time to stop.
 	stopBefore time.Duration
 }
 
@@ -86,7 +89,8 @@ const (
 	answerTime = 2 * time.Second // for the daemon to answer when it need not wait
 )
 
-// IsLeader reports whether work runs whose lease is valid now. It goes by the clock, not by what the daemon has said last.
+// IsLeader reports whether work runs whose lease is valid now. It goes by the clock, not by what the daemon has said
+// last.
 func (c *Client) IsLeader() bool { return c.Token() != 0 }
 
 // Token returns the fencing token of the lease that is valid now; 0 for none. It grows with each leadership.
@@ -101,9 +105,10 @@ func (c *Client) Token() int64 {
 	return l.token
 }
 
-// RunWhileLeading waits until this host leads, and calls work. The context of work ends when it must stop, before its lease does: the rest
-// is for work to return in. When it has returned, another host may lead. RunWhileLeading returns what work does. It returns an error
-// without having called it if ctx ends before, or the daemon refuses; while no daemon answers, it waits.
+// RunWhileLeading waits until this host leads, and calls work. The context of work ends when it must stop, before its
+// lease does: the rest is for work to return in. When it has returned, another host may lead. RunWhileLeading returns
+// what work does. It returns an error without having called it if ctx ends before, or the daemon refuses; while no
+// daemon answers, it waits.
 func (c *Client) RunWhileLeading(ctx context.Context, work func(context.Context) error) error {
 	if !c.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -167,7 +172,8 @@ func (c *Client) take(ctx context.Context) (*lease, error) {
 		if time.Duration(l.end.Load())-now() > l.stopBefore*5/4 { // else it might be the rest of one whose offset was less exact
 			return l, nil
 		}
-		a, err = c.ask(ctx, l.id, wait) // at first without a wait: the time before a request that has waited says little
+		// At first without a wait: the time before a request that has waited says little.
+		a, err = c.ask(ctx, l.id, wait)
 	}
 	c.giveBack(l)
 	return nil, err
@@ -234,9 +240,10 @@ func (c *Client) send(ctx context.Context, method string, query url.Values) (a a
 		return a, err
 	}
 	before := now()
-	response, err := (&http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", cmp.Or(c.Socket, DefaultSocket))
-	}}).RoundTrip(r)
+	}
+	response, err := (&http.Transport{DisableKeepAlives: true, DialContext: dial}).RoundTrip(r)
 	if err != nil {
 		return a, err
 	}

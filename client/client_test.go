@@ -31,7 +31,8 @@ func daemon(t *testing.T, handler http.HandlerFunc) *Client {
 
 func reply(w http.ResponseWriter, lease string, left time.Duration, stop bool) {
 	at := now()
-	fmt.Fprintf(w, `{"leading":%t,"stop":%t,"lease":%q,"token":7,"lease_end_ns":%d,"boottime_ns":%d}`, left > 0, stop, lease, int64(at+left), int64(at))
+	fmt.Fprintf(w, `{"leading":%t,"stop":%t,"lease":%q,"token":7,"lease_end_ns":%d,"boottime_ns":%d}`,
+		left > 0, stop, lease, int64(at+left), int64(at))
 }
 
 // The work runs under a lease that is extended until it must stop, and is returned.
@@ -161,7 +162,8 @@ func TestWithoutALeaseNothingRuns(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := (&Client{Socket: filepath.Join(t.TempDir(), "none")}).RunWhileLeading(ctx, never); !errors.Is(err, context.DeadlineExceeded) {
+	none := &Client{Socket: filepath.Join(t.TempDir(), "none")}
+	if err := none.RunWhileLeading(ctx, never); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("without a daemon: %v", err)
 	}
 }

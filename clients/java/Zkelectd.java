@@ -32,11 +32,11 @@ import java.util.regex.Pattern;
  * }
  * </pre>
  *
- * The lease ends by the clock: no daemon kills the program. So it must ask isLeader() before each step that no other host may do, and pass
- * token() to storage that can refuse older ones, because it can be suspended between the question and the step.
+ * The lease ends by the clock: no daemon kills the program. So it must ask isLeader() before each step that no other host
+ * may do, and pass token() to storage that can refuse older ones, because it can be suspended between question and step.
  *
- * <p>It needs Java 16, Linux and the daemon's unix socket, and nothing else. Java has no clock that goes on while the host is suspended
- * (System.nanoTime does not), so /proc/uptime is read.
+ * <p>It needs Java 16, Linux and the daemon's unix socket, and nothing else. Java has no clock that goes on while the host
+ * is suspended (System.nanoTime does not), so /proc/uptime is read.
  */
 public final class Zkelectd {
     /** Work that runs while this host leads. */
@@ -76,10 +76,11 @@ public final class Zkelectd {
         final String id;
         final long token;
         volatile long end; // on this process's clock
-        // How long before the end the work must stop. It grows with what is left after an extension, but never shrinks: else a lease that
-        // ZooKeeper does not extend would be handed out again and again with ever less time to stop.
+        // How long before the end the work must stop. It grows with what is left after an extension, but never shrinks:
+        // else a lease that ZooKeeper does not extend would be handed out again with ever less time to stop.
         volatile long stopBefore;
-        private long offset = Long.MIN_VALUE; // at most what this clock is ahead of the daemon's: containers may have another one
+        /** At most what this clock is ahead of the daemon's: they may be in different time namespaces. */
+        private long offset = Long.MIN_VALUE;
 
         Lease(Answer answer) {
             id = answer.text("lease");
@@ -132,8 +133,8 @@ public final class Zkelectd {
     }
 
     /**
-     * stopBefore is how many milliseconds before the end of a lease that is not extended the work must stop: less than half of the lease; 0
-     * for a quarter. Set bound to false if the work goes on in other processes when this one is dead.
+     * stopBefore is how many milliseconds before the end of a lease that is not extended the work must stop: less than half
+     * of the lease; 0 for a quarter. Set bound to false if the work goes on in other processes when this one is dead.
      */
     public Zkelectd(Path socket, String group, long stopBefore, boolean bound) {
         this.socket = socket;
@@ -142,7 +143,7 @@ public final class Zkelectd {
         this.bound = bound;
     }
 
-    /** Returns whether work runs whose lease is valid now. That goes by the clock, not by what the daemon has said last. */
+    /** Returns whether work runs whose lease is valid now, by the clock and not by what the daemon has said last. */
     public boolean isLeader() {
         return token() != 0;
     }
@@ -153,7 +154,7 @@ public final class Zkelectd {
         return l != null && l.left() > 0 ? l.token : 0;
     }
 
-    /** Waits until this host leads, and runs the work. When it has returned, another host may lead. While no daemon answers, it waits. */
+    /** Waits until this host leads, also while no daemon answers, and runs the work. When it returns, others may lead. */
     public void runWhileLeading(Work work) throws Exception {
         if (!running.compareAndSet(false, true)) {
             throw new IllegalStateException("work runs already");
@@ -211,7 +212,8 @@ public final class Zkelectd {
                     taken = true;
                     return l;
                 }
-                a = ask(l.id, wait, wait + ANSWER); // at first without a wait: the time before a request that has waited says little
+                // At first without a wait: the time before a request that has waited says little.
+                a = ask(l.id, wait, wait + ANSWER);
             }
             return null;
         } finally {
@@ -283,7 +285,8 @@ public final class Zkelectd {
 
     /** Sends a request, and returns what comes until the daemon closes the connection. */
     private String exchange(String request, long deadline) throws IOException {
-        try (SocketChannel channel = SocketChannel.open(StandardProtocolFamily.UNIX); Selector selector = Selector.open()) {
+        try (SocketChannel channel = SocketChannel.open(StandardProtocolFamily.UNIX);
+                Selector selector = Selector.open()) {
             channel.connect(UnixDomainSocketAddress.of(socket));
             channel.write(ByteBuffer.wrap(request.getBytes(StandardCharsets.US_ASCII)));
             channel.configureBlocking(false);

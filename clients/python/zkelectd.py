@@ -10,8 +10,8 @@
     while True:
         leader.run_while_leading(work)
 
-The lease ends by the clock: no daemon kills the program. So it must ask is_leader() before each step that no other host may do, and
-pass token() to storage that can refuse older ones, because it can be suspended between the question and the step.
+The lease ends by the clock: no daemon kills the program. So it must ask is_leader() before each step that no other host
+may do, and pass token() to storage that can refuse older ones, because it can be suspended between question and step.
 
 It needs Python 3.7, Linux and the daemon's unix socket, and nothing else.
 """
@@ -53,12 +53,12 @@ class _Connection(http.client.HTTPConnection):
 class _Lease:
     def __init__(self, answer, before, last):
         self.id, self.token, self.pid = answer["lease"], answer["token"], os.getpid()
-        # before is how many ns before the end the work must stop. It grows with what is left after an extension, but never shrinks:
-        # else a lease that ZooKeeper does not extend would be handed out again and again with ever less time to stop.
+        # before is how many ns before the end the work must stop. It grows with what is left after an extension, but never
+        # shrinks: else a lease that ZooKeeper does not extend would be handed out again with ever less time to stop.
         self.fixed, self.before = before is not None, 0 if before is None else int(before * 1e9)
         if last and last.token == self.token:
             self.before = last.before
-        # offset is at most what this process's clock is ahead of the daemon's: they may be in different time namespaces.
+        # offset is at most what this clock is ahead of the daemon's: they may be in different time namespaces.
         self.offset, self.end = None, 0
 
     def update(self, answer):
@@ -94,8 +94,8 @@ class Stop:
 class Client:
     """Asks the daemon at a unix socket about a group, with its slot as in ingest/3; a daemon with one group needs none.
 
-    stop_before is how many seconds before the end of a lease that is not extended the work must stop: less than half of the lease,
-    by default a quarter. Set bound to False if the work goes on in other processes when this one is dead.
+    stop_before is how many seconds before the end of a lease that is not extended the work must stop: less than half of the
+    lease, by default a quarter. Set bound to False if the work goes on in other processes when this one is dead.
     """
 
     def __init__(self, socket_path="/run/zkelectd/api.sock", group=None, stop_before=None, bound=True):
@@ -103,7 +103,7 @@ class Client:
         self._running, self._lease, self._last = threading.Lock(), None, None
 
     def is_leader(self):
-        """Say whether work runs whose lease is valid now. That goes by the clock, not by what the daemon has said last."""
+        """Say whether work runs whose lease is valid now, by the clock and not by what the daemon has said last."""
         return self.token() is not None
 
     def token(self):
@@ -157,7 +157,8 @@ class Client:
                 lease.update(answer)
                 if lease.left() > lease.before * 5 // 4:  # else it might be the rest of one whose offset was less exact
                     return lease
-                answer = self._ask(lease.id, wait)  # at first without a wait: the time before a request that has waited says little
+                # At first without a wait: the time before a request that has waited says little.
+                answer = self._ask(lease.id, wait)
                 wait = _WAIT
         except BaseException:
             self._give_back(lease)

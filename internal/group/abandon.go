@@ -33,7 +33,8 @@ func (m *Member) isAbandoned() bool { return m.background.ctx.Err() != nil }
 func (m *Member) Done() bool { return m.owed.Load() != nil }
 
 // Owed returns the lease wait that a successor owes to what the member has not released. The member must be done, or have been
-// abandoned: then the guard has run its post_stop hook, but how that ended is not known, nor who still has an application lease.
+// abandoned: then the guard has run its post_stop hook, but how that ended is not known, nor who still has an
+// application lease.
 func (m *Member) Owed() time.Duration {
 	switch owed := m.owed.Load(); {
 	case owed != nil:

@@ -44,8 +44,8 @@ func (m *Member) recallLeases() {
 	})
 }
 
-// announceLeases makes everything that may release the term know that application leases are out: this loop, what it has entrusted to
-// the guard and to the session, and LEAVE. It is called in the goroutine of a request.
+// announceLeases makes everything that may release the term know that application leases are out: this loop, what it
+// has entrusted to the guard and to the session, and LEAVE. It is called in the goroutine of a request.
 func (m *Member) announceLeases(ctx context.Context, term int64) error {
 	lent := make(chan bool, 1)
 	m.background.runInLoop(func() {

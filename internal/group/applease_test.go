@@ -37,8 +37,8 @@ func (m *member) lease(t *testing.T, r applease.Request) applease.Answer {
 	return a
 }
 
-// A leader hands out leases that end with its own, tells their holders when it must stop, and releases when none is out. Before the
-// first one, the guard knows that it may not write RELEASED.
+// A leader hands out leases that end with its own, tells their holders when it must stop, and releases when none is
+// out. Before the first one, the guard knows that it may not write RELEASED.
 func TestALeaderAwaitsItsApplications(t *testing.T) {
 	server := storetest.NewServer()
 	a := joinWithStop(t, server, "a", 500*time.Millisecond)

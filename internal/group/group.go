@@ -63,7 +63,8 @@ type Guard interface {
 	SetLease(deadline time.Duration)
 	// SetRelease sets the transaction that releases leadership if this daemon dies; nil for none.
 	SetRelease(tx json.RawMessage)
-	// Confirm waits until the guard has read what was set before. It returns an error if this leadership is not the guard's any more.
+	// Confirm waits until the guard has read what was set before. It returns an error if this leadership is not the guard's
+	// any more.
 	Confirm(ctx context.Context) error
 	// Unkillable returns which process of the work cannot be killed, and why; empty if there is none.
 	Unkillable() string

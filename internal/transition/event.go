@@ -61,10 +61,11 @@ type (
 	ChildFailed struct{ Err error }
 	// ChildDead reports that no process of the child's group is left, and how the child ended.
 	ChildDead struct{ Status string }
-	// Lent reports that an application lease of Term is about to be handed out. It is not, if [Machine.Lending] says then that it may not be.
+	// Lent reports that an application lease of Term is about to be handed out. It is not, if [Machine.Lending] says then that
+	// it may not be.
 	Lent struct{ Term int64 }
-	// LeasesOver reports that every application lease of Term has been returned, its process is dead, or its end has passed, and that no
-	// other one will be handed out.
+	// LeasesOver reports that every application lease of Term has been returned, its process is dead, or its end has passed, and
+	// that no other one will be handed out.
 	LeasesOver struct{ Term int64 }
 	// Quit asks to give up leadership and to end the membership; a second one, to do so without grace. Failed is set if this
 	// was not requested: the daemon has lost something that it needs in order to lead.

@@ -346,7 +346,9 @@ func (m *Machine) Lending() Lending {
 	if !t.held {
 		return Lending{}
 	}
-	return Lending{Term: t.number, Value: t.current.Value, Open: t.ready && t.stop == nil && m.ended == "", Lent: t.lent, StopBy: t.stopAt}
+	return Lending{
+		Term: t.number, Value: t.current.Value, Open: t.ready && t.stop == nil && m.ended == "", Lent: t.lent, StopBy: t.stopAt,
+	}
 }
 
 // Running reports whether the child's process group exists.
@@ -367,8 +369,8 @@ func (m *Machine) Idle() bool {
 }
 
 // working reports whether something is running that must end before the lease does (S1). This does not include post_stop,
-// which only undoes, and includes fencing: only a holder with a lease may fence. Nothing can kill those who have application leases:
-// in a hurry, the successor waits for them instead.
+// which only undoes, and includes fencing: only a holder with a lease may fence. Nothing can kill those who have application
+// leases: in a hurry, the successor waits for them instead.
 func (m *Machine) working() bool {
 	return m.term.running || m.term.task == taskPrepare || m.term.fencing.node != "" || m.term.lent && !m.hurry
 }

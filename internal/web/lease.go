@@ -15,7 +15,8 @@ import (
 
 const (
 	leasePath = "/v1/lease"
-	// maxLeaseRequests limits concurrent requests for application leases, which wait. With maxRequests, it is less than maxConns.
+	// maxLeaseRequests limits concurrent requests for application leases, which wait. With maxRequests, it is less than
+	// maxConns.
 	maxLeaseRequests = 64
 	// maxLeaseWait limits how long a request may wait.
 	maxLeaseWait = time.Minute
@@ -24,7 +25,8 @@ const (
 // leaseResponse is the response of /v1/lease. Times are in nanoseconds, so that a client needs no parser for durations.
 type leaseResponse struct {
 	stamp
-	// Leading reports whether the client has a lease, and Stop whether it must stop its work before the end and return the lease.
+	// Leading reports whether the client has a lease, and Stop whether it must stop its work before the end and return the
+	// lease.
 	Leading bool `json:"leading"`
 	Stop    bool `json:"stop"`
 	// Lease is the id of the lease, Token its fencing token, and Value what the leader's work publishes.
@@ -71,7 +73,8 @@ func (a *api) lease(w http.ResponseWriter, r *http.Request) {
 	}
 	now := boottime.Now()
 	a.respond(w, http.StatusOK, leaseResponse{
-		stamp: stampOf(g.view()), Leading: answer.Left(now) > 0, Stop: answer.Stop, Lease: answer.ID, Token: answer.Term, Value: answer.Value,
+		stamp: stampOf(g.view()), Leading: answer.Left(now) > 0, Stop: answer.Stop,
+		Lease: answer.ID, Token: answer.Term, Value: answer.Value,
 		LeaseEnd: int64(answer.End), LeaseLeft: int64(answer.Left(now)), Boottime: int64(now),
 	})
 }
@@ -80,7 +83,7 @@ func (a *api) lease(w http.ResponseWriter, r *http.Request) {
 func (a *api) leaseRequest(r *http.Request) (q leaseRequest, code int, why string) {
 	conn := connOf(r)
 	if conn == nil || conn.peer == nil {
-		return q, http.StatusForbidden, "leases are for programs on this host only: use the unix socket (http.listen: unix:PATH)"
+		return q, http.StatusForbidden, "leases are for programs on this host: use the unix socket (http.listen: unix:PATH)"
 	}
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -98,7 +101,7 @@ func (a *api) leaseRequest(r *http.Request) (q leaseRequest, code int, why strin
 			return q, code, why
 		}
 	case len(groups) != 1:
-		return q, http.StatusBadRequest, "this daemon has several groups: use " + leasePath + "?group=, with one of the names in " + groupsPath
+		return q, http.StatusBadRequest, "this daemon has several groups: add ?group= and one of the names in " + groupsPath
 	default:
 		q.group = groups[0]
 	}
@@ -115,12 +118,13 @@ func (a *api) leaseRequest(r *http.Request) (q leaseRequest, code int, why strin
 		return q, http.StatusBadRequest, "bound must be true or false"
 	}
 	q.ID = query.Get("lease")
-	q.Process = applease.Process{Pid: int(conn.peer.Pid), Open: func() (int, error) { return openPeer(conn.Conn, int(conn.peer.Pid)) }}
+	pid := int(conn.peer.Pid)
+	q.Process = applease.Process{Pid: pid, Open: func() (int, error) { return openPeer(conn.Conn, pid) }}
 	return q, 0, ""
 }
 
-// openPeer returns a pidfd of the process at the other end of a unix socket. Before Linux 6.5 it may be one of a later process with the
-// same pid, if the one that connected is dead: then nothing proves that.
+// openPeer returns a pidfd of the process at the other end of a unix socket. Before Linux 6.5 it may be one of a later
+// process with the same pid, if the one that connected is dead: then nothing proves that.
 func openPeer(conn net.Conn, pid int) (pidfd int, err error) {
 	u, ok := conn.(*net.UnixConn)
 	if !ok {

@@ -120,7 +120,8 @@ func TestLeaseRequests(t *testing.T) {
 	}
 }
 
-// Requests that wait have a quota of their own, which clients of the port cannot use up; returning a lease does not wait for it.
+// Requests that wait have a quota of their own, which clients of the port cannot use up; returning a lease does not
+// wait for it.
 func TestWaitingRequestsKeepNobodyOut(t *testing.T) {
 	a := newAPI(new(lender).options())
 	a.leaseQuota = newQuota(0, 0)

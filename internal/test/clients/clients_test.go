@@ -14,7 +14,8 @@ import (
 
 var pauses = flag.Int("clients.pauses", 20, "how often an application is paused, in each language")
 
-// An application that was paused for longer than its lease never believes afterwards that it leads, until it gets another lease.
+// An application that was paused for longer than its lease never believes afterwards that it leads, until it gets
+// another lease.
 func TestAPausedApplicationDoesNotLead(t *testing.T) {
 	f := newFleet(t, 2*time.Second)
 	f.daemon("n1", "child: {none: true}")
@@ -52,8 +53,8 @@ func (p *process) pause() {
 	p.await("led")
 }
 
-// Applications are leaders on one host at a time, in whatever language, whether they stop when they are asked to or work until their lease
-// is over, and whatever becomes of the daemon that has handed it out.
+// Applications are leaders on one host at a time, in whatever language, whether they stop when they are asked to or
+// work until their lease is over, and whatever becomes of the daemon that has handed it out.
 func TestApplicationsLeadOnOneHost(t *testing.T) {
 	f := newFleet(t, 4*time.Second)
 	f.zkelectd("init")

@@ -12,7 +12,8 @@ import (
 	"zkelectd/internal/sys/boottime"
 )
 
-// standIn is a daemon that hands out one lease after another, without extending it. Its clock is ahead of this process's.
+// standIn is a daemon that hands out one lease after another, without extending it. Its clock is ahead of this
+// process's.
 type standIn struct {
 	ahead time.Duration
 	lease time.Duration
@@ -47,8 +48,8 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(answer)
 }
 
-// In another time namespace, CLOCK_BOOTTIME differs by a constant. A client takes that into account, and never believes that its lease
-// ends later than it does.
+// In another time namespace, CLOCK_BOOTTIME differs by a constant. A client takes that into account, and never believes
+// that its lease ends later than it does.
 func TestADaemonWithAnotherClock(t *testing.T) {
 	f := &fleet{t: t, dir: t.TempDir(), session: 10 * time.Second, apps: languages(t), ledger: new(ledger)}
 	for language := range f.apps {

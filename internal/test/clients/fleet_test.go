@@ -59,7 +59,8 @@ func newFleet(t *testing.T, session time.Duration) *fleet {
 		zk.Stop()
 		os.RemoveAll(dir)
 	})
-	return &fleet{t: t, dir: dir, zk: zk, binary: testhelper.BuildZkelectd(t, dir, ""), apps: languages(t), session: session, ledger: new(ledger)}
+	daemon.Do(func() { testhelper.BuildZkelectd(t, built, "") })
+	return &fleet{t: t, dir: dir, zk: zk, binary: filepath.Join(built, "zkelectd"), apps: languages(t), session: session, ledger: new(ledger)}
 }
 
 // lease returns how long an application that is stopped can have a lease: the daemon may answer with one renewal more.

@@ -1,6 +1,6 @@
-// Package applease hands out application leases: parts of a leader's lease for processes that the daemon has not started and cannot
-// kill. A [Book] knows which of them are out, so that leadership is not released as clean while an application may still work
-// (docs/protocol.md, Application leases).
+// Package applease hands out application leases: parts of a leader's lease for processes that the daemon has not
+// started and cannot kill. A [Book] knows which of them are out, so that leadership is not released as clean while an
+// application may still work (docs/protocol.md, Application leases).
 package applease
 
 import (
@@ -28,8 +28,8 @@ type Offer struct {
 	Value string
 	// End returns when the leader's lease ends, as the guard enforces it.
 	End func() time.Duration
-	// Announce returns once nobody releases the term as clean any more without asking the book. It is called before the first lease is
-	// handed out, in the goroutine of the request.
+	// Announce returns once nobody releases the term as clean any more without asking the book. It is called before the
+	// first lease is handed out, in the goroutine of the request.
 	Announce func(context.Context) error
 }
 
@@ -68,7 +68,8 @@ type lease struct {
 	pidfd int // -1 for none
 }
 
-// over reports whether nobody works under the lease any more. Only what the kernel says proves that its process is dead.
+// over reports whether nobody works under the lease any more. Only what the kernel says proves that its process is
+// dead.
 func (l *lease) over() bool {
 	if boottime.Now() >= l.end {
 		return true
@@ -105,7 +106,8 @@ func (b *Book) Open(o Offer) {
 	b.offer, b.open, b.stopBy = o, true, 0
 }
 
-// Close makes the book hand out nothing more. Those who have a lease are told to stop by a time; 0 if there is none left.
+// Close makes the book hand out nothing more. Those who have a lease are told to stop by a time; 0 if there is none
+// left.
 func (b *Book) Close(stopBy time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -139,8 +141,8 @@ func (b *Book) AwaitOver(ctx context.Context) error {
 	}
 }
 
-// Ask returns a lease that is new or ends later than what the holder of r.ID has, or that this one must stop, as soon as it can, and
-// otherwise after r.Wait what is true then.
+// Ask returns a lease that is new or ends later than what the holder of r.ID has, or that this one must stop, as soon
+// as it can, and otherwise after r.Wait what is true then.
 func (b *Book) Ask(ctx context.Context, r Request) (Answer, error) {
 	waited, cancel := context.WithTimeout(ctx, r.Wait)
 	defer cancel()
@@ -201,7 +203,8 @@ func (b *Book) answer(r *Request, late bool) (a Answer, final bool, err error) {
 	return Answer{r.ID, l.term, l.value, l.end, false}, final || late, nil
 }
 
-// held returns the lease with an id that is not over, if the process may use it; otherwise nil. The caller must hold mu.
+// held returns the lease with an id that is not over, if the process may use it; otherwise nil. The caller must hold
+// mu.
 func (b *Book) held(id string, pid int) *lease {
 	if l := b.out[id]; l != nil && !l.over() && (l.pid == 0 || l.pid == pid) {
 		return l

@@ -169,7 +169,8 @@ func (l *leader) over(t *testing.T) <-chan error {
 	return over
 }
 
-// A term is over when every lease has been returned, its process is dead, or its end has passed; nothing else proves that.
+// A term is over when every lease has been returned, its process is dead, or its end has passed; nothing else proves
+// that.
 func TestWhatEndsALease(t *testing.T) {
 	process := func(t *testing.T) (*exec.Cmd, Process) {
 		cmd := exec.CommandContext(t.Context(), "sleep", "1000")

@@ -14,7 +14,6 @@ public final class App {
         while (true) {
             leader.runWhileLeading(stop -> {
                 long token = leader.token(), first = 0, last = 0, previous = 0;
-                System.out.println("lead " + token);
                 while (stubborn || first == 0 || !stop.requested()) {
                     long at = now();
                     if (!leader.isLeader()) {
@@ -23,7 +22,10 @@ public final class App {
                     if (previous != 0 && at - previous > limit) {
                         System.out.println("violation " + (at - previous));
                     }
-                    first = first == 0 ? at : first;
+                    if (first == 0) {
+                        first = at;
+                        System.out.println("lead " + token);
+                    }
                     last = previous = at;
                     Thread.sleep(1);
                 }

@@ -14,7 +14,6 @@ def now():
 
 def work(stop):
     token = leader.token() or 0
-    print("lead", token, flush=True)
     first = last = previous = 0
     while stubborn or not first or not stop.is_set():
         at = now()
@@ -22,7 +21,10 @@ def work(stop):
             break
         if previous and at - previous > limit:
             print("violation", at - previous, flush=True)
-        first, last, previous = first or at, at, at
+        if not first:
+            first = at
+            print("lead", token, flush=True)
+        last = previous = at
         time.sleep(0.001)
     for _ in range(200 if stubborn else 0):
         time.sleep(0.001)

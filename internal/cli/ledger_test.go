@@ -37,8 +37,16 @@ func ledgerChild() {
 	signal.Notify(stop, syscall.SIGTERM) // before it records that it works
 	write("start")
 	mode := os.Getenv("MODE")
-	if mode == "notify" {
-		notifyReady()
+	switch mode {
+	case "notify":
+		notifyReady("X_ZKELECTD_VALUE=tcp://" + os.Getenv("ZKELECTD_NODE") + ":7000\nREADY=1")
+	case "values": // more often than they can be written
+		notifyReady("X_ZKELECTD_VALUE=0\nREADY=1")
+		next := time.NewTicker(time.Millisecond)
+		for i := range manyValues {
+			<-next.C
+			notifyReady(fmt.Sprintf("X_ZKELECTD_VALUE=%s-%d", os.Getenv("ZKELECTD_NODE"), i+1))
+		}
 	}
 	beat := time.NewTicker(10 * time.Millisecond)
 	var crash <-chan time.Time
@@ -61,11 +69,14 @@ func ledgerChild() {
 	}
 }
 
-// notifyReady says to the daemon that the child works.
-func notifyReady() {
+// manyValues is how many values a child in the mode values publishes.
+const manyValues = 2000
+
+// notifyReady says something to the daemon, such as that the child works.
+func notifyReady(message string) {
 	c, err := net.Dial("unixgram", os.Getenv("NOTIFY_SOCKET"))
 	if err == nil {
-		_, err = io.WriteString(c, "X_ZKELECTD_VALUE=tcp://"+os.Getenv("ZKELECTD_NODE")+":7000\nREADY=1")
+		_, err = io.WriteString(c, message)
 		c.Close()
 	}
 	if err != nil {

@@ -426,6 +426,9 @@ const (
 	CurrentReady    CurrentState = "READY"
 )
 
+// MaxValue bounds [Current].Value, in bytes: every member keeps it in memory.
+const MaxValue = 1024
+
 // Current is the record of leader/current, the leader's ephemeral.
 type Current struct {
 	Header

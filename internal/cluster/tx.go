@@ -78,6 +78,13 @@ func (p Paths) RenewTx(h HeldVersions) []Op {
 	}
 }
 
+// ValueTx returns VALUE: RENEW that also writes current, with another value. It does not advance the lease znode, so it extends no lease.
+func (p Paths) ValueTx(h HeldVersions, current Current) []Op {
+	ops := p.RenewTx(h)
+	ops[ResultCurrent] = Op{Kind: OpSet, Path: p.Current(), Version: h.Current, Data: Encode(&current)}
+	return ops
+}
+
 // ReleaseTx returns RELEASE. It does not check elected: a holder that was replaced must be able to release.
 func (p Paths) ReleaseTx(h HeldVersions, fence Fence) []Op {
 	fence.Failsafe = nil // the work is dead: nobody has to promise anything any more
@@ -133,7 +140,7 @@ func (p Paths) HistoryTx(self string, stat Stat, exists bool, next History) []Op
 	return []Op{p.alive(self), writeOp(p.History(), Stored[History]{Exists: exists, Stat: stat}, EncodeHistory(&next))}
 }
 
-// The indexes of the two writes in ACQUIRE and READY. SETM writes the fence only.
+// The indexes of the two writes in ACQUIRE and READY. SETM writes the fence only, and VALUE current.
 const (
 	ResultFence   = 2
 	ResultCurrent = 3

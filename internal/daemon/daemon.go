@@ -247,7 +247,7 @@ func apiGroups(h *host.Host) []*web.Group {
 	for _, g := range h.Groups() {
 		all = append(all, &web.Group{
 			Name: g.Name(), View: g.View, Totals: g.Totals, Feed: g.Feed(), Group: g.State, History: g.History, Explain: g.Explain, DryRun: g.DryRun, Submit: g.Submit,
-			Lease: g.Lease, ReturnLease: g.ReturnLease,
+			Lease: g.Lease, ReturnLease: g.ReturnLease, Publish: g.Publish,
 		})
 	}
 	return all

@@ -187,6 +187,7 @@ type Group struct {
 	usesLoads atomic.Bool
 	failsafe  failsafeActivity
 	leases    applease.Book
+	publisher publisher
 }
 
 // New returns a group.
@@ -235,6 +236,16 @@ func (g *Group) Lease(ctx context.Context, r applease.Request) (applease.Answer,
 
 // ReturnLease takes an application lease back. It reports false if it is not known.
 func (g *Group) ReturnLease(id string, p applease.Process) bool { return g.leases.Return(id, p) }
+
+// Publish makes value what the work publishes with its leadership, until it publishes another one or the term ends. It is for the work of
+// a term; 0 for that of any. It returns an [ErrNoWork] if this host has none. It is safe for concurrent use.
+func (g *Group) Publish(term int64, value string) error {
+	err := g.publisher.give(term, value)
+	if err == nil {
+		g.notices.add(valueGiven)
+	}
+	return err
+}
 
 // Idle reports whether this host neither leads the group nor is about to.
 func (g *Group) Idle() bool {

@@ -55,6 +55,7 @@ const (
 	sharedChanged                    // what the members of the instance share
 	permitGranted                    // perhaps
 	beatRequested                    // the loop is to show that it is alive
+	valueGiven                       // the work has a value to publish
 )
 
 // notices are those that a loop has not looked at. They outlast a member: the next one looks at them.

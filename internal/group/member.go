@@ -206,6 +206,11 @@ func (m *Member) look(at notice) {
 	if at&loadsChanged != 0 {
 		m.complete()
 	}
+	if at&valueGiven != 0 {
+		if v := m.group.publisher.take(); v.Term != 0 {
+			m.step(v)
+		}
+	}
 	switch {
 	case at&sharedChanged != 0:
 		m.lookAgain()
@@ -335,6 +340,7 @@ func (m *Member) step(ev transition.Event) {
 	}
 	m.rereads = false
 	m.offerLeases()
+	m.acceptValues()
 	m.checkTakeover()
 	now := boottime.Now()
 	wake := m.machine.Wake()

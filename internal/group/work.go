@@ -13,7 +13,7 @@ func (m *Member) newWorker() *worker.Worker {
 	spec.StopTimeout = m.budget.Stop
 	return worker.New(worker.Options{
 		Guard: m.guard, Log: opt.Log, Spec: spec, Fencing: m.fencing, HookTimeout: m.budget.Kill,
-		Report: m.report, Standby: m.opt.Standby,
+		Report: m.report, Publish: m.publishValue, Standby: m.opt.Standby,
 	})
 }
 

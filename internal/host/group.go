@@ -169,6 +169,9 @@ func (g *Group) Lease(ctx context.Context, r applease.Request) (applease.Answer,
 	return g.core.Load().Lease(ctx, r)
 }
 
+// Publish makes value what the work of a term publishes with its leadership, see [group.Group.Publish].
+func (g *Group) Publish(term int64, value string) error { return g.core.Load().Publish(term, value) }
+
 // ReturnLease takes an application lease back. It reports false if it is not known.
 func (g *Group) ReturnLease(id string, p applease.Process) bool {
 	return g.core.Load().ReturnLease(id, p)

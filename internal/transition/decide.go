@@ -33,6 +33,7 @@ func (m *Machine) decide() {
 		m.windDown()
 	}
 	m.setMembers()
+	m.publish()
 	m.renew()
 	m.holdRounds()
 	m.acquire()
@@ -173,6 +174,9 @@ func (m *Machine) checkHeld() {
 	case TxSetMembers:
 		m.readMembersBack()
 		return
+	case TxValue:
+		m.readValueBack()
+		return
 	}
 	// The snapshot shows the outcome of READY or RELEASE: take the versions from it.
 	m.term.unresolved = TxNone
@@ -240,10 +244,11 @@ func (m *Machine) progress() {
 			return
 		}
 		fence, current := m.term.fence, m.term.current
-		fence.State, current.State = cluster.FenceReady, cluster.CurrentReady
+		fence.State, current.State, current.Value = cluster.FenceReady, cluster.CurrentReady, m.term.value.wanted
 		m.term.fence.Idle = m.gap()
 		fence.Idle, fence.Time = m.term.fence.Idle, m.opt.Wall()
 		current.Time = fence.Time
+		m.term.sending = current
 		m.send(TxReady, m.opt.Paths.ReadyTx(m.term.holding, fence, current), m.term.lease.deadline)
 	case taskRestart:
 		if m.now >= m.term.restartAt {
@@ -402,6 +407,7 @@ func (m *Machine) extend(sent time.Duration) {
 // declared notes that READY took effect.
 func (m *Machine) declared() {
 	m.term.ready = true
+	m.published(m.term.sending, m.term.holding.Current)
 	m.do(Announce{Phase: Leading, Term: m.term.number, Reason: "the takeover is complete", Fencing: m.term.fence.Fencing})
 }
 

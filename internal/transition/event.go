@@ -16,6 +16,7 @@ const (
 	TxAcquire Tx = "ACQUIRE"
 	TxReady   Tx = "READY"
 	TxRelease Tx = "RELEASE"
+	TxValue   Tx = "VALUE"
 	// In failsafe mode.
 	TxSetMembers Tx = "SETM"
 	TxVeto       Tx = "VETO"
@@ -56,6 +57,11 @@ type (
 	ChildStarted struct{}
 	// ChildReady reports that the readiness probe has succeeded. Value is what the work publishes with its leadership.
 	ChildReady struct{ Value string }
+	// Publish says what the work of Term publishes from now on.
+	Publish struct {
+		Term  int64
+		Value string
+	}
 	// ChildFailed reports that the child could not be started, did not become ready, or fails its liveness probe. It may come
 	// late, after the end of the term.
 	ChildFailed struct{ Err error }
@@ -219,6 +225,7 @@ func (e TxDone) apply(m *Machine) {
 		}
 		if errors.Is(e.Err, cluster.ErrUnknown) {
 			m.term.unresolved = e.Tx
+			m.term.value.maybe = m.term.value.maybe || e.Tx == TxValue
 		} else if e.Tx == TxSetMembers && errors.Is(e.Err, cluster.ErrNotSent) && m.term.held {
 			m.term.failsafe.rounds.NotSent()
 		}
@@ -252,6 +259,10 @@ func (m *Machine) applied(e TxDone) {
 			m.membersSet(m.term.failsafe.sending, e.Results[cluster.ResultFence].Version)
 			m.extend(m.tx.sent)
 		}
+	case TxValue:
+		if m.term.held { // likewise
+			m.published(m.term.sending, e.Results[cluster.ResultCurrent].Version)
+		}
 	}
 }
 
@@ -270,9 +281,26 @@ func (m *Machine) refused(e TxDone) {
 		m.retryAt = m.now + m.opt.Budget.Renew/4
 	case TxReady:
 		m.replacedBy(e.Err, "READY")
-	case TxSetMembers:
-		m.term.failsafe.refused = e.Err
+	case TxSetMembers, TxValue:
+		if !m.suspects(e.Err) {
+			m.replacedBy(e.Err, string(e.Tx))
+		}
 	}
+}
+
+// suspects reports whether an own write of unknown outcome may be the reason for a refusal. Then that is read before leadership is given
+// up.
+func (m *Machine) suspects(err error) bool {
+	var refusal *cluster.TxError
+	switch {
+	case m.term.value.maybe && errors.As(err, &refusal) && refusal.Index == cluster.ResultCurrent:
+		m.term.unresolved, m.term.value.refused = TxValue, err
+	case m.maybeSetMembers():
+		m.term.unresolved, m.term.failsafe.refused = TxSetMembers, err
+	default:
+		return false
+	}
+	return true
 }
 
 // goneBy ends the membership if a refusal shows that this member's incarnation is gone.
@@ -310,11 +338,10 @@ func (e RenewDone) apply(m *Machine) {
 	case errors.Is(e.Err, cluster.ErrNotSent), errors.Is(e.Err, cluster.ErrUnknown), errors.Is(e.Err, cluster.ErrSessionEnded):
 		m.retryAt = m.now + m.opt.Budget.Renew/4 // RENEW changes nothing, so its outcome does not matter: it is due again
 		m.failed()
-	case m.maybeSetMembers() && !m.goneBy(e.Err):
-		m.term.failsafe.refused, m.term.unresolved = e.Err, TxSetMembers
-		m.readAgain()
 	case !m.goneBy(e.Err):
-		m.replacedBy(e.Err, "RENEW")
+		if !m.suspects(e.Err) {
+			m.replacedBy(e.Err, "RENEW")
+		}
 		m.readAgain()
 	}
 }
@@ -344,11 +371,24 @@ func (e HookDone) apply(m *Machine) {
 	}
 }
 
-func (e ChildStarted) apply(m *Machine) { m.term.running, m.term.idle.ended = true, 0 }
+func (e ChildStarted) apply(m *Machine) {
+	m.term.running, m.term.idle.ended, m.term.value.newer = true, 0, false
+}
 
+// apply keeps what a Publish has said that is newer, or what the work before a restart has published.
 func (e ChildReady) apply(m *Machine) {
-	if m.term.task == taskStart {
-		m.term.task, m.term.current.Value = taskUp, e.Value
+	if m.term.task != taskStart {
+		return
+	}
+	m.term.task = taskUp
+	if e.Value != "" && !m.term.value.newer {
+		m.term.value.wanted = e.Value
+	}
+}
+
+func (e Publish) apply(m *Machine) {
+	if m.term.held && m.term.number == e.Term {
+		m.term.value.wanted, m.term.value.newer = e.Value, true
 	}
 }
 

@@ -133,7 +133,9 @@ type termState struct {
 	number      int64 // the term
 	fence       cluster.Fence
 	origin      Origin
-	current     cluster.Current
+	current     cluster.Current // as last known to be written
+	sending     cluster.Current // of the READY or VALUE that was sent last
+	value       value
 	holding     cluster.HeldVersions
 	fenceBefore int32 // the version of the fence that ACQUIRE replaces
 	unresolved  Tx    // the transaction whose outcome must be read back
@@ -253,6 +255,7 @@ func (m *Machine) Wake() time.Duration {
 		}
 	}
 	if m.term.held {
+		want(m.publishAt())
 		want(m.term.lease.deadline)
 		want(m.term.lease.deadline - m.grace())
 		if m.quit != nil {

@@ -107,6 +107,7 @@ func allResponses(t *testing.T) map[string]*http.Response {
 		got[key] = resp
 	}
 	maps.Copy(got, leaseResponses())
+	maps.Copy(got, valueResponses())
 	for _, r := range newAPI(optionsWithGroup()).routes() {
 		for name, handler := range handlers {
 			for _, method := range slices.DeleteFunc(slices.Clone(r.methods), func(m string) bool { return m == "POST" }) {
@@ -155,10 +156,10 @@ func TestHandlersMatchOpenAPI(t *testing.T) {
 		produced[method+" "+path+" "+code] = true
 		r := doc.resolve(doc.Paths[path][strings.ToLower(method)].Responses[code])
 		media, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
-		if _, ok := r.Content[media]; (method == "GET" || method == "POST") && !ok {
+		if _, ok := r.Content[media]; (method == "GET" || method == "POST" || method == "PUT") && !ok {
 			t.Errorf("%s is %s, which is not documented", key, media)
 		}
-		if (method == "GET" || method == "POST") && media == "application/json" {
+		if (method == "GET" || method == "POST" || method == "PUT") && media == "application/json" {
 			doc.matches(t, key, resp, r.schemas(media))
 		}
 	}
@@ -206,7 +207,7 @@ func (d openapi) matches(t *testing.T, key string, resp *http.Response, schemas 
 
 func TestOpenAPISchemasMatchTypes(t *testing.T) {
 	doc := description(t)
-	types := map[string]any{"Groups": groupsResponse{}, "Answer": probeResponse{}, "Failure": failureResponse{}, "Status": statusResponse{}, "History": historyResponse{}, "Explain": explainResponse{}, "Whatif": whatifResponse{}, "Accepted": submitResponse{}, "AcceptedInGroups": allResponse{}, "Whoami": whoamiResponse{}, "Lease": leaseResponse{}}
+	types := map[string]any{"Groups": groupsResponse{}, "Answer": probeResponse{}, "Failure": failureResponse{}, "Status": statusResponse{}, "History": historyResponse{}, "Explain": explainResponse{}, "Whatif": whatifResponse{}, "Accepted": submitResponse{}, "AcceptedInGroups": allResponse{}, "Whoami": whoamiResponse{}, "Lease": leaseResponse{}, "Value": valueResponse{}}
 	for name, v := range types {
 		var have []string
 		fields(reflect.TypeOf(v), &have)

@@ -28,6 +28,8 @@ type probeResponse struct {
 	// NotReady lists the groups in which the daemon is not ready, if it has several.
 	NotReady       []string         `json:"not_ready,omitempty"`
 	LeaseRemaining cluster.Duration `json:"lease_remaining,omitempty"`
+	// Value is what the leader's work publishes, as far as this daemon knows.
+	Value string `json:"value,omitempty"`
 	// Unkillable, Fencing and Failsafe are those of [status.Daemon]: `zkelectd status` asks the leader for them here.
 	Unkillable string           `json:"unkillable,omitempty"`
 	Fencing    *status.Fencing  `json:"fencing,omitempty"`
@@ -71,6 +73,9 @@ func (a *api) probe(check func(status.Daemon) error) groupHandler {
 		code, body := http.StatusOK, probeResponse{
 			stamp: stampOf(v), Root: v.Root, Answer: true, LeaseRemaining: v.LeaseRemaining, Unkillable: v.Unkillable,
 			Fencing: v.Fencing, Failsafe: v.Failsafe,
+		}
+		if v.Holder != nil {
+			body.Value = v.Holder.Value
 		}
 		if err := check(v); err != nil {
 			code, body.Answer, body.Reason = http.StatusServiceUnavailable, false, err.Error()

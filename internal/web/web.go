@@ -46,6 +46,8 @@ type Group struct {
 	// Lease asks for an application lease, and ReturnLease returns one. It reports false if it is not known.
 	Lease       func(context.Context, applease.Request) (applease.Answer, error)
 	ReturnLease func(id string, p applease.Process) bool
+	// Publish makes value what the work of a term, 0 for any, publishes. It returns an error if this daemon does not hold that term.
+	Publish func(term int64, value string) error
 }
 
 // view returns the daemon's current view of the group.
@@ -82,12 +84,13 @@ var (
 	probeMethods = []string{http.MethodGet, http.MethodHead, http.MethodOptions}
 	writeMethods = []string{http.MethodPost}
 	leaseMethods = []string{http.MethodGet, http.MethodDelete}
+	valueMethods = []string{http.MethodPut}
 )
 
 // api serves the requests.
 type api struct {
 	opt          Options
-	takesBody    map[string]bool // the paths of operator requests
+	takesBody    map[string]bool // the paths of operator requests and of values
 	requestQuota *quota          // requests other than probes and those for leases
 	leaseQuota   *quota          // requests for leases, which wait
 	streamQuota  *quota          // event streams
@@ -158,6 +161,7 @@ func (a *api) groupRoutes() []groupRoute {
 		groupRoute{"/v1/explain", readMethods, a.limitGroupReads(a.explain)},
 		groupRoute{"/v1/whatif", readMethods, a.limitGroupReads(a.whatif)},
 		groupRoute{"/v1/events", readMethods, a.events},
+		groupRoute{"/v1/value", valueMethods, a.publishValue},
 	)
 }
 
@@ -167,7 +171,7 @@ func New(opt Options) http.Handler { return newAPI(opt).handler() }
 func (a *api) handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range a.routes() {
-		a.takesBody[r.path] = slices.Contains(r.methods, http.MethodPost)
+		a.takesBody[r.path] = slices.ContainsFunc(r.methods, mayHaveBody)
 		mux.HandleFunc(r.path, a.allowMethods(r))
 	}
 	for path, serve := range page.Handlers() {
@@ -181,6 +185,9 @@ func (a *api) handler() http.Handler {
 	})
 	return http.MaxBytesHandler(setSecurityHeaders(a.admit(joinSlot(mux))), maxBody)
 }
+
+// mayHaveBody reports whether requests with a method may have a body.
+func mayHaveBody(method string) bool { return method == http.MethodPost || method == http.MethodPut }
 
 // allowMethods returns a handler that checks the method and serves the route.
 func (a *api) allowMethods(to route) http.HandlerFunc {
@@ -392,7 +399,7 @@ func (a *api) admit(next http.Handler) http.Handler {
 			return
 		}
 		path := shortPath(r.URL.Path)
-		if hasBody(r) && !(r.Method == http.MethodPost && a.takesBody[path]) {
+		if hasBody(r) && !(mayHaveBody(r.Method) && a.takesBody[path]) {
 			closeAfterResponse(w, r)
 			a.respond(w, http.StatusBadRequest, a.newFailure(r.Method+" takes no body here: send none, and no Content-Length"))
 			return

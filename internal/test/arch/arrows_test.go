@@ -72,7 +72,7 @@ var arrows = map[string]string{
 	"internal/work/fencer":    "sys/secretfile sys/suggest work/command work/workenv",
 	"internal/sys/filelock":   "sys/procinfo sys/secretfile",
 	"internal/work/hook":      "work/command",
-	"internal/work/probe":     "work/command",
+	"internal/work/probe":     "cluster work/command",
 	"internal/sys/procinfo":   "",
 	"internal/sys/secretfile": "",
 	"internal/sys/statedir":   "sys/filelock sys/secretfile",

@@ -6,11 +6,13 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"zkelectd/internal/cluster"
 )
 
 func FuzzParseNotification(f *testing.F) {
 	f.Add("READY=1\nSTATUS=up=1\n")
-	f.Add("X_ZKELECTD_VALUE=a=\xff\nX_ZKELECTD_VALUE=" + strings.Repeat("é", MaxValue))
+	f.Add("X_ZKELECTD_VALUE=a=\xff\nX_ZKELECTD_VALUE=" + strings.Repeat("é", cluster.MaxValue))
 	f.Add("STATUS\nREADY=\nREADY=11")
 	f.Fuzz(func(t *testing.T, message string) {
 		n := parseNotification(message)
@@ -22,8 +24,8 @@ func FuzzParseNotification(f *testing.F) {
 				t.Errorf("%q has the status %q", message, text)
 			}
 		}
-		if len(n.value) > MaxValue || strings.Contains(n.value, "\n") || !utf8.ValidString(n.value) {
-			t.Errorf("%q has the value %q", message, n.value)
+		if v := n.value; v != nil && (len(*v) > cluster.MaxValue || strings.Contains(*v, "\n") || !utf8.ValidString(*v)) {
+			t.Errorf("%q has the value %q", message, *v)
 		}
 	})
 }

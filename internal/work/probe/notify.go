@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"zkelectd/internal/cluster"
 )
 
 // Socket receives notifications with the protocol of sd_notify(3). It must be created before the child starts, which finds it
@@ -21,20 +23,22 @@ type Socket struct {
 	conn  *net.UnixConn
 	group chan int
 	once  sync.Once // for the send on group
-	value string    // the last one; nobody reads it before ready is closed
+	value string    // the last one before READY=1; nobody reads it before ready is closed
 	ready chan struct{}
 	done  chan struct{}
 }
 
-// MaxValue bounds the value that work publishes, in bytes: every member keeps it in memory.
-const MaxValue = 1024
-
 // valueKey is what work sends for a value to publish with its leadership.
 const valueKey = "X_ZKELECTD_VALUE"
 
-// ListenNotify opens a socket. It calls status, unless that is nil, with the text of each STATUS=. Notifications are read after
-// [Socket.Expect]. The caller must call Close.
-func ListenNotify(status func(string)) (*Socket, error) {
+// Notified has what is called with the notifications of work. Each may be nil.
+type Notified struct {
+	Status  func(text string)  // for each STATUS=
+	Publish func(value string) // for each value after READY=1
+}
+
+// ListenNotify opens a socket. Notifications are read after [Socket.Expect]. The caller must call Close.
+func ListenNotify(to Notified) (*Socket, error) {
 	name := fmt.Sprintf("@zkelectd-notify-%d-%016x", os.Getpid(), rand.Uint64())
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
 	if err != nil {
@@ -45,7 +49,7 @@ func ListenNotify(status func(string)) (*Socket, error) {
 		conn.Close()
 		return nil, fmt.Errorf("cannot request credentials on the notify socket: %w", err)
 	}
-	go s.receive(status)
+	go s.receive(to)
 	return s, nil
 }
 
@@ -73,7 +77,7 @@ func (s *Socket) Expect(group int) {
 }
 
 // receive ends when the socket is closed.
-func (s *Socket) receive(status func(string)) {
+func (s *Socket) receive(to Notified) {
 	defer close(s.done)
 	expected, ok := <-s.group // the kernel keeps what arrives before
 	if !ok {
@@ -91,26 +95,29 @@ func (s *Socket) receive(status func(string)) {
 		}
 		note := parseNotification(string(data[:n]))
 		select {
-		case <-s.ready: // the value is published with READY
+		case <-s.ready:
+			if note.value != nil && to.Publish != nil {
+				to.Publish(*note.value)
+			}
 		default:
-			s.value = cmp.Or(note.value, s.value)
+			s.value = *cmp.Or(note.value, &s.value)
 		}
 		if note.ready {
 			once.Do(func() { close(s.ready) })
 		}
 		for _, text := range note.texts {
-			if status != nil {
-				status(text)
+			if to.Status != nil {
+				to.Status(text)
 			}
 		}
 	}
 }
 
-// notification is what one says: READY=1, the texts of STATUS=, and the value, cut to [MaxValue].
+// notification is what one says: READY=1, the texts of STATUS=, and the value, cut to [cluster.MaxValue]; nil if there is none.
 type notification struct {
 	ready bool
 	texts []string
-	value string
+	value *string
 }
 
 func parseNotification(message string) (n notification) {
@@ -122,7 +129,7 @@ func parseNotification(message string) (n notification) {
 		case key == "STATUS":
 			n.texts = append(n.texts, value)
 		case key == valueKey:
-			n.value = strings.ToValidUTF8(value[:min(len(value), MaxValue)], "")
+			n.value = new(strings.ToValidUTF8(value[:min(len(value), cluster.MaxValue)], ""))
 		}
 	}
 	return n

@@ -72,7 +72,7 @@ func TestErrorHasTheResultOfTheLastCheck(t *testing.T) {
 		http.Redirect(w, r, "/login", http.StatusFound)
 	}))
 	defer server.Close()
-	socket, err := ListenNotify(nil)
+	socket, err := ListenNotify(Notified{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func notifier(t *testing.T, socket *Socket, text string) *exec.Cmd {
 
 func TestNotify(t *testing.T) {
 	statuses := make(chan string, 10)
-	socket, err := ListenNotify(func(s string) { statuses <- s })
+	socket, err := ListenNotify(Notified{Status: func(s string) { statuses <- s }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestNotify(t *testing.T) {
 
 func TestOtherProcessesCannotNotify(t *testing.T) {
 	statuses := make(chan string, 10)
-	socket, err := ListenNotify(func(s string) { statuses <- s })
+	socket, err := ListenNotify(Notified{Status: func(s string) { statuses <- s }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestOtherProcessesCannotNotify(t *testing.T) {
 }
 
 func TestUnusedSocketCanBeClosed(t *testing.T) {
-	socket, err := ListenNotify(nil)
+	socket, err := ListenNotify(Notified{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 
 func (w *Worker) startProcess(term int64) []transition.Event {
 	env := w.env(term)
-	p, socket, err := w.launch(env)
+	p, socket, err := w.launch(term, env)
 	if err != nil {
 		return []transition.Event{transition.ChildFailed{Err: err}}
 	}
@@ -43,12 +43,15 @@ func (w *Worker) startProcess(term int64) []transition.Event {
 	return []transition.Event{transition.ChildStarted{}}
 }
 
-func (w *Worker) launch(env []string) (*guard.Work, *probe.Socket, error) {
+func (w *Worker) launch(term int64, env []string) (*guard.Work, *probe.Socket, error) {
 	spec := w.opt.Spec
 	var socket *probe.Socket
 	if spec.Ready.Notify {
 		var err error
-		if socket, err = probe.ListenNotify(func(text string) { w.opt.Log.Info("child reports its status", "status", text) }); err != nil {
+		if socket, err = probe.ListenNotify(probe.Notified{
+			Status:  func(text string) { w.opt.Log.Info("child reports its status", "status", text) },
+			Publish: func(value string) { w.opt.Publish(term, value) },
+		}); err != nil {
 			return nil, nil, err
 		}
 		env = append(env, "NOTIFY_SOCKET="+socket.Path())

@@ -296,7 +296,7 @@ func (s *Standby) start(ctx context.Context) (run standbyRun, err error) {
 func (s *Standby) startProcess(g StandbyGuard) (run standbyRun, err error) {
 	spec, env := s.opt.Spec, s.env
 	if spec.WarmNotify {
-		if run.notify, err = probe.ListenNotify(nil); err != nil {
+		if run.notify, err = probe.ListenNotify(probe.Notified{}); err != nil {
 			return run, err
 		}
 		env = append(slices.Clone(env), "NOTIFY_SOCKET="+run.notify.Path())

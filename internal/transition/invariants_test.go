@@ -147,7 +147,7 @@ func TestNothingBreaksTheInvariants(t *testing.T) {
 				}
 				continue
 			}
-			switch rapid.SampledFrom([]string{"time", "wake", "saw", "saw", "tx", "tx", "renew", "renewed", "hook", "ready", "dead", "failed", "quit", "ended", "cut"}).Draw(t, "event") {
+			switch rapid.SampledFrom([]string{"time", "wake", "saw", "saw", "tx", "tx", "renew", "renewed", "hook", "ready", "value", "dead", "failed", "quit", "ended", "cut"}).Draw(t, "event") {
 			case "time":
 				w.now += time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "passes"))
 				w.step(t, Tick{})
@@ -177,6 +177,8 @@ func TestNothingBreaksTheInvariants(t *testing.T) {
 				if w.running {
 					w.step(t, ChildReady{})
 				}
+			case "value":
+				w.step(t, Publish{Term: rapid.Int64Range(7, 8).Draw(t, "of"), Value: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "value")})
 			case "failed": // reports of a probe may come late
 				w.step(t, ChildFailed{Err: errors.New("never ready")})
 			case "dead":

@@ -31,6 +31,7 @@ type resource struct {
 type shape struct {
 	groups          int
 	slots, failsafe bool
+	values          bool // the work changes its value
 }
 
 // group is one leadership of a resource, and what is checked about it.

@@ -282,6 +282,9 @@ func (l *loop) send(a transition.Send) {
 		}
 		l.in.interrupt()
 	}
+	if a.Tx == transition.TxValue {
+		m.w.faults["value written"]++
+	}
 	if a.Tx == transition.TxSetMembers {
 		m.w.faultDuringSetMembers(m)
 	}

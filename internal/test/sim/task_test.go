@@ -85,6 +85,9 @@ func (l *loop) startChild(term int64) {
 // watch reports that the child is ready, and may have it exit.
 func (l *loop) watch(w *work) {
 	m, t := l.m, &l.m.w.traits
+	if m.w.values {
+		l.publish(w)
+	}
 	if !m.stalls {
 		m.w.after(m.w.between(0, t.ready), func() {
 			if m.work == w {
@@ -99,6 +102,18 @@ func (l *loop) watch(w *work) {
 			}
 		})
 	}
+}
+
+// publish lets the child change its value again and again.
+func (l *loop) publish(w *work) {
+	m := l.m
+	m.w.after(m.w.between(0, 2*time.Second), func() {
+		if m.work != w {
+			return
+		}
+		l.process(func() { l.step(transition.Publish{Term: l.machine.Term(), Value: m.clock().String()}) })
+		l.publish(w)
+	})
 }
 
 // stopTask asks the child to stop; a stubborn one is killed after grace.

@@ -11,6 +11,7 @@ import (
 
 // world is one schedule: everything in it follows from the seed.
 type world struct {
+	values bool // the work changes its value
 	seed   uint64
 	rng    *rand.Rand
 	now    time.Duration // true time; each host's clock has its own rate
@@ -62,6 +63,7 @@ func newWorld(seed uint64, s shape, broken breakage, trace func(string)) *world 
 		leases: broken.name == "" || broken.leases || broken.promoted || broken.calling,
 	}
 	w.cache = newCaches()
+	w.values = s.values
 	w.traits = drawTraits(w.rng, s.groups)
 	if broken.granting != grantAlike {
 		w.traits.granting = broken.granting

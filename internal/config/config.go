@@ -144,7 +144,7 @@ type Child struct {
 	Command []string `yaml:"command" program:"yes" doc:"The leader-only child: a program and its arguments."`
 	Unit    string   `yaml:"unit" doc:"A systemd service instead of child.command, such as app.service; with slots, each slot has its own, as in app@${ZKELECTD_SLOT}.service. See docs/systemd.md."`
 	// None says that there is no leader-only work on purpose.
-	None        bool              `yaml:"none" doc:"With true this host leads without leader-only work: programs learn from the HTTP API who leads."`
+	None        bool              `yaml:"none" doc:"With true this host leads without leader-only work: programs ask for leases, or who leads. See docs/applications.md."`
 	Env         map[string]string `yaml:"env" doc:"Additional environment variables of the child and of the hooks; not for child.unit, which has its own."`
 	Dir         string            `yaml:"dir" doc:"The child's working directory. Default: the daemon's."`
 	Ready       probe.Readiness   `yaml:"ready"`

@@ -158,7 +158,7 @@ func (h *Host) followOnce(ctx context.Context, s *session, conn *zk.Group) (comp
 			asked = append(asked, server)
 		}
 	}
-	found, err := s.zk.ProveServers(ctx, asked, root, id)
+	found, err := s.zk.ProveServers(ctx, asked, root, id, true)
 	if err != nil {
 		return false, err
 	}

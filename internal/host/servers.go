@@ -36,7 +36,7 @@ func (h *Host) checkServers(ctx context.Context, s *session, next Reloaded) erro
 	if id == "" {
 		return errors.New("zookeeper.servers: this host takes part in no group, whose id shows which servers are right: restart zkelectd to use the new ones")
 	}
-	found, err := s.zk.ProveServers(ctx, servers, root, id)
+	found, err := s.zk.ProveServers(ctx, servers, root, id, false) // its servers may be gone
 	if err != nil {
 		return fmt.Errorf("zookeeper.servers: cannot find out whether the new servers are right; run 'zkelectd reload' again: %w", err)
 	}

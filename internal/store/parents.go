@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/zk"
 )
 
 // ParentError is the error if this user may not create a znode of a group, mostly its root, because somebody else owns the znode above it.
@@ -41,7 +42,7 @@ func (e *ParentError) Unwrap() error { return e.Err }
 
 // creationError returns the error for a znode that could not be created.
 func creationError(ctx context.Context, conn cluster.Reader, znode string, err error) error {
-	if !errors.Is(err, cluster.ErrNoAuth) {
+	if !errors.Is(err, cluster.ErrNoAuth) || errors.Is(err, zk.ErrCannotAsk) {
 		return fmt.Errorf("cannot create znode %s: %w", znode, err)
 	}
 	e := &ParentError{Znode: znode, Parent: "/", Err: err}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -48,6 +49,21 @@ func TestParentOfSomebodyElse(t *testing.T) {
 		if names, _, err := a.Children(t.Context(), parent, false); err != nil || len(names) != 1 {
 			t.Errorf("below the parent: %q, %v", names, err)
 		}
+	}
+}
+
+// cannotAsk is a session that creates nothing, as it is not known for whom.
+type cannotAsk struct{ *zk.Session }
+
+func (cannotAsk) Do(_ context.Context, ops ...cluster.Op) ([]cluster.Result, error) {
+	return nil, &cluster.TxError{Op: ops[0], Err: fmt.Errorf("%w: anyone could change it: %w", cluster.ErrNoAuth, zk.ErrCannotAsk)}
+}
+
+// It is no fault of the parent that a session does not know for whom to create a znode.
+func TestParentIsNotBlamedForAnUnknownIdentity(t *testing.T) {
+	err := EnsureTree(t.Context(), cannotAsk{open(t, zk.Options{})}, cluster.Paths{Root: fmt.Sprintf("/test%d", roots.Add(1))})
+	if contains(t, err, "anyone could change it", "set zookeeper.sasl.identity"); errors.As(err, new(*ParentError)) || !cluster.IsRefusal(err) {
+		t.Error(err)
 	}
 }
 

@@ -104,7 +104,7 @@ func (s *Session) checkCreate(path string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.access.ACL == ACLAuto && s.access.SASL.Enabled() && s.cannotAsk && worldWritable(s.acl) && !s.belowOpenRoot(path) {
-		return fmt.Errorf("%w: anyone could change it: %w, or zookeeper.acl: open if that is wanted", cluster.ErrNoAuth, errCannotAsk)
+		return fmt.Errorf("%w: anyone could change it: %w, or zookeeper.acl: open if that is wanted", cluster.ErrNoAuth, ErrCannotAsk)
 	}
 	return nil
 }

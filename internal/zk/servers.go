@@ -47,10 +47,14 @@ func (e *ForeignServerError) Error() string { return e.Server + " " + e.Found }
 
 // ProveServers returns for each of some servers nil if it has the group with that root and id, a [ForeignServerError] if it has not, and else
 // why it has not answered, which proves nothing. A copy of the group's data on other servers has the id, too: while the session is connected,
-// a server must also know a session that was opened there.
-func (s *Session) ProveServers(ctx context.Context, servers []string, root, id string) (map[string]error, error) {
+// a server must also know a session that was opened there. connected makes it an error if it is not.
+func (s *Session) ProveServers(ctx context.Context, servers []string, root, id string, connected bool) (map[string]error, error) {
 	found := make(map[string]error)
-	if conn := s.liveConn(); conn != nil && len(servers) > 0 { // first: a proof presents passwords
+	conn := s.liveConn()
+	if connected && conn == nil {
+		return nil, fmt.Errorf("%w: no connection to ZooKeeper", cluster.ErrNotSent)
+	}
+	if conn != nil && len(servers) > 0 { // first: a proof presents passwords
 		doubts, err := s.compareServers(ctx, conn, servers)
 		if err != nil {
 			return nil, err

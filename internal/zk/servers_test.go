@@ -45,7 +45,7 @@ func TestServersProveTheGroup(t *testing.T) {
 	prove := func(root, id string, servers ...string) map[string]string {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
-		found, err := s.ProveServers(ctx, servers, root, id)
+		found, err := s.ProveServers(ctx, servers, root, id, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,6 +82,17 @@ func TestServersProveTheGroup(t *testing.T) {
 	if s.Reconnects() != 0 || s.Err() != nil {
 		t.Errorf("the session was disturbed: %d reconnects, %v", s.Reconnects(), s.Err())
 	}
+	// Without a connection, the id alone proves a server to who wants that.
+	e.Servers[0].Kill()
+	eventually(t, "the session is not connected", func() bool { return !s.Connected() })
+	if _, err := s.ProveServers(t.Context(), []string{foreign}, "/proof-copied", "B", true); !errors.Is(err, cluster.ErrNotSent) {
+		t.Errorf("a server with a copy of the group: %v", err)
+	}
+	if got := prove("/proof-copied", "B", foreign); len(got) != 0 {
+		t.Errorf("a server with the id: %v", got)
+	}
+	s.SetServers(own[1:])
+	eventually(t, "the session is connected again", s.Connected)
 }
 
 // A session goes on with other servers: only its next connection leads to them, and so does its end.
@@ -138,7 +149,7 @@ func TestProofsAreAskedOverTLS(t *testing.T) {
 		}
 	}()
 	listening := l.Addr().String()
-	found, err := s.ProveServers(t.Context(), []string{server.SecureAddr(), server.Addr(), listening}, "/proof-tls", "A")
+	found, err := s.ProveServers(t.Context(), []string{server.SecureAddr(), server.Addr(), listening}, "/proof-tls", "A", false)
 	if err != nil || found[server.SecureAddr()] != nil {
 		t.Fatal(found, err)
 	}

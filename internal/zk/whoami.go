@@ -16,8 +16,8 @@ import (
 // wireOpWhoAmI is the operation that asks for the identities of a connection.
 const wireOpWhoAmI = 107
 
-// errCannotAsk is the error of a server that cannot say who a connection is. It hangs up.
-var errCannotAsk = errors.New("this server is older than 3.7, and does not say which identity it gives to a " +
+// ErrCannotAsk is the error of a server that cannot say who a connection is. It hangs up.
+var ErrCannotAsk = errors.New("this server is older than 3.7, and does not say which identity it gives to a " +
 	"principal: set zookeeper.sasl.identity " +
 	"to the name in its log, in 'Successfully authenticated client'")
 
@@ -29,7 +29,7 @@ func askIdentities(conn net.Conn) ([]identity, error) {
 	body, err := readReply(conn)
 	const unimplemented = -6
 	if refused := (*refusedError)(nil); errors.As(err, &refused) && refused.code == unimplemented {
-		return nil, errCannotAsk
+		return nil, ErrCannotAsk
 	} else if err != nil {
 		return nil, fmt.Errorf("asking for the identity: %w", err)
 	}
@@ -64,7 +64,7 @@ func (s *Session) identify(conn net.Conn, l *saslLogin) (own []identity, err err
 		all, err = askIdentities(conn)
 	}
 	switch {
-	case errors.Is(err, errCannotAsk) && (knowsLogin || access.ACL.mayBeOpen()):
+	case errors.Is(err, ErrCannotAsk) && (knowsLogin || access.ACL.mayBeOpen()):
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.cannotAsk = true

@@ -22,6 +22,18 @@ func checkLabel(key, label string) error {
 	return nil
 }
 
+// VersionLabels returns the labels whose versions decide by these rules.
+func VersionLabels(rules cluster.Rules) (labels []string) {
+	for _, name := range rules.Rank {
+		for _, prefix := range []string{newestPrefix, oldestPrefix} {
+			if label, ok := strings.CutPrefix(name, prefix); ok && !slices.Contains(labels, label) {
+				labels = append(labels, label)
+			}
+		}
+	}
+	return labels
+}
+
 // versionRanker ranks by the version in a label. Equal versions are equal, and no version comes last.
 type versionRanker struct {
 	prefix, label string

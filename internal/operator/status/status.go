@@ -112,6 +112,8 @@ type Group struct {
 	drift    string        // whose files do not have the policy in force, while that is no problem yet
 	heirless bool          // the elector has published that there is no heir
 	bound    time.Duration // how long a failover takes at most
+
+	versionLabels []string // by which the policy in force ranks
 }
 
 // Member is one registered daemon.
@@ -192,6 +194,7 @@ func (v *Viewer) Group(s cluster.Snapshot) Group {
 	})
 	g.Absent, g.Expected = absent(s)
 	g.Requests = requests(s)
+	g.versionLabels = policy.VersionLabels(s.Policy.Record.Rules)
 	g.describePolicy(s, &v.policies)
 	g.describeDamage(s)
 	g.describeOldSettings(s)

@@ -2,6 +2,7 @@ package status
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -111,6 +112,25 @@ func TestTableSaysWhoAndWhy(t *testing.T) {
 	}
 	if strings.ContainsAny(table, "\x1b\t") {
 		t.Errorf("control sequences from records reach the terminal:\n%q", table)
+	}
+}
+
+// Versions that decide are shown, also during a rolling upgrade.
+func TestTheTableHasTheVersionsByWhichThePolicyRanks(t *testing.T) {
+	s := ready(snapshot())
+	s.Policy.Exists, s.Policy.Err = true, nil
+	s.Policy.Record.Rules.Rank = []string{"newest:app", "site", "oldest:data\tbase", "newest:app"}
+	s.Members[0].Node.Record.Labels = map[string]string{"app": "1.10.2", "other": "x"}
+	first := s.Members[0].ID
+	s.Roster = cluster.Stored[cluster.Roster]{Exists: true, Record: cluster.Roster{Nodes: []cluster.RosterNode{
+		{ID: "gone", Site: "dc1", Left: &cluster.Left{How: cluster.LeftLost}},
+	}}}
+	for _, table := range []string{Of("c", "/c", s).Table(), Of("c", "/c", s).WideTable()} {
+		for _, want := range []string{`(?m)^NODE +SITE +PRIORITY +app +data\?base +ROLE `, `(?m)^` + first + ` .* 1\.10\.2 +- +`, `(?mi)^gone +dc1 +- +- +- +lost`} {
+			if !regexp.MustCompile(want).MatchString(table) {
+				t.Errorf("no %q in\n%s", want, table)
+			}
+		}
 	}
 }
 

@@ -114,14 +114,22 @@ func (g Group) writeLeader(b *strings.Builder) {
 
 func (g Group) writeMembers(b *strings.Builder, wide bool) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprint(t, "NODE\tSITE\tPRIORITY\tROLE\tHEALTH\tELIGIBLE")
+	fmt.Fprint(t, "NODE\tSITE\tPRIORITY\t")
+	for _, label := range g.versionLabels {
+		fmt.Fprint(t, Printable(label), "\t")
+	}
+	fmt.Fprint(t, "ROLE\tHEALTH\tELIGIBLE")
 	if wide {
 		fmt.Fprint(t, "\tHOST\tPID\tVERSION\tVERDICT OF THE LAST ELECTION")
 	}
 	fmt.Fprintln(t)
 	for _, m := range g.Members {
 		health, eligible := m.columns(wide)
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s", Printable(m.Node), Printable(m.Site), m.Priority, m.role(), health, eligible)
+		fmt.Fprintf(t, "%s\t%s\t%d\t", Printable(m.Node), Printable(m.Site), m.Priority)
+		for _, label := range g.versionLabels {
+			fmt.Fprint(t, Printable(cmp.Or(m.Labels[label], "-")), "\t")
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s", m.role(), health, eligible)
 		if wide {
 			fmt.Fprintf(t, "\t%s\t%d\t%s\t%s", Printable(m.Host), m.PID, Printable(cmp.Or(m.Version, "-")), Printable(cmp.Or(m.Reason, "joined since")))
 		}
@@ -129,7 +137,8 @@ func (g Group) writeMembers(b *strings.Builder, wide bool) {
 	}
 	now := time.Now()
 	for _, m := range g.Absent {
-		fmt.Fprintf(t, "%s\t%s\t-\t%s\t-\t-\n", Printable(m.Node), Printable(m.Site), Printable(m.StateAt(now)))
+		unknown := strings.Repeat("-\t", 1+len(g.versionLabels))
+		fmt.Fprintf(t, "%s\t%s\t%s%s\t-\t-\n", Printable(m.Node), Printable(m.Site), unknown, Printable(m.StateAt(now)))
 	}
 	t.Flush()
 	for _, m := range g.Members {

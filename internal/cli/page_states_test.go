@@ -147,6 +147,9 @@ func (p *pageState) serve(name string) *web.Group {
 	}
 }
 
+// longValue is as long as a value may be.
+var longValue = "tcp://n1:7000/" + strings.Repeat("x", cluster.MaxValue-14)
+
 // pageStates returns the states that a page can show, by the names of their groups.
 func pageStates() map[string]*pageState {
 	now := time.Now()
@@ -163,6 +166,7 @@ func pageStates() map[string]*pageState {
 		g.Requests = []status.Request{{ID: 7, Kind: "pause", By: "ann@host", Reason: "network maintenance", Time: *ago(44 * time.Minute), Remaining: left(76 * time.Minute)}}
 	})
 	add("moved", 5, func(_ *pageState, g *status.Group) {
+		g.Value = longValue
 		g.Members[4].Eligible = "cordoned by ann@host: disk replacement"
 		g.Requests = []status.Request{
 			{ID: 8, Kind: "move", Target: "n1", By: "ann@host", Reason: "load test", Time: *ago(3 * time.Hour)},
@@ -273,6 +277,9 @@ func TestStatesInABrowser(t *testing.T) {
 		if c.name == "takeover" {
 			p.shows("#leader", "n3, n4 (to replace n2 if it does not renew its lease)")
 			p.shows("#leader", "n1 is silent: it has not renewed its lease for 3.7s")
+		}
+		if c.name == "moved" {
+			p.shows("#leader .reasons", longValue)
 		}
 		if c.name == "large" {
 			continue // TestAccessibilityInABrowser checks a large group

@@ -24,7 +24,7 @@ export function renderLeader() {
   const e = model.explanation || {};
   const own = g.members.find((m) => m.node === g.leader) || {};
   const data = {
-    state: g.state, leader: g.leader, site: g.site, term: g.term, since: g.since, cause: g.cause, reason: g.reason, next: g.next, waiting: g.waiting,
+    state: g.state, leader: g.leader, site: g.site, term: g.term, since: g.since, cause: g.cause, reason: g.reason, value: g.value || '', next: g.next, waiting: g.waiting,
     blocked: (e.term === g.term && e.preemption_blocked) || s.preemption_blocked || '', note: g.no_leader || s.note || '', paused: pauseOf(g), proposal: (g.requests || []).find((r) => r.kind === 'proposal'), here: s.node, live: isLive(), unconfirmed: g.lease_unconfirmed || '',
     failsafe: failsafeOf(g, s), today: today(), leaderlessSince: model.leaderlessSince, link: pageURL(g.api, own.host), elector: g.elector, heir: heirOf(g, e), deputies: g.deputies || [], failover: lastFailover(), terms: (model.terms || []).length, reigns: reigns(),
   };
@@ -89,6 +89,7 @@ function leaderContext(d) {
   if (d.note) add('Why there is no leader', d.note);
   if (d.proposal) add('A person must decide', requestButton(`Whether ${d.proposal.target} leads…`, 'approve', { node: d.proposal.target }), d.proposal.answer ? ` ${d.proposal.answer}` : '');
   if (d.reason) add(d.leader ? 'Why it leads' : 'The last decision', d.cause ? chip('cause', d.cause) : '', ` ${d.reason}`);
+  if (d.value) add('Value of the work', d.value);
   if (d.blocked) add('Preemption blocked', d.blocked);
   if (d.paused) add('Paused', pauseText(d.paused));
   if (d.failsafe) add('Failsafe mode', chip(d.failsafe.level, d.failsafe.state), ` ${d.failsafe.text}`, d.failsafe.since ? [', since ', timeAgo(d.failsafe.since), ' ago'] : '');

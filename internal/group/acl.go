@@ -11,6 +11,8 @@ func (g *Group) audit(ctx context.Context, s Session) {
 	found, err := s.AuditACLs(ctx, g.opt.Paths)
 	if err != nil {
 		g.log.Warn("cannot compare the tree's ACLs with zookeeper.acl", "err", err)
+		g.openTree.Store(true) // which the next check looks into
+		return
 	}
 	if len(found.Mismatched) > 0 {
 		g.log.Warn("the ACLs of some znodes differ from zookeeper.acl and zookeeper.auth.file",

@@ -116,7 +116,8 @@ public final class Zkelectd {
         }
     }
 
-    private static final Pattern FIELD = Pattern.compile("\"(\\w+)\":(?:\"((?:[^\"\\\\]|\\\\.)*)\"|([^,}\\s]+))");
+    // The possessive quantifiers keep the stack small: a value may have 1024 characters that JSON escapes.
+    private static final Pattern FIELD = Pattern.compile("\"(\\w+)\":(?:\"([^\"\\\\]*+(?:\\\\.[^\"\\\\]*+)*+)\"|([^,}\\s]+))");
     private static final long MILLIS = 1_000_000, WAIT = 10_000 * MILLIS, ANSWER = 2_000 * MILLIS, RETRY = 100;
 
     private final Path socket;

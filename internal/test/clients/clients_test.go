@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os/exec"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -117,6 +118,7 @@ func TestApplicationsLeadOnOneHost(t *testing.T) {
 func TestAnOutageStopsAnApplicationOnce(t *testing.T) {
 	f := newFleet(t, 6*time.Second)
 	f.daemon("n1", "child: {none: true}")
+	f.publish("n1", strings.Repeat("<", 1024)) // what is longest in JSON
 	var apps []*process
 	for language := range f.apps {
 		apps = append(apps, f.app(language, "n1", "", false))

@@ -2,8 +2,11 @@ package clients
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -199,4 +202,23 @@ func (f *fleet) zkelectd(args ...string) string {
 		f.t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 	return string(out)
+}
+
+// publish publishes a value once the daemon leads.
+func (f *fleet) publish(id, value string) {
+	f.t.Helper()
+	socket := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", f.socket(id))
+	}}
+	testhelper.Eventually(f.t, waitTimeout, "a value is published", func() bool {
+		r, err := http.NewRequestWithContext(f.t.Context(), http.MethodPut, "http://localhost/v1/value", strings.NewReader(value))
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		if response, err := socket.RoundTrip(r); err == nil {
+			response.Body.Close()
+		}
+		out, _ := exec.CommandContext(f.t.Context(), f.binary, "leader", "-o", "json", "--zk", f.zk.Addr(), "--root", "/c").Output()
+		return strings.Contains(string(out), `"value":`)
+	})
 }

@@ -181,6 +181,9 @@ func (b *Book) valid() bool { return b.open && boottime.Now() < b.offer.End() }
 // answer returns what is true now, and whether the request ends with it. The caller must hold mu.
 func (b *Book) answer(r *Request, late bool) (a Answer, final bool, err error) {
 	l := b.held(r.ID, r.Process.Pid)
+	if l != nil && l.term == b.offer.Term {
+		l.value = b.offer.Value // which may change during a term
+	}
 	switch {
 	case l == nil && r.ID != "": // a holder must learn that
 		return Answer{}, true, nil

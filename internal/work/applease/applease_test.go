@@ -20,11 +20,12 @@ type leader struct {
 	end       atomic.Int64
 	announced atomic.Int32
 	refusal   error
+	value     string
 }
 
 // lead opens the book of a new term for an hour.
 func lead(t *testing.T) *leader {
-	l := &leader{}
+	l := &leader{value: "v"}
 	l.renew(7, time.Hour)
 	t.Cleanup(func() {
 		l.mu.Lock()
@@ -38,7 +39,7 @@ func lead(t *testing.T) *leader {
 
 func (l *leader) renew(term int64, left time.Duration) {
 	l.end.Store(int64(boottime.Now() + left))
-	l.Open(Offer{Term: term, Value: "v", End: func() time.Duration { return time.Duration(l.end.Load()) },
+	l.Open(Offer{Term: term, Value: l.value, End: func() time.Duration { return time.Duration(l.end.Load()) },
 		Announce: func(context.Context) error {
 			l.announced.Add(1)
 			return l.refusal
@@ -81,6 +82,11 @@ func TestLeasesAreHandedOutExtendedAndReturned(t *testing.T) {
 	}
 	if same := l.ask(t, Request{ID: first.ID}); same != first {
 		t.Errorf("without a renewal: %+v, want %+v", same, first)
+	}
+	l.value = "v2"
+	l.renew(7, time.Hour)
+	if a := l.ask(t, Request{ID: first.ID}); a.ID != first.ID || a.Value != "v2" {
+		t.Errorf("with another value: %+v", a)
 	}
 	extended := l.asks(t, Request{ID: first.ID, Wait: time.Hour})
 	l.renew(7, 2*time.Hour)

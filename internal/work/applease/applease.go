@@ -62,6 +62,7 @@ type Answer struct {
 // lease is one that is out, or was.
 type lease struct {
 	term  int64
+	value string
 	end   time.Duration
 	pid   int // 0 unless it is bound to a process
 	pidfd int // -1 for none
@@ -198,19 +199,11 @@ func (b *Book) answer(r *Request, late bool) (a Answer, final bool, err error) {
 		if !b.open {
 			end = min(end, b.stopBy)
 		}
-		return Answer{r.ID, l.term, b.value(l), end, true}, true, nil
+		return Answer{r.ID, l.term, l.value, end, true}, true, nil
 	case b.offer.End() > l.end:
 		l.end, final = b.offer.End(), true
 	}
-	return Answer{r.ID, l.term, b.value(l), l.end, false}, final || late, nil
-}
-
-// value returns what the leader's work publishes now, if a lease is of its term. The caller must hold mu.
-func (b *Book) value(l *lease) string {
-	if l.term != b.offer.Term {
-		return ""
-	}
-	return b.offer.Value
+	return Answer{r.ID, l.term, l.value, l.end, false}, final || late, nil
 }
 
 // held returns the lease with an id that is not over, if the process may use it; otherwise nil. The caller must hold
@@ -228,7 +221,7 @@ func (b *Book) add(r *Request) (*lease, error) {
 	if len(b.out) >= maxOut {
 		return nil, ErrTooMany
 	}
-	l := &lease{term: b.offer.Term, end: b.offer.End(), pidfd: -1}
+	l := &lease{term: b.offer.Term, value: b.offer.Value, end: b.offer.End(), pidfd: -1}
 	if r.Bound && r.Process.Pid > 0 {
 		if fd, err := r.Process.Open(); err == nil { // else it is over at its end only
 			l.pid, l.pidfd = r.Process.Pid, fd

@@ -17,7 +17,6 @@ import (
 // leader is the leader of a term, whose lease can be renewed.
 type leader struct {
 	Book
-	value     string
 	end       atomic.Int64
 	announced atomic.Int32
 	refusal   error
@@ -90,9 +89,8 @@ func TestLeasesAreHandedOutExtendedAndReturned(t *testing.T) {
 		t.Errorf("with another value: %+v", a)
 	}
 	extended := l.asks(t, Request{ID: first.ID, Wait: time.Hour})
-	l.value = "w"
 	l.renew(7, 2*time.Hour)
-	if a := <-extended; a.ID != first.ID || a.Value != "w" || a.End != time.Duration(l.end.Load()) {
+	if a := <-extended; a.ID != first.ID || a.End != time.Duration(l.end.Load()) {
 		t.Errorf("%+v", a)
 	}
 	if other := l.ask(t, Request{}); other.ID == first.ID || l.Out() != 2 || l.announced.Load() != 1 {

@@ -105,7 +105,7 @@ func (b rankingInput) approval(c cluster.Circumstances, cause cluster.Cause) fun
 // nobody must be asked, else the best one. There is always one.
 func (b rankingInput) choose(r rankedMembers, cause cluster.Cause, active *activeRequests) cluster.Member {
 	best, _ := r.Best()
-	if b.in.Policy.Rules.Confirm == "" || b.move != nil || cause == cluster.CauseFirst || requested(cause) {
+	if b.in.Policy.Rules.Confirm == "" || active.Move != nil || cause == cluster.CauseFirst || requested(cause) {
 		return best
 	}
 	eligible := make([]*cluster.Member, 0, len(r.Entries))

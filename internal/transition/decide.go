@@ -398,6 +398,7 @@ func (m *Machine) leaseEnd(sent time.Duration) time.Duration {
 // extend extends the lease after a RENEW, unless it was over already.
 func (m *Machine) extend(sent time.Duration) {
 	if m.now < m.term.lease.deadline {
+		m.term.lease.took = m.now - sent
 		m.term.lease.renewed, m.term.lease.deadline = sent, max(m.leaseEnd(sent), m.term.failsafe.extended)
 		m.term.failsafe.failing = false
 		m.do(Lease{Deadline: m.term.lease.deadline})

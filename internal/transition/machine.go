@@ -202,6 +202,7 @@ type leaving struct {
 type lease struct {
 	deadline time.Duration // D after renewed, or the session's limit
 	renewed  time.Duration // when the last ACQUIRE or RENEW that was successful was sent
+	took     time.Duration // from then until its reply; not known of ACQUIRE
 }
 
 // renewal identifies a RENEW: a reply counts only for what it was posted for.

@@ -35,10 +35,14 @@ func (m *Machine) publishAt() time.Duration {
 	return max(m.retryAt, m.term.value.at+publishPause)
 }
 
-// publish sends VALUE if it is due, the last value only. While ZooKeeper does not answer, RENEW is more important.
+// publish sends VALUE if it is due, the last value only. RENEW is more important: while ZooKeeper does not answer, and if it is so slow that
+// the lease would hardly last for the replies to both.
 func (m *Machine) publish() {
 	if !m.publishes() || m.now < m.publishAt() || m.term.failsafe.failing || m.tx.pending != TxNone || m.term.unresolved != TxNone {
 		return
+	}
+	if l := m.term.lease; m.now+2*l.took+m.opt.Budget.Renew/2 > l.deadline {
+		return // RENEW is posted, and its reply brings this here again
 	}
 	m.term.sending = m.term.current
 	m.term.sending.Value = m.term.value.wanted

@@ -92,6 +92,20 @@ func TestTheLastValueIsWrittenOnceASecond(t *testing.T) {
 	}
 }
 
+// A slow ZooKeeper must not cost the leadership of a leader whose value changes all the time.
+func TestASlowRENEWIsMoreImportantThanAValue(t *testing.T) {
+	s := publishing(t)
+	s.on(says("v1"), "VALUE")
+	s.on(valueDone(2))
+	s.pass(time.Second)
+	sent := s.now
+	s.now += s.b.Lease * 2 / 5
+	s.renewed(sent, nil, "Lease")
+	s.on(says("v2"))
+	s.now += s.b.Renew / 2
+	s.renewed(s.now, nil, "Lease", "VALUE")
+}
+
 // READY has the value that came with it, or a newer one; one that came before is written with READY, too. A child that is started again
 // keeps the value of the one before, until it publishes another one.
 func TestTheValueOfREADY(t *testing.T) {

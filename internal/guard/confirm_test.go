@@ -81,13 +81,14 @@ func TestConfirmNeedsTheFile(t *testing.T) {
 		t.Fatalf("the file is not written: %v", err)
 	}
 	os.Remove(own)
-	c.l.SetRelease([]byte("2"))
-	c.expect(kindRelease)
 	done := make(chan error, 1)
 	go func() { done <- c.l.Confirm(t.Context()) }()
 	c.expect(kindLease)
 	c.send(message{Kind: kindLeaseConfirmed})
 	if err := <-done; err != nil {
-		t.Errorf("it is written: %v", err)
+		t.Errorf("there is room again: %v", err)
+	}
+	if f, err := ReadSessionFile(c.file); err != nil || len(f.Session.Releases) != 1 {
+		t.Errorf("%+v, %v", f, err)
 	}
 }

@@ -145,6 +145,9 @@ func (l *Leadership) AwaitLease(ctx context.Context, since time.Duration) error 
 func (l *Leadership) Confirm(ctx context.Context) error {
 	l.updating.Lock()
 	err := l.unsaved
+	if err != nil { // there may be room again
+		err = l.write()
+	}
 	l.updating.Unlock()
 	if err != nil {
 		return err
@@ -219,7 +222,10 @@ func (l *Leadership) update(change func() message) error {
 }
 
 // save writes the leadership's file. The caller must hold updating.
-func (l *Leadership) save() error {
+func (l *Leadership) save() error { return l.c.logUnsaved(l.write()) }
+
+// write is save without a message.
+func (l *Leadership) write() error {
 	path := l.c.sessionPath()
 	l.c.mu.Lock()
 	r := LeadershipRecord{Name: l.name, PendingHooks: l.hooks, Release: l.release}
@@ -234,7 +240,7 @@ func (l *Leadership) save() error {
 	if path == "" || over {
 		return nil
 	}
-	l.unsaved = l.c.logUnsaved(writePrivate(leadershipFile(path, l.file), r))
+	l.unsaved = writePrivate(leadershipFile(path, l.file), r)
 	return l.unsaved
 }
 

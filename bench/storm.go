@@ -19,8 +19,8 @@ const (
 	stormLasts   = time.Minute
 )
 
-// storm measures how often clients connect while a server refuses all of them, admits half of them, or is very slow, and when it is well
-// again: the daemons of a group, and as many plain clients, one after the other.
+// storm measures how often clients connect while a server refuses all of them, admits half of them, or is very slow,
+// and when it is well again: the daemons of a group, and as many plain clients, one after the other.
 func storm(ctx context.Context, t *table, guardClient *guard.Client) error {
 	ours, err := stormOfDaemons(ctx, guardClient)
 	if err != nil {

@@ -221,8 +221,8 @@ func (g group) applyACLs(ctx context.Context, a *appliedACLs, dry, force bool) e
 	return err
 }
 
-// applyUntilClosed sets the ACLs until no member whose zookeeper.acl is auto creates open znodes any more: each looks at the root from time
-// to time, and counts what others have created until then.
+// applyUntilClosed sets the ACLs until no member whose zookeeper.acl is auto creates open znodes any more: each looks
+// at the root from time to time, and counts what others have created until then.
 func (g group) applyUntilClosed(ctx context.Context, set func(zk.ZnodeACL)) error {
 	again := time.NewTicker(status.CheckInterval / 10)
 	defer again.Stop()

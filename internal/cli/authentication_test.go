@@ -86,8 +86,8 @@ child: {command: [ledger-child], env: {LEDGER: %s}, stop_timeout: 400ms}
 	return etc
 }
 
-// run runs the commands that follow the recipes, and two daemons. It returns what acl shows. Then the guard closes the session of a dead
-// daemon.
+// run runs the commands that follow the recipes, and two daemons. It returns what acl shows. Then the guard closes
+// the session of a dead daemon.
 func (r *recipe) run(f *fleet) (acl string) {
 	r.t.Helper()
 	steps := blocks(r.t, "../../docs/security.md", "ZooKeeper")[0]

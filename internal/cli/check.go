@@ -262,8 +262,8 @@ func othersMayLead(s cluster.Snapshot, node string) bool {
 // checkTimeout bounds how long check reads the groups.
 const checkTimeout = 3 * time.Second
 
-// policyWarnings returns the group as it was read, and the problems that the configured policy has with its members; if the configuration has
-// none, those of the policy in force.
+// policyWarnings returns the group as it was read, and the problems that the configured policy has with its members;
+// if the configuration has none, those of the policy in force.
 func policyWarnings(ctx context.Context, g group) (cluster.Snapshot, []string, error) {
 	snap, err := g.read(ctx)
 	if err != nil {

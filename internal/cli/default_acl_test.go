@@ -54,8 +54,8 @@ func TestOpenTreeIsNotRefusedByDefault(t *testing.T) {
 	}
 }
 
-// Until each member has looked at the root again, acl --apply does not succeed, not even if nothing is left to change, and closes what one
-// of them has created.
+// Until each member has looked at the root again, acl --apply does not succeed, not even if nothing is left to
+// change, and closes what one of them has created.
 func TestACLApplyWaitsForEachMember(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -105,8 +105,8 @@ func TestACLApplyWaitsForEachMember(t *testing.T) {
 	}
 }
 
-// The znodes of a host that has many groups stay closed once one of them is closed, although the znode above is open. A stray open znode
-// does not make a group count as open, which would be created open after a loss of all data.
+// The znodes of a host that has many groups stay closed once one of them is closed, although the znode above is open.
+// A stray open znode does not make a group count as open, which would be created open after a loss of all data.
 func TestZnodesOfAHostStayClosed(t *testing.T) {
 	t.Parallel()
 	e := newEstate(t, "billing")

@@ -56,8 +56,8 @@ func newLimited(t *testing.T, limit int) *fleet {
 	return f
 }
 
-// No more than two jobs run at once, in the order of their starts, whatever ends them: by themselves, by a kill of exec, with their whole
-// host, or because they lose ZooKeeper. Each exec has the exit status of its own job.
+// No more than two jobs run at once, in the order of their starts, whatever ends them: by themselves, by a kill of
+// exec, with their whole host, or because they lose ZooKeeper. Each exec has the exit status of its own job.
 func TestExecLimitsHowManyJobsRun(t *testing.T) {
 	t.Parallel()
 	f := newLimited(t, 2)

@@ -28,7 +28,8 @@ type lastRun struct {
 	Error string `json:"error,omitempty"`
 }
 
-// readLastRun returns the last run of a job; nil if the group, whose status, or that of its slots, is given, is not that of a job.
+// readLastRun returns the last run of a job; nil if the group, whose status, or that of its slots, is given, is not
+// that of a job.
 func (g group) readLastRun(ctx context.Context, views ...status.Group) *lastRun {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()

@@ -95,8 +95,9 @@ type appliedPolicy struct {
 	Differences []string `json:"differences,omitempty"`
 }
 
-// applyPolicy publishes a policy unless dry is set, and prints what changes, who leads then, and what holds a better member back. With
-// dry it returns an error if the policy differs from the one in force. confirm, if it is not nil, is asked once all that is printed.
+// applyPolicy publishes a policy unless dry is set, and prints what changes, who leads then, and what holds a better
+// member back. With dry it returns an error if the policy differs from the one in force. confirm, if it is not nil,
+// is asked once all that is printed.
 func (g group) applyPolicy(ctx context.Context, a *appliedPolicy, p operator.Proposal, dry bool, confirm func() error) error {
 	q, err := g.submitter().Question(ctx)
 	if err == nil {

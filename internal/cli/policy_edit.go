@@ -60,8 +60,8 @@ type policyEdit struct {
 	file         string
 }
 
-// run opens the policy, has it edited and publishes it. There is no connection while somebody edits, which may take longer than a session
-// lasts.
+// run opens the policy, has it edited and publishes it. There is no connection while somebody edits, which may take
+// longer than a session lasts.
 func (e *policyEdit) run(connected func(func(context.Context, group) error) error) error {
 	if err := connected(e.open); err != nil {
 		return err

@@ -35,8 +35,8 @@ func (f *fleet) kept(out string) string {
 	return read(found[1])
 }
 
-// With policy.source: group the policy is changed in ZooKeeper alone: no file is behind, neither after a change nor after a restart of a
-// daemon, and nothing is published from a file.
+// With policy.source: group the policy is changed in ZooKeeper alone: no file is behind, neither after a change nor
+// after a restart of a daemon, and nothing is published from a file.
 func TestPolicyOfTheGroup(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -82,8 +82,8 @@ func TestPolicyOfTheGroup(t *testing.T) {
 	f.checkInvariants()
 }
 
-// hasOneFileWithAPolicy: a member with policy.source: files publishes what is changed in its file, and doctor says that the members differ.
-// Its file publishes nothing when it no longer has a policy.
+// hasOneFileWithAPolicy: a member with policy.source: files publishes what is changed in its file, and doctor says
+// that the members differ. Its file publishes nothing when it no longer has a policy.
 func (f *fleet) hasOneFileWithAPolicy() {
 	f.t.Helper()
 	f.configure("b", "dc1", 100, "policy: {type: first, hysteresis: 50, sites: {dc1: 7}}\nhealth: {interval: 7s}\n")

@@ -346,8 +346,8 @@ func (o operation) define(cmd *command) {
 	}, o.done)
 }
 
-// approved is complete when there is a READY leader of a later term than that of the proposal, or it was rejected. It fails if the
-// proposal has ended without an election.
+// approved is complete when there is a READY leader of a later term than that of the proposal, or it was rejected. It
+// fails if the proposal has ended without an election.
 func approved(s cluster.Snapshot, plan request.Plan) (bool, error) {
 	for _, p := range plan.Control.Proposals {
 		if p.Answer == cluster.ProposalRejected || s.Ready() && s.Current.Record.Term > p.Term {

@@ -32,8 +32,8 @@ func (f *fleet) reloadServers(id string, code int, want string, servers ...strin
 	}
 }
 
-// A reload replaces the servers without a new term: those that prove to have the group, and nothing of a list with one of another ensemble.
-// The guard closes the session of a dead daemon there, too.
+// A reload replaces the servers without a new term: those that prove to have the group, and nothing of a list with
+// one of another ensemble. The guard closes the session of a dead daemon there, too.
 func TestServersChangeByReload(t *testing.T) {
 	t.Parallel()
 	e, err := zkserver.StartEnsemble(t.Context(), 3, zkserver.Options{Tick: 100 * time.Millisecond})
@@ -73,7 +73,8 @@ func TestServersChangeByReload(t *testing.T) {
 	f.checkInvariants()
 }
 
-// load writes without a pause until stop, which returns how many writes were confirmed, and the longest time between two of them.
+// load writes without a pause until stop, which returns how many writes were confirmed, and the longest time between
+// two of them.
 func (f *fleet) load() (stop func() (writes int, longest time.Duration)) {
 	f.write(cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Root + "-load", Data: []byte{}})
 	ctx, cancel := context.WithCancel(f.t.Context())
@@ -95,8 +96,9 @@ func (f *fleet) load() (stop func() (writes int, longest time.Duration)) {
 	}
 }
 
-// All servers of an ensemble are replaced under load, one by one. A group that follows its ensemble, and one that is reloaded, keep their
-// leaders, without a strike. Then the daemons of the first one die, and their guard closes their session at the new servers.
+// All servers of an ensemble are replaced under load, one by one. A group that follows its ensemble, and one that is
+// reloaded, keep their leaders, without a strike. Then the daemons of the first one die, and their guard closes their
+// session at the new servers.
 func TestAllServersAreReplaced(t *testing.T) {
 	t.Parallel()
 	e, err := zkserver.StartDynamic(t.Context(), 3, zkserver.Options{Tick: 200 * time.Millisecond})

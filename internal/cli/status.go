@@ -184,7 +184,8 @@ type groupStatus struct {
 	Eligible int `json:"eligible"`
 	// Error is why the group cannot be shown; empty if it can.
 	Error string `json:"error,omitempty"`
-	// LastRun is that of the job, if the group is that of a job of exec; with slots, the one that was started last in any of them.
+	// LastRun is that of the job, if the group is that of a job of exec; with slots, the one that was started last in
+	// any of them.
 	LastRun *lastRun `json:"last_run,omitempty"`
 
 	joined bool // a daemon has joined the group

@@ -98,7 +98,8 @@ func checkGroup(g groupStatus) checkResult {
 	return checkResult{checkOK, fmt.Sprintf("%s leads in term %d, %d of %d members are eligible", g.Leader, g.Term, g.Eligible, len(g.Members))}
 }
 
-// check returns the result for a job that no host runs or waits for, as a job is most of the time, and for one of exec --max.
+// check returns the result for a job that no host runs or waits for, as a job is most of the time, and for one of
+// exec --max.
 func (r *lastRun) check() checkResult {
 	c := r.cells()
 	text := fmt.Sprintf("the last run of the job, %v on %v: %v", c[0], c[3], c[1])

@@ -36,8 +36,9 @@ func (f *fleet) publishes(id, value string) status.Group {
 	return f.until(id+" publishes "+value, func(g status.Group) bool { return leads(id)(g) && g.Value == value })
 }
 
-// What the leader's work publishes may change in its term, by sd_notify and by a program on the host: current is written once a second
-// at most, leadership goes on, and everyone who follows the group sees the last value. The next leader has its own.
+// What the leader's work publishes may change in its term, by sd_notify and by a program on the host: current is
+// written once a second at most, leadership goes on, and everyone who follows the group sees the last value. The next
+// leader has its own.
 func TestTheValueOfTheWorkChanges(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -79,7 +79,8 @@ func (p Paths) TakeTx(snap Snapshot, seen LeaseSeen, next Elected, others ...Slo
 	return ops
 }
 
-// SilenceTx returns SILENCE: TAKE without an election, for which a person must be asked first. fence is [Snapshot.SilentFence].
+// SilenceTx returns SILENCE: TAKE without an election, for which a person must be asked first. fence is
+// [Snapshot.SilentFence].
 func (p Paths) SilenceTx(snap Snapshot, seen LeaseSeen, fence Fence) []Op {
 	return append(p.RevokeTx(snap, fence), fence.unrenewed(seen))
 }

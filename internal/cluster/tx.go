@@ -78,7 +78,8 @@ func (p Paths) RenewTx(h HeldVersions) []Op {
 	}
 }
 
-// ValueTx returns VALUE: RENEW that also writes current, with another value. It does not advance the lease znode, so it extends no lease.
+// ValueTx returns VALUE: RENEW that also writes current, with another value. It does not advance the lease znode, so
+// it extends no lease.
 func (p Paths) ValueTx(h HeldVersions, current Current) []Op {
 	ops := p.RenewTx(h)
 	ops[ResultCurrent] = Op{Kind: OpSet, Path: p.Current(), Version: h.Current, Data: Encode(&current)}
@@ -107,8 +108,8 @@ func (p Paths) FinalTx(h HeldVersions, fence Fence) []Op {
 	return ops
 }
 
-// RevokeTx returns REVOKE: the elector deletes the current of a holder that does not release (L2). fence must be REVOKED; [Paths.SilenceTx]
-// has another one.
+// RevokeTx returns REVOKE: the elector deletes the current of a holder that does not release (L2). fence must be
+// REVOKED; [Paths.SilenceTx] has another one.
 func (p Paths) RevokeTx(snap Snapshot, fence Fence) []Op {
 	return []Op{
 		p.alive(snap.Self.Name),

@@ -337,8 +337,8 @@ func relations(c Config) policy.Relations {
 	return r
 }
 
-// UnknownGroups returns a warning for each group that a policy refers to, and that is not in the directory: it may be mistyped, and has no
-// effect on this host.
+// UnknownGroups returns a warning for each group that a policy refers to, and that is not in the directory: it may be
+// mistyped, and has no effect on this host.
 func (h Host) UnknownGroups(rules cluster.Rules) (warnings []string) {
 	if h.Dir == "" {
 		return nil // a command may know nothing of other groups

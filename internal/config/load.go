@@ -160,8 +160,8 @@ func ApplyReload(current, next Config) Config {
 	return current
 }
 
-// Diff returns the keys in which two configurations differ: those that a reload applies, and those that need a restart. If b leaves the
-// policy to the group, it has nothing in the place of the policy of a.
+// Diff returns the keys in which two configurations differ: those that a reload applies, and those that need a
+// restart. If b leaves the policy to the group, it has nothing in the place of the policy of a.
 func Diff(a, b Config) (reload, restart []string) {
 	before, after := a.settings(), b.settings()
 	for _, k := range Keys() {

@@ -52,8 +52,8 @@ func onlyOfRules(key string) bool {
 
 const policySource = "policy.source"
 
-// refuseRules reports settings of the policy in the sources of a group whose policy is in ZooKeeper alone. values are the settings that
-// were given, and name is the group's in a command; empty if it needs none.
+// refuseRules reports settings of the policy in the sources of a group whose policy is in ZooKeeper alone. values are
+// the settings that were given, and name is the group's in a command; empty if it needs none.
 func (c *Config) refuseRules(values map[string]found, name string, errs *Errors) {
 	for key, f := range values {
 		if c.Policy.LeftToGroup() && onlyOfRules(key) {
@@ -63,7 +63,8 @@ func (c *Config) refuseRules(values map[string]found, name string, errs *Errors)
 	}
 }
 
-// withoutReplacedRules returns inherited settings without the policy, for a group whose own file says that it is in ZooKeeper alone.
+// withoutReplacedRules returns inherited settings without the policy, for a group whose own file says that it is in
+// ZooKeeper alone.
 func withoutReplacedRules(inherited, own map[string]found) map[string]found {
 	if own[policySource].value != "group" {
 		return inherited
@@ -108,8 +109,9 @@ func wrapped(text string) string {
 // ErrNoRules is the error for a text that has no rules at all.
 var ErrNoRules = errors.New("is empty: it has no policy")
 
-// ParseRules returns c with the rules in data, the content of a file that has nothing else: [DescribedRulesYAML] as somebody has edited
-// it. A setting that it does not have gets its default. If it fails, the error is [ErrNoRules] or [Errors].
+// ParseRules returns c with the rules in data, the content of a file that has nothing else: [DescribedRulesYAML] as
+// somebody has edited it. A setting that it does not have gets its default. If it fails, the error is [ErrNoRules] or
+// [Errors].
 func (c Config) ParseRules(file string, data []byte) (Config, error) {
 	var errs Errors
 	root := rootNode(file, data, &errs)

@@ -87,7 +87,8 @@ func TestDescribedRulesAreTheSame(t *testing.T) {
 	}
 }
 
-// An edited policy is checked as a file is; what concerns this host alone is not checked, and settings that are gone have their defaults.
+// An edited policy is checked as a file is; what concerns this host alone is not checked, and settings that are gone
+// have their defaults.
 func TestParseRules(t *testing.T) {
 	base := mustLoad(t, Sources{File: file(t, "policy: {type: first, hysteresis: 3}\n")})
 	got, err := base.ParseRules("f", []byte("policy: {type: exec}\n"))

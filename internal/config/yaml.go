@@ -41,7 +41,8 @@ func (h Host) YAML() string {
 	return yamlOf(h.Config.settings(), nil, func(key string) bool { return keys[key].Scope != GroupScope })
 }
 
-// yamlOf returns settings as YAML. annotate, if it is not nil, adds comments to the nodes of a setting's name and value.
+// yamlOf returns settings as YAML. annotate, if it is not nil, adds comments to the nodes of a setting's name and
+// value.
 func yamlOf(settings map[string]any, annotate func(k Key, name, value *yaml.Node), wanted func(key string) bool) string {
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	sections := map[string]*yaml.Node{"": root}

@@ -237,7 +237,8 @@ func (j *job) otherMax(inForce cluster.SlotSize) string {
 	return fmt.Sprintf("the group %s has %s, so --max %d is not its limit: %s", root, inForce, j.rule.Max, advice)
 }
 
-// requireGroup returns an error if the job's group does not exist: the host creates none. Nor does a group of the other kind do.
+// requireGroup returns an error if the job's group does not exist: the host creates none. Nor does a group of the
+// other kind do.
 func (j *job) requireGroup(ctx context.Context, session *zk.Session) error {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
@@ -380,7 +381,8 @@ const (
 	electionTimeout = 30 * time.Second
 )
 
-// watch makes the host leave if another one runs the job, or if nobody does so for long; with a limit, if its turn does not come.
+// watch makes the host leave if another one runs the job, or if nobody does so for long; with a limit, if its turn
+// does not come.
 func (j *job) watch(ctx context.Context, session *zk.Session) {
 	began := time.Now()
 	tick := time.NewTicker(watchInterval)
@@ -419,8 +421,8 @@ func (j *job) watch(ctx context.Context, session *zk.Session) {
 	}
 }
 
-// whoseTurn returns why this host leaves: others run as many jobs as may run at once, or that is not known; zero if it stays. late is
-// as for whoRuns.
+// whoseTurn returns why this host leaves: others run as many jobs as may run at once, or that is not known; zero if
+// it stays. late is as for whoRuns.
 func (j *job) whoseTurn(ctx context.Context, conn cluster.Reader, late bool) JobResult {
 	paths := cluster.Paths{Root: j.cfg.ZooKeeper.Root}
 	hint := cluster.InGroup("'zkelectd status --root %s'", "", paths.Root)

@@ -84,8 +84,8 @@ func requested(c cluster.Cause) bool {
 	return c == cluster.CauseMove || c == cluster.CauseDrain || c == cluster.CauseReelect
 }
 
-// approval returns a function that reports whether a person must approve that a member is elected. One that is elected already needs no
-// second approval, such as when the holder before it falls silent.
+// approval returns a function that reports whether a person must approve that a member is elected. One that is
+// elected already needs no second approval, such as when the holder before it falls silent.
 func (b rankingInput) approval(c cluster.Circumstances, cause cluster.Cause) func(m *cluster.Member) (needed bool, why string) {
 	pin, elected := b.input(), b.in.Snapshot.Elected.Record
 	pin.Circumstances = c
@@ -138,8 +138,9 @@ func (active *activeRequests) proposalFor(node string, term int64) *cluster.Prop
 	return nil
 }
 
-// proposal returns the proposal of a decision, after adding it unless it is there. It takes the place of one of another member, whose
-// time goes on, and which may have been rejected. It is nil if there is none, and this is a deputy, or no room for one is left.
+// proposal returns the proposal of a decision, after adding it unless it is there. It takes the place of one of
+// another member, whose time goes on, and which may have been rejected. It is nil if there is none, and this is a
+// deputy, or no room for one is left.
 func (e *Elector) proposal(in Input, active *activeRequests, elect cluster.Elected) *cluster.Proposal {
 	term := in.Snapshot.Elected.Record.Term
 	after, err := cluster.ParseConfirmAfter(in.Policy.Rules.ConfirmAfter)

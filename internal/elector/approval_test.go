@@ -66,7 +66,8 @@ func (h *scenario) respond(a cluster.ProposalAnswer) {
 	h.control(c)
 }
 
-// The end of a silent leader is written before anybody approves its successor, which then has nothing to wait for. A deputy does that, too.
+// The end of a silent leader is written before anybody approves its successor, which then has nothing to wait for. A
+// deputy does that, too.
 func TestASilentLeaderEndsBeforeTheApproval(t *testing.T) {
 	h := newGroup("a", "c", "d").sites("dc1", "dc2", "dc2").leads("a", 7).scenario(t, cluster.Rules{Type: "priority", Confirm: "member.site != previous.site"}).watched().silent("a")
 	h.in.Snapshot.Acting = true
@@ -292,7 +293,8 @@ func TestAnotherTimeForAnAnswerCountsAtOnce(t *testing.T) {
 	}
 }
 
-// Members that take turns in being the best do not make it last for ever, and a member that has been approved is elected.
+// Members that take turns in being the best do not make it last for ever, and a member that has been approved is
+// elected.
 func TestMembersThatTakeTurnsInBeingProposed(t *testing.T) {
 	h := approval(t, "10m")
 	turn := func(i int) {
@@ -347,7 +349,8 @@ func TestAProposalWhileTheLeaderIsThere(t *testing.T) {
 	}
 }
 
-// An approved member needs no second approval when the holder before it falls silent. Silent members are ill, as elsewhere.
+// An approved member needs no second approval when the holder before it falls silent. Silent members are ill, as
+// elsewhere.
 func TestApprovalAndSilence(t *testing.T) {
 	h := newGroup("a", "c").sites("dc1", "dc2").leads("a", 7).scenario(t, cluster.Rules{Type: "priority", Confirm: "member.site != previous.site"})
 	h.group().node("a").Unhealthy = "sick"
@@ -364,7 +367,8 @@ func TestApprovalAndSilence(t *testing.T) {
 	}
 }
 
-// The members are not asked again and again for an answer to a roll call while a person is, but once before the election.
+// The members are not asked again and again for an answer to a roll call while a person is, but once before the
+// election.
 func TestAProposalCallsTheRollOnce(t *testing.T) {
 	rules := fresh
 	rules.Confirm = "member.site != previous.site"

@@ -28,8 +28,8 @@ type rollCall struct {
 }
 
 const (
-	// answersAge is how long answers count if the election that they are for is not made. While a person has not approved it they are not
-	// asked for again.
+	// answersAge is how long answers count if the election that they are for is not made. While a person has not
+	// approved it they are not asked for again.
 	answersAge = 30 * time.Second
 	// rollCallPause is how long policy calls no roll after one that has not led to an election: what members publish
 	// may go on to say that another one is better.

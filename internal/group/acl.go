@@ -41,8 +41,8 @@ func (g *Group) setOpenTree(open bool) (changed bool) {
 	return true
 }
 
-// auditAgain checks again whether unauthorized clients can change the tree. While the root is open it reads no more, so that the turn of
-// each of many groups comes soon: until then, this one creates open znodes.
+// auditAgain checks again whether unauthorized clients can change the tree. While the root is open it reads no more,
+// so that the turn of each of many groups comes soon: until then, this one creates open znodes.
 func (m *Member) auditAgain(ctx context.Context) {
 	paths := m.group.opt.Paths
 	_, open, err := m.session.Exposure(ctx, paths.Root)

@@ -9,8 +9,8 @@ import (
 
 // A loop that has nothing to do has no timers: the host asks it from time to time to show that it is alive.
 
-// Beat makes each loop that has published nothing lately publish its view, which shows that it is alive. It is called every
-// [status.PublishInterval]. It is safe for concurrent use, and does not block.
+// Beat makes each loop that has published nothing lately publish its view, which shows that it is alive. It is called
+// every [status.PublishInterval]. It is safe for concurrent use, and does not block.
 func (i *Instance) Beat() {
 	now := boottime.Now()
 	for _, m := range i.members {

@@ -63,8 +63,8 @@ type Guard interface {
 	SetLease(deadline time.Duration)
 	// SetRelease sets the transaction that releases leadership if this daemon dies; nil for none.
 	SetRelease(tx json.RawMessage)
-	// Confirm waits until the guard has read what was set before. It returns an error if this leadership is not the guard's
-	// any more.
+	// Confirm waits until the guard has read what was set before. It returns an error if this leadership is not the
+	// guard's any more.
 	Confirm(ctx context.Context) error
 	// Unkillable returns which process of the work cannot be killed, and why; empty if there is none.
 	Unkillable() string
@@ -87,8 +87,8 @@ type Health interface {
 type Settings struct {
 	// Node is the record of this node, without the fields that the group fills in.
 	Node cluster.Node
-	// Rules are the policy of this host's configuration. With PolicyInGroup it has none: they are published for a group without a
-	// policy, and for nothing else.
+	// Rules are the policy of this host's configuration. With PolicyInGroup it has none: they are published for a group
+	// without a policy, and for nothing else.
 	Rules         cluster.Rules
 	PolicyInGroup bool
 	// Program is the ranking program of an exec policy on this host.
@@ -237,8 +237,9 @@ func (g *Group) Lease(ctx context.Context, r applease.Request) (applease.Answer,
 // ReturnLease takes an application lease back. It reports false if it is not known.
 func (g *Group) ReturnLease(id string, p applease.Process) bool { return g.leases.Return(id, p) }
 
-// Publish makes value what the work publishes with its leadership, until it publishes another one or the term ends. It is for the work of
-// a term; 0 for that of any. It returns an [ErrNoWork] if this host has none. It is safe for concurrent use.
+// Publish makes value what the work publishes with its leadership, until it publishes another one or the term ends.
+// It is for the work of a term; 0 for that of any. It returns an [ErrNoWork] if this host has none. It is safe for
+// concurrent use.
 func (g *Group) Publish(term int64, value string) error {
 	err := g.publisher.give(term, value)
 	if err == nil {
@@ -288,8 +289,8 @@ func (s *Settings) policyDigest() string {
 	return s.Rules.Digest()
 }
 
-// ownRules returns the policy for a group in which none can be read: that of this host's configuration, or if that has none, the one that
-// was in force when this host last looked.
+// ownRules returns the policy for a group in which none can be read: that of this host's configuration, or if that
+// has none, the one that was in force when this host last looked.
 func (g *Group) ownRules() cluster.Rules {
 	if g.settings.PolicyInGroup && g.lastRules != nil {
 		return *g.lastRules

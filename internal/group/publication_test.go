@@ -27,7 +27,8 @@ type published struct {
 	err    error        // the outcome of the next writes
 }
 
-// recordedConn records the writes of a publication, and reads what was written last. It has no other methods of a session.
+// recordedConn records the writes of a publication, and reads what was written last. It has no other methods of a
+// session.
 type recordedConn struct {
 	*storetest.Session
 	of *published

@@ -10,8 +10,8 @@ import (
 // ErrNoWork is the error for a value of work that does not lead here.
 var ErrNoWork = errors.New("this daemon does not lead in that term")
 
-// publisher passes the values that work publishes on to the loop; of those that it has not taken, the last one counts. The zero value
-// accepts none.
+// publisher passes the values that work publishes on to the loop; of those that it has not taken, the last one
+// counts. The zero value accepts none.
 type publisher struct {
 	mu    sync.Mutex
 	term  int64              // whose work may publish; 0 for none

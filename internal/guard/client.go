@@ -334,8 +334,8 @@ func (c *Client) SetSession(s Credentials) {
 	c.send(message{Kind: kindSession, Session: &s})
 }
 
-// SetAccess replaces the servers and the settings for connecting to them, for the process that closes the session after the daemon's
-// death.
+// SetAccess replaces the servers and the settings for connecting to them, for the process that closes the session
+// after the daemon's death.
 func (c *Client) SetAccess(servers []string, access json.RawMessage) {
 	c.updating.Lock()
 	defer c.updating.Unlock()

@@ -61,7 +61,8 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
-// With a full disk the file still has the release of before, which the next start would send if guard and daemon are killed.
+// With a full disk the file still has the release of before, which the next start would send if guard and daemon are
+// killed.
 func TestConfirmNeedsTheFile(t *testing.T) {
 	c := newClient(t)
 	c.SetSession(Credentials{Servers: []string{"a:1"}, ID: 5})

@@ -139,9 +139,9 @@ func (l *Leadership) AwaitLease(ctx context.Context, since time.Duration) error 
 	}
 }
 
-// Confirm waits until the guard has read everything that was sent before. It returns an error if the guard may ignore it,
-// because this leadership or the guard is over, or this daemon is too late for the guard; or if the next start, which may read
-// the file instead, would find an older release in it.
+// Confirm waits until the guard has read everything that was sent before. It returns an error if the guard may ignore
+// it, because this leadership or the guard is over, or this daemon is too late for the guard; or if the next start,
+// which may read the file instead, would find an older release in it.
 func (l *Leadership) Confirm(ctx context.Context) error {
 	l.updating.Lock()
 	err := l.unsaved

@@ -15,8 +15,9 @@ import (
 	"zkelectd/internal/zk"
 )
 
-// With zookeeper.follow a host follows the ensemble's reconfiguration: servers that the ensemble has are used in addition to those of
-// zookeeper.servers. Whatever its znode says, a server is used only once it has proven to have the host's group.
+// With zookeeper.follow a host follows the ensemble's reconfiguration: servers that the ensemble has are used in
+// addition to those of zookeeper.servers. Whatever its znode says, a server is used only once it has proven to have
+// the host's group.
 
 // followPause is how long the host waits before it asks servers again that have not answered.
 const followPause = 5 * time.Second
@@ -61,8 +62,8 @@ func (h *Host) servers() []string {
 	return all
 }
 
-// restoreFollowed uses the servers that the host had followed its ensemble to when it recorded that it is in a group: those of the
-// configuration may be gone by now.
+// restoreFollowed uses the servers that the host had followed its ensemble to when it recorded that it is in a group:
+// those of the configuration may be gone by now.
 func (h *Host) restoreFollowed() {
 	if !h.config().ZooKeeper.Follow {
 		return
@@ -130,8 +131,8 @@ func (f *following) sayOnce(err error) {
 	f.said = text
 }
 
-// followOnce reads the ensemble's configuration, and uses those of its servers that prove to have the group. It returns false if it must be
-// called again, and why not all are used.
+// followOnce reads the ensemble's configuration, and uses those of its servers that prove to have the group. It
+// returns false if it must be called again, and why not all are used.
 func (h *Host) followOnce(ctx context.Context, s *session, conn *zk.Group) (complete bool, err error) {
 	root, id := h.knownGroup()
 	if id == "" {

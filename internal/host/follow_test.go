@@ -15,8 +15,9 @@ import (
 	"zkelectd/internal/zk"
 )
 
-// A host follows a reconfiguration to servers that have its group, and to no other one, whatever the znode says. It forgets those that the
-// ensemble does not have any more, ignores an older version, and keeps what the configuration names.
+// A host follows a reconfiguration to servers that have its group, and to no other one, whatever the znode says. It
+// forgets those that the ensemble does not have any more, ignores an older version, and keeps what the configuration
+// names.
 func TestFollowOnlyServersWithTheGroup(t *testing.T) {
 	own, err := zkserver.Start(t.Context(), zkserver.Options{Java: []string{"-Dzookeeper.skipACL=yes"}})
 	if err != nil {

@@ -39,8 +39,8 @@ type Guard interface {
 	Err() error
 	// CheckGroups returns an error if the works of n groups could not be told apart.
 	CheckGroups(n int) error
-	// SetSession sets the session that the guard closes if this daemon dies, and SetAccess the servers, credentials and TLS files
-	// for that.
+	// SetSession sets the session that the guard closes if this daemon dies, and SetAccess the servers, credentials and
+	// TLS files for that.
 	SetSession(guard.Credentials)
 	SetAccess(servers []string, access json.RawMessage)
 	ClearSession()
@@ -79,7 +79,8 @@ type Options struct {
 	ConfigFile string
 	// Create permits to create groups that this host has never been in.
 	Create bool
-	// ExactSlots makes the host take part only if the group has the slots of the configuration, and else end with a [SlotsError].
+	// ExactSlots makes the host take part only if the group has the slots of the configuration, and else end with a
+	// [SlotsError].
 	ExactSlots bool
 	// CheckFiles checks the files with credentials, certificates and tokens that a configuration names; nil to check none.
 	CheckFiles func(config.Config) error

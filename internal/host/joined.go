@@ -64,9 +64,9 @@ func (r *resource) newGroupID(server string) string {
 	return store.NewGroupID()
 }
 
-// checkGroupID returns an error if the root's id, as seen at a server, is not that of the group that this host was in: the servers may be
-// those of another ensemble. On its own servers somebody has created the group again. Of those, one may be of another ensemble, too, which
-// is what sameEnsemble excludes.
+// checkGroupID returns an error if the root's id, as seen at a server, is not that of the group that this host was
+// in: the servers may be those of another ensemble. On its own servers somebody has created the group again. Of
+// those, one may be of another ensemble, too, which is what sameEnsemble excludes.
 func (r *resource) checkGroupID(ctx context.Context, id, server string, sameEnsemble func(context.Context) error) error {
 	last := r.lastJoined()
 	if last.ID == "" || id == "" || id == last.ID {

@@ -50,8 +50,9 @@ func (h *Host) serveReloads(ctx context.Context, s *session) {
 	}
 }
 
-// reload reads the configuration again and applies it. It refuses the whole configuration if its main file is invalid, if its servers are
-// not those of the group or if ZooKeeper does not know its credentials, and the configuration of a group if that is invalid or its policy cannot be published.
+// reload reads the configuration again and applies it. It refuses the whole configuration if its main file is
+// invalid, if its servers are not those of the group or if ZooKeeper does not know its credentials, and the
+// configuration of a group if that is invalid or its policy cannot be published.
 func (h *Host) reload(ctx context.Context, s *session) {
 	h.reloading.Lock()
 	defer h.reloading.Unlock()

@@ -12,10 +12,11 @@ import (
 	"zkelectd/internal/zk"
 )
 
-// The servers of the ensemble can change while a session goes on: by a reload, or by [Host.follow]. See [zk.Session.ProveServers] for why they must
-// prove first what they are.
+// The servers of the ensemble can change while a session goes on: by a reload, or by [Host.follow]. See
+// [zk.Session.ProveServers] for why they must prove first what they are.
 
-// knownGroup returns the root and the id of one of the host's groups; empty if it was in none yet. All groups are on the same servers.
+// knownGroup returns the root and the id of one of the host's groups; empty if it was in none yet. All groups are on
+// the same servers.
 func (h *Host) knownGroup() (root, id string) {
 	for _, r := range h.resources() {
 		if joined := r.joined.Load(); joined != nil && joined.ID != "" {
@@ -25,8 +26,8 @@ func (h *Host) knownGroup() (root, id string) {
 	return "", ""
 }
 
-// checkServers returns an error unless the servers of a configuration are those in force, or have this host's groups: more than half of them
-// must prove it, also one that is added, and none may be of another ensemble.
+// checkServers returns an error unless the servers of a configuration are those in force, or have this host's groups:
+// more than half of them must prove it, also one that is added, and none may be of another ensemble.
 func (h *Host) checkServers(ctx context.Context, s *session, next Reloaded) error {
 	servers := next.Host.Config.ZooKeeper.Servers
 	if sameServers(servers, h.config().ZooKeeper.Servers) {
@@ -75,8 +76,8 @@ func sameServers(a, b []string) bool {
 	return slices.Equal(slices.Compact(slices.Sorted(slices.Values(a))), slices.Compact(slices.Sorted(slices.Values(b))))
 }
 
-// applyAccess makes the session, the guard and the state directory use how the configuration in force, and what was followed, connect to
-// ZooKeeper.
+// applyAccess makes the session, the guard and the state directory use how the configuration in force, and what was
+// followed, connect to ZooKeeper.
 func (h *Host) applyAccess(s *session) {
 	h.applying.Lock()
 	defer h.applying.Unlock()

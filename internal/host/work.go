@@ -53,8 +53,8 @@ func (h *Host) checkWork(ctx context.Context) {
 	}
 }
 
-// checkCertificate returns an error if the certificate for ZooKeeper must be renewed soon. One that cannot be read is an error of
-// [Options.CheckFiles].
+// checkCertificate returns an error if the certificate for ZooKeeper must be renewed soon. One that cannot be read is
+// an error of [Options.CheckFiles].
 func (h *Host) checkCertificate(c config.Config) error {
 	cert, err := operator.Access(c, os.Getenv).TLS.Certificate()
 	if err != nil || cert == nil {

@@ -107,7 +107,8 @@ func TestProposalWithoutEligibleMembersIsRefused(t *testing.T) {
 	}
 }
 
-// What was made from one policy does not replace another one, even if that has the same version as it was created again meanwhile.
+// What was made from one policy does not replace another one, even if that has the same version as it was created
+// again meanwhile.
 func TestProposalDoesNotReplaceAnotherPolicyThanItWasMadeFrom(t *testing.T) {
 	s := groupWith(&cluster.Policy{Revision: 4, By: "ann@host", Rules: configured(t, "ZKELECTD_POLICY_TYPE=first").Rules()})
 	s.Policy.Stat = cluster.Stat{Created: 10, Version: 3}

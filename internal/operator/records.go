@@ -131,8 +131,8 @@ type Proposal struct {
 	// Before are the rules of the configuration before it was changed: only what has changed since is published. With nil, the whole policy
 	// is.
 	Before *cluster.Rules
-	// Opened is the policy in force that the proposal was made from: it is not published if another one is in force by then. Nil if it
-	// replaces any.
+	// Opened is the policy in force that the proposal was made from: it is not published if another one is in force by
+	// then. Nil if it replaces any.
 	Opened *cluster.Stored[cluster.Policy]
 }
 

@@ -124,8 +124,8 @@ func checkValues(r cluster.Rules) error {
 	return nil
 }
 
-// Approval returns a function that reports whether a person must approve that a member is elected, under the input's circumstances. An
-// expression that fails asks one; then why says so.
+// Approval returns a function that reports whether a person must approve that a member is elected, under the input's
+// circumstances. An expression that fails asks one; then why says so.
 func (p *Policy) Approval(in Input) func(m *cluster.Member) (needed bool, why string) {
 	if p.confirm == nil {
 		return func(*cluster.Member) (bool, string) { return false, "" }

@@ -73,8 +73,8 @@ func (m *Machine) noHeir() bool {
 	return known && heir.Incarnation == "" && !m.snap.Elector
 }
 
-// stopGrace returns how long the work has for its end. A wait for a successor was part of it. Without a child, those who have
-// application leases may use what is left of them.
+// stopGrace returns how long the work has for its end. A wait for a successor was part of it. Without a child, those
+// who have application leases may use what is left of them.
 func (m *Machine) stopGrace() time.Duration {
 	grace, left := m.opt.Budget.Stop, m.term.lease.deadline-m.now
 	switch {

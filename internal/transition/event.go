@@ -67,11 +67,11 @@ type (
 	ChildFailed struct{ Err error }
 	// ChildDead reports that no process of the child's group is left, and how the child ended.
 	ChildDead struct{ Status string }
-	// Lent reports that an application lease of Term is about to be handed out. It is not, if [Machine.Lending] says then that
-	// it may not be.
+	// Lent reports that an application lease of Term is about to be handed out. It is not, if [Machine.Lending] says
+	// then that it may not be.
 	Lent struct{ Term int64 }
-	// LeasesOver reports that every application lease of Term has been returned, its process is dead, or its end has passed, and
-	// that no other one will be handed out.
+	// LeasesOver reports that every application lease of Term has been returned, its process is dead, or its end has
+	// passed, and that no other one will be handed out.
 	LeasesOver struct{ Term int64 }
 	// Quit asks to give up leadership and to end the membership; a second one, to do so without grace. Failed is set if this
 	// was not requested: the daemon has lost something that it needs in order to lead.
@@ -288,8 +288,8 @@ func (m *Machine) refused(e TxDone) {
 	}
 }
 
-// suspects reports whether an own write of unknown outcome may be the reason for a refusal. Then that is read before leadership is given
-// up.
+// suspects reports whether an own write of unknown outcome may be the reason for a refusal. Then that is read before
+// leadership is given up.
 func (m *Machine) suspects(err error) bool {
 	var refusal *cluster.TxError
 	switch {

@@ -372,9 +372,9 @@ func (m *Machine) Idle() bool {
 	return !m.term.held && !m.working() && m.term.task != taskClean && m.tx.pending == TxNone
 }
 
-// working reports whether something is running that must end before the lease does (S1). This does not include post_stop,
-// which only undoes, and includes fencing: only a holder with a lease may fence. Nothing can kill those who have application
-// leases: in a hurry, the successor waits for them instead.
+// working reports whether something is running that must end before the lease does (S1). This does not include
+// post_stop, which only undoes, and includes fencing: only a holder with a lease may fence. Nothing can kill those
+// who have application leases: in a hurry, the successor waits for them instead.
 func (m *Machine) working() bool {
 	return m.term.running || m.term.task == taskPrepare || m.term.fencing.node != "" || m.term.lent && !m.hurry
 }

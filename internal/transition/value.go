@@ -17,7 +17,8 @@ type value struct {
 	refused error         // why a transaction was refused, while it is not known whether that VALUE is the reason
 }
 
-// publishPause is the least time between two writes of current: values that change all the time must not keep RENEW waiting.
+// publishPause is the least time between two writes of current: values that change all the time must not keep RENEW
+// waiting.
 const publishPause = time.Second
 
 // publishes reports whether current does not have the value that it should have, although the work goes on.
@@ -35,8 +36,8 @@ func (m *Machine) publishAt() time.Duration {
 	return max(m.retryAt, m.term.value.at+publishPause)
 }
 
-// publish sends VALUE if it is due, the last value only. RENEW is more important: while ZooKeeper does not answer, and if it is so slow that
-// the lease would hardly last for the replies to both.
+// publish sends VALUE if it is due, the last value only. RENEW is more important: while ZooKeeper does not answer,
+// and if it is so slow that the lease would hardly last for the replies to both.
 func (m *Machine) publish() {
 	if !m.publishes() || m.now < m.publishAt() || m.term.failsafe.failing || m.tx.pending != TxNone || m.term.unresolved != TxNone {
 		return
@@ -56,7 +57,8 @@ func (m *Machine) published(current cluster.Current, version int32) {
 	m.term.value.at, m.term.value.maybe, m.term.value.refused = m.now, false, nil
 }
 
-// readValueBack handles a snapshot that may show the outcome of a VALUE. The version before it proves nothing: it may still take effect.
+// readValueBack handles a snapshot that may show the outcome of a VALUE. The version before it proves nothing: it may
+// still take effect.
 func (m *Machine) readValueBack() {
 	refused, c := m.term.value.refused, m.snap.Current
 	m.term.unresolved, m.term.value.refused = TxNone, nil

@@ -106,8 +106,8 @@ func TestASlowRENEWIsMoreImportantThanAValue(t *testing.T) {
 	s.renewed(s.now, nil, "Lease", "VALUE")
 }
 
-// READY has the value that came with it, or a newer one; one that came before is written with READY, too. A child that is started again
-// keeps the value of the one before, until it publishes another one.
+// READY has the value that came with it, or a newer one; one that came before is written with READY, too. A child
+// that is started again keeps the value of the one before, until it publishes another one.
 func TestTheValueOfREADY(t *testing.T) {
 	for name, c := range map[string]struct {
 		events []Event
@@ -173,7 +173,8 @@ func TestNoValueWhenTheTermEnds(t *testing.T) {
 	}
 }
 
-// A VALUE without a reply is read back, and may have taken effect late: then a refusal is no reason to give leadership up.
+// A VALUE without a reply is read back, and may have taken effect late: then a refusal is no reason to give
+// leadership up.
 func TestAValueOfUnknownOutcome(t *testing.T) {
 	lost := func() *script {
 		s := publishing(t)

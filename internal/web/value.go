@@ -20,7 +20,8 @@ type valueResponse struct {
 	Accepted string `json:"accepted"`
 }
 
-// publishValue makes the body what the leader's work publishes, for clients of the unix socket, which may also have application leases.
+// publishValue makes the body what the leader's work publishes, for clients of the unix socket, which may also have
+// application leases.
 func (a *api) publishValue(w http.ResponseWriter, r *http.Request, g *Group) {
 	if conn := connOf(r); conn == nil || conn.peer == nil {
 		closeAfterResponse(w, r)

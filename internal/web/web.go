@@ -46,7 +46,8 @@ type Group struct {
 	// Lease asks for an application lease, and ReturnLease returns one. It reports false if it is not known.
 	Lease       func(context.Context, applease.Request) (applease.Answer, error)
 	ReturnLease func(id string, p applease.Process) bool
-	// Publish makes value what the work of a term, 0 for any, publishes. It returns an error if this daemon does not hold that term.
+	// Publish makes value what the work of a term, 0 for any, publishes. It returns an error if this daemon does not
+	// hold that term.
 	Publish func(term int64, value string) error
 }
 

@@ -30,9 +30,10 @@ func (s *Session) AdoptACL(ctx context.Context, path string) error {
 	return nil
 }
 
-// FollowRoot finds out what ACLAuto stands for below a root: open if the root exists and is open, so that members without an identity
-// can still use what this one creates, and else private. One that does not exist counts as open if it was so before the servers lost their
-// data. Another ACL does not depend on it, but a reload may replace that by ACLAuto.
+// FollowRoot finds out what ACLAuto stands for below a root: open if the root exists and is open, so that members
+// without an identity can still use what this one creates, and else private. One that does not exist counts as open
+// if it was so before the servers lost their data. Another ACL does not depend on it, but a reload may replace that
+// by ACLAuto.
 func (s *Session) FollowRoot(ctx context.Context, path string, wasOpen bool) error {
 	list, _, err := s.getACL(ctx, path)
 	switch {

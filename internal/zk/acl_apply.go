@@ -205,12 +205,12 @@ func (s *Session) testACL(ctx context.Context, p cluster.Paths) error {
 // MemberACL is how a member creates znodes, according to its record.
 type MemberACL struct {
 	Node string `json:"node"`
-	// ACL is the member's zookeeper.acl, Identities are the texts of those that it has ([Session.Tags]). Both are empty if the
-	// member's version does not record them.
+	// ACL is the member's zookeeper.acl, Identities are the texts of those that it has ([Session.Tags]). Both are empty
+	// if the member's version does not record them.
 	ACL        string   `json:"acl"`
 	Identities []string `json:"identities"`
-	// Configured reports whether both match this configuration. LockedOut reports whether its ACL, which is not open, names none
-	// of them.
+	// Configured reports whether both match this configuration. LockedOut reports whether its ACL, which is not open,
+	// names none of them.
 	Configured bool `json:"configured"`
 	LockedOut  bool `json:"locked_out,omitempty"`
 	// CreatesOpen reports whether it creates open znodes only until it finds that the root is closed.

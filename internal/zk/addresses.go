@@ -102,11 +102,12 @@ func (d *dialer) addresses(ctx context.Context, server string) ([]string, error)
 	return all, nil
 }
 
-// maxTargets bounds the SRV records that are looked up further, and maxAddresses the addresses of a server that are used each time: who
-// answers for its name must not make a connection, or a proof, as long as they like.
+// maxTargets bounds the SRV records that are looked up further, and maxAddresses the addresses of a server that are
+// used each time: who answers for its name must not make a connection, or a proof, as long as they like.
 const maxTargets, maxAddresses = 64, 64
 
-// resolve looks up the addresses of a server, host:port. Those of all SRV records of a name are the addresses of one server.
+// resolve looks up the addresses of a server, host:port. Those of all SRV records of a name are the addresses of one
+// server.
 func (d *dialer) resolve(ctx context.Context, server string) ([]string, error) {
 	name, ok := strings.CutPrefix(server, cluster.SRVPrefix)
 	if !ok {

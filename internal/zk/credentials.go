@@ -61,7 +61,8 @@ func (c *CredentialChange) Apply() {
 	c.s.access, c.s.identities, c.s.acl = c.access, c.identities, c.acl
 }
 
-// Tags returns the text of each identity that the session has and that counts for ACLs, with a [Tag] in place of a password.
+// Tags returns the text of each identity that the session has and that counts for ACLs, with a [Tag] in place of a
+// password.
 func (s *Session) Tags() []string { return s.currentIdentities().tags() }
 
 func (s *Session) currentIdentities() identities {
@@ -98,8 +99,8 @@ func (s *Session) createACL(path string) []zk.ACL {
 	return slices.DeleteFunc(slices.Clone(acl), isPublic)
 }
 
-// checkCreate returns an error if ACLAuto does not know for whom to create a znode that is not below an open root: a server has accepted a
-// principal, and cannot say which identity that is.
+// checkCreate returns an error if ACLAuto does not know for whom to create a znode that is not below an open root: a
+// server has accepted a principal, and cannot say which identity that is.
 func (s *Session) checkCreate(path string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +110,8 @@ func (s *Session) checkCreate(path string) error {
 	return nil
 }
 
-// belowOpenRoot reports whether ACLAuto stands for open at path: the nearest root above it is open. The caller holds s.mu.
+// belowOpenRoot reports whether ACLAuto stands for open at path: the nearest root above it is open. The caller holds
+// s.mu.
 func (s *Session) belowOpenRoot(path string) bool {
 	if s.access.ACL != ACLAuto {
 		return false

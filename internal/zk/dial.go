@@ -241,8 +241,8 @@ func (w *wireConn) receiveHandshake() ([]byte, error) {
 	return packet, nil
 }
 
-// authenticate authenticates the connection by SASL, so that the library never sends a request without that, and finds out who it is to
-// the server. An error is the end of the connection.
+// authenticate authenticates the connection by SASL, so that the library never sends a request without that, and
+// finds out who it is to the server. An error is the end of the connection.
 func (w *wireConn) authenticate(h handshake) error {
 	if h.session == 0 { // the session has expired: the server hangs up
 		return nil

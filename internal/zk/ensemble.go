@@ -98,8 +98,8 @@ func (s *Session) askEnsemble(ctx context.Context) (*EnsembleError, error) {
 	return found, nil
 }
 
-// liveConn returns the connection to a server that has answered the handshake, which shows that this session is of its ensemble; nil if
-// there is none.
+// liveConn returns the connection to a server that has answered the handshake, which shows that this session is of
+// its ensemble; nil if there is none.
 func (s *Session) liveConn() *wireConn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +109,8 @@ func (s *Session) liveConn() *wireConn {
 	return s.conn
 }
 
-// compareServers returns why servers do not count as of one ensemble with that of a connection. No answer proves nothing.
+// compareServers returns why servers do not count as of one ensemble with that of a connection. No answer proves
+// nothing.
 func (s *Session) compareServers(ctx context.Context, conn *wireConn, servers []string) (doubts map[string]error, err error) {
 	here := sessionCloser{
 		dial: conn.dialAgain(), sasl: s.opt.Access.SASL, identities: s.currentIdentities(), timeout: s.Timeout(), password: make([]byte, passwordLen), // no password yet

@@ -21,14 +21,15 @@ type EnsembleConfig struct {
 	Servers []string
 }
 
-// Limits of a configuration: whoever may write it must not make a client look up, and connect to, any number of addresses.
+// Limits of a configuration: whoever may write it must not make a client look up, and connect to, any number of
+// addresses.
 const (
 	maxEnsembleConfig  = 64 << 10 // bytes
 	maxEnsembleServers = 64
 )
 
-// ParseEnsembleConfig parses the data of [EnsemblePath]. It leaves out servers without an address for clients: those without a port for
-// them, and those with garbage.
+// ParseEnsembleConfig parses the data of [EnsemblePath]. It leaves out servers without an address for clients: those
+// without a port for them, and those with garbage.
 func ParseEnsembleConfig(data []byte) (c EnsembleConfig, err error) {
 	if len(data) > maxEnsembleConfig {
 		return c, fmt.Errorf("znode %s has %d bytes, more than %d", EnsemblePath, len(data), maxEnsembleConfig)
@@ -58,8 +59,8 @@ func ParseEnsembleConfig(data []byte) (c EnsembleConfig, err error) {
 }
 
 // clientAddress returns the address for clients of a server, host:port, from its entry
-// host:port:port[:role][|host:port:port...];[host:]port; empty if it has none. If the address for clients is every one of the server, as
-// 0.0.0.0 or a port alone says, its host is the one that the other servers know.
+// host:port:port[:role][|host:port:port...];[host:]port; empty if it has none. If the address for clients is every
+// one of the server, as 0.0.0.0 or a port alone says, its host is the one that the other servers know.
 func clientAddress(entry string) string {
 	peers, client, _ := strings.Cut(entry, ";")
 	host, port, err := net.SplitHostPort(client)

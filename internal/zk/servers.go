@@ -13,8 +13,9 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// The servers of a session can be replaced while it goes on. One of another ensemble among them would end it, or worse, become the ensemble
-// of the next session, with another leader. So a server must prove first that it has the group, over a connection of its own.
+// The servers of a session can be replaced while it goes on. One of another ensemble among them would end it, or
+// worse, become the ensemble of the next session, with another leader. So a server must prove first that it has the
+// group, over a connection of its own.
 
 // Servers returns the servers of the session, as host:port.
 func (s *Session) Servers() []string {
@@ -23,8 +24,8 @@ func (s *Session) Servers() []string {
 	return s.opt.Servers
 }
 
-// SetServers makes later connections lead to these servers; the session and its connection go on. [Session.ProveServers] says which servers
-// are safe.
+// SetServers makes later connections lead to these servers; the session and its connection go on.
+// [Session.ProveServers] says which servers are safe.
 func (s *Session) SetServers(servers []string) {
 	s.ensemble.running.Lock()
 	defer s.ensemble.running.Unlock()
@@ -45,9 +46,10 @@ type ForeignServerError struct {
 
 func (e *ForeignServerError) Error() string { return e.Server + " " + e.Found }
 
-// ProveServers returns for each of some servers nil if it has the group with that root and id, a [ForeignServerError] if it has not, and else
-// why it has not answered, which proves nothing. A copy of the group's data on other servers has the id, too: while the session is connected,
-// a server must also know a session that was opened there. connected makes it an error if it is not.
+// ProveServers returns for each of some servers nil if it has the group with that root and id, a [ForeignServerError]
+// if it has not, and else why it has not answered, which proves nothing. A copy of the group's data on other servers
+// has the id, too: while the session is connected, a server must also know a session that was opened there. connected
+// makes it an error if it is not.
 func (s *Session) ProveServers(ctx context.Context, servers []string, root, id string, connected bool) (map[string]error, error) {
 	found := make(map[string]error)
 	conn := s.liveConn()

@@ -21,8 +21,8 @@ func record(t *testing.T, s *Session, root, id string) {
 	}
 }
 
-// Only servers of the session's ensemble that have the group with the same id prove anything. One that answers otherwise is foreign, and one
-// that does not answer proves nothing.
+// Only servers of the session's ensemble that have the group with the same id prove anything. One that answers
+// otherwise is foreign, and one that does not answer proves nothing.
 func TestServersProveTheGroup(t *testing.T) {
 	t.Parallel()
 	e, err := zkserver.StartEnsemble(t.Context(), 3, zkserver.Options{})

@@ -99,7 +99,8 @@ func (s *dnsStub) answer(m *dnsmessage.Message, q dnsmessage.Question) {
 	}
 }
 
-// SRV records are looked up for each connection: a session goes on at the servers that they name by then, and is closed there.
+// SRV records are looked up for each connection: a session goes on at the servers that they name by then, and is
+// closed there.
 func TestSRVRecordsAreLookedUpForEachConnection(t *testing.T) {
 	t.Parallel()
 	e, err := zkserver.StartEnsemble(t.Context(), 3, zkserver.Options{})

@@ -174,8 +174,8 @@ type Session struct {
 	Err error
 	// Asked is zookeeper.session_timeout, Granted what the server has granted. Base is what leases are based on.
 	Asked, Granted, Base time.Duration
-	// Server is the one that was read. Foreign are those that say that they are of another ensemble. ForeignErr is why they could not
-	// be asked, as none is if the server opens no further session.
+	// Server is the one that was read. Foreign are those that say that they are of another ensemble. ForeignErr is why
+	// they could not be asked, as none is if the server opens no further session.
 	Server     string
 	Foreign    []string
 	ForeignErr error
@@ -289,8 +289,8 @@ type Group struct {
 	Leaderless []string
 	Slots      int
 	Members    []Member
-	// Policy says which policy is in force; Drift how the configuration of this host differs from it. PolicyInGroup is set if that has
-	// none (policy.source).
+	// Policy says which policy is in force; Drift how the configuration of this host differs from it. PolicyInGroup is
+	// set if that has none (policy.source).
 	Policy        string
 	Drift         []string
 	PolicyInGroup bool

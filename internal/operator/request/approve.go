@@ -9,7 +9,8 @@ import (
 	"zkelectd/internal/policy"
 )
 
-// approve plans the answer to a proposal: the election of the node is approved or rejected. If node is empty, it is the proposed one.
+// approve plans the answer to a proposal: the election of the node is approved or rejected. If node is empty, it is
+// the proposed one.
 func (d *draft) approve(node string, reject bool) (Plan, error) {
 	i := slices.IndexFunc(d.next.Proposals, func(p cluster.Proposal) bool { return node == "" || p.Node == node })
 	switch {

@@ -35,8 +35,8 @@ type Totals struct {
 	// Reloaded is when the running configuration was read. ReloadFailed reports whether a newer one has been refused since.
 	Reloaded     time.Time
 	ReloadFailed bool
-	// Certificate is the file with the certificate of this host for ZooKeeper; empty for none. It expires at CertificateEnd, and should
-	// have been renewed by RenewBy.
+	// Certificate is the file with the certificate of this host for ZooKeeper; empty for none. It expires at
+	// CertificateEnd, and should have been renewed by RenewBy.
 	Certificate             string
 	CertificateEnd, RenewBy time.Time
 	// Pending counts the settings that differ in the configuration files and need a restart.

@@ -114,7 +114,8 @@ func TestApplicationsLeadOnOneHost(t *testing.T) {
 	f.overlaps()
 }
 
-// While ZooKeeper is away, each application works once under what is left of the lease, not again and again with ever less time to stop.
+// While ZooKeeper is away, each application works once under what is left of the lease, not again and again with ever
+// less time to stop.
 func TestAnOutageStopsAnApplicationOnce(t *testing.T) {
 	f := newFleet(t, 6*time.Second)
 	f.daemon("n1", "child: {none: true}")

@@ -55,8 +55,8 @@ func nomadTasks(text string, variables ...string) map[string]nomadTask {
 	return tasks
 }
 
-// nomad runs the tasks of two allocations as the job file says: the sidecar first, and at the end last. The application is that of another
-// recipe.
+// nomad runs the tasks of two allocations as the job file says: the sidecar first, and at the end last. The
+// application is that of another recipe.
 func nomad(t *testing.T) {
 	w := &worker{newFleet(t, zkserver.Options{}), ""}
 	w.program = w.write("worker.py", w.example("application/worker.py"))

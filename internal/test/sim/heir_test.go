@@ -162,8 +162,8 @@ func (w *world) checkHeirs() {
 	}
 }
 
-// An heir that was not elected once: the leader was lost under a move to it, which then no longer stands in the way of the member for
-// which nobody must be asked.
+// An heir that was not elected once: the leader was lost under a move to it, which then no longer stands in the way
+// of the member for which nobody must be asked.
 func TestAnEarlierHeirIsElectedNext(t *testing.T) { heirIsElectedNext(t, 869) }
 
 // The published heir is the one who is elected when the leader is lost, for 500 random groups, policies and requests.

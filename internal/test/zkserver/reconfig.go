@@ -116,7 +116,8 @@ func (d *Dynamic) reconfigure(ctx context.Context, joining, leaving []string) er
 	}
 }
 
-// The operations that reconfigure needs, in ZooKeeper's wire format: only package zk imports a client. The session expires.
+// The operations that reconfigure needs, in ZooKeeper's wire format: only package zk imports a client. The session
+// expires.
 const (
 	opGetData  = 4
 	opReconfig = 16

@@ -22,8 +22,8 @@ type End struct {
 	Signaled bool `json:"signaled,omitempty"`
 }
 
-// message is what the starter of a job and the daemon send each other, each on one line: the starter asks for its term and slot, the daemon
-// answers, with the standard input of the job, and the starter reports the end.
+// message is what the starter of a job and the daemon send each other, each on one line: the starter asks for its
+// term and slot, the daemon answers, with the standard input of the job, and the starter reports the end.
 type message struct {
 	Term int64  `json:"term,omitempty"`
 	Slot string `json:"slot,omitempty"`
@@ -112,8 +112,8 @@ func (g *Gate) accept() (*net.UnixConn, error) {
 // errKilled is why a job has no end.
 var errKilled = errors.New("the job was killed, because this host may have lost the lease, or a process of zkelectd has failed")
 
-// Serve waits for a starter, calls begin with its term and slot, and lets it run the job unless begin returns an error, which Serve then
-// returns. It returns how the job has ended.
+// Serve waits for a starter, calls begin with its term and slot, and lets it run the job unless begin returns an
+// error, which Serve then returns. It returns how the job has ended.
 func (g *Gate) Serve(begin func(term int64, slot string) error) (End, error) {
 	conn, err := g.accept()
 	if err != nil {

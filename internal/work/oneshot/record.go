@@ -55,7 +55,8 @@ func (r Rule) check(last cluster.Stored[cluster.Run], now time.Time) error {
 	return &SkippedError{fmt.Sprintf("%s has run the job %s ago, and %s; the next run may start %s after that one", run.Node, ago.Round(time.Second), how, r.OncePer)}
 }
 
-// Ledger reads and writes the record of the last run. With a slot in Paths, that is the one that was started last in any slot.
+// Ledger reads and writes the record of the last run. With a slot in Paths, that is the one that was started last in
+// any slot.
 type Ledger struct {
 	Conn  cluster.ReadWriter
 	Paths cluster.Paths

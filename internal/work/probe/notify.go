@@ -113,7 +113,8 @@ func (s *Socket) receive(to Notified) {
 	}
 }
 
-// notification is what one says: READY=1, the texts of STATUS=, and the value, cut to [cluster.MaxValue]; nil if there is none.
+// notification is what one says: READY=1, the texts of STATUS=, and the value, cut to [cluster.MaxValue]; nil if
+// there is none.
 type notification struct {
 	ready bool
 	texts []string
@@ -169,8 +170,8 @@ func (s *Socket) Wait(ctx context.Context) error {
 	}
 }
 
-// Value returns what the work has sent to publish with its leadership, before or with READY=1. It may only be called after [Socket.Wait]
-// has succeeded.
+// Value returns what the work has sent to publish with its leadership, before or with READY=1. It may only be called
+// after [Socket.Wait] has succeeded.
 func (s *Socket) Value() string { return s.value }
 
 // Close removes the socket.

@@ -353,7 +353,9 @@ func approved(s cluster.Snapshot, plan request.Plan) (bool, error) {
 		if p.Answer == cluster.ProposalRejected || s.Ready() && s.Current.Record.Term > p.Term {
 			return true, nil
 		}
-		if d, over := s.Control.Record.Ended(p.ID); over && s.Elected.Record.Term == p.Term {
+		// The decision is read first: it may be the one before that which has ended the proposal.
+		d, over := s.Control.Record.Ended(p.ID)
+		if over && s.Elected.Record.Term == p.Term && !strings.HasSuffix(d.Outcome, cluster.ElectedOutcome) {
 			return false, exitError{statusFailed, fmt.Errorf("the proposal has ended: %s: %s", d.What, d.Outcome)}
 		}
 	}

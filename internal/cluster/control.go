@@ -204,6 +204,9 @@ func (c Control) Ended(id int64) (Done, bool) {
 	return c.Done[i], true
 }
 
+// ElectedOutcome ends the outcome of a proposal that has ended because somebody was elected.
+const ElectedOutcome = " was elected"
+
 // MaxRequest is the highest number of a request that is accepted. JSON readers can represent it, and the next one.
 const MaxRequest = 1 << 52
 

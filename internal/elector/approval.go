@@ -204,7 +204,7 @@ func (active *activeRequests) endProposals(s *cluster.Snapshot, wall time.Time) 
 		if p.Term == rec.Term {
 			return false
 		}
-		outcome := rec.Node + " was elected"
+		outcome := rec.Node + cluster.ElectedOutcome
 		if p.Answer != "" {
 			outcome = string(p.Answer) + " by " + p.AnsweredBy + "; " + outcome
 		}

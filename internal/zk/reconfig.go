@@ -21,7 +21,7 @@ type EnsembleConfig struct {
 	Servers []string
 }
 
-// Limits of a configuration: whoever may write it must not make a client look up, and connect to, any number of
+// Limits of a configuration: a user who may write it must not make a client look up, and connect to, any number of
 // addresses.
 const (
 	maxEnsembleConfig  = 64 << 10 // bytes

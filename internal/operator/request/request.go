@@ -116,7 +116,7 @@ func (r Request) Check() error {
 			return errors.New("name exactly one of node, site and all")
 		}
 		return errors.New("name exactly one of node and all")
-	case r.Kind == KindApprove: // without a name, whoever is proposed
+	case r.Kind == KindApprove: // without a name, the member that is proposed
 	case !r.Kind.Takes(FieldAll) && r.Kind.Takes(FieldNode) && named == r.Best:
 		return errTarget
 	}

@@ -9,6 +9,7 @@ import (
 // WithPassword returns options for a server that demands SASL, with the mechanism DIGEST-MD5 and one user. Its JAAS
 // configuration is in dir.
 func WithPassword(opt Options, dir, user, password string) (Options, error) {
+	opt.Java = append(opt.Java, "-Dzookeeper.fips-mode=false") // else 3.9.6 and later don't use DIGEST-MD5 (ZOOKEEPER-5043)
 	return withJAAS(opt, dir, fmt.Sprintf(`org.apache.zookeeper.server.auth.DigestLoginModule required user_%s="%s";`, user, password))
 }
 

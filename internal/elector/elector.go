@@ -266,7 +266,7 @@ func (e *Elector) decide(in Input, g attemptEnd, active *activeRequests) Decisio
 	case unread != nil && g.ended:
 		d.Note = unread.Error()
 		return d
-	case g.ended && early == "" && (e.awaitsAnswers(b, r, true, &d) || ok && e.awaits(b, &d)):
+	case g.ended && early == "" && (e.awaitsAnswers(b, r, g.cause != cluster.CauseOverdue, &d) || ok && e.awaits(b, &d)):
 		return d
 	case g.ended && !ok:
 		d.electNobody(r, in.Now)

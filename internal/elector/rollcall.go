@@ -20,7 +20,7 @@ type rollCall struct {
 	due    bool          // so have all decisions since
 	since  time.Duration // when that began
 	term   int64         // the elected term then
-	lost   bool          // there is no leader, so this is no planned move
+	lost   bool          // no leader or candidate is at work, so this is no planned move
 	called bool          // the roll was called for it
 	number string        // the roll call that members are ranked by; empty while answers are awaited
 	known  time.Duration // since when that has been so
@@ -58,8 +58,8 @@ func (r *rollCall) end(elected int64, now time.Duration) {
 
 // awaitsAnswers reports whether an election that is wanted must wait for the answers to a roll call, or be considered
 // again with them. It never waits longer than three times the timeout of a roll call (L1). r is the ranking that the
-// election follows from; lost is set if there is no leader. A leader that is lost while it is about to be replaced may
-// have done much since the answers: they are asked for again.
+// election follows from; lost is set if neither a leader nor a candidate that is overdue may be at work. One that is
+// lost while it is about to be replaced may have done much since the answers: they are asked for again.
 func (e *Elector) awaitsAnswers(b rankingInput, r rankedMembers, lost bool, d *Decision) bool {
 	s, rules, c := &b.in.Snapshot, b.in.Policy.Rules.RollCall, &e.rollCall
 	hypothetical := e.forecast || e.opt.Estimate

@@ -284,6 +284,25 @@ func TestALossDuringAPlannedMoveAsksAgain(t *testing.T) {
 	h.calls()
 }
 
+// A candidate that is overdue may have begun its work: if it is lost while it is about to be replaced, the answers are asked for again.
+func TestTheLossOfAnOverdueCandidateAsksAgain(t *testing.T) {
+	h := newGroup("a", "b", "c").published(map[string]float64{"a": 9, "b": 5, "c": 1}).leads("a", 7).scenario(t, fresh)
+	h.in.Snapshot.Fence.Record.State = cluster.FenceHeld
+	h.in.Overdue = "has not taken over within 30s"
+	h.calls()
+	h.call(1)
+	h.answer("b", 5)
+	h.remove("a")
+	h.in.Overdue, h.in.Snapshot.Current = "", cluster.Stored[cluster.Current]{}
+	h.calls()
+	h.call(2)
+	h.answer("b", 1)
+	h.answer("c", 2)
+	if e := h.elects("c"); e.Cause != cluster.CauseFailure {
+		t.Errorf("cause %s", e.Cause)
+	}
+}
+
 func TestALagLimitRefusesMembersByTheirAnswers(t *testing.T) {
 	rules := fresh
 	rules.Filter = []string{"best.score - member.score <= 10"}

@@ -178,9 +178,13 @@ func (m *Machine) checkHeld() {
 		m.readValueBack()
 		return
 	}
-	// The snapshot shows the outcome of READY or RELEASE: take the versions from it.
+	// The snapshot shows the outcome of READY or RELEASE: take the versions from it, unless they may be a successor's (S1).
 	m.term.unresolved = TxNone
-	m.term.holding.Fence, m.term.holding.Current = m.snap.Fence.Stat.Version, m.snap.Current.Stat.Version
+	f := &m.snap.Fence
+	own := f.Readable() && f.Record.Incarnation == m.opt.Self.Name && f.Record.Term == m.term.number
+	if own || m.snap.HoldsCurrent() {
+		m.term.holding.Fence, m.term.holding.Current = f.Stat.Version, m.snap.Current.Stat.Version
+	}
 	if !m.term.ready && m.term.task == taskUp && m.snap.Ready() && m.snap.Elected.Record.Term == m.term.number {
 		m.declared()
 	}

@@ -478,3 +478,17 @@ func TestWorkThatCannotBeKilledEndsTheMembershipWhoseLeaseIsRenewed(t *testing.T
 	s.now = by
 	s.on(Tick{}, "End")
 }
+
+// After a READY of unknown outcome the versions are read. Those of a successor are not this member's: nothing of it may be released (S1).
+func TestAReadyOfUnknownOutcomeTakesNothingFromASuccessor(t *testing.T) {
+	s := newScript(t)
+	s.declare()
+	s.m.Step(s.now, TxDone{Tx: TxReady, Err: cluster.ErrUnknown})
+	held := s.m.term.holding
+	s.after(1)
+	later := func(snap *cluster.Snapshot) { snap.Fence.Stat.Version = held.Fence + 2 }
+	s.m.Step(s.now, s.saw(replacedBy("other", 8), fence("other", 8, cluster.FenceHeld), current("other", session+1), later))
+	if !s.m.term.replaced || s.m.term.holding != held {
+		t.Errorf("replaced %t, it holds %+v, want %+v", s.m.term.replaced, s.m.term.holding, held)
+	}
+}

@@ -131,7 +131,7 @@ func orNull(machine string) string {
 	return machine
 }
 
-// signature matches the header by which AWS knows who asks, and which service.
+// signature matches the header with the access key and the service of a request to AWS.
 var signature = regexp.MustCompile(`^AWS4-HMAC-SHA256 Credential=AKID/\d{8}/eu-west-1/(ec2|autoscaling)/aws4_request, SignedHeaders=content-type;host;x-amz-date;x-amz-security-token, Signature=[0-9a-f]{64}$`)
 
 func (c *cloud) aws(w http.ResponseWriter, r *http.Request, machine, path, body string) {

@@ -114,16 +114,10 @@ func (s *settings) newDaemon(version string, g *guard.Client, log *slog.Logger, 
 	if peers.Addr == "" {
 		api = h.HandleFailsafe(api)
 	}
-	d := &Daemon{
+	return &Daemon{
 		host: h, listener: listener, handler: api, peers: peers, files: s.watched, signals: signals, reload: true,
 		reloads: func(ctx context.Context) { s.serveReloads(ctx, h, log) },
 	}
-	if s.restored { // what has become of the files does not keep the daemon from working
-		d.unwatched = func(err error) {
-			log.Error("changes of the configuration files are not noticed: run 'zkelectd reload' after each", "err", err)
-		}
-	}
-	return d
 }
 
 // Daemon is a host with what it serves and watches.
@@ -136,8 +130,6 @@ type Daemon struct {
 	signals  <-chan os.Signal
 	reload   bool                      // SIGHUP and SIGUSR1 ask for a reload, not to stop
 	reloads  func(ctx context.Context) // serves requests to reload; nil for none
-	// unwatched is called if the files cannot be watched; nil if that is to end the service.
-	unwatched func(error)
 }
 
 // Run runs the host, its listener if it has an address, and the watch of its files if there are any, and handles signals.
@@ -168,12 +160,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	if d.files != nil {
 		g.Go(func() error {
-			err := config.Watch(running, d.files, d.host.Reload)
-			if err != nil && d.unwatched != nil {
-				d.unwatched(err)
-				return nil
-			}
-			return err
+			config.Watch(running, d.files, config.WatchInterval, d.host.Reload)
+			return nil
 		})
 	}
 	g.Go(func() error {

@@ -84,6 +84,7 @@ var arrows = map[string]string{
 	"internal/test/faultproxy":   "",
 	"internal/test/kdc":          "test/zkserver",
 	"internal/test/hostfault":    "",
+	"internal/test/process":      "",
 	"internal/test/testhelper":   "",
 	"internal/test/arch":         "",
 	"internal/test/sim":          "",

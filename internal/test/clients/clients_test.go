@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"zkelectd/internal/test/process"
 	"zkelectd/internal/test/testhelper"
 )
 
@@ -44,13 +45,13 @@ func TestAPausedApplicationDoesNotLead(t *testing.T) {
 }
 
 // pause waits until an application leads, and stops it until its lease has ended.
-func (p *process) pause() {
+func (p *app) pause() {
 	if !p.await("lead") {
 		return
 	}
-	p.Process.Signal(syscall.SIGSTOP)
+	p.Signal(syscall.SIGSTOP)
 	<-time.After(p.f.lease() + 100*time.Millisecond)
-	p.Process.Signal(syscall.SIGCONT)
+	p.Signal(syscall.SIGCONT)
 	p.await("led")
 }
 
@@ -59,7 +60,7 @@ func (p *process) pause() {
 func TestApplicationsLeadOnOneHost(t *testing.T) {
 	f := newFleet(t, 4*time.Second)
 	f.zkelectd("init")
-	daemons, apps := make(map[string]*process), make(map[string][]*process)
+	daemons, apps := make(map[string]*process.Process), make(map[string][]*app)
 	start := func(id string) {
 		daemons[id] = f.daemon(id, "child: {none: true}")
 		for language := range f.apps {
@@ -84,20 +85,20 @@ func TestApplicationsLeadOnOneHost(t *testing.T) {
 	})
 	for _, c := range []struct {
 		name  string
-		fault func(guard *process)
+		fault func(guard *process.Process)
 	}{
-		{"a move", func(*process) { f.zkelectd("move", other, "--wait") }},
-		{"a move back", func(*process) { f.zkelectd("move", other, "--wait") }},
-		{"the daemon dies", func(p *process) { syscall.Kill(p.child("daemon"), syscall.SIGKILL) }},
-		{"guard and daemon die", func(p *process) {
-			daemon := p.child("daemon")
-			p.Process.Kill()
+		{"a move", func(*process.Process) { f.zkelectd("move", other, "--wait") }},
+		{"a move back", func(*process.Process) { f.zkelectd("move", other, "--wait") }},
+		{"the daemon dies", func(p *process.Process) { syscall.Kill(f.child(p, process.Daemon), syscall.SIGKILL) }},
+		{"guard and daemon die", func(p *process.Process) {
+			daemon := f.child(p, process.Daemon)
+			p.Signal(syscall.SIGKILL)
 			syscall.Kill(daemon, syscall.SIGKILL)
-			<-p.done
+			<-p.Done
 			daemons[leader] = f.daemon(leader, "child: {none: true}") // which releases at once
 		}},
-		{"the daemon stands still", func(p *process) { syscall.Kill(p.child("daemon"), syscall.SIGSTOP) }},
-		{"the host leaves", func(p *process) { p.Process.Signal(syscall.SIGTERM) }},
+		{"the daemon stands still", func(p *process.Process) { syscall.Kill(f.child(p, process.Daemon), syscall.SIGSTOP) }},
+		{"the host leaves", func(p *process.Process) { p.Signal(syscall.SIGTERM) }},
 	} {
 		began := time.Now()
 		c.fault(daemons[leader])
@@ -107,8 +108,8 @@ func TestApplicationsLeadOnOneHost(t *testing.T) {
 	}
 	for _, all := range apps {
 		for _, p := range all {
-			p.Process.Kill()
-			<-p.done
+			p.Signal(syscall.SIGKILL)
+			<-p.Done
 		}
 	}
 	f.overlaps()
@@ -120,7 +121,7 @@ func TestAnOutageStopsAnApplicationOnce(t *testing.T) {
 	f := newFleet(t, 6*time.Second)
 	f.daemon("n1", "child: {none: true}")
 	f.publish("n1", strings.Repeat("<", 1024)) // what is longest in JSON
-	var apps []*process
+	var apps []*app
 	for language := range f.apps {
 		apps = append(apps, f.app(language, "n1", "", false))
 	}
@@ -142,11 +143,11 @@ func TestAnOutageStopsAnApplicationOnce(t *testing.T) {
 // Each slot has leases of its own.
 func TestEachSlotHasItsOwnLeases(t *testing.T) {
 	f := newFleet(t, 4*time.Second)
-	apps := make(map[string]*process)
+	apps := make(map[string]*app)
 	for _, id := range []string{"n1", "n2"} {
 		f.daemon(id, "child: {none: true}\nslots: {count: 2, per_node: 2}")
 		for _, slot := range []string{"c/0", "c/1"} {
-			apps[id+" "+slot] = f.start(id+" "+slot, true, append(f.apps["go"], f.socket(id), slot, "3600000000000", "false")...)
+			apps[id+" "+slot] = f.startApp("go", f.socket(id), slot, time.Hour, false)
 		}
 	}
 	leading := func(slot string) (leader, other string) {

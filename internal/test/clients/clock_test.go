@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -65,7 +66,7 @@ func TestADaemonWithAnotherClock(t *testing.T) {
 				server := &http.Server{Handler: s}
 				go server.Serve(socket)
 				defer server.Close()
-				p := g.start(language, true, append(g.apps[language], socket.Addr().String(), "g", "1000000000", "true")...)
+				p := g.startApp(language, socket.Addr().String(), "g", time.Second, true)
 				if !p.await("led") {
 					return
 				}
@@ -76,8 +77,8 @@ func TestADaemonWithAnotherClock(t *testing.T) {
 				if l := g.led[0]; l.to > end || l.to < end-int64(200*time.Millisecond) || l.token != 7 {
 					t.Errorf("%+v, but the lease has ended %s later", l, time.Duration(end-l.to))
 				}
-				p.Process.Kill()
-				<-p.done
+				p.Signal(syscall.SIGKILL)
+				<-p.Done
 			})
 		}
 	}

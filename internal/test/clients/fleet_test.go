@@ -1,22 +1,21 @@
 package clients
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"zkelectd/internal/test/process"
 	"zkelectd/internal/test/testhelper"
 	"zkelectd/internal/test/zkserver"
 )
@@ -73,61 +72,34 @@ func (f *fleet) config(id string) string { return filepath.Join(f.dir, id+".yaml
 
 func (f *fleet) socket(id string) string { return filepath.Join(f.dir, id+".sock") }
 
-// process is a daemon or an application.
-type process struct {
-	*exec.Cmd
+// app is an application beside a daemon.
+type app struct {
+	*process.Process
 	f     *fleet
 	name  string
-	lines chan string // what an application prints, except what it has led
-	log   strings.Builder
-	done  chan struct{}
+	lines chan string // what it prints, except what it has led
+	part  string      // of a line
 }
 
-func (f *fleet) start(name string, app bool, argv ...string) *process {
+func (f *fleet) start(name string, sig syscall.Signal, cmd *exec.Cmd) *process.Process {
 	f.t.Helper()
-	p := &process{Cmd: exec.Command(argv[0], argv[1:]...), f: f, name: name, lines: make(chan string, 10000), done: make(chan struct{})}
-	out, in, err := os.Pipe()
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	p.Stdout, p.Stderr = in, in
-	if err := p.Start(); err != nil {
-		f.t.Fatal(err)
-	}
-	in.Close()
-	go p.read(out, app)
+	p := process.Start(f.t, cmd, filepath.Join(f.dir, name+".log"))
 	f.t.Cleanup(func() {
-		p.Process.Signal(syscall.SIGCONT)
-		if app {
-			p.Process.Kill()
-		} else {
-			p.Process.Signal(syscall.SIGTERM)
-		}
-		select {
-		case <-p.done:
-		case <-time.After(waitTimeout):
-			f.t.Errorf("%s does not end", name)
-			p.Process.Kill()
-			<-p.done
-		}
+		p.Stop(f.t, sig, waitTimeout)
 		if f.t.Failed() {
-			f.t.Logf("--- %s\n%s", name, p.log.String())
+			f.t.Logf("--- %s\n%s", name, p.Output())
 		}
 	})
 	return p
 }
 
-// read reads what a process prints, until its end.
-func (p *process) read(out io.ReadCloser, app bool) {
-	defer close(p.done)
-	defer p.Wait()
-	defer out.Close()
-	for in := bufio.NewScanner(out); in.Scan(); {
-		line := in.Text()
-		p.log.WriteString(line + "\n")
+// Write reads what the application prints.
+func (p *app) Write(text []byte) (int, error) {
+	lines := strings.Split(p.part+string(text), "\n")
+	p.part = lines[len(lines)-1]
+	for _, line := range lines[:len(lines)-1] {
 		l := term{app: p.name}
 		switch n, _ := fmt.Sscanf(line, "led %d %d %d", &l.from, &l.to, &l.token); {
-		case !app:
 		case n == 3:
 			p.f.mu.Lock()
 			p.f.led = append(p.f.led, l)
@@ -139,17 +111,18 @@ func (p *process) read(out io.ReadCloser, app bool) {
 			p.f.t.Errorf("%s: %s", p.name, line)
 		}
 	}
+	return len(text), nil
 }
 
 // await waits until an application has printed a line. It is for any goroutine, and reports false if it fails.
-func (p *process) await(want string) bool {
+func (p *app) await(want string) bool {
 	for limit := time.After(waitTimeout); ; {
 		select {
 		case line := <-p.lines:
 			if line == want {
 				return true
 			}
-		case <-p.done:
+		case <-p.Done:
 			p.f.t.Errorf("%s has ended", p.name)
 			return false
 		case <-limit:
@@ -160,36 +133,40 @@ func (p *process) await(want string) bool {
 }
 
 // daemon starts a daemon with an HTTP socket and no work.
-func (f *fleet) daemon(id string, extra string) *process {
+func (f *fleet) daemon(id string, extra string) *process.Process {
 	f.t.Helper()
 	text := fmt.Sprintf("node: {id: %s}\nzookeeper: {servers: [%s], root: /c, session_timeout: %s, session_file: %s}\n"+
 		"election: {settle: 0s}\nhttp: {listen: 'unix:%s'}\n%s\n", id, f.zk.Addr(), f.session, filepath.Join(f.dir, id+".session"), f.socket(id), extra)
 	if err := os.WriteFile(f.config(id), []byte(text), 0o600); err != nil {
 		f.t.Fatal(err)
 	}
-	return f.start(id, false, f.binary, "run", "--create", "--config", f.config(id))
+	return f.start(id, syscall.SIGTERM, exec.Command(f.binary, "run", "--create", "--config", f.config(id)))
 }
 
 // app starts an application in a language beside a daemon.
-func (f *fleet) app(language, id, group string, stubborn bool) *process {
+func (f *fleet) app(language, id, group string, stubborn bool) *app {
 	f.t.Helper()
-	name := language + "@" + id
-	return f.start(name, true, append(f.apps[language], f.socket(id), group, fmt.Sprint(f.lease().Nanoseconds()), fmt.Sprint(stubborn))...)
+	return f.startApp(language, f.socket(id), group, f.lease(), stubborn)
+}
+
+func (f *fleet) startApp(language, socket, group string, lease time.Duration, stubborn bool) *app {
+	f.t.Helper()
+	argv := append(slices.Clone(f.apps[language]), socket, group, fmt.Sprint(lease.Nanoseconds()), fmt.Sprint(stubborn))
+	a := &app{f: f, name: language + " with " + socket, lines: make(chan string, 10000)}
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Stdout, cmd.Stderr = a, a
+	a.Process = f.start(a.name, syscall.SIGKILL, cmd)
+	return a
 }
 
 // child returns the process of a node with a role: daemon or keeper.
-func (p *process) child(role string) int {
-	p.f.t.Helper()
-	pid := 0
-	testhelper.Eventually(p.f.t, waitTimeout, p.name+" has a "+role, func() bool {
-		children, _ := exec.CommandContext(p.f.t.Context(), "pgrep", "-P", strconv.Itoa(p.Process.Pid)).Output()
-		for field := range strings.FieldsSeq(string(children)) {
-			line, _ := os.ReadFile("/proc/" + field + "/cmdline")
-			if args := strings.Split(string(line), "\x00"); len(args) > 1 && args[1] == role {
-				pid, _ = strconv.Atoi(field)
-			}
+func (f *fleet) child(p *process.Process, role string) (pid int) {
+	f.t.Helper()
+	testhelper.Eventually(f.t, waitTimeout, p.String()+" has a "+role, func() bool {
+		for _, pid = range process.Of(p.Process.Pid)[role] {
+			return true
 		}
-		return pid != 0
+		return false
 	})
 	return pid
 }

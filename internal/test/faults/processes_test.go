@@ -1,23 +1,21 @@
 package faults
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"zkelectd/internal/sys/procinfo"
+	"zkelectd/internal/test/process"
 )
 
 // The three processes of zkelectd, each of which can kill the work, and the work itself.
 const (
-	guardProcess  = "guard"
-	keeperProcess = "keeper"
-	daemonProcess = "daemon"
+	guardProcess  = process.Guard
+	keeperProcess = process.Keeper
+	daemonProcess = process.Daemon
 	childProcess  = "child"
 )
 
@@ -27,19 +25,13 @@ var zkelectdProcesses = []string{guardProcess, keeperProcess, daemonProcess}
 func (n *node) pids() map[string][]int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	all := make(map[string][]int)
 	if n.pid == 0 {
-		return all
+		return nil
 	}
-	all[guardProcess] = []int{n.pid}
-	for _, pid := range childrenOf(n.pid) {
-		if args := commandLine(pid); len(args) > 1 && (args[1] == daemonProcess || args[1] == keeperProcess) {
-			all[args[1]] = append(all[args[1]], pid)
-		}
-	}
+	all := process.Of(n.pid)
 	for _, keeper := range all[keeperProcess] {
-		for _, pid := range childrenOf(keeper) {
-			if args := commandLine(pid); len(args) == 3 && (args[1] == childArgument || args[1] == standbyArgument) {
+		for _, pid := range process.Children(keeper) {
+			if args := process.CommandLine(pid); len(args) == 3 && (args[1] == childArgument || args[1] == standbyArgument) {
 				all[childProcess] = append(all[childProcess], pid)
 			}
 		}
@@ -50,7 +42,7 @@ func (n *node) pids() map[string][]int {
 // child returns the group's child on this node, if it leads; 0 if there is none.
 func (n *node) child(g *group) int {
 	for _, pid := range n.pids()[childProcess] {
-		if args := commandLine(pid); len(args) == 3 && args[2] == g.name && (args[1] == childArgument || n.leads(g, pid)) {
+		if args := process.CommandLine(pid); len(args) == 3 && args[2] == g.name && (args[1] == childArgument || n.leads(g, pid)) {
 			return pid
 		}
 	}
@@ -61,35 +53,6 @@ func signal(sig syscall.Signal, pids ...int) {
 	for _, pid := range pids {
 		syscall.Kill(pid, sig)
 	}
-}
-
-// childrenOf returns the children of a process.
-func childrenOf(pid int) (all []int) {
-	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	if err != nil {
-		return nil
-	}
-	for _, list := range lists {
-		data, err := os.ReadFile(list)
-		if err != nil {
-			continue // the thread has ended
-		}
-		for field := range strings.FieldsSeq(string(data)) {
-			if child, err := strconv.Atoi(field); err == nil {
-				all = append(all, child)
-			}
-		}
-	}
-	return all
-}
-
-// commandLine returns a process's program and arguments.
-func commandLine(pid int) []string {
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err != nil {
-		return nil
-	}
-	return strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
 }
 
 // running reports whether a process has neither been stopped nor ended.
@@ -115,7 +78,7 @@ func (n *node) mayHideProcesses() bool {
 	}
 	pids, err := n.memory.Pids()
 	return err != nil || slices.ContainsFunc(pids, func(pid int) bool {
-		args := commandLine(pid)
+		args := process.CommandLine(pid)
 		return len(args) > 1 && (args[1] == daemonizeArgument || args[1] == grandchildArgument || filepath.Base(args[1]) == forkScript)
 	})
 }

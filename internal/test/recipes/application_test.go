@@ -53,11 +53,11 @@ func (w *worker) writes(id string) {
 // suspend stops an application when it does not hold the lock of the database.
 func (w *worker) suspend(name string) {
 	w.eventually(name+" stands still between two writes", func() bool {
-		w.processes[name].cmd.Process.Signal(syscall.SIGSTOP)
+		w.processes[name].Signal(syscall.SIGSTOP)
 		if w.python("try:\n  worker.sqlite3.connect(worker.DATABASE, timeout=0.1).execute('BEGIN IMMEDIATE')\n  print('free')\nexcept worker.sqlite3.OperationalError:\n  pass") == "free" {
 			return true
 		}
-		w.processes[name].cmd.Process.Signal(syscall.SIGCONT)
+		w.processes[name].Signal(syscall.SIGCONT)
 		return false
 	})
 }
@@ -85,7 +85,7 @@ func application(t *testing.T) {
 	w.leads("/app", "n1")
 	w.writes("n1")
 
-	w.processes["n1"].cmd.Process.Kill() // the daemon releases leadership and ends
+	w.processes["n1"].Process.Kill() // the daemon releases leadership and ends
 	w.leads("/app", "n2")
 	w.writes("n2")
 	w.exit("n1")
@@ -98,7 +98,7 @@ func application(t *testing.T) {
 	w.suspend("app-n1")
 	w.moves("/app", "n2", "--for", "1h")
 	w.writes("n2")
-	w.processes["app-n1"].cmd.Process.Signal(syscall.SIGCONT)
+	w.processes["app-n1"].Signal(syscall.SIGCONT)
 	if got := w.python("print(worker.write(worker.open_database(), " + strconv.Itoa(old) + ", 'late'))"); got != "False" {
 		t.Errorf("a write with the token of term %d is not refused: %s", old, got)
 	}

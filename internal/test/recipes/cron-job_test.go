@@ -64,7 +64,7 @@ func cronJob(t *testing.T) {
 		_, scanErr := fmt.Sscan(string(data), &pid)
 		return err == nil && scanErr == nil
 	})
-	f.processes["n1"].cmd.Process.Kill()
+	f.processes["n1"].Process.Kill()
 	f.eventually("the job is dead", func() bool { return syscall.Kill(pid, 0) != nil })
 	start("n2", "job-killed", script)
 	if status := f.exit("n2"); status != 0 || runs() != 11 {

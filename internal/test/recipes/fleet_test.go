@@ -5,12 +5,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"zkelectd/internal/test/process"
 	"zkelectd/internal/test/testhelper"
 	"zkelectd/internal/test/zkserver"
 )
@@ -23,14 +23,7 @@ type fleet struct {
 	t         *testing.T
 	dir       string // for the test's files and logs
 	zk        *zkserver.Server
-	processes map[string]*process
-}
-
-// process is a running program with its own process group.
-type process struct {
-	cmd  *exec.Cmd
-	log  string        // the path of its output
-	done chan struct{} // closed when it has exited
+	processes map[string]*process.Process
 }
 
 // newFleet starts a ZooKeeper server. At the end of the test all processes are stopped. With opt a server can listen on another
@@ -41,7 +34,7 @@ func newFleet(t *testing.T, opt zkserver.Options) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{t: t, dir: dir, processes: make(map[string]*process)}
+	f := &fleet{t: t, dir: dir, processes: make(map[string]*process.Process)}
 	t.Cleanup(f.close)
 	if err := os.Chmod(dir, 0o755); err != nil { // servers run as their own users
 		t.Fatal(err)
@@ -61,7 +54,7 @@ func (f *fleet) close() {
 	}
 	if f.t.Failed() {
 		for name, p := range f.processes {
-			f.t.Logf("--- %s\n%s", name, p.output())
+			f.t.Logf("--- %s\n%s", name, p.Output())
 		}
 	}
 	if *keep {
@@ -96,37 +89,18 @@ func (f *fleet) example(path string, replace ...string) string {
 }
 
 // start starts a program under a name. Its output goes to the file NAME.log. A name can be used again after the end.
-func (f *fleet) start(name string, cmd *exec.Cmd) *process {
+func (f *fleet) start(name string, cmd *exec.Cmd) {
 	f.t.Helper()
-	p := &process{cmd: cmd, log: f.file(name + ".log"), done: make(chan struct{})}
-	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	defer log.Close()
-	cmd.Stdout, cmd.Stderr = log, log
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-	}
-	cmd.SysProcAttr.Setpgid = true
-	if err := cmd.Start(); err != nil {
-		f.t.Fatal(err)
-	}
-	go func() {
-		defer close(p.done)
-		cmd.Wait()
-	}()
-	f.processes[name] = p
-	return p
+	f.processes[name] = process.Start(f.t, cmd, f.file(name+".log"))
 }
 
 // daemon starts zkelectd run with a configuration, which becomes the file ID.yaml. prefix is put before the command, such as ip netns
 // exec n1.
-func (f *fleet) daemon(id, config string, prefix ...string) *process {
+func (f *fleet) daemon(id, config string, prefix ...string) {
 	f.t.Helper()
 	path := f.write(id+".yaml", config)
 	argv := append(prefix, binary, "run", "--create", "--config", path)
-	return f.start(id, exec.Command(argv[0], argv[1:]...))
+	f.start(id, exec.Command(argv[0], argv[1:]...))
 }
 
 // run runs a command to its end.
@@ -145,19 +119,10 @@ func (f *fleet) zkelectd(args ...string) (out string, status int) {
 	return string(text), cmd.ProcessState.ExitCode()
 }
 
-// stop ends a process with SIGTERM, and after a while with SIGKILL for its process group. It fails if that is necessary.
+// stop ends a process with SIGTERM.
 func (f *fleet) stop(name string) {
 	f.t.Helper()
-	p := f.processes[name]
-	p.cmd.Process.Signal(syscall.SIGCONT)
-	p.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-p.done:
-	case <-time.After(waitTimeout):
-		f.t.Errorf("%s does not end", name)
-		syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
-		<-p.done
-	}
+	f.processes[name].Stop(f.t, syscall.SIGTERM, waitTimeout)
 }
 
 // stopFirst makes the end of the test begin with the end of these processes, while they can still reach ZooKeeper.
@@ -181,19 +146,7 @@ func (f *fleet) moves(root, id string, flags ...string) {
 // exit waits until a process has exited, and returns its exit status.
 func (f *fleet) exit(name string) int {
 	f.t.Helper()
-	p := f.processes[name]
-	select {
-	case <-p.done:
-		return p.cmd.ProcessState.ExitCode()
-	case <-time.After(waitTimeout):
-		f.t.Fatalf("%s does not end", name)
-		return -1
-	}
-}
-
-func (p *process) output() string {
-	data, _ := os.ReadFile(p.log)
-	return string(data)
+	return f.processes[name].Exit(f.t, waitTimeout)
 }
 
 // leads waits until a node leads the group with a root, READY.
@@ -214,32 +167,19 @@ func (f *fleet) eventually(what string, ok func() bool) {
 // logged waits until the output of a process contains a text.
 func (f *fleet) logged(name, text string) {
 	f.t.Helper()
-	f.eventually(fmt.Sprintf("%s logs %q", name, text), func() bool { return strings.Contains(f.processes[name].output(), text) })
+	f.eventually(fmt.Sprintf("%s logs %q", name, text), func() bool { return strings.Contains(f.processes[name].Output(), text) })
 }
 
-// signal sends a signal to processes of zkelectd that belong to a node, all at once: guard, daemon or keeper.
+// signal sends a signal to processes of zkelectd that belong to a node, all at once.
 func (f *fleet) signal(sig syscall.Signal, id string, names ...string) {
 	f.t.Helper()
-	guard := f.processes[id].cmd.Process.Pid
-	pids := map[string]int{"guard": guard}
-	children, err := exec.CommandContext(f.t.Context(), "pgrep", "-P", strconv.Itoa(guard)).Output()
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	for field := range strings.FieldsSeq(string(children)) {
-		pid, err := strconv.Atoi(field)
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if args := strings.Split(string(line), "\x00"); len(args) > 1 {
-			pids[args[1]] = pid
-		}
-	}
+	all := process.Of(f.processes[id].Process.Pid)
 	for _, name := range names {
-		if pids[name] == 0 {
+		if len(all[name]) == 0 {
 			f.t.Fatalf("%s has no process %s", id, name)
 		}
-		syscall.Kill(pids[name], sig)
+		for _, pid := range all[name] {
+			syscall.Kill(pid, sig)
+		}
 	}
 }

@@ -318,7 +318,7 @@ func (f *postgresqlFleet) loseHost(id string) {
 		}
 	}
 	f.eventually("the processes of "+id+" are gone", func() bool { return len(f.processesIn(id)) == 0 })
-	<-f.processes[id].done
+	<-f.processes[id].Done
 }
 
 // processesIn returns the processes of a host, which work in its directory.
@@ -387,8 +387,8 @@ func (f *postgresqlFleet) term(id string) int64 {
 // answers compares what the members have answered to the roll call of a term.
 func (f *postgresqlFleet) answers(term int64, leader string, r *failoverRecord) {
 	f.t.Helper()
-	r.fetched = strings.Contains(f.processes[leader].output(), "gets what ") &&
-		strings.Count(f.processes[leader].output(), "gets what ") > f.fetches(leader)
+	r.fetched = strings.Contains(f.processes[leader].Output(), "gets what ") &&
+		strings.Count(f.processes[leader].Output(), "gets what ") > f.fetches(leader)
 	out, status := f.zkelectd("explain", "--term", strconv.FormatInt(term, 10), "--zk", f.zk.Addr(), "--root", postgresqlRoot, "-o", "json")
 	var entry struct {
 		Previous string

@@ -65,7 +65,7 @@ func runRedis(t *testing.T) {
 			f.eventually(id+" follows "+leader, func() bool { return f.redis(id, "GET", "round") == strconv.Itoa(round) })
 		}
 		f.signal(syscall.SIGKILL, leader, "daemon", "guard", "keeper")
-		<-f.processes[leader].done
+		<-f.processes[leader].Done
 		lost := leader
 		leader = f.next(lost)
 		if got := f.redis(leader, "GET", "round"); got != strconv.Itoa(round) {
@@ -88,7 +88,7 @@ func (f *redisFleet) followsAfterLoading(nodes []string, leader string) string {
 		f.eventually(id+" has the data", func() bool { return f.redis(id, "DBSIZE") == f.redis(leader, "DBSIZE") })
 	}
 	f.signal(syscall.SIGKILL, lost, "daemon", "guard", "keeper")
-	<-f.processes[lost].done
+	<-f.processes[lost].Done
 	leader = f.next(lost)
 	f.start(lost, f.command(lost))
 	f.redis(leader, "SET", "later", "yes")

@@ -131,6 +131,9 @@ func (r *fencingRun) shoot() {
 func (h *host) switchOff() {
 	h.w.log("%s: is switched off", h.id)
 	h.closer = nil // nobody closes its session
+	for _, m := range h.members {
+		m.app = nil // also if the host had lost its guard before
+	}
 	if h.alive {
 		h.crash(false)
 		return

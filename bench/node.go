@@ -6,12 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"zkelectd/internal/sys/procinfo"
+	"zkelectd/internal/test/process"
 )
 
 // node is a running zkelectd; cmd is its guard.
@@ -69,23 +69,9 @@ func below(parent int, pick func(args []string) bool) (int, error) {
 
 // processes returns the children of a process whose command line pick accepts.
 func processes(parent int, pick func(args []string) bool) (all []int) {
-	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
-	if err != nil {
-		return nil
-	}
-	for _, list := range lists {
-		data, err := os.ReadFile(list)
-		if err != nil {
-			continue // the thread has ended
-		}
-		for pid := range strings.FieldsSeq(string(data)) {
-			line, err := os.ReadFile("/proc/" + pid + "/cmdline")
-			if err != nil || !pick(strings.Split(string(line), "\x00")) {
-				continue
-			}
-			if n, err := strconv.Atoi(pid); err == nil {
-				all = append(all, n)
-			}
+	for _, pid := range process.Children(parent) {
+		if args := process.CommandLine(pid); args != nil && pick(args) {
+			all = append(all, pid)
 		}
 	}
 	return all

@@ -108,7 +108,7 @@ func (p Policy) LeftToGroup() bool { return p.Source == "group" }
 // Check is a repeated check.
 type Check struct {
 	probe.Target `yaml:",squash" doc:"{doc}"`
-	Interval     time.Duration `yaml:"interval" default:"5s" min:"1ns" doc:"The time between two checks. One fails after half of it, at least 2s. Three failed ones in a row count: an unhealthy host is not elected; a leader whose child is not alive gives leadership up."`
+	Interval     time.Duration `yaml:"interval" default:"5s" min:"1ns" doc:"The time between two checks. One fails after half of it, at least 2s. Three failed ones in a row count. See docs/policies.md."`
 }
 
 // Timeout returns how long one check may take.
@@ -227,7 +227,7 @@ type Hooks struct {
 	OnChange []string `yaml:"on_change" program:"yes" doc:"A command that runs for each change of this daemon's role, in order and one at a time, with JSON on its standard input."`
 	// OnLeaderChange runs on every member.
 	OnLeaderChange []string      `yaml:"on_leader_change" program:"yes" reload:"yes" doc:"A command that runs on every member, leading or not, when it sees that another term leads or that nobody leads any more, and once at the start."`
-	OnProposal     []string      `yaml:"on_proposal" program:"yes" reload:"yes" doc:"A command that runs on the elector's host when an election waits for a person, see policy.confirm, with JSON on its standard input. If the elector changes meanwhile, it runs again there."`
+	OnProposal     []string      `yaml:"on_proposal" program:"yes" reload:"yes" doc:"A command that runs on the elector's host when an election waits for a person, with JSON on its standard input. See docs/policies.md."`
 	Timeout        time.Duration `yaml:"timeout" min:"1ns" default:"10s" doc:"A hook that runs for longer is killed. A takeover that takes longer than this and child.ready.timeout together has failed; with child.unit or child.promote, child.ready.timeout counts twice."`
 }
 

@@ -20,19 +20,19 @@ type ZooKeeper struct {
 	Root           string        `yaml:"root" scope:"host, group" default:"/cluster" doc:"The group's root znode, which 'zkelectd init' creates. Daemons with the same root elect one leader."`
 	SessionTimeout time.Duration `yaml:"session_timeout" min:"2s" max:"10m" default:"6s" doc:"The session timeout to request; a server grants between 2 and 20 times its tickTime. The lease is at most 45% of the smallest timeout that may be granted."`
 	// MinSessionTimeout is the smallest session timeout that a server may grant; 0 for the one that was granted first.
-	MinSessionTimeout time.Duration `yaml:"min_session_timeout" doc:"The smallest session timeout that any server of the ensemble may grant. Set it if their maxSessionTimeout differs. With 0s zkelectd assumes that every server grants at least what the first one granted."`
+	MinSessionTimeout time.Duration `yaml:"min_session_timeout" doc:"The smallest session timeout that any server of the ensemble may grant. Set it if their maxSessionTimeout differs: with 0s zkelectd assumes that every server grants what the first one granted."`
 	ConnectTimeout    time.Duration `yaml:"connect_timeout" doc:"How long to try to connect for the first time before giving up. With 0s the daemon tries forever, and a command for 10s."`
 	SessionFile       string        `yaml:"session_file" doc:"The file (mode 0600) with the session's id and password and the pending hooks, for 'zkelectd release' and the next start. Only its user and root may have write access to the directory. Default: the file session in systemd's $RUNTIME_DIRECTORY, else none."`
 	Auth              Auth          `yaml:"auth"`
 	SASL              SASL          `yaml:"sasl"`
-	ACL               string        `yaml:"acl" oneof:"auto, open, readable, private" default:"auto" reload:"yes" doc:"Who can access the znodes that are created: private (only the users of zookeeper.auth.file and zookeeper.sasl, and without both the certificate in zookeeper.tls), readable (everyone can read) open (everyone can do everything; for demos and tests only) or auto: private with one of these, except in a tree that is open, and else open. See docs/security.md."`
+	ACL               string        `yaml:"acl" oneof:"auto, open, readable, private" default:"auto" reload:"yes" doc:"Who can access the znodes that are created: private (the users of zookeeper.auth.file and zookeeper.sasl, without both the certificate in zookeeper.tls), readable (everyone can read, too), open (everyone can do everything; for demos and tests only) or auto: private with one of these, except in a tree that is open, and else open. See docs/security.md."`
 	TLS               TLS           `yaml:"tls"`
 	Identities        []string      `yaml:"identities" reload:"yes" doc:"Where each member has a certificate or a principal of its own: those of all members, as x509:CN=host1,O=Example or sasl:zkelectd/host1@EXAMPLE.COM. See docs/security.md."`
 }
 
 // Auth configures how daemons and commands authenticate.
 type Auth struct {
-	File string `yaml:"file" reload:"yes" doc:"A file with lines user:password for ZooKeeper's digest scheme, mode 0600 or 0400, the same on all hosts. Each of these users has all rights to the znodes that are created. A name without a slash is a systemd credential (LoadCredential=). See docs/security.md."`
+	File string `yaml:"file" reload:"yes" doc:"A file with lines user:password for ZooKeeper's digest scheme, mode 0600 or 0400, the same on all hosts. A name without a slash is a systemd credential (LoadCredential=). See docs/security.md."`
 }
 
 // SASL configures how each connection to ZooKeeper authenticates before anything else.

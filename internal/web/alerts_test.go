@@ -139,13 +139,13 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 			alerts = append(alerts, r.Alert)
 		}
 	}
-	for _, m := range regexp.MustCompile(`(?m)^### (Zkelectd\w+)\n\n\*\*Means:\*\* (?s:.*?)\n\n\*\*Look\*\* (?s:.*?)\n\n\*\*Do:?\*\* `).FindAllStringSubmatch(string(data), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^### (Zkelectd\w+)\n\n[A-Z](?s:.*?)\n\n\*\*Look\*\* (?s:.*?)\n\n\*\*Do:?\*\* `).FindAllStringSubmatch(string(data), -1) {
 		sections = append(sections, m[1])
 	}
 	slices.Sort(alerts)
 	slices.Sort(sections)
 	if !slices.Equal(alerts, sections) {
-		t.Errorf("%s has sections (Means, Look, Do) of\n%q, and the alerts are\n%q", runbook, sections, alerts)
+		t.Errorf("%s has sections (what it means, Look, Do) of\n%q, and the alerts are\n%q", runbook, sections, alerts)
 	}
 }
 

@@ -135,19 +135,19 @@ var groupMetrics = []metric{
 			emit(time.Duration(g.LeaseRemaining).Seconds())
 		}
 	}},
-	{"zkelectd_application_leases", gauge, nil, "Application leases that are out: a release waits for them. Not exported otherwise.", nil, func(g groupData, emit emitter) {
+	{"zkelectd_application_leases", gauge, nil, "Application leases that are out: a release waits for them. Absent otherwise.", nil, func(g groupData, emit emitter) {
 		if g.ApplicationLeases > 0 {
 			emit(float64(g.ApplicationLeases))
 		}
 	}},
-	{"zkelectd_heir", gauge, nil, "1 if this daemon is elected next if the leader is lost, as the elector has published it, and its data is fresh. Not exported otherwise.", nil, ifTrue(func(g groupData) bool { return g.CheckHeir() == nil })},
-	{"zkelectd_child_unkillable", gauge, nil, "1 if part of the leader-only work cannot be killed. Not exported otherwise.", nil, ifTrue(func(g groupData) bool { return g.Unkillable != "" })},
-	{"zkelectd_watchdog_device", gauge, []string{"state"}, "Always 1, with the state of the device that resets this host if the work outlives its lease: ready, armed (work runs) or unusable. Not exported if none is configured.", nil, func(g groupData, emit emitter) {
+	{"zkelectd_heir", gauge, nil, "1 if this daemon is elected next if the leader is lost, as the elector has published it, and its data is fresh. Absent otherwise.", nil, ifTrue(func(g groupData) bool { return g.CheckHeir() == nil })},
+	{"zkelectd_child_unkillable", gauge, nil, "1 if part of the leader-only work cannot be killed. Absent otherwise.", nil, ifTrue(func(g groupData) bool { return g.Unkillable != "" })},
+	{"zkelectd_watchdog_device", gauge, []string{"state"}, "Always 1, with the state of the device that resets this host if the work outlives its lease: ready, armed (work runs) or unusable. Absent if none is configured.", nil, func(g groupData, emit emitter) {
 		if g.WatchdogDevice != nil {
 			emit(1.0, g.WatchdogDevice.State)
 		}
 	}},
-	{"zkelectd_standby", gauge, []string{"state"}, "Always 1, with the state of this host's promotable work: warm (ready to be promoted), warming or cold (it does not run). Not exported without child.promote.", nil, func(g groupData, emit emitter) {
+	{"zkelectd_standby", gauge, []string{"state"}, "Always 1, with the state of this host's promotable work: warm (ready to be promoted), warming or cold (it does not run). Absent without child.promote.", nil, func(g groupData, emit emitter) {
 		if g.Standby != nil {
 			emit(1.0, g.Standby.State)
 		}
@@ -162,23 +162,23 @@ var groupMetrics = []metric{
 			emit(boolToFloat(g.Failsafe.Ready))
 		}
 	}},
-	{"zkelectd_failsafe_member_unready", gauge, []string{"member"}, "1 for each other member that would not promise, at most 16. Not exported otherwise.", nil, unready},
-	{"zkelectd_newer_records", gauge, nil, "1 if a newer version has written a record that this daemon does not understand. Not exported otherwise.", nil, ifTrue(func(g groupData) bool { return g.Newer != "" })},
-	{"zkelectd_policy_drift", gauge, nil, "1 if the policy in this daemon's configuration is not the one in force. Not exported otherwise.", nil, ifTrue(func(g groupData) bool { return g.Drift != "" })},
-	{"zkelectd_slots_drift", gauge, nil, "1 if slots.count or slots.per_node in this daemon's configuration is not the one in force. Not exported otherwise.", nil, ifTrue(func(g groupData) bool { return g.SlotsDrift != "" })},
-	{"zkelectd_members", gauge, []string{"site", "eligible"}, "The number of members that are eligible, and of those that are not. Of many sites, small ones are counted together as the site /other. Elector only.", nil, electorOnly(members)},
-	{"zkelectd_members_expected", gauge, nil, "The number of members that are registered, lost or stopped. Elector only.", nil, electorOnly(value(func(g groupData) float64 { return float64(g.Members.Expected) }))},
-	{"zkelectd_members_lost", gauge, nil, "The number of members that are lost. Elector only.", nil, electorOnly(value(func(g groupData) float64 { return float64(g.Members.Lost) }))},
-	{"zkelectd_excluded_members", gauge, []string{"site"}, "The number of members that are excluded because of strikes. Elector only.", nil, electorOnly(excluded)},
-	{"zkelectd_severity", gauge, nil, "What the users of the work suffer: 0 nothing, 1 a warning, 2 critical, as 'zkelectd status --check' and docs/operations.md say. Elector only.", nil, electorOnly(value(func(g groupData) float64 { return float64(g.SeverityAt(time.Now())) }))},
+	{"zkelectd_failsafe_member_unready", gauge, []string{"member"}, "1 for each other member that would not promise, at most 16. Absent otherwise.", nil, unready},
+	{"zkelectd_newer_records", gauge, nil, "1 if a newer version has written a record that this daemon does not understand. Absent otherwise.", nil, ifTrue(func(g groupData) bool { return g.Newer != "" })},
+	{"zkelectd_policy_drift", gauge, nil, "1 if the policy in this daemon's configuration is not the one in force. Absent otherwise.", nil, ifTrue(func(g groupData) bool { return g.Drift != "" })},
+	{"zkelectd_slots_drift", gauge, nil, "1 if slots.count or slots.per_node in this daemon's configuration is not the one in force. Absent otherwise.", nil, ifTrue(func(g groupData) bool { return g.SlotsDrift != "" })},
+	{"zkelectd_members", gauge, []string{"site", "eligible"}, "Members that are eligible, and of those that are not. Of many sites, small ones are counted together as the site /other. Elector only.", nil, electorOnly(members)},
+	{"zkelectd_members_expected", gauge, nil, "Members that are registered, lost or stopped. Elector only.", nil, electorOnly(value(func(g groupData) float64 { return float64(g.Members.Expected) }))},
+	{"zkelectd_members_lost", gauge, nil, "Members that are lost. Elector only.", nil, electorOnly(value(func(g groupData) float64 { return float64(g.Members.Lost) }))},
+	{"zkelectd_excluded_members", gauge, []string{"site"}, "Members that are excluded because of strikes. Elector only.", nil, electorOnly(excluded)},
+	{"zkelectd_severity", gauge, nil, "What the users of the work suffer: 0 nothing, 1 a warning, 2 critical, see docs/operations.md. Elector only.", nil, electorOnly(value(func(g groupData) float64 { return float64(g.SeverityAt(time.Now())) }))},
 	{"zkelectd_no_eligible_members", gauge, nil, "1 if the group needs a leader and no member is eligible. Elector only.", nil, electorOnly(boolean(func(g groupData) bool { return g.Note != "" && !g.AwaitsApproval }))},
-	{"zkelectd_approval_awaited", gauge, nil, "1 if an election waits until a person approves it, see policy.confirm. Not exported otherwise. Elector only.", nil, electorOnly(ifTrue(func(g groupData) bool { return g.AwaitsApproval }))},
+	{"zkelectd_approval_awaited", gauge, nil, "1 if an election waits until a person approves it, see policy.confirm. Absent otherwise. Elector only.", nil, electorOnly(ifTrue(func(g groupData) bool { return g.AwaitsApproval }))},
 	{"zkelectd_preemption_blocked", gauge, nil, "1 if a better member than the leader is prevented from taking over by a pause, a delayed failback, damping or an operator request. Failback manual does not count. Elector only.", nil, electorOnly(boolean(func(g groupData) bool { return g.Blocked != "" }))},
 	{"zkelectd_paused", gauge, []string{"mode"}, "1 if the group is paused in this mode: soft, or hard, in which not even a dead leader is replaced. Elector only.", nil, electorOnly(paused)},
 }
 
 var hostMetrics = []metric{
-	{"zkelectd_groups", gauge, []string{"state"}, "The number of this daemon's groups in which it is in this state.", groupStates, nil},
+	{"zkelectd_groups", gauge, []string{"state"}, "This daemon's groups in which it is in this state.", groupStates, nil},
 	{"zkelectd_lease_seconds", gauge, nil, "The full duration of a lease; 0 before there is a session.", value(func(h hostData) float64 { return h.lease().Seconds() }), nil},
 	{"zkelectd_session_timeout_seconds", gauge, nil, "The negotiated session timeout; 0 before there is a session.", value(func(h hostData) float64 { return h.sessionTimeout().Seconds() }), nil},
 	{"zkelectd_session_up", gauge, nil, "1 if the session is alive and connected to a server.", boolean(sessionUp), nil},
@@ -186,14 +186,14 @@ var hostMetrics = []metric{
 	{"zkelectd_zookeeper_last_response_age_seconds", gauge, nil, "The time since this daemon sent the last read that ZooKeeper has answered.", value(lastResponseAge), nil},
 	{"zkelectd_healthy", gauge, nil, "1 if this host passes its own health probe, or has none.", boolean(healthy), nil},
 	{"zkelectd_config_last_reload_successful", gauge, nil, "0 if the last reload of the configuration was rejected, so that the previous one is still in use.", boolean(func(h hostData) bool { return !h.totals.ReloadFailed }), nil},
-	{"zkelectd_config_pending_settings", gauge, nil, "The number of settings that differ in the configuration files and need a restart.", value(func(h hostData) float64 { return float64(h.totals.Pending) }), nil},
+	{"zkelectd_config_pending_settings", gauge, nil, "Settings that differ in the configuration files and need a restart.", value(func(h hostData) float64 { return float64(h.totals.Pending) }), nil},
 	{"zkelectd_config_last_reload_success_timestamp_seconds", gauge, nil, "The time at which the daemon read the configuration in use.", value(func(h hostData) float64 { return float64(h.totals.Reloaded.UnixMilli()) / 1000 }), nil},
-	{"zkelectd_certificate_expiry_timestamp_seconds", gauge, []string{"file"}, "When the certificate of this host for ZooKeeper expires. Not exported without one.", func(h hostData, emit emitter) {
+	{"zkelectd_certificate_expiry_timestamp_seconds", gauge, []string{"file"}, "When the certificate of this host for ZooKeeper expires. Absent without one.", func(h hostData, emit emitter) {
 		if h.totals.Certificate != "" {
 			emit(float64(h.totals.CertificateEnd.Unix()), h.totals.Certificate)
 		}
 	}, nil},
-	{"zkelectd_certificate_expiring", gauge, []string{"file"}, "1 if that certificate has expired, or does so within 14 days or a tenth of its life. Not exported otherwise.", func(h hostData, emit emitter) {
+	{"zkelectd_certificate_expiring", gauge, []string{"file"}, "1 if that certificate has expired, or does so within 14 days or a tenth of its life. Absent otherwise.", func(h hostData, emit emitter) {
 		if h.totals.Certificate != "" && !time.Now().Before(h.totals.RenewBy) {
 			emit(1.0, h.totals.Certificate)
 		}

@@ -142,13 +142,23 @@ func TestMetricsFollowConventions(t *testing.T) {
 // The reference is generated from the table.
 func TestMetricsReference(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n")
+	b.WriteString("| metric | labels | meaning |\n| --- | --- | --- |\n")
 	for _, m := range metrics {
 		labels := strings.Join(m.allLabels(), "`, `")
 		if labels != "" {
 			labels = "`" + labels + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, m.kind, labels, m.help)
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", m.name, labels, m.help)
+		kind := gauge
+		switch {
+		case strings.HasSuffix(m.name, "_total"):
+			kind = counter
+		case strings.HasSuffix(m.name, "_duration_seconds"):
+			kind = histogram
+		}
+		if m.kind != kind {
+			t.Errorf("%s is a %s: docs/metrics.md says that such a name is that of a %s", m.name, m.kind, kind)
+		}
 	}
 	testhelper.CheckDocument(t, "../../docs/metrics.md", b.String())
 }

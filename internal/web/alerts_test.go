@@ -139,7 +139,7 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 			alerts = append(alerts, r.Alert)
 		}
 	}
-	for _, m := range regexp.MustCompile(`(?m)^### (Zkelectd\w+)\n\n[A-Z](?s:.*?)\n\n\*\*Look\*\* (?s:.*?)\n\n\*\*Do:?\*\* `).FindAllStringSubmatch(string(data), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^### (Zkelectd\w+)\n\n[^#](?s:.*?)\n\n\*\*Look\*\* (?s:.*?)\n\n\*\*Do:\*\*\s`).FindAllStringSubmatch(string(data), -1) {
 		sections = append(sections, m[1])
 	}
 	slices.Sort(alerts)

@@ -437,12 +437,12 @@ func (b balance) plan(c *groupChange, q whatif.Question, req request.Request) {
 		c.NotAffected, c.Messages = true, []string{"skipped, because it has slots: to move the first one, run " + cluster.InGroup("'zkelectd reelect'", c.Group+"/0")}
 		return
 	}
-	c.placement = elector.Placement{Load: make(map[string]policy.NodeLoad), Peers: maps.Clone(b.elected), Relations: b.relations}
+	c.placement = elector.Placement{Load: make(map[string]int), Peers: maps.Clone(b.elected), Relations: b.relations}
 	for node, n := range b.leads {
 		if node == c.Now {
 			n--
 		}
-		c.placement.Load[node] = policy.NodeLoad{Leaders: n}
+		c.placement.Load[node] = n
 	}
 	q.Options.Group, q.Placement = c.Group, c.placement
 	plan, err := operator.PlanOf(q, req)

@@ -9,7 +9,7 @@ import (
 
 // Placement is what an election takes into account of other groups; see [policy.Input]. The zero value means that nothing is known.
 type Placement struct {
-	Load      map[string]policy.NodeLoad
+	Load      map[string]int
 	Peers     map[string]string
 	Relations policy.Graph
 }

@@ -77,7 +77,7 @@ func TestEveryElectionMayWait(t *testing.T) {
 func TestFullHostsAreRankedAgain(t *testing.T) {
 	h := newGroup("a").scenario(t)
 	h.group().node("a").MaxLeaders = 1
-	h.in.Placement.Load = map[string]policy.NodeLoad{"a": {Leaders: 1}}
+	h.in.Placement.Load = map[string]int{"a": 1}
 	if d := h.settle(); d.Note != "no member is eligible: a: it leads 1, and node.max_leaders is 1" || d.Wake != h.in.Now+time.Second {
 		t.Errorf("%q, wake %s", d.Note, d.Wake)
 	}

@@ -139,15 +139,15 @@ func (p groupPlacement) SetPolicy(rules cluster.Rules) {
 func (p groupPlacement) Others(peers []string) elector.Placement {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := elector.Placement{Load: make(map[string]policy.NodeLoad, len(p.leaders)), Peers: make(map[string]string, len(peers)), Relations: p.relations}
+	out := elector.Placement{Load: make(map[string]int, len(p.leaders)), Peers: make(map[string]string, len(peers)), Relations: p.relations}
 	for node, n := range p.leaders {
 		if node == p.elected[p.name] {
 			n--
 		}
-		out.Load[node] = policy.NodeLoad{Leaders: n}
+		out.Load[node] = n
 	}
 	for node, n := range p.elsewhere {
-		out.Load[node] = policy.NodeLoad{Leaders: out.Load[node].Leaders + n}
+		out.Load[node] += n
 	}
 	for _, peer := range peers {
 		if node, known := p.elected[peer]; known {

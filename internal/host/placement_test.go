@@ -10,14 +10,6 @@ import (
 	"zkelectd/internal/policy"
 )
 
-func loadOf(leaders map[string]int) map[string]policy.NodeLoad {
-	all := make(map[string]policy.NodeLoad)
-	for node, n := range leaders {
-		all[node] = policy.NodeLoad{Leaders: n}
-	}
-	return all
-}
-
 func TestPlacement(t *testing.T) {
 	p := newPlacement()
 	woken := make(map[string]int)
@@ -28,14 +20,14 @@ func TestPlacement(t *testing.T) {
 	check := func(what string, g groupPlacement, peers []string, leaders map[string]int, elected map[string]string) {
 		t.Helper()
 		got := g.Others(peers)
-		want := elector.Placement{Load: loadOf(leaders), Peers: elected, Relations: policy.Graph{
+		want := elector.Placement{Load: leaders, Peers: elected, Relations: policy.Graph{
 			"cache": {With: []string{"billing"}}, "reports": {Apart: []string{"billing", "cache"}},
 		}}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, want %+v", what, got, want)
 		}
 	}
-	check("nothing is known", cache, []string{"billing", "other"}, nil, map[string]string{"billing": ""})
+	check("nothing is known", cache, []string{"billing", "other"}, map[string]int{}, map[string]string{"billing": ""})
 	billing.Elected("n1")
 	billing.Elected("n1")
 	cache.Elected("n1")

@@ -54,14 +54,10 @@ type exprGroup struct {
 }
 
 type exprEnv struct {
-	Member   exprMember   `expr:"member"`
-	Best     exprBest     `expr:"best"`
-	Site     exprSite     `expr:"site"`
-	Previous exprLeader   `expr:"previous"`
-	Cause    string       `expr:"cause"`
-	Failed   []string     `expr:"failed_sites"`
-	Members  []exprMember `expr:"members"`
-	Iterate  func() bool  `expr:"__iterate"` // see [iterationBudget]
+	exprGroup
+	Member exprMember `expr:"member"`
+	Best   exprBest   `expr:"best"`
+	Site   exprSite   `expr:"site"`
 }
 
 func memberOf(m *cluster.Member, in *Input) exprMember {
@@ -119,10 +115,8 @@ func healthyShares(in *Input) map[string]float64 {
 
 func envOf(g exprGroup, m *cluster.Member, in *Input) exprEnv {
 	member := memberOf(m, in)
-	return exprEnv{
-		Member: g.ranked(member), Best: g.bestOf(member), Site: exprSite{g.healthy[m.Node.Record.Site]},
-		Previous: g.Previous, Cause: g.Cause, Failed: g.Failed, Members: g.Members, Iterate: iterationBudget(len(g.Members)),
-	}
+	g.Iterate = iterationBudget(len(g.Members))
+	return exprEnv{g, g.ranked(member), g.bestOf(member), exprSite{g.healthy[m.Node.Record.Site]}}
 }
 
 // expressionFilter begins the names of the filters that are expressions.
@@ -146,12 +140,7 @@ func compileFilter(key, text string) (filter, error) {
 	}}, err
 }
 
-// exprRanker ranks by the value of an expression: a number, or a boolean, true first.
-type exprRanker struct {
-	text    string
-	program *vm.Program
-}
-
+// compileRanker returns a ranker by the value of an expression: a number, or a boolean, true first.
 func compileRanker(key, text string) (ranker, error) {
 	program, err := compile(key, text, exprEnv{}, expr.AsFloat64())
 	if err != nil {
@@ -160,34 +149,30 @@ func compileRanker(key, text string) (ranker, error) {
 			if errors.As(asBool, new(limitError)) {
 				err = asBool // it is a boolean, refused for another reason
 			}
-			return nil, err
+			return ranker{}, err
 		}
 	}
-	return exprRanker{text, program}, nil
-}
-
-func (r exprRanker) name() string { return "expr" }
-
-func (r exprRanker) bind(in Input) func(*cluster.Member) (float64, string) {
-	group := groupOf(in)
-	return func(m *cluster.Member) (float64, string) {
-		got, err := run(r.program, envOf(group, m, &in))
-		if err != nil {
-			return unknownScore, fmt.Sprintf("%s failed: %s", r.text, oneLine(err))
-		}
-		switch v := got.(type) {
-		case bool:
-			if v {
-				return 1, r.text
+	return ranker{"expr", func(in Input) scorer {
+		group := groupOf(in)
+		return func(m *cluster.Member) (float64, string) {
+			got, err := run(program, envOf(group, m, &in))
+			if err != nil {
+				return unknownScore, fmt.Sprintf("%s failed: %s", text, oneLine(err))
 			}
-			return 0, "not " + r.text
-		case float64:
-			if !math.IsNaN(v) {
-				return v, fmt.Sprintf("%s = %s", r.text, numberText(v, in.RollCall != ""))
+			switch v := got.(type) {
+			case bool:
+				if v {
+					return 1, text
+				}
+				return 0, "not " + text
+			case float64:
+				if !math.IsNaN(v) {
+					return v, fmt.Sprintf("%s = %s", text, numberText(v, in.RollCall != ""))
+				}
 			}
+			return unknownScore, fmt.Sprintf("%s is not a number", text)
 		}
-		return unknownScore, fmt.Sprintf("%s is not a number", r.text)
-	}
+	}}, nil
 }
 
 // strategy is a compiled [cluster.Strategy].

@@ -9,33 +9,24 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// NodeLoad is how much a node leads.
-type NodeLoad struct {
-	// Leaders is the number of leaderships, without that of the group that is ranked. Each slot counts as one.
-	Leaders int
-}
-
 // aboveMean is how far above the mean a node's load may be before fewest prefers others.
 const aboveMean = 1.1
 
 // fewestRanker ranks the incumbent first, then the hosts below the mean load in spread's order, then the others by their load. It ranks
-// sites likewise, and then the hosts of each by the mean of their site.
-type fewestRanker struct {
-	spreadBy
-	within bool // the mean is that of the host's site, not that of all
+// sites likewise, and then the hosts of each by the mean of their site: within is set if that is the mean, not that of all.
+func fewestRanker(by spreadBy, within bool) ranker {
+	return ranker{by.label(fewestName), func(in Input) scorer { return by.fewest(in, within) }}
 }
 
-func (r fewestRanker) name() string { return r.label(fewestName) }
-
-func (r fewestRanker) bind(in Input) func(*cluster.Member) (float64, string) {
-	position, shares, leads := r.order(in), r.usable(in), r.leads(in)
-	pools := r.pools(in)
+func (b spreadBy) fewest(in Input, within bool) scorer {
+	position, shares, leads := b.order(in), b.usable(in), b.total(in, in.Load)
+	pools := pools(in, within)
 	leaders, weight := make(map[string]float64), make(map[string]float64)
 	for _, key := range slices.Sorted(maps.Keys(shares)) { // in an order, since the sum is rounded
 		leaders[pools[key]] += float64(leads[key])
 		weight[pools[key]] += shares[key]
 	}
-	incumbent, holds := r.incumbent(in)
+	incumbent, holds := b.incumbent(in)
 	pool := pools[incumbent]
 	improves := func(float64) bool { return true }
 	keep := 2.0 // fewest never preempts
@@ -44,12 +35,12 @@ func (r fewestRanker) bind(in Input) func(*cluster.Member) (float64, string) {
 		improves = func(load float64) bool { return load < own }
 	}
 	return func(m *cluster.Member) (float64, string) {
-		key := r.key(m)
+		key := b.key(m)
 		if holds && key == incumbent {
-			return keep, r.subject(m) + "incumbent"
+			return keep, b.subject(m) + "incumbent"
 		}
-		own, share := leads[key], r.weight(m)
-		words := r.subject(m) + "leads " + strconv.Itoa(own)
+		own, share := leads[key], b.weight(m)
+		words := b.subject(m) + "leads " + strconv.Itoa(own)
 		if !improves(float64(own+1) / share) {
 			return -1e6 - float64(own), words + ", so a move would not help"
 		}
@@ -61,12 +52,12 @@ func (r fewestRanker) bind(in Input) func(*cluster.Member) (float64, string) {
 	}
 }
 
-// pools returns which pool each of those that share belongs to, whose mean counts: its site, or one that all are in.
-func (r fewestRanker) pools(in Input) map[string]string {
+// pools returns which pool each host belongs to, whose mean counts: within sites its site, else one that all are in.
+func pools(in Input, within bool) map[string]string {
 	pools := make(map[string]string)
 	for i := range in.Members {
-		if m := &in.Members[i]; r.within && !m.Superseded {
-			pools[r.key(m)] = m.Node.Record.Site
+		if m := &in.Members[i]; within && !m.Superseded {
+			pools[m.ID] = m.Node.Record.Site
 		}
 	}
 	return pools
@@ -94,12 +85,12 @@ func (b spreadBy) usable(in Input) map[string]float64 {
 	return weights
 }
 
-// leads returns how much each of those that share leads, without the group that is ranked.
-func (b spreadBy) leads(in Input) map[string]int {
+// total returns the sum of the numbers of nodes for each of those that share.
+func (b spreadBy) total(in Input, of map[string]int) map[string]int {
 	all := make(map[string]int)
 	for i := range in.Members {
 		if m := &in.Members[i]; !m.Superseded {
-			all[b.key(m)] += in.Load[m.ID].Leaders
+			all[b.key(m)] += of[m.ID]
 		}
 	}
 	return all
@@ -109,7 +100,7 @@ const fullName = "full"
 
 // fullFilter refuses nodes that lead as much as they may. It never ends a leadership.
 var fullFilter = memberFilter(fullName, func(m *cluster.Member, in *Input) string {
-	limit, leaders := m.Node.Record.MaxLeaders, in.Load[m.ID].Leaders
+	limit, leaders := m.Node.Record.MaxLeaders, in.Load[m.ID]
 	if limit <= 0 || leaders < limit || m.Name == in.Incumbent {
 		return ""
 	}

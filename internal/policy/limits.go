@@ -218,7 +218,7 @@ func explainCompiler(text string, env any) string {
 	if m == nil {
 		return text
 	}
-	for f := range reflect.TypeOf(env).Fields() {
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(env)) {
 		if f.Type.Name() == m[1] {
 			hint := fmt.Sprintf("%s has no field %s%s", f.Tag.Get("expr"), m[2], suggest.Hint(m[2], exprNames(f.Type)))
 			return strings.Replace(text, m[0], hint, 1)
@@ -229,8 +229,10 @@ func explainCompiler(text string, env any) string {
 
 // exprNames returns the names of a struct's fields in expressions.
 func exprNames(t reflect.Type) (names []string) {
-	for f := range t.Fields() {
-		names = append(names, f.Tag.Get("expr"))
+	for _, f := range reflect.VisibleFields(t) {
+		if name := f.Tag.Get("expr"); name != "" {
+			names = append(names, name)
+		}
 	}
 	return names
 }

@@ -48,8 +48,9 @@ type Input struct {
 	Group string
 	// Reelect is set for an operator's reelection, in which fewest may replace the incumbent.
 	Reelect bool
-	// Load is what each node leads, by its id; a node that is missing leads nothing, as far as is known.
-	Load map[string]NodeLoad
+	// Load is how many leaderships each node has, by its id, without that of the group that is ranked. Each slot counts as one. A node
+	// that is missing leads nothing, as far as is known.
+	Load map[string]int
 	// Peers has the id of the node that is elected in other groups, by their names. It is empty while there is none, and a group of
 	// which nothing is known is missing. Relations are those of other groups.
 	Peers     map[string]string
@@ -62,12 +63,6 @@ type Answer struct {
 	Err     string
 }
 
-// ranker gives each member of an input a score, the highest first, and describes it in words, which may be empty.
-type ranker interface {
-	name() string
-	bind(in Input) func(m *cluster.Member) (score float64, words string)
-}
-
 // Policy is a compiled policy. It is immutable.
 type Policy struct {
 	Revision   int64
@@ -75,7 +70,7 @@ type Policy struct {
 	filters    []filter
 	strategies []strategy
 	types      map[string]policyType
-	compared   []comparison
+	compared   []expression
 	confirm    *vm.Program // nil if no election waits for a person
 }
 
@@ -100,7 +95,7 @@ func New(rec cluster.Policy) (*Policy, error) {
 			return nil, err
 		}
 	}
-	p.compared = comparisonsOf(rec.Rules)
+	p.compared = expressionsOf(rec.Rules)
 	return p, nil
 }
 
@@ -147,15 +142,15 @@ func (p *Policy) Rank(in Input) Ranking {
 	if use.name == listType {
 		notes = append(notes, relationNotes(in, RelationsOf(p.Rules))...)
 	}
-	rankers, filters := []ranker{moveRanker{}}, p.filters
+	rankers, filters := []ranker{moveRanker}, p.filters
 	if in.PerNode > 0 {
 		if bySite(p.Rules) {
-			rankers = append(rankers, slotsRanker{spreadBy{site: true}})
+			rankers = append(rankers, slotsRanker(spreadBy{site: true}))
 		}
-		rankers, filters = append(rankers, slotsRanker{}), append(slices.Clone(filters), perNodeFilter)
+		rankers, filters = append(rankers, slotsRanker(spreadBy{})), append(slices.Clone(filters), perNodeFilter)
 	}
 	rankers = append(rankers, use.rankers...)
-	scorers := make([]func(*cluster.Member) (float64, string), len(rankers))
+	scorers := make([]scorer, len(rankers))
 	for i, r := range rankers {
 		scorers[i] = r.bind(in)
 	}
@@ -177,7 +172,7 @@ func (p *Policy) Rank(in Input) Ranking {
 		begin := len(scores)
 		for j, score := range scorers {
 			value, words := score(m)
-			scores = append(scores, Score{rankers[j].name(), value, words})
+			scores = append(scores, Score{rankers[j].name, value, words})
 		}
 		e.Scores = scores[begin:len(scores):len(scores)]
 	}
@@ -284,7 +279,7 @@ func (p *Policy) Problems(s *cluster.Snapshot) []string {
 		sites[site] = true
 	}
 	for _, c := range p.compared {
-		all = append(all, c.check(sites, nodes)...)
+		all = append(all, c.checkNames(sites, nodes)...)
 	}
 	return all
 }

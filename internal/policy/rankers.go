@@ -12,57 +12,55 @@ import (
 // unknownScore is the score of a member that a ranker knows nothing about.
 var unknownScore = math.Inf(-1)
 
-// memberRanker is a ranker that does not compare members.
-type memberRanker struct {
-	label string
-	score func(m *cluster.Member, in *Input) (float64, string)
+// scorer gives a member a score, and describes it in words, which may be empty.
+type scorer func(m *cluster.Member) (score float64, words string)
+
+// ranker gives each member of an input a score, the highest first.
+type ranker struct {
+	name string
+	bind func(in Input) scorer
 }
 
-func (r memberRanker) name() string { return r.label }
-
-func (r memberRanker) bind(in Input) func(*cluster.Member) (float64, string) {
-	return func(m *cluster.Member) (float64, string) { return r.score(m, &in) }
-}
-
-// moveRanker ranks the target of an operator's move first, before the policy's rankers.
-type moveRanker struct{}
-
-func (moveRanker) name() string { return "move" }
-
-func (moveRanker) bind(in Input) func(*cluster.Member) (float64, string) {
-	return func(m *cluster.Member) (float64, string) {
-		if in.Move != nil && in.Move.Matches(m.ID, m.Node.Record.Site) {
-			return 1, fmt.Sprintf("moved to %s %s", in.Move.Target(), in.Move.Request)
-		}
-		return 0, ""
-	}
-}
-
-func siteRanker(sites map[string]int) ranker {
-	return memberRanker{"site", func(m *cluster.Member, _ *Input) (float64, string) {
-		site := m.Node.Record.Site
-		return float64(sites[site]), "site " + site + " has " + strconv.Itoa(sites[site])
+// memberRanker returns a ranker that does not compare members.
+func memberRanker(name string, score func(m *cluster.Member, in *Input) (float64, string)) ranker {
+	return ranker{name, func(in Input) scorer {
+		return func(m *cluster.Member) (float64, string) { return score(m, &in) }
 	}}
 }
 
-var priorityRanker = memberRanker{"priority", func(m *cluster.Member, _ *Input) (float64, string) {
-	return float64(m.Node.Record.Priority), "priority " + strconv.Itoa(m.Node.Record.Priority)
-}}
+// moveRanker ranks the target of an operator's move first, before the policy's rankers.
+var moveRanker = memberRanker("move", func(m *cluster.Member, in *Input) (float64, string) {
+	if in.Move != nil && in.Move.Matches(m.ID, m.Node.Record.Site) {
+		return 1, fmt.Sprintf("moved to %s %s", in.Move.Target(), in.Move.Request)
+	}
+	return 0, ""
+})
 
-var incumbentRanker = memberRanker{"incumbent", func(m *cluster.Member, in *Input) (float64, string) {
+func siteRanker(sites map[string]int) ranker {
+	return memberRanker("site", func(m *cluster.Member, _ *Input) (float64, string) {
+		site := m.Node.Record.Site
+		return float64(sites[site]), "site " + site + " has " + strconv.Itoa(sites[site])
+	})
+}
+
+var priorityRanker = memberRanker("priority", func(m *cluster.Member, _ *Input) (float64, string) {
+	return float64(m.Node.Record.Priority), "priority " + strconv.Itoa(m.Node.Record.Priority)
+})
+
+var incumbentRanker = memberRanker("incumbent", func(m *cluster.Member, in *Input) (float64, string) {
 	if m.Name == in.Incumbent {
 		return 1, "incumbent"
 	}
 	return 0, ""
-}}
+})
 
 // oldestRanker ranks the members as [cluster.OldestFirst] does.
-var oldestRanker = memberRanker{"oldest", func(m *cluster.Member, _ *Input) (float64, string) {
+var oldestRanker = memberRanker("oldest", func(m *cluster.Member, _ *Input) (float64, string) {
 	return 0 - float64(uint32(m.Seq)), "sequence " + strconv.Itoa(int(m.Seq))
-}}
+})
 
 // otherSiteRanker ranks the sites at which a leader or candidate has failed behind the others.
-var otherSiteRanker = memberRanker{"other-site", func(m *cluster.Member, in *Input) (float64, string) {
+var otherSiteRanker = memberRanker("other-site", func(m *cluster.Member, in *Input) (float64, string) {
 	site := m.Node.Record.Site
 	if slices.Contains(in.Circumstances.Failed, site) {
 		return 0, "site " + site + " has just failed"
@@ -71,43 +69,41 @@ var otherSiteRanker = memberRanker{"other-site", func(m *cluster.Member, in *Inp
 		return 1, "site " + site + " has not failed"
 	}
 	return 1, ""
-}}
+})
 
-// positionRanker ranks members by their position in a sorted list of their ids.
-type positionRanker struct {
-	label string
-	sort  func(ids []string, in Input)
-	words string
+// positionRanker returns a ranker by the position in a sorted list of the members' ids.
+func positionRanker(name, words string, sort func(ids []string, in Input)) ranker {
+	return ranker{name, func(in Input) scorer {
+		ids := make([]string, 0, len(in.Members))
+		for _, m := range in.Members {
+			ids = append(ids, m.ID)
+		}
+		sort(ids, in)
+		position := positions(ids)
+		return func(m *cluster.Member) (float64, string) {
+			return 0 - float64(position[m.ID]), strconv.Itoa(position[m.ID]+1) + ". " + words
+		}
+	}}
 }
 
-func (r positionRanker) name() string { return r.label }
-
-func (r positionRanker) bind(in Input) func(*cluster.Member) (float64, string) {
-	ids := make([]string, 0, len(in.Members))
-	for _, m := range in.Members {
-		ids = append(ids, m.ID)
+// positions returns the position of each name in a list. The first one counts.
+func positions(names []string) map[string]int {
+	position := make(map[string]int, len(names))
+	for i, name := range slices.Backward(names) {
+		position[name] = i
 	}
-	r.sort(ids, in)
-	position := make(map[string]int, len(ids))
-	for i, id := range ids {
-		if _, repeated := position[id]; !repeated {
-			position[id] = i
-		}
-	}
-	return func(m *cluster.Member) (float64, string) {
-		return 0 - float64(position[m.ID]), strconv.Itoa(position[m.ID]+1) + ". " + r.words
-	}
+	return position
 }
 
 var (
-	nodeIDRanker        = positionRanker{"node-id", func(ids []string, _ Input) { slices.SortFunc(ids, cluster.CompareNodes) }, "by id"}
-	highestNodeIDRanker = positionRanker{"highest-node-id", func(ids []string, _ Input) {
+	nodeIDRanker        = positionRanker("node-id", "by id", func(ids []string, _ Input) { slices.SortFunc(ids, cluster.CompareNodes) })
+	highestNodeIDRanker = positionRanker("highest-node-id", "by id, the highest first", func(ids []string, _ Input) {
 		slices.SortFunc(ids, func(a, b string) int { return cluster.CompareNodes(b, a) })
-	}, "by id, the highest first"}
+	})
 )
 
 // roundRobinRanker starts with the id after the last leader's.
-var roundRobinRanker = positionRanker{"round-robin", func(ids []string, in Input) {
+var roundRobinRanker = positionRanker("round-robin", "in round-robin order", func(ids []string, in Input) {
 	last := in.Circumstances.Node
 	slices.SortFunc(ids, func(a, b string) int {
 		later := cluster.CompareNodes(a, last) > 0
@@ -119,13 +115,13 @@ var roundRobinRanker = positionRanker{"round-robin", func(ids []string, in Input
 		}
 		return cluster.CompareNodes(a, b)
 	})
-}, "in round-robin order"}
+})
 
 // measurementRanker ranks by a number that each node publishes. The incumbent's is raised by the hysteresis, in percent, so
 // that noise never moves a leader.
 // Where there is none, words say why.
 func measurementRanker(name string, hysteresis int, value func(m *cluster.Member, in *Input) (score float64, words string, ok bool)) ranker {
-	return memberRanker{name, func(m *cluster.Member, in *Input) (float64, string) {
+	return memberRanker(name, func(m *cluster.Member, in *Input) (float64, string) {
 		score, words, ok := value(m, in)
 		if !ok || math.IsNaN(score) {
 			return unknownScore, words
@@ -135,7 +131,7 @@ func measurementRanker(name string, hysteresis int, value func(m *cluster.Member
 			words += fmt.Sprintf(" (incumbent: +%d%%)", hysteresis)
 		}
 		return score, words
-	}}
+	})
 }
 
 func latencyRanker(rules cluster.Rules) ranker {
@@ -162,11 +158,7 @@ func scoreRanker(rules cluster.Rules) ranker {
 }
 
 // execRanker follows the ranking program's answer.
-type execRanker struct{}
-
-func (execRanker) name() string { return execType }
-
-func (execRanker) bind(in Input) func(*cluster.Member) (float64, string) {
+var execRanker = ranker{execType, func(in Input) scorer {
 	position := answered(in.Answer)
 	return func(m *cluster.Member) (float64, string) {
 		i, listed := position[m.ID]
@@ -175,18 +167,14 @@ func (execRanker) bind(in Input) func(*cluster.Member) (float64, string) {
 		}
 		return 0 - float64(i), strconv.Itoa(i+1) + ". by the program"
 	}
-}
+}}
 
-// answered returns the position of each node that an answer lists. The first one counts.
+// answered returns the position of each node that an answer lists.
 func answered(a *Answer) map[string]int {
 	if a == nil {
 		return nil
 	}
-	position := make(map[string]int, len(a.Ranking))
-	for i, id := range slices.Backward(a.Ranking) {
-		position[id] = i
-	}
-	return position
+	return positions(a.Ranking)
 }
 
 func execFilter() filter {

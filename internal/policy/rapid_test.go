@@ -72,7 +72,7 @@ func anyInput(t *rapid.T) Input {
 			Node:  id.Draw(t, "previous"), Site: anySite.Draw(t, "previous site"), Failed: rapid.SliceOfN(anySite, 0, 2).Draw(t, "failed"),
 		},
 	}
-	in.Group, in.Peers, in.Load = "g2", make(map[string]string), make(map[string]NodeLoad)
+	in.Group, in.Peers, in.Load = "g2", make(map[string]string), make(map[string]int)
 	for _, peer := range []string{"g1", "g3"} {
 		if rapid.Bool().Draw(t, "known") {
 			in.Peers[peer] = rapid.OneOf(id, rapid.SampledFrom([]string{"", "x"})).Draw(t, peer)
@@ -82,7 +82,7 @@ func anyInput(t *rapid.T) Input {
 		}
 	}
 	for _, m := range members {
-		in.Load[m.ID] = NodeLoad{Leaders: rapid.IntRange(0, 4).Draw(t, "leaders")}
+		in.Load[m.ID] = rapid.IntRange(0, 4).Draw(t, "leaders")
 	}
 	if rapid.Bool().Draw(t, "excluded") {
 		in.Excluded = map[string]string{id.Draw(t, "node"): "struck"}

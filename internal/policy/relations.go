@@ -118,62 +118,55 @@ func yields(in Input, own Relations, peer string) bool {
 }
 
 // withRanker prefers the node that is elected in another group.
-type withRanker struct {
-	peer string
-	own  Relations
+func withRanker(peer string, own Relations) ranker {
+	return ranker{withPrefix + peer, func(in Input) scorer {
+		node := in.Peers[peer]
+		if node != "" && in.graph(own).Cycle(in.Group, peer) != nil {
+			node = ""
+		}
+		return func(m *cluster.Member) (float64, string) {
+			switch {
+			case node == "":
+				return 0, ""
+			case m.ID == node:
+				return 1, "with " + peer
+			}
+			return 0, "not with " + peer
+		}
+	}}
 }
 
-func (r withRanker) name() string { return withPrefix + r.peer }
-
-func (r withRanker) bind(in Input) func(*cluster.Member) (float64, string) {
-	node := in.Peers[r.peer]
-	if node != "" && in.graph(r.own).Cycle(in.Group, r.peer) != nil {
-		node = ""
+// avoided returns the node that is elected in another group, and the incarnation that stays there all the same.
+func avoided(in Input, own Relations, peer string) (node, stays string) {
+	node = in.Peers[peer]
+	if node != "" && !yields(in, own, peer) {
+		stays = in.Incumbent
 	}
-	return func(m *cluster.Member) (float64, string) {
-		switch {
-		case node == "":
-			return 0, ""
-		case m.ID == node:
-			return 1, "with " + r.peer
-		}
-		return 0, "not with " + r.peer
-	}
+	return node, stays
 }
 
 // apartRanker prefers nodes that are not elected in another group.
-type apartRanker struct {
-	peer string
-	own  Relations
-}
-
-func (r apartRanker) name() string { return apartPrefix + r.peer }
-
-func (r apartRanker) bind(in Input) func(*cluster.Member) (float64, string) {
-	node, stays := in.Peers[r.peer], ""
-	if node != "" && !yields(in, r.own, r.peer) {
-		stays = in.Incumbent
-	}
-	return func(m *cluster.Member) (float64, string) {
-		switch {
-		case node == "":
-			return 0, ""
-		case m.ID != node:
-			return 1, "apart from " + r.peer
-		case m.Name == stays:
-			return 1, r.peer + " has to yield"
+func apartRanker(peer string, own Relations) ranker {
+	return ranker{apartPrefix + peer, func(in Input) scorer {
+		node, stays := avoided(in, own, peer)
+		return func(m *cluster.Member) (float64, string) {
+			switch {
+			case node == "":
+				return 0, ""
+			case m.ID != node:
+				return 1, "apart from " + peer
+			case m.Name == stays:
+				return 1, peer + " has to yield"
+			}
+			return 0, "not apart from " + peer
 		}
-		return 0, "not apart from " + r.peer
-	}
+	}}
 }
 
 // apartFilter refuses the node that is elected in another group.
 func apartFilter(peer string, own Relations) filter {
 	return filter{name: apartName, bind: func(in Input) func(*cluster.Member) string {
-		node, stays := in.Peers[peer], ""
-		if node != "" && !yields(in, own, peer) {
-			stays = in.Incumbent
-		}
+		node, stays := avoided(in, own, peer)
 		return func(m *cluster.Member) string {
 			if node == "" || m.ID != node || m.Name == stays {
 				return ""
@@ -196,15 +189,14 @@ func relationNotes(in Input, own Relations) (notes []string) {
 // Awaits returns a group that the policy follows and that is about to decide: no node is elected there, or one that cannot lead any
 // more. It returns an empty string if there is none.
 func (p *Policy) Awaits(in Input) string {
-	use, _, _ := p.chooseType(in)
-	for _, r := range use.rankers {
-		w, ok := r.(withRanker)
-		if !ok {
-			continue
-		}
-		node, known := in.Peers[w.peer]
-		if known && (node == "" || !canLead(in, node)) && in.graph(w.own).Cycle(in.Group, w.peer) == nil {
-			return w.peer
+	if use, _, _ := p.chooseType(in); use.name != listType {
+		return ""
+	}
+	own := RelationsOf(p.Rules)
+	for _, peer := range own.With {
+		node, known := in.Peers[peer]
+		if known && (node == "" || !canLead(in, node)) && in.graph(own).Cycle(in.Group, peer) == nil {
+			return peer
 		}
 	}
 	return ""

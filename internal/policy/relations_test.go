@@ -97,11 +97,11 @@ func TestFullHostsKeepWhatTheyLead(t *testing.T) {
 		"nothing is known":   {0, "", "a b c"},
 		"another one is led": {2, "c", "b c (a)"},
 	} {
-		if got := places(p.Rank(Input{Members: members, Incumbent: c.incumbent, Load: map[string]NodeLoad{"a": {c.leaders}}})); got != c.want {
+		if got := places(p.Rank(Input{Members: members, Incumbent: c.incumbent, Load: map[string]int{"a": c.leaders}})); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
-	forced := Input{Members: members, Load: map[string]NodeLoad{"a": {2}}, Move: &cluster.Move{Node: "a", Force: true}}
+	forced := Input{Members: members, Load: map[string]int{"a": 2}, Move: &cluster.Move{Node: "a", Force: true}}
 	if got := places(p.Rank(forced)); got != "a b c" {
 		t.Errorf("a forced move: %s", got)
 	}

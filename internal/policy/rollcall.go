@@ -5,9 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/expr-lang/expr/ast"
-	"github.com/expr-lang/expr/parser"
-
 	"zkelectd/internal/cluster"
 )
 
@@ -78,33 +75,4 @@ func noScore(m *cluster.Member, in *Input) string {
 		return "no score: " + a.Why
 	}
 	return "no answer to the roll call"
-}
-
-// UsesBest returns the setting of the first expression that uses best, the answers to roll calls; empty if none does.
-func UsesBest(rules cluster.Rules) string {
-	found := ""
-	_ = eachExpression(rules, func(key, text string) error {
-		tree, err := parser.Parse(text)
-		if err != nil {
-			return nil // New reports it
-		}
-		u := usesName{name: "best"}
-		if ast.Walk(&tree.Node, &u); u.found && found == "" {
-			found = key
-		}
-		return nil
-	})
-	return found
-}
-
-// usesName finds out whether an expression uses a name.
-type usesName struct {
-	name  string
-	found bool
-}
-
-// Visit implements [ast.Visitor].
-func (u *usesName) Visit(node *ast.Node) {
-	id, ok := (*node).(*ast.IdentifierNode)
-	u.found = u.found || ok && id.Value == u.name
 }

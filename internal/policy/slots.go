@@ -20,25 +20,18 @@ func bySite(rules cluster.Rules) bool { return rules.SpreadBy == cluster.SpreadB
 
 // slotsRanker ranks the host, or the site, with the fewest other slots first, so that a slot moves for balance exactly when two of them
 // differ by two slots or more.
-type slotsRanker struct{ spreadBy }
-
-func (r slotsRanker) name() string { return r.label("slots") }
-
-func (r slotsRanker) bind(in Input) func(*cluster.Member) (float64, string) {
-	held := make(map[string]int)
-	for i := range in.Members {
-		if m := &in.Members[i]; !m.Superseded {
-			held[r.key(m)] += in.Held[m.ID]
+func slotsRanker(by spreadBy) ranker {
+	return ranker{by.label("slots"), func(in Input) scorer {
+		held := by.total(in, in.Held)
+		return func(m *cluster.Member) (float64, string) {
+			switch n := held[by.key(m)]; n {
+			case 0:
+				return 0, by.subject(m) + "no other slot"
+			case 1:
+				return -1, by.subject(m) + "1 other slot"
+			default:
+				return -float64(n), fmt.Sprintf("%s%d other slots", by.subject(m), n)
+			}
 		}
-	}
-	return func(m *cluster.Member) (float64, string) {
-		switch n := held[r.key(m)]; n {
-		case 0:
-			return 0, r.subject(m) + "no other slot"
-		case 1:
-			return -1, r.subject(m) + "1 other slot"
-		default:
-			return -float64(n), fmt.Sprintf("%s%d other slots", r.subject(m), n)
-		}
-	}
+	}}
 }

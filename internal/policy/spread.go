@@ -96,22 +96,16 @@ func (b spreadBy) order(in Input) map[string]int {
 	keys := slices.SortedFunc(maps.Keys(scores), func(x, y string) int {
 		return cmp.Or(cmp.Compare(scores[y], scores[x]), cluster.CompareNodes(x, y))
 	})
-	position := make(map[string]int, len(keys))
-	for i, key := range keys {
-		position[key] = i
-	}
-	return position
+	return positions(keys)
 }
 
 // spreadRanker ranks by weighted rendezvous hashing: hosts, or sites.
-type spreadRanker struct{ spreadBy }
-
-func (r spreadRanker) name() string { return r.label(spreadName) }
-
-func (r spreadRanker) bind(in Input) func(*cluster.Member) (float64, string) {
-	position := r.order(in)
-	return func(m *cluster.Member) (float64, string) {
-		n := position[r.key(m)]
-		return 0 - float64(n), fmt.Sprintf("%s%d. by spread", r.subject(m), n+1)
-	}
+func spreadRanker(by spreadBy) ranker {
+	return ranker{by.label(spreadName), func(in Input) scorer {
+		position := by.order(in)
+		return func(m *cluster.Member) (float64, string) {
+			n := position[by.key(m)]
+			return 0 - float64(n), fmt.Sprintf("%s%d. by spread", by.subject(m), n+1)
+		}
+	}}
 }

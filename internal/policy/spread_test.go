@@ -72,14 +72,14 @@ func equal(int) float64 { return 1 }
 
 // elect returns who leads each group if all groups elect, one after the other.
 func elect(p *Policy, members []cluster.Member, groups []string) map[string]string {
-	leads, load := make(map[string]string), make(map[string]NodeLoad)
+	leads, load := make(map[string]string), make(map[string]int)
 	for _, g := range groups {
 		best, ok := p.Rank(Input{Members: members, Group: g, Load: load}).Best()
 		if !ok {
 			continue
 		}
 		leads[g] = best.ID
-		load[best.ID] = NodeLoad{Leaders: load[best.ID].Leaders + 1}
+		load[best.ID] = load[best.ID] + 1
 	}
 	return leads
 }

@@ -18,14 +18,13 @@ type policyType struct {
 
 // add appends a ranker. One that spreads groups follows the one for sites, if they share.
 func (p *policyType) add(rules cluster.Rules, r ranker) {
-	if bySite(rules) {
-		switch r.(type) {
-		case spreadRanker:
-			p.rankers = append(p.rankers, spreadRanker{spreadBy{site: true}})
-		case fewestRanker:
-			p.rankers = append(p.rankers, fewestRanker{spreadBy: spreadBy{site: true}})
-			r = fewestRanker{within: true}
-		}
+	switch sites := (spreadBy{site: true}); {
+	case !bySite(rules):
+	case r.name == spreadName:
+		p.rankers = append(p.rankers, spreadRanker(sites))
+	case r.name == fewestName:
+		p.rankers = append(p.rankers, fewestRanker(sites, false))
+		r = fewestRanker(spreadBy{}, true)
 	}
 	p.rankers = append(p.rankers, r)
 }
@@ -125,24 +124,24 @@ func newRanker(rules cluster.Rules, key, name string) (ranker, error) {
 	if text, ok := strings.CutPrefix(name, exprPrefix); ok {
 		return compileRanker(key, strings.TrimSpace(text))
 	}
-	for prefix, newest := range map[string]bool{newestPrefix: true, oldestPrefix: false} {
+	for _, prefix := range []string{newestPrefix, oldestPrefix} {
 		if label, ok := strings.CutPrefix(name, prefix); ok {
-			return versionRanker{prefix, label, newest}, checkLabel(key, label)
+			return versionRanker(prefix, label), checkLabel(key, label)
 		}
 	}
 	if peer, ok := strings.CutPrefix(name, withPrefix); ok {
-		return withRanker{peer, RelationsOf(rules)}, checkPeer(key, peer)
+		return withRanker(peer, RelationsOf(rules)), checkPeer(key, peer)
 	}
 	if peer, ok := strings.CutPrefix(name, apartPrefix); ok {
-		return apartRanker{peer, RelationsOf(rules)}, checkPeer(key, peer)
+		return apartRanker(peer, RelationsOf(rules)), checkPeer(key, peer)
 	}
 	all := []ranker{
 		siteRanker(rules.Sites), priorityRanker, incumbentRanker, oldestRanker, nodeIDRanker, highestNodeIDRanker, roundRobinRanker, otherSiteRanker,
-		latencyRanker(rules), scoreRanker(rules), spreadRanker{}, fewestRanker{}, execRanker{},
+		latencyRanker(rules), scoreRanker(rules), spreadRanker(spreadBy{}), fewestRanker(spreadBy{}, false), execRanker,
 	}
-	i := slices.IndexFunc(all, func(r ranker) bool { return r.name() == name })
+	i := slices.IndexFunc(all, func(r ranker) bool { return r.name == name })
 	if i < 0 || (name == execType && strings.HasPrefix(key, "policy.rank")) {
-		return nil, fmt.Errorf("%s: %q is not a ranker: want one of %s, newest:LABEL, oldest:LABEL, with:GROUP, apart:GROUP or expr:EXPRESSION%s", key, name, strings.Join(Rankers(), ", "), suggest.Hint(name, Rankers()))
+		return ranker{}, fmt.Errorf("%s: %q is not a ranker: want one of %s, newest:LABEL, oldest:LABEL, with:GROUP, apart:GROUP or expr:EXPRESSION%s", key, name, strings.Join(Rankers(), ", "), suggest.Hint(name, Rankers()))
 	}
 	return all[i], nil
 }

@@ -35,33 +35,28 @@ func VersionLabels(rules cluster.Rules) (labels []string) {
 }
 
 // versionRanker ranks by the version in a label. Equal versions are equal, and no version comes last.
-type versionRanker struct {
-	prefix, label string
-	newest        bool
-}
-
-func (r versionRanker) name() string { return r.prefix + r.label }
-
-func (r versionRanker) bind(in Input) func(*cluster.Member) (float64, string) {
-	var all []string
-	for i := range in.Members {
-		if v := in.Members[i].Node.Record.Labels[r.label]; v != "" {
-			all = append(all, v)
+func versionRanker(prefix, label string) ranker {
+	return ranker{prefix + label, func(in Input) scorer {
+		var all []string
+		for i := range in.Members {
+			if v := in.Members[i].Node.Record.Labels[label]; v != "" {
+				all = append(all, v)
+			}
 		}
-	}
-	slices.SortFunc(all, compareVersions)
-	all = slices.CompactFunc(all, func(a, b string) bool { return compareVersions(a, b) == 0 })
-	return func(m *cluster.Member) (float64, string) {
-		v := m.Node.Record.Labels[r.label]
-		if v == "" {
-			return unknownScore, "no label " + r.label
+		slices.SortFunc(all, compareVersions)
+		all = slices.CompactFunc(all, func(a, b string) bool { return compareVersions(a, b) == 0 })
+		return func(m *cluster.Member) (float64, string) {
+			v := m.Node.Record.Labels[label]
+			if v == "" {
+				return unknownScore, "no label " + label
+			}
+			at, _ := slices.BinarySearchFunc(all, v, compareVersions)
+			if prefix == oldestPrefix {
+				at = -at
+			}
+			return 0 + float64(at), label + " " + v
 		}
-		at, _ := slices.BinarySearchFunc(all, v, compareVersions)
-		if !r.newest {
-			at = -at
-		}
-		return 0 + float64(at), r.label + " " + v
-	}
+	}}
 }
 
 // compareVersions compares versions as people read them: numbers as numbers, and what follows a hyphen, as in 2.0.0-rc1, comes before the

@@ -126,7 +126,7 @@ func TestGroupsAreSpreadOverSites(t *testing.T) {
 	}
 	// fewest never preempts, but a reelection leaves a site that leads too much.
 	q := policyOf(t, cluster.Rules{Type: "fewest", SpreadBy: cluster.SpreadBySite})
-	in := Input{Members: members, Group: "billing", Incumbent: "n4", Load: map[string]NodeLoad{"n4": {Leaders: 9}, "n0": {Leaders: 2}}}
+	in := Input{Members: members, Group: "billing", Incumbent: "n4", Load: map[string]int{"n4": 9, "n0": 2}}
 	if best, _ := q.Rank(in).Best(); best.ID != "n4" {
 		t.Errorf("preempted by %s", best.ID)
 	}
@@ -171,13 +171,13 @@ func TestFewestWithinSitesOfDifferentSizes(t *testing.T) {
 		}
 		members = append(members, m)
 	}
-	load := make(map[string]NodeLoad)
+	load := make(map[string]int)
 	for i := range 240 {
 		best, _ := p.Rank(Input{Members: members, Group: fmt.Sprint("g", i), Load: load}).Best()
-		load[best.ID] = NodeLoad{load[best.ID].Leaders + 1}
+		load[best.ID] = load[best.ID] + 1
 	}
 	for _, m := range members {
-		mean, n := 12.0, load[m.ID].Leaders
+		mean, n := 12.0, load[m.ID]
 		if m.Node.Record.Site == "dc1" {
 			mean = 60
 		}

@@ -42,10 +42,10 @@ func newForecasts(questions []Question) *forecasts {
 
 // placement returns what an election of a group takes into account of the others.
 func (f *forecasts) placement(i int) elector.Placement {
-	p := elector.Placement{Load: make(map[string]policy.NodeLoad), Peers: make(map[string]string), Relations: f.relations}
+	p := elector.Placement{Load: make(map[string]int), Peers: make(map[string]string), Relations: f.relations}
 	for j, node := range f.leads {
 		if j != i && node != "" {
-			p.Load[node] = policy.NodeLoad{Leaders: p.Load[node].Leaders + 1}
+			p.Load[node]++
 		}
 	}
 	for _, peer := range f.relations[f.questions[i].Options.Group].Peers() {

@@ -24,14 +24,10 @@ const (
 // events streams changes as server-sent events. The first event is the current view. If the request has a Last-Event-ID that is
 // known, the stream continues after that event instead.
 func (a *api) events(w http.ResponseWriter, r *http.Request, g *Group) {
-	from := clientOf(r)
-	if !a.streamQuota.acquire(from) {
-		w.Header().Set("Retry-After", "5")
-		a.respond(w, http.StatusServiceUnavailable, g.newFailure(fmt.Sprintf(
-			"there are already %d event streams, or %d from %s", a.streamQuota.total, a.streamQuota.perClient, from.address)))
+	if !a.acquire(w, r, a.streamQuota, g, "event streams") {
 		return
 	}
-	defer a.streamQuota.release(from)
+	defer a.streamQuota.release(clientOf(r))
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // a proxy must not buffer the events
 	w.WriteHeader(http.StatusOK)

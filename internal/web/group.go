@@ -27,10 +27,13 @@ const (
 	defaultTerms        = 20
 )
 
+// groupReads are the requests that a.groupQuota limits.
+const groupReads = "requests about groups"
+
 // limitGroupReads limits concurrent requests about groups, which are expensive.
 func (a *api) limitGroupReads(serve groupHandler) groupHandler {
 	return func(w http.ResponseWriter, r *http.Request, g *Group) {
-		if !a.acquireGroupRead(w, r, g.newFailure) {
+		if !a.acquire(w, r, a.groupQuota, g, groupReads) {
 			return
 		}
 		defer a.groupQuota.release(clientOf(r))
@@ -73,7 +76,7 @@ type historyResponse struct {
 func (a *api) history(w http.ResponseWriter, r *http.Request, g *Group) {
 	n, err := queryNumber(r, "n", defaultTerms)
 	if err != nil {
-		a.respond(w, http.StatusBadRequest, g.newFailure(err.Error()))
+		a.fail(w, http.StatusBadRequest, g, err.Error())
 		return
 	}
 	if all, ok := a.readHistory(w, r, g); ok {
@@ -89,7 +92,7 @@ func (a *api) readHistory(w http.ResponseWriter, r *http.Request, g *Group) ([]c
 	}
 	all, err := g.History(r.Context())
 	if err != nil {
-		a.respond(w, http.StatusServiceUnavailable, g.newFailure(err.Error()))
+		a.fail(w, http.StatusServiceUnavailable, g, err.Error())
 	}
 	return all, err == nil
 }
@@ -98,7 +101,7 @@ func (a *api) readHistory(w http.ResponseWriter, r *http.Request, g *Group) ([]c
 func (a *api) requireLoop(w http.ResponseWriter, g *Group) bool {
 	err := g.view().CheckLoop()
 	if err != nil {
-		a.respond(w, http.StatusServiceUnavailable, g.newFailure(err.Error()))
+		a.fail(w, http.StatusServiceUnavailable, g, err.Error())
 	}
 	return err == nil
 }
@@ -116,13 +119,13 @@ func (a *api) explain(w http.ResponseWriter, r *http.Request, g *Group) {
 	term, err := queryNumber(r, "term", 0)
 	switch {
 	case err != nil:
-		a.respond(w, http.StatusBadRequest, g.newFailure(err.Error()))
+		a.fail(w, http.StatusBadRequest, g, err.Error())
 	case term != 0:
 		a.explainPast(w, r, g, term)
 	case a.requireLoop(w, g):
 		e, err := g.Explain(r.Context())
 		if err != nil {
-			a.respond(w, http.StatusServiceUnavailable, g.newFailure(err.Error()))
+			a.fail(w, http.StatusServiceUnavailable, g, err.Error())
 			return
 		}
 		a.respond(w, http.StatusOK, explainResponse{stamp: stampOf(g.view()), Explanation: &e})
@@ -137,7 +140,7 @@ func (a *api) explainPast(w http.ResponseWriter, r *http.Request, g *Group, term
 	}
 	i := slices.IndexFunc(all, func(t cluster.PastTerm) bool { return t.Term == term })
 	if i < 0 {
-		a.respond(w, http.StatusNotFound, g.newFailure(fmt.Sprintf("term %d is not in the history", term)))
+		a.fail(w, http.StatusNotFound, g, fmt.Sprintf("term %d is not in the history", term))
 		return
 	}
 	a.respond(w, http.StatusOK, explainResponse{stamp: stampOf(g.view()), Past: &all[i]})
@@ -182,7 +185,7 @@ func (a *api) groups(w http.ResponseWriter, r *http.Request) {
 	groups := a.opt.Groups()
 	readings := make(map[string]groupReading)
 	if r.URL.Query().Get("members") == "1" {
-		if !a.acquireGroupRead(w, r, a.newFailure) {
+		if !a.acquire(w, r, a.groupQuota, nil, groupReads) {
 			return
 		}
 		defer a.groupQuota.release(clientOf(r))
@@ -207,18 +210,6 @@ func (a *api) groups(w http.ResponseWriter, r *http.Request) {
 	}
 	slices.SortFunc(body.Hosts, compareHosts)
 	a.respond(w, http.StatusOK, body)
-}
-
-// acquireGroupRead takes a slot for a request about groups, which are expensive. If none is free, it responds with a failure and
-// returns false. Otherwise the caller must release it.
-func (a *api) acquireGroupRead(w http.ResponseWriter, r *http.Request, newFailure func(why string) failureResponse) bool {
-	from := clientOf(r)
-	if a.groupQuota.acquire(from) {
-		return true
-	}
-	w.Header().Set("Retry-After", "1")
-	a.respond(w, http.StatusServiceUnavailable, newFailure("too many concurrent requests about groups, in total or from "+from.address))
-	return false
 }
 
 const (
@@ -275,8 +266,7 @@ func newMemberCache() *memberCache {
 	return &memberCache{busy: make(chan struct{}, 1), readings: make(map[string]groupReading)}
 }
 
-// read returns the readings by name. It first refreshes those that are too old, unless another request does so and there is a
-// reading of each group.
+// read returns the readings by name. It first refreshes those that are too old.
 func (c *memberCache) read(ctx context.Context, groups []*Group) map[string]groupReading {
 	ctx, cancel := context.WithTimeout(ctx, membersTimeout)
 	defer cancel()
@@ -284,26 +274,11 @@ func (c *memberCache) read(ctx context.Context, groups []*Group) map[string]grou
 	case c.busy <- struct{}{}:
 		c.refresh(ctx, groups)
 		<-c.busy
-	default:
-		if c.complete(groups) {
-			break
-		}
-		select {
-		case c.busy <- struct{}{}:
-			c.refresh(ctx, groups)
-			<-c.busy
-		case <-ctx.Done():
-		}
+	case <-ctx.Done():
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.readings)
-}
-
-func (c *memberCache) complete(groups []*Group) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !slices.ContainsFunc(groups, func(g *Group) bool { _, ok := c.readings[g.Name]; return !ok })
 }
 
 // refresh reads the groups that are due, the oldest first, until ctx ends.

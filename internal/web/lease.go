@@ -49,7 +49,7 @@ type leaseRequest struct {
 func (a *api) lease(w http.ResponseWriter, r *http.Request) {
 	q, code, why := a.leaseRequest(r)
 	if code != 0 {
-		a.respond(w, code, a.newFailure(why))
+		a.fail(w, code, nil, why)
 		return
 	}
 	g := q.group
@@ -58,17 +58,17 @@ func (a *api) lease(w http.ResponseWriter, r *http.Request) {
 		a.respond(w, http.StatusOK, leaseResponse{stamp: stampOf(v), Boottime: int64(boottime.Now())})
 		return
 	case r.Method == http.MethodDelete:
-		a.respond(w, http.StatusNotFound, g.newFailure("no such lease is out: it was returned, or it is over"))
+		a.fail(w, http.StatusNotFound, g, "no such lease is out: it was returned, or it is over")
 		return
 	case v.CheckLoop() != nil:
-		a.respond(w, http.StatusServiceUnavailable, g.newFailure(v.CheckLoop().Error()))
+		a.fail(w, http.StatusServiceUnavailable, g, v.CheckLoop().Error())
 		return
 	}
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(q.Wait + writeTimeout))
 	answer, err := g.Lease(r.Context(), q.Request)
 	if err != nil {
 		w.Header().Set("Retry-After", "1")
-		a.respond(w, http.StatusServiceUnavailable, g.newFailure(err.Error()))
+		a.fail(w, http.StatusServiceUnavailable, g, err.Error())
 		return
 	}
 	now := boottime.Now()

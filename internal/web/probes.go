@@ -61,7 +61,7 @@ func ProbePaths() []string {
 func (a *api) probeRoutes() []groupRoute {
 	routes := make([]groupRoute, len(probeChecks))
 	for i, q := range probeChecks {
-		routes[i] = groupRoute{q.path, probeMethods, a.probe(q.check)}
+		routes[i] = groupRoute{path: q.path, methods: probeMethods, serve: a.probe(q.check), probe: true}
 	}
 	return routes
 }

@@ -41,7 +41,8 @@ type submitResponse struct {
 func (a *api) requestRoutes() []groupRoute {
 	var all []groupRoute
 	for _, kind := range request.Kinds() {
-		all = append(all, groupRoute{"/v1/" + string(kind), writeMethods, func(w http.ResponseWriter, r *http.Request, g *Group) { a.submit(w, r, g, kind) }})
+		submit := func(w http.ResponseWriter, r *http.Request, g *Group) { a.submit(w, r, g, kind) }
+		all = append(all, groupRoute{path: "/v1/" + string(kind), methods: writeMethods, serve: submit, whole: !kind.OfSlot()})
 	}
 	return all
 }
@@ -49,49 +50,52 @@ func (a *api) requestRoutes() []groupRoute {
 // submit handles an operator request about a group.
 func (a *api) submit(w http.ResponseWriter, r *http.Request, g *Group, kind request.Kind) {
 	by := a.opt.Authenticator.authenticate(r).limitTo(g.Name)
-	req, ok := a.readRequest(w, r, kind, by, g.newFailure)
-	if !ok || !a.acquireSubmission(w, g.newFailure) {
+	req, ok := a.readRequest(w, r, kind, by, g)
+	if !ok || !a.acquire(w, r, a.submissions, g, submitted) {
 		return
 	}
-	defer func() { <-a.submissions }()
+	defer a.submissions.release(clientOf(r))
 	ctx, cancel := context.WithTimeout(r.Context(), submitTimeout)
 	defer cancel()
 	plan, code, err := g.submit(ctx, req)
 	if err != nil {
-		a.respond(w, code, g.newFailure(err.Error()))
+		a.fail(w, code, g, err.Error())
 		return
 	}
 	a.respond(w, http.StatusOK, submitResponse{stampOf(g.view()), plan.ID, plan.Messages, by.name})
 }
 
-// readRequest authenticates the client and decodes the body. If it returns false, it has responded.
-func (a *api) readRequest(w http.ResponseWriter, r *http.Request, kind request.Kind, by principal, failure func(why string) failureResponse) (req request.Request, ok bool) {
+// submitted are the requests that a.submissions limits.
+const submitted = "operator requests"
+
+// readRequest decodes the body of a request about a group, or about all if g is nil. If it returns false, it has responded.
+func (a *api) readRequest(w http.ResponseWriter, r *http.Request, kind request.Kind, by principal, g *Group) (req request.Request, ok bool) {
 	if err := a.origins.Check(r); err != nil {
 		closeAfterResponse(w, r)
-		a.respond(w, http.StatusForbidden, failure("the request comes from a page of another origin: "+err.Error()))
+		a.fail(w, http.StatusForbidden, g, "the request comes from a page of another origin: "+err.Error())
 		return req, false
 	}
 	if by.refusalCode != 0 {
-		a.refusePrincipal(w, r, failure, by)
+		a.refusePrincipal(w, r, g, by)
 		return req, false
 	}
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		closeAfterResponse(w, r)
-		a.respond(w, http.StatusUnsupportedMediaType, failure("the body must have Content-Type: application/json"))
+		a.fail(w, http.StatusUnsupportedMediaType, g, "the body must have Content-Type: application/json")
 		return req, false
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		a.respond(w, http.StatusRequestEntityTooLarge, failure(fmt.Sprintf("the body has more than %d bytes", maxBody)))
+		a.fail(w, http.StatusRequestEntityTooLarge, g, fmt.Sprintf("the body has more than %d bytes", maxBody))
 		return req, false
 	case err != nil:
-		a.respond(w, http.StatusBadRequest, failure("the body did not arrive completely"))
+		a.fail(w, http.StatusBadRequest, g, "the body did not arrive completely")
 		return req, false
 	}
 	if req, err = decodeRequest(kind, body); err != nil {
-		a.respond(w, http.StatusBadRequest, failure(err.Error()))
+		a.fail(w, http.StatusBadRequest, g, err.Error())
 		return req, false
 	}
 	req.Options.By = by.name
@@ -99,25 +103,12 @@ func (a *api) readRequest(w http.ResponseWriter, r *http.Request, kind request.K
 }
 
 // refusePrincipal responds to a principal that may not submit operator requests.
-func (a *api) refusePrincipal(w http.ResponseWriter, r *http.Request, failure func(why string) failureResponse, by principal) {
+func (a *api) refusePrincipal(w http.ResponseWriter, r *http.Request, g *Group, by principal) {
 	closeAfterResponse(w, r)
 	if by.refusalCode == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="zkelectd"`)
 	}
-	a.respond(w, by.refusalCode, failure(by.refusalReason))
-}
-
-// acquireSubmission returns true if another operator request may be submitted: the caller must take an element from a.submissions. Otherwise
-// it responds.
-func (a *api) acquireSubmission(w http.ResponseWriter, failure func(why string) failureResponse) bool {
-	select {
-	case a.submissions <- struct{}{}:
-		return true
-	default:
-		w.Header().Set("Retry-After", "1")
-		a.respond(w, http.StatusServiceUnavailable, failure("too many concurrent operator requests"))
-		return false
-	}
+	a.fail(w, by.refusalCode, g, by.refusalReason)
 }
 
 // submit submits the request to the daemon. It fails closed: if the daemon's view of the group is stale, it submits nothing. With an error
@@ -161,11 +152,11 @@ type groupOutcome struct {
 // submitForAll handles an operator request for all groups of the daemon. The status is that of the first group in which it was not accepted.
 func (a *api) submitForAll(w http.ResponseWriter, r *http.Request, kind request.Kind) {
 	by := a.opt.Authenticator.authenticate(r)
-	req, ok := a.readRequest(w, r, kind, by, a.newFailure)
-	if !ok || !a.acquireSubmission(w, a.newFailure) {
+	req, ok := a.readRequest(w, r, kind, by, nil)
+	if !ok || !a.acquire(w, r, a.submissions, nil, submitted) {
 		return
 	}
-	defer func() { <-a.submissions }()
+	defer a.submissions.release(clientOf(r))
 	ctx, cancel := context.WithTimeout(r.Context(), submitTimeout)
 	defer cancel()
 	groups := a.wholes()
@@ -306,7 +297,7 @@ type whatifResponse struct {
 func (a *api) whatif(w http.ResponseWriter, r *http.Request, g *Group) {
 	req, err := queryRequest(r.URL.Query())
 	if err != nil {
-		a.respond(w, http.StatusBadRequest, g.newFailure(err.Error()))
+		a.fail(w, http.StatusBadRequest, g, err.Error())
 		return
 	}
 	if !a.requireLoop(w, g) {
@@ -321,7 +312,7 @@ func (a *api) whatif(w http.ResponseWriter, r *http.Request, g *Group) {
 	case errors.As(err, &refused):
 		a.respond(w, http.StatusOK, whatifResponse{stamp: stampOf(g.view()), Messages: []string{}, Refused: err.Error()})
 	default:
-		a.respond(w, http.StatusServiceUnavailable, g.newFailure(err.Error()))
+		a.fail(w, http.StatusServiceUnavailable, g, err.Error())
 	}
 }
 

@@ -81,7 +81,7 @@ func allSubmitResponses(t *testing.T) map[string]*http.Response {
 	late := optionsWithSubmit(t, accept)
 	only(late).View = stuck
 	full := newAPI(optionsWithSubmit(t, accept))
-	full.submissions = make(chan struct{})
+	full.submissions = newQuota(0, 0)
 	handlers := map[string]http.Handler{
 		"given":   New(optionsWithSubmit(t, accept)),
 		"refused": New(optionsWithSubmit(t, failing(&request.RefusedError{Err: errors.New("b may not lead")}))),

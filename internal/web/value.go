@@ -25,27 +25,27 @@ type valueResponse struct {
 func (a *api) publishValue(w http.ResponseWriter, r *http.Request, g *Group) {
 	if conn := connOf(r); conn == nil || conn.peer == nil {
 		closeAfterResponse(w, r)
-		a.respond(w, http.StatusForbidden, g.newFailure("values are published by programs on this host only: use the unix socket (http.listen: unix:PATH)"))
+		a.fail(w, http.StatusForbidden, g, "values are published by programs on this host only: use the unix socket (http.listen: unix:PATH)")
 		return
 	}
 	value, code, err := readValue(w, r)
 	if err != nil {
-		a.respond(w, code, g.newFailure(err.Error()))
+		a.fail(w, code, g, err.Error())
 		return
 	}
 	term := int64(0)
 	if query, err := url.ParseQuery(r.URL.RawQuery); err != nil || query.Has("term") {
 		if term, err = strconv.ParseInt(query.Get("term"), 10, 64); err != nil || term < 1 {
-			a.respond(w, http.StatusBadRequest, g.newFailure("term must be the fencing token of the work"))
+			a.fail(w, http.StatusBadRequest, g, "term must be the fencing token of the work")
 			return
 		}
 	}
 	if err := g.view().CheckLoop(); err != nil {
-		a.respond(w, http.StatusServiceUnavailable, g.newFailure(err.Error()))
+		a.fail(w, http.StatusServiceUnavailable, g, err.Error())
 		return
 	}
 	if err := g.Publish(term, value); err != nil {
-		a.respond(w, http.StatusConflict, g.newFailure(err.Error()))
+		a.fail(w, http.StatusConflict, g, err.Error())
 		return
 	}
 	a.respond(w, http.StatusAccepted, valueResponse{stampOf(g.view()), value})

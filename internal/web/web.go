@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -91,13 +90,12 @@ var (
 // api serves the requests.
 type api struct {
 	opt          Options
-	takesBody    map[string]bool // the paths of operator requests and of values
-	requestQuota *quota          // requests other than probes and those for leases
-	leaseQuota   *quota          // requests for leases, which wait
-	streamQuota  *quota          // event streams
-	groupQuota   *quota          // requests about groups
+	requestQuota *quota // requests other than probes and those for leases
+	leaseQuota   *quota // requests for leases, which wait
+	streamQuota  *quota // event streams
+	groupQuota   *quota // requests about groups
 	members      *memberCache
-	submissions  chan struct{} // one element for each operator request that is being submitted
+	submissions  *quota // operator requests
 	origins      *http.CrossOriginProtection
 	heartbeat    time.Duration
 }
@@ -107,10 +105,10 @@ func newAPI(opt Options) *api {
 		opt.Authenticator = NewAuthenticator(Config{}, slog.New(slog.DiscardHandler))
 	}
 	return &api{
-		opt: opt, takesBody: make(map[string]bool), requestQuota: newQuota(maxRequests, maxClientRequests),
+		opt: opt, requestQuota: newQuota(maxRequests, maxClientRequests),
 		leaseQuota:  newQuota(maxLeaseRequests, maxLeaseRequests),
 		streamQuota: newQuota(maxStreams, maxClientStreams), groupQuota: newQuota(maxGroupReads, maxClientGroupReads),
-		submissions: make(chan struct{}, maxSubmissions), origins: http.NewCrossOriginProtection(), members: newMemberCache(), heartbeat: heartbeatInterval,
+		submissions: newQuota(maxSubmissions, maxSubmissions), origins: http.NewCrossOriginProtection(), members: newMemberCache(), heartbeat: heartbeatInterval,
 	}
 }
 
@@ -119,6 +117,7 @@ type route struct {
 	path    string
 	methods []string
 	serve   http.HandlerFunc
+	probe   bool // it is answered whatever other clients do
 }
 
 // groupRoute is a route about one group. It is served at its path, and at [groupPath] of it.
@@ -126,6 +125,8 @@ type groupRoute struct {
 	path    string
 	methods []string
 	serve   groupHandler
+	probe   bool
+	whole   bool // with slots, it is about all of them
 }
 
 func (a *api) routes() []route {
@@ -135,21 +136,21 @@ func (a *api) routes() []route {
 	}
 	registry.MustRegister(newCollector(a.opt))
 	all := []route{
-		{"/v1/groups", readMethods, a.groups},
-		{"/v1/whoami", readMethods, a.whoami},
-		{leasePath, leaseMethods, a.lease},
-		{"/metrics", readMethods, promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}).ServeHTTP},
+		{path: groupsPath, methods: readMethods, serve: a.groups},
+		{path: "/v1/whoami", methods: readMethods, serve: a.whoami},
+		{path: leasePath, methods: leaseMethods, serve: a.lease},
+		{path: "/metrics", methods: readMethods, serve: promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}).ServeHTTP},
 	}
 	for _, kind := range kindsOfHosts {
-		all = append(all, route{groupsPath + "/" + string(kind), writeMethods, func(w http.ResponseWriter, r *http.Request) { a.submitForAll(w, r, kind) }})
+		submit := func(w http.ResponseWriter, r *http.Request) { a.submitForAll(w, r, kind) }
+		all = append(all, route{path: groupsPath + "/" + string(kind), methods: writeMethods, serve: submit})
 	}
 	for _, r := range a.groupRoutes() {
-		all = append(all, route{groupPath(r.path), r.methods, a.withNamedGroup(r.serve)})
-		if hostProbe(r.path) == nil {
-			all = append(all, route{r.path, r.methods, a.withOnlyGroup(r.serve)})
-		} else {
-			all = append(all, route{r.path, r.methods, a.probeHost(r.path)})
+		named, only := a.withNamedGroup(r), a.withOnlyGroup(r.serve)
+		if hostProbe(r.path) != nil {
+			only = a.probeHost(r.path)
 		}
+		all = append(all, route{groupPath(r.path), r.methods, named, r.probe}, route{r.path, r.methods, only, r.probe})
 	}
 	return all
 }
@@ -157,12 +158,12 @@ func (a *api) routes() []route {
 // groupRoutes returns the routes that are about one group.
 func (a *api) groupRoutes() []groupRoute {
 	return append(append(a.probeRoutes(), a.requestRoutes()...),
-		groupRoute{"/v1/status", readMethods, a.limitGroupReads(a.status)},
-		groupRoute{"/v1/history", readMethods, a.limitGroupReads(a.history)},
-		groupRoute{"/v1/explain", readMethods, a.limitGroupReads(a.explain)},
-		groupRoute{"/v1/whatif", readMethods, a.limitGroupReads(a.whatif)},
-		groupRoute{"/v1/events", readMethods, a.events},
-		groupRoute{"/v1/value", valueMethods, a.publishValue},
+		groupRoute{path: "/v1/status", methods: readMethods, serve: a.limitGroupReads(a.status)},
+		groupRoute{path: "/v1/history", methods: readMethods, serve: a.limitGroupReads(a.history)},
+		groupRoute{path: "/v1/explain", methods: readMethods, serve: a.limitGroupReads(a.explain)},
+		groupRoute{path: "/v1/whatif", methods: readMethods, serve: a.limitGroupReads(a.whatif)},
+		groupRoute{path: "/v1/events", methods: readMethods, serve: a.events},
+		groupRoute{path: "/v1/value", methods: valueMethods, serve: a.publishValue},
 	)
 }
 
@@ -172,36 +173,24 @@ func New(opt Options) http.Handler { return newAPI(opt).handler() }
 func (a *api) handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range a.routes() {
-		a.takesBody[r.path] = slices.ContainsFunc(r.methods, mayHaveBody)
-		mux.HandleFunc(r.path, a.allowMethods(r))
+		serve := a.admit(r)
+		mux.HandleFunc(r.path, serve)
+		if below, ok := strings.CutPrefix(r.path, groupsPath+"/{group}/"); ok {
+			mux.HandleFunc(groupsPath+"/{group}/{slot}/"+below, serve)
+		}
 	}
 	for path, serve := range page.Handlers() {
 		if path == "/" {
 			path = "/{$}" // and no paths below it
 		}
-		mux.HandleFunc(path, a.allowMethods(route{path, readMethods, serve}))
+		mux.HandleFunc(path, a.admit(route{path: path, methods: readMethods, serve: serve}))
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		a.respond(w, http.StatusNotFound, a.newFailure("no such path"))
-	})
-	return http.MaxBytesHandler(setSecurityHeaders(a.admit(joinSlot(mux))), maxBody)
+	mux.HandleFunc("/", a.admit(route{serve: func(w http.ResponseWriter, _ *http.Request) { a.fail(w, http.StatusNotFound, nil, "no such path") }}))
+	return http.MaxBytesHandler(setSecurityHeaders(a.screen(mux)), maxBody)
 }
 
 // mayHaveBody reports whether requests with a method may have a body.
 func mayHaveBody(method string) bool { return method == http.MethodPost || method == http.MethodPut }
-
-// allowMethods returns a handler that checks the method and serves the route.
-func (a *api) allowMethods(to route) http.HandlerFunc {
-	allow := strings.Join(to.methods, ", ")
-	return func(w http.ResponseWriter, r *http.Request) {
-		if !slices.Contains(to.methods, r.Method) {
-			w.Header().Set("Allow", allow)
-			a.respond(w, http.StatusMethodNotAllowed, a.newFailure(r.Method+" is not allowed here"))
-			return
-		}
-		to.serve(w, r)
-	}
-}
 
 // setSecurityHeaders sets headers that keep browsers from caching, framing or reinterpreting a response. It sets no CORS headers,
 // so pages of other origins cannot read responses.
@@ -257,11 +246,13 @@ type failureResponse struct {
 	Error string `json:"error"`
 }
 
-func (a *api) newFailure(why string) failureResponse { return failureResponse{a.stamp(), why} }
-
-// newFailure returns a failure of a request about the group.
-func (g *Group) newFailure(why string) failureResponse {
-	return failureResponse{stampOf(g.view()), why}
+// fail responds to a request about a group, or about none if g is nil, that failed.
+func (a *api) fail(w http.ResponseWriter, code int, g *Group, why string) {
+	if g == nil {
+		a.respond(w, code, failureResponse{a.stamp(), why})
+	} else {
+		a.respond(w, code, failureResponse{stampOf(g.view()), why})
+	}
 }
 
 func (a *api) respond(w http.ResponseWriter, code int, body any) {
@@ -286,55 +277,19 @@ func groupPath(path string) string {
 	return groupsPath + "/{group}/" + strings.TrimPrefix(strings.TrimPrefix(path, "/v1/"), "/")
 }
 
-// splitGroupPath splits the path of a request about a group below [groupsPath] into the group, with its slot, and the rest.
-func splitGroupPath(path string) (name, rest string, ok bool) {
-	below, ok := strings.CutPrefix(path, groupsPath+"/")
-	if !ok {
-		return "", "", false
-	}
-	name, rest, ok = strings.Cut(below, "/")
-	if slot, end, more := strings.Cut(rest, "/"); more && cluster.SlotNumber(slot) >= 0 {
-		return name + "/" + slot, end, true
-	}
-	return name, rest, ok
-}
-
-// shortPath is the reverse of groupPath, for the path of a request. Other paths are returned as they are.
-func shortPath(path string) string {
-	_, rest, ok := splitGroupPath(path)
-	if !ok {
-		return path
-	}
-	for _, probe := range ProbePaths() {
-		if probe == "/"+rest {
-			return probe
-		}
-	}
-	return "/v1/" + rest
-}
-
-// joinSlot makes NAME/SLOT one element of the path of a request, as the patterns of the routes have it.
-func joinSlot(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if name, rest, ok := splitGroupPath(r.URL.Path); ok && strings.Contains(name, "/") {
-			r = r.Clone(r.Context())
-			r.URL.RawPath = groupsPath + "/" + url.PathEscape(name) + "/" + rest
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
 // withNamedGroup returns a handler for the group in the path, see [api.find].
-func (a *api) withNamedGroup(serve groupHandler) http.HandlerFunc {
+func (a *api) withNamedGroup(to groupRoute) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		kind := request.Kind(strings.TrimPrefix(shortPath(r.URL.Path), "/v1/"))
-		whole := slices.Contains(request.Kinds(), kind) && !kind.OfSlot()
-		g, code, why := a.find(r.PathValue("group"), whole)
+		name := r.PathValue("group")
+		if slot := r.PathValue("slot"); slot != "" {
+			name += "/" + slot
+		}
+		g, code, why := a.find(name, to.whole)
 		if g == nil {
 			a.refuseGroup(w, r, code, why)
 			return
 		}
-		serve(w, r, g)
+		to.serve(w, r, g)
 	}
 }
 
@@ -377,7 +332,7 @@ func (a *api) refuseGroup(w http.ResponseWriter, r *http.Request, code int, why 
 	if hasBody(r) {
 		closeAfterResponse(w, r)
 	}
-	a.respond(w, code, a.newFailure(why))
+	a.fail(w, code, nil, why)
 }
 
 const (
@@ -389,9 +344,51 @@ const (
 	hangUpTimeout = 500 * time.Millisecond
 )
 
-// admit rejects some requests before next: those with a Host header that is not this daemon's, those with a body that no
-// handler reads, and those that exceed the limits of concurrent requests.
-func (a *api) admit(next http.Handler) http.Handler {
+// admit returns a handler that serves a route. It rejects requests with a body that no handler reads, those that exceed the limits of
+// concurrent requests, and those with another method.
+func (a *api) admit(to route) http.HandlerFunc {
+	takesBody, allow := slices.ContainsFunc(to.methods, mayHaveBody), strings.Join(to.methods, ", ")
+	return func(w http.ResponseWriter, r *http.Request) {
+		if hasBody(r) && !takesBody {
+			a.refuseBody(w, r)
+			return
+		}
+		if !to.probe {
+			limit, conn := a.requestQuota, connOf(r)
+			if to.path == leasePath && r.Method == http.MethodGet && conn != nil && conn.peer != nil {
+				limit = a.leaseQuota
+			}
+			if !a.acquire(w, r, limit, nil, "requests") {
+				return
+			}
+			defer limit.release(clientOf(r))
+			conn.addActiveRequests(1)
+			defer conn.addActiveRequests(-1)
+		}
+		if to.methods != nil && !slices.Contains(to.methods, r.Method) {
+			w.Header().Set("Allow", allow)
+			a.fail(w, http.StatusMethodNotAllowed, nil, r.Method+" is not allowed here")
+			return
+		}
+		to.serve(w, r)
+	}
+}
+
+// acquire takes one of a quota for the client of a request. If none is free, it responds and returns false. Otherwise the caller must
+// release it.
+func (a *api) acquire(w http.ResponseWriter, r *http.Request, q *quota, g *Group, what string) bool {
+	from := clientOf(r)
+	if q.acquire(from) {
+		return true
+	}
+	w.Header().Set("Retry-After", "1")
+	closeAfterResponse(w, r)
+	a.fail(w, http.StatusServiceUnavailable, g, "too many concurrent "+what+", in total or from "+from.address)
+	return false
+}
+
+// screen rejects requests with a Host header that is not this daemon's, and those with a body that nothing reads, whatever their path.
+func (a *api) screen(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := a.checkHost(r); err != nil {
 			// Without the stamp: this response may be read by a page of another origin.
@@ -399,32 +396,17 @@ func (a *api) admit(next http.Handler) http.Handler {
 			a.respond(w, http.StatusMisdirectedRequest, map[string]string{"error": err.Error()})
 			return
 		}
-		path := shortPath(r.URL.Path)
-		if hasBody(r) && !(mayHaveBody(r.Method) && a.takesBody[path]) {
-			closeAfterResponse(w, r)
-			a.respond(w, http.StatusBadRequest, a.newFailure(r.Method+" takes no body here: send none, and no Content-Length"))
+		if hasBody(r) && !mayHaveBody(r.Method) {
+			a.refuseBody(w, r)
 			return
 		}
-		if slices.Contains(ProbePaths(), path) {
-			next.ServeHTTP(w, r)
-			return
-		}
-		from, limit := clientOf(r), a.requestQuota
-		if c := connOf(r); path == leasePath && r.Method == http.MethodGet && c != nil && c.peer != nil {
-			limit = a.leaseQuota
-		}
-		if !limit.acquire(from) {
-			w.Header().Set("Retry-After", "1")
-			closeAfterResponse(w, r)
-			a.respond(w, http.StatusServiceUnavailable, a.newFailure("too many concurrent requests, in total or from "+from.address))
-			return
-		}
-		defer limit.release(from)
-		conn := connOf(r)
-		conn.addActiveRequests(1)
-		defer conn.addActiveRequests(-1)
 		next.ServeHTTP(w, r)
 	})
+}
+
+func (a *api) refuseBody(w http.ResponseWriter, r *http.Request) {
+	closeAfterResponse(w, r)
+	a.fail(w, http.StatusBadRequest, nil, r.Method+" takes no body here: send none, and no Content-Length")
 }
 
 // checkHost returns an error if the Host header is not one of this daemon's names. A unix socket needs no check, because browsers

@@ -129,6 +129,9 @@ var (
 	ErrSessionEnded = errors.New("the ZooKeeper session has ended")
 )
 
+// NoAnswer reports whether it is not known what has become of a request that failed with err, or it was not sent.
+func NoAnswer(err error) bool { return Retryable(err) || errors.Is(err, ErrSessionEnded) }
+
 // Retryable reports whether a request that failed with err may succeed if it is repeated.
 func Retryable(err error) bool { return errors.Is(err, ErrNotSent) || errors.Is(err, ErrUnknown) }
 

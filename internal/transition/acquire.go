@@ -24,7 +24,7 @@ func (m *Machine) acquire() {
 	if !m.mayAcquire() || s.Current.Exists {
 		return
 	}
-	if m.now < m.retryAt && m.refusedAcquire == (attempt{s.Elected.Stat.Version, s.Fence.Stat.Version}) {
+	if m.refusedAcquire == (attempt{s.Elected.Stat.Version, s.Fence.Stat.Version}) && !m.due(m.retryAt) {
 		return
 	}
 	if !m.maySucceed(&s.Fence.Record) {

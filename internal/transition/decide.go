@@ -63,7 +63,7 @@ func (m *Machine) awaitsSuccessor() bool {
 		t.leaving = leaving{announced: true, began: m.now}
 		m.do(PublishLeaving{Reason: m.quit.Reason})
 	}
-	return !t.leaving.pointless && m.now < t.leaving.began+wait
+	return !t.leaving.pointless && !m.due(t.leaving.began+wait)
 }
 
 // noHeir reports whether the elector has published that it would elect nobody in place of this member. A member that is the elector
@@ -155,31 +155,29 @@ func (m *Machine) checkHeld() {
 		m.released()
 		return
 	case !m.snap.HoldsCurrent():
-		m.term.replaced = true
-		m.giveUp(Stop{Reason: "leader/current was deleted"})
+		m.lose(Stop{Reason: "leader/current was deleted"})
 	case !e.Readable():
-		m.term.replaced = true
-		m.giveUp(Stop{Reason: "the decision was deleted or damaged"})
+		m.lose(Stop{Reason: "the decision was deleted or damaged"})
 	case e.Record.Incarnation != m.opt.Self.Name || e.Record.Term != m.term.number || e.Stat.Version != m.term.holding.Elected:
-		m.term.replaced = true
 		// Rewriting an unchanged decision is not a request: a member that releases on request is not elected again, and there
 		// may be no other.
 		stop := replaced(e.Record.Node, e.Record.Term, e.Record.Reason)
 		stop.Requested = e.Record.Incarnation != m.opt.Self.Name || e.Record.Term != m.term.number
-		m.giveUp(stop)
+		m.lose(stop)
 	}
-	switch m.term.unresolved {
+	unresolved, refused := m.term.unresolved, m.term.refused
+	m.term.unresolved, m.term.refused = TxNone, nil
+	switch unresolved {
 	case TxNone:
 		return
 	case TxSetMembers:
-		m.readMembersBack()
+		m.readMembersBack(refused)
 		return
 	case TxValue:
-		m.readValueBack()
+		m.readValueBack(refused)
 		return
 	}
 	// The snapshot shows the outcome of READY or RELEASE: take the versions from it, unless they may be a successor's (S1).
-	m.term.unresolved = TxNone
 	f := &m.snap.Fence
 	own := f.Readable() && f.Record.Incarnation == m.opt.Self.Name && f.Record.Term == m.term.number
 	if own || m.snap.HoldsCurrent() {
@@ -244,7 +242,7 @@ func (m *Machine) progress() {
 		m.term.task = taskStart
 		m.do(StartChild{Term: m.term.number})
 	case taskUp:
-		if m.term.ready || m.tx.pending != TxNone || m.term.unresolved != TxNone || m.now < m.retryAt {
+		if m.term.ready || !m.maySend() {
 			return
 		}
 		fence, current := m.term.fence, m.term.current
@@ -255,7 +253,7 @@ func (m *Machine) progress() {
 		m.term.sending = current
 		m.send(TxReady, m.opt.Paths.ReadyTx(m.term.holding, fence, current), m.term.lease.deadline)
 	case taskRestart:
-		if m.now >= m.term.restartAt {
+		if m.due(m.term.restartAt) {
 			m.term.task = taskStart
 			m.do(StartChild{Term: m.term.number})
 		}
@@ -280,7 +278,7 @@ func (m *Machine) windDown() {
 			m.term.stopSent, m.term.stopAt = true, m.now+grace
 			m.do(StopTask{Grace: grace})
 		}
-		if m.term.held && m.now >= m.overdueAt() && m.snap.HoldsCurrent() { // else it was replaced, and the end would cost the other slots of the host
+		if m.term.held && m.due(m.overdueAt()) && m.snap.HoldsCurrent() { // else it was replaced, and the end would cost the other slots of the host
 			m.end("its work, or its fencing, has not ended in time")
 		}
 		return
@@ -294,7 +292,7 @@ func (m *Machine) windDown() {
 		m.do(RunPostStop{Term: m.term.number})
 		return
 	}
-	if m.term.held && m.quit != nil && m.tx.pending == TxNone && m.now >= m.releaseTimeout() {
+	if m.term.held && m.quit != nil && m.tx.pending == TxNone && m.due(m.releaseTimeout()) {
 		m.do(Note{Text: "could not release leadership because ZooKeeper does not answer: it ends with the session"})
 		m.end(m.quit.Reason)
 	}
@@ -315,12 +313,12 @@ func (m *Machine) windDown() {
 		m.released()
 		return
 	}
-	if m.quit == nil && m.term.releasing != 0 && m.now >= m.sickAt() { // else it ends in any case
+	if m.quit == nil && m.term.releasing != 0 && m.due(m.sickAt()) { // else it ends in any case
 		m.term.releasing = m.now
 		m.do(EndSession{Reason: fmt.Sprintf("no RELEASE was answered for %s, although its work is dead", 2*m.opt.Budget.Session)})
 		return
 	}
-	if m.tx.pending == TxNone && m.term.unresolved == TxNone && m.now >= m.retryAt {
+	if m.maySend() {
 		if m.term.releasing == 0 {
 			m.term.releasing = m.now
 		}
@@ -369,7 +367,7 @@ func (m *Machine) renew() {
 		return
 	}
 	next := renewal{m.term.number, m.term.holding}
-	if m.posted == next && m.now < m.postedUntil {
+	if m.posted == next && !m.due(m.postedUntil) {
 		return
 	}
 	m.posted, m.postedUntil = next, m.term.lease.deadline
@@ -385,6 +383,11 @@ func (m *Machine) withdraw() {
 		m.posted = renewal{}
 		m.do(Renew{})
 	}
+}
+
+// maySend reports whether a transaction of the term may be sent: none is under way, nor must be read back, nor has just failed.
+func (m *Machine) maySend() bool {
+	return m.tx.pending == TxNone && m.term.unresolved == TxNone && m.due(m.retryAt)
 }
 
 // send sends a transaction. Until its outcome is known there is no RENEW, whose versions it may change.

@@ -217,7 +217,7 @@ func (e TxDone) apply(m *Machine) {
 	switch {
 	case e.Err == nil:
 		m.applied(e)
-	case errors.Is(e.Err, cluster.ErrNotSent), errors.Is(e.Err, cluster.ErrUnknown), errors.Is(e.Err, cluster.ErrSessionEnded):
+	case cluster.NoAnswer(e.Err):
 		// After the end of the session SessionEnded follows, with the reason.
 		m.retryAt = m.now + m.opt.Budget.Renew/4
 		if e.Tx == TxRelease && errors.Is(e.Err, cluster.ErrNotSent) {
@@ -294,9 +294,9 @@ func (m *Machine) suspects(err error) bool {
 	var refusal *cluster.TxError
 	switch {
 	case m.term.value.maybe && errors.As(err, &refusal) && refusal.Index == cluster.ResultCurrent:
-		m.term.unresolved, m.term.value.refused = TxValue, err
+		m.term.unresolved, m.term.refused = TxValue, err
 	case m.maybeSetMembers():
-		m.term.unresolved, m.term.failsafe.refused = TxSetMembers, err
+		m.term.unresolved, m.term.refused = TxSetMembers, err
 	default:
 		return false
 	}
@@ -315,8 +315,7 @@ func (m *Machine) goneBy(err error) bool {
 
 // replacedBy gives leadership up after a refusal: another write came first.
 func (m *Machine) replacedBy(err error, tx string) {
-	m.term.replaced = true
-	m.giveUp(Stop{Reason: tx + " was refused: " + err.Error()})
+	m.lose(Stop{Reason: tx + " was refused: " + err.Error()})
 }
 
 // readAgain asks for a new snapshot. From here on only newer ones count.
@@ -335,7 +334,7 @@ func (e RenewDone) apply(m *Machine) {
 	switch {
 	case e.Err == nil:
 		m.extend(e.Sent)
-	case errors.Is(e.Err, cluster.ErrNotSent), errors.Is(e.Err, cluster.ErrUnknown), errors.Is(e.Err, cluster.ErrSessionEnded):
+	case cluster.NoAnswer(e.Err):
 		m.retryAt = m.now + m.opt.Budget.Renew/4 // RENEW changes nothing, so its outcome does not matter: it is due again
 		m.failed()
 	case !m.goneBy(e.Err):
@@ -446,8 +445,7 @@ func (e LeavingPublished) apply(m *Machine) {
 
 func (e Replaced) apply(m *Machine) {
 	if m.term.held && e.Term > m.term.number {
-		m.term.replaced = true
-		m.giveUp(replaced(e.Node, e.Term, e.Reason))
+		m.lose(replaced(e.Node, e.Term, e.Reason))
 	}
 }
 

@@ -121,14 +121,4 @@ func TestALeaverWakesAtTheEndOfItsWait(t *testing.T) {
 	if got := s.m.Wake(); got != s.now+s.b.Handover {
 		t.Errorf("wakes after %s", got-s.now)
 	}
-	s.m.term.stop = &Stop{}
-	if got := s.m.Wake(); got == s.now+s.b.Handover {
-		t.Error("wakes although the wait is over")
-	}
-	s = newScript(t)
-	s.lead()
-	s.m.opt.Budget.Handover, s.m.term.leaving.began = 200*time.Millisecond, s.now
-	if got := s.m.Wake(); got == s.now+200*time.Millisecond {
-		t.Error("wakes although nothing was announced")
-	}
 }

@@ -33,7 +33,6 @@ type failsafeTerm struct {
 	sending  failsafe.Set     // of the SETM under way
 	// addresses are where the members of the sets are asked, by incarnation. Whoever is in a set is known here (see promisers).
 	addresses map[string]string
-	refused   error // why a RENEW or SETM was refused, while it is not known whether an earlier SETM is the reason
 }
 
 // succession is what a member knows about the end of the last term.
@@ -61,10 +60,12 @@ func (m *Machine) beginRounds() {
 }
 
 // leadsFailsafe reports whether the member leads in failsafe mode, and is to go on.
-func (m *Machine) leadsFailsafe() bool {
+func (m *Machine) leadsFailsafe() bool { return m.term.failsafe.rounds != nil && m.leadsOn() }
+
+// leadsOn reports whether the member leads, and is to go on.
+func (m *Machine) leadsOn() bool {
 	t := &m.term
-	return t.failsafe.rounds != nil && t.held && t.ready && t.stop == nil && !t.replaced && m.ended == "" && m.quit == nil &&
-		m.leaseLimit == 0 && m.now < t.lease.deadline
+	return t.held && t.ready && t.stop == nil && !t.replaced && m.ended == "" && m.quit == nil && m.leaseLimit == 0 && m.now < t.lease.deadline
 }
 
 // wanted returns the set that the fence should have; false if that is not known.
@@ -122,10 +123,10 @@ func (m *Machine) noteAddresses(set failsafe.Set) {
 }
 
 // setMembers sends SETM if the fence does not have the right members. It never does during an extension: the new members have promised
-// nothing yet (S1).
+// nothing yet (S1). Members that come and go must not keep RENEW waiting.
 func (m *Machine) setMembers() {
 	f := &m.term.failsafe
-	if !m.leadsFailsafe() || f.failing || !m.fresh || m.tx.pending != TxNone || m.term.unresolved != TxNone || m.now < m.setMembersAt() ||
+	if !m.leadsFailsafe() || f.failing || !m.fresh || !m.maySend() || f.setAt != 0 && !m.due(f.setAt+m.opt.Budget.Renew/2) ||
 		m.term.lease.deadline > m.leaseEnd(m.term.lease.renewed) {
 		return
 	}
@@ -141,14 +142,6 @@ func (m *Machine) setMembers() {
 	m.send(TxSetMembers, m.opt.Paths.SetMembersTx(m.term.holding, fence), m.term.lease.deadline)
 }
 
-// setMembersAt returns when the next SETM may be sent: members that come and go must not keep RENEW waiting.
-func (m *Machine) setMembersAt() time.Duration {
-	if m.term.failsafe.setAt == 0 {
-		return m.retryAt
-	}
-	return max(m.retryAt, m.term.failsafe.setAt+m.opt.Budget.Renew/2)
-}
-
 func (m *Machine) record(set failsafe.Set) *cluster.Failsafe {
 	if len(set.Members) == 0 {
 		return nil
@@ -161,7 +154,6 @@ func (m *Machine) membersSet(set failsafe.Set, version int32) {
 	m.term.holding.Fence = version
 	m.term.fence.Failsafe = m.record(set)
 	m.term.failsafe.rounds.Acknowledged(set)
-	m.term.failsafe.refused = nil
 }
 
 // maybeSetMembers reports whether a SETM of unknown outcome may be the reason for a refusal. Then the fence is read before leadership is
@@ -171,11 +163,8 @@ func (m *Machine) maybeSetMembers() bool {
 }
 
 // readMembersBack handles a snapshot that may show the outcome of a SETM. The version before it proves nothing: it may still take effect.
-func (m *Machine) readMembersBack() {
+func (m *Machine) readMembersBack(refused error) {
 	f, fence := &m.term.failsafe, m.snap.Fence
-	m.term.unresolved = TxNone
-	refused := f.refused
-	f.refused = nil
 	if fence.Stat.Version == m.term.holding.Fence {
 		if refused != nil {
 			m.replacedBy(refused, "RENEW")
@@ -188,8 +177,7 @@ func (m *Machine) readMembersBack() {
 	}
 	set, own := f.rounds.Possible(members)
 	if !fence.Readable() || !own || fence.Record.Term != m.term.number || fence.Record.Incarnation != m.opt.Self.Name || fence.Record.State != cluster.FenceReady {
-		m.term.replaced = true
-		m.giveUp(Stop{Reason: "the fence was changed by somebody else"})
+		m.lose(Stop{Reason: "the fence was changed by somebody else"})
 		return
 	}
 	m.membersSet(set, fence.Stat.Version)
@@ -221,7 +209,7 @@ func (m *Machine) grace() time.Duration {
 // holdRounds asks the members for their promises while RENEW is not answered.
 func (m *Machine) holdRounds() {
 	f := &m.term.failsafe
-	if !m.leadsFailsafe() || m.now < m.roundAt() {
+	if !m.leadsFailsafe() || !m.due(m.roundAt()) {
 		return
 	}
 	f.due = m.now + failsafe.Patience(m.opt.Budget.Lease)
@@ -288,7 +276,7 @@ func (m *Machine) maySucceed(f *cluster.Fence) bool {
 		return m.remembers(f.Term)
 	}
 	wait := f.CapWait()
-	return wait != 0 && m.succession.gone == f.Term && m.now >= m.succession.since+wait
+	return wait != 0 && m.succession.gone == f.Term && m.due(m.succession.since+wait)
 }
 
 // MaySucceed reports whether this member may put an end to the term of the fence. If it first has to record that it promises nothing any
@@ -310,7 +298,7 @@ func (m *Machine) MaySucceed() bool {
 // remembers reports whether this member has recorded that it never promises anything for the term again, and else sees to it.
 func (m *Machine) remembers(term int64) bool {
 	s := &m.succession
-	if s.remembered < term && s.remembering != term && m.now >= s.rememberAt {
+	if s.remembered < term && s.remembering != term && m.due(s.rememberAt) {
 		s.remembering = term
 		m.do(Remember{Term: term})
 	}
@@ -321,7 +309,7 @@ func (m *Machine) remembers(term int64) bool {
 func (m *Machine) veto() {
 	s := &m.snap
 	if m.opt.Failsafe == nil || m.term.held || m.term.stop != nil || m.term.task != taskNone || m.working() || m.ended != "" || m.tx.pending != TxNone ||
-		!m.fresh || !s.Leadership || s.Current.Exists || !s.Fence.Readable() || s.Fence.Record.Failsafe == nil || s.Newer() != nil || m.now < m.vetoAt() {
+		!m.fresh || !s.Leadership || s.Current.Exists || !s.Fence.Readable() || s.Fence.Record.Failsafe == nil || s.Newer() != nil || !m.vetoes() {
 		return
 	}
 	f := &s.Fence.Record
@@ -337,44 +325,15 @@ func (m *Machine) veto() {
 	m.send(TxVeto, m.opt.Paths.VetoTx(*s, m.opt.Self.ID), m.now+m.opt.Budget.Lease)
 }
 
-// vetoAt returns when this member vetoes. A candidate that may have a right of its own is left to use it for a while: its key is not
-// known here.
-func (m *Machine) vetoAt() time.Duration {
+// vetoes reports whether this member vetoes now. A candidate that may have a right of its own is left to use it for a while: its key is
+// not known here.
+func (m *Machine) vetoes() bool {
 	s := &m.snap
 	f, e := &s.Fence.Record, &s.Elected
-	const never = 1<<63 - 1
-	switch {
-	case f.Failsafe == nil || m.succession.gone != f.Term || !e.Readable() || e.Record.Term <= f.Term || e.Record.Incarnation == m.opt.Self.Name && m.quit == nil:
-		return never
-	case f.Names(e.Record.Node):
-		return max(m.retryAt, m.succession.since+3*m.opt.Budget.LeaseWait)
+	if m.succession.gone != f.Term || !e.Readable() || e.Record.Term <= f.Term || e.Record.Incarnation == m.opt.Self.Name && m.quit == nil {
+		return false
 	}
-	return m.retryAt
-}
-
-// wakeFailsafe returns when something of failsafe mode is due; 0 for never.
-func (m *Machine) wakeFailsafe() time.Duration {
-	var at time.Duration
-	want := func(t time.Duration) {
-		if t > m.now && t < 1<<62 {
-			at = cluster.Earliest(at, t)
-		}
-	}
-	if m.leadsFailsafe() {
-		want(m.roundAt())
-		want(m.setMembersAt())
-		want(m.postedUntil)
-	}
-	want(m.succession.rememberAt)
-	if s := &m.snap; m.succession.gone != 0 && s.Fence.Readable() && s.Fence.Record.Term == m.succession.gone && !m.term.held {
-		if wait := s.Fence.Record.CapWait(); wait != 0 {
-			want(m.succession.since + wait)
-		}
-		if m.opt.Failsafe != nil {
-			want(m.vetoAt())
-		}
-	}
-	return at
+	return m.due(m.retryAt) && (!f.Names(e.Record.Node) || m.due(m.succession.since+3*m.opt.Budget.LeaseWait))
 }
 
 type (

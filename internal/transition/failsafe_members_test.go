@@ -260,7 +260,7 @@ func TestOneSetMembersAtATime(t *testing.T) {
 	s.m.Step(s.now, TxDone{Tx: TxSetMembers, Err: cluster.ErrUnknown})
 	s.m.term.failsafe.failing, s.m.fresh, s.m.retryAt = false, true, 0
 	s.after(s.b.Renew / 2)
-	if s.m.now = s.now; !s.m.leadsFailsafe() || s.m.now < s.m.setMembersAt() {
+	if s.m.now = s.now; !s.m.leadsFailsafe() || s.m.now < s.m.term.failsafe.setAt+s.b.Renew/2 {
 		t.Fatal("nothing is due")
 	}
 	if s.m.setMembers(); s.m.tx.pending != TxNone {
@@ -307,6 +307,7 @@ func TestARenewIsPostedAgainDuringAnExtension(t *testing.T) {
 	s.on(granted(asked[0]), "Lease")
 	f := &s.m.term.failsafe
 	f.due, f.extended, s.m.term.lease.deadline = until+1, until+s.b.Lease, until+s.b.Lease // by further rounds
+	s.on(Tick{})
 	if got := s.m.Wake(); got != until {
 		t.Errorf("wakes %s after the first deadline", got-until)
 	}

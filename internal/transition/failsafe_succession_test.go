@@ -276,34 +276,29 @@ func TestARefusedRENEWInFailsafeMode(t *testing.T) {
 }
 
 func TestWhenAMemberWakesForASuccession(t *testing.T) {
+	barred := func(m *Machine) {
+		m.snap.Elected.Record.Incarnation = "me"
+		m.snap.Fence.Record.Failsafe.Members, m.snap.Fence.Record.Failsafe.Max = []cluster.FailsafeMember{{ID: "x"}}, 1
+	}
 	for name, c := range map[string]struct {
 		change func(*Machine)
 		want   time.Duration // counted from the end of current; 0 for never
 	}{
-		"a candidate of the fence":  {func(*Machine) {}, 3},
-		"no end was seen":           {func(m *Machine) { m.succession.gone = 0 }, 0},
-		"the end of another term":   {func(m *Machine) { m.succession.gone = 5 }, 0},
-		"the fence is damaged":      {func(m *Machine) { m.snap.Fence.Err = fmt.Errorf("damaged") }, 0},
-		"it takes no part":          {func(m *Machine) { m.opt.Failsafe = nil }, 0},
-		"nobody is elected anew":    {func(m *Machine) { m.snap.Elected.Record.Term = 6 }, 0},
-		"the limit is over earlier": {func(m *Machine) { m.snap.Fence.Record.Failsafe.Max = m.snap.Fence.Record.Kill + 1 }, -1},
-		"the limit, takes no part": {func(m *Machine) {
-			m.opt.Failsafe, m.snap.Fence.Record.Failsafe.Max = nil, 1
-		}, -1},
-		"another term's limit": {func(m *Machine) {
-			m.succession.gone, m.snap.Fence.Record.Failsafe.Max = 5, 1
-		}, 0},
-		"it holds a term": {func(m *Machine) {
-			m.term.held, m.snap.Fence.Record.Failsafe.Max = true, 1
-		}, 0},
-		"a veto is due already": {func(m *Machine) {
-			m.snap.Elected.Record.Node, m.retryAt, m.snap.Fence.Record.Failsafe.Max = "outsider", m.now, 1
-		}, -1},
+		"a candidate of the fence": {func(*Machine) {}, 3},
+		"no end was seen":          {func(m *Machine) { m.succession.gone = 0 }, 0},
+		"the end of another term":  {func(m *Machine) { m.succession.gone = 5 }, 0},
+		"the fence is damaged":     {func(m *Machine) { m.snap.Fence.Err = fmt.Errorf("damaged") }, 0},
+		"it takes no part":         {func(m *Machine) { m.opt.Failsafe = nil }, 0},
+		"nobody is elected anew":   {func(m *Machine) { m.snap.Elected.Record.Term = 6 }, 0},
+		"the limit":                {barred, -1},
+		"the limit, takes no part": {func(m *Machine) { barred(m); m.opt.Failsafe = nil }, -1},
+		"another term's limit":     {func(m *Machine) { barred(m); m.succession.gone = 5 }, 0},
 	} {
 		s := newFailsafe(t)
 		s.m.snap, s.m.fresh = s.saw(left("me", "x"), replacedBy("x", 7)).Snapshot, true
-		s.m.succession, s.m.now = succession{gone: 6, since: s.now}, s.now
+		s.m.succession = succession{gone: 6, since: s.now}
 		c.change(s.m)
+		s.on(Tick{})
 		want := s.now + c.want*s.b.LeaseWait
 		switch c.want {
 		case 0:

@@ -89,7 +89,7 @@ func (m *Machine) fence() {
 // awaitsEarlier reports whether the work must not start yet: an older lease may still be running, or a node must be fenced. What is
 // not required ends with the lease wait.
 func (m *Machine) awaitsEarlier() bool {
-	if m.now < m.waitOver() || m.opt.Fencing.Required && slices.ContainsFunc(m.term.fence.Earlier, m.fences) {
+	if !m.due(m.waitOver()) || m.opt.Fencing.Required && slices.ContainsFunc(m.term.fence.Earlier, m.fences) {
 		return true
 	}
 	f := &m.term.fencing

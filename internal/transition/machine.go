@@ -89,6 +89,8 @@ type Machine struct {
 	opt Options
 	out []Action
 	now time.Duration
+	// wakeAt is the first of the times that [Machine.due] has found not to have come yet; 0 if there is none.
+	wakeAt time.Duration
 
 	// What follows belongs to the membership: the end of a term leaves it as it is.
 
@@ -139,6 +141,7 @@ type termState struct {
 	holding     cluster.HeldVersions
 	fenceBefore int32 // the version of the fence that ACQUIRE replaces
 	unresolved  Tx    // the transaction whose outcome must be read back
+	refused     error // why another one was refused, while it is not known whether an own one of unknown outcome is the reason
 	lease       lease
 	replaced    bool // RENEW would be refused
 
@@ -239,7 +242,7 @@ func (m *Machine) LastWork() LastWork { return m.last }
 
 // Step handles an event that happened at now, on the daemon's CLOCK_BOOTTIME, and returns what to do, in order.
 func (m *Machine) Step(now time.Duration, ev Event) []Action {
-	m.now = now
+	m.now, m.wakeAt = now, 0
 	ev.apply(m)
 	m.decide()
 	out := m.out
@@ -247,43 +250,24 @@ func (m *Machine) Step(now time.Duration, ev Event) []Action {
 	return out
 }
 
+// due reports whether a time has come. If it has not, [Machine.Wake] returns it, unless another one comes first.
+func (m *Machine) due(at time.Duration) bool {
+	if m.now < at {
+		m.wakeAt = cluster.Earliest(m.wakeAt, at)
+	}
+	return m.now >= at
+}
+
 // Wake returns when Step must be called with a [Tick] if nothing happens before; 0 means never.
 func (m *Machine) Wake() time.Duration {
-	var at time.Duration
-	want := func(t time.Duration) {
-		if t > m.now {
-			at = cluster.Earliest(at, t)
-		}
+	if m.term.held && m.due(m.term.lease.deadline-m.grace()) { // decide may have changed both after it had looked
+		m.due(m.term.lease.deadline)
 	}
-	if m.term.held {
-		want(m.publishAt())
-		want(m.term.lease.deadline)
-		want(m.term.lease.deadline - m.grace())
-		if m.quit != nil {
-			want(m.releaseTimeout())
-		}
-		if m.term.releasing != 0 {
-			want(m.sickAt())
-		}
-		if m.term.stop != nil && m.working() {
-			want(m.overdueAt())
-		}
-		if m.term.leaving.announced && m.term.stop == nil {
-			want(m.term.leaving.began + m.opt.Budget.Handover)
-		}
-	}
-	want(m.retryAt)
-	want(m.wakeFailsafe())
+	m.due(m.succession.rememberAt)
 	if m.toRemember != 0 && m.succession.remembering == 0 {
-		want(m.now + 1)
+		m.due(m.now + 1)
 	}
-	switch m.term.task {
-	case taskWait:
-		want(m.waitOver())
-	case taskRestart:
-		want(m.term.restartAt)
-	}
-	return at
+	return m.wakeAt
 }
 
 // Phase returns the member's phase.
@@ -409,6 +393,12 @@ func (m *Machine) giveUp(s Stop) {
 		s.Requested = s.Requested || m.quit != nil && m.quit.Requested
 		m.term.stop, m.term.stopBy = &s, m.now+m.opt.Budget.Lease
 	}
+}
+
+// lose gives leadership up that another write has ended: RENEW would be refused.
+func (m *Machine) lose(s Stop) {
+	m.term.replaced = true
+	m.giveUp(s)
 }
 
 // SetSite sets the site that the records of the next term will name.

@@ -294,13 +294,14 @@ func TestWakesForEachDeadline(t *testing.T) {
 	s = newScript(t)
 	s.lead()
 	s.on(ChildDead{Status: "exited"})
-	s.m.opt.RestartBackoff = 0
 	s.m.term.restartAt = s.now + time.Millisecond
+	s.on(Tick{})
 	wants("the restart", s.now+time.Millisecond)
 
 	s = newScript(t)
 	s.on(s.saw(fence("old", 6, cluster.FenceRevoked)), "ACQUIRE")
 	s.on(done(TxAcquire), "Lease")
 	s.m.term.acquiredAt = s.now + time.Millisecond - time.Duration(s.m.term.fence.Owed)
+	s.on(Tick{})
 	wants("the end of the lease wait", s.now+time.Millisecond)
 }

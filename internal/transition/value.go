@@ -10,11 +10,10 @@ import (
 
 // value is what the work of a term publishes.
 type value struct {
-	wanted  string        // what current is to have
-	newer   bool          // wanted was set since the child was started, so it is newer than what the child was ready with
-	at      time.Duration // when current was written last
-	maybe   bool          // a VALUE of unknown outcome may still take effect
-	refused error         // why a transaction was refused, while it is not known whether that VALUE is the reason
+	wanted string        // what current is to have
+	newer  bool          // wanted was set since the child was started, so it is newer than what the child was ready with
+	at     time.Duration // when current was written last
+	maybe  bool          // a VALUE of unknown outcome may still take effect
 }
 
 // publishPause is the least time between two writes of current: values that change all the time must not keep RENEW
@@ -24,22 +23,13 @@ const publishPause = time.Second
 // publishes reports whether current does not have the value that it should have, although the work goes on.
 func (m *Machine) publishes() bool {
 	t := &m.term
-	return t.held && t.ready && t.task == taskUp && t.stop == nil && !t.replaced && m.ended == "" && m.quit == nil && m.leaseLimit == 0 &&
-		t.value.wanted != t.current.Value && m.now < t.lease.deadline
-}
-
-// publishAt returns when VALUE may be sent; 0 if it is not due.
-func (m *Machine) publishAt() time.Duration {
-	if !m.publishes() {
-		return 0
-	}
-	return max(m.retryAt, m.term.value.at+publishPause)
+	return m.leadsOn() && t.task == taskUp && t.value.wanted != t.current.Value
 }
 
 // publish sends VALUE if it is due, the last value only. RENEW is more important: while ZooKeeper does not answer,
 // and if it is so slow that the lease would hardly last for the replies to both.
 func (m *Machine) publish() {
-	if !m.publishes() || m.now < m.publishAt() || m.term.failsafe.failing || m.tx.pending != TxNone || m.term.unresolved != TxNone {
+	if !m.publishes() || m.term.failsafe.failing || !m.maySend() || !m.due(m.term.value.at+publishPause) {
 		return
 	}
 	if l := m.term.lease; m.now+2*l.took+m.opt.Budget.Renew/2 > l.deadline {
@@ -54,14 +44,13 @@ func (m *Machine) publish() {
 // published notes that current has a record, in a version. No VALUE that was sent before can follow.
 func (m *Machine) published(current cluster.Current, version int32) {
 	m.term.current, m.term.holding.Current = current, version
-	m.term.value.at, m.term.value.maybe, m.term.value.refused = m.now, false, nil
+	m.term.value.at, m.term.value.maybe = m.now, false
 }
 
 // readValueBack handles a snapshot that may show the outcome of a VALUE. The version before it proves nothing: it may
 // still take effect.
-func (m *Machine) readValueBack() {
-	refused, c := m.term.value.refused, m.snap.Current
-	m.term.unresolved, m.term.value.refused = TxNone, nil
+func (m *Machine) readValueBack(refused error) {
+	c := m.snap.Current
 	switch {
 	case c.Stat.Version == m.term.holding.Current && refused != nil:
 		m.replacedBy(refused, "RENEW")
@@ -69,7 +58,6 @@ func (m *Machine) readValueBack() {
 	case c.Readable() && c.Record.Term == m.term.number && c.Record.State == cluster.CurrentReady && c.Record.Incarnation == m.opt.Self.Name:
 		m.published(c.Record, c.Stat.Version)
 	default:
-		m.term.replaced = true
-		m.giveUp(Stop{Reason: "leader/current was changed by somebody else"})
+		m.lose(Stop{Reason: "leader/current was changed by somebody else"})
 	}
 }

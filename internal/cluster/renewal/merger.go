@@ -146,7 +146,7 @@ func (m *Merger) Done(now time.Duration, b Batch, err error) (answers []Answer, 
 		err = m.count(b, err)
 	}
 	var culprit *part
-	refused := err != nil && !unsettled(err)
+	refused := err != nil && !cluster.NoAnswer(err)
 	if refused {
 		culprit, err = b.culprit(err)
 	}
@@ -213,11 +213,6 @@ func (m *Merger) Counted(now time.Duration, b Batch, stat cluster.Stat, err erro
 	}
 	m.queue = nil
 	return answers, nil
-}
-
-// unsettled reports whether err says that the outcome is not known, or that nothing was sent.
-func unsettled(err error) bool {
-	return errors.Is(err, cluster.ErrNotSent) || errors.Is(err, cluster.ErrUnknown) || errors.Is(err, cluster.ErrSessionEnded)
 }
 
 // culprit returns the part that a refusal is about, and the refusal as that part alone would have got it; nil if it names none of

@@ -1,7 +1,6 @@
 package failsafe
 
 import (
-	"errors"
 	"sync"
 	"time"
 
@@ -171,7 +170,7 @@ func (p *Promises) Probe(now time.Duration) bool {
 func (p *Promises) ProbeDone(now time.Duration, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.contact.done(now, !errors.Is(err, cluster.ErrNotSent) && !errors.Is(err, cluster.ErrUnknown) && !errors.Is(err, cluster.ErrSessionEnded))
+	p.contact.done(now, !cluster.NoAnswer(err))
 }
 
 // Wake returns when [Promises.Probe] must be called again; 0 if nothing is wanted.

@@ -30,7 +30,8 @@ type Control struct {
 	// Done holds the requests that have ended recently, the oldest first.
 	Done []Done `json:"done,omitempty"`
 
-	other *otherSlots // set by OfSlot
+	slot  string   // of which OfSlot has returned the requests
+	other *Control // the requests that do not concern it; nil without one
 }
 
 // Request is the part that all requests have in common.

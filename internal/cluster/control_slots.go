@@ -5,16 +5,6 @@ import (
 	"slices"
 )
 
-// otherSlots are the requests that do not concern a slot.
-type otherSlots struct {
-	slot           string
-	moves          []Move
-	reelections    []Request
-	cordons        []Cordon
-	clearedStrikes []ClearedStrikes
-	proposals      []Proposal
-}
-
 // OfSlot returns the requests that concern a slot: its own and those of the whole group. Move and Reelect are those of the slot.
 // The result keeps the requests of the other slots for [Control.Whole]. The requests of a group with one leader, whose slot is "",
 // stay as they are. c may already be the result for any slot.
@@ -23,26 +13,16 @@ func (c Control) OfSlot(slot string) Control {
 	if slot == "" {
 		return c
 	}
-	other := &otherSlots{slot: slot}
-	c.Move, c.Reelect = nil, nil
-	for _, m := range c.Moves {
-		if m.Slot == slot {
-			c.Move = &m
-		} else {
-			other.moves = append(other.moves, m)
-		}
-	}
-	for _, r := range c.Reelections {
-		if r.Slot == slot {
-			c.Reelect = &r
-		} else {
-			other.reelections = append(other.reelections, r)
-		}
-	}
-	c.Cordons, other.cordons = ofSlot(c.Cordons, slot)
-	c.ClearedStrikes, other.clearedStrikes = ofSlot(c.ClearedStrikes, slot)
-	c.Proposals, other.proposals = ofSlot(c.Proposals, slot)
-	c.Moves, c.Reelections, c.other = nil, nil, other
+	var moves []Move
+	var reelections []Request
+	other := new(Control)
+	moves, other.Moves = ofSlot(c.Moves, slot)
+	reelections, other.Reelections = ofSlot(c.Reelections, slot)
+	c.Cordons, other.Cordons = ofSlot(c.Cordons, slot)
+	c.ClearedStrikes, other.ClearedStrikes = ofSlot(c.ClearedStrikes, slot)
+	c.Proposals, other.Proposals = ofSlot(c.Proposals, slot)
+	c.Move, c.Moves, c.Reelect, c.Reelections = only(moves), nil, only(reelections), nil
+	c.slot, c.other = slot, other
 	return c
 }
 
@@ -58,6 +38,14 @@ func ofSlot[R interface{ concerns(slot string) bool }](all []R, slot string) (ow
 	return own, others
 }
 
+// only returns the only request of a list; nil if there is none.
+func only[R any](list []R) *R {
+	if len(list) == 0 {
+		return nil
+	}
+	return &list[0]
+}
+
 // concerns reports whether the request is one of a slot, or of the whole group.
 func (r Request) concerns(slot string) bool { return r.Slot == "" || r.Slot == slot }
 
@@ -66,28 +54,29 @@ func (c Control) Whole() Control {
 	if c.other == nil {
 		return c
 	}
-	other := c.other
-	c.Moves, c.Reelections = slices.Clone(other.moves), slices.Clone(other.reelections)
-	if c.Move != nil {
-		m := *c.Move
-		m.Slot = other.slot
-		c.Moves = append(c.Moves, m)
+	if m := c.Move; m != nil {
+		c.Moves = []Move{*m}
+		c.Moves[0].Slot = c.slot
 	}
-	if c.Reelect != nil {
-		r := *c.Reelect
-		r.Slot = other.slot
-		c.Reelections = append(c.Reelections, r)
+	if r := c.Reelect; r != nil {
+		c.Reelections = []Request{*r}
+		c.Reelections[0].Slot = c.slot
 	}
-	c.Cordons, c.ClearedStrikes = slices.Concat(other.cordons, c.Cordons), slices.Concat(other.clearedStrikes, c.ClearedStrikes)
-	c.Proposals = slices.Concat(other.proposals, c.Proposals)
-	slices.SortStableFunc(c.Moves, func(a, b Move) int { return cmp.Compare(a.ID, b.ID) })
-	slices.SortStableFunc(c.Reelections, func(a, b Request) int { return cmp.Compare(a.ID, b.ID) })
-	slices.SortStableFunc(c.Cordons, func(a, b Cordon) int { return cmp.Compare(a.ID, b.ID) })
-	slices.SortStableFunc(c.ClearedStrikes, func(a, b ClearedStrikes) int { return cmp.Compare(a.ID, b.ID) })
-	slices.SortStableFunc(c.Proposals, func(a, b Proposal) int { return cmp.Compare(a.ID, b.ID) })
-	c.Move, c.Reelect, c.other = nil, nil, nil
+	c.Moves, c.Reelections = merge(c.Moves, c.other.Moves), merge(c.Reelections, c.other.Reelections)
+	c.Cordons, c.ClearedStrikes = merge(c.Cordons, c.other.Cordons), merge(c.ClearedStrikes, c.other.ClearedStrikes)
+	c.Proposals = merge(c.Proposals, c.other.Proposals)
+	c.Move, c.Reelect, c.slot, c.other = nil, nil, "", nil
 	return c
 }
+
+// merge returns the requests of two lists by their numbers.
+func merge[R interface{ number() int64 }](a, b []R) []R {
+	all := slices.Concat(a, b)
+	slices.SortStableFunc(all, func(x, y R) int { return cmp.Compare(x.number(), y.number()) })
+	return all
+}
+
+func (r Request) number() int64 { return r.ID }
 
 // ReadControl is [ReadStored] for control: with a slot, it returns the requests that concern the slot.
 func (p Paths) ReadControl(data []byte, stat Stat, exists bool) Stored[Control] {

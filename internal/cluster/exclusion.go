@@ -36,33 +36,36 @@ func Strike(list []Exclusion, node, reason string, term int64, base, limit time.
 
 // MarkExpired returns the exclusions with those for which expired returns true marked as expired. list is not changed.
 func MarkExpired(list []Exclusion, expired func(Exclusion) bool) []Exclusion {
-	list = slices.Clone(list)
-	for i := range list {
-		if expired(list[i]) {
-			list[i].Expired, list[i].Suspended = true, false
+	return changed(list, func(x *Exclusion) {
+		if expired(*x) {
+			x.Expired, x.Suspended = true, false
 		}
-	}
-	return list
+	})
 }
 
 // Limit returns the exclusions with that of a node not longer than limit. list is not changed.
 func Limit(list []Exclusion, node string, limit time.Duration) []Exclusion {
-	list = slices.Clone(list)
-	for i := range list {
-		if list[i].Node == node {
-			list[i].For = min(list[i].For, Duration(limit))
+	return changed(list, func(x *Exclusion) {
+		if x.Node == node {
+			x.For = min(x.For, Duration(limit))
 		}
-	}
-	return list
+	})
 }
 
 // Suspend returns the exclusions with those of the nodes suspended. list is not changed.
 func Suspend(list []Exclusion, nodes func(node string) bool) []Exclusion {
-	list = slices.Clone(list)
-	for i := range list {
-		if x := &list[i]; !x.Expired && nodes(x.Node) {
+	return changed(list, func(x *Exclusion) {
+		if !x.Expired && nodes(x.Node) {
 			x.Expired, x.Suspended = true, true
 		}
+	})
+}
+
+// changed returns a copy of the exclusions after a change to each.
+func changed(list []Exclusion, change func(*Exclusion)) []Exclusion {
+	list = slices.Clone(list)
+	for i := range list {
+		change(&list[i])
 	}
 	return list
 }

@@ -27,12 +27,8 @@ type Departure struct {
 
 // Leadership is one that a departing member may hold.
 type Leadership struct {
-	// Slot is its slot; empty in a group with one leader.
-	Slot string
-	// Elected must have been read before the fence. If it is not known, the fence is checked.
-	Elected Stored[Elected]
-	Fence   Stored[Fence]
-	Current Stored[Current]
+	// SlotState must have been read in the order of its fields. If elected is not known, the fence is checked.
+	SlotState
 	// Owed is how long the successor of a term that this member has not released must wait.
 	Owed time.Duration
 	// Unproven is set while it is not proven that the work is dead and undone: then a term is not released, but revoked.

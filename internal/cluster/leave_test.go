@@ -23,10 +23,10 @@ func departing(change func(*cluster.Departure)) cluster.Departure {
 	d := cluster.Departure{
 		ID: "n1", Session: session, Self: own, Incarnations: []string{own}, Reason: "the group was removed", Requested: true, Wall: time.Unix(1, 0),
 		Node: cluster.Stored[cluster.Node]{Exists: true, Stat: cluster.Stat{Owner: session, Version: 3}},
-		Leaderships: []cluster.Leadership{{
+		Leaderships: []cluster.Leadership{{SlotState: cluster.SlotState{
 			Fence:   fenceOf(cluster.Fence{Term: 8, Node: "n1", Incarnation: own, State: cluster.FenceReady}),
 			Current: cluster.Stored[cluster.Current]{Exists: true, Stat: cluster.Stat{Owner: session, Version: 5}},
-		}},
+		}}},
 	}
 	change(&d)
 	return d
@@ -112,8 +112,8 @@ func TestLeave(t *testing.T) {
 		}, ""},
 		"nothing, and no fence": {func(d *cluster.Departure) { *d = cluster.Departure{ID: "n1", Session: session} }, ""},
 		"never known, others lead": {func(d *cluster.Departure) {
-			d.Leaderships = []cluster.Leadership{{Fence: fenceOf(cluster.Fence{State: cluster.FenceReady, Incarnation: "n2-0000000000000001-n_0000000002"})}}
-			*d = cluster.Departure{ID: "n1", Session: session, Leaderships: d.Leaderships}
+			*d = cluster.Departure{ID: "n1", Session: session, Leaderships: make([]cluster.Leadership, 1)}
+			d.Leaderships[0].Fence = fenceOf(cluster.Fence{State: cluster.FenceReady, Incarnation: "n2-0000000000000001-n_0000000002"})
 		}, ""},
 	} {
 		ops, err := group.LeaveTx(departing(c.change))

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -124,8 +123,7 @@ func (r *Remains) slots() Stored[Slots] {
 
 // checkOver returns an error unless the work of a leadership is known to have ended, and nobody has to be fenced any more.
 func (r *Remains) checkOver(p Paths) error {
-	data, stat, exists := r.find(p.Leader())
-	s := Snapshot{Fence: ReadFence(p.Leader(), data, stat, exists)}
+	s := Snapshot{Fence: r.fence(p)}
 	_, _, elected := r.find(p.Elected())
 	_, _, current := r.find(p.Current())
 	_, _, led := r.find(p.History())
@@ -147,6 +145,11 @@ func (r *Remains) checkOver(p Paths) error {
 		return fmt.Errorf("znode %s: it is not known whether a leader's work still runs", p.Leader())
 	}
 	return fmt.Errorf("znode %s: %s has not released leadership properly in term %d (%s): work may still run, or a host may have to be fenced", p.Leader(), f.Node, f.Term, f.State)
+}
+
+func (r *Remains) fence(p Paths) Stored[Fence] {
+	data, stat, exists := r.find(p.Leader())
+	return ReadFence(p.Leader(), data, stat, exists)
 }
 
 func (r *Remains) find(znode string) ([]byte, Stat, bool) {
@@ -179,10 +182,8 @@ func (r *Remains) IsJob() bool {
 func (r *Remains) LastToken() (n int64, of string) {
 	of = "term"
 	for _, p := range r.leaderships(MaxSlots) {
-		data, stat, exists := r.find(p.Leader())
-		s := Snapshot{Fence: ReadFence(p.Leader(), data, stat, exists)}
-		data, stat, exists = r.find(p.Elected())
-		s.Elected = ReadStored[Elected](p.Elected(), data, stat, exists)
+		data, stat, exists := r.find(p.Elected())
+		s := Snapshot{Fence: r.fence(p), Elected: ReadStored[Elected](p.Elected(), data, stat, exists)}
 		n = max(n, s.HighestTerm())
 	}
 	if s := r.slots(); s.Readable() && s.Record.Epoch > n {
@@ -204,14 +205,13 @@ func (r *Remains) Describe() (lines []string) {
 		lines = append(lines, r.Name.Path+", the record of its root")
 	}
 	for _, p := range r.leaderships(r.slotCount()) {
-		data, stat, exists := r.find(p.Leader())
-		if f := ReadFence(p.Leader(), data, stat, exists); f.Readable() && f.Record.Node != "" {
+		if f := r.fence(p); f.Readable() && f.Record.Node != "" {
 			of := ""
 			if p.Slot != "" {
 				of = " of slot " + p.Slot
 			}
-			lines = append(lines, fmt.Sprintf("the history%s: %s led in term %s, until %s", of, f.Record.Node,
-				strconv.FormatInt(f.Record.Term, 10), f.Record.Time.UTC().Format("2006-01-02 15:04:05 UTC")))
+			lines = append(lines, fmt.Sprintf("the history%s: %s led in term %d, until %s", of, f.Record.Node, f.Record.Term,
+				f.Record.Time.UTC().Format("2006-01-02 15:04:05 UTC")))
 		}
 	}
 	return lines

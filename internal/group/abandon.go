@@ -68,19 +68,19 @@ type Departure struct {
 
 // Leave sends LEAVE for an instance that acquires nothing any more, and waits until it is confirmed that nothing of it is registered.
 func (g *Group) Leave(ctx context.Context, conn *zk.Group, d Departure) error {
-	o := store.LeaveOptions{Paths: cluster.Paths{Root: g.opt.Paths.Root}, Reason: d.Reason.Error(), Requested: d.Requested}
+	p, o := cluster.Paths{Root: g.opt.Paths.Root}, cluster.Departure{Reason: d.Reason.Error(), Requested: d.Requested}
 	if d.Instance == nil {
 		o.ID = g.settings.Node.ID
-		o.Leaderships = []store.Leaving{{Slot: g.opt.Paths.Slot}}
-		return store.Leave(ctx, conn, o)
+		o.Leaderships = []cluster.Leadership{{SlotState: cluster.SlotState{Slot: g.opt.Paths.Slot}}}
+		return store.Leave(ctx, conn, p, o)
 	}
 	o.ID, o.Self = d.Instance.self.ID, d.Instance.Incarnation() // the settings belong to the loop, which may still run
 	for n, m := range d.Instance.members {
-		l := store.Leaving{Slot: m.group.opt.Paths.Slot, Unproven: d.Unproven != nil && d.Unproven(n)}
+		l := cluster.Leadership{SlotState: cluster.SlotState{Slot: m.group.opt.Paths.Slot}, Unproven: d.Unproven != nil && d.Unproven(n)}
 		if !l.Unproven {
 			l.Owed = m.Owed()
 		}
 		o.Leaderships = append(o.Leaderships, l)
 	}
-	return store.Leave(ctx, conn, o)
+	return store.Leave(ctx, conn, p, o)
 }

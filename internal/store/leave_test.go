@@ -63,13 +63,13 @@ func TestLeaveOfManySlots(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := LeaveOptions{Paths: p, ID: "n1", Self: self.Name, Reason: "the test"}
+		d := cluster.Departure{ID: "n1", Self: self.Name, Reason: "the test"}
 		for i := range count {
-			o.Leaderships = append(o.Leaderships, Leaving{Slot: fmt.Sprint(i)})
+			d.Leaderships = append(d.Leaderships, cluster.Leadership{SlotState: cluster.SlotState{Slot: fmt.Sprint(i)}})
 		}
 		f.conflicts = conflicts
 		began := time.Now()
-		if err := Leave(t.Context(), f, o); err != nil {
+		if err := Leave(t.Context(), f, p, d); err != nil {
 			t.Fatal(err)
 		}
 		// The decision, the fence and current of all slots, the node, and the incarnation; after the last LEAVE, no incarnation is left.

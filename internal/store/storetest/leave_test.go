@@ -55,8 +55,8 @@ func (d *departure) leave(t *testing.T) {
 	defer func() { d.leaving = false }()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	o := store.LeaveOptions{Paths: d.paths, ID: "n1", Self: d.self.Name, Reason: "the group was removed", Requested: true, Leaderships: []store.Leaving{{}}}
-	if err := store.Leave(ctx, d, o); err != nil {
+	o := cluster.Departure{ID: "n1", Self: d.self.Name, Reason: "the group was removed", Requested: true, Leaderships: []cluster.Leadership{{}}}
+	if err := store.Leave(ctx, d, d.paths, o); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -158,7 +158,7 @@ func (in *instance) departure(c *conn) (cluster.Departure, error) {
 func (in *instance) leaderships(c *conn) ([]cluster.Leadership, error) {
 	var all []cluster.Leadership
 	for i, g := range in.m.r.groups {
-		x := cluster.Leadership{Slot: g.paths.Slot}
+		x := cluster.Leadership{SlotState: cluster.SlotState{Slot: g.paths.Slot}}
 		switch {
 		case i < len(in.loops) && in.unproven(in.loops[i]) && in.m.w.broken.name != claimsDeath:
 			x.Unproven = true

@@ -25,7 +25,7 @@ func newExact(t *testing.T) *exact {
 	e.snap = cluster.Snapshot{
 		Self: opt.Self, Session: session, Leadership: true,
 		Elected: cluster.Stored[cluster.Elected]{Exists: true, Stat: cluster.Stat{Version: 3},
-			Record: cluster.Elected{Node: "me", Incarnation: opt.Self.Name, Term: 7, Reason: "the best"}},
+			Record: cluster.Elected{Node: "me", Incarnation: opt.Self.Name, Term: 7, Reason: "the best", Cause: cluster.CauseFailure}},
 		Fence: cluster.Stored[cluster.Fence]{Exists: true, Stat: cluster.Stat{Version: 10},
 			Record: cluster.Fence{Term: 6, Node: "old", Incarnation: "old", State: cluster.FenceRevoked, LeaseWait: cluster.Duration(5 * time.Second)}},
 	}
@@ -72,7 +72,7 @@ func (e *exact) records() (cluster.Fence, cluster.Current) {
 			RevokeTimeout: cluster.Duration(b.RevokeTimeout()), Wait: "5s because the lease of old, which did not release, may still be running", Time: wall,
 		}, cluster.Current{
 			Term: 7, Node: "me", Site: "dc1", Incarnation: opt.Self.Name, State: cluster.CurrentProgress, API: "host:1",
-			Reason: "the best", PreviousLeader: "old", PreviousClean: e.snap.Fence.Record.State == cluster.FenceReleased, Time: wall,
+			Cause: cluster.CauseFailure, Reason: "the best", PreviousLeader: "old", PreviousClean: e.snap.Fence.Record.State == cluster.FenceReleased, Time: wall,
 		}
 }
 

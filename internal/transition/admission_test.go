@@ -35,3 +35,10 @@ func TestTheWorkStartsOnceItIsAdmitted(t *testing.T) {
 	s.on(Admitted{Term: 7})
 	s.on(HookDone{}, "StartChild")
 }
+
+// Work does not begin when the lease is over, however late it is admitted (S1).
+func TestAdmittedAtTheEndOfTheLease(t *testing.T) {
+	s := queued(t)
+	s.now = s.m.Deadline()
+	s.on(Admitted{Term: 7}, "RELEASE")
+}

@@ -93,41 +93,13 @@ func TestWhoAnnouncesItsEnd(t *testing.T) {
 	}
 }
 
-// Whoever has lost its term posts no RENEW while its work stops.
-func TestNoRENEWAfterTheTermIsLost(t *testing.T) {
-	for name, change := range map[string]func(*cluster.Snapshot){
-		"current is gone":         func(s *cluster.Snapshot) { s.Current.Exists = false },
-		"the decision is gone":    func(s *cluster.Snapshot) { s.Elected.Exists = false },
-		"the decision is damaged": func(s *cluster.Snapshot) { s.Elected.Err = fmt.Errorf("damaged") },
-		"replaced":                replacedBy("other", 8),
-	} {
-		s := newScript(t)
-		s.lead()
-		s.on(s.saw(append(s.mine(), change)...), "StopTask")
-		if s.withdrawn(); !s.m.term.replaced {
-			t.Errorf("%s: not noted", name)
-		}
-	}
+// Whoever has elected another one itself posts no RENEW while its work stops.
+func TestNoRENEWAfterTheOwnElectionOfAnother(t *testing.T) {
 	s := newScript(t)
 	s.lead()
 	s.on(Replaced{Term: 8, Node: "other", Reason: "moved"}, "StopTask")
-	if stop := s.m.term.stop; !stop.Requested || !strings.Contains(stop.Reason, "replaced by other in term 8: moved") {
+	s.withdrawn()
+	if stop := s.m.term.stop; !s.m.term.replaced || !stop.Requested || stop.Reason != "replaced by other in term 8: moved" {
 		t.Errorf("%+v", stop)
-	}
-}
-
-// What a takeover writes says why it happens, and how long it waits.
-func TestWhatATakeoverWrites(t *testing.T) {
-	s := newScript(t)
-	tx := sent(t, s.on(s.saw(fence("old", 6, cluster.FenceRevoked), func(snap *cluster.Snapshot) {
-		snap.Elected.Record.Cause, snap.Elected.Record.Reason = cluster.CauseFailure, "old is gone"
-		snap.Fence.Record.LeaseWait = cluster.Duration(4*time.Second + 123456789)
-	}), "ACQUIRE"))
-	written := cluster.ReadStored[cluster.Current]("/c/leader/current", tx.Ops[cluster.ResultCurrent].Data, cluster.Stat{}, true).Record
-	if written.Cause != cluster.CauseFailure || written.Reason != "old is gone" {
-		t.Errorf("%+v", written)
-	}
-	if got := s.m.term.fence.Wait; !strings.HasPrefix(got, "4.12s because the lease of old") {
-		t.Error(got)
 	}
 }

@@ -14,9 +14,7 @@ func TestWhichSetMembersIsForgotten(t *testing.T) {
 		err     error
 		forgets bool
 	}{{cluster.ErrNotSent, true}, {cluster.ErrUnknown, false}, {cluster.ErrSessionEnded, false}} {
-		s := newFailsafe(t)
-		s.leadWith("a")
-		s.after(s.b.Renew)
+		s := leadingFailsafe(t)
 		s.on(s.joined(), "SETM")
 		s.m.Step(s.now, TxDone{Tx: TxSetMembers, Err: c.err})
 		if got := s.m.term.failsafe.rounds.Settled(); got != c.forgets {
@@ -35,9 +33,7 @@ func TestWhichSetMembersIsForgotten(t *testing.T) {
 }
 
 func TestARefusedSetMembers(t *testing.T) {
-	s := newFailsafe(t)
-	s.leadWith("a")
-	s.after(s.b.Renew)
+	s := leadingFailsafe(t)
 	s.on(s.joined(), "SETM")
 	s.on(refused(TxSetMembers, 1, cluster.ErrBadVersion))
 	unchanged := func(snap *cluster.Snapshot) { snap.Fence.Stat.Version = 11 }
@@ -59,9 +55,7 @@ func TestARefusedVetoIsNotRepeatedAtOnce(t *testing.T) {
 
 // A member whose incarnation is gone ends, whatever has become of its SETM.
 func TestARENEWOfAMemberThatIsGone(t *testing.T) {
-	s := newFailsafe(t)
-	s.leadWith("a")
-	s.after(s.b.Renew)
+	s := leadingFailsafe(t)
 	s.on(s.joined(), "SETM")
 	s.m.Step(s.now, TxDone{Tx: TxSetMembers, Err: cluster.ErrUnknown})
 	s.m.retryAt, s.m.term.failsafe.due = s.now+s.b.Lease, s.now+s.b.Lease
@@ -71,9 +65,7 @@ func TestARENEWOfAMemberThatIsGone(t *testing.T) {
 
 // A SETM that is acknowledged after the session's limit was cut extends nothing (S1).
 func TestACutLeaseStaysCut(t *testing.T) {
-	s := newFailsafe(t)
-	s.leadWith("a")
-	s.after(s.b.Renew)
+	s := leadingFailsafe(t)
 	s.on(s.joined(), "SETM")
 	s.after(s.b.Renew)
 	s.m.term.failsafe.extended, s.m.term.lease.deadline = s.now+s.b.Lease, s.now+s.b.Lease // by a round
@@ -82,26 +74,6 @@ func TestACutLeaseStaysCut(t *testing.T) {
 	s.on(done(TxSetMembers), "Lease")
 	if got := s.m.Deadline(); got > limit || s.m.Extended() {
 		t.Errorf("lasts %s longer", got-limit)
-	}
-}
-
-// Work does not begin when the lease is over, however late it is admitted (S1).
-func TestAdmittedAtTheEndOfTheLease(t *testing.T) {
-	s := newScript(t)
-	s.m.opt.Admission = true
-	s.on(s.saw(), "ACQUIRE")
-	s.on(done(TxAcquire), "Lease", "AskToStart")
-	s.now = s.m.Deadline()
-	s.on(Admitted{Term: 7}, "RELEASE")
-}
-
-// Whoever has elected another one posts no RENEW while its work stops.
-func TestNoRENEWAfterTheOwnElectionOfAnother(t *testing.T) {
-	s := newScript(t)
-	s.lead()
-	s.on(Replaced{Term: 8, Node: "other", Reason: "moved"}, "StopTask")
-	if s.withdrawn(); !s.m.term.replaced {
-		t.Error("not noted")
 	}
 }
 

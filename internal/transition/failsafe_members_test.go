@@ -38,9 +38,7 @@ func saysNothing(actions []Action) bool {
 }
 
 func TestARequestSaysWhatThePromiseIsFor(t *testing.T) {
-	s := newFailsafe(t)
-	s.leadWith("a")
-	s.after(s.b.Renew)
+	s := leadingFailsafe(t)
 	asked := s.round()
 	want := failsafe.Request{
 		Group: "/c/leader", Term: 7, Holder: "me", Member: "a", Round: 1, Start: 5, Wait: cluster.Duration(s.b.LeaseWait),
@@ -106,10 +104,7 @@ func TestWhoMustPromise(t *testing.T) {
 // Until READY the fence must not say READY, and nobody has promised anything.
 func TestNobodyMustPromiseBeforeREADY(t *testing.T) {
 	s := newFailsafe(t)
-	s.on(s.saw(), "ACQUIRE")
-	s.on(done(TxAcquire), "Lease", "RunPreStart")
-	s.on(HookDone{}, "StartChild")
-	s.on(ChildStarted{})
+	s.start()
 	s.on(s.saw(fence("me", 7, cluster.FenceHeld), current("me", session), members("a")))
 }
 
@@ -147,9 +142,7 @@ func (s *script) joined() Saw { return s.saw(append(s.mine(), members("a", "b"))
 
 func TestWhenTheMembersAreNotChanged(t *testing.T) {
 	lead := func() *script {
-		s := newFailsafe(t)
-		s.leadWith("a")
-		s.after(s.b.Renew)
+		s := leadingFailsafe(t)
 		return s
 	}
 	s := lead() // while ZooKeeper does not answer
@@ -203,9 +196,7 @@ func TestAddressesAreKept(t *testing.T) {
 		"damaged":    func(x *cluster.Member) { x.Node.Err, x.Node.Record = fmt.Errorf("damaged"), cluster.Node{} },
 		"no address": func(x *cluster.Member) { x.Node.Record.Failsafe.Address = "" },
 	} {
-		s := newFailsafe(t)
-		s.leadWith("a")
-		s.after(s.b.Renew)
+		s := leadingFailsafe(t)
 		changed := func(snap *cluster.Snapshot) { change(&snap.Members[0]) }
 		s.on(s.saw(append(s.mine(), members("a", "b"), changed)...), "SETM")
 		var asked []failsafe.Message
@@ -251,9 +242,7 @@ func TestWhatShowsThatCurrentIsGone(t *testing.T) {
 
 // No second SETM follows one whose outcome is not known yet: its set would be forgotten (S1).
 func TestOneSetMembersAtATime(t *testing.T) {
-	s := newFailsafe(t)
-	s.leadWith("a")
-	s.after(s.b.Renew)
+	s := leadingFailsafe(t)
 	s.on(s.joined(), "SETM")
 	s.after(s.b.Renew / 2)
 	s.on(s.saw(append(s.mine(), members("a", "c"))...), "SendRound")
@@ -270,9 +259,7 @@ func TestOneSetMembersAtATime(t *testing.T) {
 
 // A set that may be in force is replaced even by the one before it: else those who have left must promise as well.
 func TestAnUnknownSetIsSettled(t *testing.T) {
-	s := newFailsafe(t)
-	s.leadWith("a")
-	s.after(s.b.Renew)
+	s := leadingFailsafe(t)
 	s.on(s.joined(), "SETM")
 	s.m.Step(s.now, TxDone{Tx: TxSetMembers, Err: cluster.ErrUnknown})
 	s.after(s.b.Renew)
@@ -283,9 +270,7 @@ func TestAnUnknownSetIsSettled(t *testing.T) {
 
 // Versions of a fence that somebody else has written are not taken over: RELEASE would overwrite it.
 func TestAForeignFenceIsNotReleased(t *testing.T) {
-	s := newFailsafe(t)
-	s.leadWith("a")
-	s.after(s.b.Renew)
+	s := leadingFailsafe(t)
 	s.on(s.joined(), "SETM")
 	s.m.Step(s.now, TxDone{Tx: TxSetMembers, Err: cluster.ErrUnknown})
 	s.m.retryAt, s.m.term.failsafe.due = 0, s.now+s.b.Lease
@@ -298,9 +283,7 @@ func TestAForeignFenceIsNotReleased(t *testing.T) {
 
 // A RENEW is posted again when its time is over although the lease was extended since.
 func TestARenewIsPostedAgainDuringAnExtension(t *testing.T) {
-	s := newFailsafe(t)
-	s.leadWith("a")
-	s.after(s.b.Renew)
+	s := leadingFailsafe(t)
 	asked := s.round()
 	s.m.retryAt, s.m.term.failsafe.setAt = 0, 1
 	until := s.posted().Deadline

@@ -157,9 +157,7 @@ func TestWhatCannotBeRememberedIsTriedAgain(t *testing.T) {
 }
 
 func TestAVetoNamesTheMember(t *testing.T) {
-	s := newFailsafe(t)
-	s.leadWith("a")
-	s.after(s.b.Renew)
+	s := leadingFailsafe(t)
 	asked := s.round()
 	foreign := asked[0].Request
 	foreign.Start++
@@ -174,9 +172,7 @@ func TestAVetoNamesTheMember(t *testing.T) {
 // A member that may promise soon is asked again then, but not all the time.
 func TestWhenAMemberIsAskedAgain(t *testing.T) {
 	newRound := func() (*script, failsafe.Message) {
-		s := newFailsafe(t)
-		s.leadWith("a")
-		s.after(s.b.Renew)
+		s := leadingFailsafe(t)
 		return s, s.round()[0]
 	}
 	s, _ := newRound()
@@ -230,9 +226,7 @@ func TestARefusedRENEWInFailsafeMode(t *testing.T) {
 	s.renewed(s.now, errRefused, "StopTask")
 
 	unknown := func() *script {
-		s := newFailsafe(t)
-		s.leadWith("a")
-		s.after(s.b.Renew)
+		s := leadingFailsafe(t)
 		s.on(s.joined(), "SETM")
 		s.m.Step(s.now, TxDone{Tx: TxSetMembers, Err: cluster.ErrUnknown})
 		s.m.retryAt = s.now + s.b.Lease

@@ -44,6 +44,15 @@ func (s *script) leadWith(ids ...string) {
 	s.on(done(TxSetMembers), "Lease")
 }
 
+// leadingFailsafe returns a leader, whose RENEW is due, that a must promise to.
+func leadingFailsafe(t *testing.T) *script {
+	t.Helper()
+	s := newFailsafe(t)
+	s.leadWith("a")
+	s.after(s.b.Renew)
+	return s
+}
+
 // round returns the requests of a round that the failure of a RENEW begins.
 func (s *script) round() []failsafe.Message {
 	s.t.Helper()
@@ -85,9 +94,7 @@ func TestALeaseIsExtendedFromTheSendingOfARound(t *testing.T) {
 }
 
 func TestALateReplyRevivesNoLease(t *testing.T) {
-	s := newFailsafe(t)
-	s.leadWith("a")
-	s.after(s.b.Renew)
+	s := leadingFailsafe(t)
 	asked := s.round()
 	s.now = s.m.Deadline()
 	s.on(granted(asked[0]), "KillTask")
@@ -101,9 +108,7 @@ func TestOnlyMembersThatCanBeAskedMustPromise(t *testing.T) {
 		"no state directory": func(n *cluster.Node) { n.Failsafe.Key = "" },
 		"takes no part":      func(n *cluster.Node) { n.Failsafe = nil },
 	} {
-		s := newFailsafe(t)
-		s.leadWith("a")
-		s.after(s.b.Renew)
+		s := leadingFailsafe(t)
 		joined := func(snap *cluster.Snapshot) { change(&snap.Members[1].Node.Record) }
 		if got := s.m.Step(s.now, s.saw(append(s.mine(), members("a", "b"), joined)...)); len(got) != 0 {
 			t.Errorf("%s: %+v", name, got)
@@ -117,9 +122,7 @@ func TestOnlyMembersThatCanBeAskedMustPromise(t *testing.T) {
 
 // The new members have promised nothing for an extension that is under way, but could veto.
 func TestTheMembersAreNotChangedDuringAnExtension(t *testing.T) {
-	s := newFailsafe(t)
-	s.leadWith("a")
-	s.after(s.b.Renew)
+	s := leadingFailsafe(t)
 	before, asked := s.now, s.round()
 	s.after(s.b.Lease / 4)
 	s.on(Tick{}, "SendRound")
@@ -137,9 +140,7 @@ func (s *script) renewedAt(at time.Duration) RenewDone {
 }
 
 func TestAVetoEndsTheLeadership(t *testing.T) {
-	s := newFailsafe(t)
-	s.leadWith("a")
-	s.after(s.b.Renew)
+	s := leadingFailsafe(t)
 	asked := s.round()
 	s.on(RoundReply{Reply: failsafe.Reply{Request: asked[0].Request, Reason: failsafe.ReasonVetoed}}, "StopTask")
 }
@@ -172,9 +173,7 @@ func TestAnUnknownSetMembersIsReadBack(t *testing.T) {
 		"revoked":              {func(s *cluster.Snapshot) { s.Fence.Stat.Version, s.Fence.Record.State = 12, cluster.FenceRevoked }, false, true},
 		"held by another term": {func(s *cluster.Snapshot) { s.Fence.Stat.Version, s.Fence.Record.Term = 12, 8 }, false, true},
 	} {
-		s := newFailsafe(t)
-		s.leadWith("a")
-		s.after(s.b.Renew)
+		s := leadingFailsafe(t)
 		tx := sent(t, s.on(s.saw(append(s.mine(), members("a", "b"))...), "SETM"))
 		written := cluster.ReadFence("/c/leader", tx.Ops[cluster.ResultFence].Data, cluster.Stat{Version: 1}, true).Record
 		s.m.Step(s.now, TxDone{Tx: TxSetMembers, Err: cluster.ErrUnknown})

@@ -57,8 +57,7 @@ func TestFinalIsEntrustedWhileATermIsHeld(t *testing.T) {
 		t.Error("again at a renewal, which changes no version")
 	}
 	s.on(Quit{Reason: "test"}, "StopTask")
-	s.on(ChildDead{}, "RunPostStop")
-	s.on(HookDone{}, "RELEASE")
+	s.endWork()
 	if ops, n := entrusted(s.on(done(TxRelease), "Lease", "End")); n != 1 || len(ops) != 0 {
 		t.Errorf("it is not withdrawn: %d, %v", n, ops)
 	}

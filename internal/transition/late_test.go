@@ -49,8 +49,7 @@ func TestLateEventsChangeNothing(t *testing.T) {
 		old := s.leading()
 		s.after(time.Millisecond)
 		s.on(s.leading(replacedBy("other", 8)), "StopTask")
-		s.on(ChildDead{}, "RunPostStop")
-		s.on(HookDone{}, "RELEASE")
+		s.endWork()
 		s.on(done(TxRelease), "Lease")
 		s.on(old)
 	})
@@ -91,10 +90,7 @@ func TestAReadyThatIsOverdueChangesNothing(t *testing.T) {
 func TestAReplyToAnotherRenewChangesNothing(t *testing.T) {
 	start := func(t *testing.T) (*script, Renew) {
 		s := newScript(t)
-		s.on(s.saw(), "ACQUIRE")
-		s.on(done(TxAcquire), "Lease", "RunPreStart")
-		s.on(HookDone{}, "StartChild")
-		s.on(ChildStarted{})
+		s.start()
 		held := s.posted()
 		s.after(s.b.Renew)
 		s.on(ChildReady{}, "READY")
@@ -128,8 +124,7 @@ func TestAReplyToAnotherRenewChangesNothing(t *testing.T) {
 		s.on(done(TxReady))
 		old := s.posted()
 		s.on(s.leading(replacedBy("other", 8)), "StopTask")
-		s.on(ChildDead{}, "RunPostStop")
-		s.on(HookDone{}, "RELEASE")
+		s.endWork()
 		s.withdrawn()
 		s.on(done(TxRelease), "Lease")
 		for _, ev := range replies(old, s.now) {
@@ -167,8 +162,7 @@ func TestAReplyToAnotherRenewChangesNothing(t *testing.T) {
 func TestNoStartAfterAStop(t *testing.T) {
 	prepare := func(t *testing.T) *script {
 		s := newScript(t)
-		s.on(s.saw(), "ACQUIRE")
-		s.on(done(TxAcquire), "Lease", "RunPreStart")
+		s.prepare()
 		return s
 	}
 	s := prepare(t)
@@ -348,8 +342,7 @@ func TestNothingIsAcquiredWithoutReadingTheFence(t *testing.T) {
 	s = newScript(t)
 	s.lead()
 	s.on(s.leading(replacedBy("other", 8)), "StopTask")
-	s.on(ChildDead{}, "RunPostStop")
-	s.on(HookDone{}, "RELEASE")
+	s.endWork()
 	s.on(done(TxRelease), "Lease")
 	s.on(s.saw(replacedBy("other", 3))) // another member's lower term does not concern this one
 	if s.m.Phase() != Standby {
@@ -419,13 +412,6 @@ func TestAnACQUIREOfUnknownOutcome(t *testing.T) {
 		s.after(s.b.Renew)
 		return s
 	}
-	t.Run("it took effect", func(t *testing.T) {
-		s := start(t)
-		s.on(s.saw(at(11, fence("me", 7, cluster.FenceHeld), current("me", session))), "Lease", "RunPreStart")
-		if s.m.term.holding.Fence != 11 {
-			t.Errorf("%+v", s.m.term.holding)
-		}
-	})
 	t.Run("it did not", func(t *testing.T) {
 		s := start(t)
 		s.on(s.saw(released), "ACQUIRE")
@@ -458,8 +444,7 @@ func TestAReplyWithTooFewResults(t *testing.T) {
 		t.Errorf("phase %s", s.m.Phase())
 	}
 	s.on(Quit{Reason: "stop"}, "StopTask")
-	s.on(ChildDead{}, "RunPostStop")
-	s.on(HookDone{}, "RELEASE")
+	s.endWork()
 	s.on(TxDone{Tx: TxRelease}, "Lease", "End") // nothing of it is needed
 }
 

@@ -95,11 +95,7 @@ func TestOnlyWorkThatIsReadyIsAnnounced(t *testing.T) {
 	s := newScript(t)
 	s.b.Handover = 200 * time.Millisecond
 	s.m.opt.Budget = s.b
-	s.on(s.saw(), "ACQUIRE")
-	s.on(done(TxAcquire), "Lease", "RunPreStart")
-	s.on(HookDone{}, "StartChild")
-	s.on(ChildStarted{})
-	s.on(ChildReady{}, "READY")
+	s.declare()
 	s.on(Quit{Reason: "stop"}, "StopTask")
 
 	s = newScript(t)

@@ -116,8 +116,7 @@ func TestApplicationsAloneHaveTheLeaseToStop(t *testing.T) {
 	s := newScript(t)
 	s.b.Stop, s.b.Grace = 0, 0
 	s.m.opt.Budget = s.b
-	s.on(s.saw(), "ACQUIRE")
-	s.on(done(TxAcquire), "Lease", "RunPreStart")
+	s.prepare()
 	s.on(HookDone{}, "StartChild")
 	s.on(ChildReady{Value: "v"}, "READY")
 	s.on(done(TxReady))

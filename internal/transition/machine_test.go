@@ -144,18 +144,41 @@ func refused(tx Tx, index int, err error) TxDone {
 	return TxDone{Tx: tx, Err: &cluster.TxError{Index: index, Err: err}}
 }
 
-// lead takes the machine to READY without a lease wait.
-func (s *script) lead() {
+// prepare takes the machine to its pre_start hook, start from there to the start of its child, declare to the sending of READY, and lead to
+// READY, without a lease wait.
+func (s *script) prepare() {
 	s.t.Helper()
 	s.on(s.saw(), "ACQUIRE")
 	s.on(done(TxAcquire), "Lease", "RunPreStart")
+}
+
+func (s *script) start() {
+	s.t.Helper()
+	s.prepare()
 	s.on(HookDone{}, "StartChild")
 	s.on(ChildStarted{})
+}
+
+func (s *script) declare() {
+	s.t.Helper()
+	s.start()
 	s.on(ChildReady{}, "READY")
+}
+
+func (s *script) lead() {
+	s.t.Helper()
+	s.declare()
 	s.on(done(TxReady))
 	if s.m.Phase() != Leading {
 		s.t.Fatalf("phase %s", s.m.Phase())
 	}
+}
+
+// endWork ends the work of a leader that stops, up to its RELEASE.
+func (s *script) endWork() {
+	s.t.Helper()
+	s.on(ChildDead{}, "RunPostStop")
+	s.on(HookDone{}, "RELEASE")
 }
 
 func (s *script) mine() []func(*cluster.Snapshot) {
@@ -165,8 +188,7 @@ func (s *script) mine() []func(*cluster.Snapshot) {
 // If pre_start ends when the lease is about to end, the child is not started: its start would overlap with post_stop.
 func TestNoStartWhenTheLeaseIsAboutToEnd(t *testing.T) {
 	s := newScript(t)
-	s.on(s.saw(), "ACQUIRE")
-	s.on(done(TxAcquire), "Lease", "RunPreStart")
+	s.prepare()
 	s.after(1400 * time.Millisecond) // of 2.7 s, half of which is for the stop
 	s.on(HookDone{}, "RunPostStop")
 	if s.m.Phase() != Releasing {
@@ -306,8 +328,8 @@ func TestLostReplies(t *testing.T) {
 		s.on(TxDone{Tx: TxAcquire, Err: cluster.ErrUnknown})
 		s.on(stale) // read before the transaction ended: ignored
 		s.on(s.saw(fence("me", 7, cluster.FenceHeld), current("me", session)), "Lease", "RunPreStart")
-		if s.m.Deadline() != sentAt+s.b.Lease {
-			t.Errorf("lease counts from %s", s.m.Deadline()-s.b.Lease)
+		if s.m.Deadline() != sentAt+s.b.Lease || s.m.term.holding.Fence != 10 {
+			t.Errorf("lease counts from %s, %+v", s.m.Deadline()-s.b.Lease, s.m.term.holding)
 		}
 	})
 	t.Run("ACQUIRE took effect too late: released", func(t *testing.T) {
@@ -326,8 +348,7 @@ func TestLostReplies(t *testing.T) {
 		s := newScript(t)
 		s.lead()
 		s.on(Quit{Reason: "stop"}, "StopTask")
-		s.on(ChildDead{}, "RunPostStop")
-		s.on(HookDone{}, "RELEASE")
+		s.endWork()
 		s.on(TxDone{Tx: TxRelease, Err: cluster.ErrUnknown})
 		s.after(time.Millisecond)
 		s.on(s.saw(fence("me", 7, cluster.FenceReleased)), "Lease", "End")
@@ -336,8 +357,7 @@ func TestLostReplies(t *testing.T) {
 		s := newScript(t)
 		s.lead()
 		s.on(Quit{Reason: "stop"}, "StopTask")
-		s.on(ChildDead{}, "RunPostStop")
-		s.on(HookDone{}, "RELEASE")
+		s.endWork()
 		s.on(TxDone{Tx: TxRelease, Err: cluster.ErrUnknown})
 		s.after(s.b.Renew)
 		s.on(s.saw(s.mine()...), "RELEASE")

@@ -59,8 +59,9 @@ func TestALeaderThatIsReplacedStopsAndDoesNotRenew(t *testing.T) {
 			s.on(s.leading(func(s *cluster.Snapshot) { s.Elected.Record.Reason = "because" }, c.change), "StopTask")
 			s.after(s.b.Renew)
 			s.on(Tick{})
+			s.withdrawn()
 			reason := s.m.term.stop.Reason
-			if reason != c.reason || s.m.term.stop.Requested != c.asked {
+			if !s.m.term.replaced || reason != c.reason || s.m.term.stop.Requested != c.asked {
 				t.Errorf("it stops because %q (requested: %v), want %q (%v)", reason, s.m.term.stop.Requested, c.reason, c.asked)
 			}
 			if strings.Contains(c.name, "current") {
@@ -71,15 +72,6 @@ func TestALeaderThatIsReplacedStopsAndDoesNotRenew(t *testing.T) {
 			}
 		})
 	}
-}
-
-func (s *script) declare() {
-	s.t.Helper()
-	s.on(s.saw(), "ACQUIRE")
-	s.on(done(TxAcquire), "Lease", "RunPreStart")
-	s.on(HookDone{}, "StartChild")
-	s.on(ChildStarted{})
-	s.on(ChildReady{}, "READY")
 }
 
 // A READY of unknown outcome is read back: if it was not applied, it is sent again, with the versions that were read.
@@ -135,8 +127,7 @@ func TestReasonsOfFailure(t *testing.T) {
 		reason string
 	}{
 		{"pre_start", func(s *script) {
-			s.on(s.saw(), "ACQUIRE")
-			s.on(done(TxAcquire), "Lease", "RunPreStart")
+			s.prepare()
 			s.on(HookDone{Err: errors.New("no disk")}, "RunPostStop")
 		}, "no disk"},
 		{"the child", func(s *script) {
@@ -145,16 +136,12 @@ func TestReasonsOfFailure(t *testing.T) {
 			s.on(done(TxReady))
 		}, "no port"},
 		{"the child does not start", func(s *script) {
-			s.on(s.saw(), "ACQUIRE")
-			s.on(done(TxAcquire), "Lease", "RunPreStart")
+			s.prepare()
 			s.on(HookDone{}, "StartChild")
 			s.on(ChildFailed{Err: errors.New("no such file")}, "RunPostStop")
 		}, "no such file"},
 		{"the child exits early", func(s *script) {
-			s.on(s.saw(), "ACQUIRE")
-			s.on(done(TxAcquire), "Lease", "RunPreStart")
-			s.on(HookDone{}, "StartChild")
-			s.on(ChildStarted{})
+			s.start()
 			s.on(ChildDead{Status: "exited with status 3"}, "RunPostStop")
 		}, "the child exited with status 3 before it was ready"},
 		{"READY is refused", func(s *script) {
@@ -230,8 +217,7 @@ func TestPausesBetweenAttempts(t *testing.T) {
 	release := func(s *script) {
 		s.lead()
 		s.on(s.leading(replacedBy("other", 8)), "StopTask")
-		s.on(ChildDead{}, "RunPostStop")
-		s.on(HookDone{}, "RELEASE")
+		s.endWork()
 	}
 	for _, c := range []struct {
 		name  string

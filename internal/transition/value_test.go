@@ -118,8 +118,7 @@ func TestTheValueOfREADY(t *testing.T) {
 		"none":        {[]Event{ChildStarted{}, ChildReady{}}, ""},
 	} {
 		s := newScript(t)
-		s.on(s.saw(), "ACQUIRE")
-		s.on(done(TxAcquire), "Lease", "RunPreStart")
+		s.prepare()
 		s.on(HookDone{}, "StartChild")
 		last := len(c.events) - 1
 		for _, e := range c.events[:last] {

@@ -82,9 +82,6 @@ func checkAttempt(in Input, known int64) attemptEnd {
 func circumstances(s *cluster.Snapshot, g attemptEnd) cluster.Circumstances {
 	rec, fence := s.Elected.Record, s.Fence.Record
 	c := rec.Circumstances
-	if c.Cause == "" {
-		c = cluster.Circumstances{Cause: rec.Cause, Node: rec.PreviousNode, Site: rec.PreviousSite}
-	}
 	cause, seen := g.cause.InPolicy()
 	if !g.ended || !seen {
 		return c

@@ -72,11 +72,3 @@ func TestCircumstancesOfAnElection(t *testing.T) {
 		}
 	}
 }
-
-func TestCircumstancesOfADecisionByAnOlderVersion(t *testing.T) {
-	g := newGroup("a").leads("a", 7)
-	g.Elected.Record.Cause, g.Elected.Record.PreviousNode, g.Elected.Record.PreviousSite = cluster.CauseFailure, "x", "dc9"
-	if got, want := newElector().Decide(g.input(t)).Circumstances, (cluster.Circumstances{Cause: cluster.CauseFailure, Node: "x", Site: "dc9"}); !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, want %+v", got, want)
-	}
-}

@@ -153,11 +153,11 @@ func TestTheNextPreemptionFollowsTheOldest(t *testing.T) {
 // A revocation needs a holder, and keeps what the fence says about it.
 func TestRevokeRecord(t *testing.T) {
 	g := newGroup("a", "b").leads("a", 7)
-	g.Fence.Record.Term, g.Fence.Record.Led = 6, true
+	g.Fence.Record.Term, g.Fence.Record.Led, g.Fence.Record.LeaseWait = 6, true, 4
 	g.Fence.Record.State = cluster.FenceHeld
 	in := g.input(t)
 	in.Revoke = "not released in time"
-	if d := newElector().Decide(in); d.Revoke == nil || !d.Revoke.Led || d.Revoke.State != cluster.FenceRevoked {
+	if d := newElector().Decide(in); d.Revoke == nil || !d.Revoke.Led || d.Revoke.LeaseWait != 4 || d.Revoke.Term != 6 || d.Revoke.State != cluster.FenceRevoked {
 		t.Errorf("%+v", d.Revoke)
 	}
 	in.Snapshot.Current.Exists = false

@@ -173,17 +173,6 @@ func TestRules(t *testing.T) {
 	}
 }
 
-func TestRevokeKeepsTheDurationsOfTheHolder(t *testing.T) {
-	g := newGroup("a", "b").elected("a", 8).fence("b", 7, cluster.FenceReady).current("b")
-	g.Fence.Record.LeaseWait = cluster.Duration(4 * time.Second)
-	in := g.input(t)
-	in.Revoke = "too slow"
-	d := newElector().Decide(in)
-	if d.Revoke == nil || d.Revoke.State != cluster.FenceRevoked || d.Revoke.Term != 7 || d.Revoke.LeaseWait == 0 || !d.Revoke.Led {
-		t.Errorf("revoked %+v", d.Revoke)
-	}
-}
-
 // Terms grow even if all records were lost within one second.
 func TestTermsGrowAfterAWipe(t *testing.T) {
 	e := newElector()

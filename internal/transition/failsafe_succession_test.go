@@ -255,18 +255,6 @@ func TestARefusedRENEWInFailsafeMode(t *testing.T) {
 	if got := s.posted(); len(got.Ops) == 0 || got.Held.Fence != 12 {
 		t.Errorf("%+v", got)
 	}
-
-	for name, change := range map[string]func(*cluster.Snapshot){
-		"another incarnation": func(snap *cluster.Snapshot) { snap.Fence.Record.Incarnation = "other" },
-		"damaged":             func(snap *cluster.Snapshot) { snap.Fence.Err = fmt.Errorf("damaged") },
-	} {
-		s = unknown()
-		s.on(s.saw(append(s.mine(), func(snap *cluster.Snapshot) { snap.Fence.Stat.Version, snap.Fence.Record.Failsafe = 12, both }, change)...), "StopTask")
-		if got := s.m.term.stop.Reason; got != "the fence was changed by somebody else" {
-			t.Errorf("%s: %s", name, got)
-		}
-		s.withdrawn()
-	}
 }
 
 func TestWhenAMemberWakesForASuccession(t *testing.T) {

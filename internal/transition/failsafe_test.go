@@ -139,12 +139,6 @@ func (s *script) renewedAt(at time.Duration) RenewDone {
 	return RenewDone{Term: p.Term, Held: p.Held, Sent: at}
 }
 
-func TestAVetoEndsTheLeadership(t *testing.T) {
-	s := leadingFailsafe(t)
-	asked := s.round()
-	s.on(RoundReply{Reply: failsafe.Reply{Request: asked[0].Request, Reason: failsafe.ReasonVetoed}}, "StopTask")
-}
-
 func TestTheLimitEndsAnExtension(t *testing.T) {
 	s := newFailsafe(t)
 	s.leadWith("a")
@@ -172,6 +166,8 @@ func TestAnUnknownSetMembersIsReadBack(t *testing.T) {
 		}, false, true},
 		"revoked":              {func(s *cluster.Snapshot) { s.Fence.Stat.Version, s.Fence.Record.State = 12, cluster.FenceRevoked }, false, true},
 		"held by another term": {func(s *cluster.Snapshot) { s.Fence.Stat.Version, s.Fence.Record.Term = 12, 8 }, false, true},
+		"another incarnation":  {func(s *cluster.Snapshot) { s.Fence.Stat.Version, s.Fence.Record.Incarnation = 12, "other" }, false, true},
+		"damaged":              {func(s *cluster.Snapshot) { s.Fence.Stat.Version, s.Fence.Err = 12, errFence }, false, true},
 	} {
 		s := leadingFailsafe(t)
 		tx := sent(t, s.on(s.saw(append(s.mine(), members("a", "b"))...), "SETM"))
@@ -181,6 +177,8 @@ func TestAnUnknownSetMembersIsReadBack(t *testing.T) {
 		s.m.Step(s.now, s.saw(append(s.mine(), func(snap *cluster.Snapshot) { snap.Fence.Record = written }, c.change)...))
 		if got := s.m.Phase() == Leading; got != c.goesOn {
 			t.Errorf("%s: goes on: %t (%+v)", name, got, s.m.term.stop)
+		} else if !got && (s.m.term.stop.Reason != "the fence was changed by somebody else" || !s.m.term.replaced) {
+			t.Errorf("%s: %+v", name, s.m.term.stop)
 		}
 		if got := !s.m.term.failsafe.rounds.Settled(); got != c.unknown {
 			t.Errorf("%s: unknown: %t", name, got)

@@ -190,8 +190,7 @@ func TestFencingIsAnnounced(t *testing.T) {
 	}
 	s, _ := lost(t, Fencing{SkipWait: true})
 	s.on(Fenced{Term: 7, Node: "old", By: "an agent"}, "RunPreStart")
-	s.on(HookDone{}, "StartChild")
-	s.on(ChildStarted{})
+	s.startChild()
 	s.on(ChildReady{}, "READY")
 	if a := announced(s.on(done(TxReady))); a.Phase != Leading || len(a.Fencing) != 1 || a.Fencing[0] != (cluster.FencingResult{Node: "old", Term: 6, By: "an agent"}) {
 		t.Errorf("%+v", a)

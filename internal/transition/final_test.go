@@ -46,8 +46,7 @@ func TestFinalIsEntrustedWhileATermIsHeld(t *testing.T) {
 	acquired := done(TxAcquire)
 	acquired.Results[cluster.ResultCurrent].Version = 0
 	s.final(s.on(acquired, "Lease", "RunPreStart"), 11, 0, cluster.Fence{State: cluster.FenceReleased})
-	s.on(HookDone{}, "StartChild")
-	s.on(ChildStarted{})
+	s.startChild()
 	s.on(ChildReady{}, "READY")
 	ready := done(TxReady)
 	ready.Results[cluster.ResultFence].Version = 12

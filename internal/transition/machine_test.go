@@ -155,6 +155,11 @@ func (s *script) prepare() {
 func (s *script) start() {
 	s.t.Helper()
 	s.prepare()
+	s.startChild()
+}
+
+func (s *script) startChild() {
+	s.t.Helper()
 	s.on(HookDone{}, "StartChild")
 	s.on(ChildStarted{})
 }
@@ -371,8 +376,7 @@ func TestARefusedAcquireDoesNotDelayReady(t *testing.T) {
 	s.on(refused(TxAcquire, 2, cluster.ErrBadVersion))
 	s.on(s.saw(fence("other", 6, cluster.FenceReleased)), "ACQUIRE")
 	s.on(done(TxAcquire), "Lease", "RunPreStart")
-	s.on(HookDone{}, "StartChild")
-	s.on(ChildStarted{})
+	s.startChild()
 	s.on(ChildReady{}, "READY")
 }
 

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -123,11 +122,10 @@ func local[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	}
 }
 
-// lookAtHost looks at the daemon of this host, at what it may use, and at its directory.
+// lookAtHost looks at the daemon of this host, and at what it may use.
 func (c *checkup) lookAtHost(ctx context.Context) {
 	c.findDaemon()
 	c.facts.Host = c.guardFacts(c.askDaemon(ctx))
-	c.lookAtDirectory(ctx)
 }
 
 // findDaemon finds the daemon by its records in ZooKeeper, or without an answer from ZooKeeper by its session file.
@@ -287,29 +285,4 @@ func (c *checkup) guardFacts(view status.Response) doctor.Host {
 	h.Tasks, h.TasksMax, h.TasksErr = hostcheck.Tasks(d.Pid)
 	h.Scheduler, h.SchedulerErr = hostcheck.Scheduler(d.Pid)
 	return h
-}
-
-// daemonEnv returns the value of a variable that systemd has set for the daemon.
-func (c *checkup) daemonEnv(name string) string {
-	if value := os.Getenv(name); value != "" || c.facts.Daemon.Pid == 0 {
-		return value
-	}
-	value, err := hostcheck.Environment(c.facts.Daemon.Pid, name)
-	if err != nil {
-		return ""
-	}
-	return value
-}
-
-// lookAtDirectory looks at the directory of the session file.
-func (c *checkup) lookAtDirectory(ctx context.Context) {
-	d := doctor.Directory{Use: "session file"}
-	if file := c.host.Config.SessionFile(c.daemonEnv); file == "" {
-		d.Err = errors.New("its directory is not known: zookeeper.session_file is not set, and the daemon has no RuntimeDirectory= that can be seen from here")
-	} else {
-		d.Path = filepath.Dir(file)
-		found, err := local(ctx, func() (hostcheck.Disk, error) { return hostcheck.DiskOf(d.Path) })
-		d.Free, d.Total, d.FreeFiles, d.TotalFiles, d.Err = found.Free, found.Total, found.FilesFree, found.FilesTotal, err
-	}
-	c.facts.Directories = []doctor.Directory{d}
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // machineChecks depend on the machine that the tests run on.
-var machineChecks = []string{"containment", "locked memory", "open files", "processes", "disk", "ensemble"}
+var machineChecks = []string{"containment", "locked memory", "open files", "processes", "ensemble"}
 
 // examineWith runs doctor with a configuration file, and returns the findings that are not ok, apart from those of the machine.
 func (f *fleet) examineWith(file string) (report doctorReport, bad []string) {

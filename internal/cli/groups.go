@@ -410,7 +410,8 @@ func withAnswerTimeout(ctx context.Context) (context.Context, context.CancelFunc
 func (g group) publish(ctx context.Context, p operator.Proposal) (cluster.Policy, error) {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
-	return operator.PublishPolicy(ctx, g.session, g.paths, p)
+	published, err := operator.Publish(ctx, g.session, g.paths, p)
+	return published.Policy, err
 }
 
 // connectError adds to the error of a connection where its address comes from, and how to name another one.

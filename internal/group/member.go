@@ -58,8 +58,7 @@ type Member struct {
 
 	takeover takeover
 
-	wall   time.Time // of the event that the machine handles
-	counts status.MemberCounts
+	wall time.Time // of the event that the machine handles
 	// condition is that of the group, as the elector read it.
 	condition status.Condition
 	read      cluster.Snapshot // as the reader has delivered it
@@ -297,7 +296,7 @@ func (m *Member) observe(snap cluster.Snapshot) {
 	if snap.Elector {
 		shown := m.snap // m.snap changes
 		m.group.opt.OnElector(&shown)
-		m.counts, m.condition = status.CountMembers(snap), status.ConditionOf(snap)
+		m.condition = status.ConditionOf(snap)
 	}
 	m.checkEpoch(&snap)
 }

@@ -48,7 +48,7 @@ func (m *Member) View() status.Daemon {
 	}
 	if m.snap.Elector && !m.over {
 		pause := m.snap.Control.Record.Pause
-		v.Members, v.Condition = m.counts, m.condition
+		v.Condition = m.condition
 		v.Condition.NoLeader, v.Condition.Failing = decided.NoLeader, decided.Failing
 		v.Sites, v.Paused, v.PausedHard = decided.Sites, pause != nil, pause != nil && pause.Hard
 	}

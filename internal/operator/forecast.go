@@ -230,11 +230,6 @@ func NotAffected(err error) bool {
 
 // Leader returns the node that leads or is elected; empty if there is none.
 func Leader(s cluster.Snapshot) string {
-	if s.Current.Readable() {
-		return s.Current.Record.Node
-	}
-	if _, alive := s.Member(s.Elected.Record.Incarnation); alive && s.Elected.Readable() && !s.Ended() {
-		return s.Elected.Record.Node
-	}
-	return ""
+	node, _ := whatif.LeaderOf(s)
+	return node
 }

@@ -174,13 +174,7 @@ func (e *ReplacedError) Error() string {
 	return fmt.Sprintf("the policy is not published, because %s has published revision %d since it was read: %s", e.InForce.By, e.InForce.Revision, what)
 }
 
-// PublishPolicy puts a policy in force, unless it is in force already, and returns the record.
-func PublishPolicy(ctx context.Context, conn cluster.ReadWriter, paths cluster.Paths, p Proposal) (cluster.Policy, error) {
-	published, err := Publish(ctx, conn, paths, p)
-	return published.Policy, err
-}
-
-// Publish is [PublishPolicy], and says what has changed.
+// Publish puts a policy in force, unless it is in force already, and says what has changed.
 func Publish(ctx context.Context, conn cluster.ReadWriter, paths cluster.Paths, p Proposal) (Publication, error) {
 	znode := paths.Policy()
 	for {

@@ -10,12 +10,13 @@ import (
 	"zkelectd/internal/policy"
 )
 
-// maxGroupRounds ends a forecast of several groups that does not settle.
-const maxGroupRounds = 2 * cluster.MaxSlots
+// maxRounds ends a forecast of several groups, or slots, that does not settle: it is more than settles a group with all slots on one node.
+const maxRounds = 2 * cluster.MaxSlots
 
 // forecasts are those of several groups that are placed with regard to each other.
 type forecasts struct {
 	questions []Question
+	placed    bool // the questions have their placements
 	index     map[string]int
 	relations policy.Graph
 	leads     []string // by question: the node that leads; empty for none
@@ -59,7 +60,10 @@ func (f *forecasts) placement(i int) elector.Placement {
 // run forecasts one group from where its last forecast has ended.
 func (f *forecasts) run(i int) (changed bool) {
 	q := f.questions[i]
-	q.Placement, q.Others = f.placement(i), f.otherSlots(i)
+	q.Others = f.otherSlots(i)
+	if !f.placed {
+		q.Placement = f.placement(i)
+	}
 	out, after := settle(q)
 	changed = f.leads[i] != out.Leader.ID || len(out.Steps) > 0
 	out.Steps = slices.Concat(f.outcomes[i].Steps, out.Steps)
@@ -115,9 +119,19 @@ func WithPlacement(questions []Question) []Question {
 
 // RunAll returns the forecasts for several groups, or slots: each takes into account who would lead the others. Their names are in
 // their options.
-func RunAll(questions []Question) []Outcome {
+func RunAll(questions []Question) []Outcome { return newForecasts(questions).settle() }
+
+// RunSlots answers the questions about all slots of a group, in their order. What one slot decides counts for the others; what is known
+// of other groups stays as it is.
+func RunSlots(questions []Question) []Outcome {
 	f := newForecasts(questions)
-	for range maxGroupRounds {
+	f.placed = true
+	return f.settle()
+}
+
+// settle decides all in turn until none changes.
+func (f *forecasts) settle() []Outcome {
+	for range maxRounds {
 		if !f.round() {
 			break
 		}

@@ -184,6 +184,17 @@ func leader(s cluster.Snapshot) cluster.Member {
 	return m
 }
 
+// LeaderOf returns the node that leads or is elected, with its site; empty if there is none.
+func LeaderOf(s cluster.Snapshot) (node, site string) {
+	if s.Current.Readable() {
+		return s.Current.Record.Node, s.Current.Record.Site
+	}
+	if m := leader(s); m.Name != "" {
+		return s.Elected.Record.Node, s.Elected.Record.Site
+	}
+	return "", ""
+}
+
 // Loss is the loss of one node or site, and its outcome for each of [Question.Leaders].
 type Loss struct {
 	Node, Site string // one of them is set

@@ -124,30 +124,3 @@ func Scheduler(pid int) (string, error) {
 	}
 	return schedulers[attr.Policy], nil
 }
-
-// Disk is how much room a file system has, in bytes and in files; FilesTotal is 0 if the number of files has no limit.
-type Disk struct{ Free, Total, FilesFree, FilesTotal uint64 }
-
-// DiskOf returns how much room the file system of a directory has for ordinary users.
-func DiskOf(dir string) (Disk, error) {
-	var at unix.Statfs_t
-	if err := unix.Statfs(dir, &at); err != nil {
-		return Disk{}, &os.PathError{Op: "statfs", Path: dir, Err: err}
-	}
-	size := uint64(at.Bsize)
-	return Disk{Free: at.Bavail * size, Total: at.Blocks * size, FilesFree: at.Ffree, FilesTotal: at.Files}, nil
-}
-
-// Environment returns the value of a variable in the environment that a process was started with; empty if it has none.
-func Environment(pid int, name string) (string, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-	if err != nil {
-		return "", err
-	}
-	for _, v := range bytes.Split(data, []byte{0}) {
-		if value, ok := strings.CutPrefix(string(v), name+"="); ok {
-			return value, nil
-		}
-	}
-	return "", nil
-}

@@ -34,12 +34,6 @@ func TestWhatAProcessMayUse(t *testing.T) {
 	if count, most, err := Tasks(os.Getpid()); err == nil && (count == 0 || most == 0) {
 		t.Errorf("%d tasks of %d", count, most)
 	}
-	if value, err := Environment(os.Getpid(), "PATH"); err != nil || value != os.Getenv("PATH") {
-		t.Errorf("%q, %v", value, err)
-	}
-	if d, err := DiskOf(t.TempDir()); err != nil || d.Total == 0 || d.Free > d.Total {
-		t.Errorf("%+v, %v", d, err)
-	}
 }
 
 func TestNoSuchProcess(t *testing.T) {
@@ -48,9 +42,7 @@ func TestNoSuchProcess(t *testing.T) {
 	_, _, memoryErr := Memory(none)
 	_, _, tasksErr := Tasks(none)
 	_, schedulerErr := Scheduler(none)
-	_, environmentErr := Environment(none, "PATH")
-	_, diskErr := DiskOf("/nowhere")
-	for i, err := range []error{limitsErr, memoryErr, tasksErr, schedulerErr, environmentErr, diskErr} {
+	for i, err := range []error{limitsErr, memoryErr, tasksErr, schedulerErr} {
 		if err == nil {
 			t.Errorf("%d: no error", i)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"zkelectd/internal/operator/status"
+	"zkelectd/internal/sys/suggest"
 )
 
 // Result is the result of a check.
@@ -25,7 +26,7 @@ const (
 // Finding is the result of one check.
 type Finding struct {
 	Result Result `json:"result"`
-	// Check is what was checked, Object which of several: a server, a group or a directory; empty if there is one only.
+	// Check is what was checked, Object which of several: a server or a group; empty if there is one only.
 	Check  string `json:"check"`
 	Object string `json:"object,omitempty"`
 	// Seen is what was seen, Advice what to do; nothing if Advice is empty.
@@ -63,9 +64,6 @@ func Diagnose(f Facts) []Finding {
 	all = append(all, f.Session.finding(), f.Write.finding(f.Session.Err), f.Write.clock(), f.clocks())
 	all = append(all, f.Daemon.findings(f.Version)...)
 	all = append(all, f.Host.findings()...)
-	for _, d := range f.Directories {
-		all = append(all, d.finding())
-	}
 	for _, g := range f.Groups {
 		all = append(all, g.findings(f.Session.Base, f.Version)...)
 	}
@@ -106,13 +104,7 @@ func round(d time.Duration) time.Duration {
 }
 
 // listed names the first of many.
-func listed(all []string) string {
-	const most = 5
-	if len(all) <= most {
-		return strings.Join(all, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
-}
+func listed(all []string) string { return suggest.List(all, 5) }
 
 // plural returns a number with the word for one or for several.
 func plural(n int, one string) string {
@@ -128,15 +120,14 @@ func orUnknown(text string) string { return cmp.Or(text, "unknown") }
 // Facts are what was found. An error in them says why something could not be looked at.
 type Facts struct {
 	// Version is that of this binary.
-	Version     string
-	Config      Config
-	Servers     []Server
-	Session     Session
-	Write       Write
-	Daemon      Daemon
-	Host        Host
-	Directories []Directory
-	Groups      []Group
+	Version string
+	Config  Config
+	Servers []Server
+	Session Session
+	Write   Write
+	Daemon  Daemon
+	Host    Host
+	Groups  []Group
 	// Clocks are those of the members of all groups; ClocksErr is why some of them are not known.
 	Clocks    []Clock
 	ClocksErr error
@@ -244,16 +235,6 @@ type Host struct {
 	SchedulerErr error
 	// WatchdogDevice is what the daemon reports of its watchdog device; nil if none is configured.
 	WatchdogDevice *status.WatchdogDevice
-}
-
-// Directory is a directory that the daemon writes to.
-type Directory struct {
-	// Use is what it is for; Path is empty if it is not known.
-	Use, Path   string
-	Err         error
-	Free, Total uint64
-	// FreeFiles is how many files can be created, TotalFiles how many there can be; 0 if the file system has no limit.
-	FreeFiles, TotalFiles uint64
 }
 
 // Group is one group of this host.

@@ -31,8 +31,7 @@ func healthy() Facts {
 			Containment: "auto", Delegated: true, InUse: "cgroup", Limits: Limits{Locked: Unlimited, Files: 1 << 19, Processes: Unlimited}, Locked: 1 << 24,
 			Groups: 1, Tasks: 30, TasksMax: 4000,
 		},
-		Directories: []Directory{{Use: "session file", Path: "/run/zkelectd", Free: 1 << 30, Total: 2 << 30}},
-		Clocks:      []Clock{{"n1", time.Millisecond}, {"n2", -time.Millisecond}},
+		Clocks: []Clock{{"n1", time.Millisecond}, {"n2", -time.Millisecond}},
 		Groups: []Group{{
 			Name: "billing", Stop: 2 * time.Second, Programs: 1, Eligible: 2, Policy: "revision 1, published by n1",
 			View:    status.Group{State: "READY", Leader: "n1", Term: 7, Members: []status.Member{standby("n1"), standby("n2")}, Expected: 2},
@@ -159,10 +158,6 @@ var changes = map[string]struct {
 		f.Host.WatchdogDevice = &status.WatchdogDevice{Device: "/dev/watchdog", State: status.DeviceReady, Identity: "softdog", Warnings: []string{"is software"}}
 	}, "watchdog device /dev/watchdog", Warn, "softdog: is software"},
 	"no real-time priority":   {func(f *Facts) { f.Host.Realtime, f.Host.Scheduler = true, "SCHED_OTHER" }, "real-time priority", Warn, "SCHED_OTHER"},
-	"a full disk":             {func(f *Facts) { f.Directories[0].Free = 0 }, "disk /run/zkelectd", Fail, "the file system is full"},
-	"an almost full disk":     {func(f *Facts) { f.Directories[0].Free = 10 << 20 }, "disk /run/zkelectd", Warn, "almost full"},
-	"no inodes":               {func(f *Facts) { f.Directories[0].TotalFiles = 1000 }, "disk /run/zkelectd", Fail, "0 of 1000 inodes"},
-	"a disk that hangs":       {func(f *Facts) { f.Directories[0].Err = errors.New("it hangs") }, "disk /run/zkelectd", Warn, "could not be checked because it hangs"},
 	"a long stop":             {func(f *Facts) { f.Groups[0].Stop = time.Minute }, "timing billing", Fail, "stop"},
 	"a long stop for a lease": {func(f *Facts) { f.Groups[0].Lease = 900 * time.Millisecond }, "timing billing", Fail, "at most 750ms"},
 	"a missing program":       {func(f *Facts) { f.Groups[0].ProgramErrs = []error{errors.New("child.command: /x does not exist")} }, "programs billing", Fail, "/x does not exist"},
@@ -236,7 +231,6 @@ func TestAbsenceProvesNothing(t *testing.T) {
 	bad := errors.New("no answer")
 	f := Facts{Version: "v1", Config: Config{Usable: true, Groups: 1}, Servers: []Server{{Name: "zk1", Err: bad}}, Session: Session{Err: bad}, Write: Write{Err: bad}, ClocksErr: bad}
 	f.Daemon.Err, f.Host.Err = bad, bad
-	f.Directories = []Directory{{Use: "session file", Err: bad}}
 	f.Groups = []Group{{Name: "billing", Err: bad, ProgramsErr: bad}}
 	for _, found := range Diagnose(f) {
 		if found.Result == OK && found.Check != "configuration" {

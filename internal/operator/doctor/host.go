@@ -151,39 +151,6 @@ func (h Host) watchdogDevice() Finding {
 	return good(check, w.Device, "%s (%s), timeout %s: it resets this host at most %s after the end of a lease", w.State, w.Identity, w.Timeout, w.ResetAfterLease)
 }
 
-// How much of a file system must be free.
-const (
-	minFree      = 64 << 20
-	minFreeShare = 50 // one part in so many
-	fullBelow    = 1 << 20
-)
-
-func (d Directory) finding() Finding {
-	const check = "disk"
-	object := d.Path
-	if object == "" {
-		object = d.Use
-	}
-	if d.Err != nil {
-		return unknown(check, object, d.Err, "")
-	}
-	seen := fmt.Sprintf("%s: %s of %s free", d.Use, bytesText(d.Free), bytesText(d.Total))
-	switch {
-	case d.Free < min(fullBelow, d.Total), d.TotalFiles > 0 && d.FreeFiles == 0:
-		return Finding{Fail, check, object, seen + countFiles(d), "the file system is full: see 'The disk is full' in docs/operations.md"}
-	case d.Free < min(minFree, d.Total/minFreeShare), d.TotalFiles > 0 && d.FreeFiles < d.TotalFiles/minFreeShare:
-		return Finding{Warn, check, object, seen + countFiles(d), "the file system is almost full: make room"}
-	}
-	return good(check, object, "%s", seen)
-}
-
-func countFiles(d Directory) string {
-	if d.TotalFiles == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", %d of %d inodes", d.FreeFiles, d.TotalFiles)
-}
-
 // bytesText returns a number of bytes for people.
 func bytesText(n uint64) string {
 	if n == Unlimited {

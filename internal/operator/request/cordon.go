@@ -169,8 +169,8 @@ func (r Request) checkScope(q whatif.Question) error {
 // slotsLed returns the slots whose leaders a cordon covers.
 func (d *draft) slotsLed(c cluster.Cordon) (slots []string) {
 	for i := range d.q.Slots {
-		s := &d.q.Slots[i].Snapshot
-		if node, site := leaderOf(s); c.Matches(node, site) {
+		s := d.q.Slots[i].Snapshot
+		if node, site := whatif.LeaderOf(s); c.Matches(node, site) {
 			slots = append(slots, s.Slot)
 		}
 	}
@@ -209,8 +209,8 @@ func (d *draft) finishSlotDrain(c cluster.Cordon) (Plan, error) {
 	var stuck []string
 	q := WithControl(d.q, d.next)
 	for i, out := range whatif.RunSlots(q.Slots) {
-		s := &d.q.Slots[i].Snapshot
-		node, site := leaderOf(s)
+		s := d.q.Slots[i].Snapshot
+		node, site := whatif.LeaderOf(s)
 		switch then := out.Leader; {
 		case !c.Matches(node, site):
 		case out.HasLeader() && !c.Matches(then.ID, then.Node.Record.Site):

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -291,19 +290,7 @@ func (d *draft) duration() string {
 }
 
 // leader returns the node that leads or has been elected.
-func (d *draft) leader() (node, site string) { return leaderOf(&d.q.Snapshot) }
-
-func leaderOf(s *cluster.Snapshot) (node, site string) {
-	if s.Current.Readable() {
-		return s.Current.Record.Node, s.Current.Record.Site
-	}
-	if s.Elected.Readable() {
-		if _, alive := s.Member(s.Elected.Record.Incarnation); alive {
-			return s.Elected.Record.Node, s.Elected.Record.Site
-		}
-	}
-	return "", ""
-}
+func (d *draft) leader() (node, site string) { return whatif.LeaderOf(d.q.Snapshot) }
 
 // resolve replaces Target by the node or the site of that name.
 func (r Request) resolve(s cluster.Snapshot) (Request, error) {
@@ -408,9 +395,4 @@ func knows(s cluster.Snapshot, name string) bool {
 // maxListed bounds the names in an error.
 const maxListed = 20
 
-func list(names []string) string {
-	if len(names) > maxListed {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), len(names)-maxListed)
-	}
-	return strings.Join(names, ", ")
-}
+func list(names []string) string { return suggest.List(names, maxListed) }

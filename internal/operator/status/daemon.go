@@ -87,9 +87,8 @@ type Daemon struct {
 	SlotsDrift string `json:"slots_drift,omitempty"`
 	// OpenTree reports whether anyone who can reach ZooKeeper can change the group's znodes, as this daemon last found.
 	OpenTree bool `json:"open_tree,omitempty"`
-	// Sites, Members, Paused and PausedHard are what the elector knows; zero in other daemons.
+	// Sites, Condition, Paused and PausedHard are what the elector knows; zero in other daemons.
 	Sites      map[string]SiteCounts `json:"-"`
-	Members    MemberCounts          `json:"-"`
 	Condition  Condition             `json:"-"`
 	Paused     bool                  `json:"paused,omitempty"`
 	PausedHard bool                  `json:"-"`
@@ -128,15 +127,6 @@ func (d Daemon) takesPart() bool { return d.Membership == "" || d.Membership == 
 
 // SiteCounts counts the members of a site. Excluded are those of the ineligible ones that have strikes.
 type SiteCounts struct{ Eligible, Ineligible, Excluded int }
-
-// MemberCounts counts the members of a group: how many are expected, and how many of these are lost.
-type MemberCounts struct{ Expected, Lost int }
-
-// CountMembers counts the members.
-func CountMembers(s cluster.Snapshot) MemberCounts {
-	list, expected := absent(s)
-	return MemberCounts{Expected: expected, Lost: len(Lost(list))}
-}
 
 // At returns the view with the ages and the remaining lease at a time of the host's CLOCK_BOOTTIME.
 func (d Daemon) At(now time.Duration) Daemon {

@@ -8,6 +8,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/losses"
+	"zkelectd/internal/sys/suggest"
 )
 
 // Severity says what the users of the work suffer. All views, commands and metrics take it from [Condition.Judge].
@@ -56,9 +57,9 @@ type Condition struct {
 	Failing, NoLeader string
 	// Blocked reports whether the elected member can't take over unless somebody acts.
 	Blocked bool
-	// Members is how many are registered. Lost are the nodes that are lost.
-	Members int
-	Lost    []string
+	// Members is how many are registered, Expected how many there should be. Lost are the nodes that are lost.
+	Members, Expected int
+	Lost              []string
 	// Problems are everything else that somebody should know, HardPause the request that keeps a dead leader from being
 	// replaced.
 	Problems  []string
@@ -74,7 +75,7 @@ func (c Condition) Judge(now time.Time) (Severity, []string) {
 	}
 	var lost []string
 	if len(c.Lost) > 0 {
-		lost = []string{"lost: " + nameSome(c.Lost)}
+		lost = []string{"lost: " + suggest.List(c.Lost, maxLostNamed)}
 	}
 	rest := slices.Concat(lost, c.Problems, nonEmpty(c.HardPause))
 	if c.Blocked { // somebody must act: what says why stands first
@@ -148,21 +149,13 @@ func (c Condition) suffers(now time.Time) (critical bool, why string) {
 
 // ConditionOf returns what a snapshot alone shows of the condition.
 func ConditionOf(s cluster.Snapshot) Condition {
-	c := Condition{State: StateNone, LeaderlessSince: s.LeaderlessSince(), Bound: failoverBound(s)}
-	c.Members = len(s.Members)
-	if e := s.Elected; e.Readable() {
-		if _, alive := s.Member(e.Record.Incarnation); alive && !s.Ended() {
-			c.State, c.Leader = StateWaiting, e.Record.Node
-		}
+	g := Group{
+		State: StateNone, Members: make([]Member, len(s.Members)), Obstructed: s.ForeignCurrent(),
+		LeaderlessSince: timeOrNil(s.LeaderlessSince()), bound: failoverBound(s),
 	}
-	if s.Current.Readable() {
-		c.State, c.Leader = string(s.Current.Record.State), s.Current.Record.Node
-		c.ReadySince = s.Current.Record.Time
-	}
-	c.Blocked = s.ForeignCurrent()
-	list, _ := absent(s)
-	c.Lost = Lost(list)
-	return c
+	g.describeLeadership(s)
+	g.Absent, g.Expected = absent(s)
+	return g.Condition()
 }
 
 // failoverBound returns how long it takes after any loss until another member may start its work, by the longest session
@@ -180,7 +173,7 @@ func (g Group) Condition() Condition {
 	c := Condition{
 		State: g.State, Leader: g.Leader, Bound: g.bound, Unconfirmed: g.LeaseUnconfirmed, Failing: g.Failing, NoLeader: g.NoLeader,
 		Blocked: g.Obstructed || g.Failsafe != nil && g.Failsafe.Stuck,
-		Members: len(g.Members), Lost: Lost(g.Absent), Problems: g.Problems,
+		Members: len(g.Members), Expected: g.Expected, Lost: Lost(g.Absent), Problems: g.Problems,
 	}
 	if g.Since != nil {
 		c.ReadySince = *g.Since
@@ -204,13 +197,4 @@ func (g Group) Judged(now time.Time) Group {
 
 func nonEmpty(texts ...string) []string {
 	return slices.DeleteFunc(texts, func(s string) bool { return s == "" })
-}
-
-// nameSome names the first of many nodes.
-func nameSome(nodes []string) string {
-	text := strings.Join(nodes[:min(len(nodes), maxLostNamed)], ", ")
-	if more := len(nodes) - maxLostNamed; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
 }

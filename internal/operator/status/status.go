@@ -13,6 +13,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/policy"
+	"zkelectd/internal/sys/suggest"
 )
 
 // Change is a daemon's change of phase, as the on_change hook receives it.
@@ -406,7 +407,7 @@ func membersLine(group string, present, expected int, all []AbsentMember) string
 	if len(lost) == 0 {
 		return line
 	}
-	return fmt.Sprintf("%s; lost: %s (%s if it does not come back)", line, nameSome(lost), cluster.InGroup("'zkelectd forget %s'", group, lost[0]))
+	return fmt.Sprintf("%s; lost: %s (%s if it does not come back)", line, suggest.List(lost, maxLostNamed), cluster.InGroup("'zkelectd forget %s'", group, lost[0]))
 }
 
 // describeHeir sets who is elected next if the leader is lost, as long as there is one that can be lost.

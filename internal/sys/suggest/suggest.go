@@ -1,7 +1,8 @@
-// Package suggest finds the known name that a mistyped one was probably meant to be.
+// Package suggest finds the known name that a mistyped one was probably meant to be, and lists names for people.
 package suggest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -58,4 +59,12 @@ func distance(a, b string) int {
 		}
 	}
 	return row[len(b)]
+}
+
+// List returns a list of names, at most that many, and how many more there are.
+func List(names []string, most int) string {
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }

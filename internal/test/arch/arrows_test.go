@@ -58,8 +58,8 @@ var arrows = map[string]string{
 
 	// Operators.
 	"internal/operator":        "cluster config elector elector/whatif operator/losses operator/request operator/status policy store work/fencer work/hook work/workenv zk zk/sasl",
-	"internal/operator/status": "cluster operator/losses policy",
-	"internal/operator/doctor": "cluster operator/status",
+	"internal/operator/status": "cluster operator/losses policy sys/suggest",
+	"internal/operator/doctor": "cluster operator/status sys/suggest",
 	"internal/operator/losses": "cluster",
 	"internal/web":             "cluster elector/whatif operator/request operator/status sys/boottime sys/procinfo sys/secretfile web/page work/applease",
 	"internal/web/page":        "",

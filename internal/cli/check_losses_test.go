@@ -41,9 +41,6 @@ func TestCheckSaysWhatALossCosts(t *testing.T) {
 	f.start("b")
 	f.until("b has joined", func(g status.Group) bool { return len(g.Members) == 2 })
 	survived("daemon host partition")
-	if log := read(f.daemons["a"].log); !strings.Contains(log, "time from a loss until the next leader may start its work") || !strings.Contains(log, "host=2.45s") {
-		t.Errorf("the log: %s", log)
-	}
 	f.failsWith("must be table or json", "check", "-o", "yaml")
 }
 

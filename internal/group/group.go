@@ -123,9 +123,7 @@ type Options struct {
 	// Feed receives the changes of the view.
 	Feed *status.Feed
 	// Rank runs the ranking program. It is called in another goroutine, and may block.
-	Rank func(ctx context.Context, program []string, in policy.Input) policy.Answer
-	// CloseOld closes a session that this process has left open. It may block while it closes the session.
-	CloseOld  func(ctx context.Context, session int64)
+	Rank      func(ctx context.Context, program []string, in policy.Input) policy.Answer
 	Placement electing.Placement
 	// OnChange receives the input of hooks.on_change.
 	OnChange func(input []byte)

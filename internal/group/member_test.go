@@ -132,7 +132,7 @@ func newGroup(id string, p cluster.Paths) *Group {
 		Rank: func(context.Context, []string, policy.Input) policy.Answer {
 			return policy.Answer{Err: "there is no program"}
 		},
-		CloseOld: func(context.Context, int64) {}, Loads: func() map[string]cluster.Load { return nil }, OnChange: func([]byte) {}, OnView: func(status.Daemon) {}, OnElector: func(*cluster.Snapshot) {},
+		Loads: func() map[string]cluster.Load { return nil }, OnChange: func([]byte) {}, OnView: func(status.Daemon) {}, OnElector: func(*cluster.Snapshot) {},
 		Placement: noPlacement{},
 	})
 }

@@ -2,11 +2,10 @@ package group
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -109,13 +108,13 @@ func Prepare(ctx context.Context, p Preparation) (slots cluster.Stored[cluster.S
 // Register waits until the servers end that session, without a time limit. It never replaces a running daemon. The error is a
 // [PermanentError] if a retry cannot resolve it; then nothing is registered.
 func Register(ctx context.Context, r Registration) (*Instance, error) {
-	g, s, id := r.Leaderships[0].Group, r.Leaderships[0].Session, newInstanceID()
+	g, s, id := r.Leaderships[0].Group, r.Leaderships[0].Session, cluster.NewInstance(rand.Uint64())
 	for _, l := range r.Leaderships {
 		l.Group.settings = r.Settings
 		g.lastTerm = max(g.lastTerm, l.Group.memory.Term)
 	}
 	g.audit(ctx, s)
-	w := holderWatch{me: g.opt.Identity, log: g.log, closeOld: g.opt.CloseOld}
+	w := holderWatch{me: g.opt.Identity, log: g.log}
 	for {
 		rec := g.record(s, id)
 		self, err := store.Register(ctx, s, g.opt.Paths, rec, g.opt.Paths.CheckSlots(r.Slots)...)
@@ -129,7 +128,7 @@ func Register(ctx context.Context, r Registration) (*Instance, error) {
 		} else if !errors.As(err, &taken) {
 			return nil, permanent(err)
 		}
-		next, err := w.observe(ctx, taken, s.Timeout())
+		next, err := w.observe(taken, s.Timeout())
 		if err != nil {
 			return nil, &PermanentError{err}
 		}
@@ -150,13 +149,6 @@ func Register(ctx context.Context, r Registration) (*Instance, error) {
 	}
 }
 
-// newInstanceID returns a new id of an instance.
-func newInstanceID() string {
-	var random [8]byte
-	rand.Read(random[:]) // never fails
-	return cluster.NewInstance(binary.BigEndian.Uint64(random[:]))
-}
-
 // Limits of the wait for an id that another session has registered.
 const (
 	takenLogFirst = 2 * time.Second // after this the wait is logged again, then at growing intervals
@@ -168,9 +160,8 @@ const (
 // because each change of ZooKeeper's own leader restarts the timeout of every session. So the wait ends only when the
 // registration is deleted, or when another daemon is proven to be alive.
 type holderWatch struct {
-	me       Identity
-	log      *slog.Logger
-	closeOld func(ctx context.Context, session int64)
+	me  Identity
+	log *slog.Logger
 
 	session int64 // the holder
 	since   time.Time
@@ -182,7 +173,7 @@ type holderWatch struct {
 
 // observe returns how long to wait before the next attempt. It returns an error if another daemon with the id is proven to be
 // alive.
-func (w *holderWatch) observe(ctx context.Context, taken *store.TakenError, own time.Duration) (time.Duration, error) {
+func (w *holderWatch) observe(taken *store.TakenError, own time.Duration) (time.Duration, error) {
 	rec := taken.Node.Record
 	if taken.Session == 0 {
 		w.log.Error("this node id cannot be registered yet", "err", taken)
@@ -216,7 +207,6 @@ func (w *holderWatch) observe(ctx context.Context, taken *store.TakenError, own 
 	}
 	w.log.Warn("this node id is still registered: waiting for that session to end", "host", rec.Host, "pid", rec.PID,
 		"session", fmt.Sprintf("0x%x", taken.Session), "znode", taken.Path, "waited", waited.Round(time.Second), "hint", hint)
-	w.closeOld(ctx, taken.Session)
 	w.next = now.Add(w.pause)
 	next := w.pause
 	w.pause = min(2*w.pause, takenLogMax)

@@ -2,7 +2,6 @@ package group
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -42,10 +41,10 @@ func TestOwnOldSessionIsAwaitedWithoutLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
-				w := holderWatch{me: me, log: slog.New(slog.NewTextHandler(&log, nil)), closeOld: func(context.Context, int64) {}}
+				w := holderWatch{me: me, log: slog.New(slog.NewTextHandler(&log, nil))}
 				began := time.Now()
 				for time.Since(began) < 24*time.Hour {
-					next, err := w.observe(t.Context(), taken(rec, 1), 6*time.Second)
+					next, err := w.observe(taken(rec, 1), 6*time.Second)
 					if err != nil {
 						t.Fatalf("after %s: %v", time.Since(began), err)
 					}
@@ -72,12 +71,12 @@ func TestRegistrationWithoutSessionIsNamedAtGrowingIntervals(t *testing.T) {
 	other.Started, _ = procinfo.StartTime(other.PID)
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		w := holderWatch{me: me, log: slog.New(slog.NewTextHandler(&log, nil)), closeOld: func(context.Context, int64) { t.Error("closes a session") }}
+		w := holderWatch{me: me, log: slog.New(slog.NewTextHandler(&log, nil))}
 		began := time.Now()
 		for i := int64(0); time.Since(began) < time.Hour; i++ {
 			x := taken(other, i)
 			x.Session, x.Err = 0, cluster.ErrNotEmpty
-			next, err := w.observe(t.Context(), x, 6*time.Second)
+			next, err := w.observe(x, 6*time.Second)
 			if err != nil || next < time.Second || next > takenLogMax {
 				t.Fatalf("after %s: %s, %v", time.Since(began), next, err)
 			}
@@ -94,9 +93,9 @@ func TestRegistrationWithoutSessionIsNamedAtGrowingIntervals(t *testing.T) {
 func TestLiveHolderOnAnotherHost(t *testing.T) {
 	there := cluster.Node{ID: "a", Host: "elsewhere", Boot: "another", PID: 1, SessionTimeout: cluster.Duration(6 * time.Second)}
 	synctest.Test(t, func(t *testing.T) {
-		w := holderWatch{me: Identify(os.Getpid()), log: slog.New(slog.DiscardHandler), closeOld: func(context.Context, int64) {}}
+		w := holderWatch{me: Identify(os.Getpid()), log: slog.New(slog.DiscardHandler)}
 		observe := func(modified int64) error {
-			_, err := w.observe(t.Context(), taken(there, modified), 6*time.Second)
+			_, err := w.observe(taken(there, modified), 6*time.Second)
 			return err
 		}
 		for i := range int64(10) { // it may be about to end

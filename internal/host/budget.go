@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/operator"
-	"zkelectd/internal/operator/losses"
 )
 
 // noteGrant returns the smallest session timeout that any server has granted to this daemon: one that granted it once
@@ -35,26 +33,13 @@ func (h *Host) leaseBase(granted time.Duration) time.Duration {
 	return base
 }
 
-// logBudget logs the timing of the leaderships, and what becomes of the group after a loss.
+// logBudget logs the timing of the leaderships.
 func (r *resource) logBudget(b cluster.Budget) {
 	level := slog.LevelDebug
 	if r.host.single() {
 		level = slog.LevelInfo
 	}
 	r.log.Log(context.Background(), level, b.Text())
-	r.log.LogAttrs(context.Background(), level, "time from a loss until the next leader may start its work", lossAttrs(operator.Losses(r.config(), b, false))...)
-}
-
-// lossAttrs says how long each loss takes, or why it is not survived.
-func lossAttrs(table []losses.Loss) (attrs []slog.Attr) {
-	for _, l := range table {
-		text := l.Time()
-		if !l.Survived() {
-			text += ", not survived: " + l.Why
-		}
-		attrs = append(attrs, slog.String(string(l.Kind), text))
-	}
-	return attrs
 }
 
 // budget returns the timing of the resource's leaderships in this session.

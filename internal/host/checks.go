@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"zkelectd/internal/group"
@@ -15,77 +14,31 @@ import (
 // there are. A host with few groups checks each of them every [status.CheckInterval].
 const checkPace = 2 * time.Second
 
-// checks has the groups checked in turn, see [group.Instance.Check]. A new instance is checked at once.
-type checks struct {
-	wake chan struct{}
-
-	mu    sync.Mutex
-	first []*membership // to check before the others
-	last  string        // the resource that was checked last in turn
-}
-
-func newChecks() *checks { return &checks{wake: make(chan struct{}, 1)} }
-
-// soon has a group checked before the others.
-func (c *checks) soon(m *membership) {
-	c.mu.Lock()
-	c.first = append(c.first, m)
-	c.mu.Unlock()
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
-}
-
-// run checks one group after another until ctx ends.
-func (c *checks) run(ctx context.Context, s *session) {
-	t := time.NewTimer(status.CheckInterval)
-	defer t.Stop()
-	for {
-		select {
-		case <-c.wake:
-			for m := c.urgent(); m != nil && ctx.Err() == nil; m = c.urgent() {
-				m.checkTree(ctx)
-			}
-		case <-t.C:
-			all := s.all()
-			reads := c.next(all).checkTree(ctx)
-			t.Reset(max(time.Duration(reads)*checkPace, status.CheckInterval/time.Duration(max(1, len(all)))))
-		case <-ctx.Done():
-			return
+// checkGroups checks one group after another until ctx ends, see [group.Instance.Check].
+func (s *session) checkGroups(ctx context.Context) {
+	last := ""
+	for pause := status.CheckInterval; sleep(ctx, pause); {
+		all := s.all()
+		pause = status.CheckInterval / time.Duration(max(1, len(all)))
+		if m := nextToCheck(all, last); m != nil {
+			last = m.resource.name
+			pause = max(pause, time.Duration(m.checkTree(ctx))*checkPace)
 		}
 	}
 }
 
-// urgent returns the next group that is to be checked before the others; nil if there is none.
-func (c *checks) urgent() *membership {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.first) == 0 {
-		return nil
-	}
-	m := c.first[0]
-	c.first = c.first[1:]
-	return m
-}
-
-// next returns the group whose turn it is; nil if none runs.
-func (c *checks) next(all []*membership) *membership {
+// nextToCheck returns the group whose turn it is after another one; nil if none runs.
+func nextToCheck(all []*membership, last string) *membership {
 	all = slices.DeleteFunc(all, func(m *membership) bool { return m.instance() == nil })
 	if len(all) == 0 {
 		return nil
 	}
 	slices.SortFunc(all, func(a, b *membership) int { return cmp.Compare(a.resource.name, b.resource.name) })
-	i := max(0, slices.IndexFunc(all, func(m *membership) bool { return m.resource.name > c.last }))
-	c.last = all[i].resource.name
-	return all[i]
+	return all[max(0, slices.IndexFunc(all, func(m *membership) bool { return m.resource.name > last }))]
 }
 
 // checkTree checks the running instance, if there is one, and returns how many znodes it has read.
 func (m *membership) checkTree(ctx context.Context) int {
-	if m == nil {
-		return 0
-	}
 	i := m.instance()
 	if i == nil {
 		return 0

@@ -177,15 +177,6 @@ func (g *Group) ReturnLease(id string, p applease.Process) bool {
 	return g.core.Load().ReturnLease(id, p)
 }
 
-// viewed soon sends the status line of the only group to the service manager. That of several groups is sent with each
-// beat.
-func (g *Group) viewed(v status.Daemon) {
-	g.propose(v)
-	if g.host.single() {
-		g.host.service.statusLater(g.host.line)
-	}
-}
-
 // propose runs hooks.on_proposal, once for each proposal that nobody has answered.
 func (g *Group) propose(v status.Daemon) {
 	p := v.Proposal

@@ -22,7 +22,6 @@ import (
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/work/command"
 	"zkelectd/internal/work/fencer"
-	"zkelectd/internal/zk"
 )
 
 // Guard is the subset of the guard's methods that a host uses; *guard.Client implements it.
@@ -105,7 +104,6 @@ type Host struct {
 	device   *device         // nil if none is configured
 	counters *group.Counters // of sessions and reloads
 	service  *service
-	unclosed zk.SessionHandle       // the last session, if the servers did not confirm that it was closed
 	avoid    atomic.Pointer[string] // the server that the next session tries last: it is of another ensemble
 	joined   sync.Once              // see Options.Joined
 	reloads  chan struct{}
@@ -238,7 +236,6 @@ func (h *Host) Run(ctx context.Context) error {
 	detach := context.AfterFunc(ctx, func() { h.Stop("asked to stop") })
 	defer detach()
 	defer h.cancel()
-	defer h.service.close()
 	if err := h.checkContainment(*h.inForce.Load()); err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
-	"zkelectd/internal/group"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/store"
@@ -240,26 +239,4 @@ func TestStopWithoutAServer(t *testing.T) {
 	if err := h.Run(ctx); err != nil {
 		t.Errorf("ended with %v", err)
 	}
-}
-
-// The host closes a session that it has left open, instead of waiting for the servers to expire it.
-func TestUnclosedSessionIsClosed(t *testing.T) {
-	root := fresh()
-	old, err := zk.Open(t.Context(), zk.Options{Servers: []string{server.Addr()}, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer old.Close(t.Context())
-	paths := cluster.Paths{Root: root}
-	me := group.Identify(guardClient.GuardPid())
-	if err := store.EnsureTree(t.Context(), old, paths); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := store.Register(t.Context(), old, paths, cluster.Node{ID: "a", Instance: cluster.NewInstance(1), Host: me.Host, Boot: me.Boot, PID: me.PID, Started: me.Started}); err != nil {
-		t.Fatal(err)
-	}
-	h, _ := runWith(t, root, "a", func(h *Host) {
-		h.unclosed = zk.SessionHandle{Servers: []string{server.Addr()}, Session: old.SessionID(), Password: old.Password()}
-	})
-	until(t, h, "the daemon is a member", func(v status.Daemon) bool { return v.Elected == "a" })
 }

@@ -355,7 +355,7 @@ func (m *membership) serve(i *instance, before published) error {
 	}
 	defer m.setCurrent(nil)
 	m.settle()
-	m.session.checks.soon(m)
+	defer inBackground(m.ctx, func(ctx context.Context) { m.checkTree(ctx) })()
 	if r.published() != before { // a reload or a check came during the registration
 		m.session.running.Go(func() { i.Apply(r.settings(), false) })
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
 
@@ -17,17 +16,10 @@ import (
 // service sends reports to the service manager (systemd) through the guard. It is safe for concurrent use.
 type service struct {
 	notify func(string)
-	later  sync.WaitGroup // status lines that are to be sent
 
-	mu     sync.Mutex
-	last   string      // status line
-	timer  *time.Timer // nil unless a status line is to be sent
-	closed bool
+	mu   sync.Mutex
+	last string // status line
 }
-
-// statusDelay is how long a change of the state waits for its status line: a takeover has several changes, and none of its steps waits
-// for the service manager.
-const statusDelay = 50 * time.Millisecond
 
 // ready reports that the start or a reload is complete.
 func (s *service) ready(line string) {
@@ -50,34 +42,6 @@ func (s *service) status(line string) {
 		s.last = line
 		s.notify("STATUS=" + line)
 	}
-}
-
-// statusLater sends the status line that is current after statusDelay.
-func (s *service) statusLater(line func() string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.timer != nil || s.closed {
-		return
-	}
-	s.later.Add(1)
-	s.timer = time.AfterFunc(statusDelay, func() {
-		defer s.later.Done()
-		s.mu.Lock()
-		s.timer = nil // from here on a change needs another line
-		s.mu.Unlock()
-		s.status(line())
-	})
-}
-
-// close drops the status line that is to be sent.
-func (s *service) close() {
-	s.mu.Lock()
-	s.closed = true
-	if s.timer != nil && s.timer.Stop() {
-		s.later.Done()
-	}
-	s.mu.Unlock()
-	s.later.Wait()
 }
 
 // keepAlive sends a status line, and feeds the service manager's watchdog while no event loop runs. Call stop to end that.

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"zkelectd/internal/operator/status"
 )
@@ -33,48 +31,6 @@ func TestStatusLine(t *testing.T) {
 			t.Errorf("%s: %q, not %q", name, got, c.want)
 		}
 	}
-}
-
-// The steps of a takeover do not wait for the service manager: several changes share a status line, which is sent after them.
-func TestStatusIsSentLater(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var got []string
-		current := ""
-		s := service{notify: func(m string) { got = append(got, m) }}
-		later := func(line string) {
-			s.mu.Lock()
-			current = line
-			s.mu.Unlock()
-			s.statusLater(func() string { // without the lock
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				return current
-			})
-		}
-		check := func(what string, want ...string) {
-			t.Helper()
-			s.mu.Lock() // the time of a bubble orders nothing for the race detector
-			defer s.mu.Unlock()
-			if !slices.Equal(got, want) {
-				t.Errorf("%s: %q, not %q", what, got, want)
-			}
-		}
-		later("acquiring")
-		later("starting")
-		check("at once")
-		<-time.After(statusDelay)
-		synctest.Wait()
-		check("after the delay", "STATUS=starting")
-		later("leading")
-		<-time.After(statusDelay)
-		synctest.Wait()
-		check("after another change", "STATUS=starting", "STATUS=leading")
-		later("stopping")
-		s.close()
-		later("ended")
-		<-time.After(2 * statusDelay)
-		check("after the end", "STATUS=starting", "STATUS=leading")
-	})
 }
 
 func TestStatusIsSentWhenItChanges(t *testing.T) {

@@ -36,7 +36,6 @@ type session struct {
 	cancel  context.CancelFunc // with the reason for the end
 
 	running sync.WaitGroup // memberships
-	checks  *checks
 	leases  *store.LeaseWatch
 	leasing sync.Mutex // held while the lease znode is created
 
@@ -104,7 +103,7 @@ func (h *Host) open() (*session, error) {
 	}
 	s := &session{
 		host: h, zk: opened, began: time.Now(), granted: opened.Timeout(), ready: make(chan struct{}),
-		waits: make(chan struct{}, 1), members: make(map[*resource]*membership), checks: newChecks(),
+		waits: make(chan struct{}, 1), members: make(map[*resource]*membership),
 	}
 	s.leases = store.NewLeaseWatch(func(znode string) store.LeaseSession { return opened.Group(cluster.Paths{Root: znode}) }, boottime.Now)
 	s.base = h.leaseBase(s.granted)
@@ -125,7 +124,7 @@ func (s *session) run(ctx context.Context) error {
 	beside, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var reloads sync.WaitGroup
 	reloads.Go(func() { h.serveReloads(beside, s) })
-	reloads.Go(func() { s.checks.run(beside, s) })
+	reloads.Go(func() { s.checkGroups(beside) })
 	reloads.Go(func() { h.follow(beside, s) })
 	reloads.Go(func() { h.runLoads(beside, s) })
 	for _, r := range h.resources() {
@@ -343,21 +342,6 @@ func (h *Host) closeSession(ctx context.Context, s *zk.Session) {
 	defer cancel()
 	if err := s.Close(closing); err != nil {
 		h.log.Warn("the session did not close cleanly", "err", err)
-		h.unclosed = s.Handle()
-		h.unclosed.Access = operator.Access(h.config(), os.Getenv)
 	}
 	h.opt.Guard.ClearSession()
-}
-
-// closeOld closes the last session if closing it has failed before. All work that it allowed is dead: otherwise the next session
-// would not have begun.
-func (h *Host) closeOld(ctx context.Context, session int64) {
-	if h.unclosed.Session != session || session == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
-	defer cancel()
-	if err := zk.CloseSession(ctx, h.unclosed); err != nil && !errors.Is(err, zk.ErrNoSuchSession) {
-		h.log.Warn("the old session cannot be closed yet", "err", err)
-	}
 }

@@ -23,8 +23,8 @@ func (g *Group) options() group.Options {
 		Name: g.name, Resource: g.resource.name, Paths: g.paths, Settings: g.settings(), Identity: group.Identify(h.opt.Guard.GuardPid()),
 		Containment: h.opt.Guard.Containment, GuardErr: h.opt.Guard.Err, Device: h.device.View,
 		Health: h.health, Standby: g.resource.standby.state, Counters: g.counters, Log: g.log, Feed: g.feed,
-		Rank: operator.AskProgram, CloseOld: h.closeOld, Loads: h.knownLoads,
-		OnChange: func(input []byte) { g.hooks.Push(hook.Input{Data: input}) }, OnView: g.viewed, OnElector: g.cache.SetSnapshot,
+		Rank: operator.AskProgram, Loads: h.knownLoads,
+		OnChange: func(input []byte) { g.hooks.Push(hook.Input{Data: input}) }, OnView: g.propose, OnElector: g.cache.SetSnapshot,
 		Placement: h.placement.of(g.name, g.config().Rules(), func() { g.core.Load().Reconsider() }),
 	}
 }

@@ -3,8 +3,10 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +14,9 @@ import (
 
 	"zkelectd/internal/config"
 	"zkelectd/internal/host"
+	"zkelectd/internal/operator"
+	"zkelectd/internal/sys/secretfile"
+	"zkelectd/internal/web"
 )
 
 // settings are the configuration that a daemon runs with, and the contents of the files that it names.
@@ -197,4 +202,74 @@ func (s *settings) namedFile() string {
 		return "" // there is no working directory any more
 	}
 	return file
+}
+
+// apiAccess holds the API's access settings, read from the files that the configuration names.
+type apiAccess struct {
+	public string // the address for other hosts, "" for none
+	config web.Config
+	tokens web.Tokens
+	hosts  []string // http.allowed_hosts
+	named  bool     // http.token_file is set
+}
+
+func readAPIAccess(cfg config.Config) (apiAccess, error) {
+	path, _ := config.SecretFile(cfg.HTTP.WebConfig, os.Getenv)
+	settings, err := web.ReadConfig(path)
+	path, systemd := config.SecretFile(cfg.HTTP.TokenFile, os.Getenv)
+	tokens, tokenErr := web.ReadTokens(path, systemd)
+	return apiAccess{cfg.HTTP.Public(false), settings, tokens, cfg.HTTP.AllowedHosts, cfg.HTTP.TokenFile != ""}, errors.Join(err, tokenErr)
+}
+
+// CheckFiles checks the files that a configuration names.
+func CheckFiles(cfg config.Config) error {
+	_, err := readAPIAccess(cfg)
+	return errors.Join(operator.Access(cfg, os.Getenv).Check(), err)
+}
+
+// warn logs a warning if tokens are sent over the network in clear text.
+func (a apiAccess) warn(log *slog.Logger) {
+	host, _, err := net.SplitHostPort(a.public)
+	if ip := net.ParseIP(host); !a.named || err != nil || a.config.TLSEnabled() || host == "localhost" || ip.IsLoopback() {
+		return
+	}
+	log.Warn("the tokens in http.token_file are sent over the network in clear text: set http.web_config for TLS", "http.listen", a.public)
+}
+
+// maxApplied bounds the configuration in force, in bytes: that of a host with as many groups as there can be.
+const maxApplied = 64 << 20
+
+// readApplied returns the configuration that was in force when guard and daemon were killed together; nil if they were
+// not. file is empty without a runtime directory.
+func readApplied(file string) ([]byte, error) {
+	if file == "" {
+		return nil, nil
+	}
+	data, err := secretfile.ReadOwn(file, maxApplied)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the configuration that was in force when zkelectd was killed: %w", err)
+	}
+	return data, nil
+}
+
+// writeApplied stores the configuration in force, which readApplied returns unless zkelectd is stopped before.
+func writeApplied(file string, content []byte) error {
+	if file == "" {
+		return nil
+	}
+	temp, err := os.CreateTemp(filepath.Dir(file), ".zkelectd-applied-") // created with mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = temp.Write(content)
+	if err = errors.Join(err, temp.Close()); err == nil {
+		err = os.Rename(temp.Name(), file)
+	}
+	if err != nil {
+		os.Remove(temp.Name())
+	}
+	return err
 }

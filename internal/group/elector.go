@@ -5,6 +5,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/group/electing"
+	"zkelectd/internal/policy"
 	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/transition"
 	"zkelectd/internal/watchdog"
@@ -36,4 +37,31 @@ func (m *Member) newElector() *electing.Elector {
 func concernsElector(ev transition.Event, wake, now time.Duration) bool {
 	r, renewed := ev.(transition.RenewDone)
 	return !renewed || r.Err != nil || wake != 0 && now >= wake
+}
+
+// LoadsChanged makes the member rank again, because the values of Options.Loads have changed. It is safe for concurrent use.
+func (g *Group) LoadsChanged() {
+	if g.usesLoads.Load() {
+		g.notices.add(loadsChanged)
+	}
+}
+
+// loads returns what is known of the loads of the hosts, if the elector's policy needs it; else nil.
+func (m *Member) loads() map[string]cluster.Load {
+	s, rules := &m.read, m.group.ownRules()
+	if s.Policy.Readable() {
+		rules = s.Policy.Record.Rules
+	}
+	uses := s.Elector && policy.UsesLoads(rules, s.Members)
+	m.group.usesLoads.Store(uses)
+	if !uses {
+		return nil
+	}
+	return m.group.opt.Loads()
+}
+
+// complete makes the snapshot from what was read, and adds the loads of the hosts and the end of this node.
+func (m *Member) complete() {
+	m.snap = m.read
+	m.snap.Members = cluster.WithLoads(m.withOwnEnd(m.read.Members), m.loads())
 }

@@ -1,9 +1,14 @@
 package group
 
 import (
+	"context"
+	"errors"
 	"strconv"
+	"sync"
 
+	"zkelectd/internal/operator/status"
 	"zkelectd/internal/transition"
+	"zkelectd/internal/work/fencer"
 	"zkelectd/internal/work/workenv"
 	"zkelectd/internal/work/worker"
 )
@@ -38,4 +43,87 @@ func (m *Member) fencing(term int64) workenv.Fencing {
 func (m *Member) setPendingHooks(term int64) {
 	change := m.group.change(transition.Standby, term, "the daemon has died as the leader")
 	m.worker.SetPendingHooks(term, encodeChange(change))
+}
+
+// ErrNoWork is the error for a value of work that does not lead here.
+var ErrNoWork = errors.New("this daemon does not lead in that term")
+
+// publisher passes the values that work publishes on to the loop; of those that it has not taken, the last one
+// counts. The zero value accepts none.
+type publisher struct {
+	mu    sync.Mutex
+	term  int64              // whose work may publish; 0 for none
+	given transition.Publish // zero if there is none
+}
+
+// acceptValues makes the publisher accept values of the term that is held, until its work is to stop.
+func (m *Member) acceptValues() {
+	p, term := &m.group.publisher, m.machine.Term()
+	switch m.machine.Phase() {
+	case transition.Stopping, transition.Releasing, transition.Ended:
+		term = 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.term = term
+}
+
+func (p *publisher) give(term int64, value string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.term == 0 || term != 0 && term != p.term {
+		return ErrNoWork
+	}
+	p.given = transition.Publish{Term: p.term, Value: value}
+	return nil
+}
+
+func (p *publisher) take() (v transition.Publish) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	v, p.given = p.given, transition.Publish{}
+	return v
+}
+
+// publishValue publishes a value of the work. Work that is being stopped has nothing to publish any more.
+func (m *Member) publishValue(term int64, value string) { _ = m.group.Publish(term, value) }
+
+// Fencing says how this host, as a candidate, fences the node of a holder that was lost.
+type Fencing struct {
+	transition.Fencing
+	// Fence fences a node with programs that run runs. It returns what has fenced it. It blocks.
+	Fence func(ctx context.Context, t fencer.Target, run fencer.Runner) (by string, err error)
+}
+
+// fence fences a node in another goroutine. The loop ends that with the work.
+func (m *Member) fence(a transition.Fence) {
+	ctx, cancel := context.WithCancel(m.background.ctx)
+	m.endFencing = cancel
+	h := a.Holder
+	target := fencer.Target{
+		Group: m.group.opt.Name, Node: h.Node, Host: h.Host, Site: h.Site, Address: h.API, Term: h.Term, By: m.self.ID,
+	}
+	log := m.group.log.With("fenced", h.Node, "held_term", h.Term, "term", a.Term)
+	log.Warn("fencing the node of a lost holder")
+	m.background.spawn(func() {
+		defer cancel()
+		by, err := m.opt.Fencing.Fence(ctx, target, m.worker.RunUnderLease)
+		if err == nil && ctx.Err() != nil {
+			err = errors.New("was cut short") // it may have succeeded, but for a term that is over
+		}
+		if err != nil {
+			log.Error("fencing failed: it is not certain that the node is off", "err", err)
+		} else {
+			log.Warn("fenced: the node is off", "by", by)
+		}
+		m.group.opt.Counters.Update(func(t *status.Totals) { t.Fenced.Add(err) })
+		m.report(transition.Fenced{Term: a.Term, Node: h.Node, Host: h.Host, By: by, Err: err})
+	})
+}
+
+// stopFencing ends what fences a node, if something does.
+func (m *Member) stopFencing() {
+	if m.endFencing != nil {
+		m.endFencing()
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -344,4 +345,97 @@ func (h *Host) closeSession(ctx context.Context, s *zk.Session) {
 		h.log.Warn("the session did not close cleanly", "err", err)
 	}
 	h.opt.Guard.ClearSession()
+}
+
+// maxStuck is how many loops may be stuck at once. A loop that never returns keeps its memory and its goroutines, so with more of
+// them the daemon is started again.
+const maxStuck = 3
+
+// ErrStuckLoops is the error of a host that must be started again, because too many of its groups' event loops are stuck.
+var ErrStuckLoops = errors.New("too many event loops are stuck: the daemon must be started again")
+
+// beat starts what shows the guard that this daemon is alive, and abandons the members whose loops are stuck. Call stop to end
+// that.
+func (s *session) beat() (stop func()) {
+	h := s.host
+	interval := status.PublishInterval(s.granted)
+	if watchdog := h.opt.Guard.WatchdogInterval(); watchdog > 0 {
+		interval = min(interval, watchdog)
+	}
+	reconnects := 0
+	beat := func() {
+		now := boottime.Now()
+		h.opt.Guard.Heartbeat(now + s.granted*3/4) // the guard then closes the session before it expires, and releases with that
+		for _, m := range s.all() {
+			m.check(now)
+		}
+		if n := s.zk.Reconnects(); n != reconnects {
+			h.counters.Update(func(t *status.Totals) { t.Reconnects += uint64(n - reconnects) })
+			reconnects = n
+		}
+		h.publishLoad()
+		s.reportReady()
+		h.service.status(h.line())
+	}
+	beat()
+	return inBackground(context.Background(), func(ctx context.Context) {
+		for sleep(ctx, interval) {
+			beat()
+		}
+	})
+}
+
+// loopStuck counts a loop that was abandoned; the function that it returns is called when that loop has returned.
+func (h *Host) loopStuck() (returned func(), tooMany bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stuck++
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.stuck--
+	}, h.stuck >= maxStuck
+}
+
+// noteGrant returns the smallest session timeout that any server has granted to this daemon: one that granted it once
+// may grant it again at any reconnect.
+func (h *Host) noteGrant(timeout time.Duration) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.smallestGrant = cluster.Earliest(h.smallestGrant, timeout)
+	return h.smallestGrant
+}
+
+// leaseBase returns the session timeout that leases are based on. It logs that if servers have granted less than expected.
+func (h *Host) leaseBase(granted time.Duration) time.Duration {
+	z := h.config().ZooKeeper
+	floor, base := z.MinSessionTimeout, z.LeaseBase(h.noteGrant(granted))
+	switch {
+	case base < floor:
+		h.log.Error("a ZooKeeper server granted less than zookeeper.min_session_timeout: the lease is based on the granted timeout",
+			"granted", base, "zookeeper.min_session_timeout", floor)
+	case base < granted && base != floor:
+		h.log.Warn("until the daemon restarts, the lease is based on the shortest session timeout that any server has granted",
+			"granted", granted, "lease_base", base)
+	}
+	return base
+}
+
+// logBudget logs the timing of the leaderships.
+func (r *resource) logBudget(b cluster.Budget) {
+	level := slog.LevelDebug
+	if r.host.single() {
+		level = slog.LevelInfo
+	}
+	r.log.Log(context.Background(), level, b.Text())
+}
+
+// budget returns the timing of the resource's leaderships in this session.
+func (s *session) budget(r *resource) (cluster.Budget, error) {
+	budget, err := r.config().Budget(s.base)
+	if err != nil && s.base < s.granted {
+		err = fmt.Errorf("%w; the lease is computed from %s, not from the granted %s: the smallest of zookeeper.min_session_timeout (%s) and all timeouts granted since the start",
+			err, s.base, s.granted, s.host.config().ZooKeeper.MinSessionTimeout)
+	}
+	return budget.Granted(s.granted), err
 }

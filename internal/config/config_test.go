@@ -309,14 +309,6 @@ func TestPublicAddress(t *testing.T) {
 	}
 }
 
-func TestConfigFlagCannotBeGivenTwice(t *testing.T) {
-	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-	RegisterFlags(fs)
-	if err := fs.Parse([]string{"--config", "a", "--config", "b"}); err == nil || !strings.Contains(err.Error(), "set twice") {
-		t.Errorf("two --config: error %v", err)
-	}
-}
-
 func TestDiff(t *testing.T) {
 	a := mustLoad(t, Sources{Env: []string{"ZKELECTD_NODE_ID=a"}})
 	b := mustLoad(t, Sources{Env: []string{"ZKELECTD_NODE_ID=b", "ZKELECTD_NODE_PRIORITY=7", "ZKELECTD_POLICY_SITES=x=1", "ZKELECTD_HOOKS_TIMEOUT=1s"}})

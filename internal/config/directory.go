@@ -140,7 +140,9 @@ func (f *groupFile) read(m *mainFile) {
 // exclude each other.
 func withoutReplacedWork(inherited, own map[string]found) map[string]found {
 	kinds := []string{childCommand, "child.unit", "child.none"}
-	if !slices.ContainsFunc(kinds, func(key string) bool { return own[key].value != nil && !isZero(own[key].value) }) {
+	if !slices.ContainsFunc(kinds, func(key string) bool {
+		return own[key].value != nil && !empty(own[key].value) && !reflect.ValueOf(own[key].value).IsZero()
+	}) {
 		return inherited
 	}
 	rest := maps.Clone(inherited)
@@ -148,12 +150,6 @@ func withoutReplacedWork(inherited, own map[string]found) map[string]found {
 		delete(rest, key)
 	}
 	return rest
-}
-
-// isZero reports whether a setting's value is empty.
-func isZero(value any) bool {
-	v := reflect.ValueOf(value)
-	return v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0
 }
 
 // parse returns the settings in the content of the file.
@@ -168,16 +164,7 @@ func (f *groupFile) parse(m *mainFile, data []byte) map[string]found {
 		}
 		return "is a setting of the host: write it in " + m.src.File
 	}
-	before := len(f.errs)
-	root := rootNode(f.path, data, &f.errs)
-	if root == nil || root.Tag == "!!null" {
-		if len(f.errs) == before {
-			// An editor or a full disk may have emptied it, so it is no group with the defaults alone.
-			f.errs.add(f.path, "", "is empty: write {} for a group that has only the defaults")
-		}
-		return nil
-	}
-	w.section("", root)
+	w.read(data, "is empty: write {} for a group that has only the defaults")
 	return w.out
 }
 

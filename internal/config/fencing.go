@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
-
-	"zkelectd/internal/sys/suggest"
 )
 
 // Fencing configures how this host, as a candidate, switches off the node of a leader that was lost.
@@ -37,10 +35,8 @@ type FencingLevel struct {
 // Tables are maps by name.
 type Tables = map[string]map[string]string
 
-// The limits of fencing.
-const (
-	maxLevels = 4
-)
+// maxLevels limits the levels.
+const maxLevels = 4
 
 // agentName matches the names of ClusterLabs' fence agents.
 var agentName = regexp.MustCompile(`^fence_[A-Za-z0-9_.-]+$`)
@@ -157,68 +153,13 @@ func tablesOf(n *yaml.Node) (Tables, error) {
 
 // levelsOf returns the fencing levels in a YAML node: a list of them, or the only one.
 func levelsOf(n *yaml.Node) ([]FencingLevel, error) {
+	const wrong = "must be a map with command, or with agent, options, secrets and nodes"
 	switch n.Kind {
 	case yaml.MappingNode:
-		l, err := levelOf(n)
+		l, err := structOf[FencingLevel](n, wrong)
 		return []FencingLevel{l}, err
 	case yaml.SequenceNode:
-	default:
-		return nil, errors.New("must be one level, as in {agent: fence_ipmilan, nodes: {n1: {ip: 192.0.2.1}}}, or a list of them")
+		return structsOf[FencingLevel](n, wrong)
 	}
-	all := make([]FencingLevel, 0, len(n.Content))
-	for i, item := range n.Content {
-		l, err := levelOf(item)
-		if err != nil {
-			return nil, fmt.Errorf("[%d]: %w", i, err)
-		}
-		all = append(all, l)
-	}
-	return all, nil
-}
-
-// levelKinds are the settings of a level.
-var levelKinds = map[string]kind{"command": list, "agent": text, "options": texts, "secrets": texts, "nodes": tables}
-
-func levelOf(n *yaml.Node) (l FencingLevel, err error) {
-	if n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
-	if n.Kind != yaml.MappingNode {
-		return l, errors.New("must be a map with command, or with agent, options, secrets and nodes")
-	}
-	seen := make(map[string]bool)
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		name := n.Content[i].Value
-		k, known := levelKinds[name]
-		if !known {
-			return l, fmt.Errorf("%q is not a setting of a level%s", name, suggest.Hint(name, slices.Sorted(maps.Keys(levelKinds))))
-		}
-		if seen[name] {
-			return l, fmt.Errorf("%q is given twice", name)
-		}
-		seen[name] = true
-		v, err := fromNode(k, n.Content[i+1])
-		if err != nil {
-			return l, fmt.Errorf("%s: %w", name, err)
-		}
-		l.set(name, v)
-	}
-	return l, nil
-}
-
-func (l *FencingLevel) set(name string, v any) {
-	switch v := v.(type) {
-	case []string:
-		l.Command = v
-	case string:
-		l.Agent = v
-	case Tables:
-		l.Nodes = v
-	case map[string]string:
-		if name == "options" {
-			l.Options = v
-		} else {
-			l.Secrets = v
-		}
-	}
+	return nil, errors.New("must be one level, as in {agent: fence_ipmilan, nodes: {n1: {ip: 192.0.2.1}}}, or a list of them")
 }

@@ -79,7 +79,7 @@ func TestBadFencingIsRefused(t *testing.T) {
 		"{levels: {agent: fence_x, secrets: {password: ''}, nodes: {n1: {}}}}":                   "password names no file",
 		"{levels: fence_x}":                                                                      "fencing.levels: must be one level",
 		"{levels: [x]}":                                                                          "[0]: must be a map",
-		"{levels: [{agnt: fence_x}]}":                                                            `[0]: "agnt" is not a setting of a level; did you mean agent?`,
+		"{levels: [{agnt: fence_x}]}":                                                            `[0]: "agnt" is none of agent, command, nodes, options, secrets; did you mean agent?`,
 		"{levels: [{}]}":                                                                         "[0].agent: is not set, and neither is a command",
 		"{levels: [{command: [a]}, {agent: fence_x}]}":                                           "[1].nodes: is empty",
 		"{levels: [{command: [a]},{command: [a]},{command: [a]},{command: [a]},{command: [a]}]}": "has 5 levels; at most 4",

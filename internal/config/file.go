@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,16 +70,21 @@ func readTrusted(path string, file *os.File) ([]byte, error) {
 func parseFile(path string, data []byte, errs *Errors) (settings, defaults map[string]found) {
 	w := newWalker(path, errs)
 	w.defaults = make(map[string]found)
-	before := len(*errs)
-	root := rootNode(path, data, errs)
+	w.read(data, "is empty: write {} if flags, environment variables and defaults are to be all settings")
+	return w.out, w.defaults
+}
+
+// read collects the settings in the content of a YAML file. empty is the error if it has none: an editor, a full disk or a failed command
+// in <(...) may have left it empty.
+func (w *walker) read(data []byte, empty string) {
+	before := len(*w.errs)
+	root := rootNode(w.path, data, w.errs)
 	switch {
 	case root != nil && root.Tag != "!!null":
 		w.section("", root)
-	case len(*errs) == before:
-		// An editor, a full disk or a failed command in <(...) may have left it empty.
-		errs.add(path, "", "is empty: write {} if flags, environment variables and defaults are to be all settings")
+	case len(*w.errs) == before:
+		w.errs.add(w.path, "", "%s", empty)
 	}
-	return w.out, w.defaults
 }
 
 // rootNode returns the root of the only YAML document in the content of a file; nil if there is none.
@@ -267,22 +274,55 @@ func strategies(n *yaml.Node) ([]cluster.Strategy, error) {
 	if n.Kind != yaml.SequenceNode {
 		return nil, fmt.Errorf("must be a list, as in [{when: 'cause == \"failure\"', use: other-site}, {use: priority}]")
 	}
-	list := make([]cluster.Strategy, 0, len(n.Content))
-	for i, c := range n.Content {
-		pairs, err := fromNode(texts, c)
+	return structsOf[cluster.Strategy](n, "must be a map with when and use")
+}
+
+// structsOf returns the structs in a YAML list, see structOf.
+func structsOf[T any](n *yaml.Node, wrong string) ([]T, error) {
+	all := make([]T, 0, len(n.Content))
+	for i, item := range n.Content {
+		one, err := structOf[T](item, wrong)
 		if err != nil {
 			return nil, fmt.Errorf("[%d]: %w", i, err)
 		}
-		words := pairs.(map[string]string)
-		s := cluster.Strategy{When: words["when"], Use: words["use"]}
-		delete(words, "when")
-		delete(words, "use")
-		for word := range words {
-			return nil, fmt.Errorf("[%d]: %q is neither when nor use", i, word)
-		}
-		list = append(list, s)
+		all = append(all, one)
 	}
-	return list, nil
+	return all, nil
+}
+
+// structOf returns the struct in a YAML node, whose fields have the tag yaml. wrong is the error if the node is no map.
+func structOf[T any](n *yaml.Node, wrong string) (v T, err error) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n.Kind != yaml.MappingNode {
+		return v, errors.New(wrong)
+	}
+	fields := make(map[string]reflect.Value)
+	for i, f := range reflect.VisibleFields(reflect.TypeFor[T]()) {
+		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		fields[name] = reflect.ValueOf(&v).Elem().Field(i)
+	}
+	seen := make(map[string]bool)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name := n.Content[i].Value
+		field, known := fields[name]
+		if !known {
+			names := slices.Sorted(maps.Keys(fields))
+			return v, fmt.Errorf("%q is none of %s%s", name, strings.Join(names, ", "), suggest.Hint(name, names))
+		}
+		if seen[name] {
+			return v, fmt.Errorf("%q is given twice", name)
+		}
+		seen[name] = true
+		k, _ := kindOf(field.Type())
+		value, err := fromNode(k, n.Content[i+1])
+		if err != nil {
+			return v, fmt.Errorf("%s: %w", name, err)
+		}
+		field.Set(reflect.ValueOf(value))
+	}
+	return v, nil
 }
 
 // marshal returns the node for a value, in the form in which people write it.

@@ -1,8 +1,8 @@
 package config
 
 import (
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -33,31 +33,26 @@ var flags = []settingFlag{
 func RegisterFlags(to *pflag.FlagSet) { register(to, "") }
 
 // RegisterConnection adds --config and the flags for the connection to the group, for commands that need nothing else.
-func RegisterConnection(to *pflag.FlagSet) {
-	register(to, zookeeperSection)
-}
+func RegisterConnection(to *pflag.FlagSet) { register(to, zookeeperSection) }
 
 // RegisterNodeName adds the flags for the name and the site of this host.
-func RegisterNodeName(to *pflag.FlagSet) {
-	for _, f := range flags {
-		if f.key == "node.id" || f.key == "node.site" {
-			addFlag(to, f)
-		}
-	}
-}
+func RegisterNodeName(to *pflag.FlagSet) { registerSettings(to, "node.id", "node.site") }
 
 // setting is the annotation of a flag that sets a key. A command may have another flag with the name of one of them.
 const setting = "setting"
 
 // RegisterFile adds --config.
-func RegisterFile(to *pflag.FlagSet) {
-	to.Var(&onceValue{}, "config", "configuration file (YAML), optional")
-}
+func RegisterFile(to *pflag.FlagSet) { to.String("config", "", "configuration file (YAML), optional") }
 
 func register(to *pflag.FlagSet, prefix string) {
 	RegisterFile(to)
+	registerSettings(to, prefix)
+}
+
+// registerSettings adds the flags for settings whose names begin with one of the prefixes.
+func registerSettings(to *pflag.FlagSet, prefixes ...string) {
 	for _, f := range flags {
-		if strings.HasPrefix(f.key, prefix) {
+		if slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(f.key, prefix) }) {
 			addFlag(to, f)
 		}
 	}
@@ -75,24 +70,6 @@ func addFlag(to *pflag.FlagSet, f settingFlag) {
 		to.String(f.flag, "", usage)
 	}
 	to.Lookup(f.flag).Annotations = map[string][]string{setting: {f.key}}
-}
-
-// onceValue is a string flag that cannot be set twice; otherwise the second file would silently replace the first.
-type onceValue struct {
-	value string
-	set   bool
-}
-
-func (v *onceValue) String() string { return v.value }
-
-func (v *onceValue) Type() string { return "string" }
-
-func (v *onceValue) Set(s string) error {
-	if v.set && v.value != s { // for a completion, cobra parses the flags twice
-		return errors.New("set twice: only one configuration file is read")
-	}
-	v.value, v.set = s, true
-	return nil
 }
 
 func readFlags(to *pflag.FlagSet, values map[string]found, errs *Errors) {

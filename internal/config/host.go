@@ -214,36 +214,21 @@ const (
 
 // claims are what only one group of a host can have: its znodes and its unit.
 type claims struct {
-	base  string            // the znode above the roots of the groups
-	owner map[string]string // the group of each claimed znode
-	above map[string]string // a group with claimed znodes below each znode
-	unit  map[string]string // the group of each systemd unit
+	base   string // the znode above the roots of the groups
+	znodes []claim
+	unit   map[string]string // the group of each systemd unit
 }
 
-func newClaims(base string) *claims {
-	return &claims{base: base, owner: make(map[string]string), above: make(map[string]string), unit: make(map[string]string)}
-}
+// claim is a znode, with a slash at its end, that belongs to a group.
+type claim struct{ znode, group string }
 
-// znodes returns what a group claims: its root, and the znode that records which root it has.
-func (c *claims) znodes(g Group) []string {
-	return []string{g.Config.ZooKeeper.Root, path.Join(c.base, g.Name)}
-}
-
-// parents returns all znodes above a znode.
-func parents(znode string) (all []string) {
-	for i := strings.LastIndexByte(znode, '/'); i > 0; i = strings.LastIndexByte(znode[:i], '/') {
-		all = append(all, znode[:i])
-	}
-	return all
+// of returns what a group claims: its root, and the znode that records which root it has.
+func (c *claims) of(g Group) []claim {
+	return []claim{{g.Config.ZooKeeper.Root + "/", g.Name}, {path.Join(c.base, g.Name) + "/", g.Name}}
 }
 
 func (c *claims) add(g Group) {
-	for _, znode := range c.znodes(g) {
-		c.owner[znode] = g.Name
-		for _, p := range parents(znode) {
-			c.above[p] = g.Name
-		}
-	}
+	c.znodes = append(c.znodes, c.of(g)...)
 	for _, unit := range g.Config.units() {
 		c.unit[unit] = g.Name
 	}
@@ -272,36 +257,27 @@ func (c *claims) checkRoot(g Group) string {
 	case strings.HasPrefix(root, c.base+"/."):
 		return fmt.Sprintf("%q is reserved: names below the zookeeper.root of the host do not begin with a dot", root)
 	}
-	for _, znode := range c.znodes(g) {
-		if other := c.owner[znode]; other != "" {
-			return fmt.Sprintf("%q belongs to group %s, too", znode, other)
-		}
-		if other := c.above[znode]; other != "" {
-			return fmt.Sprintf("%q contains a znode of group %s", znode, other)
-		}
-		for _, p := range parents(znode) {
-			if other := c.owner[p]; other != "" {
-				return fmt.Sprintf("%q is inside %q, which belongs to group %s", znode, p, other)
+	for _, own := range c.of(g) {
+		for _, other := range c.znodes {
+			switch znode, taken := strings.TrimSuffix(own.znode, "/"), strings.TrimSuffix(other.znode, "/"); {
+			case znode == taken:
+				return fmt.Sprintf("%q belongs to group %s, too", znode, other.group)
+			case strings.HasPrefix(taken, own.znode):
+				return fmt.Sprintf("%q contains a znode of group %s", znode, other.group)
+			case strings.HasPrefix(znode, other.znode):
+				return fmt.Sprintf("%q is inside %q, which belongs to group %s", znode, taken, other.group)
 			}
 		}
 	}
 	return ""
 }
 
-// moved returns 1 if the root of the group is not the one that its name gives it, and otherwise 0.
-func (f *groupFile) moved(base string) int {
-	if f.cfg.ZooKeeper.Root == path.Join(base, f.name) {
-		return 0
-	}
-	return 1
-}
-
 // refuseConflicts adds an error to each file whose group conflicts with another one. A group that runs keeps what it has; otherwise
-// one with the root that its name gives it, or the first name, does.
+// the first name does.
 func (d *directory) refuseConflicts(base string, running Host) {
 	for refused := true; refused; {
 		refused = false // what a refused group keeps may conflict with a change of another one
-		c := newClaims(base)
+		c := claims{base: base, unit: make(map[string]string)}
 		var changes []*groupFile
 		for _, name := range slices.Sorted(maps.Keys(d.files)) {
 			f, now := d.files[name], running.find(name)
@@ -312,7 +288,6 @@ func (d *directory) refuseConflicts(base string, running Host) {
 				changes = append(changes, f)
 			}
 		}
-		slices.SortStableFunc(changes, func(a, b *groupFile) int { return cmp.Compare(a.moved(base), b.moved(base)) })
 		for _, f := range changes {
 			g := Group{Name: f.name, Config: f.cfg}
 			found := c.check(g)

@@ -435,7 +435,7 @@ func TestRootsOfGroups(t *testing.T) {
 	}
 	// The default root of one group may be what another one is set to.
 	h = newHost(t, "", map[string]string{"a": "zookeeper: {root: /cluster/b}", "b": "{}"})
-	if got, want := h.fault(), `a.yaml:1: zookeeper.root: "/cluster/b" belongs to group b, too`; got != want {
+	if got, want := h.fault(), `b.yaml: zookeeper.root: "/cluster/b" belongs to group a, too`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -130,6 +130,8 @@ func kindOf(t reflect.Type) (kind, any) {
 		return texts, map[string]string{}
 	case map[string]int:
 		return integers, map[string]int{}
+	case Tables:
+		return tables, Tables{}
 	case []cluster.Strategy:
 		return choices, []cluster.Strategy{}
 	case []FencingLevel:

@@ -166,7 +166,7 @@ func Diff(a, b Config) (reload, restart []string) {
 	before, after := a.settings(), b.settings()
 	for _, k := range Keys() {
 		x, y := before[k.Name], after[k.Name]
-		if reflect.DeepEqual(x, y) || (empty(x) && empty(y)) || b.Policy.LeftToGroup() && onlyOfRules(k.Name) {
+		if same(x, y) || b.Policy.LeftToGroup() && onlyOfRules(k.Name) {
 			continue
 		}
 		if k.Reload {
@@ -177,6 +177,9 @@ func Diff(a, b Config) (reload, restart []string) {
 	}
 	return reload, restart
 }
+
+// same reports whether two values of a setting are the same: an empty list is one that is not set.
+func same(x, y any) bool { return reflect.DeepEqual(x, y) || empty(x) && empty(y) }
 
 func empty(v any) bool {
 	switch r := reflect.ValueOf(v); r.Kind() {

@@ -80,7 +80,7 @@ func TestPolicyErrorsNameTheKeyAndTheLine(t *testing.T) {
 		"\nstrategies: [first]":                                   {"policy.strategies", ":4", "[0]: must be a map"},
 		"\nstrategies: [{use: first}, [first]]":                   {"policy.strategies", ":4", "[1]: must be a map"},
 		"\nstrategies: [{use: [first]}]":                          {"policy.strategies", ":4", "[0]: use: must be a single value"},
-		"\nstrategies: [{use: first, if: x}]":                     {"policy.strategies", ":4", `[0]: "if" is neither when nor use`},
+		"\nstrategies: [{use: first, if: x}]":                     {"policy.strategies", ":4", `[0]: "if" is none of use, when`},
 		"\nhysteresis: -1":                                        {"policy.hysteresis", ":4", "not between 0 and 1000"},
 		"\nhysteresis: 1001":                                      {"policy.hysteresis", ":4", "1001 is not between 0 and 1000"},
 		"\ntype: exec":                                            {"policy.exec", "default", "the policy type exec needs a program"},

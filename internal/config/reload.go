@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -236,7 +235,7 @@ func Unbundle(content []byte) (Host, error) {
 func (c Config) sparseYAML(standard map[string]any) string {
 	settings := c.settings()
 	maps.DeleteFunc(settings, func(key string, v any) bool {
-		return reflect.DeepEqual(v, standard[key]) || (empty(v) && empty(standard[key]))
+		return same(v, standard[key])
 	})
 	return yamlOf(settings, nil, func(key string) bool { return settings[key] != nil })
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -147,7 +146,7 @@ func RulesDiff(before, after cluster.Rules) []string {
 	var lines []string
 	for _, k := range Keys() {
 		x, y := a[k.Name], b[k.Name]
-		if !ofRules(k.Name) || reflect.DeepEqual(x, y) || (empty(x) && empty(y)) {
+		if !ofRules(k.Name) || same(x, y) {
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("%s: %s -> %s", k.Name, inline(x), inline(y)))
@@ -179,7 +178,6 @@ func MergeRules(before, after, inForce cluster.Rules) Merge {
 	result, taken := defaults().WithRules(inForce), false
 	b, a, f := defaults().WithRules(before).settings(), defaults().WithRules(after).settings(), result.settings()
 	merge := func(key string, b, a, f any) (take bool) {
-		same := func(x, y any) bool { return reflect.DeepEqual(x, y) || x != nil && y != nil && empty(x) && empty(y) }
 		switch {
 		case same(a, f):
 		case same(b, a):

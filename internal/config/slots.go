@@ -2,11 +2,10 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-
-	"zkelectd/internal/cluster"
 )
 
 // Slots configures how many leaders a group has. Both values are only a proposal for the group's first leaders; from then on
@@ -66,30 +65,8 @@ func (c Config) OfSlot(slot, count int) Config {
 
 // hasSlotVariable reports whether a value contains a variable of a slot.
 func hasSlotVariable(value any) bool {
-	in := func(texts ...string) bool {
-		return slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(s, slotVariable) || strings.Contains(s, slotsVariable) })
-	}
-	switch v := value.(type) {
-	case string:
-		return in(v)
-	case []string:
-		return in(v...)
-	case map[string]string:
-		for name, text := range v {
-			if in(name, text) {
-				return true
-			}
-		}
-	case map[string]int:
-		for name := range v {
-			if in(name) {
-				return true
-			}
-		}
-	case []cluster.Strategy:
-		return slices.ContainsFunc(v, func(s cluster.Strategy) bool { return in(s.When, s.Use) })
-	}
-	return false
+	text := fmt.Sprint(value)
+	return strings.Contains(text, slotVariable) || strings.Contains(text, slotsVariable)
 }
 
 func (c *Config) checkSlots(report func(string, string, ...any)) {

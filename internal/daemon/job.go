@@ -165,7 +165,7 @@ type job struct {
 func (j *job) run(ctx context.Context) {
 	session, err := j.open(ctx)
 	if err != nil {
-		j.setResult(JobResult{Failed: err.Error()})
+		j.end(JobResult{Failed: err.Error()})
 		return
 	}
 	defer operator.Disconnect(ctx, session)
@@ -262,39 +262,31 @@ func (j *job) requireGroup(ctx context.Context, session *zk.Session) error {
 	return store.RequireCreated(ctx, conn, kind, store.MissingError{Root: root, Servers: j.cfg.ZooKeeper.Servers, Max: j.rule.Max})
 }
 
-// setResult sets the result, and leaves it for the guard. Only the first one counts.
-func (j *job) setResult(r JobResult) (first bool) {
+// end makes the host leave with a result, which it leaves for the guard. Only the first one counts.
+func (j *job) end(r JobResult) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.setLocked(r)
-}
-
-func (j *job) setLocked(r JobResult) (first bool) {
-	if j.result != (JobResult{}) {
-		return false
-	}
-	j.result = r
-	if err := r.write(j.file); err != nil {
-		j.log.Error("the result of the job cannot be passed on", "result", r.reason(), "err", err)
-	}
-	return true
-}
-
-// end makes the host leave with a result. Only the first one counts.
-func (j *job) end(r JobResult) {
-	if j.setResult(r) {
-		j.host.Stop(r.reason())
-	}
+	j.endLocked(r)
 }
 
 // giveUp is end unless the job has begun.
 func (j *job) giveUp(r JobResult) {
 	j.mu.Lock()
-	first := !j.begun && j.setLocked(r)
-	j.mu.Unlock()
-	if first {
-		j.host.Stop(r.reason())
+	defer j.mu.Unlock()
+	if !j.begun {
+		j.endLocked(r)
 	}
+}
+
+func (j *job) endLocked(r JobResult) {
+	if j.result != (JobResult{}) {
+		return
+	}
+	j.result = r
+	if err := r.write(j.file); err != nil {
+		j.log.Error("the result of the job cannot be passed on", "result", r.reason(), "err", err)
+	}
+	j.host.Stop(r.reason())
 }
 
 // begin reports whether the job may begin: this host has not given up.
@@ -400,11 +392,7 @@ func (j *job) watch(ctx context.Context, session *zk.Session) {
 			return
 		}
 		if waited := time.Since(began); waited >= j.rule.Wait {
-			find := j.whoRuns
-			if j.rule.Max > 0 {
-				find = j.whoseTurn
-			}
-			if r := find(ctx, session, waited-j.rule.Wait > electionTimeout); r != (JobResult{}) {
+			if r := j.whyNot(ctx, session, waited-j.rule.Wait > electionTimeout); r != (JobResult{}) {
 				err := session.FollowRoot(ctx, j.cfg.ZooKeeper.Root, false)
 				if err == nil {
 					err = session.CheckOwner(ctx, j.cfg.ZooKeeper.Root)
@@ -421,51 +409,41 @@ func (j *job) watch(ctx context.Context, session *zk.Session) {
 	}
 }
 
-// whoseTurn returns why this host leaves: others run as many jobs as may run at once, or that is not known; zero if
-// it stays. late is as for whoRuns.
-func (j *job) whoseTurn(ctx context.Context, conn cluster.Reader, late bool) JobResult {
-	paths := cluster.Paths{Root: j.cfg.ZooKeeper.Root}
-	hint := cluster.InGroup("'zkelectd status --root %s'", "", paths.Root)
+// whyNot returns why this host leaves: another one runs the job, with a limit as many as may at once, or that is not known; zero if it
+// stays. late is set if it does not wait any longer for a leader.
+func (j *job) whyNot(ctx context.Context, conn cluster.Reader, late bool) JobResult {
+	root := cluster.Paths{Root: j.cfg.ZooKeeper.Root}
+	hint := cluster.InGroup("'zkelectd status --root %s'", "", root.Root)
+	leaderships := []cluster.Paths{root}
+	if j.rule.Max > 0 {
+		leaderships = nil
+		for i := range j.rule.Max {
+			leaderships = append(leaderships, root.OfSlot(i))
+		}
+	}
 	var others []string
-	for i := range j.rule.Max {
-		s, err := store.ReadSlot(ctx, conn, paths.OfSlot(i))
-		switch current := s.Current; {
+	for _, paths := range leaderships {
+		s, err := store.ReadTerm(ctx, conn, paths, false)
+		current := s.Current
+		if err == nil && current.Exists {
+			err = current.Err
+		}
+		switch {
 		case err != nil && late:
-			return JobResult{Failed: fmt.Sprintf("it is not known which hosts run it: %v", err)}
-		case err != nil:
+			return JobResult{Failed: fmt.Sprintf("it is not known which hosts run it: %v; see %s", err, hint)}
+		case err != nil, current.Exists && current.Record.Node == j.cfg.Node.ID:
 			return JobResult{}
-		case current.Readable() && current.Record.Node != j.cfg.Node.ID && (late || current.Record.State == cluster.CurrentReady):
+		case current.Exists && (late || current.Record.State == cluster.CurrentReady):
 			others = append(others, current.Record.Node)
 		}
 	}
-	switch {
-	case len(others) == j.rule.Max:
-		slices.Sort(others)
-		return JobResult{Failed: fmt.Sprintf("its turn has not come: %d jobs run, as many as may at once, on %s", len(others),
-			strings.Join(others, ", "))}
+	slices.Sort(others)
+	switch all := strings.Join(others, ", "); {
+	case len(others) == len(leaderships) && j.rule.Max == 0:
+		return JobResult{Skipped: all + " runs the job"}
+	case len(others) == len(leaderships):
+		return JobResult{Failed: fmt.Sprintf("its turn has not come: %d jobs run, as many as may at once, on %s", len(others), all)}
 	case late:
-		return JobResult{Failed: fmt.Sprintf("no host was elected within %s: see %s", electionTimeout, hint)}
-	}
-	return JobResult{}
-}
-
-// whoRuns returns why this host leaves: another one leads, or that is not known; zero if it stays. late is set if it does not wait any
-// longer for a leader.
-func (j *job) whoRuns(ctx context.Context, conn cluster.Reader, late bool) JobResult {
-	paths := cluster.Paths{Root: j.cfg.ZooKeeper.Root}
-	hint := cluster.InGroup("'zkelectd status --root %s'", "", paths.Root)
-	snap, err := store.ReadTerm(ctx, conn, paths, false)
-	current := snap.Current
-	switch other := current.Readable() && current.Record.Node != j.cfg.Node.ID; {
-	case other && (late || current.Record.State == cluster.CurrentReady):
-		return JobResult{Skipped: current.Record.Node + " runs the job"}
-	case !late:
-		return JobResult{}
-	case err != nil:
-		return JobResult{Failed: fmt.Sprintf("it is not known which host runs it: %v", err)}
-	case current.Exists && !current.Readable():
-		return JobResult{Failed: fmt.Sprintf("it is not known which host runs it: %v; see %s", current.Err, hint)}
-	case !current.Exists:
 		return JobResult{Failed: fmt.Sprintf("no host was elected within %s: see %s", electionTimeout, hint)}
 	}
 	return JobResult{}

@@ -43,7 +43,7 @@ func TestExecFindsOutWhoRunsTheJob(t *testing.T) {
 			}
 		}
 		for late, want := range map[bool]string{false: c.early, true: c.late} {
-			r := d.whoRuns(t.Context(), conn, late)
+			r := d.whyNot(t.Context(), conn, late)
 			if got := r.Skipped + r.Failed; !strings.HasPrefix(got, want) || (want == "") != (got == "") {
 				t.Errorf("%s, late %v: %q, want %q", name, late, got, want)
 			}

@@ -432,3 +432,154 @@ func TestExampleLoads(t *testing.T) {
 		t.Errorf("child: got %+v", c.Child)
 	}
 }
+
+// Each wrong setting of the watchdog device is reported under its key.
+func TestWatchdogDeviceIsChecked(t *testing.T) {
+	good := WatchdogDevice{Mode: DeviceRequired, Device: "/dev/watchdog"}
+	for want, change := range map[string]func(*WatchdogDevice){
+		"":                       func(*WatchdogDevice) {},
+		"watchdog_device.mode":   func(w *WatchdogDevice) { w.Mode = "on" },
+		"watchdog_device.device": func(w *WatchdogDevice) { w.Device = "/dev/../etc/passwd" },
+	} {
+		c, got := defaults(), ""
+		c.Device = good
+		change(&c.Device)
+		c.check(func(key, _ string, _ ...any) { got += key })
+		if got != want {
+			t.Errorf("%+v: %q", c.Device, got)
+		}
+	}
+}
+
+// lockOnly configures a group without leader-only work.
+const lockOnly = "child: {none: true}\n"
+
+// A daemon that would lead without any effect is refused, unless the configuration says that this is meant.
+func TestNoWork(t *testing.T) {
+	for text, refused := range map[string]bool{
+		"{}": true, "node: {id: a}": true, "http: {listen: '127.0.0.1:0'}": true, "child: {command: []}": true, "health: {exec: [true]}": true,
+		"child: {none: true}": false, "child: {command: [app]}": false, "child: {unit: app.service}": false, "node: {observer: true}": false,
+		"hooks: {pre_start: [x]}": false, "hooks: {post_stop: [x]}": false, "hooks: {on_change: [x]}": false,
+	} {
+		path := file(t, text)
+		for first, running := range map[bool]Host{true: {}, false: one(Config{}, path, "cluster")} {
+			_, err := ReloadHost(Sources{File: path}, running, false)
+			if got := err != nil; got != refused || got && !strings.Contains(err.Error(), path+": child.command: is not set, and neither are") {
+				t.Errorf("%s (first: %t): %v", text, first, err)
+			}
+		}
+		if _, err := Load(Sources{File: path}); err != nil { // commands read the same files
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for _, text := range []string{"child: {none: true, command: [app]}", "child: {none: true, unit: app.service}"} {
+		if _, err := Load(Sources{File: file(t, text)}); err == nil || !strings.Contains(err.Error(), "child.none: cannot be set together with") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// Only the group without work is refused.
+func TestNoWorkInAGroup(t *testing.T) {
+	h := newHost(t, "", map[string]string{"a": "child: {command: [app]}", "b": "{}"})
+	if got := summary(h.reload(Host{}, false)); got != "added [a] changed [] removed [] refused [b]" {
+		t.Error(got)
+	}
+	h.setMain("defaults: {child: {command: [app]}}\n")
+	if got := summary(h.reload(Host{}, false)); got != "added [a b] changed [] removed [] refused []" {
+		t.Error(got)
+	}
+}
+
+// The settings that say which group this is are named if no source sets them.
+func TestUnset(t *testing.T) {
+	for text, want := range map[string]string{
+		"{}": "zookeeper.servers zookeeper.root", "zookeeper: {root: /cluster}": "zookeeper.servers", "zookeeper: {root: /x, servers: [a]}": "",
+	} {
+		src := Sources{File: file(t, text), Command: []string{"app"}}
+		loaded, err := LoadHost(src)
+		if got := strings.Join(loaded.Unset, " "); err != nil || got != want {
+			t.Errorf("%s: %q, %v", text, got, err)
+		}
+		if r, err := ReloadHost(src, Host{}, false); err != nil || strings.Join(r.Host.Unset, " ") != want {
+			t.Errorf("%s: a daemon: %q, %v", text, r.Host.Unset, err)
+		}
+	}
+	if got := defaults().Setting("zookeeper.servers"); got != "127.0.0.1:2181" {
+		t.Error(got)
+	}
+}
+
+// A takeover may take as long as its hook and each part of the start of the work.
+func TestATakeoverMayTakeAsLongAsItsParts(t *testing.T) {
+	for given, want := range map[string]time.Duration{
+		"child: {command: [x]}": 30 * time.Second,
+		"child: {command: [x], ready: {timeout: 2m}}\nhooks: {timeout: 1s}": 121 * time.Second,
+		"child: {unit: x.service, ready: {timeout: 18s}}":                   46 * time.Second,
+	} {
+		c := mustLoad(t, Sources{File: file(t, given+"\n")})
+		if got := c.TakeoverTimeout(); got != want {
+			t.Errorf("%s: %s, want %s", given, got, want)
+		}
+	}
+}
+
+// The manual page has all settings, and no text that man takes for a command.
+func TestManualPage(t *testing.T) {
+	t.Parallel()
+	page := ManualPage(time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC))
+	for _, k := range Keys() {
+		if want := "\n.TP\n\\fB" + roff(k.Name) + "\\fP (" + roff(string(k.Kind)); strings.Count(page, want) != 1 {
+			t.Errorf("%s is there %d times", k.Name, strings.Count(page, want))
+		}
+	}
+	macros := []string{".TH", ".SH", ".SS", ".TP", ".PP", ".nf", ".fi"}
+	for i, line := range strings.Split(page, "\n") {
+		word, _, _ := strings.Cut(line, " ")
+		if strings.HasPrefix(line, ".") && !slices.Contains(macros, word) || strings.HasPrefix(line, "'") {
+			t.Errorf("line %d: %s", i+1, line)
+		}
+	}
+	if strings.Contains(page, "default: "+roff(hostName())) {
+		t.Error("the page has the name of this host")
+	}
+	if got, want := roff(".a\\b`c`-d\n'e\n\nf\n.g"), `\&.a\ebc\-d`+"\n"+`\&'e`+"\n.PP\nf\n"+`\&.g`; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestPromotionErrors(t *testing.T) {
+	const orders = "child: {command: [a], promote: {exec: [b]}, demote: {http: 'http://127.0.0.1/d'}"
+	const unit = "child: {unit: a.service, promote: {exec: [b]}, demote: {exec: [b]}"
+	for text, want := range map[string]string{
+		orders + "}": "",
+		orders + ", warm: {tcp: '127.0.0.1:80'}, ready: {http: 'http://127.0.0.1/'}}": "",
+		orders + "}\nslots: {count: 2, per_node: 1}":                                  "",
+		orders + "}\nslots: {count: 2}":                                               "child.promote: needs slots.per_node: 1",
+		orders + ", env: {A: '${ZKELECTD_SLOT}'}}\nslots: {count: 2, per_node: 1}":    "child.promote: the work contains ${ZKELECTD_SLOT}",
+		orders + ", ready: {notify: true}}":                                           "child.ready.notify: cannot be set together with child.promote",
+		orders + "}\nwatchdog_device: {mode: automatic}":                              "watchdog_device.mode: cannot be used together with child.promote",
+		unit + "}": "",
+		unit + "}\nslots: {count: 2, per_node: 1}": "",
+		strings.ReplaceAll(unit, "a.service", "'a@${ZKELECTD_SLOT}.service'") + "}\nslots: {count: 2, per_node: 1}": "child.promote: the work contains ${ZKELECTD_SLOT}",
+		unit + ", warm: {notify: true}}":                                                      "child.warm.notify: cannot be set together with child.unit",
+		orders + ", warm: {notify: true}}":                                                    "",
+		orders + ", warm: {notify: true, exec: [b]}}":                                         "cannot be set together with child.warm",
+		"child: {command: [a], warm: {notify: true}}":                                         "child.warm: has no effect",
+		"child: {none: true, promote: {exec: [b]}, demote: {exec: [b]}}":                      "child.promote: needs child.command or child.unit",
+		"child: {command: [a], promote: {exec: [b]}}":                                         "child.promote and child.demote belong together",
+		"child: {command: [a], demote: {exec: [b]}}":                                          "child.promote and child.demote belong together",
+		"child: {command: [a], warm: {exec: [b]}}":                                            "child.warm: has no effect",
+		"child: {command: [a], promote: {exec: [b], http: 'http://a/'}, demote: {exec: [b]}}": "child.promote.http: cannot be set together with child.promote.exec",
+		"child: {command: [a], promote: {http: 'ftp://a/'}, demote: {exec: [b]}}":             "child.promote.http: \"ftp://a/\" is not an http or https URL",
+		orders + ", warm: {exec: [b], tcp: 'a:1'}}":                                           "child.warm.tcp: cannot be set together with child.warm.exec",
+	} {
+		_, err := Load(Sources{File: file(t, text)})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got  %v\nwant %s", text, err, want)
+		}
+	}
+	if c := mustLoad(t, Sources{File: file(t, orders+", ready: {timeout: 5s}}")}); c.TakeoverTimeout() != 20*time.Second {
+		t.Errorf("a takeover may take %s", c.TakeoverTimeout())
+	}
+}

@@ -608,3 +608,131 @@ func FuzzGroupFile(f *testing.F) {
 		}
 	})
 }
+
+func TestCommandsIgnoreGroupsWithErrors(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, file, text)
+		return file
+	}
+	file := write("main.yaml", "zookeeper: {root: /zkelectd}\ngroups_dir: "+dir+"/groups\n")
+	if h, ignored, err := LoadCommand(Sources{File: file}); err != nil || ignored == nil || len(h.Groups) != 0 || h.Dir == "" {
+		t.Errorf("without the directory: %+v, %v, %v", h, ignored, err)
+	}
+	write("groups/billing.yaml", "policy: {type: first}\n")
+	write("groups/mail.yaml", "policy: {type: frist}\n")
+	h, ignored, err := LoadCommand(Sources{File: file})
+	if err != nil || len(h.Groups) != 1 || h.Groups[0].Name != "billing" || h.Groups[0].Config.ZooKeeper.Root != "/zkelectd/billing" {
+		t.Errorf("%+v, %v", h.Groups, err)
+	}
+	if ignored == nil || !strings.Contains(ignored.Error(), "mail.yaml") || strings.Contains(ignored.Error(), "billing") {
+		t.Errorf("ignored: %v", ignored)
+	}
+	write("main.yaml", "zookeper: {}\ngroups_dir: "+dir+"/groups\n")
+	if _, _, err := LoadCommand(Sources{File: file}); err == nil || !strings.Contains(err.Error(), "zookeper") {
+		t.Errorf("an error in the main file: %v", err)
+	}
+}
+
+func TestCirclesAreRefused(t *testing.T) {
+	h := newHost(t, "", map[string]string{
+		"a": "policy: {rank: ['with:b', spread]}", "b": "policy:\n  rank: ['with:c/0', spread]", "c": "policy: {apart_strict: [a]}",
+		"d": "policy: {rank: ['apart:e', 'with:a']}", "e": "policy: {rank: ['apart:d']}", "f": "{}",
+	})
+	got := h.fault()
+	for _, want := range []string{
+		"a.yaml:1: policy.rank: with:b: the groups refer to each other in a circle (a -> b -> c -> a)", "b.yaml:2: policy.rank: with:", "c.yaml:1: policy.apart_strict: with:b",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s\nwant %s", got, want)
+		}
+	}
+	if strings.Contains(got, "d.yaml") || strings.Contains(got, "e.yaml") {
+		t.Error(got)
+	}
+	h.put("c.yaml", "{}")
+	if names(h.load()) != "a b c d e f" {
+		t.Error("refused without a circle")
+	}
+}
+
+// A reload refuses the file that closes a circle, and no other.
+func TestReloadRefusesWhatClosesACircle(t *testing.T) {
+	h := newHost(t, "", map[string]string{"a": "{policy: {rank: ['with:b']}, child: {none: true}}", "b": lockOnly, "c": lockOnly})
+	running := h.load()
+	h.put("b.yaml", "{policy: {rank: ['apart:a']}, child: {none: true}}")
+	r := h.reload(running, false)
+	if err := r.Refused["b"]; len(r.Refused) != 1 || err == nil || !strings.Contains(err.Error(), "in a circle (a -> b -> a)") {
+		t.Errorf("refused: %v", r.Refused)
+	}
+	if len(r.Changed) != 0 || names(r.Host) != "a b c" {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestWeightAndMaxLeaders(t *testing.T) {
+	c := mustLoad(t, Sources{File: file(t, "node: {weight: 2.5, max_leaders: 7}")})
+	if c.Node.Weight != 2.5 || c.Node.MaxLeaders != 7 {
+		t.Errorf("%+v", c.Node)
+	}
+	for text, want := range map[string]string{
+		"node: {weight: 0}":       "node.weight: 0 is not between 0.001 and 1000",
+		"node: {weight: .inf}":    `node.weight: ".inf" is not a number, as in 1.5`,
+		"node: {weight: 1e4}":     "node.weight: 10000 is not between",
+		"node: {weight: [1]}":     "node.weight: must be a number",
+		"node: {max_leaders: -1}": "node.max_leaders: must not be negative",
+		"node: {weight: nan}":     `node.weight: "nan" is not a number`,
+	} {
+		if _, err := Load(Sources{File: file(t, text)}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}
+
+func TestDefaultsForManyGroups(t *testing.T) {
+	h := newHost(t, "node: {id: n1}\nzookeeper: {root: /z}\ndefaults: {election: {settle: 5s}}\n", map[string]string{
+		"plain": "{}", "own": "election: {settle: 0s}", "even": "policy: {type: spread}", "ranked": "policy: {rank: [site, spread]}",
+		"now": "policy: {type: spread, failback: immediate}", "follows": "policy: {rank: ['with:even', oldest]}",
+		"avoids": "policy: {rank: [site, 'apart:even', oldest]}", "strategy": "policy: {strategies: [{use: spread}]}",
+		"strict": "policy: {apart_strict: [even]}", "slots": "slots: {count: 2}",
+		"unused": "policy: {type: spread, rank: [site, oldest]}", "stays": "policy: {type: spread, failback: manual}",
+	})
+	host, err := LoadHost(Sources{File: h.main})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Unbundle(Bundle(host))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := func(settle time.Duration, failback string) (c Config) {
+		c.Election.Settle, c.Policy.Failback = settle, failback
+		return c
+	}
+	for _, host := range []Host{host, again} {
+		for name, want := range map[string]Config{
+			"plain": want(5*time.Second, cluster.FailbackManual), "own": want(0, cluster.FailbackManual),
+			"even": want(5*time.Second, "30s"), "ranked": want(5*time.Second, "30s"),
+			"now": want(5*time.Second, cluster.FailbackImmediate), "follows": want(5*time.Second, "30s"),
+			"avoids": want(5*time.Second, "30s"), "strategy": want(5*time.Second, "30s"),
+			"strict": want(5*time.Second, cluster.FailbackManual), "slots": want(5*time.Second, "30s"),
+			"unused": want(5*time.Second, cluster.FailbackManual), "stays": want(5*time.Second, cluster.FailbackManual),
+		} {
+			c, _ := host.Group(name)
+			if c.Election.Settle != want.Election.Settle || c.Policy.Failback != want.Policy.Failback {
+				t.Errorf("%s: settle %s, failback %s", name, c.Election.Settle, c.Policy.Failback)
+			}
+		}
+	}
+}
+
+func TestDefaultsForOneGroup(t *testing.T) {
+	c, err := Load(Sources{Env: []string{"ZKELECTD_POLICY_TYPE=spread"}})
+	if err != nil || c.Election.Settle != 3*time.Second || c.Policy.Failback != "30s" {
+		t.Errorf("%+v, %v", c.Election, err)
+	}
+}

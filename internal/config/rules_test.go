@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -143,5 +144,283 @@ func TestRulesOfAnOlderRecordLoad(t *testing.T) {
 	c := mustLoad(t, Sources{File: file(t, RulesYAML(cluster.Rules{Type: "priority"}))})
 	if c.Policy.Failback != cluster.FailbackImmediate {
 		t.Errorf("policy: got %+v", c.Policy)
+	}
+}
+
+// What has changed in a file is applied to the rules in force; older values in the rest of the file change nothing.
+func TestMergeRules(t *testing.T) {
+	const old = "sites: {dc1: 200, dc2: 100}, filter: ['true']"
+	for name, c := range map[string]struct {
+		before, after, inForce, want string
+		conflicts, unmerged          string
+	}{
+		"nothing":               {old, old, old, old, "", ""},
+		"a change":              {old, old + ", failback: 5m", old, old + ", failback: 5m", "", ""},
+		"a stale file":          {old, old + ", failback: 5m", "sites: {dc1: 300, dc2: 100}, filter: ['true']", "sites: {dc1: 300, dc2: 100}, filter: ['true'], failback: 5m", "", "policy.sites.dc1: the file has 200, in force is 300"},
+		"a stale file, as was":  {old, old, "sites: {dc1: 300, dc2: 100}, filter: ['true']", "sites: {dc1: 300, dc2: 100}, filter: ['true']", "", "policy.sites.dc1: the file has 200, in force is 300"},
+		"two sites":             {old, "sites: {dc1: 200, dc2: 50}, filter: ['true']", "sites: {dc1: 300, dc2: 100}, filter: ['true']", "sites: {dc1: 300, dc2: 50}, filter: ['true']", "", "policy.sites.dc1: the file has 200, in force is 300"},
+		"a site added":          {old, "sites: {dc1: 200, dc2: 100, dc3: 1}, filter: ['true']", old, "sites: {dc1: 200, dc2: 100, dc3: 1}, filter: ['true']", "", ""},
+		"a site removed":        {old, "sites: {dc1: 200}, filter: ['true']", old, "sites: {dc1: 200}, filter: ['true']", "", ""},
+		"all sites removed":     {old, "filter: ['true']", old, "filter: ['true']", "", ""},
+		"the first sites":       {"", "sites: {dc1: 0}", "", "sites: {dc1: 0}", "", ""},
+		"the same change":       {old, "sites: {dc1: 300, dc2: 100}, filter: ['true']", "sites: {dc1: 300, dc2: 100}, filter: ['true']", "sites: {dc1: 300, dc2: 100}, filter: ['true']", "", ""},
+		"a conflict":            {old, "sites: {dc1: 250, dc2: 100}, filter: ['true']", "sites: {dc1: 300, dc2: 100}, filter: ['true']", "sites: {dc1: 300, dc2: 100}, filter: ['true']", "policy.sites.dc1: the file has 250, in force is 300", ""},
+		"removed and changed":   {old, "sites: {dc2: 100}, filter: ['true']", "sites: {dc1: 300, dc2: 100}, filter: ['true']", "sites: {dc1: 300, dc2: 100}, filter: ['true']", "policy.sites.dc1: the file has no value, in force is 300", ""},
+		"changed and removed":   {old, "sites: {dc1: 250, dc2: 100}, filter: ['true']", "sites: {dc2: 100}, filter: ['true']", "sites: {dc2: 100}, filter: ['true']", "policy.sites.dc1: the file has 250, in force is no value", ""},
+		"a list is one value":   {old, "sites: {dc1: 200, dc2: 100}, filter: ['true', 'true']", "sites: {dc1: 200, dc2: 100}", "sites: {dc1: 200, dc2: 100}", "policy.filter: the file has ['true', 'true'], in force is []", ""},
+		"a filter that is gone": {old, "sites: {dc1: 200, dc2: 100}", old, "sites: {dc1: 200, dc2: 100}", "", ""},
+		"a type":                {"type: priority", "type: first", "type: priority, hysteresis: 30", "type: first, hysteresis: 30", "", "policy.hysteresis: the file has 20, in force is 30"},
+	} {
+		rules := func(text string) Config { return mustLoad(t, Sources{File: file(t, "policy: {"+text+"}")}) }
+		m := MergeRules(rules(c.before).Rules(), rules(c.after).Rules(), rules(c.inForce).Rules())
+		conflicts, unmerged := strings.ReplaceAll(DescribeDifferences(m.Conflicts), `"`, "'"), DescribeDifferences(m.Unmerged)
+		if want := rules(c.want).Rules(); m.Rules.Digest() != want.Digest() || conflicts != c.conflicts || unmerged != c.unmerged {
+			t.Errorf("%s: %+v, conflicts %q, unmerged %q, want %+v", name, m.Rules, conflicts, unmerged, want)
+		}
+	}
+}
+
+// Failsafe mode is a part of the policy.
+func TestMergeRulesOfFailsafeMode(t *testing.T) {
+	off := mustLoad(t, Sources{}).Rules()
+	on := off
+	on.Failsafe.Enabled = true
+	inForce := off
+	inForce.Hysteresis = 50
+	m := MergeRules(off, on, inForce)
+	want := inForce
+	want.Failsafe.Enabled = true
+	if m.Rules.Digest() != want.Digest() || len(m.Conflicts) != 0 {
+		t.Errorf("%+v", m)
+	}
+	if m := MergeRules(on, on, off); !reflect.DeepEqual(m.Rules, off) || len(m.Unmerged) != 1 {
+		t.Errorf("%+v", m)
+	}
+}
+
+// Failsafe mode can be turned off whatever its limit is in force; while it is on, the limit is merged like another key.
+func TestMergeRulesOfTheFailsafeLimit(t *testing.T) {
+	const off = "{}"
+	on := func(limit string) string { return "failsafe: {enabled: true, max: " + limit + "}\n" }
+	for name, c := range map[string]struct {
+		before, after, inForce, want string
+		conflicts, unmerged          string
+	}{
+		"off, and another limit":   {on("5m"), off, on("10m"), off, "", ""},
+		"off, and off":             {on("5m"), off, off, off, "", ""},
+		"a limit, and off":         {on("5m"), on("8m"), off, off, "", "failsafe.enabled: the file has true, in force is false"},
+		"on":                       {off, on("5m"), off, on("5m"), "", ""},
+		"on, and another limit":    {off, on("5m"), on("10m"), on("10m"), "failsafe.max: the file has 5m0s, in force is 10m0s", ""},
+		"a limit":                  {on("5m"), on("8m"), on("5m"), on("8m"), "", ""},
+		"a limit, and another one": {on("5m"), on("8m"), on("10m"), on("10m"), "failsafe.max: the file has 8m0s, in force is 10m0s", ""},
+	} {
+		rules := func(text string) cluster.Rules { return mustLoad(t, Sources{File: file(t, text)}).Rules() }
+		m := MergeRules(rules(c.before), rules(c.after), rules(c.inForce))
+		conflicts, unmerged := DescribeDifferences(m.Conflicts), DescribeDifferences(m.Unmerged)
+		if m.Rules.Digest() != rules(c.want).Digest() || conflicts != c.conflicts || unmerged != c.unmerged {
+			t.Errorf("%s: %+v, conflicts %q, unmerged %q, want %+v", name, m.Rules, conflicts, unmerged, rules(c.want))
+		}
+	}
+}
+
+// Users copy the examples of docs/policies.md, so they must be valid.
+func TestPolicyExamplesAreValid(t *testing.T) {
+	data, err := os.ReadFile("../../docs/policies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := string(data)
+	n := 0
+	for rest := doc; ; n++ {
+		_, after, found := strings.Cut(rest, "```yaml\n")
+		if !found {
+			break
+		}
+		text, after, _ := strings.Cut(after, "```")
+		if _, err := Load(Sources{File: file(t, text)}); err != nil {
+			t.Errorf("%s\n%v", text, err)
+		}
+		rest = after
+	}
+	if n < len(policy.Types()) {
+		t.Errorf("%d examples", n)
+	}
+	for _, name := range append(policy.Types(), policy.Rankers()...) {
+		if !strings.Contains(doc, "`"+name+"`") && !strings.Contains(doc, "type: "+name) {
+			t.Errorf("%s is not in docs/policies.md", name)
+		}
+	}
+	for _, name := range policy.Types() {
+		if !strings.Contains(doc, "type: "+name) {
+			t.Errorf("%s has no example in docs/policies.md", name)
+		}
+	}
+}
+
+const measured = "node: {id: n1}\nchild: {command: [app]}\nscore: {exec: [lag], at_election: true, timeout: 2s}\n"
+
+func TestRollCallsArePartOfThePolicy(t *testing.T) {
+	h, err := loadText(t, measured+`policy: {type: score, filter: ["best.score - member.score <= 16777216"]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := h.Config.Rules()
+	if want := (cluster.RollCallRules{Enabled: true, Timeout: cluster.Duration(2 * time.Second)}); rules.RollCall != want {
+		t.Errorf("%+v", rules.RollCall)
+	}
+	off := mustLoad(t, Sources{}).Rules()
+	if off.RollCall != (cluster.RollCallRules{}) {
+		t.Errorf("without the setting: %+v", off.RollCall)
+	}
+	want := []string{"score.at_election: false -> true", "score.timeout: 5s -> 2s"}
+	if got := RulesDiff(off, rules); !slices.Equal(slices.DeleteFunc(got, func(s string) bool { return strings.HasPrefix(s, "policy.") }), want) {
+		t.Errorf("%q", got)
+	}
+}
+
+// Where the timeout was changed in the policy in force, roll calls can still be turned off by a file that has another one.
+func TestRollCallsCanBeTurnedOff(t *testing.T) {
+	rules := func(enabled bool, timeout time.Duration) cluster.Rules {
+		c := defaults()
+		c.Score.AtElection, c.Score.Timeout = enabled, timeout
+		return c.Rules()
+	}
+	m := MergeRules(rules(true, 2*time.Second), rules(false, 2*time.Second), rules(true, 3*time.Second))
+	if len(m.Conflicts) != 0 || m.Rules.RollCall.Enabled {
+		t.Errorf("%+v", m)
+	}
+	m = MergeRules(rules(false, 5*time.Second), rules(false, 5*time.Second), rules(false, 5*time.Second))
+	if len(m.Conflicts)+len(m.Unmerged) != 0 {
+		t.Errorf("%+v", m)
+	}
+}
+
+func TestScoreRefused(t *testing.T) {
+	for name, c := range map[string]struct{ text, key, reason string }{
+		"slots":              {measured + "slots: {count: 3}", scoreAtElection, "slots.count"},
+		"too short":          {strings.Replace(measured, "2s", "10ms", 1), scoreTimeout, "100ms"},
+		"too long":           {strings.Replace(measured, "2s", "61s", 1), scoreTimeout, "1m"},
+		"best, a filter":     {strings.Replace(measured, "at_election: true, ", "", 1) + `policy: {filter: ["best.score > 1"]}`, "policy.filter", "set score.at_election"},
+		"best, a ranker":     {strings.Replace(measured, "at_election: true, ", "", 1) + `policy: {rank: ["expr:member.score/best.score"]}`, "policy.rank", "set score.at_election"},
+		"best, of the group": {measured + `policy: {strategies: [{when: "best.score > 1", use: first}]}`, "policy.strategies", "unknown name best"},
+	} {
+		if _, err := loadText(t, c.text); err == nil || !strings.Contains(err.Error(), c.key+": ") || !strings.Contains(err.Error(), c.reason) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestStrategies(t *testing.T) {
+	want := []cluster.Strategy{{When: `cause == "failure"`, Use: "other-site"}, {Use: "first"}}
+	const inline = `[{when: 'cause == "failure"', use: other-site}, {use: first}]`
+	for name, src := range map[string]Sources{
+		"inline":      {File: file(t, "policy: {strategies: "+inline+"}")},
+		"block":       {File: file(t, "policy:\n  strategies:\n  - when: cause == \"failure\"\n    use: other-site\n  - use: first\n")},
+		"an alias":    {File: file(t, "policy:\n  strategies:\n  - {use: other-site, when: 'cause == \"failure\"'}\n  - &x {use: first}\n")},
+		"environment": {Env: []string{"ZKELECTD_POLICY_STRATEGIES=" + inline}},
+		"over a file": {File: file(t, "policy: {strategies: [{use: score}]}"), Env: []string{"ZKELECTD_POLICY_STRATEGIES=" + inline}},
+		"as JSON":     {Env: []string{`ZKELECTD_POLICY_STRATEGIES=[{"when":"cause == \"failure\"","use":"other-site"},{"use":"first"}]`}},
+	} {
+		c := mustLoad(t, src)
+		if !reflect.DeepEqual(c.Policy.Strategies, want) || !reflect.DeepEqual(c.Rules().Strategies, want) {
+			t.Errorf("%s: %+v", name, c.Policy.Strategies)
+		}
+	}
+	for name, src := range map[string]Sources{
+		"none": {}, "an empty list": {File: file(t, "policy: {strategies: []}")}, "emptied": {File: file(t, "policy: {strategies: [{use: first}]}"), Env: []string{"ZKELECTD_POLICY_STRATEGIES=[]"}},
+	} {
+		if c := mustLoad(t, src); len(c.Policy.Strategies) != 0 {
+			t.Errorf("%s: %+v", name, c.Policy.Strategies)
+		}
+	}
+}
+
+func TestAliasesOfStrategies(t *testing.T) {
+	c := mustLoad(t, Sources{File: file(t, "policy:\n  strategies:\n  - &s {use: first}\n  - *s\n")})
+	if len(c.Policy.Strategies) != 2 || c.Policy.Strategies[1].Use != "first" {
+		t.Errorf("strategies: got %+v", c.Policy.Strategies)
+	}
+}
+
+// findError returns the first error for a key that contains a reason.
+func findError(t *testing.T, err error, key, reason string) Error {
+	t.Helper()
+	var errs Errors
+	errors.As(err, &errs)
+	for _, f := range errs {
+		if f.Key == key && f.Reason != "" && strings.Contains(f.Reason, reason) {
+			return f
+		}
+	}
+	t.Errorf("%v has no %q on %s", err, reason, key)
+	return Error{}
+}
+
+func TestPolicyErrorsNameTheKeyAndTheLine(t *testing.T) {
+	for text, want := range map[string]struct{ key, line, reason string }{
+		"\ntype: coin":                              {"policy.type", ":4", `"coin" is not a policy: want one of priority,`},
+		"\nrank: [site, coin]":                      {"policy.rank", ":4", `[1]: "coin" is not a ranker`},
+		"\ntype: priorty":                           {"policy.type", ":4", "is not a policy: want one of priority, first, node-id, highest-node-id, round-robin, other-site, latency, score, spread, fewest, exec; did you mean priority?"},
+		"\nrank: [incumbant]":                       {"policy.rank", ":4", "or expr:EXPRESSION; did you mean incumbent?"},
+		"\nstrategies: [{use: other-sit}]":          {"policy.strategies", ":4", "; did you mean other-site?"},
+		"\nfilter: ['true', 'cause != \"relect\"']": {"policy.filter", ":4", `[1]: cause is never "relect": it is one of first, failure,`},
+		"\nstrategies: [{when: 'cause == \"failur\"', use: first}]": {"policy.strategies", ":4", `[0].when: cause is never "failur": it is one of first, failure,`},
+		"\nrank: [exec]":                                          {"policy.rank", ":4", `[0]: "exec" is not a ranker`},
+		"\nrank: ['expr: member.x']":                              {"policy.rank", ":4", "[0]: "},
+		"\nfilter: ['true', 'member.nothing']":                    {"policy.filter", ":4", "[1]: "},
+		"\nfilter: ['member.priority']":                           {"policy.filter", ":4", "[0]: "},
+		"\nfilter: 'true'":                                        {"policy.filter", ":4", "must be a list"},
+		"\nstrategies: [{use: coin}]":                             {"policy.strategies", ":4", `"coin" is not a policy`},
+		"\nstrategies: [{use: first}, {when: '1 +', use: first}]": {"policy.strategies", ":4", "[1]"},
+		"\nstrategies: [{when: 'members', use: first}]":           {"policy.strategies", ":4", "[0]"},
+		"\nstrategies: [{when: 'true'}]":                          {"policy.strategies", ":4", `"" is not a policy`},
+		"\nstrategies: [~]":                                       {"policy.strategies", ":4", `"" is not a policy`},
+		"\nstrategies: {use: first}":                              {"policy.strategies", ":4", "must be a list, as in [{when:"},
+		"\nstrategies: first":                                     {"policy.strategies", ":4", "must be a list"},
+		"\nstrategies: ~":                                         {"policy.strategies", ":4", "must be a list"},
+		"\nstrategies: [first]":                                   {"policy.strategies", ":4", "[0]: must be a map"},
+		"\nstrategies: [{use: first}, [first]]":                   {"policy.strategies", ":4", "[1]: must be a map"},
+		"\nstrategies: [{use: [first]}]":                          {"policy.strategies", ":4", "[0]: use: must be a single value"},
+		"\nstrategies: [{use: first, if: x}]":                     {"policy.strategies", ":4", `[0]: "if" is none of use, when`},
+		"\nhysteresis: -1":                                        {"policy.hysteresis", ":4", "not between 0 and 1000"},
+		"\nhysteresis: 1001":                                      {"policy.hysteresis", ":4", "1001 is not between 0 and 1000"},
+		"\ntype: exec":                                            {"policy.exec", "default", "the policy type exec needs a program"},
+		"\nstrategies: [{use: exec}]":                             {"policy.exec", "default", "the policy type exec needs a program"},
+		"\nexec: ['']":                                            {"policy.exec", ":4", "its first element, is empty"},
+	} {
+		text = "node: {id: a}\n\npolicy:" + strings.ReplaceAll(text, "\n", "\n  ")
+		_, err := Load(Sources{File: file(t, text)})
+		if f := findError(t, err, want.key, want.reason); !strings.HasSuffix(f.Source, want.line) {
+			t.Errorf("%q: %s, want it at %s", text, f, want.line)
+		}
+		var errs Errors
+		errors.As(err, &errs)
+		for _, f := range errs {
+			if f.Key != want.key {
+				t.Errorf("%q: %s, although that key is valid", text, f)
+			}
+		}
+	}
+}
+
+func TestPolicyErrorsInTheEnvironmentNameTheVariable(t *testing.T) {
+	for value, want := range map[string]string{
+		"STRATEGIES=first": "must be a list", "STRATEGIES=[{use: coin}]": `"coin" is not a policy`, "STRATEGIES=[{": "is not a list in YAML",
+		"STRATEGIES=[*x]": "is not a list in YAML", "TYPE=coin": `"coin" is not a policy`, "RANK=site,coin": `[1]: "coin"`, "HYSTERESIS=x": "is not an integer",
+	} {
+		_, err := Load(Sources{Env: []string{"ZKELECTD_POLICY_" + value}})
+		name, _, _ := strings.Cut(value, "=")
+		if f := findError(t, err, "policy."+strings.ToLower(name), want); f.Source != "ZKELECTD_POLICY_"+name {
+			t.Errorf("%s: %s", value, f)
+		}
+	}
+}
+
+func TestFailbackErrorsNameTheKey(t *testing.T) {
+	_, err := Load(Sources{File: file(t, "policy:\n  failback: never\n  max_preemptions: -1\n")})
+	for key, want := range map[string]string{"policy.failback": ":2", "policy.max_preemptions": ":3"} {
+		if f := findError(t, err, key, ""); !strings.HasSuffix(f.Source, want) {
+			t.Errorf("%s: %s", key, f)
+		}
 	}
 }

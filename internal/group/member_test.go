@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/elector"
@@ -340,3 +343,81 @@ type noPlacement struct{}
 func (noPlacement) Others([]string) elector.Placement { return elector.Placement{} }
 func (noPlacement) Elected(string)                    {}
 func (noPlacement) SetPolicy(cluster.Rules)           {}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A loop that has done something without publishing its view is asked to: only the view shows others that it is alive.
+func TestBeatAsksWhoHasPublishedNothing(t *testing.T) {
+	const session = 6 * time.Second
+	for _, c := range []struct {
+		published time.Duration // so long ago
+		asked     bool
+	}{{0, false}, {session, true}} {
+		g := &Group{notices: notices{c: make(chan struct{}, 1)}}
+		g.view.Store(&status.Daemon{PublishedAt: boottime.Now() - c.published})
+		m := &Member{group: g}
+		m.showAlive()
+		i := &Instance{members: []*Member{m}, budget: cluster.Budget{Session: session}}
+		if i.Beat(); g.notices.take()&beatRequested != 0 != c.asked {
+			t.Errorf("published %s ago: %t", c.published, !c.asked)
+		}
+	}
+}
+
+func TestCutLeaseIsNeverExtended(t *testing.T) {
+	var sent []time.Duration
+	l := &leaseLimit{send: func(d time.Duration) { sent = append(sent, d) }}
+	l.set(100)
+	l.set(200)
+	l.shorten(150) // the current lease is shortened at once
+	l.set(300)     // computed before the cut, or from a reply that came late
+	l.shorten(250)
+	l.shorten(140)
+	l.set(0)
+	l.shorten(130) // all work is dead: another deadline would allow work again
+	l.set(120)
+	if want := []time.Duration{100, 200, 150, 150, 140, 0, 120}; !slices.Equal(sent, want) {
+		t.Errorf("sent %v, want %v", sent, want)
+	}
+}
+
+// unaudited is a session that cannot read ACLs.
+type unaudited struct{ memorySession }
+
+func (unaudited) AuditACLs(context.Context, cluster.Paths) (zk.ACLAudit, error) {
+	return zk.ACLAudit{}, errors.New("the connection was lost")
+}
+
+// A tree of which nothing could be read does not count as closed: a closed one is not looked at again.
+func TestAnUnreadTreeIsNotClosed(t *testing.T) {
+	g := newGroup("n1", cluster.Paths{Root: "/g"})
+	g.settings.Node.ACL = string(zk.ACLPrivate)
+	if g.audit(t.Context(), unaudited{}); !g.openTree.Load() {
+		t.Error("it counts as closed")
+	}
+	if g.audit(t.Context(), memorySession{}); g.openTree.Load() {
+		t.Error("it does not count as what was read")
+	}
+}
+
+// A leader that is the elector as well does not rank all members each time that its lease is renewed, unless it is time to.
+func TestElectorIgnoresRenewals(t *testing.T) {
+	const now = time.Hour
+	for _, c := range []struct {
+		name  string
+		ev    transition.Event
+		again time.Duration
+		want  bool
+	}{
+		{"a renewal", transition.RenewDone{}, 0, false},
+		{"a renewal before it is time", transition.RenewDone{}, now + 1, false},
+		{"a renewal when it is time", transition.RenewDone{}, now, true},
+		{"a refused renewal", transition.RenewDone{Err: errors.New("refused")}, 0, true},
+		{"a timer", transition.Tick{}, now + 1, true},
+		{"a snapshot", transition.Saw{}, now + 1, true},
+	} {
+		if got := concernsElector(c.ev, c.again, now); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}

@@ -27,8 +27,8 @@ func TestExecFindsOutWhoRunsTheJob(t *testing.T) {
 		"another":      {current("n2", "READY"), "n2 runs the job", "n2 runs the job"},
 		"another soon": {current("n2", "PROGRESS"), "", "n2 runs the job"},
 		"this host":    {current("n1", "PROGRESS"), "", ""},
-		"damaged":      {"{", "", "it is not known which host runs it: "},
-		"a copy":       {current("n2", "READY"), "", "it is not known which host runs it: "},
+		"damaged":      {"{", "", "it is not known which hosts run it: "},
+		"a copy":       {current("n2", "READY"), "", "it is not known which hosts run it: "},
 	} {
 		conn := storetest.NewServer().Connect()
 		if err := store.EnsureTree(t.Context(), conn, paths); err != nil {

@@ -2,7 +2,7 @@ package group
 
 import (
 	"cmp"
-	"sync"
+	"slices"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -41,9 +41,8 @@ func (f *Failsafe) machine() *transition.Failsafe {
 	return &transition.Failsafe{Key: f.Node.Key, Start: f.Start, Passive: !f.Node.CanPromise()}
 }
 
-// failsafeActivity is what leaders on this host have done in failsafe mode.
+// failsafeActivity is what the leader on this host does in failsafe mode.
 type failsafeActivity struct {
-	mu    sync.Mutex
 	since time.Duration // since when the lease lasts by what members have promised; 0 if it does not
 	asks  []string      // the nodes that must promise before the lease of the leader can be extended
 }
@@ -52,16 +51,8 @@ type failsafeActivity struct {
 // not; and the nodes that would have to promise that, none if it does not lead, or nothing can extend its lease. It is safe for
 // concurrent use.
 func (g *Group) FailsafeActivity() (since time.Duration, asks []string) {
-	a := &g.failsafe
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a := g.failsafe.Load()
 	return a.since, a.asks
-}
-
-func (a *failsafeActivity) set(since time.Duration, asks []string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.since, a.asks = since, asks
 }
 
 // sendRound asks members for promises. A reply after a third of the lease comes too late to be of use.
@@ -83,7 +74,7 @@ func (m *Member) remember(a transition.Remember) {
 
 // beginFailsafe publishes that this node can be asked for promises: leaders count on it from then on, so it must not come earlier.
 func (m *Member) beginFailsafe() {
-	m.group.failsafe.set(0, nil)
+	m.group.failsafe.Store(new(failsafeActivity))
 	if f := m.opt.Failsafe; f != nil && m.node != nil {
 		m.instance.failsafe.Store(&f.Node)
 		m.publishNode()
@@ -96,7 +87,10 @@ func (m *Member) noteFailsafe(ev transition.Event, actions []transition.Action) 
 		return
 	}
 	if r, ok := ev.(transition.RoundReply); ok {
-		extended := hasLease(actions)
+		extended := slices.ContainsFunc(actions, func(a transition.Action) bool {
+			_, is := a.(transition.Lease)
+			return is
+		})
 		m.group.opt.Counters.Update(func(t *status.Totals) { t.Failsafe.Count(string(r.Reply.Reason), extended) })
 	}
 	asks := m.machine.Promisers()
@@ -109,20 +103,11 @@ func (m *Member) noteFailsafe(ev transition.Event, actions []transition.Action) 
 	if m.machine.Extended() {
 		now = cmp.Or(before, boottime.Now())
 	}
-	m.group.failsafe.set(now, nodes)
+	m.group.failsafe.Store(&failsafeActivity{now, nodes})
 	switch log := m.group.log.With("term", m.machine.Term()); {
 	case before == 0 && now != 0:
 		log.Warn("ZooKeeper does not answer: the work goes on, because all other members have promised to let nobody take over", "members", nodes)
 	case before != 0 && now == 0 && m.machine.Phase() == transition.Leading:
 		log.Info("ZooKeeper answers again: the lease is one by ZooKeeper", "after", (boottime.Now() - before).Round(time.Millisecond))
 	}
-}
-
-func hasLease(actions []transition.Action) bool {
-	for _, a := range actions {
-		if _, is := a.(transition.Lease); is {
-			return true
-		}
-	}
-	return false
 }

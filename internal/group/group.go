@@ -114,9 +114,9 @@ type Options struct {
 	// GuardErr returns an error if the guard is lost.
 	GuardErr func() error
 	Health   Health
-	// Device returns what is shown of the watchdog device; nil if none is configured. It may be nil.
+	// Device returns what is shown of the watchdog device; nil if none is configured.
 	Device func() *status.WatchdogDevice
-	// Standby returns the state of promotable work, and which process of it cannot be killed; nil without. It may be nil.
+	// Standby returns the state of promotable work, and which process of it cannot be killed; nil without.
 	Standby  func() (state *cluster.Standby, unkillable string)
 	Counters *Counters
 	Log      *slog.Logger
@@ -183,7 +183,7 @@ type Group struct {
 	notices   notices
 	// usesLoads is set while this host's member is the elector and its policy needs the loads.
 	usesLoads atomic.Bool
-	failsafe  failsafeActivity
+	failsafe  atomic.Pointer[failsafeActivity]
 	leases    applease.Book
 	publisher publisher
 }
@@ -193,6 +193,7 @@ func New(opt Options) *Group {
 	g := &Group{opt: opt, settings: opt.Settings, log: opt.Log, feed: opt.Feed, notices: notices{c: make(chan struct{}, 1)}}
 	g.memory.Term = opt.LastTerm
 	g.drift.Store(new(drift))
+	g.failsafe.Store(new(failsafeActivity))
 	g.known.Store(opt.LastTerm)
 	node := opt.Settings.Node
 	g.view.Store(&status.Daemon{
@@ -267,16 +268,8 @@ func (g *Group) record(s Session, instance string) cluster.Node {
 	n.SessionTimeout, n.Identities = cluster.Duration(s.Timeout()), s.Tags()
 	n.PolicyDigest, n.OpenTree, n.Since = g.settings.policyDigest(), g.openTree.Load(), time.Now()
 	g.opt.Health.Fill(&n)
-	n.Standby, _ = g.standby()
+	n.Standby, _ = g.opt.Standby()
 	return n
-}
-
-// standby returns the state of promotable work, and which process of it cannot be killed; nil without.
-func (g *Group) standby() (state *cluster.Standby, unkillable string) {
-	if g.opt.Standby == nil {
-		return nil, ""
-	}
-	return g.opt.Standby()
 }
 
 // policyDigest returns the digest of the policy of this host's configuration; empty if that has none.

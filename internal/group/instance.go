@@ -111,8 +111,8 @@ func (i *Instance) stopRest(reason string) {
 func (i *Instance) AliveUntil() time.Duration {
 	var until time.Duration
 	for _, m := range i.members {
-		if !m.ended.Load() {
-			until = cluster.Earliest(until, m.aliveUntil())
+		if at := m.shown.Load(); at != 0 && !m.ended.Load() {
+			until = cluster.Earliest(until, time.Duration(at)+i.budget.Session)
 		}
 	}
 	return until
@@ -130,9 +130,6 @@ func (i *Instance) Run() error {
 }
 
 func (i *Instance) run() error {
-	if len(i.members) == 1 {
-		return i.members[0].Run()
-	}
 	ends := make(chan error, len(i.members))
 	for _, m := range i.members {
 		go func() { ends <- m.Run() }() // ends with the loop, or when a stuck one returns
@@ -203,18 +200,4 @@ func (i *Instance) Beat() {
 		}
 		m.group.notices.add(beatRequested)
 	}
-}
-
-// showAlive records that the loop runs.
-func (m *Member) showAlive() { m.shown.Store(int64(boottime.Now())) }
-
-// shownAt returns when the loop showed last that it is alive, on CLOCK_BOOTTIME; 0 before Run.
-func (m *Member) shownAt() time.Duration { return time.Duration(m.shown.Load()) }
-
-// aliveUntil returns by when the loop must show again that it is alive; 0 before Run.
-func (m *Member) aliveUntil() time.Duration {
-	if at := m.shownAt(); at != 0 {
-		return at + m.budget.Session
-	}
-	return 0
 }

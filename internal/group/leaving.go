@@ -164,8 +164,6 @@ func (m *Member) panicked(value any) {
 	m.inbox.post(func() { m.failure = p })
 }
 
-func (m *Member) isAbandoned() bool { return m.background.ctx.Err() != nil }
-
 // Done reports whether the member has ended in order: its work is dead and undone. It is safe for concurrent use.
 func (m *Member) Done() bool { return m.owed.Load() != nil }
 
@@ -180,16 +178,6 @@ func (m *Member) Owed() time.Duration {
 		return m.budget.LeaseWait
 	}
 	return 0
-}
-
-// done reports whether all members are done.
-func (i *Instance) done() bool {
-	for _, m := range i.members {
-		if !m.Done() {
-			return false
-		}
-	}
-	return true
 }
 
 // Departure is how an instance leaves its group.

@@ -21,12 +21,13 @@ func (b *inbox) post(f func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.queue = append(b.queue, f)
-	b.signal()
+	signal(b.c)
 }
 
-func (b *inbox) signal() {
+// signal makes the receiver of a channel with one slot look again. It does not block.
+func signal(c chan struct{}) {
 	select {
-	case b.c <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -41,7 +42,7 @@ func (b *inbox) runNext() {
 	f := b.queue[0]
 	b.queue = b.queue[1:]
 	if len(b.queue) > 0 {
-		b.signal()
+		signal(b.c)
 	}
 	b.mu.Unlock()
 	f()
@@ -69,10 +70,7 @@ type notices struct {
 // add gives a notice. It does not block.
 func (n *notices) add(x notice) {
 	n.given.Or(uint32(x))
-	select {
-	case n.c <- struct{}{}:
-	default:
-	}
+	signal(n.c)
 }
 
 // take returns the notices that were given, and takes them back.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -40,7 +41,7 @@ type Member struct {
 	inbox       *inbox
 	failure     *PanicError     // nil unless a goroutine of the loop has panicked
 	sessionDone <-chan struct{} // nil once the loop has seen the session end
-	shown       atomic.Int64    // see shownAt
+	shown       atomic.Int64    // when the loop showed last that it is alive, on CLOCK_BOOTTIME; 0 before Run
 	uncleaned   atomic.Int64    // the term whose pre_start hook has begun and whose post_stop hook has not ended; 0 for none
 	// owed is what a successor owes to this member, once its machine has ended: then its work is dead and undone. nil before.
 	owed       atomic.Pointer[time.Duration]
@@ -131,7 +132,7 @@ func (m *Member) Run() (err error) {
 			return
 		}
 		var panicked *PanicError
-		if !errors.As(err, &panicked) && !m.isAbandoned() {
+		if !errors.As(err, &panicked) && m.background.ctx.Err() == nil {
 			m.finish()
 		}
 	}()
@@ -140,7 +141,7 @@ func (m *Member) Run() (err error) {
 		if err := m.handleNext(); err != nil {
 			return err
 		}
-		m.showAlive()
+		m.shown.Store(int64(boottime.Now()))
 		m.checkLive()
 		if m.machine.Phase() == transition.Ended {
 			m.noteEnd()
@@ -167,7 +168,8 @@ func (m *Member) noteEnd() {
 // lingers reports whether the loop goes on after its machine has ended: while members of other slots run, this may be the elector,
 // and nobody else decides for the slot then.
 func (m *Member) lingers() bool {
-	return m.instance.room != nil && m.session.Err() == nil && !m.snap.SelfLost && !m.instance.done()
+	runs := func(o *Member) bool { return !o.Done() }
+	return m.instance.room != nil && m.session.Err() == nil && !m.snap.SelfLost && slices.ContainsFunc(m.instance.members, runs)
 }
 
 // handleNext waits for the next thing that concerns the loop and handles it. It returns an error if the loop must end at once.
@@ -248,7 +250,7 @@ func (m *Member) quit(reason string, byInstance bool) {
 // begin starts the goroutines that finish stops.
 func (m *Member) begin() {
 	m.sessionDone = m.session.Done()
-	m.showAlive()
+	m.shown.Store(int64(boottime.Now()))
 	m.publish()
 	m.background.spawn(func() { m.reader.Run(m.background.ctx) })
 	m.beginFailsafe()
@@ -463,20 +465,16 @@ func (m *Member) observeWrite(took time.Duration, err error) {
 // report sends an event to the loop.
 func (m *Member) report(ev transition.Event) { m.inbox.post(func() { m.step(ev) }) }
 
-// Apply is [Instance.Apply] for one member. It reports false if the loop ends instead.
-func (m *Member) Apply(next Settings, auditACLs bool) bool {
+// Apply is [Instance.Apply] for one member.
+func (m *Member) Apply(next Settings, auditACLs bool) {
 	done := make(chan struct{})
-	if !m.background.runInLoop(func() {
+	m.background.runInLoop(func() {
 		m.apply(next, auditACLs)
 		close(done)
-	}) {
-		return false
-	}
+	})
 	select {
 	case <-done:
-		return true
 	case <-m.background.ctx.Done():
-		return false
 	}
 }
 

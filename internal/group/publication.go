@@ -63,20 +63,15 @@ func (p *publication) publish() {
 		case len(p.waiting) > 0, err == nil && p.stale:
 			p.publish()
 		case err != nil:
-			p.after(retryPublication, func() {
-				if p.stale {
-					p.publish()
+			p.background.spawn(func() {
+				if p.background.pause(retryPublication) {
+					p.background.runInLoop(func() {
+						if p.stale {
+							p.publish()
+						}
+					})
 				}
 			})
-		}
-	})
-}
-
-// after calls f in the loop after a while, unless the loop has ended.
-func (p *publication) after(d time.Duration, f func()) {
-	p.background.spawn(func() {
-		if p.background.pause(d) {
-			p.background.runInLoop(f)
 		}
 	})
 }

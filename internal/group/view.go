@@ -20,7 +20,7 @@ func (m *Member) publish() {
 func (m *Member) View() status.Daemon {
 	g := m.group
 	node, seen, decided := g.settings.Node, m.registrar().driftSeen(), m.elector.View()
-	standby, unkillable := g.standby()
+	standby, unkillable := g.opt.Standby()
 	v := status.Daemon{
 		Group: g.opt.Name, Membership: status.MembershipMember, Node: node.ID, Site: node.Site, Root: g.opt.Paths.Root, Incarnation: m.self.Name, Phase: string(m.machine.Phase()),
 		Term: m.machine.Term(), LeaseEnds: m.machine.Deadline(), Lease: cluster.Duration(m.budget.Lease), Elector: m.snap.Elector && !m.snap.Acting,
@@ -30,7 +30,7 @@ func (m *Member) View() status.Daemon {
 		Loop: !m.over, Session: !m.over && m.session.Err() == nil, Connected: m.session.Connected(),
 		Unhealthy: g.opt.Health.UnhealthyReason(), Child: m.machine.Running(), Unit: m.opt.Work.Unit,
 		Containment: string(g.opt.Containment()), Unkillable: cmp.Or(m.guard.Unkillable(), unkillable), OpenTree: m.registrar().openTree.Load(),
-		WatchdogDevice: g.watchdogDevice(), Standby: standby,
+		WatchdogDevice: g.opt.Device(), Standby: standby,
 	}
 	if decided.Manual {
 		v.Blocked = "" // leadership stays where it is on purpose: nobody needs an alert
@@ -53,14 +53,6 @@ func (m *Member) View() status.Daemon {
 		v.Sites, v.Paused, v.PausedHard = decided.Sites, pause != nil, pause != nil && pause.Hard
 	}
 	return v
-}
-
-// watchdogDevice returns what is shown of the watchdog device; nil if none is configured.
-func (g *Group) watchdogDevice() *status.WatchdogDevice {
-	if g.opt.Device == nil {
-		return nil
-	}
-	return g.opt.Device()
 }
 
 // holder returns the holder of leadership, nil if this member does not know it.

@@ -8,7 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -33,24 +33,22 @@ type following struct {
 	version uint64 // of the ensemble's configuration
 	said    string // the last problem that was logged
 
-	mu      sync.Mutex
-	servers []string // those that have proven to have the group
+	servers atomic.Pointer[[]string] // those that have proven to have the group; nil for none
 }
 
 // list returns the servers that were followed.
 func (f *following) list() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.servers
+	if servers := f.servers.Load(); servers != nil {
+		return *servers
+	}
+	return nil
 }
 
 // set replaces the servers that were followed, and reports whether that changes anything.
 func (f *following) set(servers []string) (changed bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	changed = !slices.Equal(f.servers, servers)
-	f.servers = servers
-	return changed
+	before := f.list()
+	f.servers.Store(&servers)
+	return !slices.Equal(before, servers)
 }
 
 // servers returns the servers of the configuration in force, and those that were followed.

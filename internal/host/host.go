@@ -253,7 +253,8 @@ func (h *Host) Run(ctx context.Context) error {
 			r.close()
 		}
 	}()
-	defer h.watchHost(ctx)()
+	probe := func(ctx context.Context) { h.health.probe(ctx, h.config()) }
+	defer inBackground(context.WithoutCancel(ctx), probe, h.checkWork, h.device.run, h.monitorFencing)()
 	var err error
 	supervise(sessionPacing, func() next {
 		err = h.runSession(ctx)
@@ -274,24 +275,15 @@ func (h *Host) Run(ctx context.Context) error {
 			return again
 		}
 		return over
-	}, h.awaitSession)
+	}, func(pause time.Duration) {
+		defer h.keepAlive("waiting to begin a new session")()
+		sleep(h.quit, pause)
+	})
 	return err
 }
 
 // sessionPacing is how a new session follows one that has ended.
 var sessionPacing = pacing{first: 100 * time.Millisecond, limit: 5 * time.Second, stable: 10 * time.Second}
-
-// awaitSession waits before a new session begins.
-func (h *Host) awaitSession(pause time.Duration) {
-	defer h.keepAlive("waiting to begin a new session")()
-	sleep(h.quit, pause)
-}
-
-// watchHost checks this host and its work until stop, whether or not there is a session. It outlives ctx.
-func (h *Host) watchHost(ctx context.Context) (stop func()) {
-	probe := func(ctx context.Context) { h.health.probe(ctx, h.config()) }
-	return inBackground(context.WithoutCancel(ctx), probe, h.checkWork, h.device.run, h.monitorFencing)
-}
 
 // setSession makes s the session that Stop ends.
 func (h *Host) setSession(s *session) {

@@ -153,12 +153,7 @@ func (r *resource) clearConns() {
 
 // idle reports whether this host neither leads any of the groups nor is about to.
 func (r *resource) idle() bool {
-	for _, g := range r.all() {
-		if !g.core.Load().Idle() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.all(), func(g *Group) bool { return !g.core.Load().Idle() })
 }
 
 // leads reports whether this host holds leadership in any of the groups, also while it gives it up.

@@ -56,31 +56,24 @@ func sameState(a, b cluster.SlotState) bool {
 		a.Current.Exists == b.Current.Exists && a.Current.Stat == b.Current.Stat
 }
 
-// others returns the slots other than the n-th, as far as they are known.
+// others returns the slots other than the n-th, as far as they are known, in their order.
 func (t *Slots) others(n int) []cluster.SlotState {
 	if t == nil {
 		return nil
 	}
-	return t.known(func(i int) bool { return i != n })
-}
-
-// complete reports whether all slots are known.
-func (t *Slots) complete() bool {
-	return t == nil || len(t.known(func(int) bool { return true })) == len(t.rows)
-}
-
-// known returns the wanted slots, as far as they are known, in their order.
-func (t *Slots) known(want func(i int) bool) []cluster.SlotState {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var all []cluster.SlotState
 	for i, row := range t.rows {
-		if row.known && want(i) {
+		if row.known && i != n {
 			all = append(all, row.state)
 		}
 	}
 	return all
 }
+
+// complete reports whether all slots are known.
+func (t *Slots) complete() bool { return t == nil || len(t.others(-1)) == len(t.rows) }
 
 // Begin reports whether the n-th member may write as the elector: only one does at a time, so that it decides by what the one before
 // has written. If not, the member is woken when it may try again.

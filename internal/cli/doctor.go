@@ -277,8 +277,8 @@ func (c *checkup) guardFacts(view status.Response) doctor.Host {
 	}
 	h.Delegated, h.DelegatedErr = guard.Delegated(d.Pid)
 	limits, err := hostcheck.Limits(d.Pid)
-	h.Limits = doctor.Limits{Locked: limits["Max locked memory"], Files: limits["Max open files"], Processes: limits["Max processes"]}
-	h.Realtime = limits["Max realtime priority"] > 0
+	h.Limits = doctor.Limits{Locked: limits.LockedMemory, Files: limits.OpenFiles, Processes: limits.Processes}
+	h.Realtime = limits.RealtimePriority > 0
 	var memErr error
 	h.Locked, h.CanLock, memErr = hostcheck.Memory(d.Pid)
 	h.LimitsErr = errors.Join(err, memErr)

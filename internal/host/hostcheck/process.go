@@ -1,113 +1,72 @@
 package hostcheck
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
 // Unlimited stands for no limit.
 const Unlimited = math.MaxUint64
 
-// Limits returns the soft limits of a process by their names in /proc/PID/limits, such as "Max open files".
-func Limits(pid int) (map[string]uint64, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid))
+// Limits returns the soft limits of a process.
+func Limits(pid int) (procfs.ProcLimits, error) {
+	p, err := procfs.NewProc(pid)
 	if err != nil {
-		return nil, err
+		return procfs.ProcLimits{}, err
 	}
-	all := make(map[string]uint64)
-	for line := range strings.Lines(string(data)) {
-		const width = 26 // of the column with the names
-		if len(line) <= width {
-			continue
-		}
-		fields := strings.Fields(line[width:])
-		if len(fields) < 2 {
-			continue
-		}
-		if n, err := limit(fields[0]); err == nil {
-			all[strings.TrimSpace(line[:width])] = n
-		}
-	}
-	return all, nil
-}
-
-// limit returns a limit as the kernel writes it.
-func limit(text string) (uint64, error) {
-	if text == "unlimited" || text == "max" {
-		return Unlimited, nil
-	}
-	return strconv.ParseUint(text, 10, 64)
+	return p.Limits()
 }
 
 // Memory returns how much memory a process has locked, in bytes, and whether it has the capability to lock any amount.
 func Memory(pid int) (locked uint64, capable bool, err error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return 0, false, err
 	}
-	var resident uint64
-	for line := range strings.Lines(string(data)) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		value = strings.TrimSpace(value)
-		switch key {
-		case "VmLck":
-			kib, err := strconv.ParseUint(strings.TrimSuffix(value, " kB"), 10, 64)
-			if err != nil {
-				return 0, false, fmt.Errorf("/proc/%d/status: VmLck: %w", pid, err)
-			}
-			locked = kib << 10
-		case "VmRSS": // VmLck counts what is reserved, which locks nothing until it is used
-			kib, err := strconv.ParseUint(strings.TrimSuffix(value, " kB"), 10, 64)
-			if err != nil {
-				return 0, false, fmt.Errorf("/proc/%d/status: VmRSS: %w", pid, err)
-			}
-			resident = kib << 10
-		case "CapEff":
-			bits, err := strconv.ParseUint(value, 16, 64)
-			if err != nil {
-				return 0, false, fmt.Errorf("/proc/%d/status: CapEff: %w", pid, err)
-			}
-			capable = bits&(1<<unix.CAP_IPC_LOCK) != 0
-		}
-	}
-	return min(locked, resident), capable, nil
+	status, err := p.NewStatus()
+	// VmLck counts what is reserved, which locks nothing until it is used.
+	return min(status.VmLck, status.VmRSS), status.CapEff&(1<<unix.CAP_IPC_LOCK) != 0, err
 }
 
 // Tasks returns how many tasks the control group of a process has, and how many it may have; [Unlimited] if it has no limit.
 func Tasks(pid int) (count, most uint64, err error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return 0, 0, err
 	}
-	for line := range bytes.Lines(data) {
-		path, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("0::"))
-		if !ok {
-			continue
-		}
-		dir := filepath.Join("/sys/fs/cgroup", string(path))
-		if count, err = number(filepath.Join(dir, "pids.current")); err != nil {
-			return 0, 0, err
-		}
-		most, err = number(filepath.Join(dir, "pids.max"))
-		return count, most, err
+	groups, err := p.Cgroups()
+	if err != nil {
+		return 0, 0, err
 	}
-	return 0, 0, errors.New("the process is in no control group of version 2")
+	i := slices.IndexFunc(groups, func(g procfs.Cgroup) bool { return g.HierarchyID == 0 })
+	if i < 0 {
+		return 0, 0, errors.New("the process is in no control group of version 2")
+	}
+	dir := filepath.Join("/sys/fs/cgroup", groups[i].Path)
+	if count, err = number(filepath.Join(dir, "pids.current")); err != nil {
+		return 0, 0, err
+	}
+	most, err = number(filepath.Join(dir, "pids.max"))
+	return count, most, err
 }
 
+// number returns a number, or a limit, as the kernel writes it.
 func number(path string) (uint64, error) {
 	data, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
+	text := strings.TrimSpace(string(data))
+	if err != nil || text == "max" {
+		return Unlimited, err
 	}
-	return limit(strings.TrimSpace(string(data)))
+	return strconv.ParseUint(text, 10, 64)
 }
 
 // schedulers are the names of the scheduling policies.

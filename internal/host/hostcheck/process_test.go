@@ -13,13 +13,8 @@ func TestWhatAProcessMayUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	var files unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil || limits["Max open files"] != files.Cur {
-		t.Errorf("%d files, %d, %v", limits["Max open files"], files.Cur, err)
-	}
-	for _, name := range []string{"Max locked memory", "Max processes"} {
-		if _, known := limits[name]; !known {
-			t.Errorf("%s is not in %v", name, limits)
-		}
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil || limits.OpenFiles != files.Cur {
+		t.Errorf("%d files, %d, %v", limits.OpenFiles, files.Cur, err)
 	}
 	page := make([]byte, os.Getpagesize())
 	if unix.Mlock(page) == nil {

@@ -371,6 +371,7 @@ func (m *membership) serve(i *instance, before published) error {
 		if !errors.As(err, &panicked) {
 			return err
 		}
+		r.log.Error("an event loop has panicked", "stack", string(panicked.Stack))
 		return m.abandon(i, err.Error())
 	case <-i.stuck:
 		returned, tooMany := r.host.loopStuck()

@@ -65,9 +65,13 @@ func TestRecipesAreComplete(t *testing.T) {
 		if len(files) == 0 {
 			t.Errorf("deploy/examples/%s has no files", name)
 		}
+		text, dir := read(t, page), filepath.Join(examples, name)
+		if !strings.Contains(text, "`"+strings.TrimPrefix(dir, "../../../")+"`") {
+			t.Errorf("%s does not name `%s`", page, strings.TrimPrefix(dir, "../../../"))
+		}
 		for _, file := range files {
-			if text := read(t, page); !strings.Contains(text, "`"+strings.TrimPrefix(file, "../../../")+"`") {
-				t.Errorf("%s does not name `%s`", page, strings.TrimPrefix(file, "../../../"))
+			if own := strings.TrimPrefix(file, dir+"/"); !strings.Contains(text, own) {
+				t.Errorf("%s does not name %s", page, own)
 			}
 		}
 	}

@@ -411,7 +411,7 @@ func FuzzLoad(f *testing.F) {
 // The reference is generated from the keys, so that it cannot be out of date.
 func TestReference(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("| key | scope | type | default | reload | meaning |\n| --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString("| key | scope | type | default | meaning |\n| --- | --- | --- | --- | --- |\n")
 	for _, k := range Keys() {
 		value := k.shownDefault()
 		if value != "" {
@@ -419,9 +419,9 @@ func TestReference(t *testing.T) {
 		}
 		reload := ""
 		if k.Reload {
-			reload = "yes"
+			reload = "\\*"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", k.Name, k.Scope, k.Kind, value, reload, strings.ReplaceAll(k.Doc, "|", "\\|"))
+		fmt.Fprintf(&b, "| `%s`%s | %s | %s | %s | %s |\n", k.Name, reload, k.Scope, k.Kind, value, strings.ReplaceAll(k.Doc, "|", "\\|"))
 	}
 	testhelper.CheckDocument(t, "../../docs/configuration.md", b.String())
 }

@@ -55,7 +55,8 @@ func (g *Group) audit(ctx context.Context, s Session) {
 	}
 	if len(found.Mismatched) > 0 {
 		g.log.Warn("the ACLs of some znodes differ from zookeeper.acl and zookeeper.auth.file",
-			"zookeeper.acl", g.settings.Node.ACL, "znodes", found.Mismatched, "advice", found.Advice)
+			"zookeeper.acl", g.settings.Node.ACL, "znodes", found.Mismatched, "advice",
+			"if zookeeper.acl and zookeeper.auth.file are right here and on all members, run 'zkelectd acl --apply'")
 	}
 	g.setOpenTree(found.Open)
 }

@@ -1,7 +1,6 @@
 package zk
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,13 +22,9 @@ type Options struct {
 	Access  Access
 	// Avoid is the server that is tried last at first; empty for none.
 	Avoid string
-	// Dial opens connections. If it is nil, Access determines how.
-	Dial DialFunc
-	Log  *slog.Logger
+	Log   *slog.Logger
 
-	// Those of the dialer, if Dial is nil.
-	visits func(ctx context.Context, servers []string) []string
-	at     func(address string) DialFunc
+	dialer *dialer // nil for that of Access
 }
 
 // Access holds the credentials and TLS settings of a connection, and the ACL of the znodes that are created over it. It

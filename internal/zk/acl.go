@@ -35,16 +35,32 @@ func (s *Session) AdoptACL(ctx context.Context, path string) error {
 // if it was so before the servers lost their data. Another ACL does not depend on it, but a reload may replace that
 // by ACLAuto.
 func (s *Session) FollowRoot(ctx context.Context, path string, wasOpen bool) error {
+	open, exists, err := s.readOpen(ctx, path)
+	if err == nil {
+		s.setRoot(path, open || !exists && wasOpen)
+	}
+	return err
+}
+
+// FollowClosed makes ACLAuto stand for private below a znode that is closed, although the root above it is open.
+func (s *Session) FollowClosed(ctx context.Context, path string) error {
+	open, exists, err := s.readOpen(ctx, path)
+	if exists && !open {
+		s.setRoot(path, false)
+	}
+	return err
+}
+
+// readOpen reports whether a znode is open, and whether it exists. One whose ACL may not be read is closed.
+func (s *Session) readOpen(ctx context.Context, path string) (open, exists bool, err error) {
 	list, _, err := s.getACL(ctx, path)
 	switch {
 	case errors.Is(err, cluster.ErrNoNode):
-		s.setRoot(path, wasOpen)
-	case err != nil && !errors.Is(err, cluster.ErrNoAuth):
-		return err
-	default:
-		s.setRoot(path, worldWritable(list))
+		return false, false, nil
+	case errors.Is(err, cluster.ErrNoAuth):
+		return false, true, nil
 	}
-	return nil
+	return worldWritable(list), err == nil, err
 }
 
 func (s *Session) setRoot(path string, open bool) {
@@ -58,20 +74,6 @@ func (s *Session) RootOpen(path string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.roots[path]
-}
-
-// FollowClosed makes ACLAuto stand for private below a znode that is closed, although the root above it is open.
-func (s *Session) FollowClosed(ctx context.Context, path string) error {
-	list, _, err := s.getACL(ctx, path)
-	switch {
-	case errors.Is(err, cluster.ErrNoNode):
-		return nil
-	case err != nil && !errors.Is(err, cluster.ErrNoAuth):
-		return err
-	case !worldWritable(list):
-		s.setRoot(path, false)
-	}
-	return nil
 }
 
 // getACL returns the ACL of a znode and the version of that ACL.
@@ -99,19 +101,12 @@ func (s *Session) DescribeACL(ctx context.Context, path string) (string, error) 
 	return formatACL(list), err
 }
 
-// DescribeACL returns [Session.DescribeACL].
-func (g *Group) DescribeACL(ctx context.Context, path string) (string, error) {
-	return g.s.DescribeACL(ctx, path)
-}
-
 // ACLAudit is the result of comparing the ACLs of a group's persistent znodes with those that a session creates.
 type ACLAudit struct {
 	// Open reports whether any client may change one of the znodes: write it, or set an ACL that locks the group out.
 	Open bool
 	// Mismatched are the persistent znodes whose ACL differs, because they were created under another setting.
 	Mismatched []string
-	// Advice is the hint to log about Mismatched.
-	Advice string
 }
 
 // AuditACLs compares the ACLs of a group's persistent znodes with the one that the session creates znodes with. It changes
@@ -128,9 +123,6 @@ func (s *Session) AuditACLs(ctx context.Context, p cluster.Paths) (ACLAudit, err
 		}
 		return nil
 	})
-	if len(found.Mismatched) > 0 {
-		found.Advice = "if zookeeper.acl and zookeeper.auth.file are right here and on all members, run 'zkelectd acl --apply'"
-	}
 	return found, err
 }
 
@@ -195,14 +187,6 @@ func (s *Session) Exposure(ctx context.Context, path string) (read, change bool,
 
 // CreatesOpen reports whether the session creates znodes that all clients may change.
 func (s *Session) CreatesOpen() bool { return worldWritable(s.createACL("")) }
-
-// Exposure returns [Session.Exposure].
-func (g *Group) Exposure(ctx context.Context, path string) (read, change bool, err error) {
-	return g.s.Exposure(ctx, path)
-}
-
-// CreatesOpen returns [Session.CreatesOpen].
-func (g *Group) CreatesOpen() bool { return g.s.CreatesOpen() }
 
 // sameACL compares ACLs regardless of order.
 func sameACL(a, b []zk.ACL) bool {

@@ -28,6 +28,13 @@ func nameOf(addresses ...string) *dialer {
 	return d
 }
 
+// dialBy returns a dialer that takes each name for one address, and connects by connect.
+func dialBy(connect DialFunc) *dialer {
+	d := nameOf("127.0.0.1")
+	d.connect = connect
+	return d
+}
+
 // newScriptedName starts servers at one port of several addresses. It returns the addresses, and the name with the port.
 func newScriptedName(t *testing.T, scripts ...func(*scriptedServer, net.Conn)) (addresses []string, name string, servers []*scriptedServer) {
 	t.Helper()
@@ -45,7 +52,7 @@ func newScriptedName(t *testing.T, scripts ...func(*scriptedServer, net.Conn)) (
 func TestEachAddressOfANameIsTried(t *testing.T) {
 	t.Parallel()
 	addresses, name, servers := newScriptedName(t, staySilent, staySilent, serve)
-	s := open(t, Options{Servers: []string{name}, Timeout: 1500 * time.Millisecond, Dial: nameOf(addresses...).dial})
+	s := open(t, Options{Servers: []string{name}, Timeout: 1500 * time.Millisecond, dialer: nameOf(addresses...)})
 	if n := servers[2].conns.Load(); n != 1 || s.SessionID() != 0x1234 {
 		t.Errorf("%d connections to the server that serves", n)
 	}
@@ -63,8 +70,8 @@ func TestCloserTriesEachAddress(t *testing.T) {
 	d := nameOf(addresses...)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
-	u := sessionCloser{dial: d.dial, visits: d.visits, session: 0x1234, password: make([]byte, passwordLen)}
-	if err := u.closeAnywhere(ctx, []string{name}); err != nil || servers[2].conns.Load() != 1 {
+	u := sessionCloser{dial: d.dial, session: 0x1234}
+	if err := u.closeAnywhere(ctx, d.visits(ctx, []string{name})); err != nil || servers[2].conns.Load() != 1 {
 		t.Error(err)
 	}
 	if got := d.visits(ctx, []string{name, "10.0.0.1:1", name}); !slices.Equal(got, []string{name, "10.0.0.1:1", name, name, name, name, name}) {
@@ -187,7 +194,7 @@ func TestAnAddressThatHangsUpDoesNotHideTheOthers(t *testing.T) {
 	_, port, _ := net.SplitHostPort(name)
 	d := nameOf(addresses...)
 	d.tries, d.tried[name] = 2, map[string]int{net.JoinHostPort(addresses[1], port): 1, net.JoinHostPort(addresses[2], port): 2}
-	s := open(t, Options{Servers: []string{name}, Timeout: 1500 * time.Millisecond, Dial: d.dial, at: d.at})
+	s := open(t, Options{Servers: []string{name}, Timeout: 1500 * time.Millisecond, dialer: d})
 	if n := servers[1].conns.Load(); n != 1 || s.SessionID() != 0x1234 {
 		t.Errorf("%d connections to the server that serves", n)
 	}

@@ -36,10 +36,10 @@ func TestFailedAuthWriteDoesNotHang(t *testing.T) {
 	var failed atomic.Int32
 	px := newProxy(t, shared.Addr())
 	s := open(t, Options{Servers: []string{px.Addr()}, Timeout: 30 * time.Second, Access: Access{Auth: credentialsFile(t, "zkelectd:secret"), ACL: ACLPrivate},
-		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		dialer: dialBy(func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 			return authConn{conn, &broken, &failed, false}, err
-		}})
+		})})
 	p := root(t, s)
 	broken.Store(true)
 	px.Reset(false)

@@ -27,7 +27,7 @@ func await[T any](ctx context.Context, r request, f func() (T, error)) (T, error
 		err   error
 	}
 	var zero T
-	s := r.group.s
+	s := r.group.Session
 	if err := s.Err(); err != nil {
 		return zero, err
 	}
@@ -96,6 +96,43 @@ func outcomeOf(err error) outcome {
 	return answered
 }
 
+// maxInLibrary limits the requests that the library has of each priority below [PriorityLease]. A request waits for others of its own
+// priority only, in the order in which they came.
+const maxInLibrary = 64
+
+// queue has a slot for each request that the library has, by its priority.
+type queue [PriorityLease]chan struct{}
+
+func newQueue() (q queue) {
+	for p := range q {
+		q[p] = make(chan struct{}, maxInLibrary)
+	}
+	return q
+}
+
+// enter waits for a slot, and returns the function that frees it.
+func (q queue) enter(ctx context.Context, g *Group) (leave func(), err error) {
+	p := PriorityOf(ctx)
+	if p >= PriorityLease {
+		return func() {}, nil
+	}
+	return func() { <-q[p] }, g.take(ctx, q[p])
+}
+
+// take waits for one of the slots. It returns an error if ctx is done, the group is given up or the session has ended.
+func (g *Group) take(ctx context.Context, slots chan<- struct{}) error {
+	select {
+	case slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return notSent(ctx)
+	case <-g.ctx.Done():
+		return context.Cause(g.ctx)
+	case <-g.done:
+		return g.Err()
+	}
+}
+
 // notSent returns the error of a request whose context is done before the library has it.
 func notSent(ctx context.Context) error {
 	return fmt.Errorf("%w: other requests came first (%w)", cluster.ErrNotSent, ctx.Err())
@@ -131,24 +168,24 @@ func (s *Session) begin(r request) (end func(), err error) {
 // Sync waits for the earlier writes to this group's root, also those whose callers have given up waiting, and lets the server
 // catch up. A later read shows everything that was applied, and no earlier write of this session can be applied any more.
 func (g *Group) Sync(ctx context.Context) error {
-	g.s.mu.Lock()
+	g.mu.Lock()
 	var earlier []*pendingWrite
-	for w := range g.s.writes {
+	for w := range g.writes {
 		if w.root == g.root {
 			earlier = append(earlier, w)
 		}
 	}
-	g.s.mu.Unlock()
+	g.mu.Unlock()
 	for _, w := range earlier {
 		select {
 		case <-w.over:
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for the reply to an earlier write below %s: %w", g.root, ctx.Err())
-		case <-g.s.done:
-			return g.s.Err()
+		case <-g.done:
+			return g.Err()
 		}
 	}
-	_, err := await(WithPriority(ctx, PriorityLease), request{group: g}, func() (string, error) { return g.s.zk.Sync(cmp.Or(g.root, "/")) })
+	_, err := await(WithPriority(ctx, PriorityLease), request{group: g}, func() (string, error) { return g.zk.Sync(cmp.Or(g.root, "/")) })
 	if err != nil {
 		return fmt.Errorf("cannot sync %s: %w", cmp.Or(g.root, "/"), err)
 	}
@@ -168,8 +205,8 @@ func (g *Group) Settle(ctx context.Context) error {
 }
 
 func (g *Group) swapUnsettled(to bool) (was bool) {
-	g.s.mu.Lock()
-	defer g.s.mu.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	was, g.unsettled = g.unsettled, to
 	return was
 }

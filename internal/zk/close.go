@@ -80,8 +80,9 @@ func (s *Session) closeDirectly(ctx context.Context) error {
 	if gone || h.session == 0 {
 		return nil
 	}
-	u := sessionCloser{dial: s.opt.Dial, visits: s.opt.visits, sasl: s.opt.Access.SASL, identities: s.currentIdentities(), session: h.session, password: h.password, finals: finals}
-	err := u.closeAnywhere(ctx, servers)
+	u := s.closer(s.opt.dialer.dial)
+	u.session, u.password, u.finals = h.session, h.password, finals
+	err := u.closeAnywhere(ctx, s.opt.dialer.visits(ctx, servers))
 	for _, f := range finals {
 		switch {
 		case f.Applied:
@@ -95,6 +96,11 @@ func (s *Session) closeDirectly(ctx context.Context) error {
 	}
 	s.markGone()
 	return nil
+}
+
+// closer returns what opens and closes sessions like this one.
+func (s *Session) closer(dial DialFunc) sessionCloser {
+	return sessionCloser{dial: dial, sasl: s.opt.Access.SASL, identities: s.currentIdentities(), timeout: s.Timeout()}
 }
 
 // markGone records that the server no longer has the session.

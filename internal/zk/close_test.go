@@ -105,10 +105,10 @@ func TestNothingIsSentAfterTheEnd(t *testing.T) {
 	var late, closes atomic.Int32
 	var over atomic.Bool
 	closing := make(chan struct{})
-	s := open(t, Options{Timeout: 20 * time.Second, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	s := open(t, Options{Timeout: 20 * time.Second, dialer: dialBy(func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 		return slowCloseConn{conn, closing, &over, &late, &closes}, err
-	}})
+	})})
 	p := root(t, s)
 	if _, err := s.Do(t.Context(), create(p.Root+"/mine", true)); err != nil {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ func (g *Group) Get(ctx context.Context, path string, watched bool) ([]byte, clu
 		data []byte
 		stat *zk.Stat
 	}
-	s, w := g.s, watch{path, false}
+	s, w := g.Session, watch{path, false}
 	var arm *armedWatch
 	if watched {
 		arm = s.arm(w)
@@ -71,7 +71,7 @@ func (g *Group) Children(ctx context.Context, path string, watched bool) ([]stri
 		names []string
 		stat  *zk.Stat
 	}
-	s, w := g.s, watch{path, true}
+	s, w := g.Session, watch{path, true}
 	var arm *armedWatch
 	if watched {
 		arm = s.arm(w)
@@ -100,7 +100,7 @@ func (g *Group) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, er
 		parts []zk.MultiResponse
 		err   error
 	}
-	s := g.s
+	s := g.Session
 	if err := s.Err(); err != nil {
 		return nil, err
 	}

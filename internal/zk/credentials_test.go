@@ -137,10 +137,10 @@ func TestCredentialsArePresentedAcrossReconnects(t *testing.T) {
 	var failed atomic.Int32
 	file := credentialsFile(t, "zkelectd:old")
 	access := Access{Auth: file, ACL: ACLPrivate}
-	s := open(t, Options{Timeout: 30 * time.Second, Access: access, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	s := open(t, Options{Timeout: 30 * time.Second, Access: access, dialer: dialBy(func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 		return authConn{conn, &broken, &failed, true}, err
-	}})
+	})})
 	p := root(t, s)
 	owner := open(t, Options{Access: Access{Auth: credentialsFile(t, "zkelectd:new"), ACL: ACLPrivate}})
 	if _, err := owner.Do(t.Context(), cluster.Op{Kind: cluster.OpCreate, Path: p.Root + "-new", Data: []byte{}}); err != nil {

@@ -35,7 +35,7 @@ func (s *Session) dial(network, addr string, _ time.Duration) (net.Conn, error) 
 	login, err := s.opt.Access.SASL.start(ctx, addr)
 	var conn net.Conn
 	if err == nil {
-		conn, err = s.opt.Dial(ctx, network, addr)
+		conn, err = s.opt.dialer.dial(ctx, network, addr)
 	}
 	if err != nil {
 		s.noteServerError(addr, err)
@@ -278,10 +278,7 @@ func (w *wireConn) explain(err error) error {
 
 // dialAgain returns a function that connects to the address that this connection leads to.
 func (w *wireConn) dialAgain() DialFunc {
-	if w.s.opt.at == nil {
-		return w.s.opt.Dial
-	}
-	return w.s.opt.at(w.RemoteAddr().String())
+	return w.s.opt.dialer.at(w.RemoteAddr().String())
 }
 
 // noteReply checks a reply or an event. A confirmed closeSession is the end of the session.

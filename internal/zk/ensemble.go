@@ -112,9 +112,7 @@ func (s *Session) liveConn() *wireConn {
 // compareServers returns why servers do not count as of one ensemble with that of a connection. No answer proves
 // nothing.
 func (s *Session) compareServers(ctx context.Context, conn *wireConn, servers []string) (doubts map[string]error, err error) {
-	here := sessionCloser{
-		dial: conn.dialAgain(), sasl: s.opt.Access.SASL, identities: s.currentIdentities(), timeout: s.Timeout(), password: make([]byte, passwordLen), // no password yet
-	}
+	here := s.closer(conn.dialAgain())
 	limit := min(ensembleLimit, here.timeout/4)
 	opened, err := here.openAt(ctx, limit, conn.addr)
 	if err != nil {
@@ -145,9 +143,7 @@ func (s *Session) knows(ctx context.Context, limit time.Duration, server string,
 	var all, known [2]int
 	foreign := false
 	for _, address := range addresses { // one after the other: they may be those of one server, which serves a session on one connection
-		if u.dial = s.opt.Dial; s.opt.at != nil {
-			u.dial = s.opt.at(address)
-		}
+		u.dial = s.opt.dialer.at(address)
 		family := 0
 		if strings.HasPrefix(address, "[") {
 			family = 1
@@ -173,16 +169,10 @@ func (s *Session) knows(ctx context.Context, limit time.Duration, server string,
 
 // attachWithin attaches to the session at a server and hangs up.
 func (u sessionCloser) attachWithin(ctx context.Context, limit time.Duration, server string) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	err := untilNoHangUp(func() error {
+	return askWithin(ctx, limit, func(ctx context.Context) error {
 		_, err := u.attachAt(ctx, server)
 		return err
 	})
-	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("no answer within %s", limit)
-	}
-	return err
 }
 
 // openAt opens a session at a server and hangs up.
@@ -194,12 +184,5 @@ func (u sessionCloser) openAt(ctx context.Context, limit time.Duration, server s
 		return handshake{}, err
 	}
 	defer hangUp()
-	h, err := u.shakeHands(conn)
-	if err == nil && h.session == 0 {
-		err = errNoSession
-	}
-	return h, err
+	return u.open(conn)
 }
-
-// errNoSession is the error for a server that opens no session.
-var errNoSession = errors.New("the server did not open a session")

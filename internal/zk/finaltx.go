@@ -1,7 +1,6 @@
 package zk
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -21,9 +20,6 @@ const (
 
 // wireOps are ZooKeeper's numbers of the operations. A final transaction creates nothing.
 var wireOps = map[cluster.OpKind]int32{cluster.OpCheck: 13, cluster.OpSet: 5, cluster.OpDelete: 2}
-
-// errUnsupportedOp is returned for an operation that a final transaction cannot contain.
-var errUnsupportedOp = errors.New("not supported in a session's final transaction")
 
 // FinalTx is a transaction FINAL that a session ends with, and its outcome.
 type FinalTx struct {
@@ -47,12 +43,7 @@ func sendFinals(conn net.Conn, all []*FinalTx) error {
 			if len(l.Ops) == 0 || l.Applied {
 				continue
 			}
-			body, err := encodeMulti(l.Ops)
-			if err != nil {
-				l.Err = err
-				continue
-			}
-			if err := writeRequest(conn, 1, wireOpMulti, body); err != nil {
+			if err := writeRequest(conn, 1, wireOpMulti, encodeMulti(l.Ops)); err != nil {
 				return lostFinals(append(sent, l), err)
 			}
 			sent = append(sent, l)
@@ -63,11 +54,6 @@ func sendFinals(conn net.Conn, all []*FinalTx) error {
 				return lostFinals(sent[i:], err)
 			}
 			l.done(results)
-		}
-		for _, l := range sent {
-			if errors.Is(l.Err, cluster.ErrUnknown) {
-				l.readBack(conn)
-			}
 		}
 	}
 	return nil
@@ -81,58 +67,29 @@ func lostFinals(sent []*FinalTx, err error) error {
 	return fmt.Errorf("final transaction: %w", err)
 }
 
-// done stores the outcome that a reply says.
+// done stores the outcome that a reply says. If an earlier reply was lost, a refusal proves nothing.
 func (l *FinalTx) done(results []byte) {
 	unknown := errors.Is(l.Err, cluster.ErrUnknown)
-	l.Err = refusalOf(l.Ops, results)
-	var by *cluster.TxError
-	if unknown && errors.As(l.Err, &by) {
-		switch { // an earlier reply was lost
-		case by.Index == 0 && by.Op.Kind == cluster.OpDelete && errors.Is(by.Err, cluster.ErrNoNode):
-			l.Err = nil // the missing znode is the session's own
-		case by.Op.Kind == cluster.OpSet && errors.Is(by.Err, cluster.ErrBadVersion):
-			l.Err = fmt.Errorf("%w (%w)", cluster.ErrUnknown, l.Err)
-		}
+	if l.Err = refusalOf(l.Ops, results); unknown && l.Err != nil {
+		l.Err = fmt.Errorf("%w (%w)", cluster.ErrUnknown, l.Err)
 	}
 	l.Applied = l.Err == nil
 }
 
-// readBack determines the outcome of a transaction that may have taken effect, by what it sets last. The outcome stays unknown if that
-// cannot be read, or if somebody has written since.
-func (l *FinalTx) readBack(conn net.Conn) {
-	var last cluster.Op
-	for _, op := range l.Ops {
-		if op.Kind == cluster.OpSet {
-			last = op
-		}
-	}
-	if last.Path == "" {
-		return
-	}
-	if data, err := getData(conn, last.Path); err == nil && bytes.Equal(data, last.Data) {
-		l.Applied, l.Err = true, nil
-	}
-}
-
-func encodeMulti(ops []cluster.Op) ([]byte, error) {
+func encodeMulti(ops []cluster.Op) []byte {
 	head := func(b []byte, kind int32, done byte) []byte {
 		b = append(binary.BigEndian.AppendUint32(b, uint32(kind)), done)
 		return binary.BigEndian.AppendUint32(b, 0xffffffff)
 	}
-	data := func(b, d []byte) []byte { return append(binary.BigEndian.AppendUint32(b, uint32(len(d))), d...) }
 	var b []byte
 	for _, op := range ops {
-		kind, ok := wireOps[op.Kind]
-		if !ok {
-			return nil, fmt.Errorf("%s %s: %w", op.Kind, op.Path, errUnsupportedOp)
-		}
-		b = data(head(b, kind, 0), []byte(op.Path))
+		b = appendBuffer(head(b, wireOps[op.Kind], 0), []byte(op.Path))
 		if op.Kind == cluster.OpSet {
-			b = data(b, op.Data)
+			b = appendBuffer(b, op.Data)
 		}
 		b = binary.BigEndian.AppendUint32(b, uint32(op.Version))
 	}
-	return head(b, endOfMulti, 1), nil
+	return head(b, endOfMulti, 1)
 }
 
 // refusalOf returns why the server refused a transaction, or nil if it took effect. In a refusal all results are errors, each

@@ -61,7 +61,7 @@ func FuzzCloseSession(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		u := sessionCloser{dial: dialPlayback(t, data), session: 7, password: make([]byte, passwordLen)}
+		u := sessionCloser{dial: dialPlayback(t, data), session: 7}
 		err := u.closeAt(ctx, "a:1")
 		if ctx.Err() != nil {
 			t.Fatal("it waits forever")
@@ -120,7 +120,7 @@ func FuzzReplies(f *testing.F) {
 			}
 			return encodePacket(xid, 0, body...)
 		})
-		s, err := Open(t.Context(), Options{Servers: []string{"a:1"}, Timeout: time.Second, Dial: dial})
+		s, err := Open(t.Context(), Options{Servers: []string{"a:1"}, Timeout: time.Second, dialer: dialBy(dial)})
 		if err != nil {
 			t.Fatal(err)
 		}

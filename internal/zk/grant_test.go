@@ -45,7 +45,7 @@ func TestOnShrinkRunsBeforeAnythingIsSent(t *testing.T) {
 	requests := make(chan []byte, 16)
 	server := newScriptedServer(t, granting(20*time.Second, nil), granting(2*time.Second, requests))
 	var conn net.Conn
-	s := open(t, Options{Servers: []string{server.addr}, Timeout: 20 * time.Second, Dial: keepFirstConn(&conn)})
+	s := open(t, Options{Servers: []string{server.addr}, Timeout: 20 * time.Second, dialer: dialBy(keepFirstConn(&conn))})
 	grants, proceed := make(chan Grant), make(chan struct{})
 	s.OnShrink(20*time.Second, func(g Grant) {
 		grants <- g

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"zkelectd/internal/cluster"
 )
@@ -14,10 +13,11 @@ import (
 var ErrAbandoned = fmt.Errorf("%w: this instance of the group was given up", cluster.ErrNotSent)
 
 // Group is a handle: one group's access to a session that several groups share, or that of a slot of a group. Its hints are those
-// below the group's root, except for those of other slots; its final transaction is its own, and giving it up does not affect the other groups. It implements [cluster.ReadWriter],
-// [cluster.Watcher], [cluster.Lifetime] and [cluster.Owner], and is safe for concurrent use.
+// below the group's root, except for those of other slots; its requests and its final transaction are its own, and giving it up does not
+// affect the other groups. It implements [cluster.ReadWriter], [cluster.Watcher], [cluster.Lifetime] and [cluster.Owner], and is safe
+// for concurrent use.
 type Group struct {
-	s      *Session
+	*Session
 	id     int // no two handles of a session have the same
 	root   string
 	slot   string // its fence; empty in a group without slots
@@ -34,7 +34,7 @@ type Group struct {
 }
 
 func (s *Session) newGroup(root string) *Group {
-	g := &Group{s: s, root: root, wake: make(chan struct{}, 1)}
+	g := &Group{Session: s, root: root, wake: make(chan struct{}, 1)}
 	g.ctx, g.giveUp = context.WithCancelCause(context.Background())
 	return g
 }
@@ -103,8 +103,8 @@ func (g *Group) Wake() <-chan struct{} { return g.wake }
 
 // TakeHints returns the hints since the last call and clears them.
 func (g *Group) TakeHints() cluster.Hints {
-	g.s.mu.Lock()
-	defer g.s.mu.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	h := g.hints
 	g.hints = cluster.Hints{}
 	return h
@@ -112,8 +112,8 @@ func (g *Group) TakeHints() cluster.Hints {
 
 // CloseWith makes [Session.Close] send ops as this group's final transaction. Calling it without ops cancels that.
 func (g *Group) CloseWith(ops ...cluster.Op) {
-	g.s.mu.Lock()
-	defer g.s.mu.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if g.ctx.Err() == nil {
 		g.finalOps = ops
 	}
@@ -122,52 +122,26 @@ func (g *Group) CloseWith(ops ...cluster.Op) {
 // Abandon makes every later request of this handle fail with [ErrAbandoned], also those that are still queued. The final
 // transaction and the hints stay until Close.
 func (g *Group) Abandon() {
-	g.s.renewer.mu.Lock()
-	defer g.s.renewer.mu.Unlock()
-	g.s.mu.Lock()
-	defer g.s.mu.Unlock()
+	g.renewer.mu.Lock()
+	defer g.renewer.mu.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.giveUp(ErrAbandoned)
-	g.s.renewer.withdraw(g)
+	g.renewer.withdraw(g)
 }
 
 // Close abandons the handle, and drops its hints and its final transaction.
 func (g *Group) Close() {
 	g.Abandon()
-	g.s.mu.Lock()
-	defer g.s.mu.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.finalOps, g.hints = nil, cluster.Hints{}
-	if rest := slices.DeleteFunc(slices.Clone(g.s.groups[g.root]), func(o *Group) bool { return o == g }); len(rest) > 0 {
-		g.s.groups[g.root] = rest
+	if rest := slices.DeleteFunc(slices.Clone(g.groups[g.root]), func(o *Group) bool { return o == g }); len(rest) > 0 {
+		g.groups[g.root] = rest
 	} else {
-		delete(g.s.groups, g.root)
+		delete(g.groups, g.root)
 	}
 }
 
-// Done returns a channel that is closed when the session has ended.
-func (g *Group) Done() <-chan struct{} { return g.s.Done() }
-
-// Err returns why the session has ended, or nil while it lives.
-func (g *Group) Err() error { return g.s.Err() }
-
-// SessionID returns the id of the session.
-func (g *Group) SessionID() int64 { return g.s.SessionID() }
-
-// Timeout returns [Session.Timeout].
-func (g *Group) Timeout() time.Duration { return g.s.Timeout() }
-
-// Connected returns [Session.Connected].
-func (g *Group) Connected() bool { return g.s.Connected() }
-
-// Reconnects returns [Session.Reconnects].
-func (g *Group) Reconnects() int { return g.s.Reconnects() }
-
 // Fail ends the session for all of its groups, without anything else being sent; the servers end it after its timeout.
-func (g *Group) Fail(reason error) { g.s.end(reason) }
-
-// Tags returns [Session.Tags].
-func (g *Group) Tags() []string { return g.s.Tags() }
-
-// AuditACLs returns [Session.AuditACLs].
-func (g *Group) AuditACLs(ctx context.Context, p cluster.Paths) (ACLAudit, error) {
-	return g.s.AuditACLs(ctx, p)
-}
+func (g *Group) Fail(reason error) { g.end(reason) }

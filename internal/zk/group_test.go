@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
-	"io"
 	"sync"
 	"testing"
 	"time"
@@ -19,7 +17,7 @@ func TestReconnectSetsNoOldWatches(t *testing.T) {
 	const setWatches = 101
 	var asked opRecorder
 	px := newProxy(t, shared.Addr())
-	s, other := open(t, Options{Servers: []string{px.Addr()}, Dial: asked.dial}), open(t, Options{})
+	s, other := open(t, Options{Servers: []string{px.Addr()}, dialer: dialBy(asked.dial)}), open(t, Options{})
 	var p cluster.Paths
 	watchAll := func() {
 		p = root(t, other)
@@ -162,69 +160,35 @@ func TestQueuedRequestsAreTakenBack(t *testing.T) {
 		})
 	}
 	eventually(t, "both are queued", func() bool {
-		s.queue.mu.Lock()
-		defer s.queue.mu.Unlock()
-		return len(s.queue.waiting[PriorityNormal]) == 2
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.writes) == 2
 	})
 	cancel()
 	g.Abandon()
 	all.Wait()
-	if len(s.writes) != 0 || len(s.queue.waiting[PriorityNormal]) != 0 {
-		t.Errorf("left over: %d writes, %d in the queue", len(s.writes), len(s.queue.waiting[PriorityNormal]))
+	if len(s.writes) != 0 || len(s.queue[PriorityNormal]) != maxInLibrary {
+		t.Errorf("left over: %d writes, %d in the queue", len(s.writes), len(s.queue[PriorityNormal]))
 	}
 	if _, _, err := s.Get(WithPriority(t.Context(), PriorityLease), p.Root+"/x", false); !errors.Is(err, cluster.ErrNoNode) {
 		t.Errorf("it was sent: %v", err)
 	}
 }
 
-// The groups take turns, requests of groups without a leader come first, and those for leases never wait.
-func TestQueueOrder(t *testing.T) {
-	s := bareSession(t, io.Discard)
-	q := &s.queue
-	busy, idle, urgent := s.Group(cluster.Paths{Root: "/a"}), s.Group(cluster.Paths{Root: "/b"}), s.Group(cluster.Paths{Root: "/c"})
-	for range maxInLibrary {
-		q.join(PriorityNormal, busy)
-	}
-	var order []string
-	slots := make(map[string]chan struct{})
-	for i := range 3 {
-		slots[fmt.Sprint("busy", i)] = q.join(PriorityNormal, busy)
-	}
-	slots["idle"] = q.join(PriorityNormal, idle)
-	slots["urgent"] = q.join(PriorityRecovery, urgent)
-	gone := q.join(PriorityRecovery, urgent)
-	q.cancel(PriorityRecovery, urgent, gone)
-	if leave, err := q.enter(WithPriority(t.Context(), PriorityLease), busy); err != nil {
-		t.Error(err)
-	} else {
-		leave()
-	}
-	for range 5 {
-		q.leave()
-		for name, slot := range slots {
-			select {
-			case <-slot:
-				order = append(order, name)
-				delete(slots, name)
-			default:
-			}
+// Requests of groups without a leader wait for no others, and those for leases never wait.
+func TestOtherPrioritiesDoNotWait(t *testing.T) {
+	s := open(t, Options{})
+	fill(t, s)
+	for p, waits := range map[Priority]bool{PriorityNormal: true, PriorityRecovery: false, PriorityLease: false} {
+		ctx, cancel := context.WithTimeout(WithPriority(t.Context(), p), 100*time.Millisecond)
+		leave, err := s.queue.enter(ctx, s.own)
+		cancel()
+		if (err != nil) != waits {
+			t.Errorf("priority %d: %v", p, err)
 		}
-	}
-	if fmt.Sprint(order) != "[urgent busy0 idle busy1 busy2]" {
-		t.Errorf("order: %v", order)
-	}
-	if q.used != maxInLibrary || len(q.waiting[PriorityNormal])+len(q.waiting[PriorityRecovery]) != 0 {
-		t.Errorf("%d slots used", q.used)
-	}
-}
-
-// A slot that is granted at the moment in which its request gives up is not lost.
-func TestGrantedSlotIsReturned(t *testing.T) {
-	s := bareSession(t, io.Discard)
-	slot := s.queue.join(PriorityNormal, s.own)
-	s.queue.cancel(PriorityNormal, s.own, slot)
-	if s.queue.used != 0 {
-		t.Errorf("%d slots used", s.queue.used)
+		if err == nil {
+			leave()
+		}
 	}
 }
 

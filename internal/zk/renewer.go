@@ -42,7 +42,7 @@ func newRenewer() *renewer {
 // end comes first, done is called once with the result, from another goroutine; it must not block. A result that is on its way
 // when the request is withdrawn is still delivered, so the caller must check that it is for what it holds now (S1).
 func (g *Group) Renew(r transition.Renew, done func(transition.RenewDone)) {
-	n := g.s.renewer
+	n := g.renewer
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if g.ctx.Err() != nil {
@@ -70,16 +70,16 @@ func (n *renewer) leaseZnode() string {
 }
 
 // LeaseZnode returns the path of the session's lease znode; empty if it has none.
-func (g *Group) LeaseZnode() string { return g.s.renewer.leaseZnode() }
+func (g *Group) LeaseZnode() string { return g.renewer.leaseZnode() }
 
 // takeSending reports, once for the batches that are sent together, whether one has just been sent.
 func (n *renewer) takeSending() bool { return n.sending.Load() && n.sending.Swap(false) }
 
 // WithdrawRenewal takes the handle's request back, if it has not been sent yet, and discards its result otherwise.
 func (g *Group) WithdrawRenewal() {
-	g.s.renewer.mu.Lock()
-	defer g.s.renewer.mu.Unlock()
-	g.s.renewer.withdraw(g)
+	g.renewer.mu.Lock()
+	defer g.renewer.mu.Unlock()
+	g.renewer.withdraw(g)
 }
 
 // withdraw implements WithdrawRenewal. The caller holds n.mu.

@@ -119,7 +119,7 @@ func renewAll(groups []led) []transition.RenewDone {
 // The renewals of all groups are one transaction. If that is refused, only the group that is to blame gets the refusal.
 func TestRenewalsAreMerged(t *testing.T) {
 	var asked opRecorder
-	s := open(t, Options{Dial: asked.dial})
+	s := open(t, Options{dialer: dialBy(asked.dial)})
 	groups := lead(t, s, 50)
 	before, began := asked.count(wireOpMulti), boottime.Now()
 	for i, r := range renewAll(groups) {
@@ -150,7 +150,7 @@ func TestRenewalsAreMerged(t *testing.T) {
 // A request is good for one RENEW: a hung loop loses its lease. What was withdrawn or abandoned is not sent.
 func TestRenewalsNeedANewRequestEachTime(t *testing.T) {
 	var asked opRecorder
-	s := open(t, Options{Dial: asked.dial})
+	s := open(t, Options{dialer: dialBy(asked.dial)})
 	groups := lead(t, s, 3)
 	renewAll(groups)
 	before := asked.count(wireOpMulti)

@@ -69,7 +69,7 @@ func (a *rolledBackServer) attachTimes() []time.Duration {
 func (a *rolledBackServer) rollBack(t *testing.T) *Session {
 	t.Helper()
 	var conn net.Conn
-	s := open(t, Options{Servers: []string{a.addr}, Timeout: rollbackTimeout, Dial: keepFirstConn(&conn)})
+	s := open(t, Options{Servers: []string{a.addr}, Timeout: rollbackTimeout, dialer: dialBy(keepFirstConn(&conn))})
 	s.Get(t.Context(), "/", false)
 	a.mu.Lock()
 	a.older, a.since = true, time.Now()

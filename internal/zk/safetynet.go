@@ -78,88 +78,52 @@ func (s *Session) runSafetyNet() {
 			pace = passTime / time.Duration(max(1, len(pass)))
 		}
 		n := min(netBatch, len(pass))
-		s.checkWatches(pass[:n])
+		var all sync.WaitGroup
+		for _, w := range pass[:n] {
+			all.Go(func() { s.checkWatch(w) })
+		}
+		all.Wait()
 		pass = pass[n:]
 		timer.Reset(time.Duration(max(1, n)) * max(netInterval, Jitter(pace)))
-	}
-}
-
-// watchCheck is the check of a watch.
-type watchCheck struct {
-	watch  watch
-	armed  *armedWatch
-	exists bool
-	stat   cluster.Stat
-	err    error
-}
-
-// checkWatches compares znodes with what was read when their watches were set. If one has changed without an event, its watch was lost,
-// and the group's reader must read everything again. All znodes are read first and compared afterwards: a reader is woken once then, and
-// not once for each znode.
-func (s *Session) checkWatches(watches []watch) {
-	ctx, cancel := context.WithTimeout(s.ctx, s.Timeout())
-	defer cancel()
-	checks := make([]watchCheck, len(watches))
-	var all sync.WaitGroup
-	for i, w := range watches {
-		all.Go(func() { checks[i] = s.readWatched(ctx, w) })
-	}
-	all.Wait()
-	for _, c := range checks {
-		if c.armed != nil && c.err == nil && s.compare(c.watch, c.armed, c.exists, c.stat) {
-			s.opt.Log.Warn("a watch was lost, everything is read again", "znode", c.watch.path)
-		}
 	}
 }
 
 func (s *Session) armedWatches() []watch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := make([]watch, 0, len(s.armed))
-	for w := range s.armed {
-		all = append(all, w)
-	}
-	slices.SortFunc(all, func(a, b watch) int { return cmp.Compare(a.path, b.path) })
-	return all
+	return slices.SortedFunc(maps.Keys(s.armed), func(a, b watch) int { return cmp.Compare(a.path, b.path) })
 }
 
-// readWatched reads a znode if its watch is armed.
-func (s *Session) readWatched(ctx context.Context, w watch) watchCheck {
+// checkWatch compares a znode with what was read when its watch was set.
+func (s *Session) checkWatch(w watch) {
 	s.mu.Lock()
-	c := watchCheck{watch: w, armed: s.armed[w]}
+	a := s.armed[w]
 	s.mu.Unlock()
-	if c.armed == nil {
-		return c
+	if a == nil {
+		return
 	}
-	type reply struct {
-		exists bool
-		stat   *zk.Stat
-	}
-	r, err := await(ctx, request{group: s.own}, func() (reply, error) {
-		exists, stat, err := s.zk.Exists(w.path)
-		return reply{exists, stat}, err
+	ctx, cancel := context.WithTimeout(s.ctx, s.Timeout())
+	defer cancel()
+	var exists bool
+	stat, err := await(ctx, request{group: s.own}, func() (stat *zk.Stat, err error) {
+		exists, stat, err = s.zk.Exists(w.path)
+		return stat, err
 	})
-	c.exists, c.stat, c.err = r.exists, statOf(r.stat), err
-	return c
+	if err == nil && s.compare(w, a, exists, statOf(stat)) {
+		s.opt.Log.Warn("a watch was lost, everything is read again", "znode", w.path)
+	}
 }
 
-// compare compares a check with what was read when watch a was set, and reports whether the watch was lost.
+// compare compares a znode with what was read when watch a was set, and reports whether the watch was lost: if the znode has changed without
+// an event. Then the group's reader must read everything again.
 func (s *Session) compare(w watch, a *armedWatch, exists bool, stat cluster.Stat) (lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// An event is delivered before any newer data: if the same watch is still armed, the znode must be as it was.
-	if s.armed[w] != a || !a.read {
+	if s.armed[w] != a || !a.read || w.matches(a, exists, stat) {
 		return false
 	}
 	groups := s.groupsOf(w.path)
-	if w.matches(a, exists, stat) {
-		for _, g := range groups {
-			if g != s.own {
-				g.wakeReader() // for what it reads without a watch
-			}
-		}
-		return false
-	}
 	maps.DeleteFunc(s.armed, func(w watch, _ *armedWatch) bool { return s.groupsOf(w.path)[0] == groups[0] })
 	for _, g := range groups {
 		g.hint("")

@@ -58,24 +58,17 @@ func (u sessionCloser) inspect(ctx context.Context, server string, info *ServerI
 	defer hangUp()
 	connected := time.Now()
 	info.Connect = connected.Sub(start)
-	u.password = make([]byte, passwordLen) // none yet
-	h, err := u.shakeHands(conn)
-	if err != nil {
-		return errors.Join(err, ctx.Err())
-	}
-	if h.session == 0 {
-		return errNoSession
-	}
+	h, err := u.open(conn)
 	opened := time.Now()
-	if err := u.authenticateSASL(ctx, conn, server); err != nil {
-		return errors.Join(err, ctx.Err())
-	}
-	if err := u.authenticate(conn); err != nil {
-		return errors.Join(err, ctx.Err())
+	if err == nil {
+		err = u.present(ctx, conn, server)
 	}
 	presented := time.Now()
-	if err := call(conn, 1, wireOpClose, nil); err != nil {
-		return fmt.Errorf("closeSession: %w", errors.Join(err, ctx.Err()))
+	if err == nil {
+		err = call(conn, 1, wireOpClose, nil)
+	}
+	if err != nil {
+		return errors.Join(err, ctx.Err())
 	}
 	info.Open, info.Close, info.Granted = opened.Sub(connected), time.Since(presented), h.timeout
 	return nil

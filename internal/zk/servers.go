@@ -83,11 +83,7 @@ func (s *Session) proveServer(ctx context.Context, server, root, id string) (err
 	addresses, err := ServerAddresses(lookup, server)
 	proven := false
 	for _, address := range addresses {
-		u := sessionCloser{dial: s.opt.Dial, sasl: s.opt.Access.SASL, identities: s.currentIdentities(), timeout: s.Timeout(), password: make([]byte, passwordLen)}
-		if s.opt.at != nil {
-			u.dial = s.opt.at(address)
-		}
-		noGroup := u.askGroup(ctx, limit, server, root, id)
+		noGroup := s.closer(s.opt.dialer.at(address)).askGroup(ctx, limit, server, root, id)
 		switch foreign := new(ForeignServerError); {
 		case errors.As(noGroup, &foreign):
 			return noGroup
@@ -105,11 +101,9 @@ func (s *Session) proveServer(ctx context.Context, server, root, id string) (err
 
 // askGroup asks an address of a server, in a session of its own, for the record of a group's root.
 func (u sessionCloser) askGroup(ctx context.Context, limit time.Duration, server, root, id string) error {
-	asking, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
 	var data []byte
-	err := untilNoHangUp(func() (err error) {
-		data, err = u.readSynced(asking, server, root)
+	err := askWithin(ctx, limit, func(ctx context.Context) (err error) {
+		data, err = u.readSynced(ctx, server, root)
 		return err
 	})
 	read := cluster.ReadIdentity(root, data, cluster.Stat{}, err == nil)
@@ -118,8 +112,6 @@ func (u sessionCloser) askGroup(ctx context.Context, limit time.Duration, server
 		return &ForeignServerError{server, "has no znode " + root}
 	case errors.Is(err, cluster.ErrNoAuth):
 		return &ForeignServerError{server, fmt.Sprintf("does not permit this user to read znode %s", root)}
-	case err != nil && asking.Err() != nil:
-		return fmt.Errorf("no answer within %s", limit)
 	case err != nil:
 		return err
 	case read.Err != nil:
@@ -139,18 +131,11 @@ func (u sessionCloser) readSynced(ctx context.Context, server, path string) ([]b
 		return nil, err
 	}
 	defer hangUp()
-	h, err := u.shakeHands(conn)
-	switch {
-	case err != nil:
+	if _, err = u.open(conn); err != nil {
 		return nil, err
-	case h.session == 0:
-		return nil, errNoSession
 	}
 	defer func() { _ = call(conn, 2, wireOpClose, nil) }() // else it expires
-	if err = u.authenticateSASL(ctx, conn, server); err == nil {
-		err = u.authenticate(conn)
-	}
-	if err == nil {
+	if err = u.present(ctx, conn, server); err == nil {
 		err = call(conn, 1, wireOpSync, appendBuffer(nil, []byte(path)))
 	}
 	if err != nil {

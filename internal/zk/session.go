@@ -99,9 +99,8 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if opt.Dial == nil {
-		d := opt.Access.dialer()
-		opt.Dial, opt.visits, opt.at = d.dial, d.visits, d.at
+	if opt.dialer == nil {
+		opt.dialer = opt.Access.dialer()
 	}
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
@@ -141,9 +140,10 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 // newSession returns a session without the library.
 func newSession(opt Options) *Session {
 	s := &Session{
-		opt: opt, done: make(chan struct{}), established: make(chan struct{}), disconnected: make(chan struct{}, 1), serverErrors: make(map[string]error),
-		suspects: newSuspects(opt.Log), renewer: newRenewer(), groups: make(map[string][]*Group), writes: make(map[*pendingWrite]struct{}), armed: make(map[watch]*armedWatch),
-		roots: make(map[string]bool),
+		opt: opt, done: make(chan struct{}), established: make(chan struct{}), disconnected: make(chan struct{}, 1),
+		serverErrors: make(map[string]error), queue: newQueue(), suspects: newSuspects(opt.Log), renewer: newRenewer(),
+		groups: make(map[string][]*Group), writes: make(map[*pendingWrite]struct{}), armed: make(map[watch]*armedWatch),
+		roots: make(map[string]bool), reportAt: time.Now().Add(outageReport), reportPause: outageReport,
 	}
 	s.own = s.newGroup("")
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -152,22 +152,13 @@ func newSession(opt Options) *Session {
 
 // waitEstablished waits for the first handshake and then presents the identities.
 func (s *Session) waitEstablished(ctx context.Context) error {
-	interval := outageReport
-	report := time.NewTimer(interval)
-	defer report.Stop()
-	for {
-		select {
-		case <-s.established:
-			return s.present(ctx, s.currentIdentities())
-		case <-s.done:
-			return s.Err()
-		case <-report.C:
-			s.opt.Log.Warn("no ZooKeeper server answers, still trying", "tried", s.describeServerErrors())
-			interval = min(2*interval, time.Minute)
-			report.Reset(interval)
-		case <-ctx.Done():
-			return fmt.Errorf("no ZooKeeper server answers: %s (%w)", s.describeServerErrors(), ctx.Err())
-		}
+	select {
+	case <-s.established:
+		return s.present(ctx, s.currentIdentities())
+	case <-s.done:
+		return s.Err()
+	case <-ctx.Done():
+		return fmt.Errorf("no ZooKeeper server answers: %s (%w)", s.describeServerErrors(), ctx.Err())
 	}
 }
 
@@ -346,16 +337,20 @@ func (s *Session) noteServerError(addr string, err error) {
 	s.serverErrors[addr] = err
 	due, since := s.outageDue(time.Now()), s.disconnectedAt
 	s.mu.Unlock()
-	if due {
-		s.opt.Log.Warn("the connection to ZooKeeper is lost, and no server answers: still trying",
-			"since", since.Format(time.RFC3339), "tried", s.describeServerErrors())
+	if !due {
+		return
 	}
+	log := s.opt.Log
+	if !since.IsZero() {
+		log = log.With("since", since.Format(time.RFC3339))
+	}
+	log.Warn("no ZooKeeper server answers: still trying", "tried", s.describeServerErrors())
 }
 
-// outageDue reports whether the loss of the connection is to be logged: some seconds after it, then at growing
-// intervals. The caller holds s.mu.
+// outageDue reports whether it is to be logged that there is no connection: some seconds after the session was opened or has
+// lost it, then at growing intervals. The caller holds s.mu.
 func (s *Session) outageDue(now time.Time) bool {
-	if s.connected || s.handshake.session == 0 || now.Before(s.reportAt) { // waitEstablished logs what precedes the session
+	if s.connected || now.Before(s.reportAt) {
 		return false
 	}
 	s.reportPause = min(2*s.reportPause, time.Minute)
@@ -363,7 +358,7 @@ func (s *Session) outageDue(now time.Time) bool {
 	return true
 }
 
-// outageReport is how long nothing is logged after the loss of the connection: most are over by then.
+// outageReport is how long nothing is logged while there is no connection: most outages are over by then.
 const outageReport = 2 * time.Second
 
 // logger logs the library's messages at debug level: the session itself logs what matters.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -246,18 +248,20 @@ func TestCloseTwice(t *testing.T) {
 // Names are resolved again at each dial.
 func TestNamesAreResolvedAtEachDial(t *testing.T) {
 	px := newProxy(t, shared.Addr())
-	dialled := make(chan string, 100)
-	s := open(t, Options{Servers: []string{"zk.example:2181"}, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		dialled <- addr
-		return (&net.Dialer{}).DialContext(ctx, network, px.Addr())
-	}})
-	px.Reset(false)
-	eventually(t, "a second dial", func() bool { return len(dialled) >= 2 })
-	for range 2 {
-		if addr := <-dialled; addr != "zk.example:2181" {
-			t.Errorf("dialled %s", addr)
+	d := nameOf()
+	var names atomic.Int32
+	d.lookup = func(_ context.Context, _, host string) ([]netip.Addr, error) {
+		names.Add(1)
+		if host != "zk.example" {
+			t.Errorf("looked up %s", host)
 		}
+		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 	}
+	_, port, _ := net.SplitHostPort(px.Addr())
+	s := open(t, Options{Servers: []string{"zk.example:" + port}, dialer: d})
+	before := names.Load()
+	px.Reset(false)
+	eventually(t, "a second look-up", func() bool { return names.Load() > before })
 	eventually(t, "the reconnect", s.Connected)
 }
 

@@ -110,7 +110,7 @@ func TestSRVRecordsAreLookedUpForEachConnection(t *testing.T) {
 	t.Cleanup(func() { e.Stop() })
 	dns, d := newDNS(t)
 	dns.set(e.Servers[0].Addr())
-	s := open(t, Options{Servers: []string{"srv+" + srvName}, Dial: d.dial, visits: d.visits, at: d.at})
+	s := open(t, Options{Servers: []string{"srv+" + srvName}, dialer: d})
 	id := s.SessionID()
 	dns.set(e.Servers[1].Addr(), e.Servers[2].Addr())
 	e.Servers[0].Kill()

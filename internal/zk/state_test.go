@@ -8,11 +8,11 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -23,7 +23,7 @@ import (
 // bareSession returns a session without the library, so that tests can check its state after each call.
 func bareSession(t *testing.T, log io.Writer, servers ...string) *Session {
 	t.Helper()
-	s := newSession(Options{Servers: servers, Timeout: rollbackTimeout, Dial: Access{}.dialer().dial, Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	s := newSession(Options{Servers: servers, Timeout: rollbackTimeout, dialer: Access{}.dialer(), Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	t.Cleanup(func() {
 		s.cancel()
 		s.goroutines.Wait()
@@ -95,7 +95,7 @@ func TestProbeResults(t *testing.T) {
 		s.handshake = handshake{session: 0x1234, password: bytes.Repeat([]byte{7}, passwordLen), timeout: rollbackTimeout}
 		s.smallestGrant, s.longestTimeout = Grant{Timeout: rollbackTimeout}, rollbackTimeout
 		for _, answer := range c.answers {
-			s.hangUps, s.hungUp = hangUpsBeforeProbe, &wireConn{s: s, addr: server.addr}
+			s.hangUps, s.hungUp = hangUpsBeforeProbe, &wireConn{Conn: connTo{addr: server.addr}, s: s, addr: server.addr}
 			if s.startProbe(); s.hangUps != 0 {
 				t.Errorf("%q: %d hang-ups are left", c.answers, s.hangUps)
 			}
@@ -144,9 +144,9 @@ func TestProbeOfOneAddress(t *testing.T) {
 	_, port, _ := net.SplitHostPort(name)
 	d := nameOf(addresses...)
 	s := bareSession(t, io.Discard, name)
-	s.opt.Dial, s.opt.at = d.dial, d.at
+	s.opt.dialer = d
 	s.handshake = handshake{session: 0x1234, password: make([]byte, passwordLen), timeout: rollbackTimeout}
-	conn, err := s.opt.Dial(t.Context(), "tcp", name)
+	conn, err := d.dial(t.Context(), "tcp", name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,11 +172,11 @@ func TestMissingConnectResponse(t *testing.T) {
 		for _, err := range []error{io.EOF, syscall.ECONNRESET, syscall.EIO} {
 			s := bareSession(t, io.Discard, "a:1")
 			s.handshake.session = 7
-			s.opt.Dial = func(context.Context, string, string) (net.Conn, error) {
+			s.opt.dialer = dialBy(func(context.Context, string, string) (net.Conn, error) {
 				t.Error("the server is asked")
 				return nil, io.EOF
-			}
-			w := &wireConn{Conn: failingReadConn{err: err}, s: s, addr: "a:1", sawData: known}
+			})
+			w := &wireConn{Conn: failingReadConn{connTo{addr: "10.0.0.1:1"}, err}, s: s, addr: "a:1", sawData: known}
 			if _, got := w.Read(make([]byte, 1)); !errors.Is(got, err) {
 				t.Errorf("%v, not %v", got, err)
 			}
@@ -190,13 +190,21 @@ func TestMissingConnectResponse(t *testing.T) {
 
 // failingReadConn is a connection on which reads fail.
 type failingReadConn struct {
-	net.Conn
+	connTo
 	err error
 }
 
 func (b failingReadConn) Read([]byte) (int, error) { return 0, b.err }
 
-func (failingReadConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1} }
+// connTo is a connection to an address.
+type connTo struct {
+	net.Conn
+	addr string
+}
+
+func (c connTo) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.addr))
+}
 
 // A session is closed directly only if the server may still have it.
 func TestCloseDirectlyOnlyIfNeeded(t *testing.T) {
@@ -209,10 +217,10 @@ func TestCloseDirectlyOnlyIfNeeded(t *testing.T) {
 	} {
 		dialled := false
 		s := bareSession(t, io.Discard, "a:1")
-		s.opt.Dial = func(context.Context, string, string) (net.Conn, error) {
+		s.opt.dialer = dialBy(func(context.Context, string, string) (net.Conn, error) {
 			dialled = true
 			return nil, syscall.ECONNREFUSED
-		}
+		})
 		s.handshake, s.gone = handshake{session: c.id, timeout: 7 * time.Second}, c.gone
 		err := s.closeDirectly(t.Context())
 		if dialled != c.dialled || (err != nil) != c.dialled {
@@ -383,37 +391,6 @@ func TestDescribeServerErrors(t *testing.T) {
 	}
 }
 
-// Waiting for a server is logged at growing intervals. The error at the end contains the reasons.
-func TestWaitingForAServerIsLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log strings.Builder
-		s := bareSession(t, &log, "a:1")
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Second)
-		defer cancel()
-		began, result := time.Now(), make(chan error, 1)
-		var grants []time.Duration
-		s.opt.Log = slog.New(slog.NewTextHandler(writerFunc(func(b []byte) {
-			log.Write(b)
-			grants = append(grants, time.Since(began)/time.Second)
-		}), nil))
-		go func() { result <- s.waitEstablished(ctx) }()
-		contains(t, <-result, "no ZooKeeper server answers", "a:1: no answer yet", "deadline exceeded")
-		if want := []time.Duration{2, 6, 14, 30, 62, 122, 182}; !slices.Equal(grants, want) || !strings.Contains(log.String(), "still trying") || !strings.Contains(log.String(), "a:1: no answer yet") {
-			t.Errorf("logged after %d s: %s", grants, log.String())
-		}
-		s.end(errors.New("expired"))
-		contains(t, s.waitEstablished(t.Context()), "expired")
-	})
-}
-
-// writerFunc is an [io.Writer] made from a function.
-type writerFunc func([]byte)
-
-func (w writerFunc) Write(b []byte) (int, error) {
-	w(b)
-	return len(b), nil
-}
-
 func TestOpenNeedsServersAndATimeout(t *testing.T) {
 	for _, opt := range []Options{{Timeout: time.Second}, {Servers: []string{"a:1"}}, {Servers: []string{"a:1"}, Timeout: -1}} {
 		if _, err := Open(t.Context(), opt); err == nil || !strings.Contains(err.Error(), "are required") {
@@ -457,8 +434,8 @@ func TestSessionEvents(t *testing.T) {
 	contains(t, s.Err(), "expired, or closed from elsewhere")
 }
 
-// The loss of the connection is logged, also where nothing depends on it, such as on a standby. Short interruptions are
-// not.
+// That there is no connection is logged, at first and after its loss, also where nothing depends on it, such as on a standby. Short
+// interruptions are not.
 func TestOutageIsLogged(t *testing.T) {
 	t.Parallel()
 	log := new(strings.Builder)
@@ -466,28 +443,29 @@ func TestOutageIsLogged(t *testing.T) {
 	s.opt.Servers = []string{"zk1:2181"}
 	fail := func() int {
 		s.noteServerError("zk1:2181", errors.New("it hangs"))
-		return strings.Count(log.String(), "the connection to ZooKeeper is lost")
+		return strings.Count(log.String(), "no ZooKeeper server answers")
 	}
-	s.connected = true
-	if s.markDisconnected(); fail() != 0 {
-		t.Errorf("the loss of a session that has not begun: %s", log)
-	}
-	s.handshake.session, s.connected = 7, true
-	s.markDisconnected()
-	if fail() != 0 {
-		t.Errorf("logged at once: %s", log)
-	}
-	for want := 1; want < 3; want++ {
-		s.reportAt = time.Now().Add(-time.Millisecond)
-		if n := fail(); n != want || fail() != want || !strings.Contains(log.String(), "zk1:2181: it hangs") {
-			t.Errorf("%d times: %s", n, log)
+	logged := 0
+	for _, lost := range []bool{false, true} {
+		if lost {
+			s.handshake.session, s.connected = 7, true
+			s.markDisconnected()
 		}
-		if left := time.Until(s.reportAt); left < time.Duration(want)*outageReport {
-			t.Errorf("again after %s", left)
+		if fail() != logged {
+			t.Errorf("lost %t: logged at once: %s", lost, log)
 		}
-	}
-	s.connected = true
-	if s.markDisconnected(); fail() != 2 {
-		t.Errorf("the next loss is logged at once: %s", log)
+		for i := range time.Duration(2) {
+			s.reportAt = time.Now().Add(-1)
+			logged++
+			if n := fail(); n != logged || fail() != logged || !strings.Contains(log.String(), "zk1:2181: it hangs") {
+				t.Errorf("lost %t: %d times: %s", lost, n, log)
+			}
+			if left := time.Until(s.reportAt); left < (i+1)*outageReport {
+				t.Errorf("again after %s", left)
+			}
+		}
+		if strings.Contains(log.String(), "since=") != lost {
+			t.Errorf("lost %t: %s", lost, log)
+		}
 	}
 }

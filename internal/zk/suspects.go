@@ -87,14 +87,8 @@ func (s *suspects) enter(ctx context.Context, r request) (leave func(outcome), e
 	case x == nil:
 		return func(o outcome) { s.returned(r.key, o) }, nil
 	}
-	select {
-	case s.lane <- struct{}{}:
-	case <-ctx.Done():
-		return nil, notSent(ctx)
-	case <-r.group.ctx.Done():
-		return nil, context.Cause(r.group.ctx)
-	case <-r.group.s.done:
-		return nil, r.group.s.Err()
+	if err := r.group.take(ctx, s.lane); err != nil {
+		return nil, err
 	}
 	return func(o outcome) {
 		s.returned(r.key, o)

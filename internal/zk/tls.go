@@ -67,11 +67,11 @@ func (t TLS) client(ctx context.Context, raw net.Conn, server string) (net.Conn,
 		raw.Close()
 		return nil, err
 	}
-	subject := ""
+	var asked *x509.Certificate
 	if len(config.Certificates) > 0 {
 		own := &config.Certificates[0]
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			subject = subjectOf(own.Leaf)
+			asked = own.Leaf
 			return own, nil
 		}
 	}
@@ -80,16 +80,16 @@ func (t TLS) client(ctx context.Context, raw net.Conn, server string) (net.Conn,
 		raw.Close()
 		return nil, t.explain(err)
 	}
-	return &tlsConn{conn, raw, t, subject}, nil
+	return &tlsConn{conn, raw, t, asked}, nil
 }
 
 // tlsConn is a TLS connection. Close closes the socket at once, without close_notify: sending that could block for seconds if
 // the server no longer reads, and a session that has ended must not send.
 type tlsConn struct {
 	*tls.Conn
-	raw     net.Conn
-	tls     TLS
-	subject string // that of the certificate which the server has asked for; empty for none
+	raw   net.Conn
+	tls   TLS
+	asked *x509.Certificate // the one that the server has asked for; nil for none
 }
 
 func (c *tlsConn) Close() error { return c.raw.Close() }

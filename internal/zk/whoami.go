@@ -1,6 +1,7 @@
 package zk
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -45,9 +46,9 @@ func askIdentities(conn net.Conn) ([]identity, error) {
 // identify returns the identities that a server has given to a connection by SASL and by its certificate. If the server
 // cannot say what it makes of a principal, that is an error only where ACLs name it.
 func (s *Session) identify(conn net.Conn, l *saslLogin) (own []identity, err error) {
-	subject := ""
+	var asked *x509.Certificate
 	if c, ok := conn.(*tlsConn); ok {
-		subject = c.subject
+		asked = c.asked
 	}
 	knowsLogin := l == nil || l.id != identity{}
 	if l != nil && knowsLogin {
@@ -56,7 +57,7 @@ func (s *Session) identify(conn net.Conn, l *saslLogin) (own []identity, err err
 	s.mu.Lock()
 	access, cannotAsk := s.access, s.cannotAsk
 	s.mu.Unlock()
-	if knowsLogin && subject == "" {
+	if knowsLogin && asked == nil {
 		return own, access.checkCertificate(own)
 	}
 	var all []identity
@@ -71,8 +72,11 @@ func (s *Session) identify(conn net.Conn, l *saslLogin) (own []identity, err err
 		return nil, errors.New("connecting again: this server is older than 3.7")
 	case err != nil:
 		return nil, err
-	case cannotAsk && subject != "":
-		all = []identity{{scheme: x509Scheme, name: subject}}
+	case cannotAsk && asked != nil:
+		if all = []identity{{scheme: x509Scheme, name: subjectOf(asked)}}; all[0].name == "" && access.namesCertificates() {
+			return nil, fmt.Errorf("%w: ACLs name certificates, but this server is older than 3.7, and does not say how it writes the "+
+				"subject %s: set zookeeper.auth.file", cluster.ErrNoAuth, asked.Subject)
+		}
 	}
 	for _, i := range all {
 		if i.scheme == x509Scheme || i.scheme == saslScheme && !knowsLogin {

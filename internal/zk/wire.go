@@ -2,6 +2,7 @@ package zk
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -127,8 +128,8 @@ func CloseSession(ctx context.Context, h SessionHandle) error {
 	// Most servers close a session without authentication, so an unreadable file is not an error yet.
 	ids, authErr := h.Access.Auth.read(authKey)
 	d := h.Access.dialer()
-	u := sessionCloser{dial: d.dial, visits: d.visits, sasl: h.Access.SASL, identities: ids, session: h.Session, password: h.Password, finals: h.Finals}
-	err := u.closeAnywhere(ctx, h.Servers)
+	u := sessionCloser{dial: d.dial, sasl: h.Access.SASL, identities: ids, session: h.Session, password: h.Password, finals: h.Finals}
+	err := u.closeAnywhere(ctx, d.visits(ctx, h.Servers))
 	for _, f := range h.Finals {
 		if f.Err != nil {
 			f.Err = errors.Join(f.Err, authErr)
@@ -143,11 +144,10 @@ func CloseSession(ctx context.Context, h SessionHandle) error {
 // sessionCloser closes a session over its own connections.
 type sessionCloser struct {
 	dial       DialFunc
-	visits     func(ctx context.Context, servers []string) []string // see [dialer.visits]; nil for the servers
 	sasl       SASL
 	identities identities
 	session    int64
-	password   []byte
+	password   []byte        // nil for a new session
 	timeout    time.Duration // to request; 0 for the default
 	finals     []*FinalTx    // to send first
 }
@@ -157,9 +157,6 @@ const closeTimeout = 5 * time.Second
 
 func (u sessionCloser) closeAnywhere(ctx context.Context, servers []string) error {
 	var errs []error
-	if u.visits != nil {
-		servers = u.visits(ctx, servers)
-	}
 	for i, server := range servers {
 		share := closeTimeout
 		if limit, ok := ctx.Deadline(); ok {
@@ -182,6 +179,17 @@ func (u sessionCloser) closeWithin(ctx context.Context, limit time.Duration, ser
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return untilNoHangUp(func() error { return u.closeAt(ctx, server) })
+}
+
+// askWithin is untilNoHangUp with a limit, for people who are told about the server.
+func askWithin(ctx context.Context, limit time.Duration, request func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := untilNoHangUp(func() error { return request(ctx) })
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("no answer within %s", limit)
+	}
+	return err
 }
 
 // untilNoHangUp repeats a request to a server while the server hangs up, see closeTries.
@@ -352,13 +360,33 @@ func (u sessionCloser) attach(conn net.Conn) (handshake, error) {
 	return h, checkSameSession(u.session, h)
 }
 
+// errNoSession is the error for a server that opens no session.
+var errNoSession = errors.New("the server did not open a session")
+
+// open opens a session.
+func (u sessionCloser) open(conn net.Conn) (handshake, error) {
+	h, err := u.shakeHands(conn)
+	if err == nil && h.session == 0 {
+		err = errNoSession
+	}
+	return h, err
+}
+
+// present authenticates the connection by SASL, and presents the identities.
+func (u sessionCloser) present(ctx context.Context, conn net.Conn, server string) error {
+	if err := u.authenticateSASL(ctx, conn, server); err != nil {
+		return err
+	}
+	return u.authenticate(conn)
+}
+
 // shakeHands sends the connect request for the session, 0 for a new one, and returns the server's answer.
 func (u sessionCloser) shakeHands(conn net.Conn) (handshake, error) {
-	timeout := u.timeout
-	if timeout == 0 {
-		timeout = 10 * time.Second
+	timeout, password := cmp.Or(u.timeout, 10*time.Second), u.password
+	if password == nil {
+		password = make([]byte, passwordLen)
 	}
-	if _, err := conn.Write(encodeConnect(timeout, u.session, u.password)); err != nil {
+	if _, err := conn.Write(encodeConnect(timeout, u.session, password)); err != nil {
 		return handshake{}, err
 	}
 	_, h, err := receiveHandshake(conn)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -13,11 +12,12 @@ import (
 
 	"github.com/jcmturner/gokrb5/v8/messages"
 	"github.com/jcmturner/gokrb5/v8/types"
+	"golang.org/x/sync/singleflight"
 )
 
 // Tickets are fetched ahead of time and shared by all connections of a process, so that a KDC that is away does not
 // hurt a connection as long as the tickets are valid. The library cannot be interrupted while it asks KDCs: it runs in
-// a goroutine of its own, one for each Kerberos at a time, whose time it limits to some seconds for each KDC, and those
+// a goroutine of its own, one for each service at a time, whose time it limits to some seconds for each KDC, and those
 // that wait for it have limits of their own.
 
 // ticket is one for a service, with its session key.
@@ -37,19 +37,11 @@ func (t *ticket) valid() bool { return t != nil && time.Until(t.end) > ticketMar
 
 // wallet has the tickets that were got with one Kerberos.
 type wallet struct {
-	k Kerberos
+	k       Kerberos
+	fetches singleflight.Group // by service
 
-	mu       sync.Mutex
-	services map[string]*ticket // nil for those that there was no ticket for yet
-	fetching *fetch             // nil for none
-	failed   *fetch             // the last one, if it failed
-}
-
-// fetch is one login, and the tickets that were asked for with it.
-type fetch struct {
-	done chan struct{}
-	at   time.Time        // when it was done
-	errs map[string]error // by service
+	mu      sync.Mutex
+	tickets map[string]*ticket // the last one for each service
 }
 
 // wallets are those of this process.
@@ -63,95 +55,61 @@ func (k Kerberos) wallet() *wallet {
 	defer wallets.mu.Unlock()
 	w := wallets.all[k]
 	if w == nil {
-		w = &wallet{k: k, services: make(map[string]*ticket)}
+		w = &wallet{k: k, tickets: make(map[string]*ticket)}
 		wallets.all[k] = w
 	}
 	return w
 }
 
-// retryAfter is how long a failed fetch is the answer to everyone who wants a ticket.
-const retryAfter = time.Second
-
 // NewExchange returns an exchange with a server, host:port. It asks a KDC only if there is no valid ticket, and then
 // waits for the answer until ctx is done.
 func (k Kerberos) NewExchange(ctx context.Context, server string) (Exchange, error) {
 	w, service := k.wallet(), k.service(server)
-	for {
-		w.mu.Lock()
-		t := w.services[service]
-		if t.valid() {
-			w.mu.Unlock()
-			return &exchangeGSSAPI{ticket: t}, nil
+	w.mu.Lock()
+	t := w.tickets[service]
+	w.mu.Unlock()
+	if !t.valid() {
+		var err error
+		if t, err = w.fetch(ctx, service); err != nil {
+			return nil, err
 		}
-		if last := w.failed; last != nil && time.Since(last.at) < retryAfter && last.errs[service] != nil {
-			w.mu.Unlock()
-			return nil, last.errs[service]
+	}
+	return &exchangeGSSAPI{ticket: t}, nil
+}
+
+// fetch gets a ticket for a service, also if there is a valid one, or waits for one that is being fetched.
+func (w *wallet) fetch(ctx context.Context, service string) (*ticket, error) {
+	// It ends when the KDCs have answered, or after the library's limits.
+	fetched := w.fetches.DoChan(service, func() (any, error) {
+		t, err := w.k.fetch(service)
+		if err == nil {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.tickets[service] = t
 		}
-		w.services[service] = t // wanted
-		f := w.start()
-		w.mu.Unlock()
-		select {
-		case <-f.done:
-			if err := f.errs[service]; err != nil {
-				return nil, err
-			}
-		case <-ctx.Done():
-			return nil, fmt.Errorf("Kerberos: no ticket for %s yet, as no KDC has answered (%w)", service, ctx.Err())
-		}
+		return t, err
+	})
+	select {
+	case r := <-fetched:
+		return r.Val.(*ticket), r.Err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("Kerberos: no ticket for %s yet, as no KDC has answered (%w)", service, ctx.Err())
 	}
 }
 
-// start starts a fetch, or returns the one that runs. The caller holds w.mu.
-func (w *wallet) start() *fetch {
-	if w.fetching != nil {
-		return w.fetching
+// fetch logs in and gets a ticket for a service.
+func (k Kerberos) fetch(service string) (found *ticket, err error) {
+	defer recoverMalformed(&err)
+	c, t, err := k.login()
+	if err != nil {
+		return nil, err
 	}
-	f := &fetch{done: make(chan struct{}), errs: make(map[string]error)}
-	w.fetching = f
-	services := slices.Collect(maps.Keys(w.services))
-	go func() { // ends when the KDCs have answered, or after the library's limits
-		got := w.k.fetch(services, f.errs)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		f.at = time.Now()
-		maps.Copy(w.services, got)
-		w.fetching, w.failed = nil, nil
-		if len(f.errs) > 0 {
-			w.failed = f
-		}
-		close(f.done)
-	}()
-	return f
-}
-
-// fetch logs in and gets tickets for services. It adds the errors to errs.
-func (k Kerberos) fetch(services []string, errs map[string]error) map[string]*ticket {
-	got := make(map[string]*ticket)
-	c, t, err := func() (c *krbClient, t *tgt, err error) {
-		defer recoverMalformed(&err)
-		return k.login()
-	}()
-	if c != nil {
-		defer c.Destroy() // what renews tickets by itself
+	defer c.Destroy() // what renews tickets by itself
+	if found, err = c.ticketFor(t, service); err == nil && !found.valid() {
+		err = fmt.Errorf("Kerberos: the ticket for %s has already expired at %s: is this host's clock right?",
+			service, found.end.Format(time.RFC3339))
 	}
-	for _, service := range services {
-		own := err
-		if own == nil {
-			got[service], own = func() (found *ticket, err error) {
-				defer recoverMalformed(&err)
-				return c.ticketFor(t, service)
-			}()
-		}
-		if own == nil && !got[service].valid() {
-			own = fmt.Errorf("Kerberos: the ticket for %s has already expired at %s: is this host's clock right?",
-				service, got[service].end.Format(time.RFC3339))
-		}
-		if own != nil {
-			delete(got, service)
-			errs[service] = own
-		}
-	}
-	return got
+	return found, err
 }
 
 // Keep renews the tickets for the current servers until ctx is done, at about the half of their life: each time by a
@@ -159,21 +117,8 @@ func (k Kerberos) fetch(services []string, errs map[string]error) map[string]*ti
 // when the first of the tickets ends: the zero time if there is none.
 func (k Kerberos) Keep(ctx context.Context, servers func() []string, failed func(err error, end time.Time)) {
 	w := k.wallet()
-	want := func() (services []string) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		for _, server := range servers() {
-			service := k.service(server)
-			services = append(services, service)
-			if _, wanted := w.services[service]; !wanted {
-				w.services[service] = nil
-			}
-		}
-		// A server that is gone may have no principal any more.
-		maps.DeleteFunc(w.services, func(service string, _ *ticket) bool { return !slices.Contains(services, service) })
-		return services
-	}
-	timer := time.NewTimer(w.renewIn(want()))
+	wait, _ := w.due(servers())
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
 		select {
@@ -181,71 +126,52 @@ func (k Kerberos) Keep(ctx context.Context, servers func() []string, failed func
 		case <-ctx.Done():
 			return
 		}
-		services := want()
-		w.mu.Lock()
-		f := w.start()
-		w.mu.Unlock()
-		select {
-		case <-f.done:
-		case <-ctx.Done():
+		var errs []string
+		all := servers()
+		for _, server := range all {
+			if _, err := w.fetch(ctx, k.service(server)); err != nil {
+				errs = append(errs, err.Error())
+			}
+		}
+		if ctx.Err() != nil {
 			return
 		}
-		wait := w.renewIn(services)
-		if len(f.errs) > 0 {
-			end := w.firstEnd(services)
-			failed(joined(f.errs), end)
+		wait, end := w.due(all)
+		if len(errs) > 0 {
+			slices.Sort(errs)
+			failed(errors.New(strings.Join(slices.Compact(errs), "; ")), end)
 			if wait = retryPause; !end.IsZero() { // without a ticket, each connection tries
 				wait = min(wait, time.Until(end)/4)
 			}
 		}
-		timer.Reset(max(wait, retryAfter))
+		timer.Reset(max(wait, minPause))
 	}
 }
 
-// retryPause is the pause after a renewal that has failed, unless the tickets end before.
-const retryPause = 30 * time.Second
+// retryPause is the pause after a renewal that has failed, unless the tickets end before. No pause is shorter than minPause.
+const (
+	retryPause = 30 * time.Second
+	minPause   = time.Second
+)
 
-// renewIn returns when tickets are to be renewed: at 40 to 60 percent of the life of the first that ends, at once if
-// one is missing.
-func (w *wallet) renewIn(services []string) time.Duration {
+// due returns when tickets are to be renewed, at 40 to 60 percent of the life of the first that ends, and when that ends:
+// at once and the zero time if one is missing.
+func (w *wallet) due(servers []string) (wait time.Duration, end time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var first time.Duration = -1
-	for _, service := range services {
-		t := w.services[service]
+	var first *ticket
+	for _, server := range servers {
+		t := w.tickets[w.k.service(server)]
 		if !t.valid() {
-			return 0
+			return 0, time.Time{}
 		}
-		life := t.end.Sub(t.begin)
-		if wait := time.Until(t.begin.Add(life*2/5 + rand.N(life/5+1))); first < 0 || wait < first {
-			first = wait
-		}
-	}
-	return max(0, first)
-}
-
-// firstEnd returns when the first of the tickets ends; the zero time if one is missing.
-func (w *wallet) firstEnd(services []string) (first time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, service := range services {
-		t := w.services[service]
-		if !t.valid() {
-			return time.Time{}
-		}
-		if first.IsZero() || t.end.Before(first) {
-			first = t.end
+		if first == nil || t.end.Before(first.end) {
+			first = t
 		}
 	}
-	return first
-}
-
-// joined returns the different errors in one line.
-func joined(errs map[string]error) error {
-	var all []string
-	for _, err := range errs {
-		all = append(all, err.Error())
+	if first == nil {
+		return 0, time.Time{}
 	}
-	slices.Sort(all)
-	return errors.New(strings.Join(slices.Compact(all), "; "))
+	life := first.end.Sub(first.begin)
+	return max(0, time.Until(first.begin.Add(life*2/5+rand.N(life/5+1)))), first.end
 }

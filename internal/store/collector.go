@@ -49,9 +49,9 @@ type Collector struct {
 	incarnationLost bool            // this daemon's incarnation is gone
 	nodeLost        bool            // this daemon's znode below nodes is gone or damaged
 	nodes           map[string]cluster.Stored[cluster.Node]
-	incarnations    []cluster.Incarnation
+	incarnations    []cluster.Incarnation // as the list was read last
 	act             bool                  // this daemon is to do the elector's work, though it is not the elector
-	promisers       []cluster.Incarnation // as the holder has read them, if it is not the elector
+	unwatched       bool                  // something was read without a watch
 }
 
 // NewCollector returns a collector that has not read anything yet.
@@ -69,7 +69,7 @@ func NewCollector(opt CollectorOptions) *Collector {
 func (c *Collector) Collect(ctx context.Context) (cluster.Snapshot, bool) {
 	for {
 		// Take the time before the hints: every earlier change is then either read now, or hinted and read again.
-		c.snap.At, c.ahead = c.opt.Clock(), false
+		c.snap.At, c.ahead, c.unwatched = c.opt.Clock(), false, false
 		c.invalidate(c.opt.Source.TakeHints())
 		complete := c.read(ctx)
 		hints := c.opt.Source.TakeHints()
@@ -140,11 +140,7 @@ func (c *Collector) invalidate(h cluster.Hints) {
 		if strings.HasPrefix(path, c.opt.Paths.Nodes()+"/") {
 			// When a member leaves, its incarnation disappears too: never judge one without the other.
 			delete(c.valid, c.opt.Paths.Election())
-			delete(c.valid, holdersList)
 		}
-	}
-	if h.Has(c.opt.Paths.Election()) {
-		delete(c.valid, holdersList)
 	}
 	if p := c.opt.Paths; h.Has(p.Leader()) || h.Has(p.Current()) {
 		// They change together, and the other watch is about to fire: reading both now saves a takeover one round trip.
@@ -367,8 +363,10 @@ func (c *Collector) fetchWith(ctx context.Context, others []*Read, targets ...ta
 			c.valid[t.path] = true
 		case errors.Is(err, cluster.ErrNoAuth) && t.onDenied != nil:
 			t.onDenied(fmt.Errorf("cannot read znode %s: %w", t.path, err))
+			c.unwatched = true
 		case read.Optional && errors.As(err, &held):
 			t.onDenied(err) // no election waits for it
+			c.unwatched = true
 		case failure == nil || errors.Is(failure, context.Canceled): // which only follows from another failure
 			failure = fmt.Errorf("cannot read znode %s: %w", t.path, err)
 		}

@@ -123,23 +123,14 @@ func (l *LeaseWatch) Refresh(ctx context.Context, znode string) error {
 
 // run reads the znode after each change.
 func (l *LeaseWatch) run(ctx context.Context, znode string, w *watchedLease) {
-	retry := time.NewTimer(retryInterval)
-	defer retry.Stop()
-	for {
-		w.conn.TakeHints()
-		retry.Stop()
+	r := newChangeReader(w.conn)
+	r.follow(ctx, 0, func() time.Duration {
+		r.takeHints()
 		if err := l.read(ctx, znode, w, true); err != nil {
-			retry.Reset(zk.Jitter(retryInterval))
+			return zk.Jitter(retryInterval)
 		}
-		select {
-		case <-w.conn.Wake():
-		case <-retry.C:
-		case <-w.conn.Done():
-			return
-		case <-ctx.Done():
-			return
-		}
-	}
+		return 0
+	})
 }
 
 func (l *LeaseWatch) read(ctx context.Context, znode string, w *watchedLease, watch bool) error {

@@ -12,6 +12,9 @@ import (
 // retryInterval is how long a reader waits after a failed read. A reconnect wakes it anyway; this is for a refusal while connected.
 const retryInterval = time.Second
 
+// unwatchedInterval is how often a reader reads what it may not read, and so cannot watch.
+const unwatchedInterval = 24 * time.Second
+
 // ReaderSession is the part of a session that a [Reader] uses.
 type ReaderSession interface {
 	cluster.Reader
@@ -68,11 +71,16 @@ func (r *Reader) Run(ctx context.Context) {
 		if complete {
 			snap, complete = r.collector.Collect(ctx)
 		}
-		if complete {
-			retry.Stop()
-			r.publish(snap)
-		} else {
+		switch {
+		case !complete:
 			retry.Reset(zk.Jitter(retryInterval))
+		case r.collector.unwatched:
+			retry.Reset(zk.Jitter(unwatchedInterval))
+		default:
+			retry.Stop()
+		}
+		if complete {
+			r.publish(snap)
 		}
 		select {
 		case <-ctx.Done():

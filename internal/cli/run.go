@@ -118,8 +118,8 @@ What has changed in the policy of the file is published for the whole group; whe
 rest is not the policy in force, reload only says so. An invalid configuration, a policy
 without an eligible member, and a change of what another host has changed meanwhile are
 refused: the running configuration stays in force, and status and metrics say so.
---force publishes a policy without an eligible member; it does not override what another
-host has changed. Settings that need a restart stay pending, which they say, too.
+'zkelectd policy --apply --force' publishes a policy without an eligible member. Settings
+that need a restart stay pending, which they say, too.
 
 With groups_dir, a refused group file leaves its group as it is. Files can vanish by
 accident: if the directory is missing or empty, or if more than a fifth of the groups
@@ -144,7 +144,6 @@ groups on this host.`
 		return err
 	}
 	config.RegisterFile(c.Flags())
-	c.Flags().BoolVar(&r.Force, "force", false, "publish the policy of the configuration, even if no member is eligible under it")
 	c.Flags().BoolVar(&r.AllowRemovals, "allow-removals", false, "end the groups whose files are gone, however many they are")
 	durationFlag(c, &timeout, "timeout", 30*time.Second, "how long to wait for the daemon")
 }

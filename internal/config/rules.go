@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	"zkelectd/internal/cluster"
 )
 
@@ -88,7 +86,7 @@ func RulesYAML(r cluster.Rules) string {
 
 // DescribedRulesYAML is [RulesYAML] with the documentation of each setting in front of it.
 func DescribedRulesYAML(r cluster.Rules) string {
-	return yamlOf(defaults().WithRules(r).settings(), func(k Key, name, _ *yaml.Node) { name.HeadComment = wrapped(k.Doc) }, ofRules)
+	return yamlOf(defaults().WithRules(r).settings(), func(k Key) string { return wrapped(k.Doc) }, ofRules)
 }
 
 // wrapped returns a text in lines that are not too long for a terminal.

@@ -3,33 +3,13 @@ package config
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// YAML returns the whole configuration as YAML, which loads as the same configuration. Values that depend on others have a comment
-// with what is in force if the servers grant the session timeout that is asked for.
+// YAML returns the whole configuration as YAML, which loads as the same configuration.
 func (c Config) YAML() string {
-	comments := make(map[string]string)
-	session := c.ZooKeeper.LeaseBase(c.ZooKeeper.SessionTimeout)
-	basis := fmt.Sprintf("with a session timeout of %s", session)
-	if c.Election.Lease == 0 {
-		comments["election.lease"] = fmt.Sprintf("%s %s", c.Lease(session), basis)
-	} else {
-		basis = fmt.Sprintf("with a lease of %s", c.Election.Lease)
-	}
-	if b, err := c.Budget(session); err == nil && c.Election.LostAfter == 0 {
-		comments["election.lost_after"] = fmt.Sprintf("%s %s", b.LeaseWait.Round(10*time.Millisecond), basis)
-	}
-	if stop := c.StopTimeout(session); stop > 0 && c.Child.StopTimeout == 0 {
-		comments["child.stop_timeout"] = fmt.Sprintf("%s %s", stop, basis)
-	}
-	if c.Slots.Enabled() && c.Slots.PerNode == 0 {
-		comments["slots.per_node"] = fmt.Sprintf("%d, as many as slots.count", c.Slots.Limit())
-	}
-	comment := func(k Key, _, value *yaml.Node) { value.LineComment = comments[k.Name] }
-	return yamlOf(c.settings(), comment, func(key string) bool { return !c.Policy.LeftToGroup() || !onlyOfRules(key) })
+	return yamlOf(c.settings(), nil, func(key string) bool { return !c.Policy.LeftToGroup() || !onlyOfRules(key) })
 }
 
 // YAML returns the settings of the host as YAML; for a daemon with one group, all of them.
@@ -41,9 +21,8 @@ func (h Host) YAML() string {
 	return yamlOf(h.Config.settings(), nil, func(key string) bool { return keys[key].Scope != GroupScope })
 }
 
-// yamlOf returns settings as YAML. annotate, if it is not nil, adds comments to the nodes of a setting's name and
-// value.
-func yamlOf(settings map[string]any, annotate func(k Key, name, value *yaml.Node), wanted func(key string) bool) string {
+// yamlOf returns settings as YAML. comment, if it is not nil, returns the comment in front of a setting.
+func yamlOf(settings map[string]any, comment func(Key) string, wanted func(key string) bool) string {
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	sections := map[string]*yaml.Node{"": root}
 	for _, k := range Keys() {
@@ -59,8 +38,8 @@ func yamlOf(settings map[string]any, annotate func(k Key, name, value *yaml.Node
 			continue // cannot happen: all settings are plain values
 		}
 		node := &yaml.Node{Kind: yaml.ScalarNode, Value: name}
-		if annotate != nil {
-			annotate(k, node, value)
+		if comment != nil {
+			node.HeadComment = comment(k)
 		}
 		s := section(sections, path)
 		s.Content = append(s.Content, node, value)

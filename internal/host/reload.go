@@ -71,7 +71,7 @@ func (h *Host) reload(ctx context.Context, s *session) {
 		err = h.checkContainment(next.Host)
 	}
 	if err == nil {
-		published, err = h.publishPolicies(ctx, s, &next, order.Force)
+		published, err = h.publishPolicies(ctx, s, &next)
 	}
 	if err != nil && s.zk.Err() != nil {
 		<-ctx.Done() // not refused: the memberships end with the session
@@ -153,15 +153,15 @@ func (h *Host) checkCredentials(ctx context.Context, s *session, next Reloaded) 
 }
 
 // publishPolicies publishes what has changed in the policies of the groups' files. A group whose policy is refused keeps its
-// configuration; if it is the only one, the error is returned. With force a policy without an eligible member is published, too.
-func (h *Host) publishPolicies(ctx context.Context, s *session, next *Reloaded, force bool) (map[string]operator.Publication, error) {
+// configuration; if it is the only one, the error is returned.
+func (h *Host) publishPolicies(ctx context.Context, s *session, next *Reloaded) (map[string]operator.Publication, error) {
 	all := make(map[string]operator.Publication)
 	for i, c := range next.Host.Groups {
 		r := h.resource(c.Name)
 		if r == nil {
 			continue // new: its elector publishes its policy
 		}
-		published, err := r.publishPolicy(ctx, s, c.Config, force)
+		published, err := r.publishPolicy(ctx, s, c.Config)
 		switch {
 		case err == nil:
 			all[c.Name] = published
@@ -177,7 +177,7 @@ func (h *Host) publishPolicies(ctx context.Context, s *session, next *Reloaded, 
 
 // publishPolicy publishes what has changed in the policy since the configuration in force was read. The rest may be older than the policy
 // in force: this file may not have been changed when another host's was, or it may have been restored while this daemon was down.
-func (r *resource) publishPolicy(ctx context.Context, s *session, next config.Config, force bool) (operator.Publication, error) {
+func (r *resource) publishPolicy(ctx context.Context, s *session, next config.Config) (operator.Publication, error) {
 	if next.Policy.LeftToGroup() {
 		return operator.Publication{}, nil
 	}
@@ -199,7 +199,7 @@ func (r *resource) publishPolicy(ctx context.Context, s *session, next config.Co
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*s.granted)
 	defer cancel()
-	published, err := operator.Publish(ctx, conn, r.paths(), operator.Proposal{Group: r.name, Config: next, By: now.Node.ID, Force: force, Before: &before})
+	published, err := operator.Publish(ctx, conn, r.paths(), operator.Proposal{Group: r.name, Config: next, By: now.Node.ID, Before: &before})
 	if err != nil && same { // nothing was to be published
 		return operator.Publication{}, nil
 	} else if err != nil {
@@ -413,9 +413,8 @@ func difference(changed, later, restart []string) string {
 
 // ReloadRequest says what a reload may do.
 type ReloadRequest struct {
-	// AllowRemovals permits that the files of any number of groups are gone. Force publishes the policy of the only
-	// group, even if no member is eligible under it.
-	AllowRemovals, Force bool
+	// AllowRemovals permits that the files of any number of groups are gone.
+	AllowRemovals bool
 }
 
 // ReloadResult is what a reload has resulted in.
@@ -464,11 +463,8 @@ func (h *Host) ReloadAllowingRemovals() {
 // ReloadWith makes the host reload its configuration, and returns the result. It waits for a session with ZooKeeper,
 // unless the configuration is invalid.
 func (h *Host) ReloadWith(ctx context.Context, r ReloadRequest) (ReloadResult, error) {
-	switch {
-	case r.AllowRemovals && h.single():
+	if r.AllowRemovals && h.single() {
 		return ReloadResult{}, errors.New("--allow-removals has no effect without groups_dir")
-	case r.Force && !h.single():
-		return ReloadResult{}, errors.New("--force is for a daemon with one group: publish the policy of the group with policy --apply --force -g")
 	}
 	if err := h.checkWithoutSession(r); err != nil {
 		return ReloadResult{Node: h.Node(), Single: h.single(), Refused: err.Error()}, nil
@@ -505,9 +501,8 @@ func (h *Host) checkWithoutSession(r ReloadRequest) error {
 // ask adds to what the next reload is asked for, and wakes serveReloads.
 func (h *Host) ask(o reloadOrder) {
 	h.mu.Lock()
-	next := &h.order
-	next.AllowRemovals, next.Force = next.AllowRemovals || o.AllowRemovals, next.Force || o.Force
-	next.answers = append(next.answers, o.answers...)
+	h.order.AllowRemovals = h.order.AllowRemovals || o.AllowRemovals
+	h.order.answers = append(h.order.answers, o.answers...)
 	h.mu.Unlock()
 	signal(h.reloads)
 }

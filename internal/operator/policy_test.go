@@ -85,7 +85,7 @@ func TestProposalWithoutEligibleMembersIsRefused(t *testing.T) {
 	w := Proposal{Config: c, By: "bob@host"}
 	_, err := w.Next(groupWith(nil))
 	var none *NoEligibleError
-	if !errors.As(err, &none) || !strings.Contains(none.Reasons, "a: policy.filter does not hold: member.priority >= 8") || !strings.Contains(err.Error(), "--force publishes the policy anyway") {
+	if !errors.As(err, &none) || !strings.Contains(none.Reasons, "a: policy.filter does not hold: member.priority >= 8") || !strings.Contains(err.Error(), "--apply --force publishes it anyway") {
 		t.Errorf("publication: error %v", err)
 	}
 	w.Force = true

@@ -116,7 +116,7 @@ func readTerm(ctx context.Context, r cluster.Reader, paths cluster.Paths, term i
 type NoEligibleError struct{ Reasons string }
 
 func (e *NoEligibleError) Error() string {
-	return "under this policy no member is eligible: " + e.Reasons + "; whatif with --policy shows the forecast, --force publishes the policy anyway"
+	return "under this policy no member is eligible: " + e.Reasons + "; whatif with --policy shows the forecast, policy --apply --force publishes it anyway"
 }
 
 // Proposal is a policy to be published for the whole group.

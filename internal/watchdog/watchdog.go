@@ -5,6 +5,7 @@ package watchdog
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -35,6 +36,16 @@ type Findings struct {
 	Exclusions []cluster.Exclusion
 	// Wake is when the findings may change without an event; 0 means never.
 	Wake time.Duration
+}
+
+// WithSilent returns the silent incarnations with the candidate, if that is one of them.
+func (f Findings) WithSilent(silent map[string]string) map[string]string {
+	if f.Silent == "" {
+		return silent
+	}
+	all := map[string]string{f.Silent: f.SilentFor}
+	maps.Copy(all, silent)
+	return all
 }
 
 // Watchdog remembers since when the conditions that it watches have held.

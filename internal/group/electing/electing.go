@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"time"
 
@@ -195,7 +194,7 @@ func (e *Elector) decide(now time.Duration, snap cluster.Snapshot) time.Duration
 	}
 	in := elector.Input{
 		Snapshot: snap, Policy: e.policy(snap), Now: now, Wall: time.Now(),
-		Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions, Silent: withSilent(e.silent, found), LeaseOver: len(e.silent) > 0,
+		Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions, Silent: found.WithSilent(e.silent), LeaseOver: len(e.silent) > 0,
 		Others: e.opt.Slots.others(e.opt.Number), Leaderless: e.history.core.Leaderless(now, e.seen),
 		Sighted: e.seen.At, RollCallSeen: e.opt.RollCallSeen(),
 	}
@@ -221,16 +220,6 @@ func (e *Elector) decide(now time.Duration, snap cluster.Snapshot) time.Duration
 		heirWake = e.heir.observe(in, now)
 	}
 	return cluster.Earliest(wake, d.Wake, found.Wake, heirWake)
-}
-
-// withSilent returns the silent incarnations with a candidate that the watchdog has found.
-func withSilent(silent map[string]string, found watchdog.Findings) map[string]string {
-	if found.Silent == "" {
-		return silent
-	}
-	all := map[string]string{found.Silent: found.SilentFor}
-	maps.Copy(all, silent)
-	return all
 }
 
 // consult adds the ranking program's answer to the input, and runs the program if necessary. It reports whether the input is

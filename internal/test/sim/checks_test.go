@@ -270,26 +270,22 @@ func (c *checker) forget() {
 }
 
 func (c *checker) readElected() cluster.Stored[cluster.Elected] {
-	data, stat, err := c.w.tree.Get(0, c.g.known.elected, false)
-	return cached(c.w.cache.elected, c.g.known.elected, data, stat, err == nil, cluster.ReadStored[cluster.Elected])
+	return readCached(c.w, c.g.known.elected, cluster.ReadStored[cluster.Elected])
 }
 
 // readControl returns the requests that concern the group.
 func (c *checker) readControl() cluster.Stored[cluster.Control] {
-	data, stat, err := c.w.tree.Get(0, c.g.known.control, false)
-	read := cached(c.w.cache.control, c.g.known.control, data, stat, err == nil, cluster.ReadStored[cluster.Control])
+	read := readCached(c.w, c.g.known.control, cluster.ReadStored[cluster.Control])
 	read.Record = read.Record.OfSlot(c.g.paths.Slot)
 	return read
 }
 
 func (c *checker) readFence() cluster.Stored[cluster.Fence] {
-	data, stat, err := c.w.tree.Get(0, c.g.known.leader, false)
-	return cached(c.w.cache.fence, c.g.known.leader, data, stat, err == nil, cluster.ReadFence)
+	return readCached(c.w, c.g.known.leader, cluster.ReadFence)
 }
 
 func (c *checker) readCurrent() cluster.Stored[cluster.Current] {
-	data, stat, err := c.w.tree.Get(0, c.g.known.current, false)
-	return cached(c.w.cache.current, c.g.known.current, data, stat, err == nil, cluster.ReadStored[cluster.Current])
+	return readCached(c.w, c.g.known.current, cluster.ReadStored[cluster.Current])
 }
 
 // trusts takes a holder whose incarnation is gone for one that has released.

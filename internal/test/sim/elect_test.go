@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"maps"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -79,7 +78,7 @@ func (l *loop) decide(snap cluster.Snapshot) time.Duration {
 	found := e.watchdog.Observe(m.w.broken.watches(l, snap), now)
 	in := elector.Input{
 		Snapshot: snap, Policy: l.policy(snap), Now: now, Wall: m.w.wall(),
-		Others: others, Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions, Silent: withSilent(l.silent, found), LeaseOver: len(l.silent) > 0,
+		Others: others, Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions, Silent: found.WithSilent(l.silent), LeaseOver: len(l.silent) > 0,
 		Sighted: l.silentLease.At, RollCallSeen: l.call.seen.At(),
 	}
 	in = m.w.broken.counts(in)
@@ -100,16 +99,6 @@ func (l *loop) decide(snap cluster.Snapshot) time.Duration {
 		heirWake = l.updateHeir(in)
 	}
 	return cluster.Earliest(wake, d.Wake, found.Wake, heirWake)
-}
-
-// withSilent stands in for that of package electing.
-func withSilent(silent map[string]string, found watchdog.Findings) map[string]string {
-	if found.Silent == "" {
-		return silent
-	}
-	all := map[string]string{found.Silent: found.SilentFor}
-	maps.Copy(all, silent)
-	return all
 }
 
 // others returns the other slots, as far as they have been read.
@@ -160,12 +149,8 @@ func (l *loop) write(what string, snap cluster.Snapshot, repair bool, applied fu
 	}
 	e.busy = true
 	began := m.clock()
-	others, done := l.others(), false
-	finish := func(rep reply) {
-		if done {
-			return
-		}
-		done = true
+	others := l.others()
+	finish := l.until(m.clock()+m.timeout, func(rep reply) {
 		l.soon(func() {
 			e.busy = false
 			e.settled = m.clock()
@@ -191,9 +176,6 @@ func (l *loop) write(what string, snap cluster.Snapshot, repair bool, applied fu
 			}
 			l.step(tick)
 		})
-	}
-	m.w.at(m.when(m.clock()+m.timeout), func() {
-		l.process(func() { finish(reply{err: cluster.ErrUnknown}) })
 	})
 	l.s.send(&request{from: l.in, ops: ops, done: finish})
 }

@@ -690,26 +690,7 @@ func (w *world) checkSuccession(before []fenceBefore) {
 
 // Groups in failsafe mode are checked by themselves, so that a short run has enough of them.
 func TestFailsafe(t *testing.T) {
-	first := *from
-	if first == 0 {
-		first = uint64(time.Now().UnixNano())
-	}
-	faults, schedules := make(map[string]int), 0
-	for began := time.Now(); time.Since(began) < *runFor; schedules++ {
-		s := shape{groups: 1 + 2*(schedules%6/5), failsafe: true}
-		w := play(first+uint64(schedules), s, breakage{}, nil)
-		for k, n := range w.faults {
-			faults[k] += n
-		}
-		if w.failure != "" {
-			report(t, first+uint64(schedules), s)
-			return
-		}
-	}
-	t.Logf("%d schedules from %d", schedules, first)
-	for k, n := range faults {
-		t.Logf("%8d  %s", n, k)
-	}
+	simulate(t, func(seed uint64) shape { return shape{groups: 1 + 2*int(seed%6/5), failsafe: true} })
 }
 
 // playOutage runs one outage of ten session timeouts with all members up, which reconnect in any order, and returns what went wrong.
@@ -770,11 +751,7 @@ func (w *world) works() []*work {
 
 // In an outage with all members up no leader stops, in whatever order they reconnect.
 func TestNoNeedlessStopInAnOutage(t *testing.T) {
-	first := *from
-	if first == 0 {
-		first = uint64(time.Now().UnixNano())
-	}
-	extended, n := 0, uint64(0)
+	first, extended, n := firstSeed(), 0, uint64(0)
 	for began := time.Now(); time.Since(began) < *runFor; n++ {
 		w := playOutage(first+n, breakage{calmOutage: true}, nil)
 		extended += w.faults["failsafe: lease extended by a round"]

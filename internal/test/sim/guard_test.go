@@ -71,6 +71,12 @@ func (h *host) crash(guarded bool) {
 	}
 }
 
+// crashForGood loses the host, and never starts it again.
+func (h *host) crashForGood() {
+	h.crash(false)
+	h.alive = true
+}
+
 // killGuard kills the guard: the work dies with it, and the daemon exits once it has released.
 func (h *host) killGuard() {
 	if !h.alive || h.unguarded {

@@ -31,21 +31,37 @@ func (g *group) faultDuringHandover(chosen string) {
 		if m.id == chosen || !w.chance(w.traits.handoverFault) {
 			continue
 		}
-		kind := w.rng.IntN(4)
+		kind := disturbance(w.rng.IntN(4))
 		w.after(w.between(0, m.timeout/4), func() {
 			w.faults["fault during handover"]++
 			w.log("FAULT during handover %d (%s)", kind, m.name)
-			switch kind {
-			case 0:
-				m.hang(w.between(m.timeout/2, 2*m.timeout))
-			case 1:
-				m.pause(w.between(m.timeout/2, 2*m.timeout))
-			case 2:
-				m.loop.hang(2 * m.timeout)
-			default:
-				m.cut(w.between(m.timeout/2, 2*m.timeout), m.timeout*2/3)
-			}
+			m.disturb(kind, 2*m.timeout)
 		})
+	}
+}
+
+// disturbance is what keeps a leader from noticing what happens.
+type disturbance int
+
+const (
+	hangs     disturbance = iota // its server
+	pauses                       // its daemon
+	loopHangs                    // its loop
+	isCut                        // its host is cut off
+)
+
+// disturb disturbs the member for at most that long.
+func (m *member) disturb(how disturbance, most time.Duration) {
+	lasts := func() time.Duration { return m.w.between(m.timeout/2, most) }
+	switch how {
+	case hangs:
+		m.hang(lasts())
+	case pauses:
+		m.pause(lasts())
+	case loopHangs:
+		m.loop.hang(2 * m.timeout)
+	case isCut:
+		m.cut(lasts(), m.timeout*2/3)
 	}
 }
 
@@ -82,18 +98,11 @@ func (g *group) deleteCurrent() {
 		g.tamper(cluster.Op{Kind: cluster.OpDelete, Path: g.known.current})
 		return
 	}
-	switch w.rng.IntN(5) {
-	case 0:
-		m.hang(w.between(m.timeout/2, m.timeout))
-	case 1:
-		m.pause(w.between(m.timeout/2, m.timeout))
-	case 2:
-		m.loop.hang(2 * m.timeout)
-	case 3:
+	if kind := w.rng.IntN(5); kind == 3 {
 		w.traits.losing = true
 		m.watchesLost = w.now + w.between(m.timeout/2, 2*m.timeout)
-	default:
-		m.cut(w.between(m.timeout/2, m.timeout), m.timeout*2/3)
+	} else {
+		m.disturb([]disturbance{hangs, pauses, loopHangs, 0, isCut}[kind], m.timeout)
 	}
 	if w.chance(0.5) { // or it is elected again, which it does not learn of either
 		m.prio = -1
@@ -123,14 +132,9 @@ func (g *group) closeLeaderSession() {
 		return
 	}
 	s := m.session
-	switch w.rng.IntN(4) {
-	case 0:
-		m.hang(w.between(m.timeout/2, 2*m.timeout))
-	case 1:
-		m.pause(w.between(m.timeout/2, 2*m.timeout))
-	case 2:
-		m.cut(w.between(m.timeout/2, 2*m.timeout), m.timeout*2/3)
-	default:
+	if kind := w.rng.IntN(4); kind < 3 {
+		m.disturb([]disturbance{hangs, pauses, isCut}[kind], 2*m.timeout)
+	} else {
 		s.disconnect(w.between(0, time.Second))
 	}
 	if w.chance(0.3) {

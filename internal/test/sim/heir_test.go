@@ -30,7 +30,9 @@ func (l *loop) updateHeir(in elector.Input) time.Duration {
 	if next == nil || m.w.broken.name == noHeirRefresh {
 		return wake
 	}
-	m.tamperWithHeir()
+	if m.w.broken.name == "" && !m.w.calm { // else the heir may be checked before it is published again
+		m.tamperNowAndThen(m.g.known.heir, `{"v":1,"term":7,"node":"h9","incarnation":"h9-0000000000000001-n_0000000001"}`)
+	}
 	r.busy = true
 	replaced, _ := in.Snapshot.NextLeader()
 	ops := m.w.broken.inherits(m.g, m.g.paths.HeirTx(in.Snapshot, *next), in.Snapshot, next)
@@ -63,26 +65,6 @@ func (b breakage) inherits(g *group, ops []cluster.Op, snap cluster.Snapshot, ne
 	return ops
 }
 
-// tamperWithHeir deletes or replaces the heir now and then.
-func (m *member) tamperWithHeir() {
-	if m.w.broken.name != "" {
-		return
-	}
-	op := cluster.Op{Kind: cluster.OpSet, Path: m.g.known.heir, Data: []byte(`{"v":1,"term":7,"node":"h9","incarnation":"h9-0000000000000001-n_0000000001"}`)}
-	switch m.w.rng.IntN(20) {
-	case 0:
-		op.Data = []byte("garbage")
-	case 1:
-		op.Kind, op.Data = cluster.OpDelete, nil
-	case 2:
-	default:
-		return
-	}
-	if !m.w.calm { // else the heir may be checked before it is published again
-		m.g.tamper(op)
-	}
-}
-
 // reads reports whether an optional znode is read.
 func (w *world) reads(path string) bool {
 	if slices.ContainsFunc(w.groups, func(g *group) bool { return path == g.known.heir }) {
@@ -95,8 +77,7 @@ func (w *world) reads(path string) bool {
 }
 
 func (c *checker) readHeir() cluster.Stored[cluster.HeirRecord] {
-	data, stat, err := c.w.tree.Get(0, c.g.known.heir, false)
-	return cluster.ReadStored[cluster.HeirRecord](c.g.known.heir, data, stat, err == nil)
+	return readCached(c.w, c.g.known.heir, cluster.ReadStored[cluster.HeirRecord])
 }
 
 // heirWritten checks a HEIR that took effect: it is refused to an elector that has ended or has not seen the newest decision.
@@ -212,8 +193,7 @@ func (w *world) loseLeader(g *group) (before cluster.Elected, next string) {
 		return cluster.Elected{}, ""
 	}
 	lost := w.hosts[i]
-	lost.crash(false)
-	lost.alive = true // it is not started again
+	lost.crashForGood()
 	until := w.now + 3*lost.timeout + 90*time.Second
 	for w.failure == "" && w.now < until {
 		w.run(w.now + 10*time.Millisecond)

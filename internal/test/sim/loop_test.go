@@ -256,26 +256,30 @@ func (l *loop) perform(a transition.Action) {
 	}
 }
 
+// until returns done for the first reply of several. Without one until a deadline, the outcome is unknown.
+func (l *loop) until(deadline time.Duration, done func(reply)) func(reply) {
+	over := false
+	once := func(rep reply) {
+		if !over {
+			over = true
+			done(rep)
+		}
+	}
+	l.m.w.at(l.m.when(deadline), func() { l.process(func() { once(reply{err: cluster.ErrUnknown}) }) })
+	return once
+}
+
 // send sends a transaction; without a reply by its deadline its outcome is unknown.
 func (l *loop) send(a transition.Send) {
 	m := l.m
-	done := false
 	report := func(rep reply) {
-		if done {
-			return
-		}
-		done = true
 		l.soon(func() { l.step(transition.TxDone{Tx: a.Tx, Results: rep.results, Err: rep.err}) })
 	}
 	if m.clock() >= a.Deadline {
 		report(reply{err: cluster.ErrNotSent})
 		return
 	}
-	m.w.at(m.when(a.Deadline), func() {
-		l.process(func() {
-			report(reply{err: cluster.ErrUnknown})
-		})
-	})
+	report = l.until(a.Deadline, report)
 	if a.Tx == transition.TxAcquire {
 		if l.snap.Current.Exists {
 			m.w.faults["ACQUIRE before a read"]++

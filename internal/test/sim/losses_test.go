@@ -67,14 +67,7 @@ func (g *group) isolate() {
 	}
 	m := g.check.working[0]
 	m.stubborn = w.chance(0.5)
-	switch w.rng.IntN(3) {
-	case 0:
-		m.hang(w.between(m.timeout/2, 2*m.timeout))
-	case 1:
-		m.pause(w.between(m.timeout/2, 2*m.timeout))
-	default:
-		m.cut(w.between(m.timeout/2, 2*m.timeout), m.timeout*2/3)
-	}
+	m.disturb([]disturbance{hangs, pauses, isCut}[w.rng.IntN(3)], 2*m.timeout)
 }
 
 // lose makes the servers lose their data. Clients with a session are refused from then on, because they have seen newer data.
@@ -86,7 +79,7 @@ func (w *world) lose() {
 	} else {
 		w.tree.Copy()
 	}
-	w.cache = newCaches()
+	w.cache = make(cache)
 	w.emptied, w.copied = false, false
 	w.era++
 	for _, g := range w.groups {

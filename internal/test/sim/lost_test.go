@@ -96,8 +96,7 @@ func TestALostHostIsReplacedWhenItsLeaseIsOver(t *testing.T) {
 // lose loses the host for good. The servers keep its session for longer than this takes, as they do unless T is only two ticks.
 func (h *host) lose() {
 	s := h.session
-	h.crash(false)
-	h.alive = true // it is not started again
+	h.crashForGood()
 	if s != nil {
 		s.expiry++
 	}

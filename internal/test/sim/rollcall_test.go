@@ -171,22 +171,16 @@ func (l *loop) callRoll(timeout time.Duration) {
 	}
 	m.w.log("%s: calls the roll for term %d", m.name, elected)
 	c.busy = true
-	done := false
-	finish := func(err error) {
-		if done {
-			return
-		}
-		done = true
+	finish := l.until(m.clock()+m.timeout, func(rep reply) {
 		l.soon(func() {
-			if c.busy, c.settled = false, m.clock(); err != nil && !cluster.IsRefusal(err) {
+			if c.busy, c.settled = false, m.clock(); rep.err != nil && !cluster.IsRefusal(rep.err) {
 				c.next = c.settled + 10*time.Second
 			}
 			l.step(tick)
 		})
-	}
-	m.w.at(m.when(m.clock()+m.timeout), func() { l.process(func() { finish(cluster.ErrUnknown) }) })
+	})
 	ops := m.g.paths.RollCallTx(l.self.Name, snap.RollCall, next)
-	l.s.send(&request{from: l.in, ops: ops, done: func(rep reply) { finish(rep.err) }})
+	l.s.send(&request{from: l.in, ops: ops, done: finish})
 }
 
 // poll is the roll call by which a decision was made, if it was made by one.

@@ -24,7 +24,7 @@ func (l *loop) updateRoster(snap cluster.Snapshot) {
 		r.seen = snap.At
 		return
 	}
-	m.tamperWithRoster()
+	m.tamperNowAndThen(m.g.known.roster, `{"v":1,"nodes":[{"id":"h0","left":{"how":"lost"}},{"id":"h9"}]}`)
 	r.busy = true
 	l.s.send(&request{from: l.in, ops: m.g.paths.RosterTx(l.self.Name, snap.Roster, next), done: func(reply) {
 		l.soon(func() {
@@ -35,9 +35,9 @@ func (l *loop) updateRoster(snap cluster.Snapshot) {
 	}})
 }
 
-// tamperWithRoster deletes or replaces the roster now and then.
-func (m *member) tamperWithRoster() {
-	op := cluster.Op{Kind: cluster.OpSet, Path: m.g.known.roster, Data: []byte(`{"v":1,"nodes":[{"id":"h0","left":{"how":"lost"}},{"id":"h9"}]}`)}
+// tamperNowAndThen sometimes deletes a record, damages it, or replaces it by a forged one.
+func (m *member) tamperNowAndThen(path, forged string) {
+	op := cluster.Op{Kind: cluster.OpSet, Path: path, Data: []byte(forged)}
 	switch m.w.rng.IntN(20) {
 	case 0:
 		op.Data = []byte("garbage")

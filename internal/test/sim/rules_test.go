@@ -142,11 +142,13 @@ func compile(rec cluster.Policy) (*policy.Policy, error) {
 	return &p, nil
 }
 
+func (g *group) readPolicy() cluster.Stored[cluster.Policy] {
+	return readCached(g.w, g.known.policy, cluster.ReadStored[cluster.Policy])
+}
+
 // inForce returns the policy that electors rank by.
 func (g *group) inForce() (*policy.Policy, error) {
-	w := g.w
-	data, stat, err := w.tree.Get(0, g.known.policy, false)
-	read := cached(w.cache.policy, g.known.policy, data, stat, err == nil, cluster.ReadStored[cluster.Policy])
+	read := g.readPolicy()
 	if !read.Readable() {
 		return compile(g.own(0))
 	}

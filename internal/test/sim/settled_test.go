@@ -210,9 +210,7 @@ func (g *group) mayStay(p *policy.Policy, in policy.Input, rec cluster.Elected, 
 
 // unreadablePolicy reports whether policy must not move the leader because its record cannot be read.
 func (g *group) unreadablePolicy() bool {
-	w := g.w
-	data, stat, err := w.tree.Get(0, g.known.policy, false)
-	return err == nil && !cluster.ReadStored[cluster.Policy](g.known.policy, data, stat, true).Readable()
+	return g.readPolicy().Err != nil
 }
 
 // reelected reports whether an election to replace a leader that is not eligible would elect it again: it may be ineligible
@@ -241,9 +239,7 @@ func (g *group) toRank() (policy.Input, error) {
 	}
 	all, _ := cluster.ParseIncarnations(names)
 	for _, i := range all {
-		path := g.known.nodes + "/" + i.ID
-		data, stat, err := w.tree.Get(0, path, false)
-		in.Members = append(in.Members, cluster.Member{Incarnation: i, Node: cached(w.cache.node, path, data, stat, err == nil, cluster.ReadStored[cluster.Node])})
+		in.Members = append(in.Members, cluster.Member{Incarnation: i, Node: readCached(w, g.known.nodes+"/"+i.ID, cluster.ReadStored[cluster.Node])})
 	}
 	answer := g.answer(in)
 	in.Answer = &answer

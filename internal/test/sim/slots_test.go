@@ -356,9 +356,7 @@ func (r *resource) planFocused() {
 
 // readSlots returns the record of slots.
 func (r *resource) readSlots() cluster.Stored[cluster.Slots] {
-	path := r.groups[0].paths.Slots()
-	data, stat, err := r.w.tree.Get(0, path, false)
-	return cached(r.w.cache.slots, path, data, stat, err == nil, cluster.ReadSlots)
+	return readCached(r.w, r.groups[0].paths.Slots(), cluster.ReadSlots)
 }
 
 // state returns what is stored of the group's slot.

@@ -428,8 +428,7 @@ func (r *resource) unsettledStandbys() string {
 		return ""
 	}
 	for _, m := range r.residents {
-		data, stat, err := r.w.tree.Get(0, r.groups[0].known.nodes+"/"+m.id, false)
-		rec := cluster.ReadStored[cluster.Node](m.id, data, stat, err == nil).Record
+		rec := readCached(r.w, r.groups[0].known.nodes+"/"+m.id, cluster.ReadStored[cluster.Node]).Record
 		s := m.standby
 		warm := s.proc != nil && s.state == cluster.StandbyWarm && rec.IsWarm()
 		if m.instance.active() && !m.instance.ends && !m.host.hangs() && !warm {

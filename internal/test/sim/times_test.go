@@ -72,8 +72,7 @@ func (w *world) suffer(h *host, k losses.Kind) (from time.Duration) {
 	case losses.Daemon:
 		h.crash(true)
 	case losses.Host, losses.StandStill:
-		h.crash(false)
-		h.alive = true // it is not started again
+		h.crashForGood()
 	case losses.Partition:
 		h.cut(time.Hour, h.timeout)
 	case losses.ZooKeeper:

@@ -40,8 +40,7 @@ func forecastComesTrue(t rapid.TB, seed uint64, choose func(hosts int) int) {
 	lost := w.hosts[choose(len(w.hosts))]
 	predicted := g.forecast(lost.id)
 	before := g.leader()
-	lost.crash(false)
-	lost.alive = true // it is not started again
+	lost.crashForGood()
 	w.run(w.now + 3*lost.timeout)
 	w.waitUntilQuiet()
 	if w.failure != "" {
@@ -131,9 +130,8 @@ func (g *group) forecast(lost string) whatif.Outcome {
 	if err != nil {
 		g.fail("%v", err)
 	}
-	data, stat, err := w.tree.Get(0, g.known.policy, false)
 	snap := cluster.Snapshot{
-		Policy:  cluster.ReadStored[cluster.Policy](g.known.policy, data, stat, err == nil),
+		Policy:  g.readPolicy(),
 		Elected: g.check.readElected(), Fence: g.check.readFence(), Current: g.check.readCurrent(), Control: g.check.readControl(), Members: in.Members,
 		Leadership: true, Elector: true,
 	}

@@ -22,7 +22,7 @@ type world struct {
 	still  int // events at the same moment
 
 	tree  *storetest.Tree
-	cache caches
+	cache cache
 
 	ticks     int           // how many ticks of the servers a session timeout has
 	program   time.Duration // how long a ranking program takes at most, unless it fails
@@ -58,11 +58,10 @@ type world struct {
 func newWorld(seed uint64, s shape, broken breakage, trace func(string)) *world {
 	w := &world{
 		seed: seed, rng: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), broken: broken, trace: trace,
-		tree: storetest.NewTree(), sessions: make(map[int64]*session), faults: make(map[string]int), ticks: 2, program: execTimeout / 2, rosters: broken.name == "",
+		tree: storetest.NewTree(), sessions: make(map[int64]*session), faults: make(map[string]int), cache: make(cache), ticks: 2, program: execTimeout / 2, rosters: broken.name == "",
 		heirs:  broken.name == "" || broken.heirs || broken.leases,
 		leases: broken.name == "" || broken.leases || broken.promoted || broken.calling,
 	}
-	w.cache = newCaches()
 	w.values = s.values
 	w.traits = drawTraits(w.rng, s.groups)
 	if broken.granting != grantAlike {

@@ -281,16 +281,26 @@ const noWork = "is not set, and neither are child.unit and hooks, so this host w
 
 	"if that is intended, set child.none: true (--no-child), or node.observer: true for a host that is not to lead"
 
-// CheckWork returns an error for each group that would lead without work. Only daemons need it: commands read the same sources.
-func (h Host) CheckWork() error {
+// checkWork calls report if leadership has no effect. Only daemons need it: commands read the same sources.
+func (c Config) checkWork(report func(key, reason string)) {
+	if !c.hasWork() {
+		report(childCommand, noWork)
+	}
+}
+
+// CheckWork returns an error for each group that would lead without work.
+func (h Host) CheckWork() error { return h.checkGroups(Config.checkWork) }
+
+// CheckFailsafe returns an error for each group that a daemon does not run, because something is missing for failsafe mode.
+func (h Host) CheckFailsafe() error { return h.checkGroups(Config.checkFailsafeHost) }
+
+func (h Host) checkGroups(check func(c Config, report func(key, reason string))) error {
 	var errs Errors
 	for _, g := range h.Groups {
-		if !g.Config.hasWork() {
-			errs.add(g.File, childCommand, noWork)
-		}
+		check(g.Config, func(key, reason string) { errs.add(g.File, key, "%s", reason) })
 	}
 	if len(errs) > 0 {
-		return errs
+		return unique(errs)
 	}
 	return nil
 }
@@ -324,10 +334,9 @@ func (d *directory) refuseForDaemon() {
 		if len(f.errs) > 0 {
 			continue
 		}
-		if !f.cfg.hasWork() {
-			f.errs.add(f.path, childCommand, noWork)
-		}
-		f.cfg.checkFailsafeHost(func(key, reason string) { f.errs.add(cmp.Or(f.source[key], f.path), key, "%s", reason) })
+		report := func(key, reason string) { f.errs.add(cmp.Or(f.source[key], f.path), key, "%s", reason) }
+		f.cfg.checkWork(report)
+		f.cfg.checkFailsafeHost(report)
 	}
 }
 

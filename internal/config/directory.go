@@ -17,9 +17,9 @@ import (
 )
 
 // checkFound reports an empty directory.
-func (d *directory) checkFound(dir string, errs *Errors) {
+func (d *directory) checkFound(dir string) {
 	if len(d.errs) == 0 && len(d.files) == 0 {
-		errs.add(dir, "", "has no group: create a file NAME.yaml for each group")
+		d.errs.add(dir, "", "has no group: create a file NAME.yaml for each group")
 	}
 }
 

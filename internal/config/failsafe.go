@@ -98,15 +98,3 @@ func (c Config) checkFailsafeHost(report func(key, reason string)) {
 		}
 	}
 }
-
-// CheckFailsafe returns an error for each group that a daemon does not run, because something is missing for failsafe mode.
-func (h Host) CheckFailsafe() error {
-	var errs Errors
-	for _, g := range h.Groups {
-		g.Config.checkFailsafeHost(func(key, reason string) { errs.add(g.File, key, "%s", reason) })
-	}
-	if len(errs) > 0 {
-		return unique(errs)
-	}
-	return nil
-}

@@ -94,20 +94,32 @@ func LoadHost(src Sources) (Host, error) {
 		h.Unset, h.From = m.unset(), m.from()
 		return h, nil
 	}
-	d := m.readDir()
-	errs := append(m.errs, d.errs...)
-	d.checkFound(m.dir, &errs)
-	d.refuseConflicts(m.cfg.ZooKeeper.Root, Host{})
-	d.refuseCircles(Host{})
-	for _, name := range slices.Sorted(maps.Keys(d.files)) {
-		errs = append(errs, d.files[name].errs...)
-	}
+	d := m.readGroups()
+	d.checkFound(m.dir)
+	errs := append(m.errs, d.allErrors()...)
 	if len(errs) > 0 {
 		return Host{}, unique(errs)
 	}
 	h := d.host(m)
 	h.From = m.from()
 	return h, nil
+}
+
+// readGroups reads all group files, for a command or a first start.
+func (m *mainFile) readGroups() *directory {
+	d := m.readDir()
+	d.refuseConflicts(m.cfg.ZooKeeper.Root, Host{})
+	d.refuseCircles(Host{})
+	return d
+}
+
+// allErrors returns the errors of the directory and of its files.
+func (d *directory) allErrors() Errors {
+	errs := d.errs
+	for _, name := range slices.Sorted(maps.Keys(d.files)) {
+		errs = append(errs, d.files[name].errs...)
+	}
+	return errs
 }
 
 // unique removes repeated errors: a fault of the main file is one of each group.

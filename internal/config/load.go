@@ -365,13 +365,8 @@ func LoadCommand(src Sources) (h Host, ignored, err error) {
 		h, err = LoadHost(src)
 		return h, nil, err
 	}
-	d := m.readDir()
-	d.refuseConflicts(m.cfg.ZooKeeper.Root, Host{})
-	d.refuseCircles(Host{})
-	errs := d.errs
-	for _, f := range d.files {
-		errs = append(errs, f.errs...)
-	}
+	d := m.readGroups()
+	errs := d.allErrors()
 	if len(errs) > 0 {
 		ignored = errs.sorted()
 	}

@@ -44,7 +44,7 @@ func ReloadHost(src Sources, running Host, allowRemovals bool) (Reloaded, error)
 	d := m.readDir()
 	empty := d.missing && allowRemovals && !first
 	if first {
-		d.checkFound(m.dir, &d.errs)
+		d.checkFound(m.dir)
 	} else if d.missing && !empty {
 		d.errs[0].Reason += "; if the groups are to end, run '" + allowRemovalsCommand + "'"
 	}

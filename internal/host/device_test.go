@@ -108,18 +108,6 @@ func TestNoDevice(t *testing.T) {
 	}
 }
 
-// Only work that the device covers is not prepared before there is a lease, see worker.Spec: most hosts have no device.
-func TestOnlyADeviceKeepsWorkFromBeingPrepared(t *testing.T) {
-	for mode, covered := range map[string]bool{config.DeviceOff: false, config.DeviceRequired: true} {
-		cfg := load(t, "ZKELECTD_NODE_ID=me", "ZKELECTD_NODE_SITE=dc1", "ZKELECTD_ZOOKEEPER_ROOT=/g", "ZKELECTD_CHILD_NONE=true")
-		cfg.Config.Device.Mode = mode
-		h := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient})
-		if reset := h.Groups()[0].instanceOptions().Work.Reset; (reset != nil) != covered {
-			t.Errorf("%s: covered: %t", mode, reset != nil)
-		}
-	}
-}
-
 // A device that is used by another process is named, also where systemd cannot be asked.
 func TestBusyDevice(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

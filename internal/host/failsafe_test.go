@@ -577,17 +577,6 @@ func TestTurnedOffWithAnUnreadableState(t *testing.T) {
 	until(t, b.only, "b leads without its state", status.Daemon.Leads)
 }
 
-// In a group without failsafe mode it does not matter what a state directory contains.
-func TestUnreadableStateWithoutFailsafeMode(t *testing.T) {
-	f := newFleet(t)
-	dir := filepath.Join(f.dir, "a")
-	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "failsafe.json"), nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	f.start(false, "a")
-	until(t, f.hosts[0].only, "a leads", status.Daemon.Leads)
-}
-
 // Once the host has ended, it answers nobody.
 func TestNoAnswersAfterTheEnd(t *testing.T) {
 	f := newFleet(t)

@@ -37,9 +37,7 @@ func (g *Group) instanceOptions() group.InstanceOptions {
 	electing.Spread, electing.Settle = !g.host.single(), c.Election.Settle
 	work := workSpec(c)
 	work.Ready.Limit, work.Live.Limit = g.host.probes, g.host.probes
-	if d := g.host.device; d != nil { // else the start of the work is prepared
-		work.Reset = d.spec
-	}
+	work.Reset = g.host.device.spec
 	return group.InstanceOptions{
 		Elector: electing, TakeoverTimeout: c.TakeoverTimeout(), StrikeResetAfter: c.Election.StrikeResetAfter(),
 		Work: work, Standby: g.resource.standby.work(), MaxRestarts: c.Child.MaxRestarts, LostAfter: c.Election.LostAfter,

@@ -92,20 +92,21 @@ func (i *Instance) awaitSuccessors() {
 // announceEnd announces the end of the instance, unless another member has done so. Only electors need the announcement: a member that is
 // the elector itself writes it only if it does not end soon.
 func (m *Member) announceEnd(reason string) *announcement {
-	a, first := m.instance.announce(reason)
+	i := m.instance
+	a := &announcement{reason: reason, over: make(chan struct{})}
+	if !i.leaving.CompareAndSwap(nil, a) {
+		return i.leaving.Load()
+	}
 	var delay time.Duration
-	if m.instance.room == nil && m.snap.Elector {
+	if i.room == nil && m.snap.Elector {
 		delay = announceDelay
 	}
-	if first {
-		m.background.spawn(func() {
-			if m.background.pause(delay) {
-				m.instance.publishAnnouncement(a)
-			} else {
-				a.end(cluster.ErrNotSent)
-			}
-		})
-	}
+	first := i.members[0] // which keeps the record of the node
+	m.background.spawn(func() {
+		if !m.background.pause(delay) || !first.background.runInLoop(func() { first.node.publishNow(a.end) }) {
+			a.end(cluster.ErrNotSent)
+		}
+	})
 	return a
 }
 
@@ -115,23 +116,6 @@ const announceDelay = 20 * time.Millisecond
 func (a *announcement) end(err error) {
 	a.err = err
 	close(a.over)
-}
-
-// announce returns the announcement of the instance, and whether this call has begun it.
-func (i *Instance) announce(reason string) (a *announcement, first bool) {
-	a = &announcement{reason: reason, over: make(chan struct{})}
-	if i.leaving.CompareAndSwap(nil, a) {
-		return a, true
-	}
-	return i.leaving.Load(), false
-}
-
-// publishAnnouncement makes the first member, which keeps the record of the node, write it.
-func (i *Instance) publishAnnouncement(a *announcement) {
-	first := i.members[0]
-	if !first.background.runInLoop(func() { first.node.publishNow(a.end) }) {
-		a.end(cluster.ErrNotSent)
-	}
 }
 
 // leavingTimeout bounds how long a member that leaves takes to say so.

@@ -36,77 +36,11 @@ type Registration struct {
 	Leaderships []Leadership
 	Settings    Settings
 	Budget      cluster.Budget
-	// Slots is what [Prepare] has returned.
+	// Slots is the record of slots; none for a group without.
 	Slots cluster.Stored[cluster.Slots]
 }
 
-// Preparation is what must be known before an instance registers.
-type Preparation struct {
-	Session interface {
-		cluster.ReadWriter
-		store.SyncReader
-	}
-	// Missing describes the group if there is none. MayCreate then returns nil if this host may create it, and else why not.
-	Missing   store.MissingError
-	MayCreate func(context.Context) error
-	Log       *slog.Logger
-	// Name is the group's name, and Base the znode below which groups are recorded by their names.
-	Name, Base string
-	Root       string
-	// ID is the group's id, for a root that has none.
-	ID string
-	// Slots is how many slots the configuration proposes; zero for a group without slots. By is the node's id.
-	Slots cluster.SlotSize
-	By    string
-}
-
-// identity returns what this host records of the group.
-func (p Preparation) identity() cluster.Identity {
-	kind := cluster.KindSingle
-	if p.Slots.Count > 0 {
-		kind = cluster.KindSlots
-	}
-	return cluster.Identity{Root: p.Root, Kind: kind, ID: p.ID}
-}
-
-// Restore writes the records that [Prepare] has checked again if they have been damaged since, and returns their znodes. An instance
-// must be registered.
-func Restore(ctx context.Context, p Preparation) (restored []string, err error) {
-	return store.RestoreIdentity(ctx, p.Session, p.Base, p.Name, p.identity())
-}
-
-// Prepare checks that this host agrees with the others about the group, and creates those persistent znodes of it that do not exist.
-// It returns the record of slots; none for a group without slots. The error is a [store.MissingError] if there is no group and this host
-// may not create it, and a [PermanentError] if a retry cannot resolve it.
-func Prepare(ctx context.Context, p Preparation) (slots cluster.Stored[cluster.Slots], err error) {
-	own, paths := p.identity(), cluster.Paths{Root: p.Root}
-	err = store.RequireCreated(ctx, p.Session, own.Kind, p.Missing)
-	if missing, ok := errors.AsType[*store.MissingError](err); ok {
-		switch missing.Reason = p.MayCreate(ctx); {
-		case missing.Reason == nil:
-			p.Log.Warn("creating the group, as these servers have none: if they have lost no data, its root or one of them is mistyped", "root", p.Root)
-			err = nil
-		case IsTransient(missing.Reason):
-			err = fmt.Errorf("there is no group at %s, and it is not known yet whether this host may create it: %w", p.Root, missing.Reason)
-		}
-	}
-	if err != nil {
-		return slots, err
-	}
-	if err := store.EnsureIdentity(ctx, p.Session, p.Base, p.Name, own); err != nil {
-		return slots, identityError(err)
-	}
-	if own.Kind == cluster.KindSingle {
-		return slots, permanent(store.EnsureTree(ctx, p.Session, paths))
-	}
-	slots, err = store.EnsureSlots(ctx, p.Session, paths, p.Slots, p.By)
-	if _, ok := errors.AsType[*cluster.NewerVersionError](err); ok {
-		return slots, &PermanentError{err}
-	}
-	return slots, permanent(err)
-}
-
-// Register registers this host as a member of the group, after [Prepare]. If the node id is still registered by an earlier run of this daemon,
+// Register registers this host as a member of a group that exists. If the node id is still registered by an earlier run of this daemon,
 // Register waits until the servers end that session, without a time limit. It never replaces a running daemon. The error is a
 // [PermanentError] if a retry cannot resolve it; then nothing is registered.
 func Register(ctx context.Context, r Registration) (*Instance, error) {
@@ -213,14 +147,6 @@ func (w *holderWatch) observe(taken *store.TakenError, own time.Duration) (time.
 	next := w.pause
 	w.pause = min(2*w.pause, takenLogMax)
 	return next, nil
-}
-
-// identityError wraps an error in a [PermanentError] unless a retry may succeed.
-func identityError(err error) error {
-	if IsTransient(err) {
-		return err
-	}
-	return &PermanentError{err}
 }
 
 // IsTransient reports whether err says that ZooKeeper has not answered, so that a retry may succeed.

@@ -8,6 +8,7 @@ import (
 
 	"zkelectd/internal/group"
 	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
 )
 
 // checkPace is how long the host waits for each znode that a check reads: idle groups cost it half a read a second, however many
@@ -54,7 +55,8 @@ func (m *membership) checkIdentity(ctx context.Context) (reads int) {
 	defer cancel()
 	conn := m.session.zk.Group(m.resource.paths())
 	defer conn.Close()
-	restored, err := group.Restore(ctx, m.resource.preparation(m.session.zk, conn, m.resource.lastJoined().ID))
+	own, base := m.resource.identity(m.resource.lastJoined().ID)
+	restored, err := store.RestoreIdentity(ctx, conn, base, m.resource.name, own)
 	switch log := m.resource.all()[0].log; {
 	case len(restored) > 0:
 		log.Warn("the record of the group was damaged, and is restored", "znodes", restored)

@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/group"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/store"
 	"zkelectd/internal/sys/statedir"
@@ -123,6 +125,54 @@ func (r *resource) mayCreate(ctx context.Context, sameEnsemble func(context.Cont
 		return never // whatever servers answer, init is what helps
 	}
 	return err
+}
+
+// identity returns what this host records of the group, with an id for a root that has none, and the znode below which groups are recorded
+// by their names.
+func (r *resource) identity(id string) (own cluster.Identity, base string) {
+	own, base = cluster.Identity{Root: r.root, Kind: cluster.KindSingle, ID: id}, r.host.config().ZooKeeper.Root
+	if r.config().Slots.Enabled() {
+		own.Kind = cluster.KindSlots
+	}
+	if r.host.single() {
+		base = path.Dir(r.root)
+	}
+	return own, base
+}
+
+// ensure checks that this host agrees with the others about the group, and creates those persistent znodes of it that do not exist. id is
+// for a root that has none. It returns the record of slots; none for a group without slots. The error is a [store.MissingError] if there
+// is no group and this host may not create it, and a [group.PermanentError] if a retry cannot resolve it.
+func (r *resource) ensure(ctx context.Context, s *zk.Session, conn *zk.Group, id string) (slots cluster.Stored[cluster.Slots], err error) {
+	own, base := r.identity(id)
+	err = store.RequireCreated(ctx, conn, own.Kind, r.missing())
+	if missing, ok := errors.AsType[*store.MissingError](err); ok {
+		switch missing.Reason = r.mayCreate(ctx, s.CheckEnsemble); {
+		case missing.Reason == nil:
+			r.log.Warn("creating the group, as these servers have none: if they have lost no data, its root or one of them is mistyped", "root", r.root)
+			err = nil
+		case group.IsTransient(missing.Reason):
+			err = fmt.Errorf("there is no group at %s, and it is not known yet whether this host may create it: %w", r.root, missing.Reason)
+		}
+	}
+	if err != nil {
+		return slots, err
+	}
+	c := r.config()
+	switch err = store.EnsureIdentity(ctx, conn, base, r.name, own); {
+	case group.IsTransient(err):
+		return slots, err
+	case err != nil:
+		return slots, permanent(err)
+	case own.Kind == cluster.KindSingle:
+		err = store.EnsureTree(ctx, conn, r.paths())
+	default:
+		slots, err = store.EnsureSlots(ctx, conn, r.paths(), slotSize(c), c.Node.ID)
+	}
+	if _, newer := errors.AsType[*cluster.NewerVersionError](err); newer || cluster.IsRefusal(err) {
+		err = permanent(err)
+	}
+	return slots, err
 }
 
 // checkJoined returns nil if this host has recorded that it has been in the group, on these servers: one that was mistyped since may be of

@@ -295,7 +295,7 @@ func (m *membership) prepare() (cluster.Stored[cluster.Slots], error) {
 	conn := m.session.zk.Group(m.resource.paths())
 	defer conn.Close()
 	server := m.session.zk.Server()
-	slots, err := group.Prepare(m.ctx, m.resource.preparation(m.session.zk, conn, m.resource.newGroupID(server)))
+	slots, err := m.resource.ensure(m.ctx, m.session.zk, conn, m.resource.newGroupID(server))
 	if err != nil && !errors.Is(err, cluster.ErrNoAuth) {
 		return slots, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"path"
 	"reflect"
 	"slices"
 	"strings"
@@ -19,7 +18,6 @@ import (
 	"zkelectd/internal/store"
 	"zkelectd/internal/work/workenv"
 	"zkelectd/internal/work/worker"
-	"zkelectd/internal/zk"
 )
 
 // resource is what one configuration file describes: a group with one leader, or one with several slots, each of which is shown and
@@ -177,18 +175,6 @@ func (r *resource) survives(survivors []string) bool {
 
 // paths returns the paths of what all groups of the resource share.
 func (r *resource) paths() cluster.Paths { return cluster.Paths{Root: r.root} }
-
-// preparation returns what must be known before the resource registers. id is for a root that has none.
-func (r *resource) preparation(s *zk.Session, conn *zk.Group, id string) group.Preparation {
-	base, c := r.host.config().ZooKeeper.Root, r.config()
-	if r.host.single() {
-		base = path.Dir(r.root)
-	}
-	return group.Preparation{
-		Session: conn, Missing: r.missing(), Log: r.log, Name: r.name, Base: base, Root: r.root, ID: id, Slots: slotSize(c), By: c.Node.ID,
-		MayCreate: func(ctx context.Context) error { return r.mayCreate(ctx, s.CheckEnsemble) },
-	}
-}
 
 // registration returns what the resource registers with in a session.
 func (r *resource) registration(i *instance, b cluster.Budget, slots cluster.Stored[cluster.Slots], leases *store.LeaseWatch) group.Registration {

@@ -334,7 +334,7 @@ func (d *directory) refuseForDaemon() {
 		if len(f.errs) > 0 {
 			continue
 		}
-		report := func(key, reason string) { f.errs.add(cmp.Or(f.source[key], f.path), key, "%s", reason) }
+		report := func(key, reason string) { f.errs.add(cmp.Or(f.values[key].source, f.path), key, "%s", reason) }
 		f.cfg.checkWork(report)
 		f.cfg.checkFailsafeHost(report)
 	}

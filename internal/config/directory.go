@@ -36,9 +36,8 @@ type directory struct {
 type groupFile struct {
 	name, path string
 	cfg        Config
-	// source is the source of each setting.
-	source map[string]string
-	errs   Errors
+	values     map[string]found // its own and those that it inherits
+	errs       Errors
 }
 
 // readDir reads all group files.
@@ -129,10 +128,7 @@ func (f *groupFile) read(m *mainFile) {
 		f.cfg.checkWith(values, f.path, &f.errs)
 	}
 	f.cfg.refuseRules(values, f.name, &f.errs)
-	f.source = make(map[string]string)
-	for name, v := range values {
-		f.source[name] = v.source
-	}
+	f.values = values
 	f.errs = f.errs.sorted()
 }
 

@@ -35,22 +35,13 @@ type Host struct {
 // From describes where the settings of a command's connection come from.
 type From struct {
 	// File is the configuration file; empty if none is used.
-	File    string
-	sources map[string]string
+	File     string
+	settings map[string]found
 }
 
 // Source returns the source of a setting: a flag, a variable of the environment, a line of a file; empty if it is a
 // default.
-func (f From) Source(key string) string { return f.sources[key] }
-
-// from describes the sources of the file.
-func (m *mainFile) from() From {
-	f := From{File: m.src.File, sources: make(map[string]string)}
-	for name, v := range m.settings {
-		f.sources[name] = v.source
-	}
-	return f
-}
+func (f From) Source(key string) string { return f.settings[key].source }
 
 // Group is the complete configuration of one group: the settings of the host, the defaults, and its own.
 type Group struct {
@@ -91,7 +82,7 @@ func LoadHost(src Sources) (Host, error) {
 			return Host{}, m.errs
 		}
 		h := one(m.cfg, src.File, cluster.NameOf(m.cfg.ZooKeeper.Root))
-		h.Unset, h.From = m.unset(), m.from()
+		h.Unset, h.From = m.unset(), From{src.File, m.settings}
 		return h, nil
 	}
 	d := m.readGroups()
@@ -101,7 +92,7 @@ func LoadHost(src Sources) (Host, error) {
 		return Host{}, unique(errs)
 	}
 	h := d.host(m)
-	h.From = m.from()
+	h.From = From{src.File, m.settings}
 	return h, nil
 }
 
@@ -304,7 +295,7 @@ func (d *directory) refuseConflicts(base string, running Host) {
 			g := Group{Name: f.name, Config: f.cfg}
 			found := c.check(g)
 			for _, x := range found {
-				f.errs.add(f.source[x.key], x.key, "%s", x.reason)
+				f.errs.add(f.values[x.key].source, x.key, "%s", x.reason)
 			}
 			if refused = refused || len(found) > 0; len(found) == 0 {
 				c.add(g)
@@ -366,7 +357,7 @@ func (d *directory) refuseCircles(running Host) {
 				if len(policy.RelationsOf(cluster.Rules{Rank: f.cfg.Policy.Rank}).Peers()) == 0 {
 					key = "policy.apart_strict"
 				}
-				f.errs.add(f.source[key], key, "%v", err)
+				f.errs.add(f.values[key].source, key, "%v", err)
 				refused = true
 			}
 		}

@@ -371,7 +371,7 @@ func LoadCommand(src Sources) (h Host, ignored, err error) {
 		ignored = errs.sorted()
 	}
 	h = d.host(m)
-	h.From = m.from()
+	h.From = From{src.File, m.settings}
 	return h, ignored, nil
 }
 

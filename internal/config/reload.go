@@ -54,7 +54,7 @@ func ReloadHost(src Sources, running Host, allowRemovals bool) (Reloaded, error)
 	for name, f := range d.files {
 		if now := running.find(name); now != nil && len(f.errs) == 0 {
 			f.refuseMove(now.Config.ZooKeeper.Root)
-			refuseKind(now.Config, f.cfg, cmp.Or(f.source["slots.count"], f.path), &f.errs)
+			refuseKind(now.Config, f.cfg, cmp.Or(f.values["slots.count"].source, f.path), &f.errs)
 		}
 	}
 	d.refuseForDaemon()
@@ -82,7 +82,7 @@ func (m *mainFile) refuseMoves(running Host) {
 // refuseMove reports a changed root: two halves of a fleet would elect two leaders.
 func (f *groupFile) refuseMove(from string) {
 	if to := f.cfg.ZooKeeper.Root; to != from {
-		f.errs.add(f.source["zookeeper.root"], "zookeeper.root", "is %q, and was %q: a reload cannot move a group: give the new one another name", to, from)
+		f.errs.add(f.values["zookeeper.root"].source, "zookeeper.root", "is %q, and was %q: a reload cannot move a group: give the new one another name", to, from)
 	}
 }
 

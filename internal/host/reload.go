@@ -327,7 +327,8 @@ func (r *resource) accept(m *membership, next, after config.Config, of Reloaded,
 	changed, restart := config.Diff(before, next)
 	var later []string
 	if !r.host.single() {
-		later, restart = splitByScope(restart)
+		later = slices.DeleteFunc(slices.Clone(restart), func(key string) bool { return !config.IsGroupKey(key) }) // by the next instance
+		restart = slices.DeleteFunc(restart, config.IsGroupKey)
 	}
 	for _, key := range of.Files {
 		if !slices.Contains(changed, key) {
@@ -364,18 +365,6 @@ func (r *resource) accept(m *membership, next, after config.Config, of Reloaded,
 		m.outdated.Store(true)
 	}
 	r.apply(m, auditACLs)
-}
-
-// splitByScope splits keys into those of a group, which its next instance applies, and those of the host.
-func splitByScope(keys []string) (group, host []string) {
-	for _, key := range keys {
-		if config.IsGroupKey(key) {
-			group = append(group, key)
-		} else {
-			host = append(host, key)
-		}
-	}
-	return group, host
 }
 
 // reloaded records the result of a reload.

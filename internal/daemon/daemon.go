@@ -38,7 +38,7 @@ const (
 
 // Main is the daemon's process, which the guard has started, until it is stopped. It returns the exit status, and why it is not 0.
 // It creates groups that this host has never been in only if create is set.
-func Main(ctx context.Context, from config.Sources, version string, create bool) (status int, err error) {
+func Main(ctx context.Context, from config.Sources, version string, create bool) (exit int, err error) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1)
 	defer signal.Stop(signals)

@@ -229,8 +229,8 @@ func CheckFiles(cfg config.Config) error {
 
 // warn logs a warning if tokens are sent over the network in clear text.
 func (a apiAccess) warn(log *slog.Logger) {
-	host, _, err := net.SplitHostPort(a.public)
-	if ip := net.ParseIP(host); !a.named || err != nil || a.config.TLSEnabled() || host == "localhost" || ip.IsLoopback() {
+	name, _, err := net.SplitHostPort(a.public)
+	if ip := net.ParseIP(name); !a.named || err != nil || a.config.TLSEnabled() || name == "localhost" || ip.IsLoopback() {
 		return
 	}
 	log.Warn("the tokens in http.token_file are sent over the network in clear text: set http.web_config for TLS", "http.listen", a.public)

@@ -260,10 +260,10 @@ func TestLoadIsPublishedOnce(t *testing.T) {
 func TestPlacement(t *testing.T) {
 	p := newPlacement()
 	woken := make(map[string]int)
-	group := func(name string, rank ...string) groupPlacement {
+	placed := func(name string, rank ...string) groupPlacement {
 		return p.of(name, cluster.Rules{Rank: rank}, func() { woken[name]++ })
 	}
-	billing, cache, reports := group("billing"), group("cache", "with:billing"), group("reports", "apart:billing", "apart:cache")
+	billing, cache, reports := placed("billing"), placed("cache", "with:billing"), placed("reports", "apart:billing", "apart:cache")
 	check := func(what string, g groupPlacement, peers []string, leaders map[string]int, elected map[string]string) {
 		t.Helper()
 		got := g.Others(peers)
@@ -280,7 +280,7 @@ func TestPlacement(t *testing.T) {
 	cache.Elected("n1")
 	reports.Elected("n2")
 	check("its own leader does not count", cache, []string{"billing"}, map[string]int{"n1": 1, "n2": 1}, map[string]string{"billing": "n1"})
-	check("that of a group without a leader", group("new"), nil, map[string]int{"n1": 2, "n2": 1}, map[string]string{})
+	check("that of a group without a leader", placed("new"), nil, map[string]int{"n1": 2, "n2": 1}, map[string]string{})
 	if !reflect.DeepEqual(woken, map[string]int{"cache": 1, "reports": 2}) {
 		t.Errorf("woken: %v", woken)
 	}

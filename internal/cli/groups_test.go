@@ -174,7 +174,7 @@ func TestDrainOfAllGroups(t *testing.T) {
 	e.fails(3, []string{"whatif", "--without", "missing"}, `no member has the id "missing"`)
 	e.fails(1, []string{"whatif", "--all"}, "there would be no leader after a loss, in: billing (site dc1), mail (site dc1)")
 
-	e.fails(3, []string{"drain", "n1"}, "3 of 3 groups change, 3 of them their leader", "nothing was changed: add --yes")
+	e.fails(3, []string{"drain", "n1"}, "3 of 3 groups change, 3 of them their leader", "nothing was done: confirm it at a terminal, or add --yes")
 	e.fails(3, []string{"drain", "missing", "--yes"}, "no group is affected")
 	e.prints([]string{"drain", "other", "--yes"}, "1 of 3 groups change, 0 of them their leader; 2 are not affected")
 	e.allLedBy("n1")

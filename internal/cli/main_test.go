@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"testing"
@@ -42,6 +43,8 @@ func (s suite) Run() int {
 	}
 	defer os.RemoveAll(dir)
 	os.Setenv("TMPDIR", dir)
+	// Daemons have no state of this machine's daemon, and none unless a test gives them a directory.
+	os.Setenv("STATE_DIRECTORY", filepath.Join(dir, "none", "state"))
 	if shared, err = zkserver.Start(context.Background(), zkserver.Options{Tick: 100 * time.Millisecond}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -109,7 +112,9 @@ func TestScripts(t *testing.T) {
 			}
 			env.Setenv("HTTP", fmt.Sprintf("127.0.0.1:%d", ports[0]))
 			env.Setenv("ROOT", fmt.Sprintf("/groups/s%d", groups.Add(1)))
-			env.Setenv("GORACE", os.Getenv("GORACE"))
+			for _, name := range []string{"GORACE", "STATE_DIRECTORY"} {
+				env.Setenv(name, os.Getenv(name))
+			}
 			return nil
 		},
 	})

@@ -5,15 +5,14 @@ import (
 	"testing"
 
 	"zkelectd/internal/elector/whatif"
-	"zkelectd/internal/operator/request"
 )
 
 // A group with slots is skipped, and that is said.
 func TestRebalanceSkipsGroupsWithSlots(t *testing.T) {
 	c := &groupChange{Group: "ingest"}
-	balance{}.plan(c, whatif.Question{Slots: []whatif.Question{{}}}, request.Request{Kind: request.KindReelect})
 	var out strings.Builder
-	r := rollout{out: &out, changes: []*groupChange{c, {Group: "other", NotAffected: true}}}
+	r := rollout{out: &out, changes: []*groupChange{c, {Group: "other", Error: "it cannot be read"}}}
+	r.planReelections([]whatif.Question{{Slots: []whatif.Question{}}, {}})
 	if err := r.showBalance(); err != nil {
 		t.Fatal(err)
 	}

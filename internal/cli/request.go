@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/elector/whatif"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/operator/request"
 	"zkelectd/internal/sys/procinfo"
@@ -28,6 +29,8 @@ type requestCommand struct {
 	timeout  time.Duration
 	dry      bool
 	output   *string
+	// done reports when the request has taken effect; nil if the command has no --wait for one group.
+	done completion
 	// many is set if it can be submitted in all groups at once; the fields below are for that.
 	many bool
 	// rebalance is set to plan the groups with regard to each other, and to leave alone those whose leader stays.
@@ -64,10 +67,13 @@ after the plan for each has been shown.`)
 	}
 }
 
-// interactive reports whether a person can be asked.
-func (c *requestCommand) interactive() bool {
-	f, ok := c.InOrStdin().(*os.File)
-	return ok && *c.output == "table" && isTerminal(f)
+// confirm asks the person at the terminal, unless --yes says that there is no need.
+func (c *requestCommand) confirm(groups int) error {
+	if c.yes {
+		return nil
+	}
+	asked := c.result(c.output)
+	return asked.ask(fmt.Sprintf("Do this in %d groups?", groups), "--yes, or name one group with -g")
 }
 
 // withWait adds the flags --wait and --timeout.
@@ -88,9 +94,9 @@ func (c *requestCommand) needsTarget(flags ...string) {
 	}
 }
 
-// submits completes the command, with the request that it submits. done reports when the request has taken effect; nil if the command
-// has no --wait.
+// submits completes the command, with the request that it submits, and done.
 func (c *requestCommand) submits(build func(args []string) request.Request, done completion) {
+	c.done = done
 	c.Flags().BoolVar(&c.dry, "dry-run", false, "print what would happen, without submitting the request")
 	refuse, req := c.check, request.Request{}
 	c.check = func(args []string) error {
@@ -114,68 +120,83 @@ func (c *requestCommand) submits(build func(args []string) request.Request, done
 			return errors.New("--all is for several groups: leave it out to elect the leader of this one anew")
 		}
 		if s.base != "" && c.many {
-			all := rollout{command: c, request: req, done: done, out: c.OutOrStdout(), in: c.InOrStdin()}
+			all := rollout{command: c, request: req, out: c.OutOrStdout()}
 			return all.run(ctx, s)
 		}
 		permit := wholeGroup
 		if req.Kind.OfSlot() {
 			permit = oneLeader
 		}
-		return s.withOnly(ctx, permit, func(ctx context.Context, g group) error { return c.submit(ctx, g, req, done) })
+		return s.withOnly(ctx, permit, func(ctx context.Context, g group) error { return c.submit(ctx, g, req) })
 	}
 }
 
-// submit submits the request in one group.
-func (c *requestCommand) submit(ctx context.Context, g group, req request.Request, done completion) error {
+// submit submits the request in one group. With --dry-run it only prints the plan, with who would lead and what would hold a better
+// member back.
+func (c *requestCommand) submit(ctx context.Context, g group, req request.Request) (err error) {
+	r := report{out: c.OutOrStdout(), json: *c.output == "json"}
 	waiting := ctx
 	if c.wait {
 		var stop context.CancelFunc
 		waiting, stop = interruptible(ctx) // from here on: the request may be in force
 		defer stop()
 	}
-	before := c.leadersTerm(ctx, g)
-	plan, err := c.planOrSubmit(ctx, g, req)
-	if done := nothingToDo(err); done != "" {
-		plan, err = request.Plan{Messages: []string{done}}, nil
-	} else if err != nil {
-		return err
+	if c.dry {
+		err = r.dryRun(ctx, g, req)
+	} else {
+		err = c.carryOut(ctx, waiting, g, c.wait && c.done != nil, &r, req.Plan)
 	}
-	r := report{Request: plan.ID, Messages: plan.Messages, out: c.OutOrStdout(), json: *c.output == "json", before: before}
-	r.say(plan.Messages...)
-	if c.wait && done != nil && plan.ID != 0 {
-		err = await(waiting, g, plan, c.timeout, done, &r)
+	if done := nothingToDo(err); done != "" {
+		r.plan(done)
+		err = nil
+	} else if err != nil && r.Request == 0 {
+		return err
 	}
 	return errors.Join(err, r.finish())
 }
 
-// leadersTerm returns the term of the READY leader for --wait: a request that leaves it in place has left no gap. It is 0 if there is
-// none.
-func (c *requestCommand) leadersTerm(ctx context.Context, g group) int64 {
-	if !c.wait || c.dry || g.manyLeaders() {
-		return 0
+// carryOut submits a request in one group, and with wait follows it, while waiting is not done, until it has taken effect.
+func (c *requestCommand) carryOut(ctx, waiting context.Context, g group, wait bool, r *report, planner func(whatif.Question) (request.Plan, error)) error {
+	var before cluster.Current
+	if wait && !g.manyLeaders() {
+		snap, err := g.read(ctx)
+		if err != nil {
+			return err
+		}
+		if before = snap.Current.Record; snap.Ready() {
+			r.before = before.Term
+		}
 	}
-	snap, err := g.read(ctx)
-	if err != nil || !snap.Ready() {
-		return 0 // submitting finds out why
+	plan, err := g.submitter().Submit(ctx, planner)
+	if err != nil {
+		return err
 	}
-	return snap.Current.Record.Term
+	r.Request = plan.ID
+	r.plan(plan.Messages...)
+	if !wait {
+		return nil
+	}
+	done := c.done
+	if done == nil {
+		done = func(s cluster.Snapshot, _ request.Plan) (bool, error) {
+			return s.Ready() && s.Current.Record.Term > before.Term, nil
+		}
+	}
+	return await(waiting, g, plan, c.timeout, done, r)
 }
 
-// planOrSubmit submits a request. With --dry-run it only returns the plan, with who would lead and what would hold a better member
-// back; its number is 0 then.
-func (c *requestCommand) planOrSubmit(ctx context.Context, g group, req request.Request) (request.Plan, error) {
-	if !c.dry {
-		return g.submitter().Submit(ctx, req.Plan)
-	}
+// dryRun says what a request would do.
+func (r *report) dryRun(ctx context.Context, g group, req request.Request) error {
 	q, err := g.submitter().Question(ctx)
 	if err != nil {
-		return request.Plan{}, err
+		return err
 	}
 	lines, err := operator.DryRun(q, req)
 	if err != nil {
-		return request.Plan{}, err
+		return err
 	}
-	return request.Plan{Messages: append(lines, "dry run: nothing was submitted")}, nil
+	r.plan(append(lines, "dry run: nothing was submitted")...)
+	return nil
 }
 
 // nothingToDo returns what to say if a request was not submitted because the group is already as requested; otherwise "".
@@ -200,6 +221,12 @@ type report struct {
 	out    io.Writer
 	json   bool
 	before int64 // the term of the leader before the request; 0 if there was none, or that is not known
+}
+
+// plan adds what is planned, or was done.
+func (r *report) plan(lines ...string) {
+	r.Messages = lines
+	r.say(lines...)
 }
 
 func (r *report) say(lines ...string) {

@@ -19,7 +19,6 @@ import (
 	"zkelectd/internal/elector/whatif"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/operator/request"
-	"zkelectd/internal/policy"
 )
 
 // groupChange is a request in one of several groups: first the plan, then the result.
@@ -57,9 +56,7 @@ func (c *groupChange) fail(err error) { c.Error, c.err = err.Error(), err }
 type rollout struct {
 	command *requestCommand
 	request request.Request
-	done    completion
 	out     io.Writer
-	in      io.Reader
 
 	mu      sync.Mutex // guards the output and finished
 	changes []*groupChange
@@ -80,7 +77,7 @@ func (r *rollout) run(ctx context.Context, s selection) error {
 		return err
 	}
 	if len(todo) > 0 && !r.command.dry {
-		if err := r.confirm(len(todo)); err != nil {
+		if err := r.command.confirm(len(todo)); err != nil {
 			return err
 		}
 		r.submitAll(ctx, todo)
@@ -153,20 +150,6 @@ func (r *rollout) showPlan(todo []*groupChange) error {
 
 func nobody(id string) string { return cmp.Or(id, "none") }
 
-// confirm asks the person at the terminal, unless --yes says that there is no need.
-func (r *rollout) confirm(n int) error {
-	if r.command.yes {
-		return nil
-	}
-	if !r.command.interactive() {
-		return refuse("nothing was changed: add --yes to do this in %d groups, or name one with -g", n)
-	}
-	if !answersYes(r.in, r.out, fmt.Sprintf("Do this in %d groups?", n)) {
-		return refuse("nothing was changed")
-	}
-	return nil
-}
-
 // submitAll submits the request in each group. Leadership moves in a limited number of groups at once. If it does not move in
 // one, the groups that have not begun are left alone.
 func (r *rollout) submitAll(ctx context.Context, todo []*groupChange) {
@@ -187,12 +170,11 @@ func (r *rollout) submitAll(ctx context.Context, todo []*groupChange) {
 				c.fail(exitError{statusFailed, errors.New("not submitted, because leadership has not moved in another group")})
 				return nil
 			}
-			moved, err := r.submit(ctx, waiting, c, wait)
-			if err != nil {
+			if err := r.submit(ctx, waiting, c, wait); err != nil {
 				c.fail(err)
-			}
-			if !moved {
-				stuck.Store(true)
+				if c.Request != 0 { // it is in force, but leadership has not moved
+					stuck.Store(true)
+				}
 			}
 			r.progress(c, len(todo))
 			return nil
@@ -202,47 +184,23 @@ func (r *rollout) submitAll(ctx context.Context, todo []*groupChange) {
 }
 
 // submit submits the request in one group, and waits until waiting ends. It opens a session for the group, which writes
-// with the ACL of the group's root. moved is false if the request is in force, but leadership has not moved.
-func (r *rollout) submit(ctx, waiting context.Context, c *groupChange, wait bool) (moved bool, err error) {
+// with the ACL of the group's root.
+func (r *rollout) submit(ctx, waiting context.Context, c *groupChange, wait bool) (err error) {
 	g := c.g
 	if g.session, err = connect(ctx, g.cfg, g.host.From); err != nil {
-		return true, err
+		return err
 	}
 	defer operator.Disconnect(ctx, g.session)
 	if err := g.adoptACL(ctx); err != nil {
-		return true, err
-	}
-	before, err := g.read(ctx)
-	if err != nil {
-		return true, err
-	}
-	plan, err := g.submitter().Submit(ctx, func(q whatif.Question) (request.Plan, error) {
-		q.Options.Group, q.Placement = c.Group, c.placement
-		return r.request.Plan(q)
-	})
-	if err != nil {
-		return true, err
-	}
-	c.Request, c.Messages = plan.ID, plan.Messages
-	if !wait {
-		return true, nil
-	}
-	done := r.done
-	switch {
-	case done != nil:
-	case g.manyLeaders():
-		done = func(s cluster.Snapshot, _ request.Plan) (bool, error) { return s.Ready(), nil }
-	default:
-		done = func(s cluster.Snapshot, _ request.Plan) (bool, error) {
-			return s.Ready() && s.Current.Record.Term > before.Current.Record.Term, nil
-		}
-	}
-	if before.Ready() {
-		c.report.before = before.Current.Record.Term
+		return err
 	}
 	c.report.json = true // the steps of many groups would be mixed up
-	err = await(waiting, g, plan, r.command.timeout, done, &c.report)
-	return err == nil, err
+	return r.command.carryOut(ctx, waiting, g, wait, &c.report, func(q whatif.Question) (request.Plan, error) {
+		if r.command.rebalance {
+			q.Placement = c.placement
+		}
+		return r.request.Plan(q)
+	})
 }
 
 // progress reports that a group is done.
@@ -389,76 +347,60 @@ func (r *rollout) planRebalance(ctx context.Context, s selection) {
 		c.Now = operator.Leader(questions[i].Snapshot)
 		c.Then = c.Now
 	})
-	b := newBalance(r.changes, questions)
-	before := maps.Clone(b.leads)
+	r.planReelections(questions)
+}
+
+// planReelections plans the reelection of each group in question. Those with slots are skipped.
+func (r *rollout) planReelections(questions []whatif.Question) {
+	var leaders []whatif.Question
+	var of []*groupChange // by leader
+	before := make(map[string]int)
 	for i, c := range r.changes {
-		if c.Error == "" {
-			b.plan(c, questions[i], r.request)
-		}
-	}
-	for _, id := range slices.SortedFunc(maps.Keys(b.leads), cluster.CompareNodes) {
-		r.nodes = append(r.nodes, nodeBalance{id, before[id], b.leads[id]})
-	}
-}
-
-// balance is who leads what while that is planned.
-type balance struct {
-	leads     map[string]int    // by node
-	elected   map[string]string // by group
-	relations policy.Graph
-}
-
-func newBalance(changes []*groupChange, questions []whatif.Question) balance {
-	b := balance{leads: make(map[string]int), elected: make(map[string]string), relations: make(policy.Graph)}
-	for i, c := range changes {
-		q := questions[i]
 		if c.Error != "" {
 			continue
 		}
-		for _, m := range q.Snapshot.Members {
-			b.leads[m.ID] += 0 // a node that leads nothing is shown, too
+		if c.NotAffected = questions[i].Slots != nil; c.NotAffected {
+			c.Messages = []string{"skipped, because it has slots: to move the first one, run " + cluster.InGroup("'zkelectd reelect'", c.Group+"/0")}
 		}
-		for _, leader := range q.Leaders() {
-			if id := operator.Leader(leader.Snapshot); id != "" {
-				b.leads[id]++
+		for _, m := range questions[i].Snapshot.Members {
+			before[m.ID] += 0 // a node that leads nothing is shown, too
+		}
+		for _, q := range questions[i].Leaders() {
+			leaders, of = append(leaders, q), append(of, c)
+			if id := operator.Leader(q.Snapshot); id != "" {
+				before[id]++
 			}
 		}
-		b.elected[c.Group] = c.Now
-		if related := policy.RelationsOf(q.Policy.Rules); len(related.Peers()) > 0 {
-			b.relations[c.Group] = related
-		}
 	}
-	return b
+	after := maps.Clone(before)
+	whatif.InTurn(leaders, func(i int, q whatif.Question) string {
+		c := of[i]
+		if c.NotAffected {
+			return operator.Leader(q.Snapshot)
+		}
+		c.planReelection(q, r.request)
+		if c.moves() {
+			after[c.Then]++
+			after[c.Now]--
+		}
+		return c.Then
+	})
+	for _, id := range slices.SortedFunc(maps.Keys(before), cluster.CompareNodes) {
+		r.nodes = append(r.nodes, nodeBalance{id, before[id], after[id]})
+	}
 }
 
-// plan plans the reelection of one group.
-func (b balance) plan(c *groupChange, q whatif.Question, req request.Request) {
-	if q.Slots != nil {
-		c.NotAffected, c.Messages = true, []string{"skipped, because it has slots: to move the first one, run " + cluster.InGroup("'zkelectd reelect'", c.Group+"/0")}
-		return
-	}
-	c.placement = elector.Placement{Load: make(map[string]int), Peers: maps.Clone(b.elected), Relations: b.relations}
-	for node, n := range b.leads {
-		if node == c.Now {
-			n--
-		}
-		c.placement.Load[node] = n
-	}
-	q.Options.Group, q.Placement = c.Group, c.placement
+// planReelection plans the reelection of a group without slots.
+func (c *groupChange) planReelection(q whatif.Question, req request.Request) {
+	c.placement = q.Placement
 	plan, err := operator.PlanOf(q, req)
 	switch {
 	case err != nil:
 		c.fail(err)
-		return
 	case plan.Then == "" || plan.Then == c.Now:
 		c.NotAffected = true
-		return
-	}
-	c.Then, c.Messages = plan.Then, []string{plan.Reason}
-	b.elected[c.Group] = c.Then
-	b.leads[c.Then]++
-	if c.Now != "" {
-		b.leads[c.Now]--
+	default:
+		c.Then, c.Messages = plan.Then, []string{plan.Reason}
 	}
 }
 

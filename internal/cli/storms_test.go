@@ -261,7 +261,7 @@ func TestRebalance(t *testing.T) {
 		t.Error(err)
 	}
 	out, err = run("reelect", "--all")
-	if contains(out, "nothing was changed: add --yes"); err == nil {
+	if contains(out, "nothing was done: confirm it at a terminal, or add --yes"); err == nil {
 		t.Error("not confirmed")
 	}
 	e.ledWithout("n2")

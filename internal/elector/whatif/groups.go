@@ -117,6 +117,16 @@ func WithPlacement(questions []Question) []Question {
 	return all
 }
 
+// InTurn plans several groups, or slots, one after the other. Each takes into account who would lead those before it, which plan returns,
+// and who leads the others. Their names are in their options.
+func InTurn(questions []Question, plan func(i int, q Question) (leader string)) {
+	f := newForecasts(questions)
+	for i, q := range questions {
+		q.Placement = f.placement(i)
+		f.leads[i] = plan(i, q)
+	}
+}
+
 // RunAll returns the forecasts for several groups, or slots: each takes into account who would lead the others. Their names are in
 // their options.
 func RunAll(questions []Question) []Outcome { return newForecasts(questions).settle() }

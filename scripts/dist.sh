@@ -21,9 +21,11 @@ export SOURCE_DATE_EPOCH VERSION
 
 rm -rf "$out"
 stage=$out/stage
-mkdir -p "$stage"
+mkdir -p "$stage/completions"
 go run -tags gen ./cmd/zkelectd gen man "$stage/man"
-go run -tags gen ./cmd/zkelectd gen completions "$stage/completions"
+go run ./cmd/zkelectd completion bash >"$stage/completions/zkelectd.bash"
+go run ./cmd/zkelectd completion zsh >"$stage/completions/_zkelectd"
+go run ./cmd/zkelectd completion fish >"$stage/completions/zkelectd.fish"
 gzip -9n "$stage"/man/*
 scripts/licenses.sh >"$stage/copyright"
 go -C deploy/package/sbom build -o "$(realpath "$stage")/sbom" .

@@ -210,12 +210,12 @@ func checkGroups(ctx context.Context, w io.Writer, h config.Host) (alone map[str
 	}
 	defer s.Close(ctx)
 	for _, one := range h.Groups {
+		g := groupAt(s, one.Config, one.Name, one.Config.ZooKeeper.Root)
+		g.host = h
 		var warnings []string
-		if missing := missingGroup(ctx, s, h, one); missing != "" {
-			warnings = []string{missing}
+		if missing, ok := errors.AsType[*store.MissingError](g.requireCreated(ctx)); ok {
+			warnings = []string{"new: " + missing.Error()}
 		} else {
-			g := groupAt(s, one.Config, one.Name, one.Config.ZooKeeper.Root)
-			g.host = h
 			snap, found, err := policyWarnings(ctx, g)
 			alone[one.Name] = err == nil && len(snap.Members) > 0 && !othersMayLead(snap, one.Config.Node.ID)
 			switch warnings = found; {
@@ -233,16 +233,6 @@ func checkGroups(ctx context.Context, w io.Writer, h config.Host) (alone map[str
 		}
 	}
 	return alone
-}
-
-// missingGroup returns a warning if a group does not exist. It is empty if the group exists, or if that is not known.
-func missingGroup(ctx context.Context, s *zk.Session, h config.Host, one config.Group) string {
-	g := groupAt(s, one.Config, one.Name, one.Config.ZooKeeper.Root)
-	g.host = h
-	if missing, ok := errors.AsType[*store.MissingError](g.requireCreated(ctx)); ok {
-		return "new: " + missing.Error()
-	}
-	return ""
 }
 
 // checkRoot returns an error if this user may not create the root of a group.

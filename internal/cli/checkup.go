@@ -10,8 +10,6 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/daemon"
@@ -276,8 +274,7 @@ func (c *checkup) readMembers(ctx context.Context, out *doctor.Group, g group, s
 	for _, m := range out.View.Members {
 		drift[m.Node] = m.Drift
 	}
-	var reading errgroup.Group
-	reading.SetLimit(readsAtOnce)
+	var unknown []cluster.Member
 	for _, m := range snap.Members {
 		if m.Superseded || !m.Node.Readable() {
 			continue
@@ -291,13 +288,10 @@ func (c *checkup) readMembers(ctx context.Context, out *doctor.Group, g group, s
 		c.measured[m.ID] = true
 		c.mu.Unlock()
 		if !known {
-			reading.Go(func() error {
-				c.readClock(ctx, g, m)
-				return nil
-			})
+			unknown = append(unknown, m)
 		}
 	}
-	_ = reading.Wait() // no errors
+	inParallel(len(unknown), readsAtOnce, func(i int) { c.readClock(ctx, g, unknown[i]) })
 }
 
 // readClock compares when a member registered by its own clock and by that of the server.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -149,37 +148,35 @@ func groupNames(ctx context.Context, cmd *cobra.Command) (names []string) {
 }
 
 func nodeNames(ctx context.Context, cmd *cobra.Command) []string {
-	nodes, _ := members(ctx, cmd)
+	nodes, _ := nodesAndSites(membership(ctx, cmd)...)
 	return nodes
 }
 
 func siteNames(ctx context.Context, cmd *cobra.Command) []string {
-	_, sites := members(ctx, cmd)
+	_, sites := nodesAndSites(membership(ctx, cmd)...)
 	return sites
 }
 
-// members returns the nodes and sites of the group that the command line names, or of all groups.
-func members(ctx context.Context, cmd *cobra.Command) (nodes, sites []string) {
+// membership returns the group that the command line names, or all groups.
+func membership(ctx context.Context, cmd *cobra.Command) []cluster.Snapshot {
 	h, s := reach(ctx, cmd)
 	if s == nil {
-		return nil, nil
+		return nil
 	}
 	defer operator.Disconnect(ctx, s)
 	by, err := chosen(cmd, os.Getenv)
 	if err != nil {
-		return nil, nil
+		return nil
 	}
 	all, err := find(ctx, s, h, by)
 	if err != nil {
-		return nil, nil
+		return nil
 	}
-	found := newTargets()
-	all.each(ctx, func(ctx context.Context, _ int, g group) {
-		if snap, err := g.read(ctx); err == nil {
-			found.add(snap)
-		}
+	found := make([]cluster.Snapshot, len(all.groups))
+	all.each(ctx, func(ctx context.Context, i int, g group) {
+		found[i], _ = g.read(ctx) // better some than none
 	})
-	return slices.Collect(maps.Keys(found.nodes)), slices.Collect(maps.Keys(found.sites))
+	return found
 }
 
 // reach returns the configuration of the command line, and a session; nil if there is none.

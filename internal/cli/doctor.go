@@ -47,7 +47,8 @@ something fails.`
 		if err != nil {
 			return err
 		}
-		report := examine(cmd.Context(), src)
+		found := doctor.Diagnose(newCheckup(src).run(cmd.Context()))
+		report := doctorReport{doctor.Worst(found), found}
 		if err := report.print(cmd.OutOrStdout(), *output); err != nil {
 			return err
 		}
@@ -60,12 +61,6 @@ type doctorReport struct {
 	// Result is the worst result of the checks.
 	Result doctor.Result    `json:"result"`
 	Checks []doctor.Finding `json:"checks"`
-}
-
-// examine gathers the facts about this host, and returns the findings.
-func examine(ctx context.Context, src config.Sources) doctorReport {
-	found := doctor.Diagnose(newCheckup(src).run(ctx))
-	return doctorReport{doctor.Worst(found), found}
 }
 
 func (r doctorReport) print(w io.Writer, output string) error {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -94,7 +95,10 @@ func execCommand(c *command) {
 	config.RegisterNodeName(c.Flags())
 	c.Flags().Lookup("root").Usage = "the znode above the groups of the jobs (default " + jobsRoot + ")"
 	c.Flags().StringVarP(&name, "group", "g", "", "the name of the job, the same on all hosts")
-	opt.register(c)
+	durationFlag(c, &opt.OncePer, "once-per", 30*time.Second, "no second run for this long after the start of one that has ended")
+	c.Flags().BoolVar(&opt.AtMostOnce, "at-most-once", false, "with --once-per: a run that was killed counts, too")
+	durationFlag(c, &opt.Wait, "wait", 0, "how long to stay while another host runs the job, to replace it if it fails; with --max, for its turn")
+	c.Flags().IntVar(&opt.Max, "max", 0, "run the command on each host, on at most this many at once; the others wait")
 	c.Flags().IntVar(&skipStatus, "skip-status", 0, "the exit status if the job is not run on this host because of a run on another one")
 	c.Flags().StringVar(&level, "log-level", "error", "debug, info, warn or error; info says why the job is not run on this host")
 	for _, flag := range []string{"group", "id", "site"} { // those of daemons are not meant
@@ -134,14 +138,6 @@ func execRoot(cmd *cobra.Command, h config.Host) string {
 	return jobsRoot
 }
 
-// register adds the flags.
-func (o *execOptions) register(c *command) {
-	durationFlag(c, &o.OncePer, "once-per", 30*time.Second, "no second run for this long after the start of one that has ended")
-	c.Flags().BoolVar(&o.AtMostOnce, "at-most-once", false, "with --once-per: a run that was killed counts, too")
-	durationFlag(c, &o.Wait, "wait", 0, "how long to stay while another host runs the job, to replace it if it fails; with --max, for its turn")
-	c.Flags().IntVar(&o.Max, "max", 0, "run the command on each host, on at most this many at once; the others wait")
-}
-
 // checkMax checks --max and what it excludes. Without --wait there is no limit then.
 func (o *execOptions) checkMax(cmd *cobra.Command) error {
 	if !cmd.Flags().Changed("max") {
@@ -178,18 +174,6 @@ func (o *execOptions) check(skipStatus int) error {
 	return nil
 }
 
-// args returns the flags as arguments.
-func (o *execOptions) args() []string {
-	all := []string{"--once-per", o.OncePer.String(), "--wait", o.Wait.String()}
-	if o.AtMostOnce {
-		all = append(all, "--at-most-once")
-	}
-	if o.Max > 0 {
-		all = append(all, "--max", strconv.Itoa(o.Max))
-	}
-	return all
-}
-
 // jobConfig returns the configuration of the daemon that runs a job: of the host's own it has the connection and the node.
 func (o *execOptions) jobConfig(own config.Config, root, level string, job []string) (config.Config, error) {
 	program, err := os.Executable()
@@ -223,7 +207,11 @@ func (o *execOptions) jobConfig(own config.Config, root, level string, job []str
 func (o *execOptions) run(cfg config.Config, skipStatus int) error {
 	log, _, flush := daemon.NewLogger(cfg.Log)
 	defer flush()
-	r, err := daemon.RunJob(daemon.JobOptions{Config: cfg, Argv: append([]string{os.Args[0], execDaemonName}, o.args()...), Log: log})
+	rule, err := json.Marshal(o.JobRule)
+	if err != nil {
+		return err
+	}
+	r, err := daemon.RunJob(daemon.JobOptions{Config: cfg, Argv: []string{os.Args[0], execDaemonName, string(rule)}, Log: log})
 	if err != nil {
 		return err
 	}
@@ -259,13 +247,14 @@ func execJobCommand(c *command) {
 	}
 }
 
-// execDaemonCommand is the daemon of exec.
+// execDaemonCommand is the daemon of exec, which gets the rule of the job as JSON.
 func execDaemonCommand(c *command) {
-	var opt execOptions
-	c.Use = execDaemonName
-	c.Hidden = true
-	opt.register(c)
-	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		return withStatus(daemon.MainJob(cmd.Context(), opt.JobRule, version()))
+	c.Use, c.Hidden, c.Args = execDaemonName+" RULE", true, cobra.ExactArgs(1)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		var rule daemon.JobRule
+		if err := json.Unmarshal([]byte(args[0]), &rule); err != nil {
+			return err
+		}
+		return withStatus(daemon.MainJob(cmd.Context(), rule, version()))
 	}
 }

@@ -26,10 +26,6 @@ func buildCommands() []*cobra.Command {
 			Use: "man DIR", Short: "Write the manual pages, dated $SOURCE_DATE_EPOCH", Args: cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error { return writeManual(cmd.Root(), args[0]) },
 		},
-		&cobra.Command{
-			Use: "completions DIR", Short: "Write the completions for bash, zsh and fish", Args: cobra.ExactArgs(1),
-			RunE: func(cmd *cobra.Command, args []string) error { return writeCompletions(cmd.Root(), args[0]) },
-		},
 	)
 	return []*cobra.Command{cmd}
 }
@@ -92,20 +88,4 @@ func forgetHost(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		forgetHost(sub)
 	}
-}
-
-func writeCompletions(root *cobra.Command, dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	for name, write := range map[string]func(string) error{
-		"zkelectd.bash": func(path string) error { return root.GenBashCompletionFileV2(path, true) },
-		"_zkelectd":     root.GenZshCompletionFile,
-		"zkelectd.fish": func(path string) error { return root.GenFishCompletionFile(path, true) },
-	} {
-		if err := write(filepath.Join(dir, name)); err != nil {
-			return fmt.Errorf("cannot write the completion %s: %w", name, err)
-		}
-	}
-	return nil
 }

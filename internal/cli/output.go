@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/json"
@@ -126,27 +125,6 @@ func colored(w io.Writer) bool {
 func isTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
-}
-
-// confirmTyped makes a person at a terminal type something that shows that this is meant. what describes it, and flag is how a script
-// confirms it.
-func confirmTyped(in io.Reader, w io.Writer, what, want, flag string) error {
-	if f, ok := in.(*os.File); !ok || !isTerminal(f) {
-		return notConfirmed(flag)
-	}
-	fmt.Fprintf(w, "Type %s, %s, to go on: ", what, printable(want))
-	answer, _ := bufio.NewReader(in).ReadString('\n') // an error is no confirmation
-	if strings.TrimSpace(answer) != want {
-		return refuse("nothing was done: it must be %s", want)
-	}
-	return nil
-}
-
-// answersYes asks a person a question, and reports whether the answer is yes.
-func answersYes(in io.Reader, w io.Writer, question string) bool {
-	fmt.Fprintf(w, "%s [y/N] ", question)
-	answer, _ := bufio.NewReader(in).ReadString('\n') // an error is no confirmation
-	return strings.ToLower(strings.TrimSpace(answer)) == "y"
 }
 
 // notConfirmed is the error if nobody can be asked.

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 )
 
 // result is what a command that acts prints: line by line as text, or with -o json one object, with these lines beside the facts.
@@ -38,12 +40,27 @@ func (r *result) sayLines(lines []string) {
 	}
 }
 
-// confirm makes a person type something, see [confirmTyped]. Nobody is asked where a program reads the output.
+// confirm makes a person at a terminal type something that shows that this is meant. what describes it, and flag is how a script
+// confirms it. Nobody is asked where a program reads the output.
 func (r *result) confirm(what, want, flag string) error {
-	if r.json {
+	if !r.atTerminal() {
 		return notConfirmed(flag)
 	}
-	return confirmTyped(r.in, r.out, what, want, flag)
+	if r.answer("Type %s, %s, to go on: ", what, printable(want)) != want {
+		return refuse("nothing was done: it must be %s", want)
+	}
+	return nil
+}
+
+// ask asks a person at a terminal to confirm something. flag is how a script does it.
+func (r *result) ask(question, flag string) error {
+	if !r.atTerminal() {
+		return notConfirmed(flag)
+	}
+	if strings.ToLower(r.answer("%s [y/N] ", question)) != "y" {
+		return refuse("nothing was changed")
+	}
+	return nil
 }
 
 // atTerminal reports whether a person at a terminal can be asked.
@@ -52,15 +69,11 @@ func (r *result) atTerminal() bool {
 	return ok && !r.json && isTerminal(f)
 }
 
-// ask asks a person to confirm something. flag is how a script does it.
-func (r *result) ask(question, flag string) error {
-	if !r.atTerminal() {
-		return notConfirmed(flag)
-	}
-	if !answersYes(r.in, r.out, question) {
-		return refuse("nothing was changed")
-	}
-	return nil
+// answer returns the line that a person answers.
+func (r *result) answer(format string, args ...any) string {
+	fmt.Fprintf(r.out, format, args...)
+	line, _ := bufio.NewReader(r.in).ReadString('\n') // an error is no confirmation
+	return strings.TrimSpace(line)
 }
 
 // finish prints the facts, which include the result, with -o json. If the command was refused, or has failed before it said anything,

@@ -17,11 +17,6 @@ func loadHost(cmd *cobra.Command) (config.Host, error) {
 	if err != nil {
 		return config.Host{}, err
 	}
-	return loadFrom(cmd, src)
-}
-
-// loadFrom returns the configuration of a command from its sources.
-func loadFrom(cmd *cobra.Command, src config.Sources) (config.Host, error) {
 	h, ignored, err := config.LoadCommand(src)
 	if ignored != nil {
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: files of groups are ignored, %s shows why\n", cluster.InGroup("'zkelectd check --config %s'", "", src.File))
@@ -42,16 +37,6 @@ func configFile(cmd *cobra.Command) string {
 // hostFile is the configuration file of this host's daemon.
 var hostFile = "/etc/zkelectd.yaml"
 
-// places returns where a command looks for its configuration.
-func places(cmd *cobra.Command) config.Places {
-	p := config.Places{HostFile: hostFile, Getenv: os.Getenv}
-	if f := cmd.Flags().Lookup("config"); f != nil {
-		p.Explicit = f.Value.String()
-	}
-	p.Enough, p.HostOnly = cmd.Annotations[aboutThisHost], cmd.Annotations[aboutThisHost] != ""
-	return p
-}
-
 // aboutThisHost is the annotation of a command about the daemon of this host. Its value is the setting that is enough for it.
 const aboutThisHost = "zkelectd/about-this-host"
 
@@ -71,7 +56,11 @@ func policyFrom(cmd *cobra.Command, file string) {
 // commandSources returns the sources of the configuration of a command other than run. A file with a policy that the command was given
 // also says how to connect, unless a group is named: that is one below the root of a host.
 func commandSources(cmd *cobra.Command) (config.Sources, error) {
-	p := places(cmd)
+	enough := cmd.Annotations[aboutThisHost]
+	p := config.Places{HostFile: hostFile, Getenv: os.Getenv, Enough: enough, HostOnly: enough != ""}
+	if f := cmd.Flags().Lookup("config"); f != nil {
+		p.Explicit = f.Value.String()
+	}
 	if by, err := chosen(cmd, os.Getenv); err == nil && by.name == "" {
 		p.Argument = cmd.Annotations[policyFile]
 	}

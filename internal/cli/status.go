@@ -194,40 +194,39 @@ type groupStatus struct {
 // readsAtOnce bounds how many groups a command reads at once.
 const readsAtOnce = 16
 
-// each calls f for every group, several at a time.
-func (s selection) each(ctx context.Context, f func(ctx context.Context, i int, g group)) {
+// maxAsked is how many leaders a command asks at once.
+const maxAsked = 32
+
+// inParallel calls f for each number below n, at most limit of them at a time.
+func inParallel(n, limit int, f func(i int)) {
 	var all errgroup.Group
-	all.SetLimit(readsAtOnce)
-	for i, g := range s.groups {
+	all.SetLimit(limit)
+	for i := range n {
 		all.Go(func() error {
-			f(ctx, i, g)
+			f(i)
 			return nil
 		})
 	}
 	_ = all.Wait() // f has no error
 }
 
-// summaries returns the status of each group, and of each slot.
-// maxAsked is how many leaders are asked at once.
-const maxAsked = 32
+// each calls f for every group, several at a time.
+func (s selection) each(ctx context.Context, f func(ctx context.Context, i int, g group)) {
+	inParallel(len(s.groups), readsAtOnce, func(i int) { f(ctx, i, s.groups[i]) })
+}
 
+// summaries returns the status of each group, and of each slot.
 func (s selection) summaries(ctx context.Context) []groupStatus {
 	summaries := make([][]groupStatus, len(s.groups))
 	s.each(ctx, func(ctx context.Context, i int, g group) {
 		summaries[i] = g.summaries(ctx)
 	})
 	all := slices.Concat(summaries...)
-	var asked errgroup.Group
-	asked.SetLimit(maxAsked)
-	for i := range all {
-		asked.Go(func() error {
-			if g := &all[i]; g.State == string(cluster.CurrentReady) {
-				g.Group = withLease(ctx, g.Name, g.Group).Judged(time.Now())
-			}
-			return nil
-		})
-	}
-	asked.Wait() // no error: a leader that does not answer is one of the results
+	inParallel(len(all), maxAsked, func(i int) {
+		if g := &all[i]; g.State == string(cluster.CurrentReady) {
+			g.Group = withLease(ctx, g.Name, g.Group).Judged(time.Now())
+		}
+	})
 	return all
 }
 

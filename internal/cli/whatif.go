@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sync"
-
-	"golang.org/x/sync/errgroup"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/elector/whatif"
@@ -129,13 +126,11 @@ func (s selection) forecast(ctx context.Context, w io.Writer, o whatifOptions, o
 
 // questions reads the groups. It fails if the change names what is in none of them, or if the only group cannot be read.
 func (s selection) questions(ctx context.Context, o whatifOptions) ([]groupQuestion, error) {
-	known := newTargets()
 	read := make([]groupQuestion, len(s.groups))
 	s.each(ctx, func(ctx context.Context, i int, g group) {
 		read[i] = groupQuestion{name: g.name, err: g.err}
 		if q := &read[i]; q.err == nil {
 			if q.question, q.err = g.submitter().Question(ctx); q.err == nil {
-				known.add(q.question.Snapshot)
 				q.now = g.leadersNow(ctx, q.question)
 			}
 		}
@@ -143,7 +138,11 @@ func (s selection) questions(ctx context.Context, o whatifOptions) ([]groupQuest
 	if s.base == "" && read[0].err != nil {
 		return nil, read[0].err
 	}
-	if err := known.check(o.change); err != nil {
+	var found []cluster.Snapshot
+	for _, q := range read {
+		found = append(found, q.question.Snapshot)
+	}
+	if err := checkKnown(o.change, found); err != nil {
 		return nil, err
 	}
 	var inFile *policy.Policy
@@ -164,32 +163,25 @@ func (s selection) questions(ctx context.Context, o whatifOptions) ([]groupQuest
 
 // leadersNow returns the status of each leader in question, with its lease.
 func (g group) leadersNow(ctx context.Context, q whatif.Question) []status.Group {
-	now := make([]status.Group, len(q.Leaders()))
-	var asked errgroup.Group
-	asked.SetLimit(maxAsked)
-	for i, own := range q.Leaders() {
-		asked.Go(func() error {
-			name := cluster.SlotName(g.name, own.Snapshot.Slot)
-			now[i] = withLease(ctx, name, status.Of(g.name, g.paths.Root, own.Snapshot))
-			return nil
-		})
-	}
-	_ = asked.Wait() // no error: a leader that does not answer is one of the results
+	leaders := q.Leaders()
+	now := make([]status.Group, len(leaders))
+	inParallel(len(leaders), maxAsked, func(i int) {
+		s := leaders[i].Snapshot
+		now[i] = withLease(ctx, cluster.SlotName(g.name, s.Slot), status.Of(g.name, g.paths.Root, s))
+	})
 	return now
 }
 
 // change applies a change to the questions about the group and its slots, and another policy unless it is nil.
 func (q *groupQuestion) change(c whatif.Change, p *policy.Policy) {
-	put := func(to *whatif.Question, name string) {
-		to.Change, to.Options.Group = c, name
-		if p != nil {
+	put := func(to *whatif.Question) {
+		if to.Change = c; p != nil {
 			to.Policy = p
 		}
 	}
-	put(&q.question, q.name)
+	put(&q.question)
 	for i := range q.question.Slots {
-		own := &q.question.Slots[i]
-		put(own, q.name+"/"+own.Snapshot.Slot)
+		put(&q.question.Slots[i])
 	}
 }
 
@@ -290,34 +282,26 @@ func lossName(l whatif.Loss) string {
 	return l.Node
 }
 
-// targets are the nodes and sites that a change can name.
-type targets struct {
-	mu           sync.Mutex
-	nodes, sites map[string]bool
-}
-
-func newTargets() *targets {
-	return &targets{nodes: make(map[string]bool), sites: make(map[string]bool)}
-}
-
-// add adds the members of a group.
-func (t *targets) add(s cluster.Snapshot) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, m := range s.Members {
-		t.nodes[m.ID], t.sites[m.Node.Record.Site] = true, true
+// nodesAndSites returns the nodes and sites of the members of groups.
+func nodesAndSites(groups ...cluster.Snapshot) (nodes, sites []string) {
+	for _, s := range groups {
+		for _, m := range s.Members {
+			nodes, sites = append(nodes, m.ID), append(sites, m.Node.Record.Site)
+		}
 	}
+	return nodes, sites
 }
 
-// check returns an error if a change names an unknown node or site: that would be a typing error.
-func (t *targets) check(c whatif.Change) error {
+// checkKnown returns an error if a change names an unknown node or site: that would be a typing error.
+func checkKnown(c whatif.Change, groups []cluster.Snapshot) error {
+	nodes, sites := nodesAndSites(groups...)
 	for _, id := range slices.Concat(c.Without, c.Cordon, c.Drain) {
-		if !t.nodes[id] {
+		if !slices.Contains(nodes, id) {
 			return refuse("no member has the id %q", id)
 		}
 	}
 	for _, site := range c.WithoutSites {
-		if !t.sites[site] {
+		if !slices.Contains(sites, site) {
 			return refuse("no member is at the site %q", site)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -115,16 +114,13 @@ func (f *fleet) checkClosed(root string, among ...string) {
 	}
 }
 
+// With credentials and without zookeeper.acl, a new group is private.
 func TestGroupInAClosedTree(t *testing.T) {
 	t.Parallel()
 	f := newClosedFleet(t, zk.ACLPrivate)
 	file := filepath.Join(f.dir, "session")
-	for i, id := range []string{"a", "b"} {
-		f.configure(id, "dc1", 100-i, fmt.Sprintf("zookeeper: {session_timeout: 30s, acl: private, session_file: %s-%s}\n", file, id))
-		f.start(id)
-		f.until("a leads", leads("a"))
-	}
-	f.until("both have joined", func(g status.Group) bool { return len(g.Members) == 2 })
+	f.joinWith(fmt.Sprintf("zookeeper: {session_timeout: 30s, session_file: %s-NODE}\n", file), "a", "b")
+	f.succeedsWith("Configured  auto, digest:zkelectd/", "acl") // the default
 	f.waitForWork("a")
 	child := f.child("a")
 	f.checkSecret(password, child, f.daemon("a"), f.daemons["a"].cmd.Process.Pid)
@@ -157,10 +153,7 @@ func TestGroupInAClosedTree(t *testing.T) {
 
 	// If all processes are killed, the next leader need not wait either.
 	f.crash("a")
-	f.eventually("the release", func() bool {
-		out, err := exec.Command("zkelectd", "release", "--session-file", file+"-a").CombinedOutput()
-		return err == nil && strings.Contains(string(out), "closed session 0x")
-	})
+	f.releasesSession(file + "-a")
 	f.checkSecret(password)
 	f.checkInvariants()
 }
@@ -170,9 +163,7 @@ func TestManyGroupsInAClosedTree(t *testing.T) {
 	t.Parallel()
 	f := newClosedFleet(t, zk.ACLPrivate)
 	base, dir := f.paths.Root, filepath.Join(f.dir, "groups")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	mkdir(t, dir)
 	main := filepath.Join(f.dir, "host.yaml")
 	for file, text := range map[string]string{
 		main:                               fmt.Sprintf("node: {id: a}\nzookeeper: {servers: [%s], root: %s, acl: private}\ngroups_dir: %s\n", strings.Join(f.servers, ", "), base, dir),
@@ -196,9 +187,7 @@ func TestManyGroupsInAClosedTree(t *testing.T) {
 func TestReadableTreeIsReadAndNotChanged(t *testing.T) {
 	t.Parallel()
 	f := newClosedFleet(t, zk.ACLReadable)
-	f.configure("a", "dc1", 1, "zookeeper: {session_timeout: 30s, acl: readable}\n")
-	f.start("a")
-	f.until("a leads", leads("a"))
+	f.startLeader("a", "zookeeper: {session_timeout: 30s, acl: readable}\n")
 	if out, err := f.runUnauthorized("status"); err != nil || !strings.Contains(out, "Leader   a") {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -295,12 +284,7 @@ func TestGroupOverTLS(t *testing.T) {
 		"ZKELECTD_ZOOKEEPER_TLS_CA=" + ca.CA, "ZKELECTD_ZOOKEEPER_TLS_SERVER_NAME=zk.example",
 		"ZKELECTD_ZOOKEEPER_TLS_CERT=host.crt", "ZKELECTD_ZOOKEEPER_TLS_KEY=host.key", "CREDENTIALS_DIRECTORY=" + dir,
 	}
-	for i, id := range []string{"a", "b"} {
-		f.configure(id, "dc1", 100-i, fmt.Sprintf("zookeeper: {session_timeout: 60s, session_file: %s-%s}\n", file, id))
-		f.start(id)
-		f.until("a leads", leads("a"))
-	}
-	f.until("both have joined", func(g status.Group) bool { return len(g.Members) == 2 })
+	f.joinWith(fmt.Sprintf("zookeeper: {session_timeout: 60s, session_file: %s-NODE}\n", file), "a", "b")
 	f.submit("move", "--to", "b", "--wait")
 	f.submit("reelect", "--wait")
 	f.until("a leads again", leads("a"))
@@ -320,10 +304,7 @@ func TestGroupOverTLS(t *testing.T) {
 		return strings.Contains(strings.Join(g.Problems, " "), "a is not ready to lead: zookeeper.tls.cert: "+c.Cert+" expires at ")
 	})
 	f.crash("a")
-	f.eventually("the release", func() bool { // it has only the session file
-		out, err := exec.Command("zkelectd", "release", "--session-file", file+"-a").CombinedOutput()
-		return err == nil && strings.Contains(string(out), "closed session 0x")
-	})
+	f.releasesSession(file + "-a") // it has only the session file
 	f.until("b leads", leads("b"))
 	f.env = append(f.env, "ZKELECTD_ZOOKEEPER_TLS_SERVER_NAME=other.example", "ZKELECTD_ZOOKEEPER_CONNECT_TIMEOUT=1s")
 	f.failsWith("set zookeeper.tls.server_name to one that it contains", "status")

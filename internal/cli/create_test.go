@@ -19,9 +19,7 @@ func (f *fleet) startAsUsual(id string) {
 	f.t.Helper()
 	cmd := exec.Command("zkelectd", "run", "--config", f.file(id))
 	cmd.Env = append(os.Environ(), "STATE_DIRECTORY="+f.stateDir(id))
-	if err := os.MkdirAll(f.stateDir(id), 0o700); err != nil {
-		f.t.Fatal(err)
-	}
+	mkdir(f.t, f.stateDir(id))
 	f.startCommand(id, cmd)
 }
 
@@ -67,15 +65,15 @@ func TestAGroupIsNotCreatedByChance(t *testing.T) {
 		t.Errorf("check: %v\n%s", err, out)
 	}
 	f.logged("a", "'zkelectd init --config "+f.file("a")+"' once")
-	out, err := exec.Command("zkelectd", "init", "--config", f.file("a"), "--zk", f.servers[0]+",127.0.0.1:1").CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "nothing was created at "+f.paths.Root+": only 1 of 2 servers are known to be of one ensemble") {
+	out, err := zkelectd("init", "--config", f.file("a"), "--zk", f.servers[0]+",127.0.0.1:1")
+	if err == nil || !strings.Contains(out, "nothing was created at "+f.paths.Root+": only 1 of 2 servers are known to be of one ensemble") {
 		t.Errorf("init with a server that does not answer: %v: %s", err, out)
 	}
-	if out, err := exec.Command("zkelectd", "init", "--config", f.file("a")).CombinedOutput(); err != nil {
+	if out, err := zkelectd("init", "--config", f.file("a")); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	out, _ = exec.Command("zkelectd", "init", "--config", f.file("a"), "--zk", f.servers[0]+",127.0.0.1:1").CombinedOutput()
-	if strings.Contains(string(out), "nothing was created") { // there is nothing to create any more
+	out, _ = zkelectd("init", "--config", f.file("a"), "--zk", f.servers[0]+",127.0.0.1:1")
+	if strings.Contains(out, "nothing was created") { // there is nothing to create any more
 		t.Errorf("init of a group that exists: %s", out)
 	}
 	f.until("a leads", leads("a"))
@@ -113,12 +111,12 @@ func TestCheckSaysWhatIsNew(t *testing.T) {
 	f := openFleet(t, base+"/billing")
 	check := func(root string, isNew bool, texts ...string) {
 		t.Helper()
-		out, err := exec.Command("zkelectd", "check", "--zk", f.servers[0], "--root", root, "--", "sleep", "1").CombinedOutput()
-		if err != nil || strings.Contains(string(out), "warning: new: there is no group at "+root+" on "+f.servers[0]) != isNew {
+		out, err := zkelectd("check", "--zk", f.servers[0], "--root", root, "--", "sleep", "1")
+		if err != nil || strings.Contains(out, "warning: new: there is no group at "+root+" on "+f.servers[0]) != isNew {
 			t.Errorf("%s: %v\n%s", root, err, out)
 		}
 		for _, text := range texts {
-			if !strings.Contains(string(out), text) {
+			if !strings.Contains(out, text) {
 				t.Errorf("%s: want %q:\n%s", root, text, out)
 			}
 		}

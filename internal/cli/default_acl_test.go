@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,18 +12,6 @@ import (
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/zk"
 )
-
-// With credentials and without zookeeper.acl, a new group is private.
-func TestNewGroupIsPrivateByDefault(t *testing.T) {
-	t.Parallel()
-	f := newClosedFleet(t, zk.ACLPrivate)
-	f.startLeader("a", "")
-	if read, change, err := f.session.Exposure(t.Context(), f.paths.Root); read || change || err != nil {
-		t.Errorf("others may read: %t, change: %t, %v", read, change, err)
-	}
-	f.succeedsWith("Configured  auto, digest:zkelectd/", "acl")
-	f.checkInvariants()
-}
 
 // A tree that is open stays open to members without credentials, until somebody closes it. Then its members follow.
 func TestOpenTreeIsNotRefusedByDefault(t *testing.T) {
@@ -112,9 +99,7 @@ func TestZnodesOfAHostStayClosed(t *testing.T) {
 	e := newEstate(t, "billing")
 	auth, dir, state := filepath.Join(e.dir, "auth"), filepath.Join(e.dir, "groups"), t.TempDir()
 	put(t, auth, "zkelectd:right\n")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	mkdir(t, dir)
 	put(t, e.file("n1"), fmt.Sprintf("node: {id: n1, site: dc1}\nzookeeper: {servers: [%s], root: %s, session_timeout: 4s, auth: {file: %s}}\ngroups_dir: %s\n",
 		e.servers[0], e.base, auth, dir))
 	put(t, filepath.Join(dir, "billing.yaml"), "child: {none: true}\n")

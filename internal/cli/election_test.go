@@ -59,9 +59,7 @@ func TestReloadMovesTheLeader(t *testing.T) {
 func TestSecondStopKillsTheChild(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	f.configure("a", "dc1", 1, "zookeeper: {session_timeout: 40s}\nchild: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}, stop_timeout: 14s}\n")
-	f.start("a")
-	f.until("a leads", leads("a"))
+	f.startLeader("a", "zookeeper: {session_timeout: 40s}\nchild: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}, stop_timeout: 14s}\n")
 	f.waitForChild("a", 1)
 	began := time.Now()
 	f.daemons["a"].signal(syscall.SIGTERM)

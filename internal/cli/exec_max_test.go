@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"regexp"
 	"strings"
 	"syscall"
@@ -50,7 +49,7 @@ func newLimited(t *testing.T, limit int) *fleet {
 	t.Helper()
 	f := openFleet(t, fmt.Sprintf("/groups/g%d", groups.Add(1)))
 	args := []string{"init", "--zk", f.servers[0], "--root", f.paths.Root, "--max", fmt.Sprint(limit)}
-	if out, err := exec.Command("zkelectd", args...).CombinedOutput(); err != nil {
+	if out, err := zkelectd(args...); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return f
@@ -149,7 +148,7 @@ func TestExecRefusesAnotherLimit(t *testing.T) {
 	if got := f.exit("other"); got != 7 {
 		t.Errorf("exit status %d\n%s", got, first.output())
 	}
-	if out, err := exec.Command("zkelectd", "slots", "--zk", f.servers[0], "--root", f.paths.Root, "3", "--per-node", "1").CombinedOutput(); err != nil {
+	if out, err := zkelectd("slots", "--zk", f.servers[0], "--root", f.paths.Root, "3", "--per-node", "1"); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 	fails("n2", "use --max 3", "--max", "1")
@@ -158,8 +157,8 @@ func TestExecRefusesAnotherLimit(t *testing.T) {
 	shows := func(want string, flags ...string) {
 		t.Helper()
 		args := append([]string{"status", "--zk", f.servers[0], "--root", f.paths.Root}, flags...)
-		out, _ := exec.Command("zkelectd", args...).CombinedOutput()
-		if !regexp.MustCompile(want).Match(out) {
+		out, _ := zkelectd(args...)
+		if !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("%v shows no %q:\n%s", flags, want, out)
 		}
 	}
@@ -172,7 +171,7 @@ func TestExecRefusesAnotherLimit(t *testing.T) {
 	shows(`^JOB .*\n` + f.groupName() + ` .* exit status 7 .* n2 +at any time\n$`)
 	shows(`^ZKELECTD WARNING - the last run of the job, .* on n2: exit status 7`, "--check")
 	remove := []string{"group", "delete", "--zk", f.servers[0], "--root", "/groups", "-g", f.groupName(), "--yes"}
-	if out, err := exec.Command("zkelectd", remove...).CombinedOutput(); err != nil || !strings.Contains(string(out), " is deleted") {
+	if out, err := zkelectd(remove...); err != nil || !strings.Contains(out, " is deleted") {
 		t.Errorf("%v: %s", err, out)
 	}
 
@@ -190,8 +189,8 @@ func TestExecRefusesAnotherLimit(t *testing.T) {
 		fails("n1", want, strings.Fields(flags)...)
 	}
 	for _, args := range [][]string{{"--max", "2"}, {"--max", "0", "--root", "/jobs/x"}} {
-		out, err := exec.Command("zkelectd", append([]string{"init", "--zk", f.servers[0]}, args...)...).CombinedOutput()
-		if err == nil || !strings.Contains(string(out), "--max needs a limit from 1 to 128, and --root") {
+		out, err := zkelectd(append([]string{"init", "--zk", f.servers[0]}, args...)...)
+		if err == nil || !strings.Contains(out, "--max needs a limit from 1 to 128, and --root") {
 			t.Errorf("%v: %v, %s", args, err, out)
 		}
 	}

@@ -31,6 +31,13 @@ func put(t *testing.T, path, text string) {
 	}
 }
 
+func mkdir(t *testing.T, path string) {
+	t.Helper()
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func server(t *testing.T) *zkserver.Server {
 	t.Helper()
 	s, err := zkserver.Start(t.Context(), zkserver.Options{})
@@ -50,11 +57,8 @@ func TestEnsembleLosesItsLeader(t *testing.T) {
 	}
 	t.Cleanup(func() { e.Stop() })
 	f := newFleet(t, e.Addrs()...)
-	for _, id := range []string{"a", "b", "c"} {
-		f.configure(id, "dc1", 100, "zookeeper: {session_timeout: 60s}\n")
-		f.start(id)
-	}
-	before := f.until("a leader", func(g status.Group) bool { return len(g.Members) == 3 && g.State == "READY" })
+	f.joinWith("zookeeper: {session_timeout: 60s}\n", "a", "b", "c")
+	before := f.until("a leader", leads("a"))
 	zkLeader, err := e.Leader(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -73,11 +77,7 @@ func TestEnsembleLosesItsLeader(t *testing.T) {
 func TestRecordsChangedByHand(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	for i, id := range []string{"a", "b", "c"} { // nobody preempts between two changes
-		f.configure(id, "dc1", 100-i, "election: {exclusion: 1s}\npolicy: {failback: manual}\n")
-		f.start(id)
-		f.until(id+" has joined", func(g status.Group) bool { return len(g.Members) == i+1 && leads("a")(g) })
-	}
+	f.joinWith("election: {exclusion: 1s}\npolicy: {failback: manual}\n", "a", "b", "c") // nobody preempts between two changes
 	const garbage, absurd = "\x00garbage", `{"v":1,"term":9007199254740992}`
 	p := f.paths
 	replace := func(with cluster.Op) []cluster.Op { // whatever takes the place of current, another leadership begins

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,9 +24,7 @@ func TestTheFirstLeaderOfAFreshGroupWaits(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.paths.Root += "-fresh"
-	f.configure("a", "dc1", 1, "")
-	f.start("a")
-	f.until("a leads", leads("a"))
+	f.startLeader("a", "")
 	f.logged("a", "there is no record of an earlier leader: the first leader waits 2.45s for a lease that may still be running; 'zkelectd init' on a new group avoids this")
 	f.logged("a", "now lease-wait")
 	if n := strings.Count(f.daemons["a"].output(), "there is no record of an earlier leader"); n != 1 {
@@ -47,13 +44,11 @@ func TestInit(t *testing.T) {
 	}
 	f.succeedsWith(`"existed": true`, "init", "-o", "json")
 	mistyped := f.paths.Root + "w"
-	if out, err := exec.Command("zkelectd", "init", "--zk", f.servers[0], "--root", mistyped).CombinedOutput(); err != nil || !strings.Contains(string(out), fmt.Sprintf(
+	if out, err := zkelectd("init", "--zk", f.servers[0], "--root", mistyped); err != nil || !strings.Contains(out, fmt.Sprintf(
 		"warning: there is a group at %s as well: if that one is meant, correct zookeeper.root, and remove this one with 'zkelectd group delete --root %s'", f.paths.Root, mistyped)) {
 		t.Errorf("a similar root: %v, %s", err, out)
 	}
-	f.configure("a", "dc1", 1, "")
-	f.start("a")
-	f.until("a leads", leads("a"))
+	f.startLeader("a", "")
 	f.waitForChild("a", 1)
 	f.stop("a")
 	if out := f.daemons["a"].output(); strings.Contains(out, "lease-wait") {

@@ -47,11 +47,8 @@ func fencings(t *testing.T, log string) (times []time.Duration, inputs []string)
 // once its child is dead.
 func (f *fleet) loseLeader(fencing string) (term int64) {
 	f.t.Helper()
-	for i, id := range []string{"a", "b"} {
-		f.configure(id, "dc1", 100-i, "zookeeper: {session_timeout: 10s}\nfencing: {"+fencing+"}\n")
-		f.start(id)
-	}
-	lost := f.until("a leads", func(g status.Group) bool { return len(g.Members) == 2 && leads("a")(g) })
+	f.joinWith("zookeeper: {session_timeout: 10s}\nfencing: {"+fencing+"}\n", "a", "b")
+	lost := f.until("a leads", leads("a"))
 	f.waitForWork("a")
 	child := f.child("a")
 	f.crashUnwatched("a")

@@ -198,8 +198,14 @@ func (f *fleet) startLeader(id, config string) status.Group {
 // first one leads.
 func (f *fleet) join(ids ...string) {
 	f.t.Helper()
+	f.joinWith("election: {exclusion: 1s}\n", ids...)
+}
+
+// joinWith is join with further settings, in which NODE stands for the node.
+func (f *fleet) joinWith(settings string, ids ...string) {
+	f.t.Helper()
 	for i, id := range ids {
-		f.configure(id, "dc1", 100-i, "election: {exclusion: 1s}\n")
+		f.configure(id, "dc1", 100-i, strings.ReplaceAll(settings, "NODE", id))
 		f.start(id)
 		f.until(id+" has joined", func(g status.Group) bool { return len(g.Members) == i+1 && leads(ids[0])(g) })
 	}

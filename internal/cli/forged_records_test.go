@@ -69,9 +69,7 @@ func (f *fleet) register(i int, rec cluster.Node) []cluster.Op {
 func TestOutputEscapesControlCharacters(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	f.configure("a", "dc1", 1, fmt.Sprintf("http: {listen: 'unix:%s'}\nlog: {format: json}\n", f.socket("a")))
-	f.start("a")
-	f.until("a leads", leads("a"))
+	f.startLeader("a", fmt.Sprintf("http: {listen: 'unix:%s'}\nlog: {format: json}\n", f.socket("a")))
 	f.write(f.register(0, cluster.Node{ID: "evil", Site: controlCharacters, Host: controlCharacters, Ineligible: controlCharacters, Labels: map[string]string{controlCharacters: controlCharacters}})...)
 	f.until("the member has joined", func(g status.Group) bool { return len(g.Members) == 2 })
 	h := cluster.History{Terms: []cluster.PastTerm{{Term: 7, Node: controlCharacters, Site: controlCharacters, Reason: controlCharacters}}}

@@ -17,9 +17,7 @@ import (
 func (f *fleet) hostDaemon(id, base string, priority int) (groupFile string) {
 	f.t.Helper()
 	dir := filepath.Join(f.dir, id+".d")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		f.t.Fatal(err)
-	}
+	mkdir(f.t, dir)
 	write := func(name, text string) string {
 		put(f.t, name, text)
 		return name

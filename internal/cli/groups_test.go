@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
@@ -51,10 +50,8 @@ func (e *estate) run(args ...string) (string, error) { return e.runWith(nil, arg
 
 // runWith is run with environment variables.
 func (e *estate) runWith(env []string, args ...string) (string, error) {
-	cmd := exec.Command("zkelectd", args...)
-	cmd.Env = append(append(os.Environ(), "ZKELECTD_ZOOKEEPER_SERVERS="+strings.Join(e.servers, ","), "ZKELECTD_ZOOKEEPER_ROOT="+e.base), env...)
-	out, err := cmd.CombinedOutput()
-	return string(out), err
+	here := []string{"ZKELECTD_ZOOKEEPER_SERVERS=" + strings.Join(e.servers, ","), "ZKELECTD_ZOOKEEPER_ROOT=" + e.base}
+	return zkelectdWith(append(here, env...), args...)
 }
 
 // prints runs a command that must succeed and print each of the texts.
@@ -228,9 +225,7 @@ func (e *estate) useGroupFiles() {
 	file, dir := filepath.Join(e.dir, "main.yaml"), filepath.Join(e.dir, "groups")
 	write := func(name, text string) {
 		e.t.Helper()
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			e.t.Fatal(err)
-		}
+		mkdir(e.t, dir)
 		put(e.t, name, text)
 	}
 	write(file, fmt.Sprintf("node: {id: n1}\nzookeeper: {servers: [%s], root: %s}\ngroups_dir: %s\ndefaults: {policy: {type: first}}\n", e.servers[0], e.base, dir))

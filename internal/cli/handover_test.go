@@ -6,7 +6,6 @@ import (
 	"syscall"
 	"testing"
 
-	"zkelectd/internal/operator/status"
 	"zkelectd/internal/sys/procinfo"
 	"zkelectd/internal/test/faultproxy"
 )
@@ -16,11 +15,7 @@ func TestStopHandsOverAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	ids := []string{"a", "b", "c"}
-	for i, id := range ids {
-		f.configure(id, "dc1", 100-i, "zookeeper: {session_timeout: 60s}\n")
-		f.start(id)
-	}
-	f.until("a leads all", func(g status.Group) bool { return len(g.Members) == 3 && leads("a")(g) })
+	f.joinWith("zookeeper: {session_timeout: 60s}\n", ids...)
 	f.waitForWork("a")
 	first := f.snapshot().Elected.Record.Term
 	for i, id := range ids[:2] {
@@ -76,10 +71,8 @@ func TestStopLeavesNoGrandchild(t *testing.T) {
 	f := newFleet(t)
 	pids := f.dir + "/pids"
 	// Both ignore TERM, and the grandchild keeps nothing but its process group.
-	f.configure("a", "dc1", 1, fmt.Sprintf(`child: {command: [sh, -c, "trap '' TERM; sh -c 'echo $$ >>%s; while :; do sleep 0.05; done' </dev/null >/dev/null 2>&1 & echo $$ >>%s; while :; do sleep 0.05; done"], stop_timeout: 300ms}
+	f.startLeader("a", fmt.Sprintf(`child: {command: [sh, -c, "trap '' TERM; sh -c 'echo $$ >>%s; while :; do sleep 0.05; done' </dev/null >/dev/null 2>&1 & echo $$ >>%s; while :; do sleep 0.05; done"], stop_timeout: 300ms}
 `, pids, pids))
-	f.start("a")
-	f.until("a leads", leads("a"))
 	f.eventually("both have joined", func() bool { return strings.Count(read(pids), "\n") == 2 })
 	f.stop("a")
 	for _, pid := range strings.Fields(read(pids)) {

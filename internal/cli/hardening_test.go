@@ -16,9 +16,7 @@ func TestSecretsAreKeptWhateverTheUmaskAndLimits(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	made := filepath.Join(f.dir, "made")
-	if err := os.Mkdir(made, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	mkdir(t, made)
 	session, socket := filepath.Join(made, "session"), filepath.Join(made, "s")
 	f.configure("a", "dc1", 100, fmt.Sprintf("zookeeper: {session_file: %s}\nhttp: {listen: \"unix:%s\"}\n", session, socket))
 	f.startCommand("a", exec.Command("sh", "-c", `umask 0; ulimit -Sc 100; exec zkelectd run --config "$1"`, "sh", f.file("a")))

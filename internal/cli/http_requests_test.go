@@ -186,11 +186,9 @@ func TestRequestsUnderTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	configure := func(tokens string) {
-		f.configure("a", "dc1", 1, fmt.Sprintf("http: {listen: '127.0.0.1:0', web_config: %s, %s}\n", web, tokens))
+		f.startLeader("a", fmt.Sprintf("http: {listen: '127.0.0.1:0', web_config: %s, %s}\n", web, tokens))
 	}
 	configure("")
-	f.start("a")
-	f.until("a leads", leads("a"))
 	url := "https://" + f.address("a")
 	pause := func(c *http.Client, token string) int {
 		t.Helper()

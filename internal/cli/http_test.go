@@ -13,7 +13,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -225,8 +224,8 @@ func TestTheAPIListensInTheRuntimeDirectory(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	probes := func() (string, error) {
-		out, err := exec.Command("zkelectd", "probe", "/livez", "--config", f.file("a")).CombinedOutput()
-		return string(out), err
+		out, err := zkelectd("probe", "/livez", "--config", f.file("a"))
+		return out, err
 	}
 	for i, extra := range []string{"", "http: {listen: none}\n"} {
 		f.configure("a", "dc1", 100, extra)

@@ -77,7 +77,7 @@ func TestEveryCommandPrintsJSON(t *testing.T) {
 	slotted.start("s")
 	slotted.eventually("slots", func() bool { _, err := slotted.runAs("s", "slots"); return err == nil })
 	slotted.stop("s")
-	if out, err := exec.Command("zkelectd", "init", "--zk", f.servers[0], "--root", f.paths.Root+"-unused").CombinedOutput(); err != nil {
+	if out, err := zkelectd("init", "--zk", f.servers[0], "--root", f.paths.Root+"-unused"); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	lines := map[string][]string{

@@ -28,9 +28,7 @@ func TestCrashWithADamagedConfiguration(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t)
 			listen := fmt.Sprintf("http: {listen: 'unix:%s'}\n", f.socket("a"))
-			f.configure("a", "dc1", 100, listen)
-			f.start("a")
-			f.until("a leads", leads("a"))
+			f.startLeader("a", listen)
 			f.configure("a", "dc1", 70, listen)
 			f.reload("a")
 			f.until("the reload", func(g status.Group) bool { return len(g.Members) == 1 && g.Members[0].Priority == 70 })
@@ -73,8 +71,8 @@ func (f *fleet) reload(id string) { syscall.Kill(f.daemon(id), syscall.SIGHUP) }
 
 // reloads runs the command reload for a daemon, and returns its output.
 func (f *fleet) reloads(id string) string {
-	out, _ := exec.Command("zkelectd", "reload", "--config", f.file(id)).CombinedOutput()
-	return string(out)
+	out, _ := zkelectd("reload", "--config", f.file(id))
+	return out
 }
 
 // An invalid token file disables the HTTP API until the next restart, but does not end leadership.
@@ -100,9 +98,7 @@ func TestCrashAppliesNothing(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	runtime := filepath.Join(f.dir, "run")
-	if err := os.Mkdir(runtime, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	mkdir(t, runtime)
 	start := func() { f.startWith([]string{"RUNTIME_DIRECTORY=" + runtime}, "a") }
 	api := "http: {listen: 'unix:" + f.socket("a") + "'}\n"
 	f.configure("a", "dc1", 100, api)
@@ -151,9 +147,7 @@ func TestOnlyAStopEndsTheConfigurationInForce(t *testing.T) {
 	l := newLink(t, shared.Addr())
 	f.servers = []string{l.Addr()}
 	runtime := filepath.Join(f.dir, "run")
-	if err := os.Mkdir(runtime, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	mkdir(t, runtime)
 	start := func() { f.startWith([]string{"RUNTIME_DIRECTORY=" + runtime}, "a") }
 	givesUp := func() {
 		t.Helper()
@@ -190,9 +184,7 @@ func TestAStartDuringAStopAppliesNothingOld(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	runtime := []string{"RUNTIME_DIRECTORY=" + filepath.Join(f.dir, "run")}
-	if err := os.Mkdir(filepath.Join(f.dir, "run"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	mkdir(t, filepath.Join(f.dir, "run"))
 	f.configure("a", "dc1", 100, "zookeeper: {session_timeout: 10s}\nchild: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}, stop_timeout: 1s}\n")
 	first := f.startWith(runtime, "a")
 	f.until("a leads", leads("a"))
@@ -214,9 +206,7 @@ func TestCrashWithoutFilesToWatch(t *testing.T) {
 	f := newFleet(t)
 	dir := f.dir
 	f.dir = filepath.Join(dir, "config")
-	if err := os.Mkdir(f.dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	mkdir(t, f.dir)
 	f.configure("a", "dc1", 100, "reload: {watch: true}\n")
 	file := f.file("a")
 	f.dir = dir

@@ -102,9 +102,7 @@ func TestExplainSaysWhatIsStuck(t *testing.T) {
 	api, _ := countingServer(t, func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, `{"root":%q,"node":"old","term":%d,"unkillable":"process 9 runs as user 0"}`, f.paths.Root, term)
 	})
-	f.configure("new", "dc1", 100, "")
-	f.start("new")
-	f.until("new leads", leads("new"))
+	f.startLeader("new", "")
 	fence := f.snapshot().Fence.Record
 	current := f.snapshot().Current.Record
 	f.daemons["new"].signal(syscall.SIGSTOP)

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -40,11 +39,7 @@ func (f *fleet) kept(out string) string {
 func TestPolicyOfTheGroup(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	for i, id := range []string{"a", "b"} {
-		f.configure(id, "dc1", 100-i, "policy: {source: group}\n")
-		f.start(id)
-		f.until(id+" has joined", func(g status.Group) bool { return len(g.Members) == i+1 && leads("a")(g) })
-	}
+	f.joinWith("policy: {source: group}\n", "a", "b")
 	defaults, err := config.Load(config.Sources{})
 	if rec := f.snapshot().Policy.Record; err != nil || rec.Revision != 1 || rec.Rules.Digest() != defaults.Rules().Digest() {
 		t.Errorf("%v; published: %+v", err, rec)
@@ -74,8 +69,8 @@ func TestPolicyOfTheGroup(t *testing.T) {
 	if out, err := f.runAs("a", "doctor"); !strings.Contains(out, "; no configuration has another one") {
 		t.Errorf("doctor: %v, %s", err, out)
 	}
-	out, err := exec.Command("zkelectd", "check", "--config", f.file("a")).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "policy.source is group") {
+	out, err := zkelectd("check", "--config", f.file("a"))
+	if err != nil || !strings.Contains(out, "policy.source is group") {
 		t.Errorf("check: %v, %s", err, out)
 	}
 	f.hasOneFileWithAPolicy()

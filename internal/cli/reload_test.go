@@ -84,9 +84,7 @@ func TestReloadFindsItsDaemonByThePath(t *testing.T) {
 	reload(2, "no zkelectd that this user can ask runs with a.yaml here", "RUNTIME_DIRECTORY="+t.TempDir())
 
 	runtime := filepath.Join(f.dir, "run")
-	if err := os.Mkdir(runtime, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	mkdir(t, runtime)
 	f.stop("a")
 	f.startWith([]string{"RUNTIME_DIRECTORY=" + runtime}, "a")
 	f.until("a leads in a unit", leads("a"))

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -22,9 +21,7 @@ func TestAbsenceOfGroupFilesIsNotRemoval(t *testing.T) {
 		t.Helper()
 		put(t, file, text)
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	mkdir(t, dir)
 	write(f.file("n1"), fmt.Sprintf("node: {id: n1}\nzookeeper: {servers: [%s], root: %s, session_timeout: 4s}\ngroups_dir: %s\n", strings.Join(f.servers, ", "), base, dir))
 	write(filepath.Join(dir, "a.yaml"), fmt.Sprintf("child: {command: [ledger-child], env: {LEDGER: %s}, stop_timeout: 400ms}\n", f.ledgerFile()))
 	for _, name := range []string{"b", "c"} {
@@ -57,8 +54,8 @@ func TestAbsenceOfGroupFilesIsNotRemoval(t *testing.T) {
 	joined()
 	reload := func(fails bool, want string, flags ...string) {
 		t.Helper()
-		out, err := exec.Command("zkelectd", append([]string{"reload", "--config", f.file("n1")}, flags...)...).CombinedOutput()
-		if (err != nil) != fails || !strings.Contains(string(out), want) {
+		out, err := zkelectd(append([]string{"reload", "--config", f.file("n1")}, flags...)...)
+		if (err != nil) != fails || !strings.Contains(out, want) {
 			t.Errorf("%v: %v, want %q:\n%s", flags, err, want, out)
 		}
 	}

@@ -16,22 +16,25 @@ import (
 	"zkelectd/internal/store"
 )
 
-// run runs a command on the group of the fleet.
-func (f *fleet) run(args ...string) (out string, err error) {
-	f.t.Helper()
-	cmd := exec.Command("zkelectd", append(args, "--zk", strings.Join(f.servers, ","), "--root", f.paths.Root)...)
-	cmd.Env = append(os.Environ(), f.env...)
+// zkelectd runs a command.
+func zkelectd(args ...string) (out string, err error) { return zkelectdWith(nil, args...) }
+
+// zkelectdWith is zkelectd with additional environment variables.
+func zkelectdWith(env []string, args ...string) (out string, err error) {
+	cmd := exec.Command("zkelectd", args...)
+	cmd.Env = append(os.Environ(), env...)
 	data, err := cmd.CombinedOutput()
 	return string(data), err
 }
 
+// run runs a command on the group of the fleet.
+func (f *fleet) run(args ...string) (out string, err error) {
+	return zkelectdWith(f.env, append(args, "--zk", strings.Join(f.servers, ","), "--root", f.paths.Root)...)
+}
+
 // runAs runs a command with the configuration of a node.
 func (f *fleet) runAs(id string, args ...string) (out string, err error) {
-	f.t.Helper()
-	cmd := exec.Command("zkelectd", append(args, "--config", f.file(id))...)
-	cmd.Env = append(os.Environ(), f.env...)
-	data, err := cmd.CombinedOutput()
-	return string(data), err
+	return zkelectdWith(f.env, append(args, "--config", f.file(id))...)
 }
 
 // succeedsWith runs a command that must succeed and print a text.

@@ -33,9 +33,7 @@ func newHosts(t *testing.T, f *fleet, ids ...string) *hosts {
 	t.Helper()
 	h := &hosts{f: f, ids: ids, work: filepath.Join(f.dir, "work")}
 	for _, dir := range append([]string{"work", "zookeeper"}, ids...) {
-		if err := os.Mkdir(filepath.Join(f.dir, dir), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		mkdir(t, filepath.Join(f.dir, dir))
 	}
 	return h
 }
@@ -168,12 +166,7 @@ func TestDocumentedRotations(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	h := newHosts(t, f, "a", "b", "c")
-	for i, id := range h.ids {
-		f.configure(id, "dc1", 100-i, fmt.Sprintf("zookeeper: {session_timeout: 20s, session_file: %s/session}\n", h.etc(id)))
-		f.start(id)
-		f.until("a leads", leads("a"))
-	}
-	f.until("all have joined", func(g status.Group) bool { return len(g.Members) == 3 })
+	f.joinWith(fmt.Sprintf("zookeeper: {session_timeout: 20s, session_file: %s/session}\n", h.etc("NODE")), h.ids...)
 	f.waitForChild("a", 1)
 	began, before := boottime.Now(), h.term(f.session)
 	for _, id := range h.ids {
@@ -312,12 +305,7 @@ func TestDocumentedRotationOfTLS(t *testing.T) {
 	h := newHosts(t, f, "a", "b")
 	h.server = server
 	p.install(h, at)
-	for i, id := range h.ids {
-		f.configure(id, "dc1", 100-i, fmt.Sprintf("zookeeper: {session_timeout: 60s, tls: {ca: %s/ca.pem, cert: %[1]s/host.crt, key: %[1]s/host.key}}\n", h.etc(id)))
-		f.start(id)
-		f.until("a leads", leads("a"))
-	}
-	f.until("both have joined", func(g status.Group) bool { return len(g.Members) == 2 })
+	f.joinWith(fmt.Sprintf("zookeeper: {session_timeout: 60s, tls: {ca: %s/ca.pem, cert: %[1]s/host.crt, key: %[1]s/host.key}}\n", h.etc("NODE")), h.ids...)
 	f.waitForChild("a", 1)
 	began, before := boottime.Now(), h.term(f.session)
 
@@ -371,9 +359,7 @@ func TestDocumentedRotationOfTokens(t *testing.T) {
 	} {
 		put(t, path, text)
 	}
-	f.configure("a", "dc1", 1, fmt.Sprintf("http: {listen: '127.0.0.1:0', token_file: %s, web_config: %s}\n", tokens, web))
-	f.start("a")
-	f.until("a leads", leads("a"))
+	f.startLeader("a", fmt.Sprintf("http: {listen: '127.0.0.1:0', token_file: %s, web_config: %s}\n", tokens, web))
 	f.waitForChild("a", 1)
 	began, before := boottime.Now(), h.term(f.session)
 	var served string

@@ -38,10 +38,7 @@ func TestASecondStartLeavesTheFirstOneAlone(t *testing.T) {
 		}
 	}
 	f.crash("a")
-	f.eventually("the release", func() bool { // the child takes a moment to die
-		out, err := exec.Command("zkelectd", "release", "--session-file", session).CombinedOutput()
-		return err == nil && strings.Contains(string(out), "closed session 0x")
-	})
+	f.releasesSession(session)
 	if f.holds("a") {
 		t.Error("post_stop did not run")
 	}

@@ -170,7 +170,7 @@ func TestAServerByItsAddressOfIPv6(t *testing.T) {
 	f := newFleet(t)
 	f.servers = []string{strconv.Quote(address)}
 	term := f.startLeader("a", "").Term
-	if out, err := exec.Command("zkelectd", "status", "--zk", address, "--root", f.paths.Root).CombinedOutput(); err != nil || !strings.Contains(string(out), f.paths.Root) {
+	if out, err := zkelectd("status", "--zk", address, "--root", f.paths.Root); err != nil || !strings.Contains(out, f.paths.Root) {
 		t.Errorf("%v: %s", err, out)
 	}
 	syscall.Kill(f.daemon("a"), syscall.SIGKILL)

@@ -13,11 +13,7 @@ import (
 func TestALostHostIsShownAsSilent(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	for i, id := range []string{"a", "b", "c"} {
-		f.configure(id, "dc1", 100-i, "zookeeper: {session_timeout: 12s}\n")
-		f.start(id)
-		f.until(id+" has joined", func(g status.Group) bool { return len(g.Members) == i+1 && leads("a")(g) })
-	}
+	f.joinWith("zookeeper: {session_timeout: 12s}\n", "a", "b", "c")
 	f.until("the deputies are published", func(g status.Group) bool { return slices.Equal(g.Deputies, []string{"b", "c"}) })
 	f.crash("a")
 	g := f.until("b leads", leads("b"))

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -44,9 +43,7 @@ func newEstateOfMany(t *testing.T, n int, election string) *estateOfMany {
 func (e *estateOfMany) configure(id string) {
 	e.t.Helper()
 	dir := filepath.Join(e.dir, id+".d")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		e.t.Fatal(err)
-	}
+	mkdir(e.t, dir)
 	write := func(file, format string, args ...any) {
 		if err := os.WriteFile(file, fmt.Appendf(nil, format, args...), 0o600); err != nil {
 			e.t.Fatal(err)
@@ -242,9 +239,7 @@ func TestRebalance(t *testing.T) {
 	}
 	e.eventually("n2 has joined", func() bool { return strings.Count(e.daemons["n2"].output(), "msg=registered") == len(e.names) })
 	run := func(args ...string) (string, error) {
-		cmd := exec.Command("zkelectd", append(args, "--zk", e.servers[0], "--root", e.base)...)
-		out, err := cmd.CombinedOutput()
-		return string(out), err
+		return zkelectd(append(args, "--zk", e.servers[0], "--root", e.base)...)
 	}
 	contains := func(out string, texts ...string) {
 		t.Helper()

@@ -3,7 +3,6 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,13 +15,11 @@ func TestHungLeaderIsNotConfirmed(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	addr := freeAddr(t)
-	f.configure("a", "dc1", 100, fmt.Sprintf("http: {listen: '%s'}\nzookeeper: {session_timeout: 40s}\n", addr))
-	f.start("a")
-	f.until("a leads", leads("a"))
+	f.startLeader("a", fmt.Sprintf("http: {listen: '%s'}\nzookeeper: {session_timeout: 40s}\n", addr))
 	strictly := []string{"leader", "--is", "--id", "a", "--strict"}
 	own := func() (string, error) {
-		out, err := exec.Command("zkelectd", "leader", "--is", "--strict", "--config", f.file("a")).CombinedOutput()
-		return string(out), err
+		out, err := zkelectd("leader", "--is", "--strict", "--config", f.file("a"))
+		return out, err
 	}
 	confirmed := func() {
 		t.Helper()

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -29,6 +28,20 @@ hooks:
 election: {exclusion: 1s}
 policy: {failback: manual}
 `, f.sessionFile(id), f.addressFile(id), f.changes(id)))
+}
+
+// releaseSession runs 'zkelectd release' for a session file.
+func (f *fleet) releaseSession(session string) (string, error) {
+	return zkelectd("release", "--session-file", session)
+}
+
+// releasesSession waits until that closes the session: the child takes a moment to die.
+func (f *fleet) releasesSession(session string) {
+	f.t.Helper()
+	f.eventually("the release", func() bool {
+		out, err := f.releaseSession(session)
+		return err == nil && strings.Contains(out, "closed session 0x")
+	})
 }
 
 func (f *fleet) sessionFile(id string) string { return filepath.Join(f.dir, "session-"+id) }
@@ -57,8 +70,8 @@ func TestAKilledLeaderIsCleanedUpAndReleased(t *testing.T) {
 		},
 		"by zkelectd release": func(f *fleet) {
 			release := func(want string) bool {
-				out, err := exec.Command("zkelectd", "release", "--session-file", f.sessionFile("a")).CombinedOutput()
-				return err == nil && strings.Contains(string(out), want)
+				out, err := f.releaseSession(f.sessionFile("a"))
+				return err == nil && strings.Contains(out, want)
 			}
 			f.crash("a")
 			f.eventually("the release", func() bool { return release("; leadership is released") }) // the child takes a moment to die
@@ -109,13 +122,11 @@ func TestAKilledLeaderIsCleanedUpAndReleased(t *testing.T) {
 func TestPostStopRunsThoughTheEndOfTheWorkIsNotProven(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	f.configure("a", "dc1", 100, fmt.Sprintf(`
+	f.startLeader("a", fmt.Sprintf(`
 zookeeper: {session_timeout: 30s, session_file: %s}
 hooks: {pre_start: [touch, %[2]s], post_stop: [rm, %[2]s]}
 child: {command: [sleep, "1000"], containment: keeper, stop_timeout: 400ms}
 `, f.sessionFile("a"), f.addressFile("a")))
-	f.start("a")
-	f.until("a leads", leads("a"))
 	keeper, daemon := f.guardChild("a", "keeper"), f.daemon("a")
 	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 		syscall.Kill(keeper, sig)
@@ -123,8 +134,8 @@ child: {command: [sleep, "1000"], containment: keeper, stop_timeout: 400ms}
 		f.daemons["a"].signal(sig)
 	}
 	f.exit("a")
-	out, err := exec.Command("zkelectd", "release", "--session-file", f.sessionFile("a")).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "the session is left to expire: some of the work may still run: group ") || !strings.Contains(string(out), "the keeper was killed before it recorded") {
+	out, err := f.releaseSession(f.sessionFile("a"))
+	if err == nil || !strings.Contains(out, "the session is left to expire: some of the work may still run: group ") || !strings.Contains(out, "the keeper was killed before it recorded") {
 		t.Errorf("%v: %s", err, out)
 	}
 	if f.holds("a") {
@@ -160,10 +171,8 @@ func TestLeftoversAreCleanedUpOneAtATime(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	session, runs := f.sessionFile("a"), filepath.Join(f.dir, "runs")
-	f.configure("a", "dc1", 100, fmt.Sprintf("zookeeper: {session_timeout: 30s, session_file: %s}\n"+
+	f.startLeader("a", fmt.Sprintf("zookeeper: {session_timeout: 30s, session_file: %s}\n"+
 		"hooks: {post_stop: [sh, -c, 'echo began >>%[2]s; sleep 0.5; echo ended >>%[2]s']}\n", session, runs))
-	f.start("a")
-	f.until("a leads", leads("a"))
 	f.waitForWork("a")
 	keeper := f.guardChild("a", "keeper")
 	f.crash("a")
@@ -171,7 +180,7 @@ func TestLeftoversAreCleanedUpOneAtATime(t *testing.T) {
 	var both sync.WaitGroup
 	for range 2 {
 		both.Go(func() {
-			if out, err := exec.Command("zkelectd", "release", "--session-file", session).CombinedOutput(); err != nil {
+			if out, err := f.releaseSession(session); err != nil {
 				t.Errorf("%v: %s", err, out)
 			}
 		})

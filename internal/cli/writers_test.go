@@ -37,9 +37,7 @@ func TestAConfigurationThatOthersMayWriteIsRefused(t *testing.T) {
 	chmod(f.dir, 0o700)
 
 	open := filepath.Join(t.TempDir(), "open")
-	if err := os.Mkdir(open, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	mkdir(t, open)
 	link := filepath.Join(f.dir, "link.yaml")
 	if err := os.Rename(file, filepath.Join(open, "real.yaml")); err != nil {
 		t.Fatal(err)
@@ -78,9 +76,7 @@ func TestAConfigurationOnAReadOnlyMount(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "config")
 	sub := filepath.Join(dir, "sub")
-	if err := os.MkdirAll(sub, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	mkdir(t, sub)
 	for _, path := range []string{dir, sub} {
 		if err := os.WriteFile(filepath.Join(path, "z.yaml"), []byte("node: {id: mounted}\n"), 0o644); err != nil {
 			t.Fatal(err)

@@ -54,9 +54,7 @@ func TestApprovalBetweenSites(t *testing.T) {
 			t.Errorf("%s{%s, want %s", name, line, value)
 		}
 	}
-	if out := f.exits(statusRefused, "approve", "c"); !strings.Contains(out, "c is not proposed now, but b (dc2)") {
-		t.Error(out)
-	}
+	f.exitsWith(statusRefused, "c is not proposed now, but b (dc2)", "approve", "c")
 	f.eventually("the hook", func() bool {
 		return strings.Contains(read(called), `"leader":"b","leader_site":"dc2","cause":"failure"`)
 	})

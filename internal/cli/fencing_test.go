@@ -82,9 +82,7 @@ func TestFencingEndsTheWaitForALostLeader(t *testing.T) {
 		t.Errorf("the fence says %+v", r)
 	}
 	for _, args := range [][]string{{"history"}, {"explain"}} {
-		if out, err := f.run(args...); err != nil || !strings.Contains(out, "fenced a") {
-			t.Errorf("%v: %v\n%s", args, err, out)
-		}
+		f.succeedsWith("fenced a", args...)
 	}
 }
 
@@ -179,9 +177,7 @@ func TestFenceCommand(t *testing.T) {
 	if err != nil || strings.Count(out, "n9") != 2 || !strings.Contains(out, "failed") || !strings.Contains(out, "fenced") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if out, err := f.run("fence", "n9", "--yes"); err == nil || !strings.Contains(out, "the configuration has no fencing") {
-		t.Errorf("without a configuration: %v\n%s", err, out)
-	}
+	f.failsWith("the configuration has no fencing", "fence", "n9", "--yes")
 }
 
 // A configuration that an agent would not understand is refused before it is needed.

@@ -39,6 +39,14 @@ func (f *fleet) exits(want int, args ...string) string {
 	return out
 }
 
+// exitsWith runs a command that must exit with a status and print a text.
+func (f *fleet) exitsWith(code int, want string, args ...string) {
+	f.t.Helper()
+	if out := f.exits(code, args...); !strings.Contains(out, want) {
+		f.t.Errorf("%v: %s, want %q", args, out, want)
+	}
+}
+
 // policyFile writes a file with a policy, and returns its path.
 func (f *fleet) policyFile(name, policy string) string {
 	f.t.Helper()
@@ -69,14 +77,10 @@ func TestWhatHoldsABetterMemberBackIsSaid(t *testing.T) {
 		if args[0] == "status" {
 			said = f.typedFor(want)
 		}
-		if out := f.exits(exit, args...); !strings.Contains(out, said) {
-			t.Errorf("%v: %s", args, out)
-		}
+		f.exitsWith(exit, said, args...)
 	}
 	mistyped := f.policyFile("mistyped.yaml", strings.Replace(fmt.Sprintf(policy, 300), "policy: {", `policy: {filter: ['member.id != "bb"'], `, 1))
-	if out := f.exits(statusNo, "policy", "--apply", "--dry-run", mistyped); !strings.Contains(out, `warning: policy.filter[0] names the node "bb", which is not a member`) {
-		t.Errorf("a mistyped node: %s", out)
-	}
+	f.exitsWith(statusNo, `warning: policy.filter[0] names the node "bb", which is not a member`, "policy", "--apply", "--dry-run", mistyped)
 	f.configure("b", "dc1", 100, fmt.Sprintf(policy, 300)) // what policy --apply has changed is a conflict otherwise
 	f.reloads("b")
 	f.configure("b", "dc1", 100, fmt.Sprintf(policy, 400))
@@ -114,9 +118,7 @@ func TestNoLeaderIsNoError(t *testing.T) {
 	if strings.Contains(out, "b: ;") || strings.Contains(out, "b: \n") {
 		t.Errorf("explain names members that are eligible: %s", out)
 	}
-	if out := f.exits(0, "status"); !strings.Contains(out, "Problem  nobody leads: paused hard by ") {
-		t.Errorf("status: %s", out)
-	}
+	f.exitsWith(0, "Problem  nobody leads: paused hard by ", "status")
 	f.exits(0, "resume")
 	f.until("b leads", leads("b"))
 	f.exits(0, "leader")

@@ -122,9 +122,7 @@ func TestPolicyEdit(t *testing.T) {
 		}
 	}
 	f.editor("exit 3")
-	if out := f.exits(statusError, "policy", "edit"); !strings.Contains(out, "has failed: exit status 3; $VISUAL and $EDITOR") {
-		t.Errorf("the editor fails: %s", out)
-	}
+	f.exitsWith(statusError, "has failed: exit status 3; $VISUAL and $EDITOR", "policy", "edit")
 	f.editor(`sed -i 's/type: priority/type: node-d/' $1`)
 	out := f.exits(statusError, "policy", "edit", "--yes")
 	if !strings.Contains(out, "the policy is not valid:\n") || !strings.Contains(out, "did you mean node-id?") || !strings.Contains(f.kept(out), "type: node-d\n") {

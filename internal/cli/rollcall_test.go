@@ -42,9 +42,7 @@ func TestTheMemberWithTheHighestMeasuredScoreLeads(t *testing.T) {
 	for command, want := range map[string]string{
 		"explain": "Answers  " + answers, "history": "[answers: " + answers, "whatif": "Answers  " + answers,
 	} {
-		if out, err := f.run(command); err != nil || !strings.Contains(out, want) {
-			t.Errorf("%s: %v, no %q in\n%s", command, err, want, out)
-		}
+		f.succeedsWith(want, command)
 	}
 
 	put(t, file("b"), "9007199254740992\n")

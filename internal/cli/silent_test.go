@@ -29,9 +29,7 @@ func TestALostHostIsShownAsSilent(t *testing.T) {
 	for command, want := range map[string]string{
 		"status": "Why      silent: a is silent: ", "explain": "Ranked   after the failure of a (dc1); failed sites: dc1", "history": "silent",
 	} {
-		if out, err := f.run(command); err != nil || !strings.Contains(out, want) {
-			t.Errorf("%s: %v, no %q in\n%s", command, err, want, out)
-		}
+		f.succeedsWith(want, command)
 	}
 	f.start("a")
 	f.until("a leads again", leads("a"))

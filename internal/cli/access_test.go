@@ -260,23 +260,10 @@ func TestBadCredentialsEndTheDaemonWithAReason(t *testing.T) {
 func TestGroupOverTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	ca, err := zkserver.NewAuthority(dir, "ca")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var certs []zkserver.Certificate
-	for _, name := range []string{"zk.example", "host"} {
-		c, err := ca.Issue(name, time.Now().Add(time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
-		certs = append(certs, c)
-	}
-	server, err := zkserver.Start(t.Context(), zkserver.Options{TLS: &zkserver.TLS{Chain: certs[0].Chain, CA: ca.CA, RequireClientCert: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Stop() })
+	ca := authority(t, dir, "ca")
+	chain := issue(t, ca, "zk.example").Chain
+	issue(t, ca, "host")
+	server := serverWith(t, zkserver.Options{TLS: &zkserver.TLS{Chain: chain, CA: ca.CA, RequireClientCert: true}})
 	f := newFleet(t, server.Addr()) // the test itself does not use TLS
 	f.servers = []string{server.SecureAddr()}
 	file := filepath.Join(f.dir, "session")

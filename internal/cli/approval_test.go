@@ -20,7 +20,7 @@ func TestApprovalBetweenSites(t *testing.T) {
 	t.Parallel()
 	const token = "a-token-for-this-test"
 	f := newFleet(t)
-	addr := freeAddr(t)
+	addr := "127.0.0.1:" + closedPort(t)
 	tokens := filepath.Join(f.dir, "tokens")
 	called := filepath.Join(f.dir, "called")
 	put(t, tokens, "night-shift:"+token+"\n")

@@ -36,11 +36,7 @@ func newRecipe(t *testing.T, title string) *recipe {
 		t.Fatalf("there is no recipe %q", title)
 	}
 	text, _, _ = strings.Cut(text, "\n### ")
-	ports, err := zkserver.FreePorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &recipe{t: t, dir: t.TempDir(), secure: ports[0], blocks: make(map[string]string)}
+	r := &recipe{t: t, dir: t.TempDir(), secure: freePorts(t, 1)[0], blocks: make(map[string]string)}
 	for _, m := range block.FindAllStringSubmatch(text, -1) {
 		r.blocks[m[1]] = strings.ReplaceAll(m[2], "/etc/zookeeper/", r.dir+"/")
 	}
@@ -60,11 +56,7 @@ func (r *recipe) serve(java ...string) {
 		put(r.t, file, strings.ReplaceAll(text, "zk1.example.com", "localhost"))
 		opt.Java = append(opt.Java, "-Djava.security.auth.login.config="+file)
 	}
-	var err error
-	if r.server, err = zkserver.Start(r.t.Context(), opt); err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(func() { r.server.Stop() })
+	r.server = serverWith(r.t, opt)
 }
 
 // host writes the configuration of a host. Its files are in a directory of its own. more replaces parts of the text.
@@ -149,10 +141,7 @@ func TestAuthenticationRecipes(t *testing.T) {
 	}
 	t.Run("A client certificate", func(t *testing.T) {
 		f, r := newFleet(t), newRecipe(t, "A client certificate")
-		ca, err := zkserver.NewAuthority(r.dir, "ca")
-		if err != nil {
-			t.Fatal(err)
-		}
+		ca := authority(t, r.dir, "ca")
 		issue := func(name string) zkserver.Certificate {
 			c, err := ca.IssueTo(pkix.Name{CommonName: name, Organization: []string{"Example"}}, name, time.Now().Add(time.Hour))
 			if err != nil {

@@ -187,13 +187,15 @@ func TestCommandsThatFindNoGroup(t *testing.T) {
 }
 
 // closedPort returns a port at which nothing listens.
-func closedPort(t *testing.T) string {
+func closedPort(t *testing.T) string { return fmt.Sprint(freePorts(t, 1)[0]) }
+
+func freePorts(t *testing.T, n int) []int {
 	t.Helper()
-	ports, err := zkserver.FreePorts(1)
+	ports, err := zkserver.FreePorts(n)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprint(ports[0])
+	return ports
 }
 
 // A configuration of the host that this user may not read is not skipped silently, unless nothing of it is needed.

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"zkelectd/internal/test/zkserver"
 	"zkelectd/internal/web"
 	"zkelectd/internal/zk"
 )
@@ -51,10 +50,7 @@ func TestFailsafeModeIsVisible(t *testing.T) {
 	t.Parallel()
 	servers := server(t)
 	f := newClosedFleet(t, zk.ACLPrivate, servers.Addr())
-	ports, err := zkserver.FreePorts(3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ports := freePorts(t, 3)
 	f.startFailsafe(ports, "a", "b", "c")
 	f.checkClosed(f.paths.Root, f.paths.FailsafeKeys())
 	f.waitForWork("a")

@@ -40,7 +40,12 @@ func mkdir(t *testing.T, path string) {
 
 func server(t *testing.T) *zkserver.Server {
 	t.Helper()
-	s, err := zkserver.Start(t.Context(), zkserver.Options{})
+	return serverWith(t, zkserver.Options{})
+}
+
+func serverWith(t *testing.T, opt zkserver.Options) *zkserver.Server {
+	t.Helper()
+	s, err := zkserver.Start(t.Context(), opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,11 +157,7 @@ func TestRootWithoutWritePermission(t *testing.T) {
 func TestEnsembleThatLostItsData(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	zk, err := zkserver.Start(t.Context(), zkserver.Options{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { zk.Stop() })
+	zk := serverWith(t, zkserver.Options{Dir: dir})
 	f := newFleet(t, zk.Addr())
 	f.join("a", "b")
 	f.waitForChild("a", 1)
@@ -169,6 +170,7 @@ func TestEnsembleThatLostItsData(t *testing.T) {
 	// Nor does a daemon know of them before it has had a reply since, and b gets one as it reads the heir.
 	var heir []byte
 	f.eventually("an heir is published", func() bool {
+		var err error
 		heir, _, err = f.session.Get(t.Context(), f.paths.Heir(), false)
 		return err == nil
 	})

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"zkelectd/internal/test/zkserver"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
@@ -22,10 +21,7 @@ import (
 func TestForce(t *testing.T) {
 	t.Parallel()
 	f := newClosedFleet(t, zk.ACLPrivate)
-	ports, err := zkserver.FreePorts(3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ports := freePorts(t, 3)
 	f.startFailsafe(ports, "a", "b")
 	f.eventually("a history", func() bool { _, _, err := f.session.Get(t.Context(), f.paths.History(), false); return err == nil })
 	term := f.snapshot().Fence.Record.Term

@@ -13,7 +13,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
@@ -168,23 +167,11 @@ func clientTrusting(t *testing.T, a *zkserver.Authority, own ...zkserver.Certifi
 func TestRequestsUnderTLS(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	ca, err := zkserver.NewAuthority(f.dir, "ca")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var certs []zkserver.Certificate
-	for _, name := range []string{"host", "ann"} {
-		c, err := ca.Issue(name, time.Now().Add(time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
-		certs = append(certs, c)
-	}
+	ca := authority(t, f.dir, "ca")
+	issue(t, ca, "host")
+	ann := issue(t, ca, "ann")
 	web := filepath.Join(f.dir, "web.yml")
-	if err := os.WriteFile(web, []byte("tls_server_config: {cert_file: host.crt, key_file: host.key, "+
-		"client_auth_type: VerifyClientCertIfGiven, client_ca_file: ca.pem}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, web, "tls_server_config: {cert_file: host.crt, key_file: host.key, client_auth_type: VerifyClientCertIfGiven, client_ca_file: ca.pem}\n")
 	configure := func(tokens string) {
 		f.startLeader("a", fmt.Sprintf("http: {listen: '127.0.0.1:0', web_config: %s, %s}\n", web, tokens))
 	}
@@ -197,7 +184,7 @@ func TestRequestsUnderTLS(t *testing.T) {
 		return code
 	}
 	anonymous := clientTrusting(t, ca)
-	if code := pause(clientTrusting(t, ca, certs[1]), ""); code != 200 || f.snapshot().Control.Record.Pause.By != "ann" {
+	if code := pause(clientTrusting(t, ca, ann), ""); code != 200 || f.snapshot().Control.Record.Pause.By != "ann" {
 		t.Errorf("a certificate: %d, %+v", code, f.snapshot().Control.Record)
 	}
 	if code := pause(anonymous, nightsToken); code != 401 {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -125,7 +124,7 @@ func TestRequestsInABrowser(t *testing.T) {
 	t.Parallel()
 	const token = "a-token-for-this-test"
 	f := newFleet(t)
-	addr := freeAddr(t)
+	addr := "127.0.0.1:" + closedPort(t)
 	tokens := filepath.Join(f.dir, "tokens")
 	put(t, tokens, "night-shift:"+token+"\n")
 	f.configure("a", "dc1", 2, fmt.Sprintf("zookeeper: {session_timeout: 15s}\nhttp: {listen: '%s', token_file: '%s'}\n", addr, tokens))
@@ -202,17 +201,6 @@ func TestRequestsInABrowser(t *testing.T) {
 		}
 	}
 	f.checkInvariants()
-}
-
-// freeAddr returns an address that no program listens on.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // submit submits a request, which must be accepted.

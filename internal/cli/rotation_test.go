@@ -244,24 +244,30 @@ type pki struct {
 func newPKI(t *testing.T) (p pki) {
 	t.Helper()
 	dir := t.TempDir()
-	authority := func(name string) *zkserver.Authority {
-		ca, err := zkserver.NewAuthority(dir, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ca
-	}
-	issue := func(ca *zkserver.Authority, name string) zkserver.Certificate {
-		c, err := ca.Issue(name, time.Now().Add(time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-	p.oldCA, p.newCA = authority("old-ca"), authority("new-ca")
-	p.oldServer, p.oldHost = issue(p.oldCA, "zk-old"), issue(p.oldCA, "host-old")
-	p.newServer, p.newHost = issue(p.newCA, "zk-new"), issue(p.newCA, "host-new")
+	p.oldCA, p.newCA = authority(t, dir, "old-ca"), authority(t, dir, "new-ca")
+	p.oldServer, p.oldHost = issue(t, p.oldCA, "zk-old"), issue(t, p.oldCA, "host-old")
+	p.newServer, p.newHost = issue(t, p.newCA, "zk-new"), issue(t, p.newCA, "host-new")
 	return p
+}
+
+// authority returns an authority that has its files in a directory.
+func authority(t *testing.T, dir, name string) *zkserver.Authority {
+	t.Helper()
+	ca, err := zkserver.NewAuthority(dir, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ca
+}
+
+// issue returns a certificate that is valid for an hour.
+func issue(t *testing.T, ca *zkserver.Authority, name string) zkserver.Certificate {
+	t.Helper()
+	c, err := ca.Issue(name, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // install puts the old certificates where server and hosts read them, and the new ones where the commands read them.
@@ -293,13 +299,9 @@ func TestDocumentedRotationOfTLS(t *testing.T) {
 	p, at := newPKI(t), t.TempDir()
 	copyFile(t, p.oldServer.Chain, filepath.Join(at, "server.pem"))
 	copyFile(t, p.oldCA.CA, filepath.Join(at, "ca.pem"))
-	server, err := zkserver.Start(t.Context(), zkserver.Options{
+	server := serverWith(t, zkserver.Options{
 		TLS: &zkserver.TLS{Chain: filepath.Join(at, "server.pem"), CA: filepath.Join(at, "ca.pem"), RequireClientCert: true},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Stop() })
 	f := newFleet(t, server.Addr()) // the test itself does not use TLS
 	f.servers = []string{server.SecureAddr()}
 	h := newHosts(t, f, "a", "b")
@@ -340,15 +342,9 @@ func TestDocumentedRotationOfTokens(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	h := newHosts(t, f, "a")
-	ca, err := zkserver.NewAuthority(f.dir, "ca")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := authority(t, f.dir, "ca")
 	renew := func(name string) {
-		c, err := ca.Issue(name, time.Now().Add(time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := issue(t, ca, name)
 		copyFile(t, c.Key, filepath.Join(h.etc("a"), "http.key"))
 		copyFile(t, c.Cert, filepath.Join(h.etc("a"), "http.crt"))
 	}

@@ -14,11 +14,7 @@ import (
 // ownServer starts a server that the test may disturb, and a fleet whose node a connects through a proxy.
 func ownServer(t *testing.T) (*zkserver.Server, *fleet, *faultproxy.Proxy) {
 	t.Helper()
-	server, err := zkserver.Start(t.Context(), zkserver.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Stop() })
+	server := server(t)
 	return server, newFleet(t, server.Addr()), newLink(t, server.Addr())
 }
 

@@ -14,7 +14,7 @@ import (
 func TestHungLeaderIsNotConfirmed(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	addr := freeAddr(t)
+	addr := "127.0.0.1:" + closedPort(t)
 	f.startLeader("a", fmt.Sprintf("http: {listen: '%s'}\nzookeeper: {session_timeout: 40s}\n", addr))
 	strictly := []string{"leader", "--is", "--id", "a", "--strict"}
 	own := func() (string, error) {

@@ -95,7 +95,7 @@ func (h *handover) show(read operator.Leaders) error {
 	}
 	if now != h.last {
 		h.last = now
-		h.report.say(fmt.Sprintf("%8s  %s", time.Since(h.began).Round(time.Millisecond), now))
+		h.report.step("%8s  %s", time.Since(h.began).Round(time.Millisecond), now)
 	}
 	if over {
 		h.leader = read.Shared.Current.Record
@@ -108,7 +108,7 @@ func (h *handover) show(read operator.Leaders) error {
 func (r *report) sayLeader(ctx context.Context, g group, rec cluster.Current) {
 	r.Leader, r.Site, r.Term = rec.Node, rec.Site, rec.Term
 	if r.before != 0 && rec.Term == r.before {
-		r.say(fmt.Sprintf("%s (%s) still leads in term %d", rec.Node, rec.Site, rec.Term))
+		r.step("%s (%s) still leads in term %d", rec.Node, rec.Site, rec.Term)
 		return
 	}
 	text := fmt.Sprintf("%s (%s) leads in term %d", rec.Node, rec.Site, rec.Term)
@@ -116,7 +116,7 @@ func (r *report) sayLeader(ctx context.Context, g group, rec cluster.Current) {
 		r.Leaderless = t.Leaderless
 		text += fmt.Sprintf(", %s without a leader", t.Leaderless.Rounded())
 	}
-	r.say(text)
+	r.step("%s", text)
 }
 
 // progress describes the handovers that are not over, of one leader or in slots, and reports whether none is left.

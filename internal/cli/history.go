@@ -198,20 +198,17 @@ func lastChange(c cluster.Circumstances) string {
 // explanationHead describes the leader, and how the members are ranked.
 func explanationHead(b *strings.Builder, e whatif.Explanation) {
 	if e.Leader == "" {
-		fmt.Fprintf(b, "Leader   none\nWhy      %s\n", printable(e.NoLeader))
+		fact(b, "Leader", "none")
+		fact(b, "Why", e.NoLeader)
 	} else {
 		fmt.Fprintf(b, "Leader   %s (site %s), term %d\n", printable(e.Leader), printable(e.Site), e.Term)
 		fmt.Fprintf(b, "Why      %s: %s\n", printable(e.Cause), printable(e.Reason))
 	}
-	if e.Waiting != "" {
-		fmt.Fprintf(b, "Waiting  %s\n", printable(e.Waiting))
-	}
+	fact(b, "Waiting", e.Waiting)
 	writeAnswers(b, e.RollCall)
-	if e.Stuck != "" {
-		fmt.Fprintf(b, "Stuck    %s\n", printable(e.Stuck))
-	}
+	fact(b, "Stuck", e.Stuck)
 	for _, r := range e.Fencing {
-		fmt.Fprintf(b, "Fencing  %s\n", printable(r.String()))
+		fact(b, "Fencing", r.String())
 	}
 	fmt.Fprintf(b, "Policy   %s, revision %d\n", e.PolicyType, e.Revision)
 	if c := e.Circumstances; c.Cause != "" {
@@ -222,17 +219,22 @@ func explanationHead(b *strings.Builder, e whatif.Explanation) {
 		fmt.Fprintln(b)
 	}
 	for _, note := range e.Notes {
-		fmt.Fprintf(b, "Problem  %s\n", printable(note))
+		fact(b, "Problem", note)
 	}
-	if e.Blocked != "" {
-		fmt.Fprintf(b, "Blocked  %s\n", printable(e.Blocked))
-	}
+	fact(b, "Blocked", e.Blocked)
 }
 
 // writeAnswers writes the answers of members to the roll call for a decision, if there was one.
 func writeAnswers(w io.Writer, answers []cluster.RankedAnswer) {
 	if len(answers) > 0 {
-		fmt.Fprintf(w, "Answers  %s\n", printable(cluster.DescribeAnswers(answers)))
+		fact(w, "Answers", cluster.DescribeAnswers(answers))
+	}
+}
+
+// fact writes a line of a description, unless the text is empty.
+func fact(w io.Writer, name, text string) {
+	if text != "" {
+		fmt.Fprintf(w, "%-8s %s\n", name, printable(text))
 	}
 }
 
@@ -305,12 +307,10 @@ func explainTerm(ctx context.Context, w io.Writer, g group, term int64, output s
 	fmt.Fprintf(w, "Leader   %s (site %s), term %d: %s\n", printable(t.Node), printable(t.Site), t.Term, printable(t.Outcome))
 	fmt.Fprintf(w, "Why      %s: %s\n", printable(string(t.Cause)), printable(t.Reason))
 	for _, r := range t.Fencing {
-		fmt.Fprintf(w, "Fencing  %s\n", printable(r.String()))
+		fact(w, "Fencing", r.String())
 	}
 	writeAnswers(w, cluster.AnswersIn(t.Ranking))
-	if t.Wait != "" {
-		fmt.Fprintf(w, "Waited   %s\n", printable(t.Wait))
-	}
+	fact(w, "Waited", t.Wait)
 	fmt.Fprintf(w, "Policy   revision %d, decided by %s at %s\n\n", t.PolicyRevision, printable(t.Elector), t.Time.Local().Format("2006-01-02 15:04:05"))
 	tab := newTable(w, "RANK", "NODE", "SITE", "VERDICT")
 	for _, v := range t.Ranking {

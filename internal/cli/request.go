@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
@@ -134,7 +133,7 @@ func (c *requestCommand) submits(build func(args []string) request.Request, done
 // submit submits the request in one group. With --dry-run it only prints the plan, with who would lead and what would hold a better
 // member back.
 func (c *requestCommand) submit(ctx context.Context, g group, req request.Request) (err error) {
-	r := report{out: c.OutOrStdout(), json: *c.output == "json"}
+	r := report{result: c.result(c.output)}
 	waiting := ctx
 	if c.wait {
 		var stop context.CancelFunc
@@ -147,12 +146,10 @@ func (c *requestCommand) submit(ctx context.Context, g group, req request.Reques
 		err = c.carryOut(ctx, waiting, g, c.wait && c.done != nil, &r, req.Plan)
 	}
 	if done := nothingToDo(err); done != "" {
-		r.plan(done)
+		r.say("%s", done)
 		err = nil
-	} else if err != nil && r.Request == 0 {
-		return err
 	}
-	return errors.Join(err, r.finish())
+	return r.finish(&r, err)
 }
 
 // carryOut submits a request in one group, and with wait follows it, while waiting is not done, until it has taken effect.
@@ -172,7 +169,7 @@ func (c *requestCommand) carryOut(ctx, waiting context.Context, g group, wait bo
 		return err
 	}
 	r.Request = plan.ID
-	r.plan(plan.Messages...)
+	r.sayLines(plan.Messages)
 	if !wait {
 		return nil
 	}
@@ -195,7 +192,7 @@ func (r *report) dryRun(ctx context.Context, g group, req request.Request) error
 	if err != nil {
 		return err
 	}
-	r.plan(append(lines, "dry run: nothing was submitted")...)
+	r.sayLines(append(lines, "dry run: nothing was submitted"))
 	return nil
 }
 
@@ -208,40 +205,24 @@ func nothingToDo(err error) string {
 	return "nothing to do: " + none.Reason
 }
 
-// report shows the progress of a request: line by line as text, or at the end as JSON.
+// report is the output of a request. As text, it also has the steps on the way.
 type report struct {
+	result
 	Request    int64            `json:"request"`
-	Messages   []string         `json:"messages"`
 	Leader     string           `json:"leader,omitempty"`
 	Site       string           `json:"site,omitempty"`
 	Term       int64            `json:"term,omitempty"`
 	Took       cluster.Duration `json:"took,omitempty"`
 	Leaderless *cluster.Gap     `json:"leaderless,omitempty"`
 
-	out    io.Writer
-	json   bool
 	before int64 // the term of the leader before the request; 0 if there was none, or that is not known
 }
 
-// plan adds what is planned, or was done.
-func (r *report) plan(lines ...string) {
-	r.Messages = lines
-	r.say(lines...)
-}
-
-func (r *report) say(lines ...string) {
-	for _, line := range lines {
-		if !r.json {
-			fmt.Fprintln(r.out, printable(line))
-		}
-	}
-}
-
-func (r *report) finish() error {
+// step says what happens.
+func (r *report) step(format string, args ...any) {
 	if !r.json {
-		return nil
+		r.say(format, args...)
 	}
-	return printJSON(r.out, r)
 }
 
 // submitter submits operator requests on the session of a command.

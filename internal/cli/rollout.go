@@ -194,7 +194,7 @@ func (r *rollout) submit(ctx, waiting context.Context, c *groupChange, wait bool
 	if err := g.adoptACL(ctx); err != nil {
 		return err
 	}
-	c.report.json = true // the steps of many groups would be mixed up
+	c.report.result = result{Messages: []string{}, json: true} // the steps of many groups would be mixed up
 	return r.command.carryOut(ctx, waiting, g, wait, &c.report, func(q whatif.Question) (request.Plan, error) {
 		if r.command.rebalance {
 			q.Placement = c.placement

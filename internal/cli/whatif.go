@@ -345,11 +345,9 @@ func (f forecast) print(w io.Writer) error {
 	if writeAnswers(w, f.RollCall); len(f.RollCall) > 0 {
 		fmt.Fprintln(w, "         by which the present decision was made; this forecast goes by what members publish")
 	}
-	if f.Blocked != "" {
-		fmt.Fprintf(w, "Blocked  %s\n", printable(f.Blocked))
-	}
+	fact(w, "Blocked", f.Blocked)
 	for _, p := range f.Problems {
-		fmt.Fprintf(w, "Problem  %s\n", printable(p))
+		fact(w, "Problem", p)
 	}
 	return nil
 }

@@ -175,42 +175,27 @@ func TestADamagedHistoryIsReplaced(t *testing.T) {
 	f.checkInvariants()
 }
 
-// After all znodes of the group were deleted at once, all daemons register again, and no work starts before the old work is dead.
+// After all znodes of the group were deleted at once, under a leader that is cut off, all daemons register again, and no work starts
+// before the old work is dead.
 func TestTheWholeTreeIsDeleted(t *testing.T) {
 	t.Parallel()
-	for name, cut := range map[string]bool{"under a leader": false, "under a leader that is cut off": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFleet(t)
-			l := newLink(t, shared.Addr())
-			servers := f.servers
-			f.servers = []string{l.Addr()}
-			f.configure("a", "dc1", 2, "")
-			f.start("a")
-			f.until("a leads", leads("a"))
-			f.waitForWork("a")
-			f.servers = servers
-			f.configure("b", "dc1", 1, "")
-			f.start("b")
-			f.until("b has joined", func(g status.Group) bool { return len(g.Members) == 2 })
-			s := f.snapshot()
-			if cut {
-				l.SetMode(faultproxy.Refuse)
-			}
-			ops := []cluster.Op{remove(f.paths.Current()), remove(f.paths.Elected()), remove(f.paths.Leader()), remove(f.paths.Policy())}
-			for _, m := range s.Members {
-				ops = append(ops, remove(f.paths.Incarnation(m.Name)), remove(f.paths.Node(m.ID)))
-			}
-			f.write(append(ops, remove(f.paths.Election()), remove(f.paths.Nodes()))...)
-			g := f.until("a leadership again, in a newer term", func(g status.Group) bool {
-				return g.State == string(cluster.CurrentReady) && g.Term > s.Elected.Record.Term && g.Next == ""
-			})
-			f.waitForWork(g.Leader)
-			l.SetMode(faultproxy.Pass)
-			f.until("both are back", func(g status.Group) bool { return len(g.Members) == 2 })
-			f.checkInvariants()
-		})
+	f := newFleet(t)
+	l := newLink(t, shared.Addr())
+	f.pair(l, "session_timeout: 4s", "plain")
+	s := f.snapshot()
+	l.SetMode(faultproxy.Refuse)
+	ops := []cluster.Op{remove(f.paths.Current()), remove(f.paths.Elected()), remove(f.paths.Leader()), remove(f.paths.Policy())}
+	for _, m := range s.Members {
+		ops = append(ops, remove(f.paths.Incarnation(m.Name)), remove(f.paths.Node(m.ID)))
 	}
+	f.write(append(ops, remove(f.paths.Election()), remove(f.paths.Nodes()))...)
+	g := f.until("a leadership again, in a newer term", func(g status.Group) bool {
+		return g.State == string(cluster.CurrentReady) && g.Term > s.Elected.Record.Term && g.Next == ""
+	})
+	f.waitForWork(g.Leader)
+	l.SetMode(faultproxy.Pass)
+	f.until("both are back", func(g status.Group) bool { return len(g.Members) == 2 })
+	f.checkInvariants()
 }
 
 // Each trace of an earlier use is found by itself.

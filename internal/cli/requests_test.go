@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"strings"
@@ -198,20 +197,19 @@ func TestRequestsOfANewerVersionAreNotTouched(t *testing.T) {
 		out, err := f.run("explain")
 		return err == nil && strings.Contains(out, "Blocked  a would be better than b")
 	})
-	data, _, err := f.session.Get(context.Background(), f.paths.Control(), false)
-	if err != nil || string(data) != string(newer) {
-		t.Errorf("%s, %v", data, err)
+	unchanged := func(path string) {
+		t.Helper()
+		if data, _, err := f.session.Get(t.Context(), path, false); err != nil || string(data) != string(newer) {
+			t.Errorf("%s, %v", data, err)
+		}
 	}
-	f.checkInvariants()
-}
+	unchanged(f.paths.Control())
 
-// An older daemon does not replace a policy of a newer version.
-func TestAPolicyOfANewerVersionIsNotReplaced(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.join("a", "b")
-	newer := []byte(`{"v":9,"type":"quantum"}`)
-	f.write(cluster.Op{Kind: cluster.OpSet, Path: f.paths.Policy(), Version: cluster.AnyVersion, Data: newer})
+	// Nor does an older daemon replace a policy of a newer version.
+	f.write(remove(f.paths.Control()))
+	f.until("a leads", leads("a"))
+	newer = []byte(`{"v":9,"type":"quantum"}`)
+	f.write(overwrite(f.paths.Policy(), string(newer)))
 	f.configure("b", "dc1", 500, "policy: {sites: {dc1: 7}}\n")
 	f.failsWith("the policy is not replaced: znode "+f.paths.Policy()+" has format version 9", "policy", "--apply", f.file("b"))
 	if out := f.reloads("b"); !strings.Contains(out, "reload refused") {
@@ -219,9 +217,7 @@ func TestAPolicyOfANewerVersionIsNotReplaced(t *testing.T) {
 	}
 	f.failsWith("has format version 9", "policy")
 	f.until("a still leads", leads("a"))
-	if data, _, err := f.session.Get(context.Background(), f.paths.Policy(), false); err != nil || string(data) != string(newer) {
-		t.Errorf("%s, %v", data, err)
-	}
+	unchanged(f.paths.Policy())
 	f.checkInvariants()
 }
 

@@ -173,9 +173,11 @@ func TestRequestsUnderTLS(t *testing.T) {
 	web := filepath.Join(f.dir, "web.yml")
 	put(t, web, "tls_server_config: {cert_file: host.crt, key_file: host.key, client_auth_type: VerifyClientCertIfGiven, client_ca_file: ca.pem}\n")
 	configure := func(tokens string) {
-		f.startLeader("a", fmt.Sprintf("http: {listen: '127.0.0.1:0', web_config: %s, %s}\n", web, tokens))
+		f.configure("a", "dc1", 1, fmt.Sprintf("http: {listen: '127.0.0.1:0', web_config: %s, %s}\n", web, tokens))
 	}
 	configure("")
+	f.start("a")
+	f.until("a leads", leads("a"))
 	url := "https://" + f.address("a")
 	pause := func(c *http.Client, token string) int {
 		t.Helper()

@@ -70,7 +70,7 @@ func (d *device) fit(base time.Duration) {
 		d.update(err)
 		return
 	}
-	d.check()
+	d.check(true)
 }
 
 // plan chooses the timeout: the longest that both the lease and the device allow.
@@ -95,12 +95,12 @@ func (d *device) plan(base time.Duration) (cluster.Reset, error) {
 	return r, nil
 }
 
-// check has the guard open the device, if it fits.
-func (d *device) check() {
+// check has the guard open the device if it fits, and if it could not be used, or always is set.
+func (d *device) check(always bool) {
 	d.mu.Lock()
-	r := d.reset
+	r, failed := d.reset, d.problem != nil
 	d.mu.Unlock()
-	if r != nil {
+	if r != nil && (failed || always) {
 		d.guard.CheckDevice(r.Device)
 	}
 }
@@ -117,20 +117,10 @@ func (d *device) run(ctx context.Context) {
 		case <-d.guard.DeviceNews():
 			d.judge(ctx, d.guard.DeviceState())
 		case <-t.C:
-			d.retry()
+			d.check(false)
 		case <-ctx.Done():
 			return
 		}
-	}
-}
-
-// retry has a device checked again that could not be used.
-func (d *device) retry() {
-	d.mu.Lock()
-	failed := d.problem != nil && d.reset != nil
-	d.mu.Unlock()
-	if failed {
-		d.check()
 	}
 }
 

@@ -69,7 +69,7 @@ func TestDeviceModes(t *testing.T) {
 		expect("armed", status.DeviceArmed, false)
 		d.judge(t.Context(), guard.DeviceState{Error: "no"})
 		expect("failed", status.DeviceUnusable, true)
-		if d.retry(); len(g.checks) != 2 {
+		if d.check(false); len(g.checks) != 2 {
 			t.Error("not checked again")
 		}
 		if r, err := d.spec(); err != nil || r == nil {

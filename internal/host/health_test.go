@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 )
@@ -50,28 +48,6 @@ func TestAverageIsPublishedWhenItMoves(t *testing.T) {
 			t.Errorf("%s: moved %q, shows %v; want %q, %v", name, moved, *got, c.moved, c.shown)
 		}
 	}
-}
-
-func TestPublishedAverageIsNeverFarOff(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var a average
-		least := rapid.Float64Range(0, 5).Draw(t, "least")
-		low, high := math.Inf(1), math.Inf(-1)
-		for _, x := range rapid.SliceOfN(rapid.Float64Range(-1e6, 1e6), 1, 50).Draw(t, "values") {
-			before := a.published
-			moved := a.add(x, least)
-			low, high = min(low, x), max(high, x)
-			if !moved && a.published != before {
-				t.Fatalf("%v is published instead of %v, which add does not report", a.published, before)
-			}
-			if off := math.Abs(a.value - a.published); off > max(least, math.Abs(a.published)/10) {
-				t.Fatalf("%v is shown for %v", a.published, a.value)
-			}
-			if a.value < low-1e-6 || a.value > high+1e-6 {
-				t.Fatalf("%v is outside of %v to %v", a.value, low, high)
-			}
-		}
-	})
 }
 
 func TestHealthIsInTheNodeRecord(t *testing.T) {

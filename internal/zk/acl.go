@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -190,16 +191,14 @@ func (s *Session) CreatesOpen() bool { return worldWritable(s.createACL("")) }
 
 // sameACL compares ACLs regardless of order.
 func sameACL(a, b []zk.ACL) bool {
-	key := func(a zk.ACL) string { return fmt.Sprint(a.Scheme, " ", a.ID, " ", a.Perms) }
-	keys := func(list []zk.ACL) []string {
-		var all []string
+	set := func(list []zk.ACL) map[zk.ACL]bool {
+		all := make(map[zk.ACL]bool)
 		for _, a := range list {
-			all = append(all, key(a))
+			all[a] = true
 		}
-		slices.Sort(all)
-		return slices.Compact(all)
+		return all
 	}
-	return slices.Equal(keys(a), keys(b))
+	return maps.Equal(set(a), set(b))
 }
 
 // permissionLetters are the letters that ZooKeeper's shell uses, in its order.

@@ -29,65 +29,60 @@ func (s *Session) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, 
 
 // Get implements [cluster.Reader].
 func (g *Group) Get(ctx context.Context, path string, watched bool) ([]byte, cluster.Stat, error) {
-	type reply struct {
-		data []byte
-		stat *zk.Stat
-	}
-	s, w := g.Session, watch{path, false}
-	var arm *armedWatch
-	if watched {
-		arm = s.arm(w)
-	}
-	r, err := await(ctx, request{group: g, key: "get " + path}, func() (reply, error) {
-		if arm == nil {
-			data, stat, err := s.zk.Get(path)
-			return reply{data, stat}, err
+	return read(ctx, g, watch{path, false}, watched, func(arm bool) ([]byte, *zk.Stat, error) {
+		if !arm {
+			return g.zk.Get(path)
 		}
-		data, stat, _, err := s.zk.GetW(path)
+		data, stat, _, err := g.zk.GetW(path)
 		if !errors.Is(err, zk.ErrNoNode) {
-			return reply{data, stat}, err
+			return data, stat, err
 		}
 		// getData sets no watch on a znode that does not exist; exists does.
-		exists, _, _, err := s.zk.ExistsW(path)
+		exists, _, _, err := g.zk.ExistsW(path)
 		if err != nil || !exists {
 			if err == nil {
 				err = zk.ErrNoNode
 			}
-			return reply{}, err
+			return nil, nil, err
 		}
 		// It was created in between, and the watch is set.
-		data, stat, err = s.zk.Get(path)
-		return reply{data, stat}, err
+		return g.zk.Get(path)
 	})
-	if arm != nil {
-		s.noteRead(w, arm, statOf(r.stat), err)
-	}
-	return r.data, statOf(r.stat), s.explainDenied(err)
 }
 
 // Children implements [cluster.Reader].
 func (g *Group) Children(ctx context.Context, path string, watched bool) ([]string, cluster.Stat, error) {
+	return read(ctx, g, watch{path, true}, watched, func(arm bool) ([]string, *zk.Stat, error) {
+		if !arm {
+			return g.zk.Children(path)
+		}
+		names, stat, _, err := g.zk.ChildrenW(path)
+		return names, stat, err
+	})
+}
+
+// read reads a znode by f, which also sets the watch if it is to be armed.
+func read[T any](ctx context.Context, g *Group, w watch, watched bool, f func(arm bool) (T, *zk.Stat, error)) (T, cluster.Stat, error) {
 	type reply struct {
-		names []string
+		value T
 		stat  *zk.Stat
 	}
-	s, w := g.Session, watch{path, true}
 	var arm *armedWatch
 	if watched {
-		arm = s.arm(w)
+		arm = g.arm(w)
 	}
-	r, err := await(ctx, request{group: g, key: "list " + path}, func() (reply, error) {
-		if arm == nil {
-			names, stat, err := s.zk.Children(path)
-			return reply{names, stat}, err
-		}
-		names, stat, _, err := s.zk.ChildrenW(path)
-		return reply{names, stat}, err
+	key := "get " + w.path
+	if w.children {
+		key = "list " + w.path
+	}
+	r, err := await(ctx, request{group: g, key: key}, func() (reply, error) {
+		value, stat, err := f(arm != nil)
+		return reply{value, stat}, err
 	})
 	if arm != nil {
-		s.noteRead(w, arm, statOf(r.stat), err)
+		g.noteRead(w, arm, statOf(r.stat), err)
 	}
-	return r.names, statOf(r.stat), s.explainDenied(err)
+	return r.value, statOf(r.stat), g.explainDenied(err)
 }
 
 // maxTxBytes limits the size of a transaction: a server closes the connection on a packet that exceeds jute.maxbuffer (1 MiB

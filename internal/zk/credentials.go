@@ -177,10 +177,7 @@ func (ids identities) of(a zk.ACL) bool {
 func grantsAll(list []zk.ACL, ids identities) bool {
 	var perms int32
 	for _, a := range list {
-		if a.Scheme == "world" {
-			perms |= a.Perms
-		}
-		if ids.of(a) {
+		if isPublic(a) || ids.of(a) {
 			perms |= a.Perms
 		}
 	}

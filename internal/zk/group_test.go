@@ -48,34 +48,12 @@ func TestReconnectSetsNoOldWatches(t *testing.T) {
 	eventually(t, "a hint at the change", func() bool { return s.TakeHints().Has(p.Leader()) })
 }
 
-// Each handle gets the hints below its own root, and a reconnect hints everything to all of them.
-func TestHintsAreFiledPerGroup(t *testing.T) {
+// A reconnect hints everything to every handle that is open. The contract of package storetest has the other hints.
+func TestReconnectHintsEachHandle(t *testing.T) {
 	px := newProxy(t, shared.Addr())
-	s, other := open(t, Options{Servers: []string{px.Addr()}}), open(t, Options{})
-	a, b := root(t, other), root(t, other)
+	s := open(t, Options{Servers: []string{px.Addr()}})
+	a, b := cluster.Paths{Root: "/a"}, cluster.Paths{Root: "/b"}
 	ga, gb, again := s.Group(a), s.Group(b), s.Group(a)
-	for _, g := range []*Group{ga, gb, again} {
-		if _, _, err := g.Get(t.Context(), g.root+"/leader", true); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, _, err := s.Get(t.Context(), "/", true); err != nil {
-		t.Fatal(err)
-	}
-	set := cluster.Op{Kind: cluster.OpSet, Path: a.Leader(), Version: cluster.AnyVersion, Data: []byte("x")}
-	if _, err := other.Do(t.Context(), set); err != nil {
-		t.Fatal(err)
-	}
-	<-ga.Wake()
-	<-again.Wake()
-	for _, g := range []*Group{ga, again} {
-		if h := g.TakeHints(); !h.Has(a.Leader()) || h.All {
-			t.Errorf("a handle of the root got %v", h)
-		}
-	}
-	if hints := []cluster.Hints{gb.TakeHints(), s.TakeHints()}; len(hints[0].Paths)+len(hints[1].Paths) > 0 {
-		t.Errorf("others got %v", hints)
-	}
 	again.Close()
 	px.Reset(false)
 	for _, wake := range []<-chan struct{}{ga.Wake(), gb.Wake(), s.Wake()} {
@@ -84,9 +62,6 @@ func TestHintsAreFiledPerGroup(t *testing.T) {
 	if !ga.TakeHints().All || !gb.TakeHints().All || !s.TakeHints().All || again.TakeHints().All {
 		t.Error("a reconnect does not hint at everything to every open handle")
 	}
-	if len(s.groups[a.Root]) != 1 {
-		t.Error("a closed handle stays")
-	}
 	ga.Close()
 	gb.Close()
 	if len(s.groups) != 0 {
@@ -94,31 +69,20 @@ func TestHintsAreFiledPerGroup(t *testing.T) {
 	}
 }
 
-// Nothing of a handle is sent after it was abandoned, and the other handles go on.
+// Nothing of a handle is sent after it was abandoned, also not what is urgent, or at the end of the session.
 func TestAbandonedHandle(t *testing.T) {
 	s := open(t, Options{})
 	p := root(t, s)
-	g, other := s.Group(p), s.Group(p)
+	g := s.Group(p)
 	g.CloseWith(create(p.Root+"/final", false))
 	g.Abandon()
-	for range 2 { // also after Close
-		if _, err := g.Do(t.Context(), create(p.Root+"/x", false)); !errors.Is(err, ErrAbandoned) || !errors.Is(err, cluster.ErrNotSent) {
-			t.Errorf("a write: %v", err)
-		}
-		if _, err := g.Do(WithPriority(t.Context(), PriorityLease), create(p.Root+"/x", false)); !errors.Is(err, ErrAbandoned) {
-			t.Errorf("an urgent write: %v", err)
-		}
-		if _, _, err := g.Get(t.Context(), p.Root, true); !errors.Is(err, ErrAbandoned) {
-			t.Errorf("a read: %v", err)
-		}
-		g.Close()
+	if _, err := g.Do(WithPriority(t.Context(), PriorityLease), create(p.Root+"/x", false)); !errors.Is(err, ErrAbandoned) {
+		t.Errorf("an urgent write: %v", err)
 	}
+	g.Close()
 	g.CloseWith(create(p.Root+"/final", false))
 	if len(s.finals()) != 0 {
 		t.Error("a closed handle has a final transaction")
-	}
-	if _, err := other.Do(t.Context(), create(p.Root+"/x", false)); err != nil {
-		t.Error(err)
 	}
 }
 

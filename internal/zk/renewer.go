@@ -63,14 +63,12 @@ func (s *Session) SetLease(znode string) {
 	n.merger.SetLease(znode, s.SessionID(), 1)
 }
 
-func (n *renewer) leaseZnode() string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.znode
-}
-
 // LeaseZnode returns the path of the session's lease znode; empty if it has none.
-func (g *Group) LeaseZnode() string { return g.renewer.leaseZnode() }
+func (s *Session) LeaseZnode() string {
+	s.renewer.mu.Lock()
+	defer s.renewer.mu.Unlock()
+	return s.renewer.znode
+}
 
 // takeSending reports, once for the batches that are sent together, whether one has just been sent.
 func (n *renewer) takeSending() bool { return n.sending.Load() && n.sending.Swap(false) }
@@ -151,7 +149,7 @@ func (n *renewer) send(s *Session, batches []renewal.Batch) {
 		n.sending.Store(true)
 		go func() { // ends with the reply, or the session at the latest
 			if b.Ops == nil {
-				stat, err := s.readLease(n.leaseZnode(), b.Deadline)
+				stat, err := s.readLease(s.LeaseZnode(), b.Deadline)
 				n.deliver(s, b, stat, err)
 				return
 			}

@@ -28,9 +28,8 @@ const (
 
 // armedWatch is a watch that has not fired. While it is armed, the znode is as it was when the watch was set.
 type armedWatch struct {
-	read   bool // the read that set it has been answered
-	exists bool
-	stat   cluster.Stat
+	read bool // the read that set it has been answered
+	stat cluster.Stat
 }
 
 // arm records a watch before it is set, since it may fire before the call that sets it has returned. It returns nil if the watch is
@@ -55,7 +54,7 @@ func (s *Session) noteRead(w watch, a *armedWatch, stat cluster.Stat, err error)
 	defer s.mu.Unlock()
 	switch {
 	case err == nil, errors.Is(err, cluster.ErrNoNode) && !w.children: // a list of children needs a znode
-		*a = armedWatch{read: true, exists: err == nil, stat: stat}
+		*a = armedWatch{read: true, stat: stat}
 	case s.armed[w] == a:
 		delete(s.armed, w)
 	}
@@ -104,23 +103,22 @@ func (s *Session) checkWatch(w watch) {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, s.Timeout())
 	defer cancel()
-	var exists bool
-	stat, err := await(ctx, request{group: s.own}, func() (stat *zk.Stat, err error) {
-		exists, stat, err = s.zk.Exists(w.path)
+	stat, err := await(ctx, request{group: s.own}, func() (*zk.Stat, error) {
+		_, stat, err := s.zk.Exists(w.path)
 		return stat, err
 	})
-	if err == nil && s.compare(w, a, exists, statOf(stat)) {
+	if err == nil && s.compare(w, a, statOf(stat)) {
 		s.opt.Log.Warn("a watch was lost, everything is read again", "znode", w.path)
 	}
 }
 
 // compare compares a znode with what was read when watch a was set, and reports whether the watch was lost: if the znode has changed without
 // an event. Then the group's reader must read everything again.
-func (s *Session) compare(w watch, a *armedWatch, exists bool, stat cluster.Stat) (lost bool) {
+func (s *Session) compare(w watch, a *armedWatch, stat cluster.Stat) (lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// An event is delivered before any newer data: if the same watch is still armed, the znode must be as it was.
-	if s.armed[w] != a || !a.read || w.matches(a, exists, stat) {
+	if s.armed[w] != a || !a.read || w.matches(a.stat, stat) {
 		return false
 	}
 	groups := s.groupsOf(w.path)
@@ -131,17 +129,12 @@ func (s *Session) compare(w watch, a *armedWatch, exists bool, stat cluster.Stat
 	return true
 }
 
-// matches reports whether a znode is as it was when the watch was set.
-func (w watch) matches(a *armedWatch, exists bool, stat cluster.Stat) bool {
-	switch {
-	case exists != a.exists:
-		return false
-	case !exists:
-		return true
-	case w.children:
-		return stat.Created == a.stat.Created && stat.ChildVersion == a.stat.ChildVersion
+// matches reports whether a znode is as it was when the watch was set. One that does not exist has zeros.
+func (w watch) matches(before, now cluster.Stat) bool {
+	if w.children {
+		return now.Created == before.Created && now.ChildVersion == before.ChildVersion
 	}
-	return stat.Modified == a.stat.Modified
+	return now.Modified == before.Modified
 }
 
 // Jitter returns a duration from three quarters of d to five quarters, so that many hosts do not do the same thing at the same moment.

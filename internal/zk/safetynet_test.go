@@ -79,17 +79,17 @@ func TestFiredWatchIsNotLost(t *testing.T) {
 	s.mu.Unlock()
 	fresh := s.arm(w)
 	s.noteRead(w, fresh, cluster.Stat{Modified: 2}, nil)
-	if s.compare(w, old, true, cluster.Stat{Modified: 1}) || g.TakeHints().All {
+	if s.compare(w, old, cluster.Stat{Modified: 1}) || g.TakeHints().All {
 		t.Error("an old check counts")
 	}
-	if s.compare(w, fresh, true, cluster.Stat{Modified: 2}) {
+	if s.compare(w, fresh, cluster.Stat{Modified: 2}) {
 		t.Error("nothing has changed")
 	}
 	s.noteRead(w, old, cluster.Stat{}, errors.New("a late failure of the first read"))
 	if s.armed[w] != fresh {
 		t.Error("it disarms another watch")
 	}
-	if !s.compare(w, fresh, false, cluster.Stat{}) {
+	if !s.compare(w, fresh, cluster.Stat{}) {
 		t.Error("the deletion is not noticed")
 	}
 }

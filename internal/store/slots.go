@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -79,30 +78,14 @@ func ReadSlots(ctx context.Context, r cluster.Reader, p cluster.Paths, watch boo
 	return readRecord(ctx, r, p.Slots(), watch, cluster.ReadSlots)
 }
 
-// SlotNumbers returns the numbers of the slots that have a znode, whatever the record of slots says, in their order.
-func SlotNumbers(ctx context.Context, conn cluster.Reader, p cluster.Paths) ([]int, error) {
+// readSlots reads the first slots, count of them, and all others up to the highest one that has a znode.
+func readSlots(ctx context.Context, conn cluster.Reader, p cluster.Paths, count int) ([]cluster.SlotState, error) {
 	names, _, err := conn.Children(ctx, p.Slots(), false)
 	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
 		return nil, fmt.Errorf("cannot list znode %s: %w", p.Slots(), err)
 	}
-	var all []int
 	for _, name := range names {
-		if n := cluster.SlotNumber(name); n >= 0 {
-			all = append(all, n)
-		}
-	}
-	slices.Sort(all)
-	return all, nil
-}
-
-// readSlots reads the first slots, count of them, and all others up to the highest one that exists.
-func readSlots(ctx context.Context, conn cluster.Reader, p cluster.Paths, count int) ([]cluster.SlotState, error) {
-	exist, err := SlotNumbers(ctx, conn, p)
-	if err != nil {
-		return nil, err
-	}
-	if len(exist) > 0 {
-		count = max(count, exist[len(exist)-1]+1)
+		count = max(count, cluster.SlotNumber(name)+1) // 0 for what is no slot
 	}
 	all := make([]cluster.SlotState, count)
 	g, ctx := errgroup.WithContext(ctx)

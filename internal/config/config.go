@@ -50,7 +50,7 @@ type Node struct {
 	Weight     float64 `yaml:"weight" min:"0.001" max:"1000" default:"1" reload:"yes" doc:"The share of leaderships that the policies spread and fewest give this host, from 0.001 to 1000. See docs/policies.md."`
 	MaxLeaders int     `yaml:"max_leaders" min:"0" reload:"yes" doc:"This host is not elected in further groups while it leads this many; each slot counts as one. It keeps what it leads. 0 for no limit."`
 	// ForgetAfter is 0 for never.
-	ForgetAfter time.Duration `yaml:"forget_after" min:"0s" max:"87600h" reload:"yes" doc:"How long after this host was stopped or lost the group forgets it, as zkelectd forget does; 0s for never. For machines that come and go."`
+	ForgetAfter time.Duration `yaml:"forget_after" min:"0s" max:"87600h" reload:"yes" doc:"How long after this host was stopped or lost the group forgets it; 0s for never. For machines that come and go."`
 }
 
 // Election configures this daemon as elector and as candidate.
@@ -97,7 +97,7 @@ func (c *Config) checkElection(report func(string, string, ...any)) {
 // Policy configures how members are filtered and ranked.
 type Policy struct {
 	// Source says where the policy is changed, see [Policy.LeftToGroup].
-	Source        string `yaml:"source" oneof:"files, group" default:"files" reload:"yes" doc:"Where the policy is changed: files (a reload publishes what was changed in this section) or group (the policy is in ZooKeeper alone, and 'zkelectd policy edit' changes it; this section then has at most exec besides). See docs/policies.md."`
+	Source        string `yaml:"source" oneof:"files, group" default:"files" reload:"yes" doc:"Where the policy is changed: files (a reload publishes what was changed in this section) or group (by 'zkelectd policy edit'; this section then has at most exec besides). See docs/policies.md."`
 	cluster.Rules `yaml:",squash"`
 	Exec          []string `yaml:"exec" program:"yes" reload:"yes" doc:"The program of the type exec. Each host uses the program in its own configuration, never one from ZooKeeper."`
 }
@@ -118,7 +118,7 @@ func (c Check) Timeout() time.Duration { return max(c.Interval/2, 2*time.Second)
 type Score struct {
 	Exec []string `yaml:"exec" program:"yes" doc:"The score is the first word of this command's output; with the type score, higher is better. It is measured every 10s, and the last few values are averaged."`
 	// AtElection makes members measure the score for each election, see [cluster.RollCall].
-	AtElection bool `yaml:"at_election" doc:"Whether all members measure their scores for each election, which ranks them by these answers: for replicated data. Part of the policy; each host answers only if its own configuration says so, too. Not with slots. See docs/policies.md."`
+	AtElection bool `yaml:"at_election" doc:"Whether all members measure their scores for each election: for replicated data. Part of the policy; each host answers only if its own configuration says so, too. Not with slots. See docs/policies.md."`
 	// Timeout is how long one measurement may take.
 	Timeout time.Duration `yaml:"timeout" min:"100ms" max:"1m" default:"5s" doc:"A score.exec that runs for longer than this has failed. With score.at_election it is also how long an election waits for the answers of members, and then part of the policy. From 100ms to 1m."`
 }
@@ -156,7 +156,7 @@ type Child struct {
 	StopSignal  string            `yaml:"stop_signal" default:"TERM" doc:"The signal that asks the child to stop."`
 	StopTimeout time.Duration     `yaml:"stop_timeout" doc:"How long the child may take to stop after stop_signal. Then it is killed, or earlier if the lease ends. With 0s the timeout is as long as the lease allows (5/6 of the lease), but at most 10s."`
 	// MaxRestarts is how often within a minute a child that exits by itself is started again.
-	MaxRestarts int `yaml:"max_restarts" min:"0" default:"3" doc:"How often within a minute a child that exits by itself is started again on the same host. If it exits once more, the leader gives up leadership."`
+	MaxRestarts int `yaml:"max_restarts" min:"0" default:"3" doc:"How often within a minute a child that exits by itself is started again; then the leader gives up leadership."`
 }
 
 // StateDirectory returns the directory, on a disk of this host, for what must survive a restart of the host: the unit's state directory, or
@@ -222,11 +222,11 @@ func (c Child) Signal() syscall.Signal { return unix.SignalNum(signalName(c.Stop
 
 // Hooks are commands that run at changes of leadership.
 type Hooks struct {
-	PreStart []string `yaml:"pre_start" program:"yes" doc:"A command that runs before the child starts, but not again when a child that has exited is restarted in place. If it fails, the takeover fails."`
+	PreStart []string `yaml:"pre_start" program:"yes" doc:"A command that runs before the child starts, but not again when the child is restarted in place. If it fails, the takeover fails."`
 	PostStop []string `yaml:"post_stop" program:"yes" doc:"A command that runs once pre_start has run and the child is dead for good, before leadership is released. See docs/safety.md."`
-	OnChange []string `yaml:"on_change" program:"yes" doc:"A command that runs for each change of this daemon's role, in order and one at a time, with JSON on its standard input."`
+	OnChange []string `yaml:"on_change" program:"yes" doc:"A command that runs for each change of this daemon's role, one at a time, with JSON on its standard input."`
 	// OnLeaderChange runs on every member.
-	OnLeaderChange []string      `yaml:"on_leader_change" program:"yes" reload:"yes" doc:"A command that runs on every member, leading or not, when it sees that another term leads or that nobody leads any more, and once at the start."`
+	OnLeaderChange []string      `yaml:"on_leader_change" program:"yes" reload:"yes" doc:"A command that runs on every member when it sees that another term leads or that nobody leads any more, and once at the start."`
 	OnProposal     []string      `yaml:"on_proposal" program:"yes" reload:"yes" doc:"A command that runs on the elector's host when an election waits for a person, with JSON on its standard input. See docs/policies.md."`
 	Timeout        time.Duration `yaml:"timeout" min:"1ns" default:"10s" doc:"A hook that runs for longer is killed. A takeover that takes longer than this and child.ready.timeout together has failed; with child.unit or child.promote, child.ready.timeout counts twice."`
 }

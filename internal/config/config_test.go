@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -384,6 +385,8 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
+var see = regexp.MustCompile(` See docs/([a-z-]+)\.md\.`)
+
 // The reference is generated from the keys, so that it cannot be out of date.
 func TestReference(t *testing.T) {
 	var b strings.Builder
@@ -397,7 +400,8 @@ func TestReference(t *testing.T) {
 		if k.Reload {
 			reload = "\\*"
 		}
-		fmt.Fprintf(&b, "| `%s`%s | %s | %s | %s | %s |\n", k.Name, reload, k.Scope, k.Kind, value, strings.ReplaceAll(k.Doc, "|", "\\|"))
+		doc := see.ReplaceAllString(strings.ReplaceAll(k.Doc, "|", "\\|"), " ([$1]($1.md))")
+		fmt.Fprintf(&b, "| `%s`%s | %s | %s | %s | %s |\n", k.Name, reload, k.Scope, k.Kind, value, doc)
 	}
 	testhelper.CheckDocument(t, "../../docs/configuration.md", b.String())
 }

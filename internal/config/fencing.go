@@ -16,9 +16,9 @@ import (
 // Fencing configures how this host, as a candidate, switches off the node of a leader that was lost.
 type Fencing struct {
 	// Levels are tried in this order until one succeeds.
-	Levels   []FencingLevel `yaml:"levels" doc:"How this host, as a candidate, switches off the node of a leader that was lost: one level, or a list of them, tried in this order until one succeeds. See docs/fencing.md."`
+	Levels   []FencingLevel `yaml:"levels" doc:"How this host, as a candidate, switches off the node of a lost leader: one level, or a list, tried in this order until one succeeds. See docs/fencing.md."`
 	Timeout  time.Duration  `yaml:"timeout" min:"1s" max:"5m" default:"1m" doc:"How long each level may take; from 1s to 5m."`
-	Required bool           `yaml:"required" doc:"With true this host takes over from a leader that was lost only after that node was fenced. If that fails, it gives up, with a strike, and another node is elected."`
+	Required bool           `yaml:"required" doc:"With true this host takes over from a lost leader only after that node was fenced. If that fails, it gives up, with a strike, and another node is elected."`
 	SkipWait bool           `yaml:"skip_wait" doc:"With true the lease wait for a node ends when it was fenced. See docs/fencing.md."`
 }
 

@@ -15,14 +15,14 @@ import (
 
 // ZooKeeper configures the ensemble and the group in it.
 type ZooKeeper struct {
-	Servers        []string      `yaml:"servers" default:"127.0.0.1:2181" reload:"yes" doc:"The servers of the ensemble, as host:port, or as srv+NAME for SRV records. A name is looked up for each connection; each of its addresses is tried like a server of its own. A reload refuses those of another ensemble."`
+	Servers        []string      `yaml:"servers" default:"127.0.0.1:2181" reload:"yes" doc:"The servers of the ensemble, as host:port, or as srv+NAME for SRV records. A reload refuses those of another ensemble. See docs/zookeeper.md."`
 	Follow         bool          `yaml:"follow" reload:"yes" doc:"Use the servers that the ensemble is reconfigured to, too, as /zookeeper/config says. See docs/zookeeper.md."`
 	Root           string        `yaml:"root" scope:"host, group" default:"/cluster" doc:"The group's root znode, which 'zkelectd init' creates. Daemons with the same root elect one leader."`
 	SessionTimeout time.Duration `yaml:"session_timeout" min:"2s" max:"10m" default:"6s" doc:"The session timeout to request; a server grants between 2 and 20 times its tickTime. The lease is at most 45% of the smallest timeout that may be granted."`
 	// MinSessionTimeout is the smallest session timeout that a server may grant; 0 for the one that was granted first.
 	MinSessionTimeout time.Duration `yaml:"min_session_timeout" doc:"The smallest session timeout that any server of the ensemble may grant. Set it if their maxSessionTimeout differs: with 0s zkelectd assumes that every server grants what the first one granted."`
 	ConnectTimeout    time.Duration `yaml:"connect_timeout" doc:"How long to try to connect for the first time before giving up. With 0s the daemon tries forever, and a command for 10s."`
-	SessionFile       string        `yaml:"session_file" doc:"The file (mode 0600) with the session's id and password and the pending hooks, for 'zkelectd release' and the next start. Only its user and root may have write access to the directory. Default: the file session in systemd's $RUNTIME_DIRECTORY, else none."`
+	SessionFile       string        `yaml:"session_file" doc:"The file (mode 0600) with the session's id and password and the pending hooks, for 'zkelectd release' and the next start. Only its user and root may write the directory. Default: the file session in systemd's $RUNTIME_DIRECTORY, else none."`
 	Auth              Auth          `yaml:"auth"`
 	SASL              SASL          `yaml:"sasl"`
 	ACL               string        `yaml:"acl" oneof:"auto, open, readable, private" default:"auto" reload:"yes" doc:"Who can access the znodes that are created: private (the users of zookeeper.auth.file and zookeeper.sasl, without both the certificate in zookeeper.tls), readable (everyone can read, too), open (everyone can do everything; for demos and tests only) or auto: private with one of these, except in a tree that is open, and else open. See docs/security.md."`
@@ -41,7 +41,7 @@ type SASL struct {
 	Keytab          string `yaml:"keytab" doc:"A keytab, mode 0600 or 0400, for servers with SASL's mechanism GSSAPI (Kerberos). It is read at each login."`
 	CredentialCache string `yaml:"credential_cache" doc:"A credential cache of Kerberos in a file, in place of a keytab. Another program must renew its ticket."`
 	Principal       string `yaml:"principal" doc:"The principal whose key in zookeeper.sasl.keytab is used. Default: the first one there."`
-	ServerPrincipal string `yaml:"server_principal" default:"zookeeper/_HOST" doc:"The principal of the servers. _HOST stands for the name in zookeeper.servers, in lower case and without a look-up in DNS. Without @REALM, krb5.conf says which realm it is in."`
+	ServerPrincipal string `yaml:"server_principal" default:"zookeeper/_HOST" doc:"The principal of the servers. _HOST stands for the name in zookeeper.servers, in lower case. Without @REALM, krb5.conf says which realm it is in."`
 	Krb5Conf        string `yaml:"krb5_conf" default:"/etc/krb5.conf" doc:"The configuration of Kerberos. Its lines include and includedir are not followed."`
 	Identity        string `yaml:"identity" doc:"The name that the servers give to the principal in ACLs. By default they are asked; those before 3.7 cannot say it."`
 }

@@ -140,9 +140,9 @@ var groupMetrics = []metric{
 			emit(float64(g.ApplicationLeases))
 		}
 	}},
-	{"zkelectd_heir", gauge, nil, "1 if this daemon is elected next if the leader is lost, as the elector has published it, and its data is fresh. Absent otherwise.", nil, ifTrue(func(g groupData) bool { return g.CheckHeir() == nil })},
+	{"zkelectd_heir", gauge, nil, "1 if this daemon is elected next if the leader is lost, and its data is fresh. Absent otherwise.", nil, ifTrue(func(g groupData) bool { return g.CheckHeir() == nil })},
 	{"zkelectd_child_unkillable", gauge, nil, "1 if part of the leader-only work cannot be killed. Absent otherwise.", nil, ifTrue(func(g groupData) bool { return g.Unkillable != "" })},
-	{"zkelectd_watchdog_device", gauge, []string{"state"}, "Always 1, with the state of the device that resets this host if the work outlives its lease: ready, armed (work runs) or unusable. Absent if none is configured.", nil, func(g groupData, emit emitter) {
+	{"zkelectd_watchdog_device", gauge, []string{"state"}, "Always 1, with the state of the watchdog device: ready, armed (work runs) or unusable. Absent if none is configured.", nil, func(g groupData, emit emitter) {
 		if g.WatchdogDevice != nil {
 			emit(1.0, g.WatchdogDevice.State)
 		}
@@ -157,7 +157,7 @@ var groupMetrics = []metric{
 			emit(boolToFloat(g.Failsafe.Active))
 		}
 	}},
-	{"zkelectd_failsafe_ready", gauge, nil, "1 if failsafe mode would work if this daemon led now: all other members that take part would promise. Only where failsafe mode is enabled.", nil, func(g groupData, emit emitter) {
+	{"zkelectd_failsafe_ready", gauge, nil, "1 if all other members would promise if this daemon led now. Only where failsafe mode is enabled.", nil, func(g groupData, emit emitter) {
 		if g.Failsafe != nil && g.Failsafe.Enabled {
 			emit(boolToFloat(g.Failsafe.Ready))
 		}
@@ -173,8 +173,8 @@ var groupMetrics = []metric{
 	{"zkelectd_severity", gauge, nil, "What the users of the work suffer: 0 nothing, 1 a warning, 2 critical, see docs/operations.md. Elector only.", nil, electorOnly(value(func(g groupData) float64 { return float64(g.SeverityAt(time.Now())) }))},
 	{"zkelectd_no_eligible_members", gauge, nil, "1 if the group needs a leader and no member is eligible. Elector only.", nil, electorOnly(boolean(func(g groupData) bool { return g.Note != "" && !g.AwaitsApproval }))},
 	{"zkelectd_approval_awaited", gauge, nil, "1 if an election waits until a person approves it, see policy.confirm. Absent otherwise. Elector only.", nil, electorOnly(ifTrue(func(g groupData) bool { return g.AwaitsApproval }))},
-	{"zkelectd_preemption_blocked", gauge, nil, "1 if a better member than the leader is prevented from taking over by a pause, a delayed failback, damping or an operator request. Failback manual does not count. Elector only.", nil, electorOnly(boolean(func(g groupData) bool { return g.Blocked != "" }))},
-	{"zkelectd_paused", gauge, []string{"mode"}, "1 if the group is paused in this mode: soft, or hard, in which not even a dead leader is replaced. Elector only.", nil, electorOnly(paused)},
+	{"zkelectd_preemption_blocked", gauge, nil, "1 if a pause, a delayed failback, damping or an operator request keeps a better member from leading. Failback manual does not count. Elector only.", nil, electorOnly(boolean(func(g groupData) bool { return g.Blocked != "" }))},
+	{"zkelectd_paused", gauge, []string{"mode"}, "1 if the group is paused in this mode: soft, or hard. Elector only.", nil, electorOnly(paused)},
 }
 
 var hostMetrics = []metric{
@@ -185,7 +185,7 @@ var hostMetrics = []metric{
 	{"zkelectd_view_age_seconds", gauge, nil, "The time since the daemon's event loop last published its state; with several groups, that of the loop that did so least recently.", value(func(h hostData) float64 { return time.Duration(h.views.Age()).Seconds() }), nil},
 	{"zkelectd_zookeeper_last_response_age_seconds", gauge, nil, "The time since this daemon sent the last read that ZooKeeper has answered.", value(lastResponseAge), nil},
 	{"zkelectd_healthy", gauge, nil, "1 if this host passes its own health probe, or has none.", boolean(healthy), nil},
-	{"zkelectd_config_last_reload_successful", gauge, nil, "0 if the last reload of the configuration was rejected, so that the previous one is still in use.", boolean(func(h hostData) bool { return !h.totals.ReloadFailed }), nil},
+	{"zkelectd_config_last_reload_successful", gauge, nil, "0 if the last reload was refused, so that the configuration before is still in use.", boolean(func(h hostData) bool { return !h.totals.ReloadFailed }), nil},
 	{"zkelectd_config_pending_settings", gauge, nil, "Settings that differ in the configuration files and need a restart.", value(func(h hostData) float64 { return float64(h.totals.Pending) }), nil},
 	{"zkelectd_config_last_reload_success_timestamp_seconds", gauge, nil, "The time at which the daemon read the configuration in use.", value(func(h hostData) float64 { return float64(h.totals.Reloaded.UnixMilli()) / 1000 }), nil},
 	{"zkelectd_certificate_expiry_timestamp_seconds", gauge, []string{"file"}, "When the certificate of this host for ZooKeeper expires. Absent without one.", func(h hostData, emit emitter) {
@@ -201,15 +201,15 @@ var hostMetrics = []metric{
 	{"zkelectd_sessions_total", counter, nil, "ZooKeeper sessions in which this daemon has registered.", value(func(h hostData) uint64 { return h.totals.Sessions }), nil},
 	{"zkelectd_session_expirations_total", counter, nil, "Sessions that ended although the daemon was not stopping: expired, closed from outside, or abandoned.", value(func(h hostData) uint64 { return h.totals.SessionsLost }), nil},
 	{"zkelectd_session_reconnects_total", counter, nil, "How often the daemon reconnected to ZooKeeper without losing its session.", value(func(h hostData) uint64 { return h.totals.Reconnects }), nil},
-	{"zkelectd_hook_failures_total", counter, nil, "Runs of the hooks on_change, on_leader_change and on_proposal of all groups that have failed, or were killed after hooks.timeout. The log names the group.", value(func(h hostData) uint64 { return h.totals.HookFailures }), nil},
-	{"zkelectd_fencing_total", counter, []string{"result"}, "Nodes of lost leaders that this daemon has tried to fence before it took over: it succeeded (success) or it is not certain that the node is off (failure).", func(h hostData, emit emitter) {
+	{"zkelectd_hook_failures_total", counter, nil, "Runs of the hooks on_change, on_leader_change and on_proposal that have failed, or were killed after hooks.timeout. The log names the group.", value(func(h hostData) uint64 { return h.totals.HookFailures }), nil},
+	{"zkelectd_fencing_total", counter, []string{"result"}, "Nodes of lost leaders that this daemon has tried to fence: success, or failure (it is not certain that the node is off).", func(h hostData, emit emitter) {
 		emit(float64(h.totals.Fenced.Succeeded), "success")
 		emit(float64(h.totals.Fenced.Failed), "failure")
 	}, nil},
-	{"zkelectd_fencing_unavailable", gauge, nil, "How many nodes this daemon could not fence, as their monitor has found last.", value(func(h hostData) float64 { return float64(h.totals.Unfenceable) }), nil},
-	{"zkelectd_failsafe_rounds_total", counter, nil, "Rounds in which this daemon, as a leader that ZooKeeper did not answer, has asked all members for promises.", value(func(h hostData) uint64 { return h.totals.Failsafe.Rounds }), nil},
+	{"zkelectd_fencing_unavailable", gauge, nil, "Nodes that this daemon could not fence, as their monitor has found last.", value(func(h hostData) float64 { return float64(h.totals.Unfenceable) }), nil},
+	{"zkelectd_failsafe_rounds_total", counter, nil, "Rounds in which this daemon, as a leader without ZooKeeper, has asked all members for promises.", value(func(h hostData) uint64 { return h.totals.Failsafe.Rounds }), nil},
 	{"zkelectd_failsafe_extensions_total", counter, nil, "Rounds in which all members have promised in time, so that the lease was extended.", value(func(h hostData) uint64 { return h.totals.Failsafe.Extended }), nil},
-	{"zkelectd_failsafe_replies_total", counter, []string{"result"}, "Members that this daemon has asked in rounds: they have promised (promised) or refused (refused), or could not be reached (unreachable).", func(h hostData, emit emitter) {
+	{"zkelectd_failsafe_replies_total", counter, []string{"result"}, "What the members that were asked in rounds have done: promised, refused, or unreachable.", func(h hostData, emit emitter) {
 		emit(float64(h.totals.Failsafe.Promised), "promised")
 		emit(float64(h.totals.Failsafe.Refused), "refused")
 		emit(float64(h.totals.Failsafe.Unreachable), "unreachable")
@@ -218,7 +218,7 @@ var hostMetrics = []metric{
 		emit(h.totals.Reads, "read")
 		emit(h.totals.Writes, "write")
 	}, nil},
-	{"zkelectd_transitions_total", counter, []string{labelGroup, "cause", "result"}, "Decisions that this daemon saw as the elector, by cause and result: the elected member became READY (ready) or not (failed). With more than 64 groups, those of all groups together, as the group /all; so are the two below.", counted(transitions), nil},
+	{"zkelectd_transitions_total", counter, []string{labelGroup, "cause", "result"}, "Decisions that this daemon saw as the elector, by cause and result: the elected member became READY (ready) or not (failed). With more than 64 groups, those of all together, as the group /all; so are the two below.", counted(transitions), nil},
 	{"zkelectd_transition_duration_seconds", histogram, []string{labelGroup}, "The time from a decision to READY, as seen by the elector.", counted(func(t status.Totals, emit emitter) { emit(t.ToReady) }), nil},
 	{"zkelectd_leaderless_duration_seconds", histogram, []string{labelGroup}, "How long no leader's work ran before a leader was READY, from the end of the last one's work, as in history.", counted(func(t status.Totals, emit emitter) { emit(t.Leaderless) }), nil},
 	{"zkelectd_node_info", gauge, []string{"node", "site"}, "Always 1; the labels are this daemon's node and site.", func(h hostData, emit emitter) { emit(1.0, h.node, h.site()) }, nil},

@@ -3,6 +3,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,11 +21,7 @@ import (
 
 // Connect opens a session for a person's request. The caller has checked the credentials, and closes it with [Disconnect].
 func Connect(ctx context.Context, cfg config.Config) (*zk.Session, error) {
-	limit := cfg.ZooKeeper.ConnectTimeout
-	if limit == 0 {
-		limit = AnswerTimeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.ZooKeeper.ConnectTimeout, AnswerTimeout))
 	defer cancel()
 	return zk.Open(ctx, zk.Options{
 		Servers: cfg.ZooKeeper.Servers, Timeout: cfg.ZooKeeper.SessionTimeout, Access: Access(cfg, os.Getenv), Log: slog.New(slog.DiscardHandler),
@@ -95,12 +92,14 @@ func Losses(c config.Config, b cluster.Budget, alone bool) []losses.Loss {
 			hooks++
 		}
 	}
-	f := Fencing(c)
 	_, misfit := b.NewReset(0)
+	var fencing time.Duration
+	if f := Fencing(c); f.Enabled() && c.Fencing.Required {
+		fencing = f.Limit()
+	}
 	return losses.Table(losses.Config{
 		Budget: b, LostAfter: c.Election.LostAfter, Hooks: hooks, Alone: alone, Confirm: c.Policy.Confirm != "",
-		Fencing:  losses.Fencing{Enabled: f.Enabled(), Required: c.Fencing.Required, SkipWait: c.Fencing.SkipWait, Limit: f.Limit()},
-		Failsafe: losses.Failsafe{Enabled: c.Failsafe.Enabled, Max: c.Failsafe.Max},
-		Device:   losses.Device{Used: c.Device.Used() && misfit == nil, Required: c.Device.Mode == config.DeviceRequired},
+		Fencing: fencing, SkipWait: c.Fencing.SkipWait, Failsafe: c.Failsafe.Enabled, FailsafeMax: c.Failsafe.Max,
+		DeviceUsed: c.Device.Used() && misfit == nil, DeviceRequired: c.Device.Mode == config.DeviceRequired,
 	})
 }

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,25 +19,21 @@ import (
 
 // ReadHistory returns the history; it is empty if none has been written yet.
 func ReadHistory(ctx context.Context, r cluster.Reader, paths cluster.Paths, watch bool) (cluster.History, error) {
-	data, _, err := readHistory(ctx, r, paths, watch)
-	if data == nil || err != nil {
-		return cluster.History{}, err
-	}
-	return cluster.DecodeHistory(paths.History(), data)
+	h, err := readHistory(ctx, r, paths, watch)
+	return h.Record, cmp.Or(err, h.Err)
 }
 
-// readHistory returns the history as it was written, nil if there is none.
-func readHistory(ctx context.Context, r cluster.Reader, paths cluster.Paths, watch bool) ([]byte, cluster.Stat, error) {
+// readHistory returns the history as it was written.
+func readHistory(ctx context.Context, r cluster.Reader, paths cluster.Paths, watch bool) (h cluster.Stored[cluster.History], err error) {
 	data, stat, err := r.Get(ctx, paths.History(), watch)
-	switch {
-	case errors.Is(err, cluster.ErrNoNode):
-		return nil, stat, nil
-	case err != nil:
-		return nil, stat, fmt.Errorf("cannot read znode %s: %w", paths.History(), err)
-	case data == nil:
-		data = []byte{} // an empty znode is damaged, not missing
+	if errors.Is(err, cluster.ErrNoNode) {
+		return h, nil
+	} else if err != nil {
+		return h, fmt.Errorf("cannot read znode %s: %w", paths.History(), err)
 	}
-	return data, stat, nil
+	h.Exists, h.Stat = true, stat
+	h.Record, h.Err = cluster.DecodeHistory(paths.History(), data)
+	return h, nil
 }
 
 // ReadFencings returns the record of what people have fenced.
@@ -101,15 +98,11 @@ func Force(ctx context.Context, conn cluster.ReadWriter, paths cluster.Paths, sn
 
 // readTerm returns the history with the entry of a term as it is to be; nil if it can't be used, or has no such entry.
 func readTerm(ctx context.Context, r cluster.Reader, paths cluster.Paths, term int64, by cluster.Forced) (*cluster.Stored[cluster.History], error) {
-	data, stat, err := readHistory(ctx, r, paths, false)
-	if data == nil || err != nil {
-		return nil, err
+	h, err := readHistory(ctx, r, paths, false)
+	if err != nil || !h.Readable() || !h.Record.Force(term, by) {
+		return nil, err // the fence says it as well
 	}
-	h, err := cluster.DecodeHistory(paths.History(), data)
-	if err != nil || !h.Force(term, by) {
-		return nil, nil // the fence says it as well
-	}
-	return &cluster.Stored[cluster.History]{Exists: true, Stat: stat, Record: h}, nil
+	return &h, nil
 }
 
 // NoEligibleError is the error for a policy under which no member is eligible.
@@ -327,10 +320,8 @@ type Damage struct {
 	// identity is the record in the root; only of the group itself, as slots.
 	identity cluster.Stored[cluster.Identity]
 	// slots is the record of slots; only of the group itself, not of a slot.
-	slots cluster.Stored[cluster.Slots]
-	// history is the error of decoding the history, historyStat its znode's stat.
-	history     error
-	historyStat cluster.Stat
+	slots   cluster.Stored[cluster.Slots]
+	history cluster.Stored[cluster.History]
 }
 
 // ReadDamage reads the records of a group.
@@ -348,15 +339,8 @@ func ReadDamage(ctx context.Context, r cluster.Reader, paths cluster.Paths) (*Da
 			return nil, err
 		}
 	}
-	data, stat, err := readHistory(ctx, r, paths, false)
-	if err != nil {
-		return nil, err
-	}
-	if data != nil {
-		_, d.history = cluster.DecodeHistory(paths.History(), data)
-		d.historyStat = stat
-	}
-	return d, nil
+	d.history, err = readHistory(ctx, r, paths, false)
+	return d, err
 }
 
 // Replacement is what a repair puts in the place of a damaged record.
@@ -395,7 +379,7 @@ func (d *Damage) faults() []Repair {
 		{Name: "root", Fault: d.identity.Err},
 		{Name: "policy", Fault: policyFault(s.Policy)},
 		{Name: "control", Fault: errors.Join(s.Control.Err, s.Control.Record.Exhausted())},
-		{Name: "history", Fault: d.history},
+		{Name: "history", Fault: d.history.Err},
 		{Name: "roster", Fault: s.Roster.Err},
 		{Name: "slots", Fault: slotsFault(d.slots)},
 		{Name: "elected", Fault: s.Elected.Err},
@@ -445,7 +429,7 @@ func (d *Damage) plan(r *Repair, with Replacement) error {
 		r.Op = overwrite(d.paths.Control(), d.snapshot.Control.Stat, cluster.Encode(&empty))
 		r.Action = "emptied: the requests of operators so far (a pause, moves, cordons) are no longer in force"
 	case "history":
-		r.Op = overwrite(d.paths.History(), d.historyStat, cluster.EncodeHistory(&cluster.History{}))
+		r.Op = overwrite(d.paths.History(), d.history.Stat, cluster.EncodeHistory(&cluster.History{}))
 		r.Action = "emptied: the terms so far are lost"
 	default:
 		r.Action = "repaired by the elector: run a daemon; if that does not help, see 'zkelectd explain'"

@@ -66,7 +66,9 @@ func (s Submitter) Submit(ctx context.Context, planner func(whatif.Question) (re
 		if plan.Roster != nil {
 			ops = append(ops, s.Paths.RosterTx("", snap.Roster, *plan.Roster)...)
 		}
-		err = s.write(ctx, ops...)
+		limited, cancel := context.WithTimeout(ctx, s.Write)
+		_, err = s.Conn.Do(limited, ops...)
+		cancel()
 		switch {
 		case err == nil:
 			return plan, nil
@@ -78,11 +80,4 @@ func (s Submitter) Submit(ctx context.Context, planner func(whatif.Question) (re
 			return plan, fmt.Errorf("cannot write znode %s: %w", s.Paths.Control(), err)
 		}
 	}
-}
-
-func (s Submitter) write(ctx context.Context, ops ...cluster.Op) error {
-	ctx, cancel := context.WithTimeout(ctx, s.Write)
-	defer cancel()
-	_, err := s.Conn.Do(ctx, ops...)
-	return err
 }

@@ -22,7 +22,7 @@ type connLimiter struct {
 	net.Listener
 	limit int
 	mu    sync.Mutex
-	conns []*limitedConn // in the order of their last state change
+	conns []*limitedConn // the oldest first
 }
 
 // Accept implements net.Listener.
@@ -60,7 +60,7 @@ func (l *connLimiter) add(c *limitedConn) (evicted *limitedConn, ok bool) {
 }
 
 // chooseEviction returns the connection to evict for a new one, or nil if all have active requests: among those of the network
-// with the most connections, and there of the address with the most, the one that has been idle longest. So a client that
+// with the most connections, and there of the address with the most, the oldest. So a client that
 // opens many connections evicts its own.
 func (l *connLimiter) chooseEviction(newcomer client) *limitedConn {
 	addresses, networks := map[string]int{newcomer.address: 1}, map[string]int{newcomer.hostKey(): 1}
@@ -93,19 +93,6 @@ func (l *connLimiter) removeConn(c *limitedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.removeLocked(c)
-}
-
-// connState is the http.Server.ConnState hook. The server reports StateActive once it has read the header of a request.
-func (l *connLimiter) connState(conn net.Conn, _ http.ConnState) {
-	c := limitedConnOf(conn)
-	if c == nil {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if i := slices.Index(l.conns, c); i >= 0 {
-		l.conns = append(slices.Delete(l.conns, i, i+1), c)
-	}
 }
 
 // limitedConn is a connection of a [connLimiter].

@@ -208,15 +208,13 @@ func TestConnLimiter(t *testing.T) {
 		return c.(*limitedConn)
 	}
 	first, second := accept("127.0.0.1"), accept("127.0.0.1")
-	p.connState(first, http.StateIdle)
 	third := accept("127.0.0.1")
-	if len(p.conns) != 2 || p.conns[0] != first || p.conns[1] != third {
-		t.Fatalf("%d connections; the second, which was idle longest, is not evicted", len(p.conns))
+	if len(p.conns) != 2 || p.conns[0] != second || p.conns[1] != third {
+		t.Fatalf("%d connections; the first, the oldest, is not evicted", len(p.conns))
 	}
+	first.Close() // after its eviction
 	second.Close()
-	p.connState(second, http.StateIdle) // after its eviction
-	first.Close()
-	first.Close()
+	second.Close()
 	if len(p.conns) != 1 {
 		t.Errorf("%d connections", len(p.conns))
 	}
@@ -230,7 +228,7 @@ func TestConnLimiter(t *testing.T) {
 // An IPv6 network counts as one host, no matter how many addresses it uses.
 func TestChooseEviction(t *testing.T) {
 	for _, c := range []struct{ open, newcomer, loser string }{
-		{"192.0.2.1 192.0.2.2", "192.0.2.3", "192.0.2.1"}, // the one that was idle longest
+		{"192.0.2.1 192.0.2.2", "192.0.2.3", "192.0.2.1"}, // the oldest
 		{"192.0.2.1 192.0.2.2", "192.0.2.2", "192.0.2.2"}, // its own
 		{"192.0.2.1 192.0.2.2 192.0.2.2", "192.0.2.3", "192.0.2.2"},
 		{"192.0.2.1 2001:db8::1 2001:db8::2", "192.0.2.3", "2001:db8::1"},

@@ -81,7 +81,6 @@ func (e Endpoint) serve(ctx context.Context, listener net.Listener, handler http
 		BaseContext: baseContext(base), ConnContext: withConn, ErrorLog: log.New(errorLogWriter{e.Log}, "", 0),
 	}
 	limiter := &connLimiter{Listener: listener, limit: maxConns}
-	server.ConnState = limiter.connState
 	served := make(chan error, 1)
 	go func() {
 		if e.Web.path == "" {

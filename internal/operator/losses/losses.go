@@ -23,32 +23,19 @@ type Config struct {
 	// LostAfter is how long a leader must have been silent before another member takes over; 0 for as early as is safe.
 	LostAfter time.Duration
 	// Hooks is how many hooks the guard runs after the death of its daemon; each of them may take K.
-	Hooks    int
-	Fencing  Fencing
-	Device   Device
-	Failsafe Failsafe
+	Hooks int
+	// Fencing is how long it may take to fence one host, with all levels, 0 if that is not required. SkipWait is set if the lease wait ends
+	// with it.
+	Fencing  time.Duration
+	SkipWait bool
+	// DeviceUsed is set if there may be a watchdog device that fits the lease, DeviceRequired if no host leads without it.
+	DeviceUsed, DeviceRequired bool
+	// Failsafe is set if a leader works on while ZooKeeper is away, FailsafeMax for how long after the last write that ZooKeeper has
+	// acknowledged; 0 for as long as it takes.
+	Failsafe    bool
+	FailsafeMax time.Duration
 	// Alone is set if it is known that no other member may lead, Confirm if a person may have to approve the next one.
 	Alone, Confirm bool
-}
-
-// Fencing is how a candidate switches off the host of a lost leader.
-type Fencing struct {
-	Enabled, Required, SkipWait bool
-	// Limit is how long it may take for one host, with all levels.
-	Limit time.Duration
-}
-
-// Device is a watchdog device that resets a host whose work outlives its lease.
-type Device struct {
-	// Used is set if there may be one that fits the lease, Required if no host leads without it.
-	Used, Required bool
-}
-
-// Failsafe lets a leader work on while ZooKeeper is away.
-type Failsafe struct {
-	Enabled bool
-	// Max is for how long after the last write that ZooKeeper has acknowledged; 0 for as long as it takes.
-	Max time.Duration
 }
 
 // Kind is what is lost.
@@ -173,8 +160,8 @@ func (c Config) silence() []Part {
 	if c.LostAfter > c.Budget.LeaseWait {
 		parts = []Part{{"election.lost_after", cluster.Duration(c.LostAfter)}}
 	}
-	if f := c.Fencing; f.Enabled && f.Required {
-		parts = append(parts, Part{"fencing", cluster.Duration(f.Limit)})
+	if c.Fencing > 0 {
+		parts = append(parts, Part{"fencing", cluster.Duration(c.Fencing)})
 	}
 	return parts
 }
@@ -184,16 +171,16 @@ func (c Config) silence() []Part {
 // the work starts when both are over, and with skip_wait as well when the host is fenced, so W does not matter. Without required a fencing that
 // fails costs nothing, and one that succeeds can only make it shorter.
 func (c Config) expiry() []Part {
-	f, wait := c.Fencing, Part{"lease wait", cluster.Duration(c.Budget.LeaseWait)}
-	if f.Enabled && f.Required && (f.SkipWait || f.Limit > c.Budget.LeaseWait) {
-		wait = Part{"fencing", cluster.Duration(f.Limit)}
+	wait := Part{"lease wait", cluster.Duration(c.Budget.LeaseWait)}
+	if c.Fencing > 0 && (c.SkipWait || c.Fencing > c.Budget.LeaseWait) {
+		wait = Part{"fencing", cluster.Duration(c.Fencing)}
 	}
 	return []Part{{"end of the session", cluster.Duration(c.Budget.SessionEnd())}, wait}
 }
 
 // proof says what S1 rests on if a host that is lost might work on.
 func (c Config) proof() string {
-	if f := c.Fencing; f.Enabled && f.Required {
+	if c.Fencing > 0 {
 		return "rests on fencing, and on the lease; nobody leads if no host can fence it"
 	}
 	return "rests on the lease, which the lost host's guard enforces"
@@ -203,7 +190,7 @@ func (c Config) proof() string {
 // nothing while ZooKeeper answers it. So that adds nothing.
 func (c Config) host() Loss {
 	why := c.proof()
-	if c.Failsafe.Enabled {
+	if c.Failsafe {
 		why += "; nobody leads if all members that may veto are lost as well"
 	}
 	return c.after(Host, why)
@@ -214,9 +201,9 @@ func (c Config) host() Loss {
 func (c Config) partition() Loss {
 	why := c.proof()
 	switch {
-	case c.Failsafe.Enabled && c.Failsafe.Max > 0:
-		why += fmt.Sprintf("; if the leader is cut off together with all members that have promised, it works on for at most %s, and nobody else leads meanwhile", c.Failsafe.Max)
-	case c.Failsafe.Enabled:
+	case c.Failsafe && c.FailsafeMax > 0:
+		why += fmt.Sprintf("; if the leader is cut off together with all members that have promised, it works on for at most %s, and nobody else leads meanwhile", c.FailsafeMax)
+	case c.Failsafe:
 		why += "; if the leader is cut off together with all members that have promised, it works on, and nobody else leads"
 	}
 	return c.after(Partition, why)
@@ -237,14 +224,14 @@ func (c Config) after(k Kind, why string) Loss {
 // back, it counts every session from the beginning. A leader's host that reaches the servers before the session ends releases at once. Deputies give
 // it the time for that, and take over when they have reached the servers themselves, before the session ends. In failsafe mode the leader works on while all members that have promised answer.
 func (c Config) zookeeper() Loss {
-	f, limit := c.Failsafe, ""
+	limit := ""
 	switch {
-	case !f.Enabled:
+	case !c.Failsafe:
 		return loss(ZooKeeper, NoLeader, fmt.Sprintf("the leader stops within its lease, %s, and nobody leads until ZooKeeper is back", round(c.Budget.Lease)), c.expiry()...)
 	case c.Alone:
 		return loss(ZooKeeper, NoLeader, "no other member can promise to let nobody take over: the leader stops within its lease", c.expiry()...)
-	case f.Max > 0:
-		limit = fmt.Sprintf(", for at most %s", f.Max)
+	case c.FailsafeMax > 0:
+		limit = fmt.Sprintf(", for at most %s", c.FailsafeMax)
 	}
 	return loss(ZooKeeper, SameLeader, "the leader works on"+limit+" while every other member answers it; it stops within its lease if one does not")
 }
@@ -253,17 +240,15 @@ func (c Config) zookeeper() Loss {
 // is scheduled, and without that for as long as only the guard stands still. A device resets the host within K after the end of the lease, so
 // before a successor starts its work (cluster.Reset); required fencing switches it off before that.
 func (c Config) standStill() Loss {
-	f, d := c.Fencing, c.Device
-	fenced := f.Enabled && f.Required
 	var why string
-	switch {
-	case fenced && d.Required:
+	switch fenced := c.Fencing > 0; {
+	case fenced && c.DeviceRequired:
 		why = "the watchdog device resets the host, and fencing switches it off"
 	case fenced:
 		why = "fencing switches the host off; nobody leads if no host can fence it"
-	case d.Required:
+	case c.DeviceRequired:
 		why = "the watchdog device resets the host; not a virtual machine that is paused with its device"
-	case d.Used:
+	case c.DeviceUsed:
 		return c.unsafe("two leaders may work if the watchdog device cannot be used: watchdog_device.mode is automatic, not required")
 	default:
 		return c.unsafe("two leaders may work: nothing ends the old work, as watchdog_device.mode or fencing.required would")

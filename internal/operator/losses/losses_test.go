@@ -22,7 +22,6 @@ func budget(t *testing.T, session time.Duration) cluster.Budget {
 func row(l Loss) string { return fmt.Sprintf("%s %s %s", l.Kind, l.Outcome, l.Time()) }
 
 func TestTable(t *testing.T) {
-	required := Fencing{Enabled: true, Required: true, Limit: 41 * time.Second}
 	for name, c := range map[string]struct {
 		config Config
 		want   []string
@@ -43,31 +42,27 @@ func TestTable(t *testing.T) {
 			"daemon next_leader 900ms", "host next_leader 3.67s", "partition next_leader 3.67s",
 			"zookeeper no_leader 12.67s after it is back", "stand_still two_leaders 3.67s",
 		}},
-		"a device": {Config{Device: Device{Used: true, Required: true}}, []string{
+		"a device": {Config{DeviceUsed: true, DeviceRequired: true}, []string{
 			"daemon next_leader 900ms", "host next_leader 3.67s", "partition next_leader 3.67s",
 			"zookeeper no_leader 12.67s after it is back", "stand_still next_leader 3.67s",
 		}},
-		"fencing that may fail": {Config{Fencing: Fencing{Enabled: true, SkipWait: true, Limit: required.Limit}}, []string{
-			"daemon next_leader 900ms", "host next_leader 3.67s", "partition next_leader 3.67s",
-			"zookeeper no_leader 12.67s after it is back", "stand_still two_leaders 3.67s",
-		}},
-		"required fencing": {Config{Fencing: required}, []string{
+		"required fencing": {Config{Fencing: 41 * time.Second}, []string{
 			"daemon next_leader 900ms", "host next_leader 44.67s", "partition next_leader 44.67s",
 			"zookeeper no_leader 50s after it is back", "stand_still next_leader 44.67s",
 		}},
-		"required fencing that is fast": {Config{Fencing: Fencing{Enabled: true, Required: true, Limit: 2 * time.Second}}, []string{
+		"required fencing that is fast": {Config{Fencing: 2 * time.Second}, []string{
 			"daemon next_leader 900ms", "host next_leader 5.67s", "partition next_leader 5.67s",
 			"zookeeper no_leader 12.67s after it is back", "stand_still next_leader 5.67s",
 		}},
-		"required fencing that is fast, without the wait": {Config{Fencing: Fencing{Enabled: true, Required: true, SkipWait: true, Limit: 2 * time.Second}}, []string{
+		"required fencing that is fast, without the wait": {Config{Fencing: 2 * time.Second, SkipWait: true}, []string{
 			"daemon next_leader 900ms", "host next_leader 5.67s", "partition next_leader 5.67s",
 			"zookeeper no_leader 11s after it is back", "stand_still next_leader 5.67s",
 		}},
-		"failsafe mode": {Config{Failsafe: Failsafe{Enabled: true}}, []string{
+		"failsafe mode": {Config{Failsafe: true}, []string{
 			"daemon next_leader 900ms", "host next_leader 3.67s", "partition next_leader 3.67s",
 			"zookeeper same_leader 0s", "stand_still two_leaders 3.67s",
 		}},
-		"alone, in failsafe mode": {Config{Alone: true, LostAfter: 5 * time.Second, Failsafe: Failsafe{Enabled: true}}, []string{
+		"alone, in failsafe mode": {Config{Alone: true, LostAfter: 5 * time.Second, Failsafe: true}, []string{
 			"daemon next_leader 900ms", "host no_leader 12.67s after it is back", "partition no_leader 12.67s after it is back",
 			"zookeeper no_leader 12.67s after it is back", "stand_still no_leader 12.67s after it is back",
 		}},
@@ -112,7 +107,7 @@ func TestAShortLease(t *testing.T) {
 
 // The reasons name the limit of failsafe mode, and the sum its parts.
 func TestWords(t *testing.T) {
-	table := Table(Config{Budget: budget(t, 6*time.Second), Failsafe: Failsafe{Enabled: true, Max: time.Hour}})
+	table := Table(Config{Budget: budget(t, 6*time.Second), Failsafe: true, FailsafeMax: time.Hour})
 	for i, want := range []string{"the guard kills the work", "veto", "at most 1h0m0s", "at most 1h0m0s", "watchdog_device.mode"} {
 		if l := table[i]; !strings.Contains(l.Why, want) {
 			t.Errorf("%s: %s", l.Kind, l.Why)
@@ -120,7 +115,7 @@ func TestWords(t *testing.T) {
 	}
 	for c, want := range map[Config]string{
 		{}: "end of the lease 3.67s", {LostAfter: 4 * time.Second}: "election.lost_after 4s", {Alone: true}: "end of the session 9s + lease wait 3.67s",
-		{Fencing: Fencing{Enabled: true, Required: true, Limit: time.Second}}: "end of the lease 3.67s + fencing 1s",
+		{Fencing: time.Second}: "end of the lease 3.67s + fencing 1s",
 	} {
 		c.Budget = budget(t, 6*time.Second)
 		if got := Table(c)[1].Sum(); got != want {

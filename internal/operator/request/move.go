@@ -143,6 +143,3 @@ func (d *draft) reelect() (Plan, error) {
 func (d *draft) inGroup(hint string, args ...any) string {
 	return cluster.InGroup(hint, cluster.GroupOf(d.q.Options.Group), args...)
 }
-
-// resumeHint returns the command that ends a pause.
-func (d *draft) resumeHint() string { return d.inGroup("'zkelectd resume'") }

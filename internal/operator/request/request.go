@@ -254,16 +254,11 @@ func (d *draft) finish(what string) (Plan, error) {
 		d.newRequest()
 	}
 	d.next.LastRequest = fmt.Sprintf("%s by %s", what, d.options.By)
-	if adds && tooLarge(d.next) {
+	if whole := d.next.Whole(); adds && len(cluster.Encode(&whole)) > maxControl {
 		return Plan{}, fmt.Errorf("there are too many requests with long reasons: uncordon some of the nodes and sites that %s lists first", d.inGroup("'zkelectd status'"))
 	}
 	d.plan.Control = d.next
 	return d.plan, nil
-}
-
-func tooLarge(c cluster.Control) bool {
-	c = c.Whole()
-	return len(cluster.Encode(&c)) > maxControl
 }
 
 // forecast returns what would happen if the plan so far were in force.
@@ -276,7 +271,7 @@ func (d *draft) forecast() whatif.Outcome {
 // checkNoHardPause returns an error if a hard pause would keep the request from having an effect.
 func (d *draft) checkNoHardPause() error {
 	if p := d.next.Pause; p != nil && p.Hard {
-		return fmt.Errorf("the group is paused hard %s; run %s first", p.Request, d.resumeHint())
+		return fmt.Errorf("the group is paused hard %s; run %s first", p.Request, d.inGroup("'zkelectd resume'"))
 	}
 	return nil
 }

@@ -18,8 +18,6 @@ const (
 	EventDaemon = "daemon"
 	// EventState has a daemon's change of phase: a [Change].
 	EventState = "state"
-	// EventElected has a new decision: a [Decision].
-	EventElected = "elected"
 	// EventLeadership has the holder of leadership: a [Leadership].
 	EventLeadership = "leadership"
 )
@@ -30,15 +28,6 @@ type Event struct {
 	ID   string
 	Kind string
 	Data []byte // JSON, on one line
-}
-
-// Decision is the newest decision of an elector.
-type Decision struct {
-	Node   string `json:"node"`
-	Site   string `json:"site"`
-	Term   int64  `json:"term"`
-	Cause  string `json:"cause"`
-	Reason string `json:"reason"`
 }
 
 // Holder is the holder of leadership. State is READY, PROGRESS or NONE.
@@ -176,9 +165,6 @@ func (f *Feed) Since(id string) (events []Event, more <-chan struct{}, known boo
 
 // AddChanges adds events for the differences between two views of a daemon.
 func (f *Feed) AddChanges(before, after Daemon) {
-	if after.ElectedTerm != 0 && (before.ElectedTerm != after.ElectedTerm || before.Elected != after.Elected) {
-		f.Add(EventElected, Decision{after.Elected, after.ElectedSite, after.ElectedTerm, after.Cause, after.Reason})
-	}
 	if before.eventFields() != after.eventFields() {
 		f.Add(EventDaemon, after.At(after.PublishedAt).Response())
 	}

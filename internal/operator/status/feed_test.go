@@ -93,7 +93,7 @@ func TestEventsOfAChange(t *testing.T) {
 		"nothing":                     {func(d *Daemon) {}, ""},
 		"time":                        {func(d *Daemon) { d.PublishedAt, d.SnapshotAt, d.RespondedAt, d.LeaseEnds, d.Age = 1, 2, 3, 4, 5 }, ""},
 		"the same holder, read again": {func(d *Daemon) { h := *d.Holder; d.Holder = &h }, ""},
-		"a decision":                  {func(d *Daemon) { d.Elected, d.ElectedTerm = "b", 8 }, "elected daemon"},
+		"a decision":                  {func(d *Daemon) { d.Elected, d.ElectedTerm = "b", 8 }, "daemon"},
 		"a holder":                    {func(d *Daemon) { d.Holder = &Holder{State: "NONE"} }, ""},
 		"no decision any more":        {func(d *Daemon) { d.Elected, d.ElectedTerm = "", 0 }, "daemon"},
 		"a phase":                     {func(d *Daemon) { d.Phase = "leading" }, "daemon"},

@@ -45,7 +45,7 @@ func loseAndMeasure(t *rapid.T, seed uint64) (losses.Kind, float64) {
 		return "", 0 // a deputy without a right of succession leaves the takeover to the next one
 	}
 	lost, c := w.hosts[i], losses.Config{Budget: g.members[i].budget}
-	c.Failsafe.Enabled = w.failsafe != nil
+	c.Failsafe = w.failsafe != nil
 	said := rapid.SampledFrom(losses.Table(c)).Draw(t, "loss")
 	if said.Outcome == losses.SameLeader { // a property of the whole schedule: TestNoNeedlessStopInAnOutage
 		return said.Kind, 0

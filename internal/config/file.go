@@ -326,17 +326,17 @@ func structOf[T any](n *yaml.Node, wrong string) (v T, err error) {
 }
 
 // marshal returns the node for a value, in the form in which people write it.
-func marshal(v any) (*yaml.Node, error) {
+func marshal(v any) *yaml.Node {
 	if d, ok := v.(time.Duration); ok {
 		v = d.String()
 	}
 	n := new(yaml.Node)
-	err := n.Encode(v)
+	_ = n.Encode(v) // never fails: all settings are plain values
 	switch n.Kind {
 	case yaml.SequenceNode, yaml.MappingNode:
 		n.Style = yaml.FlowStyle
 	}
-	return n, err
+	return n
 }
 
 // fromText parses a value from an environment variable or a flag.

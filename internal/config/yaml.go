@@ -34,16 +34,12 @@ func yamlOf(settings map[string]any, comment func(Key) string, wanted func(key s
 		if i := strings.LastIndexByte(k.Name, '.'); i >= 0 {
 			path, name = k.Name[:i], k.Name[i+1:]
 		}
-		value, err := marshal(settings[k.Name])
-		if err != nil {
-			continue // cannot happen: all settings are plain values
-		}
 		node := &yaml.Node{Kind: yaml.ScalarNode, Value: name}
 		if comment != nil {
 			node.HeadComment = comment(k)
 		}
 		s := section(sections, path)
-		s.Content = append(s.Content, node, value)
+		s.Content = append(s.Content, node, marshal(settings[k.Name]))
 	}
 	var b strings.Builder
 	e := yaml.NewEncoder(&b)
@@ -55,14 +51,7 @@ func yamlOf(settings map[string]any, comment func(Key) string, wanted func(key s
 
 // inline returns a value as YAML on one line.
 func inline(v any) string {
-	n, err := marshal(v)
-	if err != nil {
-		return fmt.Sprint(v)
-	}
-	text, err := yaml.Marshal(n)
-	if err != nil {
-		return fmt.Sprint(v)
-	}
+	text, _ := yaml.Marshal(marshal(v)) // never fails: all settings are plain values
 	return strings.Join(strings.Fields(string(text)), " ")
 }
 

@@ -21,6 +21,7 @@ import (
 	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/transition"
 	"zkelectd/internal/work/applease"
+	"zkelectd/internal/work/hook"
 	"zkelectd/internal/work/worker"
 	"zkelectd/internal/zk"
 )
@@ -304,7 +305,7 @@ func (g *Group) announce(a transition.Announce) {
 	change := g.change(a.Phase, a.Term, a.Reason)
 	change.Fencing = a.Fencing
 	g.feed.Add(status.EventState, change)
-	g.opt.OnChange(encodeChange(change))
+	g.opt.OnChange(hook.JSON(change))
 }
 
 func (g *Group) change(phase transition.Phase, term int64, reason string) status.Change {
@@ -312,13 +313,4 @@ func (g *Group) change(phase transition.Phase, term int64, reason string) status
 		Node: g.settings.Node.ID, Site: g.settings.Node.Site, Group: g.opt.Name, Root: g.opt.Paths.Root, Term: term, State: string(phase),
 		Reason: reason, Time: time.Now(),
 	}
-}
-
-// encodeChange returns the input of hooks.on_change.
-func encodeChange(c status.Change) []byte {
-	data, err := json.Marshal(c)
-	if err != nil {
-		return nil // not reached: plain values
-	}
-	return append(data, '\n')
 }

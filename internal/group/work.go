@@ -9,6 +9,7 @@ import (
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/transition"
 	"zkelectd/internal/work/fencer"
+	"zkelectd/internal/work/hook"
 	"zkelectd/internal/work/workenv"
 	"zkelectd/internal/work/worker"
 )
@@ -42,7 +43,7 @@ func (m *Member) fencing(term int64) workenv.Fencing {
 // setPendingHooks sets the hooks that the guard runs if this daemon dies as the leader.
 func (m *Member) setPendingHooks(term int64) {
 	change := m.group.change(transition.Standby, term, "the daemon has died as the leader")
-	m.worker.SetPendingHooks(term, encodeChange(change))
+	m.worker.SetPendingHooks(term, hook.JSON(change))
 }
 
 // ErrNoWork is the error for a value of work that does not lead here.

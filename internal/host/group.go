@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -185,14 +184,10 @@ func (g *Group) propose(v status.Daemon) {
 	if p == nil || g.proposed.Swap(p.ID) == p.ID {
 		return
 	}
-	data, err := json.Marshal(status.Proposal{
+	g.asking.Push(hook.Input{Data: hook.JSON(status.Proposal{
 		Node: v.Node, Site: v.Site, Group: g.name, Root: g.paths.Root, Request: p.ID, Leader: p.Node, LeaderSite: p.Site,
 		Cause: string(p.Cause), Reason: p.Reason, ConfirmAfter: p.For, Time: p.Time,
-	})
-	if err != nil {
-		return // not reached: plain values
-	}
-	g.asking.Push(hook.Input{Data: append(data, '\n')})
+	})})
 }
 
 // neighbors returns what the group's elector takes into account of other groups.

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strconv"
 	"sync/atomic"
@@ -202,11 +201,7 @@ func (w *leaderWatch) input(l status.Leadership, at hookedChange) hook.Input {
 		change.Leader, change.LeaderSite, change.State, change.Cause, change.Reason = l.Node, l.Site, l.State, l.Cause, l.Reason
 		change.Value = l.Value
 	}
-	data, err := json.Marshal(change)
-	if err != nil {
-		data = nil // not reached: plain values
-	}
-	return hook.Input{Data: append(data, '\n'), Env: g.leaderVariables(change)}
+	return hook.Input{Data: hook.JSON(change), Env: g.leaderVariables(change)}
 }
 
 // leaderVariables returns the environment variables of hooks.on_leader_change.

@@ -3,6 +3,7 @@ package hook
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -22,6 +23,12 @@ type Hook struct {
 	Failed func()
 	// Limit limits how many hooks run at once. The timeout begins when the hook may run.
 	Limit command.Limit
+}
+
+// JSON returns the input of a hook: a plain value as JSON, in one line.
+func JSON(v any) []byte {
+	data, _ := json.Marshal(v) // never fails: plain values
+	return append(data, '\n')
 }
 
 // Run runs the hook to its end, in a new process group that is killed as a whole when ctx ends or Timeout has passed.

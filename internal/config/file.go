@@ -121,9 +121,7 @@ type walker struct {
 
 func newWalker(path string, errs *Errors) walker {
 	w := walker{path: path, keys: keysByName(), out: make(map[string]found), errs: errs}
-	for k := range w.keys {
-		w.names = append(w.names, k)
-	}
+	w.names = slices.Collect(maps.Keys(w.keys))
 	return w
 }
 
@@ -195,12 +193,7 @@ func (w *walker) setting(key Key, value *yaml.Node) {
 }
 
 func (w *walker) isSection(name string) bool {
-	for _, k := range w.names {
-		if strings.HasPrefix(k, name+".") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.names, func(k string) bool { return strings.HasPrefix(k, name+".") })
 }
 
 // candidates returns all names of keys and sections that are allowed, for suggestions.

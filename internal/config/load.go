@@ -385,12 +385,7 @@ type Error struct {
 }
 
 func (e Error) Error() string {
-	parts := make([]string, 0, 3)
-	for _, p := range []string{e.Source, e.Key, e.Reason} {
-		if p != "" {
-			parts = append(parts, p)
-		}
-	}
+	parts := slices.DeleteFunc([]string{e.Source, e.Key, e.Reason}, func(part string) bool { return part == "" })
 	return strings.Join(parts, ": ")
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -151,12 +152,8 @@ func (w *holderWatch) observe(taken *store.TakenError, own time.Duration) (time.
 
 // IsTransient reports whether err says that ZooKeeper has not answered, so that a retry may succeed.
 func IsTransient(err error) bool {
-	for _, transient := range []error{cluster.ErrNotSent, cluster.ErrUnknown, cluster.ErrSessionEnded, context.Canceled, context.DeadlineExceeded} {
-		if errors.Is(err, transient) {
-			return true
-		}
-	}
-	return false
+	transient := []error{cluster.ErrNotSent, cluster.ErrUnknown, cluster.ErrSessionEnded, context.Canceled, context.DeadlineExceeded}
+	return slices.ContainsFunc(transient, func(t error) bool { return errors.Is(err, t) })
 }
 
 // Identity identifies a zkelectd by its host and its guard's process.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -238,11 +239,7 @@ func (s *session) stop(reason string) {
 func (s *session) all() []*membership {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := make([]*membership, 0, len(s.members))
-	for _, m := range s.members {
-		all = append(all, m)
-	}
-	return all
+	return slices.Collect(maps.Values(s.members))
 }
 
 // begin starts the membership of a group, unless the session ends.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"pgregory.net/rapid"
 
@@ -194,4 +195,82 @@ func TestASiteWithoutMembersIsAProblem(t *testing.T) {
 // groupWith returns a group with members and absent nodes.
 func groupWith(members []cluster.Member, absent ...cluster.RosterNode) *cluster.Snapshot {
 	return &cluster.Snapshot{Members: members, Roster: cluster.Stored[cluster.Roster]{Exists: true, Record: cluster.Roster{Nodes: absent}}}
+}
+
+// However long the members' records are, the decision about them can be read again.
+func TestVerdictsOfVerboseMembersFitARecord(t *testing.T) {
+	for _, text := range []string{"x", "<", "\x01", "é", "\xff", `"`} {
+		var r Ranking
+		for i := range maxVerdicts {
+			m := cluster.Member{Incarnation: cluster.Incarnation{ID: fmt.Sprintf("n%d", i), Name: fmt.Sprintf("n%d-0000000000000001-n_%010d", i, i)}}
+			m.Node.Record.Site = strings.Repeat(text, 100_000)
+			r.Entries = append(r.Entries, Entry{Member: &m, Scores: []Score{{Words: m.Node.Record.Site}}})
+		}
+		verdicts, omitted := r.Verdicts()
+		if data := cluster.Encode(&cluster.Elected{Ranking: verdicts}); len(data) > cluster.MaxRecord || len(verdicts) != maxVerdicts || omitted != 0 {
+			t.Errorf("%q: %d bytes, %d omitted", text, len(data), omitted)
+		}
+		if s := verdicts[0].Site; text != "\xff" && !utf8.ValidString(s) || !strings.HasSuffix(s, "…") {
+			t.Errorf("%q became %q", text, s)
+		}
+	}
+	if short := "site dc1 has 200 against site dc2 has 100"; clip(short) != short {
+		t.Error(clip(short))
+	}
+}
+
+// If no member is eligible, the reasons of the first five are listed, and how many more there are.
+func TestRefusals(t *testing.T) {
+	for n, want := range map[int]string{
+		0: "no member is registered",
+		1: "m0: it is ineligible",
+		5: "m4: it is ineligible",
+		6: "; and 1 more",
+		7: "; and 2 more",
+	} {
+		var r Ranking
+		for i := range n {
+			r.Entries = append(r.Entries, Entry{
+				Member:   &cluster.Member{Incarnation: cluster.Incarnation{ID: fmt.Sprintf("m%d", i)}},
+				Refusals: []Refusal{{Reason: "it is ineligible"}},
+			})
+		}
+		got := r.Refusals()
+		if !strings.HasSuffix(got, want) || strings.Count(got, ": ") != min(n, 5) || strings.Contains(got, "more") != (n > 5) {
+			t.Errorf("%d: %q", n, got)
+		}
+	}
+}
+
+func TestCacheCompilesOncePerChange(t *testing.T) {
+	var c Cache
+	rec := cluster.Policy{Revision: 1, Rules: cluster.Rules{Type: "priority", Sites: map[string]int{"dc1": 1}}}
+	first, err := c.Compile(rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := rec
+	same.Rules.Sites = map[string]int{"dc1": 1}
+	if again, err := c.Compile(same); err != nil || again != first {
+		t.Errorf("an equal policy was compiled again: %v", err)
+	}
+	for name, change := range map[string]func(*cluster.Policy){
+		"revision": func(p *cluster.Policy) { p.Revision = 2 },
+		"rules":    func(p *cluster.Policy) { p.Rules.Sites = map[string]int{"dc1": 2} },
+	} {
+		next := rec
+		change(&next)
+		got, err := c.Compile(next)
+		if err != nil || got == first || got.Revision != next.Revision || got.Rules.Sites["dc1"] != next.Rules.Sites["dc1"] {
+			t.Errorf("another %s: %+v, %v", name, got, err)
+		}
+	}
+	if p, err := new(Cache).Compile(cluster.Policy{}); p != nil || err == nil {
+		t.Errorf("an empty policy: %v, %v", p, err)
+	}
+	for range 2 {
+		if p, err := c.Compile(cluster.Policy{Rules: cluster.Rules{Type: "coin"}}); p != nil || err == nil {
+			t.Errorf("a policy that cannot be compiled: %v, %v", p, err)
+		}
+	}
 }

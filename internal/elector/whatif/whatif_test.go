@@ -2,10 +2,14 @@ package whatif
 
 import (
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/policy"
@@ -273,5 +277,130 @@ func TestTheAnswersThatDecidedAreExplained(t *testing.T) {
 	e := Explain(question(t, s, cluster.Rules{}))
 	if len(e.RollCall) != 2 || *e.RollCall[0].Score != 7 || e.RollCall[1].Why != "no answer" {
 		t.Errorf("%+v", e.RollCall)
+	}
+}
+
+func TestLossesHaveEachNodeAndSiteOnce(t *testing.T) {
+	s := four()
+	slices.Reverse(s.Members)
+	old := member("a2", "dc3", 0, 99)
+	old.Superseded = true
+	s.Members = append([]cluster.Member{old}, s.Members...)
+	q := question(t, led(s, "a1"))
+	q.Change.Without = make([]string, 0, 8)
+	q.Change.WithoutSites = make([]string, 0, 8)
+	before := cloneSnapshot(q.Snapshot)
+	var got []string
+	for _, l := range Losses(q) {
+		got = append(got, fmt.Sprintf("%s%s: %s", l.Node, l.Site, l.Outcomes[0].Leader.ID))
+	}
+	want := []string{"a1: a2", "a2: a1", "b1: a1", "b2: a1", "dc1: b1", "dc2: a1"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if !reflect.DeepEqual(before, q.Snapshot) || len(q.Change.Without)+len(q.Change.WithoutSites) != 0 {
+		t.Error("modified its input")
+	}
+}
+
+// slots returns the questions about a group with slots, each led by the node of that index.
+func slots(t *testing.T, perNode int, leaders ...string) []Question {
+	record := cluster.NewSlots(cluster.SlotSize{Count: len(leaders), PerNode: perNode}, "a1", wall)
+	var all []Question
+	for i, id := range leaders {
+		s := four()
+		s.Slot, s.Slots = cluster.Paths{}.OfSlot(i).Slot, exists(record)
+		all = append(all, question(t, led(s, id)))
+	}
+	return all
+}
+
+// whole returns the question about the group with these slots.
+func whole(slots []Question) Question {
+	q := slots[0]
+	q.Slots = slots
+	return q
+}
+
+func TestLossesOfSlots(t *testing.T) {
+	got := make(map[string]string)
+	for _, l := range Losses(whole(slots(t, 2, "a1", "a2", "b1", "b2"))) {
+		var leaders []string
+		for _, out := range l.Outcomes {
+			leaders = append(leaders, out.Leader.ID)
+		}
+		got[l.Node+l.Site] = strings.Join(leaders, " ")
+	}
+	want := map[string]string{
+		"a1": "a2 a2 b1 b2", "a2": "a1 a1 b1 b2", "b1": "a1 a2 a1 b2", "b2": "a1 a2 b1 a1",
+		"dc1": "b1 b2 b1 b2", "dc2": "a1 a2 a1 a2",
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	leaderless := 0
+	for _, l := range Losses(whole(slots(t, 1, "a1", "a2", "b1", "b2"))) {
+		for _, out := range l.Outcomes {
+			if !out.HasLeader() {
+				leaderless++
+			}
+		}
+	}
+	if leaderless != 4*1+2*2 {
+		t.Errorf("%d slots have no leader, although each of three or two nodes can lead one", leaderless)
+	}
+}
+
+// fleet returns questions about groups whose members are all hosts. All of them have leaders after [RunAll].
+func fleet(t rapid.TB, hosts, groups int, rules func(i int) cluster.Rules) []Question {
+	var s cluster.Snapshot
+	for i := range hosts {
+		s.Members = append(s.Members, member(fmt.Sprintf("h%d", i), "dc1", int32(i+1), 100))
+	}
+	var all []Question
+	for i := range groups {
+		q := question(t, s, rules(i))
+		q.Options.Group = fmt.Sprintf("g%d", i)
+		all = append(all, q)
+	}
+	return all
+}
+
+// settled returns the questions after their forecasts.
+func settled(t rapid.TB, questions []Question) []Question {
+	t.Helper()
+	for i, out := range RunAll(questions) {
+		if !out.HasLeader() {
+			t.Fatalf("%s has no leader: %s", questions[i].Options.Group, out.Refusals())
+		}
+		questions[i].Snapshot = led(questions[i].Snapshot, out.Leader.ID)
+	}
+	return questions
+}
+
+func TestForecastsOfGroupsAreEven(t *testing.T) {
+	questions := settled(t, fleet(t, 5, 40, func(int) cluster.Rules { return cluster.Rules{Type: "fewest"} }))
+	b := BalanceOf(RunAll(questions))
+	if b.Groups != 40 || b.Nodes != 5 || b.Most > 9 || b.Ratio > 1.1+1.0/8 || b.WeightedRatio != b.Ratio {
+		t.Errorf("%+v", b)
+	}
+	for i := range questions {
+		questions[i].Change.Without = []string{"h0"}
+	}
+	if b := BalanceOf(RunAll(questions)); b.Groups != 40 || b.Nodes != 4 || b.Most > 12 {
+		t.Errorf("after a loss: %+v", b)
+	}
+}
+
+func TestForecastsOfRelatedGroupsEnd(t *testing.T) {
+	questions := fleet(t, 2, 2, func(i int) cluster.Rules {
+		return cluster.Rules{Rank: []string{fmt.Sprintf("apart:g%d", 1-i), "oldest"}}
+	})
+	for i := range questions {
+		questions[i].Snapshot = led(questions[i].Snapshot, "h0")
+	}
+	outcomes := RunAll(questions)
+	if outcomes[0].Leader.ID != "h0" || outcomes[1].Leader.ID != "h1" || len(outcomes[0].Steps) != 0 || len(outcomes[1].Steps) != 1 {
+		t.Errorf("%s and %s", outcomes[0].Leader.ID, outcomes[1].Leader.ID)
 	}
 }

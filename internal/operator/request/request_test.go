@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/elector/whatif"
 )
 
 func TestCheck(t *testing.T) {
@@ -109,5 +110,27 @@ func TestRecordSizeIsBounded(t *testing.T) {
 	plan, err := Request{Kind: KindUncordon, All: true, Options: by}.Plan(h.q)
 	if n := len(cluster.Encode(&plan.Control)); err != nil || n > cluster.MaxRecord {
 		t.Errorf("%v, %d bytes", err, n)
+	}
+}
+
+// Requests about one leader need a slot in a group with slots, and those about a whole group refuse one.
+func TestScopeOfRequests(t *testing.T) {
+	for _, kind := range Kinds() {
+		r := Request{Kind: kind, Options: bob()}
+		if kind.Takes(FieldNode) {
+			r.Node = "a1"
+		}
+		whole := group(t).leads("a1").q
+		whole.Slots = []whatif.Question{}
+		slot := group(t).leads("a1").q
+		slot.Snapshot.Slot = "3"
+		_, err := r.Plan(whole)
+		if refused := err != nil && strings.Contains(err.Error(), "needs a slot"); refused != kind.OfSlot() {
+			t.Errorf("%s for a whole group: %v", kind, err)
+		}
+		_, err = r.Plan(slot)
+		if refused := err != nil && strings.Contains(err.Error(), "is for the whole group, not for slot 3"); refused == kind.OfSlot() {
+			t.Errorf("%s for a slot: %v", kind, err)
+		}
 	}
 }

@@ -76,3 +76,66 @@ func TestLatestTerm(t *testing.T) {
 		t.Errorf("of one that holds 7: %d", got)
 	}
 }
+
+// A host that does not take part in a group says so, whatever its last view of the group was.
+func TestMembership(t *testing.T) {
+	fresh := Daemon{
+		Node: "a", Group: "billing", Incarnation: "a-n_0", Phase: "leading", Loop: true, Session: true, Connected: true, PublishedAt: 1, SnapshotAt: 1, RespondedAt: 1,
+		LeaseRemaining: cluster.Duration(time.Second), SessionTimeout: cluster.Duration(6 * time.Second),
+	}
+	for _, membership := range []string{MembershipJoining, MembershipLeaving, MembershipRefused, MembershipParked} {
+		v := fresh
+		v.Membership, v.MembershipReason = membership, "a reason"
+		for name, err := range map[string]error{"leader": v.CheckLeader(), "replica": v.CheckReplica(), "health": v.CheckHealthy(), "ready": v.CheckReady()} {
+			if err == nil || !strings.Contains(err.Error(), membership+": a reason") {
+				t.Errorf("%s, %s: %v", membership, name, err)
+			}
+		}
+		if v.State() != membership || v.CheckLoop() != nil || v.Summary().State != membership || len(v.Problems()) != 1 {
+			t.Errorf("%s: %s, %v, %q", membership, v.State(), v.CheckLoop(), v.Problems())
+		}
+	}
+	for _, membership := range []string{"", MembershipMember} {
+		v := fresh
+		v.Membership = membership
+		if !v.Leads() || v.State() != "leading" || len(v.Problems()) > 0 {
+			t.Errorf("%q: %v, %s", membership, v.CheckLeader(), v.State())
+		}
+	}
+}
+
+func TestProblemsAreListed(t *testing.T) {
+	v := Daemon{Note: "n", Unkillable: "u", Newer: "w", Unhealthy: "h", Drift: "d", SlotsDrift: "s", Loop: true, Age: cluster.Duration(time.Hour)}
+	if got := v.Problems(); len(got) != 7 {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestHostAge(t *testing.T) {
+	if got := (Host{{Age: 3}, {Age: 7}, {Age: 5}}).Age(); got != 7 {
+		t.Errorf("%d", got)
+	}
+	if got := (Host{{Age: 3, Loop: true}, {Age: 7, Membership: MembershipParked}, {Age: 5, Loop: true}}).Age(); got != 5 {
+		t.Errorf("with a parked group: %d", got)
+	}
+}
+
+func TestHistogram(t *testing.T) {
+	var h Histogram
+	if count, sum, buckets := h.Cumulative(); count != 0 || sum != 0 || len(buckets) != len(Buckets) {
+		t.Errorf("empty: %d %v %v", count, sum, buckets)
+	}
+	h.Observe(0)
+	h.Observe(time.Millisecond) // a bound is in its bucket
+	h.Observe(1100 * time.Microsecond)
+	h.Observe(time.Hour)
+	before := h.Clone()
+	h.Observe(time.Second)
+	count, sum, buckets := before.Cumulative()
+	if count != 4 || sum < 3600.002 || sum > 3600.0022 || buckets[0.001] != 2 || buckets[0.0025] != 3 || buckets[60] != 3 {
+		t.Errorf("%d %v %v", count, sum, buckets)
+	}
+	if _, _, buckets := h.Cumulative(); buckets[0.5] != 3 || buckets[1] != 4 {
+		t.Errorf("%v", buckets)
+	}
+}

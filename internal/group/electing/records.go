@@ -31,23 +31,16 @@ type record struct {
 	reported string        // the last error, as logged
 }
 
-// due reports whether the record may be written now. If not, wake is when to ask again, 0 for after the next event.
-func (r *record) due(now time.Duration) (ok bool, wake time.Duration) {
+// due reports whether the record may be written now, from what a snapshot of that time has of it: one from before the last write does not
+// count. If not, wake is when to ask again, 0 for after the next event.
+func (r *record) due(at, now time.Duration) (ok bool, wake time.Duration) {
 	switch {
-	case r.busy:
+	case r.busy, at < r.settled:
 		return false, 0
 	case now < r.next:
 		return false, r.next
 	}
 	return true, 0
-}
-
-// dueAfter is due for a record that is made from what a snapshot has of it: one from before the last write does not count.
-func (r *record) dueAfter(at, now time.Duration) (ok bool, wake time.Duration) {
-	if at < r.settled {
-		return false, 0
-	}
-	return r.due(now)
 }
 
 // unread reports whether a record was not read, so that nobody knows what to write.
@@ -91,7 +84,7 @@ type heir struct {
 // observe starts at most one write, when nothing else is to be written. It returns when to call it again, 0 for never.
 func (h *heir) observe(in elector.Input, now time.Duration) (wake time.Duration) {
 	s, e := in.Snapshot, h.e
-	if ok, wake := h.dueAfter(s.At, now); !ok || unread(s.Heir.Err) {
+	if ok, wake := h.due(s.At, now); !ok || unread(s.Heir.Err) {
 		return wake
 	}
 	next, wake := h.keeper.Update(e.core, in)
@@ -119,7 +112,7 @@ type rollCall struct{ record }
 // roll. It is also for a member that is about to act as a deputy.
 func (e *Elector) CallRoll(s *cluster.Snapshot, timeout, now time.Duration) {
 	r := &e.rollCall
-	if ok, _ := r.dueAfter(s.At, now); !ok || s.RollCall.Newer() != nil || unread(s.RollCall.Err) {
+	if ok, _ := r.due(s.At, now); !ok || s.RollCall.Newer() != nil || unread(s.RollCall.Err) {
 		return
 	}
 	elected, _ := s.Terms()
@@ -154,7 +147,7 @@ func (r *roster) observe(s cluster.Snapshot, now time.Duration) (wake time.Durat
 	if s.At == r.seen && (until == 0 || now < until) {
 		return until
 	}
-	if ok, wake := r.dueAfter(s.At, now); !ok || s.Roster.Newer() != nil || unread(s.Roster.Err) {
+	if ok, wake := r.due(s.At, now); !ok || s.Roster.Newer() != nil || unread(s.Roster.Err) {
 		return wake
 	}
 	if s.Roster.Err != nil {
@@ -202,7 +195,7 @@ func (h *history) observe(s cluster.Snapshot, now time.Duration) {
 		h.e.opt.Count(t)
 	}
 	terms := h.core.Take()
-	if ok, _ := h.due(now); !ok || len(terms) == 0 {
+	if ok, _ := h.due(now, now); !ok || len(terms) == 0 {
 		return
 	}
 	newest := max(h.e.opt.Elector.LastKnown.Term, terms[len(terms)-1].Term)

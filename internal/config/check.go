@@ -138,8 +138,12 @@ func (c *Config) checkPolicy(report func(string, string, ...any), reported map[s
 }
 
 func (c *Config) checkProbes(report func(string, string, ...any)) {
-	for section, p := range map[string]Check{"health": c.Health, "child.live": c.Child.Live} {
-		atMostOne(report, section, map[string]bool{"exec": len(p.Exec) > 0, "http": p.HTTP != "", "tcp": p.TCP != ""})
+	child := &c.Child
+	for section, p := range map[string]Warm{
+		"health": {Target: c.Health.Target}, "child.live": {Target: child.Live.Target}, "child.warm": child.Warm,
+		"child.ready": {Target: child.Ready.Target, Notify: child.Ready.Notify},
+	} {
+		atMostOne(report, section, map[string]bool{"exec": len(p.Exec) > 0, "http": p.HTTP != "", "tcp": p.TCP != "", "notify": p.Notify})
 		checkTarget(report, section, p.HTTP, p.TCP)
 	}
 }
@@ -210,14 +214,9 @@ func (c *Config) checkChild(report func(string, string, ...any)) {
 			report("child.env", "%q: names beginning with %s are reserved", name, envPrefix)
 		}
 	}
-	r := c.Child.Ready
 	for _, p := range c.Programs() {
 		checkProgram(report, p)
 	}
-	atMostOne(report, "child.ready", map[string]bool{
-		"exec": len(r.Exec) > 0, "http": r.HTTP != "", "tcp": r.TCP != "", "notify": r.Notify,
-	})
-	checkTarget(report, "child.ready", r.HTTP, r.TCP)
 	if unix.SignalNum(signalName(c.Child.StopSignal)) == 0 {
 		report("child.stop_signal", "%q is not a signal, as in TERM", c.Child.StopSignal)
 	}
@@ -252,8 +251,6 @@ func (c *Config) checkPromotion(report func(string, string, ...any)) {
 		checkTarget(report, section, link, "")
 	}
 	warm := child.Warm
-	atMostOne(report, "child.warm", map[string]bool{"exec": len(warm.Exec) > 0, "http": warm.HTTP != "", "tcp": warm.TCP != "", "notify": warm.Notify})
-	checkTarget(report, "child.warm", warm.HTTP, warm.TCP)
 	switch {
 	case child.Promotable() == child.Demote.empty():
 		report("child.promote", "child.promote and child.demote belong together: set both or neither")

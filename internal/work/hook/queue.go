@@ -19,15 +19,13 @@ type Input struct {
 // Queue runs a hook once for each input, in order, one at a time.
 type Queue struct {
 	hook   func() Hook
-	max    int
 	log    *slog.Logger
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   chan struct{}
-	wake   chan struct{}
 
 	mu     sync.Mutex
-	inputs []Input
+	inputs chan Input // only Push sends, so that there is room once it has dropped one
 	closed bool
 }
 
@@ -38,7 +36,7 @@ func NewQueue(hook func() Hook, log *slog.Logger) *Queue { return newQueue(hook,
 func NewLatest(hook func() Hook, log *slog.Logger) *Queue { return newQueue(hook, 1, log) }
 
 func newQueue(hook func() Hook, limit int, log *slog.Logger) *Queue {
-	q := &Queue{hook: hook, max: limit, log: log, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	q := &Queue{hook: hook, log: log, done: make(chan struct{}), inputs: make(chan Input, limit)}
 	q.ctx, q.cancel = context.WithCancel(context.Background())
 	go q.run()
 	return q
@@ -52,30 +50,30 @@ func (q *Queue) Push(input Input) {
 	if q.closed || len(h.Argv) == 0 {
 		return
 	}
-	if len(q.inputs) == q.max {
-		q.inputs = q.inputs[1:]
-		if q.max > 1 {
-			q.log.Warn("hook is too slow, dropped a change", "hook", h.Setting, "queued", q.max)
+	select {
+	case q.inputs <- input:
+		return
+	default:
+	}
+	select {
+	case <-q.inputs:
+		if queued := cap(q.inputs); queued > 1 {
+			q.log.Warn("hook is too slow, dropped a change", "hook", h.Setting, "queued", queued)
 		} else {
 			q.log.Info("hook is slow, a newer change replaces one that waits", "hook", h.Setting)
 		}
+	default: // the hook has just taken it
 	}
-	q.inputs = append(q.inputs, input)
-	q.signal()
-}
-
-func (q *Queue) signal() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	q.inputs <- input
 }
 
 // Close lets the queue finish until ctx ends, then kills the running hook and drops the remaining inputs.
 func (q *Queue) Close(ctx context.Context) {
 	q.mu.Lock()
-	q.closed = true
-	q.signal()
+	if !q.closed {
+		q.closed = true
+		close(q.inputs)
+	}
 	q.mu.Unlock()
 	select {
 	case <-q.done:
@@ -87,23 +85,11 @@ func (q *Queue) Close(ctx context.Context) {
 
 func (q *Queue) run() {
 	defer close(q.done)
-	for {
-		input, ok, closed := q.next()
-		switch {
-		case ok:
-			q.runHook(input)
-		case closed:
-			return
-		default:
-			select {
-			case <-q.wake:
-			case <-q.ctx.Done():
-				return
-			}
-		}
+	for input := range q.inputs {
 		if q.ctx.Err() != nil {
 			return
 		}
+		q.runHook(input)
 	}
 }
 
@@ -116,14 +102,4 @@ func (q *Queue) runHook(input Input) {
 			h.Failed()
 		}
 	}
-}
-
-func (q *Queue) next() (input Input, ok, closed bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.inputs) == 0 {
-		return Input{}, false, q.closed
-	}
-	input, q.inputs = q.inputs[0], q.inputs[1:]
-	return input, true, q.closed
 }

@@ -68,8 +68,11 @@ func (s *Socket) requestCredentials() error {
 // Path returns the value for NOTIFY_SOCKET.
 func (s *Socket) Path() string { return s.name }
 
-// Expect sets the process group whose notifications are accepted. It is called once.
+// Expect sets the process group whose notifications are accepted. It is called once. Without a socket it does nothing.
 func (s *Socket) Expect(group int) {
+	if s == nil {
+		return
+	}
 	s.once.Do(func() {
 		s.group <- group
 		close(s.group)
@@ -174,8 +177,11 @@ func (s *Socket) Wait(ctx context.Context) error {
 // after [Socket.Wait] has succeeded.
 func (s *Socket) Value() string { return s.value }
 
-// Close removes the socket.
+// Close removes the socket, if there is one.
 func (s *Socket) Close() {
+	if s == nil {
+		return
+	}
 	s.conn.Close()
 	s.once.Do(func() { close(s.group) })
 	<-s.done

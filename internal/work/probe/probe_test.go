@@ -54,9 +54,9 @@ func TestReadyAfterSomeChecks(t *testing.T) {
 	defer server.Close()
 	for name, r := range map[string]Readiness{
 		"none": {},
-		"exec": {Exec: []string{"sh", "-c", "echo x >>" + file + "; [ $(wc -l <" + file + ") -ge 3 ]"}},
-		"http": {HTTP: server.URL},
-		"tcp":  {TCP: strings.TrimPrefix(server.URL, "http://")},
+		"exec": {Target: Target{Exec: []string{"sh", "-c", "echo x >>" + file + "; [ $(wc -l <" + file + ") -ge 3 ]"}}},
+		"http": {Target: Target{HTTP: server.URL}},
+		"tcp":  {Target: Target{TCP: strings.TrimPrefix(server.URL, "http://")}},
 	} {
 		if err := Wait(t.Context(), quick(r), os.Environ(), nil); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -79,9 +79,9 @@ func TestErrorHasTheResultOfTheLastCheck(t *testing.T) {
 	defer socket.Close()
 	socket.Expect(1)
 	for want, r := range map[string]Readiness{
-		"child.ready.exec sh: exit status 4: not yet": {Exec: []string{"sh", "-c", "echo not yet; exit 4"}},
-		"answered 302 Found":                          {HTTP: server.URL},
-		"child.ready.tcp 127.0.0.1:1":                 {TCP: "127.0.0.1:1"},
+		"child.ready.exec sh: exit status 4: not yet": {Target: Target{Exec: []string{"sh", "-c", "echo not yet; exit 4"}}},
+		"answered 302 Found":                          {Target: Target{HTTP: server.URL}},
+		"child.ready.tcp 127.0.0.1:1":                 {Target: Target{TCP: "127.0.0.1:1"}},
 		"received no READY=1":                         {Notify: true},
 	} {
 		r.Timeout = time.Second
@@ -95,7 +95,7 @@ func TestErrorHasTheResultOfTheLastCheck(t *testing.T) {
 func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for name, r := range map[string]Readiness{"tcp": {TCP: "127.0.0.1:1"}, "exec": {Exec: []string{"sleep", "1000"}}} {
+	for name, r := range map[string]Readiness{"tcp": {Target: Target{TCP: "127.0.0.1:1"}}, "exec": {Target: Target{Exec: []string{"sleep", "1000"}}}} {
 		if err := Wait(ctx, quick(r), os.Environ(), nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", name, err)
 		}

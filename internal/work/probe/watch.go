@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -30,7 +31,7 @@ func (t Target) check(ctx context.Context, section string, env []string) error {
 	case len(t.Exec) > 0:
 		what, err = "exec "+t.Exec[0], tryExec(ctx, t.Exec, env)
 	case t.HTTP != "":
-		what, err = "http "+shown(t.HTTP), tryHTTP(ctx, t.HTTP)
+		what, err = "http "+shown(t.HTTP), Request(ctx, http.MethodGet, t.HTTP, nil)
 	case t.TCP != "":
 		what, err = "tcp "+t.TCP, tryTCP(ctx, t.TCP)
 	}

@@ -210,7 +210,7 @@ func TestSecretsInURLsAreNotShown(t *testing.T) {
 	if err := target.check(t.Context(), "health", nil); err == nil || strings.Contains(err.Error(), "marker") || !strings.Contains(err.Error(), "health.http http://127.0.0.1:1/health: ") {
 		t.Errorf("%v", err)
 	}
-	if err := tryHTTP(t.Context(), target.HTTP); err == nil || strings.Contains(err.Error(), "marker") {
+	if err := Request(t.Context(), http.MethodGet, target.HTTP, nil); err == nil || strings.Contains(err.Error(), "marker") {
 		t.Errorf("%v", err)
 	}
 }

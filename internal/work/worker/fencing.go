@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"zkelectd/internal/guard"
@@ -17,16 +18,12 @@ func (w *Worker) RunUnderLease(ctx context.Context, p fencer.Program) (fencer.Re
 	}
 	w.set(hookWork{h})
 	defer w.set(nil)
-	select {
-	case <-h.Dead():
-	case <-ctx.Done():
-		h.Kill()
-		<-h.Dead()
-		return fencer.Result{}, ctx.Err()
+	if err := await(ctx, h); err != nil {
+		return fencer.Result{}, err
 	}
 	r := fencer.Result{Output: h.Output()}
 	if n, err := fmt.Sscanf(h.Status(), "exited with status %d", &r.Code); n != 1 || err != nil {
-		return fencer.Result{}, fmt.Errorf("%s", h.Status())
+		return fencer.Result{}, errors.New(h.Status())
 	}
 	return r, nil
 }

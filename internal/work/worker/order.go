@@ -1,17 +1,14 @@
 package worker
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
-	"strings"
 
 	"zkelectd/internal/guard"
+	"zkelectd/internal/work/probe"
 	"zkelectd/internal/work/workenv"
 )
 
@@ -26,11 +23,8 @@ type Order struct {
 // Empty reports whether there is no order.
 func (o Order) Empty() bool { return len(o.Exec) == 0 && o.HTTP == "" }
 
-// errNotOver is the error of an order that was cut short: what it has asked for may still happen.
-var errNotOver = errors.New("it was not answered")
-
-// give gives the order to the work. The guard runs a command under the lease, and none of its processes is left when give returns. An
-// error that is errNotOver means that the work may or may not have got the order, or may still get it.
+// give gives the order to the work. The guard runs a command under the lease, and none of its processes is left when give returns. After an
+// error the work may or may not have got the order, or may still get it.
 func (o Order) give(ctx context.Context, w *Worker, f workenv.Fencing, role string) error {
 	f.Role = role
 	var err error
@@ -50,27 +44,13 @@ func (o Order) run(ctx context.Context, g Guard, env []string) error {
 	if err != nil {
 		return fmt.Errorf("%s cannot be started: %w", o.Exec[0], err)
 	}
-	select {
-	case <-h.Dead():
-	case <-ctx.Done():
-		h.Kill()
-		<-h.Dead()
-		return fmt.Errorf("%s %w in time", o.Exec[0], errNotOver)
+	if err := await(ctx, h); err != nil {
+		return fmt.Errorf("%s was not done in time", o.Exec[0])
 	}
-	if h.Status() == guard.StatusSuccess {
-		return nil
+	if err := outcome(h, h.Status()); err != nil {
+		return fmt.Errorf("%s %w", o.Exec[0], err)
 	}
-	text := ""
-	if out := strings.TrimSpace(h.Output()); out != "" {
-		text = ": " + out
-	}
-	return fmt.Errorf("%s %s%s", o.Exec[0], h.Status(), text)
-}
-
-// orderClient follows no redirects and keeps no connections: each order is one request on a new connection.
-var orderClient = &http.Client{
-	Transport:     &http.Transport{DisableKeepAlives: true},
-	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	return nil
 }
 
 func (o Order) post(ctx context.Context, f workenv.Fencing) error {
@@ -78,22 +58,8 @@ func (o Order) post(ctx context.Context, f workenv.Fencing) error {
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, o.HTTP, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := orderClient.Do(req)
-	var withURL *url.Error
-	switch {
-	case errors.As(err, &withURL): // the URL may be secret
-		return fmt.Errorf("%w: %w", errNotOver, withURL.Err)
-	case err != nil:
-		return fmt.Errorf("%w: %w", errNotOver, err)
-	}
-	resp.Body.Close()
-	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return fmt.Errorf("the work has answered %s", resp.Status)
+	if err := probe.Request(ctx, http.MethodPost, o.HTTP, body); err != nil {
+		return fmt.Errorf("the POST failed: %w", err)
 	}
 	return nil
 }

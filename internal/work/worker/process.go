@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"zkelectd/internal/guard"
 	"zkelectd/internal/transition"
@@ -12,7 +13,10 @@ import (
 
 func (w *Worker) startProcess(term int64) []transition.Event {
 	env := w.env(term)
-	p, socket, err := w.launch(term, env)
+	p, socket, err := w.opt.Spec.launch(w.begin, env, w.opt.Spec.Ready.Notify, probe.Notified{
+		Status:  func(text string) { w.opt.Log.Info("child reports its status", "status", text) },
+		Publish: func(value string) { w.opt.Publish(term, value) },
+	})
 	if err != nil {
 		return []transition.Event{transition.ChildFailed{Err: err}}
 	}
@@ -28,9 +32,7 @@ func (w *Worker) startProcess(term int64) []transition.Event {
 		<-p.Exited()
 		cancel() // a dead process never becomes ready
 		<-p.Dead()
-		if socket != nil {
-			socket.Close()
-		}
+		socket.Close()
 		w.set(nil)
 		w.opt.Log.Info("child ended", "pid", p.Pid(), "term", term, "status", p.Status())
 		w.opt.Report(transition.ChildDead{Status: p.Status()})
@@ -43,29 +45,22 @@ func (w *Worker) startProcess(term int64) []transition.Event {
 	return []transition.Event{transition.ChildStarted{}}
 }
 
-func (w *Worker) launch(term int64, env []string) (*guard.Work, *probe.Socket, error) {
-	spec := w.opt.Spec
+// launch starts the command, with a socket for its notifications if it notifies.
+func (s Spec) launch(start func(guard.Spec) (*guard.Work, error), env []string, notifies bool, to probe.Notified) (*guard.Work, *probe.Socket, error) {
 	var socket *probe.Socket
-	if spec.Ready.Notify {
+	if notifies {
 		var err error
-		if socket, err = probe.ListenNotify(probe.Notified{
-			Status:  func(text string) { w.opt.Log.Info("child reports its status", "status", text) },
-			Publish: func(value string) { w.opt.Publish(term, value) },
-		}); err != nil {
+		if socket, err = probe.ListenNotify(to); err != nil {
 			return nil, nil, err
 		}
-		env = append(env, "NOTIFY_SOCKET="+socket.Path())
+		env = append(slices.Clone(env), "NOTIFY_SOCKET="+socket.Path())
 	}
-	p, err := w.begin(guard.Spec{Argv: spec.Command, Dir: spec.Dir, Env: env, StopSignal: spec.StopSignal})
+	p, err := start(guard.Spec{Argv: s.Command, Dir: s.Dir, Env: env, StopSignal: s.StopSignal})
 	if err != nil {
-		if socket != nil {
-			socket.Close()
-		}
-		return nil, nil, fmt.Errorf("child.command %q cannot be started: %w", spec.Command[0], err)
+		socket.Close()
+		return nil, nil, fmt.Errorf("child.command %q cannot be started: %w", s.Command[0], err)
 	}
-	if socket != nil {
-		socket.Expect(p.Pid())
-	}
+	socket.Expect(p.Pid())
 	return p, socket, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -215,9 +214,7 @@ func (r standbyRun) stop(grace time.Duration) {
 
 // end cleans up after work that is dead, and returns how it has ended.
 func (r standbyRun) end() (status string) {
-	if r.notify != nil {
-		r.notify.Close()
-	}
+	r.notify.Close()
 	if r.unit != nil {
 		r.unit.cancel()
 		r.unit.closeAnswers()
@@ -281,7 +278,7 @@ func (s *Standby) start(ctx context.Context) (run standbyRun, err error) {
 	if s.opt.Spec.Unit != "" {
 		run, err = s.startUnit(ctx, g)
 	} else {
-		run, err = s.startProcess(g)
+		run.work, run.notify, err = s.opt.Spec.launch(g.Start, s.env, s.opt.Spec.WarmNotify, probe.Notified{})
 	}
 	if err != nil {
 		return run, err
@@ -290,27 +287,6 @@ func (s *Standby) start(ctx context.Context) (run standbyRun, err error) {
 	defer s.mu.Unlock()
 	s.work = run.work
 	s.note()
-	return run, nil
-}
-
-func (s *Standby) startProcess(g StandbyGuard) (run standbyRun, err error) {
-	spec, env := s.opt.Spec, s.env
-	if spec.WarmNotify {
-		if run.notify, err = probe.ListenNotify(probe.Notified{}); err != nil {
-			return run, err
-		}
-		env = append(slices.Clone(env), "NOTIFY_SOCKET="+run.notify.Path())
-	}
-	run.work, err = g.Start(guard.Spec{Argv: spec.Command, Dir: spec.Dir, Env: env, StopSignal: spec.StopSignal})
-	if err != nil {
-		if run.notify != nil {
-			run.notify.Close()
-		}
-		return run, fmt.Errorf("child.command %q cannot be started: %w", spec.Command[0], err)
-	}
-	if run.notify != nil {
-		run.notify.Expect(run.work.Pid())
-	}
 	return run, nil
 }
 

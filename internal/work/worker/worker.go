@@ -6,6 +6,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -198,18 +199,19 @@ func (w *Worker) PreStart(term int64) []transition.Event {
 	}
 	w.set(hookWork{h})
 	w.owned.Go(func() {
-		limit := time.NewTimer(w.opt.Spec.Hooks.Timeout)
-		defer limit.Stop()
-		late := false
-		select {
-		case <-h.Dead():
-		case <-limit.C:
-			late = true
-			h.Kill()
-			<-h.Dead()
-		}
+		ctx, cancel := context.WithTimeout(context.Background(), w.opt.Spec.Hooks.Timeout)
+		defer cancel()
+		late := await(ctx, h) != nil
 		w.set(nil)
-		w.opt.Report(transition.HookDone{Err: w.logHook(w.preStartError(argv[0], h, late))})
+		status := h.Status()
+		if late {
+			status = fmt.Sprintf("not done within %s", w.opt.Spec.Hooks.Timeout)
+		}
+		err := outcome(h, status)
+		if err != nil {
+			err = fmt.Errorf("hooks.pre_start %s failed: %w", argv[0], err)
+		}
+		w.opt.Report(transition.HookDone{Err: w.logHook(err)})
 	})
 	return nil
 }
@@ -225,19 +227,28 @@ func (w *Worker) begin(spec guard.Spec) (*guard.Work, error) {
 	return w.opt.Guard.Start(spec)
 }
 
-// preStartError returns an error unless the hook succeeded.
-func (w *Worker) preStartError(name string, h *guard.Work, late bool) error {
-	status := h.Status()
-	switch {
-	case status == guard.StatusSuccess:
+// await waits until all of a program is dead, and kills it when ctx ends. The error is then that of ctx.
+func await(ctx context.Context, h *guard.Work) error {
+	select {
+	case <-h.Dead():
 		return nil
-	case late:
-		status = fmt.Sprintf("not done within %s", w.opt.Spec.Hooks.Timeout)
+	case <-ctx.Done():
+		h.Kill()
+		<-h.Dead()
+		return ctx.Err()
 	}
-	if text := strings.TrimSpace(h.Output()); text != "" {
-		status += ": " + text
+}
+
+// outcome returns an error with the status and the output of a program that is dead, unless it has succeeded.
+func outcome(h *guard.Work, status string) error {
+	text := strings.TrimSpace(h.Output())
+	switch {
+	case h.Status() == guard.StatusSuccess:
+		return nil
+	case text != "":
+		return fmt.Errorf("%s: %s", status, text)
 	}
-	return fmt.Errorf("hooks.pre_start %s failed: %s", name, status)
+	return errors.New(status)
 }
 
 func (w *Worker) logHook(err error) error {

@@ -151,7 +151,7 @@ func TestProcessThatCannotBeStarted(t *testing.T) {
 
 func TestReadinessAndLiveness(t *testing.T) {
 	ready := func(argv ...string) probe.Readiness {
-		return probe.Readiness{Exec: argv, Timeout: 200 * time.Millisecond}
+		return probe.Readiness{Target: probe.Target{Exec: argv}, Timeout: 200 * time.Millisecond}
 	}
 	live := probe.Watch{Target: probe.Target{Exec: []string{"false"}}, Section: "child.live", Interval: 10 * time.Millisecond, Timeout: time.Second, Rise: 1, Fall: 2}
 	for name, c := range map[string]struct {

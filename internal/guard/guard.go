@@ -137,21 +137,29 @@ func Run(opt Options) (int, error) {
 		return 1, err
 	}
 	for !g.finished() {
-		select {
-		case sig := <-g.signals:
-			g.handleSignal(sig.(syscall.Signal))
-		case in := <-g.fromDaemon:
-			g.receiveFromDaemon(in)
-		case in := <-g.fromKeeper:
-			g.receiveFromKeeper(in)
-		case c := <-g.closeResults:
-			g.sessionClosed(c)
-		case <-g.timer.C: // advance reads the clock
-		case <-g.device.news: // advance reads the result
-		}
-		g.advance()
+		g.step(nil)
 	}
 	return g.exitStatus, nil
+}
+
+// step handles the next event, and does everything that is then due. It reports false if limit has fired instead.
+func (g *guard) step(limit <-chan time.Time) (inTime bool) {
+	select {
+	case sig := <-g.signals:
+		g.handleSignal(sig.(syscall.Signal))
+	case in := <-g.fromDaemon:
+		g.receiveFromDaemon(in)
+	case in := <-g.fromKeeper:
+		g.receiveFromKeeper(in)
+	case c := <-g.closeResults:
+		g.sessionClosed(c)
+	case <-g.timer.C: // advance reads the clock
+	case <-g.device.news: // advance reads the result
+	case <-limit:
+		return false
+	}
+	g.advance()
+	return true
 }
 
 func newGuard(opt Options) (*guard, error) {

@@ -34,10 +34,10 @@ func (g *guard) cleanUpAndRespawn() {
 func (g *guard) endInherited() {
 	switch {
 	case g.inheritedAt == 0:
-	case (*orphans)(g).Empty() == nil:
+	case g.checkOrphans() == nil:
 		g.inheritedAt, g.inheritedDelay = 0, 0
 	case past(g.inheritedAt):
-		(*orphans)(g).Kill()
+		g.killOrphans()
 		g.inheritedAt = boottime.Now() + nextDelay(&g.inheritedDelay)
 	}
 }

@@ -141,21 +141,27 @@ func (g *guard) receiveFromDead(in incoming) {
 		g.deadDaemon = nil
 		return
 	}
-	if d.abandoned {
-		return
+	if !d.abandoned {
+		g.note(d, in.msg)
 	}
-	switch m := in.msg; m.Kind {
-	case kindSession:
+}
+
+// note takes note of what is left to do after a daemon. It ignores other messages.
+func (g *guard) note(d *daemon, m message) error {
+	l := g.find(d, m.Leadership)
+	switch {
+	case m.Kind == kindSession:
 		g.session = m.Session
-	case kindConfig:
+	case m.Kind == kindConfig:
 		g.setLastConfig(m.Config)
-	case kindOpen:
-		g.open(d, m)
-	case kindPendingHooks, kindRelease:
-		if l := g.find(d, m.Leadership); l != nil {
-			l.set(m)
-		}
+	case m.Kind == kindOpen:
+		return g.open(d, m)
+	case m.Kind == kindRelease && l != nil:
+		l.release = m.Release
+	case m.Kind == kindPendingHooks && l != nil:
+		l.hooks = m.PendingHooks
 	}
+	return nil
 }
 
 // handle carries out a message from the daemon. Messages for a leadership that is unknown or was abandoned have no effect: a loop
@@ -169,22 +175,14 @@ func (g *guard) handle(m message) error {
 		g.notifier.feedWatchdog()
 	case kindNotify:
 		g.notifier.notify(m.Notify)
-	case kindSession:
-		g.session = m.Session
-	case kindConfig:
-		g.setLastConfig(m.Config)
-	case kindOpen:
-		return g.open(g.daemon, m)
+	case kindSession, kindConfig, kindOpen, kindRelease, kindPendingHooks:
+		return g.note(g.daemon, m)
 	case kindAbandon, kindClose:
 		g.abandon(m)
 	case kindLease:
 		g.readLeases()
 	case kindDevice:
 		return g.checkDevice(m.Device)
-	case kindPendingHooks, kindRelease:
-		if l := g.find(g.daemon, m.Leadership); l != nil {
-			l.set(m)
-		}
 	case kindPrepare:
 		if m.Spec == nil || len(m.Spec.Argv) == 0 && m.Spec.Unit == nil || g.findWork(m.Seq) != nil || !m.Spec.Reset.valid() {
 			return fmt.Errorf("%w: unexpected or incomplete prepare message %d", errProtocol, m.Seq)
@@ -211,15 +209,6 @@ func (g *guard) daemonDeadline() time.Duration {
 		return g.board.heartbeat().deadline()
 	}
 	return 0
-}
-
-// set stores what is left to do for a leadership after its daemon.
-func (l *leadership) set(m message) {
-	if m.Kind == kindRelease {
-		l.release = m.Release
-	} else {
-		l.hooks = m.PendingHooks
-	}
 }
 
 // sendToDaemon sends a message without waiting. A daemon that does not read its messages is hung and is killed.

@@ -83,7 +83,7 @@ func runKeeper() int {
 		case in := <-k.fromGuard:
 			k.receive(in)
 		case t := <-k.launcher.read:
-			k.launcher.programRead(t)
+			t.programRead = true // advance starts it
 		case t := <-k.launcher.launched:
 			k.launched(t)
 		case <-k.timer.C:

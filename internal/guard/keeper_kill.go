@@ -70,7 +70,7 @@ func (k *keeper) sweep(t *task) (dead bool) {
 			t.sweeps++
 		}
 		k.reap()
-		if t.reaped && t.group.Empty() == nil && k.listed(t).Empty() == nil {
+		if t.reaped && t.group.Empty() == nil && k.nothingListed(t) {
 			return true // also between two sweeps: the last process has exited since
 		}
 		switch {
@@ -106,7 +106,7 @@ func (k *keeper) killAtOnce(t *task) {
 // kill kills the processes of the work that it finds in one portion of their list.
 func (k *keeper) kill(t *task) {
 	k.killAtOnce(t)
-	err := k.listed(t).Kill()
+	err := k.killListed(t)
 	switch now := boottime.Now(); {
 	case t.sweeps == 0:
 		t.killStarted = now
@@ -118,31 +118,27 @@ func (k *keeper) kill(t *task) {
 	}
 }
 
-// listed returns the [Container] of what only the list of this process's children shows of the work.
-func (k *keeper) listed(t *task) Container {
+// nothingListed reports whether the kernel says that no child of this process, which adopts all orphans, may belong to the work. Children
+// that are in no control group, because they were moved to another one, may belong to any work.
+func (k *keeper) nothingListed(t *task) bool {
+	return k.none || t.group != nil && k.eachStray(func(int) bool { return false })
+}
+
+// killListed kills one portion of what only the list of this process's children shows of the work.
+func (k *keeper) killListed(t *task) error {
 	if t.group == nil {
-		return (*offspring)(k)
+		return k.killDescendants()
 	}
-	return (*strays)(k)
+	k.eachStray(func(pid int) bool {
+		syscall.Kill(pid, syscall.SIGKILL)
+		return !k.mustKill()
+	})
+	return nil
 }
 
-// errChildren is the error of offspring and strays that are not empty.
-var errChildren = errors.New("the keeper still has children that may belong to the work")
-
-// offspring is the [Container] of the only work of a keeper without control groups: all descendants of this process.
-type offspring keeper
-
-// Empty returns nil if the kernel says that this process, which adopts all orphans, has no child.
-func (o *offspring) Empty() error {
-	if o.none {
-		return nil
-	}
-	return errChildren
-}
-
-// Kill kills one portion of the descendants. A [deniedError] is one that it may not kill.
-func (o *offspring) Kill() (err error) {
-	k := (*keeper)(o)
+// killDescendants kills one portion of the descendants, all of which belong to the only work of a keeper without control groups. A
+// [deniedError] is one that it may not kill.
+func (k *keeper) killDescendants() (err error) {
 	killOne := func(pid int) {
 		if group, err := syscall.Getpgid(pid); err == nil && k.leads(group) {
 			syscall.Kill(-group, syscall.SIGKILL) // all at once, so that no member can fork meanwhile
@@ -174,34 +170,6 @@ func (k *keeper) leads(group int) bool {
 	}
 	return false
 }
-
-// Close does nothing.
-func (*offspring) Close() {}
-
-// strays is the [Container] of orphans that belong to no control group of this keeper's works, because they were moved
-// to another group. Nobody knows whose they are, so no work counts as dead while there are any.
-type strays keeper
-
-// Empty returns an error if there are, or may be, strays.
-func (s *strays) Empty() error {
-	if s.none || (*keeper)(s).eachStray(func(int) bool { return false }) {
-		return nil
-	}
-	return errChildren
-}
-
-// Kill kills the strays, until other work has to be killed.
-func (s *strays) Kill() error {
-	k := (*keeper)(s)
-	k.eachStray(func(pid int) bool {
-		syscall.Kill(pid, syscall.SIGKILL)
-		return !k.mustKill()
-	})
-	return nil
-}
-
-// Close does nothing.
-func (*strays) Close() {}
 
 // eachStray calls f for each stray, until f returns false or other work has to be killed. It reports whether it came to
 // the end of the list.

@@ -9,14 +9,13 @@ import (
 )
 
 // launcher starts works, one after the other, on the thread of its forker. That lasts as long as the process: the
-// parent death signal makes the work die with the keeper. Only launch runs in another goroutine. It gets no work before
+// parent death signal makes the work die with the keeper. Only launch runs in another goroutine. It starts no work before
 // the program was read: one whose disk hangs would delay all others, see [harden.ReadProgram].
 type launcher struct {
 	forker   *forker
-	reading  []*task
-	read     chan *task // their programs were read
 	waiting  []*task
-	current  *task // nil if none is being started
+	read     chan *task // their programs were read
+	current  *task      // nil if none is being started
 	launched chan *task
 	exits    map[int]syscall.WaitStatus // of children that exited while a work was being started, as one of them may be its main process
 }
@@ -31,27 +30,25 @@ func newLauncher() *launcher {
 // add starts a work once its program was read and earlier ones have been started.
 func (s *launcher) add(t *task) {
 	t.launching = true
-	s.reading = append(s.reading, t)
+	s.waiting = append(s.waiting, t)
 	go func() { // ends when the disk answers, or with the process
 		<-harden.ReadProgram(t.spec.Path, t.spec.Dir)
 		s.read <- t
 	}()
 }
 
-// programRead goes on with a work whose program was read, unless it was canceled meanwhile.
-func (s *launcher) programRead(t *task) {
-	if remove(&s.reading, t) {
-		s.waiting = append(s.waiting, t)
-		s.next()
-	}
-}
-
-// next starts the next work, if none is being started.
+// next starts the next work whose program was read, if none is being started.
 func (s *launcher) next() {
-	if s.current == nil && len(s.waiting) > 0 {
-		s.current, s.waiting = s.waiting[0], s.waiting[1:]
-		s.current.launchBy = s.current.deadline()
-		go s.launch(s.current) // ends when the disk answers, or with the process
+	if s.current != nil {
+		return
+	}
+	for _, t := range s.waiting {
+		if t.programRead {
+			s.remove(t)
+			s.current, t.launchBy = t, t.deadline()
+			go s.launch(t) // ends when the disk answers, or with the process
+			return
+		}
 	}
 }
 
@@ -80,19 +77,17 @@ func (s *launcher) keep(pid int, status syscall.WaitStatus) {
 // not there.
 func (s *launcher) cancel(t *task) error {
 	switch {
-	case remove(&s.reading, t):
-		return fmt.Errorf("%w: its program %s has not been read yet; does the disk answer?", errKilledEarly, t.spec.Path)
-	case remove(&s.waiting, t):
+	case !s.remove(t):
+		return nil
+	case t.programRead:
 		return errKilledEarly
 	}
-	return nil
+	return fmt.Errorf("%w: its program %s has not been read yet; does the disk answer?", errKilledEarly, t.spec.Path)
 }
 
-// remove removes a task from a list, and reports whether it was there.
-func remove(list *[]*task, t *task) bool {
-	i := slices.Index(*list, t)
-	if i >= 0 {
-		*list = slices.Delete(*list, i, i+1)
-	}
-	return i >= 0
+// remove removes a work that waits, and reports whether it was there.
+func (s *launcher) remove(t *task) bool {
+	before := len(s.waiting)
+	s.waiting = slices.DeleteFunc(s.waiting, func(other *task) bool { return other == t })
+	return len(s.waiting) < before
 }

@@ -109,7 +109,7 @@ func (g *guard) rehearse() error {
 		return err
 	}
 	descendants(os.Getpid())
-	(*orphans)(g).Empty()
+	g.checkOrphans()
 	return g.runUntilWorkEnds(l)
 }
 
@@ -118,18 +118,9 @@ func (g *guard) runUntilWorkEnds(l *leadership) error {
 	limit := time.NewTimer(rehearsalTimeout)
 	defer limit.Stop()
 	for l.work != nil {
-		select {
-		case sig := <-g.signals:
-			g.handleSignal(sig.(syscall.Signal))
-		case in := <-g.fromDaemon:
-			g.receiveFromDaemon(in)
-		case in := <-g.fromKeeper:
-			g.receiveFromKeeper(in)
-		case <-g.timer.C:
-		case <-limit.C:
+		if !g.step(limit.C) {
 			return fmt.Errorf("process %d did not die within %s", l.work.pid, rehearsalTimeout)
 		}
-		g.advance()
 	}
 	return nil
 }

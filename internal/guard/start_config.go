@@ -85,16 +85,10 @@ func (g *guard) startConfigFile() *os.File {
 	if err != nil {
 		return nil // cannot happen
 	}
-	fd, err := unix.MemfdCreate("zkelectd-config", unix.MFD_CLOEXEC)
-	if err == nil {
-		file := os.NewFile(uintptr(fd), "zkelectd-config")
-		if _, err = file.Write(content); err == nil {
-			if _, err = file.Seek(0, io.SeekStart); err == nil {
-				return file
-			}
-		}
-		file.Close()
+	file, err := memoryFile("zkelectd-config", content)
+	if err != nil {
+		g.log.Warn("starting the daemon without the configuration that this process knows", "err", err)
+		return nil
 	}
-	g.log.Warn("starting the daemon without the configuration that this process knows", "err", err)
-	return nil
+	return file
 }

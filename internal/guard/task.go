@@ -58,7 +58,8 @@ type task struct {
 	place       place         // of its lease
 	until       time.Duration // the deadline of a pending hook, which has no lease; 0 for other work
 
-	launchBy time.Duration // it must not be started later, whatever lease has followed
+	programRead bool          // it can be started without waiting for the disk
+	launchBy    time.Duration // it must not be started later, whatever lease has followed
 
 	// The launcher's goroutine uses the following while launching is set.
 	launching bool
@@ -122,12 +123,17 @@ func (s *Spec) input() (*os.File, error) {
 	if len(s.Input) == 0 {
 		return os.Open(os.DevNull)
 	}
-	fd, err := unix.MemfdCreate("input", unix.MFD_CLOEXEC)
+	return memoryFile("input", s.Input)
+}
+
+// memoryFile returns an open file with this content, which is on no disk.
+func memoryFile(name string, content []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, os.NewSyscallError("memfd_create", err)
 	}
-	f := os.NewFile(uintptr(fd), "input")
-	if _, err = f.WriteAt(s.Input, 0); err != nil {
+	f := os.NewFile(uintptr(fd), name)
+	if _, err = f.WriteAt(content, 0); err != nil {
 		f.Close()
 	}
 	return f, err

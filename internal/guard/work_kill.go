@@ -101,31 +101,26 @@ func (c *keptWork) Empty() error {
 	if err := c.w.group.Empty(); err != nil {
 		return err
 	}
-	return (*orphans)(c.g).Empty()
+	return c.g.checkOrphans()
 }
 
 // Close closes the control group.
 func (c *keptWork) Close() { c.w.group.Close() }
 
-// orphans contains what this subreaper has adopted: children that are neither the daemon nor a keeper, and their
-// descendants.
-type orphans guard
-
-// errOrphans is the error of [orphans.Empty].
+// errOrphans is the error of checkOrphans.
 var errOrphans = errors.New("processes that this process has adopted still run")
 
-// Empty returns an error if there are, or may be, orphans. The list of children is complete: only this goroutine waits
-// for them, so none is removed while it is read.
-func (o *orphans) Empty() error {
-	if g := (*guard)(o); !g.noChildren && !g.children.forEach(g.isOwn) {
+// checkOrphans returns an error if there are, or may be, processes that this subreaper has adopted: children that are neither the daemon nor a
+// keeper. The list of children is complete: only this goroutine waits for them, so none is removed while it is read.
+func (g *guard) checkOrphans() error {
+	if !g.noChildren && !g.children.forEach(g.isOwn) {
 		return errOrphans
 	}
 	return nil
 }
 
-// Kill kills one portion of the orphans.
-func (o *orphans) Kill() error {
-	g := (*guard)(o)
+// killOrphans kills one portion of the orphans and of their descendants.
+func (g *guard) killOrphans() {
 	g.children.portion(func(pid int) {
 		if !g.isOwn(pid) {
 			syscall.Kill(pid, syscall.SIGKILL)
@@ -134,7 +129,6 @@ func (o *orphans) Kill() error {
 	for _, pid := range descendants(os.Getpid(), g.ownPids()...) {
 		syscall.Kill(pid, syscall.SIGKILL)
 	}
-	return nil
 }
 
 // isOwn reports whether a process is the daemon or a keeper.
@@ -153,7 +147,7 @@ func (g *guard) kill(w *work) {
 	waited := boottime.Now() - w.killStarted
 	switch {
 	case k.dead:
-		(*orphans)(g).Kill()
+		g.killOrphans()
 	case waited < assistAfter, w.confirmed && waited < assistLater:
 	case waited > keeperHungAfter && !w.confirmed && !k.retired:
 		g.giveUp(k, w)

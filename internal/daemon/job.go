@@ -63,7 +63,7 @@ func RunJob(opt JobOptions) (JobResult, error) {
 	defer result.Close()
 	_, err = guard.Run(guard.Options{
 		Path: "/proc/self/exe", Argv: opt.Argv, Config: []byte(cfg.YAML()), ConfigOnce: true, Result: result,
-		Containment: guard.Containment(cfg.Child.Containment), Realtime: harden.RealtimePermitted(), Close: closeSession,
+		Containment: guard.Containment(cfg.Child.Containment), Realtime: harden.RealtimePermitted(), Close: closeSession, KeepInput: !isTerminal(os.Stdin),
 		Log: opt.Log.With("node", cfg.Node.ID, "process", "guard"),
 	})
 	if err != nil {
@@ -91,7 +91,7 @@ func MainJob(ctx context.Context, rule JobRule, version string) (status int, err
 	}
 	defer g.Close()
 	defer exitWithGuard(g)()
-	gate, err := oneshot.NewGate(jobInput())
+	gate, err := oneshot.NewGate()
 	if err != nil {
 		return StatusFailed, err
 	}
@@ -137,13 +137,11 @@ func readResult(file io.ReaderAt) JobResult {
 	return r
 }
 
-// jobInput returns the standard input for the job; nil if it is a terminal, because the job, which has its own session,
-// would take from the shell what is typed there.
-func jobInput() *os.File {
-	if _, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err == nil {
-		return nil
-	}
-	return os.Stdin
+// isTerminal reports whether a file is a terminal. A job, which has its own session, gets none: it would take from the
+// shell what is typed there.
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
 }
 
 // job is the host that runs a job at most once.

@@ -38,6 +38,8 @@ type Options struct {
 	Containment Containment
 	// Realtime requests a real-time priority for guard and keeper.
 	Realtime bool
+	// KeepInput gives the work the standard input of this process; otherwise it has none.
+	KeepInput bool
 	// Respawn restarts a daemon that has died; otherwise the guard exits with it.
 	Respawn bool
 	// Close sends the releases and closes a session on the server. It returns the outcome of the releases; empty if there were none.

@@ -31,8 +31,9 @@ type Spec struct {
 	Capture bool `json:"capture,omitempty"`
 	// StateFile is the path of a file that records whether the work runs, for 'zkelectd release'; empty for none.
 	StateFile string `json:"state_file,omitempty"`
-	// Input is the standard input; the default is none.
-	Input []byte `json:"input,omitempty"`
+	// Input is the standard input; the default is none. The guard sets KeepInput by its options.
+	Input     []byte `json:"input,omitempty"`
+	KeepInput bool   `json:"keep_input,omitempty"`
 	// Reset makes the work run only while the watchdog device is armed; nil without a device.
 	Reset *ResetSpec `json:"reset,omitempty"`
 	// Timeout limits the run time of a pending hook, see [Client.SetPendingHooks]; 0 for other work.
@@ -82,14 +83,18 @@ func (t *task) launch() (err error) {
 
 // exec forks and executes the program.
 func (t *task) exec() error {
-	input, err := t.spec.input()
-	if err != nil {
-		return err
+	files := []uintptr{0, 1, 2}
+	if !t.spec.KeepInput {
+		input, err := t.spec.input()
+		if err != nil {
+			return err
+		}
+		defer input.Close()
+		files[0] = input.Fd()
 	}
-	defer input.Close()
-	files := []uintptr{input.Fd(), 1, 2}
 	if t.spec.Capture {
 		var out *os.File
+		var err error
 		if t.output, out, err = newCapture(); err != nil {
 			return err
 		}
@@ -102,7 +107,7 @@ func (t *task) exec() error {
 		// one.
 		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, UseCgroupFD: t.group != nil, CgroupFD: t.group.fd()},
 	}
-	err = withChildLimits(func() (err error) {
+	err := withChildLimits(func() (err error) {
 		t.pid, err = syscall.ForkExec(t.spec.Path, t.spec.Argv, attr)
 		return err
 	})

@@ -125,6 +125,7 @@ func (g *guard) prepare(m message) {
 		g.sendToDaemon(message{Kind: kindPrepared, Seq: m.Seq, Error: err.Error()})
 		return
 	}
+	m.Spec.KeepInput = g.opt.KeepInput
 	w := g.newWork(l, m.Seq, m.Spec)
 	if err = g.armDevice(w); err == nil {
 		err = g.openWork(w)

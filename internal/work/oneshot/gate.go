@@ -1,3 +1,5 @@
+// Package oneshot runs a job once per occasion, as the leader-only work of a group: it records runs in ZooKeeper, and connects the
+// daemon with the process that starts the job. It does not elect, and it does not enforce the lease: the daemon and its guard do.
 package oneshot
 
 import (
@@ -13,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // End is how a job has ended.
@@ -22,8 +26,8 @@ type End struct {
 	Signaled bool `json:"signaled,omitempty"`
 }
 
-// message is what the starter of a job and the daemon send each other, each on one line: the starter asks for its
-// term and slot, the daemon answers, with the standard input of the job, and the starter reports the end.
+// message is what the starter of a job and the daemon send each other: the starter asks for its term and slot, the
+// daemon answers, and the starter reports the end.
 type message struct {
 	Term int64  `json:"term,omitempty"`
 	Slot string `json:"slot,omitempty"`
@@ -34,7 +38,6 @@ type message struct {
 // Gate is the daemon's side of the socket. Only one starter at a time is served.
 type Gate struct {
 	listener *net.UnixListener
-	input    *os.File
 
 	mu     sync.Mutex
 	conn   *net.UnixConn // to the starter; it waits until this is closed
@@ -43,8 +46,8 @@ type Gate struct {
 
 // NewGate listens at a new address, for processes that inherit this one's environment. The address has no file, which
 // would remain if the daemon were killed, and is chosen only when it is taken: other users can see abstract addresses,
-// and could take one that they knew before. The job gets input as its standard input; nil for none.
-func NewGate(input *os.File) (*Gate, error) {
+// and could take one that they knew before.
+func NewGate() (*Gate, error) {
 	address := "@zkelectd-exec-" + rand.Text()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: address, Net: "unix"})
 	if err != nil {
@@ -54,7 +57,7 @@ func NewGate(input *os.File) (*Gate, error) {
 		l.Close()
 		return nil, err
 	}
-	return &Gate{listener: l, input: input}, nil
+	return &Gate{listener: l}, nil
 }
 
 // addressVariable is the environment variable with the address of a gate. Unlike an argument, only this user can see
@@ -74,6 +77,23 @@ func dial() (*net.UnixConn, error) {
 		return nil, errors.Join(fmt.Errorf("user %d answers at %s instead of the daemon", user, address), err)
 	}
 	return conn, nil
+}
+
+// peerUser returns the user id of the process at the other end of a socket.
+func peerUser(conn *net.UnixConn) (user int, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	var failed error
+	if err := raw.Control(func(fd uintptr) { cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return 0, err
+	}
+	if failed != nil {
+		return 0, os.NewSyscallError("getsockopt(SO_PEERCRED)", failed)
+	}
+	return int(cred.Uid), nil
 }
 
 // Close lets the starter end. It may be called while Serve runs, and more than once.
@@ -125,7 +145,7 @@ func (g *Gate) Serve(begin func(term int64, slot string) error) (End, error) {
 		return End{}, errKilled
 	}
 	err = begin(asked.Term, asked.Slot)
-	if sendWith(conn, message{Run: err == nil}, g.input) != nil && err == nil {
+	if json.NewEncoder(conn).Encode(message{Run: err == nil}) != nil && err == nil {
 		err = errKilled
 	}
 	if err != nil {
@@ -160,14 +180,13 @@ func RunJob(term int64, slot string, argv []string) error {
 		return err
 	}
 	defer conn.Close()
-	from := &fileReader{conn: conn}
-	in, out := json.NewDecoder(from), json.NewEncoder(conn)
+	in, out := json.NewDecoder(conn), json.NewEncoder(conn)
 	var answer message
 	if err := errors.Join(out.Encode(message{Term: term, Slot: slot}), in.Decode(&answer)); err != nil {
 		return fmt.Errorf("the daemon does not answer: %w", err)
 	}
 	if answer.Run {
-		end := End{Status: runJob(argv, from.file)}
+		end := End{Status: runJob(argv)}
 		late := time.NewTimer(signalDelay)
 		defer late.Stop()
 		select {
@@ -191,20 +210,11 @@ func RunJob(term int64, slot string, argv []string) error {
 	return nil
 }
 
-// runJob runs the job and returns its exit status. Without an input the job reads nothing.
-func runJob(argv []string, input *os.File) int {
+// runJob runs the job and returns its exit status.
+func runJob(argv []string) int {
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	if input != nil {
-		cmd.Stdin = input
-	}
-	err := cmd.Start()
-	if input != nil {
-		input.Close() // else the job's own end of a pipe would not be the last one
-	}
-	if err == nil {
-		err = cmd.Wait()
-	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	err := cmd.Run()
 	var ended *exec.ExitError
 	switch {
 	case err == nil:

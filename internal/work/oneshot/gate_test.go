@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-func newGate(t *testing.T, input *os.File) (*Gate, string) {
+func newGate(t *testing.T) (*Gate, string) {
 	t.Helper()
 	t.Setenv(addressVariable, "") // restored at the end
-	g, err := NewGate(input)
+	g, err := NewGate()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,40 +32,10 @@ func dialAs(t *testing.T, address string) *net.UnixConn {
 	return conn
 }
 
-// The starter gets the permission to run, and the standard input of the job.
-func TestGatePassesTheInput(t *testing.T) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.WriteString("input")
-	w.Close()
-	g, address := newGate(t, r)
-	from := &fileReader{conn: dialAs(t, address)}
-	in, out := json.NewDecoder(from), json.NewEncoder(from.conn)
-	go func() {
-		out.Encode(message{Term: 7})
-		var answer message
-		if in.Decode(&answer) != nil || !answer.Run || from.file == nil {
-			from.conn.Close()
-			return
-		}
-		text := make([]byte, 5)
-		n, _ := from.file.Read(text)
-		from.file.Close()
-		out.Encode(message{End: &End{Status: n}})
-	}()
-	var term int64
-	end, err := g.Serve(func(got int64, _ string) error { term = got; return nil })
-	if err != nil || term != 7 || end.Status != len("input") {
-		t.Errorf("term %d, %+v, %v", term, end, err)
-	}
-}
-
 // Close may be called at any time, also while a starter is being accepted.
 func TestGateIsClosedWhileItServes(t *testing.T) {
 	for i := range 200 {
-		g, address := newGate(t, nil)
+		g, address := newGate(t)
 		served := make(chan error)
 		go func() {
 			_, err := g.Serve(func(int64, string) error { return nil })
@@ -90,7 +60,7 @@ func TestGateServesNoOtherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return // only root can act as another user
 	}
-	g, address := newGate(t, nil)
+	g, address := newGate(t)
 	refused := make(chan error)
 	go func() {
 		runtime.LockOSThread() // the thread ends with the goroutine

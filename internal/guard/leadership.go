@@ -119,15 +119,25 @@ func (l *Leadership) SetLease(deadline time.Duration) {
 // this process does. It returns an error if that is over.
 func (l *Leadership) AwaitLease(ctx context.Context, since time.Duration) error {
 	since = since.Truncate(time.Microsecond) // as on the board
+	return l.awaitGuard(ctx, func() (bool, error) {
+		at, wanted := l.place.enforced(), l.place.deadline()
+		if wanted <= boottime.Now() {
+			return false, errNoLease
+		}
+		return at >= min(since, wanted) && at <= wanted, nil
+	})
+}
+
+// awaitGuard waits until done returns true or an error. It asks again whenever the guard confirms that it has read the board, with the
+// client's mu locked.
+func (l *Leadership) awaitGuard(ctx context.Context, done func() (bool, error)) error {
 	for {
 		l.c.mu.Lock()
-		confirmed, at, wanted := l.confirmed, l.place.enforced(), l.place.deadline()
+		confirmed := l.confirmed
+		is, err := done()
 		l.c.mu.Unlock()
-		switch {
-		case wanted <= boottime.Now():
-			return errNoLease
-		case at >= min(since, wanted) && at <= wanted:
-			return nil
+		if is || err != nil {
+			return err
 		}
 		select {
 		case <-confirmed:
@@ -157,24 +167,12 @@ func (l *Leadership) Confirm(ctx context.Context) error {
 	c.write(message{Kind: kindLease}) // which the guard answers, in order
 	asked := c.asked
 	c.writing.Unlock()
-	for {
-		c.mu.Lock()
-		confirmed, done, abandoned := l.confirmed, c.answered >= asked, l.abandoned
-		c.mu.Unlock()
-		switch {
-		case abandoned:
-			return ErrAbandoned
-		case done:
-			return nil
+	return l.awaitGuard(ctx, func() (bool, error) {
+		if l.abandoned {
+			return false, ErrAbandoned
 		}
-		select {
-		case <-confirmed:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-c.ctx.Done():
-			return c.Err()
-		}
-	}
+		return c.answered >= asked, nil
+	})
 }
 
 // Lease returns the lease that was set last, and EnforcedLease the one that the guard enforces; 0 for none.

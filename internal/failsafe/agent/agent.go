@@ -223,12 +223,13 @@ func (a *Agent) SetProbe(probe func(context.Context) error) {
 // Suspect notes that ZooKeeper may be unreachable.
 func (a *Agent) Suspect() {
 	a.promises.Suspect()
-	a.poked()
+	wake(a.poke)
 }
 
-func (a *Agent) poked() {
+// wake wakes who waits for a channel with one element.
+func wake(c chan<- struct{}) {
 	select {
-	case a.poke <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -239,10 +240,7 @@ func (a *Agent) SetGroup(g Group) {
 	a.groups[g.Paths.Root] = &g
 	a.endSenders()
 	a.mu.Unlock()
-	select {
-	case a.try <- struct{}{}:
-	default:
-	}
+	wake(a.try)
 }
 
 // RemoveGroup forgets a group that is no longer configured, or takes no part any more. What was promised in it stays in force.

@@ -188,18 +188,17 @@ func TestForeignRequests(t *testing.T) {
 	} {
 		r := good
 		change(&r)
-		m := message(root, secrets, r)
-		if got, err := b.answer("round", "n1", root, m.Body); err == nil {
+		if got, err := b.answer("round", "n1", root, question{request: r}.body()); err == nil {
 			t.Errorf("%s: answered %s", name, got)
 		}
 	}
 	if _, err := b.answer("round", "n1", root, []byte(`{"group":"`+root+`/leader","later":1}`)); err == nil {
 		t.Error("a field of a later version was ignored")
 	}
-	if _, err := b.answer("probe", "n1", root, message(root, secrets, good).Body); err == nil {
+	if _, err := b.answer("probe", "n1", root, question{request: good}.body()); err == nil {
 		t.Error("a probe asked for a promise")
 	}
-	if got, err := b.answer("round", "n1", root, message(root, secrets, good).Body); err != nil {
+	if got, err := b.answer("round", "n1", root, question{request: good}.body()); err != nil {
 		t.Errorf("the unchanged request: %s, %v", got, err)
 	}
 }
@@ -358,7 +357,7 @@ func TestNoPromiseAfterClose(t *testing.T) {
 	round(t, a, unchanged, promised, b)
 	b.Close()
 	r := failsafe.Request{Group: root + "/leader", Term: 8, Holder: a.incarnation(), Member: b.incarnation(), Round: 1, Start: 1}
-	if got, err := b.answer("round", "n1", root, message(root, secrets, r).Body); err == nil {
+	if got, err := b.answer("round", "n1", root, question{request: r}.body()); err == nil {
 		t.Errorf("answered %s", got)
 	}
 }

@@ -41,7 +41,7 @@ func (a *Agent) answer(kind peer.Kind, from, root string, body []byte) ([]byte, 
 	}
 	reply := a.promises.Grant(a.opt.Clock(), r)
 	if !reply.OK {
-		a.poked() // to know it by the next round
+		wake(a.poke) // to know it by the next round
 	}
 	if reply.OK && !r.Dry {
 		a.logPromise(root, from, r.Term)

@@ -31,34 +31,32 @@ func (a *Agent) Send(p cluster.Paths, messages []failsafe.Message, limit time.Du
 	}
 	g := a.groups[p.Root]
 	for _, m := range messages {
-		o := outgoing{root: p.Root, request: m.Request, limit: limit, done: done}
-		err := a.prepare(g, m, &o)
+		o := outgoing{question: question{root: p.Root, request: m.Request}, limit: limit, done: done}
+		var err error
+		switch {
+		case g == nil:
+			err = errors.New("this host does not know the group any more")
+		case len(g.Secrets) == 0:
+			err = errors.Join(errors.New("this host has not read the key of the group"), g.SecretsErr)
+		case m.Address == "":
+			err = errors.New("its address is not known")
+		}
 		if err != nil {
-			a.running.Go(func() { a.failed(m.To.ID, o, err) })
+			a.running.Go(func() { a.deliver(m.To.ID, o, answer{err: err}) })
 			continue
 		}
+		o.secrets = g.Secrets
 		a.sender(destination{m.To.ID, m.Address}).add(o)
 	}
 }
 
-// prepare completes a message to a member of a group. The error says why it cannot be sent.
-func (a *Agent) prepare(g *Group, m failsafe.Message, o *outgoing) error {
-	switch {
-	case g == nil:
-		return errors.New("this host does not know the group any more")
-	case len(g.Secrets) == 0:
-		return errors.Join(errors.New("this host has not read the key of the group"), g.SecretsErr)
-	case m.Address == "":
-		return errors.New("its address is not known")
+// deliver passes the answer of a member on.
+func (a *Agent) deliver(node string, o outgoing, got answer) {
+	a.noteResult(o.root, node, got.err)
+	if got.err != nil {
+		got.reply = failsafe.Reply{Request: o.request, Reason: failsafe.ReasonUnreachable}
 	}
-	o.secrets = g.Secrets
-	return nil
-}
-
-// failed reports that a member was not asked, or has not answered.
-func (a *Agent) failed(node string, o outgoing, err error) {
-	a.noteResult(o.root, node, err)
-	o.done(failsafe.Reply{Request: o.request, Reason: failsafe.ReasonUnreachable})
+	o.done(got.reply)
 }
 
 // noteResult logs that a member does not answer in an outage, or answers again, whenever that changes.
@@ -97,13 +95,48 @@ func (g *Group) destination(id string) (destination, bool) {
 	return destination{}, false
 }
 
-// outgoing is a request for a promise that is to be sent.
-type outgoing struct {
+// question is a request for a promise.
+type question struct {
 	root    string
 	secrets [][]byte
 	request failsafe.Request
-	limit   time.Duration
-	done    func(failsafe.Reply)
+}
+
+// answer is the reply to a question, or why there is none.
+type answer struct {
+	reply failsafe.Reply
+	err   error
+}
+
+// ask sends questions to a daemon, and returns the answer to each.
+func (a *Agent) ask(ctx context.Context, kind peer.Kind, to destination, all []question) []answer {
+	messages := make([]peer.Message, len(all))
+	for i, q := range all {
+		messages[i] = peer.Message{Group: q.root, Body: q.body(), Secrets: q.secrets}
+	}
+	replies, err := a.client.Ask(ctx, kind, to.node, to.address, messages)
+	got := make([]answer, len(all))
+	for i, q := range all {
+		if got[i].err = err; err == nil {
+			got[i].reply, got[i].err = readReply(replies[i], q.request)
+		}
+	}
+	return got
+}
+
+func (q question) body() []byte {
+	body, err := json.Marshal(q.request)
+	if err != nil {
+		panic(fmt.Sprintf("agent: a request is plain: %v", err))
+	}
+	return body
+}
+
+// outgoing is a question of a round that is to be sent.
+type outgoing struct {
+	question
+	limit time.Duration
+	done  func(failsafe.Reply)
 }
 
 // sender sends the requests for one daemon.
@@ -156,10 +189,7 @@ func (s *sender) add(o outgoing) {
 	s.mu.Lock()
 	s.pending[o.request.Group] = o
 	s.mu.Unlock()
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	wake(s.wake)
 }
 
 func (s *sender) take() []outgoing {
@@ -211,46 +241,19 @@ func (s *sender) ask(all []outgoing) {
 		return
 	}
 	limit := all[0].limit
-	messages := make([]peer.Message, len(all))
+	questions := make([]question, len(all))
 	for i, o := range all {
-		limit = max(limit, o.limit)
-		messages[i] = message(o.root, o.secrets, o.request)
+		limit, questions[i] = max(limit, o.limit), o.question
 	}
 	ctx, cancel := context.WithTimeout(s.agent.ctx, limit)
 	defer cancel()
-	answers, err := s.agent.client.Ask(ctx, peer.Round, s.to.node, s.to.address, messages)
+	got := s.agent.ask(ctx, peer.Round, s.to, questions)
 	if s.agent.ctx.Err() != nil {
 		return
 	}
 	for i, o := range all {
-		var answer peer.Answer
-		if err == nil {
-			answer = answers[i]
-		}
-		s.agent.running.Go(func() { s.deliver(o, answer, err) }) // the loop of one group may be stuck, and those of the others wait
+		s.agent.running.Go(func() { s.agent.deliver(s.to.node, o, got[i]) }) // the loop of one group may be stuck, and those of the others wait
 	}
-}
-
-// deliver passes the reply to a request on; err is why there is no answer to any.
-func (s *sender) deliver(o outgoing, answer peer.Answer, err error) {
-	var reply failsafe.Reply
-	if err == nil {
-		reply, err = readReply(answer, o.request)
-	}
-	if err != nil {
-		s.agent.failed(s.to.node, o, err)
-		return
-	}
-	s.agent.noteResult(o.root, s.to.node, nil)
-	o.done(reply)
-}
-
-func message(root string, secrets [][]byte, r failsafe.Request) peer.Message {
-	body, err := json.Marshal(r)
-	if err != nil {
-		panic(fmt.Sprintf("agent: a request is plain: %v", err))
-	}
-	return peer.Message{Group: root, Body: body, Secrets: secrets}
 }
 
 // readReply decodes an authenticated answer to a request.

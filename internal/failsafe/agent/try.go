@@ -65,18 +65,10 @@ func (a *Agent) runTries() {
 	}
 }
 
-// trial is a dry run in one group with one member.
-type trial struct {
-	root    string
-	node    string
-	message peer.Message
-	asked   failsafe.Request
-}
-
 // tryAll asks all members what they would answer. All groups go to a daemon in one request.
 func (a *Agent) tryAll() {
 	results := make(map[string]map[string]string)
-	trials := make(map[destination][]trial)
+	trials := make(map[destination][]question)
 	a.mu.Lock()
 	wait, groups := cluster.Duration(a.budget.LeaseWait), maps.Clone(a.groups)
 	a.mu.Unlock()
@@ -92,19 +84,24 @@ func (a *Agent) tryAll() {
 				continue
 			}
 			r := failsafe.Request{Group: failsafe.Group(g.Paths), Term: dryTerm, Holder: g.Self, Member: p.Incarnation, Wait: wait, Dry: true}
-			trials[to] = append(trials[to], trial{root, p.ID, message(root, g.Secrets, r), r})
+			trials[to] = append(trials[to], question{root, g.Secrets, r})
 		}
 	}
 	var mu sync.Mutex
 	var asking sync.WaitGroup
 	for to, all := range trials {
 		asking.Go(func() {
-			reasons := a.tryOne(to, all)
+			ctx, cancel := context.WithTimeout(a.ctx, tryTimeout)
+			defer cancel()
+			got := a.ask(ctx, peer.Probe, to, all)
 			mu.Lock()
 			defer mu.Unlock()
-			for i, reason := range reasons {
-				if reason != "" {
-					results[all[i].root][all[i].node] = reason
+			for i, g := range got {
+				switch {
+				case g.err != nil:
+					results[all[i].root][to.node] = g.err.Error()
+				case !g.reply.OK:
+					results[all[i].root][to.node] = g.reply.Reason.Text()
 				}
 			}
 		})
@@ -113,32 +110,6 @@ func (a *Agent) tryAll() {
 	if a.ctx.Err() == nil {
 		a.setResults(results)
 	}
-}
-
-// tryOne returns why one daemon would not promise, for each trial; empty if it would.
-func (a *Agent) tryOne(to destination, all []trial) []string {
-	reasons := make([]string, len(all))
-	messages := make([]peer.Message, len(all))
-	for i, t := range all {
-		messages[i] = t.message
-	}
-	ctx, cancel := context.WithTimeout(a.ctx, tryTimeout)
-	defer cancel()
-	answers, err := a.client.Ask(ctx, peer.Probe, to.node, to.address, messages)
-	for i, t := range all {
-		var reply failsafe.Reply
-		failed := err
-		if failed == nil {
-			reply, failed = readReply(answers[i], t.asked)
-		}
-		switch {
-		case failed != nil:
-			reasons[i] = failed.Error()
-		case !reply.OK:
-			reasons[i] = reply.Reason.Text()
-		}
-	}
-	return reasons
 }
 
 // setResults publishes the results of a dry run, and logs what has changed.

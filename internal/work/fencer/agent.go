@@ -141,7 +141,7 @@ func (c call) act(ctx context.Context, run Runner, action string) (Result, error
 	for _, name := range slices.Sorted(maps.Keys(c.options)) {
 		fmt.Fprintf(&input, "%s=%s\n", name, c.options[name])
 	}
-	r, err := run(ctx, Program{Argv: []string{c.path}, Env: workenv.Clean(os.Environ()), Input: input.Bytes()})
+	r, err := run(ctx, command.Command{Argv: []string{c.path}, Env: workenv.Clean(os.Environ()), Input: input.Bytes()})
 	for _, secret := range c.secrets { // an agent may print what it was given
 		r.Output = strings.ReplaceAll(r.Output, secret, "(not shown)")
 		if err != nil && strings.Contains(err.Error(), secret) {

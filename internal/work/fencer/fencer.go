@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"zkelectd/internal/work/command"
 	"zkelectd/internal/work/workenv"
 )
 
@@ -48,12 +49,6 @@ type Target struct {
 	By string `json:"by"`
 }
 
-// Program is something to run.
-type Program struct {
-	Argv, Env []string
-	Input     []byte
-}
-
 // Result is how a program ended by itself.
 type Result struct {
 	Code   int
@@ -62,7 +57,7 @@ type Result struct {
 
 // Runner runs a program until it ends or ctx does; then nothing of it runs any more. It returns an error if the program could not be
 // started, or did not end by itself.
-type Runner func(ctx context.Context, p Program) (Result, error)
+type Runner func(ctx context.Context, c command.Command) (Result, error)
 
 // Enabled reports whether nodes are fenced at all.
 func (c Config) Enabled() bool { return len(c.Levels) > 0 }
@@ -126,7 +121,7 @@ func (l *Level) fence(ctx context.Context, t Target, run Runner) error {
 	if err != nil {
 		return err
 	}
-	r, err := run(ctx, Program{Argv: l.Command, Env: append(workenv.Clean(os.Environ()), t.env()...), Input: append(input, '\n')})
+	r, err := run(ctx, command.Command{Argv: l.Command, Env: append(workenv.Clean(os.Environ()), t.env()...), Input: append(input, '\n')})
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"zkelectd/internal/work/command"
 )
 
 // agent writes an executable script and returns its path.
@@ -93,7 +95,7 @@ func TestWhatFencesGetsNoCredentials(t *testing.T) {
 	path, _ := script(t, "status) exit 2;;", all...)
 	for _, l := range []Level{{Setting: "fencing", Command: []string{path}}, level(path).Levels[0]} {
 		var got []string
-		_, err := Config{Timeout: time.Minute, Levels: []Level{l}}.Fence(t.Context(), target, func(ctx context.Context, p Program) (Result, error) {
+		_, err := Config{Timeout: time.Minute, Levels: []Level{l}}.Fence(t.Context(), target, func(ctx context.Context, p command.Command) (Result, error) {
 			got = append(got, p.Env...)
 			return Run(ctx, p)
 		})

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"zkelectd/internal/sys/suggest"
+	"zkelectd/internal/work/command"
 	"zkelectd/internal/work/workenv"
 )
 
@@ -54,7 +55,7 @@ func (l *Level) metadata(ctx context.Context, run Runner) (m metadata, err error
 	if err != nil {
 		return m, err
 	}
-	r, err := run(ctx, Program{Argv: []string{path}, Env: workenv.Clean(os.Environ()), Input: []byte("action=metadata\n")})
+	r, err := run(ctx, command.Command{Argv: []string{path}, Env: workenv.Clean(os.Environ()), Input: []byte("action=metadata\n")})
 	if err == nil {
 		err = r.check()
 	}

@@ -12,8 +12,9 @@ import (
 const maxOutput = 1 << 20
 
 // Run is the [Runner] of this process: the program and all that it starts are killed when ctx ends.
-func Run(ctx context.Context, p Program) (Result, error) {
-	out, err := command.Command{Argv: p.Argv, Env: p.Env, Input: p.Input, MaxOutput: maxOutput, OutputInErrors: true}.Run(ctx)
+func Run(ctx context.Context, c command.Command) (Result, error) {
+	c.MaxOutput, c.OutputInErrors = maxOutput, true
+	out, err := c.Run(ctx)
 	if err == nil {
 		return Result{Output: string(out)}, nil
 	}

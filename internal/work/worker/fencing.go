@@ -6,13 +6,14 @@ import (
 	"fmt"
 
 	"zkelectd/internal/guard"
+	"zkelectd/internal/work/command"
 	"zkelectd/internal/work/fencer"
 )
 
 // RunUnderLease is the [fencer.Runner] of a candidate: the guard runs the program as part of the work, and kills it with the lease. So
 // do Stop, Kill and the end of ctx.
-func (w *Worker) RunUnderLease(ctx context.Context, p fencer.Program) (fencer.Result, error) {
-	h, err := w.opt.Guard.Start(guard.Spec{Argv: p.Argv, Env: p.Env, Input: p.Input, Capture: true})
+func (w *Worker) RunUnderLease(ctx context.Context, c command.Command) (fencer.Result, error) {
+	h, err := w.opt.Guard.Start(guard.Spec{Argv: c.Argv, Env: c.Env, Input: c.Input, Capture: true})
 	if err != nil {
 		return fencer.Result{}, err
 	}

@@ -161,7 +161,7 @@ const (
 // run starts the work again whenever all of it is dead, until ctx ends.
 func (s *Standby) run(ctx context.Context) {
 	defer close(s.over)
-	for pause := standbyPause; s.awaitIdle(ctx); {
+	for pause := standbyPause; s.await(ctx, s.isIdle) == nil && ctx.Err() == nil; {
 		began := time.Now()
 		reason := s.runOnce(ctx)
 		if ctx.Err() != nil {
@@ -179,22 +179,25 @@ func (s *Standby) run(ctx context.Context) {
 	}
 }
 
-// awaitIdle waits until no worker leads with the work, whose order could reach the next one, and reports whether ctx has not ended before.
-func (s *Standby) awaitIdle(ctx context.Context) bool {
+// await waits until ready returns true, and asks again after each change, with mu locked. It returns the error of ctx if that ends before.
+func (s *Standby) await(ctx context.Context, ready func() bool) error {
 	for {
 		s.mu.Lock()
-		leads, changed := s.leader != nil, s.changed
+		is, changed := ready(), s.changed
 		s.mu.Unlock()
-		if !leads {
-			return ctx.Err() == nil
+		if is {
+			return nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return false
+			return ctx.Err()
 		}
 	}
 }
+
+// isIdle reports whether no worker leads with the work, whose order could reach the next one. The caller must hold mu.
+func (s *Standby) isIdle() bool { return s.leader == nil }
 
 // standbyRun is one run of the work.
 type standbyRun struct {
@@ -341,20 +344,16 @@ func (s *Standby) watchWarmth(ctx context.Context, notify *probe.Socket) {
 }
 
 // awaitWarm waits until the work is warm. Its error says what the work lacks at the end of ctx.
-func (s *Standby) awaitWarm(ctx context.Context) (*guard.Work, error) {
-	for {
-		s.mu.Lock()
-		work, state, changed := s.work, s.state, s.changed
-		s.mu.Unlock()
-		if work != nil && !exited(work) && state.State == cluster.StandbyWarm {
-			return work, nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("the standby is %s: %s", state.State, state.Reason)
-		}
+func (s *Standby) awaitWarm(ctx context.Context) (work *guard.Work, err error) {
+	var state cluster.Standby
+	err = s.await(ctx, func() bool {
+		work, state = s.work, s.state
+		return work != nil && !exited(work) && state.State == cluster.StandbyWarm
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the standby is %s: %s", state.State, state.Reason)
 	}
+	return work, nil
 }
 
 func exited(work *guard.Work) bool {

@@ -232,10 +232,7 @@ func (c *Client) receive(m message) {
 	case kindDevice:
 		if m.DeviceState != nil {
 			c.device = *m.DeviceState
-			select {
-			case c.deviceNews <- struct{}{}:
-			default:
-			}
+			wake(c.deviceNews)
 		}
 	case kindGone:
 		if l := c.leaderships[m.Leadership]; l != nil {
@@ -253,13 +250,6 @@ func (c *Client) receive(m message) {
 			}
 		}
 	}
-}
-
-// hasHeardSince reports whether a message from the guard was read after a point in time.
-func (c *Client) hasHeardSince(at time.Duration) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.heard > at
 }
 
 // send sends a message to the guard. It reports no errors: the reading side notices that the guard is gone.

@@ -147,7 +147,10 @@ func (w *Work) await() error {
 			return err
 		case <-limit.C:
 		}
-		if asked != 0 && !w.c.hasHeardSince(asked) {
+		w.c.mu.Lock()
+		heard := w.c.heard
+		w.c.mu.Unlock()
+		if asked != 0 && heard <= asked {
 			w.c.loseGuard(fmt.Errorf("%w: it answers nothing", ErrLost))
 			return <-w.answers
 		}
@@ -255,8 +258,8 @@ func (w *Work) Pid() int { return w.pid }
 // must stop the work then.
 func (w *Work) Unkillable() <-chan error { return w.unkillable }
 
-// UnitMayRun reports whether a process of the unit runs, or may run.
-func (w *Work) UnitMayRun() bool { return w.unit.MayRun() }
+// Unit returns the unit; nil for a process.
+func (w *Work) Unit() *Unit { return w.unit }
 
 // Exited returns a channel that is closed when the main process has ended. The processes that it has left behind are killed.
 func (w *Work) Exited() <-chan struct{} { return w.exited }

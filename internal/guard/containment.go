@@ -46,7 +46,7 @@ const (
 )
 
 // Container holds all processes of one piece of work, so that all of them can be killed and their death be proven. Each
-// process that may have to end the work has one: the guard, its keeper, the daemon once its guard is lost, the next
+// process that may have to end the work without having started it has one: the guard, the daemon once its guard is lost, the next
 // guard, and 'zkelectd release'.
 type Container interface {
 	// Kill kills what is in the container. What it misses, such as a process that was being forked, is killed by the
@@ -94,7 +94,7 @@ func (r ContainmentRecord) killAndCheck() error {
 // checkStateFile returns nil if the state file says that all of the work is dead. The keeper has written that, or the daemon,
 // before any work started. A missing file proves nothing.
 func (r ContainmentRecord) checkStateFile() error {
-	text, err := readTrusted(r.StateFile)
+	text, err := readOwn(r.StateFile)
 	if err == nil && string(text) == stateDead {
 		return nil
 	}

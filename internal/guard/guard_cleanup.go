@@ -137,7 +137,13 @@ func (g *guard) runPendingHooks() {
 		}
 		if len(l.hooks) > 0 && g.isOrphaned(l) && !g.groupHasWork(l) {
 			running++
-			g.runPendingHook(l)
+			spec := l.hooks[0]
+			l.hooks = l.hooks[1:]
+			w := g.newWork(l, 0, &spec)
+			w.hookDeadline = boottime.Now() + max(spec.Timeout, time.Millisecond)
+			if err := g.assignKeeper(w); err != nil {
+				g.refuse(w, err)
+			}
 		}
 	}
 }
@@ -149,16 +155,6 @@ func (g *guard) groupHasWork(l *leadership) bool {
 		promoted := other.standby && other.daemon == l.daemon && other.isOfSameGroup(l) && (g.mustEnd(other) || other.lease() != Forever)
 		return other.work != nil && (other == l || promoted)
 	})
-}
-
-func (g *guard) runPendingHook(l *leadership) {
-	spec := l.hooks[0]
-	l.hooks = l.hooks[1:]
-	w := g.newWork(l, 0, &spec)
-	w.hookDeadline = boottime.Now() + max(spec.Timeout, time.Millisecond)
-	if err := g.assignKeeper(w); err != nil {
-		g.refuse(w, err)
-	}
 }
 
 // checkHook notices from a keeper's message that a pending hook has failed.

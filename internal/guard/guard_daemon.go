@@ -77,7 +77,12 @@ func (g *guard) startDaemon() error {
 func (g *guard) daemonExited(status syscall.WaitStatus) {
 	d := g.daemon
 	g.daemon = nil
-	g.daemonIsDead()
+	// Work may take K (docs/protocol.md) to die before the others stop waiting for it.
+	survival := minSurvival
+	if g.session != nil {
+		survival = max(survival, g.session.Timeout*3/20)
+	}
+	g.survivedAt, g.inheritedAt = boottime.Now()+survival, 1
 	if d.socketClosed {
 		d.socket.Close()
 	} else {

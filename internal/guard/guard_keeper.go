@@ -181,7 +181,12 @@ func (g *guard) receiveFromKeeper(in incoming) {
 		return
 	}
 	if m.Kind == kindReady {
-		g.keeperIsReady(k)
+		k.ready, k.readyBy = true, 0
+		for _, l := range g.leaderships {
+			if w := l.work; w != nil && w.keeper == k {
+				g.tryFinishPrepare(w)
+			}
+		}
 		return
 	}
 	w := g.findTask(k, m.Seq)
@@ -215,16 +220,6 @@ func (g *guard) receiveFromKeeper(in incoming) {
 	}
 	if w.hookDeadline == 0 {
 		g.reply(w, m)
-	}
-}
-
-// keeperIsReady lets the works go on that have waited for a keeper.
-func (g *guard) keeperIsReady(k *keeperProcess) {
-	k.ready, k.readyBy = true, 0
-	for _, l := range g.leaderships {
-		if w := l.work; w != nil && w.keeper == k {
-			g.tryFinishPrepare(w)
-		}
 	}
 }
 

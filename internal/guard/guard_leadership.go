@@ -197,18 +197,3 @@ func (g *guard) nameSurvivors() {
 		}
 	}
 }
-
-// survival returns how long work may take to die after its daemon before the others stop waiting for it: K, see
-// docs/protocol.md.
-func (g *guard) survival() time.Duration {
-	if g.session == nil {
-		return minSurvival
-	}
-	return max(minSurvival, g.session.Timeout*3/20)
-}
-
-// daemonIsDead makes advance end everything that belonged to the daemon.
-func (g *guard) daemonIsDead() {
-	g.survivedAt = boottime.Now() + g.survival()
-	g.inheritedAt = 1
-}

@@ -211,8 +211,11 @@ func (k *keeper) failed(t *task, err error) {
 // would kill it nevertheless.
 func (k *keeper) checkKillable() {
 	for _, t := range k.works {
-		if t.group == nil && t.unkillable == "" && !t.needsSweep() {
-			if pid := findUnkillable(); pid != 0 {
+		if t.group != nil || t.unkillable != "" || t.needsSweep() {
+			continue
+		}
+		for _, pid := range descendants(os.Getpid()) {
+			if errors.Is(syscall.Kill(pid, 0), syscall.EPERM) {
 				k.reportUnkillable(t, deniedError(pid).Error())
 			}
 		}
@@ -233,16 +236,6 @@ func (k *keeper) reportUnkillable(t *task, text string) {
 		t.unkillable = text
 		k.send(message{Kind: kindUnkillable, Seq: t.seq, Error: text})
 	}
-}
-
-// findUnkillable returns a descendant of this process that it may not signal; 0 if there is none.
-func findUnkillable() int {
-	for _, pid := range descendants(os.Getpid()) {
-		if errors.Is(syscall.Kill(pid, 0), syscall.EPERM) {
-			return pid
-		}
-	}
-	return 0
 }
 
 // processUser returns the id of the user that a process runs as.

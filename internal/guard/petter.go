@@ -6,6 +6,7 @@ import (
 	"math"
 	"runtime"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"zkelectd/internal/sys/boottime"
@@ -109,21 +110,14 @@ func newPetter() (*petter, error) {
 // setLimit sets until when the device may be petted. It neither waits nor allocates.
 func (p *petter) setLimit(at time.Duration) {
 	if time.Duration(p.limit.Swap(int64(at))) != at {
-		p.wake()
+		wake(p.kick)
 	}
 }
 
 // submit has an order carried out; a result with its number follows.
 func (p *petter) submit(o *deviceOrder) {
 	p.wanted.Store(o)
-	p.wake()
-}
-
-func (p *petter) wake() {
-	select {
-	case p.kick <- struct{}{}:
-	default:
-	}
+	wake(p.kick)
 }
 
 // run carries out orders and pets until quit is closed. Then it stops the device, unless work lives.
@@ -161,10 +155,7 @@ func (p *petter) carryOut(o deviceOrder) {
 // report publishes the state.
 func (p *petter) report() {
 	p.result.Store(&deviceResult{number: p.order.number, state: p.state, resetBy: p.lastPet + p.timeout})
-	select {
-	case p.news <- struct{}{}:
-	default:
-	}
+	wake(p.news)
 }
 
 // arm opens the device. If it is open, the timeout that it has stays in force.
@@ -186,9 +177,7 @@ func (p *petter) arm(s DeviceSpec) {
 
 // fail records an error.
 func (p *petter) fail(err error) {
-	var busy *watchdogdev.BusyError
-	var running *watchdogdev.RunningError
-	p.state.Error, p.state.Busy = err.Error(), errors.As(err, &busy) || errors.As(err, &running)
+	p.state.Error, p.state.Busy = err.Error(), errors.Is(err, syscall.EBUSY)
 }
 
 // petIfDue pets the device if it is time to, and returns when to look again; 0 if only after an order or a new limit.

@@ -4,16 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"zkelectd/internal/sys/procinfo"
+	"zkelectd/internal/sys/secretfile"
 )
 
 // SessionFile is the content of the file from which 'zkelectd release' and the next start clean up after a zkelectd that was
@@ -145,36 +143,14 @@ func removeLeadershipFiles(session string, survivors []LeadershipRecord, keep fu
 	}
 }
 
-// readTrusted reads a file and returns an error if anyone but this user or root could have written it: the reader of a session
-// file kills processes and runs programs that the file names.
-func readTrusted(path string) ([]byte, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	var stat unix.Stat_t
-	if err := unix.Fstat(int(file.Fd()), &stat); err != nil {
-		return nil, &os.PathError{Op: "fstat", Path: path, Err: err}
-	}
-	if own := uint32(os.Geteuid()); stat.Uid != own && stat.Uid != 0 || stat.Mode&0o022 != 0 {
-		return nil, fmt.Errorf("%s is not trusted: its owner is user %d and its mode %04o, so others could have written the programs in it, which would run as user %d; "+
-			"run this command as user %d", path, stat.Uid, stat.Mode&0o7777, own, stat.Uid)
-	}
-	if stat.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, fmt.Errorf("%s is not a regular file", path)
-	}
-	data, err := io.ReadAll(io.LimitReader(file, maxFrame+1))
-	if err == nil && len(data) > maxFrame {
-		err = fmt.Errorf("%s is larger than %d bytes", path, maxFrame)
-	}
-	return data, err
-}
+// readOwn reads a file that only this user can have written: the reader of a session file kills processes and runs programs that the file
+// names.
+func readOwn(path string) ([]byte, error) { return secretfile.ReadOwn(path, maxFrame) }
 
 // ReadSessionFile reads a session file.
 func ReadSessionFile(path string) (SessionFile, error) {
 	var f SessionFile
-	data, err := readTrusted(path)
+	data, err := readOwn(path)
 	if err != nil {
 		return f, err
 	}
@@ -208,7 +184,7 @@ func ReadSessionFile(path string) (SessionFile, error) {
 
 func readLeadership(path string) (LeadershipRecord, error) {
 	r := LeadershipRecord{file: path}
-	data, err := readTrusted(path)
+	data, err := readOwn(path)
 	if err == nil {
 		err = json.Unmarshal(data, &r)
 	}

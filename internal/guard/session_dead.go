@@ -30,8 +30,10 @@ func (f SessionFile) EnsureDead(timeout time.Duration) error {
 	case len(f.Processes) == 0:
 		return errors.New("the session file does not name the guard and the daemon, which may still run")
 	}
-	if err := retryFor(min(timeout, exitTime), f.checkOwnersEnded); err != nil {
-		return fmt.Errorf("%w: %w; stop that first", ErrOwnersMayRun, err)
+	for _, p := range f.Processes {
+		if err := retryFor(min(timeout, exitTime), p.checkEnded); err != nil {
+			return fmt.Errorf("%w: %w; stop that first", ErrOwnersMayRun, err)
+		}
 	}
 	units, err := f.units()
 	defer func() {
@@ -117,16 +119,6 @@ func retryFor(timeout time.Duration, try func() error) error {
 			return err
 		}
 	}
-}
-
-// checkOwnersEnded returns nil if guard and daemon have ended.
-func (f SessionFile) checkOwnersEnded() error {
-	for _, p := range f.Processes {
-		if err := p.checkEnded(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // killGroup kills the process group of which p was the leader, unless its pid now belongs to another process.

@@ -66,18 +66,12 @@ func (g *guard) setLastConfig(content []byte) {
 	g.lastConfig = append(make([]byte, 0, len(content)), content...)
 }
 
-// startConfig returns what the next daemon is given.
-func (g *guard) startConfig() StartConfig {
+// startConfigFile returns an open file with what the next daemon is given; nil if that is nothing.
+func (g *guard) startConfigFile() *os.File {
 	c := StartConfig{Last: g.lastConfig, Once: g.opt.ConfigOnce}
 	if c.Last == nil || c.Once {
 		c.Main = g.opt.Config
 	}
-	return c
-}
-
-// startConfigFile returns an open file with what the next daemon is given; nil if that is nothing.
-func (g *guard) startConfigFile() *os.File {
-	c := g.startConfig()
 	if c.Main == nil && c.Last == nil {
 		return nil
 	}

@@ -19,3 +19,11 @@ func earliest(times ...time.Duration) time.Duration {
 
 // past reports whether a point in time has been reached; 0 is never reached.
 func past(at time.Duration) bool { return at != 0 && boottime.Now() >= at }
+
+// wake sends to a channel of one element, unless that is full: who waits for it is woken.
+func wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

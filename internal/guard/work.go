@@ -164,7 +164,7 @@ func (g *guard) mayPrepare(l *leadership, s *Spec) error {
 	return nil
 }
 
-// assignKeeper gives the work a keeper. If that is not ready, keeperIsReady goes on.
+// assignKeeper gives the work a keeper. If that is not ready, receiveFromKeeper goes on.
 func (g *guard) assignKeeper(w *work) (err error) {
 	if w.keeper, err = g.keeperFor(w.leadership); err == nil {
 		g.tryFinishPrepare(w)
@@ -199,15 +199,6 @@ func (g *guard) finishPrepare(w *work) {
 		m.Containment = containmentRecord(g.opt.Containment, w)
 	}
 	g.reply(w, m)
-}
-
-// startMessage makes a keeper start the work that it does not know yet.
-func (w *work) startMessage() message {
-	m := message{Kind: kindStart, Seq: w.task, Spec: w.spec}
-	if w.group != nil {
-		m.Dir = w.group.dir
-	}
-	return m
 }
 
 // containmentRecord describes how the work is contained.
@@ -281,8 +272,11 @@ func (g *guard) start(w *work) {
 
 // launch makes the keeper start the work.
 func (g *guard) launch(w *work) {
-	m := w.startMessage()
-	if m.At = w.hookDeadline; m.At == 0 {
+	m := message{Kind: kindStart, Seq: w.task, Spec: w.spec, At: w.hookDeadline}
+	if w.group != nil {
+		m.Dir = w.group.dir
+	}
+	if m.At == 0 {
 		m.Place, m.Leadership = w.leadership.place.index, w.leadership.id
 	}
 	if err := w.keeper.out.send(m); err != nil {

@@ -1,7 +1,21 @@
+// Package harden keeps a process able to act while memory is short and the disk is stalled, and keeps its secrets out of core
+// dumps.
+//
+// [Protect] keeps the program's pages in memory, makes the OOM killer prefer other processes, and starts the threads that the
+// Go runtime needs. It locks memory in one of two ways:
+//
+//   - Without a limit (RLIMIT_MEMLOCK is infinite, or the process has CAP_IPC_LOCK), everything: the program's file is read and
+//     locked as a whole, the rest when it is touched (mlockall with MCL_ONFAULT). All processes of one program share its pages,
+//     so a second process that locks them costs page tables only.
+//   - With a limit, the program if it fits, and the pages that the rehearsal has touched, one by one. MCL_FUTURE is not an option
+//     there: the kernel charges a mapping in full, touched or not, and the Go runtime ends the process when mmap fails.
+//
+// It does not keep the kernel from reclaiming what system calls need, and it does not lock the memory of other processes:
+// locks are not inherited. [WithChildScore] starts children without this process's OOM score.
 package harden
 
 import (
-	"fmt"
+	"errors"
 	"log/slog"
 	"os"
 	"runtime"
@@ -54,7 +68,7 @@ func Protect(opt Options) {
 	mu.Lock()
 	protection = locked
 	mu.Unlock()
-	if err := missing(lockErr, scoreErr); err != nil {
+	if err := errors.Join(lockErr, scoreErr); err != nil {
 		opt.Log.Warn("this process is not fully protected from a memory shortage", "err", err, "oom_score_adj", score)
 	} else {
 		opt.Log.Debug("this process is protected from a memory shortage", "locked", locked, "oom_score_adj", score)
@@ -107,17 +121,6 @@ func touchHeap(n int) {
 		b[i] = 1
 	}
 	runtime.KeepAlive(b)
-}
-
-// missing combines the errors from locking and from the OOM score; nil if both are nil.
-func missing(lock, score error) error {
-	switch {
-	case lock != nil && score != nil:
-		return fmt.Errorf("%w; %w", lock, score)
-	case lock != nil:
-		return lock
-	}
-	return score
 }
 
 // unlimited reports whether this process may lock any amount of memory. It raises the soft limit if that is enough.

@@ -63,7 +63,7 @@ func checkOwn(info fs.FileInfo) error {
 	case stat.Nlink != 1:
 		return errors.New("has another name (a hard link): remove it")
 	case int(stat.Uid) != os.Geteuid():
-		return errors.New("belongs to another user: remove it")
+		return fmt.Errorf("belongs to user %d: run this as that user, or remove it", stat.Uid)
 	case info.Mode().Perm()&0o077 != 0:
 		return fmt.Errorf("has mode %#o, so others can read it: remove it", info.Mode().Perm())
 	}

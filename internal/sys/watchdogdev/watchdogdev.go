@@ -40,11 +40,14 @@ const softwareIdentity = "Software Watchdog"
 // Systemd is the Holder of a device that systemd uses itself (RuntimeWatchdogSec=).
 const Systemd = "systemd"
 
-// BusyError reports that another process has the device open.
+// BusyError reports that another process has the device open, as far as is known.
 type BusyError struct {
 	Path string
 	// Holder describes the process; empty if this process may not find out.
 	Holder string
+	// Running says that the timer runs already. To open the device would save the host from a reset that may have a reason: work whose guard
+	// was killed.
+	Running bool
 }
 
 func (e *BusyError) Error() string {
@@ -54,6 +57,9 @@ func (e *BusyError) Error() string {
 			"or give systemd another device (WatchdogDevice=)", e.Path)
 	case e.Holder != "":
 		return fmt.Sprintf("%s is in use by %s, and a watchdog device has one user only: stop that, or name another device in watchdog_device.device", e.Path, e.Holder)
+	case e.Running:
+		return fmt.Sprintf("the timer of %s runs already. Either another process has the device open (%s), or its last user has died without stopping it, as a guard that was killed: "+
+			"then this host is about to be reset, for work that it has left behind", e.Path, howToFind(e.Path))
 	}
 	return fmt.Sprintf("%s is in use by another process, and a watchdog device has one user only: %s", e.Path, howToFind(e.Path))
 }
@@ -72,22 +78,6 @@ type Device struct {
 	path string
 }
 
-// RunningError reports a device whose timer runs already. To open it would save the host from a reset that may have a reason: work
-// whose guard was killed.
-type RunningError struct {
-	Path string
-	// Holder is as in [BusyError].
-	Holder string
-}
-
-func (e *RunningError) Error() string {
-	if e.Holder != "" {
-		return (&BusyError{e.Path, e.Holder}).Error()
-	}
-	return fmt.Sprintf("the timer of %s runs already. Either another process has the device open (%s), or its last user has died without stopping it, as a guard that was killed: "+
-		"then this host is about to be reset, for work that it has left behind", e.Path, howToFind(e.Path))
-}
-
 // Use says which devices may be opened.
 type Use struct {
 	// NoWayOut permits a device that cannot be stopped any more.
@@ -104,7 +94,7 @@ func Open(path string, timeout time.Duration, use Use) (*Device, Info, error) {
 		return nil, info, err
 	}
 	if info.Active && !use.Running {
-		return nil, info, &RunningError{path, Holder(path)}
+		return nil, info, &BusyError{path, Holder(path), true}
 	}
 	if info.NoWayOut && !use.NoWayOut {
 		return nil, info, fmt.Errorf("%s cannot be stopped once it was opened (nowayout), so a stop of zkelectd would reset this host: load its driver with nowayout=0, "+

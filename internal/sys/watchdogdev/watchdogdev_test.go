@@ -85,7 +85,7 @@ func TestBusyError(t *testing.T) {
 	for holder, want := range map[string]string{
 		"": "fuser -v /dev/watchdog", Systemd: "RuntimeWatchdogSec=off", "systemd (process 1)": "RuntimeWatchdogSec=off", "watchdogd (process 7)": "in use by watchdogd (process 7)",
 	} {
-		if err := (&BusyError{"/dev/watchdog", holder}); !strings.Contains(err.Error(), want) || !errors.Is(err, unix.EBUSY) {
+		if err := (&BusyError{Path: "/dev/watchdog", Holder: holder}); !strings.Contains(err.Error(), want) || !errors.Is(err, unix.EBUSY) {
 			t.Errorf("%q: %v", holder, err)
 		}
 	}
@@ -95,15 +95,14 @@ func TestBusyError(t *testing.T) {
 // left behind.
 func TestRunningDeviceIsLeftAlone(t *testing.T) {
 	fakeSysfs(t, map[string]string{"nowayout": "0", "state": "active"})
-	var running *RunningError
-	if _, info, err := Open("/dev/null", time.Second, Use{NoWayOut: true}); !errors.As(err, &running) || !info.Active {
+	if _, info, err := Open("/dev/null", time.Second, Use{NoWayOut: true}); !errors.Is(err, unix.EBUSY) || !info.Active {
 		t.Errorf("%v", err)
 	}
-	if _, _, err := Open("/dev/null", time.Second, Use{Running: true}); errors.As(err, &running) {
+	if _, _, err := Open("/dev/null", time.Second, Use{Running: true}); errors.Is(err, unix.EBUSY) {
 		t.Errorf("%v", err)
 	}
 	for holder, want := range map[string]string{"": "about to be reset", Systemd: "RuntimeWatchdogSec=off"} {
-		if err := (&RunningError{"/dev/watchdog", holder}); !strings.Contains(err.Error(), want) {
+		if err := (&BusyError{"/dev/watchdog", holder, true}); !strings.Contains(err.Error(), want) {
 			t.Error(err)
 		}
 	}

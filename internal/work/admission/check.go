@@ -17,7 +17,7 @@ const checkTimeout = 2 * time.Second
 func CheckUnit(ctx context.Context, name string) (systemd.Unit, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	u, err := systemd.Inspect(ctx, name, systemd.Requirements{Permit: guard.PermitFile, Fencing: EnvironmentFile(name)})
+	u, err := systemd.Inspect(ctx, name, guard.PermitFile, EnvironmentFile(name))
 	if err != nil {
 		return u, fmt.Errorf("child.unit: %w", err)
 	}

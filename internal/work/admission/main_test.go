@@ -70,8 +70,11 @@ func beDaemon() int {
 	a.Guard = process(a.Guard.Pid)
 	socket := os.Getenv("SOCKET")
 	var err error
+	if change := changedAnswers[os.Getenv("LIE")]; change != nil {
+		change(&a)
+	}
 	if lie := hostileAnswers[os.Getenv("LIE")]; lie != nil {
-		err = lie(socket, &a)
+		err = lie(socket)
 	} else {
 		_, err = Serve(socket, a)
 	}
@@ -80,48 +83,32 @@ func beDaemon() int {
 	return 0
 }
 
+// changedAnswers are answers in which a hostile daemon has changed something.
+var changedAnswers = map[string]func(a *Answer){
+	"process 1":      func(a *Answer) { a.Guard = process(1) },
+	"a reused pid":   func(a *Answer) { a.Guard.Started-- },
+	"itself reused":  func(a *Answer) { a.Daemon.Started-- },
+	"another daemon": func(a *Answer) { a.Daemon = a.Guard },
+	"its own guard":  func(a *Answer) { a.Guard = a.Daemon },
+}
+
 // hostileAnswers are what a hostile daemon may do instead of answering.
-var hostileAnswers = map[string]func(socket string, a *Answer) error{
-	"process 1": func(socket string, a *Answer) error {
-		a.Guard = process(1)
-		_, err := Serve(socket, *a)
-		return err
-	},
-	"a reused pid": func(socket string, a *Answer) error {
-		a.Guard.Started--
-		_, err := Serve(socket, *a)
-		return err
-	},
-	"itself reused": func(socket string, a *Answer) error {
-		a.Daemon.Started--
-		_, err := Serve(socket, *a)
-		return err
-	},
-	"another daemon": func(socket string, a *Answer) error {
-		a.Daemon = a.Guard
-		_, err := Serve(socket, *a)
-		return err
-	},
-	"its own guard": func(socket string, a *Answer) error {
-		a.Guard = a.Daemon
-		_, err := Serve(socket, *a)
-		return err
-	},
-	"silence": func(socket string, _ *Answer) error {
+var hostileAnswers = map[string]func(socket string) error{
+	"silence": func(socket string) error {
 		l, err := net.Listen("unix", socket)
 		silentListener = l
 		return err
 	},
-	"a FIFO": func(socket string, _ *Answer) error { return syscall.Mkfifo(socket, 0o666) },
-	"a link": func(socket string, _ *Answer) error { return os.Symlink("/dev/zero", socket) },
-	"a file": func(socket string, _ *Answer) error {
+	"a FIFO": func(socket string) error { return syscall.Mkfifo(socket, 0o666) },
+	"a link": func(socket string) error { return os.Symlink("/dev/zero", socket) },
+	"a file": func(socket string) error {
 		return os.WriteFile(socket, []byte("LD_PRELOAD=/run/evil.so\n"), 0o666)
 	},
-	"no end": func(socket string, _ *Answer) error { return serveText(socket, strings.Repeat("x", 4*maxAnswer)) },
-	"rubbish": func(socket string, _ *Answer) error {
+	"no end": func(socket string) error { return serveText(socket, strings.Repeat("x", 4*maxAnswer)) },
+	"rubbish": func(socket string) error {
 		return serveText(socket, "# The permit of guard 1 1: x\nLD_PRELOAD=/run/evil.so\n")
 	},
-	"a newer version": func(socket string, _ *Answer) error { return serveText(socket, `{"v":2}`) },
+	"a newer version": func(socket string) error { return serveText(socket, `{"v":2}`) },
 }
 
 var silentListener net.Listener

@@ -80,11 +80,6 @@ func (r Readiness) poll(ctx context.Context, env []string) error {
 // maxErrorText bounds the output of a command in an error, which is published in ZooKeeper.
 const maxErrorText = 200
 
-func tryExec(ctx context.Context, argv, env []string) error {
-	_, err := command.Command{Argv: argv, Env: env, MaxErrorText: maxErrorText}.Run(ctx)
-	return err
-}
-
 // client does not follow redirects and keeps no connections, so that each request is one on a new connection.
 var client = &http.Client{
 	Transport:     &http.Transport{DisableKeepAlives: true},

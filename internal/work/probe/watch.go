@@ -29,7 +29,8 @@ func (t Target) check(ctx context.Context, section string, env []string) error {
 	var err error
 	switch {
 	case len(t.Exec) > 0:
-		what, err = "exec "+t.Exec[0], tryExec(ctx, t.Exec, env)
+		what = "exec " + t.Exec[0]
+		_, err = command.Command{Argv: t.Exec, Env: env, MaxErrorText: maxErrorText}.Run(ctx)
 	case t.HTTP != "":
 		what, err = "http "+shown(t.HTTP), Request(ctx, http.MethodGet, t.HTTP, nil)
 	case t.TCP != "":
@@ -126,14 +127,9 @@ func parseNumber(text string) (float64, error) {
 		return 0, fmt.Errorf("%.40q is not a number", word)
 	}
 	whole, _, _ := strings.Cut(strings.TrimLeft(word, "+-"), ".")
-	if digits := strings.Trim(whole, "0123456789") == ""; digits && beyond(whole) {
+	exact, err := strconv.ParseUint(whole, 10, 64) // fails without any digits
+	if strings.Trim(whole, "0123456789") == "" && (exact > maxDigits || errors.Is(err, strconv.ErrRange)) {
 		return 0, fmt.Errorf("%.40q would be rounded: scores are exact up to %d", word, int64(maxDigits))
 	}
 	return n, nil
-}
-
-// beyond reports whether a text of digits is a number above maxDigits. Without any digits it is none.
-func beyond(digits string) bool {
-	n, err := strconv.ParseUint(digits, 10, 64)
-	return n > maxDigits || errors.Is(err, strconv.ErrRange)
 }

@@ -55,16 +55,9 @@ func explain(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// Requirements are the files that a unit must name with EnvironmentFile=.
-type Requirements struct {
-	// Permit is the name of a file in the permit; the unit must not start without it.
-	Permit string
-	// Fencing is the path of the file with the fencing token. It does not exist yet when systemd first looks for it.
-	Fencing string
-}
-
-// Inspect returns a unit, and an error if the unit cannot be leader-only work.
-func Inspect(ctx context.Context, name string, want Requirements) (Unit, error) {
+// Inspect returns a unit, and an error if the unit cannot be leader-only work: it must name two files with EnvironmentFile=, one with the
+// name permit in its permit, without which it does not start, and the path fencing with the fencing token, which need not exist.
+func Inspect(ctx context.Context, name, permit, fencing string) (Unit, error) {
 	c, err := connect(ctx)
 	if err != nil {
 		return Unit{}, err
@@ -85,12 +78,12 @@ func Inspect(ctx context.Context, name string, want Requirements) (Unit, error) 
 		return u, fmt.Errorf("%s is not loaded: %s (systemctl status %s)", name, state, name)
 	}
 	u.Group = cgroupPath(property[string](p, "Slice"), name)
-	return u, u.readDropIn(p, want)
+	return u, u.readDropIn(p, permit, fencing)
 }
 
 // readDropIn reads the settings of the drop-in, which tie the unit to the leadership of this host, and returns an error if one
 // is missing.
-func (u *Unit) readDropIn(p map[string]any, want Requirements) error {
+func (u *Unit) readDropIn(p map[string]any, permit, fencing string) error {
 	for i, command := range property[[][]any](p, "ExecConditionEx") {
 		argv, _ := field(command, 1).([]string)
 		flags, _ := field(command, 2).([]string)
@@ -104,7 +97,7 @@ func (u *Unit) readDropIn(p map[string]any, want Requirements) error {
 	files := property[[][]any](p, "EnvironmentFiles")
 	for _, f := range files {
 		file, _ := field(f, 0).(string)
-		if dir, name := path.Split(file); name == want.Permit && field(f, 1) == false {
+		if dir, name := path.Split(file); name == permit && field(f, 1) == false {
 			u.Permit = path.Clean(dir)
 		}
 		if path.Dir(file) == path.Dir(u.Socket) {
@@ -113,15 +106,15 @@ func (u *Unit) readDropIn(p map[string]any, want Requirements) error {
 		}
 	}
 	if u.Permit == "" {
-		return u.missing("EnvironmentFile= with " + want.Permit + " of zkelectd's permit, and without \"-\"")
+		return u.missing("EnvironmentFile= with " + permit + " of zkelectd's permit, and without \"-\"")
 	}
 	if !slices.ContainsFunc(property[[][]any](p, "Asserts"), func(a []any) bool {
 		return field(a, 0) == "AssertPathExists" && field(a, 1) == false && field(a, 2) == false && field(a, 3) == u.Permit
 	}) {
 		return u.missing("AssertPathExists=" + u.Permit)
 	}
-	if !slices.ContainsFunc(files, func(f []any) bool { return field(f, 0) == want.Fencing }) {
-		return u.missing("EnvironmentFile=-" + want.Fencing)
+	if !slices.ContainsFunc(files, func(f []any) bool { return field(f, 0) == fencing }) {
+		return u.missing("EnvironmentFile=-" + fencing)
 	}
 	if len(u.BindsTo) == 0 {
 		return u.missing("BindsTo=zkelectd.service")

@@ -25,8 +25,6 @@ const (
 	token  = "/run/zkelectd.units/app.service.env"
 )
 
-var requirements = Requirements{Permit: "cgroup.events", Fencing: token}
-
 // fakeManager plays systemd on a real bus, for answers that a real systemd cannot be made to give. The real one is tested by
 // scripts/systemd-guest-unit.sh.
 type fakeManager struct {
@@ -192,7 +190,7 @@ func checkError(t *testing.T, err error, texts ...string) {
 
 func TestInspect(t *testing.T) {
 	m := newFakeManager(t)
-	u, err := Inspect(withTimeout(t, time.Minute), "app.service", requirements)
+	u, err := Inspect(withTimeout(t, time.Minute), "app.service", "cgroup.events", token)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,13 +221,13 @@ func TestInspect(t *testing.T) {
 		{"RemainAfterExit", true, "RemainAfterExit=yes"},
 	} {
 		m.set(test.key, test.value)
-		_, err := Inspect(withTimeout(t, time.Minute), "app.service", requirements)
+		_, err := Inspect(withTimeout(t, time.Minute), "app.service", "cgroup.events", token)
 		checkError(t, err, "app.service", test.says)
 		m.set(test.key, unitProperties()[test.key])
 	}
 	for _, state := range []string{"active", "activating", "deactivating", "reloading"} {
 		m.set("ActiveState", state)
-		if u, err := Inspect(withTimeout(t, time.Minute), "app.service", requirements); err != nil || u.Idle() {
+		if u, err := Inspect(withTimeout(t, time.Minute), "app.service", "cgroup.events", token); err != nil || u.Idle() {
 			t.Errorf("%s: %+v, %v", state, u, err)
 		}
 	}
@@ -301,14 +299,14 @@ func TestExitStatus(t *testing.T) {
 func TestNoAnswer(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+filepath.Join(dir, "none"))
-	_, err := Inspect(withTimeout(t, time.Minute), "app.service", requirements)
+	_, err := Inspect(withTimeout(t, time.Minute), "app.service", "cgroup.events", token)
 	checkError(t, err, "cannot reach systemd over D-Bus", "dbus.service")
 	if status := ExitStatus(withTimeout(t, time.Minute), "app.service"); status != "" {
 		t.Errorf("status %q", status)
 	}
 
 	newBus(t)
-	_, err = Inspect(withTimeout(t, time.Minute), "app.service", requirements)
+	_, err = Inspect(withTimeout(t, time.Minute), "app.service", "cgroup.events", token)
 	checkError(t, err, "cannot read the properties of app.service")
 
 	l, err := net.Listen("unix", filepath.Join(dir, "silent"))

@@ -119,7 +119,7 @@ func (u *unit) start() (*guard.Work, error) {
 	if err := systemd.Start(ctx, name); err != nil {
 		return work, err
 	}
-	if err := guardUnit(found).CheckKillGranted(); err != nil {
+	if err := work.Unit().CheckKillGranted(); err != nil {
 		return work, fmt.Errorf("the drop-in of %s did not grant zkelectd the right to kill it: %w", name, err)
 	}
 	return work, nil
@@ -139,17 +139,12 @@ func (u *unit) permit(found systemd.Unit) (*guard.Work, error) {
 		return nil, err
 	}
 	context.AfterFunc(u.ctx, u.answers.Close)
-	g := guardUnit(found)
-	work, err := u.begin(guard.Spec{Unit: &g})
+	work, err := u.begin(guard.Spec{Unit: &guard.Unit{Name: found.Name, Group: found.Group, Permit: found.Permit}})
 	if err != nil {
 		return nil, fmt.Errorf("cannot create the permit for %s: %w", u.spec.Unit, err)
 	}
 	u.work = work
 	return work, nil
-}
-
-func guardUnit(u systemd.Unit) guard.Unit {
-	return guard.Unit{Name: u.Name, Group: u.Group, Permit: u.Permit}
 }
 
 // watch returns when the unit ends, or when it must end.
@@ -164,7 +159,7 @@ func (u *unit) watch(work *guard.Work) {
 		case <-u.ctx.Done():
 			return
 		}
-		if !work.UnitMayRun() {
+		if !work.Unit().MayRun() {
 			work.Stop(u.spec.StopTimeout) // its ExecStopPost= may take so long
 			return
 		}

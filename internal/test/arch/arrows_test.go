@@ -50,7 +50,7 @@ var arrows = map[string]string{
 	"internal/work/applease": "sys/boottime",
 
 	// The guard, and what it needs.
-	"internal/guard":           "sys/boottime sys/filelock sys/harden sys/nowait sys/procinfo sys/watchdogdev",
+	"internal/guard":           "sys/boottime sys/filelock sys/harden sys/nowait sys/procinfo sys/secretfile sys/watchdogdev",
 	"internal/sys/harden":      "sys/nowait",
 	"internal/work/admission":  "guard work/systemd work/workenv",
 	"internal/work/systemd":    "",

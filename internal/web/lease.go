@@ -60,8 +60,7 @@ func (a *api) lease(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodDelete:
 		a.fail(w, http.StatusNotFound, g, "no such lease is out: it was returned, or it is over")
 		return
-	case v.CheckLoop() != nil:
-		a.fail(w, http.StatusServiceUnavailable, g, v.CheckLoop().Error())
+	case !a.requireLoop(w, g):
 		return
 	}
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(q.Wait + writeTimeout))

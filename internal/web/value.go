@@ -40,8 +40,7 @@ func (a *api) publishValue(w http.ResponseWriter, r *http.Request, g *Group) {
 			return
 		}
 	}
-	if err := g.view().CheckLoop(); err != nil {
-		a.fail(w, http.StatusServiceUnavailable, g, err.Error())
+	if !a.requireLoop(w, g) {
 		return
 	}
 	if err := g.Publish(term, value); err != nil {

@@ -181,12 +181,13 @@ func (v *Viewer) Group(s cluster.Snapshot) Group {
 	if s.Policy.Readable() {
 		inForce = s.Policy.Record.Rules.Digest()
 	}
+	heir, _ := s.NextLeader()
 	for i, m := range s.Members {
 		if i == 0 {
 			g.Elector = m.ID
 		}
 		member := viewMember(s, m, i == 0, inForce)
-		member.Heir = g.Heir != "" && isHeir(s, m)
+		member.Heir = g.Heir != "" && heir.Incarnation == m.Name
 		g.Members = append(g.Members, member)
 		g.OpenTree = g.OpenTree || m.Node.Record.OpenTree
 	}
@@ -445,12 +446,6 @@ func (g Group) deputiesText() string {
 		return ""
 	}
 	return strings.Join(g.Deputies, ", ") + " (to replace " + g.Leader + " if it does not renew its lease)"
-}
-
-// isHeir reports whether a member is the published heir.
-func isHeir(s cluster.Snapshot, m cluster.Member) bool {
-	heir, known := s.NextLeader()
-	return known && heir.Incarnation == m.Name
 }
 
 // heirText describes the heir; empty if none was published.

@@ -55,7 +55,8 @@ func (c *checkup) run(ctx context.Context) doctor.Facts {
 	parts.Go(func() { c.findPrograms(ctx) })
 	parts.Wait()
 	c.finishGroups()
-	c.lookAtHost(ctx)
+	c.findDaemon()
+	c.facts.Host = c.guardFacts(c.askDaemon(ctx))
 	c.judgeNoWork()
 	return c.facts
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -141,7 +142,10 @@ func groupNames(ctx context.Context, cmd *cobra.Command) (names []string) {
 	for _, g := range groups {
 		names = append(names, g.Name)
 		if g.Kind == cluster.KindSlots {
-			names = append(names, slotsOf(ctx, s, g)...)
+			record, _ := store.ReadSlots(ctx, s, cluster.Paths{Root: g.Root}, false)
+			for i := range record.Record.Count {
+				names = append(names, fmt.Sprintf("%s/%d", g.Name, i))
+			}
 		}
 	}
 	return names

@@ -117,12 +117,6 @@ func local[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	}
 }
 
-// lookAtHost looks at the daemon of this host, and at what it may use.
-func (c *checkup) lookAtHost(ctx context.Context) {
-	c.findDaemon()
-	c.facts.Host = c.guardFacts(c.askDaemon(ctx))
-}
-
 // findDaemon finds the daemon by its records in ZooKeeper, or without an answer from ZooKeeper by its session file.
 func (c *checkup) findDaemon() {
 	d := &c.facts.Daemon

@@ -328,18 +328,6 @@ func withChoice(cmd *cobra.Command, h config.Host, by choice, f func(context.Con
 	return f(cmd.Context(), all)
 }
 
-// slotsOf returns the names of a group's slots, as -g takes them.
-func slotsOf(ctx context.Context, s *zk.Session, g store.NamedGroup) (names []string) {
-	record, err := store.ReadSlots(ctx, s, cluster.Paths{Root: g.Root}, false)
-	if err != nil {
-		return nil
-	}
-	for i := range record.Record.Count {
-		names = append(names, fmt.Sprintf("%s/%d", g.Name, i))
-	}
-	return names
-}
-
 func namesOf(h config.Host) (names []string) {
 	for _, g := range h.Groups {
 		names = append(names, g.Name)

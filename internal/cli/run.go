@@ -129,7 +129,14 @@ groups on this host.`
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 		defer cancel()
-		result, err := askToReload(ctx, cmp.Or(configFile(cmd), hostFile), r)
+		var result host.ReloadResult
+		err := atDaemon(cmp.Or(configFile(cmd), hostFile), func(socket string) (err error) {
+			result, err = askAt(ctx, socket, r)
+			return err
+		})
+		if errors.Is(err, errNoDaemon) {
+			return fmt.Errorf("%w, or send its process SIGHUP", err)
+		}
 		if errors.Is(err, context.DeadlineExceeded) {
 			return exitError{statusTimedOut, fmt.Errorf("the daemon has not answered within %s: it goes on; see its log", timeout)}
 		}
@@ -146,18 +153,6 @@ groups on this host.`
 	config.RegisterFile(c.Flags())
 	c.Flags().BoolVar(&r.AllowRemovals, "allow-removals", false, "end the groups whose files are gone, however many they are")
 	durationFlag(c, &timeout, "timeout", 30*time.Second, "how long to wait for the daemon")
-}
-
-// askToReload asks the daemon that runs with a configuration file to reload it.
-func askToReload(ctx context.Context, file string, r host.ReloadRequest) (result host.ReloadResult, err error) {
-	err = atDaemon(file, func(socket string) error {
-		result, err = askAt(ctx, socket, r)
-		return err
-	})
-	if errors.Is(err, errNoDaemon) {
-		err = fmt.Errorf("%w, or send its process SIGHUP", err)
-	}
-	return result, err
 }
 
 // errNoDaemon is the error if no daemon answers for a configuration file.

@@ -49,28 +49,19 @@ type fleet struct {
 	sites   map[string]int // policy.sites in the configuration files
 	ports   map[string]int // HTTP ports by node
 	token   string         // for requests over HTTP
-	views   chan status.Group
-	viewer  *status.Viewer
-	view    status.Group
+	view    status.Group   // of the group when a step of the tour was done
 }
 
 // runTour runs the demo. It leaves no process and no file behind. The error names the step of the tour that failed.
 func runTour(ctx context.Context, opt options) (err error) {
 	f := &fleet{
 		opt: opt, paths: cluster.Paths{Root: root}, daemons: make(map[string]*process),
-		sites: map[string]int{"dc1": 200, "dc2": 100}, views: make(chan status.Group, 1), viewer: status.NewViewer(cluster.NameOf(root), root), token: rand.Text(),
+		sites: map[string]int{"dc1": 200, "dc2": 100}, token: rand.Text(),
 	}
 	if f.dir, err = os.MkdirTemp("", "zkelectd-demo-"); err != nil {
 		return err
 	}
-	life, cancel := context.WithCancel(ctx)
-	following := make(chan struct{})
-	close(following)
-	defer func() {
-		cancel()
-		<-following
-		err = errors.Join(err, f.close())
-	}()
+	defer func() { err = errors.Join(err, f.close()) }()
 	if err := f.open(); err != nil {
 		return err
 	}
@@ -86,11 +77,6 @@ func runTour(ctx context.Context, opt options) (err error) {
 	if err := store.Init(ctx, f.session, f.paths, "the demo"); err != nil {
 		return err
 	}
-	following = make(chan struct{})
-	go func() { // ends with life
-		defer close(following)
-		f.follow(life)
-	}()
 	if err := f.tour(ctx); err != nil {
 		return err
 	}
@@ -98,27 +84,6 @@ func runTour(ctx context.Context, opt options) (err error) {
 		return nil
 	}
 	return f.show(ctx)
-}
-
-// follow keeps the newest view of the group in f.views, until ctx is done or the session has ended.
-func (f *fleet) follow(ctx context.Context) {
-	for {
-		if snap, err := store.ReadAll(ctx, f.session, f.paths, true); err == nil {
-			select {
-			case <-f.views:
-			default:
-			}
-			f.views <- f.viewer.Group(snap)
-		}
-		select {
-		case <-f.session.Wake():
-			f.session.TakeHints()
-		case <-f.session.Done():
-			return
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 func (f *fleet) say(format string, args ...any) { fmt.Fprintf(f.opt.out, format+"\n", args...) }

@@ -137,24 +137,19 @@ func (f *fleet) drainAndReturn(ctx context.Context, id string) error {
 
 // untilLed waits until each group is led by the node with the id that want returns for it, and checks that all children answer.
 func (f *fleet) untilLed(ctx context.Context, want func(i int) string) error {
-	limited, cancel := context.WithTimeout(ctx, stepLimit)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
 	for i, name := range groupNames {
-		for {
-			g, err := f.readGroup(limited, name)
-			if err == nil && f.leads(want(i))(g) && len(g.Members) == len(nodes) {
-				if _, err := ask(ctx, f.childDir(name), g.Leader, g.Term); err != nil {
-					return fmt.Errorf("group %s: %w", name, err)
-				}
-				break
+		var g status.Group
+		err := poll(ctx, func(ctx context.Context) (err error) {
+			if g, err = f.readGroup(ctx, name); err == nil && (!f.leads(want(i))(g) || len(g.Members) != len(nodes)) {
+				err = errors.New("not yet")
 			}
-			select {
-			case <-tick.C:
-			case <-limited.Done():
-				return fmt.Errorf("group %s was not led by %s in time: %w; it is now:\n%s", name, want(i), errors.Join(err, limited.Err()), g.Table())
-			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("group %s was not led by %s in time: %w; it is now:\n%s", name, want(i), err, g.Table())
+		}
+		if _, err := ask(ctx, f.childDir(name), g.Leader, g.Term); err != nil {
+			return fmt.Errorf("group %s: %w", name, err)
 		}
 	}
 	return nil
@@ -163,11 +158,7 @@ func (f *fleet) untilLed(ctx context.Context, want func(i int) string) error {
 func groupPaths(name string) cluster.Paths { return cluster.Paths{Root: groupsRoot + "/" + name} }
 
 func (f *fleet) readGroup(ctx context.Context, name string) (status.Group, error) {
-	s, err := store.ReadAll(ctx, f.session, groupPaths(name), false)
-	if err != nil {
-		return status.Group{}, err
-	}
-	return status.NewViewer(name, groupPaths(name).Root).Group(s), nil
+	return f.read(ctx, name, groupPaths(name))
 }
 
 // showGroups prints the status of all groups.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/store"
@@ -55,26 +54,23 @@ func (f *fleet) slotLeaders(ctx context.Context) (ids []string, terms []int64, e
 // untilSlotsAreEven waits until every slot has a leader, without has none of them, and the numbers of the others differ by one at
 // most. It checks that the child of each slot answers.
 func (f *fleet) untilSlotsAreEven(ctx context.Context, without string) error {
-	limited, cancel := context.WithTimeout(ctx, stepLimit)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		ids, terms, err := f.slotLeaders(limited)
-		if err == nil && even(ids, without) {
-			for i, id := range ids {
-				if _, err := ask(ctx, f.childDir(slotName(i)), id, terms[i]); err != nil {
-					return fmt.Errorf("slot %d of %s: %w", i, streamName, err)
-				}
-			}
-			return nil
+	var ids []string
+	var terms []int64
+	err := poll(ctx, func(ctx context.Context) (err error) {
+		if ids, terms, err = f.slotLeaders(ctx); err == nil && !even(ids, without) {
+			err = errors.New("not yet")
 		}
-		select {
-		case <-tick.C:
-		case <-limited.Done():
-			return fmt.Errorf("the slots of %s are led by %q, without %q in time: %w", streamName, ids, without, errors.Join(err, limited.Err()))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("the slots of %s are led by %q, without %q in time: %w", streamName, ids, without, err)
+	}
+	for i, id := range ids {
+		if _, err := ask(ctx, f.childDir(slotName(i)), id, terms[i]); err != nil {
+			return fmt.Errorf("slot %d of %s: %w", i, streamName, err)
 		}
 	}
+	return nil
 }
 
 // even reports whether every slot has a leader, and the numbers of the nodes' slots differ by one at most. The node without has none.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
+	"zkelectd/internal/store"
 )
 
 // stepLimit bounds each wait of the tour.
@@ -49,16 +51,41 @@ func (f *fleet) tour(ctx context.Context) error {
 // until waits for a view that ok accepts, and returns how long that took.
 func (f *fleet) until(ctx context.Context, what string, ok func(status.Group) bool) (time.Duration, error) {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, stepLimit)
-	defer cancel()
-	for !ok(f.view) {
-		select {
-		case f.view = <-f.views:
-		case <-ctx.Done():
-			return 0, fmt.Errorf("%s did not happen: %w; the group is now:\n%s", what, ctx.Err(), f.view.Table())
+	err := poll(ctx, func(ctx context.Context) (err error) {
+		if f.view, err = f.read(ctx, cluster.NameOf(root), f.paths); err == nil && !ok(f.view) {
+			err = errors.New("not yet")
 		}
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("%s did not happen: %w; the group is now:\n%s", what, err, f.view.Table())
 	}
 	return time.Since(began), nil
+}
+
+// poll calls f until it succeeds, and returns its last error if a step of the tour may not take longer.
+func poll(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, stepLimit)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := f(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		}
+	}
+}
+
+// read reads a group.
+func (f *fleet) read(ctx context.Context, name string, paths cluster.Paths) (status.Group, error) {
+	s, err := store.ReadAll(ctx, f.session, paths, false)
+	return status.Of(name, paths.Root, s), err
 }
 
 func (f *fleet) leads(id string) func(status.Group) bool {

@@ -42,7 +42,7 @@ type Client struct {
 	firstFile        int             // plus the id of a leadership: the number of its files; grows by less than one in a microsecond
 	ctx              context.Context // canceled when the guard is lost
 	cancel           context.CancelCauseFunc
-	report           *keeperReport
+	reports          *os.File // the pipe by which keepers report if the guard is dead
 	board            *board
 
 	deviceNews chan struct{}
@@ -69,6 +69,7 @@ type Client struct {
 	heard       time.Duration // when the guard's last message was read
 	survivors   []LeadershipRecord
 	session     *Credentials
+	deadKeepers map[int]bool // the numbers of keepers that have reported that all of their works are dead
 
 	search func(root int, except ...int) []int // for killDescendants; nil for descendants
 }
@@ -106,14 +107,14 @@ func Connect(fd int, log *slog.Logger) (*Client, error) {
 		}
 		c.owners = append(c.owners, p)
 	}
-	c.report = newKeeperReport(os.NewFile(uintptr(fd+1), "keepers"))
+	c.reports, c.deadKeepers = os.NewFile(uintptr(fd+1), "keepers"), make(map[int]bool)
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	if c.timer, err = boottime.NewTimer(); err != nil {
 		return nil, err
 	}
 	go c.checkLeases(c.timer.C) // until Close
 	go c.read()
-	go c.report.read()
+	go c.readReports()
 	return c, nil
 }
 
@@ -127,7 +128,7 @@ func (c *Client) Close() {
 	}
 	c.mu.Unlock()
 	c.socket.Close()
-	c.report.pipe.Close()
+	c.reports.Close()
 }
 
 // GuardPid returns the pid of the guard.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
@@ -233,11 +232,15 @@ type unguardedWork struct {
 // Kill kills the control group. The keeper kills the work without being asked.
 func (c *unguardedWork) Kill() error { return c.group.Kill() }
 
-// Empty returns nil once the keeper has reported that all of the work is dead, or the control group and a dead keeper
-// prove it.
+// Empty returns nil once the keeper has reported that all of the work is dead, or the control group proves it and the keeper has nothing to
+// do with that: it is dead, or had exitTime to report processes that were moved to another group, which it may find.
 func (c *unguardedWork) Empty() error {
+	w := c.w
+	w.c.mu.Lock()
+	reported := w.c.deadKeepers[w.containment.KeeperSeq]
+	w.c.mu.Unlock()
 	switch {
-	case c.w.c.report.isDead(c.w.containment.KeeperSeq):
+	case reported:
 		return nil
 	case c.group == nil:
 		return errors.New("the keeper has not reported that all of the work is dead; nothing else can prove it")
@@ -245,55 +248,29 @@ func (c *unguardedWork) Empty() error {
 	if err := c.group.Empty(); err != nil {
 		return err
 	}
-	return c.w.checkLeftovers()
-}
-
-// Close closes the control group.
-func (c *unguardedWork) Close() { c.group.Close() }
-
-// checkLeftovers returns an error if the keeper may still start the work, or find processes of work whose control group is empty,
-// because they were moved to another group. For the latter a live keeper gets exitTime to report.
-func (w *Work) checkLeftovers() error {
-	started := w.pid != 0
+	started := w.pid != 0 // otherwise the keeper may still start the work
 	if started && boottime.Now() >= w.guardLostAt+exitTime || w.containment.Keeper.checkEnded() == nil {
 		return nil
 	}
 	return errors.New("the keeper has not yet reported that all of the work is dead")
 }
 
-// keeperReport receives what the keepers report when the guard is dead.
-type keeperReport struct {
-	pipe   *os.File
-	closed chan struct{} // closed when the pipe has ended
+// Close closes the control group.
+func (c *unguardedWork) Close() { c.group.Close() }
 
-	mu   sync.Mutex
-	dead map[int]bool // the numbers of keepers that have reported that all of their works are dead
-}
-
-// reportSize is the size of a keeper's report, its number. The kernel writes and reads it as a whole.
+// reportSize is the size of what a keeper reports when the guard is dead and all of the keeper's works are, too: its number. The kernel
+// writes and reads it as a whole.
 const reportSize = 8
 
-func newKeeperReport(pipe *os.File) *keeperReport {
-	return &keeperReport{pipe: pipe, closed: make(chan struct{}), dead: make(map[int]bool)}
-}
-
-// read runs until the pipe ends.
-func (r *keeperReport) read() {
-	defer close(r.closed)
+// readReports runs until the keepers' pipe ends.
+func (c *Client) readReports() {
 	var report [reportSize]byte
 	for {
-		if _, err := io.ReadFull(r.pipe, report[:]); err != nil {
+		if _, err := io.ReadFull(c.reports, report[:]); err != nil {
 			return
 		}
-		r.mu.Lock()
-		r.dead[int(binary.BigEndian.Uint64(report[:]))] = true
-		r.mu.Unlock()
+		c.mu.Lock()
+		c.deadKeepers[int(binary.BigEndian.Uint64(report[:]))] = true
+		c.mu.Unlock()
 	}
-}
-
-// isDead reports whether all works of a keeper are dead.
-func (r *keeperReport) isDead(keeper int) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.dead[keeper]
 }

@@ -89,7 +89,11 @@ func newClient(t *testing.T) *clientFixture {
 			c.reportDead(seq) // ends awaitDeath
 		}
 		word.Close()
-		<-c.Client.report.closed
+		eventually(t, "the reports", func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return c.timer == nil || len(c.deadKeepers) == 3 // it was closed, or has read all
+		})
 		c.Close()
 	})
 	return c

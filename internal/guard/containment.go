@@ -29,7 +29,7 @@ type ContainmentRecord struct {
 	Mode Containment `json:"mode"`
 	// Keeper is the keeper process.
 	Keeper Process `json:"keeper"`
-	// KeeperSeq is the number with which the keeper reports to the daemon, see keeperReport.
+	// KeeperSeq is the number with which the keeper reports to the daemon, see [Client.readReports].
 	KeeperSeq int `json:"keeper_seq,omitempty"`
 	// Group and Inode identify the control group, if there is one.
 	Group string `json:"group,omitempty"`

@@ -147,7 +147,7 @@ func TestUnknownBootIDProvesNothing(t *testing.T) {
 // With KeeperContainment, the death of the keeper does not prove that all of the work is dead.
 func TestDeathOfKeeperProvesNothing(t *testing.T) {
 	r := &ContainmentRecord{Mode: KeeperContainment, Keeper: deadKeeper(t)}
-	c := &unguardedWork{w: &Work{c: &Client{report: newKeeperReport(nil)}, containment: r}}
+	c := &unguardedWork{w: &Work{c: new(Client), containment: r}}
 	checkError(t, "dead keeper", killAndCheck(c), "the keeper has not reported")
 	c.Close()
 	checkStandardFDs(t)
@@ -168,7 +168,7 @@ func emptyCgroup(t *testing.T) *cgroup {
 // processes that were moved to another group, for which it gets some time.
 func TestLiveKeeperMayHaveWork(t *testing.T) {
 	cmd, keeper := sleeper(t)
-	w := &Work{c: &Client{report: newKeeperReport(nil)}, containment: &ContainmentRecord{Keeper: keeper}}
+	w := &Work{c: new(Client), containment: &ContainmentRecord{Keeper: keeper}}
 	c := &unguardedWork{w: w, group: emptyCgroup(t)}
 	w.guardLostAt = boottime.Now() - exitTime
 	checkError(t, "not started yet", c.Empty(), "the keeper has not yet reported")

@@ -20,7 +20,7 @@ import (
 const keeperArgument = "keeper"
 
 // reportFD is the file descriptor at which the keeper finds the pipe for its report to the daemon: the guard is gone, and all of the
-// keeper's works are dead. See keeperReport. The guard's socket is at [SocketFD].
+// keeper's works are dead. See [Client.readReports]. The guard's socket is at [SocketFD].
 const reportFD = 4
 
 // Timing of the keeper.

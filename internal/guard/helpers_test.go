@@ -99,7 +99,7 @@ func testProgram(t *testing.T, dir string, env []string) string {
 	t.Helper()
 	if slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "USER_ID=") }) {
 		program := filepath.Join(dir, "program") // another user may not have access to the test binary
-		copyProgram(t, program)
+		testhelper.CopyProgram(t, program)
 		return program
 	}
 	program, err := os.Executable()
@@ -397,13 +397,7 @@ func alive(pid int) bool {
 }
 
 // read returns the content of a file; empty if it cannot be read.
-func read(path string) string {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return ""
-	}
-	return string(data)
-}
+func read(path string) string { return testhelper.Read(path) }
 
 // put writes a file that only its owner can read.
 func put(t *testing.T, path, text string) {

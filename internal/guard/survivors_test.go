@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/test/testhelper"
 )
 
 // startUntraceableWork starts work with a process that cannot be found by its parents, process group, session or environment, as
@@ -252,7 +253,7 @@ func TestWorkThatCannotBeKilled(t *testing.T) {
 		fx, d := startDaemon(t, "CONTAINMENT=keeper", "USER_ID=65534")
 		call[int](d, "SetSession", fx.credentials())
 		root := filepath.Join(fx.dir, "root")
-		copyProgram(t, root)
+		testhelper.CopyProgram(t, root)
 		if err := os.Chmod(root, 0o755|os.ModeSetuid); err != nil {
 			t.Fatal(err)
 		}
@@ -294,18 +295,5 @@ func TestWorkThatCannotBeKilled(t *testing.T) {
 		syscall.Kill(pid, syscall.SIGKILL)
 		fx.nextDaemon()
 		d.checkSessionClosed([]int{pid})
-	}
-}
-
-// copyProgram copies this program to another file.
-func copyProgram(t *testing.T, to string) {
-	t.Helper()
-	from, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Another test that starts a process meanwhile would hand a descriptor on, and the kernel starts no file that is open for writing.
-	if out, err := exec.Command("cp", from, to).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/group"
+	"zkelectd/internal/guard"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/store"
 	"zkelectd/internal/work/workenv"
@@ -252,7 +253,7 @@ func (s *standby) begin(ctx context.Context, stop time.Duration) error {
 	run.StopTimeout, run.Warm.Limit = stop, r.host.probes
 	f := workenv.Fencing{Node: c.Node.ID, Site: c.Node.Site, Group: r.name, Root: r.root}
 	started := worker.NewStandby(worker.StandbyOptions{
-		Open: func() worker.StandbyGuard { return r.host.opt.Guard.NewStandby(r.name) }, Log: r.log, Spec: run, Identity: f, Changed: r.nodeChanged,
+		Open: func() *guard.Leadership { return r.host.opt.Guard.NewStandby(r.name) }, Log: r.log, Spec: run, Identity: f, Changed: r.nodeChanged,
 	})
 	s.mu.Lock()
 	s.running, s.spec = started, spec

@@ -1,8 +1,6 @@
 package harden
 
 import (
-	"context"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -82,14 +80,4 @@ func interpreter(program string) string {
 		return ""
 	}
 	return strings.Fields(line)[0]
-}
-
-// AwaitProgram calls [ReadProgram]. It returns an error if the disk has not answered when ctx ends.
-func AwaitProgram(ctx context.Context, program, dir string) error {
-	select {
-	case <-ReadProgram(program, dir):
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%s cannot be read: does its disk answer? %w", program, context.Cause(ctx))
-	}
 }

@@ -15,6 +15,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"zkelectd/internal/test/testhelper"
 )
 
 // Protection lasts for the life of a process, so the tests run this program again, in one of these roles.
@@ -27,7 +29,7 @@ func TestMain(m *testing.M) {
 	case "policy":
 		fmt.Println(policies()[unix.SCHED_RR] == 0)
 	case "score":
-		fmt.Println(strings.TrimSpace(read(scoreFile)))
+		fmt.Println(strings.TrimSpace(testhelper.Read(scoreFile)))
 	case "core-parent":
 		beCoreParent()
 	case "core-child":
@@ -74,7 +76,7 @@ func beProtected() {
 		OOMScore: OOMScoreGuard, Procs: 2, Threads: 12, Heap: 1 << 20, Log: slog.New(slog.NewTextHandler(&log, nil)),
 		Rehearse: func() { o.Rehearsed = true },
 	})
-	o.Mode, o.Locked, o.OOMScore, o.Log = protection, lockedBytes(), strings.TrimSpace(read(scoreFile)), log.String()
+	o.Mode, o.Locked, o.OOMScore, o.Log = protection, lockedBytes(), strings.TrimSpace(testhelper.Read(scoreFile)), log.String()
 	// The heap can grow and shrink while memory is locked.
 	for range 20 {
 		b := bytes.Repeat([]byte{1}, 4<<20)
@@ -90,7 +92,7 @@ func beProtected() {
 	cmd.Env = []string{"ROLE=score"}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, os.Stderr
-	must(Run(cmd))
+	must(WithChildScore(cmd.Run))
 	o.Child = strings.TrimSpace(out.String())
 	o.Unlocked, o.Large = unlockedProgram(), programSize() > 4<<20
 	must(json.NewEncoder(os.Stdout).Encode(o))
@@ -114,7 +116,7 @@ func unlockedProgram() []string {
 	var found []string
 	var head string
 	var size, rss int64
-	for line := range strings.Lines(read("/proc/self/smaps")) {
+	for line := range strings.Lines(testhelper.Read("/proc/self/smaps")) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		switch key {
 		case "Size":
@@ -137,7 +139,7 @@ func unlockedProgram() []string {
 
 // lockedBytes returns how much memory of this process is locked.
 func lockedBytes() int64 {
-	_, size, _ := strings.Cut(read("/proc/self/status"), "VmLck:")
+	_, size, _ := strings.Cut(testhelper.Read("/proc/self/status"), "VmLck:")
 	return kilobytes(size)
 }
 
@@ -145,14 +147,6 @@ func lockedBytes() int64 {
 func kilobytes(text string) (n int64) {
 	fmt.Sscan(text, &n)
 	return n << 10
-}
-
-func read(file string) string {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return ""
-	}
-	return string(data)
 }
 
 func protected(t *testing.T, env ...string) findings {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -92,12 +91,4 @@ func writeScore(to int) error {
 		return path.Err
 	}
 	return err
-}
-
-// Run runs cmd to its end; the process is started by [WithChildScore].
-func Run(cmd *exec.Cmd) error {
-	if err := WithChildScore(cmd.Start); err != nil {
-		return err
-	}
-	return cmd.Wait()
 }

@@ -42,17 +42,14 @@ func ReadOwn(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err == nil {
-		err = checkOwn(info)
+	if err := CheckOwn(file); err != nil {
+		return nil, err
 	}
-	if err == nil && info.Size() > limit {
-		err = fmt.Errorf("is larger than %d bytes: remove it", limit)
+	data, err := io.ReadAll(io.LimitReader(file, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("%s is larger than %d bytes: remove it", path, limit)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s %w", path, err)
-	}
-	return io.ReadAll(io.LimitReader(file, limit))
+	return data, err
 }
 
 func checkOwn(info fs.FileInfo) error {

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"zkelectd/internal/test/testhelper"
 )
 
 // daemonUser is the user ID of the daemon, otherUser that of another user.
@@ -44,7 +46,7 @@ func newTestHost(t *testing.T) *testHost {
 	t.Helper()
 	s := &testHost{t: t, dir: publicDir(t)}
 	s.program, s.socket, s.envDir = filepath.Join(s.dir, "zkelectd"), filepath.Join(s.dir, "run", "unit.sock"), filepath.Join(s.dir, "files")
-	copyProgram(t, s.program)
+	testhelper.CopyProgram(t, s.program)
 	run := filepath.Dir(s.socket)
 	if err := os.Mkdir(run, 0o700); err != nil {
 		t.Fatal(err)
@@ -196,7 +198,7 @@ ZKELECTD_ROOT="/cluster"
 		t.Errorf("user %d may kill the unit", s.killGrantedTo())
 	}
 	// An upgrade of the package replaces the program and does not restart the service.
-	copyProgram(t, s.program)
+	testhelper.CopyProgram(t, s.program)
 	if message := s.startUnit(); message != "" {
 		t.Errorf("after an upgrade: %s", message)
 	}
@@ -233,7 +235,7 @@ func TestUnitIsRefusedForAnotherProgramOrUser(t *testing.T) {
 	t.Parallel()
 	s := newTestHost(t)
 	other := filepath.Join(s.dir, "other")
-	copyProgram(t, other)
+	testhelper.CopyProgram(t, other)
 	for _, test := range []struct {
 		daemonVariant
 		reason string

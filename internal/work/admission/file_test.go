@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"zkelectd/internal/test/testhelper"
 )
 
 // An existing file of any type is replaced, and neither opened nor followed.
@@ -31,14 +33,14 @@ func TestEnvironmentFileReplacesExistingFile(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 			continue
 		}
-		if text := read(t, dir, "a.service.env"); !strings.HasPrefix(text, "ZKELECTD_NODE=") || strings.Contains(text, "LD_PRELOAD") {
+		if text := testhelper.Read(filepath.Join(dir, "a.service.env")); !strings.HasPrefix(text, "ZKELECTD_NODE=") || strings.Contains(text, "LD_PRELOAD") {
 			t.Errorf("%s: content %q", what, text)
 		}
 		if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
 			t.Errorf("%s: %v, %v", what, left, err)
 		}
 	}
-	if text := read(t, victim); text != "as it was" {
+	if text := testhelper.Read(victim); text != "as it was" {
 		t.Errorf("the link was followed: %q", text)
 	}
 }
@@ -49,7 +51,7 @@ func TestEnvironmentFileIsReplacedAtomically(t *testing.T) {
 	if err := writeFile(dir, "a.service.env", testFencing); err != nil {
 		t.Fatal(err)
 	}
-	want := read(t, dir, "a.service.env")
+	want := testhelper.Read(filepath.Join(dir, "a.service.env"))
 	done := make(chan error, 1)
 	go func() { // ends after 500 writes
 		for range 500 {

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -140,19 +139,6 @@ func beAdmit() int {
 // testFencing is the fencing information of the daemons in the tests.
 var testFencing = workenv.Fencing{Node: "n1", Site: "Zürich west", Group: "cluster", Term: "7", Root: "/cluster"}
 
-// copyProgram copies this program to another file. A separate process does it: if this one had the file open for writing, a
-// process that is forked at that moment would inherit it, and the file could not be executed.
-func copyProgram(t *testing.T, to string) {
-	t.Helper()
-	next := to + ".next"
-	if out, err := exec.Command("cp", "/proc/"+strconv.Itoa(os.Getpid())+"/exe", next).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if err := os.Rename(next, to); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // publicDir returns a directory that other users can access, with a name short enough for a socket in it.
 func publicDir(t *testing.T) string {
 	t.Helper()
@@ -165,13 +151,4 @@ func publicDir(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return dir
-}
-
-func read(t *testing.T, parts ...string) string {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join(parts...))
-	if err != nil {
-		t.Error(err)
-	}
-	return string(data)
 }

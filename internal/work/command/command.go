@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -25,8 +26,6 @@ const outputDelay = 500 * time.Millisecond
 // Command is a program with its arguments and environment.
 type Command struct {
 	Argv, Env []string
-	// Dir is the working directory; empty for that of this process.
-	Dir string
 	// Input is the standard input.
 	Input []byte
 	// MaxOutput is how many bytes of the standard output Run returns. With 0 they are part of an error's text instead.
@@ -61,15 +60,20 @@ func (c Command) Run(ctx context.Context) ([]byte, error) {
 	if c.MaxOutput > 0 {
 		out = &boundedBuffer{max: c.MaxOutput}
 	}
-	if err := harden.AwaitProgram(ctx, c.Argv[0], c.Dir); err != nil {
-		return nil, &Error{Err: err}
+	select {
+	case <-harden.ReadProgram(c.Argv[0], ""):
+	case <-ctx.Done():
+		return nil, &Error{Err: fmt.Errorf("%s cannot be read: does its disk answer? %w", c.Argv[0], context.Cause(ctx))}
 	}
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
-	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Dir, c.Env, bytes.NewReader(c.Input), out, text
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Env, bytes.NewReader(c.Input), out, text
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = outputDelay
-	err := harden.Run(cmd)
+	err := harden.WithChildScore(cmd.Start)
+	if err == nil {
+		err = cmd.Wait()
+	}
 	if cmd.Process != nil {
 		// A command that has ended must not leave anything running.
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)

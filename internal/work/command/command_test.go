@@ -22,13 +22,7 @@ func shell(script string) Command {
 	return Command{Argv: []string{"sh", "-c", script}, Env: os.Environ()}
 }
 
-func read(path string) string {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(data))
-}
+func read(path string) string { return strings.TrimSpace(testhelper.Read(path)) }
 
 func TestRun(t *testing.T) {
 	c := shell("cat; echo $A; echo noise >&2")

@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"zkelectd/internal/test/testhelper"
 	"zkelectd/internal/work/command"
 )
 
@@ -22,13 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func shell(script string) []string { return []string{"sh", "-c", script} }
 
-func read(path string) string {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(data))
-}
+func read(path string) string { return strings.TrimSpace(testhelper.Read(path)) }
 
 func hook(argv []string) Hook {
 	return Hook{Setting: "hooks.pre_start", Argv: argv, Env: os.Environ(), Timeout: time.Minute}

@@ -16,25 +16,10 @@ import (
 	"zkelectd/internal/work/workenv"
 )
 
-// StandbyGuard is the subset of the methods of a guard's leadership that a [Standby] uses, see [guard.Client.NewStandby].
-type StandbyGuard interface {
-	Start(guard.Spec) (*guard.Work, error)
-	Owners() (guardian, daemon guard.Process)
-	// SetLease limits how long the work may run, AwaitLease waits until the guard enforces that.
-	SetLease(deadline time.Duration)
-	AwaitLease(ctx context.Context, since time.Duration) error
-	// Abandon kills the work and refuses everything else; Dead is closed when nothing is left of it.
-	Abandon()
-	Dead() <-chan struct{}
-	Close()
-	// Unkillable returns which process of the work cannot be killed, and why; empty if there is none.
-	Unkillable() string
-}
-
 // StandbyOptions configures a Standby.
 type StandbyOptions struct {
-	// Open opens a leadership of the guard.
-	Open func() StandbyGuard
+	// Open opens a leadership of the guard, see [guard.Client.NewStandby].
+	Open func() *guard.Leadership
 	Log  *slog.Logger
 	// Spec is the work, with Promote and Demote. Its StopTimeout is how long it may take to stop as a standby.
 	Spec Spec
@@ -55,7 +40,7 @@ type Standby struct {
 	owned sync.WaitGroup // the checks of warmth, and what watches and stops a unit
 
 	mu      sync.Mutex
-	guard   StandbyGuard
+	guard   *guard.Leadership
 	work    *guard.Work // nil while none runs
 	state   cluster.Standby
 	leader  *promotion    // nil while it is a standby
@@ -295,7 +280,7 @@ func (s *Standby) start(ctx context.Context) (run standbyRun, err error) {
 
 // startUnit returns when systemd has started the unit. Only this start is admitted: another one, by hand or by Restart=, would leave a
 // process of which nobody knows that it has not been promoted.
-func (s *Standby) startUnit(ctx context.Context, g StandbyGuard) (standbyRun, error) {
+func (s *Standby) startUnit(ctx context.Context, g *guard.Leadership) (standbyRun, error) {
 	u := &unit{
 		spec: s.opt.Spec, owners: g.Owners, begin: g.Start, log: s.opt.Log.With("unit", s.opt.Spec.Unit), fencing: s.opt.Identity, owned: &s.owned,
 	}

@@ -82,7 +82,7 @@ func (a *app) order(t *testing.T) string {
 func stand(t *testing.T, spec Spec) *Standby {
 	t.Helper()
 	s := NewStandby(StandbyOptions{
-		Open: func() StandbyGuard { return guardClient.NewStandby("g") }, Log: slog.New(slog.DiscardHandler), Spec: spec, Changed: func() {},
+		Open: func() *guard.Leadership { return guardClient.NewStandby("g") }, Log: slog.New(slog.DiscardHandler), Spec: spec, Changed: func() {},
 		Identity: workenv.Fencing{Node: "a", Site: "dc1", Group: "g", Root: "/g"},
 	})
 	t.Cleanup(func() {
@@ -155,7 +155,7 @@ func dead(t *testing.T, events <-chan transition.Event) string {
 func (s *Standby) lease() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.guard.(*guard.Leadership).Lease()
+	return s.guard.Lease()
 }
 
 // The same process is a standby, leads, and is a standby again, for longer than the lease.
@@ -252,7 +252,7 @@ func TestTheGuardHasTheLeaseBeforeThePromotion(t *testing.T) {
 	expect(t, w.Start(7), transition.ChildStarted{})
 	a.order(t)
 	s.mu.Lock()
-	enforced := s.guard.(*guard.Leadership).EnforcedLease()
+	enforced := s.guard.EnforcedLease()
 	s.mu.Unlock()
 	if enforced == 0 || enforced > boottime.Now()+time.Minute {
 		t.Errorf("the guard enforces %s", enforced)

@@ -74,8 +74,12 @@ func killAndCheck(c Container) error {
 // killAndCheck is the same for work in a record that was read from a session file: its processes may be long dead, and
 // the control group removed.
 func (r ContainmentRecord) killAndCheck() error {
-	if r.Group == "" {
-		return r.checkStateFile()
+	if r.Group == "" { // the keeper writes the state file, or the daemon before any work starts; a missing file proves nothing
+		text, err := readOwn(r.StateFile)
+		if err == nil && string(text) == stateDead {
+			return nil
+		}
+		return errors.Join(err, errors.New("the keeper was killed before it recorded that all of the work is dead; nothing else can prove it"))
 	}
 	c, err := openCgroup(r.Group)
 	if err != nil {
@@ -89,16 +93,6 @@ func (r ContainmentRecord) killAndCheck() error {
 		return fmt.Errorf("%s: %w", c.dir, err)
 	}
 	return nil
-}
-
-// checkStateFile returns nil if the state file says that all of the work is dead. The keeper has written that, or the daemon,
-// before any work started. A missing file proves nothing.
-func (r ContainmentRecord) checkStateFile() error {
-	text, err := readOwn(r.StateFile)
-	if err == nil && string(text) == stateDead {
-		return nil
-	}
-	return errors.Join(err, errors.New("the keeper was killed before it recorded that all of the work is dead; nothing else can prove it"))
 }
 
 // checkCgroupRemoved returns nil if err, from opening the control group, shows that the group was removed, as only an empty

@@ -273,7 +273,8 @@ func (g *guard) advance() {
 		d.abandoned, d.killing = true, true
 		g.enforceAll()
 	}
-	if g.hasWork() || g.inheritedAt != 0 || g.reaper.more {
+	hasWork := slices.ContainsFunc(g.leaderships, func(l *leadership) bool { return l.work != nil })
+	if hasWork || g.inheritedAt != 0 || g.reaper.more {
 		g.reap()
 		for _, l := range g.leaderships {
 			if l.work != nil {
@@ -304,11 +305,6 @@ func (g *guard) enforceAll() {
 			g.enforce(l.work, now)
 		}
 	}
-}
-
-// hasWork reports whether there is any work.
-func (g *guard) hasWork() bool {
-	return slices.ContainsFunc(g.leaderships, func(l *leadership) bool { return l.work != nil })
 }
 
 // nextCheck returns when advance has to be called next; 0 if only after an event.

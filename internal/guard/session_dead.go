@@ -84,8 +84,10 @@ func (f SessionFile) killWorks(units []*unitContainer) error {
 			continue
 		}
 		works, envs = append(works, r), append(envs, r.Env)
-		if r.Work != nil {
-			r.Work.killGroup()
+		if w := r.Work; w != nil {
+			if s, err := procinfo.ReadStat(w.Pid); err != nil || s.Started == w.Started { // else the pid belongs to another process
+				syscall.Kill(-w.Pid, syscall.SIGKILL)
+			}
 		}
 	}
 	for _, pid := range pidsWithAnyEnv(envs) {
@@ -119,12 +121,4 @@ func retryFor(timeout time.Duration, try func() error) error {
 			return err
 		}
 	}
-}
-
-// killGroup kills the process group of which p was the leader, unless its pid now belongs to another process.
-func (p Process) killGroup() {
-	if s, err := procinfo.ReadStat(p.Pid); err == nil && s.Started != p.Started {
-		return
-	}
-	syscall.Kill(-p.Pid, syscall.SIGKILL)
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -192,17 +194,6 @@ func (s *sender) add(o outgoing) {
 	wake(s.wake)
 }
 
-func (s *sender) take() []outgoing {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := make([]outgoing, 0, len(s.pending))
-	for _, o := range s.pending {
-		all = append(all, o)
-	}
-	clear(s.pending)
-	return all
-}
-
 func (s *sender) run() {
 	defer close(s.gone)
 	gather := time.NewTimer(gatherTime)
@@ -227,7 +218,10 @@ func (s *sender) run() {
 		case <-ctx.Done():
 			return
 		}
-		all := s.take()
+		s.mu.Lock()
+		all := slices.Collect(maps.Values(s.pending))
+		clear(s.pending)
+		s.mu.Unlock()
 		s.agent.running.Go(func() {
 			defer func() { <-s.asking }()
 			s.ask(all)

@@ -12,7 +12,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
 	"slices"
 )
 
@@ -160,16 +159,10 @@ func verify(secrets, seals [][]byte, parts ...[]byte) bool {
 func code(secret []byte, parts [][]byte) []byte {
 	h := hmac.New(sha256.New, secret)
 	for _, part := range parts {
-		writePart(h, part)
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		h.Write(part)
 	}
 	return h.Sum(nil)
-}
-
-func writePart(h hash.Hash, part []byte) {
-	var size [8]byte
-	binary.BigEndian.PutUint64(size[:], uint64(len(part)))
-	h.Write(size[:])
-	h.Write(part)
 }
 
 // question returns the parts that are authenticated in a request.

@@ -135,18 +135,13 @@ func holders(file *os.File) (all []string) {
 			continue
 		}
 		pid, _ := strconv.Atoi(strings.Split(info, "/")[2])
-		if name := describe(pid); !slices.Contains(all, name) {
+		name := fmt.Sprintf("process %d", pid)
+		if unit := procinfo.Unit(pid); unit != "" {
+			name += " of " + unit
+		}
+		if !slices.Contains(all, name) {
 			all = append(all, name)
 		}
 	}
 	return all
-}
-
-// describe returns a process with its unit, if it has one.
-func describe(pid int) string {
-	text := fmt.Sprintf("process %d", pid)
-	if unit := procinfo.Unit(pid); unit != "" {
-		text += " of " + unit
-	}
-	return text
 }

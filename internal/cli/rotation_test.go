@@ -307,7 +307,7 @@ func TestDocumentedRotationOfTLS(t *testing.T) {
 	h := newHosts(t, f, "a", "b")
 	h.server = server
 	p.install(h, at)
-	f.joinWith(fmt.Sprintf("zookeeper: {session_timeout: 60s, tls: {ca: %s/ca.pem, cert: %[1]s/host.crt, key: %[1]s/host.key}}\n", h.etc("NODE")), h.ids...)
+	f.joinWith(fmt.Sprintf("zookeeper: {session_timeout: 120s, tls: {ca: %s/ca.pem, cert: %[1]s/host.crt, key: %[1]s/host.key}}\n", h.etc("NODE")), h.ids...)
 	f.waitForChild("a", 1)
 	began, before := boottime.Now(), h.term(f.session)
 

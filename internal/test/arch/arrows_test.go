@@ -38,7 +38,7 @@ var arrows = map[string]string{
 	// One daemon.
 	"internal/host":           "cluster config elector elector/whatif failsafe/agent failsafe/peer group group/electing guard host/hostcheck operator operator/losses operator/request operator/status policy store sys/boottime sys/statedir sys/watchdogdev transition/failsafe work/applease work/command work/fencer work/hook work/probe work/systemd work/workenv work/worker zk",
 	"internal/host/hostcheck": "config work/admission",
-	"internal/group":          "cluster elector group/electing guard operator/status policy store sys/boottime sys/procinfo transition transition/failsafe watchdog work/applease work/fencer work/workenv work/worker zk",
+	"internal/group":          "cluster elector group/electing guard operator/status policy store sys/boottime sys/procinfo transition transition/failsafe watchdog work/applease work/fencer work/hook work/workenv work/worker zk",
 	"internal/group/electing": "cluster elector elector/termlog operator/status policy sys/boottime watchdog zk",
 	"internal/work/worker":    "cluster guard sys/procinfo transition work/admission work/command work/fencer work/hook work/probe work/systemd work/workenv",
 	"internal/config":         "cluster policy sys/secretfile sys/suggest work/probe work/workenv",

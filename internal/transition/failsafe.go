@@ -213,6 +213,7 @@ func (m *Machine) holdRounds() {
 		return
 	}
 	f.due = m.now + failsafe.Patience(m.opt.Budget.Lease)
+	m.due(m.roundAt()) // not only when a member has answered
 	if messages := f.rounds.Begin(m.now); len(messages) > 0 {
 		for i, to := range messages {
 			messages[i].Address = f.addresses[to.To.Incarnation]

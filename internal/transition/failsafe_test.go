@@ -93,6 +93,21 @@ func TestALeaseIsExtendedFromTheSendingOfARound(t *testing.T) {
 	}
 }
 
+// A member whose request is lost is asked again, while the work may go on.
+func TestTheNextRoundDoesNotWaitForReplies(t *testing.T) {
+	s := leadingFailsafe(t)
+	s.round()
+	for range 3 {
+		next := s.now + failsafe.Patience(s.b.Lease)
+		if got := s.m.Wake(); got != min(next, s.m.Deadline()-s.m.grace()) {
+			t.Fatalf("wakes after %s", got-s.now)
+		}
+		s.now = next
+		s.m.term.lease.deadline = next + s.b.Lease // by members that have answered
+		s.on(Tick{}, "SendRound")
+	}
+}
+
 func TestALateReplyRevivesNoLease(t *testing.T) {
 	s := leadingFailsafe(t)
 	asked := s.round()

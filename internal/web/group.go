@@ -266,7 +266,8 @@ func newMemberCache() *memberCache {
 	return &memberCache{busy: make(chan struct{}, 1), readings: make(map[string]groupReading)}
 }
 
-// read returns the readings by name. It first refreshes those that are too old.
+// read returns the readings by name. It first refreshes those that are too old, unless another request does so and there is a reading
+// of each group: while ZooKeeper does not answer, a few requests that wait would use up the quota of all.
 func (c *memberCache) read(ctx context.Context, groups []*Group) map[string]groupReading {
 	ctx, cancel := context.WithTimeout(ctx, membersTimeout)
 	defer cancel()
@@ -274,11 +275,26 @@ func (c *memberCache) read(ctx context.Context, groups []*Group) map[string]grou
 	case c.busy <- struct{}{}:
 		c.refresh(ctx, groups)
 		<-c.busy
-	case <-ctx.Done():
+	default:
+		if c.complete(groups) {
+			break
+		}
+		select {
+		case c.busy <- struct{}{}:
+			c.refresh(ctx, groups)
+			<-c.busy
+		case <-ctx.Done():
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.readings)
+}
+
+func (c *memberCache) complete(groups []*Group) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !slices.ContainsFunc(groups, func(g *Group) bool { _, ok := c.readings[g.Name]; return !ok })
 }
 
 // refresh reads the groups that are due, the oldest first, until ctx ends.

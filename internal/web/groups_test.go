@@ -403,3 +403,33 @@ func TestSlowGroupsDoNotDelayOthers(t *testing.T) {
 		}
 	})
 }
+
+// While groups do not answer, one request waits for them. The others get what was read before, and use up no quota.
+func TestOneRequestWaitsForSlowGroups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opt := severalGroups("a", "b")
+		var hang atomic.Bool
+		for _, g := range opt.Groups() {
+			g.Group = func(ctx context.Context) (status.Group, error) {
+				if hang.Load() {
+					<-ctx.Done()
+				}
+				return status.Group{State: "READY"}, ctx.Err()
+			}
+		}
+		handler := New(opt)
+		get := func() int { return serveRequest(handler, "GET", groupsPath+"?members=1").Code }
+		get()
+		hang.Store(true)
+		<-time.After(membersInterval(2))
+		first := make(chan int)
+		go func() { first <- get() }()
+		synctest.Wait()
+		for n := range 2 * maxClientGroupReads {
+			if began := time.Now(); get() != http.StatusOK || time.Since(began) != 0 {
+				t.Errorf("request %d after the first one waits for %s", n, time.Since(began))
+			}
+		}
+		<-first
+	})
+}

@@ -50,8 +50,8 @@ func newClosedFleet(t *testing.T, acl zk.ACL, servers ...string) *fleet {
 func (f *fleet) checkSecret(secret string, pids ...int) {
 	f.t.Helper()
 	for id, p := range f.daemons {
-		if strings.Contains(p.output(), secret) {
-			f.t.Errorf("%s has logged the password:\n%s", id, p.output())
+		if strings.Contains(p.Output(), secret) {
+			f.t.Errorf("%s has logged the password:\n%s", id, p.Output())
 		}
 	}
 	for _, pid := range pids {
@@ -123,7 +123,7 @@ func TestGroupInAClosedTree(t *testing.T) {
 	f.succeedsWith("Configured  auto, digest:zkelectd/", "acl") // the default
 	f.waitForWork("a")
 	child := f.child("a")
-	f.checkSecret(password, child, f.daemon("a"), f.daemons["a"].cmd.Process.Pid)
+	f.checkSecret(password, child, f.daemon("a"), f.daemons["a"].Process.Pid)
 	if env := read(fmt.Sprintf("/proc/%d/environ", child)); strings.Contains(env, "AUTH_FILE") {
 		t.Errorf("the child has the setting of the file: %q", env)
 	}
@@ -231,7 +231,7 @@ func TestBadCredentialsEndTheDaemonWithAReason(t *testing.T) {
 		if code := f.exit(id); code != c.code {
 			t.Errorf("%s: exit status %d", id, code)
 		}
-		if out := strings.ReplaceAll(p.output(), `\"`, `"`); !strings.Contains(out, strings.ReplaceAll(c.want, `\"`, `"`)) {
+		if out := strings.ReplaceAll(p.Output(), `\"`, `"`); !strings.Contains(out, strings.ReplaceAll(c.want, `\"`, `"`)) {
 			t.Errorf("%s lacks %q:\n%s", id, c.want, out)
 		}
 	}

@@ -92,14 +92,14 @@ func TestAPlantedRootIsRefused(t *testing.T) {
 	want := "znode " + f.paths.Root + " was not created by this group, or not with this zookeeper.acl: its ACL is world:anyone:cdrwa"
 	f.configure("a", "dc1", 100, "")
 	f.startWith(f.env, "a", "--config", f.file("a"))
-	if code := f.exit("a"); code != 1 || !strings.Contains(f.daemons["a"].output(), want) {
-		t.Errorf("the daemon: exit status %d\n%s", code, f.daemons["a"].output())
+	if code := f.exit("a"); code != 1 || !strings.Contains(f.daemons["a"].Output(), want) {
+		t.Errorf("the daemon: exit status %d\n%s", code, f.daemons["a"].Output())
 	}
 	job := f.execCommand("b", `echo run >>"$RUNS"`)
 	job.Env = append(job.Env, f.env...)
 	f.startCommand("b", job)
-	if code := f.exit("b"); code != statusNotRun || !strings.Contains(f.daemons["b"].output(), want) || f.countRuns("run") > 0 {
-		t.Errorf("the job: exit status %d\n%s", code, f.daemons["b"].output())
+	if code := f.exit("b"); code != statusNotRun || !strings.Contains(f.daemons["b"].Output(), want) || f.countRuns("run") > 0 {
+		t.Errorf("the job: exit status %d\n%s", code, f.daemons["b"].Output())
 	}
 }
 
@@ -123,11 +123,11 @@ func TestATreeIsClosedWhileAMemberRegistersAnew(t *testing.T) {
 	})
 	f.write(remove(f.paths.Node("a")))
 	f.logged("a", "the root is still open")
-	f.eventually("a leads again", func() bool { return strings.Count(f.daemons["a"].output(), `msg="now leading"`) == 2 })
+	f.eventually("a leads again", func() bool { return strings.Count(f.daemons["a"].Output(), `msg="now leading"`) == 2 })
 	configure("b", "private")
 	f.start("b")
-	if code := f.exit("b"); code != 1 || !strings.Contains(f.daemons["b"].output(), "was not created by this group") {
-		t.Errorf("exit status %d\n%s", code, f.daemons["b"].output())
+	if code := f.exit("b"); code != 1 || !strings.Contains(f.daemons["b"].Output(), "was not created by this group") {
+		t.Errorf("exit status %d\n%s", code, f.daemons["b"].Output())
 	}
 	f.succeedsWith("", "acl", "--apply", "--config", f.file("a"))
 	f.start("b")

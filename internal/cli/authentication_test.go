@@ -112,7 +112,7 @@ func (r *recipe) run(f *fleet) (acl string) {
 		r.t.Errorf("the tree is not protected:\n%s", acl)
 	}
 	leader := "host1"
-	if strings.Contains(f.daemons["host2"].output(), "now leading") {
+	if strings.Contains(f.daemons["host2"].Output(), "now leading") {
 		leader = "host2"
 	}
 	syscall.Kill(f.daemon(leader), syscall.SIGKILL)
@@ -228,6 +228,6 @@ func TestAuthenticationRecipes(t *testing.T) {
 		f.eventually("both take part", func() bool {
 			out, err := exec.CommandContext(t.Context(), "zkelectd", "status", "--config", f.file("host2")).CombinedOutput()
 			return err == nil && strings.Contains(string(out), "elected next if")
-		}, func() string { return f.daemons["host2"].output() })
+		}, func() string { return f.daemons["host2"].Output() })
 	})
 }

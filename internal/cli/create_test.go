@@ -94,8 +94,8 @@ func TestAJobIsNotCreatedByChance(t *testing.T) {
 	t.Parallel()
 	f := openFleet(t, fmt.Sprintf("/groups/g%d", groups.Add(1)))
 	job := f.exec("n1", `echo run >>"$RUNS"`)
-	if code := f.exit("n1"); code != 125 || !strings.Contains(job.output(), "there is no group at "+f.paths.Root) {
-		t.Errorf("exit status %d:\n%s", code, job.output())
+	if code := f.exit("n1"); code != 125 || !strings.Contains(job.Output(), "there is no group at "+f.paths.Root) {
+		t.Errorf("exit status %d:\n%s", code, job.Output())
 	}
 	if f.exists(f.paths.Root) || f.countRuns("run") != 0 {
 		t.Error("the job was run, or its root created")

@@ -28,8 +28,8 @@ func TestCurrentThatCannotBeDeleted(t *testing.T) {
 		}
 	}
 	f.exits(2, "status", "--check")
-	refused := func() int { return strings.Count(f.daemons[elector].output(), "ZooKeeper refuses") }
-	if n := strings.Count(f.daemons[elector].output(), "msg=revoking"); n != 1 || refused() > 0 {
+	refused := func() int { return strings.Count(f.daemons[elector].Output(), "ZooKeeper refuses") }
+	if n := strings.Count(f.daemons[elector].Output(), "msg=revoking"); n != 1 || refused() > 0 {
 		t.Errorf("it logs %d times that it revokes, and %d refusals", n, refused())
 	}
 	f.write(remove(child), remove(f.paths.Current()))

@@ -48,7 +48,7 @@ func TestDeleteOfAJob(t *testing.T) {
 	e.exec("n1", `echo run >>"$RUNS"; sleep 1000 & wait`)
 	e.eventually("the job runs", func() bool { return e.countRuns("run") == 1 })
 	e.fails(statusRefused, remove, "these hosts run the job nightly, or wait for it: n1. Wait until it has ended, or send SIGTERM to zkelectd exec")
-	e.daemons["n1"].signal(syscall.SIGTERM)
+	e.daemons["n1"].Signal(syscall.SIGTERM)
 	e.exit("n1")
 	// A host that has failed has not released.
 	data, stat, err := e.session.Get(t.Context(), e.paths.Leader(), false)

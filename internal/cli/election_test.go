@@ -23,7 +23,7 @@ func TestReloadMovesTheLeader(t *testing.T) {
 
 	// A file with errors is refused as a whole.
 	f.configure("c", "dc9", 500, "policy: {sites: {dc9: many}}\nlog: {level: loud}\n")
-	f.daemons["c"].signal(syscall.SIGHUP)
+	f.daemons["c"].Signal(syscall.SIGHUP)
 	f.logged("c", `policy.sites`)
 	f.logged("c", `log.level`)
 	f.logged("c", "the running configuration stays")
@@ -32,14 +32,14 @@ func TestReloadMovesTheLeader(t *testing.T) {
 	}
 
 	f.configure("c", "dc1", 500, "election: {exclusion: 2m}\n")
-	f.daemons["c"].signal(syscall.SIGHUP)
+	f.daemons["c"].Signal(syscall.SIGHUP)
 	f.until("c leads by its new priority", leads("c"))
 	f.waitForWork("c")
 	f.logged("c", "these settings need a restart")
 	f.logged("c", "election.exclusion")
 
 	f.configure("b", "dc2", 1, "policy: {sites: {dc2: 7}}\n")
-	f.daemons["b"].signal(syscall.SIGHUP)
+	f.daemons["b"].Signal(syscall.SIGHUP)
 	g := f.until("b leads by the new policy", leads("b"))
 	if !strings.Contains(g.Policy, "revision 2, published by b") {
 		t.Errorf("policy: %s", g.Policy)
@@ -62,9 +62,9 @@ func TestSecondStopKillsTheChild(t *testing.T) {
 	f.startLeader("a", "zookeeper: {session_timeout: 40s}\nchild: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}, stop_timeout: 14s}\n")
 	f.waitForChild("a", 1)
 	began := time.Now()
-	f.daemons["a"].signal(syscall.SIGTERM)
+	f.daemons["a"].Signal(syscall.SIGTERM)
 	f.eventually("the stop is under way", func() bool { return f.until("", func(status.Group) bool { return true }).Leader == "a" })
-	f.daemons["a"].signal(syscall.SIGINT)
+	f.daemons["a"].Signal(syscall.SIGINT)
 	if code := f.exit("a"); code != 0 {
 		t.Errorf("exit status %d", code)
 	}
@@ -81,14 +81,14 @@ func TestSameIDIsRefused(t *testing.T) {
 	f.configure("a", "dc1", 100, "")
 	second := f.start("a")
 	t.Cleanup(func() {
-		first.cmd.Process.Kill()
-		<-first.done
+		first.Signal(syscall.SIGKILL)
+		<-first.Done
 	})
 	if code := f.exit("a"); code != 1 {
 		t.Errorf("exit status %d", code)
 	}
-	out := second.output()
-	for _, want := range []string{`node id "a" is taken`, "host ", fmt.Sprintf("pid %d", first.cmd.Process.Pid), "session 0x", "--id"} {
+	out := second.Output()
+	for _, want := range []string{`node id "a" is taken`, "host ", fmt.Sprintf("pid %d", first.Process.Pid), "session 0x", "--id"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the refusal lacks %q: %s", want, out)
 		}

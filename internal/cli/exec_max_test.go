@@ -10,10 +10,12 @@ import (
 
 	"zkelectd/internal/store"
 	"zkelectd/internal/test/faultproxy"
+
+	"zkelectd/internal/test/process"
 )
 
 // limited starts exec with --max on a host. Its job runs until the file of [fleet.release] exists, and exits with 7.
-func (f *fleet) limited(host string, limit int, flags ...string) *process {
+func (f *fleet) limited(host string, limit int, flags ...string) *process.Process {
 	f.t.Helper()
 	const job = `slot-child "$ZKELECTD_SLOT-of-$ZKELECTD_SLOTS" & echo "$ZKELECTD_NODE" >>"$RUNS"
 until [ -e "$RUNS.$ZKELECTD_NODE" ]; do sleep 0.05; done; sleep 0.3; kill $!; wait $!; exit 7`
@@ -77,22 +79,22 @@ func TestExecLimitsHowManyJobsRun(t *testing.T) {
 	ends := func(host string, want int) {
 		t.Helper()
 		if got := f.exit(host); got != want {
-			t.Errorf("%s: exit status %d, want %d\n%s", host, got, want, f.daemons[host].output())
+			t.Errorf("%s: exit status %d, want %d\n%s", host, got, want, f.daemons[host].Output())
 		}
 	}
 	f.release("n1")
 	ends("n1", 7)
 	f.begins("n3", "n1", "n2")
-	f.daemons["n2"].signal(syscall.SIGKILL) // the guard
+	f.daemons["n2"].Signal(syscall.SIGKILL) // the guard
 	f.begins("n4", "n1", "n2", "n3")
 	f.exit("n2")
 	f.release("n2")
 	again := f.limited("n2", 2)
 	f.registered(5)
 	daemon := f.guardChild("n3", execDaemonName)
-	f.daemons["n3"].signal(syscall.SIGSTOP)
+	f.daemons["n3"].Signal(syscall.SIGSTOP)
 	syscall.Kill(daemon, syscall.SIGKILL)
-	f.daemons["n3"].signal(syscall.SIGKILL)
+	f.daemons["n3"].Signal(syscall.SIGKILL)
 	f.exit("n3")
 	f.begins("n5", "n1", "n2", "n3", "n4")
 	l.SetMode(faultproxy.Refuse)
@@ -103,7 +105,7 @@ func TestExecLimitsHowManyJobsRun(t *testing.T) {
 	ends("n2", 7)
 	f.release("n6")
 	ends("n6", 7)
-	if out := again.output(); strings.Contains(out, "not run to its end") {
+	if out := again.Output(); strings.Contains(out, "not run to its end") {
 		t.Error(out)
 	}
 	all := slotLedger(t, f.ledgerFile())
@@ -131,10 +133,10 @@ func TestExecRefusesAnotherLimit(t *testing.T) {
 	fails := func(host, want string, flags ...string) {
 		t.Helper()
 		f.startCommand(host, f.execCommand(host, `echo wrong >>"$RUNS"`, flags...))
-		if got, out := f.exit(host), f.daemons[host].output(); got != statusNotRun || !strings.Contains(out, want) || f.countRuns("wrong") != 0 {
+		if got, out := f.exit(host), f.daemons[host].Output(); got != statusNotRun || !strings.Contains(out, want) || f.countRuns("wrong") != 0 {
 			t.Errorf("%v: exit status %d, want %q\n%s", flags, got, want, out)
 		}
-		os.Remove(f.daemons[host].log)
+		os.Remove(f.daemons[host].Log)
 	}
 	first := f.limited("n1", 1)
 	f.begins("n1")
@@ -146,7 +148,7 @@ func TestExecRefusesAnotherLimit(t *testing.T) {
 	fails("n1", "give each its own --id", "--max", "1")
 	f.release("n1")
 	if got := f.exit("other"); got != 7 {
-		t.Errorf("exit status %d\n%s", got, first.output())
+		t.Errorf("exit status %d\n%s", got, first.Output())
 	}
 	if out, err := zkelectd("slots", "--zk", f.servers[0], "--root", f.paths.Root, "3", "--per-node", "1"); err != nil {
 		t.Errorf("%v: %s", err, out)
@@ -166,7 +168,7 @@ func TestExecRefusesAnotherLimit(t *testing.T) {
 	shows(`^ZKELECTD OK - .*`, "--check")
 	f.release("n2")
 	if got := f.exit("n2"); got != 7 {
-		t.Errorf("exit status %d\n%s", got, f.daemons["n2"].output())
+		t.Errorf("exit status %d\n%s", got, f.daemons["n2"].Output())
 	}
 	shows(`^JOB .*\n` + f.groupName() + ` .* exit status 7 .* n2 +at any time\n$`)
 	shows(`^ZKELECTD WARNING - the last run of the job, .* on n2: exit status 7`, "--check")

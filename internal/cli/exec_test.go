@@ -18,6 +18,8 @@ import (
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/store"
 	"zkelectd/internal/test/faultproxy"
+
+	"zkelectd/internal/test/process"
 )
 
 // runs is a file to which the jobs of a test append a line each.
@@ -27,7 +29,7 @@ func (f *fleet) runs() string { return filepath.Join(f.dir, "runs") }
 func (f *fleet) countRuns(name string) int { return strings.Count(read(f.runs()), name+"\n") }
 
 // exec starts zkelectd exec on a host for the job that has the group of the fleet. The script appends to $RUNS.
-func (f *fleet) exec(host, script string, flags ...string) *process {
+func (f *fleet) exec(host, script string, flags ...string) *process.Process {
 	f.t.Helper()
 	return f.startCommand(host, f.execCommand(host, script, flags...))
 }
@@ -66,7 +68,7 @@ func TestExecRunsAJobOnce(t *testing.T) {
 		}
 	}
 	for _, host := range []string{"n1", "n2", "n3"} {
-		if out := f.daemons[host].output(); out != "" {
+		if out := f.daemons[host].Output(); out != "" {
 			t.Errorf("%s prints %s", host, out)
 		}
 	}
@@ -78,7 +80,7 @@ func TestExecPassesTheStatusOfTheJob(t *testing.T) {
 	for script, want := range map[string]int{"exit 42": 42, "kill -KILL $$": 137, "kill 0; exit 5": 143, "exec /no/such/program": 127} {
 		f.exec("n1", script, "--once-per", "0s")
 		if got := f.exit("n1"); got != want {
-			t.Errorf("%s: exit status %d, want %d\n%s", script, got, want, f.daemons["n1"].output())
+			t.Errorf("%s: exit status %d, want %d\n%s", script, got, want, f.daemons["n1"].Output())
 		}
 	}
 }
@@ -90,9 +92,9 @@ func TestExecRepeatsARunThatWasStopped(t *testing.T) {
 	const long = `echo $$ >"$RUNS.pid"; echo long >>"$RUNS"; sleep 1000 & wait`
 	f.exec("n1", long, "--once-per", "1h")
 	f.eventually("the job runs", func() bool { return f.countRuns("long") == 1 })
-	f.daemons["n1"].signal(syscall.SIGTERM)
-	if got := f.exit("n1"); got != statusNotRun || !strings.Contains(f.daemons["n1"].output(), "the job has not run to its end") {
-		t.Errorf("exit status %d\n%s", got, f.daemons["n1"].output())
+	f.daemons["n1"].Signal(syscall.SIGTERM)
+	if got := f.exit("n1"); got != statusNotRun || !strings.Contains(f.daemons["n1"].Output(), "the job has not run to its end") {
+		t.Errorf("exit status %d\n%s", got, f.daemons["n1"].Output())
 	}
 
 	// The other host waits, and repeats the run when the first one is killed.
@@ -101,16 +103,16 @@ func TestExecRepeatsARunThatWasStopped(t *testing.T) {
 	job := strings.TrimSpace(read(f.runs() + ".pid"))
 	f.exec("n2", `echo replaced >>"$RUNS"`, "--once-per", "1h", "--wait", "10m")
 	f.until("n2 waits", func(g status.Group) bool { return len(g.Members) == 2 })
-	first.signal(syscall.SIGKILL)
+	first.Signal(syscall.SIGKILL)
 	f.eventually("the job is dead", func() bool { return !running(job) })
 	if got := f.exit("n2"); got != 0 || f.countRuns("replaced") != 1 {
-		t.Errorf("exit status %d, %d runs\n%s", got, f.countRuns("replaced"), f.daemons["n2"].output())
+		t.Errorf("exit status %d, %d runs\n%s", got, f.countRuns("replaced"), f.daemons["n2"].Output())
 	}
 	f.exit("n1")
 
 	f.exec("n1", long, "--once-per", "0s")
 	f.eventually("the job runs a third time", func() bool { return f.countRuns("long") == 3 })
-	f.daemons["n1"].signal(syscall.SIGTERM)
+	f.daemons["n1"].Signal(syscall.SIGTERM)
 	f.exit("n1")
 	f.exec("n2", `echo again >>"$RUNS"`, "--once-per", "1h", "--at-most-once")
 	if got := f.exit("n2"); got != 0 || f.countRuns("again") != 0 {
@@ -132,10 +134,10 @@ func TestExecStopsAJobThatLosesItsLease(t *testing.T) {
 	l.SetMode(faultproxy.Refuse)
 	f.exec("n2", `kill -0 `+job+` && echo twice >>"$RUNS"; echo replaced >>"$RUNS"`, "--wait", "10m")
 	if got := f.exit("n2"); got != 0 || f.countRuns("replaced") != 1 || f.countRuns("twice") != 0 {
-		t.Errorf("exit status %d, runs: %s\n%s", got, read(f.runs()), f.daemons["n2"].output())
+		t.Errorf("exit status %d, runs: %s\n%s", got, read(f.runs()), f.daemons["n2"].Output())
 	}
 	if got := f.exit("n1"); got != statusNotRun {
-		t.Errorf("exit status %d\n%s", got, f.daemons["n1"].output())
+		t.Errorf("exit status %d\n%s", got, f.daemons["n1"].Output())
 	}
 }
 
@@ -146,16 +148,16 @@ func TestExecThatCannotRun(t *testing.T) {
 	f.exec("n1", `echo slow >>"$RUNS"; sleep 1000`)
 	f.eventually("the job runs", func() bool { return f.countRuns("slow") == 1 })
 	second := *f
-	second.daemons = make(map[string]*process)
+	second.daemons = make(map[string]*process.Process)
 	second.exec("n1", `echo second >>"$RUNS"`)
 	if got := second.exit("n1"); got != 0 || f.countRuns("second") != 0 {
-		t.Errorf("exit status %d\n%s", got, second.daemons["n1"].output())
+		t.Errorf("exit status %d\n%s", got, second.daemons["n1"].Output())
 	}
-	f.daemons["n1"].signal(syscall.SIGTERM)
+	f.daemons["n1"].Signal(syscall.SIGTERM)
 	f.exit("n1")
 	f.exec("n1", "true", "--zk", "127.0.0.1:1", "--connect-timeout", "100ms")
-	if got := f.exit("n1"); got != statusNotRun || !strings.Contains(f.daemons["n1"].output(), "127.0.0.1:1") {
-		t.Errorf("exit status %d\n%s", got, f.daemons["n1"].output())
+	if got := f.exit("n1"); got != statusNotRun || !strings.Contains(f.daemons["n1"].Output(), "127.0.0.1:1") {
+		t.Errorf("exit status %d\n%s", got, f.daemons["n1"].Output())
 	}
 }
 
@@ -178,7 +180,7 @@ env >"$RUNS.env"; cat /proc/[0-9]*/cmdline >>"$RUNS.env"; exit 3`
 	cmd.Stdin = stdin
 	f.startCommand("n1", cmd)
 	if got := f.exit("n1"); got != 3 || read(f.runs()) != "other: from cron\n" {
-		t.Errorf("exit status %d, %q\n%s", got, read(f.runs()), f.daemons["n1"].output())
+		t.Errorf("exit status %d, %q\n%s", got, read(f.runs()), f.daemons["n1"].Output())
 	}
 	if shown := read(f.runs() + ".env"); !strings.Contains(shown, execJobName) || strings.Contains(shown, "@zkelectd-exec-") {
 		t.Errorf("shown: %q", shown)
@@ -192,8 +194,8 @@ func TestExecIsStoppedBySignals(t *testing.T) {
 	for i, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGQUIT} {
 		f.exec("n1", `echo started >>"$RUNS"; sleep 1000`, "--once-per", "0s")
 		f.eventually("the job runs", func() bool { return f.countRuns("started") == i+1 })
-		f.daemons["n1"].signal(sig)
-		got, out := f.exit("n1"), f.daemons["n1"].output()
+		f.daemons["n1"].Signal(sig)
+		got, out := f.exit("n1"), f.daemons["n1"].Output()
 		if got != statusNotRun || strings.Contains(out, "goroutine") || !strings.Contains(out, "the job has not run to its end: it was stopped") {
 			t.Errorf("%s: exit status %d\n%s", sig, got, out)
 		}
@@ -210,14 +212,14 @@ func TestExecKeepsIgnoredSignals(t *testing.T) {
 	f.startCommand("n1", ignoring)
 	f.eventually("the job runs", func() bool { return f.countRuns("started") == 1 })
 	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
-		f.daemons["n1"].signal(sig)
+		f.daemons["n1"].Signal(sig)
 	}
 	f.eventually("the signals are delivered", func() bool {
-		return strings.Contains(read(fmt.Sprintf("/proc/%d/status", f.daemons["n1"].cmd.Process.Pid)), "ShdPnd:\t0000000000000000\n")
+		return strings.Contains(read(fmt.Sprintf("/proc/%d/status", f.daemons["n1"].Process.Pid)), "ShdPnd:\t0000000000000000\n")
 	})
 	put(t, f.runs()+".go", "")
 	if got := f.exit("n1"); got != 7 {
-		t.Errorf("exit status %d\n%s", got, f.daemons["n1"].output())
+		t.Errorf("exit status %d\n%s", got, f.daemons["n1"].Output())
 	}
 }
 
@@ -240,7 +242,7 @@ func TestExecRefusesWrongSettings(t *testing.T) {
 		"--id=a/b":           "--id: node.id",
 	} {
 		f.exec("n1", `echo wrong >>"$RUNS"`, flag)
-		if got, out := f.exit("n1"), f.daemons["n1"].output(); got != statusNotRun || !strings.Contains(out, want) || f.countRuns("wrong") != 0 {
+		if got, out := f.exit("n1"), f.daemons["n1"].Output(); got != statusNotRun || !strings.Contains(out, want) || f.countRuns("wrong") != 0 {
 			t.Errorf("%s: exit status %d\n%s", flag, got, out)
 		}
 	}
@@ -272,7 +274,7 @@ func TestStatusOfJobs(t *testing.T) {
 	line("JOB LAST RUN RESULT TOOK NODE NEXT RUN")
 	line("failing " + at + ` exit status 3 [0-9.]+m?s n1 from ` + at)
 	line("killed " + at + " running - n2 from " + at)
-	killed.daemons["n2"].signal(syscall.SIGTERM)
+	killed.daemons["n2"].Signal(syscall.SIGTERM)
 	killed.exit("n2")
 	line("killed " + at + " end not known: it was killed or stopped, or its host was lost - n2 at any time")
 	if out := show("-g", "failing"); !strings.Contains(out, "\nlast run of the job: ") || !strings.Contains(out, ", exit status 3, took ") {
@@ -331,13 +333,13 @@ func TestExecOfAJobWithATimeout(t *testing.T) {
 	const hangs = `timeout -k 1s 1s sh -c 'trap "" TERM; echo $$ >"$RUNS.pid"; echo hung >>"$RUNS"; while :; do sleep 0.1; done'`
 	f.exec("n1", "exec "+hangs, "--once-per", "1h")
 	if got := f.exit("n1"); got != 137 || f.countRuns("hung") != 1 {
-		t.Errorf("exit status %d\n%s", got, f.daemons["n1"].output())
+		t.Errorf("exit status %d\n%s", got, f.daemons["n1"].Output())
 	}
 	if job := strings.TrimSpace(read(f.runs() + ".pid")); job == "" || running(job) {
 		t.Errorf("process %q runs on", job)
 	}
 	f.exec("n2", `echo again >>"$RUNS"`, "--once-per", "1h")
 	if got := f.exit("n2"); got != 0 || f.countRuns("again") != 0 {
-		t.Errorf("exit status %d, it was repeated\n%s", got, f.daemons["n2"].output())
+		t.Errorf("exit status %d, it was repeated\n%s", got, f.daemons["n2"].Output())
 	}
 }

@@ -79,7 +79,7 @@ func TestFailsafeModeIsVisible(t *testing.T) {
 		t.Fatal(err)
 	}
 	says("/leader", `"active":false`)
-	if n := strings.Count(f.daemons["b"].output(), "this host has promised the leader to let nobody take over"); n != 1 {
+	if n := strings.Count(f.daemons["b"].Output(), "this host has promised the leader to let nobody take over"); n != 1 {
 		t.Errorf("b logs %d times what it has promised", n)
 	}
 	if out := f.shown("status"); !strings.Contains(out, "Leader   a (site dc1)") || f.child("a") != child {

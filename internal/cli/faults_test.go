@@ -73,7 +73,7 @@ func TestEnsembleLosesItsLeader(t *testing.T) {
 	if after.Term != before.Term {
 		t.Errorf("term %d, then %d", before.Term, after.Term)
 	}
-	f.daemons[before.Leader].signal(syscall.SIGTERM)
+	f.daemons[before.Leader].Signal(syscall.SIGTERM)
 	f.until("another leader", func(g status.Group) bool { return g.State == "READY" && g.Leader != before.Leader })
 	f.checkInvariants()
 }
@@ -136,7 +136,7 @@ func TestRecordsChangedByHand(t *testing.T) {
 // elections returns how many decisions the daemons have logged.
 func (f *fleet) elections() (n int) {
 	for _, p := range f.daemons {
-		n += strings.Count(p.output(), "msg=electing")
+		n += strings.Count(p.Output(), "msg=electing")
 	}
 	return n
 }

@@ -27,7 +27,7 @@ func TestTheFirstLeaderOfAFreshGroupWaits(t *testing.T) {
 	f.startLeader("a", "")
 	f.logged("a", "there is no record of an earlier leader: the first leader waits 2.45s for a lease that may still be running; 'zkelectd init' on a new group avoids this")
 	f.logged("a", "now lease-wait")
-	if n := strings.Count(f.daemons["a"].output(), "there is no record of an earlier leader"); n != 1 {
+	if n := strings.Count(f.daemons["a"].Output(), "there is no record of an earlier leader"); n != 1 {
 		t.Errorf("it logs it %d times", n)
 	}
 	f.failsWith("is in use, or has been: znode "+f.paths.Election()+" has 1 incarnations", "init")
@@ -51,7 +51,7 @@ func TestInit(t *testing.T) {
 	f.startLeader("a", "")
 	f.waitForChild("a", 1)
 	f.stop("a")
-	if out := f.daemons["a"].output(); strings.Contains(out, "lease-wait") {
+	if out := f.daemons["a"].Output(); strings.Contains(out, "lease-wait") {
 		t.Errorf("it waits although the group was initialized:\n%s", out)
 	}
 	for _, want := range []string{"znode " + f.paths.Elected() + " exists", "znode " + f.paths.Leader() + " holds term ", "Just start its daemons"} {
@@ -89,7 +89,7 @@ func TestALeadershipOfANewerVersionIsLeftAlone(t *testing.T) {
 		if c.path == f.paths.Current() { // its owner may have ended, and the record with it
 			break
 		}
-		closed := func() int { return strings.Count(f.daemons["b"].output(), "closed the dead daemon's session") }
+		closed := func() int { return strings.Count(f.daemons["b"].Output(), "closed the dead daemon's session") }
 		before := closed()
 		syscall.Kill(f.daemon("b"), syscall.SIGKILL) // a new session checks the record as well
 		f.eventually("b's session is closed", func() bool { return closed() > before })

@@ -19,6 +19,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/store"
+	"zkelectd/internal/test/process"
 	"zkelectd/internal/zk"
 )
 
@@ -29,15 +30,8 @@ type fleet struct {
 	dir     string
 	paths   cluster.Paths
 	session *zk.Session
-	daemons map[string]*process
+	daemons map[string]*process.Process
 	env     []string // of daemons and commands, in addition to that of the test
-}
-
-// process is a running zkelectd.
-type process struct {
-	cmd  *exec.Cmd
-	log  string
-	done chan struct{}
 }
 
 var groups atomic.Int32
@@ -67,7 +61,7 @@ func openFleet(t *testing.T, root string, servers ...string) *fleet {
 		servers = []string{shared.Addr()}
 	}
 	f := &fleet{
-		t: t, servers: servers, dir: t.TempDir(), daemons: make(map[string]*process),
+		t: t, servers: servers, dir: t.TempDir(), daemons: make(map[string]*process.Process),
 		paths: cluster.Paths{Root: root},
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
@@ -82,20 +76,18 @@ func openFleet(t *testing.T, root string, servers ...string) *fleet {
 
 func (f *fleet) close() {
 	for _, p := range f.daemons {
-		p.cmd.Process.Signal(syscall.SIGCONT)
-		beside := p.children()
-		p.cmd.Process.Kill()
-		<-p.done
+		p.Signal(syscall.SIGCONT)
+		beside := process.Children(p.Process.Pid)
+		p.Signal(syscall.SIGKILL)
+		<-p.Done
 		for _, pid := range beside { // they may still write files
-			if n, err := strconv.Atoi(pid); err == nil {
-				syscall.Kill(n, syscall.SIGKILL)
-			}
-			for limit := time.After(testTimeout); running(pid); {
+			syscall.Kill(pid, syscall.SIGKILL)
+			for limit := time.After(testTimeout); running(strconv.Itoa(pid)); {
 				select {
 				case <-time.After(5 * time.Millisecond):
 					continue
 				case <-limit:
-					f.t.Errorf("process %s does not end", pid)
+					f.t.Errorf("process %d does not end", pid)
 				}
 				break
 			}
@@ -106,8 +98,7 @@ func (f *fleet) close() {
 	f.session.Close(ctx)
 	if f.t.Failed() {
 		for id, p := range f.daemons {
-			data, _ := os.ReadFile(p.log)
-			f.t.Logf("--- %s\n%s", id, data)
+			f.t.Logf("--- %s\n%s", id, p.Output())
 		}
 	}
 }
@@ -143,13 +134,13 @@ func (f *fleet) configure(id, site string, priority int, extra string) {
 }
 
 // start starts a daemon with the configuration that configure wrote. It may create the group.
-func (f *fleet) start(id string, args ...string) *process {
+func (f *fleet) start(id string, args ...string) *process.Process {
 	f.t.Helper()
 	return f.startWith(nil, id, args...)
 }
 
 // startWith is start with additional environment variables.
-func (f *fleet) startWith(env []string, id string, args ...string) *process {
+func (f *fleet) startWith(env []string, id string, args ...string) *process.Process {
 	f.t.Helper()
 	if len(args) == 0 {
 		args = []string{"--config", f.file(id)}
@@ -162,28 +153,14 @@ func (f *fleet) startWith(env []string, id string, args ...string) *process {
 }
 
 // startCommand starts a command that becomes a daemon.
-func (f *fleet) startCommand(id string, cmd *exec.Cmd) *process {
+func (f *fleet) startCommand(id string, cmd *exec.Cmd) *process.Process {
 	f.t.Helper()
-	p := &process{cmd: cmd, log: filepath.Join(f.dir, id+".log"), done: make(chan struct{})}
-	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		f.t.Fatal(err)
+	if cmd.Env == nil {
+		cmd.Env = os.Environ()
 	}
-	defer log.Close()
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	if p.cmd.Env == nil {
-		p.cmd.Env = os.Environ()
-	}
-	p.cmd.Env = append(p.cmd.Env, f.env...)
-	if err := p.cmd.Start(); err != nil {
-		f.t.Fatal(err)
-	}
-	go func() {
-		defer close(p.done)
-		p.cmd.Wait()
-	}()
-	f.daemons[id] = p
-	return p
+	cmd.Env = append(cmd.Env, f.env...)
+	f.daemons[id] = process.Start(f.t, cmd, filepath.Join(f.dir, id+".log"))
+	return f.daemons[id]
 }
 
 // startLeader configures and starts a daemon, and waits until it leads.
@@ -211,23 +188,8 @@ func (f *fleet) joinWith(settings string, ids ...string) {
 	}
 }
 
-func (p *process) signal(sig syscall.Signal) { p.cmd.Process.Signal(sig) }
-
 // daemon returns the pid of a node's daemon.
 func (f *fleet) daemon(id string) int { return f.guardChild(id, daemonCommandName) }
-
-// children returns the pids of the processes that a zkelectd has started.
-func (p *process) children() []string {
-	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.cmd.Process.Pid))
-	if err != nil {
-		return nil
-	}
-	var all []string
-	for _, list := range lists {
-		all = append(all, strings.Fields(read(list))...)
-	}
-	return all
-}
 
 // running reports whether a process exists and has not ended.
 func running(pid string) bool {
@@ -240,11 +202,9 @@ func (f *fleet) guardChild(id, argument string) int {
 	f.t.Helper()
 	var pid int
 	f.eventually("the "+argument+" of "+id, func() bool {
-		for _, child := range f.daemons[id].children() {
-			if args := strings.Split(read("/proc/"+child+"/cmdline"), "\x00"); len(args) > 1 && args[1] == argument {
-				var err error
-				pid, err = strconv.Atoi(child)
-				return err == nil
+		for _, pid = range process.Children(f.daemons[id].Process.Pid) {
+			if args := process.CommandLine(pid); len(args) > 1 && args[1] == argument {
+				return true
 			}
 		}
 		return false
@@ -256,9 +216,9 @@ func (f *fleet) guardChild(id, argument string) int {
 func (f *fleet) crash(id string) {
 	f.t.Helper()
 	daemon := f.daemon(id)
-	f.daemons[id].signal(syscall.SIGSTOP)
+	f.daemons[id].Signal(syscall.SIGSTOP)
 	syscall.Kill(daemon, syscall.SIGKILL)
-	f.daemons[id].signal(syscall.SIGKILL)
+	f.daemons[id].Signal(syscall.SIGKILL)
 	f.exit(id)
 }
 
@@ -269,29 +229,18 @@ func (f *fleet) crashUnwatched(id string) {
 	f.write(cluster.Op{Kind: cluster.OpDelete, Path: f.snapshot().Fence.Record.Lease, Version: cluster.AnyVersion})
 }
 
-func (p *process) output() string {
-	data, _ := os.ReadFile(p.log)
-	return string(data)
-}
-
 // exit waits for a zkelectd to exit, and returns the exit status.
 func (f *fleet) exit(id string) int {
 	f.t.Helper()
-	select {
-	case <-f.daemons[id].done:
-		return f.daemons[id].cmd.ProcessState.ExitCode()
-	case <-time.After(testTimeout):
-		f.t.Fatalf("%s does not end", id)
-		return -1
-	}
+	return f.daemons[id].Exit(f.t, testTimeout)
 }
 
 // stop stops a daemon, whose exit status must be 0.
 func (f *fleet) stop(id string) {
 	f.t.Helper()
-	f.daemons[id].signal(syscall.SIGTERM)
+	f.daemons[id].Signal(syscall.SIGTERM)
 	if code := f.exit(id); code != 0 {
-		f.t.Errorf("%s: exit status %d\n%s", id, code, f.daemons[id].output())
+		f.t.Errorf("%s: exit status %d\n%s", id, code, f.daemons[id].Output())
 	}
 }
 
@@ -334,7 +283,7 @@ func leads(id string) func(status.Group) bool {
 
 func (f *fleet) logged(id, text string) {
 	f.t.Helper()
-	f.eventually(fmt.Sprintf("%s logs %q", id, text), func() bool { return strings.Contains(f.daemons[id].output(), text) })
+	f.eventually(fmt.Sprintf("%s logs %q", id, text), func() bool { return strings.Contains(f.daemons[id].Output(), text) })
 }
 
 // waitForChild waits until the child of a node has started a number of times.
@@ -365,7 +314,7 @@ func (f *fleet) write(ops ...cluster.Op) {
 func (f *fleet) checkPanics() {
 	f.t.Helper()
 	for id, p := range f.daemons {
-		if out := p.output(); strings.Contains(out, "panic:") {
+		if out := p.Output(); strings.Contains(out, "panic:") {
 			f.t.Errorf("%s panicked:\n%s", id, out[max(0, bytes.Index([]byte(out), []byte("panic:"))):])
 		}
 	}

@@ -32,12 +32,12 @@ func TestFollowersOutliveTheirSession(t *testing.T) {
 	for name, args := range commands {
 		args = append(args, "--zk", fmt.Sprintf("127.0.0.1:%d", proxy.Port()), "--root", f.paths.Root, "--session-timeout", "2s")
 		p := f.startCommand(name, exec.Command("zkelectd", args...))
-		f.eventually(name+" shows the group", func() bool { return strings.Contains(p.output(), first[name]) })
+		f.eventually(name+" shows the group", func() bool { return strings.Contains(p.Output(), first[name]) })
 	}
 	away := func(times int, how string, fail, restore func()) {
 		t.Helper()
 		count := func(text string, n int) func(string) bool {
-			return func(name string) bool { return strings.Count(f.daemons[name].output(), text) == n }
+			return func(name string) bool { return strings.Count(f.daemons[name].Output(), text) == n }
 		}
 		all := func(what string, ok func(string) bool) {
 			t.Helper()
@@ -50,9 +50,9 @@ func TestFollowersOutliveTheirSession(t *testing.T) {
 		restore()
 		all("it is live again", count("live again, after ", times))
 		f.eventually(how+": the gap is marked, and the current state follows", func() bool {
-			return strings.Count(f.daemons["json"].output(), first["json"]) == 1+times
+			return strings.Count(f.daemons["json"].Output(), first["json"]) == 1+times
 		})
-		if out := f.daemons["json"].output(); strings.Count(out, `"event": "gap"`) != times || strings.LastIndex(out, `"gap"`) > strings.LastIndex(out, first["json"]) {
+		if out := f.daemons["json"].Output(); strings.Count(out, `"event": "gap"`) != times || strings.LastIndex(out, `"gap"`) > strings.LastIndex(out, first["json"]) {
 			t.Errorf("%s: %s", how, out)
 		}
 	}
@@ -74,11 +74,11 @@ func TestFollowersOutliveTheirSession(t *testing.T) {
 		_, err := f.session.Do(t.Context(), cluster.Op{Kind: cluster.OpCreate, Path: f.paths.History(), Data: cluster.EncodeHistory(&past)})
 		return err == nil || errors.Is(err, cluster.ErrNodeExists)
 	})
-	f.eventually("a new term is shown", func() bool { return strings.Contains(f.daemons["history"].output(), "somebody") })
+	f.eventually("a new term is shown", func() bool { return strings.Contains(f.daemons["history"].Output(), "somebody") })
 	// An interrupt ends a follower at once, also while ZooKeeper is away.
 	end := func(name string) {
 		t.Helper()
-		f.daemons[name].signal(syscall.SIGINT)
+		f.daemons[name].Signal(syscall.SIGINT)
 		if status := f.exit(name); status != 0 {
 			t.Errorf("%s ends with status %d", name, status)
 		}
@@ -86,7 +86,7 @@ func TestFollowersOutliveTheirSession(t *testing.T) {
 	end("history")
 	proxy.SetMode(faultproxy.BlackHole)
 	for _, name := range []string{"status", "json"} {
-		f.eventually(name+" is not live", func() bool { return strings.Count(f.daemons[name].output(), "not live since ") == 4 })
+		f.eventually(name+" is not live", func() bool { return strings.Count(f.daemons[name].Output(), "not live since ") == 4 })
 		end(name)
 	}
 }

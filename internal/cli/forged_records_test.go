@@ -43,10 +43,10 @@ func TestThousandsOfForgedElectorsAreSkipped(t *testing.T) {
 		return s.Ready() && len(s.Members) == forged+2
 	}, f.table)
 	for id, p := range f.daemons {
-		if n := strings.Count(p.output(), "no session owns"); n > 4 {
+		if n := strings.Count(p.Output(), "no session owns"); n > 4 {
 			t.Errorf("%s logs it %d times", id, n)
 		}
-		if n := strings.Count(p.output(), "foreign znodes"); n > 10 {
+		if n := strings.Count(p.Output(), "foreign znodes"); n > 10 {
 			t.Errorf("%s logs %d times that there are foreign znodes", id, n)
 		}
 	}
@@ -82,7 +82,7 @@ func TestOutputEscapesControlCharacters(t *testing.T) {
 	for _, path := range []string{"/v1/status", "/v1/group", "/v1/explain", "/v1/history", "/v1/policy", "/metrics", "/"} {
 		_, shown[path] = f.ask("a", path)
 	}
-	shown["the log"] = f.daemons["a"].output()
+	shown["the log"] = f.daemons["a"].Output()
 	for what, text := range shown {
 		for i, r := range text {
 			if !unicode.IsPrint(r) && r != '\n' && r != '\t' {

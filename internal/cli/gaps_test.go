@@ -51,7 +51,7 @@ election: {exclusion: 1s}
 			gap, seen := f.gaps(leader.Term)
 			t.Logf("%s: %s by the history, %s by the ledger", c.name, gap.Rounded(), seen)
 			select {
-			case <-f.daemons[before].done:
+			case <-f.daemons[before].Done:
 				f.start(before)
 			default: // it has moved
 			}

@@ -80,7 +80,7 @@ func TestMigrationIntoTheHostsDaemonsAndBack(t *testing.T) {
 		if err := os.Rename(files[id], files[id]+".disabled"); err != nil {
 			t.Fatal(err)
 		}
-		f.daemons[hostKey(id)].signal(syscall.SIGHUP)
+		f.daemons[hostKey(id)].Signal(syscall.SIGHUP)
 		f.until(id+" has left", func(g status.Group) bool { return len(g.Members) == 1 })
 		f.start(id)
 		f.until(id+" is back", func(g status.Group) bool { return len(g.Members) == 2 })

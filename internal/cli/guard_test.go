@@ -53,7 +53,7 @@ func TestUnreadLogDelaysNoKill(t *testing.T) {
 	f.until("a is back", func(g status.Group) bool { return len(g.Members) == 2 })
 	last := f.daemon("a")
 	killed := boottime.Now()
-	f.daemons["a"].signal(syscall.SIGKILL)
+	f.daemons["a"].Signal(syscall.SIGKILL)
 	f.waitForDeath(last)
 	if took := boottime.Now() - killed; took > 10*time.Second { // 3 s are granted
 		t.Errorf("its daemon took %s to end", took)

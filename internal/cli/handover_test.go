@@ -49,7 +49,7 @@ func (f *fleet) waitForWork(id string) {
 func (f *fleet) child(id string) int {
 	f.t.Helper()
 	f.logged(id, "child started")
-	out := f.daemons[id].output()
+	out := f.daemons[id].Output()
 	var pid int
 	if _, err := fmt.Sscanf(out[strings.LastIndex(out, "child started"):], "child started\" node="+id+" pid=%d", &pid); err != nil {
 		f.t.Fatal(err)
@@ -92,7 +92,7 @@ func TestStopWithoutServers(t *testing.T) {
 	f.waitForWork("a")
 	child := f.child("a")
 	l.SetMode(faultproxy.Refuse)
-	f.daemons["a"].signal(syscall.SIGTERM)
+	f.daemons["a"].Signal(syscall.SIGTERM)
 	f.waitForDeath(child)
 	if code := f.exit("a"); code != 0 {
 		t.Errorf("exit status %d", code)

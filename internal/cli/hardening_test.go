@@ -22,7 +22,7 @@ func TestSecretsAreKeptWhateverTheUmaskAndLimits(t *testing.T) {
 	f.startCommand("a", exec.Command("sh", "-c", `umask 0; ulimit -Sc 100; exec zkelectd run --config "$1"`, "sh", f.file("a")))
 	f.until("a leads", leads("a"))
 	f.waitForWork("a")
-	guard, daemon, child := f.daemons["a"].cmd.Process.Pid, f.daemon("a"), f.child("a")
+	guard, daemon, child := f.daemons["a"].Process.Pid, f.daemon("a"), f.child("a")
 
 	core := regexp.MustCompile(`Max core file size +([0-9a-z]+) `)
 	for who, c := range map[string]struct {

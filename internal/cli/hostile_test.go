@@ -76,7 +76,7 @@ func TestHostileRecords(t *testing.T) {
 			f.eventually("there is a leader", func() bool { s := f.snapshot(); return s.Ready() }, f.table)
 			f.eventually("all are back", func() bool { return len(f.snapshot().Members) == 3 }, f.table)
 			for _, p := range f.daemons {
-				if strings.Contains(p.output(), "leader=evil") {
+				if strings.Contains(p.Output(), "leader=evil") {
 					t.Error("the forged member was elected")
 				}
 			}
@@ -92,7 +92,7 @@ func (f *fleet) logsZnode(path string) {
 	f.t.Helper()
 	f.eventually("a log that names znode "+path, func() bool {
 		for _, p := range f.daemons {
-			if strings.Contains(p.output(), path+" ") || strings.Contains(p.output(), path+"\n") {
+			if strings.Contains(p.Output(), path+" ") || strings.Contains(p.Output(), path+"\n") {
 				return true
 			}
 		}
@@ -123,7 +123,7 @@ func TestRefusedDecisionIsLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.until("b leads once it may", leads("b"))
-	if n := strings.Count(f.daemons[elector].output(), "ZooKeeper refuses the elector's decision"); n != 1 {
+	if n := strings.Count(f.daemons[elector].Output(), "ZooKeeper refuses the elector's decision"); n != 1 {
 		t.Errorf("it logs it %d times", n)
 	}
 	f.checkInvariants()

@@ -35,7 +35,7 @@ func (f *fleet) address(id string) string {
 	f.t.Helper()
 	var found []string
 	f.eventually(id+" listens", func() bool {
-		found = regexp.MustCompile(`msg="Listening on".* address=(\S+)`).FindStringSubmatch(f.daemons[id].output())
+		found = regexp.MustCompile(`msg="Listening on".* address=(\S+)`).FindStringSubmatch(f.daemons[id].Output())
 		return found != nil
 	})
 	return found[1]
@@ -139,7 +139,7 @@ func TestRequestsOverHTTP(t *testing.T) {
 	}
 	f.checkSecret(nightsToken, f.child("a"), f.daemon("a"))
 	for _, id := range []string{"a", "b"} { // on the loopback address, and on a socket
-		if strings.Contains(f.daemons[id].output(), "clear text") {
+		if strings.Contains(f.daemons[id].Output(), "clear text") {
 			t.Errorf("%s warns of clear text", id)
 		}
 	}
@@ -236,7 +236,7 @@ func TestRequestsUnderTLS(t *testing.T) {
 		t.Errorf("%v %s", err, out)
 	}
 	f.checkSecret(nightsToken, f.daemon("a"))
-	if strings.Contains(f.daemons["a"].output(), "clear text") {
+	if strings.Contains(f.daemons["a"].Output(), "clear text") {
 		t.Error("it warns of clear text under TLS")
 	}
 	f.checkInvariants()

@@ -175,7 +175,7 @@ func TestHTTPFollowsAFailover(t *testing.T) {
 		_, body := f.ask("a", "/v1/history?n=1")
 		return strings.Contains(body, `"node":"b","site":"dc1","previous":"a"`)
 	})
-	f.daemons["b"].signal(syscall.SIGTERM)
+	f.daemons["b"].Signal(syscall.SIGTERM)
 	for next.Scan() { // the stream ends with the daemon
 	}
 	if code := f.exit("b"); code != 0 {

@@ -185,35 +185,15 @@ func TestAStartDuringAStopAppliesNothingOld(t *testing.T) {
 	first := f.startWith(runtime, "a")
 	f.until("a leads", leads("a"))
 	f.waitForWork("a")
-	first.signal(syscall.SIGTERM)
+	first.Signal(syscall.SIGTERM)
 	second := f.startWith(runtime, "second", "--config", f.file("a"))
 	f.eventually("the second one ends, or joins", func() bool {
-		return isDone(second) || strings.Contains(second.output(), "msg=registered")
+		return isDone(second) || strings.Contains(second.Output(), "msg=registered")
 	})
-	if out := second.output(); strings.Contains(out, "zkelectd was not stopped") {
+	if out := second.Output(); strings.Contains(out, "zkelectd was not stopped") {
 		t.Errorf("the first one was stopped:\n%s", out)
 	}
 	f.checkInvariants()
-}
-
-// A daemon that cannot watch its files after a crash works without that.
-func TestCrashWithoutFilesToWatch(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	dir := f.dir
-	f.dir = filepath.Join(dir, "config")
-	mkdir(t, f.dir)
-	f.configure("a", "dc1", 100, "reload: {watch: true}\n")
-	file := f.file("a")
-	f.dir = dir
-	f.start("a", "--config", file)
-	term := f.until("a leads", leads("a")).Term
-	if err := os.RemoveAll(filepath.Dir(file)); err != nil {
-		t.Fatal(err)
-	}
-	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
-	f.until("a leads again", func(g status.Group) bool { return leads("a")(g) && g.Term > term })
-	f.logged("a", "changes of the configuration files are not noticed")
 }
 
 // A configuration in force that cannot be used says what it is, and how to start with the files.

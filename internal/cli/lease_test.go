@@ -105,8 +105,8 @@ func TestExplainSaysWhatIsStuck(t *testing.T) {
 	f.startLeader("new", "")
 	fence := f.snapshot().Fence.Record
 	current := f.snapshot().Current.Record
-	f.daemons["new"].signal(syscall.SIGSTOP)
-	defer f.daemons["new"].signal(syscall.SIGCONT)
+	f.daemons["new"].Signal(syscall.SIGSTOP)
+	defer f.daemons["new"].Signal(syscall.SIGCONT)
 	const incarnation = "old-0000000000000001-n_0000000099"
 	current.Term, current.Node, current.Incarnation, current.API = term, "old", incarnation, api
 	fence.Term, fence.Node, fence.Incarnation, fence.Session = term, "old", incarnation, f.session.SessionID()

@@ -29,7 +29,7 @@ func TestMemoryLimitDelaysNothing(t *testing.T) {
 	f.startIn("a", d.Program, memory)
 	before := f.until("a leads", leads("a"))
 	f.waitForWork("a")
-	guard, daemon := f.daemons["a"].cmd.Process.Pid, f.daemon("a")
+	guard, daemon := f.daemons["a"].Process.Pid, f.daemon("a")
 	t.Cleanup(func() { d.Stall(false) })
 	memory.set("memory.limit_in_bytes", fmt.Sprint(memory.number("memory.usage_in_bytes")+32<<20))
 	files := filepath.Join(f.dir, "files")

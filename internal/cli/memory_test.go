@@ -43,7 +43,7 @@ var actors = []string{"guard", "keeper", "daemon"}
 func (f *fleet) leaseEnds(id, acts string) (stopped []int) {
 	f.t.Helper()
 	child := f.child(id)
-	pids := map[string]int{"guard": f.daemons[id].cmd.Process.Pid, "keeper": f.guardChild(id, "keeper"), "daemon": f.daemon(id)}
+	pids := map[string]int{"guard": f.daemons[id].Process.Pid, "keeper": f.guardChild(id, "keeper"), "daemon": f.daemon(id)}
 	acting := pids[acts]
 	faults := majorFaults(f.t, acting)
 	for _, who := range actors {
@@ -141,7 +141,7 @@ func TestProcessLimitCrashesNoProcess(t *testing.T) {
 			for _, pid := range stopped {
 				syscall.Kill(pid, syscall.SIGCONT)
 			}
-			if out := f.daemons["a"].output(); strings.Contains(out, "newosproc") || strings.Contains(out, "OS thread") {
+			if out := f.daemons["a"].Output(); strings.Contains(out, "newosproc") || strings.Contains(out, "OS thread") {
 				t.Error("the Go runtime could not start a thread")
 			}
 			f.checkInvariants()

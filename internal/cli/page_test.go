@@ -85,14 +85,14 @@ func TestStalenessInABrowser(t *testing.T) {
 	evaluate[int](p, "window.loaded = 1")
 
 	daemon, guard := f.daemon("a"), f.daemons["a"]
-	guard.signal(syscall.SIGSTOP) // otherwise it would kill the stopped daemon
+	guard.Signal(syscall.SIGSTOP) // otherwise it would kill the stopped daemon
 	syscall.Kill(daemon, syscall.SIGSTOP)
 	p.until("the lease is over, long before the page can know that the daemon does not answer", "!("+leaseShown+") && !"+stale)
 	p.advanceClock()
 	p.shows("#banner", "Not live since")
 	p.until("it is stale", stale)
 	syscall.Kill(daemon, syscall.SIGKILL)
-	guard.signal(syscall.SIGCONT) // it starts another daemon
+	guard.Signal(syscall.SIGCONT) // it starts another daemon
 	p.until("it is live", live)
 	p.until("a leads again", leaseShown)
 	f.stop("a")

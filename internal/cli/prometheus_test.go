@@ -43,8 +43,8 @@ func (f *fleet) startPrometheus(rules string, ids ...string) monitor {
 	listens := regexp.MustCompile(`msg="Listening on" address=(\S+)`)
 	var found []string
 	f.eventually("Prometheus answers", func() bool {
-		found = listens.FindStringSubmatch(p.output())
-		return found != nil && strings.Contains(p.output(), "Server is ready")
+		found = listens.FindStringSubmatch(p.Output())
+		return found != nil && strings.Contains(p.Output(), "Server is ready")
 	})
 	return monitor{f, found[1]}
 }

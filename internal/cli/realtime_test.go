@@ -22,7 +22,7 @@ func TestRealtimeIsForGuardAndKeeper(t *testing.T) {
 		pid  int
 		want uint32
 	}{
-		"guard":  {f.daemons["a"].cmd.Process.Pid, want},
+		"guard":  {f.daemons["a"].Process.Pid, want},
 		"keeper": {f.guardChild("a", "keeper"), want},
 		"daemon": {f.daemon("a"), unix.SCHED_NORMAL},
 		"child":  {f.child("a"), unix.SCHED_NORMAL},

@@ -39,7 +39,7 @@ func (f *fleet) leadership(what string) cluster.Snapshot {
 func (f *fleet) acquisitions() map[string]int {
 	terms := make(map[string]int)
 	for _, p := range f.daemons {
-		for line := range strings.Lines(p.output()) {
+		for line := range strings.Lines(p.Output()) {
 			if strings.Contains(line, `msg="now preparing"`) || strings.Contains(line, `msg="now lease-wait"`) {
 				_, rest, _ := strings.Cut(line, " term=")
 				term, _, _ := strings.Cut(rest, " ")
@@ -123,8 +123,8 @@ func TestADamagedRootIsRestored(t *testing.T) {
 	}
 	f.write(overwrite(f.paths.Root, "garbage"))
 	f.start("a")
-	if code := f.exit("a"); code != 1 || !strings.Contains(f.daemons["a"].output(), "run 'zkelectd repair root --root "+f.paths.Root+"'") {
-		t.Errorf("exit status %d\n%s", code, f.daemons["a"].output())
+	if code := f.exit("a"); code != 1 || !strings.Contains(f.daemons["a"].Output(), "run 'zkelectd repair root --root "+f.paths.Root+"'") {
+		t.Errorf("exit status %d\n%s", code, f.daemons["a"].Output())
 	}
 	repaired := string(cluster.Encode(&cluster.Identity{Root: f.paths.Root, Kind: cluster.KindSingle})) // members know the id
 	if out, err := f.run("repair", "root"); err != nil || record() != repaired {

@@ -248,8 +248,8 @@ func (f *fleet) isInterrupted() {
 		id := "drain " + args[1]
 		f.startCommand(id, exec.Command("zkelectd", append(args, "--wait", "--zk", f.servers[0], "--root", f.paths.Root)...))
 		f.eventually("the request is in force", f.drained)
-		f.daemons[id].signal(syscall.SIGINT)
-		code, out := f.exit(id), f.daemons[id].output()
+		f.daemons[id].Signal(syscall.SIGINT)
+		code, out := f.exit(id), f.daemons[id].Output()
 		_, end, _ := strings.Cut(out, "interrupted; the request stays in force; to end it: '")
 		end, _, found := strings.Cut(end, "'")
 		if code != statusTimedOut || !found || !strings.HasPrefix(end, "zkelectd uncordon ") {

@@ -33,7 +33,7 @@ func TestTheMemberWithTheHighestMeasuredScoreLeads(t *testing.T) {
 	if g := f.until("c leads", leads("c")); g.Cause != string(cluster.CauseSilent) {
 		t.Errorf("%s: %s", g.Cause, g.Reason)
 	}
-	log := f.daemons["b"].output() // the first deputy
+	log := f.daemons["b"].Output() // the first deputy
 	called, silent := strings.Index(log, "called the roll"), strings.Index(log, "the leader has fallen silent")
 	if called < 0 || silent < called {
 		t.Errorf("the roll was not called before the lease was over:\n%s", log)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"zkelectd/internal/test/process"
 )
 
 // A second start with the session file of a live zkelectd is refused and changes nothing: if guard and daemon are then
@@ -29,9 +31,9 @@ func TestASecondStartLeavesTheFirstOneAlone(t *testing.T) {
 		f.eventually("the second one ends, or writes the files", func() bool {
 			return isDone(second) || fmt.Sprint(f.sessionFiles(session)) != fmt.Sprint(before)
 		})
-		second.signal(syscall.SIGINT)
-		if code := f.exit(id); code != statusError || !strings.Contains(second.output(), fmt.Sprintf("process %d", first.cmd.Process.Pid)) {
-			t.Errorf("exit status %d: %s", code, second.output())
+		second.Signal(syscall.SIGINT)
+		if code := f.exit(id); code != statusError || !strings.Contains(second.Output(), fmt.Sprintf("process %d", first.Process.Pid)) {
+			t.Errorf("exit status %d: %s", code, second.Output())
 		}
 		if after := f.sessionFiles(session); fmt.Sprint(after) != fmt.Sprint(before) {
 			t.Errorf("the files were %q and are %q", before, after)
@@ -58,9 +60,9 @@ func (f *fleet) sessionFiles(session string) map[string]string {
 	return all
 }
 
-func isDone(p *process) bool {
+func isDone(p *process.Process) bool {
 	select {
-	case <-p.done:
+	case <-p.Done:
 		return true
 	default:
 		return false

@@ -70,7 +70,7 @@ func (m *manager) next(limit time.Duration) string {
 	if err != nil {
 		m.f.t.Fatal(err)
 	}
-	if main := m.f.daemons[m.id].cmd.Process.Pid; int(cred.Pid) != main {
+	if main := m.f.daemons[m.id].Process.Pid; int(cred.Pid) != main {
 		m.f.t.Errorf("%q is of process %d, not of the main process %d", data[:n], cred.Pid, main)
 	}
 	text := string(data[:n])
@@ -112,13 +112,13 @@ func TestService(t *testing.T) {
 
 	// A reload that moves the leader, and one that is refused.
 	f.configure("b", "dc1", 200, "election: {exclusion: 1s}\n")
-	f.daemons["b"].signal(syscall.SIGHUP)
+	f.daemons["b"].Signal(syscall.SIGHUP)
 	b.expects("RELOADING=1", "MONOTONIC_USEC=")
 	b.expects("READY=1", "STATUS=")
 	b.expects("STATUS=leading, term ")
 	a.expects("STATUS=standby, elector; b (site dc1) is elected in term ")
 	put(t, f.file("b"), "node: {prio: 7}\n")
-	f.daemons["b"].signal(syscall.SIGHUP)
+	f.daemons["b"].Signal(syscall.SIGHUP)
 	b.expects("RELOADING=1", "MONOTONIC_USEC=")
 	if said := b.expects("READY=1", "STATUS=leading, term "); !strings.HasSuffix(said, "; the last reload was refused (see the log)") {
 		t.Errorf("status to the service manager: got %q", said)
@@ -139,7 +139,7 @@ func TestService(t *testing.T) {
 	b.expects("STATUS=The daemon was killed by signal 9")
 	b.expects("STATUS=waiting for ZooKeeper at ") // from the next daemon
 	for _, m := range []*manager{a, b} {
-		f.daemons[m.id].signal(syscall.SIGTERM)
+		f.daemons[m.id].Signal(syscall.SIGTERM)
 		m.expects("STOPPING=1")
 		if code := f.exit(m.id); m.id == "a" && code != 0 {
 			t.Errorf("exit status %d", code)
@@ -159,7 +159,7 @@ func TestServiceWithoutAServer(t *testing.T) {
 	for range 3 {
 		a.expects("WATCHDOG=1")
 	}
-	f.daemons["a"].signal(syscall.SIGTERM)
+	f.daemons["a"].Signal(syscall.SIGTERM)
 	a.expects("STOPPING=1")
 	if code := f.exit("a"); code != 0 {
 		t.Errorf("exit status %d", code)
@@ -187,7 +187,7 @@ func TestReloadWhileTheConfigurationIsRead(t *testing.T) {
 		left, err := unix.IoctlGetInt(int(out.Fd()), unix.TIOCINQ)
 		return err == nil && left == 0
 	})
-	p.signal(syscall.SIGHUP)
+	p.Signal(syscall.SIGHUP)
 	fmt.Fprintf(out, "}\nzookeeper: {servers: [%s], root: %s}\n", f.servers[0], f.paths.Root)
 	out.Close()
 	f.until("it leads", leads("n1"))

@@ -48,7 +48,7 @@ func TestLeaseEndsWithASessionTimeoutThatShrank(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.eventually("a has reconnected", func() bool {
-		if strings.Contains(f.daemons["a"].output(), "granted a shorter session timeout") {
+		if strings.Contains(f.daemons["a"].Output(), "granted a shorter session timeout") {
 			return true // it may send little more
 		}
 		answer, err := server.FourLetterWord(t.Context(), "cons")

@@ -51,7 +51,7 @@ func TestCommandsForSlots(t *testing.T) {
 	f.prints(false, fewer, `nothing was changed: these daemons are in the group `+name+`: n1, n2\. .*systemctl stop zkelectd.*`+name+`\.yaml\.disabled`)
 	f.prints(false, []string{"slots", "129"}, `count is 129`)
 	for _, id := range []string{"n1", "n2"} {
-		f.daemons[id].signal(syscall.SIGTERM)
+		f.daemons[id].Signal(syscall.SIGTERM)
 	}
 	for _, id := range []string{"n1", "n2"} {
 		f.exit(id)

@@ -193,7 +193,7 @@ func (f slotFleet) setSlots(count, perNode int) {
 	})
 	f.prints(false, args, "nothing was changed: these daemons are in the group", ": n1, n2, n3. On each of their hosts, stop the daemon")
 	for _, id := range []string{"n1", "n2", "n3"} {
-		f.daemons[id].signal(syscall.SIGTERM)
+		f.daemons[id].Signal(syscall.SIGTERM)
 	}
 	for _, id := range []string{"n1", "n2", "n3"} {
 		f.exit(id)

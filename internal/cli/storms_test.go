@@ -143,7 +143,7 @@ var preempting = regexp.MustCompile(`(?m)^time=(\S+) .*msg=electing .*\bgroup=(\
 func (e *estateOfMany) moves(elector string, later time.Time) []period {
 	e.t.Helper()
 	var all []period
-	for _, m := range preempting.FindAllStringSubmatch(e.daemons[elector].output(), -1) {
+	for _, m := range preempting.FindAllStringSubmatch(e.daemons[elector].Output(), -1) {
 		at, err := time.Parse(time.RFC3339Nano, m[1])
 		if err != nil {
 			e.t.Fatal(err)
@@ -237,7 +237,7 @@ func TestRebalance(t *testing.T) {
 		e.fleet.start(id)
 		e.ledWithout("n2")
 	}
-	e.eventually("n2 has joined", func() bool { return strings.Count(e.daemons["n2"].output(), "msg=registered") == len(e.names) })
+	e.eventually("n2 has joined", func() bool { return strings.Count(e.daemons["n2"].Output(), "msg=registered") == len(e.names) })
 	run := func(args ...string) (string, error) {
 		return zkelectd(append(args, "--zk", e.servers[0], "--root", e.base)...)
 	}

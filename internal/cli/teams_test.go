@@ -46,8 +46,8 @@ func TestTeamsBelowOneParent(t *testing.T) {
 	a.until("a leads", leads("a"))
 	cause := fmt.Sprintf("cannot create znode %s/b: znode %s belongs to somebody else: its ACL, which this user must not read, does not permit it", parent, parent)
 	p := b.start("b")
-	if code := b.exit("b"); code != 1 || !strings.Contains(p.output(), cause) {
-		t.Errorf("exit status %d, want %q:\n%s", code, cause, p.output())
+	if code := b.exit("b"); code != 1 || !strings.Contains(p.Output(), cause) {
+		t.Errorf("exit status %d, want %q:\n%s", code, cause, p.Output())
 	}
 	if out, err := b.run("check", "--config", b.file("b")); err != nil || !strings.Contains(out, "warning: a daemon could not take part: "+cause) {
 		t.Errorf("check: %v\n%s", err, out)

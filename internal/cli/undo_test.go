@@ -65,7 +65,7 @@ func TestAKilledLeaderIsCleanedUpAndReleased(t *testing.T) {
 		},
 		"by the daemon": func(f *fleet) {
 			daemon := f.daemon("a")
-			f.daemons["a"].signal(syscall.SIGKILL)
+			f.daemons["a"].Signal(syscall.SIGKILL)
 			f.waitForDeath(daemon)
 		},
 		"by zkelectd release": func(f *fleet) {
@@ -131,7 +131,7 @@ child: {command: [sleep, "1000"], containment: keeper, stop_timeout: 400ms}
 	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 		syscall.Kill(keeper, sig)
 		syscall.Kill(daemon, sig)
-		f.daemons["a"].signal(sig)
+		f.daemons["a"].Signal(sig)
 	}
 	f.exit("a")
 	out, err := f.releaseSession(f.sessionFile("a"))

@@ -73,7 +73,7 @@ func TestTheValueOfTheWorkChanges(t *testing.T) {
 	}
 	f.publishes("a", url)
 	f.hasEvent(stream, `"value":"`+url+`"`)
-	f.eventually("status --watch shows it", func() bool { return strings.Contains(watch.output(), "Value    "+url+"\n") })
+	f.eventually("status --watch shows it", func() bool { return strings.Contains(watch.Output(), "Value    "+url+"\n") })
 	for path, id := range map[string]string{"/v1/value": "b", fmt.Sprintf("/v1/value?term=%d", first.Term-1): "a"} {
 		if code, body := f.put(id, path, "x"); code != http.StatusConflict {
 			t.Errorf("%s%s: %d: %s", id, path, code, body)
@@ -82,7 +82,7 @@ func TestTheValueOfTheWorkChanges(t *testing.T) {
 
 	f.succeedsWith("", "move", "--to", "b")
 	f.publishes("b", fmt.Sprintf("b-%d", manyValues))
-	f.daemons["watch"].cmd.Process.Kill()
+	f.daemons["watch"].Process.Kill()
 	f.exit("watch")
 	delete(f.daemons, "watch")
 	terms := f.checkInvariants()

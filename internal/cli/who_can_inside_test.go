@@ -137,7 +137,7 @@ func (f *fleet) asChild() attempts {
 	signal := func(name string) bool {
 		done := false
 		for _, id := range []string{"a", "b"} {
-			done = f.canRun(childUser, fmt.Sprint("kill -", name, " ", f.daemon(id)), fmt.Sprint("kill -", name, " ", f.daemons[id].cmd.Process.Pid)) || done
+			done = f.canRun(childUser, fmt.Sprint("kill -", name, " ", f.daemon(id)), fmt.Sprint("kill -", name, " ", f.daemons[id].Process.Pid)) || done
 		}
 		return done
 	}

@@ -243,7 +243,7 @@ func (f *fleet) pausedHard(end func(leader string)) bool {
 	end(leader)
 	f.waitForDeath(child)
 	f.eventually("no leader is elected", func() bool {
-		return strings.Contains(f.daemons["a"].output()+f.daemons["b"].output(), "there is no election until "+f.hint("'zkelectd resume'"))
+		return strings.Contains(f.daemons["a"].Output()+f.daemons["b"].Output(), "there is no election until "+f.hint("'zkelectd resume'"))
 	})
 	return true
 }
@@ -272,7 +272,7 @@ func (f *fleet) overHTTP(token string) attempts {
 		toDouble: func() bool { _, two := f.attempt(move); return two },
 		toMove:   func() bool { moved, _ := f.attempt(move); return moved },
 		toStop: func() bool {
-			return give("/v1/pause", `{"hard":true}`) && f.pausedHard(func(leader string) { f.daemons[leader].signal(syscall.SIGTERM) })
+			return give("/v1/pause", `{"hard":true}`) && f.pausedHard(func(leader string) { f.daemons[leader].Signal(syscall.SIGTERM) })
 		},
 	}
 }

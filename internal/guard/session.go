@@ -143,9 +143,15 @@ func removeLeadershipFiles(session string, survivors []LeadershipRecord, keep fu
 	}
 }
 
-// readOwn reads a file that only this user can have written: the reader of a session file kills processes and runs programs that the file
-// names.
-func readOwn(path string) ([]byte, error) { return secretfile.ReadOwn(path, maxFrame) }
+// readOwn reads a file that only this user can have written: the reader of a session file kills processes and runs programs
+// that the file names. The advice to remove a file that is not the user's own comes with a warning here.
+func readOwn(path string) ([]byte, error) {
+	data, err := secretfile.ReadOwn(path, maxFrame)
+	if err != nil && !errors.As(err, new(*os.PathError)) {
+		err = fmt.Errorf("%w, but not while its zkelectd or the work may run: only this file says what to kill", err)
+	}
+	return data, err
+}
 
 // ReadSessionFile reads a session file.
 func ReadSessionFile(path string) (SessionFile, error) {

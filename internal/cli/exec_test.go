@@ -161,8 +161,9 @@ func TestExecThatCannotRun(t *testing.T) {
 	}
 }
 
-// Exec needs no files: a full disk loses nothing, and a kill leaves nothing behind. The job gets the standard input. No other user can learn
-// the address at which the daemon will listen, and take it. The job does not get it either.
+// Exec needs no files: a full disk loses nothing, and a kill leaves nothing behind. The job gets the standard input, unless
+// that is a terminal. No other user can learn the address at which the daemon will listen, and take it. The job does not get
+// it either.
 func TestExecNeedsNoFiles(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -180,6 +181,17 @@ env >"$RUNS.env"; cat /proc/[0-9]*/cmdline >>"$RUNS.env"; exit 3`
 	cmd.Stdin = stdin
 	f.startCommand("n1", cmd)
 	if got := f.exit("n1"); got != 3 || read(f.runs()) != "other: from cron\n" {
+		t.Errorf("exit status %d, %q\n%s", got, read(f.runs()), f.daemons["n1"].Output())
+	}
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer terminal.Close()
+	cmd = f.execCommand("n1", `readlink /proc/self/fd/0 >>"$RUNS"`, "--once-per", "0s")
+	cmd.Stdin = terminal // from which the shell reads, too
+	f.startCommand("n1", cmd)
+	if got := f.exit("n1"); got != 0 || !strings.HasSuffix(read(f.runs()), "\n/dev/null\n") {
 		t.Errorf("exit status %d, %q\n%s", got, read(f.runs()), f.daemons["n1"].Output())
 	}
 	if shown := read(f.runs() + ".env"); !strings.Contains(shown, execJobName) || strings.Contains(shown, "@zkelectd-exec-") {

@@ -40,7 +40,9 @@ func Wait(ctx context.Context, r Readiness, env []string, socket *Socket) error 
 	defer cancel()
 	var err error
 	if r.Notify {
-		err = socket.Wait(limited)
+		if err = socket.Wait(limited); err != nil {
+			err = fmt.Errorf("child.ready.notify: %w", err)
+		}
 	} else {
 		err = r.poll(limited, env)
 	}

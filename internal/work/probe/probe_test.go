@@ -82,7 +82,7 @@ func TestErrorHasTheResultOfTheLastCheck(t *testing.T) {
 		"child.ready.exec sh: exit status 4: not yet": {Target: Target{Exec: []string{"sh", "-c", "echo not yet; exit 4"}}},
 		"answered 302 Found":                          {Target: Target{HTTP: server.URL}},
 		"child.ready.tcp 127.0.0.1:1":                 {Target: Target{TCP: "127.0.0.1:1"}},
-		"received no READY=1":                         {Notify: true},
+		"(child.ready.notify: received no READY=1)":   {Notify: true},
 	} {
 		r.Timeout = time.Second
 		err := Wait(t.Context(), quick(r), os.Environ(), socket)

@@ -17,6 +17,9 @@ import (
 // WatchInterval is how often [Watch] looks at the files of a daemon.
 const WatchInterval = time.Second
 
+// maxLooks is after how many looks a change is reported at the latest: another file may change all the time.
+const maxLooks = 10
+
 // WatchedFiles returns what a reload reads again: the configuration file, which may be empty for none, the directory with the
 // group files, and the files with credentials and tokens.
 func (c Config) WatchedFiles(file string, getenv func(string) string) []string {
@@ -34,15 +37,16 @@ func (c Config) WatchedFiles(file string, getenv func(string) string) []string {
 }
 
 // Watch calls changed whenever one of the files has changed, until ctx ends. It looks at them at each interval, and
-// reports a change at the next one without another: a file that is being written is not complete. Each value from lists
-// replaces the files; a new one of a later list counts as changed, as it may have changed before it was watched. A
-// directory counts as a file whose content is that of its group files; a file or a directory that is missing has not
-// changed.
+// reports a change at the next one without another, since a file that is being written is not complete, or after
+// maxLooks. Each value from lists replaces the files; a new one of a later list counts as changed, as it may have
+// changed before it was watched. A directory counts as a file whose content is that of its group files; a file or a
+// directory that is missing has not changed.
 func Watch(ctx context.Context, lists <-chan []string, interval time.Duration, changed func()) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	var files []string
 	var reported, last map[string]string // signatures
+	looks := 0                           // since the first one that showed a change
 	for {
 		select {
 		case next := <-lists:
@@ -52,8 +56,11 @@ func Watch(ctx context.Context, lists <-chan []string, interval time.Duration, c
 			maps.DeleteFunc(reported, func(file, _ string) bool { return !slices.Contains(files, file) })
 		case <-tick.C:
 			now := signatures(files, reported)
-			if !maps.Equal(now, reported) && maps.Equal(now, last) {
-				reported = now
+			switch looks++; {
+			case maps.Equal(now, reported):
+				looks = 0
+			case maps.Equal(now, last), looks > maxLooks:
+				reported, looks = now, 0
 				changed()
 			}
 			last = now

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -215,6 +216,30 @@ func TestWatchTakesOtherFiles(t *testing.T) {
 	if n := waitForContent(t, seen, "c", func() { write(t, second, "c") }); n != 1 {
 		t.Errorf("one change was reported %d times", n)
 	}
+}
+
+// A file that changes all the time, such as one that a program writes again and again, does not keep others from being read.
+func TestChangeIsNoticedBesideABusyFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path, busy := file(t, "first"), file(t, "")
+		ctx, cancel := context.WithCancel(t.Context())
+		done, seen := make(chan struct{}), ""
+		go func() {
+			defer close(done)
+			Watch(ctx, lists(path, busy), WatchInterval, func() { seen = contentOf(path) })
+		}()
+		synctest.Wait()
+		write(t, path, "second")
+		for n := range maxLooks + 2 {
+			write(t, busy, strings.Repeat("x", n+1))
+			<-time.After(WatchInterval)
+		}
+		cancel()
+		<-done
+		if seen != "second" {
+			t.Errorf("%q was read", seen)
+		}
+	})
 }
 
 // A link leads to another directory, in which Kubernetes replaces a link.

@@ -74,6 +74,7 @@ func TestLossesOfAConfiguration(t *testing.T) {
 		"watchdog_device: {mode: automatic}":                                                "daemon 900ms, host 3.67s, partition 3.67s, zookeeper 12.67s after it is back, stand_still 3.67s; not survived: zookeeper stand_still",
 		"election: {lost_after: 5s}":                                                        "daemon 900ms, host 5s, partition 5s, zookeeper 12.67s after it is back, stand_still 5s; not survived: zookeeper stand_still",
 		"election: {lease: 900ms}":                                                          "daemon 300ms, host 1.22s, partition 1.22s, zookeeper 10.22s after it is back, stand_still 1.22s; not survived: zookeeper stand_still",
+		"fencing: {levels: [{command: [a]}], timeout: 20s, skip_wait: true}":                "daemon 900ms, host 3.67s, partition 3.67s, zookeeper 12.67s after it is back, stand_still 3.67s; not survived: zookeeper stand_still",
 		"fencing: {levels: [{command: [a]}, {command: [b]}], timeout: 20s, required: true}": "daemon 900ms, host 45.67s, partition 45.67s, zookeeper 51s after it is back, stand_still 45.67s; not survived: zookeeper",
 	} {
 		var times, lost []string

@@ -36,7 +36,7 @@ type Spec struct {
 	KeepInput bool   `json:"keep_input,omitempty"`
 	// Reset makes the work run only while the watchdog device is armed; nil without a device.
 	Reset *ResetSpec `json:"reset,omitempty"`
-	// Timeout limits the run time of a pending hook, see [Client.SetPendingHooks]; 0 for other work.
+	// Timeout limits the run time of a pending hook, see [Leadership.SetPendingHooks]; 0 for other work.
 	Timeout time.Duration `json:"timeout,omitempty"`
 }
 

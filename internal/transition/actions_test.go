@@ -111,7 +111,7 @@ func TestEveryActionOfATerm(t *testing.T) {
 	}
 	e.step(Tick{})
 	e.now++
-	e.step(Tick{}, RunPreStart{Term: 7, Deadline: granted + b.Lease})
+	e.step(Tick{}, RunPreStart{Term: 7})
 	e.step(HookDone{}, StartChild{Term: 7})
 	e.step(ChildStarted{})
 	fence.Owed, fence.Earlier, fence.State, current.State = 0, nil, cluster.FenceReady, cluster.CurrentReady
@@ -149,7 +149,7 @@ func TestATakeoverWithoutALeaseWaitIsAnnouncedAsPreparing(t *testing.T) {
 	e.read(e.send(TxAcquire, e.now+e.b.Lease, e.m.opt.Paths.AcquireTx(e.snap, fence, current)))
 	lease := Lease{Deadline: e.now + e.b.Lease}
 	holding := cluster.HeldVersions{Self: e.m.opt.Self.Name, Elected: 3, Fence: 11}
-	e.step(applied(TxAcquire, 11, 0), Reread{}, lease, Announce{Phase: Preparing, Term: 7, Reason: "the best"}, RunPreStart{Term: 7, Deadline: lease.Deadline},
+	e.step(applied(TxAcquire, 11, 0), Reread{}, lease, Announce{Phase: Preparing, Term: 7, Reason: "the best"}, RunPreStart{Term: 7},
 		Renew{Term: 7, Held: holding, Ops: e.m.opt.Paths.RenewTx(holding), Due: e.now + e.b.Renew, Deadline: lease.Deadline})
 }
 

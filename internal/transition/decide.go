@@ -122,7 +122,8 @@ func (m *Machine) end(reason string) {
 	}
 }
 
-// enforceLease stops the work before the lease ends, and kills it when the lease ends, whatever else is going on (S1;
+// enforceLease stops the work before the lease ends, and has it killed when the lease ends, whatever else is going on (the
+// guard does so by itself, too: S1;
 // docs/protocol.md, Leading, and the lease).
 func (m *Machine) enforceLease() {
 	if m.ended != "" && m.working() && !m.term.killSent {
@@ -263,7 +264,7 @@ func (m *Machine) progress() {
 // prepare starts the work with its pre_start hook.
 func (m *Machine) prepare() {
 	m.term.task, m.term.prepared = taskPrepare, true
-	m.do(RunPreStart{Term: m.term.number, Deadline: m.term.lease.deadline})
+	m.do(RunPreStart{Term: m.term.number})
 }
 
 // windDown stops the work, then runs post_stop, then releases, in this order (S1; docs/protocol.md, Leading, and the lease).

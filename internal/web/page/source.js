@@ -96,7 +96,7 @@ export function connect() {
     noteEvent();
     if (document.hidden) refresh(); // browsers throttle the timers of hidden tabs
   });
-  for (const kind of ['daemon', 'state', 'elected', 'leadership']) {
+  for (const kind of ['daemon', 'state', 'leadership']) {
     stream.addEventListener(kind, () => {
       attempts = 0;
       noteEvent();

@@ -50,6 +50,9 @@ func TestARefusedVetoIsNotRepeatedAtOnce(t *testing.T) {
 	s.on(refused(TxVeto, 1, cluster.ErrBadVersion))
 	s.on(s.saw(left("me"), replacedBy("x", 7)))
 	s.after(s.b.Renew / 4)
+	if got := s.m.Wake(); got != s.now {
+		t.Errorf("wakes after %s", got-s.now)
+	}
 	s.on(Tick{}, "VETO")
 }
 

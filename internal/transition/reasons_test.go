@@ -277,6 +277,22 @@ func TestWakesForEachDeadline(t *testing.T) {
 	s.on(Quit{Reason: "stop"})
 	wants("the end without ZooKeeper", s.m.Deadline()+s.b.Session)
 
+	for _, quits := range []bool{true, false} {
+		s = newScript(t)
+		s.lead()
+		s.now = s.m.Deadline() - s.b.Grace
+		s.on(Tick{}, "StopTask")
+		s.endWork()
+		s.on(TxDone{Tx: TxRelease, Err: cluster.ErrUnknown})
+		if s.now = s.m.Deadline(); quits {
+			s.on(Quit{Reason: "stop"})
+			wants("the end of a membership that cannot release", s.m.releaseTimeout())
+		} else {
+			s.on(Tick{})
+			wants("the end of a session that does not answer RELEASE", s.m.sickAt())
+		}
+	}
+
 	s = newScript(t)
 	s.lead()
 	s.on(ChildDead{Status: "exited"})

@@ -19,6 +19,7 @@ type flakySession struct {
 	ReaderSession
 	fails, reads atomic.Int32
 	during       atomic.Pointer[func()] // called once, during a read
+	denied       atomic.Pointer[string] // a path that may not be read
 }
 
 func (f *flakySession) Get(ctx context.Context, path string, watch bool) ([]byte, cluster.Stat, error) {
@@ -28,6 +29,9 @@ func (f *flakySession) Get(ctx context.Context, path string, watch bool) ([]byte
 	}
 	if f.fails.Load() > 0 {
 		return nil, cluster.Stat{}, cluster.ErrNotSent
+	}
+	if denied := f.denied.Load(); denied != nil && *denied == path {
+		return nil, cluster.Stat{}, cluster.ErrNoAuth
 	}
 	return f.ReaderSession.Get(ctx, path, watch)
 }
@@ -111,6 +115,30 @@ func TestReaderRetries(t *testing.T) {
 		select {
 		case <-r.Snapshots():
 			t.Error("it reads again without a reason")
+		case <-time.After(time.Hour):
+		}
+	})
+}
+
+// What may not be read has no watch, and no event says that it may be read from now on.
+func TestReaderReadsAgainWhatItMayNotRead(t *testing.T) {
+	withRunningReader(t, func(s *raceSource, conn *flakySession, r *Reader, _ context.CancelFunc, _ <-chan struct{}) {
+		<-r.Snapshots()
+		heir := s.p.Heir()
+		conn.denied.Store(&heir)
+		s.do(cluster.Op{Kind: cluster.OpCreate, Path: heir, Data: []byte("{}")})
+		synctest.Wait()
+		if snap := <-r.Snapshots(); !errors.Is(snap.Heir.Err, cluster.ErrNoAuth) {
+			t.Fatal(snap.Heir.Err)
+		}
+		conn.denied.Store(nil)
+		began := time.Now()
+		if snap := <-r.Snapshots(); !snap.Heir.Exists || time.Since(began) > 5*unwatchedInterval/4 {
+			t.Errorf("exists: %t, after %s", snap.Heir.Exists, time.Since(began))
+		}
+		select {
+		case <-r.Snapshots():
+			t.Error("it is read again although it is watched")
 		case <-time.After(time.Hour):
 		}
 	})

@@ -81,6 +81,7 @@ func TestNoPauseWhileAMemberHasNotFailed(t *testing.T) {
 		t.Fatal("all three have failed, and nothing says so")
 	}
 	want := fmt.Sprintf("every member that could lead has failed since %s; the last reason: c gave up: the child exited", wall.UTC().Format(time.RFC3339))
+	want += "; if this attempt fails as well, the next one begins 500ms later"
 	if got := d.Failing.Describe(true); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

@@ -65,8 +65,11 @@ func (f *failures) next(node string) bool {
 
 // pause returns how long after the last failure the next attempt begins: not at all once each member has failed, then half a second,
 // doubling with each further failure. It follows from the record alone, so a new elector goes on with it.
-func (f *failures) pause() time.Duration {
-	repeated := -len(f.nodes)
+func (f *failures) pause() time.Duration { return f.pauseAfter(0) }
+
+// pauseAfter returns the same for when there have been more failures.
+func (f *failures) pauseAfter(more int) time.Duration {
+	repeated := more - len(f.nodes)
 	for _, x := range f.nodes {
 		repeated += x.Strikes
 	}
@@ -95,10 +98,10 @@ func (f *failures) reasons() map[string]string {
 // Failing says that every member that could lead has failed.
 type Failing struct {
 	// Last is the latest strike. Since is when the last of them failed for the first time, by electors' clocks; for people. Pause is how
-	// long after the latest strike the next attempt begins.
-	Last  cluster.Exclusion
-	Since time.Time
-	Pause time.Duration
+	// long after the latest strike the next attempt begins, NextPause the same if there is one more.
+	Last             cluster.Exclusion
+	Since            time.Time
+	Pause, NextPause time.Duration
 }
 
 // failing returns nil unless each member that could lead has failed, the elected one as well.
@@ -106,7 +109,7 @@ func (f *failures) failing(elected string, ended bool) *Failing {
 	if f == nil || !ended && !f.has(elected) {
 		return nil
 	}
-	out := &Failing{Last: f.last, Pause: f.pause()}
+	out := &Failing{Last: f.last, Pause: f.pause(), NextPause: f.pauseAfter(1)}
 	for _, x := range f.nodes {
 		if x.Since.After(out.Since) {
 			out.Since = x.Since
@@ -115,14 +118,17 @@ func (f *failures) failing(elected string, ended bool) *Failing {
 	return out
 }
 
-// Describe returns a sentence for people, with the time of the next attempt if nobody is elected.
+// Describe returns a sentence for people: with the time of the next attempt if nobody is elected, else with what becomes of the present one.
 func (f *Failing) Describe(elected bool) string {
 	text := "every member that could lead has failed"
 	if !f.Since.IsZero() {
 		text += " since " + f.Since.UTC().Format(time.RFC3339)
 	}
 	text += "; the last reason: " + f.Last.Reason
-	if !elected && f.Pause > 0 && !f.Last.Time.IsZero() {
+	switch {
+	case elected:
+		text += fmt.Sprintf("; if this attempt fails as well, the next one begins %s later", f.NextPause)
+	case f.Pause > 0 && !f.Last.Time.IsZero():
 		text += "; the next attempt begins at " + f.Last.Time.Add(f.Pause).UTC().Format(time.TimeOnly) + " UTC"
 	}
 	return text

@@ -73,7 +73,10 @@ func (s *Session) identify(conn net.Conn, l *saslLogin) (own []identity, err err
 	case err != nil:
 		return nil, err
 	case cannotAsk && asked != nil:
-		if all = []identity{{scheme: x509Scheme, name: subjectOf(asked)}}; all[0].name == "" && access.namesCertificates() {
+		switch name := subjectOf(asked); {
+		case name != "":
+			all = []identity{{scheme: x509Scheme, name: name}}
+		case access.namesCertificates():
 			return nil, fmt.Errorf("%w: ACLs name certificates, but this server is older than 3.7, and does not say how it writes the "+
 				"subject %s: set zookeeper.auth.file", cluster.ErrNoAuth, asked.Subject)
 		}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,7 +43,22 @@ func RegisterNodeName(to *pflag.FlagSet) { registerSettings(to, "node.id", "node
 const setting = "setting"
 
 // RegisterFile adds --config.
-func RegisterFile(to *pflag.FlagSet) { to.String("config", "", "configuration file (YAML), optional") }
+func RegisterFile(to *pflag.FlagSet) { to.Var(new(fileFlag), "config", "configuration file (YAML), optional") }
+
+// fileFlag is the name of a file. A second one is refused: it would silently replace the first.
+type fileFlag string
+
+func (f *fileFlag) String() string { return string(*f) }
+
+func (f *fileFlag) Type() string { return "string" }
+
+func (f *fileFlag) Set(name string) error {
+	if *f != "" && string(*f) != name { // for a completion, cobra parses the flags twice
+		return errors.New("set twice: only one configuration file is read")
+	}
+	*f = fileFlag(name)
+	return nil
+}
 
 func register(to *pflag.FlagSet, prefix string) {
 	RegisterFile(to)

@@ -161,9 +161,9 @@ func TestExecThatCannotRun(t *testing.T) {
 	}
 }
 
-// Exec needs no files: a full disk loses nothing, and a kill leaves nothing behind. The job gets the standard input, unless
-// that is a terminal. No other user can learn the address at which the daemon will listen, and take it. The job does not get
-// it either.
+// Exec needs no files: a full disk loses nothing, and a kill leaves nothing behind. The job gets the standard input,
+// unless that is a terminal. No other user can learn the address at which the daemon will listen, and take it. The
+// job does not get it either.
 func TestExecNeedsNoFiles(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -175,8 +175,8 @@ func TestADamagedHistoryIsReplaced(t *testing.T) {
 	f.checkInvariants()
 }
 
-// After all znodes of the group were deleted at once, under a leader that is cut off, all daemons register again, and no work starts
-// before the old work is dead.
+// After all znodes of the group were deleted at once, under a leader that is cut off, all daemons register again, and
+// no work starts before the old work is dead.
 func TestTheWholeTreeIsDeleted(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

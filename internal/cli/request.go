@@ -130,8 +130,8 @@ func (c *requestCommand) submits(build func(args []string) request.Request, done
 	}
 }
 
-// submit submits the request in one group. With --dry-run it only prints the plan, with who would lead and what would hold a better
-// member back.
+// submit submits the request in one group. With --dry-run it only prints the plan, with who would lead and what would
+// hold a better member back.
 func (c *requestCommand) submit(ctx context.Context, g group, req request.Request) (err error) {
 	r := report{result: c.result(c.output)}
 	waiting := ctx
@@ -152,7 +152,8 @@ func (c *requestCommand) submit(ctx context.Context, g group, req request.Reques
 	return r.finish(&r, err)
 }
 
-// carryOut submits a request in one group, and with wait follows it, while waiting is not done, until it has taken effect.
+// carryOut submits a request in one group, and with wait follows it, while waiting is not done, until it has taken
+// effect.
 func (c *requestCommand) carryOut(ctx, waiting context.Context, g group, wait bool, r *report, planner func(whatif.Question) (request.Plan, error)) error {
 	var before cluster.Current
 	if wait && !g.manyLeaders() {

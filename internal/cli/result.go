@@ -40,8 +40,8 @@ func (r *result) sayLines(lines []string) {
 	}
 }
 
-// confirm makes a person at a terminal type something that shows that this is meant. what describes it, and flag is how a script
-// confirms it. Nobody is asked where a program reads the output.
+// confirm makes a person at a terminal type something that shows that this is meant. what describes it, and flag is
+// how a script confirms it. Nobody is asked where a program reads the output.
 func (r *result) confirm(what, want, flag string) error {
 	if !r.atTerminal() {
 		return notConfirmed(flag)

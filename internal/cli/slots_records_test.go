@@ -15,9 +15,9 @@ func (f slotFleet) working(since time.Duration) []slotTenure {
 	return slices.DeleteFunc(slotLedger(f.t, f.ledgerFile()), func(s slotTenure) bool { return s.end < since.Nanoseconds() })
 }
 
-// A stranger changes the record of slots while daemons work. If it is of a newer version, they leave it alone, and no work starts or stops.
-// If it is damaged or emptied, they write it again as it was, which is not what their files have. If it is deleted, the fences are gone with
-// it: the elector begins a new epoch with the size in force.
+// A stranger changes the record of slots while daemons work. If it is of a newer version, they leave it alone, and no
+// work starts or stops. If it is damaged or emptied, they write it again as it was, which is not what their files
+// have. If it is deleted, the fences are gone with it: the elector begins a new epoch with the size in force.
 func TestDamagedRecordOfSlots(t *testing.T) {
 	t.Parallel()
 	f := newSlotFleet(t, 4)

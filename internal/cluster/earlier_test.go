@@ -122,8 +122,8 @@ func TestALongListOfEarlierHolders(t *testing.T) {
 	}
 }
 
-// One entry of a node on one host says what is known of its last term, and waits for all of them. Another host with the same id stays
-// an entry of its own.
+// One entry of a node on one host says what is known of its last term, and waits for all of them. Another host with
+// the same id stays an entry of its own.
 func TestEntriesOfOneNodeAreMerged(t *testing.T) {
 	older := EarlierHolder{Node: "a", Host: "h", API: "old", Term: 5, Wait: 9, Fenced: true}
 	newer := EarlierHolder{Node: "a", Host: "h", API: "new", Term: 6, Wait: 4}

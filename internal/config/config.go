@@ -291,7 +291,8 @@ func (c Config) checkWork(report func(key, reason string)) {
 // CheckWork returns an error for each group that would lead without work.
 func (h Host) CheckWork() error { return h.checkGroups(Config.checkWork) }
 
-// CheckFailsafe returns an error for each group that a daemon does not run, because something is missing for failsafe mode.
+// CheckFailsafe returns an error for each group that a daemon does not run, because something is missing for failsafe
+// mode.
 func (h Host) CheckFailsafe() error { return h.checkGroups(Config.checkFailsafeHost) }
 
 func (h Host) checkGroups(check func(c Config, report func(key, reason string))) error {

@@ -74,8 +74,8 @@ func parseFile(path string, data []byte, errs *Errors) (settings, defaults map[s
 	return w.out, w.defaults
 }
 
-// read collects the settings in the content of a YAML file. empty is the error if it has none: an editor, a full disk or a failed command
-// in <(...) may have left it empty.
+// read collects the settings in the content of a YAML file. empty is the error if it has none: an editor, a full disk
+// or a failed command in <(...) may have left it empty.
 func (w *walker) read(data []byte, empty string) {
 	before := len(*w.errs)
 	root := rootNode(w.path, data, w.errs)

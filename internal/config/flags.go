@@ -43,7 +43,9 @@ func RegisterNodeName(to *pflag.FlagSet) { registerSettings(to, "node.id", "node
 const setting = "setting"
 
 // RegisterFile adds --config.
-func RegisterFile(to *pflag.FlagSet) { to.Var(new(fileFlag), "config", "configuration file (YAML), optional") }
+func RegisterFile(to *pflag.FlagSet) {
+	to.Var(new(fileFlag), "config", "configuration file (YAML), optional")
+}
 
 // fileFlag is the name of a file. A second one is refused: it would silently replace the first.
 type fileFlag string

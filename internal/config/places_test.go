@@ -128,7 +128,8 @@ var connections = map[string][]connection{"a command": {
 	{[]string{envOther}, []string{"--config", "@auth"}, "other:2181 /only.auth false /cluster"},
 }}
 
-// The credentials of one source never go to servers of another: every combination either arrives as expected or is refused.
+// The credentials of one source never go to servers of another: every combination either arrives as expected or is
+// refused.
 func TestCredentialsGoToTheirOwnServersOnly(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }

@@ -156,8 +156,8 @@ func RulesDiff(before, after cluster.Rules) []string {
 type Merge struct {
 	// Rules are those in force, with what has changed in the file.
 	Rules cluster.Rules
-	// Conflicts are keys that have changed in the file, and to another value in force. Unmerged are those that have not changed in the
-	// file, and are different in force.
+	// Conflicts are keys that have changed in the file, and to another value in force. Unmerged are those that have
+	// not changed in the file, and are different in force.
 	Conflicts, Unmerged []Difference
 }
 
@@ -168,9 +168,10 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: the file has %s, in force is %s", d.Key, d.File, d.InForce)
 }
 
-// MergeRules is a three-way merge: it applies to the rules in force what has changed in a file. It compares key by key, and within a map
-// item by item; a list is one value. While failsafe mode is off, its limit is no rule, and while nobody calls the roll, neither is its timeout:
-// where it was changed meanwhile, the whole can still be turned off.
+// MergeRules is a three-way merge: it applies to the rules in force what has changed in a file. It compares key by
+// key, and within a map item by item; a list is one value. While failsafe mode is off, its limit is no rule, and
+// while nobody calls the roll, neither is its timeout: where it was changed meanwhile, the whole can still be turned
+// off.
 func MergeRules(before, after, inForce cluster.Rules) Merge {
 	m := Merge{Rules: inForce}
 	result, taken := defaults().WithRules(inForce), false

@@ -97,8 +97,8 @@ func signature(path string) string {
 	return text.String()
 }
 
-// inode returns a text that changes with a file; empty for none. Editors and Kubernetes replace files, or links on the way to them,
-// instead of writing them: then it is another inode.
+// inode returns a text that changes with a file; empty for none. Editors and Kubernetes replace files, or links on
+// the way to them, instead of writing them: then it is another inode.
 func inode(path string) string {
 	var at unix.Stat_t
 	if err := unix.Stat(path, &at); err != nil {

@@ -218,7 +218,8 @@ func TestWatchTakesOtherFiles(t *testing.T) {
 	}
 }
 
-// A file that changes all the time, such as one that a program writes again and again, does not keep others from being read.
+// A file that changes all the time, such as one that a program writes again and again, does not keep others from
+// being read.
 func TestChangeIsNoticedBesideABusyFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path, busy := file(t, "first"), file(t, "")

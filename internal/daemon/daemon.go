@@ -244,8 +244,8 @@ func apiGroups(h *host.Host) []*web.Group {
 	return all
 }
 
-// NewLogger returns a logger to standard error, with a level that a reload can change. It never waits for a reader of its
-// output, except in flush at the end.
+// NewLogger returns a logger to standard error, with a level that a reload can change. It never waits for a reader of
+// its output, except in flush at the end.
 func NewLogger(cfg config.Log) (log *slog.Logger, level *slog.LevelVar, flush func()) {
 	level = new(slog.LevelVar)
 	level.UnmarshalText([]byte(cfg.Level)) // checked with the configuration

@@ -162,7 +162,7 @@ const killTimeout = 5 * time.Second
 // that was killed may take to end. The timeout in the file is only what its writer said, but the wait changes nothing
 // else.
 func LockSessionFile(ctx context.Context, file string) (*os.File, error) {
-	f, _ := guard.ReadSessionFile(file) // whoever has the lock reports the error
+	f, _ := guard.ReadSessionFile(file) // the process that has the lock reports the error
 	return guard.LockSessionFile(ctx, file, cluster.KillMargin(f.Session.Timeout))
 }
 
@@ -212,7 +212,8 @@ func CleanUp(ctx context.Context, file string, out io.Writer) error {
 // pendingHookTimeout bounds each pending hook. No session is at stake any more.
 const pendingHookTimeout = 10 * time.Second
 
-// runPendingHooks runs the post_stop and on_change of a leadership that the dead daemon could not end (A5 in docs/protocol.md).
+// runPendingHooks runs the post_stop and on_change of a leadership that the dead daemon could not end (A5 in
+// docs/protocol.md).
 func runPendingHooks(ctx context.Context, f guard.SessionFile) error {
 	var errs []error
 	for _, spec := range f.PendingHooks() {

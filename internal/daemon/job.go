@@ -407,8 +407,8 @@ func (j *job) watch(ctx context.Context, session *zk.Session) {
 	}
 }
 
-// whyNot returns why this host leaves: another one runs the job, with a limit as many as may at once, or that is not known; zero if it
-// stays. late is set if it does not wait any longer for a leader.
+// whyNot returns why this host leaves: another one runs the job, with a limit as many as may at once, or that is not
+// known; zero if it stays. late is set if it does not wait any longer for a leader.
 func (j *job) whyNot(ctx context.Context, conn cluster.Reader, late bool) JobResult {
 	root := cluster.Paths{Root: j.cfg.ZooKeeper.Root}
 	hint := cluster.InGroup("'zkelectd status --root %s'", "", root.Root)

@@ -61,8 +61,8 @@ func (g *Group) audit(ctx context.Context, s Session) {
 	g.setOpenTree(found.Open)
 }
 
-// setOpenTree records whether unauthorized clients can change the group's persistent znodes, and reports whether that has
-// changed. The tree also counts as open if this daemon creates open znodes: anyone could delete its current.
+// setOpenTree records whether unauthorized clients can change the group's persistent znodes, and reports whether that
+// has changed. The tree also counts as open if this daemon creates open znodes: anyone could delete its current.
 func (g *Group) setOpenTree(open bool) (changed bool) {
 	open = open || g.opensTree()
 	if g.openTree.Swap(open) == open {

@@ -39,7 +39,8 @@ func concernsElector(ev transition.Event, wake, now time.Duration) bool {
 	return !renewed || r.Err != nil || wake != 0 && now >= wake
 }
 
-// LoadsChanged makes the member rank again, because the values of Options.Loads have changed. It is safe for concurrent use.
+// LoadsChanged makes the member rank again, because the values of Options.Loads have changed. It is safe for
+// concurrent use.
 func (g *Group) LoadsChanged() {
 	if g.usesLoads.Load() {
 		g.notices.add(loadsChanged)

@@ -151,9 +151,9 @@ func (m *Member) panicked(value any) {
 // Done reports whether the member has ended in order: its work is dead and undone. It is safe for concurrent use.
 func (m *Member) Done() bool { return m.owed.Load() != nil }
 
-// Owed returns the lease wait that a successor owes to what the member has not released. The member must be done, or have been
-// abandoned: then the guard has run its post_stop hook, but how that ended is not known, nor who still has an
-// application lease.
+// Owed returns the lease wait that a successor owes to what the member has not released. The member must be done, or
+// have been abandoned: then the guard has run its post_stop hook, but how that ended is not known, nor who still has
+// an application lease.
 func (m *Member) Owed() time.Duration {
 	switch owed := m.owed.Load(); {
 	case owed != nil:
@@ -175,7 +175,8 @@ type Departure struct {
 	Requested bool
 }
 
-// Leave sends LEAVE for an instance that acquires nothing any more, and waits until it is confirmed that nothing of it is registered.
+// Leave sends LEAVE for an instance that acquires nothing any more, and waits until it is confirmed that nothing of
+// it is registered.
 func (g *Group) Leave(ctx context.Context, conn *zk.Group, d Departure) error {
 	p, o := cluster.Paths{Root: g.opt.Paths.Root}, cluster.Departure{Reason: d.Reason.Error(), Requested: d.Requested}
 	if d.Instance == nil {

@@ -76,8 +76,8 @@ func (m *Member) setQueued(queued bool) {
 	m.instance.members[0].group.NodeChanged()
 }
 
-// room is what a host has room for: per_node works of a group at most. It is safe for concurrent use. nil is for a group without
-// slots.
+// room is what a host has room for: per_node works of a group at most. It is safe for concurrent use. nil is for a
+// group without slots.
 type room struct {
 	perNode int
 	wake    func(n int) // makes the n-th member look again
@@ -86,8 +86,8 @@ type room struct {
 	live []bool // the member runs work in its slot, or may start some
 }
 
-// admit reports whether the n-th member may take over its slot. From then on it counts as live. If not, the member is woken when it
-// may try again.
+// admit reports whether the n-th member may take over its slot. From then on it counts as live. If not, the member is
+// woken when it may try again.
 func (r *room) admit(n int) bool {
 	if r == nil {
 		return true
@@ -125,8 +125,8 @@ func (r *room) leave(n int) {
 	}
 }
 
-// see gives a snapshot to the machine, unless the host has as many works of the group as it may have: then an idle machine gets it
-// when one of them has ended.
+// see gives a snapshot to the machine, unless the host has as many works of the group as it may have: then an idle
+// machine gets it when one of them has ended.
 func (m *Member) see(snap cluster.Snapshot) {
 	elected := snap.Elected.Readable() && snap.Elected.Record.Incarnation == m.self.Name && !snap.Ended()
 	before := m.gated
@@ -163,8 +163,8 @@ func (m *Member) lookAgain() {
 	m.step(transition.Tick{})
 }
 
-// checkEpoch ends the instance if the record of slots is not the one that it was registered for: its members are no longer those of the
-// group. While it is registered, that happens only after the record was deleted.
+// checkEpoch ends the instance if the record of slots is not the one that it was registered for: its members are no
+// longer those of the group. While it is registered, that happens only after the record was deleted.
 func (m *Member) checkEpoch(snap *cluster.Snapshot) {
 	known, read := m.instance.slots, snap.Slots
 	if m.instance.room == nil || !read.Exists || errors.Is(read.Err, cluster.ErrNoSlots) {

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// inbox holds what the loop of a member is to do, in order. Posting does not block: neither a lease that is cut nor the reply to a RENEW
-// may wait for a loop that is busy. Each request of the loop, or of a person, is answered by one post, so that little is queued.
+// inbox holds what the loop of a member is to do, in order. Posting does not block: neither a lease that is cut nor
+// the reply to a RENEW may wait for a loop that is busy. Each request of the loop, or of a person, is answered by one
+// post, so that little is queued.
 type inbox struct {
 	mu    sync.Mutex
 	queue []func()
@@ -92,8 +93,8 @@ func newBackground(ctx context.Context, post func(func()), panicked func(any)) *
 	return b
 }
 
-// run calls work in a goroutine, with a context that ends after limit (0 for no limit), and then done in the loop, unless the
-// loop has ended.
+// run calls work in a goroutine, with a context that ends after limit (0 for no limit), and then done in the loop,
+// unless the loop has ended.
 func (b *background) run(limit time.Duration, work func(context.Context), done func()) {
 	b.spawn(func() {
 		ctx, cancel := b.ctx, context.CancelFunc(func() {})
@@ -118,7 +119,8 @@ func (b *background) spawn(f func()) {
 	})
 }
 
-// runInLoop runs f in the loop, unless that ends before. It does not wait for f, and reports false if the loop has ended.
+// runInLoop runs f in the loop, unless that ends before. It does not wait for f, and reports false if the loop has
+// ended.
 func (b *background) runInLoop(f func()) bool {
 	if b.ctx.Err() != nil {
 		return false

@@ -395,7 +395,8 @@ func TestAnUnreadTreeIsNotClosed(t *testing.T) {
 	}
 }
 
-// A leader that is the elector as well does not rank all members each time that its lease is renewed, unless it is time to.
+// A leader that is the elector as well does not rank all members each time that its lease is renewed, unless it is
+// time to.
 func TestElectorIgnoresRenewals(t *testing.T) {
 	const now = time.Hour
 	for _, c := range []struct {

@@ -41,9 +41,9 @@ type Registration struct {
 	Slots cluster.Stored[cluster.Slots]
 }
 
-// Register registers this host as a member of a group that exists. If the node id is still registered by an earlier run of this daemon,
-// Register waits until the servers end that session, without a time limit. It never replaces a running daemon. The error is a
-// [PermanentError] if a retry cannot resolve it; then nothing is registered.
+// Register registers this host as a member of a group that exists. If the node id is still registered by an earlier
+// run of this daemon, Register waits until the servers end that session, without a time limit. It never replaces a
+// running daemon. The error is a [PermanentError] if a retry cannot resolve it; then nothing is registered.
 func Register(ctx context.Context, r Registration) (*Instance, error) {
 	g, s, id := r.Leaderships[0].Group, r.Leaderships[0].Session, cluster.NewInstance(rand.Uint64())
 	for _, l := range r.Leaderships {
@@ -171,8 +171,8 @@ func Identify(pid int) Identity {
 	return Identity{Host: procinfo.Hostname(), PID: pid, Boot: boot, Started: started}
 }
 
-// otherAlive reports whether n is the record of another zkelectd that is running on this host. It returns false for records of
-// other hosts, because their processes are unknown.
+// otherAlive reports whether n is the record of another zkelectd that is running on this host. It returns false for
+// records of other hosts, because their processes are unknown.
 func (me Identity) otherAlive(n cluster.Node) bool {
 	if n.Host != me.Host || n.Boot != me.Boot || n.PID == me.PID {
 		return false
@@ -181,7 +181,8 @@ func (me Identity) otherAlive(n cluster.Node) bool {
 	return err == nil && started == n.Started
 }
 
-// isOwnPast reports whether n is the record of an earlier run: of this guard, or of a process on this host that is dead.
+// isOwnPast reports whether n is the record of an earlier run: of this guard, or of a process on this host that is
+// dead.
 func (me Identity) isOwnPast(n cluster.Node) bool {
 	switch {
 	case n.Host != me.Host:

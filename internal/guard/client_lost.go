@@ -232,8 +232,9 @@ type unguardedWork struct {
 // Kill kills the control group. The keeper kills the work without being asked.
 func (c *unguardedWork) Kill() error { return c.group.Kill() }
 
-// Empty returns nil once the keeper has reported that all of the work is dead, or the control group proves it and the keeper has nothing to
-// do with that: it is dead, or had exitTime to report processes that were moved to another group, which it may find.
+// Empty returns nil once the keeper has reported that all of the work is dead, or the control group proves it and the
+// keeper has nothing to do with that: it is dead, or had exitTime to report processes that were moved to another
+// group, which it may find.
 func (c *unguardedWork) Empty() error {
 	w := c.w
 	w.c.mu.Lock()
@@ -258,8 +259,8 @@ func (c *unguardedWork) Empty() error {
 // Close closes the control group.
 func (c *unguardedWork) Close() { c.group.Close() }
 
-// reportSize is the size of what a keeper reports when the guard is dead and all of the keeper's works are, too: its number. The kernel
-// writes and reads it as a whole.
+// reportSize is the size of what a keeper reports when the guard is dead and all of the keeper's works are, too: its
+// number. The kernel writes and reads it as a whole.
 const reportSize = 8
 
 // readReports runs until the keepers' pipe ends.

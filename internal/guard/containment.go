@@ -45,9 +45,9 @@ const (
 	stateDead    = "dead   \n"
 )
 
-// Container holds all processes of one piece of work, so that all of them can be killed and their death be proven. Each
-// process that may have to end the work without having started it has one: the guard, the daemon once its guard is lost, the next
-// guard, and 'zkelectd release'.
+// Container holds all processes of one piece of work, so that all of them can be killed and their death be proven.
+// Each process that may have to end the work without having started it has one: the guard, the daemon once its guard
+// is lost, the next guard, and 'zkelectd release'.
 type Container interface {
 	// Kill kills what is in the container. What it misses, such as a process that was being forked, is killed by the
 	// next call.

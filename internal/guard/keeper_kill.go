@@ -118,8 +118,8 @@ func (k *keeper) kill(t *task) {
 	}
 }
 
-// nothingListed reports whether the kernel says that no child of this process, which adopts all orphans, may belong to the work. Children
-// that are in no control group, because they were moved to another one, may belong to any work.
+// nothingListed reports whether the kernel says that no child of this process, which adopts all orphans, may belong
+// to the work. Children that are in no control group, because they were moved to another one, may belong to any work.
 func (k *keeper) nothingListed(t *task) bool {
 	return k.none || t.group != nil && k.eachStray(func(int) bool { return false })
 }
@@ -136,8 +136,8 @@ func (k *keeper) killListed(t *task) error {
 	return nil
 }
 
-// killDescendants kills one portion of the descendants, all of which belong to the only work of a keeper without control groups. A
-// [deniedError] is one that it may not kill.
+// killDescendants kills one portion of the descendants, all of which belong to the only work of a keeper without
+// control groups. A [deniedError] is one that it may not kill.
 func (k *keeper) killDescendants() (err error) {
 	killOne := func(pid int) {
 		if group, err := syscall.Getpgid(pid); err == nil && k.leads(group) {

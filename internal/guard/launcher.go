@@ -9,8 +9,8 @@ import (
 )
 
 // launcher starts works, one after the other, on the thread of its forker. That lasts as long as the process: the
-// parent death signal makes the work die with the keeper. Only launch runs in another goroutine. It starts no work before
-// the program was read: one whose disk hangs would delay all others, see [harden.ReadProgram].
+// parent death signal makes the work die with the keeper. Only launch runs in another goroutine. It starts no work
+// before the program was read: one whose disk hangs would delay all others, see [harden.ReadProgram].
 type launcher struct {
 	forker   *forker
 	waiting  []*task

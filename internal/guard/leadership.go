@@ -128,8 +128,8 @@ func (l *Leadership) AwaitLease(ctx context.Context, since time.Duration) error 
 	})
 }
 
-// awaitGuard waits until done returns true or an error. It asks again whenever the guard confirms that it has read the board, with the
-// client's mu locked.
+// awaitGuard waits until done returns true or an error. It asks again whenever the guard confirms that it has read
+// the board, with the client's mu locked.
 func (l *Leadership) awaitGuard(ctx context.Context, done func() (bool, error)) error {
 	for {
 		l.c.mu.Lock()

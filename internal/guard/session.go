@@ -143,8 +143,8 @@ func removeLeadershipFiles(session string, survivors []LeadershipRecord, keep fu
 	}
 }
 
-// readOwn reads a file that only this user can have written: the reader of a session file kills processes and runs programs
-// that the file names. The advice to remove a file that is not the user's own comes with a warning here.
+// readOwn reads a file that only this user can have written: the reader of a session file kills processes and runs
+// programs that the file names. The advice to remove a file that is not the user's own comes with a warning here.
 func readOwn(path string) ([]byte, error) {
 	data, err := secretfile.ReadOwn(path, maxFrame)
 	if err != nil && !errors.As(err, new(*os.PathError)) {

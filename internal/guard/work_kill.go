@@ -110,8 +110,9 @@ func (c *keptWork) Close() { c.w.group.Close() }
 // errOrphans is the error of checkOrphans.
 var errOrphans = errors.New("processes that this process has adopted still run")
 
-// checkOrphans returns an error if there are, or may be, processes that this subreaper has adopted: children that are neither the daemon nor a
-// keeper. The list of children is complete: only this goroutine waits for them, so none is removed while it is read.
+// checkOrphans returns an error if there are, or may be, processes that this subreaper has adopted: children that are
+// neither the daemon nor a keeper. The list of children is complete: only this goroutine waits for them, so none is
+// removed while it is read.
 func (g *guard) checkOrphans() error {
 	if !g.noChildren && !g.children.forEach(g.isOwn) {
 		return errOrphans

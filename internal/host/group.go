@@ -207,9 +207,9 @@ func (g *Group) setConn(c *zk.Group) {
 	g.cache.SetSource(&operator.Source{Session: c, Paths: g.paths, Config: g.config(), Neighbors: g.neighbors()})
 }
 
-// Submit submits an operator request for the group on the host's session. It submits one request at a time. The error matches
-// [request.RefusedError] if the group's state does not allow the request, and [cluster.ErrUnknown] if the request may have been
-// submitted anyway.
+// Submit submits an operator request for the group on the host's session. It submits one request at a time. The error
+// matches [request.RefusedError] if the group's state does not allow the request, and [cluster.ErrUnknown] if the
+// request may have been submitted anyway.
 func (g *Group) Submit(ctx context.Context, r request.Request) (request.Plan, error) {
 	if err := r.Check(); err != nil {
 		return request.Plan{}, err

@@ -127,8 +127,8 @@ func (r *resource) mayCreate(ctx context.Context, sameEnsemble func(context.Cont
 	return err
 }
 
-// identity returns what this host records of the group, with an id for a root that has none, and the znode below which groups are recorded
-// by their names.
+// identity returns what this host records of the group, with an id for a root that has none, and the znode below
+// which groups are recorded by their names.
 func (r *resource) identity(id string) (own cluster.Identity, base string) {
 	own, base = cluster.Identity{Root: r.root, Kind: cluster.KindSingle, ID: id}, r.host.config().ZooKeeper.Root
 	if r.config().Slots.Enabled() {
@@ -140,9 +140,10 @@ func (r *resource) identity(id string) (own cluster.Identity, base string) {
 	return own, base
 }
 
-// ensure checks that this host agrees with the others about the group, and creates those persistent znodes of it that do not exist. id is
-// for a root that has none. It returns the record of slots; none for a group without slots. The error is a [store.MissingError] if there
-// is no group and this host may not create it, and a [group.PermanentError] if a retry cannot resolve it.
+// ensure checks that this host agrees with the others about the group, and creates those persistent znodes of it that
+// do not exist. id is for a root that has none. It returns the record of slots; none for a group without slots. The
+// error is a [store.MissingError] if there is no group and this host may not create it, and a [group.PermanentError]
+// if a retry cannot resolve it.
 func (r *resource) ensure(ctx context.Context, s *zk.Session, conn *zk.Group, id string) (slots cluster.Stored[cluster.Slots], err error) {
 	own, base := r.identity(id)
 	err = store.RequireCreated(ctx, conn, own.Kind, r.missing())

@@ -39,8 +39,8 @@ func liveSettings(c config.Config) live {
 	return live{groupSettings(c, false), operator.Access(c, os.Getenv), c.ZooKeeper.Servers, c.ZooKeeper.Follow, c.Log.Level, c.Hooks.OnLeaderChange, c.Hooks.OnProposal}
 }
 
-// A setting that a reload is documented to apply changes what a running host uses. One that is documented to need a restart
-// does not: config.ApplyReload keeps it.
+// A setting that a reload is documented to apply changes what a running host uses. One that is documented to need a
+// restart does not: config.ApplyReload keeps it.
 func TestReloadAppliesWhatTheKeysSay(t *testing.T) {
 	// With these values, all parts of the policy have an effect.
 	base, err := config.Load(config.Sources{Env: []string{"ZKELECTD_NODE_ID=a", "ZKELECTD_POLICY_TYPE=exec", "ZKELECTD_POLICY_EXEC=true",
@@ -301,7 +301,8 @@ func TestPlacement(t *testing.T) {
 	check("a removed group", cache, []string{"billing"}, map[string]int{"n2": 1, "n3": 0}, map[string]string{})
 }
 
-// When the host with the leaders of two groups stops, the one that follows the other moves once, to where that is elected.
+// When the host with the leaders of two groups stops, the one that follows the other moves once, to where that is
+// elected.
 func TestAGroupFollowsAnother(t *testing.T) {
 	base := fresh()
 	follower := work + "policy: {rank: ['with:g0', 'expr:member.id == \"c\"', oldest], failback: immediate}\n"

@@ -167,8 +167,8 @@ func (p groupPlacement) Others(peers []string) elector.Placement {
 // loadPace is the least time between two writes of this host's load, and between two readings of those of the others.
 const loadPace = time.Second
 
-// loads writes the load of a host with many groups, and follows those of the others once an elector needs them. It belongs to one
-// session.
+// loads writes the load of a host with many groups, and follows those of the others once an elector needs them. It
+// belongs to one session.
 type loads struct {
 	host   *Host
 	conn   *zk.Group

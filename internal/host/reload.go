@@ -424,8 +424,8 @@ type GroupReload struct {
 	Changed string `json:"changed,omitempty"`
 	// Removed is set if the host has left the group.
 	Removed bool `json:"removed,omitempty"`
-	// Published are lines about what has changed in the policy in force. Unpublished are lines about where the policy of the file is not
-	// the one in force, and was not published, because the file has not changed there.
+	// Published are lines about what has changed in the policy in force. Unpublished are lines about where the policy
+	// of the file is not the one in force, and was not published, because the file has not changed there.
 	Published   []string `json:"published,omitempty"`
 	Unpublished []string `json:"unpublished,omitempty"`
 	// Blocked are lines about what holds a better member back.

@@ -188,8 +188,8 @@ func (r *resource) registration(i *instance, b cluster.Budget, slots cluster.Sto
 	return reg
 }
 
-// setInvalid shows the groups that do not run because their files were refused. refused has the errors of files by the names of their
-// groups; those of groups that run do not count.
+// setInvalid shows the groups that do not run because their files were refused. refused has the errors of files by
+// the names of their groups; those of groups that run do not count.
 func (h *Host) setInvalid(refused map[string]error) {
 	var all []*resource
 	for _, name := range slices.Sorted(maps.Keys(refused)) {
@@ -223,8 +223,8 @@ func (h *Host) checkContainment(c config.Host) error {
 	return h.opt.Guard.CheckGroups(n)
 }
 
-// standby is the promotable work of a resource. It outlasts sessions and instances, and is replaced when an instance registers with another
-// configuration of the work.
+// standby is the promotable work of a resource. It outlasts sessions and instances, and is replaced when an instance
+// registers with another configuration of the work.
 type standby struct {
 	resource *resource
 
@@ -233,8 +233,8 @@ type standby struct {
 	spec    worker.Spec     // of running, as configured
 }
 
-// begin starts the work of the configuration in force, unless it runs; stop is how long it may take to stop. No member may run. It returns an
-// error if work of another configuration does not end.
+// begin starts the work of the configuration in force, unless it runs; stop is how long it may take to stop. No
+// member may run. It returns an error if work of another configuration does not end.
 func (s *standby) begin(ctx context.Context, stop time.Duration) error {
 	r := s.resource
 	c := r.config()
@@ -264,7 +264,8 @@ func (s *standby) begin(ctx context.Context, stop time.Duration) error {
 // standbyEnd is how much longer than it may the work is given to end.
 const standbyEnd = 5 * time.Second
 
-// close stops the work, and returns when it is dead. It returns an error if that takes too long; then close can be called again.
+// close stops the work, and returns when it is dead. It returns an error if that takes too long; then close can be
+// called again.
 func (s *standby) close(ctx context.Context, stop time.Duration) error {
 	if before := s.work(); before != nil {
 		limited, cancel := context.WithTimeout(ctx, stop+standbyEnd)
@@ -286,8 +287,8 @@ func (s *standby) work() *worker.Standby {
 	return s.running
 }
 
-// abandon keeps the workers of an abandoned instance from the work, and reports whether what they have promoted is dead. It waits for that
-// until ctx ends.
+// abandon keeps the workers of an abandoned instance from the work, and reports whether what they have promoted is
+// dead. It waits for that until ctx ends.
 func (s *standby) abandon(ctx context.Context) (proven bool) {
 	running := s.work()
 	return running == nil || running.Abandon(ctx)

@@ -344,15 +344,16 @@ func (h *Host) closeSession(ctx context.Context, s *zk.Session) {
 	h.opt.Guard.ClearSession()
 }
 
-// maxStuck is how many loops may be stuck at once. A loop that never returns keeps its memory and its goroutines, so with more of
-// them the daemon is started again.
+// maxStuck is how many loops may be stuck at once. A loop that never returns keeps its memory and its goroutines, so
+// with more of them the daemon is started again.
 const maxStuck = 3
 
-// ErrStuckLoops is the error of a host that must be started again, because too many of its groups' event loops are stuck.
+// ErrStuckLoops is the error of a host that must be started again, because too many of its groups' event loops are
+// stuck.
 var ErrStuckLoops = errors.New("too many event loops are stuck: the daemon must be started again")
 
-// beat starts what shows the guard that this daemon is alive, and abandons the members whose loops are stuck. Call stop to end
-// that.
+// beat starts what shows the guard that this daemon is alive, and abandons the members whose loops are stuck. Call
+// stop to end that.
 func (s *session) beat() (stop func()) {
 	h := s.host
 	interval := status.PublishInterval(s.granted)
@@ -403,7 +404,8 @@ func (h *Host) noteGrant(timeout time.Duration) time.Duration {
 	return h.smallestGrant
 }
 
-// leaseBase returns the session timeout that leases are based on. It logs that if servers have granted less than expected.
+// leaseBase returns the session timeout that leases are based on. It logs that if servers have granted less than
+// expected.
 func (h *Host) leaseBase(granted time.Duration) time.Duration {
 	z := h.config().ZooKeeper
 	floor, base := z.MinSessionTimeout, z.LeaseBase(h.noteGrant(granted))

@@ -16,12 +16,14 @@ import (
 // expression is what an expression in the rules refers to.
 type expression struct {
 	key string // its setting
-	// causes, sites and nodes are the texts that it compares with such a value, best is set if it uses the answers to roll calls.
+	// causes, sites and nodes are the texts that it compares with such a value, best is set if it uses the answers to
+	// roll calls.
 	causes, sites, nodes []string
 	best                 bool
 }
 
-// expressionsOf returns what the expressions in the rules refer to. Those that cannot be parsed are left out: [New] reports them.
+// expressionsOf returns what the expressions in the rules refer to. Those that cannot be parsed are left out: [New]
+// reports them.
 func expressionsOf(rules cluster.Rules) (all []expression) {
 	add := func(key, text string) {
 		if tree, err := parser.Parse(text); err == nil {
@@ -115,9 +117,9 @@ func causes() []string {
 	return names
 }
 
-// CheckCauses returns an error for an expression that compares cause with a text that it never is. It is for the rules of a
-// configuration, whose unknown types and settings are refused too. [New] accepts such an expression: the record that it compiles may have
-// been published by a later version, which has more causes.
+// CheckCauses returns an error for an expression that compares cause with a text that it never is. It is for the
+// rules of a configuration, whose unknown types and settings are refused too. [New] accepts such an expression: the
+// record that it compiles may have been published by a later version, which has more causes.
 func CheckCauses(rules cluster.Rules) error {
 	known := causes()
 	for _, e := range expressionsOf(rules) {
@@ -140,8 +142,8 @@ func UsesBest(rules cluster.Rules) string {
 	return ""
 }
 
-// checkNames returns a line for each site and node that is not among those that are known. It may be a mistake, or the name of hosts that
-// have not joined yet.
+// checkNames returns a line for each site and node that is not among those that are known. It may be a mistake, or
+// the name of hosts that have not joined yet.
 func (e expression) checkNames(sites, nodes map[string]bool) (lines []string) {
 	add := func(names []string, known map[string]bool, what, why string) {
 		names = slices.Sorted(slices.Values(names))

@@ -12,8 +12,9 @@ import (
 // aboveMean is how far above the mean a node's load may be before fewest prefers others.
 const aboveMean = 1.1
 
-// fewestRanker ranks the incumbent first, then the hosts below the mean load in spread's order, then the others by their load. It ranks
-// sites likewise, and then the hosts of each by the mean of their site: within is set if that is the mean, not that of all.
+// fewestRanker ranks the incumbent first, then the hosts below the mean load in spread's order, then the others by
+// their load. It ranks sites likewise, and then the hosts of each by the mean of their site: within is set if that is
+// the mean, not that of all.
 func fewestRanker(by spreadBy, within bool) ranker {
 	return ranker{by.label(fewestName), func(in Input) scorer { return by.fewest(in, within) }}
 }

@@ -48,8 +48,8 @@ type Input struct {
 	Group string
 	// Reelect is set for an operator's reelection, in which fewest may replace the incumbent.
 	Reelect bool
-	// Load is how many leaderships each node has, by its id, without that of the group that is ranked. Each slot counts as one. A node
-	// that is missing leads nothing, as far as is known.
+	// Load is how many leaderships each node has, by its id, without that of the group that is ranked. Each slot
+	// counts as one. A node that is missing leads nothing, as far as is known.
 	Load map[string]int
 	// Peers has the id of the node that is elected in other groups, by their names. It is empty while there is none, and a group of
 	// which nothing is known is missing. Relations are those of other groups.

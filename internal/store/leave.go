@@ -21,11 +21,12 @@ type leaver interface {
 	cluster.Lifetime
 }
 
-// Leave ends the membership of this session in a group while the session goes on. The member's work must be dead, its post_stop
-// must have run, its lease must be over, and nothing may write for it any more; where a leadership is Unproven, it must only
-// acquire nothing any more. Leave repeats LEAVE until a read after a sync
-// confirms that nothing of the member is left, or until ctx is done or the session has ended. It must then be called again, or the
-// session be closed: a forgotten incarnation could become an elector that never elects (L1). What is to be read of d need not be set.
+// Leave ends the membership of this session in a group while the session goes on. The member's work must be dead, its
+// post_stop must have run, its lease must be over, and nothing may write for it any more; where a leadership is
+// Unproven, it must only acquire nothing any more. Leave repeats LEAVE until a read after a sync confirms that
+// nothing of the member is left, or until ctx is done or the session has ended. It must then be called again, or the
+// session be closed: a forgotten incarnation could become an elector that never elects (L1). What is to be read of d
+// need not be set.
 func Leave(ctx context.Context, conn leaver, p cluster.Paths, d cluster.Departure) error {
 	ctx = zk.WithPriority(ctx, zk.PriorityLease)
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
@@ -115,7 +116,7 @@ func listOwn(ctx context.Context, conn leaver, p cluster.Paths, d *cluster.Depar
 	case errors.Is(err, cluster.ErrNoNode):
 		return nil, nil
 	case errors.As(err, &held) && d.Self != "":
-		return []string{d.Self}, nil // whoever fills the list with garbage must not cost the other groups the session
+		return []string{d.Self}, nil // a forged list must not cost the other groups the session
 	case err != nil:
 		return nil, fmt.Errorf("cannot list znode %s: %w", p.Election(), err)
 	}

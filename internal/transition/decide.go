@@ -122,9 +122,8 @@ func (m *Machine) end(reason string) {
 	}
 }
 
-// enforceLease stops the work before the lease ends, and has it killed when the lease ends, whatever else is going on (the
-// guard does so by itself, too: S1;
-// docs/protocol.md, Leading, and the lease).
+// enforceLease stops the work before the lease ends, and has it killed when the lease ends, whatever else is going on
+// (the guard does so by itself, too: S1; docs/protocol.md, Leading, and the lease).
 func (m *Machine) enforceLease() {
 	if m.ended != "" && m.working() && !m.term.killSent {
 		m.term.killSent = true
@@ -386,7 +385,8 @@ func (m *Machine) withdraw() {
 	}
 }
 
-// maySend reports whether a transaction of the term may be sent: none is under way, nor must be read back, nor has just failed.
+// maySend reports whether a transaction of the term may be sent: none is under way, nor must be read back, nor has
+// just failed.
 func (m *Machine) maySend() bool {
 	return m.tx.pending == TxNone && m.term.unresolved == TxNone && m.due(m.retryAt)
 }

@@ -93,7 +93,7 @@ func TestWhoAnnouncesItsEnd(t *testing.T) {
 	}
 }
 
-// Whoever has elected another one itself posts no RENEW while its work stops.
+// A leader that has elected another one itself posts no RENEW while its work stops.
 func TestNoRENEWAfterTheOwnElectionOfAnother(t *testing.T) {
 	s := newScript(t)
 	s.lead()

@@ -131,7 +131,8 @@ type (
 		Term   int64
 		Holder cluster.EarlierHolder
 	}
-	// RunPreStart runs the hook that prepares the work. It counts as work: it ends with the lease. [HookDone] reports its end.
+	// RunPreStart runs the hook that prepares the work. It counts as work: it ends with the lease. [HookDone] reports
+	// its end.
 	RunPreStart struct{ Term int64 }
 	// RunPostStop runs the hook that undoes the preparation, even if the lease is over. [HookDone] reports its end.
 	RunPostStop struct{ Term int64 }

@@ -326,8 +326,8 @@ func (m *Machine) veto() {
 	m.send(TxVeto, m.opt.Paths.VetoTx(*s, m.opt.Self.ID), m.now+m.opt.Budget.Lease)
 }
 
-// vetoes reports whether this member vetoes now. A candidate that may have a right of its own is left to use it for a while: its key is
-// not known here.
+// vetoes reports whether this member vetoes now. A candidate that may have a right of its own is left to use it for a
+// while: its key is not known here.
 func (m *Machine) vetoes() bool {
 	s := &m.snap
 	f, e := &s.Fence.Record, &s.Elected

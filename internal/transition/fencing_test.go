@@ -216,7 +216,7 @@ func waiting(t *testing.T, f Fencing, nodes ...string) *script {
 	return s
 }
 
-// Whoever does not fence, or does not skip the wait, relies on no fencing of others.
+// A host that does not fence, or does not skip the wait, relies on no fencing of others.
 func TestWhoReliesOnFencing(t *testing.T) {
 	holders := []cluster.EarlierHolder{{Node: "old", Fenced: true}, {Node: "older"}}
 	for _, c := range []struct {

@@ -144,8 +144,8 @@ func refused(tx Tx, index int, err error) TxDone {
 	return TxDone{Tx: tx, Err: &cluster.TxError{Index: index, Err: err}}
 }
 
-// prepare takes the machine to its pre_start hook, start from there to the start of its child, declare to the sending of READY, and lead to
-// READY, without a lease wait.
+// prepare takes the machine to its pre_start hook, start from there to the start of its child, declare to the sending
+// of READY, and lead to READY, without a lease wait.
 func (s *script) prepare() {
 	s.t.Helper()
 	s.on(s.saw(), "ACQUIRE")

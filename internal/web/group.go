@@ -266,8 +266,9 @@ func newMemberCache() *memberCache {
 	return &memberCache{busy: make(chan struct{}, 1), readings: make(map[string]groupReading)}
 }
 
-// read returns the readings by name. It first refreshes those that are too old, unless another request does so and there is a reading
-// of each group: while ZooKeeper does not answer, a few requests that wait would use up the quota of all.
+// read returns the readings by name. It first refreshes those that are too old, unless another request does so and
+// there is a reading of each group: while ZooKeeper does not answer, a few requests that wait would use up the quota
+// of all.
 func (c *memberCache) read(ctx context.Context, groups []*Group) map[string]groupReading {
 	ctx, cancel := context.WithTimeout(ctx, membersTimeout)
 	defer cancel()

@@ -227,8 +227,8 @@ func TestLabelsAreBounded(t *testing.T) {
 	}
 }
 
-// An unauthorized client has registered 6,000 members, each on a different site with a long name. The metrics stay small, can be
-// parsed, and count what was omitted.
+// An unauthorized client has registered 6,000 members, each on a different site with a long name. The metrics stay
+// small, can be parsed, and count what was omitted.
 func TestForgedSitesDoNotFloodMetrics(t *testing.T) {
 	const forged = 3000
 	v := leadingElector()
@@ -278,7 +278,8 @@ func TestForgedSitesDoNotFloodMetrics(t *testing.T) {
 	}
 }
 
-// A forged member may be elected until its takeover is overdue. The label of its site must not be computed for each comparison.
+// A forged member may be elected until its takeover is overdue. The label of its site must not be computed for each
+// comparison.
 func TestLongElectedSiteDoesNotDelayScrapes(t *testing.T) {
 	s := groupData{maxSites: 64}
 	s.ElectedSite = strings.Repeat("é", 100_000)

@@ -68,7 +68,8 @@ func (a *api) submit(w http.ResponseWriter, r *http.Request, g *Group, kind requ
 // submitted are the requests that a.submissions limits.
 const submitted = "operator requests"
 
-// readRequest decodes the body of a request about a group, or about all if g is nil. If it returns false, it has responded.
+// readRequest decodes the body of a request about a group, or about all if g is nil. If it returns false, it has
+// responded.
 func (a *api) readRequest(w http.ResponseWriter, r *http.Request, kind request.Kind, by principal, g *Group) (req request.Request, ok bool) {
 	if err := a.origins.Check(r); err != nil {
 		closeAfterResponse(w, r)

@@ -344,8 +344,8 @@ const (
 	hangUpTimeout = 500 * time.Millisecond
 )
 
-// admit returns a handler that serves a route. It rejects requests with a body that no handler reads, those that exceed the limits of
-// concurrent requests, and those with another method.
+// admit returns a handler that serves a route. It rejects requests with a body that no handler reads, those that
+// exceed the limits of concurrent requests, and those with another method.
 func (a *api) admit(to route) http.HandlerFunc {
 	takesBody, allow := slices.ContainsFunc(to.methods, mayHaveBody), strings.Join(to.methods, ", ")
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -374,8 +374,8 @@ func (a *api) admit(to route) http.HandlerFunc {
 	}
 }
 
-// acquire takes one of a quota for the client of a request. If none is free, it responds and returns false. Otherwise the caller must
-// release it.
+// acquire takes one of a quota for the client of a request. If none is free, it responds and returns false. Otherwise
+// the caller must release it.
 func (a *api) acquire(w http.ResponseWriter, r *http.Request, q *quota, g *Group, what string) bool {
 	from := clientOf(r)
 	if q.acquire(from) {
@@ -387,7 +387,8 @@ func (a *api) acquire(w http.ResponseWriter, r *http.Request, q *quota, g *Group
 	return false
 }
 
-// screen rejects requests with a Host header that is not this daemon's, and those with a body that nothing reads, whatever their path.
+// screen rejects requests with a Host header that is not this daemon's, and those with a body that nothing reads,
+// whatever their path.
 func (a *api) screen(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := a.checkHost(r); err != nil {

@@ -96,8 +96,8 @@ func outcomeOf(err error) outcome {
 	return answered
 }
 
-// maxInLibrary limits the requests that the library has of each priority below [PriorityLease]. A request waits for others of its own
-// priority only, in the order in which they came.
+// maxInLibrary limits the requests that the library has of each priority below [PriorityLease]. A request waits for
+// others of its own priority only, in the order in which they came.
 const maxInLibrary = 64
 
 // queue has a slot for each request that the library has, by its priority.

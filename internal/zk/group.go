@@ -12,10 +12,10 @@ import (
 // ErrAbandoned is the error of every request of a [Group] that was abandoned or closed. It matches [cluster.ErrNotSent].
 var ErrAbandoned = fmt.Errorf("%w: this instance of the group was given up", cluster.ErrNotSent)
 
-// Group is a handle: one group's access to a session that several groups share, or that of a slot of a group. Its hints are those
-// below the group's root, except for those of other slots; its requests and its final transaction are its own, and giving it up does not
-// affect the other groups. It implements [cluster.ReadWriter], [cluster.Watcher], [cluster.Lifetime] and [cluster.Owner], and is safe
-// for concurrent use.
+// Group is a handle: one group's access to a session that several groups share, or that of a slot of a group. Its
+// hints are those below the group's root, except for those of other slots; its requests and its final transaction are
+// its own, and giving it up does not affect the other groups. It implements [cluster.ReadWriter], [cluster.Watcher],
+// [cluster.Lifetime] and [cluster.Owner], and is safe for concurrent use.
 type Group struct {
 	*Session
 	id     int // no two handles of a session have the same

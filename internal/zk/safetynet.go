@@ -112,8 +112,8 @@ func (s *Session) checkWatch(w watch) {
 	}
 }
 
-// compare compares a znode with what was read when watch a was set, and reports whether the watch was lost: if the znode has changed without
-// an event. Then the group's reader must read everything again.
+// compare compares a znode with what was read when watch a was set, and reports whether the watch was lost: if the
+// znode has changed without an event. Then the group's reader must read everything again.
 func (s *Session) compare(w watch, a *armedWatch, stat cluster.Stat) (lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

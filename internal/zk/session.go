@@ -347,8 +347,8 @@ func (s *Session) noteServerError(addr string, err error) {
 	log.Warn("no ZooKeeper server answers: still trying", "tried", s.describeServerErrors())
 }
 
-// outageDue reports whether it is to be logged that there is no connection: some seconds after the session was opened or has
-// lost it, then at growing intervals. The caller holds s.mu.
+// outageDue reports whether it is to be logged that there is no connection: some seconds after the session was opened
+// or has lost it, then at growing intervals. The caller holds s.mu.
 func (s *Session) outageDue(now time.Time) bool {
 	if s.connected || now.Before(s.reportAt) {
 		return false

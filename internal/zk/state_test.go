@@ -434,8 +434,8 @@ func TestSessionEvents(t *testing.T) {
 	contains(t, s.Err(), "expired, or closed from elsewhere")
 }
 
-// That there is no connection is logged, at first and after its loss, also where nothing depends on it, such as on a standby. Short
-// interruptions are not.
+// That there is no connection is logged, at first and after its loss, also where nothing depends on it, such as on a
+// standby. Short interruptions are not.
 func TestOutageIsLogged(t *testing.T) {
 	t.Parallel()
 	log := new(strings.Builder)

@@ -247,7 +247,8 @@ func TestCertificateWithOldServer(t *testing.T) {
 	if err := s.noteIdentities([]identity{{scheme: x509Scheme, name: "CN=else"}}); !errors.Is(err, cluster.ErrNoAuth) {
 		t.Error(err)
 	}
-	// It is not known how the server writes this subject: that is no identity, and an error only where ACLs name certificates.
+	// It is not known how the server writes this subject: that is no identity, and an error only where ACLs name
+	// certificates.
 	conn.(*tlsConn).asked = &x509.Certificate{Subject: pkix.Name{SerialNumber: "42"}}
 	if own, err := s.identify(conn, nil); len(own) != 0 || !errors.Is(err, cluster.ErrNoAuth) {
 		t.Errorf("got %v, %v", own, err)

@@ -10,7 +10,8 @@ import (
 	"zkelectd/internal/policy"
 )
 
-// maxRounds ends a forecast of several groups, or slots, that does not settle: it is more than settles a group with all slots on one node.
+// maxRounds ends a forecast of several groups, or slots, that does not settle: it is more than settles a group with
+// all slots on one node.
 const maxRounds = 2 * cluster.MaxSlots
 
 // forecasts are those of several groups that are placed with regard to each other.
@@ -117,8 +118,8 @@ func WithPlacement(questions []Question) []Question {
 	return all
 }
 
-// InTurn plans several groups, or slots, one after the other. Each takes into account who would lead those before it, which plan returns,
-// and who leads the others. Their names are in their options.
+// InTurn plans several groups, or slots, one after the other. Each takes into account who would lead those before it,
+// which plan returns, and who leads the others. Their names are in their options.
 func InTurn(questions []Question, plan func(i int, q Question) (leader string)) {
 	f := newForecasts(questions)
 	for i, q := range questions {
@@ -131,8 +132,8 @@ func InTurn(questions []Question, plan func(i int, q Question) (leader string)) 
 // their options.
 func RunAll(questions []Question) []Outcome { return newForecasts(questions).settle() }
 
-// RunSlots answers the questions about all slots of a group, in their order. What one slot decides counts for the others; what is known
-// of other groups stays as it is.
+// RunSlots answers the questions about all slots of a group, in their order. What one slot decides counts for the
+// others; what is known of other groups stays as it is.
 func RunSlots(questions []Question) []Outcome {
 	f := newForecasts(questions)
 	f.placed = true

@@ -31,8 +31,8 @@ type record struct {
 	reported string        // the last error, as logged
 }
 
-// due reports whether the record may be written now, from what a snapshot of that time has of it: one from before the last write does not
-// count. If not, wake is when to ask again, 0 for after the next event.
+// due reports whether the record may be written now, from what a snapshot of that time has of it: one from before the
+// last write does not count. If not, wake is when to ask again, 0 for after the next event.
 func (r *record) due(at, now time.Duration) (ok bool, wake time.Duration) {
 	switch {
 	case r.busy, at < r.settled:

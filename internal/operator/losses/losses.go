@@ -24,14 +24,15 @@ type Config struct {
 	LostAfter time.Duration
 	// Hooks is how many hooks the guard runs after the death of its daemon; each of them may take K.
 	Hooks int
-	// Fencing is how long it may take to fence one host, with all levels, 0 if that is not required. SkipWait is set if the lease wait ends
-	// with it.
+	// Fencing is how long it may take to fence one host, with all levels, 0 if that is not required. SkipWait is set
+	// if the lease wait ends with it.
 	Fencing  time.Duration
 	SkipWait bool
-	// DeviceUsed is set if there may be a watchdog device that fits the lease, DeviceRequired if no host leads without it.
+	// DeviceUsed is set if there may be a watchdog device that fits the lease, DeviceRequired if no host leads
+	// without it.
 	DeviceUsed, DeviceRequired bool
-	// Failsafe is set if a leader works on while ZooKeeper is away, FailsafeMax for how long after the last write that ZooKeeper has
-	// acknowledged; 0 for as long as it takes.
+	// Failsafe is set if a leader works on while ZooKeeper is away, FailsafeMax for how long after the last write
+	// that ZooKeeper has acknowledged; 0 for as long as it takes.
 	Failsafe    bool
 	FailsafeMax time.Duration
 	// Alone is set if it is known that no other member may lead, Confirm if a person may have to approve the next one.

@@ -45,8 +45,8 @@ type BusyError struct {
 	Path string
 	// Holder describes the process; empty if this process may not find out.
 	Holder string
-	// Running says that the timer runs already. To open the device would save the host from a reset that may have a reason: work whose guard
-	// was killed.
+	// Running says that the timer runs already. To open the device would save the host from a reset that may have a
+	// reason: work whose guard was killed.
 	Running bool
 }
 

@@ -15,8 +15,9 @@ func Read(path string) string {
 	return string(data)
 }
 
-// CopyProgram copies the running test program to another file, which it replaces. A separate process does it: if this one had the file
-// open for writing, a process that is forked at that moment would inherit it, and the file could not be executed.
+// CopyProgram copies the running test program to another file, which it replaces. A separate process does it: if this
+// one had the file open for writing, a process that is forked at that moment would inherit it, and the file could not
+// be executed.
 func CopyProgram(t *testing.T, to string) {
 	t.Helper()
 	from, err := os.Executable()

@@ -16,7 +16,8 @@ import (
 	"zkelectd/internal/work/command"
 )
 
-// Readiness configures a readiness check; package config reads it by its tags. Without a target and Notify the child is ready at once.
+// Readiness configures a readiness check; package config reads it by its tags. Without a target and Notify the child
+// is ready at once.
 type Readiness struct {
 	Target `yaml:",squash" doc:"The child is ready"`
 	// Notify waits for READY=1 on a [Socket]. There is no target then.
@@ -88,8 +89,8 @@ var client = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// Request sends a request to a URL, with a body of JSON unless that is nil. It returns an error, which does not contain the URL, unless the
-// answer is 2xx.
+// Request sends a request to a URL, with a body of JSON unless that is nil. It returns an error, which does not
+// contain the URL, unless the answer is 2xx.
 func Request(ctx context.Context, method, target string, body []byte) error {
 	req, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
 	if err != nil {

@@ -55,8 +55,9 @@ func explain(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// Inspect returns a unit, and an error if the unit cannot be leader-only work: it must name two files with EnvironmentFile=, one with the
-// name permit in its permit, without which it does not start, and the path fencing with the fencing token, which need not exist.
+// Inspect returns a unit, and an error if the unit cannot be leader-only work: it must name two files with
+// EnvironmentFile=, one with the name permit in its permit, without which it does not start, and the path fencing
+// with the fencing token, which need not exist.
 func Inspect(ctx context.Context, name, permit, fencing string) (Unit, error) {
 	c, err := connect(ctx)
 	if err != nil {

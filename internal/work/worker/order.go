@@ -23,8 +23,8 @@ type Order struct {
 // Empty reports whether there is no order.
 func (o Order) Empty() bool { return len(o.Exec) == 0 && o.HTTP == "" }
 
-// give gives the order to the work. The guard runs a command under the lease, and none of its processes is left when give returns. After an
-// error the work may or may not have got the order, or may still get it.
+// give gives the order to the work. The guard runs a command under the lease, and none of its processes is left when
+// give returns. After an error the work may or may not have got the order, or may still get it.
 func (o Order) give(ctx context.Context, w *Worker, f workenv.Fencing, role string) error {
 	f.Role = role
 	var err error

@@ -164,7 +164,8 @@ func (s *Standby) run(ctx context.Context) {
 	}
 }
 
-// await waits until ready returns true, and asks again after each change, with mu locked. It returns the error of ctx if that ends before.
+// await waits until ready returns true, and asks again after each change, with mu locked. It returns the error of ctx
+// if that ends before.
 func (s *Standby) await(ctx context.Context, ready func() bool) error {
 	for {
 		s.mu.Lock()

@@ -148,14 +148,15 @@ func (k Kerberos) Keep(ctx context.Context, servers func() []string, failed func
 	}
 }
 
-// retryPause is the pause after a renewal that has failed, unless the tickets end before. No pause is shorter than minPause.
+// retryPause is the pause after a renewal that has failed, unless the tickets end before. No pause is shorter than
+// minPause.
 const (
 	retryPause = 30 * time.Second
 	minPause   = time.Second
 )
 
-// due returns when tickets are to be renewed, at 40 to 60 percent of the life of the first that ends, and when that ends:
-// at once and the zero time if one is missing.
+// due returns when tickets are to be renewed, at 40 to 60 percent of the life of the first that ends, and when that
+// ends: at once and the zero time if one is missing.
 func (w *wallet) due(servers []string) (wait time.Duration, end time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -215,7 +215,7 @@ func TestLeadershipPassesToTheOtherHost(t *testing.T) {
 		for _, e := range events {
 			got += e.Kind + " " + string(e.Data) + "\n"
 		}
-		for _, want := range []string{`elected {"node":"b","site":"default",`, `leadership {"node":"b","site":"default",`, `"state":"READY"`, `"state":"leading"`, `"elector":true`} {
+		for _, want := range []string{`leadership {"node":"b","site":"default",`, `"state":"READY"`, `"state":"leading"`, `"elector":true`} {
 			if !strings.Contains(got, want) {
 				return false
 			}

@@ -11,7 +11,6 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
-	"zkelectd/internal/store"
 )
 
 // startAsUsual starts a daemon that may create no group, with a state directory.
@@ -87,46 +86,4 @@ func TestAGroupIsNotCreatedByChance(t *testing.T) {
 	f.waitForChild("a", 2)
 	f.until("b has joined", func(g status.Group) bool { return len(g.Members) == 2 && leads("a")(g) })
 	f.checkInvariants()
-}
-
-// A job does not create its group either.
-func TestAJobIsNotCreatedByChance(t *testing.T) {
-	t.Parallel()
-	f := openFleet(t, fmt.Sprintf("/groups/g%d", groups.Add(1)))
-	job := f.exec("n1", `echo run >>"$RUNS"`)
-	if code := f.exit("n1"); code != 125 || !strings.Contains(job.Output(), "there is no group at "+f.paths.Root) {
-		t.Errorf("exit status %d:\n%s", code, job.Output())
-	}
-	if f.exists(f.paths.Root) || f.countRuns("run") != 0 {
-		t.Error("the job was run, or its root created")
-	}
-}
-
-// Check says which groups are new, and creates nothing: a mistyped root would start the work a second time.
-func TestCheckSaysWhatIsNew(t *testing.T) {
-	t.Parallel()
-	base := fmt.Sprintf("/estates/e%d", groups.Add(1))
-	f := openFleet(t, base+"/billing")
-	check := func(root string, isNew bool, texts ...string) {
-		t.Helper()
-		out, err := zkelectd("check", "--zk", f.servers[0], "--root", root, "--", "sleep", "1")
-		if err != nil || strings.Contains(out, "warning: new: there is no group at "+root+" on "+f.servers[0]) != isNew {
-			t.Errorf("%s: %v\n%s", root, err, out)
-		}
-		for _, text := range texts {
-			if !strings.Contains(out, text) {
-				t.Errorf("%s: want %q:\n%s", root, text, out)
-			}
-		}
-	}
-	check(f.paths.Root, true)
-	if err := store.EnsureIdentity(t.Context(), f.session, base, "billing", cluster.Identity{Root: f.paths.Root, Kind: cluster.KindSingle}); err != nil {
-		t.Fatal(err)
-	}
-	check(f.paths.Root, false)
-	check(base+"/biling", true, " (is "+f.paths.Root+" meant?): a host that has never been in it does not create it")
-	check(base+"/other", true, f.servers[0]+": a host that has never been in it does not create it")
-	if _, _, err := f.session.Get(t.Context(), base+"/biling", false); err == nil {
-		t.Error("check has created the group")
-	}
 }

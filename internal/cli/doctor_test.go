@@ -97,22 +97,6 @@ func TestDoctor(t *testing.T) {
 
 func groupName(f *fleet) string { return f.paths.Root[strings.LastIndexByte(f.paths.Root, '/')+1:] }
 
-// Without any answer doctor still ends, and nothing in ZooKeeper is ok.
-func TestDoctorWithoutServers(t *testing.T) {
-	t.Parallel()
-	f := &fleet{t: t, servers: []string{"127.0.0.1:" + closedPort(t), "127.0.0.1:" + closedPort(t)}, dir: t.TempDir(), paths: cluster.Paths{Root: "/g"}}
-	f.configure("n1", "dc1", 1, "")
-	report, bad := f.examineWith(f.file("n1"))
-	if report.Result != doctor.Fail || len(bad) < 8 {
-		t.Errorf("%s: %q", report.Result, bad)
-	}
-	for _, c := range report.Checks {
-		if c.Result == doctor.OK && !slices.Contains([]string{"configuration", "programs", "real-time priority"}, c.Check) {
-			t.Errorf("%+v", c)
-		}
-	}
-}
-
 // A daemon may have on its command line that it has no child.
 func TestDoctorBesideADaemonWithoutAChild(t *testing.T) {
 	t.Parallel()

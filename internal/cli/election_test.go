@@ -14,48 +14,6 @@ import (
 	"zkelectd/internal/operator/status"
 )
 
-func TestReloadMovesTheLeader(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.join("a", "b", "c")
-
-	f.waitForWork("a")
-
-	// A file with errors is refused as a whole.
-	f.configure("c", "dc9", 500, "policy: {sites: {dc9: many}}\nlog: {level: loud}\n")
-	f.daemons["c"].Signal(syscall.SIGHUP)
-	f.logged("c", `policy.sites`)
-	f.logged("c", `log.level`)
-	f.logged("c", "the running configuration stays")
-	if g := f.until("nothing moves", leads("a")); len(g.Members) != 3 {
-		t.Errorf("members: %+v", g.Members)
-	}
-
-	f.configure("c", "dc1", 500, "election: {exclusion: 2m}\n")
-	f.daemons["c"].Signal(syscall.SIGHUP)
-	f.until("c leads by its new priority", leads("c"))
-	f.waitForWork("c")
-	f.logged("c", "these settings need a restart")
-	f.logged("c", "election.exclusion")
-
-	f.configure("b", "dc2", 1, "policy: {sites: {dc2: 7}}\n")
-	f.daemons["b"].Signal(syscall.SIGHUP)
-	g := f.until("b leads by the new policy", leads("b"))
-	if !strings.Contains(g.Policy, "revision 2, published by b") {
-		t.Errorf("policy: %s", g.Policy)
-	}
-
-	// Each child has ended before the next one starts; on a busy machine it is killed before it says so itself.
-	f.waitForWork("b")
-	all := f.checkInvariants()
-	last := all[max(0, len(all)-3):] // others may have led before all had joined
-	for i, want := range []string{"a", "c", "b"} {
-		if last[i].node != want {
-			t.Fatalf("tenures %+v", all)
-		}
-	}
-}
-
 func TestSecondStopKillsTheChild(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -71,29 +29,6 @@ func TestSecondStopKillsTheChild(t *testing.T) {
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("ended after %s", took)
 	}
-}
-
-func TestSameIDIsRefused(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.join("a")
-	first := f.daemons["a"]
-	f.configure("a", "dc1", 100, "")
-	second := f.start("a")
-	t.Cleanup(func() {
-		first.Signal(syscall.SIGKILL)
-		<-first.Done
-	})
-	if code := f.exit("a"); code != 1 {
-		t.Errorf("exit status %d", code)
-	}
-	out := second.Output()
-	for _, want := range []string{`node id "a" is taken`, "host ", fmt.Sprintf("pid %d", first.Process.Pid), "session 0x", "--id"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("the refusal lacks %q: %s", want, out)
-		}
-	}
-	f.until("the first is undisturbed", leads("a"))
 }
 
 // A member whose takeover or work fails is excluded with the reason, and the one before leads again. scripts/systemd-guest-unit.sh tests
@@ -134,24 +69,6 @@ func TestMembersThatFailAreExcluded(t *testing.T) {
 	if in := terms["no-volume"]; len(in) > 0 {
 		t.Errorf("its child ran in the terms %v", in)
 	}
-}
-
-// A daemon that is alone and has a command that does not exist reports that, and does not use up terms.
-func TestCommandThatDoesNotExist(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.configure("a", "dc1", 1, "child: {command: [/no/such/program], stop_timeout: 400ms}\n")
-	f.start("a")
-	f.until("the strikes slow it down", func(g status.Group) bool { return len(g.Exclusions) == 1 && g.Exclusions[0].Strikes >= 3 })
-	g := f.until("a status", func(status.Group) bool { return true })
-	if x := g.Exclusions[0]; x.Strikes > 4 || !strings.Contains(x.Reason, "/no/such/program") {
-		t.Errorf("exclusion: got %+v", x)
-	}
-	f.logged("a", `level=WARN msg="now standby"`) // giving up is no ordinary event
-	f.configure("b", "dc1", 1, "")
-	f.start("b")
-	f.until("b leads", leads("b"))
-	f.checkInvariants()
 }
 
 // Flags are enough for a sidecar. Without the guard's respawn, a supervisor learns how the daemon has died.

@@ -337,21 +337,3 @@ func TestLastRun(t *testing.T) {
 		}
 	}
 }
-
-// timeout(1) bounds how long a job runs, as docs/recipes/cron-job.md says: it has ended then, and is not repeated.
-func TestExecOfAJobWithATimeout(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	const hangs = `timeout -k 1s 1s sh -c 'trap "" TERM; echo $$ >"$RUNS.pid"; echo hung >>"$RUNS"; while :; do sleep 0.1; done'`
-	f.exec("n1", "exec "+hangs, "--once-per", "1h")
-	if got := f.exit("n1"); got != 137 || f.countRuns("hung") != 1 {
-		t.Errorf("exit status %d\n%s", got, f.daemons["n1"].Output())
-	}
-	if job := strings.TrimSpace(read(f.runs() + ".pid")); job == "" || running(job) {
-		t.Errorf("process %q runs on", job)
-	}
-	f.exec("n2", `echo again >>"$RUNS"`, "--once-per", "1h")
-	if got := f.exit("n2"); got != 0 || f.countRuns("again") != 0 {
-		t.Errorf("exit status %d, it was repeated\n%s", got, f.daemons["n2"].Output())
-	}
-}

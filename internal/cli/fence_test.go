@@ -1,38 +1,13 @@
 package cli
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
-	"zkelectd/internal/store"
-	"zkelectd/internal/test/faultproxy"
 )
-
-// allOfLeadership deletes leader and the znodes below it in one transaction.
-func (f *fleet) allOfLeadership() []cluster.Op {
-	return []cluster.Op{remove(f.paths.Current()), remove(f.paths.Elected()), remove(f.paths.Leader())}
-}
-
-// Missing znodes do not prove that there is no leader: a new group waits once, and logs that.
-func TestTheFirstLeaderOfAFreshGroupWaits(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.paths.Root += "-fresh"
-	f.startLeader("a", "")
-	f.logged("a", "there is no record of an earlier leader: the first leader waits 2.45s for a lease that may still be running; 'zkelectd init' on a new group avoids this")
-	f.logged("a", "now lease-wait")
-	if n := strings.Count(f.daemons["a"].Output(), "there is no record of an earlier leader"); n != 1 {
-		t.Errorf("it logs it %d times", n)
-	}
-	f.failsWith("is in use, or has been: znode "+f.paths.Election()+" has 1 incarnations", "init")
-	f.checkInvariants()
-}
 
 func TestInit(t *testing.T) {
 	t.Parallel()
@@ -56,50 +31,6 @@ func TestInit(t *testing.T) {
 	}
 	for _, want := range []string{"znode " + f.paths.Elected() + " exists", "znode " + f.paths.Leader() + " holds term ", "Just start its daemons"} {
 		f.failsWith(want, "init")
-	}
-	f.checkInvariants()
-}
-
-// A record of a newer version stays as it is, whatever happens to the leader.
-func TestALeadershipOfANewerVersionIsLeftAlone(t *testing.T) {
-	t.Parallel()
-	const newer = `{"v":3,"term":7,"state":"RELEASED","later":true}`
-	f := newFleet(t)
-	f.join("a", "b")
-	for _, c := range []struct {
-		path  string
-		known int
-		named []string // by whose logs: only the elector and the elected member, a, read the other records
-	}{
-		{f.paths.Elected(), 1, []string{"a", "b"}},
-		{f.paths.Leader(), 2, []string{"a"}},
-		{f.paths.Current(), 1, []string{"a"}},
-	} {
-		f.until("a leads", leads("a"))
-		f.waitForWork("a")
-		f.write(overwrite(c.path, newer))
-		for _, id := range c.named {
-			f.logged(id, "a record has a newer format")
-			f.logged(id, "reason=\"znode "+c.path+" has format version 3")
-		}
-		g := f.until("status shows it", func(g status.Group) bool { return len(g.Problems) > 0 })
-		if want := fmt.Sprintf("znode %s has format version 3, this zkelectd reads up to %d: upgrade this host, or stop its daemon", c.path, c.known); !strings.Contains(g.Problems[0], want) {
-			t.Errorf("problems %q", g.Problems)
-		}
-		if c.path == f.paths.Current() { // its owner may have ended, and the record with it
-			break
-		}
-		closed := func() int { return strings.Count(f.daemons["b"].Output(), "closed the dead daemon's session") }
-		before := closed()
-		syscall.Kill(f.daemon("b"), syscall.SIGKILL) // a new session checks the record as well
-		f.eventually("b's session is closed", func() bool { return closed() > before })
-		f.until("b is back", func(g status.Group) bool { return len(g.Members) == 2 })
-		data, _, err := f.session.Get(context.Background(), c.path, false)
-		if err != nil || string(data) != newer {
-			t.Errorf("it was overwritten: %s, %v", data, err)
-		}
-		f.write(overwrite(c.path, "damaged")) // which any elector may repair
-		f.waitForWork(f.leadership("a leadership again").Elected.Record.Node)
 	}
 	f.checkInvariants()
 }
@@ -173,57 +104,4 @@ func TestADamagedHistoryIsReplaced(t *testing.T) {
 		t.Errorf("it was overwritten: %s", got)
 	}
 	f.checkInvariants()
-}
-
-// After all znodes of the group were deleted at once, under a leader that is cut off, all daemons register again, and
-// no work starts before the old work is dead.
-func TestTheWholeTreeIsDeleted(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	l := newLink(t, shared.Addr())
-	f.pair(l, "session_timeout: 4s", "plain")
-	s := f.snapshot()
-	l.SetMode(faultproxy.Refuse)
-	ops := []cluster.Op{remove(f.paths.Current()), remove(f.paths.Elected()), remove(f.paths.Leader()), remove(f.paths.Policy())}
-	for _, m := range s.Members {
-		ops = append(ops, remove(f.paths.Incarnation(m.Name)), remove(f.paths.Node(m.ID)))
-	}
-	f.write(append(ops, remove(f.paths.Election()), remove(f.paths.Nodes()))...)
-	g := f.until("a leadership again, in a newer term", func(g status.Group) bool {
-		return g.State == string(cluster.CurrentReady) && g.Term > s.Elected.Record.Term && g.Next == ""
-	})
-	f.waitForWork(g.Leader)
-	l.SetMode(faultproxy.Pass)
-	f.until("both are back", func(g status.Group) bool { return len(g.Members) == 2 })
-	f.checkInvariants()
-}
-
-// Each trace of an earlier use is found by itself.
-func TestInitRefusesAGroupThatIsInUse(t *testing.T) {
-	t.Parallel()
-	create := func(path, data string) cluster.Op {
-		return cluster.Op{Kind: cluster.OpCreate, Path: path, Data: []byte(data)}
-	}
-	for name, op := range map[string]func(p cluster.Paths) cluster.Op{
-		"incarnation": func(p cluster.Paths) cluster.Op { return create(p.Incarnation("a-0000000000000001-n_0000000001"), "") },
-		"node":        func(p cluster.Paths) cluster.Op { return create(p.Node("a"), "x") },
-		"elected":     func(p cluster.Paths) cluster.Op { return create(p.Elected(), "x") },
-		"current":     func(p cluster.Paths) cluster.Op { return create(p.Current(), "x") },
-		"history":     func(p cluster.Paths) cluster.Op { return create(p.History(), "x") },
-		"roster":      func(p cluster.Paths) cluster.Op { return create(p.Roster(), "x") },
-		"fence":       func(p cluster.Paths) cluster.Op { return overwrite(p.Leader(), `{"v":1,"term":7,"state":"RELEASED"}`) },
-		"emptied":     func(p cluster.Paths) cluster.Op { return overwrite(p.Leader(), "") },
-		"newer":       func(p cluster.Paths) cluster.Op { return overwrite(p.Leader(), `{"v":3}`) },
-	} {
-		f := newFleet(t)
-		f.paths.Root += "-used"
-		if err := store.EnsureTree(t.Context(), f.session, f.paths); err != nil {
-			t.Fatal(err)
-		}
-		f.write(op(f.paths))
-		var in *cluster.InUseError
-		if err := store.Init(t.Context(), f.session, f.paths, "the test"); !errors.As(err, &in) || len(in.Found) != 1 {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +9,6 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/operator/status"
 )
 
 // fenceScript writes an executable script that notes what it was given in a file, with the time since boot, and then does as body says.
@@ -84,48 +81,6 @@ func TestFencingEndsTheWaitForALostLeader(t *testing.T) {
 	for _, args := range [][]string{{"history"}, {"explain"}} {
 		f.succeedsWith("fenced a", args...)
 	}
-}
-
-// Without a way to fence there is no takeover if that is required; once it works there is.
-func TestRequiredFencing(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	works := filepath.Join(f.dir, "works")
-	script, log := f.fenceScript("power-off", "test -e "+works)
-	f.loseLeader("levels: {command: [" + script + "]}, required: true")
-	f.eventually("b has given up twice", func() bool { times, _ := fencings(t, log); return len(times) >= 2 })
-	f.logged("b", "a could not be fenced, and fencing.required permits no takeover without that")
-	if all := ledger(t, f.ledgerFile()); all[len(all)-1].node != "a" {
-		t.Errorf("%+v", all)
-	}
-	put(t, works, "")
-	f.until("b leads", leads("b"))
-	f.waitForWork("b")
-	f.checkInvariants()
-}
-
-// An agent that hangs is killed with the wait, and the next leader starts. Until then, it says whom it is fencing.
-func TestFencingThatHangs(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	script, log := f.fenceScript("fence_hangs", `case "$options" in *action=off*) sleep 1000;; esac`)
-	f.loseLeader("levels: {agent: " + script + ", nodes: {a: {ip: 192.0.2.1}, b: {ip: 192.0.2.2}}}}\nhttp: {listen: '127.0.0.1:0'")
-	url := "http://" + f.address("b") + "/leader"
-	f.eventually("b says whom it is fencing", func() bool {
-		resp, err := http.Get(url)
-		if err != nil {
-			return false
-		}
-		defer resp.Body.Close()
-		var answer struct{ Fencing *status.Fencing }
-		return json.NewDecoder(resp.Body).Decode(&answer) == nil && answer.Fencing != nil && answer.Fencing.Node == "a" && answer.Fencing.For > 0
-	})
-	f.until("b leads", leads("b"))
-	f.waitForWork("b")
-	if times, _ := fencings(t, log); len(times) == 0 {
-		t.Error("nothing was tried")
-	}
-	f.checkInvariants()
 }
 
 // A monitor that fails is a problem of the node, which people see before a failover.

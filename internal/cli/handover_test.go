@@ -10,32 +10,6 @@ import (
 	"zkelectd/internal/test/faultproxy"
 )
 
-// The session timeout is longer than the test waits, so the next leader leads because of the RELEASE.
-func TestStopHandsOverAtOnce(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	ids := []string{"a", "b", "c"}
-	f.joinWith("zookeeper: {session_timeout: 60s}\n", ids...)
-	f.waitForWork("a")
-	first := f.snapshot().Elected.Record.Term
-	for i, id := range ids[:2] {
-		f.stop(id)
-		next := ids[i+1]
-		g := f.until(next+" leads", leads(next))
-		if g.Term <= first || len(g.Members) != 2-i || len(g.Exclusions) != 0 {
-			t.Errorf("after %s: term %d of %d, %d members, exclusions %v", id, g.Term, first, len(g.Members), g.Exclusions)
-		}
-		f.waitForWork(next)
-	}
-	all := f.checkInvariants()
-	last := all[max(0, len(all)-3):] // others may have led before all had joined
-	for i, id := range ids {
-		if last[i].node != id || (i < 2 && (!last[i].ended || last[i].end > last[i+1].start)) {
-			t.Errorf("tenure %d: %+v", i, last)
-		}
-	}
-}
-
 // waitForWork waits until the child that started last is this node's.
 func (f *fleet) waitForWork(id string) {
 	f.t.Helper()
@@ -64,23 +38,6 @@ func (f *fleet) waitForDeath(pid int) {
 		s, err := procinfo.ReadStat(pid)
 		return err != nil || s.Ended()
 	})
-}
-
-func TestStopLeavesNoGrandchild(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	pids := f.dir + "/pids"
-	// Both ignore TERM, and the grandchild keeps nothing but its process group.
-	f.startLeader("a", fmt.Sprintf(`child: {command: [sh, -c, "trap '' TERM; sh -c 'echo $$ >>%s; while :; do sleep 0.05; done' </dev/null >/dev/null 2>&1 & echo $$ >>%s; while :; do sleep 0.05; done"], stop_timeout: 300ms}
-`, pids, pids))
-	f.eventually("both have joined", func() bool { return strings.Count(read(pids), "\n") == 2 })
-	f.stop("a")
-	for _, pid := range strings.Fields(read(pids)) {
-		// The daemon has ended, so they must be dead already.
-		if running(pid) {
-			t.Errorf("process %s survived: %s", pid, read("/proc/"+pid+"/stat"))
-		}
-	}
 }
 
 // Stopping a daemon while ZooKeeper is down must not wait until it is back.

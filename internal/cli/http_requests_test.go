@@ -8,14 +8,11 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/user"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
-	"zkelectd/internal/cluster"
-	"zkelectd/internal/operator/status"
 	"zkelectd/internal/test/zkserver"
 )
 
@@ -58,92 +55,6 @@ func post(c *http.Client, url, token, body string) (int, string) {
 	defer resp.Body.Close()
 	answer, _ := io.ReadAll(resp.Body)
 	return resp.StatusCode, string(answer)
-}
-
-// Each operator request over HTTP does what its command does, under the name of the client.
-func TestRequestsOverHTTP(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	tokens := f.tokens("# who\nnight-shift:" + nightsToken + "\n")
-	for i, id := range []string{"a", "b", "c"} {
-		listen, child := "127.0.0.1:0", ""
-		if id == "b" {
-			listen = "unix:" + f.socket(id)
-		}
-		site := "dc1"
-		if id == "c" { // it is eligible, but its child is never ready
-			site, child = "dc2", "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 400ms, ready: {exec: ['false'], timeout: 100ms}}\n"
-		}
-		f.configure(id, site, 100-i, fmt.Sprintf("http: {listen: '%s', %s}\npolicy: {sites: {dc1: 200, dc2: 100}}\n%s", listen, tokens, child))
-		f.start(id)
-		f.until("a leads", leads("a")) // otherwise c may be elected first, fail, and get a strike
-	}
-	f.until("all have joined", func(g status.Group) bool { return len(g.Members) == 3 && leads("a")(g) })
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testTimeout}
-	give := func(kind, body string, code int, want string) {
-		t.Helper()
-		if got, answer := post(client, "http://"+f.address("a")+"/v1/"+kind, nightsToken, body); got != code || !strings.Contains(answer, want) {
-			t.Fatalf("%s %s: %d %s, want %d %s", kind, body, got, answer, code, want)
-		}
-	}
-	requested := func(what string, ok func(cluster.Control) bool) {
-		t.Helper()
-		f.eventually(what, func() bool { return ok(f.snapshot().Control.Record) })
-	}
-	give("move", `{"node":"b","for":"1h","reason":"maintenance"}`, 200, `"request":1,"messages":["moves leadership from a (dc1) to b (dc1) for 1h0m0s"],"by":"night-shift"}`)
-	f.until("b leads", leads("b"))
-	f.eventually("the history has the name", func() bool {
-		out, err := f.run("history")
-		return err == nil && strings.Contains(out, "moved to b by night-shift: maintenance")
-	})
-	give("clear-strikes", `{"all":true}`, 409, "no node has strikes")
-	give("reelect", `{}`, 200, "a (dc1) takes over")
-	f.until("a leads", leads("a"))
-	give("move", `{}`, 200, "moves leadership from a (dc1) to b (dc1) for 10m0s")
-	f.until("b leads", leads("b"))
-	give("reelect", `{}`, 200, "ends the move to b by night-shift")
-	f.until("a leads", leads("a"))
-	give("cordon", `{"node":"c","for":"1h"}`, 200, "c will not be elected for 1h0m0s")
-	give("drain", `{"site":"dc1"}`, 409, "no other member is eligible")
-	give("move", `{"site":"dc2"}`, 409, "leadership cannot move to site dc2: c: cordoned by night-shift; --force moves it anyway")
-	give("uncordon", `{"node":"c"}`, 200, "ended: cordoned by night-shift")
-	give("drain", `{"site":"dc1"}`, 200, "leadership moves from a (dc1) to c (dc2)")
-	f.until("c has a strike", func(g status.Group) bool { return len(g.Exclusions) == 1 })
-	give("uncordon", `{"site":"dc1"}`, 200, "ended: site dc1 is drained by night-shift")
-	f.until("a leads", leads("a"))
-	give("clear-strikes", `{"node":"c"}`, 200, "cleared: strike ") // it may have been tried twice by now
-	f.until("c has none", func(g status.Group) bool { return len(g.Exclusions) == 0 })
-	give("pause", `{"hard":true}`, 200, "paused hard")
-	give("move", `{"node":"b"}`, 409, "the group is paused hard by night-shift")
-	give("resume", `{"reason":"done"}`, 200, "ended: the pause by night-shift")
-	requested("no pause", func(c cluster.Control) bool { return c.Pause == nil })
-	give("move", `{"node":"nobody"}`, 409, `no member has the node \"nobody\"; there are a, b, c`)
-
-	u, err := user.Current()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if code, answer := post(&http.Client{Transport: f.transport("b")}, "http://b/v1/cordon", "", `{"site":"dc2"}`); code != 200 {
-		t.Errorf("%d %s", code, answer)
-	}
-	requested("a cordon of the user's", func(c cluster.Control) bool {
-		return len(c.Cordons) == 1 && c.Cordons[0].Site == "dc2" && strings.HasPrefix(c.Cordons[0].By, u.Username+"@")
-	})
-	for _, token := range []string{"", "wrong-wrong-wrong"} {
-		if code, answer := post(client, "http://"+f.address("a")+"/v1/uncordon", token, `{"all":true}`); code != 401 {
-			t.Errorf("%q: %d %s", token, code, answer)
-		}
-	}
-	if len(f.snapshot().Control.Record.Cordons) != 1 {
-		t.Error("a refused request has ended a cordon")
-	}
-	f.checkSecret(nightsToken, f.child("a"), f.daemon("a"))
-	for _, id := range []string{"a", "b"} { // on the loopback address, and on a socket
-		if strings.Contains(f.daemons[id].Output(), "clear text") {
-			t.Errorf("%s warns of clear text", id)
-		}
-	}
-	f.checkInvariants()
 }
 
 // clientTrusting returns a client that trusts a CA, with client certificates if there are any.

@@ -14,12 +14,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"syscall"
 	"testing"
-
-	"zkelectd/internal/operator/status"
 )
 
 // ask sends a GET request to a daemon's socket; the status is 0 if it does not answer.
@@ -79,28 +75,6 @@ func (f *fleet) answers(id, path string, want int) {
 	}, func() string { return fmt.Sprint(code, " ", body) })
 }
 
-// leaderHook returns the settings of a node with a hook that writes whom it was told about to a file.
-func (f *fleet) leaderHook(id string) string {
-	return fmt.Sprintf(`hooks: {timeout: 90s, on_leader_change: [sh, -c, "echo $ZKELECTD_NODE $EXTRA $ZKELECTD_LEADER,$ZKELECTD_LEADER_SITE,$ZKELECTD_TERM,$ZKELECTD_CAUSE,$ZKELECTD_PREVIOUS_LEADER,$ZKELECTD_PREVIOUS_CLEAN >>%s"]}
-child: {command: [ledger-child], env: {LEDGER: LEDGERFILE, EXTRA: east}, stop_timeout: 400ms}
-election: {exclusion: 1s}
-policy: {failback: manual}
-http: {listen: 'unix:%s'}
-`, f.told(id), f.socket(id))
-}
-
-func (f *fleet) told(id string) string { return filepath.Join(f.dir, "told-"+id) }
-
-// toldOf waits until the hook of a node was told of a line, and checks that it was told only once.
-func (f *fleet) toldOf(id, line string) {
-	f.t.Helper()
-	f.eventually(fmt.Sprintf("%s is told: %s", id, line), func() bool { return strings.Contains(read(f.told(id)), line+"\n") },
-		func() string { return read(f.told(id)) })
-	if n := strings.Count(read(f.told(id)), line+"\n"); n != 1 {
-		f.t.Errorf("%s was told %d times: %s", id, n, line)
-	}
-}
-
 // events returns the lines of a daemon's stream of events.
 func (f *fleet) events(id string) *bufio.Scanner {
 	f.t.Helper()
@@ -123,65 +97,6 @@ func (f *fleet) hasEvent(lines *bufio.Scanner, want string) {
 		}
 	}
 	f.t.Fatalf("the stream ended without %s: %v", want, lines.Err())
-}
-
-// A load balancer, an operator, Prometheus, and the hooks and streams of all hosts see the failover of a group whose leader crashes.
-func TestHTTPFollowsAFailover(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	ids := []string{"a", "b", "c"}
-	for i, id := range ids {
-		f.configure(id, "dc1", 100-i, f.leaderHook(id))
-		f.start(id)
-		f.answers(id, "/readyz", 200)
-	}
-	g := f.until("all have joined", func(g status.Group) bool { return len(g.Members) == 3 && leads("a")(g) })
-	for _, id := range ids {
-		f.toldOf(id, fmt.Sprintf("%s east a,dc1,%d,first,,true", id, g.Term))
-	}
-	f.answers("a", "/leader", 200)
-	f.answers("a", "/replica", 503)
-	f.answers("b", "/replica", 200)
-	f.answers("b", "/leader", 503)
-	for path, want := range map[string]string{
-		"/v1/status":  `"members":[{"node":"a"`,
-		"/v1/explain": "if a is lost, b (dc1) leads",
-		"/metrics":    "\nprocess_open_fds ",
-	} {
-		f.eventually("b knows "+want, func() bool {
-			_, body := f.ask("b", path)
-			return strings.Contains(body, want)
-		})
-	}
-
-	next, standby := f.events("b"), f.events("c")
-	syscall.Kill(f.daemon("a"), syscall.SIGKILL) // the guard releases
-	f.hasEvent(next, `"state":"leading","reason":"the takeover is complete"`)
-	g = f.until("b leads", leads("b"))
-	f.hasEvent(standby, `"state":"NONE","previous_leader":"a"`)
-	f.hasEvent(standby, fmt.Sprintf(`{"node":"b","site":"dc1","term":%d,"state":"READY","cause":"%s",`, g.Term, g.Cause))
-	for _, id := range ids {
-		f.toldOf(id, fmt.Sprintf("%s east b,dc1,%d,%s,a,true", id, g.Term, g.Cause))
-	}
-	f.answers("b", "/leader", 200)
-	// The guard has restarted a's daemon, which replaces the socket that the old one left behind.
-	f.answers("a", "/replica", 200)
-	f.answers("a", "/leader", 503)
-	f.eventually("b counts the failover", func() bool {
-		_, body := f.ask("b", "/metrics")
-		return regexp.MustCompile(`zkelectd_transitions_total\{cause="(stopped|failure)",group="[^"]+",result="ready"\} 1`).MatchString(body)
-	})
-	f.eventually("the history has it", func() bool {
-		_, body := f.ask("a", "/v1/history?n=1")
-		return strings.Contains(body, `"node":"b","site":"dc1","previous":"a"`)
-	})
-	f.daemons["b"].Signal(syscall.SIGTERM)
-	for next.Scan() { // the stream ends with the daemon
-	}
-	if code := f.exit("b"); code != 0 {
-		t.Errorf("b ended with %d", code)
-	}
-	f.checkInvariants()
 }
 
 // A reload changes by which names the API may be asked, which DNS rebinding does not know.

@@ -105,20 +105,6 @@ func TestStalenessInABrowser(t *testing.T) {
 	}
 }
 
-// The page shows prominently that there is no leader.
-func TestNoLeaderInABrowser(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.configure("a", "dc1", 1, fmt.Sprintf("http: {listen: 'unix:%s'}\npolicy: {filter: [member.site != 'dc1']}\n", f.socket("a")))
-	f.start("a")
-	f.answers("a", "/readyz", 200)
-	p := f.open(f.proxy("a"))
-	p.shows("#leader", "No leader")
-	p.shows("#leader", "since")
-	p.shows("#why", "dc1")
-	p.checkConsole()
-}
-
 // The daemon decides who may submit requests: to others the page shows forecasts only.
 func TestRequestsInABrowser(t *testing.T) {
 	t.Parallel()

@@ -178,49 +178,6 @@ func TestAMoveToANodeThatDiesOnTheWayFallsBack(t *testing.T) {
 	f.checkInvariants()
 }
 
-// An unreadable control record may contain a pause: policy does not replace a healthy leader, and a dead leader is replaced.
-func TestRequestsOfANewerVersionAreNotTouched(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.join("a", "b", "c")
-	newer := []byte(`{"v":9,"pause":{"until":"later"}}`)
-	f.write(cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Control(), Data: newer})
-	const upgrade = "has format version 9, this zkelectd reads up to 1: upgrade this host"
-	f.failsWith(upgrade, "move", "--to", "b")
-	f.failsWith(upgrade, "resume")
-	f.succeedsWith("Problem  znode "+f.paths.Control()+" "+upgrade, "status")
-	f.succeedsWith("", "explain")
-	f.crash("a")
-	f.until("b leads", leads("b"))
-	f.start("a")
-	f.eventually("a is back, and does not preempt", func() bool {
-		out, err := f.run("explain")
-		return err == nil && strings.Contains(out, "Blocked  a would be better than b")
-	})
-	unchanged := func(path string) {
-		t.Helper()
-		if data, _, err := f.session.Get(t.Context(), path, false); err != nil || string(data) != string(newer) {
-			t.Errorf("%s, %v", data, err)
-		}
-	}
-	unchanged(f.paths.Control())
-
-	// Nor does an older daemon replace a policy of a newer version.
-	f.write(remove(f.paths.Control()))
-	f.until("a leads", leads("a"))
-	newer = []byte(`{"v":9,"type":"quantum"}`)
-	f.write(overwrite(f.paths.Policy(), string(newer)))
-	f.configure("b", "dc1", 500, "policy: {sites: {dc1: 7}}\n")
-	f.failsWith("the policy is not replaced: znode "+f.paths.Policy()+" has format version 9", "policy", "--apply", f.file("b"))
-	if out := f.reloads("b"); !strings.Contains(out, "reload refused") {
-		t.Errorf("reload: %s", out)
-	}
-	f.failsWith("has format version 9", "policy")
-	f.until("a still leads", leads("a"))
-	unchanged(f.paths.Policy())
-	f.checkInvariants()
-}
-
 // reportsNoOldGap: a request that leaves the leader in place has caused no time without a leader.
 func (f *fleet) reportsNoOldGap() {
 	t := f.t

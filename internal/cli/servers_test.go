@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,7 +13,6 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
-	"zkelectd/internal/test/faultproxy"
 	"zkelectd/internal/test/zkserver"
 )
 
@@ -151,30 +149,4 @@ func TestAllServersAreReplaced(t *testing.T) {
 	follows.logged("a", "closed the dead daemon's session")
 	follows.until("a is back, by the servers that it has recorded", func(g status.Group) bool { return len(g.Members) == 2 && g.Term > terms[follows] })
 	follows.checkInvariants()
-}
-
-// A server may be named by an address of IPv6: the daemon, its commands and its guard use it.
-func TestAServerByItsAddressOfIPv6(t *testing.T) {
-	t.Parallel()
-	proxy, err := faultproxy.Listen("[::1]:0", shared.Addr())
-	address := "[::1]"
-	if err != nil { // a host without IPv6 still has addresses that are written like that
-		proxy, err = faultproxy.Listen("127.0.0.1:0", shared.Addr())
-		address = "[::ffff:127.0.0.1]"
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(proxy.Close)
-	address += ":" + strconv.Itoa(proxy.Port())
-	f := newFleet(t)
-	f.servers = []string{strconv.Quote(address)}
-	term := f.startLeader("a", "").Term
-	if out, err := zkelectd("status", "--zk", address, "--root", f.paths.Root); err != nil || !strings.Contains(out, f.paths.Root) {
-		t.Errorf("%v: %s", err, out)
-	}
-	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
-	f.logged("a", "closed the dead daemon's session")
-	f.until("a leads again", func(g status.Group) bool { return leads("a")(g) && g.Term > term })
-	f.checkInvariants()
 }

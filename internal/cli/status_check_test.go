@@ -67,25 +67,3 @@ func TestStatusCheck(t *testing.T) {
 		t.Errorf("figures: %s", got)
 	}
 }
-
-// Work that never gets ready is what its users suffer: a warning while that may be a failover, then critical, and "no leader since" stands
-// in the status.
-func TestStatusCheckOfWorkThatNeverGetsReady(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	for i, id := range []string{"a", "b"} {
-		f.configure(id, "dc1", 100-i, "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 400ms, ready: {exec: ['false'], timeout: 1h}}\n")
-		f.start(id)
-		f.until(id+" has joined", func(g status.Group) bool { return len(g.Members) == i+1 })
-	}
-	g := f.until("a takes over", func(g status.Group) bool {
-		return g.State == string(cluster.CurrentProgress) && g.LeaderlessSince != nil
-	})
-	since := *g.LeaderlessSince
-	g = f.until("critical", func(g status.Group) bool { return g.Severity == status.SeverityCritical })
-	if !g.LeaderlessSince.Equal(since) || g.State != string(cluster.CurrentProgress) {
-		t.Errorf("since %s, then %s, %s", since, g.LeaderlessSince, g.State)
-	}
-	f.exitsWith(checkCritical, "ZKELECTD CRITICAL - no leader: a is taking over, for ", "status", "--check")
-	f.succeedsWith("Without a READY leader since ", "status")
-}

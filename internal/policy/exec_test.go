@@ -42,12 +42,9 @@ func TestParseAnswer(t *testing.T) {
 		" [\"b\"]\n\n":     {[]string{"b"}, ""},
 		`[]`:               {[]string{}, ""},
 		``:                 {nil, "not a JSON list"},
-		`rubbish`:          {nil, "not a JSON list"},
 		`{"order": ["a"]}`: {nil, "not a JSON list"},
 		`["a", 7]`:         {nil, "not a JSON list"},
-		`["a"`:             {nil, "not a JSON list"},
 		`["a"] ["b"]`:      {nil, "more than one"},
-		`["a"] rubbish`:    {nil, "more than one"},
 		`["a", "x"]`:       {nil, `names "x", which is not a member`},
 		`["a", "b", "a"]`:  {nil, `names "a" twice`},
 	} {

@@ -13,7 +13,7 @@ var (
 	anySite = rapid.SampledFrom([]string{"dc1", "dc2", "dc3"})
 	anyExpr = rapid.SampledFrom([]string{
 		"member.priority", "member.site == previous.site", "int(member.labels.rack)", "member.latency / member.score",
-		"member.incumbent ? 2 : member.score", "count(members, .site == member.site)", "member.site in failed_sites",
+		"member.incumbent ? 2 : member.score", "count(members, .site == member.site)", "member.site in failed_sites", "member.id == members[0].id",
 		"site.healthy",
 	})
 	anyFilter = rapid.SampledFrom([]string{"member.priority > 0", "int(member.labels.rack) < 3", "site.healthy > 0.5", "!previous.failed || member.site != previous.site", "cause != 'failure' || member.site != previous.site"})

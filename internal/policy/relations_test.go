@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -159,23 +158,4 @@ func TestRelatedGroupsSettle(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestTwoGroupsApartOfEachOther(t *testing.T) {
-	w := groupsWorld{members: world(2, equal), policies: make(map[string]*Policy), graph: make(Graph), leads: map[string]string{"a": "host-0", "b": "host-0"}}
-	for g, peer := range map[string]string{"a": "b", "b": "a"} {
-		rules := cluster.Rules{Rank: []string{"apart:" + peer, "incumbent"}}
-		w.policies[g], w.graph[g] = policyOf(t, rules), RelationsOf(rules)
-	}
-	var moves []string
-	for range 10 {
-		decided := map[string]string{"a": w.next("a"), "b": w.next("b")}
-		if fmt.Sprint(decided) != fmt.Sprint(w.leads) {
-			moves = append(moves, fmt.Sprint(decided))
-		}
-		w.leads = decided
-	}
-	if !slices.Equal(moves, []string{"map[a:host-0 b:host-1]"}) {
-		t.Errorf("moves: %q", moves)
-	}
 }

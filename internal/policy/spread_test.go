@@ -85,17 +85,6 @@ func elect(p *Policy, members []cluster.Member, groups []string) map[string]stri
 	return leads
 }
 
-// evenness returns how many times the mean the host with the most groups leads.
-func evenness(leads map[string]string, hosts int) float64 {
-	counts := make(map[string]int)
-	most := 0
-	for _, id := range leads {
-		counts[id]++
-		most = max(most, counts[id])
-	}
-	return float64(most) * float64(hosts) / float64(len(leads))
-}
-
 func names(set, groups int) []string {
 	var list []string
 	prefix := []string{"service-%d-%d", "team%d-app%d", "g%d-%d", "x%d-partition-%04d"}[set%4]
@@ -103,36 +92,6 @@ func names(set, groups int) []string {
 		list = append(list, fmt.Sprintf(prefix, set, i))
 	}
 	return list
-}
-
-func TestSpreadIsEven(t *testing.T) {
-	p := policyOf(t, cluster.Rules{Type: "spread"})
-	for _, size := range []struct {
-		groups, hosts int
-		limit         float64
-	}{{1000, 10, 1.35}, {40, 5, 2.5}} {
-		var all []float64
-		for set := range 60 {
-			all = append(all, evenness(elect(p, world(size.hosts, equal), names(set, size.groups)), size.hosts))
-		}
-		slices.Sort(all)
-		t.Logf("%d groups on %d hosts: the most that a host leads is %.2f of the mean (median), %.2f (worst)", size.groups, size.hosts, all[30], all[59])
-		if all[59] > size.limit {
-			t.Errorf("%d groups on %d hosts: up to %.2f of the mean", size.groups, size.hosts, all[59])
-		}
-	}
-}
-
-func TestFewestIsEven(t *testing.T) {
-	p := policyOf(t, cluster.Rules{Type: "fewest"})
-	for _, size := range []struct{ groups, hosts int }{{1000, 10}, {40, 5}, {7, 5}} {
-		for set := range 10 {
-			got := evenness(elect(p, world(size.hosts, equal), names(set, size.groups)), size.hosts)
-			if mean := float64(size.groups) / float64(size.hosts); got*mean > 1.1*mean+1 {
-				t.Errorf("%d groups on %d hosts: %.2f of the mean", size.groups, size.hosts, got)
-			}
-		}
-	}
 }
 
 func TestWeightsGetTheirShare(t *testing.T) {

@@ -240,14 +240,6 @@ func TestAForcedMoveOverridesTheProgram(t *testing.T) {
 	}
 }
 
-func TestExpressionsSeeMembersInAFixedOrder(t *testing.T) {
-	p := policyOf(t, cluster.Rules{Rank: []string{"expr:member.id == members[0].id", "incumbent"}})
-	a, b := member("a", "dc1", 1, 1), member("b", "dc1", 1, 2)
-	if x, y := places(p.Rank(Input{Members: []cluster.Member{a, b}})), places(p.Rank(Input{Members: []cluster.Member{b, a}})); x != y {
-		t.Errorf("%s, then %s", x, y)
-	}
-}
-
 func TestValuesAreChecked(t *testing.T) {
 	for _, r := range []cluster.Rules{{Type: "coin", Rank: []string{"site"}}, {Type: "first", Failback: "sometimes"}, {Type: "first", MaxPreemptions: -1}, {Type: "first", Hysteresis: -5}} {
 		if _, err := New(cluster.Policy{Rules: r}); err == nil {

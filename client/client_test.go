@@ -83,33 +83,6 @@ func TestRunWhileLeading(t *testing.T) {
 	}
 }
 
-// While nothing extends the leader's lease, the rest of it is not used with ever less time to stop.
-func TestTheRestOfALeaseIsNotUsed(t *testing.T) {
-	var end atomic.Int64
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	c := daemon(t, func(w http.ResponseWriter, r *http.Request) {
-		end.CompareAndSwap(0, int64(now()+time.Second))
-		if left := time.Duration(end.Load()) - now(); left > 0 {
-			reply(w, "x", left, false)
-			return
-		}
-		cancel()
-		reply(w, "", 0, false)
-	})
-	works := 0
-	for ctx.Err() == nil {
-		c.RunWhileLeading(ctx, func(ctx context.Context) error {
-			works++
-			<-ctx.Done()
-			return nil
-		})
-	}
-	if works > 1 {
-		t.Errorf("%d works", works)
-	}
-}
-
 // A lease that is not extended ends, and the work is asked to stop before.
 func TestALeaseThatIsNotExtendedEnds(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{

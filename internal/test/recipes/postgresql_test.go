@@ -45,8 +45,7 @@ type postgresqlFleet struct {
 	probes  *sqlLog // writes to each server that wait for no standby: who accepts writes at all
 	writes  *sqlLog // writes of a client that follows the primary
 
-	leaders []string         // in order
-	records []failoverRecord // of all failovers
+	leaders []string // in order
 
 	mu   sync.Mutex
 	logs map[string]logPosition // the newest of each host as a standby, with the term of its data
@@ -57,17 +56,6 @@ type postgresqlFleet struct {
 type logPosition struct {
 	term     int64
 	replayed int64 // and flushed: what is only written to a file may still be replayed later, but was not confirmed
-}
-
-// failoverRecord is what is known of a failover.
-type failoverRecord struct {
-	kind             string
-	ready            time.Duration // from the failure until the next leader was READY
-	without          time.Duration // how long no write was confirmed
-	lost             int           // confirmed writes that the next leader does not have
-	lostFor          time.Duration // how long before the failure the first of them was confirmed
-	fetched          bool          // whether the next leader has got something from another host before it was promoted
-	answered, missed int64         // the answer of the next leader; how much more the best other one has answered
 }
 
 func runPostgresql(t *testing.T) {
@@ -348,7 +336,7 @@ func (f *postgresqlFleet) failover(kind string, lose, restore func(leader string
 		leader = strings.TrimSpace(out)
 		return status == 0 && leader != old
 	})
-	r := failoverRecord{kind: kind, ready: time.Since(failed)}
+	ready := time.Since(failed)
 	f.mu.Lock()
 	logs := maps.Clone(f.logs)
 	f.mu.Unlock()
@@ -360,21 +348,18 @@ func (f *postgresqlFleet) failover(kind string, lose, restore func(leader string
 			f.t.Errorf("%s: %s was promoted at %d, but %s had %d in term %d", kind, leader, start, id, p.replayed, term)
 		}
 	}
-	f.answers(now, leader, &r)
+	f.answers(now, leader, kind)
 	f.confirmed(leader, failed)
-	r.without = f.gap(failed)
-	r.lost, r.lostFor = f.countLost(leader, failed)
-	if f.sync > 0 && r.lost > 0 {
-		f.t.Errorf("%s: %s does not have %d confirmed writes", kind, leader, r.lost)
+	without, lost := f.gap(failed), f.countLost(leader)
+	if f.sync > 0 && lost > 0 {
+		f.t.Errorf("%s: %s does not have %d confirmed writes", kind, leader, lost)
 	}
 	if restore != nil {
 		restore(old)
 	}
 	f.complete()
-	f.records = append(f.records, r)
-	f.t.Logf("%s: %s -> %s, READY after %s, %s without a confirmed write, %d confirmed writes lost (the first %s before), "+
-		"fetched from another host: %t, behind the best other answer: %d bytes", kind, old, leader, r.ready.Round(time.Millisecond),
-		r.without.Round(time.Millisecond), r.lost, r.lostFor.Round(time.Millisecond), r.fetched, r.missed)
+	f.t.Logf("%s: %s -> %s, READY after %s, %s without a confirmed write, %d confirmed writes lost", kind, old, leader,
+		ready.Round(time.Millisecond), without.Round(time.Millisecond), lost)
 }
 
 // term returns the term of the newest data of a host.
@@ -385,10 +370,8 @@ func (f *postgresqlFleet) term(id string) int64 {
 }
 
 // answers compares what the members have answered to the roll call of a term.
-func (f *postgresqlFleet) answers(term int64, leader string, r *failoverRecord) {
+func (f *postgresqlFleet) answers(term int64, leader, kind string) {
 	f.t.Helper()
-	r.fetched = strings.Contains(f.processes[leader].Output(), "gets what ") &&
-		strings.Count(f.processes[leader].Output(), "gets what ") > f.fetches(leader)
 	out, status := f.zkelectd("explain", "--term", strconv.FormatInt(term, 10), "--zk", f.zk.Addr(), "--root", postgresqlRoot, "-o", "json")
 	var entry struct {
 		Previous string
@@ -400,36 +383,26 @@ func (f *postgresqlFleet) answers(term int64, leader string, r *failoverRecord) 
 	if err := json.Unmarshal([]byte(out), &entry); status != 0 || err != nil {
 		f.t.Fatalf("explain: %v\n%s", err, out)
 	}
-	best := int64(-1)
+	answered, best := int64(0), int64(-1)
 	for _, m := range entry.Ranking {
 		switch {
 		case m.RollCall == nil || m.RollCall.Score == nil:
 		case m.Node == leader:
-			r.answered = int64(*m.RollCall.Score)
+			answered = int64(*m.RollCall.Score)
 		case m.Node != f.leaders[len(f.leaders)-2]:
 			best = max(best, int64(*m.RollCall.Score))
 		}
 	}
-	if r.answered == 0 && entry.Previous != leader { // one that takes over again may be an incumbent without an answer: promote compares
+	if answered == 0 && entry.Previous != leader { // one that takes over again may be an incumbent without an answer: promote compares
 		f.t.Errorf("%s leads in term %d without an answer to the roll call:\n%s", leader, term, out)
 	}
 	allowed := int64(0)
-	if f.sync == 0 || r.kind == "move" { // the operator has chosen a host, or its site ranks first
+	if f.sync == 0 || kind == "move" { // the operator has chosen a host, or its site ranks first
 		allowed = maxLag
 	}
-	if r.missed = max(0, best-r.answered); r.missed > allowed {
-		f.t.Errorf("%s: %s leads in term %d, but another host has answered %d bytes more", r.kind, leader, term, r.missed)
+	if missed := best - answered; missed > allowed {
+		f.t.Errorf("%s: %s leads in term %d, but another host has answered %d bytes more", kind, leader, term, missed)
 	}
-}
-
-// fetches returns how often a host has fetched something before a promotion, as far as that is recorded.
-func (f *postgresqlFleet) fetches(id string) (n int) {
-	for i, r := range f.records {
-		if r.fetched && f.leaders[i+1] == id {
-			n++
-		}
-	}
-	return n
 }
 
 // gap returns the longest time without a confirmed write, since shortly before a moment.
@@ -444,9 +417,8 @@ func (f *postgresqlFleet) gap(since time.Time) (longest time.Duration) {
 	return longest
 }
 
-// countLost returns how many confirmed writes a host does not have that have not been lost before, and how long before a moment the first of
-// them was confirmed.
-func (f *postgresqlFleet) countLost(id string, failed time.Time) (n int, age time.Duration) {
+// countLost returns how many confirmed writes a host does not have that have not been lost before.
+func (f *postgresqlFleet) countLost(id string) (n int) {
 	f.t.Helper()
 	f.writes.mu.Lock()
 	confirmed := slices.Clone(f.writes.writes)
@@ -459,10 +431,9 @@ func (f *postgresqlFleet) countLost(id string, failed time.Time) (n int, age tim
 		if !have[strconv.Itoa(w.id)] && !f.lost[w.id] {
 			f.lost[w.id] = true
 			n++
-			age = max(age, failed.Sub(w.acked))
 		}
 	}
-	return n, age
+	return n
 }
 
 // recopy lets a standby lose its data. It copies them again, and meanwhile commits are confirmed.
@@ -508,9 +479,7 @@ func (f *postgresqlFleet) lag() {
 // end checks who has accepted writes, and that the last leader has all confirmed ones.
 func (f *postgresqlFleet) end() {
 	f.t.Helper()
-	leader := f.leader()
-	n, _ := f.countLost(leader, time.Now())
-	if f.sync > 0 && n > 0 {
+	if n := f.countLost(f.leader()); f.sync > 0 && n > 0 {
 		f.t.Errorf("in the end %d more confirmed writes are lost", n)
 	}
 	for _, log := range []*sqlLog{f.probes, f.writes} {
@@ -518,34 +487,5 @@ func (f *postgresqlFleet) end() {
 			f.t.Errorf("hosts accepted writes in the order %v, want %v", got, f.leaders)
 		}
 	}
-	f.t.Logf("%d confirmed writes, %d lost; %d probes accepted, by %v", len(f.writes.ids()), len(f.lost), len(f.probes.ids()), f.probes.order())
-	byKind := make(map[string][]failoverRecord)
-	for _, r := range f.records {
-		byKind[r.kind] = append(byKind[r.kind], r)
-	}
-	for _, kind := range slices.Sorted(maps.Keys(byKind)) {
-		all := byKind[kind]
-		lost, fetched := 0, 0
-		var oldest time.Duration
-		for _, r := range all {
-			lost += r.lost
-			oldest = max(oldest, r.lostFor)
-			if r.fetched {
-				fetched++
-			}
-		}
-		f.t.Logf("SUMMARY %d standbys confirm: %s: %d times; READY after %s; without a confirmed write %s; %d writes lost, confirmed at most %s before; fetched %d times",
-			f.sync, kind, len(all), spread(all, func(r failoverRecord) time.Duration { return r.ready }),
-			spread(all, func(r failoverRecord) time.Duration { return r.without }), lost, oldest.Round(time.Millisecond), fetched)
-	}
-}
-
-// spread returns the median and the maximum of durations.
-func spread(all []failoverRecord, get func(failoverRecord) time.Duration) string {
-	var values []time.Duration
-	for _, r := range all {
-		values = append(values, get(r).Round(10*time.Millisecond))
-	}
-	slices.Sort(values)
-	return fmt.Sprintf("%s, at most %s", values[len(values)/2], values[len(values)-1])
+	f.t.Logf("%d confirmed writes, %d lost; %d probes accepted", len(f.writes.writes), len(f.lost), len(f.probes.writes))
 }

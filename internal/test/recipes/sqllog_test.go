@@ -52,15 +52,6 @@ func (l *sqlLog) order() (order []string) {
 	return order
 }
 
-func (l *sqlLog) ids() (ids []int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, w := range l.writes {
-		ids = append(ids, w.id)
-	}
-	return ids
-}
-
 // sqlWriter writes one row after another with a database's client program, which reads statements from its standard input. The
 // function connect returns the command for the n-th connection; statement returns an INSERT that prints the row's id and the server's host.
 type sqlWriter struct {

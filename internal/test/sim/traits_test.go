@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"encoding/json"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -146,16 +144,4 @@ func drawTraits(rng *rand.Rand, groups int) traits {
 		t.total += x
 	}
 	return t
-}
-
-func (t traits) String() string {
-	text, err := json.Marshal(map[string]any{
-		"hosts": t.hosts, "timeouts": fmt.Sprint(t.timeouts), "stop": t.stop.String(), "takeover": t.takeover.String(), "latency": fmt.Sprint(t.latency),
-		"slow": t.slow, "late_watch": t.lateWatch, "lost_watch": t.lostWatch, "ghosts": t.lateWrites, "slow_kill": t.slowKill, "handover_fault": t.handoverFault, "deleted_decision": t.deletedDecision, "granting": t.granting, "stuck": t.stuck, "refuses_release": t.refusesRelease,
-		"rules": t.groups[0].rules[0], "noise": t.groups[0].noise, "keeps": t.groups[0].keepsRequests, "keeps_reports": t.groups[0].keepsReports, "mute": t.groups[0].noAnswer,
-	})
-	if err != nil {
-		return err.Error()
-	}
-	return string(text)
 }

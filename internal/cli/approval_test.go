@@ -101,30 +101,3 @@ func TestApprovalBetweenSites(t *testing.T) {
 	}
 	f.checkInvariants()
 }
-
-// After the loss of a site, one command approves the elections of all groups that wait, and of no other.
-func TestApprovalInManyGroups(t *testing.T) {
-	t.Parallel()
-	e := newEstate(t, "billing", "mail", "wiki")
-	const policy = "policy: {failback: manual, confirm: 'member.site != previous.site'}\n"
-	for _, name := range e.names {
-		f := e.fleets[name]
-		for i, id := range []string{"n1", "n2"} {
-			f.configure(id, fmt.Sprintf("dc%d", i+1), 9-i, policy)
-			f.start(id)
-			f.until(id+" has joined", func(g status.Group) bool { return len(g.Members) == i+1 && leads("n1")(g) })
-		}
-	}
-	for _, name := range e.names[:2] {
-		e.fleets[name].crash("n1")
-	}
-	for _, name := range e.names[:2] {
-		e.fleets[name].until("n2 is proposed", func(g status.Group) bool { return len(g.Requests) == 1 && g.Requests[0].Kind == "proposal" })
-	}
-	e.prints([]string{"approve", "--dry-run"}, "billing", "n2 (dc2) takes over")
-	e.prints([]string{"approve", "--yes", "--wait", "--reason", "dc1 is lost"}, "billing", "mail")
-	for i, leader := range []string{"n2", "n2", "n1"} {
-		e.fleets[e.names[i]].until(leader+" leads "+e.names[i], leads(leader))
-	}
-	e.fails(statusRefused, []string{"approve", "--yes"}, "no election waits for approval")
-}

@@ -1,48 +1,11 @@
 package cli
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
 	"zkelectd/internal/config"
-	"zkelectd/internal/operator/status"
 )
-
-// zkelectd check and the log at start name the losses that the configuration does not survive. A single member does not survive the loss of
-// its host.
-func TestCheckSaysWhatALossCosts(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	survived := func(want string) {
-		t.Helper()
-		out, err := f.runAs("a", "check", "-o", "json")
-		var c checkedConfig
-		_, after, _ := strings.Cut(out, "{") // warnings come before
-		if jsonErr := json.NewDecoder(strings.NewReader("{" + after)).Decode(&c); err != nil || jsonErr != nil || len(c.Groups) != 1 {
-			t.Fatalf("%v, %v: %s", err, jsonErr, out)
-		}
-		var kinds []string
-		for _, l := range c.Groups[0].Losses {
-			if l.Survived() {
-				kinds = append(kinds, string(l.Kind))
-			}
-		}
-		if got := strings.Join(kinds, " "); got != want {
-			t.Errorf("survived: %s, want %s", got, want)
-		}
-	}
-	f.configure("a", "dc1", 100, "")
-	survived("daemon host partition") // nothing is known of a group without members
-	f.start("a")
-	f.until("a leads", leads("a"))
-	survived("daemon")
-	f.configure("b", "dc1", 50, "")
-	f.start("b")
-	f.until("b has joined", func(g status.Group) bool { return len(g.Members) == 2 })
-	survived("daemon host partition")
-	f.failsWith("must be table or json", "check", "-o", "yaml")
-}
 
 // The lease and the session timeout are shown apart from each other.
 func TestCheckShowsTheLease(t *testing.T) {

@@ -13,55 +13,6 @@ import (
 	"zkelectd/internal/test/faultproxy"
 )
 
-// A configuration that becomes invalid while the daemon runs does not keep the guard from restarting it after a crash: it
-// leads with the last good one, reports that, and applies the next good one.
-func TestCrashWithADamagedConfiguration(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	listen := fmt.Sprintf("http: {listen: 'unix:%s'}\n", f.socket("a"))
-	f.startLeader("a", listen)
-	f.configure("a", "dc1", 70, listen)
-	f.reload("a")
-	f.until("the reload", func(g status.Group) bool { return len(g.Members) == 1 && g.Members[0].Priority == 70 })
-	good := read(f.file("a"))
-	for _, damage := range []struct {
-		do    func(file string) error
-		fault string
-	}{
-		{func(file string) error { return os.WriteFile(file, []byte("nod: {id: z}\nzookeeper: 7\n"), 0o600) }, "nod: is not a setting"},
-		{os.Remove, "cannot be read: no such file or directory"},
-	} {
-		if err := damage.do(f.file("a")); err != nil {
-			t.Fatal(err)
-		}
-		term := f.until("a leads", leads("a")).Term
-		for range 2 { // the guard keeps the last good configuration
-			syscall.Kill(f.daemon("a"), syscall.SIGKILL)
-			g := f.until("a leads again, and status has the error", func(g status.Group) bool {
-				return leads("a")(g) && g.Term > term && strings.Contains(strings.Join(g.Problems, "\n"), damage.fault)
-			})
-			if term = g.Term; g.Members[0].Priority != 70 {
-				t.Errorf("the configuration that was reloaded last is not the one it runs with:\n%s", g.Table())
-			}
-		}
-		f.logged("a", "this daemon has started, but its configuration is invalid")
-		f.logged("a", fmt.Sprintf("file=%s", f.file("a")))
-		f.logged("a", damage.fault)
-		f.logged("a", `runs_with="the last good configuration"`)
-		if _, body := f.ask("a", "/metrics"); !strings.Contains(body, "\nzkelectd_config_last_reload_successful 0\n") {
-			t.Errorf("the metrics do not say it:\n%s", body)
-		}
-
-		put(t, f.file("a"), good)
-		f.reload("a")
-		f.until("nothing is refused any more", func(g status.Group) bool { return leads("a")(g) && len(g.Problems) == 0 })
-		if _, body := f.ask("a", "/metrics"); !strings.Contains(body, "\nzkelectd_config_last_reload_successful 1\n") {
-			t.Errorf("the metrics still say that it is refused:\n%s", body)
-		}
-	}
-	f.checkInvariants()
-}
-
 // reload has a daemon reload its configuration.
 func (f *fleet) reload(id string) { syscall.Kill(f.daemon(id), syscall.SIGHUP) }
 

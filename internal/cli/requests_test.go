@@ -65,8 +65,6 @@ func TestRequestsInAGroup(t *testing.T) {
 	f.unknownNodes()
 	f.submitsBesideTheElector()
 	f.submit("uncordon", "b")
-	f.refusesOneOfTwoOperators()
-	f.submit("resume")
 	f.reportsNoOldGap()
 	f.stop("b")
 	f.isInterrupted()
@@ -109,26 +107,6 @@ func (f *fleet) dryRuns() {
 	after := f.snapshot()
 	if after.Control.Stat != before.Control.Stat || after.Elected.Stat != before.Elected.Stat || after.Control.Exists != before.Control.Exists {
 		t.Errorf("something was written: %+v, %+v", after.Control, after.Elected.Stat)
-	}
-}
-
-func (f *fleet) refusesOneOfTwoOperators() {
-	t := f.t
-	t.Helper()
-	g := groupAt(f.session, config.Config{}, "", f.paths.Root)
-	crossed := false
-	_, err := g.submitter().Submit(t.Context(), func(q whatif.Question) (request.Plan, error) {
-		if !crossed {
-			crossed = true
-			f.submit("pause", "--reason", "mine")
-		}
-		return request.Request{Kind: request.KindCordon, Node: "b", Options: request.Options{By: "ann@host"}}.Plan(q)
-	})
-	if err == nil || !strings.Contains(err.Error(), "there was another request at the same time, pause by ") {
-		t.Errorf("error: %v", err)
-	}
-	if c := f.snapshot().Control.Record; c.Pause == nil || c.Pause.Reason != "mine" || len(c.Cordons) != 0 {
-		t.Errorf("control: got %+v", c)
 	}
 }
 

@@ -144,28 +144,6 @@ child: {command: [sleep, "1000"], containment: keeper, stop_timeout: 400ms}
 	f.checkInvariants()
 }
 
-// The guard kills a stopped daemon, and then runs its post_stop.
-func TestPostStopRunsForAStoppedDaemon(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.startLeader("a", fmt.Sprintf("hooks: {pre_start: [touch, %s], post_stop: [rm, %[1]s]}\n", f.addressFile("a")))
-	syscall.Kill(f.daemon("a"), syscall.SIGSTOP)
-	f.eventually("a drops the address", func() bool { return !f.holds("a") })
-	f.logged("a", "killing the daemon: it is hung")
-	f.checkInvariants()
-}
-
-// If a post_stop fails that the guard runs, the session is left to expire, and the failure is logged.
-func TestPostStopThatFailsAfterACrash(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.startLeader("a", "hooks: {post_stop: [sh, -c, 'exit 3']}\n")
-	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
-	f.logged("a", "a pending hook has failed; the session of the dead daemon is left to expire")
-	f.until("a leads again", leads("a"))
-	f.checkInvariants()
-}
-
 // 'zkelectd release' and the next start may run at the same time. One of them cleans up, and the other has nothing to do.
 func TestLeftoversAreCleanedUpOneAtATime(t *testing.T) {
 	t.Parallel()

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
 )
 
@@ -89,32 +87,4 @@ func TestTheValueOfTheWorkChanges(t *testing.T) {
 	if len(terms) != 2 {
 		t.Errorf("tenures: %+v", terms)
 	}
-}
-
-// A new value while ZooKeeper is away, or its answer is lost, costs no leadership, and is written afterwards.
-func TestAValueSurvivesALostConnection(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	l := newLink(t, f.servers[0])
-	f.configure("a", "dc1", 1, fmt.Sprintf("http: {listen: 'unix:%s'}\nzookeeper: {session_timeout: 6s}\n", f.socket("a")))
-	f.start("a", "--config", f.file("a"), "--zk", l.Addr())
-	first := f.until("a leads", leads("a"))
-	for i := range 10 {
-		value := fmt.Sprint("v", i)
-		if code, body := f.put("a", "/v1/value", value); code != http.StatusAccepted {
-			t.Fatalf("%d: %s", code, body)
-		}
-		if i%3 != 0 {
-			l.Reset(i%2 == 0)
-		}
-		if g := f.publishes("a", value); g.Term != first.Term {
-			t.Fatalf("term %d, after %d", g.Term, first.Term)
-		}
-	}
-	var current cluster.Current
-	data, _, err := f.session.Get(t.Context(), f.paths.Current(), false)
-	if err != nil || json.Unmarshal(data, &current) != nil || current.State != cluster.CurrentReady || !current.Time.Equal(f.snapshot().Current.Record.Time) {
-		t.Errorf("%s, %v", data, err)
-	}
-	f.checkInvariants()
 }

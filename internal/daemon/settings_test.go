@@ -37,6 +37,10 @@ func TestRestoredSettings(t *testing.T) {
 			"node: {id: b, site: dc1}\nzookeeper: {root: /y, servers: [zk:2], session_file: /g}\nchild: {command: [y], containment: auto}\n", nil,
 			"node.site zookeeper.servers", "node.id zookeeper.root zookeeper.session_file child.command child.containment", "",
 		},
+		"damaged": {"child: {command: [x]}\n", "nod: {id: z}\nzookeeper: 7\n", nil, "", "", "nod: is not a setting"},
+		"gone": {
+			"child: {command: [x]}\n", "", func() { os.Remove(filepath.Join(dir, "z.yaml")) }, "", "", "cannot be read: no such file",
+		},
 		"a directory now": {"zookeeper: {root: /x}\nchild: {command: [x]}\n", "groups_dir: " + groups + "\n", nil, "", "", "groups_dir: is"},
 		"groups": {
 			"node: {id: a}\nzookeeper: {root: /x}\ngroups_dir: " + groups + "\n", "node: {id: b}\nzookeeper: {root: /x}\ngroups_dir: " + groups + "\n",

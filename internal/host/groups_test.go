@@ -129,7 +129,7 @@ func initializeAll(t *testing.T, base string, n int) {
 	}
 }
 
-// Several groups share a session. Reloads add, change and remove groups, and no group disturbs another.
+// Several groups share a session, and the limits of the host. Reloads add, change and remove groups, and no group disturbs another.
 func TestGroupsShareASession(t *testing.T) {
 	base := fresh()
 	f := runGroups(t, base, "a", 3)
@@ -137,6 +137,12 @@ func TestGroupsShareASession(t *testing.T) {
 		f.until(fmt.Sprint("g", i), "leads", status.Daemon.Leads)
 	}
 	kept := f.view("g0")
+	for range maxMoves {
+		f.running("g0").moves.Request(func() {})
+	}
+	if f.running("g1").moves.Request(func() {}).Granted() {
+		t.Error("the groups do not share the limit of moves")
+	}
 
 	f.remove("g2")
 	f.write("g3", work)

@@ -231,12 +231,3 @@ func TestLeadershipPassesToTheOtherHost(t *testing.T) {
 		t.Errorf("b ended with %v", err)
 	}
 }
-
-func TestStopWithoutAServer(t *testing.T) {
-	h := newOnly(Options{Config: load(t, "ZKELECTD_ZOOKEEPER_SERVERS=127.0.0.1:1"), Log: slog.New(slog.DiscardHandler), Guard: guardClient})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := h.Run(ctx); err != nil {
-		t.Errorf("ended with %v", err)
-	}
-}

@@ -3,8 +3,6 @@ package host
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"sync"
 	"testing"
 	"time"
 
@@ -37,39 +35,6 @@ func TestSubmit(t *testing.T) {
 	cancel()
 	if _, err := a.Submit(gone, request.Request{Kind: request.KindResume}); err == nil {
 		t.Error("a request is submitted although its client has gone")
-	}
-}
-
-// Concurrent requests are submitted one after another, each once and with its own number.
-func TestConcurrentRequestsAreSubmittedInTurn(t *testing.T) {
-	a, _ := run(t, fresh(), "a")
-	until(t, a, "a leads", status.Daemon.Leads)
-	var all sync.WaitGroup
-	numbers := make(chan int64, 8)
-	for range cap(numbers) {
-		all.Go(func() {
-			plan, err := a.Submit(t.Context(), pausing)
-			if err != nil {
-				t.Error(err)
-			}
-			numbers <- plan.ID
-		})
-	}
-	all.Wait()
-	close(numbers)
-	seen := make(map[int64]bool)
-	for n := range numbers {
-		if n < 1 || n > 8 || seen[n] {
-			t.Errorf("request %d", n)
-		}
-		seen[n] = true
-	}
-}
-
-func TestSubmitWithoutASession(t *testing.T) {
-	h := newOnly(Options{Config: load(t, "ZKELECTD_ZOOKEEPER_SERVERS=127.0.0.1:1"), Log: slog.New(slog.DiscardHandler), Guard: guardClient})
-	if _, err := h.Submit(t.Context(), pausing); err == nil || err.Error() != "there is no session" {
-		t.Errorf("%v", err)
 	}
 }
 

@@ -127,16 +127,6 @@ func TestProposalDoesNotReplaceAnotherPolicyThanItWasMadeFrom(t *testing.T) {
 	}
 }
 
-func TestPauseDoesNotBlockAProposal(t *testing.T) {
-	for _, hard := range []bool{false, true} {
-		s := groupWith(nil)
-		s.Control = cluster.Stored[cluster.Control]{Exists: true, Record: cluster.Control{Pause: &cluster.Pause{Hard: hard}}}
-		if _, err := (Proposal{Config: configured(t)}).Next(s); err != nil {
-			t.Errorf("hard %t: %v", hard, err)
-		}
-	}
-}
-
 // If no member is eligible under the policy in force either, the new one is not at fault.
 func TestAnyProposalIsAcceptedIfNoMemberIsEligibleAnyway(t *testing.T) {
 	s := groupWith(nil)

@@ -175,9 +175,3 @@ func TestStreamOutlivesTimeoutsAndEndsWithTheDaemon(t *testing.T) {
 		t.Errorf("after the end: %+v", e)
 	}
 }
-
-func TestHeadOfEvents(t *testing.T) {
-	if rec := serveRequest(streaming(status.NewFeed()).handler(), "HEAD", "/v1/events"); rec.Code != 200 || rec.Body.Len() > 0 {
-		t.Errorf("HEAD: %d %q", rec.Code, rec.Body)
-	}
-}

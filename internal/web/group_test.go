@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -123,51 +121,5 @@ func TestGroupResponses(t *testing.T) {
 		if strings.Contains(rec.Body.String(), "<img") {
 			t.Errorf("%s contains markup: %s", c.name, rec.Body)
 		}
-	}
-}
-
-// Expensive requests are limited and never delay a probe.
-func TestGroupReadsAreLimited(t *testing.T) {
-	entered, free := make(chan struct{}), make(chan struct{})
-	opt := optionsWithGroup()
-	only(opt).Explain = func(context.Context) (whatif.Explanation, error) {
-		entered <- struct{}{}
-		<-free
-		return whatif.Explanation{}, nil
-	}
-	handler := New(opt)
-	codes := make(chan int)
-	from := func(address string) *httptest.ResponseRecorder {
-		r := httptest.NewRequest("GET", "/v1/explain", nil)
-		r.RemoteAddr = address + ":1"
-		rec := httptest.NewRecorder()
-		handler.ServeHTTP(rec, r)
-		return rec
-	}
-	for _, address := range []string{"192.0.2.8", "192.0.2.9"} {
-		for range maxClientGroupReads {
-			go func() { codes <- from(address).Code }()
-			<-entered
-		}
-		if rec := from(address); rec.Code != http.StatusServiceUnavailable || rec.Header().Get("Retry-After") == "" {
-			t.Errorf("one more from %s: %d", address, rec.Code)
-		}
-	}
-	for _, path := range []string{"/v1/explain", "/v1/history", "/v1/status"} {
-		if rec := serveRequest(handler, "GET", path); rec.Code != http.StatusServiceUnavailable || rec.Header().Get("Retry-After") == "" {
-			t.Errorf("%s during %d other requests: %d", path, maxGroupReads, rec.Code)
-		}
-	}
-	if rec := serveRequest(handler, "GET", "/leader"); rec.Code != 200 {
-		t.Errorf("/leader in the meantime: %d", rec.Code)
-	}
-	close(free)
-	for range maxGroupReads {
-		if code := <-codes; code != 200 {
-			t.Errorf("an earlier request: %d", code)
-		}
-	}
-	if rec := serveRequest(handler, "GET", "/v1/history"); rec.Code != 200 {
-		t.Errorf("afterwards: %d", rec.Code)
 	}
 }

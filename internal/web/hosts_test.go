@@ -1,7 +1,6 @@
 package web
 
 import (
-	"bufio"
 	"context"
 	"io"
 	"net/http"
@@ -87,30 +86,6 @@ func TestSocketAcceptsAnyHost(t *testing.T) {
 	serving(t, Endpoint{}, l, New(opt), 8)
 	if code, body := fetch(t, overSocket(path), "http://whatever.example/v1/status"); code != 200 {
 		t.Errorf("%d %s", code, body)
-	}
-}
-
-// One client cannot use all event streams.
-func TestStreamsAreLimitedPerClient(t *testing.T) {
-	a := newAPI(optionsOf(Group{View: leader}))
-	addr := listening(t, a.handler(), maxConns)
-	stream := func(from string) string {
-		c := dialFrom(t, from, addr)
-		io.WriteString(c, "GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n")
-		line, _ := bufio.NewReader(c).ReadString('\n')
-		return line
-	}
-	for i := range maxStreams {
-		want := "200"
-		if i >= maxClientStreams {
-			want = "503"
-		}
-		if line := stream("127.0.0.1"); !strings.Contains(line, want) {
-			t.Fatalf("stream %d: %q, want %s", i, line, want)
-		}
-	}
-	if line := stream("127.0.0.2"); !strings.Contains(line, "200") {
-		t.Errorf("another client: %q", line)
 	}
 }
 

@@ -207,14 +207,6 @@ func TestSeriesPerGroupAreBounded(t *testing.T) {
 	}
 }
 
-func TestSitesPerGroup(t *testing.T) {
-	for groups, want := range map[int]int{0: 64, 1: 64, 16: 64, 32: 32, 64: 16, 1000: 16} {
-		if got := maxSites(groups); got != want {
-			t.Errorf("%d groups: %d sites, want %d", groups, got, want)
-		}
-	}
-}
-
 func TestLabelsAreBounded(t *testing.T) {
 	long := strings.Repeat("x", maxLabel)
 	for text, want := range map[string]string{
@@ -275,24 +267,5 @@ func TestForgedSitesDoNotFloodMetrics(t *testing.T) {
 		if !strings.Contains(body, "\n"+want+"\n") {
 			t.Errorf("no %s", want)
 		}
-	}
-}
-
-// A forged member may be elected until its takeover is overdue. The label of its site must not be computed for each
-// comparison.
-func TestLongElectedSiteDoesNotDelayScrapes(t *testing.T) {
-	s := groupData{maxSites: 64}
-	s.ElectedSite = strings.Repeat("é", 100_000)
-	s.Sites = map[string]status.SiteCounts{s.ElectedSite: {Eligible: 1}}
-	for i := range 3000 {
-		s.Sites[fmt.Sprint(i)] = status.SiteCounts{Eligible: 2}
-	}
-	began := time.Now()
-	list := sites(s)
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("it took %s", took)
-	}
-	if len(list) != s.maxSites+1 || !slices.ContainsFunc(list, func(at siteMembers) bool { return at.label == label(s.ElectedSite) }) {
-		t.Errorf("%d sites", len(list))
 	}
 }

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"zkelectd/internal/operator/status"
 )
 
 func newHTTPClient() *http.Client {
@@ -66,28 +64,6 @@ func serving(t *testing.T, how Endpoint, l net.Listener, handler http.Handler, c
 			t.Errorf("serving ended with %v", err)
 		}
 	})
-}
-
-func TestServe(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	if err := serveAt(t.Context(), addr, http.NotFoundHandler()); err == nil || !strings.Contains(err.Error(), "http.listen "+addr) || !strings.Contains(err.Error(), "choose another address") {
-		t.Errorf("a port in use: %v", err)
-	}
-	l.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- serveAt(ctx, addr, handlerFor(status.Daemon{})) }()
-	if code, body := fetch(t, newHTTPClient(), "http://"+addr+"/v1/status"); code != 200 {
-		t.Errorf("%d %s", code, body)
-	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Errorf("ended with %v", err)
-	}
 }
 
 // A request in progress does not prevent the daemon from ending.

@@ -30,16 +30,3 @@ func TestWhatAProcessMayUse(t *testing.T) {
 		t.Errorf("%d tasks of %d", count, most)
 	}
 }
-
-func TestNoSuchProcess(t *testing.T) {
-	const none = 1 << 30
-	_, limitsErr := Limits(none)
-	_, _, memoryErr := Memory(none)
-	_, _, tasksErr := Tasks(none)
-	_, schedulerErr := Scheduler(none)
-	for i, err := range []error{limitsErr, memoryErr, tasksErr, schedulerErr} {
-		if err == nil {
-			t.Errorf("%d: no error", i)
-		}
-	}
-}

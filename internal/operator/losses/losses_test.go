@@ -90,40 +90,6 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// With a short lease a lost host is replaced soon, however long its session may last.
-func TestAShortLease(t *testing.T) {
-	b, err := cluster.NewBudget(20*time.Second, 2*time.Second, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, l := range Table(Config{Budget: b}) {
-		got = append(got, l.Time())
-	}
-	if want := "670ms, 2.72s, 2.72s, 32.72s after it is back, 2.72s"; strings.Join(got, ", ") != want {
-		t.Errorf("%q, want %s", got, want)
-	}
-}
-
-// The reasons name the limit of failsafe mode, and the sum its parts.
-func TestWords(t *testing.T) {
-	table := Table(Config{Budget: budget(t, 6*time.Second), Failsafe: true, FailsafeMax: time.Hour})
-	for i, want := range []string{"the guard kills the work", "veto", "at most 1h0m0s", "at most 1h0m0s", "watchdog_device.mode"} {
-		if l := table[i]; !strings.Contains(l.Why, want) {
-			t.Errorf("%s: %s", l.Kind, l.Why)
-		}
-	}
-	for c, want := range map[Config]string{
-		{}: "end of the lease 3.67s", {LostAfter: 4 * time.Second}: "election.lost_after 4s", {Alone: true}: "end of the session 9s + lease wait 3.67s",
-		{Fencing: time.Second}: "end of the lease 3.67s + fencing 1s",
-	} {
-		c.Budget = budget(t, 6*time.Second)
-		if got := Table(c)[1].Sum(); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
-	}
-}
-
 // Without a person nobody leads where one must approve.
 func TestLossesWithApproval(t *testing.T) {
 	c := Config{Budget: budget(t, 6*time.Second), Confirm: true}

@@ -125,13 +125,6 @@ func (h *testGroup) after(plan Plan) whatif.Outcome {
 	return whatif.Run(q)
 }
 
-// decision returns what the real elector writes first.
-func (h *testGroup) decision(plan Plan) elector.Decision {
-	s := h.q.Snapshot
-	s.Control = exists(plan.Control)
-	return h.elector(s)
-}
-
 // elector returns a real elector's decision.
 func (h *testGroup) elector(s cluster.Snapshot) elector.Decision {
 	rec := s.Elected.Record

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/elector/whatif"
 )
 
 func TestMove(t *testing.T) {
@@ -131,73 +130,5 @@ func TestMoveToTheBestOther(t *testing.T) {
 	_, err = moveAway(bob())(h.q)
 	if err == nil || !strings.Contains(err.Error(), "; 'zkelectd drain --node a1' has b1 take over, although it has failed") {
 		t.Errorf("all others have failed: %v", err)
-	}
-}
-
-// After strikes, everybody gives the same answer to who could take over.
-func TestOneAnswerAfterStrikes(t *testing.T) {
-	struck := func(nodes ...string) (list []cluster.Exclusion) {
-		for i, id := range nodes {
-			list = append(list, cluster.Exclusion{Node: id, Strikes: 1, For: cluster.Duration(time.Minute), Term: int64(1 + i), Reason: "its child exited", Time: wall})
-		}
-		return list
-	}
-	for name, c := range map[string]struct {
-		spoil func(h *testGroup)
-		heir  string
-	}{
-		"nobody has failed":          {func(*testGroup) {}, "a2"},
-		"the second best has failed": {func(h *testGroup) { h.q.Snapshot.Elected.Record.Exclusions = struck("a2") }, "b1"},
-		"all others have failed":     {func(h *testGroup) { h.q.Snapshot.Elected.Record.Exclusions = struck("a2", "b1", "b2") }, "a2"},
-		"one has failed, the others are sick": {func(h *testGroup) {
-			h.q.Snapshot.Elected.Record.Exclusions = struck("b1")
-			h.node("a2").Unhealthy, h.node("b2").Unhealthy = "no disk", "no disk"
-		}, "b1"},
-		"alone": {func(h *testGroup) { h.q.Snapshot.Members = h.q.Snapshot.Members[:1] }, ""},
-		"the others are sick": {func(h *testGroup) {
-			h.node("a2").Unhealthy, h.node("b1").Unhealthy, h.node("b2").Unhealthy = "no disk", "no disk", "no disk"
-		}, ""},
-	} {
-		h := group(t).leads("a1")
-		c.spoil(h)
-		if heir := whatif.Succession(h.q, "a1"); heir.Leader.ID != c.heir || c.heir == "" && heir.WhyNoLeader() == "" {
-			t.Errorf("%s: if a1 is lost, %q leads (%s), want %q", name, heir.Leader.ID, heir.WhyNoLeader(), c.heir)
-		}
-		e := whatif.Explain(h.q)
-		if e.Heir != c.heir {
-			t.Errorf("%s: the heir is %q, want %q", name, e.Heir, c.heir)
-		}
-		for what, cmd := range map[string]command{"drain": cordon(bob(), "a1", "", true)} {
-			plan, err := h.planFor(cmd)
-			if (err == nil) != (c.heir != "") {
-				t.Errorf("%s: %s: %v", name, what, err)
-			} else if err != nil {
-				if strings.Contains(err.Error(), ": ;") || strings.HasSuffix(err.Error(), ": ") {
-					t.Errorf("%s: %s has no reason: %v", name, what, err)
-				}
-				continue
-			}
-			if d := h.decision(plan); d.Elect == nil || d.Elect.Node != c.heir {
-				t.Errorf("%s: %s: the elector elects %+v (%s), want %s", name, what, d.Elect, d.Blocked, c.heir)
-			}
-			failed := slices.ContainsFunc(plan.Messages, func(m string) bool { return strings.HasPrefix(m, "nobody is left who has not failed: "+c.heir) })
-			if failed != (c.heir != "" && slices.ContainsFunc(h.q.Snapshot.Elected.Record.Exclusions, func(x cluster.Exclusion) bool { return x.Node == c.heir })) {
-				t.Errorf("%s: %s says %q", name, what, plan.Messages)
-			}
-		}
-	}
-}
-
-// Every refusal has a reason.
-func TestMoveDuringAReelection(t *testing.T) {
-	h := group(t).leads("b1")
-	o := ann(1)
-	h.control().Reelect, h.control().Last = &o, 1
-	plan, err := h.planFor(move(bob(), "b2", ""))
-	if err != nil && strings.HasSuffix(err.Error(), ": ") {
-		t.Errorf("refused without a reason: %v", err)
-	}
-	if err == nil && h.after(plan).Leader.ID != "b2" {
-		t.Errorf("planned, but %q leads", h.after(plan).Leader.ID)
 	}
 }

@@ -1,7 +1,6 @@
 package request
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -41,36 +40,6 @@ func TestCheck(t *testing.T) {
 		if err := c.r.Check(); (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%+v: %v, want %s", c.r, err, c.want)
 		}
-	}
-}
-
-// Each kind is planned by its own function.
-func TestPlanOfEachKind(t *testing.T) {
-	for kind, want := range map[Kind]string{
-		KindMove: "moves leadership from a1 (dc1) to b1 (dc2)", KindReelect: "a1 (dc1) is the best and stays",
-		KindCordon: "b1 will not be elected", KindDrain: "b1 will not be elected; leadership does not move", KindPause: "paused",
-		KindUncordon: "there is no such cordon", KindResume: "the group is not paused", KindClearStrikes: "b1 has no strikes", KindForget: "b1 is a member",
-		KindApprove: "no election waits for approval", "dance": `unknown kind of request "dance"`,
-	} {
-		r := Request{Kind: kind, Options: bob()}
-		if kind.Takes(FieldNode) {
-			r.Node = "b1"
-		}
-		plan, err := r.Plan(group(t).leads("a1").q)
-		said := strings.Join(plan.Messages, "; ")
-		var refused *RefusedError
-		if err != nil {
-			said = err.Error()
-			if !errors.As(err, &refused) {
-				t.Errorf("%s: %T", kind, err)
-			}
-		}
-		if !strings.HasPrefix(said, want) {
-			t.Errorf("%s: %s, want %s", kind, said, want)
-		}
-	}
-	if len(Kinds()) != 10 {
-		t.Errorf("%v", Kinds())
 	}
 }
 

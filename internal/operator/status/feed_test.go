@@ -1,8 +1,6 @@
 package status
 
 import (
-	"fmt"
-	"sync"
 	"testing"
 )
 
@@ -49,39 +47,6 @@ func TestFeedIsResumed(t *testing.T) {
 			t.Errorf("%q is known: %q", id, kinds(got))
 		}
 	}
-}
-
-func TestReadersLoseNothing(t *testing.T) {
-	f := NewFeed()
-	const total = 200
-	var readers sync.WaitGroup
-	for range 8 {
-		at := f.Newest()
-		readers.Go(func() {
-			for n := 0; n < total; {
-				events, more, known := f.Since(at)
-				if !known {
-					t.Error("it lost its place")
-					return
-				}
-				for _, e := range events {
-					if string(e.Data) != fmt.Sprint(n) {
-						t.Errorf("%s instead of %d", e.Data, n)
-						return
-					}
-					n++
-					at = e.ID
-				}
-				if len(events) == 0 {
-					<-more
-				}
-			}
-		})
-	}
-	for i := range total {
-		f.Add("x", i)
-	}
-	readers.Wait()
 }
 
 func TestEventsOfAChange(t *testing.T) {

@@ -3,7 +3,6 @@ package status
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"zkelectd/internal/cluster"
 )
@@ -80,37 +79,5 @@ func TestTheStatusNamesTheDeputies(t *testing.T) {
 		if line != test.line || len(g.Deputies) > 0 != (line != "") || problem != test.problem {
 			t.Errorf("%s: %q, %q\n%s", name, g.Deputies, line, g.Table())
 		}
-	}
-}
-
-// After TAKE the status says that the last leader fell silent, and that it is not eligible for now.
-func TestTheStatusSaysWhoFellSilent(t *testing.T) {
-	s := withHeir(7, nil, cluster.HeirRecord{})
-	s.Fence.Record.Lease = "/.leases/a-1"
-	ops := cluster.Paths{Root: "/c"}.TakeTx(s, cluster.LeaseSeen{}, cluster.Elected{
-		Term: 8, Node: "b", Site: "dc1", Incarnation: "b", Silent: []string{"a"},
-		Cause: cluster.CauseSilent, Reason: "a is silent: it has not renewed its lease for 3.7s",
-	})
-	for _, op := range ops {
-		switch {
-		case op.Kind == cluster.OpDelete:
-			s.Current = cluster.Stored[cluster.Current]{}
-		case op.Path == "/c/leader" && op.Data != nil:
-			s.Fence = cluster.ReadFence(op.Path, op.Data, cluster.Stat{}, true)
-		case op.Path == "/c/leader/elected":
-			s.Elected = cluster.ReadStored[cluster.Elected](op.Path, op.Data, cluster.Stat{Time: time.Now()}, true)
-		}
-	}
-	g := Of("c", "/c", s)
-	for _, want := range []string{
-		"Leader   b (site dc1) elected, term 8", "Why      silent: a is silent: it has not renewed its lease for 3.7s",
-		"no: silent: it has fallen silent, and registers again by itself",
-	} {
-		if !strings.Contains(g.WideTable(), want) {
-			t.Errorf("no %q in\n%s", want, g.WideTable())
-		}
-	}
-	if g.State != StateWaiting || s.Fence.Record.State != cluster.FenceSilent || !strings.Contains(g.Table(), "no: silent\n") || g.EligibleMembers() != 2 {
-		t.Errorf("%s, fence %+v\n%s", g.State, s.Fence.Record, g.Table())
 	}
 }

@@ -1,7 +1,6 @@
 package status
 
 import (
-	"errors"
 	"regexp"
 	"strings"
 	"testing"
@@ -97,24 +96,6 @@ func TestQueuedTakeoverIsShown(t *testing.T) {
 	}
 }
 
-func TestTableSaysWhoAndWhy(t *testing.T) {
-	s := ready(snapshot())
-	s.Policy = cluster.Stored[cluster.Policy]{Exists: true, Err: errors.New("znode /c/policy is empty")}
-	s.Members[0].Node.Record.Site = "evil\x1b[31m\tsite"
-	table := Of("c", "/c", s).WideTable()
-	for _, want := range []string{
-		"Leader   a (site dc1), term 7", "Why      first: first election", "Problem  znode /c/policy is empty", "leader", "elector",
-		"1. priority 7", "strike 2: stalled",
-	} {
-		if !strings.Contains(table, want) {
-			t.Errorf("no %q in\n%s", want, table)
-		}
-	}
-	if strings.ContainsAny(table, "\x1b\t") {
-		t.Errorf("control sequences from records reach the terminal:\n%q", table)
-	}
-}
-
 // Versions that decide are shown, also during a rolling upgrade.
 func TestTheTableHasTheVersionsByWhichThePolicyRanks(t *testing.T) {
 	s := ready(snapshot())
@@ -154,20 +135,6 @@ func TestClearedOrExpiredStrikeIsNotInForce(t *testing.T) {
 		g := Of("c", "/c", s)
 		if (len(g.Exclusions) == 1) != c.listed || strings.Contains(g.Members[1].Eligible, "excluded") != c.excluded || strings.Contains(g.Table(), "Excluded b") != c.excluded {
 			t.Errorf("%s: %+v\n%s", name, g.Exclusions, g.Table())
-		}
-	}
-}
-
-// An open tree is shown as long as a member reports it.
-func TestOpenTreeIsShown(t *testing.T) {
-	for _, open := range []bool{true, false} {
-		snap := cluster.Snapshot{Members: []cluster.Member{
-			{Incarnation: cluster.Incarnation{ID: "a"}, Node: cluster.Stored[cluster.Node]{Exists: true, Record: cluster.Node{ID: "a", OpenTree: open}}},
-			{Incarnation: cluster.Incarnation{ID: "b"}, Node: cluster.Stored[cluster.Node]{Exists: true, Record: cluster.Node{ID: "b"}}},
-		}}
-		g := Of("cluster", "/cluster", snap)
-		if shown := strings.Contains(g.Table(), "\nOpen     anyone who can reach ZooKeeper can stop this group, or lock it out"); g.OpenTree != open || shown != open {
-			t.Errorf("open %t: %t, in the table %t", open, g.OpenTree, shown)
 		}
 	}
 }

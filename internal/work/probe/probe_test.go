@@ -1,8 +1,6 @@
 package probe
 
 import (
-	"context"
-	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -92,16 +90,6 @@ func TestErrorHasTheResultOfTheLastCheck(t *testing.T) {
 	}
 }
 
-func TestCancel(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for name, r := range map[string]Readiness{"tcp": {Target: Target{TCP: "127.0.0.1:1"}}, "exec": {Target: Target{Exec: []string{"sleep", "1000"}}}} {
-		if err := Wait(ctx, quick(r), os.Environ(), nil); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 // notifier runs a process in its own process group that sends text.
 func notifier(t *testing.T, socket *Socket, text string) *exec.Cmd {
 	t.Helper()
@@ -164,12 +152,4 @@ func TestOtherProcessesCannotNotify(t *testing.T) {
 		t.Errorf("the status %q of another process was accepted", s)
 	default:
 	}
-}
-
-func TestUnusedSocketCanBeClosed(t *testing.T) {
-	socket, err := ListenNotify(Notified{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket.Close()
 }

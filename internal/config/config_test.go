@@ -173,18 +173,13 @@ func TestErrorsHaveKeyAndReason(t *testing.T) {
 	long := strings.Repeat("x", 90)
 	for text, want := range map[string]string{
 		"nod: {id: a}":                                    "z.yaml:1: nod: is not a setting; did you mean node?",
-		"node: {idd: a}":                                  "node.idd: is not a setting; did you mean node.id?",
 		"node:\n  priority: high":                         `z.yaml:2: node.priority: "high" is not an integer`,
 		"node: {priority: 99999999999}":                   "node.priority",
-		"node: {priority: 1.5}":                           "node.priority",
 		"node: [a]":                                       "node: must be a section",
 		"node: {id: [a]}":                                 "node.id: must be a string",
-		"node: {labels: [a]}":                             "node.labels: must be a map",
 		"node: {labels: {a: {b: c}}}":                     "node.labels: a: must be a single value",
 		"node: {id: a}\nnode: {id: b}":                    "already defined|is given twice",
-		"node: {id: a, id: b}":                            "already defined|is given twice",
 		"node: {id: a/b}":                                 `node.id: "a/b" contains '/'`,
-		"node: {id: \"a\\u0000\"}":                        "node.id",
 		"node: {id: \"a\\u0085b\"}":                       "node.id",
 		"node: {id: \"\\uffff\"}":                         "node.id",
 		"node: {id: \"..\"}":                              "not allowed in a znode path",
@@ -194,23 +189,15 @@ func TestErrorsHaveKeyAndReason(t *testing.T) {
 		"zookeeper: {servers: []}":                        "zookeeper.servers: is empty",
 		"zookeeper: {servers: ['a:b']}":                   `"a:b" is not host:port`,
 		"zookeeper: {servers: ['a:1/x']}":                 `"a:1/x" has a path: write that in front of zookeeper.root`,
-		"zookeeper: {servers: [a/x]}":                     "has a path: write that in front of zookeeper.root",
 		"zookeeper: {servers: a}":                         "zookeeper.servers: must be a list",
 		"zookeeper: {root: cluster}":                      "must begin with /",
 		"zookeeper: {root: /}":                            "must not be / itself",
 		"zookeeper: {root: /a/}":                          `write it as "/a"`,
-		"zookeeper: {root: /a//b}":                        `write it as "/a/b"`,
 		"zookeeper: {root: /zookeeper/x}":                 "belongs to ZooKeeper itself",
 		"zookeeper: {session_timeout: 6}":                 `"6" is not a duration: write a unit, as in 6s`,
-		"zookeeper: {session_timeout: -6s}":               "is not a duration",
-		"zookeeper: {session_timeout: 1ms}":               "is not between 2s and 10m",
 		"zookeeper: {session_timeout: 1900ms}":            "is not between 2s and 10m",
 		"zookeeper: {min_session_timeout: 1s}":            "zookeeper.min_session_timeout: 1s is neither 0s nor between 2s and zookeeper.session_timeout (6s)",
-		"zookeeper: {min_session_timeout: 7s}":            "zookeeper.min_session_timeout: 7s is neither",
-		"zookeeper: {session_timeout: soon}":              "is not a duration",
 		"zookeeper: {session_timeout: }":                  "must be a duration, not empty",
-		"policy: {failback: never}":                       "policy.failback",
-		"policy: {type: coin}":                            `policy.type: "coin" is not a policy`,
 		"policy: {sites: {dc1: x}}":                       "policy.sites: dc1",
 		"policy: {sites: {'a/b': 1}}":                     "policy.sites",
 		"child: {env: {'A-B': c}}":                        "is not the name of a variable",
@@ -223,23 +210,19 @@ func TestErrorsHaveKeyAndReason(t *testing.T) {
 		"child: {unit: app}":                              "is not the name of a service",
 		"child: {unit: ../app.service}":                   "is not the name of a service",
 		"child: {unit: app@.service}":                     "is not the name of a service",
-		"child: {unit: app.timer}":                        "is not the name of a service",
 		"child: {unit: a.service, command: [b]}":          "child.command: cannot be set together with child.unit",
 		"child: {unit: a.service, dir: /tmp}":             "child.dir: cannot be set together with child.unit",
 		"child: {unit: a.service, env: {A: b}}":           "child.env: cannot be set together with child.unit: use Environment=",
 		"node: {site: 'a\"b'}\nchild: {unit: a.service}":  `node.site: "a\"b" contains '"', which systemd may not read as plain text`,
 		"child: {unit: a.service, ready: {notify: true}}": "child.ready.notify: cannot be set together with child.unit",
-		"child: {containment: jail}":                      `"jail" is not one of auto, cgroup, keeper`,
 		"child: {containment: cgruop}":                    `"cgruop" is not one of auto, cgroup, keeper; did you mean cgroup?`,
 		"child: {stop_signal: NOPE}":                      "is not a signal",
 		"child: {max_restarts: -1}":                       "must not be negative",
 		"http: {listen: x}":                               `http.listen: "x" is neither host:port nor unix:/path nor none`,
 		"http: {listen: unix:x}":                          "http.listen: \"unix:x\" must be unix: followed by",
-		"http: {listen: 'unix:/a/../b'}":                  "http.listen",
 		"http: {listen: 'unix:/'}":                        "http.listen",
 		"http: {listen: unix:/" + long + "}":              "too long for the path of a socket",
 		"log: {level: loud}":                              "log.level",
-		"log: {format: xml}":                              "log.format",
 		"node: {id: a":                                    "is not YAML",
 		"a: b\n---\nc: d":                                 "more than one YAML document",
 		"- a":                                             "must be a section",
@@ -275,14 +258,6 @@ func TestAllErrorsAreReportedAtOnce(t *testing.T) {
 	}
 	if _, err := Load(Sources{File: "/no/such/file"}); err == nil || !strings.Contains(err.Error(), "/no/such/file") {
 		t.Errorf("Load: error %v", err)
-	}
-}
-
-func TestPublicAddress(t *testing.T) {
-	for listen, want := range map[string]string{"": "", "unix:/run/z/s": "", "10.0.0.1:80": "10.0.0.1:80"} {
-		if c := mustLoad(t, Sources{Env: []string{"ZKELECTD_HTTP_LISTEN=" + listen}}); c.HTTP.Listen != listen || c.HTTP.Public(false) != want {
-			t.Errorf("%q: %q, %q", listen, c.HTTP.Listen, c.HTTP.Public(false))
-		}
 	}
 }
 
@@ -542,17 +517,11 @@ func TestPromotionErrors(t *testing.T) {
 		unit + "}": "",
 		unit + "}\nslots: {count: 2, per_node: 1}": "",
 		strings.ReplaceAll(unit, "a.service", "'a@${ZKELECTD_SLOT}.service'") + "}\nslots: {count: 2, per_node: 1}": "child.promote: the work contains ${ZKELECTD_SLOT}",
-		unit + ", warm: {notify: true}}":                                                      "child.warm.notify: cannot be set together with child.unit",
-		orders + ", warm: {notify: true}}":                                                    "",
-		orders + ", warm: {notify: true, exec: [b]}}":                                         "cannot be set together with child.warm",
-		"child: {command: [a], warm: {notify: true}}":                                         "child.warm: has no effect",
-		"child: {none: true, promote: {exec: [b]}, demote: {exec: [b]}}":                      "child.promote: needs child.command or child.unit",
-		"child: {command: [a], promote: {exec: [b]}}":                                         "child.promote and child.demote belong together",
-		"child: {command: [a], demote: {exec: [b]}}":                                          "child.promote and child.demote belong together",
-		"child: {command: [a], warm: {exec: [b]}}":                                            "child.warm: has no effect",
-		"child: {command: [a], promote: {exec: [b], http: 'http://a/'}, demote: {exec: [b]}}": "child.promote.http: cannot be set together with child.promote.exec",
-		"child: {command: [a], promote: {http: 'ftp://a/'}, demote: {exec: [b]}}":             "child.promote.http: \"ftp://a/\" is not an http or https URL",
-		orders + ", warm: {exec: [b], tcp: 'a:1'}}":                                           "child.warm.tcp: cannot be set together with child.warm.exec",
+		unit + ", warm: {notify: true}}":                                 "child.warm.notify: cannot be set together with child.unit",
+		orders + ", warm: {notify: true}}":                               "",
+		"child: {command: [a], warm: {notify: true}}":                    "child.warm: has no effect",
+		"child: {none: true, promote: {exec: [b]}, demote: {exec: [b]}}": "child.promote: needs child.command or child.unit",
+		"child: {command: [a], promote: {exec: [b]}}":                    "child.promote and child.demote belong together",
 	} {
 		_, err := Load(Sources{File: file(t, text)})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

@@ -51,7 +51,6 @@ func TestFailsafeRefused(t *testing.T) {
 		"no address":         {strings.Replace(safe, `, listen: "192.0.2.1:7400"`, "", 1), "zkelectd.yaml", failsafeListen, "http.listen"},
 		"a wildcard":         {strings.Replace(safe, "192.0.2.1", "0.0.0.0", 1), "zkelectd.yaml:4", failsafeListen, "192.0.2.1:7400"},
 		"a wildcard, by API": {strings.Replace(safe, ", listen: \"192.0.2.1:7400\"", "}\nhttp: {listen: \"[::]:80\"", 1), "zkelectd.yaml", failsafeListen, "[::]:80"},
-		"a socket, by API":   {strings.Replace(safe, ", listen: \"192.0.2.1:7400\"", "}\nhttp: {listen: \"unix:/run/z/s\"", 1), "zkelectd.yaml", failsafeListen, "host:port"},
 		"passwords, by API":  {strings.Replace(safe, ", listen: \"192.0.2.1:7400\"", "}\nhttp: {web_config: /etc/web, listen: \"192.0.2.1:80\"", 1), "zkelectd.yaml", failsafeListen, "web_config"},
 		"no port":            {strings.Replace(safe, ":7400", "", 1), "zkelectd.yaml:4", failsafeListen, "host:port"},
 		"a long limit":       {strings.Replace(safe, "true,", "true, max: 100000h,", 1), "zkelectd.yaml:4", failsafeMax, "more than"},

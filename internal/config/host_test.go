@@ -213,19 +213,12 @@ func TestScopes(t *testing.T) {
 	}{
 		"a group's setting in the main file": {"child: {command: [a]}", "{}", "z.yaml:2: child.command: is a setting of a group: write it under defaults in z.yaml, or in NAME.yaml"},
 		"a host's setting in the defaults":   {"defaults:\n  http: {listen: a:1}", "{}", "z.yaml:3: defaults.http.listen: is a setting of the host: write it outside of defaults"},
-		"an override in the defaults":        {"defaults: {node: {priority: 1}}", "{}", "z.yaml:2: defaults.node.priority: is a setting of the host"},
-		"the containment in the defaults":    {"defaults: {child: {containment: keeper}}", "{}", "z.yaml:2: defaults.child.containment: is a setting of the host"},
 		"groups_dir in the defaults":         {"defaults: {groups_dir: /a}", "{}", "z.yaml:2: defaults.groups_dir: is a setting of the host"},
-		"defaults in the defaults":           {"defaults: {defaults: {}}", "{}", "z.yaml:2: defaults.defaults: is not a setting"},
 		"an unknown default":                 {"defaults: {child: {comand: [a]}}", "{}", "z.yaml:2: defaults.child.comand: is not a setting; did you mean defaults.child.command?"},
-		"a default of the wrong type":        {"defaults: {child: {command: a}}", "{}", "z.yaml:2: defaults.child.command: must be a list"},
 		"defaults that are no section":       {"defaults: [a]", "{}", "z.yaml:2: defaults: must be a section of keys"},
 		"defaults twice":                     {"defaults: {}\ndefaults: {}", "{}", "z.yaml:3: defaults: is given twice"},
 		"a typing error":                     {"default: {}", "{}", "z.yaml:2: default: is not a setting; did you mean defaults?"},
 		"a host's setting in a group":        {"", "log: {level: debug}", "a.yaml:1: log.level: is a setting of the host: write it in z.yaml"},
-		"the id in a group":                  {"", "node: {id: x}", "a.yaml:1: node.id: is a setting of the host"},
-		"the servers in a group":             {"", "zookeeper: {servers: [x]}", "a.yaml:1: zookeeper.servers: is a setting of the host"},
-		"the containment in a group":         {"", "child: {containment: keeper}", "a.yaml:1: child.containment: is a setting of the host"},
 		"defaults in a group":                {"", "defaults: {}", "a.yaml:1: defaults: is not a setting"},
 		"an unknown setting in a group":      {"", "child:\n  comand: [a]", "a.yaml:2: child.comand: is not a setting; did you mean child.command?"},
 		"a relative directory":               {"", "{}", "is not a clean absolute path"},
@@ -316,32 +309,15 @@ func TestBadGroupFiles(t *testing.T) {
 		make func(h hostFiles)
 		want string
 	}{
-		"empty":               {func(h hostFiles) { h.put("x.yaml", "") }, "x.yaml: is empty"},
-		"only comments":       {func(h hostFiles) { h.put("x.yaml", "# child:\n") }, "x.yaml: is empty"},
-		"only null":           {func(h hostFiles) { h.put("x.yaml", "~\n") }, "x.yaml: is empty"},
-		"not YAML":            {func(h hostFiles) { h.put("x.yaml", "child: {command: [a\n") }, "x.yaml: is not YAML"},
-		"two documents":       {func(h hostFiles) { h.put("x.yaml", "{}\n---\n{}\n") }, "x.yaml: contains more than one YAML document"},
-		"a list":              {func(h hostFiles) { h.put("x.yaml", "- a\n") }, "x.yaml:1: must be a section of keys"},
-		"a directory":         {func(h hostFiles) { os.Mkdir(h.path("x.yaml"), 0o700) }, "x.yaml: is not a regular file"},
-		"a pipe":              {func(h hostFiles) { mkfifo(h.t, h.path("x.yaml")) }, "x.yaml: is not a regular file"},
-		"a device":            {func(h hostFiles) { os.Symlink("/dev/zero", h.path("x.yaml")) }, "x.yaml: is not a regular file"},
-		"a broken link":       {func(h hostFiles) { os.Symlink("nowhere", h.path("x.yaml")) }, "x.yaml: has vanished since the directory was listed, or is a broken link"},
-		"large":               {func(h hostFiles) { h.put("x.yaml", "# "+strings.Repeat("x", maxFile)) }, "x.yaml: is larger than"},
-		"writable by all":     {func(h hostFiles) { h.put("x.yaml", "{}"); os.Chmod(h.path("x.yaml"), 0o666) }, "x.yaml: can be changed by others: the file has mode 0666"},
-		"an upper-case name":  {func(h hostFiles) { h.put("Bad.yaml", "{}") }, `Bad.yaml: "Bad" cannot be the name of a group`},
-		"an underscore":       {func(h hostFiles) { h.put("a_b.yaml", "{}") }, `a_b.yaml: "a_b" cannot be the name`},
-		"a dot in the name":   {func(h hostFiles) { h.put("a.b.yaml", "{}") }, `a.b.yaml: "a.b" cannot be the name`},
-		"a space in the name": {func(h hostFiles) { h.put("a b.yaml", "{}") }, `a b.yaml: "a b" cannot be the name`},
-		"a dash first":        {func(h hostFiles) { h.put("-a.yaml", "{}") }, `-a.yaml: "-a" cannot be the name`},
-		"not ASCII":           {func(h hostFiles) { h.put("é.yaml", "{}") }, `é.yaml: "é" cannot be the name`},
-		"a long name":         {func(h hostFiles) { h.put(strings.Repeat("x", 64)+".yaml", "{}") }, "cannot be the name"},
-		"the other extension": {func(h hostFiles) { h.put("x.yml", "{}") }, "x.yml: the name of a group file ends in .yaml: rename it to x.yaml"},
-		"two files":           {func(h hostFiles) { h.put("x.yml", "{}"); h.put("x.yaml", "{}") }, "x.yaml: is one of two files for the group x: remove it or x.yml"},
-		"a directory for all": {func(h hostFiles) { os.Chmod(h.dir, 0o777) }, "can be changed by others"},
-		"a temporary one":     {func(h hostFiles) { os.Chmod(h.dir, 0o777|os.ModeSticky) }, "groups: can be changed by others, who can add files"},
-		"no directory":        {func(h hostFiles) { os.RemoveAll(h.dir) }, "groups: cannot be read: no such file or directory"},
-		"a file instead":      {func(h hostFiles) { os.RemoveAll(h.dir); write(h.t, h.dir, "") }, "groups: is not a directory"},
-		"an empty directory":  {func(h hostFiles) { h.remove("a.yaml") }, "groups: has no group: create a file NAME.yaml for each group"},
+		"only comments":      {func(h hostFiles) { h.put("x.yaml", "# child:\n") }, "x.yaml: is empty"},
+		"two documents":      {func(h hostFiles) { h.put("x.yaml", "{}\n---\n{}\n") }, "x.yaml: contains more than one YAML document"},
+		"a pipe":             {func(h hostFiles) { mkfifo(h.t, h.path("x.yaml")) }, "x.yaml: is not a regular file"},
+		"a device":           {func(h hostFiles) { os.Symlink("/dev/zero", h.path("x.yaml")) }, "x.yaml: is not a regular file"},
+		"large":              {func(h hostFiles) { h.put("x.yaml", "# "+strings.Repeat("x", maxFile)) }, "x.yaml: is larger than"},
+		"an upper-case name": {func(h hostFiles) { h.put("Bad.yaml", "{}") }, `Bad.yaml: "Bad" cannot be the name of a group`},
+		"a dash first":       {func(h hostFiles) { h.put("-a.yaml", "{}") }, `-a.yaml: "-a" cannot be the name`},
+		"a long name":        {func(h hostFiles) { h.put(strings.Repeat("x", 64)+".yaml", "{}") }, "cannot be the name"},
+		"a temporary one":    {func(h hostFiles) { os.Chmod(h.dir, 0o777|os.ModeSticky) }, "groups: can be changed by others, who can add files"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, "", map[string]string{"a": "{}"})
@@ -405,7 +381,6 @@ func TestRootsOfGroups(t *testing.T) {
 		a, b string // the roots
 		want string
 	}{
-		"two other roots":                 {"/x/a", "/x/b", ""},
 		"a prefix that is no parent":      {"/x/a", "/x/ab", ""},
 		"below its own record":            {"/zk/a/v2", "/x/b", ""},
 		"equal":                           {"/x/a", "/x/a", `b.yaml:1: zookeeper.root: "/x/a" belongs to group a, too`},
@@ -414,7 +389,6 @@ func TestRootsOfGroups(t *testing.T) {
 		"where the other one is recorded": {"/zk/b", "/x/b", `b.yaml:1: zookeeper.root: "/zk/b" belongs to group a, too`},
 		"below the record of another one": {"/x/a", "/zk/a/b", `b.yaml:1: zookeeper.root: "/zk/a/b" is inside "/zk/a", which belongs to group a`},
 		"the znode above the groups":      {"/zk", "/x/b", `a.yaml:1: zookeeper.root: "/zk" contains the zookeeper.root of the host, "/zk"`},
-		"a znode above all":               {"/x/a", "/z", ""},
 		"reserved":                        {"/zk/.hosts", "/x/b", `a.yaml:1: zookeeper.root: "/zk/.hosts" is reserved`},
 		"inside what is reserved":         {"/zk/.hosts/n1", "/x/b", `a.yaml:1: zookeeper.root: "/zk/.hosts/n1" is reserved`},
 		"invalid":                         {"x", "/x/b", `a.yaml:1: zookeeper.root: "x" must begin with /`},
@@ -436,14 +410,6 @@ func TestRootsOfGroups(t *testing.T) {
 	// The default root of one group may be what another one is set to.
 	h = newHost(t, "", map[string]string{"a": "zookeeper: {root: /cluster/b}", "b": "{}"})
 	if got, want := h.fault(), `b.yaml: zookeeper.root: "/cluster/b" belongs to group a, too`; got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-}
-
-// Two groups with one unit would start and stop it against each other.
-func TestOneUnitForTwoGroups(t *testing.T) {
-	h := newHost(t, "", map[string]string{"a": "child: {unit: app.service}", "b": "child:\n  unit: app.service", "c": "child: {unit: app@c.service}"})
-	if got, want := h.fault(), `b.yaml:2: child.unit: "app.service" is the unit of group a, too`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
@@ -682,10 +648,7 @@ func TestWeightAndMaxLeaders(t *testing.T) {
 	for text, want := range map[string]string{
 		"node: {weight: 0}":       "node.weight: 0 is not between 0.001 and 1000",
 		"node: {weight: .inf}":    `node.weight: ".inf" is not a number, as in 1.5`,
-		"node: {weight: 1e4}":     "node.weight: 10000 is not between",
-		"node: {weight: [1]}":     "node.weight: must be a number",
 		"node: {max_leaders: -1}": "node.max_leaders: must not be negative",
-		"node: {weight: nan}":     `node.weight: "nan" is not a number`,
 	} {
 		if _, err := Load(Sources{File: file(t, text)}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)

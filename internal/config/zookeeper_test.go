@@ -11,21 +11,14 @@ func TestZooKeeperAccessIsChecked(t *testing.T) {
 	for text, want := range map[string]string{
 		"zookeeper: {acl: closed, auth: {file: /a}}": `z.yaml:1: zookeeper.acl: "closed" is not one of auto, open, readable, private`,
 		"zookeeper: {acl: private}":                  `zookeeper.acl: "private" needs zookeeper.auth.file`,
-		"zookeeper: {acl: readable}":                 `zookeeper.acl: "readable" needs zookeeper.auth.file`,
 		"zookeeper: {tls: {cert: /c}}":               "zookeeper.tls.cert: needs zookeeper.tls.key",
-		"zookeeper: {tls: {key: /k}}":                "zookeeper.tls.key: needs zookeeper.tls.cert",
-		"zookeeper: {auth: secret}":                  "zookeeper.auth: must be a section",
 
 		"zookeeper: {servers: ['srv+zk.example.com']}":                                         `"srv+zk.example.com" is not srv+_SERVICE._PROTOCOL.DOMAIN`,
-		"zookeeper: {servers: ['srv+_zk._tcp.example.com:2181']}":                              "is not srv+_SERVICE",
-		"zookeeper: {servers: ['srv+']}":                                                       "is not srv+_SERVICE",
 		"zookeeper: {servers: ['srv+_zk._tcp.example.com'], tls: {ca: /c}}":                    "zookeeper.tls.server_name: is needed with SRV records",
 		"zookeeper: {servers: ['srv+_zk._tcp.example.com'], sasl: {keytab: /k}, acl: private}": `zookeeper.sasl.server_principal: "zookeeper/_HOST" must be one name`,
 
 		`zookeeper: {identities: ["CN=n1"]}`:                                         `zookeeper.identities: "CN=n1" is neither x509:SUBJECT nor sasl:NAME`,
-		`zookeeper: {identities: ["digest:a"]}`:                                      `"digest:a" is neither`,
 		`zookeeper: {identities: ["x509:CN=n1"]}`:                                    `"x509:CN=n1" needs zookeeper.tls.cert`,
-		`zookeeper: {identities: ["sasl:n1"]}`:                                       `"sasl:n1" needs zookeeper.sasl`,
 		`zookeeper: {identities: ["sasl:n1", "sasl:n1"], sasl: {password_file: /p}}`: `contains "sasl:n1" twice`,
 		`zookeeper: {identities: ["sasl:n\e1"], sasl: {password_file: /p}}`:          "contains control characters",
 		"zookeeper: {identities: [" + strings.Repeat("a, ", 64) + "b]}":              "has more than 64 entries",
@@ -34,7 +27,6 @@ func TestZooKeeperAccessIsChecked(t *testing.T) {
 		"zookeeper: {sasl: {principal: p, credential_cache: /c}}":                    "zookeeper.sasl.principal: needs zookeeper.sasl.keytab",
 		"zookeeper: {sasl: {identity: i, password_file: /p}}":                        "zookeeper.sasl.identity: needs",
 		"zookeeper: {sasl: {credential_cache: c}}":                                   "zookeeper.sasl.credential_cache: \"c\" is not an absolute path",
-		"zookeeper: {sasl: {keytab: /k, krb5_conf: etc/krb5.conf}}":                  "zookeeper.sasl.krb5_conf: \"etc/krb5.conf\" is not",
 	} {
 		_, err := Load(Sources{File: file(t, text)})
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -264,18 +264,6 @@ func TestNextElectorAfterAFailedRound(t *testing.T) {
 	}
 }
 
-// The fence and current of an elected member are read in one round with elected.
-func TestElectedMemberReadsInOneRound(t *testing.T) {
-	f := newFollower(t)
-	f.do(f.elect(cluster.OpCreate, 6, f.self.Name), f.fence(cluster.FenceReady, "x-0000000000000001-n_0000000009"), cluster.Op{Kind: cluster.OpCreate, Path: f.p.Current(), Data: []byte("{}")})
-	f.collector.Collect(t.Context())
-	f.do(f.fence(cluster.FenceReleased, "x-0000000000000001-n_0000000009"), cluster.Op{Kind: cluster.OpDelete, Path: f.p.Current(), Version: cluster.AnyVersion})
-	f.rounds = 0
-	if snap := f.collects("the release", "leader", "leader/current"); snap.Current.Exists || f.rounds != 1 {
-		t.Errorf("%d rounds: %+v", f.rounds, snap)
-	}
-}
-
 // The published heir, which is probably elected next, reads the fence and current in one round with a new decision. If another member
 // is elected, it forgets them.
 func TestHeirReadsInOneRound(t *testing.T) {

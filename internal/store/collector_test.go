@@ -126,33 +126,6 @@ func TestSnapshotHasLateChanges(t *testing.T) {
 	}
 }
 
-// The fence and current are read again if this daemon needs them again.
-func TestLeadershipIsReadAgainWhenNeededAgain(t *testing.T) {
-	s := newRaceSource(t)
-	c := s.collector(s)
-	s.do(s.elect(cluster.OpCreate, 6, s.self.Name), s.fence(cluster.FenceReady, "x-0000000000000001-n_0000000009"), cluster.Op{Kind: cluster.OpCreate, Path: s.p.Current(), Data: []byte("{}")})
-	for i, who := range []string{s.self.Name, "x-0000000000000001-n_0000000009", s.self.Name} {
-		s.do(s.elect(cluster.OpSet, int64(7+i), who))
-		snap, complete := c.Collect(t.Context())
-		mine := who == s.self.Name
-		if !complete || snap.Leadership != mine || snap.Current.Exists != mine || snap.Fence.Exists != mine {
-			t.Errorf("%d: complete %v, needed %v, current %v, fence %v", i, complete, snap.Leadership, snap.Current.Exists, snap.Fence.Exists)
-		}
-	}
-}
-
-// A daemon that is missing from the list has lost its registration and is not the elector, even though its incarnation was
-// read a moment ago.
-func TestMemberMissingFromTheListIsLost(t *testing.T) {
-	s := newRaceSource(t)
-	s.before[s.p.Election()] = func() {
-		s.do(cluster.Op{Kind: cluster.OpDelete, Path: s.p.Incarnation(s.self.Name), Version: cluster.AnyVersion})
-	}
-	if snap := s.collect(); !snap.SelfLost || snap.Elector {
-		t.Errorf("lost: %v, elector: %v", snap.SelfLost, snap.Elector)
-	}
-}
-
 // If everything below the root is deleted, so is the election list. The daemon must still detect that its registration is lost.
 func TestLossOfTheWholeTreeIsDetected(t *testing.T) {
 	for _, elector := range []bool{false, true} {

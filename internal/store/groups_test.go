@@ -114,20 +114,6 @@ func TestIdentitiesOfOthers(t *testing.T) {
 	}
 }
 
-// An older root has no record yet.
-func TestRootWithoutARecord(t *testing.T) {
-	conn := storetest.NewServer().Connect()
-	p := cluster.Paths{Root: "/cluster"}
-	if err := EnsureTree(t.Context(), conn, p); err != nil {
-		t.Fatal(err)
-	}
-	ensures(t, conn, "/", "cluster", "/cluster")
-	data, _, err := conn.Get(t.Context(), "/cluster", false)
-	if want := `{"v":1,"root":"/cluster","kind":"single"}`; err != nil || string(data) != want {
-		t.Errorf("recorded %s, %v, want %s", data, err, want)
-	}
-}
-
 func TestFindGroups(t *testing.T) {
 	conn := storetest.NewServer().Connect()
 	ctx := t.Context()

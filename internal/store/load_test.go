@@ -2,9 +2,7 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -117,86 +115,4 @@ func TestReadAllKnowsTheLoads(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-}
-
-// Hosts publish their loads all the time, for all groups: a display of one group does not wake up for that.
-func TestLoadsWakeNoDisplay(t *testing.T) {
-	server := storetest.NewServer()
-	host, display := server.Connect(), server.Connect()
-	p := cluster.Paths{Root: "/base/billing"}
-	if err := EnsureTree(t.Context(), host, p); err != nil {
-		t.Fatal(err)
-	}
-	latency := 1.5
-	self, err := Register(t.Context(), host, p, cluster.Node{ID: "a", Instance: cluster.NewInstance(1)})
-	if err == nil {
-		err = WriteLoad(t.Context(), host, "/base", "a", cluster.Load{Latency: &latency})
-	}
-	if err == nil {
-		_, err = ReadAll(t.Context(), display, p, true)
-	}
-	if err == nil {
-		err = WriteLoad(t.Context(), host, "/base", "a", cluster.Load{Latency: &latency})
-	}
-	if err == nil {
-		err = WriteLoad(t.Context(), host, "/base", "b", cluster.Load{Latency: &latency})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if woken := display.TakeHints(); woken.All || len(woken.Paths) > 0 {
-		t.Errorf("woken by %v", woken)
-	}
-	if _, err := host.Do(t.Context(), cluster.Op{Kind: cluster.OpDelete, Path: p.Incarnation(self.Name), Version: -1}); err != nil {
-		t.Fatal(err)
-	}
-	if woken := display.TakeHints(); !woken.Has(p.Election()) {
-		t.Errorf("the end of a member wakes nobody: %v", woken)
-	}
-}
-
-// distantReader is a connection to a server that is 10 ms away.
-type distantReader struct{ cluster.Reader }
-
-func (r distantReader) wait() { <-time.After(20 * time.Millisecond) }
-
-func (r distantReader) Get(ctx context.Context, path string, watch bool) ([]byte, cluster.Stat, error) {
-	r.wait()
-	return r.Reader.Get(ctx, path, watch)
-}
-
-func (r distantReader) Children(ctx context.Context, path string, watch bool) ([]string, cluster.Stat, error) {
-	r.wait()
-	return r.Reader.Children(ctx, path, watch)
-}
-
-// Reading a large group for people takes few round trips: its members are read at once.
-func TestReadAllOfADistantServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const members = 200
-		conn := storetest.NewServer().Connect()
-		p := cluster.Paths{Root: "/base/billing"}
-		if err := EnsureTree(t.Context(), conn, p); err != nil {
-			t.Fatal(err)
-		}
-		latency := 1.5
-		for i := range members {
-			id := fmt.Sprintf("n%03d", i)
-			_, err := Register(t.Context(), conn, p, cluster.Node{ID: id, Instance: cluster.NewInstance(1)})
-			if err == nil {
-				err = WriteLoad(t.Context(), conn, "/base", id, cluster.Load{Latency: &latency})
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		began := time.Now()
-		snap, err := ReadAll(t.Context(), distantReader{conn}, p, false)
-		if err != nil || len(snap.Members) != members || snap.Members[members-1].Node.Record.Latency == nil {
-			t.Fatalf("%d members, %v", len(snap.Members), err)
-		}
-		if trips := time.Since(began) / (20 * time.Millisecond); trips > 4+2*(members/maxReads+1) {
-			t.Errorf("%d round trips", trips)
-		}
-	})
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/zk"
 )
 
 // flakySession is a session with an in-memory group. It counts the reads, and can make them fail.
@@ -156,18 +155,6 @@ func TestReaderEnds(t *testing.T) {
 		s.Session.Close(t.Context())
 		<-over
 	})
-}
-
-// Jitter spreads the reads of a fleet within narrow limits.
-func TestJitter(t *testing.T) {
-	least, most := time.Hour, time.Duration(0)
-	for range 1000 {
-		d := zk.Jitter(time.Second)
-		least, most = min(least, d), max(most, d)
-	}
-	if least < 750*time.Millisecond || least > 850*time.Millisecond || most < 1150*time.Millisecond || most >= 1250*time.Millisecond {
-		t.Errorf("from %s to %s", least, most)
-	}
 }
 
 // Up to maxReads reads run concurrently, and the first failure cancels the others. A refusal by the server is not a failure.

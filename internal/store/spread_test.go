@@ -103,22 +103,3 @@ func (s *hintingSource) TakeHints() cluster.Hints {
 	s.next = cluster.Hints{}
 	return h
 }
-
-// The members that an election concerns have the first half of the spread for themselves.
-func TestTurnsAreSpread(t *testing.T) {
-	const spread = 200 * time.Millisecond
-	var early, late int
-	for range 1000 {
-		switch at := jitteredTurn(spread); {
-		case at < spread/2 || at > spread*3/2:
-			t.Fatalf("a turn after %s", at)
-		case at < spread:
-			early++
-		default:
-			late++
-		}
-	}
-	if early < 300 || late < 300 {
-		t.Errorf("%d turns in the first half, %d in the second", early, late)
-	}
-}

@@ -111,19 +111,3 @@ func (w waiting) Write(line []byte) (int, error) {
 	<-w.start
 	return w.Writer.Write(line)
 }
-
-// If the reader has closed the pipe, lines are lost and nothing else happens.
-func TestReaderIsGone(t *testing.T) {
-	r, out := pipe(t)
-	r.Close()
-	w := New(out, func(int64) {})
-	for range 10 {
-		w.Write([]byte("a line\n"))
-	}
-	w.Close(time.Minute)
-	select {
-	case <-w.done:
-	default:
-		t.Error("the writer has not ended")
-	}
-}

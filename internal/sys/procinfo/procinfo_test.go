@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/user"
 	"strings"
 	"testing"
 	"time"
@@ -68,28 +67,5 @@ func TestStartTime(t *testing.T) {
 	cmd.Wait()
 	if _, err := StartTime(pid); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
-	}
-}
-
-func TestBootID(t *testing.T) {
-	if id, err := BootID(); err != nil || len(id) != 36 {
-		t.Errorf("%q, %v", id, err)
-	}
-}
-
-func TestUserAtHost(t *testing.T) {
-	u, err := user.Current()
-	if err != nil {
-		t.Fatal(err)
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := AtHost(UserName(os.Getuid())); got != u.Username+"@"+host {
-		t.Error(got)
-	}
-	if got := UserName(1 << 30); got != "uid 1073741824" {
-		t.Error(got)
 	}
 }

@@ -170,8 +170,8 @@ func LockSessionFile(ctx context.Context, file string) (*os.File, error) {
 var ErrNothingLeft = errors.New("nothing to clean up: the last zkelectd has closed its session")
 
 // CleanUp cleans up after a dead zkelectd: it kills its work, runs its pending hooks and closes its session.
-// The session is closed only if the kernel reports all of the work as dead, and if the hooks have succeeded. The caller
-// must have locked the file: the hooks must not run twice, and nobody else's files may be removed.
+// The session is closed only if the kernel reports all of the work as dead, and if the hooks have succeeded. After another boot nothing is
+// released, so that the successor waits: the work may be that of another host ([guard.SessionFile.OfAnotherBoot]). The caller must have locked the file: the hooks must not run twice, and nobody else's files may be removed.
 func CleanUp(ctx context.Context, file string, out io.Writer) error {
 	f, err := guard.ReadSessionFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -193,6 +193,9 @@ func CleanUp(ctx context.Context, file string, out io.Writer) error {
 	}
 	if unproven != nil {
 		return fmt.Errorf("the session is left to expire: %w", unproven)
+	}
+	if f.OfAnotherBoot() {
+		f.Session.Releases = nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(f.Session.Timeout, time.Second))
 	defer cancel()

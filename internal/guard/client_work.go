@@ -108,8 +108,12 @@ func (w *Work) prepare(spec *Spec) error {
 			c.log.Error("'zkelectd release' may not be able to determine whether work runs", "err", err)
 		}
 	}
+	saved := w.leadership.lockAndSave()
+	if saved != nil {
+		w.leadership.voidFile()
+	}
 	// A unit has no keeper: what this process cannot open or save, nothing could kill if the guard, or both, were killed.
-	if err := errors.Join(w.uncontained, w.leadership.lockAndSave()); err != nil && w.unit != nil {
+	if err := errors.Join(w.uncontained, saved); err != nil && w.unit != nil {
 		w.Kill()
 		<-w.dead
 		return err
@@ -165,6 +169,16 @@ func (l *Leadership) lockAndSave() error {
 	l.updating.Lock()
 	defer l.updating.Unlock()
 	return l.save()
+}
+
+// voidFile empties the leadership's file after it could not be written, as with a full disk. It says what was true before this work: the next
+// start would release leadership by it while the work runs (S1). A session with a file that cannot be read is left to expire.
+func (l *Leadership) voidFile() {
+	l.updating.Lock()
+	defer l.updating.Unlock()
+	if path := l.c.sessionPath(); path != "" && l.unsaved != nil {
+		os.Truncate(leadershipFile(path, l.file), 0) // fails if there is none; where nothing can be changed, the keeper refuses to start the work
+	}
 }
 
 // receive handles a message from the guard. The caller must hold the client's mu.

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Confirm waits for the guard's answer to what was sent last, not for an earlier one.
@@ -92,4 +95,49 @@ func TestConfirmNeedsTheFile(t *testing.T) {
 	if f, err := ReadSessionFile(c.file); err != nil || len(f.Session.Releases) != 1 {
 		t.Errorf("%+v, %v", f, err)
 	}
+}
+
+// If the file cannot be written before work starts, as with a full disk, the next start must not take it from the one of before that nothing
+// has run: it would release leadership while the work runs (S1).
+func TestWorkThatIsInNoFile(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("disk", dir, "tmpfs", 0, "size=64k,mode=700"); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(dir, unix.MNT_DETACH)
+	c := newClient(t)
+	c.file = filepath.Join(dir, "session")
+	c.sessionFile = c.file
+	c.SetSession(Credentials{Servers: []string{"a:1"}, ID: 5})
+	c.expect(kindSession)
+	c.l.SetRelease([]byte("1"))
+	c.expect(kindRelease)
+	if f, err := ReadSessionFile(c.file); err != nil || len(f.Session.Releases) != 1 {
+		t.Fatalf("%+v, %v", f, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "full"), make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.l.Start(Spec{Argv: []string{"sleep"}})
+		done <- err
+	}()
+	sent := c.expect(kindPrepare)
+	c.send(message{Kind: kindPrepared, Seq: sent.Seq, Containment: &ContainmentRecord{Mode: KeeperContainment}})
+	c.expect(kindStart)
+	if f, err := ReadSessionFile(c.file); err == nil && len(f.Session.Releases) > 0 {
+		t.Errorf("the next start would release leadership: %+v", f)
+	}
+	if err := os.Remove(filepath.Join(dir, "full")); err != nil {
+		t.Fatal(err)
+	}
+	c.send(message{Kind: kindStarted, Seq: sent.Seq, Pid: 1 << 30})
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if f, err := ReadSessionFile(c.file); err != nil || len(f.Session.Releases) != 1 || f.Leaderships[0].Containment == nil {
+		t.Errorf("there is room again: %+v, %v", f, err)
+	}
+	c.send(message{Kind: kindDead, Seq: sent.Seq})
 }

@@ -50,6 +50,10 @@ func (f SessionFile) EnsureDead(timeout time.Duration) error {
 	return nil
 }
 
+// OfAnotherBoot reports whether the session was that of another boot. EnsureDead then knows only that nothing of it runs on this host: the
+// file may have been copied, or have moved with its disk, while the host that wrote it still leads (S1).
+func (f SessionFile) OfAnotherBoot() bool { return f.Boot != currentBootID() }
+
 // units returns the containers of the units.
 func (f SessionFile) units() (all []*unitContainer, err error) {
 	for _, r := range f.all() {

@@ -197,6 +197,30 @@ func TestADeputyAsksBeforeItActs(t *testing.T) {
 	}
 }
 
+// What has changed while the deputy asked begins a new sighting, or none: to take the answer for a confirmation would end a lease that was
+// just renewed (S1).
+func TestAnAnswerThatShowsARenewalConfirmsNothing(t *testing.T) {
+	gone := seen(2, 5050*time.Millisecond)
+	gone.Exists = false
+	for name, c := range map[string]struct {
+		seen cluster.LeaseSeen
+		wake time.Duration
+	}{
+		"renewed":             {seen(2, 5050*time.Millisecond), 9050 * time.Millisecond},
+		"the session is over": {gone, 0},
+	} {
+		x := newDeputyTest(t, 0).silent()
+		x.in.Seen, x.in.Now = c.seen, 5100*time.Millisecond
+		if x.d.Answered(x.in, 5*time.Second, nil) || x.d.silence.Confirmed() {
+			t.Errorf("%s: silent", name)
+		}
+		out := x.at(5100 * time.Millisecond)
+		if who, _ := x.d.Silent(&x.snap, x.in.Now); out.Act || out.Ask || out.Wake != c.wake || who != nil {
+			t.Errorf("%s: %+v, silent: %v", name, out, who)
+		}
+	}
+}
+
 func TestADeputyStopsWhenAnotherElectorDecides(t *testing.T) {
 	x := newDeputyTest(t, 0).silent()
 	x.in.Now = 5100 * time.Millisecond

@@ -182,6 +182,10 @@ func TestARefusedLeaseZnodeRefusesNoGroup(t *testing.T) {
 		if len(answers) != 2 || !errors.Is(answers[0].Err, cluster.ErrNotSent) || again != nil || (m.Err() != nil) != ends {
 			t.Errorf("%v: %v, %v, %v", err, answers, again, m.Err())
 		}
+		m.Post(11*time.Second, 0, request("g0", 12*time.Second, time.Minute))
+		if sent := m.Take(12 * time.Second); (sent == nil) != ends {
+			t.Errorf("%v: renews with %+v", err, sent)
+		}
 	}
 }
 

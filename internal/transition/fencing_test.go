@@ -89,6 +89,19 @@ func TestRequiredFencing(t *testing.T) {
 	s.on(Fenced{Term: 7, Node: "old"}, "RunPreStart")
 }
 
+// A silent holder leaves nothing to wait for, but it must be fenced all the same, if not by this candidate then by the next one.
+func TestASilentHolderThatWasNotFencedIsLeftToTheNext(t *testing.T) {
+	s, f := lost(t, Fencing{Required: true}, fence("old", 6, cluster.FenceSilent))
+	if f.Holder.Node != "old" || s.m.term.fence.Owed != 0 {
+		t.Errorf("fences %+v, waits %s", f.Holder, s.m.term.fence.Owed)
+	}
+	s.on(Quit{Reason: "test"}, "StopTask")
+	left := released(t, sent(t, s.on(Fenced{Term: 7, Node: "old", Err: errFence}, "RELEASE")))
+	if left.State != cluster.FenceUnclean || left.Owed != 0 || len(left.Earlier) != 1 || left.Earlier[0].Node != "old" || left.Earlier[0].Fenced {
+		t.Errorf("left behind: %+v", left)
+	}
+}
+
 // A node id that was used on two hosts is two holders: fencing one of them does not end the wait for the other (S1).
 func TestAnIDOnTwoHostsIsFencedTwice(t *testing.T) {
 	wait := cluster.Duration(4 * time.Second)

@@ -176,8 +176,10 @@ func (l *Leadership) lockAndSave() error {
 func (l *Leadership) voidFile() {
 	l.updating.Lock()
 	defer l.updating.Unlock()
-	if path := l.c.sessionPath(); path != "" && l.unsaved != nil {
-		os.Truncate(leadershipFile(path, l.file), 0) // fails if there is none; where nothing can be changed, the keeper refuses to start the work
+	if path := l.c.sessionPath(); path != "" && l.unsaved != nil { // where nothing can be changed, the keeper refuses to start the work
+		if file := leadershipFile(path, l.file); os.Truncate(file, 0) != nil {
+			os.WriteFile(file, nil, 0o600)
+		}
 	}
 }
 

@@ -88,7 +88,7 @@ func TestEarlierHoldersOfEachFence(t *testing.T) {
 func TestLeaveDoesNotForgetForWhomToWait(t *testing.T) {
 	three := Duration(3 * time.Second)
 	d := Departure{ID: "n1", Self: "n1-n_1", Session: 7}
-	l := Leadership{Owed: 4 * time.Second, SlotState: SlotState{Fence: Stored[Fence]{Exists: true, Record: Fence{
+	l := DepartingSlot{Owed: 4 * time.Second, SlotState: SlotState{Fence: Stored[Fence]{Exists: true, Record: Fence{
 		Node: "n1", Incarnation: "n1-n_1", State: FenceHeld, Owed: three, Earlier: []EarlierHolder{{Node: "n0", Wait: three}},
 	}}}}
 	want := []EarlierHolder{{Node: "n0", Wait: three}, {Wait: Duration(4 * time.Second)}}

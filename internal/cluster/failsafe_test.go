@@ -106,9 +106,9 @@ func TestCapWait(t *testing.T) {
 func TestWhichTransactionsKeepThePromises(t *testing.T) {
 	p, snap, f := Paths{Root: "/c"}, Snapshot{Self: Incarnation{Name: "n0-n_0"}, Current: Stored[Current]{Exists: true}}, boundFence()
 	snap.Fence = Stored[Fence]{Exists: true, Record: f}
-	departure := Departure{ID: "n0", Self: "n0-n_0", Incarnations: []string{"n0-n_0"}, Leaderships: []Leadership{{SlotState: snap.SlotState()}}}
+	departure := Departure{ID: "n0", Self: "n0-n_0", Incarnations: []string{"n0-n_0"}, Slots: []DepartingSlot{{SlotState: snap.SlotState()}}}
 	leave, _ := p.LeaveTx(departure)
-	departure.Leaderships[0].Unproven = true
+	departure.Slots[0].Unproven = true
 	unproven, _ := p.LeaveTx(departure)
 	for name, c := range map[string]struct {
 		ops  []Op

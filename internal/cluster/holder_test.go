@@ -16,7 +16,7 @@ func TestAcquiredReadyAndHoldsCurrent(t *testing.T) {
 		"a candidate":                 {func(s *Snapshot) { s.Fence.Record.State = FenceHeld }, true, false, true},
 		"no current":                  {func(s *Snapshot) { s.Current.Exists, s.Current.Stat.Owner = false, session }, true, false, false},
 		"current of another session":  {func(s *Snapshot) { s.Current.Stat.Owner = 8 }, true, true, false},
-		"leadership was not read":     {func(s *Snapshot) { s.Leadership = false }, true, true, false},
+		"leadership was not read":     {func(s *Snapshot) { s.HolderRead = false }, true, true, false},
 		"a fence of another term":     {func(s *Snapshot) { s.Fence.Record.Term = 2 }, false, false, true},
 		"a fence of another":          {func(s *Snapshot) { s.Fence.Record.Incarnation = "b" }, false, false, true},
 		"a fence that is damaged":     {func(s *Snapshot) { s.Fence.Err = ErrInvalid }, false, false, true},
@@ -24,7 +24,7 @@ func TestAcquiredReadyAndHoldsCurrent(t *testing.T) {
 		"neither decision, nor fence": {func(s *Snapshot) { s.Elected, s.Fence = Stored[Elected]{}, Stored[Fence]{} }, false, false, true},
 	} {
 		s := Snapshot{
-			Session: session, Leadership: true,
+			Session: session, HolderRead: true,
 			Elected: Stored[Elected]{Exists: true, Record: Elected{Term: 3, Incarnation: "a"}},
 			Fence:   Stored[Fence]{Exists: true, Record: Fence{Term: 3, Incarnation: "a", State: FenceReady}},
 			Current: Stored[Current]{Exists: true, Stat: Stat{Owner: session}},

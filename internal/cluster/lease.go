@@ -64,7 +64,7 @@ func (f *Fence) KillWait(own time.Duration) time.Duration { return f.TakeWait(ow
 // MayBeTaken reports whether the fence names a holder whose lease can be watched.
 func (s *Snapshot) MayBeTaken() bool {
 	f := &s.Fence.Record
-	return s.Leadership && s.Fence.Readable() && (f.State == FenceHeld || f.State == FenceReady) && f.namesLease()
+	return s.HolderRead && s.Fence.Readable() && (f.State == FenceHeld || f.State == FenceReady) && f.namesLease()
 }
 
 // TakeTx returns TAKE: ELECT that also takes the fence from a holder whose lease was seen unchanged for so long that it is over. While the

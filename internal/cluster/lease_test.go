@@ -10,7 +10,7 @@ const lease = "/c/.leases/n1-1f"
 
 // held returns the snapshot of a deputy, of a fence that n1 holds.
 func held(state FenceState) Snapshot {
-	s := Snapshot{Self: Incarnation{Name: "n2-0000000000000001-n_0000000002", ID: "n2"}, Leadership: true}
+	s := Snapshot{Self: Incarnation{Name: "n2-0000000000000001-n_0000000002", ID: "n2"}, HolderRead: true}
 	s.Elected = Stored[Elected]{Exists: true, Record: Elected{Term: 7, Deputies: []string{"n3", "n2"}}}
 	s.Fence = Stored[Fence]{Exists: true, Record: Fence{
 		Node: "n1", Host: "h1", Term: 7, State: state, Session: 0x1f, Lease: lease, LeaseWait: Duration(4 * time.Second), Owed: Duration(3 * time.Second),
@@ -31,7 +31,7 @@ func TestWhichHolderCanBeTakenFrom(t *testing.T) {
 		"one that is silent":    {func(s *Snapshot) { s.Fence.Record.State = FenceSilent }, false},
 		"one that was revoked":  {func(s *Snapshot) { s.Fence.Record.State = FenceRevoked }, false},
 		"an unreadable fence":   {func(s *Snapshot) { s.Fence.Exists = false }, false},
-		"a fence not read":      {func(s *Snapshot) { s.Leadership = false }, false},
+		"a fence not read":      {func(s *Snapshot) { s.HolderRead = false }, false},
 		"no lease znode":        {func(s *Snapshot) { s.Fence.Record.Lease = "" }, false},
 		"of another session":    {func(s *Snapshot) { s.Fence.Record.Session = 2 }, false},
 		"of another node":       {func(s *Snapshot) { s.Fence.Record.Node = "n4" }, false},

@@ -6,7 +6,7 @@ import (
 )
 
 // Departure is what a member needs to know in order to leave its group while its session goes on. Its work must be dead, its
-// post_stop must have run, and its instance must have no lease, except where [Leadership.Unproven] is set. The znodes must have been
+// post_stop must have run, and its instance must have no lease, except where [DepartingSlot.Unproven] is set. The znodes must have been
 // read after a sync: then no earlier write of the session can follow.
 type Departure struct {
 	// ID is the node's id, Session the id of its session. Self is its incarnation, empty if it never learned it.
@@ -16,8 +16,8 @@ type Departure struct {
 	// Incarnations are the incarnations of ID that the session owns, by name.
 	Incarnations []string
 	Node         Stored[Node]
-	// Leaderships are those of all slots, or the only one in a group with one leader.
-	Leaderships []Leadership
+	// Slots are all slots, or the only one in a group with one leader.
+	Slots []DepartingSlot
 
 	// Reason says why it leaves; Requested is set if that was asked for.
 	Reason    string
@@ -25,8 +25,8 @@ type Departure struct {
 	Wall      time.Time
 }
 
-// Leadership is one that a departing member may hold.
-type Leadership struct {
+// DepartingSlot is the leadership of one slot that a departing member may hold.
+type DepartingSlot struct {
 	// SlotState must have been read in the order of its fields. If elected is not known, the fence is checked.
 	SlotState
 	// Owed is how long the successor of a term that this member has not released must wait.
@@ -41,8 +41,8 @@ type Leadership struct {
 func (p Paths) LeaveTx(d Departure) ([]Op, error) {
 	var checks, deletes []Op
 	released := false
-	for i := range d.Leaderships {
-		l := &d.Leaderships[i]
+	for i := range d.Slots {
+		l := &d.Slots[i]
 		paths := Paths{Root: p.Root, Slot: l.Slot}
 		if err := l.Fence.Newer(); err != nil {
 			return nil, err
@@ -77,7 +77,7 @@ func (p Paths) LeaveTx(d Departure) ([]Op, error) {
 }
 
 // leads reports whether the fence says that this member leads or is taking over.
-func (d *Departure) leads(l *Leadership) bool {
+func (d *Departure) leads(l *DepartingSlot) bool {
 	f := l.Fence.Record
 	if !l.Fence.Readable() || (f.State != FenceHeld && f.State != FenceReady) {
 		return false
@@ -87,7 +87,7 @@ func (d *Departure) leads(l *Leadership) bool {
 
 // release returns the fence to leave behind: RELEASED only if no lease wait remains, and REVOKED if the work may still run: that
 // claims nothing (S1).
-func (d *Departure) release(l *Leadership) Fence {
+func (d *Departure) release(l *DepartingSlot) Fence {
 	f := l.Fence.Record
 	f.End(f.LeastIdle())
 	f.Reason, f.Requested, f.Lost, f.Time = d.Reason, d.Requested, !d.Requested, d.Wall

@@ -23,7 +23,7 @@ func departing(change func(*cluster.Departure)) cluster.Departure {
 	d := cluster.Departure{
 		ID: "n1", Session: session, Self: own, Incarnations: []string{own}, Reason: "the group was removed", Requested: true, Wall: time.Unix(1, 0),
 		Node: cluster.Stored[cluster.Node]{Exists: true, Stat: cluster.Stat{Owner: session, Version: 3}},
-		Leaderships: []cluster.Leadership{{SlotState: cluster.SlotState{
+		Slots: []cluster.DepartingSlot{{SlotState: cluster.SlotState{
 			Fence:   fenceOf(cluster.Fence{Term: 8, Node: "n1", Incarnation: own, State: cluster.FenceReady}),
 			Current: cluster.Stored[cluster.Current]{Exists: true, Stat: cluster.Stat{Owner: session, Version: 5}},
 		}}},
@@ -50,7 +50,7 @@ func TestLeave(t *testing.T) {
 		node    = "delete /c/nodes/n1@3"
 	)
 	state := func(s cluster.FenceState) func(*cluster.Departure) {
-		return func(d *cluster.Departure) { d.Leaderships[0].Fence.Record.State = s }
+		return func(d *cluster.Departure) { d.Slots[0].Fence.Record.State = s }
 	}
 	for name, c := range map[string]struct {
 		change func(*cluster.Departure)
@@ -62,40 +62,40 @@ func TestLeave(t *testing.T) {
 		"unclean":     {state(cluster.FenceUnclean), check + " " + current + " " + self + " " + node},
 		"revoked":     {state(cluster.FenceRevoked), check + " " + current + " " + self + " " + node},
 		"another leads": {func(d *cluster.Departure) {
-			d.Leaderships[0].Fence.Record.Incarnation = "n2-0000000000000001-n_0000000002"
-			d.Leaderships[0].Current.Stat.Owner = 8
+			d.Slots[0].Fence.Record.Incarnation = "n2-0000000000000001-n_0000000002"
+			d.Slots[0].Current.Stat.Owner = 8
 		}, check + " " + self + " " + node},
 		"a standby": {func(d *cluster.Departure) {
-			d.Leaderships[0].Fence.Record.State = cluster.FenceReleased
-			d.Leaderships[0].Current.Exists = false
+			d.Slots[0].Fence.Record.State = cluster.FenceReleased
+			d.Slots[0].Current.Exists = false
 		}, check + " " + self + " " + node},
 		"a slot of another": {func(d *cluster.Departure) {
-			l := &d.Leaderships[0]
+			l := &d.Slots[0]
 			l.Fence.Record.Incarnation, l.Current.Stat.Owner = "n2-0000000000000001-n_0000000002", 8
 			l.Slot, l.Elected = "3", cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{Node: "n2"}}
 		}, self + " " + node},
 		"a slot of another, which it has not left": {func(d *cluster.Departure) {
-			l := &d.Leaderships[0]
+			l := &d.Slots[0]
 			l.Fence.Record.State = cluster.FenceRevoked
 			l.Slot, l.Elected = "3", cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{Node: "n2"}}
 		}, "check /c/slots/3@4 delete /c/slots/3/current@5 " + self + " " + node},
 		"a slot that it is elected for": {func(d *cluster.Departure) {
-			l := &d.Leaderships[0]
+			l := &d.Slots[0]
 			l.Fence.Record.Incarnation, l.Current.Stat.Owner = "n2-0000000000000001-n_0000000002", 8
 			l.Slot, l.Elected = "3", cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{Node: "n1"}}
 		}, "check /c/slots/3@4 " + self + " " + node},
 		"a slot without a readable decision": {func(d *cluster.Departure) {
-			l := &d.Leaderships[0]
+			l := &d.Slots[0]
 			l.Fence.Record.Incarnation, l.Current.Stat.Owner = "n2-0000000000000001-n_0000000002", 8
 			l.Slot, l.Elected = "3", cluster.Stored[cluster.Elected]{Exists: true, Err: cluster.ErrInvalid}
 		}, "check /c/slots/3@4 " + self + " " + node},
 		"a slot that another is elected for": {func(d *cluster.Departure) {
-			l := &d.Leaderships[0]
+			l := &d.Slots[0]
 			l.Slot, l.Elected = "3", cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{Node: "n2"}}
 		}, "set /c/slots/3@4 delete /c/slots/3/current@5 " + self + " " + node},
-		"no fence":               {func(d *cluster.Departure) { d.Leaderships[0].Fence = cluster.Stored[cluster.Fence]{} }, current + " " + self + " " + node},
-		"a damaged fence":        {func(d *cluster.Departure) { d.Leaderships[0].Fence = unreadable("garbage", 4) }, check + " " + current + " " + self + " " + node},
-		"a fence never written":  {func(d *cluster.Departure) { d.Leaderships[0].Fence = unreadable("", 0) }, "check /c/leader@0 " + current + " " + self + " " + node},
+		"no fence":               {func(d *cluster.Departure) { d.Slots[0].Fence = cluster.Stored[cluster.Fence]{} }, current + " " + self + " " + node},
+		"a damaged fence":        {func(d *cluster.Departure) { d.Slots[0].Fence = unreadable("garbage", 4) }, check + " " + current + " " + self + " " + node},
+		"a fence never written":  {func(d *cluster.Departure) { d.Slots[0].Fence = unreadable("", 0) }, "check /c/leader@0 " + current + " " + self + " " + node},
 		"another's node":         {func(d *cluster.Departure) { d.Node.Stat.Owner = 8 }, set + " " + current + " " + self},
 		"no node":                {func(d *cluster.Departure) { d.Node.Exists = false }, set + " " + current + " " + self},
 		"no incarnation":         {func(d *cluster.Departure) { d.Incarnations = nil }, set + " " + current + " " + node},
@@ -104,16 +104,16 @@ func TestLeave(t *testing.T) {
 			d.Incarnations = append(d.Incarnations, "n1-0000000000000001-n_0000000009")
 		}, set + " " + current + " " + self + " delete /c/election/n1-0000000000000001-n_0000000009@-1 " + node},
 		"only the fence": {func(d *cluster.Departure) {
-			d.Incarnations, d.Leaderships[0].Current.Exists, d.Node.Exists = nil, false, false
+			d.Incarnations, d.Slots[0].Current.Exists, d.Node.Exists = nil, false, false
 		}, set},
 		"nothing": {func(d *cluster.Departure) {
 			state(cluster.FenceReleased)(d)
-			d.Incarnations, d.Leaderships[0].Current.Exists, d.Node.Exists = nil, false, false
+			d.Incarnations, d.Slots[0].Current.Exists, d.Node.Exists = nil, false, false
 		}, ""},
 		"nothing, and no fence": {func(d *cluster.Departure) { *d = cluster.Departure{ID: "n1", Session: session} }, ""},
 		"never known, others lead": {func(d *cluster.Departure) {
-			*d = cluster.Departure{ID: "n1", Session: session, Leaderships: make([]cluster.Leadership, 1)}
-			d.Leaderships[0].Fence = fenceOf(cluster.Fence{State: cluster.FenceReady, Incarnation: "n2-0000000000000001-n_0000000002"})
+			*d = cluster.Departure{ID: "n1", Session: session, Slots: make([]cluster.DepartingSlot, 1)}
+			d.Slots[0].Fence = fenceOf(cluster.Fence{State: cluster.FenceReady, Incarnation: "n2-0000000000000001-n_0000000002"})
 		}, ""},
 	} {
 		ops, err := group.LeaveTx(departing(c.change))
@@ -126,7 +126,7 @@ func TestLeave(t *testing.T) {
 
 // A newer zkelectd may have written that this member leads, in words that this one does not know.
 func TestLeaveDoesNotTouchAFenceOfANewerVersion(t *testing.T) {
-	ops, err := group.LeaveTx(departing(func(d *cluster.Departure) { d.Leaderships[0].Fence = unreadable(`{"v":3}`, 4) }))
+	ops, err := group.LeaveTx(departing(func(d *cluster.Departure) { d.Slots[0].Fence = unreadable(`{"v":3}`, 4) }))
 	var newer *cluster.NewerVersionError
 	if len(ops) != 0 || !errors.As(err, &newer) || !strings.Contains(err.Error(), "/c/leader") {
 		t.Errorf("%v, %v", ops, err)
@@ -168,7 +168,7 @@ func TestLeaveLeavesTheFence(t *testing.T) {
 		want.Reason, want.Time, want.V = "the reason", time.Unix(5, 0).UTC(), cluster.FormatVersion
 		c.want(&want)
 		ops, err := group.LeaveTx(departing(func(d *cluster.Departure) {
-			d.Leaderships[0].Fence, d.Leaderships[0].Owed, d.Leaderships[0].Unproven = fenceOf(f), c.knows, c.knows == unproven
+			d.Slots[0].Fence, d.Slots[0].Owed, d.Slots[0].Unproven = fenceOf(f), c.knows, c.knows == unproven
 			d.Requested, d.Reason, d.Wall = c.requested, "the reason", time.Unix(5, 0).UTC()
 		}))
 		if err != nil {

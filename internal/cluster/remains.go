@@ -81,7 +81,7 @@ func (r *Remains) DeleteTx() ([]Op, error) {
 		slices.Sort(members)
 		return nil, &InUseRemainsError{slices.Compact(members)}
 	}
-	for _, p := range r.leaderships(r.slotCount()) {
+	for _, p := range r.slotPaths(r.slotCount()) {
 		if err := r.checkOver(p); err != nil {
 			return nil, err
 		}
@@ -96,8 +96,8 @@ func (r *Remains) DeleteTx() ([]Op, error) {
 	return ops, nil
 }
 
-// leaderships returns the paths of the leaderships that the group has had, with those of its first slots.
-func (r *Remains) leaderships(slots int) []Paths {
+// slotPaths returns the paths of the leaderships that the group has had, with those of its first slots.
+func (r *Remains) slotPaths(slots int) []Paths {
 	all := []Paths{r.Paths}
 	for i := range slots {
 		if _, _, exists := r.find(r.Paths.OfSlot(i).Leader()); exists {
@@ -181,7 +181,7 @@ func (r *Remains) IsJob() bool {
 // It is 0 if none is known. A group that is created later begins with [FirstTerm]: unless that is higher, its tokens may be the same.
 func (r *Remains) LastToken() (n int64, of string) {
 	of = "term"
-	for _, p := range r.leaderships(MaxSlots) {
+	for _, p := range r.slotPaths(MaxSlots) {
 		data, stat, exists := r.find(p.Elected())
 		s := Snapshot{Fence: r.fence(p), Elected: ReadStored[Elected](p.Elected(), data, stat, exists)}
 		n = max(n, s.HighestTerm())
@@ -204,7 +204,7 @@ func (r *Remains) Describe() (lines []string) {
 	default:
 		lines = append(lines, r.Name.Path+", the record of its root")
 	}
-	for _, p := range r.leaderships(r.slotCount()) {
+	for _, p := range r.slotPaths(r.slotCount()) {
 		if f := r.fence(p); f.Readable() && f.Record.Node != "" {
 			of := ""
 			if p.Slot != "" {

@@ -97,14 +97,14 @@ type SlotState struct {
 	Current Stored[Current]
 }
 
-// SlotState returns what s says about its slot. It is complete if s.Leadership is set, as in every elector's snapshot.
+// SlotState returns what s says about its slot. It is complete if s.HolderRead is set, as in every elector's snapshot.
 func (s *Snapshot) SlotState() SlotState {
 	return SlotState{Slot: s.Slot, Elected: s.Elected, Fence: s.Fence, Current: s.Current}
 }
 
 // snapshot returns what s says as a snapshot of that slot.
 func (s SlotState) snapshot() *Snapshot {
-	return &Snapshot{Slot: s.Slot, Elected: s.Elected, Fence: s.Fence, Current: s.Current, Leadership: true}
+	return &Snapshot{Slot: s.Slot, Elected: s.Elected, Fence: s.Fence, Current: s.Current, HolderRead: true}
 }
 
 // Acquired is [Snapshot.Acquired].

@@ -45,8 +45,8 @@ type Snapshot struct {
 
 	Elected Stored[Elected]
 
-	// Leadership is set if Fence and Current were read: by the elector, by the elected member and by the holder of current.
-	Leadership bool
+	// HolderRead is set if Fence and Current were read: by the elector, by the elected member and by the holder of current.
+	HolderRead bool
 	Fence      Stored[Fence]
 	Current    Stored[Current]
 
@@ -88,7 +88,7 @@ func (s *Snapshot) Member(incarnation string) (Member, bool) {
 
 // HoldsCurrent reports whether leader/current belongs to the reader's session.
 func (s *Snapshot) HoldsCurrent() bool {
-	return s.Leadership && s.Current.Exists && s.Current.Stat.Owner == s.Session
+	return s.HolderRead && s.Current.Exists && s.Current.Stat.Owner == s.Session
 }
 
 // Terms returns the terms of elected and of the fence, 0 for one that cannot be read.

@@ -412,15 +412,15 @@ func (j *job) watch(ctx context.Context, session *zk.Session) {
 func (j *job) whyNot(ctx context.Context, conn cluster.Reader, late bool) JobResult {
 	root := cluster.Paths{Root: j.cfg.ZooKeeper.Root}
 	hint := cluster.InGroup("'zkelectd status --root %s'", "", root.Root)
-	leaderships := []cluster.Paths{root}
+	slots := []cluster.Paths{root}
 	if j.rule.Max > 0 {
-		leaderships = nil
+		slots = nil
 		for i := range j.rule.Max {
-			leaderships = append(leaderships, root.OfSlot(i))
+			slots = append(slots, root.OfSlot(i))
 		}
 	}
 	var others []string
-	for _, paths := range leaderships {
+	for _, paths := range slots {
 		s, err := store.ReadTerm(ctx, conn, paths, false)
 		current := s.Current
 		if err == nil && current.Exists {
@@ -437,9 +437,9 @@ func (j *job) whyNot(ctx context.Context, conn cluster.Reader, late bool) JobRes
 	}
 	slices.Sort(others)
 	switch all := strings.Join(others, ", "); {
-	case len(others) == len(leaderships) && j.rule.Max == 0:
+	case len(others) == len(slots) && j.rule.Max == 0:
 		return JobResult{Skipped: all + " runs the job"}
-	case len(others) == len(leaderships):
+	case len(others) == len(slots):
 		return JobResult{Failed: fmt.Sprintf("its turn has not come: %d jobs run, as many as may at once, on %s", len(others), all)}
 	case late:
 		return JobResult{Failed: fmt.Sprintf("no host was elected within %s: see %s", electionTimeout, hint)}

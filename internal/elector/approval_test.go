@@ -33,7 +33,7 @@ func (h *scenario) gone(ids ...string) {
 		}
 		return false
 	})
-	h.in.Snapshot.Elector, h.in.Snapshot.Leadership = true, true
+	h.in.Snapshot.Elector, h.in.Snapshot.HolderRead = true, true
 	h.in.Snapshot.Self = h.in.Snapshot.Members[0].Incarnation
 }
 

@@ -17,7 +17,7 @@ var wall = time.Unix(1_800_000_000, 0)
 type group struct{ cluster.Snapshot }
 
 func newGroup(ids ...string) *group {
-	g := &group{cluster.Snapshot{Elector: true, Leadership: true}}
+	g := &group{cluster.Snapshot{Elector: true, HolderRead: true}}
 	for i, id := range ids {
 		g.Members = append(g.Members, cluster.Member{
 			Incarnation: cluster.Incarnation{Name: id, ID: id, Seq: int32(i)},

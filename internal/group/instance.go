@@ -13,8 +13,8 @@ import (
 	"zkelectd/internal/sys/boottime"
 )
 
-// Leadership is what a [Member] needs for one leadership: that of a slot, or the only one of a group without slots.
-type Leadership struct {
+// MemberSetup is what a [Member] needs for one leadership: that of a slot, or the only one of a group without slots.
+type MemberSetup struct {
 	Group   *Group
 	Session Session
 	Guard   Guard
@@ -49,10 +49,10 @@ type Instance struct {
 
 func newInstance(ctx context.Context, r Registration, registered cluster.Node, self cluster.Incarnation) *Instance {
 	i := &Instance{id: registered.Instance, registered: registered, self: self, budget: r.Budget, slots: r.Slots, ending: make(chan struct{})}
-	if n := len(r.Leaderships); r.Slots.Record.Count > 0 {
+	if n := len(r.Members); r.Slots.Record.Count > 0 {
 		i.known, i.room = electing.NewSlots(n, i.wake), &room{perNode: r.Slots.Record.PerNode, wake: i.wake, live: make([]bool, n)}
 	}
-	for n, l := range r.Leaderships {
+	for n, l := range r.Members {
 		i.members = append(i.members, newMember(ctx, i, n, l))
 	}
 	return i

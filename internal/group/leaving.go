@@ -181,16 +181,16 @@ func (g *Group) Leave(ctx context.Context, conn *zk.Group, d Departure) error {
 	p, o := cluster.Paths{Root: g.opt.Paths.Root}, cluster.Departure{Reason: d.Reason.Error(), Requested: d.Requested}
 	if d.Instance == nil {
 		o.ID = g.settings.Node.ID
-		o.Leaderships = []cluster.Leadership{{SlotState: cluster.SlotState{Slot: g.opt.Paths.Slot}}}
+		o.Slots = []cluster.DepartingSlot{{SlotState: cluster.SlotState{Slot: g.opt.Paths.Slot}}}
 		return store.Leave(ctx, conn, p, o)
 	}
 	o.ID, o.Self = d.Instance.self.ID, d.Instance.Incarnation() // the settings belong to the loop, which may still run
 	for n, m := range d.Instance.members {
-		l := cluster.Leadership{SlotState: cluster.SlotState{Slot: m.group.opt.Paths.Slot}, Unproven: d.Unproven != nil && d.Unproven(n)}
+		l := cluster.DepartingSlot{SlotState: cluster.SlotState{Slot: m.group.opt.Paths.Slot}, Unproven: d.Unproven != nil && d.Unproven(n)}
 		if !l.Unproven {
 			l.Owed = m.Owed()
 		}
-		o.Leaderships = append(o.Leaderships, l)
+		o.Slots = append(o.Slots, l)
 	}
 	return store.Leave(ctx, conn, p, o)
 }

@@ -237,7 +237,7 @@ func TestTheNextMemberKnowsTheLastWork(t *testing.T) {
 	defer conn.Close(context.Background())
 	instance, err := Register(t.Context(), Registration{
 		Settings: first.group.opt.Settings, Budget: budget,
-		Leaderships: []Leadership{{Group: first.group, Session: memorySession{conn}, Guard: &fakeGuard{}, Options: memberOptions(worker.Spec{})}},
+		Members: []MemberSetup{{Group: first.group, Session: memorySession{conn}, Guard: &fakeGuard{}, Options: memberOptions(worker.Spec{})}},
 	})
 	if err != nil {
 		t.Fatal(err)

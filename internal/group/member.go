@@ -76,7 +76,7 @@ type Member struct {
 }
 
 // newMember returns the n-th member of an instance.
-func newMember(ctx context.Context, i *Instance, n int, l Leadership) *Member {
+func newMember(ctx context.Context, i *Instance, n int, l MemberSetup) *Member {
 	g, opt, s, budget := l.Group, l.Options, l.Session, i.budget
 	m := &Member{
 		instance: i, number: n, group: g, opt: opt, session: s, self: i.self, budget: budget, guard: l.Guard,

@@ -189,7 +189,7 @@ func joinWith(
 	change(&settings, &options)
 	instance, err := Register(t.Context(), Registration{
 		Settings: settings, Budget: budget,
-		Leaderships: []Leadership{{Group: m.group, Session: session(memorySession{conn}), Guard: m.guard, Options: options}},
+		Members: []MemberSetup{{Group: m.group, Session: session(memorySession{conn}), Guard: m.guard, Options: options}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -279,7 +279,7 @@ func TestApplyPublishesTheRecord(t *testing.T) {
 	again := server.Connect()
 	defer again.Close(t.Context())
 	if _, err := Register(t.Context(), Registration{
-		Leaderships: []Leadership{{Group: a.group, Session: memorySession{again}, Guard: a.guard}}, Settings: next, Budget: a.budget,
+		Members: []MemberSetup{{Group: a.group, Session: memorySession{again}, Guard: a.guard}}, Settings: next, Budget: a.budget,
 	}); err != nil {
 		t.Fatal(err)
 	}

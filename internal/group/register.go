@@ -33,10 +33,10 @@ func permanent(err error) error {
 
 // Registration is what an instance of a group registers with.
 type Registration struct {
-	// Leaderships are those of all slots, in their order, or the only one of a group without slots. The first one registers.
-	Leaderships []Leadership
-	Settings    Settings
-	Budget      cluster.Budget
+	// Members are what those of all slots need, in their order, or the only one of a group without slots. The first one registers.
+	Members  []MemberSetup
+	Settings Settings
+	Budget   cluster.Budget
 	// Slots is the record of slots; none for a group without.
 	Slots cluster.Stored[cluster.Slots]
 }
@@ -45,8 +45,8 @@ type Registration struct {
 // run of this daemon, Register waits until the servers end that session, without a time limit. It never replaces a
 // running daemon. The error is a [PermanentError] if a retry cannot resolve it; then nothing is registered.
 func Register(ctx context.Context, r Registration) (*Instance, error) {
-	g, s, id := r.Leaderships[0].Group, r.Leaderships[0].Session, cluster.NewInstance(rand.Uint64())
-	for _, l := range r.Leaderships {
+	g, s, id := r.Members[0].Group, r.Members[0].Session, cluster.NewInstance(rand.Uint64())
+	for _, l := range r.Members {
 		l.Group.settings = r.Settings
 		g.lastTerm = max(g.lastTerm, l.Group.memory.Term)
 	}

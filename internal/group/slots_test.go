@@ -130,7 +130,7 @@ func joinSlotsWithStop(t *testing.T, server *storetest.Server, id string, stop t
 		g := newGroup(id, p.OfSlot(n))
 		r.Settings = g.opt.Settings
 		work := worker.Spec{Hooks: worker.Hooks{PostStop: postStop[n], Timeout: time.Minute}}
-		r.Leaderships = append(r.Leaderships, Leadership{Group: g, Session: sessions[n], Guard: &fakeGuard{}, Options: memberOptions(work)})
+		r.Members = append(r.Members, MemberSetup{Group: g, Session: sessions[n], Guard: &fakeGuard{}, Options: memberOptions(work)})
 	}
 	if i, err = Register(t.Context(), r); err != nil {
 		t.Fatal(err)
@@ -232,7 +232,7 @@ func TestAHostThatIsFullIsQueued(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range 2 {
-		i.members = append(i.members, newMember(t.Context(), i, n, Leadership{Group: g, Session: memorySession{conn}, Guard: &fakeGuard{}}))
+		i.members = append(i.members, newMember(t.Context(), i, n, MemberSetup{Group: g, Session: memorySession{conn}, Guard: &fakeGuard{}}))
 	}
 	defer i.Abandon()
 	m := i.members[1]

@@ -57,7 +57,7 @@ func (m *Member) View() status.Daemon {
 
 // holder returns the holder of leadership, nil if this member does not know it.
 func holder(s cluster.Snapshot) *status.Holder {
-	if !s.Leadership || s.Current.Err != nil {
+	if !s.HolderRead || s.Current.Err != nil {
 		return nil
 	}
 	if !s.Current.Exists {

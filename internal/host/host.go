@@ -333,8 +333,8 @@ func (i *instance) limits(h *Host, r *group.Registration) {
 		return
 	}
 	i.starts, i.moves = h.starts.NewShare(), h.moves.NewShare()
-	for n := range r.Leaderships {
-		r.Leaderships[n].Options.Limits = group.Limits{Starts: i.starts, Moves: i.moves}
+	for n := range r.Members {
+		r.Members[n].Options.Limits = group.Limits{Starts: i.starts, Moves: i.moves}
 	}
 }
 

@@ -21,7 +21,7 @@ type leaderWatch struct {
 	group *Group
 	hooks *hook.Queue
 	poke  chan struct{} // the hook may have been set or changed
-	seen  atomic.Pointer[status.Leadership]
+	seen  atomic.Pointer[status.HolderChange]
 
 	// Only one run at a time uses the following.
 	shown  status.Holder // as in the last event; it outlives sessions, so that a reconnect is no change
@@ -119,7 +119,7 @@ func (w *leaderWatch) run(ctx context.Context, conn leaderSession) {
 }
 
 // read reads who leads, with a watch; ok is false if that cannot be read now. Nobody leads by a current that is not the holder's.
-func (w *leaderWatch) read(ctx context.Context, conn leaderSession) (l status.Leadership, ok bool) {
+func (w *leaderWatch) read(ctx context.Context, conn leaderSession) (l status.HolderChange, ok bool) {
 	p := w.group.paths
 	for {
 		var s cluster.Snapshot
@@ -139,7 +139,7 @@ func (w *leaderWatch) read(ctx context.Context, conn leaderSession) (l status.Le
 		s.CheckCurrent(p)
 		switch {
 		case s.Current.Readable():
-			return leadershipOf(s.Current.Record), true
+			return begun(s.Current.Record), true
 		case !s.Current.Exists || s.ForeignCurrent():
 			return ended(s.Fence), true
 		default:
@@ -148,24 +148,24 @@ func (w *leaderWatch) read(ctx context.Context, conn leaderSession) (l status.Le
 	}
 }
 
-func leadershipOf(c cluster.Current) status.Leadership {
-	return status.Leadership{
+func begun(c cluster.Current) status.HolderChange {
+	return status.HolderChange{
 		Holder: status.HolderOf(c),
 		Cause:  string(c.Cause), Reason: c.Reason, PreviousLeader: c.PreviousLeader, PreviousClean: c.PreviousClean,
 	}
 }
 
 // ended returns what is known while there is no holder. An unreadable fence has an empty record.
-func ended(fence cluster.Stored[cluster.Fence]) status.Leadership {
+func ended(fence cluster.Stored[cluster.Fence]) status.HolderChange {
 	f := fence.Record
-	return status.Leadership{
+	return status.HolderChange{
 		Holder:         status.Holder{Term: f.Term, State: status.StateNone},
 		PreviousLeader: f.Node, PreviousClean: f.State == cluster.FenceReleased,
 	}
 }
 
 // observe reports what was read, if it is news.
-func (w *leaderWatch) observe(l status.Leadership) {
+func (w *leaderWatch) observe(l status.HolderChange) {
 	w.seen.Store(&l)
 	if l.Holder != w.shown {
 		w.shown = l.Holder
@@ -190,7 +190,7 @@ func (w *leaderWatch) observe(l status.Leadership) {
 }
 
 // input returns the input of hooks.on_leader_change.
-func (w *leaderWatch) input(l status.Leadership, at hookedChange) hook.Input {
+func (w *leaderWatch) input(l status.HolderChange, at hookedChange) hook.Input {
 	g := w.group
 	c := g.config()
 	change := status.LeaderChange{

@@ -231,7 +231,7 @@ func TestLeaderHookThatFails(t *testing.T) {
 func TestLeaderHookOfASlot(t *testing.T) {
 	cfg := load(t, "ZKELECTD_NODE_ID=me", "ZKELECTD_NODE_SITE=dc1", "ZKELECTD_ZOOKEEPER_ROOT=/g", "ZKELECTD_CHILD_NONE=true", "ZKELECTD_SLOTS_COUNT=3")
 	h := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient})
-	l := status.Leadership{
+	l := status.HolderChange{
 		Holder: status.Holder{Node: "n1", Site: "dc9", Term: 7, State: "READY"}, Cause: "move", PreviousLeader: "n2\nLD_PRELOAD=x", PreviousClean: true,
 	}
 	in := h.Groups()[1].leaders.input(l, hookedChange{known: true, ready: true, term: 7})

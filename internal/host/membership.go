@@ -231,7 +231,7 @@ func (m *membership) runInstance() error {
 	i := m.open()
 	defer i.closeLeaderships()
 	registration := r.registration(i, budget, slots, s.leases)
-	registration.Leaderships[0].Options.Failsafe = part.options(r.config())
+	registration.Members[0].Options.Failsafe = part.options(r.config())
 	i.limits(s.host, &registration)
 	defer i.closeLimits()
 	i.Instance, err = group.Register(m.ctx, registration)

@@ -183,7 +183,7 @@ func (r *resource) registration(i *instance, b cluster.Budget, slots cluster.Sto
 	for n, g := range r.all() {
 		o := g.instanceOptions()
 		o.Leases = leases
-		reg.Leaderships = append(reg.Leaderships, group.Leadership{Group: g.core.Load(), Session: i.conns[n], Guard: i.leaderships[n], Options: o})
+		reg.Members = append(reg.Members, group.MemberSetup{Group: g.core.Load(), Session: i.conns[n], Guard: i.leaderships[n], Options: o})
 	}
 	return reg
 }

@@ -114,7 +114,7 @@ func TestFollowerReads(t *testing.T) {
 	f.do(f.elect(cluster.OpCreate, 6, "x-0000000000000001-n_0000000009"))
 	own := []string{"election/" + f.self.Name, "leader/elected", "nodes/a", "heir"}
 	first := append(slices.Clone(own), "election", "election/elector-0000000000000001-n_0000000000", "election/elector-0000000000000001-n_0000000000") // the second time with a watch
-	if snap := f.collects("at first", first...); snap.Elector || snap.Leadership || snap.SelfLost || snap.Elected.Record.Term != 6 {
+	if snap := f.collects("at first", first...); snap.Elector || snap.HolderRead || snap.SelfLost || snap.Elected.Record.Term != 6 {
 		t.Errorf("%+v", snap)
 	}
 	for _, path := range []string{f.p.Elected(), f.p.Node("a"), f.p.Incarnation(f.self.Name), f.p.Incarnation("elector-0000000000000001-n_0000000000")} {
@@ -135,24 +135,24 @@ func TestFollowerReads(t *testing.T) {
 	if snap := f.collects("another heir", "heir"); !snap.Heir.Exists {
 		t.Errorf("%+v", snap.Heir)
 	}
-	f.collector.InvalidateLeadership()
+	f.collector.InvalidateHolder()
 	f.collects("leadership was forgotten", "election/"+f.self.Name, "leader/elected")
 	f.collector.InvalidateAll()
 	f.collects("all was forgotten", append(own, "election/elector-0000000000000001-n_0000000000")...)
 	f.lost = true
 	f.collects("hints were lost", append(own, "election/elector-0000000000000001-n_0000000000")...)
 	f.do(f.elect(cluster.OpSet, 8, f.self.Name))
-	if snap := f.collects("its own election", "leader", "leader/current", "leader/elected"); !snap.Leadership || !snap.Current.Exists {
+	if snap := f.collects("its own election", "leader", "leader/current", "leader/elected"); !snap.HolderRead || !snap.Current.Exists {
 		t.Errorf("%+v", snap)
 	}
-	f.collector.InvalidateLeadership()
+	f.collector.InvalidateHolder()
 	f.collects("leadership was forgotten", "election/"+f.self.Name, "leader/elected", "leader", "leader/current")
 	f.set(f.p.Leader(), "{}")
 	f.collects("the fence", "leader", "leader/current")
 	f.set(f.p.Current(), "{}")
 	f.collects("current", "leader", "leader/current")
 	f.do(f.elect(cluster.OpSet, 9, b.Name))
-	if snap := f.collects("the election of another", "leader/elected"); snap.Leadership || snap.Current.Exists || snap.Fence.Exists {
+	if snap := f.collects("the election of another", "leader/elected"); snap.HolderRead || snap.Current.Exists || snap.Fence.Exists {
 		t.Errorf("%+v", snap)
 	}
 	f.set(f.p.Leader(), "{}")
@@ -216,7 +216,7 @@ func TestNextElectorReadsInOneRound(t *testing.T) {
 	f.leave("elector-0000000000000001-n_0000000000")
 	f.rounds = 0
 	snap, complete := f.collector.Collect(t.Context())
-	if !complete || !snap.Elector || !snap.Leadership || len(snap.Members) != 2 || snap.Fence.Record.State != cluster.FenceReleased || snap.Elected.Record.Term != 6 {
+	if !complete || !snap.Elector || !snap.HolderRead || len(snap.Members) != 2 || snap.Fence.Record.State != cluster.FenceReleased || snap.Elected.Record.Term != 6 {
 		t.Errorf("complete: %t, %+v", complete, snap)
 	}
 	if f.rounds != 2 {
@@ -275,7 +275,7 @@ func TestHeirReadsInOneRound(t *testing.T) {
 		}
 		decide(cluster.OpCreate, 6, "elector-0000000000000001-n_0000000000", f.self.Name)
 		f.do(f.fence(cluster.FenceReady, "elector-0000000000000001-n_0000000000"), cluster.Op{Kind: cluster.OpCreate, Path: f.p.Current(), Data: []byte("{}")})
-		if snap, _ := f.collector.Collect(t.Context()); snap.Leadership || !snap.SelfIsHeir() {
+		if snap, _ := f.collector.Collect(t.Context()); snap.HolderRead || !snap.SelfIsHeir() {
 			t.Fatalf("%+v", snap)
 		}
 		if f.collects("nothing is new"); f.watched[f.p.Leader()] {
@@ -284,13 +284,13 @@ func TestHeirReadsInOneRound(t *testing.T) {
 		f.rounds = 0
 		if !elected {
 			decide(cluster.OpSet, 7, "b-0000000000000001-n_0000000008", f.self.Name)
-			if snap := f.collects("another is elected", "leader/elected", "leader", "leader/current"); snap.Leadership || snap.Fence.Exists || f.rounds != 1 {
+			if snap := f.collects("another is elected", "leader/elected", "leader", "leader/current"); snap.HolderRead || snap.Fence.Exists || f.rounds != 1 {
 				t.Errorf("%d rounds: %+v", f.rounds, snap)
 			}
 			continue
 		}
 		decide(cluster.OpSet, 7, f.self.Name, "")
-		if snap := f.collects("it is elected", "leader/elected", "leader", "leader/current"); !snap.Leadership || !snap.Current.Exists || f.rounds != 1 {
+		if snap := f.collects("it is elected", "leader/elected", "leader", "leader/current"); !snap.HolderRead || !snap.Current.Exists || f.rounds != 1 {
 			t.Errorf("%d rounds: %+v", f.rounds, snap)
 		}
 		f.do(cluster.Op{Kind: cluster.OpDelete, Path: f.p.Current(), Version: cluster.AnyVersion})
@@ -320,7 +320,7 @@ func TestHolderReads(t *testing.T) {
 	}
 	f.do(cluster.Op{Kind: cluster.OpDelete, Path: f.p.Current(), Version: cluster.AnyVersion})
 	f.collector.Collect(t.Context())
-	if snap := f.collects("current is gone"); snap.Leadership {
+	if snap := f.collects("current is gone"); snap.HolderRead {
 		t.Errorf("%+v", snap)
 	}
 }
@@ -332,7 +332,7 @@ func TestElectorReads(t *testing.T) {
 	f.do(f.elect(cluster.OpCreate, 6, b.Name))
 	snap := f.collects("at first", "control", "election", "election", "election/"+f.self.Name, "leader", "leader/current", "leader/elected", "leader/elected",
 		"nodes/a", "nodes/b", "policy", "roster", "heir")
-	if !snap.Elector || !snap.Leadership || len(snap.Members) != 2 || snap.Members[0].Name != f.self.Name || snap.Members[1].Node.Record.ID != "b" || snap.Policy.Exists {
+	if !snap.Elector || !snap.HolderRead || len(snap.Members) != 2 || snap.Members[0].Name != f.self.Name || snap.Members[1].Node.Record.ID != "b" || snap.Policy.Exists {
 		t.Errorf("%+v", snap)
 	}
 	for _, path := range []string{f.p.Election(), f.p.Node("b"), f.p.Policy(), f.p.Control(), f.p.Leader(), f.p.Current()} {
@@ -390,7 +390,7 @@ func TestFailedReadsAreRetried(t *testing.T) {
 		t.Helper()
 		f.log.Reset()
 		f.failing[f.p.Elected()] = err
-		f.collector.InvalidateLeadership()
+		f.collector.InvalidateHolder()
 		if _, complete := f.collector.Collect(t.Context()); complete {
 			t.Errorf("%s: complete", what)
 		}

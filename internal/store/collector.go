@@ -87,8 +87,8 @@ func (c *Collector) Collect(ctx context.Context) (cluster.Snapshot, bool) {
 // InvalidateAll makes the next Collect read everything again.
 func (c *Collector) InvalidateAll() { clear(c.valid) }
 
-// InvalidateLeadership makes the next Collect read this daemon's incarnation, elected, the fence and current again.
-func (c *Collector) InvalidateLeadership() {
+// InvalidateHolder makes the next Collect read this daemon's incarnation, elected, the fence and current again.
+func (c *Collector) InvalidateHolder() {
 	p := c.opt.Paths
 	for _, path := range []string{p.Incarnation(c.opt.Self.Name), p.Elected(), p.Leader(), p.Current()} {
 		delete(c.valid, path)
@@ -152,7 +152,7 @@ func (c *Collector) invalidate(h cluster.Hints) {
 // read updates the snapshot. It returns false if a read failed.
 func (c *Collector) read(ctx context.Context) bool {
 	for _, step := range []func(context.Context) error{
-		c.readDecision, c.readLeadership, c.readQueue, c.readActing, c.readMembers, c.readPromisers, c.readHeir, c.readLeadership, // of a deputy
+		c.readDecision, c.readHolder, c.readQueue, c.readActing, c.readMembers, c.readPromisers, c.readHeir, c.readHolder, // of a deputy
 	} {
 		if err := step(ctx); err != nil {
 			if !errors.Is(err, cluster.ErrSessionEnded) && ctx.Err() == nil {
@@ -194,7 +194,7 @@ func (c *Collector) readDecision(ctx context.Context) error {
 		targets = slices.Insert(targets, 0, c.slotsTarget())
 	}
 	// Judged by the previous reads. If there is a new decision, the heir is probably elected: it then acquires a round trip earlier.
-	if c.needsLeadership() || !c.valid[p.Elected()] && c.snap.SelfIsHeir() {
+	if c.needsHolder() || !c.valid[p.Elected()] && c.snap.SelfIsHeir() {
 		targets = append(targets, c.fenceTarget(), c.currentTarget())
 	}
 	err := c.fetch(ctx, targets...)
@@ -205,14 +205,14 @@ func (c *Collector) readDecision(ctx context.Context) error {
 // prioritize returns the context for reads: a group without a leader, and after a reconnect a group that this daemon leads, is read
 // before others.
 func (c *Collector) prioritize(ctx context.Context) context.Context {
-	if c.needsLeadership() && (!c.snap.Leadership || c.snap.HoldsCurrent() || !c.snap.Ready()) {
+	if c.needsHolder() && (!c.snap.HolderRead || c.snap.HoldsCurrent() || !c.snap.Ready()) {
 		return zk.WithPriority(ctx, zk.PriorityRecovery)
 	}
 	return ctx
 }
 
-// needsLeadership reports whether this daemon has to read the fence and current.
-func (c *Collector) needsLeadership() bool {
+// needsHolder reports whether this daemon has to read the fence and current.
+func (c *Collector) needsHolder() bool {
 	return c.snap.Elector || (c.snap.Elected.Readable() && c.snap.Elected.Record.Incarnation == c.opt.Self.Name) ||
 		c.snap.HoldsCurrent() || c.opt.Failsafe || c.snap.DeputyPlace() >= 0
 }
@@ -233,10 +233,10 @@ func (c *Collector) currentTarget() target {
 	return recordTarget(c.opt.Paths.Current(), cluster.ReadStored[cluster.Current], &c.snap.Current)
 }
 
-func (c *Collector) readLeadership(ctx context.Context) error {
+func (c *Collector) readHolder(ctx context.Context) error {
 	p := c.opt.Paths
-	if !c.needsLeadership() {
-		c.snap.Leadership = false
+	if !c.needsHolder() {
+		c.snap.HolderRead = false
 		c.snap.Fence, c.snap.Current = cluster.Stored[cluster.Fence]{}, cluster.Stored[cluster.Current]{}
 		delete(c.valid, p.Leader())
 		delete(c.valid, p.Current())
@@ -245,7 +245,7 @@ func (c *Collector) readLeadership(ctx context.Context) error {
 	if err := c.fetch(ctx, c.fenceTarget(), c.currentTarget()); err != nil {
 		return err
 	}
-	c.snap.Leadership = true
+	c.snap.HolderRead = true
 	return nil
 }
 

@@ -102,7 +102,7 @@ func (c *Collector) becomeElector(ctx context.Context) error {
 	if !c.ahead {
 		delete(c.valid, c.opt.Paths.Elected())
 	}
-	for _, step := range []func(context.Context) error{c.readDecision, c.readLeadership} {
+	for _, step := range []func(context.Context) error{c.readDecision, c.readHolder} {
 		if err := step(ctx); err != nil {
 			c.snap.Elector = false
 			return err

@@ -206,9 +206,9 @@ func TestReadPriority(t *testing.T) {
 	}{
 		"nothing was read":  {cluster.Snapshot{}, zk.PriorityNormal},
 		"a candidate":       {cluster.Snapshot{Elected: elected}, zk.PriorityRecovery},
-		"no leader":         {cluster.Snapshot{Elector: true, Leadership: true, Elected: elected, Fence: fence}, zk.PriorityRecovery},
-		"another leads":     {cluster.Snapshot{Session: 1, Elector: true, Leadership: true, Elected: elected, Fence: fence, Current: current}, zk.PriorityNormal},
-		"this daemon leads": {cluster.Snapshot{Session: 2, Leadership: true, Elected: elected, Fence: fence, Current: current}, zk.PriorityRecovery},
+		"no leader":         {cluster.Snapshot{Elector: true, HolderRead: true, Elected: elected, Fence: fence}, zk.PriorityRecovery},
+		"another leads":     {cluster.Snapshot{Session: 1, Elector: true, HolderRead: true, Elected: elected, Fence: fence, Current: current}, zk.PriorityNormal},
+		"this daemon leads": {cluster.Snapshot{Session: 2, HolderRead: true, Elected: elected, Fence: fence, Current: current}, zk.PriorityRecovery},
 		"a follower":        {cluster.Snapshot{Session: 1, Elected: cluster.Stored[cluster.Elected]{Exists: true}}, zk.PriorityNormal},
 	} {
 		collector := NewCollector(CollectorOptions{Self: self})

@@ -72,7 +72,7 @@ func leaveOnce(ctx context.Context, conn leaver, p cluster.Paths, d cluster.Depa
 // readDeparture reads what LEAVE depends on.
 func readDeparture(ctx context.Context, conn leaver, p cluster.Paths, d *cluster.Departure) error {
 	d.Session, d.Wall = conn.SessionID(), time.Now()
-	if err := readLeaderships(ctx, conn, p, d); err != nil {
+	if err := readDepartingSlots(ctx, conn, p, d); err != nil {
 		return err
 	}
 	var err error
@@ -93,13 +93,13 @@ func readDeparture(ctx context.Context, conn leaver, p cluster.Paths, d *cluster
 	return err
 }
 
-// readLeaderships reads all leaderships at once: there may be many, and LEAVE fails if one of them changes meanwhile.
-func readLeaderships(ctx context.Context, conn leaver, p cluster.Paths, d *cluster.Departure) error {
-	d.Leaderships = slices.Clone(d.Leaderships)
+// readDepartingSlots reads all slots at once: there may be many, and LEAVE fails if one of them changes meanwhile.
+func readDepartingSlots(ctx context.Context, conn leaver, p cluster.Paths, d *cluster.Departure) error {
+	d.Slots = slices.Clone(d.Slots)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxReads)
-	for i := range d.Leaderships {
-		l := &d.Leaderships[i]
+	for i := range d.Slots {
+		l := &d.Slots[i]
 		g.Go(func() (err error) {
 			l.SlotState, err = ReadSlot(ctx, conn, cluster.Paths{Root: p.Root, Slot: l.Slot})
 			return err

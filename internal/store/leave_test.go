@@ -65,7 +65,7 @@ func TestLeaveOfManySlots(t *testing.T) {
 		}
 		d := cluster.Departure{ID: "n1", Self: self.Name, Reason: "the test"}
 		for i := range count {
-			d.Leaderships = append(d.Leaderships, cluster.Leadership{SlotState: cluster.SlotState{Slot: fmt.Sprint(i)}})
+			d.Slots = append(d.Slots, cluster.DepartingSlot{SlotState: cluster.SlotState{Slot: fmt.Sprint(i)}})
 		}
 		f.conflicts = conflicts
 		began := time.Now()

@@ -93,7 +93,7 @@ func (r *Reader) Run(ctx context.Context) {
 			}
 		case <-r.force:
 			r.collector.Act(r.act.Load())
-			r.collector.InvalidateLeadership()
+			r.collector.InvalidateHolder()
 		case <-retry.C:
 		}
 	}

@@ -66,7 +66,7 @@ func ReadTerm(ctx context.Context, conn cluster.Reader, p cluster.Paths, watch b
 
 func newOnceCollector(conn cluster.Reader, p cluster.Paths, watch bool) *Collector {
 	c := NewCollector(CollectorOptions{Source: onceSource{conn, watch, p.Loads()}, Paths: p})
-	c.snap.Leadership, c.snap.Elector = true, true
+	c.snap.HolderRead, c.snap.Elector = true, true
 	return c
 }
 

@@ -28,7 +28,7 @@ func (c *Collector) Spread() time.Duration {
 		}
 	}
 	members := s.Elected.Record.RankedMembers()
-	if h.All || members < spreadFrom || s.SelfLost || c.needsLeadership() || c.next || s.SelfIsHeir() {
+	if h.All || members < spreadFrom || s.SelfLost || c.needsHolder() || c.next || s.SelfIsHeir() {
 		return 0
 	}
 	return time.Duration(min(members, int(maxSpread/spreadMember))) * spreadMember
@@ -52,7 +52,7 @@ func (r *Reader) awaitTurn(ctx context.Context) {
 				return
 			}
 		case <-r.force:
-			r.collector.InvalidateLeadership()
+			r.collector.InvalidateHolder()
 			return
 		case <-ctx.Done():
 			return

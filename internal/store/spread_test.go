@@ -57,7 +57,7 @@ func TestOnlyTheUnconcernedReadLater(t *testing.T) {
 			t.Fatalf("%s: incomplete", name)
 		}
 		if c.holds {
-			reader.snap.Leadership, reader.snap.Current = true, cluster.Stored[cluster.Current]{Exists: true, Stat: cluster.Stat{Owner: s.SessionID()}}
+			reader.snap.HolderRead, reader.snap.Current = true, cluster.Stored[cluster.Current]{Exists: true, Stat: cluster.Stat{Owner: s.SessionID()}}
 		}
 		hinted.next.Add(s.p.Elected())
 		if c.hint != nil {

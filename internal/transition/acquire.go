@@ -59,9 +59,9 @@ func (m *Machine) acquire() {
 // snapshot before did not have.
 func (m *Machine) noteVacancy(s *cluster.Snapshot) {
 	v, f, e := &m.vacancy, &s.Fence.Record, &s.Elected.Record
-	if s.Leadership && (f.Term != v.term || f.State != v.state) {
+	if s.HolderRead && (f.Term != v.term || f.State != v.state) {
 		v.term, v.state, v.fence, v.fenceAt = f.Term, f.State, s.Idle(), m.now
-		if !m.snap.Leadership {
+		if !m.snap.HolderRead {
 			v.fence = v.fence.OrMore()
 		}
 	}
@@ -108,7 +108,7 @@ func (m *Machine) vacant() bool {
 // mayAcquire reports whether this member is elected and may acquire once current does not exist.
 func (m *Machine) mayAcquire() bool {
 	s := &m.snap
-	if !m.vacant() || !m.elected() || !s.Leadership || !s.Fence.Readable() {
+	if !m.vacant() || !m.elected() || !s.HolderRead || !s.Fence.Readable() {
 		return false // the elector rewrites an unreadable fence, with how long to wait
 	}
 	return s.CheckSlots(m.opt.Epoch) == nil // in the next epoch, another slot may do this work

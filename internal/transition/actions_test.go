@@ -23,7 +23,7 @@ func newExact(t *testing.T) *exact {
 	opt.Wall = func() time.Time { return time.Unix(0, 0).Add(e.now) }
 	e.m = New(opt)
 	e.snap = cluster.Snapshot{
-		Self: opt.Self, Session: session, Leadership: true,
+		Self: opt.Self, Session: session, HolderRead: true,
 		Elected: cluster.Stored[cluster.Elected]{Exists: true, Stat: cluster.Stat{Version: 3},
 			Record: cluster.Elected{Node: "me", Incarnation: opt.Self.Name, Term: 7, Reason: "the best", Cause: cluster.CauseFailure}},
 		Fence: cluster.Stored[cluster.Fence]{Exists: true, Stat: cluster.Stat{Version: 10},

@@ -245,7 +245,7 @@ func (m *Machine) failed() { m.term.failsafe.failing = m.term.failsafe.rounds !=
 // sawGone notes that current of the fence's term is gone.
 func (m *Machine) sawGone() {
 	s := &m.snap
-	if !s.Leadership || !s.Fence.Readable() || s.Current.Exists || s.Fence.Record.Failsafe == nil || s.Fence.Record.Term <= m.succession.gone {
+	if !s.HolderRead || !s.Fence.Readable() || s.Current.Exists || s.Fence.Record.Failsafe == nil || s.Fence.Record.Term <= m.succession.gone {
 		return
 	}
 	m.succession.gone, m.succession.since = s.Fence.Record.Term, m.now
@@ -310,7 +310,7 @@ func (m *Machine) remembers(term int64) bool {
 func (m *Machine) veto() {
 	s := &m.snap
 	if m.opt.Failsafe == nil || m.term.held || m.term.stop != nil || m.term.task != taskNone || m.working() || m.ended != "" || m.tx.pending != TxNone ||
-		!m.fresh || !s.Leadership || s.Current.Exists || !s.Fence.Readable() || s.Fence.Record.Failsafe == nil || s.Newer() != nil || !m.vetoes() {
+		!m.fresh || !s.HolderRead || s.Current.Exists || !s.Fence.Readable() || s.Fence.Record.Failsafe == nil || s.Newer() != nil || !m.vetoes() {
 		return
 	}
 	f := &s.Fence.Record

@@ -219,7 +219,7 @@ func TestWhatShowsThatCurrentIsGone(t *testing.T) {
 	}{
 		"gone":                {func(*cluster.Snapshot) {}, true},
 		"current exists":      {current("old", 4), false},
-		"it was not read":     {func(s *cluster.Snapshot) { s.Leadership = false }, false},
+		"it was not read":     {func(s *cluster.Snapshot) { s.HolderRead = false }, false},
 		"no fence":            {func(s *cluster.Snapshot) { s.Fence.Exists = false }, false},
 		"a damaged fence":     {func(s *cluster.Snapshot) { s.Fence.Err = fmt.Errorf("damaged") }, false},
 		"nobody has promised": {func(s *cluster.Snapshot) { s.Fence.Record.Failsafe = nil }, false},

@@ -45,7 +45,7 @@ func TestWhoDoesNotVeto(t *testing.T) {
 		"its membership is over":      func(m *Machine) { m.ended = "expired" },
 		"a transaction is under way":  func(m *Machine) { m.tx.pending = TxVeto },
 		"its snapshot is old":         func(m *Machine) { m.fresh = false },
-		"the fence was not read":      func(m *Machine) { m.snap.Leadership = false },
+		"the fence was not read":      func(m *Machine) { m.snap.HolderRead = false },
 		"current exists":              func(m *Machine) { m.snap.Current.Exists = true },
 		"there is no fence":           func(m *Machine) { m.snap.Fence.Exists = false },
 		"the fence is damaged":        func(m *Machine) { m.snap.Fence.Err = errors.New("damaged") },

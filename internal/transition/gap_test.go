@@ -36,7 +36,7 @@ func exactly(d time.Duration) *cluster.Gap { return &cluster.Gap{For: cluster.Du
 
 // watches makes the script go on from a snapshot with the term before, so that the next one shows changes.
 func (s *script) watches() {
-	s.m.snap.Leadership, s.m.vacancy.decision = true, 6
+	s.m.snap.HolderRead, s.m.vacancy.decision = true, 6
 }
 
 // What the fence or the decision says counts on from when it was read first, until READY.
@@ -76,7 +76,7 @@ func TestWhatIsReadAtFirstBoundsTheGap(t *testing.T) {
 		return func(s *cluster.Snapshot) { s.Elected.Record.Leaderless = exactly(d) }
 	}
 	unread := func(s *cluster.Snapshot) {
-		s.Leadership, s.Elected.Record.Term, s.Elected.Record.Incarnation = false, 6, "old"
+		s.HolderRead, s.Elected.Record.Term, s.Elected.Record.Incarnation = false, 6, "old"
 	}
 	for name, c := range map[string]struct {
 		saw  []func(*cluster.Snapshot) // first

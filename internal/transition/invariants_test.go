@@ -239,7 +239,7 @@ func (w *world) snapshot(t *rapid.T) cluster.Snapshot {
 	term := rapid.Int64Range(7, 9).Draw(t, "term")
 	e := who("elected")
 	s := cluster.Snapshot{
-		At: w.now, Self: w.m.opt.Self, Session: session, Leadership: true,
+		At: w.now, Self: w.m.opt.Self, Session: session, HolderRead: true,
 		Elected: cluster.Stored[cluster.Elected]{Exists: true, Stat: cluster.Stat{Version: int32(term)}, Record: cluster.Elected{Node: e, Incarnation: e, Term: term}},
 	}
 	if rapid.Bool().Draw(t, "newer") {

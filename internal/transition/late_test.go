@@ -322,8 +322,8 @@ func TestALateFailureResetsNothing(t *testing.T) {
 // Nothing is acquired from an incomplete snapshot, or for another incarnation.
 func TestNothingIsAcquiredWithoutReadingTheFence(t *testing.T) {
 	s := newScript(t)
-	half := func(s *cluster.Snapshot) { s.Leadership, s.Fence = false, cluster.Stored[cluster.Fence]{} }
-	s.on(s.saw(func(s *cluster.Snapshot) { s.Leadership = false }))
+	half := func(s *cluster.Snapshot) { s.HolderRead, s.Fence = false, cluster.Stored[cluster.Fence]{} }
+	s.on(s.saw(func(s *cluster.Snapshot) { s.HolderRead = false }))
 	s.on(s.saw(half))
 	if s.m.Phase() != Waiting {
 		t.Errorf("phase %s", s.m.Phase())

@@ -375,7 +375,7 @@ func (m *Machine) remainingWait() cluster.Duration {
 func (m *Machine) elected() bool {
 	elected, fenced := m.snap.Terms()
 	return m.snap.Elected.Readable() && m.snap.Elected.Record.Incarnation == m.opt.Self.Name &&
-		elected > m.lastTerm && (!m.snap.Leadership || (fenced < elected && !m.maybeAcquired(elected)))
+		elected > m.lastTerm && (!m.snap.HolderRead || (fenced < elected && !m.maybeAcquired(elected)))
 }
 
 // maybeAcquired reports whether a term may have been acquired by an ACQUIRE whose reply was lost, and whose fence has been

@@ -106,7 +106,7 @@ const session = 0xbeef
 // saw returns a current snapshot in which me is elected in term 7.
 func (s *script) saw(change ...func(*cluster.Snapshot)) Saw {
 	snap := cluster.Snapshot{
-		At: s.now, Self: s.m.opt.Self, Session: session, Leadership: true,
+		At: s.now, Self: s.m.opt.Self, Session: session, HolderRead: true,
 		Elected: cluster.Stored[cluster.Elected]{Exists: true, Stat: cluster.Stat{Version: 3}, Record: cluster.Elected{Node: "me", Incarnation: "me", Term: 7}},
 		Fence:   cluster.Stored[cluster.Fence]{Exists: true, Record: cluster.Fence{State: cluster.FenceReleased}},
 	}

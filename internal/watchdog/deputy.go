@@ -109,7 +109,7 @@ func (d *Deputy) rollCallDue(in DeputyInput, place int) time.Duration {
 // writes are refused or do not arrive.
 func (d *Deputy) electionDue(s *cluster.Snapshot, place int, now time.Duration) time.Duration {
 	key := ""
-	if place >= 0 && !s.Elector && s.Leadership && s.Newer() == nil &&
+	if place >= 0 && !s.Elector && s.HolderRead && s.Newer() == nil &&
 		(!s.Fence.Readable() || s.Ended() || !s.Current.Exists || s.DeclaredSilent(s.Elected.Record.Incarnation)) {
 		key = fmt.Sprint(s.Elected.Stat.Modified, s.Fence.Stat.Modified)
 	}

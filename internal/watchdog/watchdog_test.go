@@ -19,7 +19,7 @@ func newWatchdog() *Watchdog {
 
 func elected(id string, term int64) cluster.Snapshot {
 	return cluster.Snapshot{
-		Leadership: true,
+		HolderRead: true,
 		Elected:    cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{Node: id, Incarnation: id, Term: term}},
 		Fence:      cluster.Stored[cluster.Fence]{Exists: true, Record: cluster.Fence{State: cluster.FenceReleased}},
 	}

@@ -148,7 +148,7 @@ func (q Question) applyChange() cluster.Snapshot {
 		return slices.Contains(c.Without, m.ID) || slices.Contains(c.WithoutSites, m.Node.Record.Site)
 	}
 	s = s.Without(gone)
-	s.Elector, s.Leadership, s.SelfLost = true, true, false
+	s.Elector, s.HolderRead, s.SelfLost = true, true, false
 	if len(s.Members) > 0 {
 		s.Self = s.Members[0].Incarnation
 	}

@@ -23,7 +23,7 @@ func TestAPreemptionKeepsItsPermit(t *testing.T) {
 			Incarnation: cluster.Incarnation{Name: id, ID: id, Seq: int32(i)}, Node: cluster.Stored[cluster.Node]{Exists: true, Record: node},
 		})
 	}
-	s.Self, s.Elector, s.Leadership = s.Members[0].Incarnation, true, true
+	s.Self, s.Elector, s.HolderRead = s.Members[0].Incarnation, true, true
 	led := func(id string, term int64) cluster.Snapshot {
 		return s.AfterElection(cluster.Elected{Term: term, Node: id, Site: "dc1", Incarnation: id})
 	}

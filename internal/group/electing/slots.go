@@ -37,7 +37,7 @@ func (t *Slots) Update(n int, snap *cluster.Snapshot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	row, next := &t.rows[n], snap.SlotState()
-	known := snap.Elector && snap.Leadership && !snap.SelfLost
+	known := snap.Elector && snap.HolderRead && !snap.SelfLost
 	changed := known != row.known || known && !sameState(row.state, next)
 	row.known, row.state = known, next
 	if !changed {

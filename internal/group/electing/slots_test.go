@@ -52,7 +52,7 @@ func TestOneMemberWritesAtATime(t *testing.T) {
 // What one member reads of its slot as the elector wakes the others, if it is new.
 func TestWhatIsKnownOfOtherSlots(t *testing.T) {
 	slots, woken := newSlots(2)
-	snap := cluster.Snapshot{Slot: "1", Elector: true, Leadership: true}
+	snap := cluster.Snapshot{Slot: "1", Elector: true, HolderRead: true}
 	slots.Update(1, &snap)
 	woken.expect(t, 0)
 	if o := slots.others(0); len(o) != 1 || o[0].Slot != "1" || len(slots.others(1)) != 0 {

@@ -26,7 +26,7 @@ func (g Group) findings(base time.Duration, version string) []Finding {
 	case g.Err != nil:
 		return append(append(all, unknown("group", g.Name, g.Err, "")), g.active()...)
 	}
-	all = append(all, g.permissions(), g.leadership(), g.members(), g.versions(version), g.policy())
+	all = append(all, g.permissions(), g.leader(), g.members(), g.versions(version), g.policy())
 	return append(append(all, g.standbys()...), g.failsafe()...)
 }
 
@@ -110,7 +110,7 @@ func (g Group) permissions() Finding {
 	return good(check, g.Name, "the znodes have the ACL of the configuration")
 }
 
-func (g Group) leadership() Finding {
+func (g Group) leader() Finding {
 	const check = "leader"
 	advice := cluster.InGroup("'zkelectd explain'", g.Name) + " shows the verdict on each member"
 	v := g.View

@@ -11,7 +11,7 @@ import (
 func proposed(t *testing.T) *testGroup {
 	h := group(t, cluster.Rules{Confirm: "member.site != previous.site"}).leads("a1")
 	h.q.Snapshot = h.q.Snapshot.Without(func(m cluster.Member) bool { return m.Node.Record.Site == "dc1" })
-	h.q.Snapshot.Elector, h.q.Snapshot.Leadership = true, true
+	h.q.Snapshot.Elector, h.q.Snapshot.HolderRead = true, true
 	h.q.Snapshot.Self = h.q.Snapshot.Members[0].Incarnation
 	h.control().Last = 3
 	h.control().Proposals = []cluster.Proposal{{

@@ -46,7 +46,7 @@ func group(t rapid.TB, rules ...cluster.Rules) *testGroup {
 	}
 	members := []cluster.Member{member("a1", "dc1", 1, 40), member("a2", "dc1", 2, 30), member("b1", "dc2", 3, 20), member("b2", "dc2", 4, 10)}
 	return &testGroup{t: t, q: whatif.Question{
-		Snapshot: cluster.Snapshot{Members: members, Elector: true, Leadership: true, Self: members[0].Incarnation},
+		Snapshot: cluster.Snapshot{Members: members, Elector: true, HolderRead: true, Self: members[0].Incarnation},
 		Policy:   p, Wall: wall, Options: elector.Options{Exclusion: time.Minute, ExclusionMax: time.Hour},
 	}}
 }

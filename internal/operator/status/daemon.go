@@ -68,7 +68,7 @@ type Daemon struct {
 	// this daemon is.
 	Heir   string `json:"heir,omitempty"`
 	IsHeir bool   `json:"is_heir,omitempty"`
-	// Holder is the holder of leadership; nil if this daemon does not know it, see [Leadership].
+	// Holder is the holder of leadership; nil if this daemon does not know it, see [HolderChange].
 	Holder *Holder `json:"holder,omitempty"`
 	// Note says why no member is eligible, if this daemon is the elector.
 	Note string `json:"note,omitempty"`
@@ -379,7 +379,7 @@ type Summary struct {
 	Elected     string `json:"elected,omitempty"`
 	ElectedSite string `json:"elected_site,omitempty"`
 	Term        int64  `json:"term,omitempty"`
-	// Holder is the holder of leadership; nil if this daemon does not know it, see [Leadership].
+	// Holder is the holder of leadership; nil if this daemon does not know it, see [HolderChange].
 	Holder   *Holder          `json:"holder,omitempty"`
 	Paused   bool             `json:"paused,omitempty"`
 	Problems []string         `json:"problems,omitempty"`

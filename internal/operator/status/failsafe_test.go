@@ -16,7 +16,7 @@ func failsafeGroup() cluster.Snapshot {
 			Node:        cluster.Stored[cluster.Node]{Exists: true, Record: cluster.Node{ID: id, Failsafe: &cluster.FailsafeNode{Key: "k" + id, Address: id + ":7"}}},
 		}
 	}
-	s := cluster.Snapshot{Leadership: true, Members: []cluster.Member{member("n1"), member("n2")}}
+	s := cluster.Snapshot{HolderRead: true, Members: []cluster.Member{member("n1"), member("n2")}}
 	s.Elected = cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{Term: 7, Node: "n1", Incarnation: "n1-1"}}
 	s.Current = cluster.Stored[cluster.Current]{Exists: true, Record: cluster.Current{Term: 7, Node: "n1", Incarnation: "n1-1", State: cluster.CurrentReady}}
 	s.Fence = cluster.Stored[cluster.Fence]{Exists: true, Record: cluster.Fence{

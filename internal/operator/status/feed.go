@@ -18,7 +18,7 @@ const (
 	EventDaemon = "daemon"
 	// EventState has a daemon's change of phase: a [Change].
 	EventState = "state"
-	// EventLeadership has the holder of leadership: a [Leadership].
+	// EventLeadership has the holder of leadership: a [HolderChange].
 	EventLeadership = "leadership"
 )
 
@@ -45,9 +45,9 @@ func HolderOf(c cluster.Current) Holder {
 	return Holder{Node: c.Node, Site: c.Site, Term: c.Term, State: string(c.State), Value: c.Value}
 }
 
-// Leadership is what every member can know about the leadership of its group: the holder, and how the term began. Without a holder,
+// HolderChange is what every member can know about the leadership of its group: the holder, and how the term began. Without a holder,
 // the term and PreviousLeader are those of the leadership that has ended.
-type Leadership struct {
+type HolderChange struct {
 	Holder
 	// Cause and Reason are why the term began.
 	Cause  string `json:"cause,omitempty"`

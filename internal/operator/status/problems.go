@@ -60,7 +60,7 @@ func (g *Group) describeDamage(s cluster.Snapshot) {
 			g.Problems = append(g.Problems, err.Error()+consequence)
 		}
 	}
-	leadership := func(err, newer error) {
+	describe := func(err, newer error) {
 		switch {
 		case errors.Is(err, cluster.ErrNeverWritten):
 		case newer != nil:
@@ -69,9 +69,9 @@ func (g *Group) describeDamage(s cluster.Snapshot) {
 			add(err, "")
 		}
 	}
-	leadership(s.Elected.Err, s.Elected.Newer())
-	leadership(s.Fence.Err, s.Fence.Newer())
-	leadership(s.Current.Err, s.Current.Newer())
+	describe(s.Elected.Err, s.Elected.Newer())
+	describe(s.Fence.Err, s.Fence.Newer())
+	describe(s.Current.Err, s.Current.Newer())
 	g.Obstructed = s.ForeignCurrent()
 	operators := func(err, newer error, damaged string) {
 		if newer != nil {

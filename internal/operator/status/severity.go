@@ -153,7 +153,7 @@ func ConditionOf(s cluster.Snapshot) Condition {
 		State: StateNone, Members: make([]Member, len(s.Members)), Obstructed: s.ForeignCurrent(),
 		LeaderlessSince: timeOrNil(s.LeaderlessSince()), bound: failoverBound(s),
 	}
-	g.describeLeadership(s)
+	g.describeLeader(s)
 	g.Absent, g.Expected = absent(s)
 	return g.Condition()
 }

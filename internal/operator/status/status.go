@@ -173,7 +173,7 @@ func Of(name, root string, s cluster.Snapshot) Group { return NewViewer(name, ro
 // Group returns the view of the group from a snapshot that includes the members.
 func (v *Viewer) Group(s cluster.Snapshot) Group {
 	g := Group{Name: v.name, Root: v.root, Slot: s.Slot, Slots: s.Slots.Record.Count, State: StateNone, Members: []Member{}}
-	g.describeLeadership(s)
+	g.describeLeader(s)
 	g.bound, g.LeaderlessSince = failoverBound(s), timeOrNil(s.LeaderlessSince())
 	g.describeHeir(s)
 	g.describeDeputies(s)
@@ -205,8 +205,8 @@ func (v *Viewer) Group(s cluster.Snapshot) Group {
 	return g.Judged(time.Now())
 }
 
-// describeLeadership sets who leads, since when and why.
-func (g *Group) describeLeadership(s cluster.Snapshot) {
+// describeLeader sets who leads, since when and why.
+func (g *Group) describeLeader(s cluster.Snapshot) {
 	if s.Elected.Readable() {
 		e := s.Elected.Record
 		g.Cause, g.Reason, g.Exclusions = string(e.Cause), e.Reason, exclusions(s)

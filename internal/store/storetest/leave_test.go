@@ -55,7 +55,7 @@ func (d *departure) leave(t *testing.T) {
 	defer func() { d.leaving = false }()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	o := cluster.Departure{ID: "n1", Self: d.self.Name, Reason: "the group was removed", Requested: true, Leaderships: []cluster.Leadership{{}}}
+	o := cluster.Departure{ID: "n1", Self: d.self.Name, Reason: "the group was removed", Requested: true, Slots: []cluster.DepartingSlot{{}}}
 	if err := store.Leave(ctx, d, d.paths, o); err != nil {
 		t.Fatal(err)
 	}

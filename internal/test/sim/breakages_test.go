@@ -321,14 +321,14 @@ func (b breakage) extends(m *member) {
 
 // leaves changes what LEAVE is made from.
 func (b breakage) leaves(d cluster.Departure) cluster.Departure {
-	for i := range d.Leaderships {
-		b.leavesOne(d, &d.Leaderships[i])
+	for i := range d.Slots {
+		b.leavesOne(d, &d.Slots[i])
 	}
 	return d
 }
 
 // leavesOne changes what LEAVE is made from, in one leadership.
-func (b breakage) leavesOne(d cluster.Departure, x *cluster.Leadership) {
+func (b breakage) leavesOne(d cluster.Departure, x *cluster.DepartingSlot) {
 	switch {
 	case b.name == forgottenFence && x.Slot != "0":
 		x.Fence = cluster.Stored[cluster.Fence]{}

@@ -130,7 +130,7 @@ func (in *instance) departure(c *conn) (cluster.Departure, error) {
 		return d, err
 	}
 	var err error
-	if d.Leaderships, err = in.leaderships(c); err != nil {
+	if d.Slots, err = in.departingSlots(c); err != nil {
 		return d, err
 	}
 	if d.Node, err = get(c, p.Node(id), cluster.ReadStored[cluster.Node]); err != nil {
@@ -154,11 +154,11 @@ func (in *instance) departure(c *conn) (cluster.Departure, error) {
 	return d, nil
 }
 
-// leaderships returns those that the instance may hold.
-func (in *instance) leaderships(c *conn) ([]cluster.Leadership, error) {
-	var all []cluster.Leadership
+// departingSlots returns those that the instance may hold.
+func (in *instance) departingSlots(c *conn) ([]cluster.DepartingSlot, error) {
+	var all []cluster.DepartingSlot
 	for i, g := range in.m.r.groups {
-		x := cluster.Leadership{SlotState: cluster.SlotState{Slot: g.paths.Slot}}
+		x := cluster.DepartingSlot{SlotState: cluster.SlotState{Slot: g.paths.Slot}}
 		switch {
 		case i < len(in.loops) && in.unproven(in.loops[i]) && in.m.w.broken.name != claimsDeath:
 			x.Unproven = true

@@ -106,7 +106,7 @@ func (r *reader) choose() {
 			if r.forced {
 				r.forced = false
 				r.collector.Act(r.act)
-				r.collector.InvalidateLeadership()
+				r.collector.InvalidateHolder()
 				return
 			}
 		default:

@@ -112,7 +112,7 @@ func (in *instance) setSlots(c *conn, read cluster.Stored[cluster.Slots], next c
 // table returns what the elector's loops have read of the wanted slots.
 func (in *instance) table(want func(l *loop) bool) (all []cluster.SlotState) {
 	for _, l := range in.loops {
-		if s := &l.snap; want(l) && s.Elector && s.Leadership && !s.SelfLost {
+		if s := &l.snap; want(l) && s.Elector && s.HolderRead && !s.SelfLost {
 			all = append(all, s.SlotState())
 		}
 	}

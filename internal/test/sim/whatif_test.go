@@ -133,7 +133,7 @@ func (g *group) forecast(lost string) whatif.Outcome {
 	snap := cluster.Snapshot{
 		Policy:  g.readPolicy(),
 		Elected: g.check.readElected(), Fence: g.check.readFence(), Current: g.check.readCurrent(), Control: g.check.readControl(), Members: in.Members,
-		Leadership: true, Elector: true,
+		HolderRead: true, Elector: true,
 	}
 	return whatif.Run(whatif.Question{
 		Snapshot: snap, Policy: compiled, Change: whatif.Change{Without: []string{lost}}, Wall: w.wall(),

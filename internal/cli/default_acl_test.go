@@ -124,7 +124,7 @@ func TestZnodesOfAHostStayClosed(t *testing.T) {
 	}
 	put(t, files[0], strings.Replace(read(files[0]), "}", `,"open":true}`, 1))
 	e.startWith([]string{"STATE_DIRECTORY=" + state}, "n1")
-	for _, parent := range []string{e.paths.Leases(), e.paths.Loads()} {
+	for _, parent := range []string{e.paths.LeaseZnodes(), e.paths.Loads()} {
 		e.eventually(parent+" has a closed znode of n1", func() bool {
 			names, _, err := s.Children(t.Context(), parent, false)
 			if err != nil || len(names) == 0 {

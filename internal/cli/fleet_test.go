@@ -226,7 +226,7 @@ func (f *fleet) crash(id string) {
 func (f *fleet) crashUnwatched(id string) {
 	f.t.Helper()
 	f.crash(id)
-	f.write(cluster.Op{Kind: cluster.OpDelete, Path: f.snapshot().Fence.Record.Lease, Version: cluster.AnyVersion})
+	f.write(cluster.Op{Kind: cluster.OpDelete, Path: f.snapshot().Fence.Record.LeaseZnode, Version: cluster.AnyVersion})
 }
 
 // exit waits for a zkelectd to exit, and returns the exit status.

@@ -169,7 +169,7 @@ func explainNow(ctx context.Context, w io.Writer, g group, output string) error 
 		return err
 	}
 	e := whatif.Explain(q)
-	e.Stuck = withLease(ctx, g.name, status.Of(g.name, g.paths.Root, q.Snapshot)).Stuck
+	e.Stuck = withLeaderView(ctx, g.name, status.Of(g.name, g.paths.Root, q.Snapshot)).Stuck
 	if output == "json" {
 		return printJSON(w, e)
 	}

@@ -97,12 +97,12 @@ func (g group) readyLeader(ctx context.Context) (leader status.Group, err error)
 	return leader, errors.Join(err, snap.Current.Err)
 }
 
-// leaseTimeout bounds the request to the leader: status is about the group, and must not wait for one host.
-const leaseTimeout = time.Second
+// leaderViewTimeout bounds the request to the leader: status is about the group, and must not wait for one host.
+const leaderViewTimeout = time.Second
 
-// withLease adds what only the leader knows, by asking it: the remaining time of the lease. ZooKeeper goes on naming a leader whose
+// withLeaderView adds what only the leader knows, by asking it: the remaining time of the lease. ZooKeeper goes on naming a leader whose
 // daemon hangs until its session ends, so no answer means that the lease is not confirmed, and no more than that.
-func withLease(ctx context.Context, name string, g status.Group) status.Group {
+func withLeaderView(ctx context.Context, name string, g status.Group) status.Group {
 	answer, err := askLeader(ctx, name, g)
 	switch {
 	case errors.Is(err, errNotAsked):
@@ -110,7 +110,7 @@ func withLease(ctx context.Context, name string, g status.Group) status.Group {
 	case err != nil:
 		return g.Unconfirmed(err.Error())
 	}
-	return g.WithLease(bytes.NewReader(answer))
+	return g.WithLeaderView(bytes.NewReader(answer))
 }
 
 // errNotAsked is the error of [askLeader] if this host cannot ask the leader, so that no answer means nothing.
@@ -132,7 +132,7 @@ func askLeader(ctx context.Context, name string, g status.Group) ([]byte, error)
 	if ip := net.ParseIP(host); host == "" || (ip != nil && ip.IsUnspecified()) {
 		host = g.APIHost
 	}
-	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
+	ctx, cancel := context.WithTimeout(ctx, leaderViewTimeout)
 	defer cancel()
 	// The name is not that of a daemon with a single group if hosts have given it another one.
 	for _, path := range []string{"/v1/groups/" + url.PathEscape(name) + "/leader", "/leader"} {
@@ -142,7 +142,7 @@ func askLeader(ctx context.Context, name string, g status.Group) ([]byte, error)
 		case errors.Is(err, errNotAsked):
 			return nil, err
 		case ctx.Err() != nil:
-			return nil, fmt.Errorf("no answer from %s at %s for %s", g.Leader, g.API, leaseTimeout)
+			return nil, fmt.Errorf("no answer from %s at %s for %s", g.Leader, g.API, leaderViewTimeout)
 		case errors.As(err, &request):
 			return nil, fmt.Errorf("no answer from %s at %s: %w", g.Leader, g.API, request.Err)
 		case code == http.StatusOK || code == http.StatusServiceUnavailable:
@@ -178,7 +178,7 @@ func confirmLeader(ctx context.Context, own bool, g group, leader status.Group) 
 		return exitError{statusNo, fmt.Errorf("the lease of %s is not confirmed: %s", printable(leader.Leader), printable(reason))}
 	}
 	confirms := func(answer []byte) error {
-		if reason := leader.WithLease(bytes.NewReader(answer)).LeaseUnconfirmed; reason != "" {
+		if reason := leader.WithLeaderView(bytes.NewReader(answer)).LeaseUnconfirmed; reason != "" {
 			return no(reason)
 		}
 		return nil
@@ -188,7 +188,7 @@ func confirmLeader(ctx context.Context, own bool, g group, leader status.Group) 
 		return exitError{statusError, err}
 	}
 	if own && e.Addr != "" {
-		ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
+		ctx, cancel := context.WithTimeout(ctx, leaderViewTimeout)
 		defer cancel()
 		name, file := g.name, "/v1/groups/"+url.PathEscape(g.name)+"/leader"
 		if h.Dir == "" {

@@ -125,10 +125,10 @@ func (g group) view(ctx context.Context) (status.Group, error) {
 	q, err := g.submitter().Question(ctx)
 	if err != nil {
 		snap, err := g.read(ctx)
-		return withLease(ctx, g.name, status.Of(g.name, g.paths.Root, snap)), err
+		return withLeaderView(ctx, g.name, status.Of(g.name, g.paths.Root, snap)), err
 	}
 	q.Ask = nil // status must not start the ranking program
-	return withLease(ctx, g.name, operator.WithForecast(status.Of(g.name, g.paths.Root, q.Snapshot), q)), nil
+	return withLeaderView(ctx, g.name, operator.WithForecast(status.Of(g.name, g.paths.Root, q.Snapshot), q)), nil
 }
 
 // screen prints views, each unless it equals the one before.
@@ -224,7 +224,7 @@ func (s selection) summaries(ctx context.Context) []groupStatus {
 	all := slices.Concat(summaries...)
 	inParallel(len(all), maxAsked, func(i int) {
 		if g := &all[i]; g.State == string(cluster.CurrentReady) {
-			g.Group = withLease(ctx, g.Name, g.Group).Judged(time.Now())
+			g.Group = withLeaderView(ctx, g.Name, g.Group).Judged(time.Now())
 		}
 	})
 	return all

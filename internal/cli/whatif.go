@@ -167,7 +167,7 @@ func (g group) leadersNow(ctx context.Context, q whatif.Question) []status.Group
 	now := make([]status.Group, len(leaders))
 	inParallel(len(leaders), maxAsked, func(i int) {
 		s := leaders[i].Snapshot
-		now[i] = withLease(ctx, cluster.SlotName(g.name, s.Slot), status.Of(g.name, g.paths.Root, s))
+		now[i] = withLeaderView(ctx, cluster.SlotName(g.name, s.Slot), status.Of(g.name, g.paths.Root, s))
 	})
 	return now
 }

@@ -8,35 +8,37 @@ import (
 	"time"
 )
 
-// Leases returns the parent of the lease znodes of hosts below base, their zookeeper.root.
-func Leases(base string) string { return path.Join(base, ".leases") }
+// LeaseZnodes returns the parent of the lease znodes of hosts below base, their zookeeper.root.
+func LeaseZnodes(base string) string { return path.Join(base, ".leases") }
 
-// Leases returns [Leases] for the hosts that have the group as one of many.
-func (p Paths) Leases() string { return Leases(path.Dir(p.Root)) }
+// LeaseZnodes returns [LeaseZnodes] for the hosts that have the group as one of many.
+func (p Paths) LeaseZnodes() string { return LeaseZnodes(path.Dir(p.Root)) }
 
 // LeaseZnode returns the path of the lease znode of a node's session (docs/protocol.md, The renewal is seen). It contains the session's
 // id, so it is never used again.
 func LeaseZnode(base, id string, session int64) string {
-	return Leases(base) + "/" + leaseName(id, session)
+	return LeaseZnodes(base) + "/" + leaseZnodeName(id, session)
 }
 
-func leaseName(id string, session int64) string { return fmt.Sprintf("%s-%x", id, uint64(session)) }
+func leaseZnodeName(id string, session int64) string {
+	return fmt.Sprintf("%s-%x", id, uint64(session))
+}
 
-// LeaseTx returns the creation of a lease znode. It is written once, so that its version is 1: one of version 0 was created by somebody
+// LeaseZnodeTx returns the creation of a lease znode. It is written once, so that its version is 1: one of version 0 was created by somebody
 // else.
-func LeaseTx(znode string) []Op {
+func LeaseZnodeTx(znode string) []Op {
 	return []Op{{Kind: OpCreate, Path: znode, Data: []byte{}, Ephemeral: true}, {Kind: OpSet, Path: znode}}
 }
 
-// namesLease reports whether the fence names a znode that can be the lease znode of its holder. A record is a claim: another znode that
+// namesLeaseZnode reports whether the fence names a znode that can be the lease znode of its holder. A record is a claim: another znode that
 // the same session owns may stay as it is while the lease is renewed.
-func (f *Fence) namesLease() bool {
-	dir, name := path.Split(f.Lease)
-	return strings.HasPrefix(dir, "/") && path.Base(dir) == path.Base(Leases("/")) && name == leaseName(f.Node, f.Session)
+func (f *Fence) namesLeaseZnode() bool {
+	dir, name := path.Split(f.LeaseZnode)
+	return strings.HasPrefix(dir, "/") && path.Base(dir) == path.Base(LeaseZnodes("/")) && name == leaseZnodeName(f.Node, f.Session)
 }
 
-// LeaseSeen is what a member has read of the lease znode of a holder.
-type LeaseSeen struct {
+// LeaseZnodeSeen is what a member has read of the lease znode of a holder.
+type LeaseZnodeSeen struct {
 	Znode  string
 	Exists bool
 	Stat   Stat
@@ -47,8 +49,8 @@ type LeaseSeen struct {
 }
 
 // Of reports whether this is the lease znode that the holder of the fence advances.
-func (l LeaseSeen) Of(f *Fence) bool {
-	return f.Lease != "" && l.Znode == f.Lease && l.Exists && l.Stat.Owner == f.Session && l.Stat.Version > 0
+func (l LeaseZnodeSeen) Of(f *Fence) bool {
+	return f.LeaseZnode != "" && l.Znode == f.LeaseZnode && l.Exists && l.Stat.Owner == f.Session && l.Stat.Version > 0
 }
 
 // TakeWait returns how long after a sighting of the holder's lease TAKE is sent at the earliest: every lease that this or an earlier
@@ -64,13 +66,13 @@ func (f *Fence) KillWait(own time.Duration) time.Duration { return f.TakeWait(ow
 // MayBeTaken reports whether the fence names a holder whose lease can be watched.
 func (s *Snapshot) MayBeTaken() bool {
 	f := &s.Fence.Record
-	return s.HolderRead && s.Fence.Readable() && (f.State == FenceHeld || f.State == FenceReady) && f.namesLease()
+	return s.HolderRead && s.Fence.Readable() && (f.State == FenceHeld || f.State == FenceReady) && f.namesLeaseZnode()
 }
 
 // TakeTx returns TAKE: ELECT that also takes the fence from a holder whose lease was seen unchanged for so long that it is over. While the
 // fence and the lease znode are as they were then, no later lease has been granted, and after TAKE none can be: the fence has changed.
 // SILENT leaves nothing to wait for of this holder, and every other wait as it is.
-func (p Paths) TakeTx(snap Snapshot, seen LeaseSeen, next Elected, others ...SlotState) []Op {
+func (p Paths) TakeTx(snap Snapshot, seen LeaseZnodeSeen, next Elected, others ...SlotState) []Op {
 	fence := snap.SilentFence(next.Leaderless, next.Reason, next.Time)
 	ops := append(p.ElectTx(snap, next, &fence, others...), fence.unrenewed(seen))
 	if snap.Current.Exists {
@@ -81,7 +83,7 @@ func (p Paths) TakeTx(snap Snapshot, seen LeaseSeen, next Elected, others ...Slo
 
 // SilenceTx returns SILENCE: TAKE without an election, for which a person must be asked first. fence is
 // [Snapshot.SilentFence].
-func (p Paths) SilenceTx(snap Snapshot, seen LeaseSeen, fence Fence) []Op {
+func (p Paths) SilenceTx(snap Snapshot, seen LeaseZnodeSeen, fence Fence) []Op {
 	return append(p.RevokeTx(snap, fence), fence.unrenewed(seen))
 }
 
@@ -95,8 +97,8 @@ func (s *Snapshot) SilentFence(leaderless *Gap, reason string, wall time.Time) F
 }
 
 // unrenewed checks that the lease znode is as it was seen.
-func (f *Fence) unrenewed(seen LeaseSeen) Op {
-	return Op{Kind: OpCheck, Path: f.Lease, Version: seen.Stat.Version}
+func (f *Fence) unrenewed(seen LeaseZnodeSeen) Op {
+	return Op{Kind: OpCheck, Path: f.LeaseZnode, Version: seen.Stat.Version}
 }
 
 // MaxDeputies is how many members watch the lease of a leader.

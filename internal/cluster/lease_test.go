@@ -13,7 +13,7 @@ func held(state FenceState) Snapshot {
 	s := Snapshot{Self: Incarnation{Name: "n2-0000000000000001-n_0000000002", ID: "n2"}, HolderRead: true}
 	s.Elected = Stored[Elected]{Exists: true, Record: Elected{Term: 7, Deputies: []string{"n3", "n2"}}}
 	s.Fence = Stored[Fence]{Exists: true, Record: Fence{
-		Node: "n1", Host: "h1", Term: 7, State: state, Session: 0x1f, Lease: lease, LeaseWait: Duration(4 * time.Second), Owed: Duration(3 * time.Second),
+		Node: "n1", Host: "h1", Term: 7, State: state, Session: 0x1f, LeaseZnode: lease, LeaseWait: Duration(4 * time.Second), Owed: Duration(3 * time.Second),
 		Earlier: []EarlierHolder{{Node: "n0", Term: 6, Wait: Duration(3 * time.Second)}},
 	}}
 	return s
@@ -32,11 +32,11 @@ func TestWhichHolderCanBeTakenFrom(t *testing.T) {
 		"one that was revoked":  {func(s *Snapshot) { s.Fence.Record.State = FenceRevoked }, false},
 		"an unreadable fence":   {func(s *Snapshot) { s.Fence.Exists = false }, false},
 		"a fence not read":      {func(s *Snapshot) { s.HolderRead = false }, false},
-		"no lease znode":        {func(s *Snapshot) { s.Fence.Record.Lease = "" }, false},
+		"no lease znode":        {func(s *Snapshot) { s.Fence.Record.LeaseZnode = "" }, false},
 		"of another session":    {func(s *Snapshot) { s.Fence.Record.Session = 2 }, false},
 		"of another node":       {func(s *Snapshot) { s.Fence.Record.Node = "n4" }, false},
-		"another znode":         {func(s *Snapshot) { s.Fence.Record.Lease = "/c/nodes/n1-1f" }, false},
-		"a relative path":       {func(s *Snapshot) { s.Fence.Record.Lease = ".leases/n1-1f" }, false},
+		"another znode":         {func(s *Snapshot) { s.Fence.Record.LeaseZnode = "/c/nodes/n1-1f" }, false},
+		"a relative path":       {func(s *Snapshot) { s.Fence.Record.LeaseZnode = ".leases/n1-1f" }, false},
 	} {
 		s := held(FenceHeld)
 		c.change(&s)
@@ -45,13 +45,13 @@ func TestWhichHolderCanBeTakenFrom(t *testing.T) {
 		}
 	}
 	f := held(FenceHeld).Fence.Record
-	good := LeaseSeen{Znode: lease, Exists: true, Stat: Stat{Owner: 0x1f, Version: 1}}
+	good := LeaseZnodeSeen{Znode: lease, Exists: true, Stat: Stat{Owner: 0x1f, Version: 1}}
 	if !good.Of(&f) || LeaseZnode("/c", "n1", 0x1f) != lease {
 		t.Error("the holder's own lease znode is not taken for it")
 	}
-	for name, change := range map[string]func(*LeaseSeen){
-		"another znode": func(l *LeaseSeen) { l.Znode += "0" }, "gone": func(l *LeaseSeen) { l.Exists = false },
-		"foreign": func(l *LeaseSeen) { l.Stat.Owner = 0 }, "never written": func(l *LeaseSeen) { l.Stat.Version = 0 },
+	for name, change := range map[string]func(*LeaseZnodeSeen){
+		"another znode": func(l *LeaseZnodeSeen) { l.Znode += "0" }, "gone": func(l *LeaseZnodeSeen) { l.Exists = false },
+		"foreign": func(l *LeaseZnodeSeen) { l.Stat.Owner = 0 }, "never written": func(l *LeaseZnodeSeen) { l.Stat.Version = 0 },
 	} {
 		l := good
 		if change(&l); l.Of(&f) {
@@ -63,7 +63,7 @@ func TestWhichHolderCanBeTakenFrom(t *testing.T) {
 // TAKE leaves nothing to wait for of the holder, and everything else as it was. fencing.required fences the holder all the same.
 func TestTakeOwesNothingForTheHolder(t *testing.T) {
 	s := held(FenceReady)
-	ops := Paths{Root: "/c"}.TakeTx(s, LeaseSeen{Znode: lease}, Elected{Term: 8, Reason: "n1 is silent"})
+	ops := Paths{Root: "/c"}.TakeTx(s, LeaseZnodeSeen{Znode: lease}, Elected{Term: 8, Reason: "n1 is silent"})
 	after := Snapshot{Fence: ReadFence("/c/leader", ops[2].Data, Stat{Time: time.Unix(1e9, 0)}, true)}
 	f := after.Fence.Record
 	if f.State != FenceSilent || !f.Led || f.Term != 7 || f.Reason != "n1 is silent" {

@@ -378,8 +378,8 @@ type Fence struct {
 	State       FenceState `json:"state"`
 	// Session is the id of the session that acquired; 0 if it is not known.
 	Session int64 `json:"session,omitempty"`
-	// Lease is the lease znode of that session, which every RENEW of this holder advances; empty if it has none.
-	Lease string `json:"lease,omitempty"`
+	// LeaseZnode is the lease znode of that session, which every RENEW of this holder advances; empty if it has none.
+	LeaseZnode string `json:"lease,omitempty"`
 	// Host and API are those of the node, for its successor.
 	Host string `json:"host,omitempty"`
 	API  string `json:"api,omitempty"`

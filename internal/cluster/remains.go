@@ -33,7 +33,7 @@ func (e *InUseRemainsError) Error() string {
 // IsParent reports whether znode, which belongs to a group, may have children that belong to it, too.
 func (p Paths) IsParent(znode string) bool {
 	switch znode {
-	case p.Root, p.Nodes(), p.Election(), p.Leader(), p.Slots(), Leases(p.Root), Loads(p.Root):
+	case p.Root, p.Nodes(), p.Election(), p.Leader(), p.Slots(), LeaseZnodes(p.Root), Loads(p.Root):
 		return true
 	}
 	return path.Dir(znode) == p.Slots() && SlotNumber(path.Base(znode)) >= 0
@@ -45,7 +45,7 @@ func (p Paths) has(znode string) bool {
 	switch {
 	case p.IsParent(znode):
 		return true
-	case parent == p.Nodes(), parent == p.Election(), parent == Leases(p.Root), parent == Loads(p.Root):
+	case parent == p.Nodes(), parent == p.Election(), parent == LeaseZnodes(p.Root), parent == Loads(p.Root):
 		return true
 	case path.Dir(parent) == p.Slots():
 		p.Slot = path.Base(parent)
@@ -71,7 +71,7 @@ func (r *Remains) DeleteTx() ([]Op, error) {
 				name = in.ID
 			}
 			members = append(members, name)
-		case parent == Leases(r.Paths.Root): // of a daemon that has only this group
+		case parent == LeaseZnodes(r.Paths.Root): // of a daemon that has only this group
 			members = append(members, name[:max(0, strings.LastIndex(name, "-"))])
 		case parent == Loads(r.Paths.Root):
 			members = append(members, name)

@@ -228,7 +228,7 @@ func (f Fence) waiting(wait time.Duration, by Slots) Fence {
 	if f.State == FenceReleased || f.State == FenceUnclean { // its own work is dead: this holder need not be fenced
 		f.Node, f.Site, f.Incarnation, f.Host, f.API = "", "", "", "", ""
 	}
-	f.State, f.Requested, f.Lease, f.Time = FenceRevoked, true, "", by.Time
+	f.State, f.Requested, f.LeaseZnode, f.Time = FenceRevoked, true, "", by.Time
 	f.Reason = "the number of slots was changed by " + by.By + ", and not all slots had been released"
 	f.LeaseWait, f.Owed = Duration(wait), Duration(wait)
 	f.Earlier = MergeEarlier(append(slices.Clone(f.Earlier), EarlierHolder{Wait: Duration(wait)}))

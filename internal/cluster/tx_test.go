@@ -16,7 +16,7 @@ func TestTransactionsCarryEveryCheck(t *testing.T) {
 	snap.Fence.Exists = true
 	fresh, bound, held := snap, snap, snap
 	held.Current.Exists = true
-	held.Fence.Record.Lease = "/.leases/n9-1"
+	held.Fence.Record.LeaseZnode = "/.leases/n9-1"
 	gone := held
 	gone.Current.Exists = false
 	bound.Fence.Record.Failsafe = &Failsafe{}
@@ -32,13 +32,13 @@ func TestTransactionsCarryEveryCheck(t *testing.T) {
 		"REGISTER":    {p.RegisterTx(Node{ID: "n1", Instance: NewInstance(1)}), []string{"create /c/nodes/n1@0 ephemeral", "create /c/election/n1-0000000000000001-n_@0 ephemeral sequential"}},
 		"first ELECT": {p.ElectTx(fresh, Elected{Incarnation: "n2-0000000000000001-n_0000000002"}, &Fence{}), []string{self, other, "set /c/leader@4", "create /c/leader/elected@0"}},
 		"ELECT":       {p.ElectTx(snap, Elected{Incarnation: "n2-0000000000000001-n_0000000002"}, nil), []string{self, other, "check /c/leader@4", "set /c/leader/elected@3"}},
-		"TAKE": {p.TakeTx(held, LeaseSeen{Znode: "/.leases/n9-1", Stat: Stat{Version: 9}}, Elected{Incarnation: "n2-0000000000000001-n_0000000002"}),
+		"TAKE": {p.TakeTx(held, LeaseZnodeSeen{Znode: "/.leases/n9-1", Stat: Stat{Version: 9}}, Elected{Incarnation: "n2-0000000000000001-n_0000000002"}),
 			[]string{self, other, "set /c/leader@4", "set /c/leader/elected@3", "check /.leases/n9-1@9", "delete /c/leader/current@5"}},
-		"TAKE without current": {p.TakeTx(gone, LeaseSeen{Znode: "/.leases/n9-1", Stat: Stat{Version: 9}}, Elected{Incarnation: "n2-0000000000000001-n_0000000002"}),
+		"TAKE without current": {p.TakeTx(gone, LeaseZnodeSeen{Znode: "/.leases/n9-1", Stat: Stat{Version: 9}}, Elected{Incarnation: "n2-0000000000000001-n_0000000002"}),
 			[]string{self, other, "set /c/leader@4", "set /c/leader/elected@3", "check /.leases/n9-1@9"}},
-		"SILENCE": {p.SilenceTx(held, LeaseSeen{Znode: "/.leases/n9-1", Stat: Stat{Version: 9}}, held.SilentFence(nil, "", time.Time{})),
+		"SILENCE": {p.SilenceTx(held, LeaseZnodeSeen{Znode: "/.leases/n9-1", Stat: Stat{Version: 9}}, held.SilentFence(nil, "", time.Time{})),
 			[]string{self, "check /c/leader/elected@3", "set /c/leader@4", "delete /c/leader/current@5", "check /.leases/n9-1@9"}},
-		"a lease znode": {LeaseTx("/.leases/n9-1"), []string{"create /.leases/n9-1@0 ephemeral", "set /.leases/n9-1@0"}},
+		"a lease znode": {LeaseZnodeTx("/.leases/n9-1"), []string{"create /.leases/n9-1@0 ephemeral", "set /.leases/n9-1@0"}},
 		"ACQUIRE":       {p.AcquireTx(snap, Fence{}, Current{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "create /c/leader/current@0 ephemeral"}},
 		"READY":         {p.ReadyTx(h, Fence{}, Current{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "set /c/leader/current@5"}},
 		"RENEW":         {p.RenewTx(h), []string{self, "check /c/leader/elected@3", "check /c/leader@4", "check /c/leader/current@5"}},

@@ -19,7 +19,7 @@ func (h *scenario) silent(id string) *scenario {
 // watched gives the holder of the fence a lease znode.
 func (h *scenario) watched() *scenario {
 	f := &h.in.Snapshot.Fence.Record
-	f.Site, f.Session, f.Lease = h.group().node(f.Node).Site, 1, "/c/.leases/"+f.Node+"-1"
+	f.Site, f.Session, f.LeaseZnode = h.group().node(f.Node).Site, 1, "/c/.leases/"+f.Node+"-1"
 	return h
 }
 

@@ -30,7 +30,7 @@ func fenceState(t *testing.T, server *storetest.Server) cluster.FenceState {
 
 func (m *member) lease(t *testing.T, r applease.Request) applease.Answer {
 	t.Helper()
-	a, err := m.group.Lease(t.Context(), r)
+	a, err := m.group.ApplicationLease(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestALeaderAwaitsItsApplications(t *testing.T) {
 	if s := fenceState(t, server); s != cluster.FenceReady {
 		t.Errorf("the fence is %s", s)
 	}
-	if !a.group.ReturnLease(lease.ID, applease.Process{}) {
+	if !a.group.ReturnApplicationLease(lease.ID, applease.Process{}) {
 		t.Error("the lease is not known")
 	}
 	a.reason(t)
@@ -81,7 +81,7 @@ func TestALeaderAwaitsItsApplications(t *testing.T) {
 // untilStop extends a lease until its holder must stop.
 func (m *member) untilStop(t *testing.T, id string) applease.Answer {
 	for {
-		a, err := m.group.Lease(t.Context(), applease.Request{ID: id, Wait: time.Minute})
+		a, err := m.group.ApplicationLease(t.Context(), applease.Request{ID: id, Wait: time.Minute})
 		if err != nil || a.Stop || a.ID == "" {
 			return a
 		}
@@ -110,7 +110,7 @@ func TestWithoutTheGuardNothingIsHandedOut(t *testing.T) {
 	a.guard.gone = errors.New("gone")
 	a.guard.mu.Unlock()
 	a.until(t, "a leads", status.Daemon.Leads)
-	if got, err := a.group.Lease(t.Context(), applease.Request{}); err == nil {
+	if got, err := a.group.ApplicationLease(t.Context(), applease.Request{}); err == nil {
 		t.Errorf("%+v", got)
 	}
 	if a.Owed() != a.budget.LeaseWait {
@@ -121,10 +121,10 @@ func TestWithoutTheGuardNothingIsHandedOut(t *testing.T) {
 	if s := fenceState(t, server); s != cluster.FenceReleased {
 		t.Errorf("the fence is %s", s)
 	}
-	if _, err := a.group.Lease(t.Context(), applease.Request{}); err != nil {
+	if _, err := a.group.ApplicationLease(t.Context(), applease.Request{}); err != nil {
 		t.Errorf("a standby answers %v", err)
 	}
-	if err := a.announceLeases(context.Background(), 7); !errors.Is(err, errNoLending) {
+	if err := a.announceApplicationLeases(context.Background(), 7); !errors.Is(err, errNoLending) {
 		t.Errorf("a loop that has ended: %v", err)
 	}
 }

@@ -29,7 +29,7 @@ func newDeputy(m *Member) *deputy {
 func (d *deputy) input(now time.Duration) watchdog.DeputyInput {
 	m := d.m
 	return watchdog.DeputyInput{
-		Snapshot: &m.snap, Seen: m.opt.Leases.Seen(d.znode), Reconnects: m.session.Reconnects(), Now: now, MaySucceed: m.machine.MaySucceed,
+		Snapshot: &m.snap, Seen: m.opt.LeaseZnodes.Seen(d.znode), Reconnects: m.session.Reconnects(), Now: now, MaySucceed: m.machine.MaySucceed,
 		RollCallTimeout: m.opt.RollCall.timeout(), RollCallSeen: m.rollCalls.seen.At(),
 	}
 }
@@ -37,7 +37,7 @@ func (d *deputy) input(now time.Duration) watchdog.DeputyInput {
 // observe looks at the newest snapshot and at what was read last of the holder's lease znode. It tells the elector who is silent.
 func (d *deputy) observe(now time.Duration) {
 	m := d.m
-	if m.opt.Leases == nil || m.snap.At == 0 {
+	if m.opt.LeaseZnodes == nil || m.snap.At == 0 {
 		return
 	}
 	if n := m.session.Reconnects(); n != d.reconnects {
@@ -65,7 +65,7 @@ func (d *deputy) follow(znode string) {
 	d.close()
 	if d.znode = znode; znode != "" {
 		m := d.m
-		d.release = m.opt.Leases.Follow(znode, func() { m.inbox.post(func() { m.step(transition.Tick{}) }) })
+		d.release = m.opt.LeaseZnodes.Follow(znode, func() { m.inbox.post(func() { m.step(transition.Tick{}) }) })
 	}
 }
 
@@ -85,7 +85,7 @@ func (d *deputy) ask() {
 	began := boottime.Now()
 	m.background.run(m.budget.Session, func(ctx context.Context) {
 		if err = m.session.Sync(ctx); err == nil {
-			err = m.opt.Leases.Refresh(ctx, znode)
+			err = m.opt.LeaseZnodes.Refresh(ctx, znode)
 		}
 	}, func() {
 		now, f := boottime.Now(), &m.snap.Fence.Record

@@ -152,10 +152,10 @@ type InstanceOptions struct {
 	Failsafe *Failsafe
 	// RollCall is nil if the instance takes no part in roll calls.
 	RollCall *RollCall
-	// Leases reads the lease znodes of leaders; nil if this host is no deputy. LostAfter is how long a leader must have been silent before
+	// LeaseZnodes reads the lease znodes of leaders; nil if this host is no deputy. LostAfter is how long a leader must have been silent before
 	// this member takes over from it; 0 for as early as is safe.
-	Leases    *store.LeaseWatch
-	LostAfter time.Duration
+	LeaseZnodes *store.LeaseZnodeWatch
+	LostAfter   time.Duration
 }
 
 // Work that ends by itself is started again after restartBackoff.
@@ -183,10 +183,10 @@ type Group struct {
 	feed      *status.Feed
 	notices   notices
 	// usesLoads is set while this host's member is the elector and its policy needs the loads.
-	usesLoads atomic.Bool
-	failsafe  atomic.Pointer[failsafeActivity]
-	leases    applease.Book
-	publisher publisher
+	usesLoads         atomic.Bool
+	failsafe          atomic.Pointer[failsafeActivity]
+	applicationLeases applease.Book
+	publisher         publisher
 }
 
 // New returns a group.
@@ -212,7 +212,7 @@ func (g *Group) View() status.Daemon {
 	if v.Loop {
 		v.RespondedAt = max(v.RespondedAt, g.opt.Health.RespondedAt()) // the host reads for all of its groups
 	}
-	v.ApplicationLeases = g.leases.Out()
+	v.ApplicationLeases = g.applicationLeases.Out()
 	return v.At(boottime.Now())
 }
 
@@ -229,13 +229,15 @@ func (g *Group) swapView(v status.Daemon) {
 	g.feed.AddChanges(*before, v)
 }
 
-// Lease asks for an application lease. It is safe for concurrent use.
-func (g *Group) Lease(ctx context.Context, r applease.Request) (applease.Answer, error) {
-	return g.leases.Ask(ctx, r)
+// ApplicationLease asks for an application lease. It is safe for concurrent use.
+func (g *Group) ApplicationLease(ctx context.Context, r applease.Request) (applease.Answer, error) {
+	return g.applicationLeases.Ask(ctx, r)
 }
 
-// ReturnLease takes an application lease back. It reports false if it is not known.
-func (g *Group) ReturnLease(id string, p applease.Process) bool { return g.leases.Return(id, p) }
+// ReturnApplicationLease takes an application lease back. It reports false if it is not known.
+func (g *Group) ReturnApplicationLease(id string, p applease.Process) bool {
+	return g.applicationLeases.Return(id, p)
+}
 
 // Publish makes value what the work publishes with its leadership, until it publishes another one or the term ends.
 // It is for the work of a term; 0 for that of any. It returns an [ErrNoWork] if this host has none. It is safe for

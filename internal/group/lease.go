@@ -88,42 +88,42 @@ func (m *Member) renewed(done transition.RenewDone, took time.Duration) {
 // errNoLending is the error of a request for an application lease that came while leadership was ending.
 var errNoLending = errors.New("this daemon is about to give up leadership")
 
-// offerLeases lets application leases be handed out while the machine permits it.
-func (m *Member) offerLeases() {
+// offerApplicationLeases lets application leases be handed out while the machine permits it.
+func (m *Member) offerApplicationLeases() {
 	l := m.machine.Lending()
 	if l.Open {
-		m.group.leases.Open(applease.Offer{
+		m.group.applicationLeases.Open(applease.Offer{
 			Term: l.Term, Value: l.Value, End: m.limit.end,
-			Announce: func(ctx context.Context) error { return m.announceLeases(ctx, l.Term) },
+			Announce: func(ctx context.Context) error { return m.announceApplicationLeases(ctx, l.Term) },
 		})
 	}
 }
 
-// recallLeases stops that as soon as it does not, tells those who have a lease, and waits until none is out.
-func (m *Member) recallLeases() {
+// recallApplicationLeases stops that as soon as it does not, tells those who have a lease, and waits until none is out.
+func (m *Member) recallApplicationLeases() {
 	l := m.machine.Lending()
 	m.lent.Store(l.Lent)
 	if l.Open {
 		return
 	}
-	m.group.leases.Close(l.StopBy)
+	m.group.applicationLeases.Close(l.StopBy)
 	if !l.Lent || m.recalled == l.Term {
 		return
 	}
 	m.recalled = l.Term
-	if n := m.group.leases.Out(); n > 0 {
+	if n := m.group.applicationLeases.Out(); n > 0 {
 		m.group.log.Info("waiting until applications stop or their leases end", "term", l.Term, "leases", n)
 	}
 	m.background.spawn(func() {
-		if m.group.leases.AwaitOver(m.background.ctx) == nil {
-			m.report(transition.LeasesOver{Term: l.Term})
+		if m.group.applicationLeases.AwaitOver(m.background.ctx) == nil {
+			m.report(transition.ApplicationLeasesOver{Term: l.Term})
 		}
 	})
 }
 
-// announceLeases makes everything that may release the term know that application leases are out: this loop, what it
+// announceApplicationLeases makes everything that may release the term know that application leases are out: this loop, what it
 // has entrusted to the guard and to the session, and LEAVE. It is called in the goroutine of a request.
-func (m *Member) announceLeases(ctx context.Context, term int64) error {
+func (m *Member) announceApplicationLeases(ctx context.Context, term int64) error {
 	lent := make(chan bool, 1)
 	m.background.runInLoop(func() {
 		m.step(transition.Lent{Term: term})

@@ -89,7 +89,7 @@ func newMember(ctx context.Context, i *Instance, n int, l MemberSetup) *Member {
 	m.machine = transition.New(transition.Options{
 		Paths: g.opt.Paths, Self: i.self, Site: g.settings.Node.Site, Host: g.opt.Identity.Host, API: g.settings.Node.API,
 		Budget: budget, Fencing: opt.Fencing.Fencing,
-		Lease: s.LeaseZnode(), Epoch: i.slots.Record.Epoch, LastTerm: g.memory.Term, LastWork: g.lastWork, Wall: func() time.Time { return m.wall },
+		LeaseZnode: s.LeaseZnode(), Epoch: i.slots.Record.Epoch, LastTerm: g.memory.Term, LastWork: g.lastWork, Wall: func() time.Time { return m.wall },
 		RestartMax: opt.MaxRestarts, RestartWindow: restartWindow, RestartBackoff: restartBackoff,
 		Admission: opt.Limits.Starts != nil, Failsafe: opt.Failsafe.machine(), Takeover: opt.TakeoverTimeout,
 	})
@@ -330,7 +330,7 @@ func (m *Member) step(ev transition.Event) {
 		now := boottime.Now()
 		actions := m.machine.Step(now, next)
 		m.recordStep(now, next, actions)
-		m.recallLeases() // before a RELEASE
+		m.recallApplicationLeases() // before a RELEASE
 		for _, a := range actions {
 			m.perform(a)
 		}
@@ -340,7 +340,7 @@ func (m *Member) step(ev transition.Event) {
 		m.reader.Reread()
 	}
 	m.rereads = false
-	m.offerLeases()
+	m.offerApplicationLeases()
 	m.acceptValues()
 	m.checkTakeover()
 	now := boottime.Now()
@@ -449,7 +449,7 @@ func (m *Member) sendNow(a transition.Send) {
 		ctx, cancel := context.WithTimeout(m.background.ctx, timeout)
 		defer cancel()
 		began := boottime.Now()
-		results, err := m.session.Do(zk.WithPriority(ctx, zk.PriorityLease), a.Ops...)
+		results, err := m.session.Do(zk.WithPriority(ctx, zk.PriorityUrgent), a.Ops...)
 		m.observeWrite(boottime.Now()-began, err)
 		m.report(transition.TxDone{Tx: a.Tx, Results: results, Err: err})
 	})

@@ -105,7 +105,7 @@ func (f *failsafeMode) probe(ctx context.Context) error {
 	if session == nil {
 		return cluster.ErrNotSent
 	}
-	_, err := session.Do(zk.WithPriority(ctx, zk.PriorityLease), cluster.Op{Kind: cluster.OpCheck, Path: f.host.config().ZooKeeper.Root, Version: cluster.AnyVersion})
+	_, err := session.Do(zk.WithPriority(ctx, zk.PriorityUrgent), cluster.Op{Kind: cluster.OpCheck, Path: f.host.config().ZooKeeper.Root, Version: cluster.AnyVersion})
 	return err
 }
 

@@ -165,17 +165,17 @@ func (g *Group) DryRun(ctx context.Context, r request.Request) ([]string, error)
 	return g.cache.DryRun(ctx, r)
 }
 
-// Lease asks for an application lease.
-func (g *Group) Lease(ctx context.Context, r applease.Request) (applease.Answer, error) {
-	return g.core.Load().Lease(ctx, r)
+// ApplicationLease asks for an application lease.
+func (g *Group) ApplicationLease(ctx context.Context, r applease.Request) (applease.Answer, error) {
+	return g.core.Load().ApplicationLease(ctx, r)
 }
 
 // Publish makes value what the work of a term publishes with its leadership, see [group.Group.Publish].
 func (g *Group) Publish(term int64, value string) error { return g.core.Load().Publish(term, value) }
 
-// ReturnLease takes an application lease back. It reports false if it is not known.
-func (g *Group) ReturnLease(id string, p applease.Process) bool {
-	return g.core.Load().ReturnLease(id, p)
+// ReturnApplicationLease takes an application lease back. It reports false if it is not known.
+func (g *Group) ReturnApplicationLease(id string, p applease.Process) bool {
+	return g.core.Load().ReturnApplicationLease(id, p)
 }
 
 // propose runs hooks.on_proposal, once for each proposal that nobody has answered.

@@ -230,7 +230,7 @@ func (m *membership) runInstance() error {
 	}
 	i := m.open()
 	defer i.closeLeaderships()
-	registration := r.registration(i, budget, slots, s.leases)
+	registration := r.registration(i, budget, slots, s.leaseZnodes)
 	registration.Members[0].Options.Failsafe = part.options(r.config())
 	i.limits(s.host, &registration)
 	defer i.closeLimits()

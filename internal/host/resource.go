@@ -178,11 +178,11 @@ func (r *resource) survives(survivors []string) bool {
 func (r *resource) paths() cluster.Paths { return cluster.Paths{Root: r.root} }
 
 // registration returns what the resource registers with in a session.
-func (r *resource) registration(i *instance, b cluster.Budget, slots cluster.Stored[cluster.Slots], leases *store.LeaseWatch) group.Registration {
+func (r *resource) registration(i *instance, b cluster.Budget, slots cluster.Stored[cluster.Slots], leases *store.LeaseZnodeWatch) group.Registration {
 	reg := group.Registration{Settings: r.settings(), Budget: b, Slots: slots}
 	for n, g := range r.all() {
 		o := g.instanceOptions()
-		o.Leases = leases
+		o.LeaseZnodes = leases
 		reg.Members = append(reg.Members, group.MemberSetup{Group: g.core.Load(), Session: i.conns[n], Guard: i.leaderships[n], Options: o})
 	}
 	return reg

@@ -37,9 +37,9 @@ type session struct {
 	ctx     context.Context    // ends when no membership may begin any more
 	cancel  context.CancelFunc // with the reason for the end
 
-	running sync.WaitGroup // memberships
-	leases  *store.LeaseWatch
-	leasing sync.Mutex // held while the lease znode is created
+	running     sync.WaitGroup // memberships
+	leaseZnodes *store.LeaseZnodeWatch
+	leasing     sync.Mutex // held while the lease znode is created
 
 	began   time.Time
 	mu      sync.Mutex
@@ -61,7 +61,7 @@ func (h *Host) runSession(ctx context.Context) error {
 	if err := s.zk.FollowRoot(h.quit, c.ZooKeeper.Root, slices.ContainsFunc(h.resources(), (*resource).wasOpen)); err != nil {
 		return err
 	}
-	for _, path := range []string{cluster.Leases(c.ZooKeeper.Root), cluster.Loads(c.ZooKeeper.Root)} { // closed with one of many groups
+	for _, path := range []string{cluster.LeaseZnodes(c.ZooKeeper.Root), cluster.Loads(c.ZooKeeper.Root)} { // closed with one of many groups
 		if !s.zk.RootOpen(c.ZooKeeper.Root) {
 			break
 		}
@@ -107,7 +107,7 @@ func (h *Host) open() (*session, error) {
 		host: h, zk: opened, began: time.Now(), granted: opened.Timeout(), ready: make(chan struct{}),
 		waits: make(chan struct{}, 1), members: make(map[*resource]*membership),
 	}
-	s.leases = store.NewLeaseWatch(func(znode string) store.LeaseSession { return opened.Group(cluster.Paths{Root: znode}) }, boottime.Now)
+	s.leaseZnodes = store.NewLeaseZnodeWatch(func(znode string) store.LeaseZnodeSession { return opened.Group(cluster.Paths{Root: znode}) }, boottime.Now)
 	s.base = h.leaseBase(s.granted)
 	h.device.fit(s.base)
 	s.ctx, s.cancel = context.WithCancel(h.quit)
@@ -155,14 +155,14 @@ func (s *session) run(ctx context.Context) error {
 func (s *session) ensureLease(ctx context.Context) error {
 	s.leasing.Lock()
 	defer s.leasing.Unlock()
-	conn := s.zk.Group(cluster.Paths{Root: cluster.Leases(s.host.config().ZooKeeper.Root)})
+	conn := s.zk.Group(cluster.Paths{Root: cluster.LeaseZnodes(s.host.config().ZooKeeper.Root)})
 	defer conn.Close()
 	if conn.LeaseZnode() != "" {
 		return nil
 	}
-	znode, err := store.CreateLease(ctx, conn, s.host.config().ZooKeeper.Root, s.host.Node())
+	znode, err := store.CreateLeaseZnode(ctx, conn, s.host.config().ZooKeeper.Root, s.host.Node())
 	if err == nil {
-		s.zk.SetLease(znode)
+		s.zk.SetLeaseZnode(znode)
 	}
 	return err
 }

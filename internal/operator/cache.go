@@ -32,19 +32,19 @@ var (
 // elector, and the history. It reads on the loop's session, one thing at a time and each at most once a second however many
 // clients ask, so that it never delays the election; it sets no watch and writes nothing.
 type GroupCache struct {
-	viewer   *status.Viewer
-	policies policy.Cache // for explanations
-	source   atomic.Pointer[Source]
-	elector  atomic.Pointer[cluster.Snapshot] // the elector's own
-	busy     chan struct{}                    // holds one value during a read; guards the two below
-	group    cached[cluster.Snapshot]
-	history  cached[cluster.History]
-	slots    cached[Leaders]
-	lease    cached[leaseSighting]
+	viewer     *status.Viewer
+	policies   policy.Cache // for explanations
+	source     atomic.Pointer[Source]
+	elector    atomic.Pointer[cluster.Snapshot] // the elector's own
+	busy       chan struct{}                    // holds one value during a read; guards the two below
+	group      cached[cluster.Snapshot]
+	history    cached[cluster.History]
+	slots      cached[Leaders]
+	leaseZnode cached[leaseZnodeRead]
 }
 
-// leaseSighting is what was read of a leader's lease znode: at is when it was read last, since when it was first read as it is.
-type leaseSighting struct {
+// leaseZnodeRead is what was read of a leader's lease znode: at is when it was read last, since when it was first read as it is.
+type leaseZnodeRead struct {
 	znode     string
 	exists    bool
 	modified  int64
@@ -150,13 +150,13 @@ func (c *GroupCache) Group(ctx context.Context) (status.Group, error) {
 // advances the lease znode, about five times in the lease wait, so half of that without one is no accident.
 func (c *GroupCache) unconfirmed(ctx context.Context, s cluster.Snapshot) string {
 	f := &s.Fence.Record
-	if !s.Ready() || f.Lease == "" {
+	if !s.Ready() || f.LeaseZnode == "" {
 		return ""
 	}
-	seen, err := load(ctx, c, &c.lease, func(ctx context.Context, src *Source) (leaseSighting, error) {
-		before := c.lease.value
-		_, stat, err := src.Session.Get(ctx, f.Lease, false)
-		now := leaseSighting{znode: f.Lease, exists: err == nil, modified: stat.Modified, at: time.Now()}
+	seen, err := load(ctx, c, &c.leaseZnode, func(ctx context.Context, src *Source) (leaseZnodeRead, error) {
+		before := c.leaseZnode.value
+		_, stat, err := src.Session.Get(ctx, f.LeaseZnode, false)
+		now := leaseZnodeRead{znode: f.LeaseZnode, exists: err == nil, modified: stat.Modified, at: time.Now()}
 		if now.since = now.at; before.znode == now.znode && before.modified == now.modified {
 			now.since = before.since
 		}
@@ -166,7 +166,7 @@ func (c *GroupCache) unconfirmed(ctx context.Context, s cluster.Snapshot) string
 		return now, err
 	})
 	switch silent := seen.at.Sub(seen.since); {
-	case err != nil || seen.znode != f.Lease:
+	case err != nil || seen.znode != f.LeaseZnode:
 		return ""
 	case !seen.exists:
 		return "its session has ended"

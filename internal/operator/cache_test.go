@@ -123,7 +123,7 @@ func TestALeaseThatIsNotRenewedIsUnconfirmed(t *testing.T) {
 		snap := cluster.Snapshot{
 			Elected: cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{Term: 7, Node: "n1", Incarnation: "i"}},
 			Fence: cluster.Stored[cluster.Fence]{Exists: true, Record: cluster.Fence{
-				Term: 7, Node: "n1", Incarnation: "i", State: cluster.FenceReady, Lease: "/lease", LeaseWait: cluster.Duration(4 * time.Second),
+				Term: 7, Node: "n1", Incarnation: "i", State: cluster.FenceReady, LeaseZnode: "/lease", LeaseWait: cluster.Duration(4 * time.Second),
 			}},
 			Current: cluster.Stored[cluster.Current]{Exists: true, Record: cluster.Current{Term: 7, Node: "n1", Incarnation: "i", State: cluster.CurrentReady}},
 		}

@@ -11,13 +11,13 @@ import (
 	"zkelectd/internal/zk"
 )
 
-// CreateLease creates the lease znode of the session below base, and returns its path (docs/protocol.md, The renewal is seen).
-func CreateLease(ctx context.Context, conn registrar, base, id string) (znode string, err error) {
+// CreateLeaseZnode creates the lease znode of the session below base, and returns its path (docs/protocol.md, The renewal is seen).
+func CreateLeaseZnode(ctx context.Context, conn registrar, base, id string) (znode string, err error) {
 	znode = cluster.LeaseZnode(base, id, conn.SessionID())
-	_, err = conn.Do(ctx, cluster.LeaseTx(znode)...)
+	_, err = conn.Do(ctx, cluster.LeaseZnodeTx(znode)...)
 	if errors.Is(err, cluster.ErrNoNode) {
-		if err = ensureZnode(ctx, conn, cluster.Leases(base)); err == nil {
-			_, err = conn.Do(ctx, cluster.LeaseTx(znode)...)
+		if err = ensureZnode(ctx, conn, cluster.LeaseZnodes(base)); err == nil {
+			_, err = conn.Do(ctx, cluster.LeaseZnodeTx(znode)...)
 		}
 	}
 	if errors.Is(err, cluster.ErrNodeExists) { // perhaps by an attempt whose reply was lost
@@ -32,44 +32,44 @@ func CreateLease(ctx context.Context, conn registrar, base, id string) (znode st
 	return znode, nil
 }
 
-// LeaseSession is the part of a session's handle that a [LeaseWatch] uses. Its hints are those of one lease znode.
-type LeaseSession interface {
+// LeaseZnodeSession is the part of a session's handle that a [LeaseZnodeWatch] uses. Its hints are those of one lease znode.
+type LeaseZnodeSession interface {
 	followSession
 	Close()
 }
 
-// LeaseWatch reads the lease znodes of the leaders that the members of a host watch as deputies. All members share one reader of a znode:
+// LeaseZnodeWatch reads the lease znodes of the leaders that the members of a host watch as deputies. All members share one reader of a znode:
 // two would share its watch, and the second could miss a change. It is safe for concurrent use.
-type LeaseWatch struct {
-	open  func(znode string) LeaseSession
+type LeaseZnodeWatch struct {
+	open  func(znode string) LeaseZnodeSession
 	clock func() time.Duration
 
 	mu      sync.Mutex
-	watched map[string]*watchedLease
+	watched map[string]*watchedZnode
 }
 
-type watchedLease struct {
-	conn   LeaseSession
+type watchedZnode struct {
+	conn   LeaseZnodeSession
 	cancel context.CancelFunc
 	done   chan struct{} // closed when its reader has ended
 	users  map[int]func()
 	next   int
-	seen   cluster.LeaseSeen // At is 0 before the first answer
+	seen   cluster.LeaseZnodeSeen // At is 0 before the first answer
 }
 
-// NewLeaseWatch returns a watch for one session. open returns a new handle of it.
-func NewLeaseWatch(open func(znode string) LeaseSession, clock func() time.Duration) *LeaseWatch {
-	return &LeaseWatch{open: open, clock: clock, watched: make(map[string]*watchedLease)}
+// NewLeaseZnodeWatch returns a watch for one session. open returns a new handle of it.
+func NewLeaseZnodeWatch(open func(znode string) LeaseZnodeSession, clock func() time.Duration) *LeaseZnodeWatch {
+	return &LeaseZnodeWatch{open: open, clock: clock, watched: make(map[string]*watchedZnode)}
 }
 
 // Follow reads a lease znode after each change until release is called. It calls first, in another goroutine, once it has been read.
-func (l *LeaseWatch) Follow(znode string, first func()) (release func()) {
+func (l *LeaseZnodeWatch) Follow(znode string, first func()) (release func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w := l.watched[znode]
 	if w == nil {
 		ctx, cancel := context.WithCancel(context.Background())
-		w = &watchedLease{conn: l.open(znode), cancel: cancel, done: make(chan struct{}), users: make(map[int]func())}
+		w = &watchedZnode{conn: l.open(znode), cancel: cancel, done: make(chan struct{}), users: make(map[int]func())}
 		l.watched[znode] = w
 		go func() { // ends with the last user, or with the session
 			defer close(w.done)
@@ -85,7 +85,7 @@ func (l *LeaseWatch) Follow(znode string, first func()) (release func()) {
 	return sync.OnceFunc(func() { l.release(znode, w, id) })
 }
 
-func (l *LeaseWatch) release(znode string, w *watchedLease, id int) {
+func (l *LeaseZnodeWatch) release(znode string, w *watchedZnode, id int) {
 	l.mu.Lock()
 	delete(w.users, id)
 	last := len(w.users) == 0
@@ -101,17 +101,17 @@ func (l *LeaseWatch) release(znode string, w *watchedLease, id int) {
 }
 
 // Seen returns what was read last of a znode that is followed; At is 0 if nothing was.
-func (l *LeaseWatch) Seen(znode string) cluster.LeaseSeen {
+func (l *LeaseZnodeWatch) Seen(znode string) cluster.LeaseZnodeSeen {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if w := l.watched[znode]; w != nil {
 		return w.seen
 	}
-	return cluster.LeaseSeen{}
+	return cluster.LeaseZnodeSeen{}
 }
 
 // Refresh reads a znode that is followed at once.
-func (l *LeaseWatch) Refresh(ctx context.Context, znode string) error {
+func (l *LeaseZnodeWatch) Refresh(ctx context.Context, znode string) error {
 	l.mu.Lock()
 	w := l.watched[znode]
 	l.mu.Unlock()
@@ -122,7 +122,7 @@ func (l *LeaseWatch) Refresh(ctx context.Context, znode string) error {
 }
 
 // run reads the znode after each change.
-func (l *LeaseWatch) run(ctx context.Context, znode string, w *watchedLease) {
+func (l *LeaseZnodeWatch) run(ctx context.Context, znode string, w *watchedZnode) {
 	r := newChangeReader(w.conn)
 	r.follow(ctx, 0, func() time.Duration {
 		r.takeHints()
@@ -133,8 +133,8 @@ func (l *LeaseWatch) run(ctx context.Context, znode string, w *watchedLease) {
 	})
 }
 
-func (l *LeaseWatch) read(ctx context.Context, znode string, w *watchedLease, watch bool) error {
-	_, stat, err := w.conn.Get(zk.WithPriority(ctx, zk.PriorityLease), znode, watch)
+func (l *LeaseZnodeWatch) read(ctx context.Context, znode string, w *watchedZnode, watch bool) error {
+	_, stat, err := w.conn.Get(zk.WithPriority(ctx, zk.PriorityUrgent), znode, watch)
 	at := l.clock()
 	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
 		return err
@@ -148,7 +148,7 @@ func (l *LeaseWatch) read(ctx context.Context, znode string, w *watchedLease, wa
 	}
 	// Two answers may come in the wrong order. The one that shows less is dropped: the znode is as old as the other one at least.
 	if before := w.seen; before.At == 0 || !before.Exists || err != nil || stat.Created > before.Stat.Created || stat.Modified > before.Stat.Modified {
-		w.seen = cluster.LeaseSeen{Znode: znode, Exists: err == nil, Stat: stat, At: at}
+		w.seen = cluster.LeaseZnodeSeen{Znode: znode, Exists: err == nil, Stat: stat, At: at}
 	}
 	return nil
 }

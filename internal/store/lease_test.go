@@ -11,7 +11,7 @@ import (
 
 func newLease(t *testing.T, s *zk.Session, base, id string) string {
 	t.Helper()
-	znode, err := CreateLease(t.Context(), s, base, id)
+	znode, err := CreateLeaseZnode(t.Context(), s, base, id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,12 +40,12 @@ func TestCreateLease(t *testing.T) {
 		t.Errorf("created again as %s", again)
 	}
 	do(t, s, cluster.Op{Kind: cluster.OpSet, Path: znode, Version: 1})
-	if _, err := CreateLease(t.Context(), s, p.Root, "n1"); err == nil {
+	if _, err := CreateLeaseZnode(t.Context(), s, p.Root, "n1"); err == nil {
 		t.Error("a znode that was written since is taken for a new one")
 	}
 	do(t, other, cluster.Op{Kind: cluster.OpDelete, Path: znode, Version: cluster.AnyVersion})
-	do(t, other, cluster.LeaseTx(znode)...)
-	if _, err := CreateLease(t.Context(), s, p.Root, "n1"); err == nil {
+	do(t, other, cluster.LeaseZnodeTx(znode)...)
+	if _, err := CreateLeaseZnode(t.Context(), s, p.Root, "n1"); err == nil {
 		t.Error("the znode of another session is taken for the own one")
 	}
 }
@@ -56,7 +56,7 @@ func TestLeaseWatch(t *testing.T) {
 	p := root(t, holder)
 	znode := newLease(t, holder, p.Root, "n1")
 	opened := 0
-	w := NewLeaseWatch(func(znode string) LeaseSession {
+	w := NewLeaseZnodeWatch(func(znode string) LeaseZnodeSession {
 		opened++
 		return host.Group(cluster.Paths{Root: znode})
 	}, boottime.Now)

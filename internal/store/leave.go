@@ -28,7 +28,7 @@ type leaver interface {
 // session be closed: a forgotten incarnation could become an elector that never elects (L1). What is to be read of d
 // need not be set.
 func Leave(ctx context.Context, conn leaver, p cluster.Paths, d cluster.Departure) error {
-	ctx = zk.WithPriority(ctx, zk.PriorityLease)
+	ctx = zk.WithPriority(ctx, zk.PriorityUrgent)
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		gone, err := leaveOnce(ctx, conn, p, d)
 		if gone {

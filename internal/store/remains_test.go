@@ -147,8 +147,8 @@ func TestRemainsThatMustStay(t *testing.T) {
 			do(t, s, cluster.Op{Kind: cluster.OpSet, Path: p.Leader(), Version: cluster.AnyVersion, Data: []byte(`{"v":99}`)})
 		}, "99"},
 		"the session of a member": {func(t *testing.T, s *zk.Session, p cluster.Paths) {
-			do(t, s, create(cluster.Leases(p.Root), ""))
-			if _, err := CreateLease(t.Context(), s, p.Root, "n-4"); err != nil {
+			do(t, s, create(cluster.LeaseZnodes(p.Root), ""))
+			if _, err := CreateLeaseZnode(t.Context(), s, p.Root, "n-4"); err != nil {
 				t.Fatal(err)
 			}
 		}, "these daemons are in the group: n-4"},

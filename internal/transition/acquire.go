@@ -37,7 +37,7 @@ func (m *Machine) acquire() {
 	m.term.fence = cluster.Fence{
 		Header: s.Fence.Record.Header,
 		Term:   s.Elected.Record.Term, Node: m.opt.Self.ID, Site: m.opt.Site, Host: m.opt.Host, API: m.opt.API, Incarnation: m.opt.Self.Name,
-		State: cluster.FenceHeld, Session: s.Session, Lease: m.opt.Lease, Owed: cluster.Duration(owed), Earlier: earlier, FencingLimit: m.fencingLimit(earlier), LeaseWait: cluster.Duration(b.LeaseWait),
+		State: cluster.FenceHeld, Session: s.Session, LeaseZnode: m.opt.LeaseZnode, Owed: cluster.Duration(owed), Earlier: earlier, FencingLimit: m.fencingLimit(earlier), LeaseWait: cluster.Duration(b.LeaseWait),
 		Kill: cluster.Duration(b.Kill), RevokeTimeout: cluster.Duration(b.RevokeTimeout()), Time: wall,
 		Takeover: cluster.Duration(min(m.opt.Takeover, cluster.MaxWait)), Idle: m.term.idle.before,
 	}

@@ -70,9 +70,9 @@ type (
 	// Lent reports that an application lease of Term is about to be handed out. It is not, if [Machine.Lending] says
 	// then that it may not be.
 	Lent struct{ Term int64 }
-	// LeasesOver reports that every application lease of Term has been returned, its process is dead, or its end has
+	// ApplicationLeasesOver reports that every application lease of Term has been returned, its process is dead, or its end has
 	// passed, and that no other one will be handed out.
-	LeasesOver struct{ Term int64 }
+	ApplicationLeasesOver struct{ Term int64 }
 	// Quit asks to give up leadership and to end the membership; a second one, to do so without grace. Failed is set if this
 	// was not requested: the daemon has lost something that it needs in order to lead.
 	Quit struct {
@@ -417,7 +417,7 @@ func (e Lent) apply(m *Machine) {
 	}
 }
 
-func (e LeasesOver) apply(m *Machine) {
+func (e ApplicationLeasesOver) apply(m *Machine) {
 	if l := m.Lending(); !l.Lent || l.Open || l.Term != e.Term {
 		return
 	}

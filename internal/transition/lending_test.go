@@ -27,7 +27,7 @@ func lend(t *testing.T) *script {
 // RELEASED is written only after the application leases are over, and so is post_stop run.
 func TestReleaseWaitsForApplicationLeases(t *testing.T) {
 	s := lend(t)
-	s.on(LeasesOver{Term: 7}) // not yet: others may be handed out
+	s.on(ApplicationLeasesOver{Term: 7}) // not yet: others may be handed out
 	if l := s.m.Lending(); !l.Lent || l.StopBy != 0 {
 		t.Errorf("%+v", l)
 	}
@@ -38,12 +38,12 @@ func TestReleaseWaitsForApplicationLeases(t *testing.T) {
 	s.on(Lent{Term: 7})
 	s.on(ChildDead{})
 	s.on(s.saw(s.mine()...))
-	s.on(LeasesOver{Term: 6})
+	s.on(ApplicationLeasesOver{Term: 6})
 	if s.m.Phase() != Stopping {
 		t.Errorf("phase %s", s.m.Phase())
 	}
 	s.after(time.Second)
-	s.on(LeasesOver{Term: 7}, "RunPostStop")
+	s.on(ApplicationLeasesOver{Term: 7}, "RunPostStop")
 	s.after(time.Second)
 	f := released(t, sent(t, s.on(HookDone{}, "RELEASE")))
 	if f.State != cluster.FenceReleased || f.Owed != 0 || f.Idle == nil || f.Idle.For != cluster.Duration(time.Second) {
@@ -90,7 +90,7 @@ func TestTheEndWaitsForApplicationLeases(t *testing.T) {
 			if s.m.Idle() || s.m.Term() != 7 {
 				t.Errorf("phase %s, term %d", s.m.Phase(), s.m.Term())
 			}
-			s.on(LeasesOver{Term: 7}, "RunPostStop")
+			s.on(ApplicationLeasesOver{Term: 7}, "RunPostStop")
 			s.on(HookDone{}, "Lease")
 			if s.m.Owed() != 0 || !s.m.Idle() {
 				t.Errorf("phase %s, a successor waits %s", s.m.Phase(), s.m.Owed())
@@ -108,7 +108,7 @@ func TestADeadChildDoesNotEndTheTermOfApplicationLeases(t *testing.T) {
 	if s.m.Term() != 7 {
 		t.Error("the term is over")
 	}
-	s.on(LeasesOver{Term: 7}, "RunPostStop")
+	s.on(ApplicationLeasesOver{Term: 7}, "RunPostStop")
 }
 
 // Without a child, applications have what is left of the lease to stop.
@@ -126,5 +126,5 @@ func TestApplicationsAloneHaveTheLeaseToStop(t *testing.T) {
 		t.Errorf("grace %s, want %s; %+v", got, want, s.m.Lending())
 	}
 	s.after(time.Second)
-	s.on(LeasesOver{Term: 7}, "RunPostStop")
+	s.on(ApplicationLeasesOver{Term: 7}, "RunPostStop")
 }

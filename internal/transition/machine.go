@@ -17,8 +17,8 @@ type Options struct {
 	Host   string
 	API    string
 	Budget cluster.Budget
-	// Lease is the lease znode of the session; empty if it has none.
-	Lease string
+	// LeaseZnode is the lease znode of the session; empty if it has none.
+	LeaseZnode string
 	// Epoch is the one that the instance was started for, see [cluster.Slots]; 0 in a group with one leader.
 	Epoch int64
 	// LastTerm is the highest term that the daemon knew before it registered: this incarnation acquires none that is not above it.

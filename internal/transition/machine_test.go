@@ -404,10 +404,10 @@ func TestChildThatExitsIsRestartedThenGivenUp(t *testing.T) {
 // The fence names the lease znode, or nobody could take over before the session has ended.
 func TestACQUIRENamesTheLeaseZnode(t *testing.T) {
 	s := newScript(t)
-	s.m.opt.Lease = "/c/.leases/me-1"
+	s.m.opt.LeaseZnode = "/c/.leases/me-1"
 	ops := sent(t, s.on(s.saw(), "ACQUIRE")).Ops
 	f := cluster.ReadFence("/c/leader", ops[cluster.ResultFence].Data, cluster.Stat{Time: time.Now()}, true)
-	if f.Record.Lease != s.m.opt.Lease {
+	if f.Record.LeaseZnode != s.m.opt.LeaseZnode {
 		t.Errorf("the fence is %+v, %v", f.Record, f.Err)
 	}
 }

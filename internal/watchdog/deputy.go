@@ -30,7 +30,7 @@ func NewDeputy(self string, opt SilenceOptions, reconnects int) *Deputy {
 type DeputyInput struct {
 	Snapshot *cluster.Snapshot
 	// Seen is what was read last of the lease znode that [DeputyOutput.Follow] named.
-	Seen       cluster.LeaseSeen
+	Seen       cluster.LeaseZnodeSeen
 	Reconnects int
 	Now        time.Duration
 	// RollCallTimeout is how long answers to a roll call may take, see [cluster.RollCall]; 0 in a group that uses none.
@@ -64,7 +64,7 @@ func (d *Deputy) Observe(in DeputyInput) (out DeputyOutput) {
 	}
 	place := place(s)
 	if f := &s.Fence.Record; place >= 0 && s.MayBeTaken() && f.Incarnation != d.self {
-		out.Follow = f.Lease
+		out.Follow = f.LeaseZnode
 	}
 	due := d.silence.Observe(s, in.Seen, place, in.Now)
 	switch {
@@ -153,9 +153,9 @@ func (d *Deputy) Refused(now time.Duration) { d.silence.Refused(now) }
 
 // Silent returns the silent holder of the fence in the last snapshot, if it is silent, with the reason in words, and what was seen of its
 // lease.
-func (d *Deputy) Silent(s *cluster.Snapshot, now time.Duration) (map[string]string, cluster.LeaseSeen) {
+func (d *Deputy) Silent(s *cluster.Snapshot, now time.Duration) (map[string]string, cluster.LeaseZnodeSeen) {
 	if !d.may || !d.silence.Confirmed() {
-		return nil, cluster.LeaseSeen{}
+		return nil, cluster.LeaseZnodeSeen{}
 	}
 	why := fmt.Sprintf("it has not renewed its lease for %s", (now - d.silence.Since()).Round(10*time.Millisecond))
 	return map[string]string{s.Fence.Record.Incarnation: why}, d.silence.Seen()

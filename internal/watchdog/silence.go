@@ -16,12 +16,12 @@ type Silence struct {
 	opt SilenceOptions
 
 	pair      pair
-	at        time.Duration     // the sighting; 0 if there is none
-	witnessed bool              // it has begun with a change
-	missed    bool              // the next change may have happened long before it is seen
-	refusals  int               // of TAKE for this pair
-	seen      cluster.LeaseSeen // what was confirmed; At is 0 if nothing was
-	notYet    time.Duration     // not before this, since ZooKeeper may have been away
+	at        time.Duration          // the sighting; 0 if there is none
+	witnessed bool                   // it has begun with a change
+	missed    bool                   // the next change may have happened long before it is seen
+	refusals  int                    // of TAKE for this pair
+	seen      cluster.LeaseZnodeSeen // what was confirmed; At is 0 if nothing was
+	notYet    time.Duration          // not before this, since ZooKeeper may have been away
 }
 
 // SilenceOptions are the times of the member that watches.
@@ -36,10 +36,10 @@ type SilenceOptions struct {
 
 // pair identifies what was sighted. The transaction ids tell a znode that was deleted and created again from the one before.
 type pair struct {
-	lease                      string
+	znode                      string
 	owner                      int64
 	version                    int32
-	leaseCreated, leaseChanged int64
+	znodeCreated, znodeChanged int64
 	fenceCreated, fenceChanged int64
 }
 
@@ -48,13 +48,13 @@ func NewSilence(opt SilenceOptions) *Silence { return &Silence{opt: opt} }
 
 // Observe takes a snapshot and what was read of the lease znode, each as it was received, and returns when the holder counts as silent; 0
 // for never. place is the member's place among the deputies, and now the time at which the snapshot was received at the latest.
-func (s *Silence) Observe(snap *cluster.Snapshot, seen cluster.LeaseSeen, place int, now time.Duration) time.Duration {
+func (s *Silence) Observe(snap *cluster.Snapshot, seen cluster.LeaseZnodeSeen, place int, now time.Duration) time.Duration {
 	f := &snap.Fence.Record
 	if place < 0 || !snap.MayBeTaken() || !seen.Of(f) || f.Incarnation == snap.Self.Name {
 		*s = Silence{opt: s.opt, notYet: s.notYet}
 		return 0
 	}
-	p := pair{f.Lease, seen.Stat.Owner, seen.Stat.Version, seen.Stat.Created, seen.Stat.Modified, snap.Fence.Stat.Created, snap.Fence.Stat.Modified}
+	p := pair{f.LeaseZnode, seen.Stat.Owner, seen.Stat.Version, seen.Stat.Created, seen.Stat.Modified, snap.Fence.Stat.Created, snap.Fence.Stat.Modified}
 	if p != s.pair {
 		at := max(now, seen.At)
 		if s.at != 0 && s.sameFence(snap) {
@@ -89,13 +89,13 @@ func (s *Silence) sameFence(snap *cluster.Snapshot) bool {
 const minDelta = 100 * time.Millisecond
 
 // Confirm notes that the holder is silent: what was sighted is unchanged, and ZooKeeper answers. seen is what was read of the lease znode.
-func (s *Silence) Confirm(seen cluster.LeaseSeen) { s.seen = seen }
+func (s *Silence) Confirm(seen cluster.LeaseZnodeSeen) { s.seen = seen }
 
 // Confirmed reports whether the holder is silent.
 func (s *Silence) Confirmed() bool { return s.seen.At != 0 }
 
 // Seen returns what was confirmed, with the time of the sighting instead of that of the confirmation. Since returns that time.
-func (s *Silence) Seen() cluster.LeaseSeen {
+func (s *Silence) Seen() cluster.LeaseZnodeSeen {
 	seen := s.seen
 	if s.Confirmed() {
 		seen.At, seen.Witnessed = s.at, s.witnessed
@@ -109,7 +109,7 @@ func (s *Silence) Since() time.Duration { return s.at }
 // Refused notes that TAKE was refused, or is not known to have taken effect: what was confirmed must be read again, and the attempts become
 // rarer.
 func (s *Silence) Refused(now time.Duration) {
-	s.notYet, s.seen = max(s.notYet, now+minDelta<<min(s.refusals, 6)), cluster.LeaseSeen{}
+	s.notYet, s.seen = max(s.notYet, now+minDelta<<min(s.refusals, 6)), cluster.LeaseZnodeSeen{}
 	s.refusals++
 }
 

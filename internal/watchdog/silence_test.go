@@ -18,7 +18,7 @@ const (
 func deputySnapshot(place int) cluster.Snapshot {
 	s := holds(elected("a", 7), "a", 7, cluster.FenceReady)
 	s.At, s.Self = 1, cluster.Incarnation{ID: "b", Name: "b"}
-	s.Fence.Record.Lease, s.Fence.Record.Session, s.Fence.Record.LeaseWait = lease, 1, cluster.Duration(wait)
+	s.Fence.Record.LeaseZnode, s.Fence.Record.Session, s.Fence.Record.LeaseWait = lease, 1, cluster.Duration(wait)
 	s.Fence.Stat = cluster.Stat{Modified: 50}
 	for range place {
 		s.Elected.Record.Deputies = append(s.Elected.Record.Deputies, "x")
@@ -27,8 +27,8 @@ func deputySnapshot(place int) cluster.Snapshot {
 	return s
 }
 
-func seen(version int32, at time.Duration) cluster.LeaseSeen {
-	return cluster.LeaseSeen{Znode: lease, Exists: true, Stat: cluster.Stat{Owner: 1, Version: version, Created: 40, Modified: 60 + int64(version)}, At: at}
+func seen(version int32, at time.Duration) cluster.LeaseZnodeSeen {
+	return cluster.LeaseZnodeSeen{Znode: lease, Exists: true, Stat: cluster.Stat{Owner: 1, Version: version, Created: 40, Modified: 60 + int64(version)}, At: at}
 }
 
 func newSilence() *Silence {
@@ -54,16 +54,16 @@ func TestTheSightingBeginsWithTheLaterAnswer(t *testing.T) {
 }
 
 func TestEachChangeBeginsANewSighting(t *testing.T) {
-	for name, change := range map[string]func(*cluster.Snapshot, *cluster.LeaseSeen){
-		"a renewal":                        func(_ *cluster.Snapshot, l *cluster.LeaseSeen) { l.Stat.Version++ },
-		"a write that keeps the version":   func(_ *cluster.Snapshot, l *cluster.LeaseSeen) { l.Stat.Modified++ },
-		"deleted and created again":        func(_ *cluster.Snapshot, l *cluster.LeaseSeen) { l.Stat.Created++ },
-		"another fence":                    func(s *cluster.Snapshot, _ *cluster.LeaseSeen) { s.Fence.Stat.Modified++ },
-		"the fence deleted and created":    func(s *cluster.Snapshot, _ *cluster.LeaseSeen) { s.Fence.Stat.Created++ },
-		"another session's znode":          func(s *cluster.Snapshot, l *cluster.LeaseSeen) { s.Fence.Record.Session, l.Stat.Owner = 2, 2 },
-		"the fence is no longer held":      func(s *cluster.Snapshot, _ *cluster.LeaseSeen) { s.Fence.Record.State = cluster.FenceReleased },
-		"the znode is gone":                func(_ *cluster.Snapshot, l *cluster.LeaseSeen) { l.Exists = false },
-		"the znode has never been written": func(_ *cluster.Snapshot, l *cluster.LeaseSeen) { l.Stat.Version = 0 },
+	for name, change := range map[string]func(*cluster.Snapshot, *cluster.LeaseZnodeSeen){
+		"a renewal":                        func(_ *cluster.Snapshot, l *cluster.LeaseZnodeSeen) { l.Stat.Version++ },
+		"a write that keeps the version":   func(_ *cluster.Snapshot, l *cluster.LeaseZnodeSeen) { l.Stat.Modified++ },
+		"deleted and created again":        func(_ *cluster.Snapshot, l *cluster.LeaseZnodeSeen) { l.Stat.Created++ },
+		"another fence":                    func(s *cluster.Snapshot, _ *cluster.LeaseZnodeSeen) { s.Fence.Stat.Modified++ },
+		"the fence deleted and created":    func(s *cluster.Snapshot, _ *cluster.LeaseZnodeSeen) { s.Fence.Stat.Created++ },
+		"another session's znode":          func(s *cluster.Snapshot, l *cluster.LeaseZnodeSeen) { s.Fence.Record.Session, l.Stat.Owner = 2, 2 },
+		"the fence is no longer held":      func(s *cluster.Snapshot, _ *cluster.LeaseZnodeSeen) { s.Fence.Record.State = cluster.FenceReleased },
+		"the znode is gone":                func(_ *cluster.Snapshot, l *cluster.LeaseZnodeSeen) { l.Exists = false },
+		"the znode has never been written": func(_ *cluster.Snapshot, l *cluster.LeaseZnodeSeen) { l.Stat.Version = 0 },
 	} {
 		s, snap, l := newSilence(), deputySnapshot(0), seen(5, time.Second)
 		s.Observe(&snap, l, 0, time.Second)

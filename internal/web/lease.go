@@ -54,7 +54,7 @@ func (a *api) lease(w http.ResponseWriter, r *http.Request) {
 	}
 	g := q.group
 	switch v := g.view(); {
-	case r.Method == http.MethodDelete && g.ReturnLease(q.ID, q.Process):
+	case r.Method == http.MethodDelete && g.ReturnApplicationLease(q.ID, q.Process):
 		a.respond(w, http.StatusOK, leaseResponse{stamp: stampOf(v), Boottime: int64(boottime.Now())})
 		return
 	case r.Method == http.MethodDelete:
@@ -64,7 +64,7 @@ func (a *api) lease(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(q.Wait + writeTimeout))
-	answer, err := g.Lease(r.Context(), q.Request)
+	answer, err := g.ApplicationLease(r.Context(), q.Request)
 	if err != nil {
 		w.Header().Set("Retry-After", "1")
 		a.fail(w, http.StatusServiceUnavailable, g, err.Error())

@@ -32,11 +32,11 @@ func (l *lender) options(names ...string) Options {
 		opt = severalGroups(names...)
 	}
 	for _, g := range opt.Groups() {
-		g.Lease = func(_ context.Context, r applease.Request) (applease.Answer, error) {
+		g.ApplicationLease = func(_ context.Context, r applease.Request) (applease.Answer, error) {
 			l.asked = r
 			return l.answer, l.err
 		}
-		g.ReturnLease = func(id string, _ applease.Process) bool { return id == "known" }
+		g.ReturnApplicationLease = func(id string, _ applease.Process) bool { return id == "known" }
 	}
 	return opt
 }
@@ -142,7 +142,7 @@ func TestWaitingRequestsKeepNobodyOut(t *testing.T) {
 func TestALeaseRequestMayTakeLong(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	opt := optionsWithGroup()
-	only(opt).Lease = func(ctx context.Context, r applease.Request) (applease.Answer, error) {
+	only(opt).ApplicationLease = func(ctx context.Context, r applease.Request) (applease.Answer, error) {
 		fd, err := r.Process.Open()
 		if err != nil || r.Process.Pid != os.Getpid() {
 			return applease.Answer{}, fmt.Errorf("process %d: %w", r.Process.Pid, err)

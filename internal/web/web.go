@@ -42,9 +42,9 @@ type Group struct {
 	DryRun func(context.Context, request.Request) ([]string, error)
 	// Submit submits an operator request. Its errors are those of host.Host.Submit.
 	Submit func(context.Context, request.Request) (request.Plan, error)
-	// Lease asks for an application lease, and ReturnLease returns one. It reports false if it is not known.
-	Lease       func(context.Context, applease.Request) (applease.Answer, error)
-	ReturnLease func(id string, p applease.Process) bool
+	// ApplicationLease asks for an application lease, and ReturnApplicationLease returns one. It reports false if it is not known.
+	ApplicationLease       func(context.Context, applease.Request) (applease.Answer, error)
+	ReturnApplicationLease func(id string, p applease.Process) bool
 	// Publish makes value what the work of a term, 0 for any, publishes. It returns an error if this daemon does not
 	// hold that term.
 	Publish func(term int64, value string) error

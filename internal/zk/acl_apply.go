@@ -49,7 +49,7 @@ func (s *Session) ACLs(ctx context.Context, p cluster.Paths) ([]ZnodeACL, error)
 			paths = append(paths, own.Leader(), own.Elected(), own.Current(), own.Heir(), own.History())
 		}
 	}
-	for _, parent := range []string{p.Nodes(), p.Election(), p.Loads(), cluster.Leases(p.Root), p.Leases()} {
+	for _, parent := range []string{p.Nodes(), p.Election(), p.Loads(), cluster.LeaseZnodes(p.Root), p.LeaseZnodes()} {
 		names, _, err := s.Children(ctx, parent, false)
 		if errors.Is(err, cluster.ErrNoNode) {
 			continue

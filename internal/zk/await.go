@@ -96,12 +96,12 @@ func outcomeOf(err error) outcome {
 	return answered
 }
 
-// maxInLibrary limits the requests that the library has of each priority below [PriorityLease]. A request waits for
+// maxInLibrary limits the requests that the library has of each priority below [PriorityUrgent]. A request waits for
 // others of its own priority only, in the order in which they came.
 const maxInLibrary = 64
 
 // queue has a slot for each request that the library has, by its priority.
-type queue [PriorityLease]chan struct{}
+type queue [PriorityUrgent]chan struct{}
 
 func newQueue() (q queue) {
 	for p := range q {
@@ -113,7 +113,7 @@ func newQueue() (q queue) {
 // enter waits for a slot, and returns the function that frees it.
 func (q queue) enter(ctx context.Context, g *Group) (leave func(), err error) {
 	p := PriorityOf(ctx)
-	if p >= PriorityLease {
+	if p >= PriorityUrgent {
 		return func() {}, nil
 	}
 	return func() { <-q[p] }, g.take(ctx, q[p])
@@ -185,7 +185,7 @@ func (g *Group) Sync(ctx context.Context) error {
 			return g.Err()
 		}
 	}
-	_, err := await(WithPriority(ctx, PriorityLease), request{group: g}, func() (string, error) { return g.zk.Sync(cmp.Or(g.root, "/")) })
+	_, err := await(WithPriority(ctx, PriorityUrgent), request{group: g}, func() (string, error) { return g.zk.Sync(cmp.Or(g.root, "/")) })
 	if err != nil {
 		return fmt.Errorf("cannot sync %s: %w", cmp.Or(g.root, "/"), err)
 	}

@@ -140,7 +140,7 @@ func (g *Group) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, er
 // keyOf returns what a transaction does. It is empty for those that the leases depend on: they are small by construction, and
 // always sent.
 func keyOf(ctx context.Context, ops []cluster.Op) string {
-	if PriorityOf(ctx) >= PriorityLease {
+	if PriorityOf(ctx) >= PriorityUrgent {
 		return ""
 	}
 	words := make([]string, len(ops))

@@ -145,7 +145,7 @@ func (s *Session) present(ctx context.Context, ids identities) error {
 func (s *Session) addAuth(ctx context.Context, i identity) error {
 	for {
 		before := s.Reconnects()
-		_, err := await(WithPriority(ctx, PriorityLease), request{group: s.own}, func() (struct{}, error) { return struct{}{}, s.zk.AddAuth(digestScheme, i.secret()) })
+		_, err := await(WithPriority(ctx, PriorityUrgent), request{group: s.own}, func() (struct{}, error) { return struct{}{}, s.zk.AddAuth(digestScheme, i.secret()) })
 		switch {
 		case errors.Is(err, cluster.ErrNoAuth):
 			return errors.New("ZooKeeper refused the digest credentials: do the servers support the scheme digest?")

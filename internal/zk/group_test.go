@@ -76,7 +76,7 @@ func TestAbandonedHandle(t *testing.T) {
 	g := s.Group(p)
 	g.CloseWith(create(p.Root+"/final", false))
 	g.Abandon()
-	if _, err := g.Do(WithPriority(t.Context(), PriorityLease), create(p.Root+"/x", false)); !errors.Is(err, ErrAbandoned) {
+	if _, err := g.Do(WithPriority(t.Context(), PriorityUrgent), create(p.Root+"/x", false)); !errors.Is(err, ErrAbandoned) {
 		t.Errorf("an urgent write: %v", err)
 	}
 	g.Close()
@@ -134,7 +134,7 @@ func TestQueuedRequestsAreTakenBack(t *testing.T) {
 	if len(s.writes) != 0 || len(s.queue[PriorityNormal]) != maxInLibrary {
 		t.Errorf("left over: %d writes, %d in the queue", len(s.writes), len(s.queue[PriorityNormal]))
 	}
-	if _, _, err := s.Get(WithPriority(t.Context(), PriorityLease), p.Root+"/x", false); !errors.Is(err, cluster.ErrNoNode) {
+	if _, _, err := s.Get(WithPriority(t.Context(), PriorityUrgent), p.Root+"/x", false); !errors.Is(err, cluster.ErrNoNode) {
 		t.Errorf("it was sent: %v", err)
 	}
 }
@@ -143,7 +143,7 @@ func TestQueuedRequestsAreTakenBack(t *testing.T) {
 func TestOtherPrioritiesDoNotWait(t *testing.T) {
 	s := open(t, Options{})
 	fill(t, s)
-	for p, waits := range map[Priority]bool{PriorityNormal: true, PriorityRecovery: false, PriorityLease: false} {
+	for p, waits := range map[Priority]bool{PriorityNormal: true, PriorityRecovery: false, PriorityUrgent: false} {
 		ctx, cancel := context.WithTimeout(WithPriority(t.Context(), p), 100*time.Millisecond)
 		leave, err := s.queue.enter(ctx, s.own)
 		cancel()

@@ -10,8 +10,8 @@ const (
 	PriorityNormal Priority = iota
 	// PriorityRecovery is for ELECT and REVOKE, and for the reads of groups without a leader and of those that this host leads.
 	PriorityRecovery
-	// PriorityLease is for RENEW, ACQUIRE, READY, RELEASE and LEAVE. Such a request never waits for others.
-	PriorityLease
+	// PriorityUrgent is for RENEW, ACQUIRE, READY, RELEASE and LEAVE. Such a request never waits for others.
+	PriorityUrgent
 )
 
 type priorityKey struct{}

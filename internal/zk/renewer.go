@@ -53,14 +53,14 @@ func (g *Group) Renew(r transition.Renew, done func(transition.RenewDone)) {
 	n.setTimer()
 }
 
-// SetLease sets the lease znode, which the session has created and written once (docs/protocol.md, The renewal is seen). From now on every
+// SetLeaseZnode sets the lease znode, which the session has created and written once (docs/protocol.md, The renewal is seen). From now on every
 // RENEW advances it.
-func (s *Session) SetLease(znode string) {
+func (s *Session) SetLeaseZnode(znode string) {
 	n := s.renewer
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.znode = znode
-	n.merger.SetLease(znode, s.SessionID(), 1)
+	n.merger.SetLeaseZnode(znode, s.SessionID(), 1)
 }
 
 // LeaseZnode returns the path of the session's lease znode; empty if it has none.
@@ -136,8 +136,8 @@ func (n *renewer) run(s *Session, timer *boottime.Timer) {
 // errNoReply is the outcome of a batch whose reply has not come by its deadline.
 var errNoReply = fmt.Errorf("%w: no reply in time", cluster.ErrUnknown)
 
-// leaseContext is the context of RENEWs. It has no deadline: run observes that of each batch.
-var leaseContext = WithPriority(context.Background(), PriorityLease)
+// renewalContext is the context of RENEWs. It has no deadline: run observes that of each batch.
+var renewalContext = WithPriority(context.Background(), PriorityUrgent)
 
 // send sends batches, all at once.
 func (n *renewer) send(s *Session, batches []renewal.Batch) {
@@ -149,20 +149,20 @@ func (n *renewer) send(s *Session, batches []renewal.Batch) {
 		n.sending.Store(true)
 		go func() { // ends with the reply, or the session at the latest
 			if b.Ops == nil {
-				stat, err := s.readLease(s.LeaseZnode(), b.Deadline)
+				stat, err := s.readLeaseZnode(s.LeaseZnode(), b.Deadline)
 				n.deliver(s, b, stat, err)
 				return
 			}
-			_, err := s.own.Do(leaseContext, b.Ops...)
+			_, err := s.own.Do(renewalContext, b.Ops...)
 			n.deliver(s, b, cluster.Stat{}, err)
 		}()
 	}
 	n.setTimer()
 }
 
-// readLease reads the lease znode as all earlier transactions have left it.
-func (s *Session) readLease(znode string, deadline time.Duration) (cluster.Stat, error) {
-	ctx, cancel := context.WithTimeout(leaseContext, deadline-boottime.Now())
+// readLeaseZnode reads the lease znode as all earlier transactions have left it.
+func (s *Session) readLeaseZnode(znode string, deadline time.Duration) (cluster.Stat, error) {
+	ctx, cancel := context.WithTimeout(renewalContext, deadline-boottime.Now())
 	defer cancel()
 	if err := s.own.Sync(ctx); err != nil {
 		return cluster.Stat{}, err

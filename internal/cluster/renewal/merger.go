@@ -28,10 +28,10 @@ type Batch struct {
 	// Deadline is the latest deadline of the requests in it: a later reply is of no use.
 	Deadline time.Duration
 
-	parts  []part
-	bytes  int
-	renews bool // otherwise it only finds out who is refused
-	lease  bool // it advances the lease znode
+	parts    []part
+	bytes    int
+	renews   bool // otherwise it only finds out who is refused
+	advances bool // it advances the lease znode
 }
 
 // part is one group's request in a batch.
@@ -85,8 +85,8 @@ func NewMerger(random func() float64) *Merger {
 	}
 }
 
-// SetLease sets the lease znode of the session, and its version.
-func (m *Merger) SetLease(znode string, session int64, version int32) {
+// SetLeaseZnode sets the lease znode of the session, and its version.
+func (m *Merger) SetLeaseZnode(znode string, session int64, version int32) {
 	m.znode, m.owner, m.version = znode, session, version
 }
 
@@ -173,7 +173,7 @@ func (m *Merger) Done(now time.Duration, b Batch, err error) (answers []Answer, 
 // count notes what the outcome of a renewing batch says about the version of the lease znode. It returns the outcome for the groups: what
 // the servers refuse about that znode, they do not refuse about a group.
 func (m *Merger) count(b Batch, err error) error {
-	if !b.lease {
+	if !b.advances {
 		return err
 	}
 	var refusal *cluster.TxError
@@ -266,7 +266,7 @@ func (m *Merger) next(now time.Duration) []Batch {
 		b.add(m.queue[0])
 		m.queue = m.queue[1:]
 	}
-	b.lease = len(advance) > 0
+	b.advances = len(advance) > 0
 	b.Ops = append(b.Ops, advance...) // last, so that a refusal of a group is found first
 	return []Batch{b}
 }

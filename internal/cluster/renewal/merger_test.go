@@ -93,7 +93,7 @@ func drain(m *Merger, now time.Duration) (all []Batch) {
 
 func TestBatchesAreBounded(t *testing.T) {
 	m := posted(1000)
-	m.SetLease("/.leases/n1-1", 1, 1)
+	m.SetLeaseZnode("/.leases/n1-1", 1, 1)
 	got := drain(m, 10*time.Second)
 	if len(got) != 2 || len(got[0].parts) < 500 || size(got[0].Ops) > MaxBatch || len(got[0].parts)+len(got[1].parts) != 1000 {
 		t.Errorf("%d batches of %d groups and more", len(got), len(got[0].parts))
@@ -124,7 +124,7 @@ func lease(version int32) cluster.Op {
 func TestTheVersionIsReadAfterALostReply(t *testing.T) {
 	for version, lost := range map[int32]bool{4: true, 5: false, 6: false, 7: true} {
 		m := posted(2)
-		m.SetLease("/.leases/n1-1", 1, 5)
+		m.SetLeaseZnode("/.leases/n1-1", 1, 5)
 		if answers, again := m.Done(11*time.Second, m.Take(10 * time.Second)[0], cluster.ErrUnknown); len(answers) != 2 || again != nil {
 			t.Fatalf("answers %v, again %v", answers, again)
 		}
@@ -149,7 +149,7 @@ func TestTheVersionIsReadAfterALostReply(t *testing.T) {
 // A read that fails answers those who wait, and is repeated for the next ones.
 func TestTheVersionIsReadUntilItIsKnown(t *testing.T) {
 	m := posted(1)
-	m.SetLease("/.leases/n1-1", 1, 5)
+	m.SetLeaseZnode("/.leases/n1-1", 1, 5)
 	m.Done(11*time.Second, m.Take(10 * time.Second)[0], cluster.ErrUnknown)
 	for range 2 {
 		m.Post(11*time.Second, 0, request("g0", 12*time.Second, time.Minute))
@@ -176,7 +176,7 @@ func TestTheVersionIsReadUntilItIsKnown(t *testing.T) {
 func TestARefusedLeaseZnodeRefusesNoGroup(t *testing.T) {
 	for err, ends := range map[error]bool{cluster.ErrNoAuth: false, cluster.ErrInvalid: false, cluster.ErrNoNode: true, cluster.ErrBadVersion: true} {
 		m := posted(2)
-		m.SetLease("/.leases/n1-1", 1, 5)
+		m.SetLeaseZnode("/.leases/n1-1", 1, 5)
 		b := m.Take(10 * time.Second)[0]
 		answers, again := m.Done(11*time.Second, b, &cluster.TxError{Index: 8, Op: b.Ops[8], Err: err})
 		if len(answers) != 2 || !errors.Is(answers[0].Err, cluster.ErrNotSent) || again != nil || (m.Err() != nil) != ends {
@@ -314,7 +314,7 @@ func TestRandomSchedules(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		m := NewMerger(rng.Float64)
-		m.SetLease("/.leases/n1-1", 1, 1)
+		m.SetLeaseZnode("/.leases/n1-1", 1, 1)
 		version := int32(1) // at the server
 		now := time.Second
 		inForce := map[int]time.Duration{} // the due time of each group's request identifies it

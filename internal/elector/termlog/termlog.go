@@ -114,7 +114,7 @@ func (v vacancy) since(now time.Duration) *cluster.Gap { return v.gap.Plus(now -
 
 // Leaderless returns how long no leader's work has run; nil while a member is READY. seen is what was last seen of the lease of a
 // READY leader that has fallen silent; the zero value if it has not. A lease that was not seen to be renewed may have been old.
-func (r *Recorder) Leaderless(now time.Duration, seen cluster.LeaseSeen) *cluster.Gap {
+func (r *Recorder) Leaderless(now time.Duration, seen cluster.LeaseZnodeSeen) *cluster.Gap {
 	gap := r.vacancy.since(now)
 	if seen.At == 0 || r.fence.state != cluster.FenceReady {
 		return gap

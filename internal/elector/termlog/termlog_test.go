@@ -138,7 +138,7 @@ func (x *gaps) see(after time.Duration, want string) {
 	x.t.Helper()
 	x.at += after
 	x.r.Observe(x.g.Snapshot, x.at)
-	if got := shows(x.r.Leaderless(x.at, cluster.LeaseSeen{})); got != want {
+	if got := shows(x.r.Leaderless(x.at, cluster.LeaseZnodeSeen{})); got != want {
 		x.t.Errorf("no leader's work for %s, want %s", got, want)
 	}
 }
@@ -214,11 +214,11 @@ func TestADeputyThatWasBlindCountsAnew(t *testing.T) {
 func TestTheGapAfterSilenceCountsFromTheLastRenewal(t *testing.T) {
 	x := newGaps(t)
 	x.see(0, "-")
-	renewed := cluster.LeaseSeen{At: x.at + time.Second, Witnessed: true}
+	renewed := cluster.LeaseZnodeSeen{At: x.at + time.Second, Witnessed: true}
 	if got := shows(x.r.Leaderless(x.at+4*time.Second, renewed)); got != "at most 3s" {
 		t.Errorf("a READY leader: %s", got)
 	}
-	found := cluster.LeaseSeen{At: x.at + time.Second}
+	found := cluster.LeaseZnodeSeen{At: x.at + time.Second}
 	if got := shows(x.r.Leaderless(x.at+4*time.Second, found)); got != "at least 0s" {
 		t.Errorf("a READY leader that may have been silent before: %s", got)
 	}
@@ -227,7 +227,7 @@ func TestTheGapAfterSilenceCountsFromTheLastRenewal(t *testing.T) {
 	x.see(4*time.Second, "at most 3s")
 	x.g.current(8, "b", cluster.CurrentProgress)
 	x.see(time.Second, "at most 4s")
-	if got := shows(x.r.Leaderless(x.at+time.Second, cluster.LeaseSeen{At: x.at, Witnessed: true})); got != "at most 5s" {
+	if got := shows(x.r.Leaderless(x.at+time.Second, cluster.LeaseZnodeSeen{At: x.at, Witnessed: true})); got != "at most 5s" {
 		t.Errorf("a candidate that falls silent as well: %s", got)
 	}
 }

@@ -100,7 +100,7 @@ type Elector struct {
 	move        *Permit           // for a preemption; nil if there is none
 	failing     time.Duration     // since when no decision could be written; 0 if that is not so
 	silent      map[string]string // see SetSilent
-	seen        cluster.LeaseSeen
+	seen        cluster.LeaseZnodeSeen
 	moving      int64 // the term of the preemption that is under way, 0 while none is
 }
 
@@ -137,7 +137,7 @@ func (e *Elector) Wake() time.Duration { return e.wake }
 func (e *Elector) NoSuccessor() bool { return e.noSuccessor }
 
 // SetSilent sets who has fallen silent, see [elector.Input], and what was read of the lease znode if that is the holder.
-func (e *Elector) SetSilent(silent map[string]string, seen cluster.LeaseSeen) {
+func (e *Elector) SetSilent(silent map[string]string, seen cluster.LeaseZnodeSeen) {
 	e.silent, e.seen = silent, seen
 }
 

@@ -79,7 +79,7 @@ func TestTheLeaderSaysWhetherFailsafeModeWouldWork(t *testing.T) {
 		`{"enabled":true,"active":false,"ready":false,"problem":"the tree is open"}`: "Problem  failsafe mode would not work: the tree is open",
 		`{"enabled":true,"active":true,"ready":true,"unready":null,"new":1}`:         "ACTIVE: ZooKeeper does not answer the leader",
 	} {
-		g := shared.WithLease(strings.NewReader(`{"node":"n1","term":7,"root":"/own/x","lease_remaining":"1s","failsafe":` + answer + `}`))
+		g := shared.WithLeaderView(strings.NewReader(`{"node":"n1","term":7,"root":"/own/x","lease_remaining":"1s","failsafe":` + answer + `}`))
 		if table := g.Table(); !strings.Contains(table, want) {
 			t.Errorf("%s: no %q in\n%s", answer, want, table)
 		}

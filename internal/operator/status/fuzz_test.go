@@ -16,7 +16,7 @@ func FuzzWithLease(f *testing.F) {
 	f.Add(`{"node":"a","root":"/c","term":7,"lease_remaining":"-1ns"} {`)
 	f.Fuzz(func(t *testing.T, answer string) {
 		before := Group{Root: "/c", Leader: "a", Term: 7}
-		after := before.WithLease(strings.NewReader(answer))
+		after := before.WithLeaderView(strings.NewReader(answer))
 		if after.LeaseRemaining < 0 || (after.LeaseRemaining > 0 && !strings.Contains(answer, "a")) {
 			t.Errorf("%q: %s", answer, after.LeaseRemaining)
 		}
@@ -72,7 +72,7 @@ func TestUnconfirmedLease(t *testing.T) {
 		`<html>`: other,
 	} {
 		for state, want := range map[string]string{"READY": why, "PROGRESS": ""} {
-			got := (Group{State: state, Root: "/c", Leader: "a", Term: 7, API: "h:1"}).WithLease(strings.NewReader(answer))
+			got := (Group{State: state, Root: "/c", Leader: "a", Term: 7, API: "h:1"}).WithLeaderView(strings.NewReader(answer))
 			if confirmed := time.Duration(got.LeaseRemaining) == 1500*time.Millisecond; confirmed != (why == "") || !confirmed && got.LeaseRemaining != 0 {
 				t.Errorf("%s: %s left", answer, got.LeaseRemaining)
 			}
@@ -87,12 +87,12 @@ func TestUnconfirmedLease(t *testing.T) {
 func TestUnkillableWorkIsAProblem(t *testing.T) {
 	const own = `{"node":"a","root":"/c","term":7,"unkillable":"process 9 runs as user 0"}`
 	g := Group{Root: "/c", Leader: "a", Term: 7, Problems: []string{"another"}}
-	got := g.WithLease(strings.NewReader(own)).Table()
+	got := g.WithLeaderView(strings.NewReader(own)).Table()
 	if !strings.Contains(got, "Problem  the work of a can't be killed, and a releases nothing while it runs: process 9 runs as user 0\n") || !strings.Contains(got, "another") {
 		t.Error(got)
 	}
 	for _, answer := range []string{strings.Replace(own, `"a"`, `"b"`, 1), strings.Replace(own, "7", "6", 1), `{"node":"a","root":"/c","term":7}`} {
-		if got := g.WithLease(strings.NewReader(answer)); len(got.Problems) != 1 {
+		if got := g.WithLeaderView(strings.NewReader(answer)); len(got.Problems) != 1 {
 			t.Errorf("%s: %q", answer, got.Problems)
 		}
 	}
@@ -102,14 +102,14 @@ func TestUnkillableWorkIsAProblem(t *testing.T) {
 func TestFencingUnderWay(t *testing.T) {
 	const own = `{"node":"b","root":"/c","term":7,"fencing":{"node":"a","for":"1.234s"}}`
 	g := Group{Root: "/c", Leader: "b", Term: 7}
-	if got := g.WithLease(strings.NewReader(own)).Waiting; got != "b has been fencing a for 1.2s" {
+	if got := g.WithLeaderView(strings.NewReader(own)).Waiting; got != "b has been fencing a for 1.2s" {
 		t.Error(got)
 	}
 	g.Waiting = "waits 3s"
-	if got := g.WithLease(strings.NewReader(own)).Waiting; got != "waits 3s; b has been fencing a for 1.2s" {
+	if got := g.WithLeaderView(strings.NewReader(own)).Waiting; got != "waits 3s; b has been fencing a for 1.2s" {
 		t.Error(got)
 	}
-	if got := g.WithLease(strings.NewReader(strings.Replace(own, `"b"`, `"n"`, 1))).Waiting; got != "waits 3s" {
+	if got := g.WithLeaderView(strings.NewReader(strings.Replace(own, `"b"`, `"n"`, 1))).Waiting; got != "waits 3s" {
 		t.Error(got)
 	}
 	view := Daemon{Fencing: &Fencing{Node: "a", Since: time.Second}}

@@ -67,7 +67,7 @@ func TestTheStatusNamesTheDeputies(t *testing.T) {
 		"neither of both": {nil, "", "", false},
 	} {
 		s := withHeir(7, nil, cluster.HeirRecord{})
-		s.Elected.Record.Deputies, s.Fence.Record.Lease = test.published, test.lease
+		s.Elected.Record.Deputies, s.Fence.Record.LeaseZnode = test.published, test.lease
 		g := Of("c", "/c", s)
 		line := ""
 		for row := range strings.Lines(g.Table()) {

@@ -48,7 +48,7 @@ type Group struct {
 	// Since is when the state was entered, by the leader's clock.
 	Since *time.Time `json:"since,omitempty"`
 	// API is the address of the leader's HTTP API, empty if it has none. LeaseRemaining is what the leader has answered there,
-	// see [Group.WithLease].
+	// see [Group.WithLeaderView].
 	API string `json:"api,omitempty"`
 	// APIHost is the leader's host, empty unless the leader's own registration has this API address and the session of its
 	// leadership. No other address may be asked.
@@ -71,7 +71,7 @@ type Group struct {
 	Deputies []string `json:"deputies,omitempty"`
 	// Waiting says how long, and why, a leader that takes over waits before it starts its work; empty if it does not wait.
 	Waiting string `json:"waiting,omitempty"`
-	// Stuck says why the holder can't give up leadership, as it has answered; see [Group.WithLease]. It is one of Problems, too.
+	// Stuck says why the holder can't give up leadership, as it has answered; see [Group.WithLeaderView]. It is one of Problems, too.
 	Stuck string `json:"-"`
 	// Fencing has the attempts of the leader to fence earlier ones.
 	Fencing []cluster.FencingResult `json:"fencing,omitempty"`
@@ -433,7 +433,7 @@ func (g *Group) describeDeputies(s cluster.Snapshot) {
 			g.Deputies = append(g.Deputies, id)
 		}
 	}
-	if len(g.Deputies) > 0 && s.Ready() && s.Fence.Record.Lease == "" {
+	if len(g.Deputies) > 0 && s.Ready() && s.Fence.Record.LeaseZnode == "" {
 		g.Deputies = nil
 		g.Problems = append(g.Problems, fmt.Sprintf("%s has no lease znode, so nobody sees whether it renews its lease: if its host is lost, it is replaced only "+
 			"when its session ends; its log says why", g.Leader))

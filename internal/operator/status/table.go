@@ -234,9 +234,9 @@ func PrintableJSON(text []byte) []byte {
 // maxLease is longer than any lease: session timeouts end at ten minutes.
 const maxLease = 10 * time.Minute
 
-// WithLease returns g with what only the leader knows, if answer is the leader's: what remains of its lease, which node it is fencing, and
+// WithLeaderView returns g with what only the leader knows, if answer is the leader's: what remains of its lease, which node it is fencing, and
 // whether its work can't be killed. The address may belong to another daemon by now, or to another program.
-func (g Group) WithLease(answer io.Reader) Group {
+func (g Group) WithLeaderView(answer io.Reader) Group {
 	var d struct {
 		Daemon
 		Reason string `json:"reason"` // why this daemon does not lead

@@ -28,7 +28,7 @@ var znodeFaults = []fault{
 		return []cluster.Op{{Kind: cluster.OpDelete, Path: znode, Version: stat.Version}}
 	})},
 	{"the lease znode of the leader replaced", attackLease(func(znode string, stat cluster.Stat) []cluster.Op {
-		return append([]cluster.Op{{Kind: cluster.OpDelete, Path: znode, Version: stat.Version}}, cluster.LeaseTx(znode)...)
+		return append([]cluster.Op{{Kind: cluster.OpDelete, Path: znode, Version: stat.Version}}, cluster.LeaseZnodeTx(znode)...)
 	})},
 	{"the lease znode of the leader written by somebody else", attackLease(func(znode string, stat cluster.Stat) []cluster.Op {
 		return []cluster.Op{{Kind: cluster.OpSet, Path: znode, Version: stat.Version}}
@@ -54,7 +54,7 @@ func attackLease(attack func(znode string, stat cluster.Stat) []cluster.Op) func
 		p := f.anyGroup().paths
 		for ctx.Err() == nil {
 			data, stat, err := f.client(ctx).Get(ctx, p.Leader(), false)
-			znode := cluster.ReadFence(p.Leader(), data, stat, err == nil).Record.Lease
+			znode := cluster.ReadFence(p.Leader(), data, stat, err == nil).Record.LeaseZnode
 			if znode == "" {
 				return noHeal, nil
 			}

@@ -142,7 +142,7 @@ func (in *instance) newLoop(m *member) *loop {
 	l := &loop{m: m, in: in, s: in.s, number: in.s.loops, self: in.self}
 	m.loop = l
 	l.machine = transition.New(transition.Options{
-		Paths: m.g.paths, Self: in.self, Site: m.site, Budget: m.budget, Lease: in.s.leases.znode, Epoch: in.known.Record.Epoch, LastTerm: m.w.broken.remembers(m.memory.Term),
+		Paths: m.g.paths, Self: in.self, Site: m.site, Budget: m.budget, LeaseZnode: in.s.leases.znode, Epoch: in.known.Record.Epoch, LastTerm: m.w.broken.remembers(m.memory.Term),
 		Wall: m.w.wall, Fencing: m.host.fencing(), Failsafe: in.failsafe(),
 		RestartMax: 1, RestartWindow: time.Minute, RestartBackoff: 200 * time.Millisecond,
 	})

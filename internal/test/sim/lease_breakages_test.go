@@ -77,8 +77,8 @@ func (b breakage) unnamed(h *host) bool {
 
 // guesses names the lease znode in a fence that does not.
 func (b breakage) guesses(f *cluster.Fence) {
-	if b.name == guessesZnode && f.Lease == "" && f.Session != 0 {
-		f.Lease = cluster.LeaseZnode(leaseBase, f.Node, f.Session)
+	if b.name == guessesZnode && f.LeaseZnode == "" && f.Session != 0 {
+		f.LeaseZnode = cluster.LeaseZnode(leaseBase, f.Node, f.Session)
 	}
 }
 
@@ -107,7 +107,7 @@ func (b breakage) deputizes(in watchdog.DeputyInput) watchdog.DeputyInput {
 }
 
 // sights returns what a deputy takes for the last answer about a lease znode.
-func (b breakage) sights(w *watchedLease) cluster.LeaseSeen {
+func (b breakage) sights(w *watchedLease) cluster.LeaseZnodeSeen {
 	seen := w.seen
 	switch b.name {
 	case sightsEvent:

@@ -15,7 +15,7 @@ import (
 const leaseBase = "/h"
 
 // isLease reports whether a path is that of a lease znode.
-func isLease(path string) bool { return strings.HasPrefix(path, cluster.Leases(leaseBase)+"/") }
+func isLease(path string) bool { return strings.HasPrefix(path, cluster.LeaseZnodes(leaseBase)+"/") }
 
 // withoutLease returns the operations that are not about a lease znode.
 func withoutLease(ops []cluster.Op) []cluster.Op {
@@ -28,7 +28,7 @@ func withoutLease(ops []cluster.Op) []cluster.Op {
 	return rest
 }
 
-// leases stands in for store.LeaseWatch: it reads the lease znodes that the loops on a session follow.
+// leases stands in for store.LeaseZnodeWatch: it reads the lease znodes that the loops on a session follow.
 type leases struct {
 	s       *session
 	znode   string // the session's own; empty if it has none
@@ -37,7 +37,7 @@ type leases struct {
 
 type watchedLease struct {
 	users       map[*loop]bool
-	seen        cluster.LeaseSeen
+	seen        cluster.LeaseZnodeSeen
 	sent, first time.Duration // when the read was sent, and when the znode was seen for the first time; for breakages
 }
 
@@ -47,18 +47,18 @@ func (s *session) createLease() {
 	if !s.w.leases {
 		return
 	}
-	for _, path := range []string{leaseBase, cluster.Leases(leaseBase)} { // which may have been lost
+	for _, path := range []string{leaseBase, cluster.LeaseZnodes(leaseBase)} { // which may have been lost
 		_, _, _ = s.w.tree.Apply(s.id, []cluster.Op{{Kind: cluster.OpCreate, Path: path}})
 	}
 	znode := cluster.LeaseZnode(leaseBase, s.h.id, s.id)
-	if _, _, err := s.w.tree.Apply(s.id, cluster.LeaseTx(znode)); err != nil {
+	if _, _, err := s.w.tree.Apply(s.id, cluster.LeaseZnodeTx(znode)); err != nil {
 		s.w.fail("the lease znode cannot be created: %v", err)
 	}
 	if s.w.broken.unnamed(s.h) {
 		return
 	}
 	s.leases.znode = znode
-	s.renewer.merger.SetLease(znode, s.id, 1)
+	s.renewer.merger.SetLeaseZnode(znode, s.id, 1)
 }
 
 // patience returns how long candidates have until they acquire.
@@ -93,11 +93,11 @@ func (l *loop) follow(znode string) {
 }
 
 // seen returns what was read last of the znode that a loop follows.
-func (l *loop) seen() cluster.LeaseSeen {
+func (l *loop) seen() cluster.LeaseZnodeSeen {
 	if w := l.s.leases.watched[l.followed]; w != nil {
 		return l.m.w.broken.sights(w)
 	}
-	return cluster.LeaseSeen{}
+	return cluster.LeaseZnodeSeen{}
 }
 
 // read reads a znode with a watch, and again after a failure.
@@ -131,7 +131,7 @@ func (ls *leases) store(znode string, w *watchedLease, sent time.Duration, rep r
 	}
 	first := w.seen.At == 0
 	if before := w.seen; first || !before.Exists || rep.err != nil || rep.stat.Created > before.Stat.Created || rep.stat.Modified > before.Stat.Modified {
-		w.seen = cluster.LeaseSeen{Znode: znode, Exists: rep.err == nil, Stat: rep.stat, At: ls.s.h.clock()}
+		w.seen = cluster.LeaseZnodeSeen{Znode: znode, Exists: rep.err == nil, Stat: rep.stat, At: ls.s.h.clock()}
 		w.sent = sent
 	}
 	if first {

@@ -109,7 +109,7 @@ func (m *member) appOver(a *application, how string) {
 func (l *loop) leasesOver(term int64) {
 	w := l.m.w
 	w.after(draw(w.lenders, 20*time.Millisecond), func() {
-		l.process(func() { l.step(transition.LeasesOver{Term: term}) })
+		l.process(func() { l.step(transition.ApplicationLeasesOver{Term: term}) })
 	})
 }
 

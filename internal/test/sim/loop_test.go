@@ -27,7 +27,7 @@ type loop struct {
 	acting      bool
 	reconnects  int
 	silent      map[string]string
-	silentLease cluster.LeaseSeen
+	silentLease cluster.LeaseZnodeSeen
 
 	inline  []transition.Event
 	timer   time.Duration // the next tick, on the host's clock

@@ -300,7 +300,7 @@ func (g *group) replaceUnnoticed(rng *rand.Rand) {
 
 // tamperWithLease writes the lease znode that the fence names, as somebody who may write everything could.
 func (g *group) tamperWithLease(change func(znode string) []cluster.Op) {
-	znode := g.check.readFence().Record.Lease
+	znode := g.check.readFence().Record.LeaseZnode
 	if !isLease(znode) || g.w.down {
 		return
 	}

@@ -21,9 +21,9 @@ func (w *world) captureView() *view {
 			v.nodes[path] = r
 		}
 	}
-	leases, _, _ := w.tree.Children(0, cluster.Leases(leaseBase), false)
+	leases, _, _ := w.tree.Children(0, cluster.LeaseZnodes(leaseBase), false)
 	for _, name := range leases {
-		get(cluster.Leases(leaseBase) + "/" + name)
+		get(cluster.LeaseZnodes(leaseBase) + "/" + name)
 	}
 	for _, g := range w.groups {
 		for _, path := range []string{g.known.leader, g.known.elected, g.known.current, g.known.policy, g.known.control, g.known.roster, g.known.heir, g.paths.Slots()} {

@@ -398,7 +398,7 @@ func withAnswerTimeout(ctx context.Context) (context.Context, context.CancelFunc
 func (g group) publish(ctx context.Context, p operator.Proposal) (cluster.Policy, error) {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
-	published, err := operator.Publish(ctx, g.session, g.paths, p)
+	published, err := operator.PublishPolicy(ctx, g.session, g.paths, p)
 	return published.Policy, err
 }
 

@@ -115,7 +115,7 @@ func (m *manyGroups) group(name string) *web.Group {
 		View: func() status.Daemon {
 			g := m.get(name)
 			v := status.Daemon{
-				Node: hostName(0), Site: "dc1", Root: g.Root, Incarnation: "0", Phase: "standby", Elector: true, Loop: true, Session: true, Connected: true, PublishedAt: 1, SnapshotAt: 1, RespondedAt: 1,
+				Node: hostName(0), Site: "dc1", Root: g.Root, Incarnation: "0", Phase: "standby", Elector: true, Loop: true, Session: true, Connected: true, UpdatedAt: 1, SnapshotAt: 1, RespondedAt: 1,
 				Elected: g.Leader, ElectedTerm: g.Term, Membership: status.MembershipMember, Holder: &status.Holder{Node: g.Leader, State: g.State, Term: g.Term}, SessionTimeout: cluster.Duration(6 * time.Second),
 			}
 			switch {

@@ -115,7 +115,7 @@ func (p *pageState) serve(name string) *web.Group {
 		Name: name, Feed: status.NewFeed(),
 		View: func() status.Daemon {
 			v := status.Daemon{
-				Node: "n1", Site: "fra", Root: "/zkelectd/" + name, Incarnation: "0", Phase: "standby", Loop: true, Session: true, Connected: true, PublishedAt: 1, SnapshotAt: 1, RespondedAt: 1,
+				Node: "n1", Site: "fra", Root: "/zkelectd/" + name, Incarnation: "0", Phase: "standby", Loop: true, Session: true, Connected: true, UpdatedAt: 1, SnapshotAt: 1, RespondedAt: 1,
 				Elected: p.group.Leader, ElectedTerm: p.group.Term, Membership: status.MembershipMember, SessionTimeout: cluster.Duration(6 * time.Second),
 			}
 			if p.group.Leader == v.Node && p.group.State == "READY" {

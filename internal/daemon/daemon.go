@@ -238,7 +238,7 @@ func apiGroups(h *host.Host) []*web.Group {
 	for _, g := range h.Groups() {
 		all = append(all, &web.Group{
 			Name: g.Name(), View: g.View, Totals: g.Totals, Feed: g.Feed(), Group: g.State, History: g.History, Explain: g.Explain, DryRun: g.DryRun, Submit: g.Submit,
-			ApplicationLease: g.ApplicationLease, ReturnApplicationLease: g.ReturnApplicationLease, Publish: g.Publish,
+			ApplicationLease: g.ApplicationLease, ReturnApplicationLease: g.ReturnApplicationLease, PublishValue: g.PublishValue,
 		})
 	}
 	return all

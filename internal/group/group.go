@@ -1,5 +1,5 @@
 // Package group runs this host's member of a group: it registers the member, reads the group, elects while it is the elector, and
-// takes over when it is elected. It publishes the node's record and a view of its state. The pure packages elector, watchdog and
+// takes over when it is elected. It publishes the node's record, and keeps a view of its state. The pure packages elector, watchdog and
 // transition make the decisions; this package feeds them events and performs their actions. It does not read configuration files;
 // a reload passes it new [Settings].
 package group
@@ -130,7 +130,7 @@ type Options struct {
 	OnChange func(input []byte)
 	// Loads returns the loads of the hosts, as far as they are known, by the ids of their nodes.
 	Loads func() map[string]cluster.Load
-	// OnView receives each view that a member publishes, and OnElector each snapshot while it is the elector.
+	// OnView receives each new view of a member, and OnElector each snapshot while it is the elector.
 	OnView    func(status.Daemon)
 	OnElector func(*cluster.Snapshot)
 }
@@ -186,7 +186,7 @@ type Group struct {
 	usesLoads         atomic.Bool
 	failsafe          atomic.Pointer[failsafeActivity]
 	applicationLeases applease.Book
-	publisher         publisher
+	values            valueBox
 }
 
 // New returns a group.
@@ -198,7 +198,7 @@ func New(opt Options) *Group {
 	g.known.Store(opt.LastTerm)
 	node := opt.Settings.Node
 	g.view.Store(&status.Daemon{
-		Group: opt.Name, Node: node.ID, Site: node.Site, Root: opt.Paths.Root, Phase: string(transition.Standby), PublishedAt: boottime.Now(),
+		Group: opt.Name, Node: node.ID, Site: node.Site, Root: opt.Paths.Root, Phase: string(transition.Standby), UpdatedAt: boottime.Now(),
 	})
 	return g
 }
@@ -206,7 +206,7 @@ func New(opt Options) *Group {
 // LastTerm returns the highest term seen so far. It is safe for concurrent use.
 func (g *Group) LastTerm() int64 { return g.known.Load() }
 
-// View returns the last published view. It is safe for concurrent use.
+// View returns the view as the loop has last updated it. It is safe for concurrent use.
 func (g *Group) View() status.Daemon {
 	v := *g.view.Load()
 	if v.Loop {
@@ -216,14 +216,14 @@ func (g *Group) View() status.Daemon {
 	return v.At(boottime.Now())
 }
 
-// SetMembership publishes what this host does about the group while no member runs, one of the constants of package status, and why.
+// SetMembership sets the view to what this host does about the group while no member runs, one of the constants of package status, and why.
 func (g *Group) SetMembership(membership, reason string) {
 	v := *g.view.Load()
-	v.Membership, v.MembershipReason, v.Loop, v.PublishedAt = membership, reason, false, boottime.Now()
+	v.Membership, v.MembershipReason, v.Loop, v.UpdatedAt = membership, reason, false, boottime.Now()
 	g.swapView(v)
 }
 
-// swapView publishes a view.
+// swapView replaces the view, and reports what has changed.
 func (g *Group) swapView(v status.Daemon) {
 	before := g.view.Swap(&v)
 	g.feed.AddChanges(*before, v)
@@ -239,11 +239,11 @@ func (g *Group) ReturnApplicationLease(id string, p applease.Process) bool {
 	return g.applicationLeases.Return(id, p)
 }
 
-// Publish makes value what the work publishes with its leadership, until it publishes another one or the term ends.
+// PublishValue makes value what the work publishes with its leadership, until it publishes another one or the term ends.
 // It is for the work of a term; 0 for that of any. It returns an [ErrNoWork] if this host has none. It is safe for
 // concurrent use.
-func (g *Group) Publish(term int64, value string) error {
-	err := g.publisher.give(term, value)
+func (g *Group) PublishValue(term int64, value string) error {
+	err := g.values.give(term, value)
 	if err == nil {
 		g.notices.add(valueGiven)
 	}

@@ -190,12 +190,12 @@ func (i *Instance) record() cluster.Node {
 
 // A loop that has nothing to do has no timers: the host asks it from time to time to show that it is alive.
 
-// Beat makes each loop that has published nothing lately publish its view, which shows that it is alive. It is called
-// every [status.PublishInterval]. It is safe for concurrent use, and does not block.
+// Beat makes each loop that has not updated its view lately do so, which shows that it is alive. It is called
+// every [status.ViewInterval]. It is safe for concurrent use, and does not block.
 func (i *Instance) Beat() {
 	now := boottime.Now()
 	for _, m := range i.members {
-		if now-m.group.view.Load().PublishedAt < status.PublishInterval(i.budget.Session)/4 {
+		if now-m.group.view.Load().UpdatedAt < status.ViewInterval(i.budget.Session)/4 {
 			continue // such as one that renews a lease
 		}
 		m.group.notices.add(beatRequested)

@@ -208,7 +208,7 @@ func (m *Member) look(at notice) {
 		m.complete()
 	}
 	if at&valueGiven != 0 {
-		if v := m.group.publisher.take(); v.Term != 0 {
+		if v := m.group.values.take(); v.Term != 0 {
 			m.step(v)
 		}
 	}
@@ -218,7 +218,7 @@ func (m *Member) look(at notice) {
 	case at&^(nodeChanged|beatRequested) != 0:
 		m.step(transition.Tick{})
 	default: // some fields of the view change without an event of the loop
-		m.publish()
+		m.updateView()
 	}
 }
 
@@ -251,7 +251,7 @@ func (m *Member) quit(reason string, byInstance bool) {
 func (m *Member) begin() {
 	m.sessionDone = m.session.Done()
 	m.shown.Store(int64(boottime.Now()))
-	m.publish()
+	m.updateView()
 	m.background.spawn(func() { m.reader.Run(m.background.ctx) })
 	m.beginFailsafe()
 }
@@ -272,7 +272,7 @@ func (m *Member) finish() {
 	m.instance.known.End(m.number) // also if a write was under way
 	m.group.lastWork = m.machine.LastWork()
 	m.over = true
-	m.publish()
+	m.updateView()
 }
 
 // setUnwritten sets why the elector's decision cannot be written, for the node's record; empty if it can.
@@ -361,7 +361,7 @@ func (m *Member) step(ev transition.Event) {
 		next = max(0, wake-now)
 	}
 	m.timer.Reset(next)
-	m.publish()
+	m.updateView()
 }
 
 // perform performs an action of the machine. It blocks no longer than it takes to start a process.

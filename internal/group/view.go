@@ -8,8 +8,8 @@ import (
 	"zkelectd/internal/sys/boottime"
 )
 
-// publish publishes the view.
-func (m *Member) publish() {
+// updateView makes the present view the one that [Group.View] returns.
+func (m *Member) updateView() {
 	m.elector.Place(m.snap)
 	v := m.View()
 	m.group.swapView(v)
@@ -26,7 +26,7 @@ func (m *Member) View() status.Daemon {
 		Term: m.machine.Term(), LeaseEnds: m.machine.Deadline(), Lease: cluster.Duration(m.budget.Lease), Elector: m.snap.Elector && !m.snap.Acting,
 		SessionTimeout: cluster.Duration(m.budget.Session), Note: decided.Note, Blocked: decided.Blocked, AwaitsApproval: decided.AwaitsApproval, Proposal: decided.Proposal, Newer: g.newer,
 		Drift: seen.policy, SlotsDrift: seen.slots,
-		SnapshotAt: m.snap.At, RespondedAt: max(m.snap.At, g.opt.Health.RespondedAt()), PublishedAt: boottime.Now(),
+		SnapshotAt: m.snap.At, RespondedAt: max(m.snap.At, g.opt.Health.RespondedAt()), UpdatedAt: boottime.Now(),
 		Loop: !m.over, Session: !m.over && m.session.Err() == nil, Connected: m.session.Connected(),
 		Unhealthy: g.opt.Health.UnhealthyReason(), Child: m.machine.Running(), Unit: m.opt.Work.Unit,
 		Containment: string(g.opt.Containment()), Unkillable: cmp.Or(m.guard.Unkillable(), unkillable), OpenTree: m.registrar().openTree.Load(),

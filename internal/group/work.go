@@ -19,7 +19,7 @@ func (m *Member) newWorker() *worker.Worker {
 	spec.StopTimeout = m.budget.Stop
 	return worker.New(worker.Options{
 		Guard: m.guard, Log: opt.Log, Spec: spec, Fencing: m.fencing, HookTimeout: m.budget.Kill,
-		Report: m.report, Publish: m.publishValue, Standby: m.opt.Standby,
+		Report: m.report, PublishValue: m.publishValue, Standby: m.opt.Standby,
 	})
 }
 
@@ -49,17 +49,17 @@ func (m *Member) setPendingHooks(term int64) {
 // ErrNoWork is the error for a value of work that does not lead here.
 var ErrNoWork = errors.New("this daemon does not lead in that term")
 
-// publisher passes the values that work publishes on to the loop; of those that it has not taken, the last one
+// valueBox passes the values that work publishes on to the loop; of those that it has not taken, the last one
 // counts. The zero value accepts none.
-type publisher struct {
+type valueBox struct {
 	mu    sync.Mutex
-	term  int64              // whose work may publish; 0 for none
-	given transition.Publish // zero if there is none
+	term  int64                 // whose work may publish; 0 for none
+	given transition.ValueGiven // zero if there is none
 }
 
-// acceptValues makes the publisher accept values of the term that is held, until its work is to stop.
+// acceptValues makes the box accept values of the term that is held, until its work is to stop.
 func (m *Member) acceptValues() {
-	p, term := &m.group.publisher, m.machine.Term()
+	p, term := &m.group.values, m.machine.Term()
 	switch m.machine.Phase() {
 	case transition.Stopping, transition.Releasing, transition.Ended:
 		term = 0
@@ -69,25 +69,25 @@ func (m *Member) acceptValues() {
 	p.term = term
 }
 
-func (p *publisher) give(term int64, value string) error {
+func (p *valueBox) give(term int64, value string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.term == 0 || term != 0 && term != p.term {
 		return ErrNoWork
 	}
-	p.given = transition.Publish{Term: p.term, Value: value}
+	p.given = transition.ValueGiven{Term: p.term, Value: value}
 	return nil
 }
 
-func (p *publisher) take() (v transition.Publish) {
+func (p *valueBox) take() (v transition.ValueGiven) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	v, p.given = p.given, transition.Publish{}
+	v, p.given = p.given, transition.ValueGiven{}
 	return v
 }
 
 // publishValue publishes a value of the work. Work that is being stopped has nothing to publish any more.
-func (m *Member) publishValue(term int64, value string) { _ = m.group.Publish(term, value) }
+func (m *Member) publishValue(term int64, value string) { _ = m.group.PublishValue(term, value) }
 
 // Fencing says how this host, as a candidate, fences the node of a holder that was lost.
 type Fencing struct {

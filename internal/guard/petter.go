@@ -152,7 +152,7 @@ func (p *petter) carryOut(o deviceOrder) {
 	p.report()
 }
 
-// report publishes the state.
+// report makes the state known to the guard.
 func (p *petter) report() {
 	p.result.Store(&deviceResult{number: p.order.number, state: p.state, resetBy: p.lastPet + p.timeout})
 	wake(p.news)

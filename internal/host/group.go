@@ -170,8 +170,10 @@ func (g *Group) ApplicationLease(ctx context.Context, r applease.Request) (apple
 	return g.core.Load().ApplicationLease(ctx, r)
 }
 
-// Publish makes value what the work of a term publishes with its leadership, see [group.Group.Publish].
-func (g *Group) Publish(term int64, value string) error { return g.core.Load().Publish(term, value) }
+// PublishValue makes value what the work of a term publishes with its leadership, see [group.Group.PublishValue].
+func (g *Group) PublishValue(term int64, value string) error {
+	return g.core.Load().PublishValue(term, value)
+}
 
 // ReturnApplicationLease takes an application lease back. It reports false if it is not known.
 func (g *Group) ReturnApplicationLease(id string, p applease.Process) bool {

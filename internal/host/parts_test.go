@@ -291,9 +291,9 @@ func TestPlacement(t *testing.T) {
 		t.Error("the policy in force does not count")
 	}
 	cache.SetPolicy(cluster.Rules{Rank: []string{"with:billing"}})
-	p.published(map[string]cluster.Load{"n1": {Leaders: 1}, "n2": {Leaders: 4}, "n4": {Leaders: 2}})
+	p.setElsewhere(map[string]cluster.Load{"n1": {Leaders: 1}, "n2": {Leaders: 4}, "n4": {Leaders: 2}})
 	check("others have published", billing, nil, map[string]int{"n1": 0, "n2": 4, "n3": 1, "n4": 2}, map[string]string{})
-	p.published(nil)
+	p.setElsewhere(nil)
 	p.unknown("billing")
 	check("a group is unknown", cache, []string{"billing"}, map[string]int{"n2": 1, "n3": 0}, map[string]string{})
 	p.remove("billing")

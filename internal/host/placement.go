@@ -92,8 +92,8 @@ func (p *placement) relate(name string, r policy.Relations) {
 	p.relations = next
 }
 
-// published notes the loads that the hosts have published. What this host knows by itself is newer, so only what exceeds it counts.
-func (p *placement) published(loads map[string]cluster.Load) {
+// setElsewhere notes the loads that the hosts have published. What this host knows by itself is newer, so only what exceeds it counts.
+func (p *placement) setElsewhere(loads map[string]cluster.Load) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.elsewhere = make(map[string]int)
@@ -208,7 +208,7 @@ func (l *loads) follow(ctx context.Context) {
 		if before := l.known.Swap(&known); before != nil && reflect.DeepEqual(*before, known) {
 			return
 		}
-		l.host.placement.published(known)
+		l.host.placement.setElsewhere(known)
 		for _, g := range l.host.Groups() {
 			g.core.Load().LoadsChanged()
 		}

@@ -60,7 +60,7 @@ func (h *Host) reload(ctx context.Context, s *session) {
 	h.service.reloading()
 	next, err := h.read(order.AllowRemovals)
 	var identities *zk.CredentialChange
-	var published map[string]operator.Publication
+	var published map[string]operator.PublishedPolicy
 	if err == nil {
 		err = h.checkServers(ctx, s, next)
 	}
@@ -154,8 +154,8 @@ func (h *Host) checkCredentials(ctx context.Context, s *session, next Reloaded) 
 
 // publishPolicies publishes what has changed in the policies of the groups' files. A group whose policy is refused keeps its
 // configuration; if it is the only one, the error is returned.
-func (h *Host) publishPolicies(ctx context.Context, s *session, next *Reloaded) (map[string]operator.Publication, error) {
-	all := make(map[string]operator.Publication)
+func (h *Host) publishPolicies(ctx context.Context, s *session, next *Reloaded) (map[string]operator.PublishedPolicy, error) {
+	all := make(map[string]operator.PublishedPolicy)
 	for i, c := range next.Host.Groups {
 		r := h.resource(c.Name)
 		if r == nil {
@@ -177,9 +177,9 @@ func (h *Host) publishPolicies(ctx context.Context, s *session, next *Reloaded) 
 
 // publishPolicy publishes what has changed in the policy since the configuration in force was read. The rest may be older than the policy
 // in force: this file may not have been changed when another host's was, or it may have been restored while this daemon was down.
-func (r *resource) publishPolicy(ctx context.Context, s *session, next config.Config) (operator.Publication, error) {
+func (r *resource) publishPolicy(ctx context.Context, s *session, next config.Config) (operator.PublishedPolicy, error) {
 	if next.Policy.LeftToGroup() {
-		return operator.Publication{}, nil
+		return operator.PublishedPolicy{}, nil
 	}
 	now := r.config()
 	before := now.Rules()
@@ -189,19 +189,19 @@ func (r *resource) publishPolicy(ctx context.Context, s *session, next config.Co
 	same := next.Rules().Digest() == before.Digest()
 	g := r.all()[0]
 	if same && !now.Policy.LeftToGroup() && g.View().Drift == "" {
-		return operator.Publication{}, nil
+		return operator.PublishedPolicy{}, nil
 	}
 	conn := g.conn.Load()
 	if conn == nil && !same {
-		return operator.Publication{}, errors.New("this host is not a member of the group, so that it cannot publish its policy")
+		return operator.PublishedPolicy{}, errors.New("this host is not a member of the group, so that it cannot publish its policy")
 	} else if conn == nil {
-		return operator.Publication{}, nil
+		return operator.PublishedPolicy{}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*s.granted)
 	defer cancel()
-	published, err := operator.Publish(ctx, conn, r.paths(), operator.Proposal{Group: r.name, Config: next, By: now.Node.ID, Before: &before})
+	published, err := operator.PublishPolicy(ctx, conn, r.paths(), operator.Proposal{Group: r.name, Config: next, By: now.Node.ID, Before: &before})
 	if err != nil && same { // nothing was to be published
-		return operator.Publication{}, nil
+		return operator.PublishedPolicy{}, nil
 	} else if err != nil {
 		return published, err
 	}
@@ -215,7 +215,7 @@ func (r *resource) publishPolicy(ctx context.Context, s *session, next config.Co
 }
 
 // describePublications adds to the results of groups what has been published, and what has not.
-func describePublications(results []GroupReload, published map[string]operator.Publication) {
+func describePublications(results []GroupReload, published map[string]operator.PublishedPolicy) {
 	for i := range results {
 		p := published[results[i].Name]
 		results[i].Published = p.Changed

@@ -356,7 +356,7 @@ var ErrStuckLoops = errors.New("too many event loops are stuck: the daemon must 
 // stop to end that.
 func (s *session) beat() (stop func()) {
 	h := s.host
-	interval := status.PublishInterval(s.granted)
+	interval := status.ViewInterval(s.granted)
 	if watchdog := h.opt.Guard.WatchdogInterval(); watchdog > 0 {
 		interval = min(interval, watchdog)
 	}

@@ -129,8 +129,8 @@ type Proposal struct {
 	Opened *cluster.Stored[cluster.Policy]
 }
 
-// Publication is the outcome of a publication.
-type Publication struct {
+// PublishedPolicy is the outcome of [PublishPolicy].
+type PublishedPolicy struct {
 	// Policy is the one in force now.
 	Policy cluster.Policy
 	// Changed says in lines what has changed for the group. Unpublished are differences from the policy in force that were not published,
@@ -167,23 +167,23 @@ func (e *ReplacedError) Error() string {
 	return fmt.Sprintf("the policy is not published, because %s has published revision %d since it was read: %s", e.InForce.By, e.InForce.Revision, what)
 }
 
-// Publish puts a policy in force, unless it is in force already, and says what has changed.
-func Publish(ctx context.Context, conn cluster.ReadWriter, paths cluster.Paths, p Proposal) (Publication, error) {
+// PublishPolicy puts a policy in force, unless it is in force already, and says what has changed.
+func PublishPolicy(ctx context.Context, conn cluster.ReadWriter, paths cluster.Paths, p Proposal) (PublishedPolicy, error) {
 	znode := paths.Policy()
 	for {
 		snap, err := store.ReadAll(ctx, conn, paths, false)
 		if err != nil {
-			return Publication{}, err
+			return PublishedPolicy{}, err
 		}
 		merged, unpublished, err := p.merge(snap.Policy)
 		if err != nil {
-			return Publication{}, &request.RefusedError{Err: err}
+			return PublishedPolicy{}, &request.RefusedError{Err: err}
 		}
 		next, needed, err := merged.next(snap)
 		if err != nil {
-			return Publication{}, &request.RefusedError{Err: err}
+			return PublishedPolicy{}, &request.RefusedError{Err: err}
 		}
-		published := Publication{Policy: next, Unpublished: unpublished}
+		published := PublishedPolicy{Policy: next, Unpublished: unpublished}
 		if !needed {
 			return published, nil
 		}
@@ -201,7 +201,7 @@ func Publish(ctx context.Context, conn cluster.ReadWriter, paths cluster.Paths, 
 		case errors.Is(err, cluster.ErrBadVersion), errors.Is(err, cluster.ErrNodeExists):
 			// Another policy was published meanwhile: check this one against it.
 		default:
-			return Publication{}, fmt.Errorf("cannot write znode %s: %w", znode, err)
+			return PublishedPolicy{}, fmt.Errorf("cannot write znode %s: %w", znode, err)
 		}
 	}
 }

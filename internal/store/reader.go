@@ -80,7 +80,7 @@ func (r *Reader) Run(ctx context.Context) {
 			retry.Stop()
 		}
 		if complete {
-			r.publish(snap)
+			r.deliver(snap)
 		}
 		select {
 		case <-ctx.Done():
@@ -99,7 +99,7 @@ func (r *Reader) Run(ctx context.Context) {
 	}
 }
 
-func (r *Reader) publish(snap cluster.Snapshot) {
+func (r *Reader) deliver(snap cluster.Snapshot) {
 	select {
 	case <-r.out:
 	default:

@@ -33,7 +33,7 @@ func (m *Machine) decide() {
 		m.windDown()
 	}
 	m.setMembers()
-	m.publish()
+	m.sendValue()
 	m.renew()
 	m.holdRounds()
 	m.acquire()
@@ -416,7 +416,7 @@ func (m *Machine) extend(sent time.Duration) {
 // declared notes that READY took effect.
 func (m *Machine) declared() {
 	m.term.ready = true
-	m.published(m.term.sending, m.term.holding.Current)
+	m.noteCurrent(m.term.sending, m.term.holding.Current)
 	m.do(Announce{Phase: Leading, Term: m.term.number, Reason: "the takeover is complete", Fencing: m.term.fence.Fencing})
 }
 

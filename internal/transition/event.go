@@ -57,8 +57,8 @@ type (
 	ChildStarted struct{}
 	// ChildReady reports that the readiness probe has succeeded. Value is what the work publishes with its leadership.
 	ChildReady struct{ Value string }
-	// Publish says what the work of Term publishes from now on.
-	Publish struct {
+	// ValueGiven says what the work of Term publishes from now on.
+	ValueGiven struct {
 		Term  int64
 		Value string
 	}
@@ -258,7 +258,7 @@ func (m *Machine) applied(e TxDone) {
 		}
 	case TxValue:
 		if m.term.held { // likewise
-			m.published(m.term.sending, e.Results[cluster.ResultCurrent].Version)
+			m.noteCurrent(m.term.sending, e.Results[cluster.ResultCurrent].Version)
 		}
 	}
 }
@@ -371,7 +371,7 @@ func (e ChildStarted) apply(m *Machine) {
 	m.term.running, m.term.idle.ended, m.term.value.newer = true, 0, false
 }
 
-// apply keeps what a Publish has said that is newer, or what the work before a restart has published.
+// apply keeps what a ValueGiven has said that is newer, or what the work before a restart has published.
 func (e ChildReady) apply(m *Machine) {
 	if m.term.task != taskStart {
 		return
@@ -382,7 +382,7 @@ func (e ChildReady) apply(m *Machine) {
 	}
 }
 
-func (e Publish) apply(m *Machine) {
+func (e ValueGiven) apply(m *Machine) {
 	if m.term.held && m.term.number == e.Term {
 		m.term.value.wanted, m.term.value.newer = e.Value, true
 	}

@@ -178,7 +178,7 @@ func TestNothingBreaksTheInvariants(t *testing.T) {
 					w.step(t, ChildReady{})
 				}
 			case "value":
-				w.step(t, Publish{Term: rapid.Int64Range(7, 8).Draw(t, "of"), Value: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "value")})
+				w.step(t, ValueGiven{Term: rapid.Int64Range(7, 8).Draw(t, "of"), Value: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "value")})
 			case "failed": // reports of a probe may come late
 				w.step(t, ChildFailed{Err: errors.New("never ready")})
 			case "dead":

@@ -16,20 +16,20 @@ type value struct {
 	maybe  bool          // a VALUE of unknown outcome may still take effect
 }
 
-// publishPause is the least time between two writes of current: values that change all the time must not keep RENEW
+// valuePause is the least time between two writes of current: values that change all the time must not keep RENEW
 // waiting.
-const publishPause = time.Second
+const valuePause = time.Second
 
-// publishes reports whether current does not have the value that it should have, although the work goes on.
-func (m *Machine) publishes() bool {
+// valueDiffers reports whether current does not have the value that it should have, although the work goes on.
+func (m *Machine) valueDiffers() bool {
 	t := &m.term
 	return m.leadsOn() && t.task == taskUp && t.value.wanted != t.current.Value
 }
 
-// publish sends VALUE if it is due, the last value only. RENEW is more important: while ZooKeeper does not answer,
+// sendValue sends VALUE if it is due, the last value only. RENEW is more important: while ZooKeeper does not answer,
 // and if it is so slow that the lease would hardly last for the replies to both.
-func (m *Machine) publish() {
-	if !m.publishes() || m.term.failsafe.failing || !m.maySend() || !m.due(m.term.value.at+publishPause) {
+func (m *Machine) sendValue() {
+	if !m.valueDiffers() || m.term.failsafe.failing || !m.maySend() || !m.due(m.term.value.at+valuePause) {
 		return
 	}
 	if l := m.term.lease; m.now+2*l.took+m.opt.Budget.Renew/2 > l.deadline {
@@ -41,8 +41,8 @@ func (m *Machine) publish() {
 	m.send(TxValue, m.opt.Paths.ValueTx(m.term.holding, m.term.sending), m.term.lease.deadline)
 }
 
-// published notes that current has a record, in a version. No VALUE that was sent before can follow.
-func (m *Machine) published(current cluster.Current, version int32) {
+// noteCurrent notes that current has a record, in a version. No VALUE that was sent before can follow.
+func (m *Machine) noteCurrent(current cluster.Current, version int32) {
 	m.term.current, m.term.holding.Current = current, version
 	m.term.value.at, m.term.value.maybe = m.now, false
 }
@@ -56,7 +56,7 @@ func (m *Machine) readValueBack(refused error) {
 		m.replacedBy(refused, "RENEW")
 	case c.Stat.Version == m.term.holding.Current:
 	case c.Readable() && c.Record.Term == m.term.number && c.Record.State == cluster.CurrentReady && c.Record.Incarnation == m.opt.Self.Name:
-		m.published(c.Record, c.Stat.Version)
+		m.noteCurrent(c.Record, c.Stat.Version)
 	default:
 		m.lose(Stop{Reason: "leader/current was changed by somebody else"})
 	}

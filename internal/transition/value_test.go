@@ -27,7 +27,7 @@ func (s *script) pass(d time.Duration) {
 }
 
 // says is what the work of the term publishes.
-func says(text string) Publish { return Publish{Term: 7, Value: text} }
+func says(text string) ValueGiven { return ValueGiven{Term: 7, Value: text} }
 
 // valueDone is the reply to a VALUE that has left a version of current.
 func valueDone(version int32) TxDone {
@@ -85,8 +85,8 @@ func TestTheLastValueIsWrittenOnceASecond(t *testing.T) {
 	}
 	s.on(valueDone(3))
 	s.pass(2 * time.Second)
-	s.on(says("c"))                       // no news
-	s.on(Publish{Term: 6, Value: "late"}) // from the work of another term
+	s.on(says("c"))                          // no news
+	s.on(ValueGiven{Term: 6, Value: "late"}) // from the work of another term
 	if got := s.written(s.on(says(""), "VALUE"), 3); got != "" {
 		t.Errorf("published %q", got)
 	}

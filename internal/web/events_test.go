@@ -113,7 +113,7 @@ func TestEventsBeginWithTheView(t *testing.T) {
 	l.expect(status.EventState, "five")
 }
 
-// Heartbeats report that the loop is stuck: a stuck loop publishes no events.
+// Heartbeats report that the loop is stuck: a stuck loop adds no events.
 func TestHeartbeats(t *testing.T) {
 	a := newAPI(optionsOf(Group{View: stuck, Feed: status.NewFeed()}))
 	a.heartbeat = time.Millisecond

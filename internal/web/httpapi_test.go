@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func standby() status.Daemon {
 	return status.Daemon{
 		Node: "a", Site: "dc1", Root: "/c", Incarnation: "a-0000000000000001-n_0000000000", Phase: "standby", Loop: true, Session: true, Connected: true,
-		SessionTimeout: cluster.Duration(6 * time.Second), Lease: cluster.Duration(900 * time.Millisecond), PublishedAt: 1, SnapshotAt: 1, RespondedAt: 1, Elected: "b", ElectedTerm: 7,
+		SessionTimeout: cluster.Duration(6 * time.Second), Lease: cluster.Duration(900 * time.Millisecond), UpdatedAt: 1, SnapshotAt: 1, RespondedAt: 1, Elected: "b", ElectedTerm: 7,
 	}
 }
 

@@ -182,7 +182,7 @@ var hostMetrics = []metric{
 	{"zkelectd_lease_seconds", gauge, nil, "The full duration of a lease; 0 before there is a session.", value(func(h hostData) float64 { return h.lease().Seconds() }), nil},
 	{"zkelectd_session_timeout_seconds", gauge, nil, "The negotiated session timeout; 0 before there is a session.", value(func(h hostData) float64 { return h.sessionTimeout().Seconds() }), nil},
 	{"zkelectd_session_up", gauge, nil, "1 if the session is alive and connected to a server.", boolean(sessionUp), nil},
-	{"zkelectd_view_age_seconds", gauge, nil, "The time since the daemon's event loop last published its state; with several groups, that of the loop that did so least recently.", value(func(h hostData) float64 { return time.Duration(h.views.Age()).Seconds() }), nil},
+	{"zkelectd_view_age_seconds", gauge, nil, "The time since the daemon's event loop last updated its state; with several groups, that of the loop that did so least recently.", value(func(h hostData) float64 { return time.Duration(h.views.Age()).Seconds() }), nil},
 	{"zkelectd_zookeeper_last_response_age_seconds", gauge, nil, "The time since this daemon sent the last read that ZooKeeper has answered.", value(lastResponseAge), nil},
 	{"zkelectd_healthy", gauge, nil, "1 if this host passes its own health probe, or has none.", boolean(healthy), nil},
 	{"zkelectd_config_last_reload_successful", gauge, nil, "0 if the last reload was refused, so that the configuration before is still in use.", boolean(func(h hostData) bool { return !h.totals.ReloadFailed }), nil},

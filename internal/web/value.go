@@ -43,7 +43,7 @@ func (a *api) publishValue(w http.ResponseWriter, r *http.Request, g *Group) {
 	if !a.requireLoop(w, g) {
 		return
 	}
-	if err := g.Publish(term, value); err != nil {
+	if err := g.PublishValue(term, value); err != nil {
 		a.fail(w, http.StatusConflict, g, err.Error())
 		return
 	}

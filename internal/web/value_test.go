@@ -36,7 +36,7 @@ func publishing(to *published, names ...string) Options {
 		opt = severalGroups(names...)
 	}
 	for _, g := range opt.Groups() {
-		g.Publish = func(term int64, value string) error {
+		g.PublishValue = func(term int64, value string) error {
 			if term != 0 && term != 7 {
 				return errors.New("not in that term")
 			}

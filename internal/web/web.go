@@ -1,4 +1,4 @@
-// Package web serves one daemon's published view over HTTP to load balancers, probes, people and Prometheus, and
+// Package web serves one daemon's view over HTTP to load balancers, probes, people and Prometheus, and
 // accepts operator requests from authorized clients. It fails closed: if information is stale or unknown, the answer is no.
 // HTTP clients cannot delay elections.
 package web
@@ -45,9 +45,9 @@ type Group struct {
 	// ApplicationLease asks for an application lease, and ReturnApplicationLease returns one. It reports false if it is not known.
 	ApplicationLease       func(context.Context, applease.Request) (applease.Answer, error)
 	ReturnApplicationLease func(id string, p applease.Process) bool
-	// Publish makes value what the work of a term, 0 for any, publishes. It returns an error if this daemon does not
+	// PublishValue makes value what the work of a term, 0 for any, publishes. It returns an error if this daemon does not
 	// hold that term.
-	Publish func(term int64, value string) error
+	PublishValue func(term int64, value string) error
 }
 
 // view returns the daemon's current view of the group.

@@ -112,7 +112,7 @@ func (a *Agent) tryAll() {
 	}
 }
 
-// setResults publishes the results of a dry run, and logs what has changed.
+// setResults keeps the results of a dry run, and logs what has changed.
 func (a *Agent) setResults(results map[string]map[string]string) {
 	a.mu.Lock()
 	before := a.results

@@ -92,11 +92,11 @@ type Daemon struct {
 	Condition  Condition             `json:"-"`
 	Paused     bool                  `json:"paused,omitempty"`
 	PausedHard bool                  `json:"-"`
-	// SnapshotAt is when the snapshot was read, RespondedAt when the last read began that a server has answered, PublishedAt
-	// when the loop published this view; all on CLOCK_BOOTTIME.
+	// SnapshotAt is when the snapshot was read, RespondedAt when the last read began that a server has answered, UpdatedAt
+	// when the loop updated this view; all on CLOCK_BOOTTIME.
 	SnapshotAt  time.Duration `json:"-"`
 	RespondedAt time.Duration `json:"-"`
-	PublishedAt time.Duration `json:"-"`
+	UpdatedAt   time.Duration `json:"-"`
 	// Age is the age of the view, LastResponseAge the time since the last read that ZooKeeper has answered began. Both are
 	// filled in by [Daemon.At].
 	Age             cluster.Duration `json:"age"`
@@ -130,7 +130,7 @@ type SiteCounts struct{ Eligible, Ineligible, Excluded int }
 
 // At returns the view with the ages and the remaining lease at a time of the host's CLOCK_BOOTTIME.
 func (d Daemon) At(now time.Duration) Daemon {
-	d.Age, d.LeaseRemaining, d.LastResponseAge = cluster.Duration(now-d.PublishedAt), 0, 0
+	d.Age, d.LeaseRemaining, d.LastResponseAge = cluster.Duration(now-d.UpdatedAt), 0, 0
 	if d.LeaseEnds > 0 {
 		d.LeaseRemaining = cluster.Duration(max(0, d.LeaseEnds-now))
 	}
@@ -195,19 +195,19 @@ func (d Daemon) SeverityAt(now time.Time) Severity {
 // CheckInterval is how often a daemon reads from ZooKeeper if nothing happens.
 const CheckInterval = 10 * time.Second
 
-// PublishInterval returns how often a loop publishes its view if nothing happens.
-func PublishInterval(session time.Duration) time.Duration { return min(session/4, 5*time.Second) }
+// ViewInterval returns how often a loop updates its view if nothing happens.
+func ViewInterval(session time.Duration) time.Duration { return min(session/4, 5*time.Second) }
 
 // The checks below return nil for yes and otherwise the reason for no. What is stale or unknown is no.
 
-// CheckLoop returns an error if the event loop is stuck: it has not published for two intervals. Between sessions there is no
+// CheckLoop returns an error if the event loop is stuck: it has not updated its view for two intervals. Between sessions there is no
 // loop, and nothing that it could be late for.
 func (d Daemon) CheckLoop() error {
 	if !d.Loop {
 		return nil
 	}
-	age, limit := time.Duration(d.Age), max(time.Second, 2*PublishInterval(time.Duration(d.SessionTimeout)))
-	if d.PublishedAt == 0 || age < 0 || age > limit {
+	age, limit := time.Duration(d.Age), max(time.Second, 2*ViewInterval(time.Duration(d.SessionTimeout)))
+	if d.UpdatedAt == 0 || age < 0 || age > limit {
 		return fmt.Errorf("the event loop has been stuck for %s, more than %s", age.Round(time.Millisecond), limit)
 	}
 	return nil
@@ -309,7 +309,7 @@ func (h Host) State() string {
 	return "connecting"
 }
 
-// Age returns the age of the oldest view. A group whose loop does not run publishes nothing new, so it counts only if none runs.
+// Age returns the age of the oldest view. A group whose loop does not run has no new view, so it counts only if none runs.
 func (h Host) Age() cluster.Duration {
 	var oldest, oldestLoop cluster.Duration
 	for _, d := range h {

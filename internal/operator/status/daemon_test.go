@@ -13,7 +13,7 @@ func viewOf(change func(*Daemon)) Daemon {
 	const now = time.Minute
 	d := Daemon{
 		Node: "a", Incarnation: "a-0000000000000001-n_0000000000", Phase: "standby", Loop: true, Session: true, Connected: true, SessionTimeout: cluster.Duration(6 * time.Second),
-		PublishedAt: now - 100*time.Millisecond, SnapshotAt: now - 20*time.Second, RespondedAt: now - 5*time.Second,
+		UpdatedAt: now - 100*time.Millisecond, SnapshotAt: now - 20*time.Second, RespondedAt: now - 5*time.Second,
 	}
 	change(&d)
 	return d.At(now)
@@ -37,10 +37,10 @@ func TestStaleOrUnknownIsNo(t *testing.T) {
 		"a leader":                            {leading, "leader health live ready", "leading"},
 		"a leader without a connection":       {both(leading, func(d *Daemon) { d.Connected = false }), "leader health live", "leading"},
 		"a leader whose lease has just ended": {both(leading, func(d *Daemon) { d.LeaseEnds = time.Minute }), "health live ready", "leading"},
-		"a leader whose loop is stuck":        {both(leading, func(d *Daemon) { d.PublishedAt = time.Minute - 3001*time.Millisecond }), "", "stuck"},
-		"a loop that is late":                 {func(d *Daemon) { d.PublishedAt = time.Minute - 3*time.Second }, "replica health live ready", "standby"},
-		"a loop that has published nothing":   {func(d *Daemon) { d.PublishedAt = 0 }, "", "stuck"},
-		"a view of the future":                {func(d *Daemon) { d.PublishedAt = 2 * time.Minute }, "", "stuck"},
+		"a leader whose loop is stuck":        {both(leading, func(d *Daemon) { d.UpdatedAt = time.Minute - 3001*time.Millisecond }), "", "stuck"},
+		"a loop that is late":                 {func(d *Daemon) { d.UpdatedAt = time.Minute - 3*time.Second }, "replica health live ready", "standby"},
+		"a loop that has no view":             {func(d *Daemon) { d.UpdatedAt = 0 }, "", "stuck"},
+		"a view of the future":                {func(d *Daemon) { d.UpdatedAt = 2 * time.Minute }, "", "stuck"},
 		"a candidate":                         {func(d *Daemon) { leading(d); d.Phase = "starting" }, "health live ready", "starting"},
 		"nothing heard for a while":           {func(d *Daemon) { d.RespondedAt = time.Minute - 17*time.Second }, "health live", "standby"},
 		"nothing heard ever":                  {func(d *Daemon) { d.RespondedAt = 0 }, "health live", "standby"},
@@ -48,7 +48,7 @@ func TestStaleOrUnknownIsNo(t *testing.T) {
 		"without a connection":                {func(d *Daemon) { d.Connected = false }, "health live", "standby"},
 		"an unhealthy host":                   {func(d *Daemon) { d.Unhealthy = "disk" }, "live ready", "standby"},
 		"a session that has ended":            {both(leading, func(d *Daemon) { d.Session = false }), "live", "leading"},
-		"between sessions":                    {func(d *Daemon) { d.Loop, d.Session, d.PublishedAt = false, false, 1 }, "live", "connecting"},
+		"between sessions":                    {func(d *Daemon) { d.Loop, d.Session, d.UpdatedAt = false, false, 1 }, "live", "connecting"},
 		"not registered":                      {func(d *Daemon) { d.Incarnation = "" }, "live", "standby"},
 		"at the session's end":                {func(d *Daemon) { d.Phase = "ended" }, "live", "ended"},
 	} {
@@ -80,7 +80,7 @@ func TestLatestTerm(t *testing.T) {
 // A host that does not take part in a group says so, whatever its last view of the group was.
 func TestMembership(t *testing.T) {
 	fresh := Daemon{
-		Node: "a", Group: "billing", Incarnation: "a-n_0", Phase: "leading", Loop: true, Session: true, Connected: true, PublishedAt: 1, SnapshotAt: 1, RespondedAt: 1,
+		Node: "a", Group: "billing", Incarnation: "a-n_0", Phase: "leading", Loop: true, Session: true, Connected: true, UpdatedAt: 1, SnapshotAt: 1, RespondedAt: 1,
 		LeaseRemaining: cluster.Duration(time.Second), SessionTimeout: cluster.Duration(6 * time.Second),
 	}
 	for _, membership := range []string{MembershipJoining, MembershipLeaving, MembershipRefused, MembershipParked} {

@@ -166,7 +166,7 @@ func (f *Feed) Since(id string) (events []Event, more <-chan struct{}, known boo
 // AddChanges adds events for the differences between two views of a daemon.
 func (f *Feed) AddChanges(before, after Daemon) {
 	if before.eventFields() != after.eventFields() {
-		f.Add(EventDaemon, after.At(after.PublishedAt).Response())
+		f.Add(EventDaemon, after.At(after.UpdatedAt).Response())
 	}
 }
 

@@ -56,7 +56,7 @@ func TestEventsOfAChange(t *testing.T) {
 		want   string
 	}{
 		"nothing":                     {func(d *Daemon) {}, ""},
-		"time":                        {func(d *Daemon) { d.PublishedAt, d.SnapshotAt, d.RespondedAt, d.LeaseEnds, d.Age = 1, 2, 3, 4, 5 }, ""},
+		"time":                        {func(d *Daemon) { d.UpdatedAt, d.SnapshotAt, d.RespondedAt, d.LeaseEnds, d.Age = 1, 2, 3, 4, 5 }, ""},
 		"the same holder, read again": {func(d *Daemon) { h := *d.Holder; d.Holder = &h }, ""},
 		"a decision":                  {func(d *Daemon) { d.Elected, d.ElectedTerm = "b", 8 }, "daemon"},
 		"a holder":                    {func(d *Daemon) { d.Holder = &Holder{State: "NONE"} }, ""},

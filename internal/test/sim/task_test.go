@@ -111,7 +111,7 @@ func (l *loop) publish(w *work) {
 		if m.work != w {
 			return
 		}
-		l.process(func() { l.step(transition.Publish{Term: l.machine.Term(), Value: m.clock().String()}) })
+		l.process(func() { l.step(transition.ValueGiven{Term: l.machine.Term(), Value: m.clock().String()}) })
 		l.publish(w)
 	})
 }

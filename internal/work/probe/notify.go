@@ -33,8 +33,8 @@ const valueKey = "X_ZKELECTD_VALUE"
 
 // Notified has what is called with the notifications of work. Each may be nil.
 type Notified struct {
-	Status  func(text string)  // for each STATUS=
-	Publish func(value string) // for each value after READY=1
+	Status       func(text string)  // for each STATUS=
+	PublishValue func(value string) // for each value after READY=1
 }
 
 // ListenNotify opens a socket. Notifications are read after [Socket.Expect]. The caller must call Close.
@@ -99,8 +99,8 @@ func (s *Socket) receive(to Notified) {
 		note := parseNotification(string(data[:n]))
 		select {
 		case <-s.ready:
-			if note.value != nil && to.Publish != nil {
-				to.Publish(*note.value)
+			if note.value != nil && to.PublishValue != nil {
+				to.PublishValue(*note.value)
 			}
 		default:
 			s.value = *cmp.Or(note.value, &s.value)

@@ -14,8 +14,8 @@ import (
 func (w *Worker) startProcess(term int64) []transition.Event {
 	env := w.env(term)
 	p, socket, err := w.opt.Spec.launch(w.begin, env, w.opt.Spec.Ready.Notify, probe.Notified{
-		Status:  func(text string) { w.opt.Log.Info("child reports its status", "status", text) },
-		Publish: func(value string) { w.opt.Publish(term, value) },
+		Status:       func(text string) { w.opt.Log.Info("child reports its status", "status", text) },
+		PublishValue: func(value string) { w.opt.PublishValue(term, value) },
 	})
 	if err != nil {
 		return []transition.Event{transition.ChildFailed{Err: err}}

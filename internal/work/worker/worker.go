@@ -47,8 +47,8 @@ type Options struct {
 	HookTimeout time.Duration
 	// Report receives the events that the methods do not return. It is called in several goroutines, and may block.
 	Report func(transition.Event)
-	// Publish receives what the work of a term publishes once it is ready. It must not block.
-	Publish func(term int64, value string)
+	// PublishValue receives what the work of a term publishes once it is ready. It must not block.
+	PublishValue func(term int64, value string)
 }
 
 // Spec is the leader-only work.

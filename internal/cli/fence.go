@@ -49,7 +49,7 @@ The exit status is 0 only if the node is certainly off.`
 		if !f.Enabled() {
 			return refuse("the configuration has no fencing: run this on a host of the group, or name its configuration with --config")
 		}
-		if err := f.Fences(args[0]); err != nil {
+		if err := f.CanFence(args[0]); err != nil {
 			return refuse("%w", err)
 		}
 		act := cluster.FencingAct{Node: args[0], By: whoami(), Time: time.Now().UTC()}
@@ -57,7 +57,7 @@ The exit status is 0 only if the node is certainly off.`
 		if dry {
 			return n.finish(&n, monitorNode(ctx, &n, f))
 		}
-		return n.finish(&n, g.fence(ctx, &n, f, yes))
+		return n.finish(&n, g.fenceNode(ctx, &n, f, yes))
 	}
 }
 
@@ -91,7 +91,7 @@ func monitorNode(ctx context.Context, n *fencedNode, f fencer.Config) error {
 }
 
 // fence switches a node off for a person, and records that.
-func (g group) fence(ctx context.Context, n *fencedNode, f fencer.Config, yes bool) error {
+func (g group) fenceNode(ctx context.Context, n *fencedNode, f fencer.Config, yes bool) error {
 	snap, err := g.read(ctx)
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func (g group) fence(ctx context.Context, n *fencedNode, f fencer.Config, yes bo
 	if err := g.recordFencing(ctx, *act); err != nil { // to fence matters more
 		n.say("warning: not recorded: %s", err)
 	}
-	by, err := f.Fence(ctx, target, fencer.Run)
+	by, err := f.FenceNode(ctx, target, fencer.Run)
 	act.Result, act.Level = cluster.FencingSucceeded, by
 	if err != nil {
 		act.Result, act.Error = cluster.FencingFailed, cluster.FencingText(err.Error())

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Control is the record of control: the requests of operators (docs/protocol.md, Operators). Commands write it, fenced by its
+// Control is the record of control: the requests of operators (docs/protocol.md, Operators). Commands write it, and check its
 // version, and the elector carries them out, so that they work from any host.
 type Control struct {
 	Header

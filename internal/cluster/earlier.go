@@ -136,8 +136,8 @@ func (f *Fence) validateFencing() error {
 	return errors.Join(errs...)
 }
 
-// WasFenced reports whether the holder that this fence describes has fenced the node.
-func (f *Fence) WasFenced(node string) bool {
+// HasFenced reports whether the holder that this fence describes has fenced the node.
+func (f *Fence) HasFenced(node string) bool {
 	return slices.ContainsFunc(f.Fencing, func(r FencingResult) bool { return r.Node == node && r.Error == "" })
 }
 

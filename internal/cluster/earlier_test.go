@@ -168,7 +168,7 @@ func TestLimitsOfWhatAFenceSaysAboutFencing(t *testing.T) {
 func TestWhoWasFenced(t *testing.T) {
 	f := Fence{Fencing: []FencingResult{{Node: "a", Error: "no answer"}, {Node: "b", By: "ipmi"}}, Owed: 3, FencingLimit: 5}
 	for node, want := range map[string]bool{"a": false, "b": true, "c": false} {
-		if f.WasFenced(node) != want {
+		if f.HasFenced(node) != want {
 			t.Errorf("%s: %t", node, !want)
 		}
 	}

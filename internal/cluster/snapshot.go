@@ -155,8 +155,8 @@ func (s *Snapshot) Waiting() string {
 	return ""
 }
 
-// Fenced returns the attempts of the candidate or leader to fence earlier holders.
-func (s *Snapshot) Fenced() []FencingResult {
+// FencingResults returns the attempts of the candidate or leader to fence earlier holders.
+func (s *Snapshot) FencingResults() []FencingResult {
 	if !s.Acquired() {
 		return nil
 	}

@@ -49,7 +49,7 @@ func (p Paths) AcquireTx(snap Snapshot, fence Fence, current Current) []Op {
 	}, p.CheckSlots(snap.Slots)...)
 }
 
-// HeldVersions holds the versions that fence a holder's transactions. Self is its incarnation.
+// HeldVersions holds the versions that are checked in a holder's transactions. Self is its incarnation.
 type HeldVersions struct {
 	Self    string
 	Elected int32

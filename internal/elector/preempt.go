@@ -233,7 +233,7 @@ func (e *Elector) checkPreemption(b rankingInput, r rankedMembers, best cluster.
 // lost must not replace and fence each other in a loop (docs/protocol.md, Fencing).
 func (e *Elector) checkFenced(best cluster.Member, in Input, d *Decision) error {
 	f := in.Snapshot.Fence.Record
-	if !f.WasFenced(best.ID) {
+	if !f.HasFenced(best.ID) {
 		return nil
 	}
 	until := e.fencedSince + e.opt.Exclusion

@@ -375,8 +375,8 @@ func (m *Member) perform(a transition.Action) {
 		m.limit.set(a.Deadline)
 	case transition.AskToStart:
 		m.askToStart(a)
-	case transition.Fence:
-		m.fence(a)
+	case transition.FenceNode:
+		m.fenceNode(a)
 	case transition.RunPreStart:
 		m.uncleaned.Store(a.Term)
 		m.setPendingHooks(a.Term)

@@ -92,12 +92,12 @@ func (m *Member) publishValue(term int64, value string) { _ = m.group.PublishVal
 // Fencing says how this host, as a candidate, fences the node of a holder that was lost.
 type Fencing struct {
 	transition.Fencing
-	// Fence fences a node with programs that run runs. It returns what has fenced it. It blocks.
-	Fence func(ctx context.Context, t fencer.Target, run fencer.Runner) (by string, err error)
+	// FenceNode fences a node with programs that run runs. It returns what has fenced it. It blocks.
+	FenceNode func(ctx context.Context, t fencer.Target, run fencer.Runner) (by string, err error)
 }
 
-// fence fences a node in another goroutine. The loop ends that with the work.
-func (m *Member) fence(a transition.Fence) {
+// fenceNode fences a node in another goroutine. The loop ends that with the work.
+func (m *Member) fenceNode(a transition.FenceNode) {
 	ctx, cancel := context.WithCancel(m.background.ctx)
 	m.endFencing = cancel
 	h := a.Holder
@@ -108,7 +108,7 @@ func (m *Member) fence(a transition.Fence) {
 	log.Warn("fencing the node of a lost holder")
 	m.background.spawn(func() {
 		defer cancel()
-		by, err := m.opt.Fencing.Fence(ctx, target, m.worker.RunUnderLease)
+		by, err := m.opt.Fencing.FenceNode(ctx, target, m.worker.RunUnderLease)
 		if err == nil && ctx.Err() != nil {
 			err = errors.New("was cut short") // it may have succeeded, but for a term that is over
 		}
@@ -118,7 +118,7 @@ func (m *Member) fence(a transition.Fence) {
 			log.Warn("fenced: the node is off", "by", by)
 		}
 		m.group.opt.Counters.Update(func(t *status.Totals) { t.Fenced.Add(err) })
-		m.report(transition.Fenced{Term: a.Term, Node: h.Node, Host: h.Host, By: by, Err: err})
+		m.report(transition.NodeFenced{Term: a.Term, Node: h.Node, Host: h.Host, By: by, Err: err})
 	})
 }
 

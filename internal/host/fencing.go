@@ -17,9 +17,9 @@ import (
 // fencing returns how an instance of the group fences.
 func (h *Host) fencing(c config.Config) group.Fencing {
 	f := operator.Fencing(c)
-	of := group.Fencing{Fence: func(ctx context.Context, t fencer.Target, run fencer.Runner) (string, error) {
-		return h.fences.Fence(ctx, t.Node+" "+fingerprint(f), func(ctx context.Context) (string, error) {
-			return f.Fence(ctx, t, run)
+	of := group.Fencing{FenceNode: func(ctx context.Context, t fencer.Target, run fencer.Runner) (string, error) {
+		return h.fencings.FenceNode(ctx, t.Node+" "+fingerprint(f), func(ctx context.Context) (string, error) {
+			return f.FenceNode(ctx, t, run)
 		})
 	}}
 	of.Enabled, of.Required, of.SkipWait, of.Limit = f.Enabled(), c.Fencing.Required, c.Fencing.SkipWait, f.Limit()
@@ -70,7 +70,7 @@ func (m *fencingMonitor) round(ctx context.Context, h *Host) {
 		last, known := m.found[key]
 		if !used[key] && (!known || time.Since(last.at) >= fencingInterval) {
 			texts := last.texts
-			if h.fences.Monitor(ctx, func(ctx context.Context) { texts = monitor(ctx, f, c) }) {
+			if h.fencings.Monitor(ctx, func(ctx context.Context) { texts = monitor(ctx, f, c) }) {
 				last = monitored{time.Now(), texts}
 				m.found[key] = last
 			}

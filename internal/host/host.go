@@ -119,7 +119,7 @@ type Host struct {
 	placement *placement
 	failsafe  *failsafeMode
 
-	fences         fencer.Exclusive
+	fencings       fencer.Exclusive
 	fencingMonitor fencingMonitor
 
 	following following

@@ -176,7 +176,7 @@ func (c *Collector) logError(err error) {
 }
 
 // readDecision reads slots, elected, this daemon's registration and, if they are needed, the fence and current. It runs before all
-// other reads, so that a decision made from the snapshot is fenced by versions that are at least as old as the data it is based on.
+// other reads, so that a decision made from the snapshot checks versions that are at least as old as the data it is based on.
 func (c *Collector) readDecision(ctx context.Context) error {
 	p, self := c.opt.Paths, c.opt.Self
 	targets := []target{

@@ -226,7 +226,7 @@ func (m *Machine) recover() {
 func (m *Machine) progress() {
 	switch m.term.task {
 	case taskNone, taskWait:
-		m.fence()
+		m.fenceNext()
 		if m.term.stop != nil || m.awaitsEarlier() {
 			m.term.task = taskWait
 			return

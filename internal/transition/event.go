@@ -43,9 +43,9 @@ type (
 	}
 	// Admitted allows the work of the term to start, see [AskToStart].
 	Admitted struct{ Term int64 }
-	// Fenced reports the outcome of [Fence], with its term and node. Nothing of it runs any more. Without an error the node is
+	// NodeFenced reports the outcome of [FenceNode], with its term and node. Nothing of it runs any more. Without an error the node is
 	// certainly off. By describes what has fenced it.
-	Fenced struct {
+	NodeFenced struct {
 		Term       int64
 		Node, Host string
 		By         string
@@ -125,9 +125,9 @@ type (
 	Lease struct{ Deadline time.Duration }
 	// AskToStart asks for [Admitted]: other work on the host may have to start first. Leadership is held meanwhile.
 	AskToStart struct{ Term int64 }
-	// Fence fences the node of an earlier holder. It counts as work: StopTask, KillTask and the end of the lease end it at once.
-	// [Fenced] reports its end.
-	Fence struct {
+	// FenceNode fences the node of an earlier holder. It counts as work: StopTask, KillTask and the end of the lease end it at once.
+	// [NodeFenced] reports its end.
+	FenceNode struct {
 		Term   int64
 		Holder cluster.EarlierHolder
 	}
@@ -173,7 +173,7 @@ func (Send) action()           {}
 func (Renew) action()          {}
 func (Lease) action()          {}
 func (AskToStart) action()     {}
-func (Fence) action()          {}
+func (FenceNode) action()      {}
 func (RunPreStart) action()    {}
 func (RunPostStop) action()    {}
 func (StartChild) action()     {}

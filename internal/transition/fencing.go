@@ -51,16 +51,16 @@ func (m *Machine) fencingLimit(earlier []cluster.EarlierHolder) cluster.Duration
 	}
 	var limit time.Duration
 	for _, h := range earlier {
-		if m.fences(h) {
+		if m.mustFence(h) {
 			limit += m.opt.Fencing.Limit
 		}
 	}
 	return cluster.Duration(min(limit, cluster.MaxWait))
 }
 
-// fences reports whether a holder must be fenced. A member never fences its own node: its earlier work is proven dead before it
+// mustFence reports whether a holder must be fenced. A member never fences its own node: its earlier work is proven dead before it
 // registers again. It waits for another host that had its id.
-func (m *Machine) fences(h cluster.EarlierHolder) bool {
+func (m *Machine) mustFence(h cluster.EarlierHolder) bool {
 	return m.opt.Fencing.Enabled && h.Node != "" && h.Node != m.opt.Self.ID && !h.Fenced
 }
 
@@ -69,19 +69,19 @@ func (m *Machine) waitOver() time.Duration {
 	return m.term.acquiredAt + time.Duration(m.term.fence.Owed)
 }
 
-// fence fences the next earlier holder, one at a time. It is done only while the term is held: so only the newest candidate fences.
-func (m *Machine) fence() {
+// fenceNext fences the next earlier holder, one at a time. It is done only while the term is held: so only the newest candidate fences.
+func (m *Machine) fenceNext() {
 	f := &m.term.fencing
 	if f.node != "" || m.term.stop != nil {
 		return
 	}
 	for _, h := range m.term.fence.Earlier {
 		tried := slices.ContainsFunc(f.tried, func(t cluster.EarlierHolder) bool { return t.Is(h.Node, h.Host) })
-		if !m.fences(h) || tried || !m.opt.Fencing.Required && m.now >= m.waitOver() {
+		if !m.mustFence(h) || tried || !m.opt.Fencing.Required && m.now >= m.waitOver() {
 			continue
 		}
 		f.node, f.host, f.since, f.tried = h.Node, h.Host, m.now, append(f.tried, h)
-		m.do(Fence{Term: m.term.number, Holder: h})
+		m.do(FenceNode{Term: m.term.number, Holder: h})
 		return
 	}
 }
@@ -89,7 +89,7 @@ func (m *Machine) fence() {
 // awaitsEarlier reports whether the work must not start yet: an older lease may still be running, or a node must be fenced. What is
 // not required ends with the lease wait.
 func (m *Machine) awaitsEarlier() bool {
-	if !m.due(m.waitOver()) || m.opt.Fencing.Required && slices.ContainsFunc(m.term.fence.Earlier, m.fences) {
+	if !m.due(m.waitOver()) || m.opt.Fencing.Required && slices.ContainsFunc(m.term.fence.Earlier, m.mustFence) {
 		return true
 	}
 	f := &m.term.fencing
@@ -106,7 +106,7 @@ func (m *Machine) Fencing() (node string, since time.Duration) {
 }
 
 // apply records the outcome. Success proves that the lease of this holder is over, and nothing about any other.
-func (e Fenced) apply(m *Machine) {
+func (e NodeFenced) apply(m *Machine) {
 	t := &m.term
 	if t.number != e.Term || t.fencing.node != e.Node || t.fencing.host != e.Host {
 		return

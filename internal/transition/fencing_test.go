@@ -10,19 +10,19 @@ import (
 )
 
 // lost returns a script in which me has acquired term 7 over a leader that was lost in term 6, and fences it.
-func lost(t *testing.T, f Fencing, change ...func(*cluster.Snapshot)) (*script, Fence) {
+func lost(t *testing.T, f Fencing, change ...func(*cluster.Snapshot)) (*script, FenceNode) {
 	t.Helper()
 	s := newScript(t)
 	f.Enabled = true
 	s.m.opt.Fencing = f
 	s.on(s.saw(append([]func(*cluster.Snapshot){fence("old", 6, cluster.FenceReady)}, change...)...), "ACQUIRE")
-	for _, a := range s.on(done(TxAcquire), "Lease", "Fence") {
-		if a, is := a.(Fence); is {
+	for _, a := range s.on(done(TxAcquire), "Lease", "FenceNode") {
+		if a, is := a.(FenceNode); is {
 			return s, a
 		}
 	}
 	t.Fatal("nothing is fenced")
-	return nil, Fence{}
+	return nil, FenceNode{}
 }
 
 // keep renews until a time has passed.
@@ -45,7 +45,7 @@ func TestFencingRunsWhileTheLeaseIsWaitedFor(t *testing.T) {
 		t.Errorf("%+v in phase %s", f, s.m.Phase())
 	}
 	s.after(time.Second)
-	s.on(Fenced{Term: 7, Node: "old"}) // without skip_wait it makes sure, and the wait goes on
+	s.on(NodeFenced{Term: 7, Node: "old"}) // without skip_wait it makes sure, and the wait goes on
 	s.on(s.saw(fence("me", 7, cluster.FenceHeld), current("me", session)))
 	s.keep(2 * time.Second)
 	if s.m.Phase() != LeaseWait {
@@ -62,7 +62,7 @@ func TestFencingEndsWithTheWait(t *testing.T) {
 	s.after(time.Millisecond)
 	s.on(Tick{}, "KillTask")
 	s.on(Tick{})
-	s.on(Fenced{Term: 7, Node: "old", Err: errors.New("killed")}, "RunPreStart")
+	s.on(NodeFenced{Term: 7, Node: "old", Err: errors.New("killed")}, "RunPreStart")
 }
 
 func TestRequiredFencing(t *testing.T) {
@@ -74,7 +74,7 @@ func TestRequiredFencing(t *testing.T) {
 	if s.m.Phase() != LeaseWait {
 		t.Errorf("phase %s", s.m.Phase())
 	}
-	failed := s.on(Fenced{Term: 7, Node: f.Holder.Node, Err: errFence}, "RELEASE")
+	failed := s.on(NodeFenced{Term: 7, Node: f.Holder.Node, Err: errFence}, "RELEASE")
 	left := released(t, sent(t, failed))
 	if left.State != cluster.FenceUnclean || left.Owed == 0 || left.Requested || len(left.Earlier) != 1 || left.Earlier[0].Node != "old" || left.Earlier[0].Fenced ||
 		!strings.Contains(left.Reason, "old could not be fenced, and fencing.required permits no takeover without that: the device") {
@@ -86,7 +86,7 @@ func TestRequiredFencing(t *testing.T) {
 
 	s, _ = lost(t, Fencing{Required: true})
 	s.keep(10 * time.Second)
-	s.on(Fenced{Term: 7, Node: "old"}, "RunPreStart")
+	s.on(NodeFenced{Term: 7, Node: "old"}, "RunPreStart")
 }
 
 // A silent holder leaves nothing to wait for, but it must be fenced all the same, if not by this candidate then by the next one.
@@ -112,12 +112,12 @@ func TestAnIDOnTwoHostsIsFencedTwice(t *testing.T) {
 	if f.Holder.Host != "old host" {
 		t.Errorf("fences %+v", f.Holder)
 	}
-	s.on(Fenced{Term: 7, Node: "old", Host: "new host"}) // nobody is fencing that one
-	s.on(Fenced{Term: 7, Node: "old", Host: "old host"}, "Fence")
+	s.on(NodeFenced{Term: 7, Node: "old", Host: "new host"}) // nobody is fencing that one
+	s.on(NodeFenced{Term: 7, Node: "old", Host: "old host"}, "FenceNode")
 	if s.m.Phase() != LeaseWait || s.m.term.fence.Owed == 0 {
 		t.Errorf("phase %s, waits for %+v", s.m.Phase(), s.m.term.fence.Earlier)
 	}
-	s.on(Fenced{Term: 7, Node: "old", Host: "new host"}, "RunPreStart")
+	s.on(NodeFenced{Term: 7, Node: "old", Host: "new host"}, "RunPreStart")
 }
 
 // A wait that is owed for somebody else is not cut short.
@@ -131,14 +131,14 @@ func TestFencingEndsTheWaitForOneHolderOnly(t *testing.T) {
 		"unknown by name":   {[]cluster.EarlierHolder{{Wait: wait}}, nil},
 		"its own node":      {[]cluster.EarlierHolder{{Node: "me", Term: 5, Wait: wait}}, nil},
 		"fenced before":     {[]cluster.EarlierHolder{{Node: "first", Term: 5, Wait: wait, Fenced: true}}, []string{"RunPreStart"}},
-		"another to fence":  {[]cluster.EarlierHolder{{Node: "zeroth", Term: 5, Wait: wait}}, []string{"Fence"}},
+		"another to fence":  {[]cluster.EarlierHolder{{Node: "zeroth", Term: 5, Wait: wait}}, []string{"FenceNode"}},
 		"nothing else owed": {[]cluster.EarlierHolder{{Node: "old", Term: 5, Wait: wait}}, []string{"RunPreStart"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, f := lost(t, Fencing{SkipWait: true}, fence("old", 6, cluster.FenceHeld), func(s *cluster.Snapshot) {
 				s.Fence.Record.Owed, s.Fence.Record.Earlier = wait, c.earlier
 			})
-			s.on(Fenced{Term: 7, Node: f.Holder.Node}, c.next...)
+			s.on(NodeFenced{Term: 7, Node: f.Holder.Node}, c.next...)
 		})
 	}
 }
@@ -162,7 +162,7 @@ func TestTheEndOfTheTermEndsFencing(t *testing.T) {
 				t.Errorf("phase %s while a node is being fenced", s.m.Phase())
 			}
 			before := s.m.term.held
-			actions := s.m.Step(s.now, Fenced{Term: 7, Node: f.Holder.Node})
+			actions := s.m.Step(s.now, NodeFenced{Term: 7, Node: f.Holder.Node})
 			for _, a := range actions {
 				switch a.(type) {
 				case RunPreStart, StartChild:
@@ -178,8 +178,8 @@ func TestTheEndOfTheTermEndsFencing(t *testing.T) {
 
 func TestReportsOfOtherFencingAreIgnored(t *testing.T) {
 	s, _ := lost(t, Fencing{SkipWait: true})
-	s.on(Fenced{Term: 6, Node: "old"})
-	s.on(Fenced{Term: 7, Node: "other"})
+	s.on(NodeFenced{Term: 6, Node: "old"})
+	s.on(NodeFenced{Term: 7, Node: "other"})
 	if fencedNow(s.m) != "old" || s.m.Phase() != LeaseWait {
 		t.Errorf("fences %q in phase %s", fencedNow(s.m), s.m.Phase())
 	}
@@ -202,14 +202,14 @@ func TestFencingIsAnnounced(t *testing.T) {
 		return out
 	}
 	s, _ := lost(t, Fencing{SkipWait: true})
-	s.on(Fenced{Term: 7, Node: "old", By: "an agent"}, "RunPreStart")
+	s.on(NodeFenced{Term: 7, Node: "old", By: "an agent"}, "RunPreStart")
 	s.startChild()
 	s.on(ChildReady{}, "READY")
 	if a := announced(s.on(done(TxReady))); a.Phase != Leading || len(a.Fencing) != 1 || a.Fencing[0] != (cluster.FencingResult{Node: "old", Term: 6, By: "an agent"}) {
 		t.Errorf("%+v", a)
 	}
 	s, _ = lost(t, Fencing{Required: true})
-	s.on(Fenced{Term: 7, Node: "old", Err: errFence}, "RELEASE")
+	s.on(NodeFenced{Term: 7, Node: "old", Err: errFence}, "RELEASE")
 	if a := announced(s.on(done(TxRelease), "Lease")); a.Phase != Standby || len(a.Fencing) != 1 || a.Fencing[0].Error != errFence.Error() {
 		t.Errorf("%+v", a)
 	}
@@ -263,35 +263,35 @@ func TestFencingThatBeginsAfterTheWait(t *testing.T) {
 
 	s = waiting(t, Fencing{Enabled: true, Required: true}, "old")
 	s.m.term.acquiredAt = s.now - time.Duration(s.m.term.fence.Owed)
-	s.on(Tick{}, "Fence")
+	s.on(Tick{}, "FenceNode")
 }
 
 // What was read is not changed, and the record stays one that can be read.
 func TestTheOutcomeOfFencing(t *testing.T) {
 	s := waiting(t, Fencing{Enabled: true}, "old", "older")
-	s.on(Tick{}, "Fence")
+	s.on(Tick{}, "FenceNode")
 	read, owed := s.m.term.fence.Earlier, s.m.term.fence.Owed
 	s.m.term.fence.Fencing = make([]cluster.FencingResult, cluster.MaxEarlier)
-	s.on(Fenced{Term: 7, Node: "old"}, "Fence")
+	s.on(NodeFenced{Term: 7, Node: "old"}, "FenceNode")
 	if got := s.m.term.fence; read[0].Fenced || !got.Earlier[0].Fenced || got.Owed != owed || len(got.Fencing) != cluster.MaxEarlier {
 		t.Errorf("%+v", got)
 	}
 	s.m.term.fence.Earlier = nil
-	s.on(Fenced{Term: 7, Node: "older"})
+	s.on(NodeFenced{Term: 7, Node: "older"})
 
 	s = waiting(t, Fencing{Enabled: true}, "old") // without skip_wait the wait is the longest known one
-	s.on(Tick{}, "Fence")
+	s.on(Tick{}, "FenceNode")
 	s.m.term.fence.Earlier[0].Wait = 1
-	s.on(Fenced{Term: 7, Node: "old"})
+	s.on(NodeFenced{Term: 7, Node: "old"})
 	if s.m.Phase() != LeaseWait || s.m.term.fence.Owed != owed {
 		t.Errorf("phase %s, waits for %s", s.m.Phase(), s.m.term.fence.Owed)
 	}
 
 	for wait, want := range map[cluster.Duration]string{owed: "W", owed + 1: "W", owed - 1: "W, until old was fenced"} {
 		s = waiting(t, Fencing{Enabled: true, SkipWait: true}, "old", "older")
-		s.on(Tick{}, "Fence")
+		s.on(Tick{}, "FenceNode")
 		s.m.term.fence.Wait, s.m.term.fence.Earlier[1].Wait = "W", wait
-		s.on(Fenced{Term: 7, Node: "old"}, "Fence")
+		s.on(NodeFenced{Term: 7, Node: "old"}, "FenceNode")
 		if got := s.m.term.fence; got.Wait != want || got.Owed != min(owed, wait) {
 			t.Errorf("%s: waits for %s: %s", wait, got.Owed, got.Wait)
 		}

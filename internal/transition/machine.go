@@ -214,7 +214,7 @@ type renewal struct {
 	held cluster.HeldVersions
 }
 
-// attempt identifies an ACQUIRE by the versions that fence it.
+// attempt identifies an ACQUIRE by the versions that it checks.
 type attempt struct{ elected, fence int32 }
 
 // final identifies a FINAL by what it is made from; the zero value means that there is none.
@@ -373,9 +373,9 @@ func (m *Machine) remainingWait() cluster.Duration {
 
 // elected reports whether the decision names this incarnation, in a term that has not been acquired.
 func (m *Machine) elected() bool {
-	elected, fenced := m.snap.Terms()
+	elected, fenceTerm := m.snap.Terms()
 	return m.snap.Elected.Readable() && m.snap.Elected.Record.Incarnation == m.opt.Self.Name &&
-		elected > m.lastTerm && (!m.snap.HolderRead || (fenced < elected && !m.maybeAcquired(elected)))
+		elected > m.lastTerm && (!m.snap.HolderRead || (fenceTerm < elected && !m.maybeAcquired(elected)))
 }
 
 // maybeAcquired reports whether a term may have been acquired by an ACQUIRE whose reply was lost, and whose fence has been

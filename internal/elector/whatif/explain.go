@@ -62,7 +62,7 @@ func Explain(q Question) Explanation {
 	r := out.Last.Ranking
 	e := Explanation{
 		PolicyType: r.PolicyType, Revision: q.Policy.Revision, Circumstances: out.Last.Circumstances, Notes: append(r.Notes, out.Problems...),
-		Members: []RankedMember{}, Blocked: out.Blocked, Waiting: q.Snapshot.Waiting(), Fencing: q.Snapshot.Fenced(),
+		Members: []RankedMember{}, Blocked: out.Blocked, Waiting: q.Snapshot.Waiting(), Fencing: q.Snapshot.FencingResults(),
 		RollCall: cluster.AnswersIn(q.Snapshot.Elected.Record.Ranking),
 	}
 	if c, rec := q.Snapshot.Current, q.Snapshot.Elected; c.Readable() && rec.Readable() && c.Record.Term < rec.Record.Term {

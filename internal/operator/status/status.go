@@ -219,7 +219,7 @@ func (g *Group) describeLeader(s cluster.Snapshot) {
 	}
 	c := s.Current.Record
 	g.State, g.Leader, g.Site, g.Term, g.Since, g.Value = string(c.State), c.Node, c.Site, c.Term, timeOrNil(c.Time), c.Value
-	g.API, g.APIHost, g.Waiting, g.Fencing = c.API, apiHost(s), cmp.Or(s.Waiting(), queued(s)), s.Fenced()
+	g.API, g.APIHost, g.Waiting, g.Fencing = c.API, apiHost(s), cmp.Or(s.Waiting(), queued(s)), s.FencingResults()
 	if e := s.Elected; e.Readable() && e.Record.Term != c.Term {
 		// A handover is in progress, or was while this was read: the reason is not this leader's.
 		g.Next = fmt.Sprintf("%s, term %d (%s: %s)", e.Record.Node, e.Record.Term, e.Record.Cause, e.Record.Reason)

@@ -62,7 +62,7 @@ type fencingRun struct {
 }
 
 // fence stands in for Member.fence of package group.
-func (l *loop) fence(a transition.Fence) {
+func (l *loop) fenceNode(a transition.FenceNode) {
 	m, f := l.m, l.m.w.fencing
 	run := &fencingRun{l: l, term: a.Term, node: a.Holder.Node}
 	if m.clock() >= m.lease || m.unguarded || l.in.refused() {
@@ -93,8 +93,8 @@ func (l *loop) fence(a transition.Fence) {
 	})
 }
 
-func (r *fencingRun) event(err error) transition.Fenced {
-	return transition.Fenced{Term: r.term, Node: r.node, Err: err}
+func (r *fencingRun) event(err error) transition.NodeFenced {
+	return transition.NodeFenced{Term: r.term, Node: r.node, Err: err}
 }
 
 // endFencing ends what fences a node, and tells the loop if there still is one.
@@ -178,7 +178,7 @@ func (c *checker) noteFenced() {
 }
 
 // fenced returns what the machine is told.
-func (b breakage) fenced(ev transition.Fenced) transition.Fenced {
+func (b breakage) fenced(ev transition.NodeFenced) transition.NodeFenced {
 	if b.name == failedFencing {
 		ev.Err = nil
 	}

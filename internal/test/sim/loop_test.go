@@ -210,8 +210,8 @@ func (l *loop) perform(a transition.Action) {
 		} else {
 			m.extend(0)
 		}
-	case transition.Fence:
-		l.fence(a)
+	case transition.FenceNode:
+		l.fenceNode(a)
 	case transition.RunPreStart:
 		l.preStart(a.Term)
 	case transition.RunPostStop:

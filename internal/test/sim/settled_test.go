@@ -192,7 +192,7 @@ func (g *group) mayStay(p *policy.Policy, in policy.Input, rec cluster.Elected, 
 	best, _ := r.Best()
 	paused := requests.Pause != nil || damaged
 	fence := g.check.readFence().Record
-	if fence.WasFenced(best.ID) && g.w.now-g.check.fencedNodes[best.ID] < g.w.traits.exclusion+g.w.bound() {
+	if fence.HasFenced(best.ID) && g.w.now-g.check.fencedNodes[best.ID] < g.w.traits.exclusion+g.w.bound() {
 		return true
 	}
 	if entry, _ := r.Find(rec.Incarnation); !entry.Eligible() {

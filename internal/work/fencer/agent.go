@@ -30,8 +30,8 @@ const (
 	statusPause = time.Second
 )
 
-// fenceByAgent switches a node off and then asks whether it is, if the agent can say so.
-func (l *Level) fenceByAgent(ctx context.Context, t Target, run Runner) error {
+// runAgent switches a node off and then asks whether it is, if the agent can say so.
+func (l *Level) runAgent(ctx context.Context, t Target, run Runner) error {
 	c, err := l.call(t.Node)
 	if err != nil {
 		return err

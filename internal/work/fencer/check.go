@@ -112,8 +112,8 @@ func (c Config) Nodes() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// Fences returns an error if nothing is configured that could fence the node.
-func (c Config) Fences(node string) error {
+// CanFence returns an error if nothing is configured that could fence the node.
+func (c Config) CanFence(node string) error {
 	for _, l := range c.Levels {
 		if _, known := l.Nodes[node]; known || l.Agent == "" {
 			return nil

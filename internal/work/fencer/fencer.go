@@ -68,13 +68,13 @@ const killSlack = time.Second
 // Limit returns how long fencing one node may take.
 func (c Config) Limit() time.Duration { return time.Duration(len(c.Levels)) * (c.Timeout + killSlack) }
 
-// Fence fences a node. It returns what has done so. Without an error the node is certainly off, if the command or the agent says the
+// FenceNode fences a node. It returns what has done so. Without an error the node is certainly off, if the command or the agent says the
 // truth.
-func (c Config) Fence(ctx context.Context, t Target, run Runner) (by string, err error) {
+func (c Config) FenceNode(ctx context.Context, t Target, run Runner) (by string, err error) {
 	var failed []string
 	for i := range c.Levels {
 		l := &c.Levels[i]
-		err := c.bounded(ctx, func(ctx context.Context) error { return l.fence(ctx, t, run) })
+		err := c.bounded(ctx, func(ctx context.Context) error { return l.fenceNode(ctx, t, run) })
 		if err == nil {
 			return l.Name(), nil
 		}
@@ -113,9 +113,9 @@ func (l *Level) Name() string {
 	return l.Command[0]
 }
 
-func (l *Level) fence(ctx context.Context, t Target, run Runner) error {
+func (l *Level) fenceNode(ctx context.Context, t Target, run Runner) error {
 	if l.Agent != "" {
-		return l.fenceByAgent(ctx, t, run)
+		return l.runAgent(ctx, t, run)
 	}
 	input, err := json.Marshal(t)
 	if err != nil {

@@ -95,7 +95,7 @@ func TestWhatFencesGetsNoCredentials(t *testing.T) {
 	path, _ := script(t, "status) exit 2;;", all...)
 	for _, l := range []Level{{Setting: "fencing", Command: []string{path}}, level(path).Levels[0]} {
 		var got []string
-		_, err := Config{Timeout: time.Minute, Levels: []Level{l}}.Fence(t.Context(), target, func(ctx context.Context, p command.Command) (Result, error) {
+		_, err := Config{Timeout: time.Minute, Levels: []Level{l}}.FenceNode(t.Context(), target, func(ctx context.Context, p command.Command) (Result, error) {
 			got = append(got, p.Env...)
 			return Run(ctx, p)
 		})
@@ -109,7 +109,7 @@ func TestACommandGetsTheNode(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	path := agent(t, "power-off", `cat > `+out+`; echo "$ZKELECTD_FENCE_NODE $ZKELECTD_FENCE_HOST $ZKELECTD_FENCE_SITE $ZKELECTD_FENCE_TERM $ZKELECTD_FENCE_ADDRESS $ZKELECTD_FENCE_GROUP $ZKELECTD_FENCE_BY $1" >> `+out)
 	c := Config{Timeout: 10 * time.Second, Levels: []Level{{Setting: "fencing", Command: []string{path, "arg"}}}}
-	by, err := c.Fence(t.Context(), target, Run)
+	by, err := c.FenceNode(t.Context(), target, Run)
 	if err != nil || by != path {
 		t.Fatalf("%s, %v", by, err)
 	}
@@ -139,23 +139,23 @@ func TestWhatProvesNothing(t *testing.T) {
 			if name == "huge output" {
 				conf.Timeout = 20 * time.Second
 			}
-			_, err := conf.Fence(t.Context(), target, Run)
+			_, err := conf.FenceNode(t.Context(), target, Run)
 			if err == nil || !strings.Contains(err.Error(), c.want) || len(err.Error()) > 1000 || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%v", err)
 			}
 		})
 	}
 	c := Config{Timeout: time.Second, Levels: []Level{{Command: []string{"/nonexistent/command"}}}}
-	if _, err := c.Fence(t.Context(), target, Run); err == nil || !strings.Contains(err.Error(), "no such file") {
+	if _, err := c.FenceNode(t.Context(), target, Run); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("%v", err)
 	}
-	if _, err := (Config{}).Fence(t.Context(), target, Run); err == nil {
+	if _, err := (Config{}).FenceNode(t.Context(), target, Run); err == nil {
 		t.Error("nothing has succeeded")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	c = Config{Timeout: time.Second, Levels: []Level{{Command: []string{"true"}}, {Command: []string{"true"}}}}
-	if _, err := c.Fence(ctx, target, Run); err == nil || err.Error() != "true: was cut short" {
+	if _, err := c.FenceNode(ctx, target, Run); err == nil || err.Error() != "true: was cut short" {
 		t.Errorf("%v", err)
 	}
 }
@@ -164,12 +164,12 @@ func TestLevelsAreTriedInOrder(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	first, second, third := agent(t, "first", "echo 1 >> "+log+"; exit 1"), agent(t, "second", "echo 2 >> "+log), agent(t, "third", "echo 3 >> "+log)
 	c := Config{Timeout: 10 * time.Second, Levels: []Level{{Command: []string{first}}, {Command: []string{second}}, {Command: []string{third}}}}
-	by, err := c.Fence(t.Context(), target, Run)
+	by, err := c.FenceNode(t.Context(), target, Run)
 	if err != nil || by != second || read(t, log) != "1\n2\n" {
 		t.Errorf("%s, %v, %q", by, err, read(t, log))
 	}
 	c.Levels = []Level{{Command: []string{first}}, {Command: []string{"false"}}}
-	if _, err := c.Fence(t.Context(), target, Run); err == nil || err.Error() != first+": exited with status 1; false: exited with status 1" {
+	if _, err := c.FenceNode(t.Context(), target, Run); err == nil || err.Error() != first+": exited with status 1; false: exited with status 1" {
 		t.Errorf("%v", err)
 	}
 	if c.Limit() != 2*(10*time.Second+killSlack) {
@@ -185,7 +185,7 @@ func TestAnAgentGetsItsOptions(t *testing.T) {
 	}
 	c := level(path)
 	c.Levels[0].Secrets = map[string]string{"password": secret}
-	by, err := c.Fence(t.Context(), target, Run)
+	by, err := c.FenceNode(t.Context(), target, Run)
 	if err != nil || by != "fence_test" {
 		t.Fatalf("%s, %v", by, err)
 	}
@@ -196,10 +196,10 @@ func TestAnAgentGetsItsOptions(t *testing.T) {
 	if err := os.Chmod(secret, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Fence(t.Context(), target, Run); err == nil || !strings.Contains(err.Error(), "chmod 0600") {
+	if _, err := c.FenceNode(t.Context(), target, Run); err == nil || !strings.Contains(err.Error(), "chmod 0600") {
 		t.Errorf("a secret that others can read: %v", err)
 	}
-	if _, err := c.Fence(t.Context(), Target{Node: "n9"}, Run); err == nil || !strings.Contains(err.Error(), "fencing.nodes has no entry for the node n9") {
+	if _, err := c.FenceNode(t.Context(), Target{Node: "n9"}, Run); err == nil || !strings.Contains(err.Error(), "fencing.nodes has no entry for the node n9") {
 		t.Errorf("%v", err)
 	}
 }
@@ -231,7 +231,7 @@ func TestAgentsThatLie(t *testing.T) {
 			conf := level(path)
 			conf.Timeout = 6 * time.Second
 			conf.Levels[0].Secrets = map[string]string{"password": secret}
-			_, err := conf.Fence(t.Context(), target, Run)
+			_, err := conf.FenceNode(t.Context(), target, Run)
 			switch {
 			case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 				t.Errorf("%v", err)
@@ -246,7 +246,7 @@ func TestAgentsThatLie(t *testing.T) {
 func TestAnAgentThatTakesAMoment(t *testing.T) {
 	marker := filepath.Join(t.TempDir(), "asked")
 	path, _ := script(t, fmt.Sprintf("status) if [ -e %[1]s ]; then exit 2; fi; touch %[1]s; exit 0;;", marker), all...)
-	if _, err := level(path).Fence(t.Context(), target, Run); err != nil {
+	if _, err := level(path).FenceNode(t.Context(), target, Run); err != nil {
 		t.Error(err)
 	}
 }
@@ -350,11 +350,11 @@ func TestNodesAndWhoCanFenceThem(t *testing.T) {
 	if got := c.Nodes(); !slices.Equal(got, []string{"n1", "n2"}) {
 		t.Errorf("%v", got)
 	}
-	if c.Fences("n1") != nil || c.Fences("n3") == nil {
-		t.Error(c.Fences("n1"), c.Fences("n3"))
+	if c.CanFence("n1") != nil || c.CanFence("n3") == nil {
+		t.Error(c.CanFence("n1"), c.CanFence("n3"))
 	}
 	c.Levels = append(c.Levels, Level{Command: []string{"x"}})
-	if err := c.Fences("n3"); err != nil {
+	if err := c.CanFence("n3"); err != nil {
 		t.Error(err)
 	}
 }
@@ -370,7 +370,7 @@ func TestOnlyOneFencesANode(t *testing.T) {
 	outcomes := make(chan outcome, 2)
 	start := func() {
 		go func() {
-			by, err := e.Fence(t.Context(), "n1", func(context.Context) (string, error) {
+			by, err := e.FenceNode(t.Context(), "n1", func(context.Context) (string, error) {
 				began <- struct{}{}
 				return "agent", <-release
 			})
@@ -414,7 +414,7 @@ func TestFencingEndsTheMonitor(t *testing.T) {
 		})
 	}()
 	<-asking
-	if _, err := e.Fence(t.Context(), "n1", func(context.Context) (string, error) { return "agent", nil }); err != nil {
+	if _, err := e.FenceNode(t.Context(), "n1", func(context.Context) (string, error) { return "agent", nil }); err != nil {
 		t.Error(err)
 	}
 	if <-done {

@@ -30,12 +30,12 @@ func TestRealAgents(t *testing.T) {
 	if err := os.WriteFile(state, []byte("on"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	by, err := c.Fence(t.Context(), target, Run)
+	by, err := c.FenceNode(t.Context(), target, Run)
 	if err != nil || by != "fence_dummy" || strings.TrimSpace(read(t, state)) != "off" {
 		t.Errorf("%s, %v, %q", by, err, read(t, state))
 	}
 	c.Levels[0].Nodes["n1"]["type"] = "fail" // off fails, and so does every other action
-	if _, err := c.Fence(t.Context(), target, Run); err == nil {
+	if _, err := c.FenceNode(t.Context(), target, Run); err == nil {
 		t.Error("a failure counts as success")
 	}
 	c.Levels[0].Nodes["n1"] = map[string]string{"status_fil": state}

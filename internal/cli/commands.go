@@ -53,17 +53,17 @@ func suggest(root *cobra.Command, args []string, err error) error {
 	if _, _, unknown := root.Find(args); err == nil || unknown == nil {
 		return err
 	}
-	hint := "'zkelectd --help' lists the commands"
+	advice := "'zkelectd --help' lists the commands"
 	for _, arg := range args {
 		if strings.HasPrefix(arg, "-") {
 			continue
 		}
 		if similar := root.SuggestionsFor(arg); len(similar) > 0 {
-			hint = "did you mean " + strings.Join(similar, " or ") + "?"
+			advice = "did you mean " + strings.Join(similar, " or ") + "?"
 		}
 		break
 	}
-	return fmt.Errorf("%w: %s", err, hint)
+	return fmt.Errorf("%w: %s", err, advice)
 }
 
 // printError prints an error; for an invalid configuration it prints each error on its own line. The process ends even if
@@ -97,8 +97,8 @@ func sayUsage(called *cobra.Command, err error) error {
 // takesArguments reports whether a command has arguments, besides the names of its subcommands.
 func takesArguments(cmd *cobra.Command) bool { return strings.Contains(cmd.Use, " ") }
 
-// hinted is a command that a text tells people to type.
-var hinted = regexp.MustCompile(`'zkelectd\s[^']*'`)
+// typedCommand is a command that a text tells people to type.
+var typedCommand = regexp.MustCompile(`'zkelectd\s[^']*'`)
 
 // withConnection adds the flags in args that say where the group is to the commands of a text that have none: they work when typed.
 func withConnection(text string, args []string) string {
@@ -119,12 +119,12 @@ func withConnection(text string, args []string) string {
 	if len(given) == 0 {
 		return text
 	}
-	return hinted.ReplaceAllStringFunc(text, func(hint string) string {
-		if strings.Contains(hint, " --config") || strings.Contains(hint, " --zk") || strings.Contains(hint, " --root") ||
-			strings.Contains(hint, " -- ") || strings.Contains(hint, " --help") {
-			return hint
+	return typedCommand.ReplaceAllStringFunc(text, func(command string) string {
+		if strings.Contains(command, " --config") || strings.Contains(command, " --zk") || strings.Contains(command, " --root") ||
+			strings.Contains(command, " -- ") || strings.Contains(command, " --help") {
+			return command
 		}
-		return strings.TrimSuffix(hint, "'") + " " + strings.Join(given, " ") + "'"
+		return strings.TrimSuffix(command, "'") + " " + strings.Join(given, " ") + "'"
 	})
 }
 

@@ -174,13 +174,13 @@ func TestCommandsThatFindNoGroup(t *testing.T) {
 	d := newDesk(t)
 	nowhere := "127.0.0.1:" + closedPort(t)
 	status := []string{"status", "--connect-timeout", "300ms"}
-	const hint = ": to use others, add --zk or --config"
-	d.fails(append(status, "--zk", nowhere), "no ZooKeeper server answers: "+nowhere, "zookeeper.servers is from --zk"+hint)
+	const advice = ": to use others, add --zk or --config"
+	d.fails(append(status, "--zk", nowhere), "no ZooKeeper server answers: "+nowhere, "zookeeper.servers is from --zk"+advice)
 	d.env = []string{"ZKELECTD_ZOOKEEPER_SERVERS=" + nowhere}
-	d.fails(status, "zookeeper.servers is from ZKELECTD_ZOOKEEPER_SERVERS"+hint)
+	d.fails(status, "zookeeper.servers is from ZKELECTD_ZOOKEEPER_SERVERS"+advice)
 	d.env = nil
 	d.write("etc.yaml", "node: {id: n1}\nzookeeper: {servers: ["+nowhere+"]}\n")
-	d.fails(status, "zookeeper.servers is from "+d.host+":2"+hint)
+	d.fails(status, "zookeeper.servers is from "+d.host+":2"+advice)
 	d.write("etc.yaml", "zookeeper: {servres: ["+nowhere+"]}\n")
 	d.fails(status, d.host+":1: zookeeper.servres: is not a setting; did you mean zookeeper.servers?")
 	d.prints([]string{"status", "--zk", shared.Addr(), "--root", newFleet(t).paths.Root})

@@ -46,12 +46,12 @@ func TestRepair(t *testing.T) {
 	f.eventually("a history", func() bool { _, _, err := f.session.Get(t.Context(), f.paths.History(), false); return err == nil })
 	f.write(overwrite(f.paths.Policy(), "garbage"), overwrite(f.paths.History(), "garbage"),
 		cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Control(), Data: []byte("garbage")})
-	f.failsWith(f.hint("'zkelectd repair policy --config /etc/zkelectd.yaml'"), "policy", "--apply", f.file("b"))
-	control := strings.TrimSuffix(f.hint("'zkelectd repair control'"), "'") + " --" // and where the group is
+	f.failsWith(f.command("'zkelectd repair policy --config /etc/zkelectd.yaml'"), "policy", "--apply", f.file("b"))
+	control := strings.TrimSuffix(f.command("'zkelectd repair control'"), "'") + " --" // and where the group is
 	f.failsWith(control, "resume")
 	f.failsWith(control, "reelect")
 	problems := strings.Join(f.until("a status", func(status.Group) bool { return true }).Problems, "\n")
-	for _, want := range []string{"policy does not replace a healthy leader", f.hint("'zkelectd repair policy'"), f.hint("'zkelectd repair control'")} {
+	for _, want := range []string{"policy does not replace a healthy leader", f.command("'zkelectd repair policy'"), f.command("'zkelectd repair control'")} {
 		if !strings.Contains(problems, want) {
 			t.Errorf("status does not say %q: %s", want, problems)
 		}

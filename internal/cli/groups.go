@@ -244,7 +244,7 @@ func missingFrom(h config.Host, name, root string) store.MissingError {
 // notCreated is the error for a group that is configured, but does not exist yet.
 func notCreated(h config.Host, name, root string) error {
 	missing := missingFrom(h, name, root)
-	return &request.NotAffectedError{Reason: "it does not exist yet: " + missing.Hint()}
+	return &request.NotAffectedError{Reason: "it does not exist yet: " + missing.Advice()}
 }
 
 // requireCreated returns an error if the group does not exist.

@@ -9,10 +9,10 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// hint returns a hint as it is shown for the group.
-func (f *fleet) hint(command string) string { return cluster.InGroup(command, f.groupName()) }
+// command returns a command as it is shown for the group.
+func (f *fleet) command(command string) string { return cluster.InGroup(command, f.groupName()) }
 
-// typedFor returns the text of a status with the flags of [fleet.run] in its hints.
+// typedFor returns the text of a status with the flags of [fleet.run] in its commands.
 func (f *fleet) typedFor(text string) string {
 	return withConnection(text, []string{"status", "--zk", strings.Join(f.servers, ","), "--root", f.paths.Root})
 }

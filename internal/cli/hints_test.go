@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	hint = regexp.MustCompile(`'(zkelectd [^']*)'`)
+	commandText = regexp.MustCompile(`'(zkelectd [^']*)'`)
 	// verb is a verb of a format, which stands for a name or a number, as an action does in a template; placeholder is a word that
 	// nobody can type as it is.
 	verb        = regexp.MustCompile(`%(\[\d\])?[sdqv]`)
@@ -29,7 +29,7 @@ var (
 	placeholder = regexp.MustCompile(`\b[A-Z]{2,}\b|…|\.\.\.`)
 )
 
-// texts calls f for each text in the sources of the program, with the parts of a sum put together. completed is set for a hint that
+// texts calls f for each text in the sources of the program, with the parts of a sum put together. completed is set for a command that
 // cluster.InGroup completes.
 func texts(t *testing.T, f func(at token.Position, text string, completed bool)) {
 	t.Helper()
@@ -69,7 +69,7 @@ func texts(t *testing.T, f func(at token.Position, text string, completed bool))
 	}
 }
 
-// completes returns how many arguments a function that completes a hint has before the values, 0 for another function: the hint and, unless
+// completes returns how many arguments a function that completes a command has before the values, 0 for another function: the command and, unless
 // it is a method, the group.
 func completes(f ast.Expr) int {
 	if name, ok := f.(*ast.SelectorExpr); ok {
@@ -119,11 +119,11 @@ func typed(line string) error {
 	return parses(words[1:], false)
 }
 
-// hints calls f for each command in quotes, in the texts of the program and of the alerts.
-func hints(t *testing.T, f func(at, command string)) {
+// typedCommands calls f for each command in quotes, in the texts of the program and of the alerts.
+func typedCommands(t *testing.T, f func(at, command string)) {
 	t.Helper()
 	find := func(at, text string) {
-		for _, m := range hint.FindAllStringSubmatch(strings.Join(strings.Fields(text), " "), -1) {
+		for _, m := range commandText.FindAllStringSubmatch(strings.Join(strings.Fields(text), " "), -1) {
 			f(at, m[1])
 		}
 	}
@@ -132,10 +132,10 @@ func hints(t *testing.T, f func(at, command string)) {
 }
 
 // A reader types each 'zkelectd …' in a message or a help text as it is: it must be a complete command.
-func TestHintsCanBeTyped(t *testing.T) {
+func TestCommandsCanBeTyped(t *testing.T) {
 	t.Parallel()
 	found := 0
-	hints(t, func(at, command string) {
+	typedCommands(t, func(at, command string) {
 		found++
 		line := verb.ReplaceAllString(command, "1")
 		if placeholder.MatchString(line) {
@@ -145,7 +145,7 @@ func TestHintsCanBeTyped(t *testing.T) {
 		}
 	})
 	if found < 40 {
-		t.Errorf("only %d hints were found", found)
+		t.Errorf("only %d commands were found", found)
 	}
 }
 
@@ -209,21 +209,21 @@ func parsed(t *testing.T, line string) *cobra.Command {
 	return cmd
 }
 
-// A hint acts on the group, and on the node, that it is about, whatever their names are; so nothing but cluster.InGroup puts names in.
-func TestHintsActOnWhatTheyName(t *testing.T) {
+// A command acts on the group, and on the node, that it is about, whatever their names are; so nothing but cluster.InGroup puts names in.
+func TestCommandsActOnWhatTheyName(t *testing.T) {
 	t.Parallel()
 	found, named := 0, 0
 	texts(t, func(at token.Position, text string, completed bool) {
 		if !completed {
-			for _, m := range hint.FindAllString(text, -1) {
+			for _, m := range commandText.FindAllString(text, -1) {
 				if strings.Contains(m, " -g ") || slices.ContainsFunc(verb.FindAllString(m, -1), func(v string) bool { return !strings.HasSuffix(v, "d") }) {
 					t.Errorf("%s: %s has a name that is not quoted: use cluster.InGroup", at, m)
 				}
 			}
 			return
 		}
-		if !hint.MatchString(text) {
-			t.Errorf("%s: %q is not a hint", at, text)
+		if !commandText.MatchString(text) {
+			t.Errorf("%s: %q is not a command", at, text)
 			return
 		}
 		found++
@@ -264,6 +264,6 @@ func TestHintsActOnWhatTheyName(t *testing.T) {
 		}
 	})
 	if found < 30 || named < 35 {
-		t.Errorf("only %d hints with %d names were found", found, named)
+		t.Errorf("only %d commands with %d names were found", found, named)
 	}
 }

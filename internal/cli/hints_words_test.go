@@ -8,7 +8,7 @@ import (
 )
 
 // A command that an error says to type names the group of the command line.
-func TestHintsKeepTheConnection(t *testing.T) {
+func TestCommandsKeepTheConnection(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		args       []string

@@ -195,7 +195,7 @@ func (g group) localPolicy(file string) (config.Config, error) {
 	return config.Config{}, errors.New("name the file that has the policy, or its configuration with --config")
 }
 
-// policyOf returns the configuration with the policy of a file. group is the name for hints.
+// policyOf returns the configuration with the policy of a file. group is the name in commands for people.
 func policyOf(file, group string) (config.Config, error) {
 	cfg, err := config.Load(config.Sources{File: file})
 	if err != nil {

@@ -44,7 +44,7 @@ func TestPolicyOfTheGroup(t *testing.T) {
 	if rec := f.snapshot().Policy.Record; err != nil || rec.Revision != 1 || rec.Rules.Digest() != defaults.Rules().Digest() {
 		t.Errorf("%v; published: %+v", err, rec)
 	}
-	f.failsWith("a.yaml has no policy, because policy.source is group: "+strings.TrimSuffix(f.hint("'zkelectd policy edit'"), "'"), "policy", "--apply", f.file("a"))
+	f.failsWith("a.yaml has no policy, because policy.source is group: "+strings.TrimSuffix(f.command("'zkelectd policy edit'"), "'"), "policy", "--apply", f.file("a"))
 	f.exits(0, "policy", "--apply", f.policyFile("new.yaml", "policy: {type: first, sites: {dc1: 7}}\n"))
 	f.stop("b")
 	f.configure("b", "dc1", 100, "policy: {source: group}\nhealth: {interval: 7s}\n")

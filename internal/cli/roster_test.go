@@ -36,7 +36,7 @@ func TestLostMembersAreRemembered(t *testing.T) {
 	check(checkOK, " | groups=1 ready=1 members=3 eligible=3 problems=0\n")
 	f.crash("c")
 	f.until("c is lost", absentAs("c", "lost"))
-	if out, err := f.run("status"); err != nil || !strings.Contains(out, "2 of 3 expected; lost: c ("+f.typedFor(f.hint("'zkelectd forget c'"))) || !strings.Contains(out, "LOST ") {
+	if out, err := f.run("status"); err != nil || !strings.Contains(out, "2 of 3 expected; lost: c ("+f.typedFor(f.command("'zkelectd forget c'"))) || !strings.Contains(out, "LOST ") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	f.logged("a", "a member is lost")

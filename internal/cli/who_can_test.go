@@ -243,7 +243,7 @@ func (f *fleet) pausedHard(end func(leader string)) bool {
 	end(leader)
 	f.waitForDeath(child)
 	f.eventually("no leader is elected", func() bool {
-		return strings.Contains(f.daemons["a"].Output()+f.daemons["b"].Output(), "there is no election until "+f.hint("'zkelectd resume'"))
+		return strings.Contains(f.daemons["a"].Output()+f.daemons["b"].Output(), "there is no election until "+f.command("'zkelectd resume'"))
 	})
 	return true
 }

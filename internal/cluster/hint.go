@@ -7,14 +7,14 @@ import (
 	"unicode"
 )
 
-// InGroup completes a hint, which is a command in quotes such as 'zkelectd forget %s', so that it works when it is typed. It replaces
+// InGroup completes a command in quotes, such as 'zkelectd forget %s', so that it works when it is typed. It replaces
 // each %s by the next argument, and adds -g with the name of the group or slot. That is the name in the configuration: the root of a group
-// may end in another one. If group is empty, its name is not known, and the hint has no -g. InGroup adds no options for the connection.
+// may end in another one. If group is empty, its name is not known, and the command has no -g. InGroup adds no options for the connection.
 // The command of a job, after --, stays at the end.
-func InGroup(hint, group string, args ...any) string {
+func InGroup(command, group string, args ...any) string {
 	var words, dashed []string
-	hint, job, hasJob := strings.Cut(strings.Trim(hint, "'"), " -- ")
-	for _, w := range strings.Fields(hint) {
+	command, job, hasJob := strings.Cut(strings.Trim(command, "'"), " -- ")
+	for _, w := range strings.Fields(command) {
 		if w == "%s" {
 			text := fmt.Sprint(args[0])
 			w, args = ShellWord(text), args[1:]

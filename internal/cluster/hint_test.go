@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A hint names the group and the node as a reader has to type them in a shell: records, and roots, may have any characters.
-func TestHintsCanBeTypedInAShell(t *testing.T) {
+// A command names the group and the node as a reader has to type them in a shell: records, and roots, may have any characters.
+func TestCommandsCanBeTypedInAShell(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
 		"ingest":      `'zkelectd forget ingest -g ingest'`,
@@ -40,7 +40,7 @@ func TestHintsCanBeTypedInAShell(t *testing.T) {
 }
 
 // The values of options are quoted as well, and what begins with a dash is not taken for an option.
-func TestHintsWithOptions(t *testing.T) {
+func TestCommandsWithOptions(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ got, want string }{
 		{InGroup("'zkelectd resume'", ""), "'zkelectd resume'"},

@@ -168,11 +168,11 @@ func (w *walker) section(prefix string, n *yaml.Node) {
 		case w.isSection(name):
 			w.section(name+".", value)
 		default:
-			hint := ""
+			advice := ""
 			if near := suggest.Nearest(name, w.candidates()); near != "" {
-				hint = fmt.Sprintf("; did you mean %s?", w.within+near)
+				advice = fmt.Sprintf("; did you mean %s?", w.within+near)
 			}
-			w.errs.add(w.at(n.Content[i]), w.within+name, "is not a setting%s", hint)
+			w.errs.add(w.at(n.Content[i]), w.within+name, "is not a setting%s", advice)
 		}
 	}
 }
@@ -302,7 +302,7 @@ func structOf[T any](n *yaml.Node, wrong string) (v T, err error) {
 		field, known := fields[name]
 		if !known {
 			names := slices.Sorted(maps.Keys(fields))
-			return v, fmt.Errorf("%q is none of %s%s", name, strings.Join(names, ", "), suggest.Hint(name, names))
+			return v, fmt.Errorf("%q is none of %s%s", name, strings.Join(names, ", "), suggest.DidYouMean(name, names))
 		}
 		if seen[name] {
 			return v, fmt.Errorf("%q is given twice", name)

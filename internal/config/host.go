@@ -327,7 +327,7 @@ func (h Host) UnknownGroups(rules cluster.Rules) (warnings []string) {
 	}
 	for _, peer := range policy.RelationsOf(rules).Peers() {
 		if name := cluster.GroupOf(peer); !slices.Contains(known, name) {
-			warnings = append(warnings, fmt.Sprintf("the policy names the group %s, which this host does not have%s", name, suggest.Hint(name, known)))
+			warnings = append(warnings, fmt.Sprintf("the policy names the group %s, which this host does not have%s", name, suggest.DidYouMean(name, known)))
 		}
 	}
 	return warnings

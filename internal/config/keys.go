@@ -155,7 +155,7 @@ func (k Key) value(tag string) any {
 // check returns an error unless a value is one that the tags permit.
 func (k Key) check(value reflect.Value) error {
 	if len(k.Values) > 0 && !slices.Contains(k.Values, value.String()) {
-		return fmt.Errorf("%q is not one of %s%s", value, strings.Join(k.Values, ", "), suggest.Hint(value.String(), k.Values))
+		return fmt.Errorf("%q is not one of %s%s", value, strings.Join(k.Values, ", "), suggest.DidYouMean(value.String(), k.Values))
 	}
 	least, most := k.tag.Get("min"), k.tag.Get("max")
 	below := least != "" && quantity(value) < quantity(reflect.ValueOf(k.value(least)))

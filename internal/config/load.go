@@ -105,7 +105,7 @@ func readEnv(env []string, values map[string]found, errs *Errors) {
 		}
 		key, known := byEnv[name]
 		if !known {
-			errs.add(name, "", "is not a setting%s", suggest.Hint(name, names))
+			errs.add(name, "", "is not a setting%s", suggest.DidYouMean(name, names))
 			continue
 		}
 		put(values, key, name, s, errs)

@@ -145,12 +145,12 @@ func (d *directory) reloaded(m *mainFile, running Host) Reloaded {
 
 // checkRemovals refuses the removal of many groups: a directory that was not mounted, or a copy that stopped half-way, is not an order.
 func (d *directory) checkRemovals(removed []string, running Host, dir string) error {
-	const hint = "if they are to end, run '" + allowRemovalsCommand + "'"
+	const advice = "if they are to end, run '" + allowRemovalsCommand + "'"
 	switch gone, n := len(removed), len(running.Groups); {
 	case gone > 0 && len(d.files) == 0:
-		return Errors{{Source: dir, Reason: fmt.Sprintf("has no group files any more; %d groups run; %s", n, hint)}}
+		return Errors{{Source: dir, Reason: fmt.Sprintf("has no group files any more; %d groups run; %s", n, advice)}}
 	case gone >= 2 && gone*5 > n:
-		return Errors{{Source: dir, Reason: fmt.Sprintf("the files of %d of %d groups are gone: %s; %s", gone, n, strings.Join(removed, ", "), hint)}}
+		return Errors{{Source: dir, Reason: fmt.Sprintf("the files of %d of %d groups are gone: %s; %s", gone, n, strings.Join(removed, ", "), advice)}}
 	}
 	return nil
 }

@@ -411,7 +411,7 @@ func (j *job) watch(ctx context.Context, session *zk.Session) {
 // known; zero if it stays. late is set if it does not wait any longer for a leader.
 func (j *job) whyNot(ctx context.Context, conn cluster.Reader, late bool) JobResult {
 	root := cluster.Paths{Root: j.cfg.ZooKeeper.Root}
-	hint := cluster.InGroup("'zkelectd status --root %s'", "", root.Root)
+	advice := cluster.InGroup("'zkelectd status --root %s'", "", root.Root)
 	slots := []cluster.Paths{root}
 	if j.rule.Max > 0 {
 		slots = nil
@@ -428,7 +428,7 @@ func (j *job) whyNot(ctx context.Context, conn cluster.Reader, late bool) JobRes
 		}
 		switch {
 		case err != nil && late:
-			return JobResult{Failed: fmt.Sprintf("it is not known which hosts run it: %v; see %s", err, hint)}
+			return JobResult{Failed: fmt.Sprintf("it is not known which hosts run it: %v; see %s", err, advice)}
 		case err != nil, current.Exists && current.Record.Node == j.cfg.Node.ID:
 			return JobResult{}
 		case current.Exists && (late || current.Record.State == cluster.CurrentReady):
@@ -442,7 +442,7 @@ func (j *job) whyNot(ctx context.Context, conn cluster.Reader, late bool) JobRes
 	case len(others) == len(slots):
 		return JobResult{Failed: fmt.Sprintf("its turn has not come: %d jobs run, as many as may at once, on %s", len(others), all)}
 	case late:
-		return JobResult{Failed: fmt.Sprintf("no host was elected within %s: see %s", electionTimeout, hint)}
+		return JobResult{Failed: fmt.Sprintf("no host was elected within %s: see %s", electionTimeout, advice)}
 	}
 	return JobResult{}
 }

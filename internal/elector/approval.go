@@ -35,7 +35,7 @@ func (e *Elector) approve(in Input, g attemptEnd, active *activeRequests, d *Dec
 		return
 	}
 	p := e.proposal(in, active, *elect)
-	switch hint := cluster.InGroup("'zkelectd approve'", e.opt.Group); {
+	switch command := cluster.InGroup("'zkelectd approve'", e.opt.Group); {
 	case p == nil: // a deputy writes none, the next elector will
 		e.withdraw(in, g, d, fmt.Sprintf("a person must approve that %s is elected: %s", target, elect.Reason))
 		if in.Snapshot.Control.Err != nil {
@@ -46,7 +46,7 @@ func (e *Elector) approve(in Input, g attemptEnd, active *activeRequests, d *Dec
 		elect.Reason += "; approved by " + p.AnsweredBy
 		return
 	case p.Answer == cluster.ProposalRejected:
-		e.withdraw(in, g, d, fmt.Sprintf("%s is not elected: rejected by %s: %s; %s elects it all the same", target, p.AnsweredBy, elect.Reason, hint))
+		e.withdraw(in, g, d, fmt.Sprintf("%s is not elected: rejected by %s: %s; %s elects it all the same", target, p.AnsweredBy, elect.Reason, command))
 	default:
 		if pending := *p; pending.ID <= in.Snapshot.Control.Record.Last { // else it has not been written, and may get another number
 			d.Proposal = &pending
@@ -56,7 +56,7 @@ func (e *Elector) approve(in Input, g attemptEnd, active *activeRequests, d *Dec
 			then = fmt.Sprintf("without an answer it is elected %s after this was proposed", p.For)
 		}
 		e.withdraw(in, g, d, fmt.Sprintf("%s waits for approval: %s; %s elects it, and %s does not; %s",
-			target, elect.Reason, hint, cluster.InGroup("'zkelectd approve --reject'", e.opt.Group), then))
+			target, elect.Reason, command, cluster.InGroup("'zkelectd approve --reject'", e.opt.Group), then))
 		d.Wake = cluster.Earliest(d.Wake, active.wake)
 	}
 	if why != "" {

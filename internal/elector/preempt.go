@@ -191,11 +191,11 @@ func (e *Elector) checkPreemption(b rankingInput, r rankedMembers, best cluster.
 		return e.pausedError(active.Pause, b.in)
 	}
 	if s := &b.in.Snapshot; s.Policy.Exists && s.Policy.Err != nil {
-		hint := ""
+		advice := ""
 		if s.Policy.Newer() == nil {
-			hint = "; " + cluster.InGroup("'zkelectd repair policy'", cluster.GroupOf(e.opt.Group)) + " repairs it"
+			advice = "; " + cluster.InGroup("'zkelectd repair policy'", cluster.GroupOf(e.opt.Group)) + " repairs it"
 		}
-		return fmt.Errorf("policy does not replace a healthy leader: the policy in ZooKeeper cannot be read: %w%s", s.Policy.Err, hint)
+		return fmt.Errorf("policy does not replace a healthy leader: the policy in ZooKeeper cannot be read: %w%s", s.Policy.Err, advice)
 	}
 	if peer := b.in.Policy.Awaits(b.input()); peer != "" {
 		return fmt.Errorf("the group %s, which this one follows, is about to decide", peer)

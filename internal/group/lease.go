@@ -77,7 +77,7 @@ func (m *Member) renewed(done transition.RenewDone, took time.Duration) {
 	if cluster.IsRefusal(done.Err) && !m.refused {
 		m.refused = true
 		m.group.log.Error("ZooKeeper refuses to renew the leases of this host: the work ends with its lease", "err", done.Err,
-			"hint", "check the ACL and the quota of the znode that the error names")
+			"advice", "check the ACL and the quota of the znode that the error names")
 	}
 	if done.Err != nil && m.opt.Failsafe != nil {
 		m.opt.Failsafe.Agent.Suspect()

@@ -89,10 +89,10 @@ func (g *Group) checkDrift(inForce cluster.Stored[cluster.Policy], slots cluster
 		d.policy = fmt.Sprintf("the policy in force is revision %d, published by %s; that of this configuration differs", rec.Revision, rec.By)
 	}
 	if d.policy != "" && d.policy != g.driftSeen().policy {
-		g.log.Warn("this configuration's policy is not the one in force", "reason", d.policy, "hint", cluster.InGroup("'zkelectd policy'", g.opt.Resource)+" prints that for the file")
+		g.log.Warn("this configuration's policy is not the one in force", "reason", d.policy, "advice", cluster.InGroup("'zkelectd policy'", g.opt.Resource)+" prints that for the file")
 	}
 	if d.slots != "" && d.slots != g.driftSeen().slots {
-		g.log.Warn("this configuration's slots are not those in force", "reason", d.slots, "hint", "see docs/groups.md")
+		g.log.Warn("this configuration's slots are not those in force", "reason", d.slots, "advice", "see docs/groups.md")
 	}
 	g.drift.Store(&d)
 }

@@ -175,7 +175,7 @@ func TestDriftOfPolicyAndSlots(t *testing.T) {
 		t.Errorf("both differ: %+v", seen)
 	}
 	if !strings.Contains(log.String(), "zkelectd policy -g ingest' prints that for the file") {
-		t.Errorf("the hint does not name the group: %s", &log)
+		t.Errorf("the advice does not name the group: %s", &log)
 	}
 	g.settings.PolicyInGroup = true
 	if g.checkDrift(other, stored(three)); g.driftSeen().policy != "" || g.settings.policyDigest() != "" {

@@ -138,12 +138,12 @@ func (w *holderWatch) observe(taken *store.TakenError, own time.Duration) (time.
 	if now.Before(w.next) {
 		return w.next.Sub(now), nil
 	}
-	hint := "if that daemon is running, stop it or give this one another node.id (--id)"
+	advice := "if that daemon is running, stop it or give this one another node.id (--id)"
 	if w.me.isOwnPast(rec) {
-		hint = "it is an earlier run of this daemon"
+		advice = "it is an earlier run of this daemon"
 	}
 	w.log.Warn("this node id is still registered: waiting for that session to end", "host", rec.Host, "pid", rec.PID,
-		"session", fmt.Sprintf("0x%x", taken.Session), "znode", taken.Path, "waited", waited.Round(time.Second), "hint", hint)
+		"session", fmt.Sprintf("0x%x", taken.Session), "znode", taken.Path, "waited", waited.Round(time.Second), "advice", advice)
 	w.next = now.Add(w.pause)
 	next := w.pause
 	w.pause = min(2*w.pause, takenLogMax)

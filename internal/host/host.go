@@ -74,7 +74,7 @@ type Options struct {
 	// Joined is called once, before the first reload: when the first group has registered or was refused. It is nil for
 	// none.
 	Joined func()
-	// ConfigFile is the path of the configuration file, for hints; empty if there is none that can be read again.
+	// ConfigFile is the path of the configuration file, for advice; empty if there is none that can be read again.
 	ConfigFile string
 	// Create permits to create groups that this host has never been in.
 	Create bool

@@ -332,7 +332,7 @@ func (s *session) cutLeases(g zk.Grant) {
 	}
 	s.host.log.Error("a ZooKeeper server granted a shorter session timeout than the lease is based on: leadership ends, and a new session begins",
 		"server", g.Server, "granted", g.Timeout, "lease_base", g.Base,
-		"hint", fmt.Sprintf("let all servers have a maxSessionTimeout of at least %s, or set zookeeper.min_session_timeout: %s on all hosts", g.Base, g.Timeout))
+		"advice", fmt.Sprintf("let all servers have a maxSessionTimeout of at least %s, or set zookeeper.min_session_timeout: %s on all hosts", g.Base, g.Timeout))
 }
 
 func (h *Host) closeSession(ctx context.Context, s *zk.Session) {

@@ -15,9 +15,9 @@ import (
 )
 
 // Hints use the name that a group has in the configuration, even if its root ends in another name.
-func TestHintsNameTheGroupNotItsRoot(t *testing.T) {
+func TestCommandsNameTheGroupNotItsRoot(t *testing.T) {
 	p := cluster.Paths{Root: "/own/x"}
-	hints := func(name, text string, want ...string) {
+	names := func(name, text string, want ...string) {
 		t.Helper()
 		for _, w := range want {
 			if !strings.Contains(text, w) || strings.Contains(text, "-g x") {
@@ -31,7 +31,7 @@ func TestHintsNameTheGroupNotItsRoot(t *testing.T) {
 	if _, err := (Proposal{Group: "billing", Config: configured(t, "ZKELECTD_ZOOKEEPER_ROOT=/own/x")}).Next(damaged); err == nil {
 		t.Error("a damaged policy was replaced")
 	} else {
-		hints("policy", err.Error(), "'zkelectd repair policy --config /etc/zkelectd.yaml -g billing'")
+		names("policy", err.Error(), "'zkelectd repair policy --config /etc/zkelectd.yaml -g billing'")
 	}
 
 	s := storetest.NewServer().Connect()
@@ -51,7 +51,7 @@ func TestHintsNameTheGroupNotItsRoot(t *testing.T) {
 	if _, err := submitter.Submit(t.Context(), crossed); err == nil {
 		t.Error("two requests at once were accepted")
 	} else {
-		hints("submit", err.Error(), "see 'zkelectd status -g billing'")
+		names("submit", err.Error(), "see 'zkelectd status -g billing'")
 	}
 
 	of.Group += "/3"
@@ -63,7 +63,7 @@ func TestHintsNameTheGroupNotItsRoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hints("cache", strings.Join(view.Problems, "\n"), "'zkelectd repair policy -g billing'", "'zkelectd slots 3 --per-node 3 -g billing'")
+	names("cache", strings.Join(view.Problems, "\n"), "'zkelectd repair policy -g billing'", "'zkelectd slots 3 --per-node 3 -g billing'")
 
 	for name, q := range map[string]func() (whatif.Question, error){
 		"question": func() (whatif.Question, error) {

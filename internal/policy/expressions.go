@@ -125,7 +125,7 @@ func CheckCauses(rules cluster.Rules) error {
 	for _, e := range expressionsOf(rules) {
 		for _, name := range e.causes {
 			if !slices.Contains(known, name) {
-				return fmt.Errorf("%s: cause is never %q: it is one of %s%s", e.key, name, strings.Join(known, ", "), suggest.Hint(name, known))
+				return fmt.Errorf("%s: cause is never %q: it is one of %s%s", e.key, name, strings.Join(known, ", "), suggest.DidYouMean(name, known))
 			}
 		}
 	}
@@ -149,8 +149,8 @@ func (e expression) checkNames(sites, nodes map[string]bool) (lines []string) {
 		names = slices.Sorted(slices.Values(names))
 		for _, name := range slices.Compact(names) {
 			if name != "" && !known[name] { // empty: no last leader
-				hint := suggest.Hint(name, slices.Sorted(maps.Keys(known)))
-				lines = append(lines, fmt.Sprintf("%s names the %s %q, %s%s", e.key, what, name, why, hint))
+				advice := suggest.DidYouMean(name, slices.Sorted(maps.Keys(known)))
+				lines = append(lines, fmt.Sprintf("%s names the %s %q, %s%s", e.key, what, name, why, advice))
 			}
 		}
 	}

@@ -212,7 +212,7 @@ var (
 // explainCompiler returns a compiler's message with the names that people know, and what was probably meant.
 func explainCompiler(text string, env any) string {
 	if m := noName.FindStringSubmatch(text); m != nil {
-		return strings.Replace(text, m[0], m[0]+suggest.Hint(m[1], exprNames(reflect.TypeOf(env))), 1)
+		return strings.Replace(text, m[0], m[0]+suggest.DidYouMean(m[1], exprNames(reflect.TypeOf(env))), 1)
 	}
 	m := noField.FindStringSubmatch(text)
 	if m == nil {
@@ -220,8 +220,8 @@ func explainCompiler(text string, env any) string {
 	}
 	for _, f := range reflect.VisibleFields(reflect.TypeOf(env)) {
 		if f.Type.Name() == m[1] {
-			hint := fmt.Sprintf("%s has no field %s%s", f.Tag.Get("expr"), m[2], suggest.Hint(m[2], exprNames(f.Type)))
-			return strings.Replace(text, m[0], hint, 1)
+			advice := fmt.Sprintf("%s has no field %s%s", f.Tag.Get("expr"), m[2], suggest.DidYouMean(m[2], exprNames(f.Type)))
+			return strings.Replace(text, m[0], advice, 1)
 		}
 	}
 	return text

@@ -116,7 +116,7 @@ func checkType(all map[string]policyType, key, name string) error {
 	if name == listType {
 		return fmt.Errorf("%s: rank needs a list in policy.rank", key)
 	}
-	return fmt.Errorf("%s: %q is not a policy: want one of %s%s", key, name, strings.Join(Types(), ", "), suggest.Hint(name, Types()))
+	return fmt.Errorf("%s: %q is not a policy: want one of %s%s", key, name, strings.Join(Types(), ", "), suggest.DidYouMean(name, Types()))
 }
 
 // newRanker returns the ranker of a name that the setting key lists.
@@ -141,7 +141,7 @@ func newRanker(rules cluster.Rules, key, name string) (ranker, error) {
 	}
 	i := slices.IndexFunc(all, func(r ranker) bool { return r.name == name })
 	if i < 0 || (name == execType && strings.HasPrefix(key, "policy.rank")) {
-		return ranker{}, fmt.Errorf("%s: %q is not a ranker: want one of %s, newest:LABEL, oldest:LABEL, with:GROUP, apart:GROUP or expr:EXPRESSION%s", key, name, strings.Join(Rankers(), ", "), suggest.Hint(name, Rankers()))
+		return ranker{}, fmt.Errorf("%s: %q is not a ranker: want one of %s, newest:LABEL, oldest:LABEL, with:GROUP, apart:GROUP or expr:EXPRESSION%s", key, name, strings.Join(Rankers(), ", "), suggest.DidYouMean(name, Rankers()))
 	}
 	return all[i], nil
 }

@@ -21,7 +21,7 @@ func credentialsFile(t *testing.T, text string) zk.AuthFile {
 	return zk.AuthFile{Path: path}
 }
 
-func TestWrongPasswordErrorHasAHint(t *testing.T) {
+func TestWrongPasswordErrorSaysWhatToDo(t *testing.T) {
 	creator := open(t, zk.Options{Access: zk.Access{Auth: credentialsFile(t, "zkelectd:right"), ACL: zk.ACLPrivate}})
 	p := root(t, creator)
 	impostor := open(t, zk.Options{Access: zk.Access{Auth: credentialsFile(t, "zkelectd:hunter2"), ACL: zk.ACLPrivate}})

@@ -57,7 +57,7 @@ func (e *MissingError) Error() string {
 	if e.Similar != "" {
 		meant = " (is " + e.Similar + " meant?)"
 	}
-	why, advice := "this host does not create it: ", "if both are right, "+e.Hint()
+	why, advice := "this host does not create it: ", "if both are right, "+e.Advice()
 	switch {
 	case errors.As(e.Reason, new(*zk.EnsembleError)):
 		why, advice = why+e.Reason.Error(), "start the servers that do not answer, or correct zookeeper.servers"
@@ -78,8 +78,8 @@ func (e *MissingError) Is(target error) bool { return target == ErrNoGroup }
 // ErrNeverJoined is why a host does not create a group in which it has never been.
 var ErrNeverJoined = errors.New("this host has never been in the group")
 
-// Hint says how to create the group.
-func (e *MissingError) Hint() string {
+// Advice says how to create the group.
+func (e *MissingError) Advice() string {
 	const same = " once, with the same connection and zookeeper.acl"
 	switch {
 	case e.File != "":

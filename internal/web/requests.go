@@ -237,7 +237,7 @@ func decodeRequest(kind request.Kind, body []byte) (request.Request, error) {
 		}
 		seen[name] = true
 		if err := d.Decode(fields[name]); err != nil {
-			return r, fmt.Errorf("%s: %s", name, fieldHint(fields[name]))
+			return r, fmt.Errorf("%s: %s", name, fieldValues(fields[name]))
 		}
 	}
 	if _, err := d.Token(); err != nil {
@@ -257,8 +257,8 @@ func decodeRequest(kind request.Kind, body []byte) (request.Request, error) {
 // fieldReason is a field that every kind has.
 const fieldReason = "reason"
 
-// fieldHint returns which values a field accepts.
-func fieldHint(field any) string {
+// fieldValues returns which values a field accepts.
+func fieldValues(field any) string {
 	switch field.(type) {
 	case *bool:
 		return "must be true or false"

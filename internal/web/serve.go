@@ -289,7 +289,7 @@ func (h *Hosts) SetAllowed(allowed []string) {
 // hostName returns a name in the form in which names are compared.
 func hostName(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
-// Check returns an error with a hint if requests may not have this Host header.
+// Check returns an error with advice if requests may not have this Host header.
 func (h *Hosts) Check(header string) error {
 	host, _, err := net.SplitHostPort(header)
 	if err != nil {

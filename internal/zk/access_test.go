@@ -70,7 +70,7 @@ func TestAuthFileIsCheckedAndNeverQuoted(t *testing.T) {
 	// The units pass an empty credential if the file does not exist. It has no identity, so it cannot own a private tree.
 	nobody := write("nothing", "", 0o440)
 	nobody.Systemd = true
-	if who, err := nobody.read(authKey); err != nil || len(who.all) > 0 || !strings.Contains(who.deniedHint(), nobody.Path+" is empty") {
+	if who, err := nobody.read(authKey); err != nil || len(who.all) > 0 || !strings.Contains(who.deniedAdvice(), nobody.Path+" is empty") {
 		t.Errorf("an empty credential: %+v, %v", who, err)
 	}
 	if err := (Access{Auth: nobody, ACL: ACLOpen}).Check(); err != nil {

@@ -132,7 +132,7 @@ func (g *Group) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, er
 		g.swapUnsettled(true)
 	}
 	if refused, ok := errors.AsType[*cluster.TxError](err); ok && errors.Is(err, cluster.ErrNoAuth) {
-		refused.Err = s.explainDenied(fmt.Errorf("%w%s", refused.Err, parentACLHint(refused.Op)))
+		refused.Err = s.explainDenied(fmt.Errorf("%w%s", refused.Err, parentACLAdvice(refused.Op)))
 	}
 	return out, err
 }
@@ -181,8 +181,8 @@ func (s *Session) zkRequest(op cluster.Op) any {
 	}
 }
 
-// parentACLHint completes the text of ErrNoAuth for operations that the ACL of the parent governs. It is empty for others.
-func parentACLHint(op cluster.Op) string {
+// parentACLAdvice completes the text of ErrNoAuth for operations that the ACL of the parent governs. It is empty for others.
+func parentACLAdvice(op cluster.Op) string {
 	if op.Kind != cluster.OpCreate && op.Kind != cluster.OpDelete {
 		return ""
 	}

@@ -184,10 +184,10 @@ func grantsAll(list []zk.ACL, ids identities) bool {
 	return perms&zk.PermAll == zk.PermAll
 }
 
-// explainDenied adds a hint to a permission error. It returns other errors unchanged.
+// explainDenied adds advice to a permission error. It returns other errors unchanged.
 func (s *Session) explainDenied(err error) error {
 	if errors.Is(err, cluster.ErrNoAuth) {
-		return fmt.Errorf("%w (%s)", err, s.currentIdentities().deniedHint())
+		return fmt.Errorf("%w (%s)", err, s.currentIdentities().deniedAdvice())
 	}
 	return err
 }

@@ -73,7 +73,7 @@ func (s *Session) allGroups(f func(*Group)) {
 	}
 }
 
-// hint adds a hint for path, or for everything if path is empty. The caller holds s.mu.
+// hint adds advice for path, or for everything if path is empty. The caller holds s.mu.
 func (g *Group) hint(path string) {
 	switch {
 	case path == "":

@@ -156,9 +156,9 @@ func parseIdentity(line string) (identity, error) {
 	return identity{digestScheme, user, password}, nil
 }
 
-// deniedHint returns what to do if these identities lack permission. The server accepts every password: a wrong one
+// deniedAdvice returns what to do if these identities lack permission. The server accepts every password: a wrong one
 // makes a different user, without permissions.
-func (ids identities) deniedHint() string {
+func (ids identities) deniedAdvice() string {
 	switch {
 	case len(ids.all) == 0 && ids.file != "":
 		return fmt.Sprintf("this session has no credentials: %s is empty; does the file named by LoadCredential= exist?", ids.file)

@@ -125,6 +125,6 @@ func (s *suspects) returned(key string, o outcome) {
 			level = slog.LevelWarn // servers that fail one after another do this, too
 		}
 		s.log.Log(context.Background(), level, "the connection to ZooKeeper was lost each time while one request was in flight: it is not sent again for now",
-			"request", key, "for", held, "hint", tooLarge)
+			"request", key, "for", held, "advice", tooLarge)
 	}
 }

@@ -104,11 +104,11 @@ func (d *draft) othersRefused(out whatif.Outcome, givesWay func(id, site string)
 			if !c.Matches(e.Member.ID, e.Member.Node.Record.Site) {
 				continue
 			}
-			hint := d.inGroup("'zkelectd uncordon %s'", c.Node)
+			command := d.inGroup("'zkelectd uncordon %s'", c.Node)
 			if c.Site != "" {
-				hint = d.inGroup("'zkelectd uncordon --site %s'", c.Site)
+				command = d.inGroup("'zkelectd uncordon --site %s'", c.Site)
 			}
-			return why + fmt.Sprintf("; %s lets %s be elected again", hint, e.Member.ID)
+			return why + fmt.Sprintf("; %s lets %s be elected again", command, e.Member.ID)
 		}
 	}
 	return why
@@ -267,7 +267,7 @@ func (d *draft) clearStrikes(node string) (Plan, error) {
 			return Plan{}, &NotAffectedError{Reason: "no node has strikes", Done: true}
 		}
 		nodes, _ := members(d.q.Snapshot)
-		return Plan{}, &NotAffectedError{Reason: node + " has no strikes" + suggest.Hint(node, nodes), Done: knows(d.q.Snapshot, node)}
+		return Plan{}, &NotAffectedError{Reason: node + " has no strikes" + suggest.DidYouMean(node, nodes), Done: knows(d.q.Snapshot, node)}
 	}
 	if d.next.Full() {
 		return Plan{}, fmt.Errorf("there are too many requests: uncordon some of the nodes and sites that %s lists first", d.inGroup("'zkelectd status'"))
@@ -326,7 +326,7 @@ func (d *draft) forget(node string) (Plan, error) {
 	case len(drop) == 0 && node == "":
 		return Plan{}, &NotAffectedError{Reason: "no member is lost", Done: true}
 	case len(drop) == 0:
-		return Plan{}, &NotAffectedError{Reason: fmt.Sprintf("no node %q has left the group", node) + suggest.Hint(node, left)}
+		return Plan{}, &NotAffectedError{Reason: fmt.Sprintf("no node %q has left the group", node) + suggest.DidYouMean(node, left)}
 	}
 	next := q.Snapshot.Roster.Record.Without(func(n cluster.RosterNode) bool { return drop[n.ID] })
 	d.plan.Roster = &next

@@ -139,7 +139,7 @@ func (d *draft) reelect() (Plan, error) {
 	return d.finish("reelection")
 }
 
-// inGroup completes a hint that is about the whole group.
-func (d *draft) inGroup(hint string, args ...any) string {
-	return cluster.InGroup(hint, cluster.GroupOf(d.q.Options.Group), args...)
+// inGroup completes a command that is about the whole group.
+func (d *draft) inGroup(command string, args ...any) string {
+	return cluster.InGroup(command, cluster.GroupOf(d.q.Options.Group), args...)
 }

@@ -310,7 +310,7 @@ func (r Request) resolve(s cluster.Snapshot) (Request, error) {
 		return r, notCordoned(s, name)
 	default:
 		return r, &NotAffectedError{Reason: fmt.Sprintf("no member has the node or site %q; there are the nodes %s and the sites %s%s",
-			name, list(nodes), list(sites), suggest.Hint(name, slices.Concat(nodes, sites)))}
+			name, list(nodes), list(sites), suggest.DidYouMean(name, slices.Concat(nodes, sites)))}
 	}
 	return r, nil
 }
@@ -359,11 +359,11 @@ func (d *draft) checkTarget(node, site string) error {
 	if slices.Contains(known, name) {
 		return nil
 	}
-	hint := suggest.Hint(name, known)
+	advice := suggest.DidYouMean(name, known)
 	if slices.Contains(others, name) {
-		hint = "; " + other
+		advice = "; " + other
 	}
-	return &NotAffectedError{Reason: fmt.Sprintf("no member has the %s %q; there are %s%s", kind, name, list(known), hint)}
+	return &NotAffectedError{Reason: fmt.Sprintf("no member has the %s %q; there are %s%s", kind, name, list(known), advice)}
 }
 
 // notCordoned is the error for a request to end a cordon of name, empty for all, that is not in force.
@@ -374,7 +374,7 @@ func notCordoned(s cluster.Snapshot, name string) error {
 	if len(known) > 0 {
 		reason += "; there are cordons of " + list(known)
 	}
-	return &NotAffectedError{Reason: reason + suggest.Hint(name, known), Done: name == "" || knows(s, name)}
+	return &NotAffectedError{Reason: reason + suggest.DidYouMean(name, known), Done: name == "" || knows(s, name)}
 }
 
 // knows reports whether a name is that of a node or site of the group: of a member, or of one that has left.

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Hint returns what an error about an unknown name ends with: a question whether the nearest known name was meant, or "".
-func Hint(name string, known []string) string {
+// DidYouMean returns what an error about an unknown name ends with: a question whether the nearest known name was meant, or "".
+func DidYouMean(name string, known []string) string {
 	near := Nearest(name, known)
 	if near == "" || near == name {
 		return ""

@@ -83,7 +83,7 @@ func (m metadata) validate(options map[string]string) (errs []string) {
 	for _, name := range slices.Sorted(maps.Keys(options)) {
 		p, known := byName[name]
 		if !known {
-			errs = append(errs, fmt.Sprintf("%s is not an option of the agent%s", name, suggest.Hint(name, slices.Sorted(maps.Keys(byName)))))
+			errs = append(errs, fmt.Sprintf("%s is not an option of the agent%s", name, suggest.DidYouMean(name, slices.Sorted(maps.Keys(byName)))))
 			continue
 		}
 		if err := p.checkValue(options[name]); err != nil {

@@ -96,7 +96,7 @@ func TestASilentHolderThatWasNotFencedIsLeftToTheNext(t *testing.T) {
 		t.Errorf("fences %+v, waits %s", f.Holder, s.m.term.fence.Owed)
 	}
 	s.on(Quit{Reason: "test"}, "StopTask")
-	left := released(t, sent(t, s.on(Fenced{Term: 7, Node: "old", Err: errFence}, "RELEASE")))
+	left := released(t, sent(t, s.on(NodeFenced{Term: 7, Node: "old", Err: errFence}, "RELEASE")))
 	if left.State != cluster.FenceUnclean || left.Owed != 0 || len(left.Earlier) != 1 || left.Earlier[0].Node != "old" || left.Earlier[0].Fenced {
 		t.Errorf("left behind: %+v", left)
 	}

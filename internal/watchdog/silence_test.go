@@ -203,7 +203,7 @@ func TestAnAnswerThatShowsARenewalConfirmsNothing(t *testing.T) {
 	gone := seen(2, 5050*time.Millisecond)
 	gone.Exists = false
 	for name, c := range map[string]struct {
-		seen cluster.LeaseSeen
+		seen cluster.LeaseZnodeSeen
 		wake time.Duration
 	}{
 		"renewed":             {seen(2, 5050*time.Millisecond), 9050 * time.Millisecond},

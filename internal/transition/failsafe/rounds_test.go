@@ -93,6 +93,13 @@ func TestEverySetThatMayBeInForceCounts(t *testing.T) {
 	if r.Begin(time.Minute) != nil {
 		t.Error("a round while the empty set may be in force")
 	}
+	if got := r.Reply(grant(asked[0])); got != 0 {
+		t.Errorf("extended until %s by a round from before, while nobody has to promise", got)
+	}
+	r.Sending(Set{Members: []cluster.FailsafeMember{n2}})
+	if r.NotSent(); r.Settled() || r.Members() != nil {
+		t.Error("a SETM that was not sent makes an earlier one forgotten")
+	}
 	if s, ok := r.Possible([]cluster.FailsafeMember{n1}); !ok || !s.Equal(r.Acked()) {
 		t.Errorf("%+v", s)
 	}

@@ -56,16 +56,6 @@ func TestARefusedVetoIsNotRepeatedAtOnce(t *testing.T) {
 	s.on(Tick{}, "VETO")
 }
 
-// A member whose incarnation is gone ends, whatever has become of its SETM.
-func TestARENEWOfAMemberThatIsGone(t *testing.T) {
-	s := leadingFailsafe(t)
-	s.on(s.joined(), "SETM")
-	s.m.Step(s.now, TxDone{Tx: TxSetMembers, Err: cluster.ErrUnknown})
-	s.m.retryAt, s.m.term.failsafe.due = s.now+s.b.Lease, s.now+s.b.Lease
-	s.on(s.saw(append(s.mine(), func(snap *cluster.Snapshot) { snap.Fence.Stat.Version = 11 })...))
-	s.renewed(s.now, &cluster.TxError{Index: 0, Err: cluster.ErrNoNode}, "End", "KillTask")
-}
-
 // A SETM that is acknowledged after the session's limit was cut extends nothing (S1).
 func TestACutLeaseStaysCut(t *testing.T) {
 	s := leadingFailsafe(t)
@@ -88,12 +78,5 @@ func TestAnElectionWhileACQUIREIsUnderWay(t *testing.T) {
 	s.on(done(TxAcquire), "Lease", "RunPreStart")
 	if s.m.Term() != 7 {
 		t.Errorf("holds term %d", s.m.Term())
-	}
-}
-
-func TestALeaverWakesAtTheEndOfItsWait(t *testing.T) {
-	s := leave(t)
-	if got := s.m.Wake(); got != s.now+s.b.Handover {
-		t.Errorf("wakes after %s", got-s.now)
 	}
 }

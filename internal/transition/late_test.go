@@ -377,23 +377,6 @@ func TestExitsOutsideTheWindowDoNotCount(t *testing.T) {
 	exit(first+time.Minute+9*time.Second, false)
 }
 
-// What a successor must wait for is known after the end, even if the term was not released.
-func TestOwedAfterTheEnd(t *testing.T) {
-	for name, c := range map[string]struct {
-		err  error
-		want bool
-	}{"undone": {nil, false}, "not undone": {errors.New("post_stop"), true}} {
-		s := newScript(t)
-		s.lead()
-		s.on(s.leading(func(s *cluster.Snapshot) { s.SelfLost = true }), "End", "KillTask")
-		s.on(ChildDead{}, "RunPostStop")
-		s.on(HookDone{Err: c.err}, "Lease")
-		if s.m.Phase() != Ended || (s.m.Owed() == s.b.LeaseWait) != c.want || (s.m.Owed() == 0) == c.want {
-			t.Errorf("%s: phase %s, owed %s", name, s.m.Phase(), s.m.Owed())
-		}
-	}
-}
-
 // An ACQUIRE of unknown outcome is read back.
 func TestAnACQUIREOfUnknownOutcome(t *testing.T) {
 	at := func(version int32, changes ...func(*cluster.Snapshot)) func(*cluster.Snapshot) {

@@ -99,18 +99,6 @@ func TestTheEndWaitsForApplicationLeases(t *testing.T) {
 	}
 }
 
-// A child that ends by itself when the application leases are out, and current is gone.
-func TestADeadChildDoesNotEndTheTermOfApplicationLeases(t *testing.T) {
-	s := lend(t)
-	s.on(s.saw(replacedBy("other", 8), fence("me", 7, cluster.FenceReady), current("me", session)), "StopTask")
-	s.on(ChildDead{})
-	s.on(s.saw(replacedBy("other", 8), fence("me", 7, cluster.FenceReady)))
-	if s.m.Term() != 7 {
-		t.Error("the term is over")
-	}
-	s.on(ApplicationLeasesOver{Term: 7}, "RunPostStop")
-}
-
 // Without a child, applications have what is left of the lease to stop.
 func TestApplicationsAloneHaveTheLeaseToStop(t *testing.T) {
 	s := newScript(t)

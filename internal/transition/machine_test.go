@@ -217,23 +217,6 @@ func lastFence(t *testing.T, p cluster.Paths, ops []cluster.Op) cluster.Stored[c
 	return cluster.ReadFence(p.Leader(), ops[i].Data, cluster.Stat{Version: ops[i].Version + 1, Time: time.Now()}, true)
 }
 
-func TestATermIsAcquiredOnce(t *testing.T) {
-	s := newScript(t)
-	s.on(s.saw(fence("me", 7, cluster.FenceReleased)))
-	s.on(s.saw(fence("other", 9, cluster.FenceReleased)))
-}
-
-// A fencing token is used once, even if the fence is wiped.
-func TestATermIsNotAcquiredAgainWhenTheFenceIsLost(t *testing.T) {
-	s := newScript(t)
-	s.lead()
-	s.on(s.saw(), "StopTask")
-	s.on(ChildDead{}, "RunPostStop")
-	s.on(HookDone{}, "Lease")
-	s.on(s.saw())
-	s.on(s.saw(replacedBy("me", 8)), "ACQUIRE")
-}
-
 // After a wipe terms may begin below one that was held: an incarnation that cannot acquire is replaced by a new one.
 func TestLowerTermsEndTheSession(t *testing.T) {
 	s := newScript(t)
@@ -242,27 +225,6 @@ func TestLowerTermsEndTheSession(t *testing.T) {
 	s.on(ChildDead{}, "RunPostStop")
 	s.on(HookDone{}, "Lease", "End")
 	if s.m.Phase() != Ended {
-		t.Errorf("phase %s", s.m.Phase())
-	}
-}
-
-func TestLeaseWait(t *testing.T) {
-	s := newScript(t)
-	s.on(s.saw(fence("old", 6, cluster.FenceRevoked)), "ACQUIRE")
-	s.on(done(TxAcquire), "Lease")
-	for s.now < time.Hour+4*time.Second {
-		if s.m.Phase() != LeaseWait {
-			t.Fatalf("phase %s before the older lease is over", s.m.Phase())
-		}
-		s.renewed(s.now, nil, "Lease")
-		s.now = min(s.m.Wake(), s.posted().Due)
-		for _, a := range s.m.Step(s.now, Tick{}) {
-			if _, ok := a.(RunPreStart); ok && s.now < time.Hour+s.b.LeaseWait {
-				t.Fatalf("the takeover begins after %s", s.now-time.Hour)
-			}
-		}
-	}
-	if s.m.Phase() != Preparing {
 		t.Errorf("phase %s", s.m.Phase())
 	}
 }

@@ -175,23 +175,6 @@ func TestReasonsOfFailure(t *testing.T) {
 	}
 }
 
-// After a refused transaction the snapshot is read again, and earlier ones are ignored.
-func TestSnapshotsBeforeARefusalAreIgnored(t *testing.T) {
-	s := newScript(t)
-	s.lead()
-	s.after(s.b.Renew)
-	old := s.leading()
-	s.after(time.Second)
-	reread := false
-	for _, a := range s.renewed(s.now, errRefused, "StopTask") {
-		reread = reread || a == Reread{}
-	}
-	s.m.Step(s.now, old)
-	if !reread || s.m.fresh {
-		t.Errorf("reread: %v, judged by an old snapshot: %v", reread, s.m.fresh)
-	}
-}
-
 // Only the loss of the own incarnation ends the membership: no other missing znode does, and no other error.
 func TestRefusalsThatDoNotEndTheMembership(t *testing.T) {
 	for _, err := range []error{

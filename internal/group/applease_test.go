@@ -15,19 +15,6 @@ import (
 	"zkelectd/internal/work/applease"
 )
 
-// fenceState reads the state of the fence from another session.
-func fenceState(t *testing.T, server *storetest.Server) cluster.FenceState {
-	t.Helper()
-	s := server.Connect()
-	defer s.Close(t.Context())
-	path := cluster.Paths{Root: "/g"}.Leader()
-	data, stat, err := s.Get(t.Context(), path, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cluster.ReadFence(path, data, stat, true).Record.State
-}
-
 func (m *member) lease(t *testing.T, r applease.Request) applease.Answer {
 	t.Helper()
 	a, err := m.group.ApplicationLease(t.Context(), r)
@@ -63,14 +50,14 @@ func TestALeaderAwaitsItsApplications(t *testing.T) {
 		t.Errorf("told %+v, the lease ends at %s", s, a.guard.last())
 	}
 	a.until(t, "it waits", func(v status.Daemon) bool { return v.Phase == string(transition.Stopping) })
-	if s := fenceState(t, server); s != cluster.FenceReady {
+	if s := fence(t, server).State; s != cluster.FenceReady {
 		t.Errorf("the fence is %s", s)
 	}
 	if !a.group.ReturnApplicationLease(lease.ID, applease.Process{}) {
 		t.Error("the lease is not known")
 	}
 	a.reason(t)
-	if s := fenceState(t, server); s != cluster.FenceReleased {
+	if s := fence(t, server).State; s != cluster.FenceReleased {
 		t.Errorf("the fence is %s", s)
 	}
 	if a.Owed() != 0 {
@@ -97,7 +84,7 @@ func TestAHurryLeavesApplicationsToTheSuccessor(t *testing.T) {
 	a.Stop("maintenance")
 	a.Stop("maintenance")
 	a.reason(t)
-	if s := fenceState(t, server); s != cluster.FenceUnclean || a.Owed() != a.budget.LeaseWait {
+	if s := fence(t, server).State; s != cluster.FenceUnclean || a.Owed() != a.budget.LeaseWait {
 		t.Errorf("the fence is %s, a successor waits %s", s, a.Owed())
 	}
 }
@@ -118,7 +105,7 @@ func TestWithoutTheGuardNothingIsHandedOut(t *testing.T) {
 	}
 	a.Stop("maintenance")
 	a.reason(t)
-	if s := fenceState(t, server); s != cluster.FenceReleased {
+	if s := fence(t, server).State; s != cluster.FenceReleased {
 		t.Errorf("the fence is %s", s)
 	}
 	if _, err := a.group.ApplicationLease(t.Context(), applease.Request{}); err != nil {

@@ -19,18 +19,6 @@ import (
 // generous makes members wait for their successors.
 const generous = 2 * time.Second
 
-// fence reads the fence from another session.
-func fence(t *testing.T, server *storetest.Server, p cluster.Paths) cluster.Fence {
-	t.Helper()
-	s := server.Connect()
-	defer s.Close(t.Context())
-	data, stat, err := s.Get(t.Context(), p.Leader(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cluster.ReadFence(p.Leader(), data, stat, true).Record
-}
-
 // The leader is the elector: it elects its successor before it ends, and while its session lives.
 func TestALeavingElectorElectsItsSuccessor(t *testing.T) {
 	server := storetest.NewServer()
@@ -149,7 +137,7 @@ func TestALeaverThatIsAlone(t *testing.T) {
 	if a.handedOver.Load() {
 		t.Error("it waits for a successor that does not exist")
 	}
-	if f := fence(t, server, cluster.Paths{Root: "/g"}); f.State != cluster.FenceReleased || f.Reason != "maintenance" || !f.Requested {
+	if f := fence(t, server); f.State != cluster.FenceReleased || f.Reason != "maintenance" || !f.Requested {
 		t.Errorf("the fence: %+v", f)
 	}
 }

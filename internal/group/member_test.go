@@ -223,18 +223,27 @@ func (m *member) reason(t *testing.T) string {
 	}
 }
 
-// nodeRecord reads the node's record from another session.
-func nodeRecord(t *testing.T, server *storetest.Server, id string) cluster.Node {
+// record reads a record from another session.
+func record[T any](t *testing.T, server *storetest.Server, path string, read func(string, []byte, cluster.Stat, bool) cluster.Stored[T]) T {
 	t.Helper()
 	s := server.Connect()
 	defer s.Close(t.Context())
-	path := cluster.Paths{Root: "/g"}.Node(id)
 	data, stat, err := s.Get(t.Context(), path, false)
-	slot := cluster.ReadStored[cluster.Node](path, data, stat, err == nil)
-	if err != nil || slot.Err != nil {
-		t.Fatal(err, slot.Err)
+	stored := read(path, data, stat, err == nil)
+	if err != nil || stored.Err != nil {
+		t.Fatal(err, stored.Err)
 	}
-	return slot.Record
+	return stored.Record
+}
+
+func nodeRecord(t *testing.T, server *storetest.Server, id string) cluster.Node {
+	t.Helper()
+	return record(t, server, cluster.Paths{Root: "/g"}.Node(id), cluster.ReadStored[cluster.Node])
+}
+
+func fence(t *testing.T, server *storetest.Server) cluster.Fence {
+	t.Helper()
+	return record(t, server, cluster.Paths{Root: "/g"}.Leader(), cluster.ReadFence)
 }
 
 // Two members on the model of ZooKeeper: one leads, and when it stops the other does.

@@ -48,16 +48,6 @@ func joinScored(t *testing.T, server *storetest.Server, id string, timeout time.
 	return m, g
 }
 
-// decision reads elected from another session.
-func decision(t *testing.T, server *storetest.Server) cluster.Elected {
-	t.Helper()
-	s := server.Connect()
-	defer s.Close(t.Context())
-	p := cluster.Paths{Root: "/g"}
-	data, stat, err := s.Get(t.Context(), p.Elected(), false)
-	return cluster.ReadStored[cluster.Elected](p.Elected(), data, stat, err == nil).Record
-}
-
 // A member that does not answer in time ranks last, and its measuring ends.
 func TestAMemberThatDoesNotAnswerIsNotWaitedForLong(t *testing.T) {
 	server := storetest.NewServer()
@@ -92,7 +82,7 @@ func TestOnlyTheLastRollCallIsAnswered(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	term := decision(t, server).Term
+	term := fence(t, server).Term
 	g.score.Store(-2)
 	call(1, term)
 	testhelper.Eventually(t, 30*time.Second, "a measures", func() bool { return g.measured.Load() == before+1 })
@@ -108,24 +98,5 @@ func TestOnlyTheLastRollCallIsAnswered(t *testing.T) {
 	a.until(t, "the next answer is published", func(status.Daemon) bool { return nodeRecord(t, server, "a").Answer.Number == cluster.NewInstance(4) })
 	if n := g.measured.Load(); n != before+3 {
 		t.Errorf("a has measured %d times", n-before)
-	}
-}
-
-// A group without the setting neither reads nor writes roll calls.
-func TestNoRollCallWithoutTheSetting(t *testing.T) {
-	server := storetest.NewServer()
-	a := join(t, server, "a")
-	a.until(t, "a leads", status.Daemon.Leads)
-	b := join(t, server, "b")
-	a.until(t, "a sees b", func(v status.Daemon) bool { return v.Sites["dc1"].Eligible == 2 })
-	server.Expire(a.conn.SessionID())
-	b.until(t, "b leads", status.Daemon.Leads)
-	s := server.Connect()
-	defer s.Close(t.Context())
-	if _, _, err := s.Get(t.Context(), cluster.Paths{Root: "/g"}.RollCall(), false); !errors.Is(err, cluster.ErrNoNode) {
-		t.Errorf("a roll call: %v", err)
-	}
-	if n := nodeRecord(t, server, "b"); n.Answer != nil {
-		t.Errorf("b has answered %+v", n.Answer)
 	}
 }

@@ -163,13 +163,7 @@ func TestFewestWithinSitesOfDifferentSizes(t *testing.T) {
 	p := policyOf(t, cluster.Rules{Type: "fewest", SpreadBy: cluster.SpreadBySite})
 	var members []cluster.Member
 	for i := range 12 {
-		m := cluster.Member{Node: cluster.Stored[cluster.Node]{Exists: true}}
-		m.ID = fmt.Sprint("n", i)
-		m.Name, m.Node.Record.ID, m.Node.Record.Site = m.ID, m.ID, "dc1"
-		if i > 1 {
-			m.Node.Record.Site = "dc2"
-		}
-		members = append(members, m)
+		members = append(members, member(fmt.Sprint("n", i), map[bool]string{true: "dc2", false: "dc1"}[i > 1], 1, int32(i)))
 	}
 	load := make(map[string]int)
 	for i := range 240 {

@@ -217,6 +217,12 @@ func lastFence(t *testing.T, p cluster.Paths, ops []cluster.Op) cluster.Stored[c
 	return cluster.ReadFence(p.Leader(), ops[i].Data, cluster.Stat{Version: ops[i].Version + 1, Time: time.Now()}, true)
 }
 
+func TestATermIsAcquiredOnce(t *testing.T) {
+	s := newScript(t)
+	s.on(s.saw(fence("me", 7, cluster.FenceReleased)))
+	s.on(s.saw(fence("other", 9, cluster.FenceReleased)))
+}
+
 // After a wipe terms may begin below one that was held: an incarnation that cannot acquire is replaced by a new one.
 func TestLowerTermsEndTheSession(t *testing.T) {
 	s := newScript(t)

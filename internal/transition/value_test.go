@@ -152,6 +152,26 @@ func TestTheValueOfREADY(t *testing.T) {
 	}
 }
 
+// Nothing is published once the work ends, nor without a lease.
+func TestNoValueWhenTheTermEnds(t *testing.T) {
+	for name, end := range map[string]func(*script){
+		"asked to stop": func(s *script) { s.on(Quit{Reason: "stop"}, "StopTask") },
+		"replaced":      func(s *script) { s.on(s.saw(append(s.mine(), replacedBy("other", 8))...), "StopTask") },
+		"no lease":      func(s *script) { s.now = s.m.Deadline(); s.on(Tick{}, "KillTask") },
+		"no session":    func(s *script) { s.on(SessionEnded{Reason: "gone"}, "KillTask") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := publishing(t)
+			end(s)
+			for _, a := range s.m.Step(s.now, says("a")) {
+				if tx, is := a.(Send); is && tx.Tx == TxValue {
+					t.Error("a value is sent")
+				}
+			}
+		})
+	}
+}
+
 // A VALUE without a reply is read back, and may have taken effect late: then a refusal is no reason to give
 // leadership up.
 func TestAValueOfUnknownOutcome(t *testing.T) {

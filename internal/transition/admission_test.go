@@ -13,10 +13,8 @@ func queued(t *testing.T) *script {
 	s.m = New(opt)
 	s.on(s.saw(), "ACQUIRE")
 	asked := s.on(done(TxAcquire), "Lease", "AskToStart")
-	for _, a := range asked {
-		if ask, is := a.(AskToStart); is && ask.Term != 7 {
-			t.Errorf("asks for term %d", ask.Term)
-		}
+	if ask := one[AskToStart](t, asked); ask.Term != 7 {
+		t.Errorf("asks for term %d", ask.Term)
 	}
 	if s.m.Phase() != Queued || s.m.Running() {
 		t.Fatalf("phase %s", s.m.Phase())

@@ -7,21 +7,6 @@ import (
 
 const shrunk = "a server grants less"
 
-// deadline returns the last lease among actions.
-func deadline(t *testing.T, actions []Action) time.Duration {
-	t.Helper()
-	var at time.Duration
-	for _, a := range actions {
-		if l, ok := a.(Lease); ok {
-			at = l.Deadline
-		}
-	}
-	if at == 0 {
-		t.Fatal("no lease among the actions")
-	}
-	return at
-}
-
 // If a server grants a shorter timeout than the lease is based on, leadership and session end in order, within the new
 // lease.
 func TestLeaseCutEndsTheSessionInOrder(t *testing.T) {
@@ -29,7 +14,7 @@ func TestLeaseCutEndsTheSessionInOrder(t *testing.T) {
 	s.lead()
 	cut := s.now + 500*time.Millisecond
 	actions := s.on(LeaseCut{Deadline: cut, Reason: shrunk}, "Lease", "StopTask")
-	if at := deadline(t, actions); at != cut || s.m.Deadline() != cut {
+	if at := one[Lease](t, actions).Deadline; at != cut || s.m.Deadline() != cut {
 		t.Errorf("the lease ends at %s and %s, not at %s", at, s.m.Deadline(), cut)
 	}
 	if stop := actions[1].(StopTask); stop.Grace != 500*time.Millisecond {

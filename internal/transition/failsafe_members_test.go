@@ -2,6 +2,7 @@ package transition
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,11 +76,7 @@ func TestWhoMustPromise(t *testing.T) {
 		s.leadWith("a", "x")
 		s.after(s.b.Renew)
 		ids, limited := "", func(snap *cluster.Snapshot) { snap.Policy.Record.Failsafe.Max = limit }
-		for _, a := range s.m.Step(s.now, s.saw(append(s.mine(), members("a", "b"), limited, c.change)...)) {
-			tx, is := a.(Send)
-			if !is {
-				continue
-			}
+		for _, tx := range those[Send](s.m.Step(s.now, s.saw(append(s.mine(), members("a", "b"), limited, c.change)...))) {
 			fs := written(t, tx).Failsafe
 			if ids = "nobody"; fs == nil {
 				continue
@@ -199,12 +196,7 @@ func TestAddressesAreKept(t *testing.T) {
 		s := leadingFailsafe(t)
 		changed := func(snap *cluster.Snapshot) { change(&snap.Members[0]) }
 		s.on(s.saw(append(s.mine(), members("a", "b"), changed)...), "SETM")
-		var asked []failsafe.Message
-		for _, a := range s.m.Step(s.now, TxDone{Tx: TxSetMembers, Err: cluster.ErrUnknown}) {
-			if r, ok := a.(SendRound); ok {
-				asked = r.Messages
-			}
-		}
+		asked := one[SendRound](t, s.m.Step(s.now, TxDone{Tx: TxSetMembers, Err: cluster.ErrUnknown})).Messages
 		if len(asked) != 2 || asked[0].Address != "a:7" || asked[1].Address != "b:7" || len(s.m.term.failsafe.addresses) != 2 {
 			t.Errorf("%s: asks %+v", name, asked)
 		}
@@ -226,11 +218,7 @@ func TestWhatShowsThatCurrentIsGone(t *testing.T) {
 		"term 0":              {func(s *cluster.Snapshot) { s.Fence.Record.Term = 0 }, false},
 	} {
 		s := newFailsafe(t)
-		gone := false
-		for _, a := range s.m.Step(s.now, s.saw(left("a"), c.change)) {
-			x, is := a.(CurrentGone)
-			gone = gone || is && x.Term == 6
-		}
+		gone := slices.Contains(s.m.Step(s.now, s.saw(left("a"), c.change)), Action(CurrentGone{Term: 6}))
 		if gone != c.gone {
 			t.Errorf("%s: gone: %t, want %t", name, gone, c.gone)
 		}

@@ -97,12 +97,7 @@ func TestALostFenceMayHaveHadPromises(t *testing.T) {
 		},
 	} {
 		s := newFailsafe(t)
-		acquires := false
-		for _, a := range s.m.Step(s.now, s.saw(change)) {
-			tx, is := a.(Send)
-			acquires = acquires || is && tx.Tx == TxAcquire
-		}
-		if !acquires {
+		if tx := sent(t, s.m.Step(s.now, s.saw(change))); tx.Tx != TxAcquire {
 			t.Errorf("%s: does not acquire", name)
 		}
 	}
@@ -129,14 +124,8 @@ func TestWhatCannotBeRememberedIsTriedAgain(t *testing.T) {
 	s := newFailsafe(t)
 	s.on(s.saw(left("me"), replacedBy("x", 7)), "CurrentGone", "Remember")
 	s.on(Remembered{Term: 5})
-	note := ""
-	for _, a := range s.on(Remembered{Term: 6, Err: errors.New("the disk is full")}) {
-		if n, is := a.(Note); is {
-			note = n.Text
-		}
-	}
-	if !strings.Contains(note, "the disk is full") {
-		t.Errorf("says %q", note)
+	if said := notes(s.on(Remembered{Term: 6, Err: errors.New("the disk is full")})); !strings.Contains(fmt.Sprint(said), "the disk is full") {
+		t.Errorf("says %q", said)
 	}
 	if got := s.m.Wake(); got != s.now+s.b.Renew {
 		t.Errorf("wakes after %s", got-s.now)

@@ -56,12 +56,7 @@ func leadingFailsafe(t *testing.T) *script {
 // round returns the requests of a round that the failure of a RENEW begins.
 func (s *script) round() []failsafe.Message {
 	s.t.Helper()
-	for _, a := range s.renewed(s.now, cluster.ErrNotSent, "SendRound") {
-		if r, ok := a.(SendRound); ok {
-			return r.Messages
-		}
-	}
-	return nil
+	return one[SendRound](s.t, s.renewed(s.now, cluster.ErrNotSent, "SendRound")).Messages
 }
 
 func granted(m failsafe.Message) RoundReply {
@@ -78,7 +73,7 @@ func TestALeaseIsExtendedFromTheSendingOfARound(t *testing.T) {
 	}
 	s.after(100 * time.Millisecond)
 	s.on(granted(asked[0]))
-	if at := deadline(t, s.on(granted(asked[1]), "Lease")); at != began+s.b.Lease || s.m.Deadline() != at {
+	if at := one[Lease](t, s.on(granted(asked[1]), "Lease")).Deadline; at != began+s.b.Lease || s.m.Deadline() != at {
 		t.Errorf("extended until %s after the sending", at-began)
 	}
 	s.on(granted(asked[1])) // once more

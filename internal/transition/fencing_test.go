@@ -16,13 +16,7 @@ func lost(t *testing.T, f Fencing, change ...func(*cluster.Snapshot)) (*script, 
 	f.Enabled = true
 	s.m.opt.Fencing = f
 	s.on(s.saw(append([]func(*cluster.Snapshot){fence("old", 6, cluster.FenceReady)}, change...)...), "ACQUIRE")
-	for _, a := range s.on(done(TxAcquire), "Lease", "FenceNode") {
-		if a, is := a.(FenceNode); is {
-			return s, a
-		}
-	}
-	t.Fatal("nothing is fenced")
-	return nil, FenceNode{}
+	return s, one[FenceNode](t, s.on(done(TxAcquire), "Lease", "FenceNode"))
 }
 
 // keep renews until a time has passed.
@@ -163,11 +157,8 @@ func TestTheEndOfTheTermEndsFencing(t *testing.T) {
 			}
 			before := s.m.term.held
 			actions := s.m.Step(s.now, NodeFenced{Term: 7, Node: f.Holder.Node})
-			for _, a := range actions {
-				switch a.(type) {
-				case RunPreStart, StartChild:
-					t.Errorf("starts work: %+v", a)
-				}
+			if len(those[RunPreStart](actions)) != 0 || len(those[StartChild](actions)) != 0 {
+				t.Errorf("starts work: %+v", actions)
 			}
 			if before && fencedNow(s.m) != "" {
 				t.Error("goes on")
@@ -193,24 +184,16 @@ func fencedNow(m *Machine) string {
 
 // The hooks learn what was fenced, and how that ended: with READY, and when fencing that has failed ends the takeover.
 func TestFencingIsAnnounced(t *testing.T) {
-	announced := func(actions []Action) (out Announce) {
-		for _, a := range actions {
-			if a, is := a.(Announce); is {
-				out = a
-			}
-		}
-		return out
-	}
 	s, _ := lost(t, Fencing{SkipWait: true})
 	s.on(NodeFenced{Term: 7, Node: "old", By: "an agent"}, "RunPreStart")
 	s.startChild()
 	s.on(ChildReady{}, "READY")
-	if a := announced(s.on(done(TxReady))); a.Phase != Leading || len(a.Fencing) != 1 || a.Fencing[0] != (cluster.FencingResult{Node: "old", Term: 6, By: "an agent"}) {
+	if a := one[Announce](t, s.on(done(TxReady))); a.Phase != Leading || len(a.Fencing) != 1 || a.Fencing[0] != (cluster.FencingResult{Node: "old", Term: 6, By: "an agent"}) {
 		t.Errorf("%+v", a)
 	}
 	s, _ = lost(t, Fencing{Required: true})
 	s.on(NodeFenced{Term: 7, Node: "old", Err: errFence}, "RELEASE")
-	if a := announced(s.on(done(TxRelease), "Lease")); a.Phase != Standby || len(a.Fencing) != 1 || a.Fencing[0].Error != errFence.Error() {
+	if a := one[Announce](t, s.on(done(TxRelease), "Lease")); a.Phase != Standby || len(a.Fencing) != 1 || a.Fencing[0].Error != errFence.Error() {
 		t.Errorf("%+v", a)
 	}
 }

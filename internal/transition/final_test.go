@@ -11,10 +11,9 @@ import (
 
 // entrusted returns the last FINAL among actions, and how many there are.
 func entrusted(actions []Action) (last []cluster.Op, n int) {
-	for _, a := range actions {
-		if e, ok := a.(Entrust); ok {
-			last, n = e.Ops, n+1
-		}
+	finals := those[Entrust](actions)
+	if n = len(finals); n > 0 {
+		last = finals[n-1].Ops
 	}
 	return last, n
 }

@@ -12,10 +12,8 @@ import (
 // notes returns the log lines among actions.
 func notes(actions []Action) []string {
 	var out []string
-	for _, a := range actions {
-		if n, ok := a.(Note); ok {
-			out = append(out, n.Text)
-		}
+	for _, n := range those[Note](actions) {
+		out = append(out, n.Text)
 	}
 	return out
 }
@@ -277,7 +275,7 @@ func TestALateFailureResetsNothing(t *testing.T) {
 		want := s.now + s.b.Lease
 		s.after(s.b.Renew / 2)
 		s.on(late)
-		if at := deadline(t, s.on(done(TxAcquire), "Lease", "RunPreStart")); at != want {
+		if at := one[Lease](t, s.on(done(TxAcquire), "Lease", "RunPreStart")).Deadline; at != want {
 			t.Errorf("the lease ends at %s, want %s", at, want)
 		}
 	})
@@ -313,7 +311,7 @@ func TestALateFailureResetsNothing(t *testing.T) {
 		cut := s.now + 300*time.Millisecond
 		s.on(LeaseCut{Deadline: cut, Reason: shrunk})
 		s.on(late)
-		if at := deadline(t, s.on(done(TxAcquire), "Lease", "RELEASE")); at != cut {
+		if at := one[Lease](t, s.on(done(TxAcquire), "Lease", "RELEASE")).Deadline; at != cut {
 			t.Errorf("the lease ends at %s, it was cut to %s", at, cut)
 		}
 	})

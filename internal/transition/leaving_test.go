@@ -18,18 +18,6 @@ func leave(t *testing.T) *script {
 	return s
 }
 
-// grace returns the grace of the StopTask among actions.
-func grace(t *testing.T, actions []Action) time.Duration {
-	t.Helper()
-	for _, a := range actions {
-		if stop, ok := a.(StopTask); ok {
-			return stop.Grace
-		}
-	}
-	t.Fatal("the work is not stopped")
-	return 0
-}
-
 // A leaver that is the elector itself knows that its successor is elected before it reads that.
 func TestALeaverStopsWhenItHasElectedItsSuccessor(t *testing.T) {
 	s := leave(t)
@@ -58,7 +46,7 @@ func TestALeaverWaitsForAMomentOnly(t *testing.T) {
 		t.Errorf("wakes %s from now", wake-s.now)
 	}
 	s.after(time.Millisecond)
-	if got, want := grace(t, s.on(Tick{}, "StopTask")), s.b.Stop-s.b.Handover; got != want {
+	if got, want := one[StopTask](t, s.on(Tick{}, "StopTask")).Grace, s.b.Stop-s.b.Handover; got != want {
 		t.Errorf("grace %s, want %s", got, want)
 	}
 }

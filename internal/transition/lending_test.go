@@ -110,7 +110,7 @@ func TestApplicationsAloneHaveTheLeaseToStop(t *testing.T) {
 	s.on(done(TxReady))
 	s.on(Lent{Term: 7})
 	s.after(time.Second)
-	if got, want := grace(t, s.on(Quit{Reason: "stop"}, "StopTask")), s.b.Lease-time.Second; got != want || s.m.Lending().StopBy != s.m.Deadline() || s.m.Lending().Value != "v" {
+	if got, want := one[StopTask](t, s.on(Quit{Reason: "stop"}, "StopTask")).Grace, s.b.Lease-time.Second; got != want || s.m.Lending().StopBy != s.m.Deadline() || s.m.Lending().Value != "v" {
 		t.Errorf("grace %s, want %s; %+v", got, want, s.m.Lending())
 	}
 	s.after(time.Second)

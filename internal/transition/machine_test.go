@@ -89,16 +89,30 @@ func (s *script) withdrawn() {
 
 var errRefused = &cluster.TxError{Index: 1, Err: cluster.ErrBadVersion}
 
+// those returns the actions of one type.
+func those[A Action](actions []Action) (out []A) {
+	for _, a := range actions {
+		if a, is := a.(A); is {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// one returns the only action of one type.
+func one[A Action](t *testing.T, actions []Action) A {
+	t.Helper()
+	found := those[A](actions)
+	if len(found) != 1 {
+		t.Fatalf("%d actions: %+v", len(found), found)
+	}
+	return found[0]
+}
+
 // sent returns the transaction among actions.
 func sent(t *testing.T, actions []Action) Send {
 	t.Helper()
-	for _, a := range actions {
-		if tx, ok := a.(Send); ok {
-			return tx
-		}
-	}
-	t.Fatal("nothing was sent")
-	return Send{}
+	return one[Send](t, actions)
 }
 
 const session = 0xbeef

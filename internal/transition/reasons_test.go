@@ -12,20 +12,13 @@ import (
 // windDown runs a stopping machine to its RELEASE and returns the fence that it leaves behind.
 func (s *script) windDown() cluster.Fence {
 	s.t.Helper()
-	var tx Send
-	find := func(actions []Action) {
-		for _, a := range actions {
-			if send, ok := a.(Send); ok && send.Tx == TxRelease {
-				tx = send
-			}
-		}
-	}
+	var actions []Action
 	if s.m.Running() {
-		find(s.m.Step(s.now, ChildDead{Status: "ended"}))
+		actions = s.m.Step(s.now, ChildDead{Status: "ended"})
 	}
-	find(s.m.Step(s.now, HookDone{}))
-	if tx.Tx == "" {
-		s.t.Fatalf("no RELEASE in phase %s", s.m.Phase())
+	tx := sent(s.t, append(actions, s.m.Step(s.now, HookDone{})...))
+	if tx.Tx != TxRelease {
+		s.t.Fatalf("%s in phase %s", tx.Tx, s.m.Phase())
 	}
 	return released(s.t, tx)
 }

@@ -67,6 +67,9 @@ func TestEarlierHoldersOfEachFence(t *testing.T) {
 		"unclean, not said for whom": {func(f *Fence) { f.State, f.Owed = FenceUnclean, three },
 			[]EarlierHolder{{Wait: three}}}, // not n1, whose work is dead
 		"unclean": {func(f *Fence) { f.State, f.Owed, f.Earlier = FenceUnclean, three, []EarlierHolder{before} }, []EarlierHolder{before}},
+		"unclean, only to be fenced": {func(f *Fence) { f.State, f.Earlier = FenceUnclean, []EarlierHolder{{Node: "n0", Term: 5}} },
+			[]EarlierHolder{{Node: "n0", Term: 5}}},
+		"unclean, and nobody": {func(f *Fence) { f.State = FenceUnclean }, nil},
 		"a lost candidate": {func(f *Fence) { f.State, f.Owed, f.Earlier = FenceHeld, three, []EarlierHolder{before} },
 			[]EarlierHolder{before, self}},
 		"rewritten: another may have led since": {func(f *Fence) { f.State, f.Owed = FenceRevoked, seven },

@@ -26,15 +26,22 @@ type departure struct {
 	before func()
 
 	leaving, synced bool // since the last write
+	cut             bool // the next sync has no answer
+	blind           bool // it has read without a sync
 }
 
 func (d *departure) Sync(ctx context.Context) error {
+	if d.cut {
+		d.cut = false
+		return cluster.ErrNotSent
+	}
 	d.synced = true
 	return d.syncer.Sync(ctx)
 }
 
 func (d *departure) Get(ctx context.Context, path string, watch bool) ([]byte, cluster.Stat, error) {
 	if d.leaving && !d.synced {
+		d.blind = true
 		return nil, cluster.Stat{}, errors.New("a read without a sync may show less than what was written")
 	}
 	return d.syncer.Get(ctx, path, watch)
@@ -51,13 +58,13 @@ func (d *departure) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result
 
 func (d *departure) leave(t *testing.T) {
 	t.Helper()
-	d.leaving, d.synced = true, false
+	d.leaving, d.synced, d.cut = true, false, true
 	defer func() { d.leaving = false }()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	o := cluster.Departure{ID: "n1", Self: d.self.Name, Reason: "the group was removed", Requested: true, Slots: []cluster.DepartingSlot{{}}}
-	if err := store.Leave(ctx, d, d.paths, o); err != nil {
-		t.Fatal(err)
+	if err := store.Leave(ctx, d, d.paths, o); err != nil || d.blind {
+		t.Fatalf("%v; reads without a sync: %t", err, d.blind)
 	}
 }
 

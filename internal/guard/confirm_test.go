@@ -129,6 +129,16 @@ func TestWorkThatIsInNoFile(t *testing.T) {
 	if f, err := ReadSessionFile(c.file); err == nil && len(f.Session.Releases) > 0 {
 		t.Errorf("the next start would release leadership: %+v", f)
 	}
+	standby := c.NewStandby("g") // whose work is in no file either
+	c.expect(kindOpen)
+	go standby.Start(Spec{Argv: []string{"sleep"}})
+	second := c.expect(kindPrepare)
+	c.send(message{Kind: kindPrepared, Seq: second.Seq, Containment: &ContainmentRecord{Mode: KeeperContainment}})
+	c.expect(kindStart)
+	if text, err := os.ReadFile(leadershipFile(c.file, standby.file)); err != nil || len(text) > 0 {
+		t.Errorf("nothing says that its work may run: %q, %v", text, err)
+	}
+	c.send(message{Kind: kindStarted, Seq: second.Seq, Error: "stopped"})
 	if err := os.Remove(filepath.Join(dir, "full")); err != nil {
 		t.Fatal(err)
 	}
@@ -136,8 +146,8 @@ func TestWorkThatIsInNoFile(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if f, err := ReadSessionFile(c.file); err != nil || len(f.Session.Releases) != 1 || f.Leaderships[0].Containment == nil {
-		t.Errorf("there is room again: %+v, %v", f, err)
+	if r, err := readLeadership(leadershipFile(c.file, c.l.file)); err != nil || r.Release == nil || r.Containment == nil {
+		t.Errorf("there is room again: %+v, %v", r, err)
 	}
 	c.send(message{Kind: kindDead, Seq: sent.Seq})
 }

@@ -3,7 +3,6 @@ package group
 import (
 	"context"
 	"errors"
-	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -14,9 +13,7 @@ import (
 	"zkelectd/internal/store"
 	"zkelectd/internal/sys/boottime"
 	"zkelectd/internal/transition"
-	"zkelectd/internal/transition/failsafe"
 	"zkelectd/internal/work/worker"
-	"zkelectd/internal/zk"
 )
 
 // Member is one leadership of an [Instance], from the registration to its end. Its event loop is the only goroutine that uses the
@@ -67,7 +64,7 @@ type Member struct {
 	started   int64            // the term of the work that was started last
 	rereads   bool             // elected, the fence and current are to be read again
 	refused   bool             // a RENEW that was refused has been logged
-	gated     bool             // the machine has not got snap, see [Member.see]
+	overLimit bool             // the host runs as many slots as it may: the machine has not got snap, see [Member.giveToMachine]
 	over      bool             // the work is dead and the loop has ended
 	closing   string           // why the membership ends; empty while it does not
 	recalled  int64            // the term whose application leases are being waited for
@@ -182,7 +179,7 @@ func (m *Member) handleNext() error {
 		m.step(transition.SessionEnded{Reason: m.session.Err().Error()})
 	case snap := <-m.reader.Snapshots():
 		m.observe(snap)
-		m.see(snap)
+		m.giveToMachine(snap)
 	case <-m.inbox.c:
 		m.inbox.runNext()
 	case <-m.group.notices.c:
@@ -303,6 +300,26 @@ func (m *Member) observe(snap cluster.Snapshot) {
 	m.checkEpoch(&snap)
 }
 
+// giveToMachine gives a snapshot to the machine, unless the host has as many works of the group as it may have: then an idle
+// machine gets it when one of them has ended.
+func (m *Member) giveToMachine(snap cluster.Snapshot) {
+	elected := snap.Elected.Readable() && snap.Elected.Record.Incarnation == m.self.Name && !snap.Ended()
+	before := m.overLimit
+	m.overLimit = elected && !snap.SelfLost && m.machine.Idle() && !m.instance.room.admit(m.number)
+	if m.overLimit && !before {
+		m.group.log.Info("elected, but this host already runs as many slots of the group as per_node allows: waiting until the work of one has ended",
+			"per_node", m.instance.slots.Record.PerNode)
+	}
+	if m.overLimit != before { // the time does not count against this candidate: its host ends other work first
+		m.setQueued(m.overLimit)
+	}
+	if m.overLimit {
+		m.step(transition.Tick{})
+	} else {
+		m.step(transition.Saw{Snapshot: snap})
+	}
+}
+
 // logNewer logs, once, that a record has a format that this build does not know.
 func (g *Group) logNewer(s cluster.Snapshot) {
 	reason := ""
@@ -363,107 +380,6 @@ func (m *Member) step(ev transition.Event) {
 	m.timer.Reset(next)
 	m.updateView()
 }
-
-// perform performs an action of the machine. It blocks no longer than it takes to start a process.
-func (m *Member) perform(a transition.Action) {
-	switch a := a.(type) {
-	case transition.Send:
-		m.send(a)
-	case transition.Renew:
-		m.renew(a)
-	case transition.Lease:
-		m.limit.set(a.Deadline)
-	case transition.AskToStart:
-		m.askToStart(a)
-	case transition.FenceNode:
-		m.fenceNode(a)
-	case transition.RunPreStart:
-		m.uncleaned.Store(a.Term)
-		m.setPendingHooks(a.Term)
-		m.pendingEvents = append(m.pendingEvents, m.worker.PreStart(a.Term)...)
-	case transition.RunPostStop:
-		m.pendingEvents = append(m.pendingEvents, m.worker.PostStop(a.Term)...)
-	case transition.StartChild:
-		if a.Term == m.started {
-			m.group.opt.Counters.Update(func(t *status.Totals) { t.Restarts++ })
-		}
-		m.started = a.Term
-		m.pendingEvents = append(m.pendingEvents, m.worker.Start(a.Term)...)
-	case transition.StopTask:
-		m.stopFencing()
-		m.worker.Stop(a.Grace)
-	case transition.KillTask:
-		m.stopFencing()
-		m.worker.Kill()
-	case transition.PublishLeaving:
-		m.publishLeaving(a.Reason)
-	case transition.Entrust:
-		m.session.CloseWith(a.Ops...)
-		m.guard.SetRelease(cluster.EncodeTx(a.Ops))
-	case transition.Reread:
-		m.rereads = true
-	case transition.End:
-		m.beginEnd(a.Reason)
-	case transition.EndSession:
-		if m.session.Connected() { // else ZooKeeper is away, and the session may survive that
-			m.session.Fail(errors.New(a.Reason))
-		}
-	case transition.Announce:
-		m.group.announce(a)
-		if a.Phase == transition.Standby {
-			m.uncleaned.Store(0)
-			m.worker.ClearPendingHooks()
-		}
-	case transition.SendRound:
-		m.sendRound(a)
-	case transition.Remember:
-		m.remember(a)
-	case transition.CurrentGone:
-		m.opt.Failsafe.Agent.Gone(failsafe.Group(m.group.opt.Paths), a.Term)
-	case transition.Note:
-		m.group.log.Warn(a.Text)
-	}
-}
-
-// send sends a transaction. RELEASE lets others elect by the records of the nodes. After an outage, in which promoted work was killed, this
-// node's goes before it.
-func (m *Member) send(a transition.Send) {
-	first := m.instance.members[0] // which keeps the record
-	if a.Lapsed && m.opt.Standby != nil && m.session.Connected() && first.background.runInLoop(func() {
-		first.node.publishNow(func(error) {
-			m.inbox.post(func() {
-				a.Deadline = max(a.Deadline, boottime.Now()+m.budget.Lease) // a late RELEASE does no harm
-				m.sendNow(a)
-			})
-		})
-	}) {
-		return
-	}
-	m.sendNow(a)
-}
-
-func (m *Member) sendNow(a transition.Send) {
-	timeout := max(0, a.Deadline-boottime.Now())
-	m.rereads = false // its outcome follows, and then it is read again
-	m.background.spawn(func() {
-		ctx, cancel := context.WithTimeout(m.background.ctx, timeout)
-		defer cancel()
-		began := boottime.Now()
-		results, err := m.session.Do(zk.WithPriority(ctx, zk.PriorityUrgent), a.Ops...)
-		m.observeWrite(boottime.Now()-began, err)
-		m.report(transition.TxDone{Tx: a.Tx, Results: results, Err: err})
-	})
-	runtime.Gosched() // to that: the rest of this step does not delay it
-}
-
-func (m *Member) observeWrite(took time.Duration, err error) {
-	if err == nil {
-		m.group.opt.Counters.Update(func(t *status.Totals) { t.Writes.Observe(took) })
-	}
-}
-
-// report sends an event to the loop.
-func (m *Member) report(ev transition.Event) { m.inbox.post(func() { m.step(ev) }) }
 
 // Apply is [Instance.Apply] for one member.
 func (m *Member) Apply(next Settings, auditACLs bool) {

@@ -238,13 +238,13 @@ func TestAHostThatIsFullIsQueued(t *testing.T) {
 	m := i.members[1]
 	m.snap = cluster.Snapshot{At: 1, Self: i.self, Slot: "1", Elected: cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{Term: 7, Incarnation: i.self.Name}}}
 	i.room.admit(0)
-	m.see(m.snap)
-	if !m.gated || !i.record().Queued {
-		t.Errorf("gated: %t, the record: %+v", m.gated, i.record())
+	m.giveToMachine(m.snap)
+	if !m.overLimit || !i.record().Queued {
+		t.Errorf("over the limit: %t, the record: %+v", m.overLimit, i.record())
 	}
 	i.room.leave(0)
 	m.lookAgain()
-	if m.gated || i.record().Queued {
-		t.Errorf("gated: %t, the record: %+v", m.gated, i.record())
+	if m.overLimit || i.record().Queued {
+		t.Errorf("over the limit: %t, the record: %+v", m.overLimit, i.record())
 	}
 }

@@ -86,6 +86,32 @@ type message struct {
 	Containment *ContainmentRecord `json:"containment,omitempty"`
 }
 
+// Spec specifies leader-only work (the child, the pre_start hook, or a systemd unit) or a pending hook. For the former,
+// [Leadership.Start] sets Path and StateFile.
+type Spec struct {
+	// Unit is the unit that systemd runs instead of a program; only Reset matters beside it.
+	Unit *Unit `json:"unit,omitempty"`
+	// Path is the absolute path of the program and Argv its arguments, with the program name first.
+	Path string   `json:"path"`
+	Argv []string `json:"argv"`
+	Dir  string   `json:"dir,omitempty"`
+	// Env is the complete environment.
+	Env []string `json:"env"`
+	// StopSignal is the signal that asks the process group to stop; the default of leader-only work is SIGTERM.
+	StopSignal syscall.Signal `json:"stop_signal"`
+	// Capture keeps the beginning of the output, for an error message, instead of passing it through.
+	Capture bool `json:"capture,omitempty"`
+	// StateFile is the path of a file that records whether the work runs, for 'zkelectd release'; empty for none.
+	StateFile string `json:"state_file,omitempty"`
+	// Input is the standard input; the default is none. The guard sets KeepInput by its options.
+	Input     []byte `json:"input,omitempty"`
+	KeepInput bool   `json:"keep_input,omitempty"`
+	// Reset makes the work run only while the watchdog device is armed; nil without a device.
+	Reset *ResetSpec `json:"reset,omitempty"`
+	// Timeout limits the run time of a pending hook, see [Leadership.SetPendingHooks]; 0 for other work.
+	Timeout time.Duration `json:"timeout,omitempty"`
+}
+
 // Credentials are what another process needs to close a ZooKeeper session.
 type Credentials struct {
 	Servers  []string      `json:"servers"`

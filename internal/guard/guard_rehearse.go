@@ -49,14 +49,6 @@ func (g *guard) makeRealtime(pid int) {
 	}
 }
 
-// protectKeeper is protect for the keeper. It logs nothing, as the guard lacks the same permissions and logs that.
-func protectKeeper() {
-	debug.SetGCPercent(guardGC)
-	harden.Protect(harden.Options{
-		OOMScore: harden.OOMScoreGuard, Procs: keeperProcs, LeastProcs: keeperProcs, Threads: guardThreads, Heap: guardHeap, Log: slog.New(slog.DiscardHandler),
-	})
-}
-
 // Limits of the rehearsal.
 const (
 	rehearsalLease   = 10 * time.Millisecond

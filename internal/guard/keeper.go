@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -96,6 +97,14 @@ func runKeeper() int {
 		k.report.Write(binary.BigEndian.AppendUint64(nil, uint64(k.seq)))
 	}
 	return 0
+}
+
+// protectKeeper is protect for the keeper. It logs nothing, as the guard lacks the same permissions and logs that.
+func protectKeeper() {
+	debug.SetGCPercent(guardGC)
+	harden.Protect(harden.Options{
+		OOMScore: harden.OOMScoreGuard, Procs: keeperProcs, LeastProcs: keeperProcs, Threads: guardThreads, Heap: guardHeap, Log: slog.New(slog.DiscardHandler),
+	})
 }
 
 func newKeeper() (*keeper, error) {

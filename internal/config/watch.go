@@ -51,11 +51,14 @@ func Watch(ctx context.Context, lists <-chan []string, interval time.Duration, c
 		select {
 		case next := <-lists:
 			if files = next; reported == nil {
-				reported = signatures(files, nil)
+				reported = look(ctx, func() map[string]string { return signatures(files, nil) })
 			}
 			maps.DeleteFunc(reported, func(file, _ string) bool { return !slices.Contains(files, file) })
 		case <-tick.C:
-			now := signatures(files, reported)
+			now := look(ctx, func() map[string]string { return signatures(files, reported) })
+			if now == nil {
+				return
+			}
 			switch looks++; {
 			case maps.Equal(now, reported):
 				looks = 0
@@ -67,6 +70,19 @@ func Watch(ctx context.Context, lists <-chan []string, interval time.Duration, c
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// look returns what read returns, or nil if ctx ends first: a file system whose server does not answer must not hold up
+// the end of the daemon.
+func look(ctx context.Context, read func() map[string]string) map[string]string {
+	c := make(chan map[string]string, 1)
+	go func() { c <- read() }() // ends when the file system answers, or with the process
+	select {
+	case now := <-c:
+		return now
+	case <-ctx.Done():
+		return nil
 	}
 }
 

@@ -276,3 +276,23 @@ func TestWatchFollowsLinks(t *testing.T) {
 		}
 	}
 }
+
+// A file system that does not answer, such as NFS without its server, does not hold up the end of the daemon.
+func TestAHangingFileSystemDoesNotHoldUpTheEnd(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	hangs, over := make(chan struct{}), make(chan struct{})
+	defer func() {
+		close(hangs)
+		<-over
+	}()
+	got := look(ctx, func() map[string]string {
+		defer close(over)
+		cancel()
+		<-hangs
+		return map[string]string{"a": "b"}
+	})
+	if got != nil {
+		t.Errorf("%v", got)
+	}
+}

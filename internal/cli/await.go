@@ -48,7 +48,10 @@ func unfinished(ctx context.Context, g group, plan request.Plan, timeout time.Du
 			end = "; to end it: " + cluster.InGroup("'zkelectd uncordon --site %s'", g.name, c.Site)
 		}
 	}
-	return exitError{statusTimedOut, fmt.Errorf("%s; the request stays in force%s (%s)", why, end, last)}
+	if last != "" { // what was read by then
+		last = " (" + last + ")"
+	}
+	return exitError{statusTimedOut, fmt.Errorf("%s; the request stays in force%s%s", why, end, last)}
 }
 
 // await follows a request until it has taken effect, in a group with slots in all of them, and reports each step.

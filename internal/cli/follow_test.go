@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/operator/request"
 	"zkelectd/internal/test/faultproxy"
 )
 
@@ -88,5 +89,18 @@ func TestFollowersOutliveTheirSession(t *testing.T) {
 	for _, name := range []string{"status", "json"} {
 		f.eventually(name+" is not live", func() bool { return strings.Count(f.daemons[name].Output(), "not live since ") == 4 })
 		end(name)
+	}
+}
+
+// A request that is not carried out in time says what was read last, if anything was.
+func TestUnfinishedRequests(t *testing.T) {
+	t.Parallel()
+	for last, want := range map[string]string{
+		"":                       "not done after 1s (--timeout); the request stays in force",
+		"n1 is READY in term 17": "not done after 1s (--timeout); the request stays in force (n1 is READY in term 17)",
+	} {
+		if err := unfinished(t.Context(), group{}, request.Plan{}, time.Second, last); err.Error() != want {
+			t.Error(err)
+		}
 	}
 }

@@ -28,8 +28,8 @@ func pair(ctx context.Context, g *group, binary string, timeout time.Duration, e
 	return nodes, nil
 }
 
-// killedDaemon measures the time from kill -9 of the leader's daemon until the next leader is READY. The guard kills the child and
-// closes the session, so the time does not depend on the session timeout.
+// killedDaemon measures the time from kill -9 of the leader's daemon until the next leader is READY. The guard kills
+// the child and closes the session, so the time does not depend on the session timeout.
 func killedDaemon(ctx context.Context, t *table, binary string, rounds int) error {
 	const timeout = 10 * time.Second
 	g, err := newGroup(ctx, zkserver.Options{})

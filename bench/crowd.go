@@ -85,7 +85,8 @@ func scaleAt(ctx context.Context, guardClient *guard.Client, size, rounds int) (
 // firstNode is the oldest member, so the elector. It never leads.
 const firstNode = "elector"
 
-// gather starts those members whose numbers are from a number to another one, some at a time, and waits until they are registered.
+// gather starts those members whose numbers are from a number to another one, some at a time, and waits until they are
+// registered.
 func (c *crowd) gather(ctx context.Context, from, to int) error {
 	const atOnce = 20
 	for i := from; i < to; i++ {
@@ -111,8 +112,8 @@ func (c *crowd) add(id string, env ...string) error {
 	return err
 }
 
-// leader waits until a member has acquired leadership and returns its id. It may still wait until every lease is over, for which the size
-// of the group does not matter.
+// leader waits until a member has acquired leadership and returns its id. It may still wait until every lease is over,
+// for which the size of the group does not matter.
 func (c *crowd) leader(ctx context.Context) (id string, err error) {
 	err = c.until(ctx, func(cur cluster.Stored[cluster.Current], _ time.Time) bool {
 		id = cur.Record.Node
@@ -205,8 +206,8 @@ func (c *crowd) failovers(ctx context.Context, size, rounds int) (median failove
 	return failovers{quantile(elected, 0.5), quantile(acquired, 0.5)}, nil
 }
 
-// failover waits until a leader is gone and another member has acquired leadership, and measures both on the clock of this machine, which is the
-// server's, too: a leader is gone when this session sees it.
+// failover waits until a leader is gone and another member has acquired leadership, and measures both on the clock of
+// this machine, which is the server's, too: a leader is gone when this session sees it.
 func (c *crowd) failover(ctx context.Context, from string) (f failovers, err error) {
 	var gone time.Time
 	err = c.until(ctx, func(cur cluster.Stored[cluster.Current], now time.Time) bool {

@@ -23,7 +23,8 @@ type etcd struct {
 	dir, addr string
 }
 
-// startEtcd starts an etcd server in a new directory, and waits until it answers. It returns nil if etcd is not installed.
+// startEtcd starts an etcd server in a new directory, and waits until it answers. It returns nil if etcd is not
+// installed.
 func startEtcd(ctx context.Context) (*etcd, error) {
 	for _, name := range []string{"etcd", "etcdctl"} {
 		if _, err := exec.LookPath(name); err != nil {
@@ -85,7 +86,8 @@ func (e *etcd) members(ctx context.Context) (int, error) {
 	return len(bytes.Fields(out)), err
 }
 
-// spawn starts a member that runs the command while it has the lock. Its lease is as long as the sessions of the others.
+// spawn starts a member that runs the command while it has the lock. Its lease is as long as the sessions of the
+// others.
 func (e *etcd) spawn(command []string) (*exec.Cmd, error) {
 	ttl := fmt.Sprint("--ttl=", int(plainLockTimeout.Seconds()))
 	cmd := e.ctl(context.Background(), append([]string{"lock", ttl, etcdLock, "--"}, command...)...)

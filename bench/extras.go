@@ -15,12 +15,12 @@ import (
 	"zkelectd/internal/zk"
 )
 
-// In a large group nearly all members have nothing to do with an election, and on hosts of their own they take no processor time from
-// those that have. So they run in a process of their own here, with a low priority: the extras. The elector and all members that can be
-// elected are in this process.
+// In a large group nearly all members have nothing to do with an election, and on hosts of their own they take no
+// processor time from those that have. So they run in a process of their own here, with a low priority: the extras. The
+// elector and all members that can be elected are in this process.
 
-// extrasOf is set in the environment of the process of the extras: the address of the server, its root znode, and the numbers of the
-// first member and of the one after the last.
+// extrasOf is set in the environment of the process of the extras: the address of the server, its root znode, and the
+// numbers of the first member and of the one after the last.
 const extrasOf = "BENCH_EXTRAS_OF"
 
 // extrasNice is the priority of the extras, as nice takes it.

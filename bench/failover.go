@@ -18,8 +18,8 @@ const tick = 2 * time.Second
 // production is a server with that tick that grants shorter session timeouts than by default.
 var production = zkserver.Options{Tick: tick, MinSession: time.Second}
 
-// failover measures, for each way of losing the leader, the time from the loss to the next READY, and how long the work of the
-// old leader continues.
+// failover measures, for each way of losing the leader, the time from the loss to the next READY, and how long the work
+// of the old leader continues.
 func failover(ctx context.Context, t *table, binary string, rounds int) error {
 	for _, part := range []func() error{
 		func() error { return stoppedHost(ctx, t, binary, rounds) },
@@ -52,7 +52,8 @@ func stoppedHost(ctx context.Context, t *table, binary string, rounds int) error
 	return nil
 }
 
-// lostAfter kills all processes of the leader's host at once: its session remains until the server ends it. lostHosts compares with locks.
+// lostAfter kills all processes of the leader's host at once: its session remains until the server ends it. lostHosts
+// compares with locks.
 func lostAfter(ctx context.Context, t *table, binary string, timeout time.Duration, rounds int) error {
 	whole, _, err := losses(ctx, lossOptions{
 		binary: binary, timeout: timeout, rounds: rounds, lose: func(_ *faultproxy.Proxy, n *node) { n.kill() },

@@ -74,8 +74,8 @@ func (g *group) joinUnder(under host.Guard, id, site string, timeout time.Durati
 	return d, nil
 }
 
-// until calls f with leader/current and the time at which it was read, whenever it changes, until f returns true. It reads as
-// little as possible, in order not to disturb the measurement.
+// until calls f with leader/current and the time at which it was read, whenever it changes, until f returns true. It
+// reads as little as possible, in order not to disturb the measurement.
 func (g *group) until(ctx context.Context, f func(cluster.Stored[cluster.Current], time.Time) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

@@ -10,7 +10,8 @@ import (
 	"zkelectd/internal/test/zkserver"
 )
 
-// handover measures planned handovers: moves against the floor of the protocol, and stops of the leader against a plain lock.
+// handover measures planned handovers: moves against the floor of the protocol, and stops of the leader against a plain
+// lock.
 func handover(ctx context.Context, t *table, binary string, rounds int) error {
 	if err := moves(ctx, t, binary, rounds); err != nil {
 		return err
@@ -18,9 +19,9 @@ func handover(ctx context.Context, t *table, binary string, rounds int) error {
 	return compareWithLock(ctx, t, binary, rounds)
 }
 
-// moves measures planned moves between two daemons with a trivial child: from RELEASE of the old leader, as an observer sees it,
-// to READY of the new one. The floor is the minimum for any implementation of the protocol: its four writes, one after the other,
-// on the same server, measured alternately with the moves.
+// moves measures planned moves between two daemons with a trivial child: from RELEASE of the old leader, as an observer
+// sees it, to READY of the new one. The floor is the minimum for any implementation of the protocol: its four writes,
+// one after the other, on the same server, measured alternately with the moves.
 func moves(ctx context.Context, t *table, binary string, rounds int) error {
 	g, err := newGroup(ctx, zkserver.Options{})
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// killTimes are the times from kill -9 of a daemon until its work is dead, its session closed, and all its groups led elsewhere.
+// killTimes are the times from kill -9 of a daemon until its work is dead, its session closed, and all its groups led
+// elsewhere.
 type killTimes struct{ dead, closed, led time.Duration }
 
 // killedGroups measures kill -9 of a daemon that leads one group or many.

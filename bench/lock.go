@@ -13,8 +13,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// plainLock is the yardstick: what most people write who need one leader. It takes the lock of go-zookeeper, where each waiter watches
-// the one before it, and runs a command while it holds it. Nothing ends the command if this process dies or loses its session.
+// plainLock is the yardstick: what most people write who need one leader. It takes the lock of go-zookeeper, where each
+// waiter watches the one before it, and runs a command while it holds it. Nothing ends the command if this process dies
+// or loses its session.
 const (
 	plainLockServer  = "BENCH_PLAIN_LOCK" // the variable with the server's address; it makes this program a plainLock
 	plainLockTimeout = 6 * time.Second    // of its session

@@ -18,8 +18,9 @@ import (
 	"zkelectd/internal/zk"
 )
 
-// A host is lost when all of its processes stop at the same moment, and its connections stay open: guard, daemon, keeper and work, or the
-// holder of a lock and its command. All sides lose theirs within the same few seconds, again and again; each time their groups are new.
+// A host is lost when all of its processes stop at the same moment, and its connections stay open: guard, daemon,
+// keeper and work, or the holder of a lock and its command. All sides lose theirs within the same few seconds, again
+// and again; each time their groups are new.
 
 const lostTimeout = plainLockTimeout // T
 
@@ -30,7 +31,8 @@ type hostSpec struct {
 	lost     bool
 }
 
-// lossCase is a group whose leader's host is lost. Its hosts are in the order of their start, so the first one is the elector.
+// lossCase is a group whose leader's host is lost. Its hosts are in the order of their start, so the first one is the
+// elector.
 type lossCase struct {
 	name, root   string
 	hosts        []hostSpec
@@ -74,7 +76,8 @@ type lossSide interface {
 	close()
 }
 
-// lostHosts measures how long a group has no leader after the loss of its leader's host, beside a plain lock and etcdctl lock.
+// lostHosts measures how long a group has no leader after the loss of its leader's host, beside a plain lock and
+// etcdctl lock.
 func lostHosts(ctx context.Context, t *table, binary string, rounds int) error {
 	server, err := zkserver.Start(ctx, production)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command bench measures zkelectd on this machine. Each figure is compared with another one from the same run, since ratios vary less
-// than absolute figures.
+// Command bench measures zkelectd on this machine. Each figure is compared with another one from the same run, since
+// ratios vary less than absolute figures.
 package main
 
 import (

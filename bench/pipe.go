@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// announced is the leader-only command of comparisons. It writes its first line into a pipe when it starts, and its last one when
-// it is asked to stop; $0 is its name and $1 the pipe.
+// announced is the leader-only command of comparisons. It writes its first line into a pipe when it starts, and its
+// last one when it is asked to stop; $0 is its name and $1 the pipe.
 const announced = `exec 3>"$1"
 trap 'echo "last $0 $$" >&3; kill $! 2>/dev/null; exit 0' TERM
 echo "first $0 $$" >&3

@@ -10,7 +10,8 @@ import (
 	"zkelectd/internal/guard"
 )
 
-// scaleTimeout is a compromise: there are few pings and renewals, and the pauses before a reconnect, up to a twentieth, are short.
+// scaleTimeout is a compromise: there are few pings and renewals, and the pauses before a reconnect, up to a twentieth,
+// are short.
 const scaleTimeout = time.Minute
 
 // scaled are the figures of a group of one size.

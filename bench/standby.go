@@ -15,8 +15,8 @@ import (
 // slowStart is how long the work of [standbys] takes to start, as a service that fills its caches does.
 const slowStart = 20 * time.Second
 
-// standbys measures how long nobody answers after a loss and during a move, for work that starts slowly: as a child that starts on the
-// leader, and as one that is promoted there.
+// standbys measures how long nobody answers after a loss and during a move, for work that starts slowly: as a child
+// that starts on the leader, and as one that is promoted there.
 func standbys(ctx context.Context, t *table, binary string, rounds int) error {
 	for _, kind := range []struct {
 		name string
@@ -110,7 +110,8 @@ func slowLosses(ctx context.Context, binary string, promotes bool, rounds int, l
 	return worst, nil
 }
 
-// spawnSlow starts a node. Its work is ready when the file with its name has its process id: that of earlier work may be left.
+// spawnSlow starts a node. Its work is ready when the file with its name has its process id: that of earlier work may
+// be left.
 func (g *slowGroup) spawnSlow(id string) error {
 	file := filepath.Join(g.dir, id)
 	ready := fmt.Sprintf("sh,-c,kill -0 $(cat %s)", file)

@@ -43,8 +43,8 @@ type side struct {
 	survived               int // commands that still ran when the next one had started, after kill -9
 }
 
-// compareWithLock measures, alternately for zkelectd and for a plain lock, how long it takes until the next command runs: after SIGTERM
-// to the leader, and after kill -9.
+// compareWithLock measures, alternately for zkelectd and for a plain lock, how long it takes until the next command
+// runs: after SIGTERM to the leader, and after kill -9.
 func compareWithLock(ctx context.Context, t *table, binary string, rounds int) error {
 	c, err := newContest(ctx, binary, rounds)
 	defer c.close()
@@ -98,7 +98,8 @@ func newContest(ctx context.Context, binary string, rounds int) (*contest, error
 // ledName is the name of the side whose leaders are never the elector.
 const ledName = "another elector"
 
-// startLed starts the side in which another host elects. That host is an observer: it elects, since it is the oldest member, but never leads.
+// startLed starts the side in which another host elects. That host is an observer: it elects, since it is the oldest
+// member, but never leads.
 func (c *contest) startLed(ctx context.Context) (err error) {
 	g := &group{server: c.g.server, session: c.g.session, paths: cluster.Paths{Root: "/led"}}
 	if err := store.Init(ctx, g.session, g.paths, "the benchmark"); err != nil {

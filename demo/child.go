@@ -24,8 +24,8 @@ type answer struct {
 	PID  int    `json:"pid"`
 }
 
-// runChild runs the leader-only child, which reports its node and term over HTTP or in its output until ctx ends. While its directory
-// contains a file <node>.stall, it never becomes ready.
+// runChild runs the leader-only child, which reports its node and term over HTTP or in its output until ctx ends. While
+// its directory contains a file <node>.stall, it never becomes ready.
 func runChild(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("child", flag.ContinueOnError)
 	dir := flags.String("dir", "", "serve HTTP, and write the address to <node>.addr in this directory")

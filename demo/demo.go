@@ -123,7 +123,8 @@ func (f *fleet) open() error {
 
 func (f *fleet) tokens() string { return filepath.Join(f.dir, "tokens") }
 
-// configure writes a node's configuration file. The tour shows how leadership moves, so it does not stay where it is, as by default.
+// configure writes a node's configuration file. The tour shows how leadership moves, so it does not stay where it is,
+// as by default.
 func (f *fleet) configure(n node) error {
 	text := fmt.Sprintf(`node: {id: %s, site: %s, priority: %d}
 zookeeper: {servers: ["%s"], root: %s, session_timeout: 4s}

@@ -21,8 +21,8 @@ const groupsRoot = "/fleet"
 
 var groupNames = []string{"billing", "catalog", "email", "export", "fraud", "ingest", "ledger", "orders", "payout", "pricing", "reports", "search"}
 
-// homes returns the node that is to lead the i-th group, and the one that leads it if the first is gone. The three groups of each
-// node have three different second homes.
+// homes returns the node that is to lead the i-th group, and the one that leads it if the first is gone. The three
+// groups of each node have three different second homes.
 func homes(i int) (first, second node) {
 	n := len(nodes)
 	return nodes[i%n], nodes[(i+1+i/n%(n-1))%n]
@@ -135,7 +135,8 @@ func (f *fleet) drainAndReturn(ctx context.Context, id string) error {
 	return f.showGroups(ctx)
 }
 
-// untilLed waits until each group is led by the node with the id that want returns for it, and checks that all children answer.
+// untilLed waits until each group is led by the node with the id that want returns for it, and checks that all children
+// answer.
 func (f *fleet) untilLed(ctx context.Context, want func(i int) string) error {
 	for i, name := range groupNames {
 		var g status.Group

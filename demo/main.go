@@ -1,5 +1,6 @@
-// The command demo runs a small fleet on this host with a real ZooKeeper server: four daemons on two sites, first with one group, then
-// with twelve, and a scripted tour through their elections with measured times. It is also the child of these daemons.
+// The command demo runs a small fleet on this host with a real ZooKeeper server: four daemons on two sites, first with
+// one group, then with twelve, and a scripted tour through their elections with measured times. It is also the child of
+// these daemons.
 package main
 
 import (

@@ -51,8 +51,8 @@ func (f *fleet) slotLeaders(ctx context.Context) (ids []string, terms []int64, e
 	return ids, terms, nil
 }
 
-// untilSlotsAreEven waits until every slot has a leader, without has none of them, and the numbers of the others differ by one at
-// most. It checks that the child of each slot answers.
+// untilSlotsAreEven waits until every slot has a leader, without has none of them, and the numbers of the others differ
+// by one at most. It checks that the child of each slot answers.
 func (f *fleet) untilSlotsAreEven(ctx context.Context, without string) error {
 	var ids []string
 	var terms []int64
@@ -73,7 +73,8 @@ func (f *fleet) untilSlotsAreEven(ctx context.Context, without string) error {
 	return nil
 }
 
-// even reports whether every slot has a leader, and the numbers of the nodes' slots differ by one at most. The node without has none.
+// even reports whether every slot has a leader, and the numbers of the nodes' slots differ by one at most. The node
+// without has none.
 func even(leaders []string, without string) bool {
 	counts := make(map[string]int)
 	for _, n := range nodes {

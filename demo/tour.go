@@ -103,7 +103,8 @@ func (f *fleet) served(ctx context.Context, id string) error {
 	return err
 }
 
-// ask checks that the leader's child answers with its node and term: the work is the proof, not the record in ZooKeeper.
+// ask checks that the leader's child answers with its node and term: the work is the proof, not the record in
+// ZooKeeper.
 func ask(ctx context.Context, dir, id string, term int64) (string, error) {
 	addr, err := os.ReadFile(filepath.Join(dir, id+".addr"))
 	if err != nil {

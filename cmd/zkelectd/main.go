@@ -1,4 +1,5 @@
-// Command zkelectd elects one leader in a fleet through ZooKeeper, and runs the leader-only child there and nowhere else.
+// Command zkelectd elects one leader in a fleet through ZooKeeper, and runs the leader-only child there and nowhere
+// else.
 package main
 
 import (

@@ -78,7 +78,8 @@ type appliedACLs struct {
 	Changed    []string `json:"changed,omitempty"`
 }
 
-// run shows or sets the ACLs. Its session creates znodes with the ACL of the configuration, not with that of the group's root.
+// run shows or sets the ACLs. Its session creates znodes with the ACL of the configuration, not with that of the
+// group's root.
 func (o aclOptions) run(ctx context.Context, a *appliedACLs, s selection) error {
 	g, err := s.only()
 	if err == nil {

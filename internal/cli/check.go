@@ -89,8 +89,8 @@ for what run refuses.
 	c.MarkFlagsMutuallyExclusive("print", "output")
 }
 
-// checkBesides checks what a configuration names on this host and in ZooKeeper, unless offline. It returns the result of
-// checkGroups.
+// checkBesides checks what a configuration names on this host and in ZooKeeper, unless offline. It returns the result
+// of checkGroups.
 func checkBesides(cmd *cobra.Command, h config.Host, offline bool) (alone map[string]bool, err error) {
 	if offline {
 		const text = "not checked: programs, files and units of this host, and the groups in ZooKeeper (--offline)"
@@ -133,8 +133,8 @@ func ofGroup(h config.Host, g config.Group, err error) error {
 	return fmt.Errorf("%s: %w", g.File, err)
 }
 
-// checkBudgets returns an error for each group whose stop timeout is longer than the lease allows, and one for a required
-// watchdog device that does not fit it.
+// checkBudgets returns an error for each group whose stop timeout is longer than the lease allows, and one for a
+// required watchdog device that does not fit it.
 func checkBudgets(h config.Host) error {
 	var errs []error
 	for _, g := range h.Groups {
@@ -158,8 +158,9 @@ func checkDeviceFits(c config.Config) error {
 	return err
 }
 
-// checkPlaces returns an error for each directory of a configuration in which run creates no file, because others may write there. It
-// says nothing about a directory that does not exist, as the unit may create it, or that is another user's, who may run the daemon.
+// checkPlaces returns an error for each directory of a configuration in which run creates no file, because others may
+// write there. It says nothing about a directory that does not exist, as the unit may create it, or that is another
+// user's, who may run the daemon.
 func checkPlaces(c config.Config) error {
 	socket, isPath := strings.CutPrefix(c.HTTP.Listen, "unix:")
 	if !isPath {
@@ -179,8 +180,8 @@ func checkPlaces(c config.Config) error {
 	return errors.Join(errs...)
 }
 
-// checkHost returns an error for each program, directory and unit that this host does not have, and for each option that a
-// fence agent does not know, or lacks.
+// checkHost returns an error for each program, directory and unit that this host does not have, and for each option
+// that a fence agent does not know, or lacks.
 func checkHost(ctx context.Context, h config.Host) error {
 	var errs []error
 	for _, g := range h.Groups {
@@ -193,8 +194,9 @@ func checkHost(ctx context.Context, h config.Host) error {
 	return errors.Join(errs...)
 }
 
-// checkGroups warns about groups that do not exist, and about problems of the policies with the members of the groups. If they cannot be reached, it says
-// what was not checked. It returns the groups, by name, in which no other member than this node may lead.
+// checkGroups warns about groups that do not exist, and about problems of the policies with the members of the groups.
+// If they cannot be reached, it says what was not checked. It returns the groups, by name, in which no other member
+// than this node may lead.
 func checkGroups(ctx context.Context, w io.Writer, h config.Host) (alone map[string]bool) {
 	alone = make(map[string]bool)
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
@@ -244,7 +246,8 @@ func checkRoot(ctx context.Context, s *zk.Session, h config.Host, one config.Gro
 	return store.CheckRoot(ctx, s, base, one.Name, one.Config.ZooKeeper.Root)
 }
 
-// othersMayLead reports whether the group has a member besides this node that does not say of itself that it may not lead.
+// othersMayLead reports whether the group has a member besides this node that does not say of itself that it may not
+// lead.
 func othersMayLead(s cluster.Snapshot, node string) bool {
 	return slices.ContainsFunc(s.Members, func(m cluster.Member) bool { return m.ID != node && m.Node.Record.Ineligible == "" })
 }
@@ -283,7 +286,8 @@ type checkedConfig struct {
 type checkedGroup struct {
 	Group string `json:"group"`
 	Root  string `json:"root"`
-	// SessionTimeout and what follows from it are those if the servers grant what is configured. StopTimeout is 0 without work.
+	// SessionTimeout and what follows from it are those if the servers grant what is configured. StopTimeout is 0
+	// without work.
 	SessionTimeout cluster.Duration `json:"session_timeout"`
 	Lease          cluster.Duration `json:"lease"`
 	RenewInterval  cluster.Duration `json:"renew_interval"`
@@ -295,8 +299,9 @@ type checkedGroup struct {
 	TakeoverTimeout cluster.Duration `json:"takeover_timeout"`
 }
 
-// printChecked prints that the configuration has no errors, and what becomes of the group with that name, or the only one, after each
-// loss. It lists several groups; in JSON it prints the losses for all of them. Alone has the groups in which no other member may lead.
+// printChecked prints that the configuration has no errors, and what becomes of the group with that name, or the only
+// one, after each loss. It lists several groups; in JSON it prints the losses for all of them. Alone has the groups in
+// which no other member may lead.
 func printChecked(w io.Writer, h config.Host, name string, alone map[string]bool, asJSON bool) error {
 	var out checkedConfig
 	for _, g := range h.Groups {

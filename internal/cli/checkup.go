@@ -79,7 +79,8 @@ func hasWorkFlags(args []string) bool {
 	return slices.ContainsFunc(args, func(arg string) bool { return arg == "--" || arg == "--no-child" || arg == "--no-child=true" })
 }
 
-// readConfig reads the configuration as a daemon does. If only files of groups are wrong, the others are checked all the same.
+// readConfig reads the configuration as a daemon does. If only files of groups are wrong, the others are checked all
+// the same.
 func (c *checkup) readConfig() {
 	out := &c.facts.Config
 	out.File = c.src.File
@@ -322,7 +323,8 @@ func (c *checkup) findPrograms(ctx context.Context) {
 	}
 }
 
-// finishGroups adds what depends on the session, and what the daemon of this host has found, which may run as another user.
+// finishGroups adds what depends on the session, and what the daemon of this host has found, which may run as another
+// user.
 func (c *checkup) finishGroups() {
 	for i, one := range c.host.Groups {
 		out := &c.facts.Groups[i]

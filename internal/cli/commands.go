@@ -1,4 +1,5 @@
-// Package cli has the commands of zkelectd: how they are called, what they ask of the other packages, and what they print.
+// Package cli has the commands of zkelectd: how they are called, what they ask of the other packages, and what they
+// print.
 package cli
 
 import (
@@ -66,8 +67,8 @@ func suggest(root *cobra.Command, args []string, err error) error {
 	return fmt.Errorf("%w: %s", err, advice)
 }
 
-// printError prints an error; for an invalid configuration it prints each error on its own line. The process ends even if
-// nobody reads its standard error.
+// printError prints an error; for an invalid configuration it prints each error on its own line. The process ends even
+// if nobody reads its standard error.
 func printError(err error) {
 	out := asynclog.New(os.Stderr, func(int64) {})
 	defer out.Close(2 * time.Second)
@@ -100,7 +101,8 @@ func takesArguments(cmd *cobra.Command) bool { return strings.Contains(cmd.Use, 
 // typedCommand is a command that a text tells people to type.
 var typedCommand = regexp.MustCompile(`'zkelectd\s[^']*'`)
 
-// withConnection adds the flags in args that say where the group is to the commands of a text that have none: they work when typed.
+// withConnection adds the flags in args that say where the group is to the commands of a text that have none: they work
+// when typed.
 func withConnection(text string, args []string) string {
 	var given []string
 	for i, arg := range args {
@@ -187,7 +189,8 @@ func version() string {
 	return v + " " + info.GoVersion
 }
 
-// entry is a command: its section of the help, what it acts on, how it is called and what it does, and examples for its help.
+// entry is a command: its section of the help, what it acts on, how it is called and what it does, and examples for its
+// help.
 type entry struct {
 	section  string
 	scope    scope

@@ -43,8 +43,8 @@ var flagCompletions = map[string]complete{
 	"log-format": values("text", "json"),
 }
 
-// addCompletions gives every argument and flag of a command, and of those below it, its completion; what has none offers nothing, and
-// in particular no files.
+// addCompletions gives every argument and flag of a command, and of those below it, its completion; what has none
+// offers nothing, and in particular no files.
 func addCompletions(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		addCompletions(sub)

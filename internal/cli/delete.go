@@ -108,8 +108,9 @@ func (g group) remains(ctx context.Context) (cluster.Remains, error) {
 	return store.ReadRemains(ctx, g.session, base, g.name, g.paths)
 }
 
-// tokenWarning says until when a new group of the same name would give fencing tokens again that were given before; empty if it would
-// not. Its first term follows from the clock of a host, which terms can be ahead of, and after init it is no higher than that.
+// tokenWarning says until when a new group of the same name would give fencing tokens again that were given before;
+// empty if it would not. Its first term follows from the clock of a host, which terms can be ahead of, and after init
+// it is no higher than that.
 func tokenWarning(remains cluster.Remains, now time.Time) string {
 	last, of := remains.LastToken()
 	if last < cluster.FirstTerm(now) {
@@ -123,8 +124,8 @@ func tokenWarning(remains cluster.Remains, now time.Time) string {
 		"Create it after that time, or give it another name", of, last, time.Unix(last+1, 0).UTC().Format(time.RFC3339))
 }
 
-// refuseDeletion says what to do before a group can be deleted. job is set for the group of a job of exec, which has no daemons to stop or
-// to start.
+// refuseDeletion says what to do before a group can be deleted. job is set for the group of a job of exec, which has no
+// daemons to stop or to start.
 func (g group) refuseDeletion(err error, job bool) error {
 	var used *cluster.InUseRemainsError
 	inUse := errors.As(err, &used)

@@ -143,7 +143,8 @@ func (c *checkup) findDaemon() {
 	}
 }
 
-// guardOf returns the guard that a record names, if it runs on this host, and otherwise why it does not, or why that is not known.
+// guardOf returns the guard that a record names, if it runs on this host, and otherwise why it does not, or why that is
+// not known.
 func guardOf(rec cluster.Node) (pid int, absent string, err error) {
 	if here := procinfo.Hostname(); rec.Host != here {
 		return 0, fmt.Sprintf("the id %s is registered by the host %s; this is %s", rec.ID, rec.Host, here), nil
@@ -182,8 +183,8 @@ func guardBySessionFile(cfg config.Config) (int, error) {
 	return 0, errors.New("ZooKeeper does not answer, and the processes in the session file are gone")
 }
 
-// askDaemon asks the daemon whether it is ready, and in the groups whose policy enables failsafe mode whether that would
-// work. It returns the daemon's view of the first group.
+// askDaemon asks the daemon whether it is ready, and in the groups whose policy enables failsafe mode whether that
+// would work. It returns the daemon's view of the first group.
 func (c *checkup) askDaemon(ctx context.Context) (first status.Response) {
 	ctx, cancel := context.WithTimeout(ctx, localTimeout)
 	defer cancel()

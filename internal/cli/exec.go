@@ -130,7 +130,8 @@ func checkJob(name string) error {
 	return nil
 }
 
-// execRoot returns the znode above the jobs. The zookeeper.root of the configuration is that of a daemon, which runs no jobs.
+// execRoot returns the znode above the jobs. The zookeeper.root of the configuration is that of a daemon, which runs no
+// jobs.
 func execRoot(cmd *cobra.Command, h config.Host) string {
 	if cmd.Flags().Changed("root") {
 		return h.Config.ZooKeeper.Root
@@ -161,7 +162,8 @@ func (o *execOptions) checkMax(cmd *cobra.Command) error {
 // maxStatus is the largest exit status of a process.
 const maxStatus = 255
 
-// check refuses flags that would have another meaning than they seem to: no record would be compared, or the status would be cut.
+// check refuses flags that would have another meaning than they seem to: no record would be compared, or the status
+// would be cut.
 func (o *execOptions) check(skipStatus int) error {
 	switch {
 	case o.OncePer < 0:
@@ -174,7 +176,8 @@ func (o *execOptions) check(skipStatus int) error {
 	return nil
 }
 
-// jobConfig returns the configuration of the daemon that runs a job: of the host's own it has the connection and the node.
+// jobConfig returns the configuration of the daemon that runs a job: of the host's own it has the connection and the
+// node.
 func (o *execOptions) jobConfig(own config.Config, root, level string, job []string) (config.Config, error) {
 	program, err := os.Executable()
 	if err != nil {

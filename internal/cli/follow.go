@@ -47,9 +47,10 @@ type update[T any] struct {
 	err   error
 }
 
-// follow reads the state of a group, with watches, and again after each change, and shows it until ctx is done. If ZooKeeper does not
-// answer, or if the session ends, it says so and goes on, in a new session if necessary. live is when a read last succeeded; if it is
-// zero, an error of the first read is returned. Later only one is that waiting does not end.
+// follow reads the state of a group, with watches, and again after each change, and shows it until ctx is done. If
+// ZooKeeper does not answer, or if the session ends, it says so and goes on, in a new session if necessary. live is
+// when a read last succeeded; if it is zero, an error of the first read is returned. Later only one is that waiting
+// does not end.
 func follow[T any](ctx context.Context, g group, live time.Time, read func(context.Context, group) (T, error), d display[T]) error {
 	ctx, cancel := context.WithCancel(ctx)
 	f := follower[T]{group: g, read: read, updates: make(chan update[T]), first: g.session}

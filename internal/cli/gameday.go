@@ -96,8 +96,8 @@ The exit status is 0 if the promise was kept, 1 if not, and 3 if the drill was r
 	}
 }
 
-// plan looks at the group and at this host, prints what the drill will do, and returns the daemon as a pidfd. It returns
-// an error if there must be no drill. file is the configuration file of the daemon.
+// plan looks at the group and at this host, prints what the drill will do, and returns the daemon as a pidfd. It
+// returns an error if there must be no drill. file is the configuration file of the daemon.
 func (d *gameday) plan(ctx context.Context, file string) (pidfd int, err error) {
 	q, err := d.group.submitter().Question(ctx)
 	if err != nil {
@@ -225,8 +225,8 @@ func (n *nextTerm) tookSince(failure time.Time) *cluster.Duration {
 }
 
 // leadingDaemon returns the daemon that runs with a configuration file on this host, or an error unless it leads. The
-// kernel says which process that is: the one that listens on the daemon's socket. No record in ZooKeeper can make a drill
-// kill another one.
+// kernel says which process that is: the one that listens on the daemon's socket. No record in ZooKeeper can make a
+// drill kill another one.
 func leadingDaemon(ctx context.Context, s cluster.Snapshot, file string) (pidfd int, err error) {
 	pid, err := listenerAt(ctx, file)
 	if err != nil {

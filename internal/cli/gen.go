@@ -17,8 +17,8 @@ import (
 	"zkelectd/internal/config"
 )
 
-// buildCommands returns the commands for building packages. They are not in the product, where they would cost every daemon
-// and guard memory.
+// buildCommands returns the commands for building packages. They are not in the product, where they would cost every
+// daemon and guard memory.
 func buildCommands() []*cobra.Command {
 	cmd := &cobra.Command{Use: "gen", Hidden: true, Short: "Write files generated from the commands"}
 	cmd.AddCommand(

@@ -86,15 +86,15 @@ func wholeGroup(g group) error {
 
 // choice is how a command names a group.
 type choice struct {
-	// name is the group's name, slot the number of a slot, and root the root znode. Each is empty if it is not named; the root is then
-	// found by the name.
+	// name is the group's name, slot the number of a slot, and root the root znode. Each is empty if it is not named;
+	// the root is then found by the name.
 	name, slot, root string
 	// create is set if the group need not exist.
 	create bool
 }
 
-// chosen returns the group that the flags or the environment name. The leader-only work has both its name and its root in the
-// environment.
+// chosen returns the group that the flags or the environment name. The leader-only work has both its name and its root
+// in the environment.
 func chosen(cmd *cobra.Command, getenv func(string) string) (choice, error) {
 	flag := cmd.Flags().Lookup("group")
 	root := cmd.Flags().Lookup("root")
@@ -271,8 +271,8 @@ func (s *selection) withConfigured(found []store.NamedGroup) []store.NamedGroup 
 	return found
 }
 
-// add adds a group, with its own configuration if there is one. A configuration with another root than the group has is an error:
-// its file could have been meant for another group.
+// add adds a group, with its own configuration if there is one. A configuration with another root than the group has is
+// an error: its file could have been meant for another group.
 func (s *selection) add(g store.NamedGroup) error {
 	cfg, configured := s.host.Group(g.Name)
 	if s.host.Dir == "" || !configured {
@@ -345,7 +345,8 @@ func (g group) adoptACL(ctx context.Context) error {
 	return g.session.AdoptACL(ctx, g.paths.Root)
 }
 
-// connect opens a session that creates znodes with the ACL of the configuration. from has the sources of cfg, for errors.
+// connect opens a session that creates znodes with the ACL of the configuration. from has the sources of cfg, for
+// errors.
 func connect(ctx context.Context, cfg config.Config, from config.From) (*zk.Session, error) {
 	if err := operator.Access(cfg, os.Getenv).Check(); err != nil {
 		return nil, accessError(err, from)
@@ -387,7 +388,8 @@ func (g group) history(ctx context.Context, watch bool) (cluster.History, error)
 	return operator.ReadHistory(ctx, g.session, g.paths, watch)
 }
 
-// operator.AnswerTimeout bounds how long a command waits for a connection, and for one operation: a person waits for its output.
+// operator.AnswerTimeout bounds how long a command waits for a connection, and for one operation: a person waits for
+// its output.
 
 // withAnswerTimeout bounds one operation of a command on ZooKeeper.
 func withAnswerTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -421,8 +423,8 @@ func accessError(err error, from config.From) error {
 	return fmt.Errorf("%w; use sudo, or --config with a file of your own", err)
 }
 
-// neighbors returns the group's name, and a function that reads who is elected in the groups that a policy refers to. What cannot be
-// read is not known.
+// neighbors returns the group's name, and a function that reads who is elected in the groups that a policy refers to.
+// What cannot be read is not known.
 func (g group) neighbors() operator.Neighbors {
 	return operator.Neighbors{Group: g.name, Others: func(ctx context.Context, r policy.Relations) elector.Placement {
 		p := elector.Placement{Peers: make(map[string]string), Relations: make(policy.Graph)}

@@ -72,8 +72,8 @@ func showHistory(ctx context.Context, w io.Writer, g group, n int, output string
 
 func lastTerms(h *cluster.History, n int) []cluster.PastTerm { return h.Terms[max(0, len(h.Terms)-n):] }
 
-// newTerms is the display of history --follow: the last terms, then each new one. A gap misses no term, as the electors have recorded
-// those in it.
+// newTerms is the display of history --follow: the last terms, then each new one. A gap misses no term, as the electors
+// have recorded those in it.
 type newTerms struct {
 	notices
 	out    io.Writer

@@ -16,8 +16,8 @@ import (
 type lastRun struct {
 	Node    string    `json:"node"`
 	Started time.Time `json:"started"`
-	// Running is set while the job runs. Ended is when it ended by itself, Took after how long, and ExitStatus how: all are nil for a run
-	// that was killed or stopped, or whose host has failed.
+	// Running is set while the job runs. Ended is when it ended by itself, Took after how long, and ExitStatus how: all
+	// are nil for a run that was killed or stopped, or whose host has failed.
 	Running    bool              `json:"running,omitempty"`
 	Ended      *time.Time        `json:"ended,omitempty"`
 	Took       *cluster.Duration `json:"took,omitempty"`
@@ -62,7 +62,8 @@ func lastRunOf(read cluster.Stored[cluster.Run], leads bool) *lastRun {
 	return run
 }
 
-// cells are those of the run in a table: when it started, how it ended, how long it took, where it ran, and when the next one may start.
+// cells are those of the run in a table: when it started, how it ended, how long it took, where it ran, and when the
+// next one may start.
 func (r *lastRun) cells() []any {
 	if r.Error != "" {
 		return []any{"-", r.Error, "-", "-", "-"}

@@ -100,8 +100,9 @@ func (g group) readyLeader(ctx context.Context) (leader status.Group, err error)
 // leaderViewTimeout bounds the request to the leader: status is about the group, and must not wait for one host.
 const leaderViewTimeout = time.Second
 
-// withLeaderView adds what only the leader knows, by asking it: the remaining time of the lease. ZooKeeper goes on naming a leader whose
-// daemon hangs until its session ends, so no answer means that the lease is not confirmed, and no more than that.
+// withLeaderView adds what only the leader knows, by asking it: the remaining time of the lease. ZooKeeper goes on
+// naming a leader whose daemon hangs until its session ends, so no answer means that the lease is not confirmed, and no
+// more than that.
 func withLeaderView(ctx context.Context, name string, g status.Group) status.Group {
 	answer, err := askLeader(ctx, name, g)
 	switch {
@@ -116,9 +117,9 @@ func withLeaderView(ctx context.Context, name string, g status.Group) status.Gro
 // errNotAsked is the error of [askLeader] if this host cannot ask the leader, so that no answer means nothing.
 var errNotAsked = errors.New("this host cannot ask the leader")
 
-// askLeader returns the leader's answer to the probe /leader. A leader that serves TLS (https://) is not asked: a command does not
-// know which CA to trust. The address comes from ZooKeeper, so it is used only if the leader's own registration has it as well, and
-// redirects are not followed.
+// askLeader returns the leader's answer to the probe /leader. A leader that serves TLS (https://) is not asked: a
+// command does not know which CA to trust. The address comes from ZooKeeper, so it is used only if the leader's own
+// registration has it as well, and redirects are not followed.
 func askLeader(ctx context.Context, name string, g status.Group) ([]byte, error) {
 	host, port, err := net.SplitHostPort(g.API)
 	switch {
@@ -171,7 +172,8 @@ func getFromLeader(ctx context.Context, target, host string) (body []byte, code 
 	return body, resp.StatusCode, err
 }
 
-// confirmLeader returns nil if the daemon that leads confirms that its lease is not over. own is set if the configuration of this host is its own.
+// confirmLeader returns nil if the daemon that leads confirms that its lease is not over. own is set if the
+// configuration of this host is its own.
 func confirmLeader(ctx context.Context, own bool, g group, leader status.Group) error {
 	h := g.host
 	no := func(reason string) error {
@@ -222,8 +224,9 @@ func leaderClient(host string) *http.Client {
 	}
 }
 
-// checkLeaderAddress refuses an address that the leader on a host can't have. Loopback addresses have services that trust
-// local users, so they are refused unless the leader runs on this host; link-local addresses have a cloud's metadata.
+// checkLeaderAddress refuses an address that the leader on a host can't have. Loopback addresses have services that
+// trust local users, so they are refused unless the leader runs on this host; link-local addresses have a cloud's
+// metadata.
 func checkLeaderAddress(address, host string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {

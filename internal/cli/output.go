@@ -149,7 +149,8 @@ func colorize(w io.Writer, text string) string {
 	return strings.Join(lines, "")
 }
 
-// redraw is the display of status --watch on a terminal: it draws the table in place, every second, and says since when it is not live.
+// redraw is the display of status --watch on a terminal: it draws the table in place, every second, and says since when
+// it is not live.
 type redraw[T any] struct {
 	terminal *os.File
 	table    func(T) string

@@ -182,7 +182,8 @@ ZooKeeper's data" in docs/operations.md.`
 	}
 }
 
-// localPolicy returns the configuration with the policy of a file; without one, that of the group in the command's configuration.
+// localPolicy returns the configuration with the policy of a file; without one, that of the group in the command's
+// configuration.
 func (g group) localPolicy(file string) (config.Config, error) {
 	switch {
 	case file != "":

@@ -47,8 +47,8 @@ func newRequestCommand(cmd *command, use, short, long string) *requestCommand {
 	return c
 }
 
-// inMany permits the request in all groups at once. moves is set if it can move leadership: then that is done in a few groups at
-// a time.
+// inMany permits the request in all groups at once. moves is set if it can move leadership: then that is done in a few
+// groups at a time.
 func (c *requestCommand) inMany(moves bool) {
 	c.many, c.parallel = true, 10
 	c.Long = strings.TrimSpace(c.Long + `
@@ -197,7 +197,8 @@ func (r *report) dryRun(ctx context.Context, g group, req request.Request) error
 	return nil
 }
 
-// nothingToDo returns what to say if a request was not submitted because the group is already as requested; otherwise "".
+// nothingToDo returns what to say if a request was not submitted because the group is already as requested; otherwise
+// "".
 func nothingToDo(err error) string {
 	var none *request.NotAffectedError
 	if !errors.As(err, &none) || !none.Done {

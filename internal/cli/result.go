@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// result is what a command that acts prints: line by line as text, or with -o json one object, with these lines beside the facts.
+// result is what a command that acts prints: line by line as text, or with -o json one object, with these lines beside
+// the facts.
 type result struct {
 	Messages []string `json:"messages"`
 
@@ -76,8 +77,8 @@ func (r *result) answer(format string, args ...any) string {
 	return strings.TrimSpace(line)
 }
 
-// finish prints the facts, which include the result, with -o json. If the command was refused, or has failed before it said anything,
-// the error says everything.
+// finish prints the facts, which include the result, with -o json. If the command was refused, or has failed before it
+// said anything, the error says everything.
 func (r *result) finish(facts any, err error) error {
 	if !r.json || err != nil && len(r.Messages) == 0 || exitStatus(err) == statusRefused {
 		return err

@@ -150,8 +150,8 @@ func (r *rollout) showPlan(todo []*groupChange) error {
 
 func nobody(id string) string { return cmp.Or(id, "none") }
 
-// submitAll submits the request in each group. Leadership moves in a limited number of groups at once. If it does not move in
-// one, the groups that have not begun are left alone.
+// submitAll submits the request in each group. Leadership moves in a limited number of groups at once. If it does not
+// move in one, the groups that have not begun are left alone.
 func (r *rollout) submitAll(ctx context.Context, todo []*groupChange) {
 	var stuck atomic.Bool
 	waiting, stop := interruptible(ctx)
@@ -250,8 +250,8 @@ func (r *rollout) finish(todo []*groupChange) error {
 	return err
 }
 
-// failure returns the exit status if some groups have failed: that of all of them, or that of a request that was carried out in
-// some groups only.
+// failure returns the exit status if some groups have failed: that of all of them, or that of a request that was
+// carried out in some groups only.
 func (r *rollout) failure() int {
 	status := 0
 	for _, c := range r.changes {

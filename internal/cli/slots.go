@@ -317,8 +317,8 @@ func isPrincipalOfHost(tag string) bool {
 	return strings.HasPrefix(tag, "sasl:") && strings.Contains(tag, "/")
 }
 
-// initialize creates the group, whose name is recorded below base. The records of its identity come last: with the first one a daemon that
-// waits for the group joins it.
+// initialize creates the group, whose name is recorded below base. The records of its identity come last: with the
+// first one a daemon that waits for the group joins it.
 func (g group) initialize(ctx context.Context, created *createdGroups, base string) error {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()

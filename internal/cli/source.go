@@ -37,7 +37,8 @@ func configFile(cmd *cobra.Command) string {
 // hostFile is the configuration file of this host's daemon.
 var hostFile = "/etc/zkelectd.yaml"
 
-// aboutThisHost is the annotation of a command about the daemon of this host. Its value is the setting that is enough for it.
+// aboutThisHost is the annotation of a command about the daemon of this host. Its value is the setting that is enough
+// for it.
 const aboutThisHost = "zkelectd/about-this-host"
 
 // concernsHost says that a command is about the daemon of this host.
@@ -53,8 +54,8 @@ func policyFrom(cmd *cobra.Command, file string) {
 	cmd.Annotations = map[string]string{policyFile: file}
 }
 
-// commandSources returns the sources of the configuration of a command other than run. A file with a policy that the command was given
-// also says how to connect, unless a group is named: that is one below the root of a host.
+// commandSources returns the sources of the configuration of a command other than run. A file with a policy that the
+// command was given also says how to connect, unless a group is named: that is one below the root of a host.
 func commandSources(cmd *cobra.Command) (config.Sources, error) {
 	enough := cmd.Annotations[aboutThisHost]
 	p := config.Places{HostFile: hostFile, Getenv: os.Getenv, Enough: enough, HostOnly: enough != ""}

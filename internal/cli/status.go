@@ -83,8 +83,8 @@ type tabular interface {
 	WideTable() string
 }
 
-// followStatus shows the status of a group: on a terminal in place, else each one that differs from the one before. What it has read is
-// viewed again each time: ages change.
+// followStatus shows the status of a group: on a terminal in place, else each one that differs from the one before.
+// What it has read is viewed again each time: ages change.
 func followStatus(ctx context.Context, g group, shown *screen) error {
 	viewer := status.NewViewer(g.name, g.paths.Root)
 	read := func(ctx context.Context, g group) (func() tabular, error) {
@@ -120,7 +120,8 @@ func (d *statusDisplay) resumed(from, to time.Time) error {
 	return err
 }
 
-// view returns the status of a group with one leader, with a forecast if the policy permits one, and with the lease of the leader.
+// view returns the status of a group with one leader, with a forecast if the policy permits one, and with the lease of
+// the leader.
 func (g group) view(ctx context.Context) (status.Group, error) {
 	q, err := g.submitter().Question(ctx)
 	if err != nil {

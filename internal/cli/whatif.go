@@ -19,8 +19,8 @@ type forecast struct {
 	Group string `json:"group"`
 	// Lost is the node or site that is lost, with --all.
 	Lost string `json:"lost,omitempty"`
-	// Now is the node that leads now, Leader the one that would lead, empty for none. Cause and Reason say why; both are empty if the
-	// current leader stays.
+	// Now is the node that leads now, Leader the one that would lead, empty for none. Cause and Reason say why; both
+	// are empty if the current leader stays.
 	Now    string `json:"leader_now,omitempty"`
 	Leader string `json:"leader"`
 	Site   string `json:"site,omitempty"`
@@ -90,8 +90,8 @@ type groupQuestion struct {
 	err      error
 }
 
-// forecast prints the forecasts for the groups. It fails if there is none for a group, and with --all if a loss leaves one without a
-// leader.
+// forecast prints the forecasts for the groups. It fails if there is none for a group, and with --all if a loss leaves
+// one without a leader.
 func (s selection) forecast(ctx context.Context, w io.Writer, o whatifOptions, output string) error {
 	if o.file != "" && s.base != "" {
 		_, err := s.only() // a policy is for one group
@@ -124,7 +124,8 @@ func (s selection) forecast(ctx context.Context, w io.Writer, o whatifOptions, o
 	return errors.Join(err, checkForecasts(all, o.losses))
 }
 
-// questions reads the groups. It fails if the change names what is in none of them, or if the only group cannot be read.
+// questions reads the groups. It fails if the change names what is in none of them, or if the only group cannot be
+// read.
 func (s selection) questions(ctx context.Context, o whatifOptions) ([]groupQuestion, error) {
 	read := make([]groupQuestion, len(s.groups))
 	s.each(ctx, func(ctx context.Context, i int, g group) {
@@ -239,7 +240,8 @@ func forecastTogether(read []groupQuestion) (all []forecast, evenness whatif.Bal
 	return all, whatif.BalanceOf(outcomes)
 }
 
-// forecastLosses returns the forecasts for each loss in each group. Each assumes that the other groups stay as they are.
+// forecastLosses returns the forecasts for each loss in each group. Each assumes that the other groups stay as they
+// are.
 func forecastLosses(read []groupQuestion) []forecast {
 	all := []forecast{}
 	if len(read) > 1 {

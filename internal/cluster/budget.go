@@ -31,8 +31,9 @@ type Budget struct {
 	Grace time.Duration
 	// Stop is the child's stop timeout.
 	Stop time.Duration
-	// Handover is how long a leader that is about to leave lets its work go on until its successor is elected. It is part of Stop, so
-	// leaving takes no longer than without it. A leader without work has no Stop; it waits for nothing else.
+	// Handover is how long a leader that is about to leave lets its work go on until its successor is elected. It is
+	// part of Stop, so leaving takes no longer than without it. A leader without work has no Stop; it waits for nothing
+	// else.
 	Handover time.Duration
 }
 
@@ -52,28 +53,29 @@ func KillMargin(session time.Duration) time.Duration { return killMargin(Lease(s
 // clients cannot see the tick.
 func tick(session time.Duration) time.Duration { return session / 2 }
 
-// expiry returns the earliest moment at which a server may end a session, counted from when a request that it has processed
-// was sent.
+// expiry returns the earliest moment at which a server may end a session, counted from when a request that it has
+// processed was sent.
 func expiry(session time.Duration) time.Duration {
 	return session - tick(session)*3/4 - time.Duration(float64(session)*Drift)
 }
 
-// SafeLease returns how long work may go on after the sending of a request that made the server apply this session timeout:
-// D, or less if D and K do not fit, down to 0 (docs/protocol.md, The timeout can change). lease is as in [NewBudget].
+// SafeLease returns how long work may go on after the sending of a request that made the server apply this session
+// timeout: D, or less if D and K do not fit, down to 0 (docs/protocol.md, The timeout can change). lease is as in
+// [NewBudget].
 func SafeLease(session, lease time.Duration) time.Duration {
 	d := leaseOf(session, lease)
 	return max(0, min(d, expiry(session)-killMargin(d)))
 }
 
-// longestStop returns the longest stop timeout that a lease allows: with it, a RENEW is sent every D/6, and what is left of the
-// lease when a decision to replace the leader arrives just before a renewal is 5/6 D.
+// longestStop returns the longest stop timeout that a lease allows: with it, a RENEW is sent every D/6, and what is
+// left of the lease when a decision to replace the leader arrives just before a renewal is 5/6 D.
 func longestStop(lease time.Duration) time.Duration { return lease - lease/6 }
 
 // maxDefaultStop bounds [DefaultStop].
 const maxDefaultStop = 10 * time.Second
 
-// DefaultStop returns the stop timeout to use if none is configured: as long as the lease allows, but at most 10 s. lease is as in
-// [NewBudget].
+// DefaultStop returns the stop timeout to use if none is configured: as long as the lease allows, but at most 10 s.
+// lease is as in [NewBudget].
 func DefaultStop(session, lease time.Duration) time.Duration {
 	return min(longestStop(leaseOf(session, lease)).Truncate(10*time.Millisecond), maxDefaultStop)
 }
@@ -89,9 +91,9 @@ func handover(stop time.Duration) time.Duration {
 	return min(maxHandover, stop/4)
 }
 
-// NewBudget computes the budget for a session timeout, a configured lease, 0 for the longest, and a stop timeout. It returns an error with
-// the figures if they would not be safe (S1): among other things the child must be able to stop in what is left of the lease when a decision
-// to replace it arrives just before a renewal.
+// NewBudget computes the budget for a session timeout, a configured lease, 0 for the longest, and a stop timeout. It
+// returns an error with the figures if they would not be safe (S1): among other things the child must be able to stop
+// in what is left of the lease when a decision to replace it arrives just before a renewal.
 func NewBudget(session, lease, stop time.Duration) (Budget, error) {
 	if err := CheckLease(session, lease); err != nil {
 		return Budget{}, fmt.Errorf("election.lease: %w", err)
@@ -112,8 +114,8 @@ func NewBudget(session, lease, stop time.Duration) (Budget, error) {
 	return b, nil
 }
 
-// CheckLease returns an error unless a session timeout allows a configured lease: D and K together must not exceed 60% of it. 0 is the
-// longest that it allows.
+// CheckLease returns an error unless a session timeout allows a configured lease: D and K together must not exceed 60%
+// of it. 0 is the longest that it allows.
 func CheckLease(session, lease time.Duration) error {
 	switch {
 	case lease == 0:
@@ -130,8 +132,8 @@ func CheckLease(session, lease time.Duration) error {
 // sessionFor returns a session timeout that allows a lease.
 func sessionFor(lease time.Duration) time.Duration { return roundUp(lease * 20 / 9) }
 
-// stopError says that the lease does not allow the stop timeout, and what to do. configured is set unless the lease is the longest that the
-// session timeout allows.
+// stopError says that the lease does not allow the stop timeout, and what to do. configured is set unless the lease is
+// the longest that the session timeout allows.
 func (b Budget) stopError(configured bool) error {
 	need := roundUp(b.Stop * 6 / 5) // longestStop returns Stop for that
 	longest := longestStop(b.Lease).Truncate(10 * time.Millisecond)
@@ -157,13 +159,15 @@ func (b Budget) Granted(session time.Duration) Budget {
 	return b
 }
 
-// SessionEnd is how long after the loss of a host its session has ended at the latest: a server notices that within a tick after T.
+// SessionEnd is how long after the loss of a host its session has ended at the latest: a server notices that within a
+// tick after T.
 func (b Budget) SessionEnd() time.Duration { return b.Session + tick(b.Session) }
 
 // RevokeTimeout is how long an elector lets a replaced holder with this budget keep current (L2).
 func (b Budget) RevokeTimeout() time.Duration { return b.Stop + b.Lease + b.Kill }
 
-// Patience returns how long a candidate has until it acquires, if nothing stands in its way (docs/protocol.md, The watchdog).
+// Patience returns how long a candidate has until it acquires, if nothing stands in its way (docs/protocol.md, The
+// watchdog).
 func (b Budget) Patience() time.Duration { return max(b.Lease/3, MinKill) }
 
 // Text describes the budget for people.

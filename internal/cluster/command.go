@@ -8,9 +8,9 @@ import (
 )
 
 // InGroup completes a command in quotes, such as 'zkelectd forget %s', so that it works when it is typed. It replaces
-// each %s by the next argument, and adds -g with the name of the group or slot. That is the name in the configuration: the root of a group
-// may end in another one. If group is empty, its name is not known, and the command has no -g. InGroup adds no options for the connection.
-// The command of a job, after --, stays at the end.
+// each %s by the next argument, and adds -g with the name of the group or slot. That is the name in the configuration:
+// the root of a group may end in another one. If group is empty, its name is not known, and the command has no -g.
+// InGroup adds no options for the connection. The command of a job, after --, stays at the end.
 func InGroup(command, group string, args ...any) string {
 	var words, dashed []string
 	command, job, hasJob := strings.Cut(strings.Trim(command, "'"), " -- ")
@@ -66,7 +66,8 @@ func ShellWord(text string) string {
 // NameOf returns the name of the only group of a host, or of a root: only groups below a root have names of their own.
 func NameOf(root string) string { return path.Base(root) }
 
-// SlotName returns the name of a slot, such as ingest/3, in a group with that name; of the group itself if there is no slot.
+// SlotName returns the name of a slot, such as ingest/3, in a group with that name; of the group itself if there is no
+// slot.
 func SlotName(group, slot string) string {
 	if group == "" || slot == "" {
 		return group
@@ -74,7 +75,8 @@ func SlotName(group, slot string) string {
 	return group + "/" + slot
 }
 
-// GroupOf returns the name of the group of a slot, such as ingest/3, or of a group: what concerns all slots is said of the group.
+// GroupOf returns the name of the group of a slot, such as ingest/3, or of a group: what concerns all slots is said of
+// the group.
 func GroupOf(name string) string {
 	group, _, _ := strings.Cut(name, "/")
 	return group

@@ -2,21 +2,21 @@ package cluster
 
 import "context"
 
-// The interfaces below are the parts of one ZooKeeper session, which is used once (docs/protocol.md, Session); each consumer
-// asks for those that it needs. zk.Session implements all of them on the wire, storetest.Session in memory, and
-// storetest.Contract holds both to the same behavior.
+// The interfaces below are the parts of one ZooKeeper session, which is used once (docs/protocol.md, Session); each
+// consumer asks for those that it needs. zk.Session implements all of them on the wire, storetest.Session in memory,
+// and storetest.Contract holds both to the same behavior.
 
 // Reader reads znodes.
 //
-// Its errors are [ErrNoNode], [ErrNoAuth], [ErrNotSent], [ErrUnknown], [ErrSessionEnded] or the context's error, all matched
-// by errors.Is. A read that sets a watch leaves it armed until the path appears in [Watcher.TakeHints]; reading with a watch
-// again while it is armed costs nothing.
+// Its errors are [ErrNoNode], [ErrNoAuth], [ErrNotSent], [ErrUnknown], [ErrSessionEnded] or the context's error, all
+// matched by errors.Is. A read that sets a watch leaves it armed until the path appears in [Watcher.TakeHints]; reading
+// with a watch again while it is armed costs nothing.
 type Reader interface {
 	// Get returns the data of a znode. With watch, the next change of its data or existence is hinted, even if the znode
 	// does not exist: then the error is ErrNoNode and its creation is hinted.
 	Get(ctx context.Context, path string, watch bool) ([]byte, Stat, error)
-	// Children returns the names of a znode's children, in no particular order. With watch, the next change of that list is
-	// hinted.
+	// Children returns the names of a znode's children, in no particular order. With watch, the next change of that
+	// list is hinted.
 	Children(ctx context.Context, path string, watch bool) ([]string, Stat, error)
 }
 

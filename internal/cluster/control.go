@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Control is the record of control: the requests of operators (docs/protocol.md, Operators). Commands write it, and check its
-// version, and the elector carries them out, so that they work from any host.
+// Control is the record of control: the requests of operators (docs/protocol.md, Operators). Commands write it, and
+// check its version, and the elector carries them out, so that they work from any host.
 type Control struct {
 	Header
 	// Last is the number of the latest request. LastRequest describes it, for an operator whose own request came later.
@@ -19,8 +19,8 @@ type Control struct {
 	Move  *Move  `json:"move,omitempty"`
 	// Reelect requests one election by policy alone, without failback, damping or a move.
 	Reelect *Request `json:"reelect,omitempty"`
-	// Moves and Reelections are those of the slots of a group with several leaders, at most one of each slot. Move and Reelect are
-	// nil there, except in what [Control.OfSlot] returns.
+	// Moves and Reelections are those of the slots of a group with several leaders, at most one of each slot. Move and
+	// Reelect are nil there, except in what [Control.OfSlot] returns.
 	Moves          []Move           `json:"moves,omitempty"`
 	Reelections    []Request        `json:"reelections,omitempty"`
 	Cordons        []Cordon         `json:"cordons,omitempty"`
@@ -43,8 +43,8 @@ type Request struct {
 	// By is the operator who submitted it, as user@host; Reason is the operator's own text.
 	By     string `json:"by"`
 	Reason string `json:"reason,omitempty"`
-	// For is how long it is in force, 0 if it has no end. Remaining is how much of that was left when an elector last wrote
-	// it, for the next elector: the clocks of two hosts are never compared.
+	// For is how long it is in force, 0 if it has no end. Remaining is how much of that was left when an elector last
+	// wrote it, for the next elector: the clocks of two hosts are never compared.
 	For       Duration `json:"for,omitempty"`
 	Remaining Duration `json:"remaining,omitempty"`
 	// Time is when it was submitted, by the operator's clock; for people.
@@ -125,8 +125,8 @@ func target(node, site string) string {
 	return "site " + site
 }
 
-// Proposal is an election that a person must confirm (docs/policies.md, Approval). The elector writes it, and it is in force until it
-// expires, or another decision is made.
+// Proposal is an election that a person must confirm (docs/policies.md, Approval). The elector writes it, and it is in
+// force until it expires, or another decision is made.
 type Proposal struct {
 	Request
 	// Term is that of the decision that the election would replace, Node and Site who would be elected, and Cause why.
@@ -211,7 +211,8 @@ const ElectedOutcome = " was elected"
 // MaxRequest is the highest number of a request that is accepted. JSON readers can represent it, and the next one.
 const MaxRequest = 1 << 52
 
-// MaxRequestTime bounds the duration of a request or an exclusion: a longer one could overflow when it is added to a time.
+// MaxRequestTime bounds the duration of a request or an exclusion: a longer one could overflow when it is added to a
+// time.
 const MaxRequestTime = 10 * 365 * 24 * time.Hour
 
 func checkRequest(id int64, lasts Duration) error {
@@ -236,8 +237,8 @@ func (c *Control) validate(Stat) error {
 	return err
 }
 
-// Continue makes the numbers continue after last, the request that a decision names, so that none is used twice after control
-// was deleted. Only a forged decision names the highest number: then they start again.
+// Continue makes the numbers continue after last, the request that a decision names, so that none is used twice after
+// control was deleted. Only a forged decision names the highest number: then they start again.
 func (c *Control) Continue(last int64) {
 	if last < MaxRequest {
 		c.Last = max(c.Last, last)

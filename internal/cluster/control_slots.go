@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// OfSlot returns the requests that concern a slot: its own and those of the whole group. Move and Reelect are those of the slot.
-// The result keeps the requests of the other slots for [Control.Whole]. The requests of a group with one leader, whose slot is "",
-// stay as they are. c may already be the result for any slot.
+// OfSlot returns the requests that concern a slot: its own and those of the whole group. Move and Reelect are those of
+// the slot. The result keeps the requests of the other slots for [Control.Whole]. The requests of a group with one
+// leader, whose slot is "", stay as they are. c may already be the result for any slot.
 func (c Control) OfSlot(slot string) Control {
 	c = c.Whole()
 	if slot == "" {

@@ -9,9 +9,9 @@ import (
 // elector revokes it, but nobody leads by it.
 var ErrForeignCurrent = errors.New("is not the leader's")
 
-// CheckCurrent makes a current unreadable that does not belong to the session that the fence names: somebody has created
-// it by hand, or copied it. The fence and current must be those of one moment. A current of the reader's own session stays
-// as it is: the reader deletes it.
+// CheckCurrent makes a current unreadable that does not belong to the session that the fence names: somebody has
+// created it by hand, or copied it. The fence and current must be those of one moment. A current of the reader's own
+// session stays as it is: the reader deletes it.
 func (s *Snapshot) CheckCurrent(p Paths) {
 	owner := s.Current.Stat.Owner
 	if !s.Current.Exists || s.Current.Newer() != nil || !s.Fence.Readable() {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// EarlierHolder is a holder whose lease may still be running when another member acquires leadership. A candidate waits for each of
-// them, or fences its node (docs/protocol.md, Fencing).
+// EarlierHolder is a holder whose lease may still be running when another member acquires leadership. A candidate waits
+// for each of them, or fences its node (docs/protocol.md, Fencing).
 type EarlierHolder struct {
 	// Node is empty if it is not known who held leadership: nobody can fence that holder.
 	Node string `json:"node,omitempty"`
@@ -92,12 +92,12 @@ func LongestWait(list []EarlierHolder) (longest Duration) {
 	return longest
 }
 
-// Is reports whether both are about one node on one host. Another host with the same id is another one: fencing one of them says
-// nothing about the other (S1).
+// Is reports whether both are about one node on one host. Another host with the same id is another one: fencing one of
+// them says nothing about the other (S1).
 func (h EarlierHolder) Is(node, host string) bool { return h.Node == node && h.Host == host }
 
-// MergeEarlier returns the list with one entry for each node on each host, and the oldest entries merged into one of no node if there
-// are more than [MaxEarlier]. No wait gets shorter. list is not changed.
+// MergeEarlier returns the list with one entry for each node on each host, and the oldest entries merged into one of no
+// node if there are more than [MaxEarlier]. No wait gets shorter. list is not changed.
 func MergeEarlier(list []EarlierHolder) []EarlierHolder {
 	var merged []EarlierHolder
 	for _, h := range list {
@@ -141,8 +141,8 @@ func (f *Fence) HasFenced(node string) bool {
 	return slices.ContainsFunc(f.Fencing, func(r FencingResult) bool { return r.Node == node && r.Error == "" })
 }
 
-// TakeoverLimit returns how long the takeover of this holder may wait before its work starts: for the leases of earlier holders, or
-// until they are fenced.
+// TakeoverLimit returns how long the takeover of this holder may wait before its work starts: for the leases of earlier
+// holders, or until they are fenced.
 func (f *Fence) TakeoverLimit() time.Duration {
 	return time.Duration(max(f.Owed, f.FencingLimit))
 }

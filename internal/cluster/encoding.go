@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// FormatVersion is the "v" that this build writes, and the newest that it reads, except in a record with versions of its own.
+// FormatVersion is the "v" that this build writes, and the newest that it reads, except in a record with versions of
+// its own.
 const FormatVersion = 1
 
 // formats returns the format version to write for a record, and the newest that this build reads.
@@ -40,8 +41,8 @@ func (d *Duration) UnmarshalText(text []byte) error {
 
 func (d Duration) String() string { return time.Duration(d).String() }
 
-// NewerVersionError is the error for a record in a format that this build does not know. Such a record is not damaged and is
-// left alone (docs/protocol.md, Records of a newer version).
+// NewerVersionError is the error for a record in a format that this build does not know. Such a record is not damaged
+// and is left alone (docs/protocol.md, Records of a newer version).
 type NewerVersionError struct {
 	Path    string
 	Version int
@@ -53,8 +54,8 @@ func (e *NewerVersionError) Error() string {
 	return fmt.Sprintf("znode %s has format version %d, this zkelectd reads up to %d: upgrade this host", e.Path, e.Version, max(e.Known, FormatVersion))
 }
 
-// Header is common to all records: the format version, and the fields that this build does not know. They are kept when a
-// record is rewritten, so that an older daemon does not drop what a newer one wrote.
+// Header is common to all records: the format version, and the fields that this build does not know. They are kept when
+// a record is rewritten, so that an older daemon does not drop what a newer one wrote.
 type Header struct {
 	V       int                        `json:"v"`
 	Unknown map[string]json.RawMessage `json:"-"`
@@ -145,12 +146,12 @@ func jsonKeys(t reflect.Type) []string {
 	return keys
 }
 
-// MaxRecord bounds the size of a record to half of what a server accepts. Unknown fields are kept when a record is rewritten,
-// so a larger one could become too large to be written ever again.
+// MaxRecord bounds the size of a record to half of what a server accepts. Unknown fields are kept when a record is
+// rewritten, so a larger one could become too large to be written ever again.
 const MaxRecord = 500 << 10
 
-// recheckSize is the size above which a record is encoded again to see whether the result is too large. A smaller record
-// always fits.
+// recheckSize is the size above which a record is encoded again to see whether the result is too large. A smaller
+// record always fits.
 const recheckSize = 4 << 10
 
 // ReadStored decodes what was read from the znode at path.

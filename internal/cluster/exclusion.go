@@ -14,8 +14,8 @@ func (x Exclusion) Describe() string {
 // Failed reports whether the node counts as one that has failed: the time of its exclusion is not over.
 func (x Exclusion) Failed() bool { return !x.Expired || x.Suspended }
 
-// Strike returns the exclusions with one more strike against node (docs/protocol.md, The watchdog). The duration starts at
-// base and doubles with each strike up to limit (L2). list is not changed.
+// Strike returns the exclusions with one more strike against node (docs/protocol.md, The watchdog). The duration starts
+// at base and doubles with each strike up to limit (L2). list is not changed.
 func Strike(list []Exclusion, node, reason string, term int64, base, limit time.Duration, wall time.Time) []Exclusion {
 	list = slices.Clone(list)
 	i := slices.IndexFunc(list, func(e Exclusion) bool { return e.Node == node })

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// FailsafeKeys is the record of failsafe-keys: the secrets with which the members of a group authenticate the messages of failsafe mode.
-// Messages are authenticated with each of them, and accepted with any: so a rotation, which adds one and drops the oldest, may reach the
-// members at different times.
+// FailsafeKeys is the record of failsafe-keys: the secrets with which the members of a group authenticate the messages
+// of failsafe mode. Messages are authenticated with each of them, and accepted with any: so a rotation, which adds one
+// and drops the oldest, may reach the members at different times.
 type FailsafeKeys struct {
 	Header
 	// Keys has the newest first.
@@ -60,7 +60,8 @@ func (k FailsafeKeys) Rotated(by string, wall time.Time) FailsafeKeys {
 	return k
 }
 
-// FailsafeKeysTx returns the write of the keys. It fails with ErrBadVersion or ErrNodeExists if they have changed since they were read.
+// FailsafeKeysTx returns the write of the keys. It fails with ErrBadVersion or ErrNodeExists if they have changed since
+// they were read.
 func (p Paths) FailsafeKeysTx(read Stored[FailsafeKeys], next FailsafeKeys) []Op {
 	return []Op{writeOp(p.FailsafeKeys(), read, Encode(&next))}
 }

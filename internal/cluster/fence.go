@@ -24,8 +24,9 @@ func checkWait(name string, d Duration) error {
 
 func (n *Node) validate(Stat) error { return checkWait("session_timeout", n.SessionTimeout) }
 
-// ReadFence is [ReadStored] for the data of leader. Empty data is an error at any version, and [ErrNeverWritten] at the first, as is
-// what an election leaves that has not got further than to raise the version: it is not known then who holds leadership (docs/protocol.md, Taking over, A1).
+// ReadFence is [ReadStored] for the data of leader. Empty data is an error at any version, and [ErrNeverWritten] at the
+// first, as is what an election leaves that has not got further than to raise the version: it is not known then who
+// holds leadership (docs/protocol.md, Taking over, A1).
 func ReadFence(path string, data []byte, stat Stat, exists bool) Stored[Fence] {
 	if exists && (len(data) == 0 && stat.Version == 0 || string(data) == raising) {
 		return Stored[Fence]{Exists: true, Stat: stat, Err: fmt.Errorf("znode %s %w", path, ErrNeverWritten)}
@@ -33,8 +34,8 @@ func ReadFence(path string, data []byte, stat Stat, exists bool) Stored[Fence] {
 	return ReadStored[Fence](path, data, stat, exists)
 }
 
-// LastKnown is what a daemon remembers of the leaderships that it has seen, in case the records are lost. It outlives the
-// session.
+// LastKnown is what a daemon remembers of the leaderships that it has seen, in case the records are lost. It outlives
+// the session.
 type LastKnown struct {
 	// Term is the highest term seen or assigned.
 	Term int64
@@ -51,9 +52,10 @@ func (m *LastKnown) Update(s *Snapshot) {
 }
 
 // Next returns the next term: above all that are known here or to a registered member, and at least [FirstTerm]. If the
-// clock is ahead, it skips a multiple of termCycle terms, so that the versions of a new leader follow those of the terms
-// before, see writeFence. Then it may be ahead of the clock by almost as many. So where the records are lost, it skips as many more:
-// perhaps no registered member remembers the last term. If none is known at all, that may have been such a term.
+// clock is ahead, it skips a multiple of termCycle terms, so that the versions of a new leader follow those of the
+// terms before, see writeFence. Then it may be ahead of the clock by almost as many. So where the records are lost, it
+// skips as many more: perhaps no registered member remembers the last term. If none is known at all, that may have been
+// such a term.
 func (m *LastKnown) Next(s *Snapshot, wall time.Time) int64 {
 	last := max(m.Term, s.Remembered())
 	next, least := last+1, FirstTerm(wall)
@@ -70,9 +72,9 @@ func (m *LastKnown) Next(s *Snapshot, wall time.Time) int64 {
 }
 
 // ReplacementFence returns the fence that an ELECT with the term next must write, nil to leave the existing one
-// (docs/protocol.md, Taking over, A1). It is also written if elected does not exist: the versions of a new znode begin at 0
-// again, so a version of the deleted one could match. An unreadable fence is replaced by one with the longest known
-// wait, never by a clean one: that no leader is known does not prove that there is none (S1).
+// (docs/protocol.md, Taking over, A1). It is also written if elected does not exist: the versions of a new znode begin
+// at 0 again, so a version of the deleted one could match. An unreadable fence is replaced by one with the longest
+// known wait, never by a clean one: that no leader is known does not prove that there is none (S1).
 func (m *LastKnown) ReplacementFence(s *Snapshot, next int64, wall time.Time) *Fence {
 	if s.Fence.Readable() {
 		if s.Elected.Exists {
@@ -122,8 +124,8 @@ func (m *LastKnown) LeaseWait(s *Snapshot) time.Duration {
 	return min(wait, MaxWait)
 }
 
-// LeaseWait returns the longest W for a session timeout: by when every lease that such a session was granted is over, whatever is
-// configured.
+// LeaseWait returns the longest W for a session timeout: by when every lease that such a session was granted is over,
+// whatever is configured.
 func LeaseWait(session time.Duration) time.Duration {
 	b, err := NewBudget(session, 0, 0)
 	if err != nil {
@@ -138,10 +140,10 @@ const (
 	termCycle  = 64 // this many terms in a row have different versions
 )
 
-// writeFence returns the operations that write the fence: over the present one, if there is a fence (docs/protocol.md, Transactions).
-// If leader was deleted and created again, its versions begin at 0, and a late transaction of an earlier holder could match
-// one of them. Therefore a new znode is written several times, so that its versions are above those of the termCycle terms
-// before it.
+// writeFence returns the operations that write the fence: over the present one, if there is a fence (docs/protocol.md,
+// Transactions). If leader was deleted and created again, its versions begin at 0, and a late transaction of an earlier
+// holder could match one of them. Therefore a new znode is written several times, so that its versions are above those
+// of the termCycle terms before it.
 func (p Paths) writeFence(read Stored[Fence], f Fence, term int64) []Op {
 	if read.Exists && !errors.Is(read.Err, ErrNeverWritten) {
 		return []Op{p.setFence(read.Stat.Version, f)}
@@ -149,7 +151,8 @@ func (p Paths) writeFence(read Stored[Fence], f Fence, term int64) []Op {
 	return firstWrite(p.Leader(), read.Exists, read.Stat.Version, emptyWrites(read.Stat.Version, term, termWrites, termCycle), Encode(&f))
 }
 
-// emptyWrites returns how many empty writes raise a version to the first one of number, of which each has so many versions, in cycles.
+// emptyWrites returns how many empty writes raise a version to the first one of number, of which each has so many
+// versions, in cycles.
 func emptyWrites(version int32, number int64, writes, cycle uint64) uint64 {
 	all := writes * cycle
 	return (writes*(uint64(number)%cycle) + all - uint64(uint32(version))%all) % all
@@ -161,9 +164,10 @@ const maxRaise = 64
 // raising is what leader or slots contains between the transactions of [Paths.Split].
 const raising = `{"v":1,"raising":true}`
 
-// Split returns the transactions that have the effect of ops together, in order. Those before the last one only raise the version of a
-// new leader or slots znode: the version that a term begins with may need 1,008 writes, which is more than a server with a small
-// jute.maxbuffer accepts at once. If they end early, the record counts as never written, and the next attempt goes on from there.
+// Split returns the transactions that have the effect of ops together, in order. Those before the last one only raise
+// the version of a new leader or slots znode: the version that a term begins with may need 1,008 writes, which is more
+// than a server with a small jute.maxbuffer accepts at once. If they end early, the record counts as never written, and
+// the next attempt goes on from there.
 func (p Paths) Split(ops []Op) (txs [][]Op) {
 	isEmpty := func(o Op) bool {
 		return o.Kind == OpSet && (o.Path == p.Leader() || o.Path == p.Slots()) && len(o.Data) == 0

@@ -5,8 +5,8 @@ import "time"
 // MaxFencings is how many acts the record keeps.
 const MaxFencings = 50
 
-// Fencings is the record of fencings: what people have fenced, the oldest first. Only 'zkelectd fence' writes it; what candidates have
-// fenced is in the history.
+// Fencings is the record of fencings: what people have fenced, the oldest first. Only 'zkelectd fence' writes it; what
+// candidates have fenced is in the history.
 type Fencings struct {
 	Header
 	Acts []FencingAct `json:"acts"`
@@ -30,7 +30,8 @@ const (
 	FencingFailed    = "failed"
 )
 
-// Put adds an act, or replaces the one that the same person began at the same time. The oldest are dropped beyond [MaxFencings].
+// Put adds an act, or replaces the one that the same person began at the same time. The oldest are dropped beyond
+// [MaxFencings].
 func (f *Fencings) Put(act FencingAct) {
 	for i, a := range f.Acts {
 		if a.Time.Equal(act.Time) && a.By == act.By && a.Node == act.Node {
@@ -42,7 +43,8 @@ func (f *Fencings) Put(act FencingAct) {
 	f.Acts = f.Acts[max(0, len(f.Acts)-MaxFencings):]
 }
 
-// FencingsTx returns the write of the acts. It fails with ErrBadVersion or ErrNodeExists if they have changed since they were read.
+// FencingsTx returns the write of the acts. It fails with ErrBadVersion or ErrNodeExists if they have changed since
+// they were read.
 func (p Paths) FencingsTx(read Stored[Fencings], next Fencings) []Op {
 	return []Op{writeOp(p.Fencings(), read, Encode(&next))}
 }

@@ -22,9 +22,9 @@ func (f Forced) String() string {
 	return text
 }
 
-// CheckStuck returns why the group is not stuck in failsafe mode, nil if it is: nobody may acquire before a member that has promised
-// something, or the last leader's node, has vetoed that, and none of them is registered with the state that it had. All members must have been
-// read.
+// CheckStuck returns why the group is not stuck in failsafe mode, nil if it is: nobody may acquire before a member that
+// has promised something, or the last leader's node, has vetoed that, and none of them is registered with the state
+// that it had. All members must have been read.
 func (s *Snapshot) CheckStuck() error {
 	f := &s.Fence.Record
 	switch {
@@ -53,8 +53,8 @@ func (s *Snapshot) CheckStuck() error {
 	return nil
 }
 
-// FailsafeNodes returns the ids of the nodes whose hosts may still run, or have promised, the work of the fence's term: the last leader's
-// first.
+// FailsafeNodes returns the ids of the nodes whose hosts may still run, or have promised, the work of the fence's term:
+// the last leader's first.
 func (f *Fence) FailsafeNodes() []string {
 	ids := []string{f.Node}
 	add := func(id string) {
@@ -73,8 +73,9 @@ func (f *Fence) FailsafeNodes() []string {
 	return ids
 }
 
-// forced returns the fence after a person has declared that the hosts of its term are off: a veto in the name of the last leader's
-// node, which says that its work is dead. The successor still waits as long as after any other leader that has not released.
+// forced returns the fence after a person has declared that the hosts of its term are off: a veto in the name of the
+// last leader's node, which says that its work is dead. The successor still waits as long as after any other leader
+// that has not released.
 func (f Fence) forced(by Forced) Fence {
 	f.End(f.LeastIdle())
 	f.State, f.Reason, f.Requested, f.Time = FenceRevoked, by.String(), true, by.Time
@@ -84,8 +85,9 @@ func (f Fence) forced(by Forced) Fence {
 	return f
 }
 
-// ForceTx returns what ends a group's standstill in failsafe mode, see [Snapshot.CheckStuck]. A group is stuck only while current does
-// not exist, and only an ACQUIRE creates it, which changes the fence. past is the history with its znode's stat; nil leaves it alone.
+// ForceTx returns what ends a group's standstill in failsafe mode, see [Snapshot.CheckStuck]. A group is stuck only
+// while current does not exist, and only an ACQUIRE creates it, which changes the fence. past is the history with its
+// znode's stat; nil leaves it alone.
 func (p Paths) ForceTx(snap Snapshot, by Forced, past *Stored[History]) []Op {
 	ops := []Op{p.setFence(snap.Fence.Stat.Version, snap.Fence.Record.forced(by))}
 	if past != nil {

@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// Gap is how long no leader's work has run: from when the end of the work of the last leader was confirmed, all of its processes being
-// gone, or from its last proven moment. Each host adds what it has measured on its own monotonic clock to what it reads, so no clock of
-// one host is compared with another's. What a transaction takes on its way is not counted.
+// Gap is how long no leader's work has run: from when the end of the work of the last leader was confirmed, all of its
+// processes being gone, or from its last proven moment. Each host adds what it has measured on its own monotonic clock
+// to what it reads, so no clock of one host is compared with another's. What a transaction takes on its way is not
+// counted.
 type Gap struct {
 	For Duration `json:"for"`
 	// Bound is empty if the end of the work is known.
@@ -19,8 +20,8 @@ type Bound string
 
 // The bounds of a gap.
 const (
-	// BoundAtLeast is that of a leader which was gone by then, without a word of when its work had ended. If somebody has closed its session
-	// or deleted its records, that may have been later, but not after its lease.
+	// BoundAtLeast is that of a leader which was gone by then, without a word of when its work had ended. If somebody
+	// has closed its session or deleted its records, that may have been later, but not after its lease.
 	BoundAtLeast Bound = "at-least"
 	// BoundAtMost is that of a leader which has renewed its lease then for the last time.
 	BoundAtMost Bound = "at-most"
@@ -51,7 +52,8 @@ func (g *Gap) OrMore() *Gap {
 	return AtLeast(time.Duration(g.For))
 }
 
-// LongerGap returns the longer one of two gaps, of which each may be nil. A reader that has seen a record late counts too little.
+// LongerGap returns the longer one of two gaps, of which each may be nil. A reader that has seen a record late counts
+// too little.
 func LongerGap(a, b *Gap) *Gap {
 	if a == nil || b != nil && b.For > a.For {
 		return b
@@ -104,7 +106,8 @@ func (f *Fence) LeastIdle() *Gap {
 	return f.Idle.OrMore()
 }
 
-// Idle returns how long no leader's work had run when the fence was written; nil if it does not say, or a member was READY.
+// Idle returns how long no leader's work had run when the fence was written; nil if it does not say, or a member was
+// READY.
 func (s *Snapshot) Idle() *Gap {
 	if !s.Fence.Readable() || s.Fence.Record.State == FenceReady {
 		return nil

@@ -9,8 +9,8 @@ type Heir struct {
 	Incarnation string `json:"incarnation,omitempty"`
 }
 
-// HeirRecord is the record of heir: the heir to the decision of Term, where it is no longer the one that elected names. It is
-// a znode of its own because every write of elected ends the lease of the leader, whose RENEW checks its version
+// HeirRecord is the record of heir: the heir to the decision of Term, where it is no longer the one that elected names.
+// It is a znode of its own because every write of elected ends the lease of the leader, whose RENEW checks its version
 // (docs/protocol.md, The heir). Nothing is decided by it, and no transaction but HEIR checks it.
 type HeirRecord struct {
 	Header
@@ -26,7 +26,8 @@ type HeirRecord struct {
 
 func (h *HeirRecord) validate(stat Stat) error { return checkTerm(h.Term, stat, TermSlack) }
 
-// NextLeader returns the published heir to the present decision. known is false if none was published, as by an older elector.
+// NextLeader returns the published heir to the present decision. known is false if none was published, as by an older
+// elector.
 func (s *Snapshot) NextLeader() (heir Heir, known bool) {
 	switch {
 	case !s.Elected.Readable():
@@ -45,8 +46,8 @@ func (s *Snapshot) SelfIsHeir() bool {
 	return known && !s.SelfLost && heir.Incarnation == s.Self.Name && s.Elected.Record.Incarnation != s.Self.Name
 }
 
-// HeirTx returns HEIR: next becomes the published heir, provided that what it was derived from still holds. The checks are those of
-// ELECT: an elector that has been replaced, or that has not seen the newest decision, is refused.
+// HeirTx returns HEIR: next becomes the published heir, provided that what it was derived from still holds. The checks
+// are those of ELECT: an elector that has been replaced, or that has not seen the newest decision, is refused.
 func (p Paths) HeirTx(snap Snapshot, next HeirRecord) []Op {
 	ops := []Op{p.alive(snap.Self.Name)}
 	if next.Incarnation != "" {

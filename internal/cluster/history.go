@@ -30,8 +30,8 @@ type PastTerm struct {
 	Elector string `json:"elector"`
 	// Outcome is READY, or the reason why the term never became READY.
 	Outcome string `json:"outcome"`
-	// ToReady is the time from the decision to READY, nil if the elector did not see both. Leaderless is how long no leader's work
-	// had run before READY, nil if there was no leader before.
+	// ToReady is the time from the decision to READY, nil if the elector did not see both. Leaderless is how long no
+	// leader's work had run before READY, nil if there was no leader before.
 	ToReady    *Duration `json:"to_ready,omitempty"`
 	Leaderless *Gap      `json:"leaderless,omitempty"`
 	// Wait describes how long, and why, its work waited for that of an earlier leader; empty if it did not.
@@ -71,9 +71,10 @@ func (h History) Find(term int64) (PastTerm, bool) {
 	return h.Terms[i], true
 }
 
-// Merge adds the terms that an elector has seen, and drops the oldest beyond [MaxHistory]. newest is the newest term that the
-// elector knows: an entry of a newer term is forged, and so is another decision in a term that the elector has seen. Such entries
-// are dropped, because they could displace or replace real ones. Merge reports whether the history has changed.
+// Merge adds the terms that an elector has seen, and drops the oldest beyond [MaxHistory]. newest is the newest term
+// that the elector knows: an entry of a newer term is forged, and so is another decision in a term that the elector has
+// seen. Such entries are dropped, because they could displace or replace real ones. Merge reports whether the history
+// has changed.
 func (h *History) Merge(terms []PastTerm, newest int64) (changed bool) {
 	merged := slices.DeleteFunc(slices.Clone(h.Terms), func(p PastTerm) bool {
 		i := slices.IndexFunc(terms, func(t PastTerm) bool { return t.Term == p.Term })

@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
-// Identity is the record of a group's name, at [IdentityPath], and of its root, in the data of the root. It keeps hosts whose
-// configurations disagree from running two groups with one name, or one group inside another: each would elect a leader.
+// Identity is the record of a group's name, at [IdentityPath], and of its root, in the data of the root. It keeps hosts
+// whose configurations disagree from running two groups with one name, or one group inside another: each would elect a
+// leader.
 type Identity struct {
 	Header
 	// Root is the group's root znode.
 	Root string    `json:"root"`
 	Kind GroupKind `json:"kind"`
-	// ID is random, and tells the group from one with the same root on other servers. The record of a name has none, nor has a root that an
-	// earlier version has created, until a member has registered.
+	// ID is random, and tells the group from one with the same root on other servers. The record of a name has none,
+	// nor has a root that an earlier version has created, until a member has registered.
 	ID string `json:"id,omitempty"`
 }
 
@@ -35,12 +36,12 @@ const (
 	KindSlots  GroupKind = "slots"  // a leader for each slot (docs/protocol.md, Slots)
 )
 
-// IdentityPath returns the znode that records the root of the group name below base, the zookeeper.root of a host. Unless
-// configured otherwise, it is the root.
+// IdentityPath returns the znode that records the root of the group name below base, the zookeeper.root of a host.
+// Unless configured otherwise, it is the root.
 func IdentityPath(base, name string) string { return strings.TrimSuffix(base, "/") + "/" + name }
 
-// ReadIdentity is [ReadStored] for an identity. An empty znode is one that has not been recorded yet: then Exists is set, and the
-// record is zero.
+// ReadIdentity is [ReadStored] for an identity. An empty znode is one that has not been recorded yet: then Exists is
+// set, and the record is zero.
 func ReadIdentity(path string, data []byte, stat Stat, exists bool) Stored[Identity] {
 	if exists && len(data) == 0 {
 		return Stored[Identity]{Exists: true, Stat: stat}
@@ -48,8 +49,8 @@ func ReadIdentity(path string, data []byte, stat Stat, exists bool) Stored[Ident
 	return ReadStored[Identity](path, data, stat, exists)
 }
 
-// CheckIdentity returns an error unless read, the znode at path, permits a group with that root and of that kind. A group that
-// has not been recorded yet is permitted.
+// CheckIdentity returns an error unless read, the znode at path, permits a group with that root and of that kind. A
+// group that has not been recorded yet is permitted.
 func CheckIdentity(path, root string, kind GroupKind, read Stored[Identity]) error {
 	rec := read.Record
 	switch {

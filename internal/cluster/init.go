@@ -64,8 +64,8 @@ func (p Paths) InUse(t UsageEvidence) error {
 	return &InUseError{Root: p.Root, Found: found}
 }
 
-// InitTx writes a clean fence into a group that has no leader, as the operator by asserts. It fails with ErrBadVersion if a
-// daemon has elected meanwhile: an election writes a fence that was never written.
+// InitTx writes a clean fence into a group that has no leader, as the operator by asserts. It fails with ErrBadVersion
+// if a daemon has elected meanwhile: an election writes a fence that was never written.
 func (p Paths) InitTx(read Stored[Fence], by string, wall time.Time) []Op {
 	f := Fence{State: FenceReleased, Reason: "initialized by " + by, Requested: true, Time: wall}
 	return p.writeFence(read, f, wall.Unix()) // where the terms begin

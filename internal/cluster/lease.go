@@ -14,8 +14,8 @@ func LeaseZnodes(base string) string { return path.Join(base, ".leases") }
 // LeaseZnodes returns [LeaseZnodes] for the hosts that have the group as one of many.
 func (p Paths) LeaseZnodes() string { return LeaseZnodes(path.Dir(p.Root)) }
 
-// LeaseZnode returns the path of the lease znode of a node's session (docs/protocol.md, The renewal is seen). It contains the session's
-// id, so it is never used again.
+// LeaseZnode returns the path of the lease znode of a node's session (docs/protocol.md, The renewal is seen). It
+// contains the session's id, so it is never used again.
 func LeaseZnode(base, id string, session int64) string {
 	return LeaseZnodes(base) + "/" + leaseZnodeName(id, session)
 }
@@ -24,14 +24,14 @@ func leaseZnodeName(id string, session int64) string {
 	return fmt.Sprintf("%s-%x", id, uint64(session))
 }
 
-// LeaseZnodeTx returns the creation of a lease znode. It is written once, so that its version is 1: one of version 0 was created by somebody
-// else.
+// LeaseZnodeTx returns the creation of a lease znode. It is written once, so that its version is 1: one of version 0
+// was created by somebody else.
 func LeaseZnodeTx(znode string) []Op {
 	return []Op{{Kind: OpCreate, Path: znode, Data: []byte{}, Ephemeral: true}, {Kind: OpSet, Path: znode}}
 }
 
-// namesLeaseZnode reports whether the fence names a znode that can be the lease znode of its holder. A record is a claim: another znode that
-// the same session owns may stay as it is while the lease is renewed.
+// namesLeaseZnode reports whether the fence names a znode that can be the lease znode of its holder. A record is a
+// claim: another znode that the same session owns may stay as it is while the lease is renewed.
 func (f *Fence) namesLeaseZnode() bool {
 	dir, name := path.Split(f.LeaseZnode)
 	return strings.HasPrefix(dir, "/") && path.Base(dir) == path.Base(LeaseZnodes("/")) && name == leaseZnodeName(f.Node, f.Session)
@@ -53,14 +53,15 @@ func (l LeaseZnodeSeen) Of(f *Fence) bool {
 	return f.LeaseZnode != "" && l.Znode == f.LeaseZnode && l.Exists && l.Stat.Owner == f.Session && l.Stat.Version > 0
 }
 
-// TakeWait returns how long after a sighting of the holder's lease TAKE is sent at the earliest: every lease that this or an earlier
-// holder was granted is over then. own is W of the member that takes over (docs/protocol.md, TAKE).
+// TakeWait returns how long after a sighting of the holder's lease TAKE is sent at the earliest: every lease that this
+// or an earlier holder was granted is over then. own is W of the member that takes over (docs/protocol.md, TAKE).
 func (f *Fence) TakeWait(own time.Duration) time.Duration {
 	return max(time.Duration(f.LeaseWait), time.Duration(f.Owed), time.Duration(LongestWait(f.Earlier)), own)
 }
 
-// KillWait returns how long after a sighting of the holder's lease its guard begins to kill, at the latest: of W, a quarter or more is
-// reserved for the kill, see [NewBudget]. From then on the holder no longer adds to what a roll call compares. own is as in TakeWait.
+// KillWait returns how long after a sighting of the holder's lease its guard begins to kill, at the latest: of W, a
+// quarter or more is reserved for the kill, see [NewBudget]. From then on the holder no longer adds to what a roll call
+// compares. own is as in TakeWait.
 func (f *Fence) KillWait(own time.Duration) time.Duration { return f.TakeWait(own) / 4 * 3 }
 
 // MayBeTaken reports whether the fence names a holder whose lease can be watched.
@@ -69,9 +70,9 @@ func (s *Snapshot) MayBeTaken() bool {
 	return s.HolderRead && s.Fence.Readable() && (f.State == FenceHeld || f.State == FenceReady) && f.namesLeaseZnode()
 }
 
-// TakeTx returns TAKE: ELECT that also takes the fence from a holder whose lease was seen unchanged for so long that it is over. While the
-// fence and the lease znode are as they were then, no later lease has been granted, and after TAKE none can be: the fence has changed.
-// SILENT leaves nothing to wait for of this holder, and every other wait as it is.
+// TakeTx returns TAKE: ELECT that also takes the fence from a holder whose lease was seen unchanged for so long that it
+// is over. While the fence and the lease znode are as they were then, no later lease has been granted, and after TAKE
+// none can be: the fence has changed. SILENT leaves nothing to wait for of this holder, and every other wait as it is.
 func (p Paths) TakeTx(snap Snapshot, seen LeaseZnodeSeen, next Elected, others ...SlotState) []Op {
 	fence := snap.SilentFence(next.Leaderless, next.Reason, next.Time)
 	ops := append(p.ElectTx(snap, next, &fence, others...), fence.unrenewed(seen))
@@ -124,7 +125,8 @@ func (s *Snapshot) DeputyPlace() int { return slices.Index(s.Deputies(), s.Self.
 // SilentReason says why a silent incarnation is not elected, and what happens next.
 const SilentReason = "it has fallen silent, and registers again by itself as soon as it reads that"
 
-// DeclaredSilent reports whether an incarnation is known to be silent: it is not elected, and its node must register again.
+// DeclaredSilent reports whether an incarnation is known to be silent: it is not elected, and its node must register
+// again.
 func (s *Snapshot) DeclaredSilent(incarnation string) bool {
 	return slices.Contains(s.SlotState().Silent(), incarnation)
 }

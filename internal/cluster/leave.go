@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Departure is what a member needs to know in order to leave its group while its session goes on. Its work must be dead, its
-// post_stop must have run, and its instance must have no lease, except where [DepartingSlot.Unproven] is set. The znodes must have been
-// read after a sync: then no earlier write of the session can follow.
+// Departure is what a member needs to know in order to leave its group while its session goes on. Its work must be
+// dead, its post_stop must have run, and its instance must have no lease, except where [DepartingSlot.Unproven] is set.
+// The znodes must have been read after a sync: then no earlier write of the session can follow.
 type Departure struct {
 	// ID is the node's id, Session the id of its session. Self is its incarnation, empty if it never learned it.
 	ID      string
@@ -35,9 +35,9 @@ type DepartingSlot struct {
 	Unproven bool
 }
 
-// LeaveTx returns LEAVE (docs/protocol.md, Leaving a group), or nothing if nothing of the member is left. While a fence has a
-// newer version, the member cannot leave: that record may say that it leads, and must not be overwritten. Then the error is a
-// [NewerVersionError], and only the end of the session ends the membership.
+// LeaveTx returns LEAVE (docs/protocol.md, Leaving a group), or nothing if nothing of the member is left. While a fence
+// has a newer version, the member cannot leave: that record may say that it leads, and must not be overwritten. Then
+// the error is a [NewerVersionError], and only the end of the session ends the membership.
 func (p Paths) LeaveTx(d Departure) ([]Op, error) {
 	var checks, deletes []Op
 	released := false
@@ -59,7 +59,8 @@ func (p Paths) LeaveTx(d Departure) ([]Op, error) {
 			// incarnation. REVOKE and the successor's ACQUIRE change it too: its current may have the version of this one.
 			checks = append(checks, Op{Kind: OpCheck, Path: paths.Leader(), Version: f.Stat.Version})
 		}
-		// Whatever the fence says: it may have been deleted after an ACQUIRE, which would leave current without anyone to delete it.
+		// Whatever the fence says: it may have been deleted after an ACQUIRE, which would leave current without anyone
+		// to delete it.
 		if holds {
 			deletes = append(deletes, Op{Kind: OpDelete, Path: paths.Current(), Version: l.Current.Stat.Version})
 		}
@@ -85,8 +86,8 @@ func (d *Departure) leads(l *DepartingSlot) bool {
 	return f.Incarnation == d.Self || slices.Contains(d.Incarnations, f.Incarnation)
 }
 
-// release returns the fence to leave behind: RELEASED only if no lease wait remains, and REVOKED if the work may still run: that
-// claims nothing (S1).
+// release returns the fence to leave behind: RELEASED only if no lease wait remains, and REVOKED if the work may still
+// run: that claims nothing (S1).
 func (d *Departure) release(l *DepartingSlot) Fence {
 	f := l.Fence.Record
 	f.End(f.LeastIdle())

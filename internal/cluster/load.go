@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Load is the record of .load/<id>: what a host with many groups publishes once for all of them, as it changes often. Each host reads
-// it for all of its groups. Without it, nothing of this is known of a host.
+// Load is the record of .load/<id>: what a host with many groups publishes once for all of them, as it changes often.
+// Each host reads it for all of its groups. Without it, nothing of this is known of a host.
 type Load struct {
 	Header
 	// Latency and Score are as in [Node].
@@ -24,14 +24,15 @@ func (l *Load) validate(Stat) error {
 	return nil
 }
 
-// Loads returns the parent of the ephemerals with the loads of hosts, below base, the zookeeper.root of hosts with many groups.
+// Loads returns the parent of the ephemerals with the loads of hosts, below base, the zookeeper.root of hosts with many
+// groups.
 func Loads(base string) string { return path.Join(base, ".load") }
 
 // Loads returns [Loads] for the hosts that have the group as one of many.
 func (p Paths) Loads() string { return Loads(path.Dir(p.Root)) }
 
-// WithLoads returns the members with the latencies and scores of their hosts' loads, by the ids of the nodes. Those of a member that
-// publishes them in its own record stay.
+// WithLoads returns the members with the latencies and scores of their hosts' loads, by the ids of the nodes. Those of
+// a member that publishes them in its own record stay.
 func WithLoads(members []Member, loads map[string]Load) []Member {
 	if len(loads) == 0 {
 		return members

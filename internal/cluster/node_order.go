@@ -2,8 +2,8 @@ package cluster
 
 import "strings"
 
-// CompareNodes compares two node ids in their natural order, which people expect: a number in an id counts as a number, so that n2
-// comes before n10. Everything else is compared by bytes. It is a total order, and the same on every host.
+// CompareNodes compares two node ids in their natural order, which people expect: a number in an id counts as a number,
+// so that n2 comes before n10. Everything else is compared by bytes. It is a total order, and the same on every host.
 func CompareNodes(a, b string) int {
 	x, y := a, b
 	for x != "" && y != "" {

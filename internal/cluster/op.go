@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// AnyVersion makes a check test only whether the znode exists. In a set or delete it would disable the version check, which
-// the protocol's transactions never do.
+// AnyVersion makes a check test only whether the znode exists. In a set or delete it would disable the version check,
+// which the protocol's transactions never do.
 const AnyVersion int32 = -1
 
 // OpKind is what an [Op] does.
@@ -38,8 +38,8 @@ func (k OpKind) String() string {
 	return fmt.Sprintf("op(%d)", int(k))
 }
 
-// Op is one operation of a transaction. A transaction is a slice of operations, sent as one ZooKeeper multi: either all of
-// them are applied or none is.
+// Op is one operation of a transaction. A transaction is a slice of operations, sent as one ZooKeeper multi: either all
+// of them are applied or none is.
 type Op struct {
 	Kind OpKind `json:"kind"`
 	// Path is absolute and includes the root.
@@ -102,8 +102,8 @@ type Stat struct {
 	Owner int64
 	// Created and Modified are the transaction ids (czxid, mzxid).
 	Created, Modified int64
-	// Time is when the data was last written, by the clock of the ZooKeeper server that ordered the write. Every reader of the
-	// same version gets the same time.
+	// Time is when the data was last written, by the clock of the ZooKeeper server that ordered the write. Every reader
+	// of the same version gets the same time.
 	Time time.Time
 }
 

@@ -13,8 +13,8 @@ import (
 type Paths struct {
 	// Root is an absolute path without a trailing slash, such as /cluster. Each group has its own root.
 	Root string
-	// Slot is the slot, such as 3, whose leadership this is about; empty in a group with one leader. The slots of a group share
-	// their members, policy and control (docs/protocol.md, Slots).
+	// Slot is the slot, such as 3, whose leadership this is about; empty in a group with one leader. The slots of a
+	// group share their members, policy and control (docs/protocol.md, Slots).
 	Slot string
 }
 
@@ -78,8 +78,8 @@ func (p Paths) History() string {
 // Run returns the znode of the last run of a job, see [Run].
 func (p Paths) Run() string { return p.Root + "/run" }
 
-// FailsafeKeys returns the znode of the keys with which members authenticate the messages of failsafe mode, see [FailsafeKeys]. The
-// slots of a group share it.
+// FailsafeKeys returns the znode of the keys with which members authenticate the messages of failsafe mode, see
+// [FailsafeKeys]. The slots of a group share it.
 func (p Paths) FailsafeKeys() string { return p.Root + failsafeKeys }
 
 const failsafeKeys = "/failsafe-keys"
@@ -113,8 +113,8 @@ func Ancestors(path string) []string {
 	return all
 }
 
-// Persistent returns every persistent znode that the group has or may have, parents first, and with a slot those of that slot
-// only. The other znodes are ephemerals: current, and the children of nodes and election.
+// Persistent returns every persistent znode that the group has or may have, parents first, and with a slot those of
+// that slot only. The other znodes are ephemerals: current, and the children of nodes and election.
 func (p Paths) Persistent() []string {
 	all := []string{p.Root, p.Nodes(), p.Election()}
 	if p.Slot != "" {
@@ -130,9 +130,9 @@ func (p Paths) Persistent() []string {
 // ACLProbe returns the prefix of the ephemerals with which 'zkelectd acl --apply' tries an ACL before it sets it.
 func (p Paths) ACLProbe() string { return p.Root + "/acl-probe-" }
 
-// Incarnation identifies one registration of a node: the name of its ephemeral sequential znode. The name contains the random id of
-// the instance, so it is never used again, even if the sequence begins again: after election was deleted, in a copy of the data, or at
-// the end of the counter. Checks inside transactions see names only.
+// Incarnation identifies one registration of a node: the name of its ephemeral sequential znode. The name contains the
+// random id of the instance, so it is never used again, even if the sequence begins again: after election was deleted,
+// in a copy of the data, or at the end of the counter. Checks inside transactions see names only.
 type Incarnation struct {
 	// Name is <id>-<instance>-n_<seq>, the name of the child of election.
 	Name string
@@ -145,7 +145,8 @@ type Incarnation struct {
 // sequenceEnd is where the sequence numbers below election end: ZooKeeper gives this one to every later registration.
 const sequenceEnd = math.MaxInt32
 
-// AtSequenceEnd reports whether the counter below election has reached its end, so that later incarnations are not in order.
+// AtSequenceEnd reports whether the counter below election has reached its end, so that later incarnations are not in
+// order.
 func (i Incarnation) AtSequenceEnd() bool { return i.Seq == sequenceEnd || i.Seq < 0 }
 
 const sequenceMark = "-n_"
@@ -179,9 +180,9 @@ func ParseIncarnation(name string) (Incarnation, error) {
 	return Incarnation{Name: name, ID: name[:dash], Seq: int32(seq)}, nil
 }
 
-// OldestFirst sorts a list by the sequence numbers of its incarnations; the first one is the elector (docs/protocol.md, Electing).
-// Numbers are compared as unsigned ones, since those after the end of the counter may be negative. Equal numbers, as at the end of the
-// counter, are sorted by name: daemons that see the same names get the same order.
+// OldestFirst sorts a list by the sequence numbers of its incarnations; the first one is the elector (docs/protocol.md,
+// Electing). Numbers are compared as unsigned ones, since those after the end of the counter may be negative. Equal
+// numbers, as at the end of the counter, are sorted by name: daemons that see the same names get the same order.
 func OldestFirst[T any](list []T, incarnation func(T) Incarnation) {
 	slices.SortFunc(list, func(a, b T) int {
 		x, y := incarnation(a), incarnation(b)
@@ -189,8 +190,8 @@ func OldestFirst[T any](list []T, incarnation func(T) Incarnation) {
 	})
 }
 
-// ParseIncarnations parses the children of election and returns the incarnations, oldest first, and the foreign names, so
-// that they can be reported.
+// ParseIncarnations parses the children of election and returns the incarnations, oldest first, and the foreign names,
+// so that they can be reported.
 func ParseIncarnations(names []string) (in []Incarnation, foreign []string) {
 	in = make([]Incarnation, 0, len(names))
 	for _, name := range names {

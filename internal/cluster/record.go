@@ -11,15 +11,16 @@ type Node struct {
 	Site     string            `json:"site"`
 	Priority int               `json:"priority"`
 	Labels   map[string]string `json:"labels,omitempty"`
-	// Weight is the node's share of leaderships in relation to other nodes, and MaxLeaders how many it may have; 0 for 1 and for no
-	// limit.
+	// Weight is the node's share of leaderships in relation to other nodes, and MaxLeaders how many it may have; 0 for
+	// 1 and for no limit.
 	Weight     float64 `json:"weight,omitempty"`
 	MaxLeaders int     `json:"max_leaders,omitempty"`
 	// ForgetAfter is how long after the node has ceased to be a member the roster forgets it; 0 for never.
 	ForgetAfter Duration `json:"forget_after,omitempty"`
 	// Ineligible is the reason why the daemon itself says that it must not lead; empty if there is none.
 	Ineligible string `json:"ineligible,omitempty"`
-	// Leaving is the reason why the daemon is about to end its membership, which it then does in any case; empty if it is not.
+	// Leaving is the reason why the daemon is about to end its membership, which it then does in any case; empty if it
+	// is not.
 	Leaving string `json:"leaving,omitempty"`
 	// Unhealthy is the result of the host's health probe while it fails; else empty.
 	Unhealthy string `json:"unhealthy,omitempty"`
@@ -27,22 +28,24 @@ type Node struct {
 	Queued bool `json:"queued,omitempty"`
 	// Standby is the state of the node's promotable work; nil without.
 	Standby *Standby `json:"standby,omitempty"`
-	// Latency is the smoothed round-trip time of requests to ZooKeeper, in milliseconds, and Score the smoothed output of the
-	// score probe; nil if not known.
+	// Latency is the smoothed round-trip time of requests to ZooKeeper, in milliseconds, and Score the smoothed output
+	// of the score probe; nil if not known.
 	Latency *float64 `json:"latency_ms,omitempty"`
 	Score   *float64 `json:"score,omitempty"`
 	// Answer is the node's answer to the last roll call; nil before the first.
 	Answer *Answer `json:"roll_call,omitempty"`
-	// Host, PID, Boot and Started identify the process, for operators and for a restarted daemon that finds the ephemeral of
-	// its own predecessor. Boot is the kernel's boot id, Started the start time of the process in clock ticks.
+	// Host, PID, Boot and Started identify the process, for operators and for a restarted daemon that finds the
+	// ephemeral of its own predecessor. Boot is the kernel's boot id, Started the start time of the process in clock
+	// ticks.
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
 	Boot    string `json:"boot,omitempty"`
 	Started uint64 `json:"started,omitempty"`
-	// Instance is the random id of this registration, see [NewInstance], which the name of its incarnation contains. A session may
-	// register several times, one after another, and the owner of the znode does not tell them apart.
+	// Instance is the random id of this registration, see [NewInstance], which the name of its incarnation contains. A
+	// session may register several times, one after another, and the owner of the znode does not tell them apart.
 	Instance string `json:"instance,omitempty"`
-	// LastTerm is the highest term that the daemon knew when it registered, see [LastTerm]; with slots, the highest of all.
+	// LastTerm is the highest term that the daemon knew when it registered, see [LastTerm]; with slots, the highest of
+	// all.
 	LastTerm int64 `json:"last_term,omitempty"`
 	// SessionTimeout is the negotiated session timeout.
 	SessionTimeout Duration `json:"session_timeout"`
@@ -58,12 +61,13 @@ type Node struct {
 	Reloaded string `json:"reloaded,omitempty"`
 	// Pending lists the settings that differ in the configuration files and need a restart.
 	Pending string `json:"restart_pending,omitempty"`
-	// Problems are the reasons why this host could not start the leader-only work, or not run a hook or a probe, as it found without
-	// starting any, at most [MaxProblems]; and why it cannot write its decision as the elector.
+	// Problems are the reasons why this host could not start the leader-only work, or not run a hook or a probe, as it
+	// found without starting any, at most [MaxProblems]; and why it cannot write its decision as the elector.
 	Problems []string `json:"problems,omitempty"`
 	Version  string   `json:"version,omitempty"`
 	// ACL is the setting for the ACL of the znodes that it creates. Identities name the credentials that it presents to
-	// ZooKeeper, as user and a short hash. OpenTree is set if anyone who can reach ZooKeeper may change the group's znodes.
+	// ZooKeeper, as user and a short hash. OpenTree is set if anyone who can reach ZooKeeper may change the group's
+	// znodes.
 	ACL        string   `json:"acl,omitempty"`
 	Identities []string `json:"identities,omitempty"`
 	OpenTree   bool     `json:"open_tree,omitempty"`
@@ -119,8 +123,8 @@ var Causes = []Cause{
 	CauseIneligible, CauseUnhealthy, CauseMove, CauseDrain, CauseReelect, CauseRepair,
 }
 
-// InPolicy returns the cause that policies see for this one. A policy need not know how a loss was found, so it sees failure for silent.
-// It reports false for lapsed, which says nothing about the member: the cause before it stays.
+// InPolicy returns the cause that policies see for this one. A policy need not know how a loss was found, so it sees
+// failure for silent. It reports false for lapsed, which says nothing about the member: the cause before it stays.
 func (c Cause) InPolicy() (seen Cause, ok bool) {
 	switch c {
 	case CauseSilent:
@@ -140,7 +144,8 @@ func (c Cause) IsSiteFailure() bool {
 	return false
 }
 
-// Elected is the record of leader/elected: the elector's decision (docs/protocol.md, Electing). Every write is a new term.
+// Elected is the record of leader/elected: the elector's decision (docs/protocol.md, Electing). Every write is a new
+// term.
 type Elected struct {
 	Header
 	Term        int64  `json:"term"`
@@ -150,7 +155,8 @@ type Elected struct {
 	Cause       Cause  `json:"cause"`
 	// Reason describes the cause.
 	Reason string `json:"reason"`
-	// Request is the number of the operator's request that it carries out, RequestedBy the operator; 0 and empty if there is none.
+	// Request is the number of the operator's request that it carries out, RequestedBy the operator; 0 and empty if
+	// there is none.
 	Request     int64  `json:"request,omitempty"`
 	RequestedBy string `json:"requested_by,omitempty"`
 	// By is the elector's incarnation.
@@ -158,8 +164,8 @@ type Elected struct {
 	// PreviousNode and PreviousSite are those of the decision before; empty in the first one.
 	PreviousNode string `json:"previous_node,omitempty"`
 	PreviousSite string `json:"previous_site,omitempty"`
-	// Ranking has a verdict for each member, the best first, those that are not eligible last; in a large group only for the first.
-	// RankingOmitted is how many were left out to keep the record small.
+	// Ranking has a verdict for each member, the best first, those that are not eligible last; in a large group only
+	// for the first. RankingOmitted is how many were left out to keep the record small.
 	Ranking        []Verdict   `json:"ranking"`
 	RankingOmitted int         `json:"ranking_omitted,omitempty"`
 	Exclusions     []Exclusion `json:"exclusions,omitempty"`
@@ -168,11 +174,14 @@ type Elected struct {
 	Circumstances Circumstances `json:"circumstances,omitzero"`
 	// Preemptions are those that damping counts.
 	Preemptions []Preemption `json:"preemptions,omitempty"`
-	// Heir is the member that would be elected next if this one was lost; nil if the elector does not say, see [Snapshot.NextLeader].
+	// Heir is the member that would be elected next if this one was lost; nil if the elector does not say, see
+	// [Snapshot.NextLeader].
 	Heir *Heir `json:"heir,omitempty"`
-	// Deputies are the ids of the nodes that watch the leader's lease, in the order in which they take over from it, see [Snapshot.Deputies].
+	// Deputies are the ids of the nodes that watch the leader's lease, in the order in which they take over from it,
+	// see [Snapshot.Deputies].
 	Deputies []string `json:"deputies,omitempty"`
-	// Silent are the incarnations that have not renewed or taken over in time. None is elected before its node has registered again.
+	// Silent are the incarnations that have not renewed or taken over in time. None is elected before its node has
+	// registered again.
 	Silent []string `json:"silent,omitempty"`
 	// Leaderless is how long no leader's work had run when it was made; nil if a member was READY.
 	Leaderless *Gap `json:"leaderless,omitempty"`
@@ -180,7 +189,8 @@ type Elected struct {
 	Time time.Time `json:"time"`
 }
 
-// RankedMembers returns how many members the group had when the decision was made. A forged record may make it negative.
+// RankedMembers returns how many members the group had when the decision was made. A forged record may make it
+// negative.
 func (e *Elected) RankedMembers() int { return len(e.Ranking) + e.RankingOmitted }
 
 // Preemption is a term in which policy replaced a healthy leader. Time is when, by the elector's clock; for people.
@@ -189,8 +199,8 @@ type Preemption struct {
 	Time time.Time `json:"time"`
 }
 
-// Circumstances describe what has led to an election (docs/protocol.md, Electing). A decision that only follows the policy
-// keeps those of the decision before: otherwise it could reverse the ranking that it was made from (S3).
+// Circumstances describe what has led to an election (docs/protocol.md, Electing). A decision that only follows the
+// policy keeps those of the decision before: otherwise it could reverse the ranking that it was made from (S3).
 type Circumstances struct {
 	Cause Cause `json:"cause,omitempty"`
 	// Node and Site are those of the last leader.
@@ -242,14 +252,15 @@ type Fence struct {
 	// Host and API are those of the node, for its successor.
 	Host string `json:"host,omitempty"`
 	API  string `json:"api,omitempty"`
-	// Owed is the lease wait for earlier holders that this holder has not completed. Earlier lists those that are known; another
-	// wait may be owed to nobody that is known.
+	// Owed is the lease wait for earlier holders that this holder has not completed. Earlier lists those that are
+	// known; another wait may be owed to nobody that is known.
 	Owed    Duration        `json:"owed,omitempty"`
 	Earlier []EarlierHolder `json:"earlier,omitempty"`
-	// Takeover is how long this holder may take to start its work, by its own configuration, without the waits above and below.
+	// Takeover is how long this holder may take to start its work, by its own configuration, without the waits above
+	// and below.
 	Takeover Duration `json:"takeover,omitempty"`
-	// FencingLimit is how long this holder may take to fence the earlier ones before its work, if it must; else 0. Fencing has its
-	// attempts.
+	// FencingLimit is how long this holder may take to fence the earlier ones before its work, if it must; else 0.
+	// Fencing has its attempts.
 	FencingLimit Duration        `json:"fencing_limit,omitempty"`
 	Fencing      []FencingResult `json:"fencing,omitempty"`
 	// LeaseWait is W for this holder: how long a successor waits unless its end is known to be clean.
@@ -261,7 +272,8 @@ type Fence struct {
 	// Reason is why the leadership ended. Requested is set if that was requested: then it is no strike.
 	Reason    string `json:"reason,omitempty"`
 	Requested bool   `json:"requested,omitempty"`
-	// Idle is how long no leader's work had run when this was written, and in READY, before that; nil if that is not known.
+	// Idle is how long no leader's work had run when this was written, and in READY, before that; nil if that is not
+	// known.
 	Idle *Gap `json:"idle,omitempty"`
 	// Led is set if a leadership that has ended had been READY.
 	Led bool `json:"led,omitempty"`
@@ -271,7 +283,8 @@ type Fence struct {
 	Lost bool `json:"lost,omitempty"`
 	// Wait describes how long, and why, this holder waits, or has waited, before its work; empty if it need not.
 	Wait string `json:"wait,omitempty"`
-	// Failsafe is nil if the holder never works on without ZooKeeper. REVOKE keeps it; nobody promises anything after RELEASE.
+	// Failsafe is nil if the holder never works on without ZooKeeper. REVOKE keeps it; nobody promises anything after
+	// RELEASE.
 	Failsafe *Failsafe `json:"failsafe,omitempty"`
 	Time     time.Time `json:"time"`
 }
@@ -297,8 +310,9 @@ type Current struct {
 	Incarnation string       `json:"incarnation"`
 	State       CurrentState `json:"state"`
 	API         string       `json:"api,omitempty"`
-	// Cause and Reason are those of the decision. PreviousLeader is the node that held leadership before, if it is known, and
-	// PreviousClean is set if there was no lease of it to wait for. All are for people, and for hooks on every host.
+	// Cause and Reason are those of the decision. PreviousLeader is the node that held leadership before, if it is
+	// known, and PreviousClean is set if there was no lease of it to wait for. All are for people, and for hooks on
+	// every host.
 	Cause          Cause  `json:"cause,omitempty"`
 	Reason         string `json:"reason,omitempty"`
 	PreviousLeader string `json:"previous_leader,omitempty"`
@@ -315,8 +329,8 @@ type Exclusion struct {
 	Strikes int    `json:"strikes"`
 	// For is how long the node is excluded. Each member counts from when it first saw the strike.
 	For Duration `json:"for"`
-	// Expired is set once the exclusion has ended or was suspended; the strikes still count. Suspended is set until For is over if it was
-	// suspended, because nobody was left who had not failed.
+	// Expired is set once the exclusion has ended or was suspended; the strikes still count. Suspended is set until For
+	// is over if it was suspended, because nobody was left who had not failed.
 	Expired   bool `json:"expired,omitempty"`
 	Suspended bool `json:"suspended,omitempty"`
 	// Term is the term of the last strike.

@@ -53,9 +53,9 @@ func (p Paths) has(znode string) bool {
 	return znode == p.Current() || slices.Contains(p.Persistent(), znode)
 }
 
-// DeleteTx returns the transaction that deletes all that remains of the group. It is refused if a daemon registers, or writes anything,
-// after it was read. The error says why the group must not be deleted: it has members, or work may still be running, whose successor
-// must know of it (S1), or there is a znode that is none of a group's.
+// DeleteTx returns the transaction that deletes all that remains of the group. It is refused if a daemon registers, or
+// writes anything, after it was read. The error says why the group must not be deleted: it has members, or work may
+// still be running, whose successor must know of it (S1), or there is a znode that is none of a group's.
 func (r *Remains) DeleteTx() ([]Op, error) {
 	var members []string
 	for _, z := range r.Znodes {
@@ -107,8 +107,8 @@ func (r *Remains) slotPaths(slots int) []Paths {
 	return all
 }
 
-// slotCount returns how many slots count: all that there may be if that is not known. A slot that is no longer counted is none: the first
-// leaders of the slots that are have waited for it, see [Paths.SetSlotsTx].
+// slotCount returns how many slots count: all that there may be if that is not known. A slot that is no longer counted
+// is none: the first leaders of the slots that are have waited for it, see [Paths.SetSlotsTx].
 func (r *Remains) slotCount() int {
 	if s := r.slots(); s.Readable() {
 		return s.Record.Count
@@ -121,7 +121,8 @@ func (r *Remains) slots() Stored[Slots] {
 	return ReadSlots(r.Paths.Slots(), data, stat, exists)
 }
 
-// checkOver returns an error unless the work of a leadership is known to have ended, and nobody has to be fenced any more.
+// checkOver returns an error unless the work of a leadership is known to have ended, and nobody has to be fenced any
+// more.
 func (r *Remains) checkOver(p Paths) error {
 	s := Snapshot{Fence: r.fence(p)}
 	_, _, elected := r.find(p.Elected())
@@ -160,8 +161,8 @@ func (r *Remains) find(znode string) ([]byte, Stat, bool) {
 	return r.Znodes[i].Data, r.Znodes[i].Stat, true
 }
 
-// IsGroup reports whether the root is that of a group: its record says so, or, where only an administrator may write it, it has the znode
-// of the registrations.
+// IsGroup reports whether the root is that of a group: its record says so, or, where only an administrator may write
+// it, it has the znode of the registrations.
 func (r *Remains) IsGroup() bool {
 	data, stat, exists := r.find(r.Paths.Root)
 	if id := ReadIdentity(r.Paths.Root, data, stat, exists); id.Readable() && id.Record.Root != "" {
@@ -177,8 +178,9 @@ func (r *Remains) IsJob() bool {
 	return run
 }
 
-// LastToken returns the highest number that the fencing tokens of the group have had, and which one it is: a term, or with slots an epoch.
-// It is 0 if none is known. A group that is created later begins with [FirstTerm]: unless that is higher, its tokens may be the same.
+// LastToken returns the highest number that the fencing tokens of the group have had, and which one it is: a term, or
+// with slots an epoch. It is 0 if none is known. A group that is created later begins with [FirstTerm]: unless that is
+// higher, its tokens may be the same.
 func (r *Remains) LastToken() (n int64, of string) {
 	of = "term"
 	for _, p := range r.slotPaths(MaxSlots) {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Reset is how a watchdog device, which resets the host unless it is petted in time, fits a budget. The host is reset within K of the
-// end of a lease, as if the reset were a kill: what successors wait for stays the same.
+// Reset is how a watchdog device, which resets the host unless it is petted in time, fits a budget. The host is reset
+// within K of the end of a lease, as if the reset were a kill: what successors wait for stays the same.
 type Reset struct {
 	// Timeout is the device's timeout.
 	Timeout time.Duration
@@ -16,8 +16,8 @@ type Reset struct {
 	Interval time.Duration
 }
 
-// ResetMargin is how much later than after its timeout a device may have reset the host: for timers that count coarsely, and for the reset
-// itself.
+// ResetMargin is how much later than after its timeout a device may have reset the host: for timers that count
+// coarsely, and for the reset itself.
 const ResetMargin = 500 * time.Millisecond
 
 // NewReset computes how a device fits, with a timeout of 0 for the longest in whole seconds. The error has the figures.

@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Roster is the record of roster: the nodes that are members of the group or have been. It is for people; nothing is decided by it.
+// Roster is the record of roster: the nodes that are members of the group or have been. It is for people; nothing is
+// decided by it.
 type Roster struct {
 	Header
 	// Nodes are in the order of their ids.
@@ -30,7 +31,8 @@ type RosterNode struct {
 // Left says when and how a node ceased to be a member.
 type Left struct {
 	How LeftHow `json:"how"`
-	// Time is by the clock of the elector, or of the node itself if it left on purpose. It is zero if no elector has seen it leave.
+	// Time is by the clock of the elector, or of the node itself if it left on purpose. It is zero if no elector has
+	// seen it leave.
 	Time time.Time `json:"time,omitzero"`
 	// Incarnation is that of a node which left on purpose. It writes this before its registration ends.
 	Incarnation string `json:"incarnation,omitempty"`
@@ -46,16 +48,16 @@ const (
 	LeftRemoved LeftHow = "removed" // the group was removed from its configuration
 )
 
-// The limits of the roster: nodes that have left, and bytes of all nodes and of an id or a site. The nodes that left first are
-// dropped first.
+// The limits of the roster: nodes that have left, and bytes of all nodes and of an id or a site. The nodes that left
+// first are dropped first.
 const (
 	MaxLeft       = 1000
 	maxRosterSize = MaxRecord / 2
 	maxRosterName = 255
 )
 
-// Update returns the roster after an elector has seen these members, and reports whether it has changed. The passing of time alone
-// only drops nodes that are to be forgotten.
+// Update returns the roster after an elector has seen these members, and reports whether it has changed. The passing of
+// time alone only drops nodes that are to be forgotten.
 func (r Roster) Update(members []Member, now time.Time) (next Roster, changed bool) {
 	present, now := presentNodes(members), now.UTC().Truncate(time.Second)
 	next = r
@@ -210,8 +212,8 @@ func clipName(name string) string {
 	return strings.ToValidUTF8(name[:min(len(name), maxRosterName)], "")
 }
 
-// Absent returns the nodes of the roster that are not registered, in the order of their ids, and how many members are expected: all
-// that are registered, and the absent ones except those that were removed.
+// Absent returns the nodes of the roster that are not registered, in the order of their ids, and how many members are
+// expected: all that are registered, and the absent ones except those that were removed.
 func (s *Snapshot) Absent() (absent []RosterNode, expected int) {
 	present := presentNodes(s.Members)
 	expected = len(present)
@@ -245,8 +247,8 @@ func ReadRoster(path string, data []byte, stat Stat, exists bool) Stored[Roster]
 	return ReadStored[Roster](path, data, stat, exists)
 }
 
-// RosterTx writes the roster as it follows from what was read. self is the incarnation of an elector, empty for others. It fails with
-// ErrBadVersion or ErrNodeExists if the roster has changed since.
+// RosterTx writes the roster as it follows from what was read. self is the incarnation of an elector, empty for others.
+// It fails with ErrBadVersion or ErrNodeExists if the roster has changed since.
 func (p Paths) RosterTx(self string, read Stored[Roster], next Roster) []Op {
 	return p.byElector(self, writeOp(p.Roster(), read, EncodeRoster(&next)))
 }

@@ -18,7 +18,8 @@ type Policy struct {
 	Time time.Time `json:"time"`
 }
 
-// Rules are the content of a policy (docs/policies.md). Package config reads them from the section policy, by their tags.
+// Rules are the content of a policy (docs/policies.md). Package config reads them from the section policy, by their
+// tags.
 type Rules struct {
 	// Type names a policy type. Rank, if it is not empty, lists the rankers instead.
 	Type string   `json:"type" yaml:"type" default:"priority" reload:"yes" doc:"How nodes are ranked: one of {types}. See docs/policies.md."`
@@ -33,14 +34,16 @@ type Rules struct {
 	Filter   []string `json:"filter,omitempty" yaml:"filter" reload:"yes" doc:"Expressions about a member; it can lead only if all of them are true."`
 	// ApartStrict lists groups at whose leader's node this group has none.
 	ApartStrict []string `json:"apart_strict,omitempty" yaml:"apart_strict" reload:"yes" doc:"Names of other groups of this host. A node that leads one of them is not eligible."`
-	// Confirm is an expression: while it is true of the member that is to be elected, a person must approve. ConfirmAfter is for how long
-	// nobody may answer before the election is held all the same, see [ParseConfirmAfter]. Observe lets nobody be elected.
+	// Confirm is an expression: while it is true of the member that is to be elected, a person must approve.
+	// ConfirmAfter is for how long nobody may answer before the election is held all the same, see [ParseConfirmAfter].
+	// Observe lets nobody be elected.
 	Confirm      string `json:"confirm,omitempty" yaml:"confirm" reload:"yes" doc:"An expression about the member that is to be elected. If it is true, the election waits until a person approves it ('zkelectd approve'). Without a leader before it never waits."`
 	ConfirmAfter string `json:"confirm_after,omitempty" yaml:"confirm_after" default:"never" reload:"yes" doc:"For how long an election waits for a person, as in 10m, before it is held all the same; never for as long as it takes."`
 	Observe      bool   `json:"observe,omitempty" yaml:"observe" default:"false" reload:"yes" doc:"Elect nobody, and only say who would be elected: to try a policy."`
-	// Failback says when a better member replaces a healthy leader, see [ParseFailback]. A configuration always writes it out: a record
-	// without it is one of an earlier version, and means immediate, whatever the default of a configuration is. MaxPreemptions bounds how
-	// often a healthy leader is replaced within [PreemptionWindow], 0 for no bound.
+	// Failback says when a better member replaces a healthy leader, see [ParseFailback]. A configuration always writes
+	// it out: a record without it is one of an earlier version, and means immediate, whatever the default of a
+	// configuration is. MaxPreemptions bounds how often a healthy leader is replaced within [PreemptionWindow], 0 for
+	// no bound.
 	Failback       string `json:"failback,omitempty" yaml:"failback" default:"manual" reload:"yes" doc:"When a better node replaces a healthy leader: manual (only by 'zkelectd reelect' or 'zkelectd move'), immediate, or a duration, as in 30s, for which the better node must have been eligible. Default: 30s with slots and with the rankers spread, with:GROUP and apart:GROUP, else manual."`
 	MaxPreemptions int    `json:"max_preemptions,omitempty" yaml:"max_preemptions" min:"0" default:"6" reload:"yes" doc:"How often policy may replace a healthy leader (a preemption) within an hour; 0 for no limit."`
 
@@ -48,7 +51,8 @@ type Rules struct {
 	RollCall RollCallRules `json:"roll_call,omitzero" yaml:"-"`
 }
 
-// ConfirmNever is the value of [Rules.ConfirmAfter] for an election that waits for as long as it takes. Empty means the same.
+// ConfirmNever is the value of [Rules.ConfirmAfter] for an election that waits for as long as it takes. Empty means the
+// same.
 const ConfirmNever = "never"
 
 // ParseConfirmAfter returns for how long an election waits for a person; 0 for as long as it takes.
@@ -78,8 +82,8 @@ const (
 	FailbackManual    = "manual"
 )
 
-// ParseFailback returns for how long a better member must have been eligible before it replaces a healthy leader. manual is true if it
-// never does.
+// ParseFailback returns for how long a better member must have been eligible before it replaces a healthy leader.
+// manual is true if it never does.
 func ParseFailback(text string) (delay time.Duration, manual bool, err error) {
 	switch text {
 	case "", FailbackImmediate:

@@ -40,8 +40,8 @@ func (s SlotSize) Check() error {
 	return nil
 }
 
-// Slots is the record of slots: how many leaders the group has (docs/protocol.md, Slots). It is the same for all hosts; their
-// configurations only propose the first one.
+// Slots is the record of slots: how many leaders the group has (docs/protocol.md, Slots). It is the same for all hosts;
+// their configurations only propose the first one.
 type Slots struct {
 	Header
 	SlotSize
@@ -53,8 +53,8 @@ type Slots struct {
 	Time   time.Time `json:"time"`
 }
 
-// NewSlots returns the first record of a group. The epoch begins like a term (see [FirstTerm]), so that it grows even if the record
-// was deleted: instances of the epoch before end then.
+// NewSlots returns the first record of a group. The epoch begins like a term (see [FirstTerm]), so that it grows even
+// if the record was deleted: instances of the epoch before end then.
 func NewSlots(size SlotSize, by string, wall time.Time) Slots {
 	return Slots{SlotSize: size, Epoch: FirstTerm(wall), By: by, Reason: "the first member's configuration", Time: wall}
 }
@@ -81,7 +81,8 @@ func (s *Slots) validate(stat Stat) error {
 // ErrNoSlots is the error of a slots znode that has never been written, as in a new group.
 var ErrNoSlots = errors.New("has not been written yet")
 
-// ReadSlots is [ReadStored] for the data of slots. Empty data is [ErrNoSlots] at the first version, as is what [Paths.Split] leaves.
+// ReadSlots is [ReadStored] for the data of slots. Empty data is [ErrNoSlots] at the first version, as is what
+// [Paths.Split] leaves.
 func ReadSlots(path string, data []byte, stat Stat, exists bool) Stored[Slots] {
 	if exists && (len(data) == 0 && stat.Version == 0 || string(data) == raising) {
 		return Stored[Slots]{Exists: true, Stat: stat, Err: fmt.Errorf("znode %s %w", path, ErrNoSlots)}
@@ -113,8 +114,8 @@ func (s SlotState) Acquired() bool { return s.snapshot().Acquired() }
 // Ended is [Snapshot.Ended].
 func (s SlotState) Ended() bool { return s.snapshot().Ended() }
 
-// CheckSlots returns an error that says why no member of an epoch may acquire or be elected now: in a slot, the record of slots
-// must be readable, of that epoch and include this slot. It returns nil in a group with one leader.
+// CheckSlots returns an error that says why no member of an epoch may acquire or be elected now: in a slot, the record
+// of slots must be readable, of that epoch and include this slot. It returns nil in a group with one leader.
 func (s *Snapshot) CheckSlots(epoch int64) error {
 	rec := s.Slots.Record
 	switch {
@@ -132,8 +133,9 @@ func (s *Snapshot) CheckSlots(epoch int64) error {
 	return nil
 }
 
-// SlotsTx returns SLOTS: it writes the record of slots, for the elector whose incarnation is self, or for 'init' or the first member
-// with an empty self. It fails with ErrBadVersion or ErrNodeExists if the record has changed since it was read.
+// SlotsTx returns SLOTS: it writes the record of slots, for the elector whose incarnation is self, or for 'init' or the
+// first member with an empty self. It fails with ErrBadVersion or ErrNodeExists if the record has changed since it was
+// read.
 func (p Paths) SlotsTx(self string, read Stored[Slots], next Slots) []Op {
 	return p.byElector(self, p.writeSlots(read, next)...)
 }
@@ -144,8 +146,9 @@ const (
 	epochCycle  = 64 // this many epochs in a row have different versions
 )
 
-// writeSlots returns the operations that write the record. As for a fence, a new znode is written several times: a late ELECT or
-// ACQUIRE of an instance that has not noticed that the znode was deleted and created again must not match its version (S1).
+// writeSlots returns the operations that write the record. As for a fence, a new znode is written several times: a late
+// ELECT or ACQUIRE of an instance that has not noticed that the znode was deleted and created again must not match its
+// version (S1).
 func (p Paths) writeSlots(read Stored[Slots], next Slots) []Op {
 	if read.Exists && !errors.Is(read.Err, ErrNoSlots) {
 		return []Op{writeOp(p.Slots(), read, Encode(&next))}
@@ -153,11 +156,11 @@ func (p Paths) writeSlots(read Stored[Slots], next Slots) []Op {
 	return firstWrite(p.Slots(), read.Exists, read.Stat.Version, emptyWrites(read.Stat.Version, next.Epoch, epochWrites, epochCycle), Encode(&next))
 }
 
-// RepairSlotsTx returns the transaction by which an elector writes a record again that was deleted or damaged. known is the record that
-// its REGISTER has checked. While this elector is registered, [Paths.SetSlotsTx] is refused, so a damaged record was that one, and no
-// work restarts. If the znode is another one, all fences were deleted with the one before, so there is nothing to continue: a new epoch
-// begins, whose leaders wait for leases of whatever was in between. A damaged record in another znode is not repaired: an error says
-// so, and the instance must end.
+// RepairSlotsTx returns the transaction by which an elector writes a record again that was deleted or damaged. known is
+// the record that its REGISTER has checked. While this elector is registered, [Paths.SetSlotsTx] is refused, so a
+// damaged record was that one, and no work restarts. If the znode is another one, all fences were deleted with the one
+// before, so there is nothing to continue: a new epoch begins, whose leaders wait for leases of whatever was in
+// between. A damaged record in another znode is not repaired: an error says so, and the instance must end.
 func (p Paths) RepairSlotsTx(self string, read, known Stored[Slots], wall time.Time) ([]Op, error) {
 	next := known.Record
 	switch {
@@ -169,13 +172,13 @@ func (p Paths) RepairSlotsTx(self string, read, known Stored[Slots], wall time.T
 	return p.SlotsTx(self, read, next), nil
 }
 
-// SetSlotsTx returns SETSLOTS: it changes the number of slots while no member is registered, and returns how long the first leaders
-// must wait. It deletes and creates nodes and election, which is refused unless they are empty: so no member of the old epoch can
-// write anything any more, and none of the new one has read the old record (S1). slots are those of the old and the new size, and all
-// others that exist, by number.
+// SetSlotsTx returns SETSLOTS: it changes the number of slots while no member is registered, and returns how long the
+// first leaders must wait. It deletes and creates nodes and election, which is refused unless they are empty: so no
+// member of the old epoch can write anything any more, and none of the new one has read the old record (S1). slots are
+// those of the old and the new size, and all others that exist, by number.
 //
-// Slot 1 of 4 may do what slot 5 of 8 did. So if one of the old fences does not prove that its work is dead, every new leader waits for
-// the longest lease of all.
+// Slot 1 of 4 may do what slot 5 of 8 did. So if one of the old fences does not prove that its work is dead, every new
+// leader waits for the longest lease of all.
 func (p Paths) SetSlotsTx(read Stored[Slots], next Slots, slots []SlotState) (ops []Op, wait time.Duration, err error) {
 	for _, parent := range []string{p.Nodes(), p.Election()} {
 		ops = append(ops, Op{Kind: OpDelete, Path: parent, Version: AnyVersion}, Op{Kind: OpCreate, Path: parent, Data: []byte{}})
@@ -222,8 +225,8 @@ func (p Paths) SetSlotsTx(read Stored[Slots], next Slots, slots []SlotState) (op
 	return append(ops, writeOp(p.Slots(), read, Encode(&next))), wait, nil
 }
 
-// waiting returns the fence with which a slot begins an epoch if work of any slot of the epoch before may still be running. A successor
-// waits for a holder of which nothing is known, so that fencing cannot shorten the wait.
+// waiting returns the fence with which a slot begins an epoch if work of any slot of the epoch before may still be
+// running. A successor waits for a holder of which nothing is known, so that fencing cannot shorten the wait.
 func (f Fence) waiting(wait time.Duration, by Slots) Fence {
 	if f.State == FenceReleased || f.State == FenceUnclean { // its own work is dead: this holder need not be fenced
 		f.Node, f.Site, f.Incarnation, f.Host, f.API = "", "", "", "", ""

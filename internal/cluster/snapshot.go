@@ -26,8 +26,8 @@ func (s Stored[T]) Newer() error {
 	return nil
 }
 
-// Snapshot is what one daemon has read of its group. Elected and the fence are read before the members: the versions of a
-// decision made from it then no longer match if anything has changed meanwhile.
+// Snapshot is what one daemon has read of its group. Elected and the fence are read before the members: the versions of
+// a decision made from it then no longer match if anything has changed meanwhile.
 type Snapshot struct {
 	// At is a time on the reader's monotonic clock: the snapshot includes every change that its session was notified of by
 	// then.
@@ -45,7 +45,8 @@ type Snapshot struct {
 
 	Elected Stored[Elected]
 
-	// HolderRead is set if Fence and Current were read: by the elector, by the elected member and by the holder of current.
+	// HolderRead is set if Fence and Current were read: by the elector, by the elected member and by the holder of
+	// current.
 	HolderRead bool
 	Fence      Stored[Fence]
 	Current    Stored[Current]
@@ -59,7 +60,8 @@ type Snapshot struct {
 
 	// Elector is set if the reader is the elector; only then are the members, the policy, control and the roster read.
 	Elector bool
-	// MembersRead is set if the members and the policy were read, also by another reader: in failsafe mode the holder reads them.
+	// MembersRead is set if the members and the policy were read, also by another reader: in failsafe mode the holder
+	// reads them.
 	MembersRead bool
 	Members     []Member
 	Policy      Stored[Policy]
@@ -121,8 +123,8 @@ func (s *Snapshot) Remembered() (term int64) {
 	return term
 }
 
-// Newer returns the [NewerVersionError] of slots, elected, the fence or current, nil if none has a newer format. A daemon that
-// reads one neither elects, revokes, acquires nor repairs (docs/protocol.md, Records of a newer version).
+// Newer returns the [NewerVersionError] of slots, elected, the fence or current, nil if none has a newer format. A
+// daemon that reads one neither elects, revokes, acquires nor repairs (docs/protocol.md, Records of a newer version).
 func (s *Snapshot) Newer() error {
 	for _, err := range []error{s.Slots.Newer(), s.Elected.Newer(), s.Fence.Newer(), s.Current.Newer()} {
 		if err != nil {
@@ -168,9 +170,9 @@ func (s *Snapshot) Ready() bool {
 	return s.Acquired() && s.Fence.Record.State == FenceReady && s.Current.Exists && !s.ForeignCurrent()
 }
 
-// Owed returns the lease wait W that remains before a candidate's child may start (docs/protocol.md, Taking over), and why;
-// 0 and nothing for none. own is W for the candidate's session timeout. Only a release proves that the work of the last holder
-// has ended: anyone who can reach the servers can end its session.
+// Owed returns the lease wait W that remains before a candidate's child may start (docs/protocol.md, Taking over), and
+// why; 0 and nothing for none. own is W for the candidate's session timeout. Only a release proves that the work of the
+// last holder has ended: anyone who can reach the servers can end its session.
 func (s *Snapshot) Owed(own time.Duration) (wait time.Duration, why string) {
 	f := s.Fence.Record
 	full := max(time.Duration(f.LeaseWait), time.Duration(f.Owed), own)
@@ -195,8 +197,9 @@ func (s *Snapshot) Owed(own time.Duration) (wait time.Duration, why string) {
 	return wait, why
 }
 
-// LeaderlessSince returns since when no member is READY, by the clocks of the members that wrote the records, so for people only; zero if
-// one is READY, or if that is not known. A decision that follows a failed takeover counts from the end of the leader before.
+// LeaderlessSince returns since when no member is READY, by the clocks of the members that wrote the records, so for
+// people only; zero if one is READY, or if that is not known. A decision that follows a failed takeover counts from the
+// end of the leader before.
 func (s *Snapshot) LeaderlessSince() time.Time {
 	f, e := &s.Fence.Record, &s.Elected.Record
 	ended := f.Time

@@ -2,7 +2,8 @@ package cluster
 
 import "time"
 
-// Standby says whether the promotable work of a node is ready to be promoted: one of the states below, since when, and why not.
+// Standby says whether the promotable work of a node is ready to be promoted: one of the states below, since when, and
+// why not.
 type Standby struct {
 	State  string    `json:"state"`
 	Reason string    `json:"reason,omitempty"`

@@ -2,11 +2,12 @@ package cluster
 
 import "slices"
 
-// This file has the transactions (docs/protocol.md, Transactions). Each is one multi. Every check closes a hole that model
-// checking found, so none is redundant. Versions are those of the snapshot that the decision was made from.
+// This file has the transactions (docs/protocol.md, Transactions). Each is one multi. Every check closes a hole that
+// model checking found, so none is redundant. Versions are those of the snapshot that the decision was made from.
 
-// RegisterTx returns REGISTER. The path of the incarnation is that of the last [Result]. In a group with slots, checks are those of
-// their record, see [Paths.CheckSlots]: while the member is registered, [Paths.SetSlotsTx] cannot change it.
+// RegisterTx returns REGISTER. The path of the incarnation is that of the last [Result]. In a group with slots, checks
+// are those of their record, see [Paths.CheckSlots]: while the member is registered, [Paths.SetSlotsTx] cannot change
+// it.
 func (p Paths) RegisterTx(n Node, checks ...Op) []Op {
 	return append(slices.Clone(checks),
 		Op{Kind: OpCreate, Path: p.Node(n.ID), Data: Encode(&n), Ephemeral: true},
@@ -14,15 +15,16 @@ func (p Paths) RegisterTx(n Node, checks ...Op) []Op {
 	)
 }
 
-// NodeTx returns a write of the member's own node record, whose version must be known. The result at 1 is that of the write.
+// NodeTx returns a write of the member's own node record, whose version must be known. The result at 1 is that of the
+// write.
 func (p Paths) NodeTx(self string, version int32, n Node) []Op {
 	return []Op{p.alive(self), {Kind: OpSet, Path: p.Node(n.ID), Version: version, Data: Encode(&n)}}
 }
 
-// ElectTx returns ELECT: next becomes the decision, provided that this elector and the candidate still exist and neither the
-// fence nor the decision has changed since snap was read. fence is what [LastKnown.ReplacementFence] returns. In a slot, the
-// group's slots must not have changed either, and others are the decisions of all other slots, which must still be in force:
-// else two electors could elect one node in too many slots.
+// ElectTx returns ELECT: next becomes the decision, provided that this elector and the candidate still exist and
+// neither the fence nor the decision has changed since snap was read. fence is what [LastKnown.ReplacementFence]
+// returns. In a slot, the group's slots must not have changed either, and others are the decisions of all other slots,
+// which must still be in force: else two electors could elect one node in too many slots.
 func (p Paths) ElectTx(snap Snapshot, next Elected, fence *Fence, others ...SlotState) []Op {
 	ops := []Op{p.alive(snap.Self.Name), p.alive(next.Incarnation)}
 	if fence == nil {
@@ -37,8 +39,8 @@ func (p Paths) ElectTx(snap Snapshot, next Elected, fence *Fence, others ...Slot
 	return append(ops, p.CheckSlots(snap.Slots)...)
 }
 
-// AcquireTx returns ACQUIRE: the candidate writes the fence and creates current in one step. In a slot, the group's slots must not have
-// changed: in another epoch, another slot may do the work of this one (S1).
+// AcquireTx returns ACQUIRE: the candidate writes the fence and creates current in one step. In a slot, the group's
+// slots must not have changed: in another epoch, another slot may do the work of this one (S1).
 func (p Paths) AcquireTx(snap Snapshot, fence Fence, current Current) []Op {
 	fence.Failsafe = nil // nobody has promised anything yet
 	return append([]Op{
@@ -67,8 +69,8 @@ func (p Paths) ReadyTx(h HeldVersions, fence Fence, current Current) []Op {
 	}
 }
 
-// RenewTx returns RENEW. It changes nothing, but it goes through the quorum, which the lease depends on (S1; docs/protocol.md,
-// Leading, and the lease).
+// RenewTx returns RENEW. It changes nothing, but it goes through the quorum, which the lease depends on (S1;
+// docs/protocol.md, Leading, and the lease).
 func (p Paths) RenewTx(h HeldVersions) []Op {
 	return []Op{
 		p.alive(h.Self),
@@ -96,10 +98,10 @@ func (p Paths) ReleaseTx(h HeldVersions, fence Fence) []Op {
 	}
 }
 
-// FinalTx returns FINAL: RELEASE on behalf of a holder that cannot send it, sent just before its session is closed, once its
-// work is dead. It deletes the holder's incarnation instead of checking it, so that an elector sees the release and the
-// member's end at the same time, as it sees the end of a session. In a slot it checks the incarnation, which the slots of a
-// member share: each has a FINAL. The elector elects no member that has released by FINAL.
+// FinalTx returns FINAL: RELEASE on behalf of a holder that cannot send it, sent just before its session is closed,
+// once its work is dead. It deletes the holder's incarnation instead of checking it, so that an elector sees the
+// release and the member's end at the same time, as it sees the end of a session. In a slot it checks the incarnation,
+// which the slots of a member share: each has a FINAL. The elector elects no member that has released by FINAL.
 func (p Paths) FinalTx(h HeldVersions, fence Fence) []Op {
 	ops := p.ReleaseTx(h, fence)
 	if p.Slot == "" {
@@ -119,9 +121,9 @@ func (p Paths) RevokeTx(snap Snapshot, fence Fence) []Op {
 	}
 }
 
-// ControlTx returns CONTROL: it writes the requests, for an elector, whose incarnation is self, or for an operator's command
-// with an empty self. It fails with ErrBadVersion or ErrNodeExists if control has changed since it was read. Requests of one slot
-// are written together with those of the others.
+// ControlTx returns CONTROL: it writes the requests, for an elector, whose incarnation is self, or for an operator's
+// command with an empty self. It fails with ErrBadVersion or ErrNodeExists if control has changed since it was read.
+// Requests of one slot are written together with those of the others.
 func (p Paths) ControlTx(self string, read Stored[Control], next Control) []Op {
 	next = next.Whole()
 	return p.byElector(self, writeOp(p.Control(), read, Encode(&next)))
@@ -135,8 +137,8 @@ func (p Paths) byElector(self string, ops ...Op) []Op {
 	return append([]Op{p.alive(self)}, ops...)
 }
 
-// HistoryTx writes the history. It checks that the elector's incarnation still exists: a former elector would take terms that
-// its successor has added to be forged.
+// HistoryTx writes the history. It checks that the elector's incarnation still exists: a former elector would take
+// terms that its successor has added to be forged.
 func (p Paths) HistoryTx(self string, stat Stat, exists bool, next History) []Op {
 	return []Op{p.alive(self), writeOp(p.History(), Stored[History]{Exists: exists, Stat: stat}, EncodeHistory(&next))}
 }

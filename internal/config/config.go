@@ -1,5 +1,5 @@
-// Package config loads, checks and prints the configuration. It is strict: it reports everything that it does not understand as
-// an error, all errors at once, each with its source, key and reason.
+// Package config loads, checks and prints the configuration. It is strict: it reports everything that it does not
+// understand as an error, all errors at once, each with its source, key and reason.
 package config
 
 import (
@@ -46,7 +46,8 @@ type Node struct {
 	Priority int               `yaml:"priority" scope:"host, group" default:"100" reload:"yes" doc:"Ranks the nodes within a site; higher is better."`
 	Labels   map[string]string `yaml:"labels" scope:"host, group" reload:"yes" doc:"Arbitrary labels, shown with the node; policies can use them."`
 	Observer bool              `yaml:"observer" scope:"host, group" reload:"yes" doc:"With true this daemon is an observer: it never leads, but it can be the elector."`
-	// Weight is the share of leaderships in relation to other nodes, MaxLeaders the largest number of them; 0 for no limit.
+	// Weight is the share of leaderships in relation to other nodes, MaxLeaders the largest number of them; 0 for no
+	// limit.
 	Weight     float64 `yaml:"weight" min:"0.001" max:"1000" default:"1" reload:"yes" doc:"The share of leaderships that the policies spread and fewest give this host, from 0.001 to 1000. See docs/policies.md."`
 	MaxLeaders int     `yaml:"max_leaders" min:"0" reload:"yes" doc:"This host is not elected in further groups while it leads this many; each slot counts as one. It keeps what it leads. 0 for no limit."`
 	// ForgetAfter is 0 for never.
@@ -56,7 +57,8 @@ type Node struct {
 // Election configures this daemon as elector and as candidate.
 type Election struct {
 	Exclusion time.Duration `yaml:"exclusion" min:"1ns" default:"1m" doc:"How long a node is excluded after its first strike; each further strike doubles the time, up to an hour."`
-	// Lease is the same for all groups of a host: they share a session and its renewals. LostAfter is 0 for as early as is safe.
+	// Lease is the same for all groups of a host: they share a session and its renewals. LostAfter is 0 for as early as
+	// is safe.
 	Lease     time.Duration `yaml:"lease" scope:"host" doc:"How long the work goes on while ZooKeeper does not answer: from 900ms to 45% of the session timeout, which is what 0s means. The same on all hosts. See docs/sizing.md."`
 	LostAfter time.Duration `yaml:"lost_after" doc:"How long a leader must have been silent before this member takes over: from 1.36 times the lease, which is what 0s means, to zookeeper.session_timeout. The same on all hosts. See docs/sizing.md."`
 	Settle    time.Duration `yaml:"settle" max:"1h" default:"3s" doc:"How long the first election waits for other hosts, if the group has never had a leader or all daemons were down."`
@@ -65,8 +67,8 @@ type Election struct {
 // StrikeResetAfter returns how long a leader must have been READY before its strikes are cleared.
 func (e Election) StrikeResetAfter() time.Duration { return 5 * e.Exclusion }
 
-// TakeoverTimeout returns how long a takeover may take before the candidate is excluded and the next one is elected: as long as the
-// hook and the start of the work may take.
+// TakeoverTimeout returns how long a takeover may take before the candidate is excluded and the next one is elected: as
+// long as the hook and the start of the work may take.
 func (c Config) TakeoverTimeout() time.Duration {
 	start := c.Child.Ready.Timeout
 	if c.Child.Unit != "" || c.Child.Promotable() {
@@ -159,8 +161,8 @@ type Child struct {
 	MaxRestarts int `yaml:"max_restarts" min:"0" default:"3" doc:"How often within a minute a child that exits by itself is started again; then the leader gives up leadership."`
 }
 
-// StateDirectory returns the directory, on a disk of this host, for what must survive a restart of the host: the unit's state directory, or
-// else the default. One daemon uses it at a time.
+// StateDirectory returns the directory, on a disk of this host, for what must survive a restart of the host: the unit's
+// state directory, or else the default. One daemon uses it at a time.
 func StateDirectory(getenv func(string) string) string {
 	dir, _, _ := strings.Cut(getenv("STATE_DIRECTORY"), ":")
 	return cmp.Or(dir, "/var/lib/zkelectd")
@@ -177,8 +179,8 @@ func (c Config) SessionFile(getenv func(string) string) string {
 // AppliedFile returns the path of the file with the configuration in force; empty if there is none.
 func AppliedFile(getenv func(string) string) string { return runtimeFile(getenv, "applied") }
 
-// UnitSocket returns the path of the socket at which the start of child.unit asks whether this host leads; empty if there can
-// be none. Each unit has its own.
+// UnitSocket returns the path of the socket at which the start of child.unit asks whether this host leads; empty if
+// there can be none. Each unit has its own.
 func (c Config) UnitSocket(getenv func(string) string) string {
 	return runtimeFile(getenv, c.Child.Unit+".sock")
 }
@@ -245,8 +247,8 @@ func hostName() string {
 	return name
 }
 
-// WatchdogDevice configures the device that resets this host if the work outlives its lease. It has nothing to do with the watchdog
-// of the elector.
+// WatchdogDevice configures the device that resets this host if the work outlives its lease. It has nothing to do with
+// the watchdog of the elector.
 type WatchdogDevice struct {
 	Mode   string `yaml:"mode" oneof:"off, automatic, required" default:"off" doc:"Whether a watchdog device resets this host if the leader-only work could outlive its lease: off, automatic (where there is a device that fits the lease) or required (without one this host does not lead). See docs/watchdog-device.md."`
 	Device string `yaml:"device" default:"/dev/watchdog" doc:"The device. One process at a time can have it open, so one zkelectd on a host, with all its groups."`
@@ -275,8 +277,8 @@ func (c Config) hasWork() bool {
 		len(h.PreStart) > 0 || len(h.PostStop) > 0 || len(h.OnChange) > 0
 }
 
-// noWork is why a daemon does not run a configuration without work: most likely the settings of the child were forgotten, and the host
-// would take leadership away from hosts that have a child.
+// noWork is why a daemon does not run a configuration without work: most likely the settings of the child were
+// forgotten, and the host would take leadership away from hosts that have a child.
 const noWork = "is not set, and neither are child.unit and hooks, so this host would lead without doing anything; " +
 
 	"if that is intended, set child.none: true (--no-child), or node.observer: true for a host that is not to lead"
@@ -363,11 +365,13 @@ func (c *Config) completeDefaults(values map[string]found) {
 	}
 }
 
-// defaultFailback is the default of policy.failback if leaders have to move while they are healthy; otherwise it is that of its tag.
+// defaultFailback is the default of policy.failback if leaders have to move while they are healthy; otherwise it is
+// that of its tag.
 const defaultFailback = "30s"
 
-// failsBack reports whether the policy would not do what it is for if healthy leaders stayed where they are: a host that has come back
-// would lead none of the slots, or of the groups with the ranker spread; and a group would not follow, or avoid, another one.
+// failsBack reports whether the policy would not do what it is for if healthy leaders stayed where they are: a host
+// that has come back would lead none of the slots, or of the groups with the ranker spread; and a group would not
+// follow, or avoid, another one.
 func (c *Config) failsBack() bool {
 	rankers := slices.Clone(c.Policy.Rank)
 	if len(rankers) == 0 {

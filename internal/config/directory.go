@@ -132,8 +132,8 @@ func (f *groupFile) read(m *mainFile) {
 	f.errs = f.errs.sorted()
 }
 
-// withoutReplacedWork returns inherited settings without the work of a group that names its own, or that it has none: these settings
-// exclude each other.
+// withoutReplacedWork returns inherited settings without the work of a group that names its own, or that it has none:
+// these settings exclude each other.
 func withoutReplacedWork(inherited, own map[string]found) map[string]found {
 	kinds := []string{childCommand, "child.unit", "child.none"}
 	if !slices.ContainsFunc(kinds, func(key string) bool {
@@ -179,8 +179,8 @@ func readGroupFile(name string) ([]byte, error) {
 	return readTrusted(name, file)
 }
 
-// overlay returns the values of base, replaced by those of over. Maps are merged; an empty one replaces, as nothing else removes
-// what a unit or another group must not have.
+// overlay returns the values of base, replaced by those of over. Maps are merged; an empty one replaces, as nothing
+// else removes what a unit or another group must not have.
 func overlay(base, over map[string]found) map[string]found {
 	out := maps.Clone(base)
 	for name, f := range over {

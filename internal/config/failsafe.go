@@ -30,8 +30,8 @@ const (
 // FailsafeAddress returns where this host answers the other members in failsafe mode.
 func (c Config) FailsafeAddress() string { return cmp.Or(c.Failsafe.Listen, c.HTTP.Public(false)) }
 
-// CheckFailsafeStop returns an error if the work may take longer to stop than a leader in failsafe mode leaves it, with a lease that is
-// based on a session timeout.
+// CheckFailsafeStop returns an error if the work may take longer to stop than a leader in failsafe mode leaves it, with
+// a lease that is based on a session timeout.
 func (c Config) CheckFailsafeStop(session time.Duration) error {
 	lease, stop := c.Lease(session), c.Child.StopTimeout
 	limit := cluster.FailsafeGrace(lease).Truncate(10 * time.Millisecond)
@@ -77,8 +77,8 @@ func checkReachable(address string) error {
 	return nil
 }
 
-// checkFailsafeHost calls report with what a daemon of the group lacks for failsafe mode. Commands need none of that: they may read a file
-// that has the policy alone.
+// checkFailsafeHost calls report with what a daemon of the group lacks for failsafe mode. Commands need none of that:
+// they may read a file that has the policy alone.
 func (c Config) checkFailsafeHost(report func(key, reason string)) {
 	if !c.Failsafe.Enabled {
 		return

@@ -26,7 +26,8 @@ type Fencing struct {
 type FencingLevel struct {
 	Command []string `yaml:"command,omitempty"`
 	Agent   string   `yaml:"agent,omitempty"`
-	// Options are those of the agent, for all nodes; those of Nodes are for one. Secrets are options whose values are in files.
+	// Options are those of the agent, for all nodes; those of Nodes are for one. Secrets are options whose values are
+	// in files.
 	Options map[string]string `yaml:"options,omitempty"`
 	Secrets map[string]string `yaml:"secrets,omitempty"`
 	Nodes   Tables            `yaml:"nodes,omitempty"`

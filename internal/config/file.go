@@ -103,8 +103,8 @@ func rootNode(path string, data []byte, errs *Errors) *yaml.Node {
 	return doc.Content[0]
 }
 
-// walker collects the settings of a YAML file. It walks the nodes itself, so that every error has a line and the keys of maps keep
-// their case; viper would change them to lower case.
+// walker collects the settings of a YAML file. It walks the nodes itself, so that every error has a line and the keys
+// of maps keep their case; viper would change them to lower case.
 type walker struct {
 	path  string
 	keys  map[string]Key
@@ -214,7 +214,8 @@ func (w *walker) candidates() []string {
 	return all
 }
 
-// fromNode returns a value of a kind from a YAML node. It does not use the types that YAML derives: 010 is ten, and yes is text.
+// fromNode returns a value of a kind from a YAML node. It does not use the types that YAML derives: 010 is ten, and yes
+// is text.
 func fromNode(k kind, n *yaml.Node) (any, error) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias

@@ -73,8 +73,8 @@ func one(cfg Config, file, name string) Host {
 	return Host{Config: cfg, Groups: []Group{{Name: name, File: file, Config: cfg}}}
 }
 
-// LoadHost reads, merges and checks the sources, with the files of all groups. If it fails, the error is [Errors], with all errors
-// of all files, and Host is zero.
+// LoadHost reads, merges and checks the sources, with the files of all groups. If it fails, the error is [Errors], with
+// all errors of all files, and Host is zero.
 func LoadHost(src Sources) (Host, error) {
 	m := readMain(src)
 	if m.dir == "" {
@@ -191,7 +191,8 @@ func (m *mainFile) checkScopes() {
 	}
 }
 
-// checkWith checks c, which was merged from values. An error in a default has the source of the file, if that can change it.
+// checkWith checks c, which was merged from values. An error in a default has the source of the file, if that can
+// change it.
 func (c *Config) checkWith(values map[string]found, file string, errs *Errors) {
 	keys := keysByName()
 	c.check(func(key, format string, args ...any) {
@@ -275,8 +276,8 @@ func (c *claims) checkRoot(g Group) string {
 	return ""
 }
 
-// refuseConflicts adds an error to each file whose group conflicts with another one. A group that runs keeps what it has; otherwise
-// the first name does.
+// refuseConflicts adds an error to each file whose group conflicts with another one. A group that runs keeps what it
+// has; otherwise the first name does.
 func (d *directory) refuseConflicts(base string, running Host) {
 	for refused := true; refused; {
 		refused = false // what a refused group keeps may conflict with a change of another one
@@ -333,8 +334,8 @@ func (h Host) UnknownGroups(rules cluster.Rules) (warnings []string) {
 	return warnings
 }
 
-// refuseCircles adds an error to each file whose group follows one that refers back to it. A group whose policy has not changed is not
-// to blame.
+// refuseCircles adds an error to each file whose group follows one that refers back to it. A group whose policy has not
+// changed is not to blame.
 func (d *directory) refuseCircles(running Host) {
 	for refused := true; refused; {
 		refused = false // what a refused group keeps may be part of another circle

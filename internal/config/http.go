@@ -19,7 +19,8 @@ const ListenNone = "none"
 // APISocket is the name of the socket in the unit's runtime directory that http.listen is by default.
 const APISocket = "api.sock"
 
-// Address returns where the daemon listens; empty if it does not. A command outside the unit does not know its runtime directory.
+// Address returns where the daemon listens; empty if it does not. A command outside the unit does not know its runtime
+// directory.
 func (h HTTP) Address(getenv func(string) string) string {
 	switch {
 	case h.Listen == ListenNone:

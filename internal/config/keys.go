@@ -60,8 +60,8 @@ type Key struct {
 // Scope says where a setting belongs if one daemon has many groups.
 type Scope string
 
-// A setting of the host is in the main file. A setting of a group is in the group's file, or in the defaults of the main file. One with
-// both scopes is in the main file, and a group file can replace it.
+// A setting of the host is in the main file. A setting of a group is in the group's file, or in the defaults of the
+// main file. One with both scopes is in the main file, and a group file can replace it.
 const (
 	HostScope  Scope = "host"
 	GroupScope Scope = "group"
@@ -78,7 +78,8 @@ func Keys() []Key { return allKeys() }
 
 var allKeys = sync.OnceValue(func() []Key { return keysOf(reflect.TypeFor[Config](), Key{Scope: HostScope}) })
 
-// keysOf returns the settings of a section. Their names begin with that of the section, and their indexes with its index.
+// keysOf returns the settings of a section. Their names begin with that of the section, and their indexes with its
+// index.
 func keysOf(t reflect.Type, section Key) (all []Key) {
 	for i := range t.NumField() {
 		f := t.Field(i)

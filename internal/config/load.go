@@ -23,7 +23,8 @@ import (
 type Sources struct {
 	// File is the path of a YAML file; empty for none.
 	File string
-	// Complete is set if File is for a command that connects, and was named for it: Env adds no credentials to its servers.
+	// Complete is set if File is for a command that connects, and was named for it: Env adds no credentials to its
+	// servers.
 	Complete bool
 	// Content is used instead of reading File; nil to read it.
 	Content []byte
@@ -148,8 +149,8 @@ func (c Config) settings() map[string]any {
 	return out
 }
 
-// ApplyReload returns the configuration in force after a reload of a running daemon: next for the keys that a reload applies,
-// and current for all others, which need a restart.
+// ApplyReload returns the configuration in force after a reload of a running daemon: next for the keys that a reload
+// applies, and current for all others, which need a restart.
 func ApplyReload(current, next Config) Config {
 	to, from := current.fields(), next.fields()
 	for _, k := range Keys() {
@@ -203,13 +204,15 @@ type Places struct {
 	Argument string
 	// HostOnly is set for a command about the daemon of this host.
 	HostOnly bool
-	// Enough is the setting that makes other places unnecessary, if a flag or the environment has it; by default the servers.
+	// Enough is the setting that makes other places unnecessary, if a flag or the environment has it; by default the
+	// servers.
 	Enough string
 }
 
-// Find adds to src the file from which a command takes what flags and environment do not say: exactly one, as its servers and its
-// credentials belong together. A file that nobody has named for this command is left out if a flag or the environment names the
-// servers. Credentials of one source for servers of another are refused when the sources are read.
+// Find adds to src the file from which a command takes what flags and environment do not say: exactly one, as its
+// servers and its credentials belong together. A file that nobody has named for this command is left out if a flag or
+// the environment names the servers. Credentials of one source for servers of another are refused when the sources are
+// read.
 func (p Places) Find(src Sources) (Sources, error) {
 	switch named := p.Getenv(EnvConfig); {
 	case p.Explicit != "":
@@ -257,8 +260,8 @@ func (p Places) hostFile() (string, error) {
 	return p.HostFile, file.Close()
 }
 
-// saysHowToConnect reports whether a configuration file has settings of the connection. What is wrong with the file is reported when
-// it is read for its other settings.
+// saysHowToConnect reports whether a configuration file has settings of the connection. What is wrong with the file is
+// reported when it is read for its other settings.
 func saysHowToConnect(file string) bool {
 	var errs Errors
 	data := readFile(file, &errs)
@@ -312,8 +315,9 @@ func (l layers) merged() map[string]found {
 	return all
 }
 
-// refuseStrangers reports credentials that would be presented to servers of another source: those that a source names together with
-// servers go to these servers only, and a connection that is complete by itself takes none from the environment.
+// refuseStrangers reports credentials that would be presented to servers of another source: those that a source names
+// together with servers go to these servers only, and a connection that is complete by itself takes none from the
+// environment.
 func (l layers) refuseStrangers(src Sources, errs *Errors) {
 	all := l.merged()
 	servers, own := all[serversKey], l.base[serversKey]
@@ -357,8 +361,8 @@ func withPort(server string) string {
 	return server
 }
 
-// LoadCommand is [LoadHost] for a command: an error in the files of groups must not keep people from operating the others. Such
-// groups are left out of Host, and ignored has their errors; it is nil if there are none.
+// LoadCommand is [LoadHost] for a command: an error in the files of groups must not keep people from operating the
+// others. Such groups are left out of Host, and ignored has their errors; it is nil if there are none.
 func LoadCommand(src Sources) (h Host, ignored, err error) {
 	m := readMain(src)
 	if m.dir == "" || len(m.errs) > 0 {

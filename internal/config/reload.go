@@ -17,17 +17,18 @@ type Reloaded struct {
 	Host Host
 	// Added, Changed and Removed are names of groups.
 	Added, Changed, Removed []string
-	// Refused has the error of each file that was not accepted, by the name of its group. A group that runs stays as it is.
+	// Refused has the error of each file that was not accepted, by the name of its group. A group that runs stays as it
+	// is.
 	Refused map[string]error
 }
 
 // allowRemovalsCommand overrides the refusal to remove groups.
 const allowRemovalsCommand = "zkelectd reload --allow-removals"
 
-// ReloadHost reads the sources again. An error of the main file, or of the directory as a whole, refuses everything; one of a group
-// file, or a changed root, refuses that file alone. Groups that are gone are removed only if they are few: a directory that is
-// missing or empty, and one in which more than a fifth of the groups (at least two) is gone, is refused unless allowRemovals is true.
-// If running is zero, no group runs.
+// ReloadHost reads the sources again. An error of the main file, or of the directory as a whole, refuses everything;
+// one of a group file, or a changed root, refuses that file alone. Groups that are gone are removed only if they are
+// few: a directory that is missing or empty, and one in which more than a fifth of the groups (at least two) is gone,
+// is refused unless allowRemovals is true. If running is zero, no group runs.
 func ReloadHost(src Sources, running Host, allowRemovals bool) (Reloaded, error) {
 	m := readMain(src)
 	first := len(running.Groups) == 0 && running.Dir == ""
@@ -86,7 +87,8 @@ func (f *groupFile) refuseMove(from string) {
 	}
 }
 
-// refuseKind reports a group that would get its first slots, or lose all of them: the records of the two kinds are different.
+// refuseKind reports a group that would get its first slots, or lose all of them: the records of the two kinds are
+// different.
 func refuseKind(before, after Config, source string, errs *Errors) {
 	if before.Slots.Enabled() != after.Slots.Enabled() {
 		errs.add(source, "slots.count", "is %d, and was %d: a group with one leader and one with slots are different groups; give the new one another name",
@@ -143,7 +145,8 @@ func (d *directory) reloaded(m *mainFile, running Host) Reloaded {
 	return r
 }
 
-// checkRemovals refuses the removal of many groups: a directory that was not mounted, or a copy that stopped half-way, is not an order.
+// checkRemovals refuses the removal of many groups: a directory that was not mounted, or a copy that stopped half-way,
+// is not an order.
 func (d *directory) checkRemovals(removed []string, running Host, dir string) error {
 	const advice = "if they are to end, run '" + allowRemovalsCommand + "'"
 	switch gone, n := len(removed), len(running.Groups); {
@@ -176,7 +179,8 @@ func differ(a, b Config) bool {
 	})
 }
 
-// bundleContent is a host's configuration with all its groups. Each text is complete, apart from values that are the default.
+// bundleContent is a host's configuration with all its groups. Each text is complete, apart from values that are the
+// default.
 type bundleContent struct {
 	Host   string        `json:"host"`
 	Groups []bundleGroup `json:"groups"`

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Slots configures how many leaders a group has. Both values are only a proposal for the group's first leaders; from then on
-// those in ZooKeeper are in force.
+// Slots configures how many leaders a group has. Both values are only a proposal for the group's first leaders; from
+// then on those in ZooKeeper are in force.
 type Slots struct {
 	// Count is 0 for a group with one leader.
 	Count   int `yaml:"count" min:"0" max:"128" reload:"yes" doc:"How many leaders the group has, each with its own slot and work: 1 to {slots}; 0 for a group with one leader, without slots. The host that creates the group writes this value to ZooKeeper, and only the command 'slots' changes it there. See docs/groups.md."`

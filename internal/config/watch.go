@@ -20,8 +20,8 @@ const WatchInterval = time.Second
 // maxLooks is after how many looks a change is reported at the latest: another file may change all the time.
 const maxLooks = 10
 
-// WatchedFiles returns what a reload reads again: the configuration file, which may be empty for none, the directory with the
-// group files, and the files with credentials and tokens.
+// WatchedFiles returns what a reload reads again: the configuration file, which may be empty for none, the directory
+// with the group files, and the files with credentials and tokens.
 func (c Config) WatchedFiles(file string, getenv func(string) string) []string {
 	var files []string
 	for _, name := range []string{file, c.GroupsDir, c.ZooKeeper.Auth.File, c.HTTP.TokenFile} {

@@ -85,8 +85,8 @@ const (
 	aclAuto = "auto"
 )
 
-// SecretFile returns the path of a file that a setting names, and whether it is a systemd credential. A name without a slash
-// stands for a credential in $CREDENTIALS_DIRECTORY.
+// SecretFile returns the path of a file that a setting names, and whether it is a systemd credential. A name without a
+// slash stands for a credential in $CREDENTIALS_DIRECTORY.
 func SecretFile(name string, getenv func(string) string) (file string, systemd bool) {
 	dir := getenv("CREDENTIALS_DIRECTORY")
 	switch {

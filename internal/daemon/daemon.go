@@ -1,6 +1,6 @@
-// Package daemon puts together what runs on a host. [RunGuard] is the process that a user starts: the guard, which starts [Main],
-// the daemon: the guard's client, the host with its groups, the HTTP API, reloads and signals. [RunJob] and [MainJob] are
-// the same for a job that runs once.
+// Package daemon puts together what runs on a host. [RunGuard] is the process that a user starts: the guard, which
+// starts [Main], the daemon: the guard's client, the host with its groups, the HTTP API, reloads and signals. [RunJob]
+// and [MainJob] are the same for a job that runs once.
 package daemon
 
 import (
@@ -36,8 +36,8 @@ const (
 	StatusStuck   = 4 // a part of it cannot be ended
 )
 
-// Main is the daemon's process, which the guard has started, until it is stopped. It returns the exit status, and why it is not 0.
-// It creates groups that this host has never been in only if create is set.
+// Main is the daemon's process, which the guard has started, until it is stopped. It returns the exit status, and why
+// it is not 0. It creates groups that this host has never been in only if create is set.
 func Main(ctx context.Context, from config.Sources, version string, create bool) (exit int, err error) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1)
@@ -135,7 +135,8 @@ type Daemon struct {
 	reloads  func(ctx context.Context) // serves requests to reload; nil for none
 }
 
-// Run runs the host, its listener if it has an address, and the watch of its files if there are any, and handles signals.
+// Run runs the host, its listener if it has an address, and the watch of its files if there are any, and handles
+// signals.
 func (d *Daemon) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	done := make(chan struct{})
@@ -203,8 +204,8 @@ func connectGuard(log *slog.Logger) (*guard.Client, error) {
 	return g, err
 }
 
-// exitWithGuard makes this process exit some time after it has lost its guard. The work is dead by then, but no guard is left to kill
-// a stuck daemon.
+// exitWithGuard makes this process exit some time after it has lost its guard. The work is dead by then, but no guard
+// is left to kill a stuck daemon.
 func exitWithGuard(g *guard.Client) (stop func() bool) {
 	return context.AfterFunc(g.Context(), func() {
 		time.AfterFunc(orphanTimeout, func() { os.Exit(StatusLost) })

@@ -31,8 +31,9 @@ type GuardOptions struct {
 	Signals chan os.Signal
 }
 
-// RunGuard is the process that a user starts: the guard, which starts the daemon and the keeper, until the daemon has ended. It returns
-// the exit status of this process. Before, it cleans up after a guard and a daemon that were killed together here.
+// RunGuard is the process that a user starts: the guard, which starts the daemon and the keeper, until the daemon has
+// ended. It returns the exit status of this process. Before, it cleans up after a guard and a daemon that were killed
+// together here.
 func RunGuard(ctx context.Context, opt GuardOptions) (status int, err error) {
 	from, applied := opt.Sources, config.AppliedFile(os.Getenv)
 	last, err := readApplied(applied)
@@ -106,8 +107,8 @@ func takeSessionFile(ctx context.Context, file string, log *slog.Logger) (*os.Fi
 	return lock, nil
 }
 
-// closeSession releases the leaderships that a session held, and closes the session. Its owner and its work are dead. It
-// returns the outcome of the releases, "" if none was held.
+// closeSession releases the leaderships that a session held, and closes the session. Its owner and its work are dead.
+// It returns the outcome of the releases, "" if none was held.
 func closeSession(ctx context.Context, c guard.Credentials) (leadership string, err error) {
 	e := zk.SessionHandle{Servers: c.Servers, Session: c.ID, Password: c.Password}
 	if len(c.Access) > 0 {
@@ -170,8 +171,10 @@ func LockSessionFile(ctx context.Context, file string) (*os.File, error) {
 var ErrNothingLeft = errors.New("nothing to clean up: the last zkelectd has closed its session")
 
 // CleanUp cleans up after a dead zkelectd: it kills its work, runs its pending hooks and closes its session.
-// The session is closed only if the kernel reports all of the work as dead, and if the hooks have succeeded. After another boot nothing is
-// released, so that the successor waits: the work may be that of another host ([guard.SessionFile.OfAnotherBoot]). The caller must have locked the file: the hooks must not run twice, and nobody else's files may be removed.
+// The session is closed only if the kernel reports all of the work as dead, and if the hooks have succeeded. After
+// another boot nothing is released, so that the successor waits: the work may be that of another host
+// ([guard.SessionFile.OfAnotherBoot]). The caller must have locked the file: the hooks must not run twice, and nobody
+// else's files may be removed.
 func CleanUp(ctx context.Context, file string, out io.Writer) error {
 	f, err := guard.ReadSessionFile(file)
 	if errors.Is(err, fs.ErrNotExist) {

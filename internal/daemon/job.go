@@ -72,8 +72,8 @@ func RunJob(opt JobOptions) (JobResult, error) {
 	return readResult(result), nil
 }
 
-// MainJob is the daemon of a job: it listens for its child, and leaves its result for its guard. It returns the exit status, and why
-// it is not 0.
+// MainJob is the daemon of a job: it listens for its child, and leaves its result for its guard. It returns the exit
+// status, and why it is not 0.
 func MainJob(ctx context.Context, rule JobRule, version string) (status int, err error) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
@@ -339,8 +339,8 @@ func (j *job) serveJob(ctx context.Context, session *zk.Session) {
 	}
 }
 
-// stopping reports whether the host was stopping the job when it ended. A signal may also be from somebody else: then it waits a
-// little for the host to show that it stops.
+// stopping reports whether the host was stopping the job when it ended. A signal may also be from somebody else: then
+// it waits a little for the host to show that it stops.
 func (j *job) stopping(ctx context.Context, ended oneshot.End) bool {
 	looks := 1
 	if ended.Signaled || ended.Status >= oneshot.StatusSignal {

@@ -91,8 +91,8 @@ func ReloadSockets(file string) ([]string, error) {
 	return all, err
 }
 
-// APIAddress returns where the daemon with a configuration file serves its HTTP API; empty if that is not known. By default that is a socket
-// beside the one for reloads, in the runtime directory of its unit.
+// APIAddress returns where the daemon with a configuration file serves its HTTP API; empty if that is not known. By
+// default that is a socket beside the one for reloads, in the runtime directory of its unit.
 func APIAddress(h config.HTTP, file string) (string, error) {
 	address := h.Address(os.Getenv)
 	if address != "" || h.Listen == config.ListenNone {

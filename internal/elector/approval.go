@@ -9,8 +9,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// approve withdraws a decision that a person must confirm first, and proposes it (docs/policies.md, Approval). What operators request
-// needs no other person, and before the first leader there is nothing to lose.
+// approve withdraws a decision that a person must confirm first, and proposes it (docs/policies.md, Approval). What
+// operators request needs no other person, and before the first leader there is nothing to lose.
 func (e *Elector) approve(in Input, g attemptEnd, active *activeRequests, d *Decision) {
 	rules, elect := in.Policy.Rules, d.Elect
 	if rules.Observe {
@@ -101,8 +101,8 @@ func (b rankingInput) approval(c cluster.Circumstances, cause cluster.Cause) fun
 	}
 }
 
-// choose returns who is elected in place of a leader that is gone, or must go: whom a person has approved, else the best member for which
-// nobody must be asked, else the best one. There is always one.
+// choose returns who is elected in place of a leader that is gone, or must go: whom a person has approved, else the
+// best member for which nobody must be asked, else the best one. There is always one.
 func (b rankingInput) choose(r rankedMembers, cause cluster.Cause, active *activeRequests) cluster.Member {
 	best, _ := r.Best()
 	if b.in.Policy.Rules.Confirm == "" || active.Move != nil || cause == cluster.CauseFirst || requested(cause) {

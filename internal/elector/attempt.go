@@ -17,8 +17,8 @@ type attemptEnd struct {
 	holder  bool            // it has ended because of the holder of the fence, which is another one
 }
 
-// checkAttempt applies the rules (a) to (c) of docs/protocol.md, Electing: whether the elected attempt is over, why, and
-// whether that is a strike. known is the highest term that was known before.
+// checkAttempt applies the rules (a) to (c) of docs/protocol.md, Electing: whether the elected attempt is over, why,
+// and whether that is a strike. known is the highest term that was known before.
 func checkAttempt(in Input, known int64) attemptEnd {
 	s := &in.Snapshot
 	rec, fence := s.Elected.Record, s.Fence.Record

@@ -1,5 +1,6 @@
-// Package elector turns a snapshot into a decision: whom to elect, whom to revoke, and why (docs/protocol.md, Electing). It
-// is pure. Its rules are level-triggered: each decision follows from a whole snapshot, so no single event matters.
+// Package elector turns a snapshot into a decision: whom to elect, whom to revoke, and why (docs/protocol.md,
+// Electing). It is pure. Its rules are level-triggered: each decision follows from a whole snapshot, so no single event
+// matters.
 package elector
 
 import (
@@ -22,8 +23,9 @@ type Options struct {
 	LastKnown *cluster.LastKnown
 	// Epoch is the one that the instance was started for, see [cluster.Slots]; 0 in a group with one leader.
 	Epoch int64
-	// Group is the name of the group, with its slot if there is one. Spread is set if the host has many groups: their preemptions are
-	// spread over twice the delay of the failback, and for so long there is none after a member has vanished.
+	// Group is the name of the group, with its slot if there is one. Spread is set if the host has many groups: their
+	// preemptions are spread over twice the delay of the failback, and for so long there is none after a member has
+	// vanished.
 	Group  string
 	Spread bool
 	// Estimate takes durations from the times in records, for a forecast, which has measured nothing itself.
@@ -43,8 +45,9 @@ type Input struct {
 	// Overdue, Revoke and Exclusions are the watchdog's findings.
 	Overdue, Revoke string
 	Exclusions      []cluster.Exclusion
-	// Silent maps the incarnations that have fallen silent to what they have not done, in words. LeaseOver is set if the holder of the
-	// fence is among them because its lease is over: it may also be a candidate again, that has not taken over.
+	// Silent maps the incarnations that have fallen silent to what they have not done, in words. LeaseOver is set if
+	// the holder of the fence is among them because its lease is over: it may also be a candidate again, that has not
+	// taken over.
 	Silent    map[string]string
 	LeaseOver bool
 	// Sighted is when the lease of a holder that is silent was last seen to be renewed; 0 if there is none.
@@ -55,8 +58,8 @@ type Input struct {
 	Leaderless *cluster.Gap
 	// Answer is the ranking program's answer to [Elector.Question]; nil while there is none.
 	Answer *policy.Answer
-	// Others are all other slots of the group, in any order, as this daemon has read them last. If some are missing, there is no
-	// election.
+	// Others are all other slots of the group, in any order, as this daemon has read them last. If some are missing,
+	// there is no election.
 	Others []cluster.SlotState
 	// Succeeded reports that other members had registered before this elector did.
 	Succeeded bool
@@ -89,16 +92,16 @@ type Decision struct {
 	NoSuccessor bool
 	// Failing is set if every member that could lead has failed: then the pause between two attempts grows.
 	Failing *Failing
-	// Note is the reason why no member is elected although there should be a leader; empty otherwise. AwaitsApproval is set if that is
-	// that a person must approve.
-	// Proposal is the one that has not been answered, once it has been written.
+	// Note is the reason why no member is elected although there should be a leader; empty otherwise. AwaitsApproval is
+	// set if that is that a person must approve. Proposal is the one that has not been answered, once it has been
+	// written.
 	Note           string
 	AwaitsApproval bool
 	Proposal       *cluster.Proposal
 	// Starting is set if Note is only that the first election waits for other hosts.
 	Starting bool
-	// Awaiting is the group whose decision must be known before the election that is due; empty if there is none. Nothing is written
-	// then, until Wake at the latest.
+	// Awaiting is the group whose decision must be known before the election that is due; empty if there is none.
+	// Nothing is written then, until Wake at the latest.
 	Awaiting string
 	// AwaitsAnswers reports that the election that is due waits for answers to a roll call, until Wake at the latest.
 	// CallRoll is set if that must be written first.
@@ -124,8 +127,8 @@ type Blocked struct {
 // String returns a sentence that does not change while nothing else does; empty if nothing is held back.
 func (b Blocked) String() string { return join("; ", b.Reason, b.Remedy) }
 
-// Sentence returns the whole sentence, with the time at which it ends by itself, if that is known. now is on the clock of
-// [Input.Now], wall the time then.
+// Sentence returns the whole sentence, with the time at which it ends by itself, if that is known. now is on the clock
+// of [Input.Now], wall the time then.
 func (b Blocked) Sentence(now time.Duration, wall time.Time) string {
 	until := ""
 	if b.Until > now {
@@ -139,8 +142,8 @@ func join(separator string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), separator)
 }
 
-// Elector makes the decisions. It remembers only what must be measured over time, such as since when each member has been
-// eligible.
+// Elector makes the decisions. It remembers only what must be measured over time, such as since when each member has
+// been eligible.
 type Elector struct {
 	opt             Options
 	lastKnown       *cluster.LastKnown
@@ -321,8 +324,8 @@ func (e *Elector) trackEligible(r policy.Ranking, in Input) {
 	e.eligible = next
 }
 
-// firstSeen returns since when something holds that was not known before, and that a record has a time of. Only a forecast trusts
-// that time.
+// firstSeen returns since when something holds that was not known before, and that a record has a time of. Only a
+// forecast trusts that time.
 func (e *Elector) firstSeen(in Input, recorded time.Time) time.Duration {
 	if !e.opt.Estimate || recorded.IsZero() {
 		return in.Now
@@ -330,8 +333,8 @@ func (e *Elector) firstSeen(in Input, recorded time.Time) time.Duration {
 	return in.Now - max(0, in.Wall.Sub(recorded))
 }
 
-// startupPeriod is for how long preemptions in a group that has just come up do not count for damping, because its members join
-// one after the other.
+// startupPeriod is for how long preemptions in a group that has just come up do not count for damping, because its
+// members join one after the other.
 const startupPeriod = time.Minute
 
 // elect returns the record of a decision for best, on the given grounds.
@@ -378,8 +381,8 @@ func (e *Elector) elect(b rankingInput, r rankedMembers, g attemptEnd, best clus
 	return next
 }
 
-// revoke returns the fence for a REVOKE. The holder's lease may still be running, so its durations stay in the fence, for the
-// successor's lease wait. The fence is readable: an election has replaced one that is not.
+// revoke returns the fence for a REVOKE. The holder's lease may still be running, so its durations stay in the fence,
+// for the successor's lease wait. The fence is readable: an election has replaced one that is not.
 func revoke(in Input) *cluster.Fence {
 	f := in.Snapshot.Fence.Record
 	f.End(in.Leaderless)

@@ -11,8 +11,8 @@ import (
 // maxPause is the longest pause between two attempts when nobody is left who has not failed.
 const maxPause = 30 * time.Second
 
-// failures are the exclusions of the members that could lead, if each of them has failed. A common cause is likely then, such as a
-// database that is down: elections in quick succession would not help.
+// failures are the exclusions of the members that could lead, if each of them has failed. A common cause is likely
+// then, such as a database that is down: elections in quick succession would not help.
 type failures struct {
 	nodes map[string]cluster.Exclusion // by id
 	last  cluster.Exclusion            // the latest
@@ -63,8 +63,9 @@ func (f *failures) next(node string) bool {
 	return has && (len(f.nodes) == 1 || node != f.last.Node && x.Strikes <= fewest)
 }
 
-// pause returns how long after the last failure the next attempt begins: not at all once each member has failed, then half a second,
-// doubling with each further failure. It follows from the record alone, so a new elector goes on with it.
+// pause returns how long after the last failure the next attempt begins: not at all once each member has failed, then
+// half a second, doubling with each further failure. It follows from the record alone, so a new elector goes on with
+// it.
 func (f *failures) pause() time.Duration { return f.pauseAfter(0) }
 
 // pauseAfter returns the same for when there have been more failures.
@@ -79,8 +80,8 @@ func (f *failures) pauseAfter(more int) time.Duration {
 	return min(500*time.Millisecond<<min(repeated-1, 10), maxPause)
 }
 
-// limit returns the exclusions with that of the last failure not longer than it takes until all others have been tried: it says more about
-// what they have in common than about the node.
+// limit returns the exclusions with that of the last failure not longer than it takes until all others have been tried:
+// it says more about what they have in common than about the node.
 func (f *failures) limit(list []cluster.Exclusion, opt Options) []cluster.Exclusion {
 	round := opt.Exclusion + (2*maxPause+opt.Takeover)*time.Duration(len(f.nodes))
 	return cluster.Limit(list, f.last.Node, min(round, max(opt.Exclusion, opt.ExclusionMax)))
@@ -97,8 +98,9 @@ func (f *failures) reasons() map[string]string {
 
 // Failing says that every member that could lead has failed.
 type Failing struct {
-	// Last is the latest strike. Since is when the last of them failed for the first time, by electors' clocks; for people. Pause is how
-	// long after the latest strike the next attempt begins, NextPause the same if there is one more.
+	// Last is the latest strike. Since is when the last of them failed for the first time, by electors' clocks; for
+	// people. Pause is how long after the latest strike the next attempt begins, NextPause the same if there is one
+	// more.
 	Last             cluster.Exclusion
 	Since            time.Time
 	Pause, NextPause time.Duration
@@ -118,7 +120,8 @@ func (f *failures) failing(elected string, ended bool) *Failing {
 	return out
 }
 
-// Describe returns a sentence for people: with the time of the next attempt if nobody is elected, else with what becomes of the present one.
+// Describe returns a sentence for people: with the time of the next attempt if nobody is elected, else with what
+// becomes of the present one.
 func (f *Failing) Describe(elected bool) string {
 	text := "every member that could lead has failed"
 	if !f.Since.IsZero() {

@@ -11,14 +11,15 @@ import (
 	"zkelectd/internal/policy"
 )
 
-// This file decides who is published as the heir: the member that the elector would elect if the leader was lost. There is no second
-// ranking: a copy of the elector decides on a copy of the group without the leader.
+// This file decides who is published as the heir: the member that the elector would elect if the leader was lost. There
+// is no second ranking: a copy of the elector decides on a copy of the group without the leader.
 
 // maxForecast ends a forecast that does not come to an election.
 const maxForecast = 10
 
-// maxHeirMembers is the size of a group above which ELECT does not name the heir: a forecast takes as long as an election, or as one for
-// each slot, and a failover must not wait for it. HEIR follows. In a group with slots, each slot counts as so many members.
+// maxHeirMembers is the size of a group above which ELECT does not name the heir: a forecast takes as long as an
+// election, or as one for each slot, and a failover must not wait for it. HEIR follows. In a group with slots, each
+// slot counts as so many members.
 const maxHeirMembers = 250
 
 // AwaitsRetry reports whether no member is eligible, but one will soon be, as only a strike is against it.
@@ -27,9 +28,9 @@ func (d Decision) AwaitsRetry(s cluster.Snapshot) bool {
 		slices.ContainsFunc(d.Ranking.Entries, policy.Entry.EligibleOrExcluded)
 }
 
-// Heir returns the member that would be elected if the leader was lost, nil if there is no leader to succeed. It changes nothing. A
-// leader that is still taking over counts as one that leads, so that its READY makes no other heir. A ranking program is not asked
-// again: its last answer counts, without the leader.
+// Heir returns the member that would be elected if the leader was lost, nil if there is no leader to succeed. It
+// changes nothing. A leader that is still taking over counts as one that leads, so that its READY makes no other heir.
+// A ranking program is not asked again: its last answer counts, without the leader.
 func (e *Elector) Heir(in Input) *cluster.Heir {
 	s := &in.Snapshot
 	if !s.Elected.Readable() || s.Ended() || s.Newer() != nil {
@@ -91,8 +92,8 @@ func (e *Elector) nextElection(in Input) *cluster.Elected {
 	return nil
 }
 
-// afterLossOf returns the other slots after the loss of a node. Those of lower numbers that it led are decided before this one, as what
-// they decide counts for it; [whatif.RunSlots] has the same order.
+// afterLossOf returns the other slots after the loss of a node. Those of lower numbers that it led are decided before
+// this one, as what they decide counts for it; [whatif.RunSlots] has the same order.
 func (e *Elector) afterLossOf(node string, in Input) []cluster.SlotState {
 	others := slices.Clone(in.Others)
 	own := cluster.SlotNumber(in.Snapshot.Slot)
@@ -115,8 +116,9 @@ func (e *Elector) afterLossOf(node string, in Input) []cluster.SlotState {
 	return others
 }
 
-// deputies returns the ids of the nodes that take over from an elected one which falls silent, in their order: the elector, the heir, the
-// oldest member of each other site, then the oldest ones (docs/protocol.md, Deputies). heir is nil if it is not known.
+// deputies returns the ids of the nodes that take over from an elected one which falls silent, in their order: the
+// elector, the heir, the oldest member of each other site, then the oldest ones (docs/protocol.md, Deputies). heir is
+// nil if it is not known.
 func deputies(s *cluster.Snapshot, elected cluster.Elected, heir *cluster.Heir) []string {
 	var ids []string
 	sites := map[string]bool{elected.Site: true}
@@ -164,8 +166,8 @@ type HeirKeeper struct {
 	replaced map[cluster.Heir]time.Duration // when those that were heirs lately were replaced
 }
 
-// Update returns the record that must be written, nil if none, and when to call it again, 0 for never. It is called only while nothing
-// else is to be written.
+// Update returns the record that must be written, nil if none, and when to call it again, 0 for never. It is called
+// only while nothing else is to be written.
 func (k *HeirKeeper) Update(core *Elector, in Input) (write *cluster.HeirRecord, wake time.Duration) {
 	s := &in.Snapshot
 	basis := heirBasis(in)
@@ -197,8 +199,8 @@ func (k *HeirKeeper) Update(core *Elector, in Input) (write *cluster.HeirRecord,
 	}, 0
 }
 
-// Wrote records that a write that replaced an heir has ended, whether or not it took effect. If the new one was the heir not long ago, the
-// next write waits longer.
+// Wrote records that a write that replaced an heir has ended, whether or not it took effect. If the new one was the
+// heir not long ago, the next write waits longer.
 func (k *HeirKeeper) Wrote(replaced cluster.Heir, next *cluster.HeirRecord, now time.Duration) {
 	maps.DeleteFunc(k.replaced, func(_ cluster.Heir, at time.Duration) bool { return now-at > heirMemory })
 	if _, again := k.replaced[next.Heir]; again {
@@ -212,7 +214,8 @@ func (k *HeirKeeper) Wrote(replaced cluster.Heir, next *cluster.HeirRecord, now 
 	k.replaced[replaced], k.next = now, now+k.interval
 }
 
-// heirBasis returns a hash of what the heir depends on. Where it depends on measurements or on other groups, it differs every second.
+// heirBasis returns a hash of what the heir depends on. Where it depends on measurements or on other groups, it differs
+// every second.
 func heirBasis(in Input) uint64 {
 	s := &in.Snapshot
 	h := fnv.New64a()

@@ -12,8 +12,8 @@ import (
 // maxSpread is the longest time over which the groups of a host spread their preemptions.
 const maxSpread = time.Minute
 
-// moves delays the preemptions of a group, so that those of many groups do not come at once (docs/groups.md, When a host is lost,
-// when one returns). It measures by this elector's clock, so a new elector begins again.
+// moves delays the preemptions of a group, so that those of many groups do not come at once (docs/groups.md, When a
+// host is lost, when one returns). It measures by this elector's clock, so a new elector begins again.
 type moves struct {
 	members map[string]bool // the incarnations of the last snapshot; true for those that are leaving as requested
 	lostAt  time.Duration   // when a member was last seen to have vanished; 0 if none has
@@ -51,7 +51,8 @@ func (m *moves) forget() {
 	}
 }
 
-// checkMove returns an error that says why a preemption that policy allows must wait, nil if it may begin. delay is that of the failback.
+// checkMove returns an error that says why a preemption that policy allows must wait, nil if it may begin. delay is
+// that of the failback.
 func (e *Elector) checkMove(in Input, delay time.Duration, d *Decision) error {
 	m, spread := &e.moves, min(2*delay, maxSpread)
 	m.seen = true

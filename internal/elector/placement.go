@@ -7,7 +7,8 @@ import (
 	"zkelectd/internal/policy"
 )
 
-// Placement is what an election takes into account of other groups; see [policy.Input]. The zero value means that nothing is known.
+// Placement is what an election takes into account of other groups; see [policy.Input]. The zero value means that
+// nothing is known.
 type Placement struct {
 	Load      map[string]int
 	Peers     map[string]string
@@ -28,8 +29,9 @@ type peerWait struct {
 	since time.Duration
 }
 
-// awaits reports whether an election must wait because a group that this one follows is about to decide: otherwise this group would
-// move twice. It sets d.Awaiting, and moves d.Wake forward to the end of the wait. An operator's move does not wait.
+// awaits reports whether an election must wait because a group that this one follows is about to decide: otherwise this
+// group would move twice. It sets d.Awaiting, and moves d.Wake forward to the end of the wait. An operator's move does
+// not wait.
 func (e *Elector) awaits(b rankingInput, d *Decision) bool {
 	peer := b.in.Policy.Awaits(b.input())
 	if peer == "" || b.move != nil {

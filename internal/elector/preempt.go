@@ -12,8 +12,8 @@ import (
 	"zkelectd/internal/policy"
 )
 
-// replace applies rule (d) of docs/protocol.md, Electing: whether another member replaces the elected one, whose attempt is
-// not over. It returns nil if not.
+// replace applies rule (d) of docs/protocol.md, Electing: whether another member replaces the elected one, whose
+// attempt is not over. It returns nil if not.
 func (e *Elector) replace(b rankingInput, r rankedMembers, best cluster.Member, active *activeRequests, d *Decision) *cluster.Elected {
 	rec := b.in.Snapshot.Elected.Record
 	if active.Reelect != nil {
@@ -83,7 +83,8 @@ func (e *Elector) replaceIneligible(b rankingInput, entry policy.Entry, active *
 		d.Blocked.Reason = g.reason + ", but the next election would elect it again"
 		return nil
 	case why != "" && (g.cause == cluster.CauseIneligible || g.cause == cluster.CauseUnhealthy):
-		// A node that has just failed is no better than a leader that at least works. Whoever wants that leader to go says so.
+		// A node that has just failed is no better than a leader that at least works. Whoever wants that leader to go
+		// says so.
 		d.Blocked.Reason = fmt.Sprintf("%s, but only members that have failed could replace it: %s: %s", g.reason, best.ID, why)
 		return nil
 	case e.awaits(b, d):
@@ -93,8 +94,8 @@ func (e *Elector) replaceIneligible(b rankingInput, entry policy.Entry, active *
 	return e.elect(b, r, g, best)
 }
 
-// ineligibility returns the grounds on which a leader is no longer eligible. Leaving, health and cordons come first: a pause
-// does not suspend them.
+// ineligibility returns the grounds on which a leader is no longer eligible. Leaving, health and cordons come first: a
+// pause does not suspend them.
 func ineligibility(rec cluster.Elected, entry policy.Entry, active *activeRequests) attemptEnd {
 	g := attemptEnd{ended: true, cause: cluster.CauseIneligible}
 	why := entry.RefusalReason()
@@ -176,15 +177,16 @@ func (e *Elector) pausedError(p *cluster.Pause, in Input) *heldError {
 	return held
 }
 
-// newRevision reports whether the policy in force was published after the present decision. What follows from it is an operator's
-// order: the first preemption under a new revision is not damped, and does not count. That is at most one for each revision (S3).
+// newRevision reports whether the policy in force was published after the present decision. What follows from it is an
+// operator's order: the first preemption under a new revision is not damped, and does not count. That is at most one
+// for each revision (S3).
 func newRevision(in Input) bool {
 	s := &in.Snapshot
 	return s.Policy.Readable() && s.Policy.Record.Revision == in.Policy.Revision && s.Elected.Record.PolicyRevision != in.Policy.Revision
 }
 
-// checkPreemption returns an error that says why policy must not preempt a healthy leader, nil if it may. It is a [heldError] if
-// people can do something, or if its end is known.
+// checkPreemption returns an error that says why policy must not preempt a healthy leader, nil if it may. It is a
+// [heldError] if people can do something, or if its end is known.
 func (e *Elector) checkPreemption(b rankingInput, r rankedMembers, best cluster.Member, active *activeRequests, d *Decision) error {
 	rules := b.in.Policy.Rules
 	if active.Pause != nil {
@@ -229,8 +231,8 @@ func (e *Elector) checkPreemption(b rankingInput, r rankedMembers, best cluster.
 	}
 }
 
-// checkFenced returns an error if the present leader has fenced the member's node not long ago: two nodes that see each other as
-// lost must not replace and fence each other in a loop (docs/protocol.md, Fencing).
+// checkFenced returns an error if the present leader has fenced the member's node not long ago: two nodes that see each
+// other as lost must not replace and fence each other in a loop (docs/protocol.md, Fencing).
 func (e *Elector) checkFenced(best cluster.Member, in Input, d *Decision) error {
 	f := in.Snapshot.Fence.Record
 	if !f.HasFenced(best.ID) {
@@ -255,7 +257,8 @@ func (e *Elector) trackFenced(in Input) {
 	}
 }
 
-// recentPreemptions returns the preemptions that still count for damping, in the order in which this elector has first seen them.
+// recentPreemptions returns the preemptions that still count for damping, in the order in which this elector has first
+// seen them.
 func (e *Elector) recentPreemptions(all []cluster.Preemption, in Input) []cluster.Preemption {
 	next := make(map[int64]time.Duration, len(all))
 	var recent []cluster.Preemption

@@ -7,12 +7,12 @@ import (
 	"zkelectd/internal/policy"
 )
 
-// AnswerAge is how long an answer to the same question is used before the ranking program runs again. The old answer stays
-// in use meanwhile.
+// AnswerAge is how long an answer to the same question is used before the ranking program runs again. The old answer
+// stays in use meanwhile.
 const AnswerAge = 30 * time.Second
 
-// Program keeps the answers of an exec policy's ranking program, which the caller runs. It never delays an election by more
-// than twice the program's timeout (L1).
+// Program keeps the answers of an exec policy's ranking program, which the caller runs. It never delays an election by
+// more than twice the program's timeout (L1).
 type Program struct {
 	busy     bool   // the program is running
 	question string // what the answer is to
@@ -21,14 +21,15 @@ type Program struct {
 	waiting  time.Duration // since when the present question has had no answer; 0 if it has one
 }
 
-// Run is a run of the program that is due: its input and its time limit. The result is to be passed to [Program.SetResult].
+// Run is a run of the program that is due: its input and its time limit. The result is to be passed to
+// [Program.SetResult].
 type Run struct {
 	Input policy.Input
 	key   string
 }
 
-// Update sets the input's answer. ready is false while an election must wait for it; wake is when to call again, 0 if the
-// result itself wakes the caller; run is nil if no run is due.
+// Update sets the input's answer. ready is false while an election must wait for it; wake is when to call again, 0 if
+// the result itself wakes the caller; run is nil if no run is due.
 func (p *Program) Update(core *Elector, in *Input) (ready bool, wake time.Duration, run *Run) {
 	question, wanted := core.Question(*in)
 	if !wanted {

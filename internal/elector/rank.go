@@ -58,7 +58,8 @@ func (b rankingInput) input() policy.Input {
 	return p
 }
 
-// rankingInput returns the input under the requests in force, with the strike for the end of the attempt, if it earned one.
+// rankingInput returns the input under the requests in force, with the strike for the end of the attempt, if it earned
+// one.
 func (e *Elector) rankingInput(in Input, g attemptEnd, active *activeRequests) rankingInput {
 	s := &in.Snapshot
 	e.trackStopping(in)
@@ -80,8 +81,8 @@ const asRequested = "it is stopping, as requested"
 // maxSilent bounds how many silent incarnations a decision names.
 const maxSilent = 64
 
-// silentMembers returns the silent incarnations that are still members. Those that only this elector remembers are among them: the record
-// that named them may have been lost, and their nodes register again only if they read it.
+// silentMembers returns the silent incarnations that are still members. Those that only this elector remembers are
+// among them: the record that named them may have been lost, and their nodes register again only if they read it.
 func (e *Elector) silentMembers(in *Input) []string {
 	var list []string
 	for i := range in.Snapshot.Members {
@@ -93,9 +94,10 @@ func (e *Elector) silentMembers(in *Input) []string {
 	return list
 }
 
-// trustCandidate takes it back that the elected candidate is silent, if somebody has found that. When nobody else can be elected, it must
-// be left to go on. A silent leader is about to release or to end. But one whose current was deleted waits for its election. Without a
-// decision that can be read, the holder that the fence names may be that candidate.
+// trustCandidate takes it back that the elected candidate is silent, if somebody has found that. When nobody else can
+// be elected, it must be left to go on. A silent leader is about to release or to end. But one whose current was
+// deleted waits for its election. Without a decision that can be read, the holder that the fence names may be that
+// candidate.
 func (in *Input) trustCandidate() bool {
 	s := &in.Snapshot
 	candidate, acquired := s.Elected.Record.Incarnation, s.Acquired()
@@ -110,9 +112,9 @@ func (in *Input) trustCandidate() bool {
 	return true
 }
 
-// trackStopping remembers the incarnations that have released on request: their sessions are about to end, and until then
-// they must not be elected again. That goes for all slots, and in a slot also for one whose leadership was released by FINAL: its
-// incarnation ends with the session.
+// trackStopping remembers the incarnations that have released on request: their sessions are about to end, and until
+// then they must not be elected again. That goes for all slots, and in a slot also for one whose leadership was
+// released by FINAL: its incarnation ends with the session.
 func (e *Elector) trackStopping(in Input) {
 	s := &in.Snapshot
 	for _, slot := range append([]cluster.SlotState{s.SlotState()}, in.Others...) {
@@ -151,10 +153,10 @@ func (e *Elector) Question(in Input) (policy.Input, bool) {
 	return q, in.Policy.WantsAnswer(q)
 }
 
-// rank ranks the members. It is the one answer to whether a member could lead, and why not. While a member is left that has not failed,
-// exclusions are in force. When all have failed, they are suspended in turn, so that the group recovers by itself (L3;
-// docs/protocol.md, The watchdog): those of the members with the fewest strikes, but that of the last failure only if it is alone. And
-// then the next attempt is delayed.
+// rank ranks the members. It is the one answer to whether a member could lead, and why not. While a member is left that
+// has not failed, exclusions are in force. When all have failed, they are suspended in turn, so that the group recovers
+// by itself (L3; docs/protocol.md, The watchdog): those of the members with the fewest strikes, but that of the last
+// failure only if it is alone. And then the next attempt is delayed.
 func (e *Elector) rank(b rankingInput) rankedMembers {
 	pin := b.input()
 	r := rankedMembers{Ranking: b.in.Policy.Rank(pin), exclusions: b.exclusions}
@@ -188,8 +190,9 @@ func (e *Elector) rank(b rankingInput) rankedMembers {
 	return r
 }
 
-// awayFromSilentSites returns the input without the members of sites at which more than one has fallen silent, such as a leader and the
-// candidate after it: a lost site must not cost the time of each of its members. ok is false if that leaves nobody.
+// awayFromSilentSites returns the input without the members of sites at which more than one has fallen silent, such as
+// a leader and the candidate after it: a lost site must not cost the time of each of its members. ok is false if that
+// leaves nobody.
 func (e *Elector) awayFromSilentSites(b rankingInput, pin policy.Input) (elsewhere policy.Input, ok bool) {
 	count := make(map[string]int)
 	for i := range pin.Members {

@@ -24,7 +24,8 @@ type activeRequests struct {
 	wake    time.Duration // when it may change by itself
 }
 
-// saveInterval is how often the remaining time of a request is written, for the next elector: a tenth of it, at least 5 s.
+// saveInterval is how often the remaining time of a request is written, for the next elector: a tenth of it, at least 5
+// s.
 func saveInterval(total time.Duration) time.Duration { return max(5*time.Second, total/10) }
 
 // active returns the requests in force. A record that cannot be read may hold a pause, so it counts as one.
@@ -73,8 +74,8 @@ func (t *requests) left(r cluster.Request, now time.Duration) time.Duration {
 	return at.remaining - (now - at.since)
 }
 
-// writes reports whether the elector of this slot writes what becomes of a request. The requests of the whole group are those of
-// slot 0, so that the electors of its slots do not all write the same.
+// writes reports whether the elector of this slot writes what becomes of a request. The requests of the whole group are
+// those of slot 0, so that the electors of its slots do not all write the same.
 func (active *activeRequests) writes(r cluster.Request) bool {
 	return r.Slot == active.slot || (r.Slot == "" && cluster.SlotNumber(active.slot) == 0)
 }
@@ -130,7 +131,8 @@ func (active *activeRequests) endReelect(outcome string, wall time.Time) {
 	active.Reelect = nil
 }
 
-// endLostMove ends a move whose target is not eligible or has just failed. It returns a description, empty if no move ended.
+// endLostMove ends a move whose target is not eligible or has just failed. It returns a description, empty if no move
+// ended.
 func (active *activeRequests) endLostMove(r policy.Ranking, wall time.Time) string {
 	if active.Move == nil {
 		return ""

@@ -11,9 +11,9 @@ import (
 // retryMax is the longest pause between two attempts of the same write.
 const retryMax = 5 * time.Second
 
-// Retry paces the elector's writes (docs/protocol.md, Transactions): a failed one is repeated after a growing pause, or at
-// once if something else has been read, so that it is another write. An election that only repairs the records counts as a
-// failure even if it took effect, because they may be damaged again.
+// Retry paces the elector's writes (docs/protocol.md, Transactions): a failed one is repeated after a growing pause, or
+// at once if something else has been read, so that it is another write. An election that only repairs the records
+// counts as a failure even if it took effect, because they may be damaged again.
 type Retry struct {
 	what     string // the write that failed last
 	seen     uint64 // what it was made from
@@ -37,8 +37,9 @@ func (r *Retry) Wait(s *cluster.Snapshot, others []cluster.SlotState, now time.D
 	return r.at
 }
 
-// Failed records that a write made from s and others was refused or had no reply. It reports whether to log that: if the error is
-// permanent, or the same write has failed before, and this reason was not logged yet. base is the first pause.
+// Failed records that a write made from s and others was refused or had no reply. It reports whether to log that: if
+// the error is permanent, or the same write has failed before, and this reason was not logged yet. base is the first
+// pause.
 func (r *Retry) Failed(what string, s *cluster.Snapshot, others []cluster.SlotState, err error, permanent bool, now, base time.Duration) bool {
 	repeated := r.fail(what, basis(s, others), now, base)
 	r.soon = now + base

@@ -100,8 +100,8 @@ func (e *Elector) awaitsAnswers(b rankingInput, r rankedMembers, lost bool, d *D
 	return true
 }
 
-// freshCall returns the present roll call, if it was called since the election is due. One that was called once a silent
-// holder's guard had to kill its work counts as well.
+// freshCall returns the present roll call, if it was called since the election is due. One that was called once a
+// silent holder's guard had to kill its work counts as well.
 func (e *Elector) freshCall(in *Input) (call cluster.RollCall, ok bool) {
 	from := e.rollCall.since
 	if at := killed(in); in.LeaseOver && at > 0 {

@@ -6,7 +6,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// checkOthers returns an error unless the decisions of all other slots are known: else a node could be elected for too many.
+// checkOthers returns an error unless the decisions of all other slots are known: else a node could be elected for too
+// many.
 func checkOthers(in Input) error {
 	s := &in.Snapshot
 	if s.Slot == "" {
@@ -27,8 +28,8 @@ func checkOthers(in Input) error {
 	return nil
 }
 
-// held returns for how many other slots each node is elected, by id. A slot whose attempt has ended does not count: its work is
-// dead, or its host does not start more until it is.
+// held returns for how many other slots each node is elected, by id. A slot whose attempt has ended does not count: its
+// work is dead, or its host does not start more until it is.
 func held(in Input) map[string]int {
 	nodes := make(map[string]int)
 	for _, o := range in.Others {

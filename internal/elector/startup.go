@@ -8,16 +8,17 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// startup delays the first election of a group whose hosts start, so that the first of them does not start the work of all groups
-// only to hand it over (docs/groups.md, When a host is lost, when one returns).
+// startup delays the first election of a group whose hosts start, so that the first of them does not start the work of
+// all groups only to hand it over (docs/groups.md, When a host is lost, when one returns).
 type startup struct {
 	over  bool
 	since time.Duration // the elector's first decision; 0 before
 }
 
-// await returns the reason to wait before an election, and until when; empty if there is none. There is a wait if the group has never
-// had a leader, or if this elector was the first member to register and nobody led then: its hosts start. best is the node that would
-// be elected now; the wait ends early when no member of the last election is missing that may be better.
+// await returns the reason to wait before an election, and until when; empty if there is none. There is a wait if the
+// group has never had a leader, or if this elector was the first member to register and nobody led then: its hosts
+// start. best is the node that would be elected now; the wait ends early when no member of the last election is missing
+// that may be better.
 func (u *startup) await(in Input, g attemptEnd, best string, settle time.Duration) (reason string, until time.Duration) {
 	s := &in.Snapshot
 	first := u.since == 0
@@ -33,9 +34,9 @@ func (u *startup) await(in Input, g attemptEnd, best string, settle time.Duratio
 	return fmt.Sprintf("%s; the first election waits %s until other hosts have started, too (election.settle)", g.reason, settle), until
 }
 
-// complete reports whether all members of the last election are registered that may be better than best: a lost host that was ranked
-// below it is not waited for. It returns false if they are not known. Of a large group only the best are known by name: then as many
-// members as before count, too.
+// complete reports whether all members of the last election are registered that may be better than best: a lost host
+// that was ranked below it is not waited for. It returns false if they are not known. Of a large group only the best
+// are known by name: then as many members as before count, too.
 func complete(s *cluster.Snapshot, best string) bool {
 	last := &s.Elected.Record
 	registered := make(map[string]bool, len(s.Members))

@@ -75,8 +75,8 @@ func (m *Member) perform(a transition.Action) {
 	}
 }
 
-// send sends a transaction. RELEASE lets others elect by the records of the nodes. After an outage, in which promoted work was killed, this
-// node's goes before it.
+// send sends a transaction. RELEASE lets others elect by the records of the nodes. After an outage, in which promoted
+// work was killed, this node's goes before it.
 func (m *Member) send(a transition.Send) {
 	first := m.instance.members[0] // which keeps the record
 	if a.Lapsed && m.opt.Standby != nil && m.session.Connected() && first.background.runInLoop(func() {

@@ -10,8 +10,8 @@ import (
 	"zkelectd/internal/operator/status"
 )
 
-// Counters holds the counters for the metrics, of one group or of a host. It outlives sessions, and is safe for concurrent use. No
-// decision depends on it.
+// Counters holds the counters for the metrics, of one group or of a host. It outlives sessions, and is safe for
+// concurrent use. No decision depends on it.
 type Counters struct {
 	host   *Counters // also counts what is counted here; nil for none
 	mu     sync.Mutex

@@ -34,7 +34,8 @@ func (d *deputy) input(now time.Duration) watchdog.DeputyInput {
 	}
 }
 
-// observe looks at the newest snapshot and at what was read last of the holder's lease znode. It tells the elector who is silent.
+// observe looks at the newest snapshot and at what was read last of the holder's lease znode. It tells the elector who
+// is silent.
 func (d *deputy) observe(now time.Duration) {
 	m := d.m
 	if m.opt.LeaseZnodes == nil || m.snap.At == 0 {
@@ -97,8 +98,8 @@ func (d *deputy) ask() {
 	})
 }
 
-// setActing makes all members read what the elector reads while one of them acts as a deputy: an election in one slot depends on all
-// others.
+// setActing makes all members read what the elector reads while one of them acts as a deputy: an election in one slot
+// depends on all others.
 func (i *Instance) setActing(m *Member, acts bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

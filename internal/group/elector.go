@@ -31,9 +31,9 @@ func (m *Member) newElector() *electing.Elector {
 	})
 }
 
-// concernsElector reports whether an event of the machine may change what the elector decides now; wake is when it is to decide again if
-// nothing happens. A RENEW that was answered changes only the leadership of this member: an idle leader that is the elector as well
-// would rank all members at each of them.
+// concernsElector reports whether an event of the machine may change what the elector decides now; wake is when it is
+// to decide again if nothing happens. A RENEW that was answered changes only the leadership of this member: an idle
+// leader that is the elector as well would rank all members at each of them.
 func concernsElector(ev transition.Event, wake, now time.Duration) bool {
 	r, renewed := ev.(transition.RenewDone)
 	return !renewed || r.Err != nil || wake != 0 && now >= wake

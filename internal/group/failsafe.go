@@ -15,8 +15,8 @@ import (
 // Failsafe is an instance's part in failsafe mode (docs/protocol.md, Failsafe).
 type Failsafe struct {
 	Agent FailsafeAgent
-	// Node is what this node publishes once it can answer leaders, and Start is random for each instance. Without an address the instance
-	// only agrees to successors, see [transition.Failsafe].
+	// Node is what this node publishes once it can answer leaders, and Start is random for each instance. Without an
+	// address the instance only agrees to successors, see [transition.Failsafe].
 	Node  cluster.FailsafeNode
 	Start uint64
 }
@@ -25,8 +25,8 @@ type Failsafe struct {
 type FailsafeAgent interface {
 	// Send asks members in a round. done gets a reply to each message, in another goroutine.
 	Send(p cluster.Paths, messages []failsafe.Message, limit time.Duration, done func(failsafe.Reply))
-	// Veto makes the daemon refuse every later promise for a term of a group. It returns when that is stored. While the daemon is bound, it
-	// returns until when instead, and changes nothing.
+	// Veto makes the daemon refuse every later promise for a term of a group. It returns when that is stored. While the
+	// daemon is bound, it returns until when instead, and changes nothing.
 	Veto(group string, term int64) (bound time.Duration, err error)
 	// Gone notes that current of a term was seen to be gone, and Suspect that ZooKeeper may be unreachable.
 	Gone(group string, term int64)
@@ -47,9 +47,9 @@ type failsafeActivity struct {
 	asks  []string      // the nodes that must promise before the lease of the leader can be extended
 }
 
-// FailsafeActivity returns since when, on CLOCK_BOOTTIME, this host leads the group by what the other members have promised, 0 if it does
-// not; and the nodes that would have to promise that, none if it does not lead, or nothing can extend its lease. It is safe for
-// concurrent use.
+// FailsafeActivity returns since when, on CLOCK_BOOTTIME, this host leads the group by what the other members have
+// promised, 0 if it does not; and the nodes that would have to promise that, none if it does not lead, or nothing can
+// extend its lease. It is safe for concurrent use.
 func (g *Group) FailsafeActivity() (since time.Duration, asks []string) {
 	a := g.failsafe.Load()
 	return a.since, a.asks
@@ -72,7 +72,8 @@ func (m *Member) remember(a transition.Remember) {
 	})
 }
 
-// beginFailsafe publishes that this node can be asked for promises: leaders count on it from then on, so it must not come earlier.
+// beginFailsafe publishes that this node can be asked for promises: leaders count on it from then on, so it must not
+// come earlier.
 func (m *Member) beginFailsafe() {
 	m.group.failsafe.Store(new(failsafeActivity))
 	if f := m.opt.Failsafe; f != nil && m.node != nil {
@@ -81,7 +82,8 @@ func (m *Member) beginFailsafe() {
 	}
 }
 
-// noteFailsafe counts what an event of failsafe mode has led to, and logs when the mode begins to matter and when it ends.
+// noteFailsafe counts what an event of failsafe mode has led to, and logs when the mode begins to matter and when it
+// ends.
 func (m *Member) noteFailsafe(ev transition.Event, actions []transition.Action) {
 	if m.opt.Failsafe == nil {
 		return

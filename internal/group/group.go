@@ -1,7 +1,7 @@
-// Package group runs this host's member of a group: it registers the member, reads the group, elects while it is the elector, and
-// takes over when it is elected. It publishes the node's record, and keeps a view of its state. The pure packages elector, watchdog and
-// transition make the decisions; this package feeds them events and performs their actions. It does not read configuration files;
-// a reload passes it new [Settings].
+// Package group runs this host's member of a group: it registers the member, reads the group, elects while it is the
+// elector, and takes over when it is elected. It publishes the node's record, and keeps a view of its state. The pure
+// packages elector, watchdog and transition make the decisions; this package feeds them events and performs their
+// actions. It does not read configuration files; a reload passes it new [Settings].
 package group
 
 import (
@@ -57,7 +57,8 @@ type Session interface {
 	Exposure(ctx context.Context, path string) (read, change bool, err error)
 }
 
-// Guard is the guard's side of one member's leadership; *guard.Leadership implements it. The guard ends the work with the lease.
+// Guard is the guard's side of one member's leadership; *guard.Leadership implements it. The guard ends the work with
+// the lease.
 type Guard interface {
 	worker.Guard
 	// SetLease allows work until deadline on CLOCK_BOOTTIME; 0 allows none.
@@ -77,7 +78,8 @@ type Health interface {
 	UnhealthyReason() string
 	// ObserveRead adds the time that a read from ZooKeeper took, which began at a time on CLOCK_BOOTTIME.
 	ObserveRead(at, took time.Duration)
-	// NoteResponse records that ZooKeeper has answered a read that began at a time; RespondedAt returns the last such time.
+	// NoteResponse records that ZooKeeper has answered a read that began at a time; RespondedAt returns the last such
+	// time.
 	NoteResponse(at time.Duration)
 	RespondedAt() time.Duration
 	// Fill copies health, latency and score into a node's record.
@@ -98,14 +100,14 @@ type Settings struct {
 	Slots cluster.SlotSize
 }
 
-// Options configures a Group. All functions must be set, are called in the group's goroutine, and must not block, unless stated
-// otherwise.
+// Options configures a Group. All functions must be set, are called in the group's goroutine, and must not block,
+// unless stated otherwise.
 type Options struct {
 	// Name is the group's name, as in ingest, or in ingest/3 for a slot. Resource is the name without the slot.
 	Name, Resource string
 	Paths          cluster.Paths
-	// LastTerm is what [Group.LastTerm] of an abandoned group has returned, 0 for none: no token is given twice, even if ZooKeeper's data
-	// is restored from an older copy.
+	// LastTerm is what [Group.LastTerm] of an abandoned group has returned, 0 for none: no token is given twice, even
+	// if ZooKeeper's data is restored from an older copy.
 	LastTerm int64
 	// Settings are used until [Register] replaces them.
 	Settings Settings
@@ -152,8 +154,8 @@ type InstanceOptions struct {
 	Failsafe *Failsafe
 	// RollCall is nil if the instance takes no part in roll calls.
 	RollCall *RollCall
-	// LeaseZnodes reads the lease znodes of leaders; nil if this host is no deputy. LostAfter is how long a leader must have been silent before
-	// this member takes over from it; 0 for as early as is safe.
+	// LeaseZnodes reads the lease znodes of leaders; nil if this host is no deputy. LostAfter is how long a leader must
+	// have been silent before this member takes over from it; 0 for as early as is safe.
 	LeaseZnodes *store.LeaseZnodeWatch
 	LostAfter   time.Duration
 }
@@ -164,8 +166,8 @@ const (
 	restartBackoff = 500 * time.Millisecond
 )
 
-// Group is one group that this host belongs to, or a slot of one. It lasts as long as the group is configured; each [Register] makes
-// this host a member until that instance ends.
+// Group is one group that this host belongs to, or a slot of one. It lasts as long as the group is configured; each
+// [Register] makes this host a member until that instance ends.
 type Group struct {
 	opt      Options
 	settings Settings // in force
@@ -216,7 +218,8 @@ func (g *Group) View() status.Daemon {
 	return v.At(boottime.Now())
 }
 
-// SetMembership sets the view to what this host does about the group while no member runs, one of the constants of package status, and why.
+// SetMembership sets the view to what this host does about the group while no member runs, one of the constants of
+// package status, and why.
 func (g *Group) SetMembership(membership, reason string) {
 	v := *g.view.Load()
 	v.Membership, v.MembershipReason, v.Loop, v.UpdatedAt = membership, reason, false, boottime.Now()
@@ -239,9 +242,9 @@ func (g *Group) ReturnApplicationLease(id string, p applease.Process) bool {
 	return g.applicationLeases.Return(id, p)
 }
 
-// PublishValue makes value what the work publishes with its leadership, until it publishes another one or the term ends.
-// It is for the work of a term; 0 for that of any. It returns an [ErrNoWork] if this host has none. It is safe for
-// concurrent use.
+// PublishValue makes value what the work publishes with its leadership, until it publishes another one or the term
+// ends. It is for the work of a term; 0 for that of any. It returns an [ErrNoWork] if this host has none. It is safe
+// for concurrent use.
 func (g *Group) PublishValue(term int64, value string) error {
 	err := g.values.give(term, value)
 	if err == nil {
@@ -256,8 +259,8 @@ func (g *Group) Idle() bool {
 	return v.Phase == string(transition.Standby) && v.Term == 0
 }
 
-// NodeChanged makes the member publish its record again, because the values of [Health.Fill] have changed. It is safe for
-// concurrent use.
+// NodeChanged makes the member publish its record again, because the values of [Health.Fill] have changed. It is safe
+// for concurrent use.
 func (g *Group) NodeChanged() { g.notices.add(nodeChanged) }
 
 // Reconsider makes the elector decide again, because other groups have changed. It is safe for concurrent use.

@@ -21,8 +21,9 @@ type MemberSetup struct {
 	Options InstanceOptions
 }
 
-// Instance is one registration of this host in a group: one incarnation and one record of the node, which the members of all its
-// leaderships share. A group without slots has one member. The first member keeps the record of the node up to date.
+// Instance is one registration of this host in a group: one incarnation and one record of the node, which the members
+// of all its leaderships share. A group without slots has one member. The first member keeps the record of the node up
+// to date.
 type Instance struct {
 	id      string // random, in the record of the node
 	self    cluster.Incarnation
@@ -67,8 +68,8 @@ func (i *Instance) Members() []*Member { return i.members }
 // Incarnation returns the name of the incarnation.
 func (i *Instance) Incarnation() string { return i.self.Name }
 
-// Ending returns a channel that is closed when the end of the instance has begun: it was stopped or abandoned, or one of its members
-// ends. It ends for good when Run returns, which takes as long as its work.
+// Ending returns a channel that is closed when the end of the instance has begun: it was stopped or abandoned, or one
+// of its members ends. It ends for good when Run returns, which takes as long as its work.
 func (i *Instance) Ending() <-chan struct{} { return i.ending }
 
 // Budget returns the timing of the leaderships.
@@ -83,7 +84,8 @@ func (i *Instance) beginEnd() {
 	}
 }
 
-// Stop makes all members release their leaderships and end. A second call kills the work at once. It is safe for concurrent use.
+// Stop makes all members release their leaderships and end. A second call kills the work at once. It is safe for
+// concurrent use.
 func (i *Instance) Stop(reason string) {
 	i.mu.Lock()
 	i.stopped = true
@@ -106,8 +108,8 @@ func (i *Instance) stopRest(reason string) {
 	}
 }
 
-// AliveUntil returns the time, on CLOCK_BOOTTIME, by which all event loops have promised to show again that they are alive; 0 before
-// Run. It is safe for concurrent use.
+// AliveUntil returns the time, on CLOCK_BOOTTIME, by which all event loops have promised to show again that they are
+// alive; 0 before Run. It is safe for concurrent use.
 func (i *Instance) AliveUntil() time.Duration {
 	var until time.Duration
 	for _, m := range i.members {
@@ -118,8 +120,9 @@ func (i *Instance) AliveUntil() time.Duration {
 	return until
 }
 
-// Run runs the event loops of all members. It returns when all work is dead and all leaderships are released. The error is the first
-// reason for the end. It is a [PanicError] if a loop has panicked: then work may still run, and the instance must be abandoned.
+// Run runs the event loops of all members. It returns when all work is dead and all leaderships are released. The error
+// is the first reason for the end. It is a [PanicError] if a loop has panicked: then work may still run, and the
+// instance must be abandoned.
 func (i *Instance) Run() error {
 	err := i.run()
 	var panicked *PanicError
@@ -147,8 +150,8 @@ func (i *Instance) run() error {
 	return first
 }
 
-// Abandon ends the goroutines of an instance with a loop that is stuck or has panicked. Its access to the session and to the guard
-// must have been revoked before, since the loop may go on at any time. It is safe for concurrent use.
+// Abandon ends the goroutines of an instance with a loop that is stuck or has panicked. Its access to the session and
+// to the guard must have been revoked before, since the loop may go on at any time. It is safe for concurrent use.
 func (i *Instance) Abandon() {
 	i.beginEnd()
 	for _, m := range i.members {
@@ -163,8 +166,8 @@ func (i *Instance) CutLease(deadline time.Duration, reason string) {
 	}
 }
 
-// Apply applies new settings in all loops, and publishes the node's record. If auditACLs is set, the ACLs of the tree are checked
-// again. It waits for the loops, unless they end. It must be called while Run runs.
+// Apply applies new settings in all loops, and publishes the node's record. If auditACLs is set, the ACLs of the tree
+// are checked again. It waits for the loops, unless they end. It must be called while Run runs.
 func (i *Instance) Apply(next Settings, auditACLs bool) {
 	for n, m := range i.members {
 		m.Apply(next, auditACLs && n == 0)

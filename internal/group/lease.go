@@ -12,8 +12,8 @@ import (
 	"zkelectd/internal/work/applease"
 )
 
-// leaseLimit sends all lease deadlines of a session to the guard. Once a lease has been cut, no later deadline extends it,
-// because that deadline was computed from the longer session timeout.
+// leaseLimit sends all lease deadlines of a session to the guard. Once a lease has been cut, no later deadline extends
+// it, because that deadline was computed from the longer session timeout.
 type leaseLimit struct {
 	send func(deadline time.Duration)
 
@@ -51,9 +51,9 @@ func (l *leaseLimit) shorten(deadline time.Duration) {
 	}
 }
 
-// CutLease shortens the lease to deadline at once, without waiting for the loop, then ends leadership and membership in order. It
-// is called if a server has granted a shorter session timeout than the one that the lease is based on. It is safe for concurrent
-// use, and never blocks for long.
+// CutLease shortens the lease to deadline at once, without waiting for the loop, then ends leadership and membership in
+// order. It is called if a server has granted a shorter session timeout than the one that the lease is based on. It is
+// safe for concurrent use, and never blocks for long.
 func (m *Member) CutLease(deadline time.Duration, reason string) {
 	m.limit.shorten(deadline)
 	m.inbox.post(func() { m.step(transition.LeaseCut{Deadline: deadline, Reason: reason}) })
@@ -121,8 +121,8 @@ func (m *Member) recallApplicationLeases() {
 	})
 }
 
-// announceApplicationLeases makes everything that may release the term know that application leases are out: this loop, what it
-// has entrusted to the guard and to the session, and LEAVE. It is called in the goroutine of a request.
+// announceApplicationLeases makes everything that may release the term know that application leases are out: this loop,
+// what it has entrusted to the guard and to the session, and LEAVE. It is called in the goroutine of a request.
 func (m *Member) announceApplicationLeases(ctx context.Context, term int64) error {
 	lent := make(chan bool, 1)
 	m.background.runInLoop(func() {

@@ -13,15 +13,16 @@ import (
 	"zkelectd/internal/zk"
 )
 
-// announcement is the announcement of an instance that it is about to end, for all of its members (docs/protocol.md, Stopping).
+// announcement is the announcement of an instance that it is about to end, for all of its members (docs/protocol.md,
+// Stopping).
 type announcement struct {
 	reason string
 	over   chan struct{} // closed when the outcome is known
 	err    error
 }
 
-// publishLeaving announces the end of the instance, and reports the outcome to the machine. If this member is the elector, it elects
-// its successor at once.
+// publishLeaving announces the end of the instance, and reports the outcome to the machine. If this member is the
+// elector, it elects its successor at once.
 func (m *Member) publishLeaving(reason string) {
 	a := m.announceEnd(reason)
 	m.complete()
@@ -56,7 +57,8 @@ func (m *Member) electedOther(rec cluster.Elected) {
 	}
 }
 
-// noteElected records whether another member was elected. What is older than that decision, as a snapshot read before it, changes nothing.
+// noteElected records whether another member was elected. What is older than that decision, as a snapshot read before
+// it, changes nothing.
 func (m *Member) noteElected(rec cluster.Elected) {
 	if rec.Term >= m.electedTerm {
 		m.electedTerm = rec.Term
@@ -64,7 +66,8 @@ func (m *Member) noteElected(rec cluster.Elected) {
 	}
 }
 
-// rereadAsElector reads again after a write of the elector, unless this member ends because that has elected its successor.
+// rereadAsElector reads again after a write of the elector, unless this member ends because that has elected its
+// successor.
 func (m *Member) rereadAsElector() {
 	if m.instance.room != nil || m.instance.leaving.Load() == nil || !m.handedOver.Load() {
 		m.reader.Reread()
@@ -74,7 +77,8 @@ func (m *Member) rereadAsElector() {
 // successorTime is how long a member that has handed leadership over waits before its registration ends.
 const successorTime = 50 * time.Millisecond
 
-// awaitSuccessors leaves the servers to the members that take over now: the end of this registration makes others read the group.
+// awaitSuccessors leaves the servers to the members that take over now: the end of this registration makes others read
+// the group.
 func (i *Instance) awaitSuccessors() {
 	m := i.members[0]
 	handedOver := slices.ContainsFunc(i.members, func(m *Member) bool { return m.handedOver.Load() })
@@ -89,8 +93,8 @@ func (i *Instance) awaitSuccessors() {
 	}
 }
 
-// announceEnd announces the end of the instance, unless another member has done so. Only electors need the announcement: a member that is
-// the elector itself writes it only if it does not end soon.
+// announceEnd announces the end of the instance, unless another member has done so. Only electors need the
+// announcement: a member that is the elector itself writes it only if it does not end soon.
 func (m *Member) announceEnd(reason string) *announcement {
 	i := m.instance
 	a := &announcement{reason: reason, over: make(chan struct{})}
@@ -110,7 +114,8 @@ func (m *Member) announceEnd(reason string) *announcement {
 	return a
 }
 
-// announceDelay is how long a leaver that is the elector delays its announcement: the servers elect its successor first.
+// announceDelay is how long a leaver that is the elector delays its announcement: the servers elect its successor
+// first.
 const announceDelay = 20 * time.Millisecond
 
 func (a *announcement) end(err error) {
@@ -121,8 +126,8 @@ func (a *announcement) end(err error) {
 // leavingTimeout bounds how long a member that leaves takes to say so.
 const leavingTimeout = time.Second
 
-// RecordLeaving writes into the roster that the instance is about to leave on purpose. Its work is dead, and its leaderships are
-// released. A failure only means that the group shows this node as lost.
+// RecordLeaving writes into the roster that the instance is about to leave on purpose. Its work is dead, and its
+// leaderships are released. A failure only means that the group shows this node as lost.
 func (g *Group) RecordLeaving(ctx context.Context, conn cluster.ReadWriter, instance *Instance, how cluster.LeftHow) {
 	ctx, cancel := context.WithTimeout(ctx, leavingTimeout)
 	defer cancel()

@@ -16,8 +16,8 @@ import (
 	"zkelectd/internal/work/worker"
 )
 
-// Member is one leadership of an [Instance], from the registration to its end. Its event loop is the only goroutine that uses the
-// machine and the elector.
+// Member is one leadership of an [Instance], from the registration to its end. Its event loop is the only goroutine
+// that uses the machine and the elector.
 type Member struct {
 	instance    *Instance
 	number      int // of the slot; 0 in a group without slots
@@ -40,7 +40,8 @@ type Member struct {
 	sessionDone <-chan struct{} // nil once the loop has seen the session end
 	shown       atomic.Int64    // when the loop showed last that it is alive, on CLOCK_BOOTTIME; 0 before Run
 	uncleaned   atomic.Int64    // the term whose pre_start hook has begun and whose post_stop hook has not ended; 0 for none
-	// owed is what a successor owes to this member, once its machine has ended: then its work is dead and undone. nil before.
+	// owed is what a successor owes to this member, once its machine has ended: then its work is dead and undone. nil
+	// before.
 	owed       atomic.Pointer[time.Duration]
 	lent       atomic.Bool            // application leases may be out
 	unwritten  atomic.Pointer[string] // see setUnwritten
@@ -112,14 +113,15 @@ func newMember(ctx context.Context, i *Instance, n int, l MemberSetup) *Member {
 	return m
 }
 
-// Stop makes the member release leadership and end. A second call kills the work at once. It is safe for concurrent use.
+// Stop makes the member release leadership and end. A second call kills the work at once. It is safe for concurrent
+// use.
 func (m *Member) Stop(reason string) { m.inbox.post(func() { m.quit(reason, false) }) }
 
 // end is Stop for a member whose instance ends by itself: a later Stop is then the first one.
 func (m *Member) end(reason string) { m.inbox.post(func() { m.quit(reason, true) }) }
 
-// Run runs the event loop. It returns when the work is dead and leadership is released. The error is the reason for the end. It is a
-// [PanicError] if the loop has panicked: then the work may still run, and the member must be abandoned.
+// Run runs the event loop. It returns when the work is dead and leadership is released. The error is the reason for the
+// end. It is a [PanicError] if the loop has panicked: then the work may still run, and the member must be abandoned.
 func (m *Member) Run() (err error) {
 	defer m.ended.Store(true)
 	defer m.timer.Stop()
@@ -162,14 +164,15 @@ func (m *Member) noteEnd() {
 	}
 }
 
-// lingers reports whether the loop goes on after its machine has ended: while members of other slots run, this may be the elector,
-// and nobody else decides for the slot then.
+// lingers reports whether the loop goes on after its machine has ended: while members of other slots run, this may be
+// the elector, and nobody else decides for the slot then.
 func (m *Member) lingers() bool {
 	runs := func(o *Member) bool { return !o.Done() }
 	return m.instance.room != nil && m.session.Err() == nil && !m.snap.SelfLost && slices.ContainsFunc(m.instance.members, runs)
 }
 
-// handleNext waits for the next thing that concerns the loop and handles it. It returns an error if the loop must end at once.
+// handleNext waits for the next thing that concerns the loop and handles it. It returns an error if the loop must end
+// at once.
 func (m *Member) handleNext() error {
 	select {
 	case <-m.background.ctx.Done():
@@ -225,8 +228,8 @@ func (m *Member) beginEnd(reason string) {
 	m.instance.beginEnd()
 }
 
-// quit makes the machine end the membership. It takes a second Quit for the order to kill the work at once, so only the second Stop may
-// become one.
+// quit makes the machine end the membership. It takes a second Quit for the order to kill the work at once, so only the
+// second Stop may become one.
 func (m *Member) quit(reason string, byInstance bool) {
 	skip := m.quitByInstance && !m.quitByStop
 	if byInstance {
@@ -300,8 +303,8 @@ func (m *Member) observe(snap cluster.Snapshot) {
 	m.checkEpoch(&snap)
 }
 
-// giveToMachine gives a snapshot to the machine, unless the host has as many works of the group as it may have: then an idle
-// machine gets it when one of them has ended.
+// giveToMachine gives a snapshot to the machine, unless the host has as many works of the group as it may have: then an
+// idle machine gets it when one of them has ended.
 func (m *Member) giveToMachine(snap cluster.Snapshot) {
 	elected := snap.Elected.Readable() && snap.Elected.Record.Incarnation == m.self.Name && !snap.Ended()
 	before := m.overLimit

@@ -30,7 +30,8 @@ type publication struct {
 	waiting []func(error)
 }
 
-// publishNow is publish for a record that an election waits for; done is called in the loop with the outcome of the write.
+// publishNow is publish for a record that an election waits for; done is called in the loop with the outcome of the
+// write.
 func (p *publication) publishNow(done func(error)) {
 	p.waiting = append(p.waiting, done)
 	p.publish()

@@ -33,7 +33,8 @@ func permanent(err error) error {
 
 // Registration is what an instance of a group registers with.
 type Registration struct {
-	// Members are what those of all slots need, in their order, or the only one of a group without slots. The first one registers.
+	// Members are what those of all slots need, in their order, or the only one of a group without slots. The first one
+	// registers.
 	Members  []MemberSetup
 	Settings Settings
 	Budget   cluster.Budget
@@ -93,9 +94,9 @@ const (
 	takenWrites   = 2 // how many writes after its session timeout prove that the holder is alive
 )
 
-// holderWatch watches a registration of this daemon's id by another session. When that session expires cannot be computed,
-// because each change of ZooKeeper's own leader restarts the timeout of every session. So the wait ends only when the
-// registration is deleted, or when another daemon is proven to be alive.
+// holderWatch watches a registration of this daemon's id by another session. When that session expires cannot be
+// computed, because each change of ZooKeeper's own leader restarts the timeout of every session. So the wait ends only
+// when the registration is deleted, or when another daemon is proven to be alive.
 type holderWatch struct {
 	me  Identity
 	log *slog.Logger
@@ -108,8 +109,8 @@ type holderWatch struct {
 	writes  int   // by the holder, after its session would have expired if it were dead
 }
 
-// observe returns how long to wait before the next attempt. It returns an error if another daemon with the id is proven to be
-// alive.
+// observe returns how long to wait before the next attempt. It returns an error if another daemon with the id is proven
+// to be alive.
 func (w *holderWatch) observe(taken *store.TakenError, own time.Duration) (time.Duration, error) {
 	rec := taken.Node.Record
 	if taken.Session == 0 {

@@ -41,7 +41,8 @@ const (
 	maxGenerations = 1 << (64 - deadlineBits)
 )
 
-// Forever is the lease of promotable work that has not been promoted, or has been demoted: it may run on any host, at any time.
+// Forever is the lease of promotable work that has not been promoted, or has been demoted: it may run on any host, at
+// any time.
 const Forever = deadlineMask * time.Microsecond
 
 // newBoard returns a board and the file by which other processes can open it.

@@ -20,7 +20,8 @@ import (
 // parents leave it. The methods of a nil cgroup do nothing: it contains nothing. A group is never reused: the kernel
 // might kill a process that is started in a group that was killed before.
 //
-// All files needed for a kill and its proof are opened with the group, so that neither needs a free file descriptor later.
+// All files needed for a kill and its proof are opened with the group, so that neither needs a free file descriptor
+// later.
 type cgroup struct {
 	dir      string
 	inode    uint64   // together with dir it identifies the group: the kernel does not reuse inode numbers until the next boot
@@ -57,8 +58,9 @@ func divisibleCgroup(mount, path string, delegated func(dir string) bool) string
 	return own
 }
 
-// clearCgroups kills the work that dead guards have left behind in parent: no work may run without a guard (S1). A guard is
-// dead if nobody holds the lock of its group any more; the kernel releases locks only when their owners are gone.
+// clearCgroups kills the work that dead guards have left behind in parent: no work may run without a guard (S1). A
+// guard is dead if nobody holds the lock of its group any more; the kernel releases locks only when their owners are
+// gone.
 func clearCgroups(parent string) {
 	if parent == "" {
 		return
@@ -99,8 +101,8 @@ func newCgroup(parent string, seq int) (*cgroup, error) {
 	return nil, lastErr
 }
 
-// newCgroupTries is how often newCgroup tries: until a new group is locked, another guard that starts at that moment may remove
-// it as left behind.
+// newCgroupTries is how often newCgroup tries: until a new group is locked, another guard that starts at that moment
+// may remove it as left behind.
 const newCgroupTries = 10
 
 // openCgroup opens a control group and takes a shared lock of it, which shows clearCgroups that its owner lives.

@@ -52,8 +52,8 @@ type Client struct {
 
 	writing sync.Mutex
 	asked   int // lease messages sent; guarded by writing
-	// updating is held while the session changes, until the guard and the session file have that: what is set last is sent and
-	// written last. It is locked before mu, and never on the way to a kill. A leadership has its own.
+	// updating is held while the session changes, until the guard and the session file have that: what is set last is
+	// sent and written last. It is locked before mu, and never on the way to a kill. A leadership has its own.
 	updating sync.Mutex
 
 	mu          sync.Mutex
@@ -74,8 +74,8 @@ type Client struct {
 	search func(root int, except ...int) []int // for killDescendants; nil for descendants
 }
 
-// Connect returns a client that uses the socket to the guard at file descriptor fd, and the keeper's pipe at fd+1. The process
-// must be a child of the guard. The client must be closed.
+// Connect returns a client that uses the socket to the guard at file descriptor fd, and the keeper's pipe at fd+1. The
+// process must be a child of the guard. The client must be closed.
 func Connect(fd int, log *slog.Logger) (*Client, error) {
 	// Not os.Getppid: if the guard has just died, the parent is the process that adopted this one.
 	guard, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
@@ -134,12 +134,12 @@ func (c *Client) Close() {
 // GuardPid returns the pid of the guard.
 func (c *Client) GuardPid() int { return c.guard }
 
-// WatchdogInterval returns how often the daemon has to call Heartbeat or ReportAlive for the service manager's watchdog; 0 if
-// there is no watchdog.
+// WatchdogInterval returns how often the daemon has to call Heartbeat or ReportAlive for the service manager's
+// watchdog; 0 if there is no watchdog.
 func (c *Client) WatchdogInterval() time.Duration { return c.watchdogInterval }
 
-// Context returns a context that is canceled when the guard is lost. The work is then dead or being killed, and no other can be
-// started.
+// Context returns a context that is canceled when the guard is lost. The work is then dead or being killed, and no
+// other can be started.
 func (c *Client) Context() context.Context { return c.ctx }
 
 // Err returns an [ErrLost] with the reason once the guard is lost, and nil before.
@@ -152,8 +152,8 @@ func (c *Client) Containment() Containment {
 	return c.containment
 }
 
-// CheckDevice has the guard find out whether a watchdog device works. The guard opens it, which starts its timer, and stops it again
-// unless work needs it. [Client.DeviceNews] reports the result.
+// CheckDevice has the guard find out whether a watchdog device works. The guard opens it, which starts its timer, and
+// stops it again unless work needs it. [Client.DeviceNews] reports the result.
 func (c *Client) CheckDevice(s DeviceSpec) {
 	c.mu.Lock()
 	c.usesDevice = true
@@ -171,8 +171,8 @@ func (c *Client) DeviceState() DeviceState {
 // DeviceNews returns a channel that receives a value after each change of DeviceState.
 func (c *Client) DeviceNews() <-chan struct{} { return c.deviceNews }
 
-// Survivors returns the names of the leaderships of earlier daemons whose work may still run. This host must take no part in
-// those groups until it is dead. Survivors waits until the guard has reported them.
+// Survivors returns the names of the leaderships of earlier daemons whose work may still run. This host must take no
+// part in those groups until it is dead. Survivors waits until the guard has reported them.
 func (c *Client) Survivors() []string {
 	<-c.hello
 	c.mu.Lock()
@@ -184,8 +184,8 @@ func (c *Client) Survivors() []string {
 	return names
 }
 
-// CheckGroups returns an error if the works of n groups could not be told apart. It waits until the guard has reported how work
-// is contained.
+// CheckGroups returns an error if the works of n groups could not be told apart. It waits until the guard has reported
+// how work is contained.
 func (c *Client) CheckGroups(n int) error {
 	<-c.hello
 	c.mu.Lock()
@@ -276,8 +276,9 @@ func (c *Client) write(m message) {
 	}
 }
 
-// Heartbeat shows that the daemon is alive, and promises another call before until; 0 promises none. The guard kills a daemon
-// that breaks the promise. A later time than the last one need not wake the guard, unless it has to feed the service manager's watchdog.
+// Heartbeat shows that the daemon is alive, and promises another call before until; 0 promises none. The guard kills a
+// daemon that breaks the promise. A later time than the last one need not wake the guard, unless it has to feed the
+// service manager's watchdog.
 func (c *Client) Heartbeat(until time.Duration) {
 	c.writing.Lock()
 	defer c.writing.Unlock()

@@ -15,8 +15,8 @@ import (
 // ErrAbandoned is the error of a leadership that was abandoned or closed.
 var ErrAbandoned = errors.New("the leadership was abandoned")
 
-// Leadership is the daemon's side of what one instance of a group may run: at most one piece of work at a time, under a lease of
-// its own. What happens to one leadership does not affect another. It is safe for concurrent use.
+// Leadership is the daemon's side of what one instance of a group may run: at most one piece of work at a time, under a
+// lease of its own. What happens to one leadership does not affect another. It is safe for concurrent use.
 type Leadership struct {
 	c    *Client
 	id   int
@@ -43,12 +43,13 @@ type Leadership struct {
 	release    json.RawMessage
 }
 
-// NewLeadership returns the leadership of a new instance of a group. Logs refer to it by name, and while work of an earlier
-// instance with the same name still runs, the guard starts none. It must be closed.
+// NewLeadership returns the leadership of a new instance of a group. Logs refer to it by name, and while work of an
+// earlier instance with the same name still runs, the guard starts none. It must be closed.
 func (c *Client) NewLeadership(name string) *Leadership { return c.newLeadership(name, false) }
 
-// NewStandby returns a leadership for the promotable work of a group, in all of its slots. It runs beside those of the group's instances,
-// which run hooks, and outlasts them. Its lease is [Forever] while the work is a standby. It must be closed.
+// NewStandby returns a leadership for the promotable work of a group, in all of its slots. It runs beside those of the
+// group's instances, which run hooks, and outlasts them. Its lease is [Forever] while the work is a standby. It must be
+// closed.
 func (c *Client) NewStandby(name string) *Leadership { return c.newLeadership(name, true) }
 
 func (c *Client) newLeadership(name string, standby bool) *Leadership {
@@ -115,8 +116,8 @@ func (l *Leadership) SetLease(deadline time.Duration) {
 	}
 }
 
-// AwaitLease waits until the guard enforces the lease since, or a later value of it. From then on it kills the work at its end, whatever
-// this process does. It returns an error if that is over.
+// AwaitLease waits until the guard enforces the lease since, or a later value of it. From then on it kills the work at
+// its end, whatever this process does. It returns an error if that is over.
 func (l *Leadership) AwaitLease(ctx context.Context, since time.Duration) error {
 	since = since.Truncate(time.Microsecond) // as on the board
 	return l.awaitGuard(ctx, func() (bool, error) {
@@ -181,8 +182,8 @@ func (l *Leadership) Lease() time.Duration { return l.place.deadline() }
 // EnforcedLease is described with Lease.
 func (l *Leadership) EnforcedLease() time.Duration { return l.place.enforced() }
 
-// SetRelease sets the transaction that releases this leadership. If the daemon dies, the guard sends it before it closes the
-// session; nil for none.
+// SetRelease sets the transaction that releases this leadership. If the daemon dies, the guard sends it before it
+// closes the session; nil for none.
 func (l *Leadership) SetRelease(tx json.RawMessage) {
 	l.update(func() message {
 		l.release = tx
@@ -190,9 +191,9 @@ func (l *Leadership) SetRelease(tx json.RawMessage) {
 	})
 }
 
-// SetPendingHooks sets the hooks that have to run after the work if the daemon dies, or abandons this leadership, before it runs
-// them (A5 in docs/protocol.md). The guard runs them; if the guard is dead too, the next start or 'zkelectd release' does. An error
-// means that the files, which the latter two read, could not be written.
+// SetPendingHooks sets the hooks that have to run after the work if the daemon dies, or abandons this leadership,
+// before it runs them (A5 in docs/protocol.md). The guard runs them; if the guard is dead too, the next start or
+// 'zkelectd release' does. An error means that the files, which the latter two read, could not be written.
 func (l *Leadership) SetPendingHooks(hooks ...Spec) error {
 	return l.update(func() message {
 		l.hooks = hooks
@@ -200,8 +201,8 @@ func (l *Leadership) SetPendingHooks(hooks ...Spec) error {
 	})
 }
 
-// update changes what is left to do after the daemon's death, sends the resulting message unless it is empty, and writes the
-// file. change is called with the client's mu locked.
+// update changes what is left to do after the daemon's death, sends the resulting message unless it is empty, and
+// writes the file. change is called with the client's mu locked.
 func (l *Leadership) update(change func() message) error {
 	l.updating.Lock()
 	defer l.updating.Unlock()
@@ -249,12 +250,12 @@ func (l *Leadership) Unkillable() string {
 	return l.unkillable
 }
 
-// Abandon kills the work at once, and the guard then runs the pending hooks. From now on client and guard refuse everything that is
-// sent for this leadership, such as by an event loop that was hung. Abandon does not wait; see Dead.
+// Abandon kills the work at once, and the guard then runs the pending hooks. From now on client and guard refuse
+// everything that is sent for this leadership, such as by an event loop that was hung. Abandon does not wait; see Dead.
 func (l *Leadership) Abandon() { l.end(kindAbandon) }
 
-// Dead returns a channel that is closed once this leadership was abandoned, the guard has reported that nothing of its work is
-// left, and its pending hooks have run; or once the daemon has found out the former without its guard.
+// Dead returns a channel that is closed once this leadership was abandoned, the guard has reported that nothing of its
+// work is left, and its pending hooks have run; or once the daemon has found out the former without its guard.
 func (l *Leadership) Dead() <-chan struct{} { return l.dead }
 
 // Close makes client and guard forget this leadership. Work that still runs is killed.

@@ -16,8 +16,8 @@ import (
 
 // This file contains what the daemon does if the guard is lost: it notices that, kills the work, and proves its death.
 
-// armTimer sets the timer for checkExpired. It is a timerfd, because a timer of the Go runtime also wakes the process at the times of
-// deadlines that were extended. The caller must hold mu.
+// armTimer sets the timer for checkExpired. It is a timerfd, because a timer of the Go runtime also wakes the process
+// at the times of deadlines that were extended. The caller must hold mu.
 func (c *Client) armTimer() {
 	if c.timer == nil || !enforced {
 		return
@@ -66,10 +66,10 @@ func (l *Leadership) killedBy() time.Duration {
 	return requested + guardOverdue
 }
 
-// checkExpired detects work that still runs after its deadline. The guard is hung then, and the daemon kills all works in its
-// place. The timer may have fired for a deadline that was extended meanwhile, so the time is checked again. If this process was paused,
-// a confirmation may still be unread, so the guard gets drainTime; and guardOverdue if it has to read a lease from the board that is
-// not over, as it may have been paused, too.
+// checkExpired detects work that still runs after its deadline. The guard is hung then, and the daemon kills all works
+// in its place. The timer may have fired for a deadline that was extended meanwhile, so the time is checked again. If
+// this process was paused, a confirmation may still be unread, so the guard gets drainTime; and guardOverdue if it has
+// to read a lease from the board that is not over, as it may have been paused, too.
 func (c *Client) checkExpired() {
 	c.mu.Lock()
 	var lost error
@@ -94,8 +94,8 @@ func (c *Client) checkExpired() {
 	}
 }
 
-// overdueError is the error for a guard that has not reported the end of work at the end of its lease, although it may have killed it.
-// late is how long after it was due this process noticed that: the whole host may have been suspended.
+// overdueError is the error for a guard that has not reported the end of work at the end of its lease, although it may
+// have killed it. late is how long after it was due this process noticed that: the whole host may have been suspended.
 func overdueError(late time.Duration) error {
 	suspended := ""
 	if late >= guardOverdue {
@@ -104,8 +104,8 @@ func overdueError(late time.Duration) error {
 	return fmt.Errorf("%w: it has not reported at the end of the lease that it kills the work%s", ErrLost, suspended)
 }
 
-// loseGuard gives the guard up for good and kills it, as a guard that is merely slow must not start anything later. Its keepers
-// and this process then kill all works. What kills them without a list of processes comes first.
+// loseGuard gives the guard up for good and kills it, as a guard that is merely slow must not start anything later. Its
+// keepers and this process then kill all works. What kills them without a list of processes comes first.
 func (c *Client) loseGuard(cause error) {
 	c.mu.Lock()
 	if c.Err() != nil {
@@ -146,8 +146,8 @@ func (c *Client) loseGuard(cause error) {
 // searchTime limits how long the daemon searches for works below a hung guard before it kills the guard.
 const searchTime = 50 * time.Millisecond
 
-// killDescendants kills the works among the descendants of a hung guard, while they can still be found there. It spares this
-// process and their keepers, which have to report the death of the works.
+// killDescendants kills the works among the descendants of a hung guard, while they can still be found there. It spares
+// this process and their keepers, which have to report the death of the works.
 func (c *Client) killDescendants(works []*Work) {
 	search := c.search
 	if search == nil {
@@ -171,8 +171,9 @@ func (c *Client) killDescendants(works []*Work) {
 	}
 }
 
-// awaitDeath kills what it can find of work whose guard is lost, until it is proven that nothing of the work is left. Only then
-// is Dead closed, since neither may the session be closed nor leadership be released while a process may run (A3).
+// awaitDeath kills what it can find of work whose guard is lost, until it is proven that nothing of the work is left.
+// Only then is Dead closed, since neither may the session be closed nor leadership be released while a process may run
+// (A3).
 func (w *Work) awaitDeath(cause error) {
 	w.guardLostAt = boottime.Now()
 	var scan processScan
@@ -210,8 +211,8 @@ func (w *Work) awaitDeath(cause error) {
 	w.finish("was killed with the guard")
 }
 
-// wakeKeeper continues a stopped keeper: without a guard it kills the work as soon as it runs. The kernel continues it only if
-// the guard's death has made the keeper's process group an orphaned one.
+// wakeKeeper continues a stopped keeper: without a guard it kills the work as soon as it runs. The kernel continues it
+// only if the guard's death has made the keeper's process group an orphaned one.
 func (w *Work) wakeKeeper() {
 	if w.containment == nil {
 		return

@@ -34,9 +34,9 @@ type Work struct {
 	unkillable  chan error
 }
 
-// Start starts work, for which there must be a lease, and waits until it runs. Only one piece of work can run at a time. Start
-// returns an error only if no process of the work runs. A unit is only permitted to run: the caller asks systemd to start and stop
-// it, and must call Kill or Stop when the unit ends.
+// Start starts work, for which there must be a lease, and waits until it runs. Only one piece of work can run at a
+// time. Start returns an error only if no process of the work runs. A unit is only permitted to run: the caller asks
+// systemd to start and stop it, and must call Kill or Stop when the unit ends.
 func (l *Leadership) Start(spec Spec) (*Work, error) {
 	w, err := l.newWork(&spec)
 	if err != nil {
@@ -95,8 +95,8 @@ func (l *Leadership) begin(w *Work) error {
 	return nil
 }
 
-// prepare makes the guard prepare the work. Before any of it runs, this process and the files have what is needed to find all of it
-// without the guard.
+// prepare makes the guard prepare the work. Before any of it runs, this process and the files have what is needed to
+// find all of it without the guard.
 func (w *Work) prepare(spec *Spec) error {
 	c := w.c
 	c.send(message{Kind: kindPrepare, Leadership: w.leadership.id, Seq: w.seq, Spec: spec})
@@ -171,8 +171,9 @@ func (l *Leadership) lockAndSave() error {
 	return l.save()
 }
 
-// voidFile empties the leadership's file after it could not be written, as with a full disk. It says what was true before this work: the next
-// start would release leadership by it while the work runs (S1). A session with a file that cannot be read is left to expire.
+// voidFile empties the leadership's file after it could not be written, as with a full disk. It says what was true
+// before this work: the next start would release leadership by it while the work runs (S1). A session with a file that
+// cannot be read is left to expire.
 func (l *Leadership) voidFile() {
 	l.updating.Lock()
 	defer l.updating.Unlock()
@@ -213,7 +214,8 @@ func (w *Work) receive(m message) {
 	}
 }
 
-// end forgets work of which nothing runs. cause is the error of a Start that still waits. The caller must hold the client's mu.
+// end forgets work of which nothing runs. cause is the error of a Start that still waits. The caller must hold the
+// client's mu.
 func (w *Work) end(cause error) {
 	w.leadership.running, w.leadership.unkillable = nil, ""
 	if w.container != nil {
@@ -270,14 +272,15 @@ func (w *Work) reportUnkillable(reason string) {
 // Pid returns the pid of the main process, which is also the id of the process group.
 func (w *Work) Pid() int { return w.pid }
 
-// Unkillable returns a channel that receives an error when a process of the work turns out to be impossible to kill. The caller
-// must stop the work then.
+// Unkillable returns a channel that receives an error when a process of the work turns out to be impossible to kill.
+// The caller must stop the work then.
 func (w *Work) Unkillable() <-chan error { return w.unkillable }
 
 // Unit returns the unit; nil for a process.
 func (w *Work) Unit() *Unit { return w.unit }
 
-// Exited returns a channel that is closed when the main process has ended. The processes that it has left behind are killed.
+// Exited returns a channel that is closed when the main process has ended. The processes that it has left behind are
+// killed.
 func (w *Work) Exited() <-chan struct{} { return w.exited }
 
 // Dead returns a channel that is closed when no process of the work is left, inside or outside of its process group.

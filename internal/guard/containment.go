@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Containment is a way to keep all processes of the work together, even if they change their sessions, process groups or
-// environments, so that all of them can be killed and their death be proven (A3 in docs/protocol.md).
+// Containment is a way to keep all processes of the work together, even if they change their sessions, process groups
+// or environments, so that all of them can be killed and their death be proven (A3 in docs/protocol.md).
 type Containment string
 
-// The containments. In all of them a keeper, a process between the guard and the work, starts the work. It is the subreaper of
-// the work and kills it when the guard dies or the lease ends.
+// The containments. In all of them a keeper, a process between the guard and the work, starts the work. It is the
+// subreaper of the work and kills it when the guard dies or the lease ends.
 const (
 	// Auto is CgroupContainment if zkelectd may create control groups, else KeeperContainment.
 	Auto Containment = "auto"
@@ -38,8 +38,8 @@ type ContainmentRecord struct {
 	StateFile string `json:"state_file,omitempty"`
 }
 
-// The contents of a state file. Once work has started, only the keeper writes stateDead, when the kernel has told it that
-// nothing is left.
+// The contents of a state file. Once work has started, only the keeper writes stateDead, when the kernel has told it
+// that nothing is left.
 const (
 	stateRunning = "running\n"
 	stateDead    = "dead   \n"
@@ -95,8 +95,8 @@ func (r ContainmentRecord) killAndCheck() error {
 	return nil
 }
 
-// checkCgroupRemoved returns nil if err, from opening the control group, shows that the group was removed, as only an empty
-// group can be: its directory does not exist, and the hierarchy is mounted.
+// checkCgroupRemoved returns nil if err, from opening the control group, shows that the group was removed, as only an
+// empty group can be: its directory does not exist, and the hierarchy is mounted.
 func checkCgroupRemoved(group string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err

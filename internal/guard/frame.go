@@ -18,8 +18,8 @@ import (
 // kind is the type of a message.
 type kind string
 
-// Messages from the daemon to the guard. The guard passes start, stop, kill and lease on to a keeper, with its own numbers for
-// the works.
+// Messages from the daemon to the guard. The guard passes start, stop, kill and lease on to a keeper, with its own
+// numbers for the works.
 const (
 	kindOpen         kind = "open"          // there is a new leadership: Leadership, Name, Standby, and its Place on the board
 	kindAbandon      kind = "abandon"       // kill the work of Leadership and refuse everything else for it
@@ -54,8 +54,8 @@ const (
 	kindUnkillable     kind = "unkillable"      // a process of the work cannot be killed: Error; empty once that is resolved
 )
 
-// message is exchanged between the daemon and the guard, and between the guard and its keepers. Points in time are readings
-// of CLOCK_BOOTTIME, which is the same in all of them.
+// message is exchanged between the daemon and the guard, and between the guard and its keepers. Points in time are
+// readings of CLOCK_BOOTTIME, which is the same in all of them.
 type message struct {
 	Kind         kind               `json:"kind"`
 	Seq          int                `json:"seq,omitempty"`
@@ -120,13 +120,14 @@ type Credentials struct {
 	Timeout  time.Duration `json:"timeout"`
 	// File is the path of the [SessionFile] that also holds them; empty for none.
 	File string `json:"file,omitempty"`
-	// Access holds the settings for connecting to the servers. Releases are the transactions that release the leaderships that
-	// are held; each is sent before the session is closed. The guard does not interpret either.
+	// Access holds the settings for connecting to the servers. Releases are the transactions that release the
+	// leaderships that are held; each is sent before the session is closed. The guard does not interpret either.
 	Access   json.RawMessage   `json:"access,omitempty"`
 	Releases []json.RawMessage `json:"releases,omitempty"`
 }
 
-// maxFrame limits the size of a message. Its largest parts, an environment and a command line, are limited by the kernel, too.
+// maxFrame limits the size of a message. Its largest parts, an environment and a command line, are limited by the
+// kernel, too.
 const maxFrame = 8 << 20
 
 func writeFrame(w io.Writer, m message) error {

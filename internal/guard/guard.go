@@ -42,7 +42,8 @@ type Options struct {
 	KeepInput bool
 	// Respawn restarts a daemon that has died; otherwise the guard exits with it.
 	Respawn bool
-	// Close sends the releases and closes a session on the server. It returns the outcome of the releases; empty if there were none.
+	// Close sends the releases and closes a session on the server. It returns the outcome of the releases; empty if
+	// there were none.
 	Close func(ctx context.Context, c Credentials) (leadership string, err error)
 	// Signals comes from [CatchReload] if signals may have arrived before; nil otherwise.
 	Signals chan os.Signal
@@ -64,8 +65,8 @@ const (
 	flushInterval   = 5 * time.Millisecond // between two attempts to send what did not fit into a socket's buffer
 )
 
-// guard is the state of the guard process. It is level-triggered: after each event, advance does whatever is due. A single
-// goroutine owns all of it.
+// guard is the state of the guard process. It is level-triggered: after each event, advance does whatever is due. A
+// single goroutine owns all of it.
 type guard struct {
 	opt          Options
 	log          *slog.Logger
@@ -113,9 +114,9 @@ type guard struct {
 	removals sync.WaitGroup // of control groups that contain others
 }
 
-// Run starts the daemon and guards it until it has exited for good. It returns the exit status for this process: that of the
-// daemon, or 128 plus the number of the signal that killed it. It takes over the process, with its signals and all its
-// children.
+// Run starts the daemon and guards it until it has exited for good. It returns the exit status for this process: that
+// of the daemon, or 128 plus the number of the signal that killed it. It takes over the process, with its signals and
+// all its children.
 func Run(opt Options) (int, error) {
 	g, err := newGuard(opt)
 	if err != nil {
@@ -207,7 +208,8 @@ func (g *guard) close() {
 	g.closeDevice()
 }
 
-// chooseContainment resolves [Auto] and checks the choice. Control groups are created in parent; empty if there is none.
+// chooseContainment resolves [Auto] and checks the choice. Control groups are created in parent; empty if there is
+// none.
 func (g *guard) chooseContainment(parent string) error {
 	g.cgroupParent = parent
 	c := &g.opt.Containment

@@ -10,9 +10,9 @@ import (
 	"zkelectd/internal/sys/boottime"
 )
 
-// cleanUpAndRespawn takes the next step after the death of the daemon. All of its work is being killed, and the pending hooks of
-// dead work run. Then it closes the session, which nothing relies on any more, and starts the next daemon. It does not wait for
-// work that survives.
+// cleanUpAndRespawn takes the next step after the death of the daemon. All of its work is being killed, and the pending
+// hooks of dead work run. Then it closes the session, which nothing relies on any more, and starts the next daemon. It
+// does not wait for work that survives.
 func (g *guard) cleanUpAndRespawn() {
 	g.nameSurvivors()
 	switch {
@@ -119,8 +119,8 @@ func (g *guard) sessionClosed(result closeResult) {
 // hooksAtOnce is how many pending hooks run at a time.
 const hooksAtOnce = 8
 
-// runPendingHooks starts hooks that the daemon owed (A5 in docs/protocol.md) and that only this process can run now. The work of
-// their leadership is dead, and its session is still open, so the group has no other leader yet.
+// runPendingHooks starts hooks that the daemon owed (A5 in docs/protocol.md) and that only this process can run now.
+// The work of their leadership is dead, and its session is still open, so the group has no other leader yet.
 func (g *guard) runPendingHooks() {
 	if g.inheritedAt != 0 {
 		return
@@ -148,8 +148,8 @@ func (g *guard) runPendingHooks() {
 	}
 }
 
-// groupHasWork reports whether a leadership has work, or one of the same group runs what may have been promoted for it: a standby has no end
-// of its lease.
+// groupHasWork reports whether a leadership has work, or one of the same group runs what may have been promoted for it:
+// a standby has no end of its lease.
 func (g *guard) groupHasWork(l *leadership) bool {
 	return slices.ContainsFunc(g.leaderships, func(other *leadership) bool {
 		promoted := other.standby && other.daemon == l.daemon && other.isOfSameGroup(l) && (g.mustEnd(other) || other.lease() != Forever)
@@ -167,8 +167,8 @@ func (g *guard) checkHook(w *work, m message) {
 	}
 }
 
-// failHook handles the failure of a pending hook. The session of a dead daemon is then left to expire, so that the successor comes
-// as late as possible.
+// failHook handles the failure of a pending hook. The session of a dead daemon is then left to expire, so that the
+// successor comes as late as possible.
 func (g *guard) failHook(w *work, reason string) {
 	if w.leadership.daemon == g.daemon {
 		g.log.Error("a pending hook of an abandoned leadership has failed", "group", w.leadership.name, "command", w.spec.Argv[0], "reason", reason)

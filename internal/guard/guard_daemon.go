@@ -72,8 +72,8 @@ func (g *guard) startDaemon() error {
 	return nil
 }
 
-// daemonExited decides what follows the daemon's exit. Exit statuses 0 and 1 are final; after a panic or a signal the daemon
-// is restarted.
+// daemonExited decides what follows the daemon's exit. Exit statuses 0 and 1 are final; after a panic or a signal the
+// daemon is restarted.
 func (g *guard) daemonExited(status syscall.WaitStatus) {
 	d := g.daemon
 	g.daemon = nil
@@ -111,8 +111,8 @@ func (g *guard) daemonExited(status syscall.WaitStatus) {
 	g.log.Error("the daemon has died: killing its work, closing its session and restarting it", "pid", d.pid, "status", exitText(status), "after", g.respawnDelay)
 }
 
-// receiveFromDaemon handles a message or the end of the socket. A daemon that closes its socket is about to exit; one that
-// violates the protocol is killed.
+// receiveFromDaemon handles a message or the end of the socket. A daemon that closes its socket is about to exit; one
+// that violates the protocol is killed.
 func (g *guard) receiveFromDaemon(in incoming) {
 	d := in.daemon
 	d.socketClosed = in.err != nil
@@ -137,8 +137,8 @@ func (g *guard) receiveFromDaemon(in incoming) {
 	}
 }
 
-// receiveFromDead handles the remaining messages of a dead daemon, until its socket ends. Only those about what is left to do
-// after it still count.
+// receiveFromDead handles the remaining messages of a dead daemon, until its socket ends. Only those about what is left
+// to do after it still count.
 func (g *guard) receiveFromDead(in incoming) {
 	d := g.deadDaemon
 	if in.err != nil {
@@ -169,8 +169,8 @@ func (g *guard) note(d *daemon, m message) error {
 	return nil
 }
 
-// handle carries out a message from the daemon. Messages for a leadership that is unknown or was abandoned have no effect: a loop
-// that was hung may still send them.
+// handle carries out a message from the daemon. Messages for a leadership that is unknown or was abandoned have no
+// effect: a loop that was hung may still send them.
 func (g *guard) handle(m message) error {
 	switch m.Kind {
 	case kindHeartbeat:
@@ -230,8 +230,8 @@ func (g *guard) checkSent(err error) {
 	}
 }
 
-// isHangUp reports whether err means that the daemon has closed its socket, perhaps with unread messages in it. That is not a
-// fault: the daemon may be exiting, and is not killed for it. A writer leaves it to the reader to notice.
+// isHangUp reports whether err means that the daemon has closed its socket, perhaps with unread messages in it. That is
+// not a fault: the daemon may be exiting, and is not killed for it. A writer leaves it to the reader to notice.
 func isHangUp(err error) bool {
 	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }

@@ -69,7 +69,8 @@ func (g *guard) checkDevice(s *DeviceSpec) error {
 	return nil
 }
 
-// armDevice starts to arm the device for work that is being prepared, whose lease limits the pets from here on. deviceArmed follows.
+// armDevice starts to arm the device for work that is being prepared, whose lease limits the pets from here on.
+// deviceArmed follows.
 func (g *guard) armDevice(w *work) error {
 	if w.spec.Reset == nil || w.hookDeadline != 0 {
 		return nil
@@ -86,8 +87,8 @@ func (g *guard) armDevice(w *work) error {
 	return nil
 }
 
-// limitPets sets until when the device may be petted: for each work, so that the host is reset in time after the end of the lease,
-// and never after that end; without a limit once all work is dead.
+// limitPets sets until when the device may be petted: for each work, so that the host is reset in time after the end of
+// the lease, and never after that end; without a limit once all work is dead.
 func (g *guard) limitPets() {
 	if g.device.petter == nil {
 		return
@@ -104,8 +105,8 @@ func (g *guard) limitPets() {
 // needsDevice reports whether the host must be reset if the work outlives its lease.
 func (w *work) needsDevice() bool { return w.spec.Reset != nil && w.hookDeadline == 0 }
 
-// petUntil returns when the device may be petted the last time before the work is dead. A lease that was given up early limits the
-// pets as before: what a successor waits for is the end of that lease.
+// petUntil returns when the device may be petted the last time before the work is dead. A lease that was given up early
+// limits the pets as before: what a successor waits for is the end of that lease.
 func (w *work) petUntil() time.Duration {
 	r := w.spec.Reset
 	return w.leadership.lastLease + min(0, r.Within-r.Device.Timeout)
@@ -114,7 +115,8 @@ func (w *work) petUntil() time.Duration {
 // resetBy returns when the host must have been reset, unless the work is dead.
 func (w *work) resetBy() time.Duration { return w.leadership.lastLease + w.spec.Reset.Within }
 
-// tendDevice lets works that wait for the device go on, tells the daemon what is new, and stops a device that nothing needs.
+// tendDevice lets works that wait for the device go on, tells the daemon what is new, and stops a device that nothing
+// needs.
 func (g *guard) tendDevice() {
 	if g.device.petter == nil {
 		return

@@ -33,9 +33,9 @@ const (
 	keeperHungAfter    = 500 * time.Millisecond // a keeper that has not confirmed a kill by then is hung
 )
 
-// keeperFor returns the keeper for the next work of a leadership; it may not be ready yet. With control groups, one keeper runs
-// the works of all leaderships: the kernel kills each group by itself, and reports when it is empty. Otherwise a work can be told
-// from others by its keeper only.
+// keeperFor returns the keeper for the next work of a leadership; it may not be ready yet. With control groups, one
+// keeper runs the works of all leaderships: the kernel kills each group by itself, and reports when it is empty.
+// Otherwise a work can be told from others by its keeper only.
 func (g *guard) keeperFor(l *leadership) (*keeperProcess, error) {
 	if l.keeper != nil {
 		return l.keeper, nil
@@ -64,7 +64,8 @@ func (g *guard) returnKeeper(l *leadership) {
 	l.keeper = nil
 }
 
-// tendKeepers flushes the messages to the keepers, kills those that are late, and keeps one ready for the next leadership.
+// tendKeepers flushes the messages to the keepers, kills those that are late, and keeps one ready for the next
+// leadership.
 func (g *guard) tendKeepers() {
 	for _, k := range g.keepers {
 		k.out.flush()
@@ -123,7 +124,8 @@ func (g *guard) startKeeper() error {
 	return nil
 }
 
-// awaitKeeper waits until the first keeper is ready, or the guard is asked to exit. It may block, because no work is running.
+// awaitKeeper waits until the first keeper is ready, or the guard is asked to exit. It may block, because no work is
+// running.
 func (g *guard) awaitKeeper(timeout time.Duration) error {
 	limit := time.NewTimer(timeout)
 	defer limit.Stop()

@@ -47,7 +47,8 @@ func (g *guard) startKilling(w *work) {
 	}
 }
 
-// sweep kills the work again, with growing delays, until it is dead. While its keeper lives, the keeper reports the death.
+// sweep kills the work again, with growing delays, until it is dead. While its keeper lives, the keeper reports the
+// death.
 func (g *guard) sweep(w *work) {
 	if !w.needsSweep() || boottime.Now() < w.nextSweep {
 		return
@@ -162,8 +163,9 @@ func (g *guard) kill(w *work) {
 	}
 }
 
-// giveUp kills a keeper that is hung, and this process adopts what is left of its work. If other works run there, each in a
-// control group, it only gets no more of them, since they would die with it. Work that is only prepared gets another keeper.
+// giveUp kills a keeper that is hung, and this process adopts what is left of its work. If other works run there, each
+// in a control group, it only gets no more of them, since they would die with it. Work that is only prepared gets
+// another keeper.
 func (g *guard) giveUp(k *keeperProcess, w *work) {
 	for _, l := range g.leaderships {
 		switch other := l.work; {

@@ -11,8 +11,8 @@ import (
 	"zkelectd/internal/sys/boottime"
 )
 
-// leadership is one instance of a group as the guard sees it: what its daemon has sent for it, and its work. Nothing that happens
-// to one leadership affects another.
+// leadership is one instance of a group as the guard sees it: what its daemon has sent for it, and its work. Nothing
+// that happens to one leadership affects another.
 type leadership struct {
 	id        int
 	name      string         // of the group
@@ -118,7 +118,8 @@ func (g *guard) isOrphaned(l *leadership) bool {
 	return l.abandoned && l.daemon == g.daemon || l.daemon != g.daemon && l.daemon != g.deadDaemon
 }
 
-// forgetLeaderships removes leaderships of which nothing is left. Those of a dead daemon are needed until its session is closed.
+// forgetLeaderships removes leaderships of which nothing is left. Those of a dead daemon are needed until its session
+// is closed.
 func (g *guard) forgetLeaderships() {
 	changed := false
 	g.leaderships = slices.DeleteFunc(g.leaderships, func(l *leadership) bool {
@@ -174,8 +175,8 @@ func (g *guard) survivors() []LeadershipRecord {
 	return all
 }
 
-// nameSurvivors marks the works that still run although their daemon has been dead for K. The others do not wait for them, and
-// the session is left to expire.
+// nameSurvivors marks the works that still run although their daemon has been dead for K. The others do not wait for
+// them, and the session is left to expire.
 func (g *guard) nameSurvivors() {
 	if !past(g.survivedAt) {
 		return

@@ -14,9 +14,10 @@ import (
 	"zkelectd/internal/sys/boottime"
 )
 
-// notifier reports the daemon's state to the service manager, by the protocol of sd_notify(3). The manager accepts messages
-// from the main process only, which is the guard. The methods of a nil notifier do nothing. sd.SdNotify is not used, because it
-// blocks while the manager does not read: nothing may delay the goroutine that kills the work at the end of the lease.
+// notifier reports the daemon's state to the service manager, by the protocol of sd_notify(3). The manager accepts
+// messages from the main process only, which is the guard. The methods of a nil notifier do nothing. sd.SdNotify is not
+// used, because it blocks while the manager does not read: nothing may delay the goroutine that kills the work at the
+// end of the lease.
 type notifier struct {
 	socket   int
 	to       *unix.SockaddrUnix
@@ -29,8 +30,8 @@ type notifier struct {
 // maxPending is how many messages are kept for a manager that does not read.
 const maxPending = 16
 
-// newNotifier reads the manager's socket from the environment and removes it there, so that no other process uses it. It returns
-// nil without a service manager.
+// newNotifier reads the manager's socket from the environment and removes it there, so that no other process uses it.
+// It returns nil without a service manager.
 func newNotifier(log *slog.Logger) *notifier {
 	name := os.Getenv("NOTIFY_SOCKET")
 	watchdog, err := sd.SdWatchdogEnabled(true)
@@ -111,8 +112,8 @@ func (n *notifier) notifyStopping() {
 	}
 }
 
-// watchdogInterval returns, in the daemon, how often it has to show that it is alive for the service manager's watchdog; 0 for
-// never.
+// watchdogInterval returns, in the daemon, how often it has to show that it is alive for the service manager's
+// watchdog; 0 for never.
 func watchdogInterval(log *slog.Logger) time.Duration {
 	every, err := sd.SdWatchdogEnabled(true)
 	if err != nil {

@@ -57,9 +57,9 @@ const petFreely = time.Duration(math.MaxInt64)
 // finalLead is how long before the limit the last pet is made, so that it is not late.
 const finalLead = 20 * time.Millisecond
 
-// petter pets the watchdog device, in a thread of its own: a driver may block, and a kill must not wait for it. It pets only until a
-// limit that the guard sets, and reads the clock before each pet. So when the guard, this thread, or the whole host stands still, the
-// host is reset at most the device's timeout after the limit.
+// petter pets the watchdog device, in a thread of its own: a driver may block, and a kill must not wait for it. It pets
+// only until a limit that the guard sets, and reads the clock before each pet. So when the guard, this thread, or the
+// whole host stands still, the host is reset at most the device's timeout after the limit.
 type petter struct {
 	open   func(DeviceSpec) (resetDevice, watchdogdev.Info, error)
 	now    func() time.Duration // CLOCK_BOOTTIME
@@ -220,7 +220,8 @@ func (p *petter) pet() {
 	}
 }
 
-// stop stops the device if all work is dead. A device that does not stop stays open and is petted, else it would reset the host.
+// stop stops the device if all work is dead. A device that does not stop stays open and is petted, else it would reset
+// the host.
 func (p *petter) stop() {
 	if p.device == nil || p.state.Info.NoWayOut || time.Duration(p.limit.Load()) != petFreely {
 		return

@@ -23,8 +23,8 @@ const (
 	guardGC      = 25      // percent; the first collection starts at this share of 4 MB
 )
 
-// protect makes sure that the guard can kill without the disk and without new memory or threads. It is called before the first
-// daemon is started. The keeper protects itself, see protectKeeper.
+// protect makes sure that the guard can kill without the disk and without new memory or threads. It is called before
+// the first daemon is started. The keeper protects itself, see protectKeeper.
 func (g *guard) protect() {
 	debug.SetGCPercent(guardGC)
 	harden.Protect(harden.Options{
@@ -38,8 +38,9 @@ func (g *guard) protect() {
 	g.makeRealtime(os.Getpid())
 }
 
-// makeRealtime gives a process a real-time priority, if the options request it. On a busy host a process with normal priority
-// may have to wait for a processor, and that time counts against K (docs/protocol.md), the time within which a kill must succeed.
+// makeRealtime gives a process a real-time priority, if the options request it. On a busy host a process with normal
+// priority may have to wait for a processor, and that time counts against K (docs/protocol.md), the time within which a
+// kill must succeed.
 func (g *guard) makeRealtime(pid int) {
 	if !g.opt.Realtime {
 		return
@@ -56,8 +57,8 @@ const (
 	noPid            = 1 << 30 // above any real pid: nothing can be signaled by it
 )
 
-// rehearse executes the code for the end of a lease, in guard and keeper, from the last lease message to the proof of death. The
-// work is a process that only waits. Afterwards the code and data of a kill are in memory and can be locked.
+// rehearse executes the code for the end of a lease, in guard and keeper, from the last lease message to the proof of
+// death. The work is a process that only waits. Afterwards the code and data of a kill are in memory and can be locked.
 func (g *guard) rehearse() error {
 	near, far, err := socketpair()
 	if err != nil {

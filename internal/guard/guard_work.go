@@ -45,7 +45,8 @@ func (w *work) logAttr() slog.Attr {
 	return slog.Int("pid", w.pid)
 }
 
-// needsSweep reports whether sweep has to be called. For a unit that was asked to stop, only sweep notices that it has ended.
+// needsSweep reports whether sweep has to be called. For a unit that was asked to stop, only sweep notices that it has
+// ended.
 func (w *work) needsSweep() bool { return w.killing || w.unit != nil && w.killAt != 0 }
 
 // nextCheck returns when the work has to be checked next; 0 if only after an event.
@@ -61,8 +62,8 @@ func (w *work) nextCheck() time.Duration {
 	return w.deadline()
 }
 
-// deadline returns when the work must not run any more; 0 for never. A pending hook has its own deadline instead of the lease, as
-// it only cleans up after the leadership.
+// deadline returns when the work must not run any more; 0 for never. A pending hook has its own deadline instead of the
+// lease, as it only cleans up after the leadership.
 func (w *work) deadline() time.Duration {
 	switch l := w.leadership; {
 	case w.hookDeadline != 0:
@@ -147,8 +148,8 @@ func (g *guard) openWork(w *work) (err error) {
 	return err
 }
 
-// mayPrepare returns an error if a leadership may have no work now: it has some, or another instance of the group has (S1). Promotable work
-// and a hook run beside each other, unless the leadership of one is over.
+// mayPrepare returns an error if a leadership may have no work now: it has some, or another instance of the group has
+// (S1). Promotable work and a hook run beside each other, unless the leadership of one is over.
 func (g *guard) mayPrepare(l *leadership, s *Spec) error {
 	oneKeeper := g.opt.Containment == KeeperContainment && s.Unit == nil
 	for _, other := range g.leaderships {
@@ -179,8 +180,8 @@ func (g *guard) tryFinishPrepare(w *work) {
 	}
 }
 
-// finishPrepare creates the control group. A pending hook is then started at once; for other work the daemon, which can now find
-// it without this process, has to ask for that.
+// finishPrepare creates the control group. A pending hook is then started at once; for other work the daemon, which can
+// now find it without this process, has to ask for that.
 func (g *guard) finishPrepare(w *work) {
 	if w.unit == nil && g.opt.Containment == CgroupContainment {
 		var err error
@@ -286,7 +287,8 @@ func (g *guard) launch(w *work) {
 	w.launched = true
 }
 
-// workDied handles the death of the work and reports it to the daemon, which does not wait for the removal of the control group.
+// workDied handles the death of the work and reports it to the daemon, which does not wait for the removal of the
+// control group.
 func (g *guard) workDied(w *work, output string) {
 	g.reply(w, message{Kind: kindDead, Output: output})
 	g.releaseWork(w)
@@ -314,8 +316,8 @@ func (g *guard) removeGroup(c *cgroup) {
 	})
 }
 
-// reportUnkillable handles the report that a process of the work cannot be killed, or, if reason is empty, that this is resolved.
-// While such a process lives, leadership is not released.
+// reportUnkillable handles the report that a process of the work cannot be killed, or, if reason is empty, that this is
+// resolved. While such a process lives, leadership is not released.
 func (g *guard) reportUnkillable(w *work, reason string) {
 	if reason != w.unkillable && reason != "" {
 		g.log.Error("cannot kill the work; leadership is not released while it runs", "group", w.leadership.name, "reason", reason)

@@ -20,8 +20,8 @@ import (
 // keeperArgument is the command line argument with which the program is started as the keeper.
 const keeperArgument = "keeper"
 
-// reportFD is the file descriptor at which the keeper finds the pipe for its report to the daemon: the guard is gone, and all of the
-// keeper's works are dead. See [Client.readReports]. The guard's socket is at [SocketFD].
+// reportFD is the file descriptor at which the keeper finds the pipe for its report to the daemon: the guard is gone,
+// and all of the keeper's works are dead. See [Client.readReports]. The guard's socket is at [SocketFD].
 const reportFD = 4
 
 // Timing of the keeper.
@@ -31,12 +31,12 @@ const (
 	unkillableAfter = time.Second           // a process that survives SIGKILL this long hangs in the kernel
 )
 
-// keeper is the state of a process between guard and works. It starts works and is their subreaper, so every process that they
-// orphan becomes the keeper's child. The keeper kills a work when the guard says so, when its lease has ended and the guard has
-// not acted, and all of them when the guard is gone.
+// keeper is the state of a process between guard and works. It starts works and is their subreaper, so every process
+// that they orphan becomes the keeper's child. The keeper kills a work when the guard says so, when its lease has ended
+// and the guard has not acted, and all of them when the guard is gone.
 //
-// It has several works only if each is in a control group, which then proves that the work is dead. Otherwise wait4 does, which
-// reports reliably whether any child is left.
+// It has several works only if each is in a control group, which then proves that the work is dead. Otherwise wait4
+// does, which reports reliably whether any child is left.
 type keeper struct {
 	seq       int // its number
 	guard     *socket
@@ -56,8 +56,8 @@ type keeper struct {
 	orphaned bool          // the guard is gone: the works must end, then the keeper
 }
 
-// MaybeRunKeeper runs the keeper and exits if a guard has started this process as its keeper; otherwise it does nothing. The
-// keeper takes over the process, with its signals and all its children.
+// MaybeRunKeeper runs the keeper and exits if a guard has started this process as its keeper; otherwise it does
+// nothing. The keeper takes over the process, with its signals and all its children.
 func MaybeRunKeeper() {
 	if len(os.Args) != 2 || os.Args[1] != keeperArgument {
 		return
@@ -136,7 +136,8 @@ func newKeeper() (*keeper, error) {
 		return nil, err
 	}
 	k.mount, _ = ownCgroup()
-	// Signals from a terminal are for the guard. They are caught and not ignored, as the work would inherit ignored signals.
+	// Signals from a terminal are for the guard. They are caught and not ignored, as the work would inherit ignored
+	// signals.
 	signal.Notify(k.signals, syscall.SIGCHLD, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGQUIT)
 	protectKeeper()
 	k.board.touch() // where not all memory can be locked, the line above has dropped it
@@ -216,8 +217,8 @@ func (k *keeper) failed(t *task, err error) {
 	k.send(message{Kind: kindStarted, Seq: t.seq, Error: err.Error()})
 }
 
-// checkKillable reports to the guard a process that runs as another user and that this process may not signal. A control group
-// would kill it nevertheless.
+// checkKillable reports to the guard a process that runs as another user and that this process may not signal. A
+// control group would kill it nevertheless.
 func (k *keeper) checkKillable() {
 	for _, t := range k.works {
 		if t.group != nil || t.unkillable != "" || t.needsSweep() {

@@ -91,8 +91,8 @@ func (t *task) exec() error {
 	return nil
 }
 
-// withChildLimits calls start, which starts the work or its keeper, with the resource limits and the OOM score that are meant
-// for the work instead of those that protect zkelectd.
+// withChildLimits calls start, which starts the work or its keeper, with the resource limits and the OOM score that are
+// meant for the work instead of those that protect zkelectd.
 func withChildLimits(start func() error) error {
 	return harden.WithChildScore(func() error { return harden.WithChildCoreLimit(start) })
 }
@@ -126,7 +126,8 @@ func (t *task) close() {
 	}
 }
 
-// writeState records in the state file whether the work runs, for the case that guard, daemon and keeper are all killed.
+// writeState records in the state file whether the work runs, for the case that guard, daemon and keeper are all
+// killed.
 func (t *task) writeState(text string) {
 	if t.stateFile != nil {
 		t.stateFile.WriteAt([]byte(text), 0)

@@ -6,16 +6,16 @@ import (
 	"syscall"
 )
 
-// outbox sends messages over a socket without waiting for the peer. What does not fit into the socket's buffer is kept, up to a
-// limit, until flush is called again.
+// outbox sends messages over a socket without waiting for the peer. What does not fit into the socket's buffer is kept,
+// up to a limit, until flush is called again.
 type outbox struct {
 	socket io.Writer // which returns an error when it would have to wait
 	limit  int
 	unsent []byte
 }
 
-// Limits of an outbox. Guard and daemon answer each other at once, so a daemon that lets this much accumulate is hung. A start
-// message may have to wait for a keeper that is busy.
+// Limits of an outbox. Guard and daemon answer each other at once, so a daemon that lets this much accumulate is hung.
+// A start message may have to wait for a keeper that is busy.
 const (
 	daemonOutbox = 64 << 10
 	keeperOutbox = 1 << 20

@@ -17,8 +17,8 @@ import (
 	"zkelectd/internal/sys/procinfo"
 )
 
-// childList lists the direct children of this process without opening a file. It reads the lists of the main thread, which adopts
-// orphans, and of the threads that start processes.
+// childList lists the direct children of this process without opening a file. It reads the lists of the main thread,
+// which adopts orphans, and of the threads that start processes.
 type childList struct {
 	files []int // descriptors of /proc/self/task/TID/children
 	buf   []byte
@@ -201,8 +201,9 @@ func (p Process) Check(parent int) error {
 	return nil
 }
 
-// checkEnded returns nil if the kernel says that the process has ended: the pid does not exist or belongs to another process,
-// or all threads of the process have exited. An error says that the process runs, or that this could not be determined.
+// checkEnded returns nil if the kernel says that the process has ended: the pid does not exist or belongs to another
+// process, or all threads of the process have exited. An error says that the process runs, or that this could not be
+// determined.
 func (p Process) checkEnded() error {
 	fd, err := unix.PidfdOpen(p.Pid, 0)
 	if errors.Is(err, syscall.ESRCH) {
@@ -262,8 +263,8 @@ func (s *processScan) close() {
 	}
 }
 
-// identifyingEnv returns the variables of an environment that distinguish one run of the work from every other: its node, root
-// and term.
+// identifyingEnv returns the variables of an environment that distinguish one run of the work from every other: its
+// node, root and term.
 func identifyingEnv(env []string) []string {
 	var vars []string
 	for _, kv := range env {

@@ -14,9 +14,9 @@ import (
 	"zkelectd/internal/sys/secretfile"
 )
 
-// SessionFile is the content of the file from which 'zkelectd release' and the next start clean up after a zkelectd that was
-// killed. It holds the session's credentials, and which processes depend on the session, so that it is not closed while one of
-// them runs (S1).
+// SessionFile is the content of the file from which 'zkelectd release' and the next start clean up after a zkelectd
+// that was killed. It holds the session's credentials, and which processes depend on the session, so that it is not
+// closed while one of them runs (S1).
 type SessionFile struct {
 	Session Credentials `json:"session"`
 	// Boot is the host's boot ID. After a restart of the host none of these processes exists any more.
@@ -36,8 +36,8 @@ type SessionFile struct {
 type LeadershipRecord struct {
 	// Name is the name of the group.
 	Name string `json:"name"`
-	// Work is the main process of the work, Containment describes how the work is contained, and Env are environment variables
-	// by which its processes can be found; all of them are nil without work.
+	// Work is the main process of the work, Containment describes how the work is contained, and Env are environment
+	// variables by which its processes can be found; all of them are nil without work.
 	Work        *Process           `json:"work,omitempty"`
 	Containment *ContainmentRecord `json:"containment,omitempty"`
 	Env         []string           `json:"env,omitempty"`
@@ -227,8 +227,8 @@ func (f SessionFile) ClearPendingHooks(path string) error {
 	return err
 }
 
-// RemoveSessionFile removes the files of a session. It leaves the file of another session alone, which the next daemon may
-// already have written.
+// RemoveSessionFile removes the files of a session. It leaves the file of another session alone, which the next daemon
+// may already have written.
 func RemoveSessionFile(c Credentials) {
 	if c.File == "" {
 		return

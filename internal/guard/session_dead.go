@@ -10,9 +10,9 @@ import (
 	"zkelectd/internal/sys/procinfo"
 )
 
-// EnsureDead kills what is left of the work. It returns nil once the kernel says that all of the work is dead, and guard and
-// daemon too; only then may the session be closed. It never kills guard or daemon, as they may be alive and well. It gives up
-// after timeout.
+// EnsureDead kills what is left of the work. It returns nil once the kernel says that all of the work is dead, and
+// guard and daemon too; only then may the session be closed. It never kills guard or daemon, as they may be alive and
+// well. It gives up after timeout.
 func (f SessionFile) EnsureDead(timeout time.Duration) error {
 	now, err := bootID()
 	switch {
@@ -50,8 +50,9 @@ func (f SessionFile) EnsureDead(timeout time.Duration) error {
 	return nil
 }
 
-// OfAnotherBoot reports whether the session was that of another boot. EnsureDead then knows only that nothing of it runs on this host: the
-// file may have been copied, or have moved with its disk, while the host that wrote it still leads (S1).
+// OfAnotherBoot reports whether the session was that of another boot. EnsureDead then knows only that nothing of it
+// runs on this host: the file may have been copied, or have moved with its disk, while the host that wrote it still
+// leads (S1).
 func (f SessionFile) OfAnotherBoot() bool { return f.Boot != currentBootID() }
 
 // units returns the containers of the units.

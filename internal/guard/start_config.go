@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// configFD is the file descriptor at which a daemon finds its [StartConfig], and resultFD that of Options.Result. configVariable is
-// set in its environment if there is a configuration.
+// configFD is the file descriptor at which a daemon finds its [StartConfig], and resultFD that of Options.Result.
+// configVariable is set in its environment if there is a configuration.
 const (
 	configFD       = 5
 	resultFD       = 6
@@ -18,8 +18,8 @@ const (
 
 // StartConfig is what a daemon is given of the configuration files when it starts.
 type StartConfig struct {
-	// Main is the content of the main file as the guard has read it; nil if the daemon is to read the file. With Once the file cannot be
-	// read again.
+	// Main is the content of the main file as the guard has read it; nil if the daemon is to read the file. With Once
+	// the file cannot be read again.
 	Main []byte `json:"main"`
 	Once bool   `json:"once,omitempty"`
 	// Last is what the previous daemon has passed to [Client.SetLastConfig]; nil at the first start, unless
@@ -30,8 +30,8 @@ type StartConfig struct {
 // SetLastConfig gives the guard the configuration in force, for the next daemon.
 func (c *Client) SetLastConfig(content []byte) { c.send(message{Kind: kindConfig, Config: content}) }
 
-// ReadStartConfig returns what the guard has given to this daemon. It must be called only once, and before anything reads the
-// environment or starts a process.
+// ReadStartConfig returns what the guard has given to this daemon. It must be called only once, and before anything
+// reads the environment or starts a process.
 func ReadStartConfig() StartConfig {
 	var c StartConfig
 	if os.Getenv(configVariable) == "" {
@@ -47,7 +47,8 @@ func ReadStartConfig() StartConfig {
 	return c
 }
 
-// ResultFile returns Options.Result in a daemon whose guard has one. It must be called before anything starts a process.
+// ResultFile returns Options.Result in a daemon whose guard has one. It must be called before anything starts a
+// process.
 func ResultFile() *os.File {
 	unix.CloseOnExec(resultFD)
 	return os.NewFile(resultFD, "the result")

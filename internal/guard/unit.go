@@ -14,9 +14,10 @@ import (
 	"zkelectd/internal/sys/boottime"
 )
 
-// Unit is leader-only work that systemd runs. systemd starts the unit only while its permit exists. To end the unit, the guard
-// removes the permit and kills the unit's control group, which it may do because the unit grants that as it starts (see
-// [GrantKill]). The guard needs neither systemd nor D-Bus for that, so a unit ends with the lease as reliably as a child (S1).
+// Unit is leader-only work that systemd runs. systemd starts the unit only while its permit exists. To end the unit,
+// the guard removes the permit and kills the unit's control group, which it may do because the unit grants that as it
+// starts (see [GrantKill]). The guard needs neither systemd nor D-Bus for that, so a unit ends with the lease as
+// reliably as a child (S1).
 type Unit struct {
 	Name string `json:"name"`
 	// Group is the path of its control group, relative to the mount point of the hierarchy.
@@ -25,12 +26,13 @@ type Unit struct {
 	Permit string `json:"permit"`
 }
 
-// PermitDir returns the path of the permit for a unit that this zkelectd starts; empty if control groups are not delegated to it.
-// Each unit has its own. systemd removes backslashes from an EnvironmentFile=, so the path has none.
+// PermitDir returns the path of the permit for a unit that this zkelectd starts; empty if control groups are not
+// delegated to it. Each unit has its own. systemd removes backslashes from an EnvironmentFile=, so the path has none.
 //
-// The permit is a control group without processes. systemd checks for it, and for [PermitFile] in it, each time it starts a
-// process of the unit, so nothing starts once the guard has removed it. zkelectd's user can create and remove it, but only the
-// kernel puts files into it: no FIFO that would block systemd, and no settings that systemd would apply.
+// The permit is a control group without processes. systemd checks for it, and for [PermitFile] in it, each time it
+// starts a process of the unit, so nothing starts once the guard has removed it. zkelectd's user can create and remove
+// it, but only the kernel puts files into it: no FIFO that would block systemd, and no settings that systemd would
+// apply.
 func PermitDir(unit string) string {
 	parent := delegatedCgroup()
 	if parent == "" {
@@ -42,8 +44,8 @@ func PermitDir(unit string) string {
 // PermitFile is the file in the permit that the unit names as an EnvironmentFile=. Its lines are not assignments.
 const PermitFile = eventsFile
 
-// quietTime is how long a unit's control group must have been empty before the unit counts as dead: systemd may be about to
-// start the unit's next process.
+// quietTime is how long a unit's control group must have been empty before the unit counts as dead: systemd may be
+// about to start the unit's next process.
 const quietTime = 200 * time.Millisecond
 
 // dir returns the directory of the unit's control group.
@@ -81,8 +83,8 @@ func newUnitContainer(u Unit) (*unitContainer, error) {
 	return &unitContainer{unit: u, dir: dir}, err
 }
 
-// open opens the control group as soon as systemd has created it. Until the unit has granted the right to kill it, the group
-// can only be watched, so open tries again.
+// open opens the control group as soon as systemd has created it. Until the unit has granted the right to kill it, the
+// group can only be watched, so open tries again.
 func (c *unitContainer) open() {
 	if c.group != nil && c.group.killFD >= 0 {
 		return
@@ -115,8 +117,8 @@ func (c *unitContainer) revoke() {
 	}
 }
 
-// Empty removes the permit, and returns an error until the control group has been empty for quietTime since then: systemd
-// may have looked for the permit just before it was removed.
+// Empty removes the permit, and returns an error until the control group has been empty for quietTime since then:
+// systemd may have looked for the permit just before it was removed.
 func (c *unitContainer) Empty() error {
 	c.revoke()
 	err := c.groupEmpty()
@@ -174,7 +176,8 @@ func (u Unit) CheckKillGranted() error {
 	return f.Close()
 }
 
-// OwnCgroup returns the control group of the unit that this process belongs to, relative to the mount point of the hierarchy.
+// OwnCgroup returns the control group of the unit that this process belongs to, relative to the mount point of the
+// hierarchy.
 func OwnCgroup() (string, error) {
 	mount, own := ownCgroup()
 	own = strings.TrimSuffix(own, "/.control") // where systemd starts ExecCondition= and similar commands of a unit with Delegate=

@@ -11,8 +11,8 @@ import (
 	"zkelectd/internal/store"
 )
 
-// checkPace is how long the host waits for each znode that a check reads: idle groups cost it half a read a second, however many
-// there are. A host with few groups checks each of them every [status.CheckInterval].
+// checkPace is how long the host waits for each znode that a check reads: idle groups cost it half a read a second,
+// however many there are. A host with few groups checks each of them every [status.CheckInterval].
 const checkPace = 2 * time.Second
 
 // checkGroups checks one group after another until ctx ends, see [group.Instance.Check].
@@ -49,7 +49,8 @@ func (m *membership) checkTree(ctx context.Context) int {
 	return reads + m.checkIdentity(ctx)
 }
 
-// checkIdentity restores the records of the group's name and root if they are damaged: without them no member could start.
+// checkIdentity restores the records of the group's name and root if they are damaged: without them no member could
+// start.
 func (m *membership) checkIdentity(ctx context.Context) (reads int) {
 	ctx, cancel := context.WithTimeout(ctx, m.session.zk.Timeout())
 	defer cancel()

@@ -25,7 +25,8 @@ const (
 // errDeviceUnknown is why a host that requires a watchdog device does not lead at first.
 var errDeviceUnknown = errors.New("it has not been checked yet")
 
-// device is what the host knows of its watchdog device, which the guard opens. It outlives sessions, and is safe for concurrent use.
+// device is what the host knows of its watchdog device, which the guard opens. It outlives sessions, and is safe for
+// concurrent use.
 type device struct {
 	config config.WatchdogDevice
 	lease  time.Duration // election.lease
@@ -105,7 +106,8 @@ func (d *device) check(always bool) {
 	}
 }
 
-// run follows what the guard reports about the device, and has it checked again while it cannot be used, until ctx ends.
+// run follows what the guard reports about the device, and has it checked again while it cannot be used, until ctx
+// ends.
 func (d *device) run(ctx context.Context) {
 	if d == nil {
 		return

@@ -24,8 +24,8 @@ import (
 	"zkelectd/internal/zk"
 )
 
-// failsafeMode is the host's part of failsafe mode, for all groups that take part. Its agent is opened for the first of them, and outlives
-// sessions.
+// failsafeMode is the host's part of failsafe mode, for all groups that take part. Its agent is opened for the first of
+// them, and outlives sessions.
 type failsafeMode struct {
 	host  *Host
 	agent atomic.Pointer[agent.Agent] // nil until a group needs it
@@ -109,8 +109,8 @@ func (f *failsafeMode) probe(ctx context.Context) error {
 	return err
 }
 
-// HandleFailsafe returns a handler that answers the other daemons in failsafe mode, once a group of this host takes part, and passes other
-// requests on to next.
+// HandleFailsafe returns a handler that answers the other daemons in failsafe mode, once a group of this host takes
+// part, and passes other requests on to next.
 func (h *Host) HandleFailsafe(next http.Handler) http.Handler {
 	f := h.failsafe
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -134,7 +134,8 @@ type participation struct {
 	audit    time.Duration // when to look next whether others can read the keys
 }
 
-// join prepares an instance of a resource for failsafe mode; nil if its configuration does not enable that, or the group cannot use it.
+// join prepares an instance of a resource for failsafe mode; nil if its configuration does not enable that, or the
+// group cannot use it.
 func (m *membership) join(ctx context.Context, b cluster.Budget) (*participation, error) {
 	f, r, c := m.session.host.failsafe, m.resource, m.resource.config()
 	switch {
@@ -175,7 +176,8 @@ func (m *membership) join(ctx context.Context, b cluster.Budget) (*participation
 	return p, nil
 }
 
-// promisesUnknownError reports that this host must not take part in a group, because it cannot know what it has promised there.
+// promisesUnknownError reports that this host must not take part in a group, because it cannot know what it has
+// promised there.
 type promisesUnknownError struct{ err error }
 
 func (e *promisesUnknownError) Error() string {
@@ -186,9 +188,10 @@ func (e *promisesUnknownError) Error() string {
 
 func (e *promisesUnknownError) Unwrap() error { return e.err }
 
-// agree prepares an instance that takes no part in failsafe mode. If an earlier one may have, the last leader may have counted on its
-// promises: then nobody leads before this host, or another one, has agreed to a successor. It returns nil if there was none, and a
-// [promisesUnknownError] if that cannot be found out: no answer does not mean that nothing was promised.
+// agree prepares an instance that takes no part in failsafe mode. If an earlier one may have, the last leader may have
+// counted on its promises: then nobody leads before this host, or another one, has agreed to a successor. It returns
+// nil if there was none, and a [promisesUnknownError] if that cannot be found out: no answer does not mean that nothing
+// was promised.
 func (m *membership) agree(ctx context.Context) (*participation, error) {
 	f, r := m.session.host.failsafe, m.resource
 	a := f.agent.Load() // what it has in memory needs no file
@@ -207,8 +210,8 @@ func (m *membership) agree(ctx context.Context) (*participation, error) {
 	return &participation{agent: a, resource: r}, nil
 }
 
-// checkUnbound returns an error if promises still bind in the group; unknown is why this host does not know its own. Where none bind, an
-// instance without a state directory harms nobody: later leaders do not count on it.
+// checkUnbound returns an error if promises still bind in the group; unknown is why this host does not know its own.
+// Where none bind, an instance without a state directory harms nobody: later leaders do not count on it.
 func (m *membership) checkUnbound(ctx context.Context, unknown error) error {
 	conn := m.session.zk.Group(m.resource.paths())
 	defer conn.Close()
@@ -241,8 +244,8 @@ func (p *participation) options(c config.Config) *group.Failsafe {
 	return &group.Failsafe{Agent: p.agent, Start: rand.Uint64(), Node: node}
 }
 
-// begin makes this host answer leaders under an incarnation, and follows what it needs to know about the group. Call end when the
-// incarnation is over.
+// begin makes this host answer leaders under an incarnation, and follows what it needs to know about the group. Call
+// end when the incarnation is over.
 func (p *participation) begin(ctx context.Context, incarnation string) (end func()) {
 	if p == nil || p.conn == nil {
 		return func() {}
@@ -295,8 +298,8 @@ func (p *participation) update(ctx context.Context, now store.FailsafeGroup) {
 	}
 }
 
-// auditKeys checks from time to time whether the ACL of the keys has changed since they were read, because an ACL has no watch. A client
-// that reads the keys could send promises as a member.
+// auditKeys checks from time to time whether the ACL of the keys has changed since they were read, because an ACL has
+// no watch. A client that reads the keys could send promises as a member.
 func (p *participation) auditKeys(ctx context.Context, g *agent.Group) {
 	now := boottime.Now()
 	if now < p.audit {

@@ -40,7 +40,8 @@ type fencingMonitor struct {
 	found map[string]monitored // by fingerprint
 }
 
-// monitorFencing asks the fence agents of all groups whether they would work, until ctx ends. What they say is a problem of the node.
+// monitorFencing asks the fence agents of all groups whether they would work, until ctx ends. What they say is a
+// problem of the node.
 func (h *Host) monitorFencing(ctx context.Context) {
 	m := &h.fencingMonitor
 	m.found = make(map[string]monitored)
@@ -49,7 +50,8 @@ func (h *Host) monitorFencing(ctx context.Context) {
 	}
 }
 
-// Timing of the monitor: when it begins, how often it looks whether the agents of a group are due, and how often they are.
+// Timing of the monitor: when it begins, how often it looks whether the agents of a group are due, and how often they
+// are.
 const (
 	fencingFirst    = 2 * time.Second
 	fencingPace     = 5 * time.Second
@@ -89,7 +91,8 @@ func (m *fencingMonitor) round(ctx context.Context, h *Host) {
 	h.counters.Update(func(t *status.Totals) { t.Unfenceable = failed })
 }
 
-// monitor returns why nodes could not be fenced. First it validates the options: a device that answers proves nothing about them.
+// monitor returns why nodes could not be fenced. First it validates the options: a device that answers proves nothing
+// about them.
 func monitor(ctx context.Context, f fencer.Config, c config.Config) (texts []string) {
 	for _, err := range f.Check(ctx, c.Fencing.SkipWait, fencer.Run) {
 		texts = append(texts, err.Error())

@@ -59,7 +59,8 @@ func (r *resource) newGroup(p cluster.Paths) *Group {
 	return g
 }
 
-// workConfig returns the configuration in force for the work of the group, in which the variables of its slot are replaced.
+// workConfig returns the configuration in force for the work of the group, in which the variables of its slot are
+// replaced.
 func (g *Group) workConfig() config.Config {
 	c := g.config()
 	if g.paths.Slot == "" {
@@ -91,7 +92,8 @@ func (g *Group) changeHook() hook.Hook {
 	return g.hook("hooks.on_change", g.startedConfig().Hooks.OnChange)
 }
 
-// startedConfig is [Group.workConfig] as of the start of the last instance: what a reload applies as soon as this host does not lead.
+// startedConfig is [Group.workConfig] as of the start of the last instance: what a reload applies as soon as this host
+// does not lead.
 func (g *Group) startedConfig() config.Config {
 	if c := g.started.Load(); c != nil {
 		return *c

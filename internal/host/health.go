@@ -23,8 +23,8 @@ import (
 type health struct {
 	log      *slog.Logger
 	onChange func() // called after a change of unhealthy
-	// onMeasured is called after a change of latency or score that must be published in the records of the groups; nil if they are not
-	// published there.
+	// onMeasured is called after a change of latency or score that must be published in the records of the groups; nil
+	// if they are not published there.
 	onMeasured func()
 
 	responded atomic.Int64 // see RespondedAt
@@ -120,7 +120,8 @@ func (h *health) measured(n *cluster.Node) {
 	n.Latency, n.Score = h.latency.rounded(), h.score.rounded()
 }
 
-// A host, or a child, counts as failed after fall failed checks in a row, and a host as healthy again after healthRise successful ones.
+// A host, or a child, counts as failed after fall failed checks in a row, and a host as healthy again after healthRise
+// successful ones.
 const (
 	fall       = 3
 	healthRise = 2
@@ -184,8 +185,8 @@ type average struct {
 // smoothing is the weight of the newest value.
 const smoothing = 0.3
 
-// add adds x, and reports whether the average must be published again, because it has changed by a tenth or more, and by least or
-// more, since it was published.
+// add adds x, and reports whether the average must be published again, because it has changed by a tenth or more, and
+// by least or more, since it was published.
 func (a *average) add(x, least float64) bool {
 	if !a.known {
 		a.value, a.published, a.known = x, x, true

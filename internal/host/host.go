@@ -1,6 +1,6 @@
-// Package host runs zkelectd on one host. It opens one ZooKeeper session after another, and runs the host's members of all its
-// groups on each of them. It passes the session to the guard, reloads the configuration on request, measures the host's health,
-// submits operator requests, and reports to the service manager.
+// Package host runs zkelectd on one host. It opens one ZooKeeper session after another, and runs the host's members of
+// all its groups on each of them. It passes the session to the guard, reloads the configuration on request, measures
+// the host's health, submits operator requests, and reports to the service manager.
 package host
 
 import (
@@ -45,15 +45,17 @@ type Guard interface {
 	ClearSession()
 	// Heartbeat promises another heartbeat before until; 0 promises none.
 	Heartbeat(until time.Duration)
-	// WatchdogInterval returns how often the daemon must call Heartbeat for the service manager's watchdog; 0 for no watchdog.
+	// WatchdogInterval returns how often the daemon must call Heartbeat for the service manager's watchdog; 0 for no
+	// watchdog.
 	WatchdogInterval() time.Duration
-	// ReportAlive reports to the service manager's watchdog that this daemon is alive, and Notify sends the service manager a
-	// message.
+	// ReportAlive reports to the service manager's watchdog that this daemon is alive, and Notify sends the service
+	// manager a message.
 	ReportAlive()
 	Notify(state string)
 	// Containment returns what keeps the processes of the work together.
 	Containment() guard.Containment
-	// CheckDevice has a watchdog device checked. DeviceState returns what the guard found last, after a value from DeviceNews.
+	// CheckDevice has a watchdog device checked. DeviceState returns what the guard found last, after a value from
+	// DeviceNews.
 	CheckDevice(guard.DeviceSpec)
 	DeviceState() guard.DeviceState
 	DeviceNews() <-chan struct{}
@@ -136,7 +138,8 @@ type Host struct {
 	smallestGrant time.Duration // see noteGrant
 }
 
-// Limits of what runs at once for all groups of a host. The hooks around the work are not limited: leadership waits for them.
+// Limits of what runs at once for all groups of a host. The hooks around the work are not limited: leadership waits for
+// them.
 const (
 	maxProbes = 16
 	maxHooks  = 8
@@ -186,8 +189,8 @@ func New(opt Options) *Host {
 	return h
 }
 
-// config returns the host's configuration in force. A reload may replace it at any time, so settings that belong together must be
-// read from one copy.
+// config returns the host's configuration in force. A reload may replace it at any time, so settings that belong
+// together must be read from one copy.
 func (h *Host) config() config.Config { return h.inForce.Load().Config }
 
 // single reports whether this daemon is configured for one group, without a directory of groups.
@@ -200,8 +203,8 @@ func (h *Host) resources() []*resource {
 	return h.groups
 }
 
-// Groups returns the host's groups, sorted by name, with each slot of a group that has slots as a separate group. Groups whose files
-// were refused are among them.
+// Groups returns the host's groups, sorted by name, with each slot of a group that has slots as a separate group.
+// Groups whose files were refused are among them.
 func (h *Host) Groups() []*Group {
 	var all []*Group
 	h.mu.Lock()

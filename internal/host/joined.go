@@ -23,8 +23,8 @@ import (
 	"zkelectd/internal/zk"
 )
 
-// joinedRecord says that this host has been in a group, which survives a restart: if the servers lose their data, it creates the group again,
-// as a member that runs does. It is a file of the state directory, where there is one.
+// joinedRecord says that this host has been in a group, which survives a restart: if the servers lose their data, it
+// creates the group again, as a member that runs does. It is a file of the state directory, where there is one.
 type joinedRecord struct {
 	Root    string   `json:"root"`
 	Servers []string `json:"servers"`
@@ -57,8 +57,8 @@ func (r *resource) lastJoined() joinedRecord {
 // wasOpen reports whether clients without an identity could change the group when this host was in it last.
 func (r *resource) wasOpen() bool { return r.lastJoined().Open }
 
-// newGroupID returns the id for a root that has none, as seen at a server. The servers of the group that this host was in get the one that
-// it had there, so that all members agree after a loss of all data.
+// newGroupID returns the id for a root that has none, as seen at a server. The servers of the group that this host was
+// in get the one that it had there, so that all members agree after a loss of all data.
 func (r *resource) newGroupID(server string) string {
 	if last := r.lastJoined(); last.ID != "" && slices.Contains(last.Servers, server) {
 		return last.ID
@@ -106,8 +106,8 @@ func (r *resource) missing() store.MissingError {
 	return e
 }
 
-// mayCreate returns nil if this host may create the group, and else why not: it must have been told to, or have been in it, on these servers.
-// Of those, one may be of another ensemble, which is what sameEnsemble excludes.
+// mayCreate returns nil if this host may create the group, and else why not: it must have been told to, or have been in
+// it, on these servers. Of those, one may be of another ensemble, which is what sameEnsemble excludes.
 func (r *resource) mayCreate(ctx context.Context, sameEnsemble func(context.Context) error) error {
 	if r.host.opt.Create {
 		return nil
@@ -176,8 +176,8 @@ func (r *resource) ensure(ctx context.Context, s *zk.Session, conn *zk.Group, id
 	return slots, err
 }
 
-// checkJoined returns nil if this host has recorded that it has been in the group, on these servers: one that was mistyped since may be of
-// another ensemble, which knows of no group.
+// checkJoined returns nil if this host has recorded that it has been in the group, on these servers: one that was
+// mistyped since may be of another ensemble, which knows of no group.
 func (r *resource) checkJoined() error {
 	recorded, err := r.readJoined()
 	if err != nil {
@@ -191,7 +191,8 @@ func (r *resource) checkJoined() error {
 	return nil
 }
 
-// readJoined returns what this host has recorded of the group in its state directory. The error is [store.ErrNeverJoined] if that is nothing.
+// readJoined returns what this host has recorded of the group in its state directory. The error is
+// [store.ErrNeverJoined] if that is nothing.
 func (r *resource) readJoined() (recorded joinedRecord, err error) {
 	dir, name := r.host.opt.StateDir, joinedFile(r.root)
 	data, err := statedir.Read(dir, name)
@@ -211,8 +212,9 @@ func (r *resource) recordOpen(open bool) {
 	}
 }
 
-// recordJoined records that this host has been in the group, on the servers of the configuration in force. Without the record in the state
-// directory it waits for an operator after a loss of all data, so a failure is no reason not to take part. An empty id is not known.
+// recordJoined records that this host has been in the group, on the servers of the configuration in force. Without the
+// record in the state directory it waits for an operator after a loss of all data, so a failure is no reason not to
+// take part. An empty id is not known.
 func (r *resource) recordJoined(id string) {
 	r.record(func(j *joinedRecord) { j.ID = cmp.Or(id, j.ID) })
 }
@@ -243,15 +245,16 @@ func (r *resource) record(change func(*joinedRecord)) {
 	}
 }
 
-// A host looks every missingInterval whether a group exists now. One that was never in it leaves a server of another ensemble only every
-// strangerInterval: no group waits for it.
+// A host looks every missingInterval whether a group exists now. One that was never in it leaves a server of another
+// ensemble only every strangerInterval: no group waits for it.
 const (
 	missingInterval  = 5 * time.Second
 	strangerInterval = 30 * time.Second
 )
 
-// awaitGroup shows that there is no group, and waits until it is time to look again. If a server has said that it is of another ensemble than
-// the one that was asked, and no group of this host needs the session, the next one begins at another server, which may have the group.
+// awaitGroup shows that there is no group, and waits until it is time to look again. If a server has said that it is of
+// another ensemble than the one that was asked, and no group of this host needs the session, the next one begins at
+// another server, which may have the group.
 func (m *membership) awaitGroup(missing *store.MissingError) {
 	why, pause := missing.Error(), missingInterval
 	var other *zk.EnsembleError

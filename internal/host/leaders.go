@@ -14,9 +14,9 @@ import (
 	"zkelectd/internal/zk"
 )
 
-// leaderWatch watches who leads a group, for hooks.on_leader_change and for the events of the HTTP API. A member that neither elects
-// nor leads needs nothing of that, so the znode is watched only if somebody wants to know. It is separate from the member's loop:
-// nothing waits for it, and nothing is decided by it.
+// leaderWatch watches who leads a group, for hooks.on_leader_change and for the events of the HTTP API. A member that
+// neither elects nor leads needs nothing of that, so the znode is watched only if somebody wants to know. It is
+// separate from the member's loop: nothing waits for it, and nothing is decided by it.
 type leaderWatch struct {
 	group *Group
 	hooks *hook.Queue
@@ -118,7 +118,8 @@ func (w *leaderWatch) run(ctx context.Context, conn leaderSession) {
 	}
 }
 
-// read reads who leads, with a watch; ok is false if that cannot be read now. Nobody leads by a current that is not the holder's.
+// read reads who leads, with a watch; ok is false if that cannot be read now. Nobody leads by a current that is not the
+// holder's.
 func (w *leaderWatch) read(ctx context.Context, conn leaderSession) (l status.HolderChange, ok bool) {
 	p := w.group.paths
 	for {

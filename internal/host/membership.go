@@ -29,9 +29,9 @@ const (
 
 )
 
-// membership is the membership of one resource in one session: one instance after another. An instance ends with LEAVE, so that the
-// next one can register in the same session (docs/protocol.md, Leaving a group). Whatever happens to the group, the session and the other
-// groups go on.
+// membership is the membership of one resource in one session: one instance after another. An instance ends with LEAVE,
+// so that the next one can register in the same session (docs/protocol.md, Leaving a group). Whatever happens to the
+// group, the session and the other groups go on.
 type membership struct {
 	session  *session
 	resource *resource
@@ -44,7 +44,8 @@ type membership struct {
 	// outdated is set while the running instance does not have the configuration in force.
 	outdated atomic.Bool
 
-	// unleft is the last instance, if it relies on the end of the session instead of LEAVE. It is set before the membership ends.
+	// unleft is the last instance, if it relies on the end of the session instead of LEAVE. It is set before the
+	// membership ends.
 	unleft *instance
 
 	mu        sync.Mutex
@@ -195,8 +196,8 @@ func (m *membership) park() bool {
 	return true
 }
 
-// runInstance registers an instance, runs it until it ends, and sends LEAVE for it. It returns nil if the session or the membership
-// ends, else why the instance has ended. When it returns, all of its work is dead.
+// runInstance registers an instance, runs it until it ends, and sends LEAVE for it. It returns nil if the session or
+// the membership ends, else why the instance has ended. When it returns, all of its work is dead.
 func (m *membership) runInstance() error {
 	s, r := m.session, m.resource
 	budget, err := s.budget(r)
@@ -317,8 +318,8 @@ func permanent(err error) error {
 	return &group.PermanentError{Err: err}
 }
 
-// serve runs the members. If a loop is stuck or panics, serve abandons the instance and returns an [abandonedError] when its work
-// is dead.
+// serve runs the members. If a loop is stuck or panics, serve abandons the instance and returns an [abandonedError]
+// when its work is dead.
 func (m *membership) serve(i *instance, before published) error {
 	r := m.resource
 	if !m.setCurrent(i) {
@@ -393,8 +394,8 @@ func (m *membership) cutLease(deadline time.Duration, reason string) {
 	}
 }
 
-// check abandons the instance if its loop has not shown in time that it is alive. It ends an instance without the configuration in
-// force, once that does not lead.
+// check abandons the instance if its loop has not shown in time that it is alive. It ends an instance without the
+// configuration in force, once that does not lead.
 func (m *membership) check(now time.Duration) {
 	i := m.instance()
 	if i == nil {

@@ -41,7 +41,8 @@ func (m *membership) recordLeaving(i *instance) {
 	m.resource.all()[0].core.Load().RecordLeaving(context.WithoutCancel(m.ctx), i.conns[0], i.Instance, how)
 }
 
-// abandon makes the session and the guard refuse everything that the instance still sends, and waits until its work is dead.
+// abandon makes the session and the guard refuse everything that the instance still sends, and waits until its work is
+// dead.
 func (m *membership) abandon(i *instance, reason string) error {
 	m.resource.log.Error("abandoning this instance: its work is killed, and a new instance registers", "reason", reason)
 	i.closeLimits() // other groups need not wait until its work is dead
@@ -67,7 +68,8 @@ func (m *membership) abandon(i *instance, reason string) error {
 	return &abandonedError{reason}
 }
 
-// leave sends LEAVE for an instance whose work is dead, as far as that is proven: the guard may be lost (A3). It returns an error if that is not confirmed in time.
+// leave sends LEAVE for an instance whose work is dead, as far as that is proven: the guard may be lost (A3). It
+// returns an error if that is not confirmed in time.
 func (m *membership) leave(ctx context.Context, i *instance, reason error) error {
 	m.resource.setMembership(status.MembershipLeaving, "")
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout*m.session.granted)
@@ -79,9 +81,9 @@ func (m *membership) leave(ctx context.Context, i *instance, reason error) error
 	})
 }
 
-// leaveIfOverdue makes an instance leave whose end takes too long, because some of its work cannot be killed: it may be the oldest
-// member, which must elect, and it no longer does (L1). What is not proven to be dead counts as revoked. Only when all of it is dead may
-// the next instance register. Call stop when the instance has ended.
+// leaveIfOverdue makes an instance leave whose end takes too long, because some of its work cannot be killed: it may be
+// the oldest member, which must elect, and it no longer does (L1). What is not proven to be dead counts as revoked.
+// Only when all of it is dead may the next instance register. Call stop when the instance has ended.
 func (m *membership) leaveIfOverdue(i *instance) (stop func()) {
 	return inBackground(context.Background(), func(ctx context.Context) {
 		select {

@@ -92,7 +92,8 @@ func (p *placement) relate(name string, r policy.Relations) {
 	p.relations = next
 }
 
-// setElsewhere notes the loads that the hosts have published. What this host knows by itself is newer, so only what exceeds it counts.
+// setElsewhere notes the loads that the hosts have published. What this host knows by itself is newer, so only what
+// exceeds it counts.
 func (p *placement) setElsewhere(loads map[string]cluster.Load) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,8 +20,8 @@ type Reloaded struct {
 	config.Reloaded
 	// Files lists the settings whose files have changed.
 	Files []string
-	// Commit applies the settings outside the host (tokens, allowed hosts). It is called with the configuration in force once it is
-	// accepted; nil for none.
+	// Commit applies the settings outside the host (tokens, allowed hosts). It is called with the configuration in
+	// force once it is accepted; nil for none.
 	Commit func(config.Host)
 }
 
@@ -32,8 +32,8 @@ type reloadResult struct {
 	text    string // what it changed
 }
 
-// serveReloads reloads the configuration on each request until ctx ends, without blocking an event loop. It begins when the groups
-// have registered, because only a member can publish a policy.
+// serveReloads reloads the configuration on each request until ctx ends, without blocking an event loop. It begins when
+// the groups have registered, because only a member can publish a policy.
 func (h *Host) serveReloads(ctx context.Context, s *session) {
 	select {
 	case <-s.ready:

@@ -9,8 +9,8 @@ import (
 	"zkelectd/internal/operator"
 )
 
-// publishPolicies publishes what has changed in the policies of the groups' files. A group whose policy is refused keeps its
-// configuration; if it is the only one, the error is returned.
+// publishPolicies publishes what has changed in the policies of the groups' files. A group whose policy is refused
+// keeps its configuration; if it is the only one, the error is returned.
 func (h *Host) publishPolicies(ctx context.Context, s *session, next *Reloaded) (map[string]operator.PublishedPolicy, error) {
 	all := make(map[string]operator.PublishedPolicy)
 	for i, c := range next.Host.Groups {
@@ -32,8 +32,9 @@ func (h *Host) publishPolicies(ctx context.Context, s *session, next *Reloaded) 
 	return all, nil
 }
 
-// publishPolicy publishes what has changed in the policy since the configuration in force was read. The rest may be older than the policy
-// in force: this file may not have been changed when another host's was, or it may have been restored while this daemon was down.
+// publishPolicy publishes what has changed in the policy since the configuration in force was read. The rest may be
+// older than the policy in force: this file may not have been changed when another host's was, or it may have been
+// restored while this daemon was down.
 func (r *resource) publishPolicy(ctx context.Context, s *session, next config.Config) (operator.PublishedPolicy, error) {
 	if next.Policy.LeftToGroup() {
 		return operator.PublishedPolicy{}, nil

@@ -21,8 +21,8 @@ import (
 	"zkelectd/internal/work/worker"
 )
 
-// resource is what one configuration file describes: a group with one leader, or one with several slots, each of which is shown and
-// operated as a [Group]. It has one membership.
+// resource is what one configuration file describes: a group with one leader, or one with several slots, each of which
+// is shown and operated as a [Group]. It has one membership.
 type resource struct {
 	host       *Host
 	name       string

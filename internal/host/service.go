@@ -44,7 +44,8 @@ func (s *service) status(line string) {
 	}
 }
 
-// keepAlive sends a status line, and feeds the service manager's watchdog while no event loop runs. Call stop to end that.
+// keepAlive sends a status line, and feeds the service manager's watchdog while no event loop runs. Call stop to end
+// that.
 func (h *Host) keepAlive(line string) (stop func()) {
 	h.service.status(line)
 	every := h.opt.Guard.WatchdogInterval()

@@ -27,8 +27,8 @@ import (
 // closeTimeout bounds the closing of a session.
 const closeTimeout = 5 * time.Second
 
-// session is the host's part of one ZooKeeper session: the memberships of its groups. Nothing that concerns one group ends it
-// (docs/protocol.md, Session).
+// session is the host's part of one ZooKeeper session: the memberships of its groups. Nothing that concerns one group
+// ends it (docs/protocol.md, Session).
 type session struct {
 	host    *Host
 	zk      *zk.Session
@@ -150,8 +150,8 @@ func (s *session) run(ctx context.Context) error {
 	return s.ending
 }
 
-// ensureLease creates the lease znode of the session, unless it has one. Without it, a lost leader on this host is replaced only when its
-// session has ended.
+// ensureLease creates the lease znode of the session, unless it has one. Without it, a lost leader on this host is
+// replaced only when its session has ended.
 func (s *session) ensureLease(ctx context.Context) error {
 	s.leasing.Lock()
 	defer s.leasing.Unlock()
@@ -167,8 +167,9 @@ func (s *session) ensureLease(ctx context.Context) error {
 	return err
 }
 
-// awaitMemberships waits until all memberships have ended. While the work of one group takes its time to end, the members of the others
-// leave: they are still eligible, and may be the oldest ones, which must elect, and they no longer do (L1).
+// awaitMemberships waits until all memberships have ended. While the work of one group takes its time to end, the
+// members of the others leave: they are still eligible, and may be the oldest ones, which must elect, and they no
+// longer do (L1).
 func (s *session) awaitMemberships() {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { // ends with the memberships
@@ -260,7 +261,8 @@ func (s *session) begin(r *resource) {
 // startTimeout is how long a start with several groups waits for all of them to register before it counts as complete.
 const startTimeout = 10 * time.Second
 
-// reportReady reports to the service manager that the start is complete, once every group has registered or was refused.
+// reportReady reports to the service manager that the start is complete, once every group has registered or was
+// refused.
 func (s *session) reportReady() {
 	waiting := !s.host.single() && time.Since(s.began) > startTimeout
 	all := s.all()
@@ -314,9 +316,9 @@ func (s *session) remove(r *resource, reason string) {
 	}
 }
 
-// cutLeases shortens all leases and ends leaderships and session when a server has granted a shorter session timeout than the one
-// that the leases are based on (A2 in docs/protocol.md). The session calls it before it sends anything on the new connection, in a
-// separate goroutine.
+// cutLeases shortens all leases and ends leaderships and session when a server has granted a shorter session timeout
+// than the one that the leases are based on (A2 in docs/protocol.md). The session calls it before it sends anything on
+// the new connection, in a separate goroutine.
 func (s *session) cutLeases(g zk.Grant) {
 	s.host.noteGrant(g.Timeout)
 	reason := fmt.Sprintf("%s granted a session timeout of %s instead of %s", g.Server, g.Timeout, g.Base)

@@ -23,8 +23,8 @@ const (
 	workCheckTimeout  = 5 * time.Second  // after that a file system or systemd counts as hanging
 )
 
-// checkWork checks from time to time whether this host could start the work of its groups, until ctx ends: a standby would notice
-// only when it takes over. The host may be elected anyway, unless its health probe fails.
+// checkWork checks from time to time whether this host could start the work of its groups, until ctx ends: a standby
+// would notice only when it takes over. The host may be elected anyway, unless its health probe fails.
 func (h *Host) checkWork(ctx context.Context) {
 	checks := newBoundedChecks(workCheckTimeout)
 	for {
@@ -69,8 +69,8 @@ func (h *Host) checkCertificate(c config.Config) error {
 	return cert.Check(time.Now())
 }
 
-// boundedChecks runs checks that may hang, for each key one at a time: a file system that hangs must not keep others from being
-// checked, nor make goroutines pile up.
+// boundedChecks runs checks that may hang, for each key one at a time: a file system that hangs must not keep others
+// from being checked, nor make goroutines pile up.
 type boundedChecks struct {
 	limit   time.Duration
 	pending map[any]chan []error // of the checks that hang
@@ -80,8 +80,8 @@ func newBoundedChecks(limit time.Duration) *boundedChecks {
 	return &boundedChecks{limit: limit, pending: make(map[any]chan []error)}
 }
 
-// run returns what check returns, or an error if it takes long or if an earlier check with this key still hangs; nil at the end of
-// ctx.
+// run returns what check returns, or an error if it takes long or if an earlier check with this key still hangs; nil at
+// the end of ctx.
 func (b *boundedChecks) run(ctx context.Context, key any, check func() []error) []error {
 	late := []error{fmt.Errorf("the programs and files of the configuration cannot be checked: a file system has not answered for %s", b.limit)}
 	if before := b.pending[key]; before != nil {
@@ -119,8 +119,8 @@ func (r *resource) setProblems(found []error) {
 		"this host is ready to lead: the check of the work finds no problem any more")
 }
 
-// notice replaces a list of problems. If it has changed, it logs each new one with a message, and that there are none any more with another,
-// and publishes the list.
+// notice replaces a list of problems. If it has changed, it logs each new one with a message, and that there are none
+// any more with another, and publishes the list.
 func (r *resource) notice(list *atomic.Pointer[[]string], next []string, problem, none string) {
 	before := *list.Load()
 	if slices.Equal(before, next) {

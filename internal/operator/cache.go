@@ -29,8 +29,8 @@ var (
 )
 
 // GroupCache reads what HTTP clients ask for and the loop does not know: the whole group, where this daemon is not the
-// elector, and the history. It reads on the loop's session, one thing at a time and each at most once a second however many
-// clients ask, so that it never delays the election; it sets no watch and writes nothing.
+// elector, and the history. It reads on the loop's session, one thing at a time and each at most once a second however
+// many clients ask, so that it never delays the election; it sets no watch and writes nothing.
 type GroupCache struct {
 	viewer     *status.Viewer
 	policies   policy.Cache // for explanations
@@ -43,7 +43,8 @@ type GroupCache struct {
 	leaseZnode cached[leaseZnodeRead]
 }
 
-// leaseZnodeRead is what was read of a leader's lease znode: at is when it was read last, since when it was first read as it is.
+// leaseZnodeRead is what was read of a leader's lease znode: at is when it was read last, since when it was first read
+// as it is.
 type leaseZnodeRead struct {
 	znode     string
 	exists    bool
@@ -73,7 +74,8 @@ type cached[T any] struct {
 	err   error
 }
 
-// NewGroupCache returns a cache for the group below root, without a source. name is the name of the group or of one of its slots.
+// NewGroupCache returns a cache for the group below root, without a source. name is the name of the group or of one of
+// its slots.
 func NewGroupCache(name, root string) *GroupCache {
 	return &GroupCache{viewer: status.NewViewer(name, root), busy: make(chan struct{}, 1)}
 }
@@ -146,8 +148,9 @@ func (c *GroupCache) Group(ctx context.Context) (status.Group, error) {
 	return view.Unconfirmed(c.unconfirmed(ctx, snap)), nil
 }
 
-// unconfirmed says for how long the READY leader has not renewed its lease; empty if it has, or if that is not known. Every renewal
-// advances the lease znode, about five times in the lease wait, so half of that without one is no accident.
+// unconfirmed says for how long the READY leader has not renewed its lease; empty if it has, or if that is not known.
+// Every renewal advances the lease znode, about five times in the lease wait, so half of that without one is no
+// accident.
 func (c *GroupCache) unconfirmed(ctx context.Context, s cluster.Snapshot) string {
 	f := &s.Fence.Record
 	if !s.Ready() || f.LeaseZnode == "" {

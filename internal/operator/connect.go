@@ -19,7 +19,8 @@ import (
 	"zkelectd/internal/zk/sasl"
 )
 
-// Connect opens a session for a person's request. The caller has checked the credentials, and closes it with [Disconnect].
+// Connect opens a session for a person's request. The caller has checked the credentials, and closes it with
+// [Disconnect].
 func Connect(ctx context.Context, cfg config.Config) (*zk.Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.ZooKeeper.ConnectTimeout, AnswerTimeout))
 	defer cancel()
@@ -42,8 +43,8 @@ func Disconnect(ctx context.Context, s *zk.Session) {
 // AnswerTimeout bounds how long a command waits for a connection, and for one operation: a person waits for its output.
 const AnswerTimeout = 10 * time.Second
 
-// Access returns the ZooKeeper credentials and TLS files for c. getenv returns the daemon's environment, which says where
-// systemd has put the unit's credentials.
+// Access returns the ZooKeeper credentials and TLS files for c. getenv returns the daemon's environment, which says
+// where systemd has put the unit's credentials.
 func Access(c config.Config, getenv func(string) string) zk.Access {
 	z := c.ZooKeeper
 	a := zk.Access{ACL: zk.ACL(z.ACL), Identities: z.Identities}
@@ -83,8 +84,8 @@ func Fencing(c config.Config) fencer.Config {
 	return out
 }
 
-// Losses returns what becomes of a group with this configuration after each loss. alone is set if it is known that no other member
-// may lead.
+// Losses returns what becomes of a group with this configuration after each loss. alone is set if it is known that no
+// other member may lead.
 func Losses(c config.Config, b cluster.Budget, alone bool) []losses.Loss {
 	hooks := 0
 	for _, argv := range [][]string{c.Hooks.PostStop, c.Hooks.OnChange} { // those that the guard runs

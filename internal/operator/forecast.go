@@ -16,8 +16,8 @@ import (
 	"zkelectd/internal/policy"
 )
 
-// WithForecast adds to the view of a group what the view alone does not know: who could lead, why nobody can, and what holds a better
-// member back.
+// WithForecast adds to the view of a group what the view alone does not know: who could lead, why nobody can, and what
+// holds a better member back.
 func WithForecast(view status.Group, q whatif.Question) status.Group {
 	out := whatif.Run(q)
 	next := out
@@ -46,7 +46,8 @@ func WithForecast(view status.Group, q whatif.Question) status.Group {
 	return view.Judged(time.Now())
 }
 
-// canLead returns yes, or why a member could not lead. out is the forecast for now, next the one for the loss of the leader.
+// canLead returns yes, or why a member could not lead. out is the forecast for now, next the one for the loss of the
+// leader.
 func canLead(m status.Member, leader string, out, next whatif.Outcome) string {
 	now, known := out.Last.Ranking.Find(m.Incarnation)
 	switch then, remains := next.Last.Ranking.Find(m.Incarnation); {
@@ -161,15 +162,16 @@ func describeOutcome(q whatif.Question, out whatif.Outcome) []string {
 
 // GroupPlan is what a request would do in one of many groups.
 type GroupPlan struct {
-	// Now is the node that leads or is elected, Then the one that would lead; empty for none. With slots, they are the nodes in those
-	// slots whose leaders would change.
+	// Now is the node that leads or is elected, Then the one that would lead; empty for none. With slots, they are the
+	// nodes in those slots whose leaders would change.
 	Now, Then string
 	Messages  []string
 	// Reason is that of the last election; empty if there is none, or with slots.
 	Reason string
 }
 
-// Plan returns what a request would do, without submitting it. The error matches *[request.NotAffectedError] if that is nothing.
+// Plan returns what a request would do, without submitting it. The error matches *[request.NotAffectedError] if that is
+// nothing.
 func (s Submitter) Plan(ctx context.Context, r request.Request) (GroupPlan, error) {
 	q, err := s.Question(ctx)
 	if err != nil {
@@ -199,8 +201,8 @@ func PlanOf(q whatif.Question, r request.Request) (GroupPlan, error) {
 	return p, nil
 }
 
-// DryRun says in lines what a request would do, who would lead then, and what would hold a better member back. The error is that of
-// [request.Request.Plan].
+// DryRun says in lines what a request would do, who would lead then, and what would hold a better member back. The
+// error is that of [request.Request.Plan].
 func DryRun(q whatif.Question, r request.Request) ([]string, error) {
 	plan, err := r.Plan(q)
 	if err != nil {
@@ -209,7 +211,8 @@ func DryRun(q whatif.Question, r request.Request) ([]string, error) {
 	return append(plan.Messages, DescribeOutcome(request.WithControl(q, plan.Control))...), nil
 }
 
-// slotMoves returns the nodes that lead the slots whose leaders would change, and those that would lead them then, with the slots.
+// slotMoves returns the nodes that lead the slots whose leaders would change, and those that would lead them then, with
+// the slots.
 func slotMoves(questions []whatif.Question) (now, then string) {
 	var before, after []string
 	for i, out := range whatif.RunSlots(questions) {

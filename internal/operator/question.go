@@ -29,8 +29,8 @@ func ElectorOptions(c config.Config) elector.Options {
 	}
 }
 
-// question returns the question for a forecast of snap, under the policy by which an elector with this configuration ranks. name
-// is the name of the group or of one of its slots.
+// question returns the question for a forecast of snap, under the policy by which an elector with this configuration
+// ranks. name is the name of the group or of one of its slots.
 func question(name string, c config.Config, snap cluster.Snapshot, policies *policy.Cache) (whatif.Question, error) {
 	q := whatif.Question{Snapshot: snap, Options: ElectorOptions(c), StrikeResetAfter: c.Election.StrikeResetAfter(), Wall: time.Now()}
 	q.Options.Group = cluster.SlotName(cluster.GroupOf(name), snap.Slot)
@@ -46,7 +46,8 @@ func question(name string, c config.Config, snap cluster.Snapshot, policies *pol
 	return q, err
 }
 
-// AskProgram runs the ranking program argv of an exec policy. It returns the program's answer, or the reason why there is none.
+// AskProgram runs the ranking program argv of an exec policy. It returns the program's answer, or the reason why there
+// is none.
 func AskProgram(ctx context.Context, argv []string, in policy.Input) policy.Answer {
 	if len(argv) == 0 {
 		return policy.Answer{Err: "policy.exec is not set on this host"}
@@ -67,8 +68,8 @@ func Asker(ctx context.Context, c config.Config) func(policy.Input) *policy.Answ
 	}
 }
 
-// Neighbors says which group questions are about, and what is known of other groups. The zero value is a group without a name, of
-// which nothing else is known.
+// Neighbors says which group questions are about, and what is known of other groups. The zero value is a group without
+// a name, of which nothing else is known.
 type Neighbors struct {
 	// Group is the name of the group, or of a slot.
 	Group string
@@ -94,8 +95,8 @@ func (n Neighbors) place(ctx context.Context, q *whatif.Question) {
 // Leaders is a group as read: with one leader, or with one for each slot.
 type Leaders struct {
 	Name string // of the group
-	// Shared has what all slots share: the members, the policy, the requests of the whole group, and the record of slots. Without slots, it
-	// is the only snapshot.
+	// Shared has what all slots share: the members, the policy, the requests of the whole group, and the record of
+	// slots. Without slots, it is the only snapshot.
 	Shared cluster.Snapshot
 	// Snapshots has one for each slot, in their order, with the requests that concern the slot.
 	Snapshots []cluster.Snapshot
@@ -106,8 +107,8 @@ type Leaders struct {
 // slotReadsAtOnce bounds how many slots are read at once.
 const slotReadsAtOnce = 16
 
-// ReadLeaders returns a group, with slots if slotted is set. name is the name of the group or of one of its slots. It reads the decisions
-// before the members, as a daemon does. If watch is true, it sets watches.
+// ReadLeaders returns a group, with slots if slotted is set. name is the name of the group or of one of its slots. It
+// reads the decisions before the members, as a daemon does. If watch is true, it sets watches.
 func ReadLeaders(ctx context.Context, r cluster.Reader, name string, paths cluster.Paths, slotted, watch bool) (Leaders, error) {
 	g := Leaders{Name: cluster.GroupOf(name), slotted: slotted}
 	if !slotted {
@@ -148,8 +149,8 @@ func ReadLeaders(ctx context.Context, r cluster.Reader, name string, paths clust
 	return g, nil
 }
 
-// Question returns the question for a forecast of one slot, or without one of the whole group. ask answers instead of the ranking program
-// of an exec policy.
+// Question returns the question for a forecast of one slot, or without one of the whole group. ask answers instead of
+// the ranking program of an exec policy.
 func (g Leaders) Question(c config.Config, slot string, ask func(policy.Input) *policy.Answer, policies *policy.Cache) (whatif.Question, error) {
 	if slot != "" && g.slotted {
 		return g.slotQuestion(c, slot, ask, policies)

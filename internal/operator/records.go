@@ -70,8 +70,8 @@ func RecordFencing(ctx context.Context, conn cluster.ReadWriter, paths cluster.P
 	}
 }
 
-// Force declares that no work of the fence's term is left, in a group that is stuck as [cluster.Snapshot.CheckStuck] says. snap must
-// show that. noted is set if the history has an entry of the term, which then says so as well.
+// Force declares that no work of the fence's term is left, in a group that is stuck as [cluster.Snapshot.CheckStuck]
+// says. snap must show that. noted is set if the history has an entry of the term, which then says so as well.
 func Force(ctx context.Context, conn cluster.ReadWriter, paths cluster.Paths, snap cluster.Snapshot, by cluster.Forced) (noted bool, err error) {
 	if err := snap.CheckStuck(); err != nil {
 		return false, err
@@ -121,8 +121,8 @@ type Proposal struct {
 	By     string
 	// Force publishes the policy even if no member is eligible under it.
 	Force bool
-	// Before are the rules of the configuration before it was changed: only what has changed since is published. With nil, the whole policy
-	// is.
+	// Before are the rules of the configuration before it was changed: only what has changed since is published. With
+	// nil, the whole policy is.
 	Before *cluster.Rules
 	// Opened is the policy in force that the proposal was made from: it is not published if another one is in force by
 	// then. Nil if it replaces any.
@@ -133,8 +133,8 @@ type Proposal struct {
 type PublishedPolicy struct {
 	// Policy is the one in force now.
 	Policy cluster.Policy
-	// Changed says in lines what has changed for the group. Unpublished are differences from the policy in force that were not published,
-	// because the configuration has not changed there.
+	// Changed says in lines what has changed for the group. Unpublished are differences from the policy in force that
+	// were not published, because the configuration has not changed there.
 	Changed     []string
 	Unpublished []config.Difference
 }
@@ -206,8 +206,8 @@ func PublishPolicy(ctx context.Context, conn cluster.ReadWriter, paths cluster.P
 	}
 }
 
-// merge returns the proposal to publish only what has changed since Before, and how it differs from the configuration. It leaves a policy
-// that cannot be read to next.
+// merge returns the proposal to publish only what has changed since Before, and how it differs from the configuration.
+// It leaves a policy that cannot be read to next.
 func (p Proposal) merge(inForce cluster.Stored[cluster.Policy]) (Proposal, []config.Difference, error) {
 	if p.Before == nil || !inForce.Readable() {
 		return p, nil, nil
@@ -269,8 +269,8 @@ func (p Proposal) next(snap cluster.Snapshot) (next cluster.Policy, needed bool,
 	return next, true, CheckEligible(p.Config, snap, next)
 }
 
-// CheckEligible returns a [NoEligibleError] for a policy under which no member is eligible, unless that is so under the policy
-// in force as well.
+// CheckEligible returns a [NoEligibleError] for a policy under which no member is eligible, unless that is so under the
+// policy in force as well.
 func CheckEligible(c config.Config, snap cluster.Snapshot, rec cluster.Policy) error {
 	compiled, err := policy.New(rec)
 	if err != nil {

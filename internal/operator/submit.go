@@ -26,8 +26,8 @@ type Submitter struct {
 	Read, Write time.Duration
 }
 
-// Question reads the group, and returns the question for a forecast under the policy in force. The forecast may run the ranking
-// program.
+// Question reads the group, and returns the question for a forecast under the policy in force. The forecast may run the
+// ranking program.
 func (s Submitter) Question(ctx context.Context) (whatif.Question, error) {
 	limited, cancel := context.WithTimeout(ctx, s.Read)
 	defer cancel()
@@ -43,8 +43,8 @@ func (s Submitter) Question(ctx context.Context) (whatif.Question, error) {
 }
 
 // Submit plans a request for the group as it is, and writes the plan. Of two operators who submit at the same time one
-// succeeds; the other's error names the first. The error matches [cluster.ErrUnknown] if the request may have been submitted
-// nevertheless.
+// succeeds; the other's error names the first. The error matches [cluster.ErrUnknown] if the request may have been
+// submitted nevertheless.
 func (s Submitter) Submit(ctx context.Context, planner func(whatif.Question) (request.Plan, error)) (request.Plan, error) {
 	last := int64(-1)
 	for {

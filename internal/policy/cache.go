@@ -7,8 +7,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Cache compiles policy records. It keeps the last result, so that a policy is compiled once when it changes and not each
-// time that it is used. The zero value is ready to use; it is safe for concurrent use.
+// Cache compiles policy records. It keeps the last result, so that a policy is compiled once when it changes and not
+// each time that it is used. The zero value is ready to use; it is safe for concurrent use.
 type Cache struct {
 	mu       sync.Mutex
 	filled   bool

@@ -40,8 +40,8 @@ type questionMember struct {
 	Score     *float64          `json:"score,omitempty"`
 }
 
-// QuestionKey returns a key that differs for questions that need different answers. Measurements change all the time and do
-// not count, but a roll call does.
+// QuestionKey returns a key that differs for questions that need different answers. Measurements change all the time
+// and do not count, but a roll call does.
 func QuestionKey(in Input) string {
 	members := slices.Clone(in.Members)
 	for i := range members {
@@ -51,8 +51,8 @@ func QuestionKey(in Input) string {
 	return in.RollCall + string(QuestionJSON(in))
 }
 
-// QuestionJSON returns an input as the ranking program reads it; equal inputs give equal texts. Superseded registrations are
-// left out.
+// QuestionJSON returns an input as the ranking program reads it; equal inputs give equal texts. Superseded
+// registrations are left out.
 func QuestionJSON(in Input) []byte {
 	c := in.Circumstances
 	q := question{V: 1, Cause: c.Cause, Previous: questionLeader{c.Node, c.Site}, Failed: append([]string{}, c.Failed...), Members: []questionMember{}}
@@ -76,8 +76,8 @@ func QuestionJSON(in Input) []byte {
 	return append(data, '\n')
 }
 
-// ParseAnswer parses the output of the ranking program: a JSON list of node ids, best first. Members that are not listed are
-// not eligible.
+// ParseAnswer parses the output of the ranking program: a JSON list of node ids, best first. Members that are not
+// listed are not eligible.
 func ParseAnswer(data []byte, in Input) Answer {
 	var ids []string
 	d := json.NewDecoder(bytes.NewReader(data))

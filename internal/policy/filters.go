@@ -60,8 +60,8 @@ var (
 )
 
 // CheckMember returns an error that says why a member is not eligible under any policy: because of its record,
-// what it says about itself, its health or a cordon. It returns nil if none of these is a reason. [Policy.Rank] also considers
-// the policy and exclusions.
+// what it says about itself, its health or a cordon. It returns nil if none of these is a reason. [Policy.Rank] also
+// considers the policy and exclusions.
 func CheckMember(m cluster.Member, cordons []cluster.Cordon) error {
 	in := Input{Cordons: cordons}
 	for _, f := range slices.Concat(hardFilters, softFilters) {
@@ -135,8 +135,8 @@ func checkCordons(m *cluster.Member, in *Input) string {
 	return ""
 }
 
-// preferWarm refuses eligible members whose standby is not warm, if that of another one is. An incumbent that works stays, and the target of a
-// forced move is what an operator wants.
+// preferWarm refuses eligible members whose standby is not warm, if that of another one is. An incumbent that works
+// stays, and the target of a forced move is what an operator wants.
 func preferWarm(entries []Entry, in *Input) {
 	keeps := func(m *cluster.Member) bool {
 		return m.Node.Record.IsWarm() || m.Name == in.Incumbent && !in.Lapsed || in.Move != nil && in.Move.Force && in.Move.Matches(m.ID, m.Node.Record.Site)

@@ -15,7 +15,8 @@ import (
 	"zkelectd/internal/sys/suggest"
 )
 
-// The limits of an expression. It is read from a znode, and the elector evaluates it for every member in its event loop.
+// The limits of an expression. It is read from a znode, and the elector evaluates it for every member in its event
+// loop.
 const (
 	// maxText is its length in bytes, maxNodes the number of its operators and operands, maxLoops how deep loops nest.
 	maxText  = 4096
@@ -33,8 +34,8 @@ const (
 	maxInput = 1024
 )
 
-// functions are the builtins that expressions may use: those that depend only on their arguments, not on the time or the
-// order of a map, and whose result is not larger than their arguments.
+// functions are the builtins that expressions may use: those that depend only on their arguments, not on the time or
+// the order of a map, and whose result is not larger than their arguments.
 var functions = []string{
 	"all", "none", "any", "one", "filter", "map", "find", "findIndex", "findLast", "findLastIndex", "count", "sum", "sortBy",
 	"len", "abs", "ceil", "floor", "round", "int", "float", "min", "max", "mean", "median",
@@ -203,7 +204,8 @@ func oneLine(err error) string {
 	return first
 }
 
-// noField is the compiler's message for a field that a type does not have, with the internal name of the type; noName that for a name.
+// noField is the compiler's message for a field that a type does not have, with the internal name of the type; noName
+// that for a name.
 var (
 	noField = regexp.MustCompile(`type policy\.(\w+) has no field (\w+)`)
 	noName  = regexp.MustCompile(`unknown name (\w+)`)
@@ -243,8 +245,8 @@ func run(program *vm.Program, env any) (any, error) {
 	return machine.Run(program, env)
 }
 
-// iterationBudget returns a function that counts the loop iterations of one evaluation out of shares many, and panics when
-// its share of maxIterations is used up; the virtual machine turns that into an error.
+// iterationBudget returns a function that counts the loop iterations of one evaluation out of shares many, and panics
+// when its share of maxIterations is used up; the virtual machine turns that into an error.
 func iterationBudget(shares int) func() bool {
 	left := maxIterations / max(shares, 1)
 	return func() bool {

@@ -13,8 +13,8 @@ var (
 	rankersWithoutLoads = []string{"site", "priority", "incumbent", "oldest", "node-id", "highest-node-id", "round-robin", "other-site", "spread"}
 )
 
-// UsesLoads reports whether a decision by these rules, for these members, may depend on what hosts publish in their loads: latency,
-// score and how much they lead.
+// UsesLoads reports whether a decision by these rules, for these members, may depend on what hosts publish in their
+// loads: latency, score and how much they lead.
 func UsesLoads(rules cluster.Rules, members []cluster.Member) bool {
 	if slices.ContainsFunc(members, func(m cluster.Member) bool { return m.Node.Record.MaxLeaders > 0 }) {
 		return true

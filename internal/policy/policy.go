@@ -1,6 +1,6 @@
-// Package policy decides which members are eligible, ranks them, and explains both. A policy is a list of filters, all of
-// which a member must pass, and a list of rankers, whose scores are compared lexicographically (docs/policies.md). It is
-// pure.
+// Package policy decides which members are eligible, ranks them, and explains both. A policy is a list of filters, all
+// of which a member must pass, and a list of rankers, whose scores are compared lexicographically (docs/policies.md).
+// It is pure.
 package policy
 
 import (
@@ -26,8 +26,8 @@ type Input struct {
 	Circumstances cluster.Circumstances
 	// Barred names incarnations that must not be elected, with the reason.
 	Barred map[string]string
-	// Silent names the incarnations of lost hosts that are still registered: they do not count as members for expressions, for a ranking
-	// program and for means. They must be in Barred as well.
+	// Silent names the incarnations of lost hosts that are still registered: they do not count as members for
+	// expressions, for a ranking program and for means. They must be in Barred as well.
 	Silent map[string]bool
 	// Excluded names nodes that the watchdog has excluded, with the reason.
 	Excluded map[string]string
@@ -39,8 +39,8 @@ type Input struct {
 	// RollCall is the number of the roll call by whose answers the members are ranked, which are their scores then, see
 	// [cluster.WithAnswers]; empty if they are ranked by what they publish.
 	RollCall string
-	// Held is for how many other slots a node is elected, by its id, and PerNode for how many it may be; 0 in a group with one
-	// leader.
+	// Held is for how many other slots a node is elected, by its id, and PerNode for how many it may be; 0 in a group
+	// with one leader.
 	Held    map[string]int
 	PerNode int
 
@@ -51,8 +51,8 @@ type Input struct {
 	// Load is how many leaderships each node has, by its id, without that of the group that is ranked. Each slot
 	// counts as one. A node that is missing leads nothing, as far as is known.
 	Load map[string]int
-	// Peers has the id of the node that is elected in other groups, by their names. It is empty while there is none, and a group of
-	// which nothing is known is missing. Relations are those of other groups.
+	// Peers has the id of the node that is elected in other groups, by their names. It is empty while there is none,
+	// and a group of which nothing is known is missing. Relations are those of other groups.
 	Peers     map[string]string
 	Relations Graph
 }
@@ -204,7 +204,8 @@ func sorted(unsorted []Entry) []Entry {
 	return entries
 }
 
-// chooseType returns the policy type to rank by: that of the first strategy whose condition holds, else the policy's type.
+// chooseType returns the policy type to rank by: that of the first strategy whose condition holds, else the policy's
+// type.
 func (p *Policy) chooseType(in Input) (use policyType, notes []string, unanswered bool) {
 	name := p.typeName()
 	for _, s := range p.strategies {
@@ -243,7 +244,8 @@ func (p *Policy) WantsAnswer(in Input) bool {
 	return use.name == execType
 }
 
-// Problems returns likely mistakes in the policy, given the members and those that are absent. The policy can be used in spite of them.
+// Problems returns likely mistakes in the policy, given the members and those that are absent. The policy can be used
+// in spite of them.
 func (p *Policy) Problems(s *cluster.Snapshot) []string {
 	if len(s.Members) == 0 {
 		return nil

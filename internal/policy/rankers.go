@@ -117,9 +117,8 @@ var roundRobinRanker = positionRanker("round-robin", "in round-robin order", fun
 	})
 })
 
-// measurementRanker ranks by a number that each node publishes. The incumbent's is raised by the hysteresis, in percent, so
-// that noise never moves a leader.
-// Where there is none, words say why.
+// measurementRanker ranks by a number that each node publishes. The incumbent's is raised by the hysteresis, in
+// percent, so that noise never moves a leader. Where there is none, words say why.
 func measurementRanker(name string, hysteresis int, value func(m *cluster.Member, in *Input) (score float64, words string, ok bool)) ranker {
 	return memberRanker(name, func(m *cluster.Member, in *Input) (float64, string) {
 		score, words, ok := value(m, in)

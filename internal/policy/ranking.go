@@ -46,8 +46,8 @@ func (r Ranking) Refusals() string {
 
 // Entry is one member's place.
 type Entry struct {
-	// Member is one of [Input.Members], which must not change as long as the ranking is used: a member is too large to be copied for each
-	// of thousands.
+	// Member is one of [Input.Members], which must not change as long as the ranking is used: a member is too large to
+	// be copied for each of thousands.
 	Member *cluster.Member
 	// Refusals are the filters that the member does not pass; none if it is eligible.
 	Refusals []Refusal
@@ -111,8 +111,8 @@ func (r Ranking) Find(incarnation string) (Entry, bool) {
 	return Entry{}, false
 }
 
-// Each member reads the elected record after each election. So that of a group with more than maxVerdicts members holds only the first
-// verdicts: those of the member that is elected, and of those that come next.
+// Each member reads the elected record after each election. So that of a group with more than maxVerdicts members holds
+// only the first verdicts: those of the member that is elected, and of those that come next.
 const (
 	maxVerdicts   = 50
 	firstVerdicts = 12
@@ -138,8 +138,8 @@ func (r Ranking) Verdicts() (verdicts []cluster.Verdict, omitted int) {
 	return verdicts, len(r.Entries) - n
 }
 
-// maxWords bounds what a verdict quotes of a member's record. Whatever that record contains, a decision with maxVerdicts
-// verdicts must not outgrow [cluster.MaxRecord], or no daemon could read it.
+// maxWords bounds what a verdict quotes of a member's record. Whatever that record contains, a decision with
+// maxVerdicts verdicts must not outgrow [cluster.MaxRecord], or no daemon could read it.
 const maxWords = 200
 
 // clip shortens a text to at most maxWords bytes in JSON.

@@ -63,7 +63,8 @@ func (r Relations) Peers() []string { return slices.Concat(r.With, r.Apart) }
 // Graph has the relations of several groups, by their names.
 type Graph map[string]Relations
 
-// Cycle returns the relations that lead from the peer back to the group, beginning and ending with the group; nil if none do.
+// Cycle returns the relations that lead from the peer back to the group, beginning and ending with the group; nil if
+// none do.
 func (g Graph) Cycle(group, peer string) []string {
 	seen := map[string]bool{}
 	var walk func(at string) []string
@@ -88,8 +89,8 @@ func (g Graph) Cycle(group, peer string) []string {
 	return nil
 }
 
-// CheckWith returns an error for the first group that a group must not follow, because that group refers back to it. Its text begins
-// with the item of policy.rank.
+// CheckWith returns an error for the first group that a group must not follow, because that group refers back to it.
+// Its text begins with the item of policy.rank.
 func (g Graph) CheckWith(group string) error {
 	for _, peer := range g[group].With {
 		if cycle := g.Cycle(group, peer); cycle != nil {
@@ -111,8 +112,8 @@ func (in Input) graph(own Relations) Graph {
 	return all
 }
 
-// yields reports whether a leader makes room for the peer's. In a circle, only the later name yields to the earlier one, or leaders
-// would move for ever.
+// yields reports whether a leader makes room for the peer's. In a circle, only the later name yields to the earlier
+// one, or leaders would move for ever.
 func yields(in Input, own Relations, peer string) bool {
 	return in.Group > peer || in.graph(own).Cycle(in.Group, peer) == nil
 }
@@ -186,8 +187,8 @@ func relationNotes(in Input, own Relations) (notes []string) {
 	return notes
 }
 
-// Awaits returns a group that the policy follows and that is about to decide: no node is elected there, or one that cannot lead any
-// more. It returns an empty string if there is none.
+// Awaits returns a group that the policy follows and that is about to decide: no node is elected there, or one that
+// cannot lead any more. It returns an empty string if there is none.
 func (p *Policy) Awaits(in Input) string {
 	if use, _, _ := p.chooseType(in); use.name != listType {
 		return ""
@@ -202,8 +203,8 @@ func (p *Policy) Awaits(in Input) string {
 	return ""
 }
 
-// canLead reports whether a node that another group has elected can go on leading there. One that is no member here is taken to
-// lead, unless it has just led this group as well.
+// canLead reports whether a node that another group has elected can go on leading there. One that is no member here is
+// taken to lead, unless it has just led this group as well.
 func canLead(in Input, node string) bool {
 	for _, m := range in.Members {
 		if m.ID == node && !m.Superseded {

@@ -6,8 +6,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// perNodeFilter refuses a node that is elected for as many other slots as it may have. It applies to the target of a forced move,
-// too.
+// perNodeFilter refuses a node that is elected for as many other slots as it may have. It applies to the target of a
+// forced move, too.
 var perNodeFilter = memberFilter("per-node", func(m *cluster.Member, in *Input) string {
 	if held := in.Held[m.ID]; held >= in.PerNode {
 		return fmt.Sprintf("it leads %d of at most %d slots", held, in.PerNode)
@@ -18,8 +18,8 @@ var perNodeFilter = memberFilter("per-node", func(m *cluster.Member, in *Input) 
 // bySite reports whether sites share what is spread, and then the hosts of each.
 func bySite(rules cluster.Rules) bool { return rules.SpreadBy == cluster.SpreadBySite }
 
-// slotsRanker ranks the host, or the site, with the fewest other slots first, so that a slot moves for balance exactly when two of them
-// differ by two slots or more.
+// slotsRanker ranks the host, or the site, with the fewest other slots first, so that a slot moves for balance exactly
+// when two of them differ by two slots or more.
 func slotsRanker(by spreadBy) ranker {
 	return ranker{by.label("slots"), func(in Input) scorer {
 		held := by.total(in, in.Held)

@@ -26,8 +26,8 @@ func spreadHash(group, node string) uint64 {
 	return binary.BigEndian.Uint64(sum[:8])
 }
 
-// spreadLog returns -log2(h / 2^64) in units of 2^-32, at least 1. It computes with integers only, so that it is the same on every
-// machine: floating-point logarithms are not.
+// spreadLog returns -log2(h / 2^64) in units of 2^-32, at least 1. It computes with integers only, so that it is the
+// same on every machine: floating-point logarithms are not.
 func spreadLog(h uint64) uint64 {
 	h = max(h, 1)
 	n := bits.Len64(h) - 1

@@ -59,8 +59,8 @@ func versionRanker(prefix, label string) ranker {
 	}}
 }
 
-// compareVersions compares versions as people read them: numbers as numbers, and what follows a hyphen, as in 2.0.0-rc1, comes before the
-// version itself. What follows a plus says how something was built, and does not count.
+// compareVersions compares versions as people read them: numbers as numbers, and what follows a hyphen, as in
+// 2.0.0-rc1, comes before the version itself. What follows a plus says how something was built, and does not count.
 func compareVersions(a, b string) int {
 	x, early := splitVersion(a)
 	y, earlyToo := splitVersion(b)

@@ -29,11 +29,12 @@ type CollectorOptions struct {
 	Log   *slog.Logger
 }
 
-// Collector keeps a snapshot up to date. After a hint it reads only the hinted znodes again, so that the cost of an event
-// does not grow with the group: a follower watches its own registration, its predecessor and elected; the elected member and
-// the holder of current also watch the fence and current; only the elector watches all members.
+// Collector keeps a snapshot up to date. After a hint it reads only the hinted znodes again, so that the cost of an
+// event does not grow with the group: a follower watches its own registration, its predecessor and elected; the elected
+// member and the holder of current also watch the fence and current; only the elector watches all members.
 //
-// It is deterministic: it has no goroutines and no timers, and [Source] is its only input. It is not safe for concurrent use.
+// It is deterministic: it has no goroutines and no timers, and [Source] is its only input. It is not safe for
+// concurrent use.
 type Collector struct {
 	opt   CollectorOptions
 	valid map[string]bool // paths whose last read is still valid
@@ -64,8 +65,8 @@ func NewCollector(opt CollectorOptions) *Collector {
 	}
 }
 
-// Collect reads everything that is not valid, until the whole snapshot is consistent: the decision, the fence and current are those of
-// one moment. It returns false if a read failed; the next call repeats that read.
+// Collect reads everything that is not valid, until the whole snapshot is consistent: the decision, the fence and
+// current are those of one moment. It returns false if a read failed; the next call repeats that read.
 func (c *Collector) Collect(ctx context.Context) (cluster.Snapshot, bool) {
 	for {
 		// Take the time before the hints: every earlier change is then either read now, or hinted and read again.
@@ -119,10 +120,10 @@ func (c *Collector) readActing(ctx context.Context) error {
 	return c.listIncarnations(ctx, true)
 }
 
-// torn reports whether the reads before h may mix the states before and after a change of elected, the fence or current.
-// A server delivers a watch event before it returns any newer data, so a snapshot without such a hint is consistent.
-// Versions would not be enough: those of a znode that was deleted and created again start over. After reads in one round, it reports
-// any change: the members may have been read before elected.
+// torn reports whether the reads before h may mix the states before and after a change of elected, the fence or
+// current. A server delivers a watch event before it returns any newer data, so a snapshot without such a hint is
+// consistent. Versions would not be enough: those of a znode that was deleted and created again start over. After reads
+// in one round, it reports any change: the members may have been read before elected.
 func (c *Collector) torn(h cluster.Hints) bool {
 	p := c.opt.Paths
 	changed := h.Has(p.Elected()) || h.Has(p.Leader()) || h.Has(p.Current())
@@ -165,7 +166,8 @@ func (c *Collector) read(ctx context.Context) bool {
 	return true
 }
 
-// logError logs a failed read. Most failures are transient. A missing permission is not, so it is logged as an error, once.
+// logError logs a failed read. Most failures are transient. A missing permission is not, so it is logged as an error,
+// once.
 func (c *Collector) logError(err error) {
 	if !errors.Is(err, cluster.ErrNoAuth) || err.Error() == c.lastDenied {
 		c.opt.Log.Debug("reading the group failed", "err", err)
@@ -175,8 +177,9 @@ func (c *Collector) logError(err error) {
 	c.opt.Log.Error("no permission to read the group: this daemon takes no part in elections until it can read it", "err", err)
 }
 
-// readDecision reads slots, elected, this daemon's registration and, if they are needed, the fence and current. It runs before all
-// other reads, so that a decision made from the snapshot checks versions that are at least as old as the data it is based on.
+// readDecision reads slots, elected, this daemon's registration and, if they are needed, the fence and current. It runs
+// before all other reads, so that a decision made from the snapshot checks versions that are at least as old as the
+// data it is based on.
 func (c *Collector) readDecision(ctx context.Context) error {
 	p, self := c.opt.Paths, c.opt.Self
 	targets := []target{
@@ -193,7 +196,8 @@ func (c *Collector) readDecision(ctx context.Context) error {
 	if p.Slot != "" {
 		targets = slices.Insert(targets, 0, c.slotsTarget())
 	}
-	// Judged by the previous reads. If there is a new decision, the heir is probably elected: it then acquires a round trip earlier.
+	// Judged by the previous reads. If there is a new decision, the heir is probably elected: it then acquires a round
+	// trip earlier.
 	if c.needsHolder() || !c.valid[p.Elected()] && c.snap.SelfIsHeir() {
 		targets = append(targets, c.fenceTarget(), c.currentTarget())
 	}
@@ -202,8 +206,8 @@ func (c *Collector) readDecision(ctx context.Context) error {
 	return err
 }
 
-// prioritize returns the context for reads: a group without a leader, and after a reconnect a group that this daemon leads, is read
-// before others.
+// prioritize returns the context for reads: a group without a leader, and after a reconnect a group that this daemon
+// leads, is read before others.
 func (c *Collector) prioritize(ctx context.Context) context.Context {
 	if c.needsHolder() && (!c.snap.HolderRead || c.snap.HoldsCurrent() || !c.snap.Ready()) {
 		return zk.WithPriority(ctx, zk.PriorityRecovery)
@@ -249,8 +253,8 @@ func (c *Collector) readHolder(ctx context.Context) error {
 	return nil
 }
 
-// orderTargets returns what an elector reads beside the decision and the members. Only people miss a roster that may not
-// be read.
+// orderTargets returns what an elector reads beside the decision and the members. Only people miss a roster that may
+// not be read.
 func (c *Collector) orderTargets() []target {
 	p := c.opt.Paths
 	roster := recordTarget(p.Roster(), cluster.ReadRoster, &c.snap.Roster)
@@ -264,8 +268,8 @@ func (c *Collector) orderTargets() []target {
 	}
 }
 
-// readMembers reads the policy, the control record, the roster and all members that are new or have changed, if this daemon is the
-// elector.
+// readMembers reads the policy, the control record, the roster and all members that are new or have changed, if this
+// daemon is the elector.
 func (c *Collector) readMembers(ctx context.Context) error {
 	if !c.snap.Elector {
 		return nil
@@ -325,8 +329,8 @@ func (c *Collector) heirTarget() target {
 type target struct {
 	path  string
 	store func(data []byte, stat cluster.Stat, exists bool)
-	// onDenied receives a permission error; if it is nil, that is a failure. No watch is set then, so the znode is read again
-	// each time.
+	// onDenied receives a permission error; if it is nil, that is a failure. No watch is set then, so the znode is read
+	// again each time.
 	onDenied func(err error)
 }
 

@@ -7,8 +7,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// This file reads what failsafe mode needs in addition (docs/protocol.md, Failsafe): the holder must know the members, also if it is not
-// the elector.
+// This file reads what failsafe mode needs in addition (docs/protocol.md, Failsafe): the holder must know the members,
+// also if it is not the elector.
 
 // readPromisers reads the members and the policy for a holder that is not the elector.
 func (c *Collector) readPromisers(ctx context.Context) error {
@@ -28,8 +28,8 @@ func (c *Collector) readPromisers(ctx context.Context) error {
 	return nil
 }
 
-// tornPromisers reports whether the members that a holder has read may mix an incarnation with the record of another one of the same node:
-// then the fence would have the key of a daemon that was not asked for the promise (S1).
+// tornPromisers reports whether the members that a holder has read may mix an incarnation with the record of another
+// one of the same node: then the fence would have the key of a daemon that was not asked for the promise (S1).
 func (c *Collector) tornPromisers(h cluster.Hints) bool {
 	if !c.opt.Failsafe || !c.snap.HoldsCurrent() {
 		return false

@@ -72,8 +72,8 @@ func (c *Collector) overtaken() bool {
 	return c.opt.Self.AtSequenceEnd() && len(c.incarnations) > 0 && c.incarnations[0].Name != c.opt.Self.Name
 }
 
-// readPredecessor reports whether the predecessor is gone. If this daemon is the elector then, it reads in the same round what an
-// elector needs: nobody elects meanwhile.
+// readPredecessor reports whether the predecessor is gone. If this daemon is the elector then, it reads in the same
+// round what an elector needs: nobody elects meanwhile.
 func (c *Collector) readPredecessor(ctx context.Context) (gone bool, err error) {
 	p := c.opt.Paths
 	predecessor := target{p.Incarnation(c.predecessor), func(_ []byte, stat cluster.Stat, _ bool) {
@@ -95,8 +95,9 @@ func (c *Collector) readPredecessor(ctx context.Context) (gone bool, err error) 
 	return gone, c.storeIncarnations(list)
 }
 
-// becomeElector reads what an elector must know before it reads the members. From here on this daemon decides, so it reads
-// elected again in case a watch was lost: if elected was deleted and created again, its version would not show that.
+// becomeElector reads what an elector must know before it reads the members. From here on this daemon decides, so it
+// reads elected again in case a watch was lost: if elected was deleted and created again, its version would not show
+// that.
 func (c *Collector) becomeElector(ctx context.Context) error {
 	c.snap.Elector = true
 	if !c.ahead {
@@ -111,10 +112,10 @@ func (c *Collector) becomeElector(ctx context.Context) error {
 	return nil
 }
 
-// predecessorOf returns the nearest incarnation before the i-th that a session owns, or "" if there is none, and whether it is the
-// first of all. The others are
-// forged: they never end, and a daemon that waited for them would never elect (L1). Normally the first read finds one; but
-// there may be thousands of forged ones, so the number of concurrent reads doubles each time.
+// predecessorOf returns the nearest incarnation before the i-th that a session owns, or "" if there is none, and
+// whether it is the first of all. The others are forged: they never end, and a daemon that waited for them would never
+// elect (L1). Normally the first read finds one; but there may be thousands of forged ones, so the number of concurrent
+// reads doubles each time.
 func (c *Collector) predecessorOf(ctx context.Context, i int) (name string, first bool, err error) {
 	var forged []string
 	defer func() {

@@ -19,9 +19,10 @@ type SyncReader interface {
 	Sync(context.Context) error
 }
 
-// Created reports whether the group with that root exists: somebody has prepared it, or it was used. Absence proves nothing, so it
-// is false only if a server that has caught up says so; each other failure is an error, and a znode that this user may not read
-// exists. A znode without the record of a group, such as one that an administrator has created above or for it, is not a group.
+// Created reports whether the group with that root exists: somebody has prepared it, or it was used. Absence proves
+// nothing, so it is false only if a server that has caught up says so; each other failure is an error, and a znode that
+// this user may not read exists. A znode without the record of a group, such as one that an administrator has created
+// above or for it, is not a group.
 func Created(ctx context.Context, conn SyncReader, root string, kind cluster.GroupKind) (bool, error) {
 	created, err := readCreated(ctx, conn, root, kind)
 	if created || err != nil {
@@ -33,8 +34,8 @@ func Created(ctx context.Context, conn SyncReader, root string, kind cluster.Gro
 	return readCreated(ctx, conn, root, kind)
 }
 
-// MissingError reports that there is no group, which nobody creates by chance: with a mistyped root or server, the work would run a second
-// time.
+// MissingError reports that there is no group, which nobody creates by chance: with a mistyped root or server, the work
+// would run a second time.
 type MissingError struct {
 	// Group is its name on a host with several groups; empty on one with a single group.
 	Group   string

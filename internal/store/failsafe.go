@@ -20,7 +20,8 @@ type secretSession interface {
 	CreatesOpen() bool
 }
 
-// OpenTreeError is the error of failsafe mode in a group whose znodes are open: anyone could read its keys, or replace them.
+// OpenTreeError is the error of failsafe mode in a group whose znodes are open: anyone could read its keys, or replace
+// them.
 type OpenTreeError struct{ Path string }
 
 func (e *OpenTreeError) Error() string {
@@ -28,7 +29,8 @@ func (e *OpenTreeError) Error() string {
 		"zookeeper.acl: private on all hosts, and run 'zkelectd acl --apply'", e.Path)
 }
 
-// EnsureFailsafeKeys returns the keys of failsafe mode in the group, and creates the first one if there is none. by is the node's id.
+// EnsureFailsafeKeys returns the keys of failsafe mode in the group, and creates the first one if there is none. by is
+// the node's id.
 func EnsureFailsafeKeys(ctx context.Context, conn secretSession, p cluster.Paths, by string) (cluster.FailsafeKeys, error) {
 	path := p.FailsafeKeys()
 	if err := checkClosed(ctx, conn, p); err != nil {
@@ -73,8 +75,8 @@ func checkSecret(ctx context.Context, conn secretSession, path string) error {
 	return err
 }
 
-// rotationPause is how long every member may need to read a new key. After a second rotation within that time, the members might have no
-// key in common.
+// rotationPause is how long every member may need to read a new key. After a second rotation within that time, the
+// members might have no key in common.
 const rotationPause = time.Minute
 
 // RotateFailsafeKeys adds a new key, and drops the oldest one. The members notice it by themselves.
@@ -110,8 +112,8 @@ func readFailsafeKeys(
 	return readRecord(ctx, conn, p.FailsafeKeys(), false, cluster.ReadStored[cluster.FailsafeKeys])
 }
 
-// PromisesBind reports whether members may have promised something to the last leader of the group that still binds them. A fence that
-// cannot be read proves nothing, so it counts as one that does.
+// PromisesBind reports whether members may have promised something to the last leader of the group that still binds
+// them. A fence that cannot be read proves nothing, so it counts as one that does.
 func PromisesBind(ctx context.Context, conn cluster.Reader, p cluster.Paths) (bool, error) {
 	fence, err := readRecord(ctx, conn, p.Leader(), false, cluster.ReadFence)
 	damaged := fence.Err != nil && !errors.Is(fence.Err, cluster.ErrNeverWritten)
@@ -129,8 +131,9 @@ type FailsafeGroup struct {
 // followRefresh is how often [FollowFailsafe] calls its function although nothing has changed.
 const followRefresh = 10 * time.Second
 
-// FollowFailsafe calls f with what is known of a group, and again after changes and from time to time, but not more often than pace,
-// until ctx is done or the session has ended. While ZooKeeper does not answer, f is not called: what it got last is remembered.
+// FollowFailsafe calls f with what is known of a group, and again after changes and from time to time, but not more
+// often than pace, until ctx is done or the session has ended. While ZooKeeper does not answer, f is not called: what
+// it got last is remembered.
 func FollowFailsafe(ctx context.Context, conn followSession, p cluster.Paths, pace time.Duration, f func(FailsafeGroup)) {
 	nodes := make(map[string]cluster.Stored[cluster.Node])
 	r := failsafeReader{changeReader: newChangeReader(conn), paths: p, nodes: nodes}

@@ -13,9 +13,10 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// EnsureIdentity records that the group name, below base (the zookeeper.root of the host), has the root and the kind of own, or checks
-// what other hosts have recorded. It is called before the tree of the group is created and before each REGISTER; after an error this host
-// must take no part in the group. It writes to no record that exists, except that a root without an id gets that of own.
+// EnsureIdentity records that the group name, below base (the zookeeper.root of the host), has the root and the kind of
+// own, or checks what other hosts have recorded. It is called before the tree of the group is created and before each
+// REGISTER; after an error this host must take no part in the group. It writes to no record that exists, except that a
+// root without an id gets that of own.
 //
 // There are two records, one at the root and one at the name; they are one znode unless the group's zookeeper.root is
 // configured. The one at the root also refuses a group whose root was moved, or whose root lies inside another group.
@@ -72,7 +73,8 @@ func checkAncestors(ctx context.Context, conn cluster.Reader, znode string) erro
 	return nil
 }
 
-// ensureRecord checks the record that a znode has. If it has none, or a root lacks its id, and write is set, it writes own.
+// ensureRecord checks the record that a znode has. If it has none, or a root lacks its id, and write is set, it writes
+// own.
 func ensureRecord(ctx context.Context, conn cluster.ReadWriter, znode string, own cluster.Identity, write bool) error {
 	root := own.Root
 	for {
@@ -121,8 +123,8 @@ func ensureRecord(ctx context.Context, conn cluster.ReadWriter, znode string, ow
 	}
 }
 
-// checkNoGroupsBelow returns an error if there are groups below a znode that is to become the root of a group: a daemon of one
-// group must not take the zookeeper.root of many for its own.
+// checkNoGroupsBelow returns an error if there are groups below a znode that is to become the root of a group: a daemon
+// of one group must not take the zookeeper.root of many for its own.
 func checkNoGroupsBelow(ctx context.Context, conn cluster.Reader, root string) error {
 	below, err := identitiesBelow(ctx, conn, root)
 	if err != nil {
@@ -152,8 +154,8 @@ func writeIdentity(ctx context.Context, conn cluster.ReadWriter, znode string, r
 	return err
 }
 
-// RestoreIdentity writes the records of [EnsureIdentity] again that are damaged, or have lost their id, and returns their znodes. Only a
-// registered member may call it: it has agreed with these records before.
+// RestoreIdentity writes the records of [EnsureIdentity] again that are damaged, or have lost their id, and returns
+// their znodes. Only a registered member may call it: it has agreed with these records before.
 func RestoreIdentity(ctx context.Context, conn cluster.ReadWriter, base, name string, own cluster.Identity) (restored []string, err error) {
 	znodes, recordAt := records(base, name, own)
 	for _, znode := range znodes {
@@ -191,8 +193,8 @@ type NamedGroup struct {
 // ErrNoGroup is matched by the error for a name that no group has.
 var ErrNoGroup = errors.New("there is no group")
 
-// Groups returns the groups of the zookeeper.root base, in the order of their names; none if there are none yet. If base is itself
-// the root of a group, single is set, and that is the only one.
+// Groups returns the groups of the zookeeper.root base, in the order of their names; none if there are none yet. If
+// base is itself the root of a group, single is set, and that is the only one.
 func Groups(ctx context.Context, conn cluster.Reader, base string) (groups []NamedGroup, single bool, err error) {
 	self := NamedGroup{Name: cluster.NameOf(base), Root: base, Kind: cluster.KindSingle}
 	read, err := readIdentity(ctx, conn, base)
@@ -214,7 +216,8 @@ func Groups(ctx context.Context, conn cluster.Reader, base string) (groups []Nam
 	return groups, false, nil
 }
 
-// FindGroup returns the group with that name of the zookeeper.root base. The error matches [ErrNoGroup] if there is none.
+// FindGroup returns the group with that name of the zookeeper.root base. The error matches [ErrNoGroup] if there is
+// none.
 func FindGroup(ctx context.Context, conn cluster.Reader, base, name string) (NamedGroup, error) {
 	znode := cluster.IdentityPath(base, name)
 	read, err := readIdentity(ctx, conn, znode)
@@ -247,8 +250,8 @@ func FindGroup(ctx context.Context, conn cluster.Reader, base, name string) (Nam
 // electionName is the child that every group's root has.
 const electionName = "election"
 
-// identitiesBelow returns what the children of a znode say, in the order of their names. A znode that belongs to no group has
-// neither a root nor an error.
+// identitiesBelow returns what the children of a znode say, in the order of their names. A znode that belongs to no
+// group has neither a root nor an error.
 func identitiesBelow(ctx context.Context, conn cluster.Reader, base string) ([]NamedGroup, error) {
 	names, _, err := conn.Children(ctx, base, false)
 	if errors.Is(err, cluster.ErrNoNode) {

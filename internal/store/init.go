@@ -9,9 +9,9 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Init creates a group whose first leader need not serve the lease wait: its persistent znodes and a clean fence. It relies
-// on the assurance of by (user@host) that the group has no leader, and returns a *[cluster.InUseError] if it finds traces of
-// use. It leaves an initialized group unchanged.
+// Init creates a group whose first leader need not serve the lease wait: its persistent znodes and a clean fence. It
+// relies on the assurance of by (user@host) that the group has no leader, and returns a *[cluster.InUseError] if it
+// finds traces of use. It leaves an initialized group unchanged.
 func Init(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, by string) error {
 	if err := EnsureTree(ctx, conn, p); err != nil {
 		return err

@@ -11,7 +11,8 @@ import (
 	"zkelectd/internal/zk"
 )
 
-// CreateLeaseZnode creates the lease znode of the session below base, and returns its path (docs/protocol.md, The renewal is seen).
+// CreateLeaseZnode creates the lease znode of the session below base, and returns its path (docs/protocol.md, The
+// renewal is seen).
 func CreateLeaseZnode(ctx context.Context, conn registrar, base, id string) (znode string, err error) {
 	znode = cluster.LeaseZnode(base, id, conn.SessionID())
 	_, err = conn.Do(ctx, cluster.LeaseZnodeTx(znode)...)
@@ -32,14 +33,15 @@ func CreateLeaseZnode(ctx context.Context, conn registrar, base, id string) (zno
 	return znode, nil
 }
 
-// LeaseZnodeSession is the part of a session's handle that a [LeaseZnodeWatch] uses. Its hints are those of one lease znode.
+// LeaseZnodeSession is the part of a session's handle that a [LeaseZnodeWatch] uses. Its hints are those of one lease
+// znode.
 type LeaseZnodeSession interface {
 	followSession
 	Close()
 }
 
-// LeaseZnodeWatch reads the lease znodes of the leaders that the members of a host watch as deputies. All members share one reader of a znode:
-// two would share its watch, and the second could miss a change. It is safe for concurrent use.
+// LeaseZnodeWatch reads the lease znodes of the leaders that the members of a host watch as deputies. All members share
+// one reader of a znode: two would share its watch, and the second could miss a change. It is safe for concurrent use.
 type LeaseZnodeWatch struct {
 	open  func(znode string) LeaseZnodeSession
 	clock func() time.Duration
@@ -62,7 +64,8 @@ func NewLeaseZnodeWatch(open func(znode string) LeaseZnodeSession, clock func() 
 	return &LeaseZnodeWatch{open: open, clock: clock, watched: make(map[string]*watchedZnode)}
 }
 
-// Follow reads a lease znode after each change until release is called. It calls first, in another goroutine, once it has been read.
+// Follow reads a lease znode after each change until release is called. It calls first, in another goroutine, once it
+// has been read.
 func (l *LeaseZnodeWatch) Follow(znode string, first func()) (release func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,7 +149,8 @@ func (l *LeaseZnodeWatch) read(ctx context.Context, znode string, w *watchedZnod
 			go first()
 		}
 	}
-	// Two answers may come in the wrong order. The one that shows less is dropped: the znode is as old as the other one at least.
+	// Two answers may come in the wrong order. The one that shows less is dropped: the znode is as old as the other one
+	// at least.
 	if before := w.seen; before.At == 0 || !before.Exists || err != nil || stat.Created > before.Stat.Created || stat.Modified > before.Stat.Modified {
 		w.seen = cluster.LeaseZnodeSeen{Znode: znode, Exists: err == nil, Stat: stat, At: at}
 	}

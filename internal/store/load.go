@@ -12,8 +12,8 @@ import (
 	"zkelectd/internal/zk"
 )
 
-// WriteLoad writes the load of a node below base. The record disappears with the session. It returns an error while another session,
-// such as that of an earlier run, owns the record.
+// WriteLoad writes the load of a node below base. The record disappears with the session. It returns an error while
+// another session, such as that of an earlier run, owns the record.
 func WriteLoad(ctx context.Context, conn registrar, base, id string, rec cluster.Load) error {
 	path := cluster.Loads(base) + "/" + id
 	_, stat, err := conn.Get(ctx, path, false)
@@ -39,8 +39,9 @@ func WriteLoad(ctx context.Context, conn registrar, base, id string, rec cluster
 	return nil
 }
 
-// FollowLoads calls f with the loads of all nodes below base, by their ids, and again after changes, but not more often than pace,
-// until ctx is done or the session has ended. Loads that cannot be read are missing. f must not change the map.
+// FollowLoads calls f with the loads of all nodes below base, by their ids, and again after changes, but not more often
+// than pace, until ctx is done or the session has ended. Loads that cannot be read are missing. f must not change the
+// map.
 func FollowLoads(ctx context.Context, conn followSession, base string, pace time.Duration, f func(map[string]cluster.Load)) {
 	r := loadReader{changeReader: newChangeReader(conn), root: cluster.Loads(base), nodes: make(map[string]cluster.Load)}
 	r.follow(ctx, pace, func() time.Duration {

@@ -9,8 +9,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// NodeWriter writes the record of a member's own node. Usually nothing else has written it, so its version is known and it need not
-// be read. It is not safe for concurrent use.
+// NodeWriter writes the record of a member's own node. Usually nothing else has written it, so its version is known and
+// it need not be read. It is not safe for concurrent use.
 type NodeWriter struct {
 	conn  registrar
 	paths cluster.Paths

@@ -12,12 +12,13 @@ import (
 	"zkelectd/internal/zk"
 )
 
-// ParentError is the error if this user may not create a znode of a group, mostly its root, because somebody else owns the znode above it.
-// Of several teams with a common parent, the first one has created that with an ACL for itself.
+// ParentError is the error if this user may not create a znode of a group, mostly its root, because somebody else owns
+// the znode above it. Of several teams with a common parent, the first one has created that with an ACL for itself.
 type ParentError struct {
 	// Znode cannot be created. Parent is the nearest znode above it that exists.
 	Znode, Parent string
-	// ACL is that of Parent, and Groups has the roots of the groups right below it; both are empty if this user must not read them.
+	// ACL is that of Parent, and Groups has the roots of the groups right below it; both are empty if this user must
+	// not read them.
 	ACL    string
 	Groups []string
 	Err    error
@@ -66,8 +67,8 @@ func creationError(ctx context.Context, conn cluster.Reader, znode string, err e
 	return e
 }
 
-// CheckRoot returns the error of [EnsureIdentity] if this user may not create the root of a group, or the record of its name, or if one of
-// them is inside another group. It changes nothing.
+// CheckRoot returns the error of [EnsureIdentity] if this user may not create the root of a group, or the record of its
+// name, or if one of them is inside another group. It changes nothing.
 func CheckRoot(ctx context.Context, conn cluster.ReadWriter, base, name, root string) error {
 	for _, znode := range slices.Compact([]string{root, cluster.IdentityPath(base, name)}) {
 		if err := checkAncestors(ctx, conn, znode); err != nil {
@@ -80,8 +81,9 @@ func CheckRoot(ctx context.Context, conn cluster.ReadWriter, base, name, root st
 	return nil
 }
 
-// checkCreation returns an error if this user may not create a znode that does not exist. Only the servers know that: who must not read
-// an ACL may have a permission all the same. So it asks for the first missing znode, in a transaction whose second operation always fails.
+// checkCreation returns an error if this user may not create a znode that does not exist. Only the servers know that:
+// who must not read an ACL may have a permission all the same. So it asks for the first missing znode, in a transaction
+// whose second operation always fails.
 func checkCreation(ctx context.Context, conn cluster.ReadWriter, znode string) error {
 	for _, path := range append(cluster.Ancestors(znode), znode) {
 		_, _, err := conn.Get(ctx, path, false)

@@ -9,7 +9,8 @@ import (
 	"zkelectd/internal/zk"
 )
 
-// retryInterval is how long a reader waits after a failed read. A reconnect wakes it anyway; this is for a refusal while connected.
+// retryInterval is how long a reader waits after a failed read. A reconnect wakes it anyway; this is for a refusal
+// while connected.
 const retryInterval = time.Second
 
 // unwatchedInterval is how often a reader reads what it may not read, and so cannot watch.
@@ -56,7 +57,8 @@ func (r *Reader) Reread() {
 	}
 }
 
-// Act makes the reader read what the elector reads, or no longer, see [Collector.Act]. A new snapshot follows. It does not block.
+// Act makes the reader read what the elector reads, or no longer, see [Collector.Act]. A new snapshot follows. It does
+// not block.
 func (r *Reader) Act(act bool) {
 	r.act.Store(act)
 	r.Reread()

@@ -30,8 +30,8 @@ func (e *TakenError) Error() string {
 	return fmt.Sprintf("node id %q is taken: %s belongs to host %s, pid %d, session 0x%x", n.ID, e.Path, n.Host, n.PID, e.Session)
 }
 
-// OlderInstanceError is returned by [Register] while an older registration of the same session holds the node id: its LEAVE must be
-// confirmed first.
+// OlderInstanceError is returned by [Register] while an older registration of the same session holds the node id: its
+// LEAVE must be confirmed first.
 type OlderInstanceError struct {
 	Path string
 	Node cluster.Stored[cluster.Node]
@@ -54,8 +54,8 @@ func EnsureTree(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths) e
 	return nil
 }
 
-// ensureZnode creates a persistent znode without data if it does not exist. It reads first: a create is a write through the quorum
-// even if it fails, and many groups start at the same time.
+// ensureZnode creates a persistent znode without data if it does not exist. It reads first: a create is a write through
+// the quorum even if it fails, and many groups start at the same time.
 func ensureZnode(ctx context.Context, conn cluster.ReadWriter, path string) error {
 	_, _, readErr := conn.Get(ctx, path, false)
 	denied := errors.Is(readErr, cluster.ErrNoAuth)
@@ -80,9 +80,9 @@ type registrar interface {
 	cluster.Owner
 }
 
-// Register performs REGISTER and returns the new incarnation. It returns a *[TakenError] while another session holds the id, and an
-// *[OlderInstanceError] while another instance of this session does. If an earlier call with the same instance has registered but
-// lost the reply, it returns that incarnation. checks are those of REGISTER.
+// Register performs REGISTER and returns the new incarnation. It returns a *[TakenError] while another session holds
+// the id, and an *[OlderInstanceError] while another instance of this session does. If an earlier call with the same
+// instance has registered but lost the reply, it returns that incarnation. checks are those of REGISTER.
 func Register(ctx context.Context, conn registrar, p cluster.Paths, node cluster.Node, checks ...cluster.Op) (cluster.Incarnation, error) {
 	in, err := register(ctx, conn, p, p.RegisterTx(node, checks...))
 	if errors.Is(err, cluster.ErrNodeExists) {
@@ -100,8 +100,8 @@ func register(ctx context.Context, conn registrar, p cluster.Paths, ops []cluste
 	return cluster.ParseIncarnation(strings.TrimPrefix(results[len(results)-1].Path, p.Election()+"/"))
 }
 
-// replaceRecord performs REGISTER over a record of the node that no session owns, such as one in a copy of the data: nobody uses it, and it would
-// never go away.
+// replaceRecord performs REGISTER over a record of the node that no session owns, such as one in a copy of the data:
+// nobody uses it, and it would never go away.
 func replaceRecord(ctx context.Context, conn registrar, p cluster.Paths, node cluster.Node, checks []cluster.Op, found cluster.Stored[cluster.Node]) (cluster.Incarnation, error) {
 	path := p.Node(node.ID)
 	in, err := register(ctx, conn, p, append([]cluster.Op{{Kind: cluster.OpDelete, Path: path, Version: found.Stat.Version}}, p.RegisterTx(node, checks...)...))

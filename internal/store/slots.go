@@ -11,9 +11,9 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// EnsureSlots creates the persistent znodes of a group with slots that do not exist yet, and returns the record of its slots. The first
-// member writes proposal; from then on the record in the tree is in force. A damaged one is replaced by proposal if no member is
-// registered; else the elector writes it again.
+// EnsureSlots creates the persistent znodes of a group with slots that do not exist yet, and returns the record of its
+// slots. The first member writes proposal; from then on the record in the tree is in force. A damaged one is replaced
+// by proposal if no member is registered; else the elector writes it again.
 func EnsureSlots(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, proposal cluster.SlotSize, by string) (cluster.Stored[cluster.Slots], error) {
 	if err := EnsureTree(ctx, conn, p.OfSlot(0)); err != nil {
 		return cluster.Stored[cluster.Slots]{}, err
@@ -58,8 +58,8 @@ func ensureSlots(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, 
 	}
 }
 
-// SetSlots changes the number of slots by SETSLOTS, and returns how long the first leaders wait. It fails with ErrNotEmpty while a
-// member is registered.
+// SetSlots changes the number of slots by SETSLOTS, and returns how long the first leaders wait. It fails with
+// ErrNotEmpty while a member is registered.
 func SetSlots(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, read cluster.Stored[cluster.Slots], next cluster.Slots) (time.Duration, error) {
 	slots, err := readSlots(ctx, conn, p, max(read.Record.Count, next.Count))
 	if err != nil {
@@ -99,8 +99,8 @@ func readSlots(ctx context.Context, conn cluster.Reader, p cluster.Paths, count 
 	return all, g.Wait()
 }
 
-// ReadSlot reads the state of a slot: its decision first. If that does not name a member, no ACQUIRE of that member takes effect after
-// the fence is read.
+// ReadSlot reads the state of a slot: its decision first. If that does not name a member, no ACQUIRE of that member
+// takes effect after the fence is read.
 func ReadSlot(ctx context.Context, conn cluster.Reader, p cluster.Paths) (s cluster.SlotState, err error) {
 	s.Slot = p.Slot
 	if s.Elected, err = readRecord(ctx, conn, p.Elected(), false, cluster.ReadStored[cluster.Elected]); err != nil {

@@ -27,9 +27,9 @@ func (o onceSource) Read(ctx context.Context, reads []*Read) {
 
 func (onceSource) TakeHints() cluster.Hints { return cluster.Hints{} }
 
-// ReadAll returns a snapshot of the whole group, for displays. If watch is true, it sets watches, except on the loads. As in a daemon,
-// it reads the decision before the fence, that before current, and all of them before the members. A missing permission for what nothing
-// is decided by is no error.
+// ReadAll returns a snapshot of the whole group, for displays. If watch is true, it sets watches, except on the loads.
+// As in a daemon, it reads the decision before the fence, that before current, and all of them before the members. A
+// missing permission for what nothing is decided by is no error.
 func ReadAll(ctx context.Context, conn cluster.Reader, p cluster.Paths, watch bool) (cluster.Snapshot, error) {
 	c := newOnceCollector(conn, p, watch)
 	var first []target
@@ -81,8 +81,8 @@ func (c *Collector) readTerm(ctx context.Context, first, last []target) error {
 	return c.checkCurrent(ctx)
 }
 
-// checkCurrent calls [cluster.Snapshot.CheckCurrent]. No hint says whether the fence has changed between its read and that of current.
-// So while current seems not to be the holder's, both are read again, until the fence is unchanged.
+// checkCurrent calls [cluster.Snapshot.CheckCurrent]. No hint says whether the fence has changed between its read and
+// that of current. So while current seems not to be the holder's, both are read again, until the fence is unchanged.
 func (c *Collector) checkCurrent(ctx context.Context) error {
 	p := c.opt.Paths
 	for {
@@ -121,8 +121,8 @@ func (c *Collector) readLoads(ctx context.Context, published []string) error {
 	return err
 }
 
-// storedNode returns the record of a member. A znode that no session owns belongs to no daemon: that member would never take
-// over and never go away, so its record is reported as an error.
+// storedNode returns the record of a member. A znode that no session owns belongs to no daemon: that member would never
+// take over and never go away, so its record is reported as an error.
 func storedNode(path string, data []byte, stat cluster.Stat, exists bool) cluster.Stored[cluster.Node] {
 	s := cluster.ReadStored[cluster.Node](path, data, stat, exists)
 	if exists && s.Err == nil && stat.Owner == 0 {

@@ -13,8 +13,8 @@ import (
 
 // Source performs the reads of a [Collector].
 type Source interface {
-	// Read performs all reads, possibly concurrently, and stores a result or an error in each. If one of them fails with an error
-	// other than [cluster.ErrNoNode] or [cluster.ErrNoAuth], it may cancel those that are not finished.
+	// Read performs all reads, possibly concurrently, and stores a result or an error in each. If one of them fails
+	// with an error other than [cluster.ErrNoNode] or [cluster.ErrNoAuth], it may cancel those that are not finished.
 	Read(ctx context.Context, reads []*Read)
 	// TakeHints returns the hints since the last call and clears them, as [cluster.Watcher] does.
 	TakeHints() cluster.Hints

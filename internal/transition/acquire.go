@@ -55,8 +55,8 @@ func (m *Machine) acquire() {
 	m.send(TxAcquire, m.opt.Paths.AcquireTx(*s, m.term.fence, m.term.current), m.now+b.Lease)
 }
 
-// noteVacancy notes what a new snapshot says of how long no leader's work has run. It is not known when a record was written that the
-// snapshot before did not have.
+// noteVacancy notes what a new snapshot says of how long no leader's work has run. It is not known when a record was
+// written that the snapshot before did not have.
 func (m *Machine) noteVacancy(s *cluster.Snapshot) {
 	v, f, e := &m.vacancy, &s.Fence.Record, &s.Elected.Record
 	if s.HolderRead && (f.Term != v.term || f.State != v.state) {
@@ -74,8 +74,8 @@ func (m *Machine) noteVacancy(s *cluster.Snapshot) {
 	}
 }
 
-// vacantFor returns how long no leader's work has run before the term that is about to be acquired; nil if there was no leader. A member
-// that led last knows it better than the records: ZooKeeper may have been away for a part of the time.
+// vacantFor returns how long no leader's work has run before the term that is about to be acquired; nil if there was no
+// leader. A member that led last knows it better than the records: ZooKeeper may have been away for a part of the time.
 func (m *Machine) vacantFor() *cluster.Gap {
 	if f := &m.snap.Fence.Record; m.last.Term != 0 && f.Term == m.last.Term && f.Node == m.opt.Self.ID {
 		return &cluster.Gap{For: cluster.Duration(m.now - m.last.Ended)}
@@ -88,7 +88,8 @@ func (m *Machine) vacantFor() *cluster.Gap {
 	return gap
 }
 
-// gap returns how long no leader's work has run, nil if that is not known. The work of a term that has not been READY is not that of a leader.
+// gap returns how long no leader's work has run, nil if that is not known. The work of a term that has not been READY
+// is not that of a leader.
 func (m *Machine) gap() *cluster.Gap {
 	i := &m.term.idle
 	switch {

@@ -48,9 +48,9 @@ func (m *Machine) decide() {
 	m.entrust()
 }
 
-// awaitsSuccessor reports whether the work of a leader that is about to end goes on, because its successor may be elected
-// meanwhile. It announces the end first: only then may another member be elected. The wait gives no rights: the lease goes on as
-// before, and its end or the successor's election ends the wait (docs/protocol.md, Stopping).
+// awaitsSuccessor reports whether the work of a leader that is about to end goes on, because its successor may be
+// elected meanwhile. It announces the end first: only then may another member be elected. The wait gives no rights: the
+// lease goes on as before, and its end or the successor's election ends the wait (docs/protocol.md, Stopping).
 func (m *Machine) awaitsSuccessor() bool {
 	t, wait := &m.term, m.opt.Budget.Handover
 	if t.stop != nil || m.ended != "" || !m.quit.Requested || m.hurry || wait == 0 || t.task != taskUp || !t.ready {
@@ -66,8 +66,8 @@ func (m *Machine) awaitsSuccessor() bool {
 	return !t.leaving.pointless && !m.due(t.leaving.began+wait)
 }
 
-// noHeir reports whether the elector has published that it would elect nobody in place of this member. A member that is the elector
-// itself knows better: what it has published may be older than what it knows.
+// noHeir reports whether the elector has published that it would elect nobody in place of this member. A member that is
+// the elector itself knows better: what it has published may be older than what it knows.
 func (m *Machine) noHeir() bool {
 	heir, known := m.snap.NextLeader()
 	return known && heir.Incarnation == "" && !m.snap.Elector
@@ -86,9 +86,10 @@ func (m *Machine) stopGrace() time.Duration {
 	return max(0, min(grace, left))
 }
 
-// entrust hands FINAL over for the term that is held, whenever it has changed (docs/protocol.md, Transactions). Its versions
-// are those of the last transaction that is known to have taken effect. If another one took effect as well, FINAL is refused
-// and the successor waits. After the end of the session FINAL stays entrusted: nothing else can release any more.
+// entrust hands FINAL over for the term that is held, whenever it has changed (docs/protocol.md, Transactions). Its
+// versions are those of the last transaction that is known to have taken effect. If another one took effect as well,
+// FINAL is refused and the successor waits. After the end of the session FINAL stays entrusted: nothing else can
+// release any more.
 func (m *Machine) entrust() {
 	var next final
 	switch {
@@ -177,7 +178,8 @@ func (m *Machine) checkHeld() {
 		m.readValueBack(refused)
 		return
 	}
-	// The snapshot shows the outcome of READY or RELEASE: take the versions from it, unless they may be a successor's (S1).
+	// The snapshot shows the outcome of READY or RELEASE: take the versions from it, unless they may be a successor's
+	// (S1).
 	f := &m.snap.Fence
 	own := f.Readable() && f.Record.Incarnation == m.opt.Self.Name && f.Record.Term == m.term.number
 	if own || m.snap.HoldsCurrent() {
@@ -266,7 +268,8 @@ func (m *Machine) prepare() {
 	m.do(RunPreStart{Term: m.term.number})
 }
 
-// windDown stops the work, then runs post_stop, then releases, in this order (S1; docs/protocol.md, Leading, and the lease).
+// windDown stops the work, then runs post_stop, then releases, in this order (S1; docs/protocol.md, Leading, and the
+// lease).
 func (m *Machine) windDown() {
 	if m.working() {
 		if m.hurry && !m.term.killSent {
@@ -307,8 +310,8 @@ func (m *Machine) windDown() {
 		return
 	}
 	if err := m.snap.Fence.Newer(); err != nil && m.fresh && m.tx.pending == TxNone {
-		// A newer version of zkelectd wrote the fence. RELEASE would overwrite that record, so current ends with the membership
-		// instead.
+		// A newer version of zkelectd wrote the fence. RELEASE would overwrite that record, so current ends with the
+		// membership instead.
 		m.end("leadership is not released: " + err.Error())
 		m.released()
 		return
@@ -326,19 +329,21 @@ func (m *Machine) windDown() {
 	}
 }
 
-// overdueAt returns when the work of a leadership that is being given up counts as work that cannot be killed. Others would notice a lease that
-// is not renewed, but only if they can watch it, and this one may be: then nothing but the end of the membership replaces a holder whose
-// session goes on. The end of the lease was set by the time at which its work began to stop, or is earlier.
+// overdueAt returns when the work of a leadership that is being given up counts as work that cannot be killed. Others
+// would notice a lease that is not renewed, but only if they can watch it, and this one may be: then nothing but the
+// end of the membership replaces a holder whose session goes on. The end of the lease was set by the time at which its
+// work began to stop, or is earlier.
 func (m *Machine) overdueAt() time.Duration {
 	return cluster.Earliest(m.term.lease.deadline, m.term.stopBy) + m.opt.Budget.Session
 }
 
-// sickAt returns when the session counts as sick: what keeps RELEASE from being answered concerns all of its groups, and while those renew
-// their leases, no deputy can know that this one holds its leadership for nothing. By then the client knows whether it is connected.
+// sickAt returns when the session counts as sick: what keeps RELEASE from being answered concerns all of its groups,
+// and while those renew their leases, no deputy can know that this one holds its leadership for nothing. By then the
+// client knows whether it is connected.
 func (m *Machine) sickAt() time.Duration { return m.term.releasing + 2*m.opt.Budget.Session }
 
-// releaseTimeout returns when a member that is to end stops waiting for its RELEASE: its work is dead, and if ZooKeeper still
-// does not answer, the session is about to expire.
+// releaseTimeout returns when a member that is to end stops waiting for its RELEASE: its work is dead, and if ZooKeeper
+// still does not answer, the session is about to expire.
 func (m *Machine) releaseTimeout() time.Duration { return m.term.lease.deadline + m.opt.Budget.Session }
 
 // ending returns the fence to leave behind: RELEASED only if no lease wait remains.
@@ -358,8 +363,8 @@ func (m *Machine) ending(s Stop) cluster.Fence {
 	return f
 }
 
-// renew posts the next RENEW, or withdraws it. A lease that is over is never renewed: only a new term brings a new lease. Nor is one that
-// nothing depends on any more: if RELEASE does not arrive, the deputies take over.
+// renew posts the next RENEW, or withdraws it. A lease that is over is never renewed: only a new term brings a new
+// lease. Nor is one that nothing depends on any more: if RELEASE does not arrive, the deputies take over.
 func (m *Machine) renew() {
 	if !m.term.held || m.term.replaced || m.leaseLimit != 0 || m.ended != "" || m.tx.pending != TxNone || m.term.unresolved != TxNone ||
 		m.now >= m.term.lease.deadline || m.term.stop != nil && m.term.task == taskDone {

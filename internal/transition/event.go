@@ -43,8 +43,8 @@ type (
 	}
 	// Admitted allows the work of the term to start, see [AskToStart].
 	Admitted struct{ Term int64 }
-	// NodeFenced reports the outcome of [FenceNode], with its term and node. Nothing of it runs any more. Without an error the node is
-	// certainly off. By describes what has fenced it.
+	// NodeFenced reports the outcome of [FenceNode], with its term and node. Nothing of it runs any more. Without an
+	// error the node is certainly off. By describes what has fenced it.
 	NodeFenced struct {
 		Term       int64
 		Node, Host string
@@ -62,19 +62,19 @@ type (
 		Term  int64
 		Value string
 	}
-	// ChildFailed reports that the child could not be started, did not become ready, or fails its liveness probe. It may come
-	// late, after the end of the term.
+	// ChildFailed reports that the child could not be started, did not become ready, or fails its liveness probe. It
+	// may come late, after the end of the term.
 	ChildFailed struct{ Err error }
 	// ChildDead reports that no process of the child's group is left, and how the child ended.
 	ChildDead struct{ Status string }
 	// Lent reports that an application lease of Term is about to be handed out. It is not, if [Machine.Lending] says
 	// then that it may not be.
 	Lent struct{ Term int64 }
-	// ApplicationLeasesOver reports that every application lease of Term has been returned, its process is dead, or its end has
-	// passed, and that no other one will be handed out.
+	// ApplicationLeasesOver reports that every application lease of Term has been returned, its process is dead, or its
+	// end has passed, and that no other one will be handed out.
 	ApplicationLeasesOver struct{ Term int64 }
-	// Quit asks to give up leadership and to end the membership; a second one, to do so without grace. Failed is set if this
-	// was not requested: the daemon has lost something that it needs in order to lead.
+	// Quit asks to give up leadership and to end the membership; a second one, to do so without grace. Failed is set if
+	// this was not requested: the daemon has lost something that it needs in order to lead.
 	Quit struct {
 		Reason string
 		Failed bool
@@ -113,8 +113,9 @@ type (
 		Deadline time.Duration
 		Lapsed   bool // it is the RELEASE of a leader that ZooKeeper has not answered
 	}
-	// Renew posts a RENEW, to be sent at Due at the latest, alone or merged with those of other groups, and never from Deadline
-	// on. It replaces the one posted before; without Ops it only withdraws that one. [RenewDone] reports the outcome.
+	// Renew posts a RENEW, to be sent at Due at the latest, alone or merged with those of other groups, and never from
+	// Deadline on. It replaces the one posted before; without Ops it only withdraws that one. [RenewDone] reports the
+	// outcome.
 	Renew struct {
 		Term          int64
 		Held          cluster.HeldVersions
@@ -125,8 +126,8 @@ type (
 	Lease struct{ Deadline time.Duration }
 	// AskToStart asks for [Admitted]: other work on the host may have to start first. Leadership is held meanwhile.
 	AskToStart struct{ Term int64 }
-	// FenceNode fences the node of an earlier holder. It counts as work: StopTask, KillTask and the end of the lease end it at once.
-	// [NodeFenced] reports its end.
+	// FenceNode fences the node of an earlier holder. It counts as work: StopTask, KillTask and the end of the lease
+	// end it at once. [NodeFenced] reports its end.
 	FenceNode struct {
 		Term   int64
 		Holder cluster.EarlierHolder
@@ -142,18 +143,19 @@ type (
 	StopTask struct{ Grace time.Duration }
 	// KillTask kills the hook, the child, or what fences a node at once.
 	KillTask struct{}
-	// PublishLeaving announces in the record of the node that its membership is about to end, so that a successor is elected.
-	// [LeavingPublished] reports the outcome.
+	// PublishLeaving announces in the record of the node that its membership is about to end, so that a successor is
+	// elected. [LeavingPublished] reports the outcome.
 	PublishLeaving struct{ Reason string }
-	// Entrust hands FINAL over (docs/protocol.md, Transactions): if this daemon does not release by itself, it must be sent
-	// before the session is closed, once the work is dead and undone. Without Ops there is no FINAL any more.
+	// Entrust hands FINAL over (docs/protocol.md, Transactions): if this daemon does not release by itself, it must be
+	// sent before the session is closed, once the work is dead and undone. Without Ops there is no FINAL any more.
 	Entrust struct{ Ops []cluster.Op }
 	// Reread asks for a new snapshot of elected, the fence and current.
 	Reread struct{}
 	// End asks to end this membership once the machine is in phase [Ended], with LEAVE or with the session. [Machine.Owed]
 	// says how long a successor must wait then.
 	End struct{ Reason string }
-	// EndSession ends the session at once, without anything else being sent: it is sick, for all of its groups. [SessionEnded] follows.
+	// EndSession ends the session at once, without anything else being sent: it is sick, for all of its groups.
+	// [SessionEnded] follows.
 	EndSession struct{ Reason string }
 	// Note is a line for the log.
 	Note struct{ Text string }
@@ -321,8 +323,8 @@ func (m *Machine) readAgain() {
 	m.do(Reread{})
 }
 
-// apply ignores what is not about the RENEW that is posted: it may be about an earlier term, or about versions that this member
-// has changed itself since.
+// apply ignores what is not about the RENEW that is posted: it may be about an earlier term, or about versions that
+// this member has changed itself since.
 func (e RenewDone) apply(m *Machine) {
 	if m.posted != (renewal{e.Term, e.Held}) {
 		return

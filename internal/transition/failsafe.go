@@ -9,8 +9,8 @@ import (
 	"zkelectd/internal/transition/failsafe"
 )
 
-// This file has what failsafe mode adds (docs/protocol.md, Failsafe): how a leader works on without ZooKeeper, and when a member may
-// acquire, or lets another one acquire, after a leader that may have done so.
+// This file has what failsafe mode adds (docs/protocol.md, Failsafe): how a leader works on without ZooKeeper, and when
+// a member may acquire, or lets another one acquire, after a leader that may have done so.
 
 // Failsafe are the options of a member that takes part in failsafe mode.
 type Failsafe struct {
@@ -18,8 +18,8 @@ type Failsafe struct {
 	Key string
 	// Start is random for each instance.
 	Start uint64
-	// Passive is set for a member that only agrees to successors, because an earlier process may have promised something: as a leader it
-	// asks nobody for promises.
+	// Passive is set for a member that only agrees to successors, because an earlier process may have promised
+	// something: as a leader it asks nobody for promises.
 	Passive bool
 }
 
@@ -31,7 +31,8 @@ type failsafeTerm struct {
 	due      time.Duration    // the next round
 	setAt    time.Duration    // when the last SETM was sent
 	sending  failsafe.Set     // of the SETM under way
-	// addresses are where the members of the sets are asked, by incarnation. Whoever is in a set is known here (see promisers).
+	// addresses are where the members of the sets are asked, by incarnation. Whoever is in a set is known here (see
+	// promisers).
 	addresses map[string]string
 }
 
@@ -106,7 +107,8 @@ func (m *Machine) promisers(eligible bool) []cluster.FailsafeMember {
 	return out[:min(len(out), maxMembers)]
 }
 
-// noteAddresses remembers where the members of the sets that may be in force are asked. ZooKeeper may not be there when it is needed.
+// noteAddresses remembers where the members of the sets that may be in force are asked. ZooKeeper may not be there when
+// it is needed.
 func (m *Machine) noteAddresses(set failsafe.Set) {
 	f := &m.term.failsafe
 	before := f.addresses
@@ -122,8 +124,8 @@ func (m *Machine) noteAddresses(set failsafe.Set) {
 	}
 }
 
-// setMembers sends SETM if the fence does not have the right members. It never does during an extension: the new members have promised
-// nothing yet (S1). Members that come and go must not keep RENEW waiting.
+// setMembers sends SETM if the fence does not have the right members. It never does during an extension: the new
+// members have promised nothing yet (S1). Members that come and go must not keep RENEW waiting.
 func (m *Machine) setMembers() {
 	f := &m.term.failsafe
 	if !m.leadsFailsafe() || f.failing || !m.fresh || !m.maySend() || f.setAt != 0 && !m.due(f.setAt+m.opt.Budget.Renew/2) ||
@@ -156,13 +158,14 @@ func (m *Machine) membersSet(set failsafe.Set, version int32) {
 	m.term.failsafe.rounds.Acknowledged(set)
 }
 
-// maybeSetMembers reports whether a SETM of unknown outcome may be the reason for a refusal. Then the fence is read before leadership is
-// given up.
+// maybeSetMembers reports whether a SETM of unknown outcome may be the reason for a refusal. Then the fence is read
+// before leadership is given up.
 func (m *Machine) maybeSetMembers() bool {
 	return m.term.failsafe.rounds != nil && !m.term.failsafe.rounds.Settled()
 }
 
-// readMembersBack handles a snapshot that may show the outcome of a SETM. The version before it proves nothing: it may still take effect.
+// readMembersBack handles a snapshot that may show the outcome of a SETM. The version before it proves nothing: it may
+// still take effect.
 func (m *Machine) readMembersBack(refused error) {
 	f, fence := &m.term.failsafe, m.snap.Fence
 	if fence.Stat.Version == m.term.holding.Fence {
@@ -197,8 +200,8 @@ func (m *Machine) Promisers() []cluster.FailsafeMember {
 	return nil
 }
 
-// grace returns how long before the end of its lease the work is asked to stop. While members may promise to let it go on, it is not asked
-// before they have had the time to answer.
+// grace returns how long before the end of its lease the work is asked to stop. While members may promise to let it go
+// on, it is not asked before they have had the time to answer.
 func (m *Machine) grace() time.Duration {
 	if r := m.term.failsafe.rounds; r != nil && len(r.Members()) > 0 {
 		return min(m.opt.Budget.Grace, cluster.FailsafeGrace(m.opt.Budget.Lease))
@@ -267,8 +270,8 @@ func (m *Machine) right(f *cluster.Fence) cluster.Succession {
 	return right
 }
 
-// maySucceed reports whether nobody works on in the fence's term because of what members have promised, and whoever is bound by that has
-// made sure of it (S1).
+// maySucceed reports whether nobody works on in the fence's term because of what members have promised, and whoever is
+// bound by that has made sure of it (S1).
 func (m *Machine) maySucceed(f *cluster.Fence) bool {
 	switch m.right(f) {
 	case cluster.SuccessionFree, cluster.SuccessionOwner:
@@ -280,9 +283,9 @@ func (m *Machine) maySucceed(f *cluster.Fence) bool {
 	return wait != 0 && m.succession.gone == f.Term && m.due(m.succession.since+wait)
 }
 
-// MaySucceed reports whether this member may put an end to the term of the fence. If it first has to record that it promises nothing any
-// more, the next step sees to that. While the daemon is bound it cannot, and must not do so later without another call: by then the holder
-// may have been heard again, and would stop its work without need.
+// MaySucceed reports whether this member may put an end to the term of the fence. If it first has to record that it
+// promises nothing any more, the next step sees to that. While the daemon is bound it cannot, and must not do so later
+// without another call: by then the holder may have been heard again, and would stop its work without need.
 func (m *Machine) MaySucceed() bool {
 	f := &m.snap.Fence.Record
 	if right := m.right(f); right == cluster.SuccessionMember && m.succession.remembered < f.Term {
@@ -296,7 +299,8 @@ func (m *Machine) MaySucceed() bool {
 	return true
 }
 
-// remembers reports whether this member has recorded that it never promises anything for the term again, and else sees to it.
+// remembers reports whether this member has recorded that it never promises anything for the term again, and else sees
+// to it.
 func (m *Machine) remembers(term int64) bool {
 	s := &m.succession
 	if s.remembered < term && s.remembering != term && m.due(s.rememberAt) {
@@ -338,17 +342,17 @@ func (m *Machine) vetoes() bool {
 }
 
 type (
-	// SendRound asks members for promises. Each reply is reported by a [RoundReply], also if a message cannot be sent or is not
-	// answered ([failsafe.ReasonUnreachable]); nothing is repeated.
+	// SendRound asks members for promises. Each reply is reported by a [RoundReply], also if a message cannot be sent
+	// or is not answered ([failsafe.ReasonUnreachable]); nothing is repeated.
 	SendRound struct{ Messages []failsafe.Message }
-	// Remember makes the daemon refuse every later promise for a term, unless it is bound: [failsafe.Promises.Veto], and then the state is
-	// stored. [Remembered] reports the outcome; nothing is repeated.
+	// Remember makes the daemon refuse every later promise for a term, unless it is bound: [failsafe.Promises.Veto],
+	// and then the state is stored. [Remembered] reports the outcome; nothing is repeated.
 	Remember struct{ Term int64 }
 	// CurrentGone reports that current of a term was seen to be gone, for [failsafe.Promises.Gone].
 	CurrentGone struct{ Term int64 }
 
-	// RoundReply reports a reply to a [SendRound], however late. It must be authenticated if it promises something or says that the
-	// member has vetoed.
+	// RoundReply reports a reply to a [SendRound], however late. It must be authenticated if it promises something or
+	// says that the member has vetoed.
 	RoundReply struct{ Reply failsafe.Reply }
 	// Remembered reports the outcome of a [Remember].
 	Remembered struct {

@@ -8,7 +8,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Fencing says whether and how a member fences earlier holders for which it would have to wait (docs/protocol.md, Fencing).
+// Fencing says whether and how a member fences earlier holders for which it would have to wait (docs/protocol.md,
+// Fencing).
 type Fencing struct {
 	Enabled bool
 	// Required is set if the work must not start before all earlier holders that are known have been fenced.
@@ -28,8 +29,8 @@ type fencing struct {
 	ended bool                    // what fences it is to end because the lease wait is over
 }
 
-// owes returns how long the candidate must wait, why, and for whom. Holders that another candidate has fenced are left out if the
-// member does not wait for those.
+// owes returns how long the candidate must wait, why, and for whom. Holders that another candidate has fenced are left
+// out if the member does not wait for those.
 func (m *Machine) owes(s *cluster.Snapshot) (time.Duration, string, []cluster.EarlierHolder) {
 	_, why := s.Owed(m.opt.Budget.LeaseWait)
 	earlier := m.remaining(s.Earlier(m.opt.Budget.LeaseWait))
@@ -58,8 +59,8 @@ func (m *Machine) fencingLimit(earlier []cluster.EarlierHolder) cluster.Duration
 	return cluster.Duration(min(limit, cluster.MaxWait))
 }
 
-// mustFence reports whether a holder must be fenced. A member never fences its own node: its earlier work is proven dead before it
-// registers again. It waits for another host that had its id.
+// mustFence reports whether a holder must be fenced. A member never fences its own node: its earlier work is proven
+// dead before it registers again. It waits for another host that had its id.
 func (m *Machine) mustFence(h cluster.EarlierHolder) bool {
 	return m.opt.Fencing.Enabled && h.Node != "" && h.Node != m.opt.Self.ID && !h.Fenced
 }
@@ -69,7 +70,8 @@ func (m *Machine) waitOver() time.Duration {
 	return m.term.acquiredAt + time.Duration(m.term.fence.Owed)
 }
 
-// fenceNext fences the next earlier holder, one at a time. It is done only while the term is held: so only the newest candidate fences.
+// fenceNext fences the next earlier holder, one at a time. It is done only while the term is held: so only the newest
+// candidate fences.
 func (m *Machine) fenceNext() {
 	f := &m.term.fencing
 	if f.node != "" || m.term.stop != nil {
@@ -86,8 +88,8 @@ func (m *Machine) fenceNext() {
 	}
 }
 
-// awaitsEarlier reports whether the work must not start yet: an older lease may still be running, or a node must be fenced. What is
-// not required ends with the lease wait.
+// awaitsEarlier reports whether the work must not start yet: an older lease may still be running, or a node must be
+// fenced. What is not required ends with the lease wait.
 func (m *Machine) awaitsEarlier() bool {
 	if !m.due(m.waitOver()) || m.opt.Fencing.Required && slices.ContainsFunc(m.term.fence.Earlier, m.mustFence) {
 		return true

@@ -1,6 +1,6 @@
 // Package transition is the state machine of one membership of a group: standby, acquiring, taking over,
-// leading, stopping (docs/protocol.md, Taking over; Leading, and the lease). It is pure: [Machine.Step] turns an event and
-// a time into actions, and performs none of them.
+// leading, stopping (docs/protocol.md, Taking over; Leading, and the lease). It is pure: [Machine.Step] turns an event
+// and a time into actions, and performs none of them.
 package transition
 
 import (
@@ -21,7 +21,8 @@ type Options struct {
 	LeaseZnode string
 	// Epoch is the one that the instance was started for, see [cluster.Slots]; 0 in a group with one leader.
 	Epoch int64
-	// LastTerm is the highest term that the daemon knew before it registered: this incarnation acquires none that is not above it.
+	// LastTerm is the highest term that the daemon knew before it registered: this incarnation acquires none that is
+	// not above it.
 	LastTerm int64
 	// LastWork is what [Machine.LastWork] of the member before has returned.
 	LastWork LastWork
@@ -165,7 +166,8 @@ type termState struct {
 	failsafe   failsafeTerm
 }
 
-// vacancy is what the fence and the decision say of how long no leader's work has run, and when this member has read each first.
+// vacancy is what the fence and the decision say of how long no leader's work has run, and when this member has read
+// each first.
 type vacancy struct {
 	term, decision     int64 // of the fence and of the decision
 	state              cluster.FenceState
@@ -180,7 +182,8 @@ type idle struct {
 	ended  time.Duration // once the term was READY: when the last process of its work was gone; 0 while that is not known
 }
 
-// LastWork says when the work of the last term that was READY here had ended, all of its processes being gone. Term is 0 if there was none.
+// LastWork says when the work of the last term that was READY here had ended, all of its processes being gone. Term is
+// 0 if there was none.
 type LastWork struct {
 	Term  int64
 	Ended time.Duration // on CLOCK_BOOTTIME
@@ -342,7 +345,8 @@ func (m *Machine) Lending() Lending {
 // Running reports whether the child's process group exists.
 func (m *Machine) Running() bool { return m.term.running }
 
-// Owed returns how long a successor of the last term that was held must wait. LEAVE passes it on if that term was not released.
+// Owed returns how long a successor of the last term that was held must wait. LEAVE passes it on if that term was not
+// released.
 func (m *Machine) Owed() time.Duration { return time.Duration(m.owed) }
 
 // AwaitsSuccessor reports whether the work goes on because a successor may be elected before the membership ends.
@@ -378,16 +382,16 @@ func (m *Machine) elected() bool {
 		elected > m.lastTerm && (!m.snap.HolderRead || (fenceTerm < elected && !m.maybeAcquired(elected)))
 }
 
-// maybeAcquired reports whether a term may have been acquired by an ACQUIRE whose reply was lost, and whose fence has been
-// wiped since.
+// maybeAcquired reports whether a term may have been acquired by an ACQUIRE whose reply was lost, and whose fence has
+// been wiped since.
 func (m *Machine) maybeAcquired(term int64) bool {
 	return m.pendingAcquire.term == term && m.snap.Fence.Stat.Version != m.pendingAcquire.fence
 }
 
 func (m *Machine) do(a Action) { m.out = append(m.out, a) }
 
-// giveUp starts giving leadership up; the first reason counts. What happens while a leader that was asked to stop waits for its
-// successor is not held against its node.
+// giveUp starts giving leadership up; the first reason counts. What happens while a leader that was asked to stop waits
+// for its successor is not held against its node.
 func (m *Machine) giveUp(s Stop) {
 	if m.term.stop == nil {
 		s.Requested = s.Requested || m.quit != nil && m.quit.Requested

@@ -7,8 +7,9 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Deputy decides what a member does as a deputy: it watches the lease of the leader. If the leader falls silent, the member does the work
-// of the elector until there is a leader again, or another elector has decided (docs/protocol.md, Deputies). The elector itself is one.
+// Deputy decides what a member does as a deputy: it watches the lease of the leader. If the leader falls silent, the
+// member does the work of the elector until there is a leader again, or another elector has decided (docs/protocol.md,
+// Deputies). The elector itself is one.
 type Deputy struct {
 	self    string // its incarnation
 	silence *Silence
@@ -36,8 +37,8 @@ type DeputyInput struct {
 	// RollCallTimeout is how long answers to a roll call may take, see [cluster.RollCall]; 0 in a group that uses none.
 	// RollCallSeen is when this member has first seen the present one.
 	RollCallTimeout, RollCallSeen time.Duration
-	// MaySucceed reports whether the member may put an end to the term, as far as promises are concerned. It is called once the holder is
-	// known to be silent, since it may make the member refuse promises.
+	// MaySucceed reports whether the member may put an end to the term, as far as promises are concerned. It is called
+	// once the holder is known to be silent, since it may make the member refuse promises.
 	MaySucceed func() bool
 }
 
@@ -105,8 +106,8 @@ func (d *Deputy) rollCallDue(in DeputyInput, place int) time.Duration {
 	return d.silence.RollCallAt(f, place, in.RollCallTimeout)
 }
 
-// electionDue returns when this member elects in place of an elector that does not; 0 for never. An elector may be lost, or alive while its
-// writes are refused or do not arrive.
+// electionDue returns when this member elects in place of an elector that does not; 0 for never. An elector may be
+// lost, or alive while its writes are refused or do not arrive.
 func (d *Deputy) electionDue(s *cluster.Snapshot, place int, now time.Duration) time.Duration {
 	key := ""
 	if place >= 0 && !s.Elector && s.HolderRead && s.Newer() == nil &&
@@ -132,8 +133,9 @@ func place(s *cluster.Snapshot) int {
 	return s.DeputyPlace()
 }
 
-// Answered takes the outcome of what [DeputyOutput.Ask] has asked for, began being when it was sent. It reports whether the holder is silent:
-// then Observe follows. If ZooKeeper hardly answers this member either, nothing follows from the holder's silence.
+// Answered takes the outcome of what [DeputyOutput.Ask] has asked for, began being when it was sent. It reports whether
+// the holder is silent: then Observe follows. If ZooKeeper hardly answers this member either, nothing follows from the
+// holder's silence.
 func (d *Deputy) Answered(in DeputyInput, began time.Duration, err error) (silent bool) {
 	d.asking = false
 	if err != nil || in.Now-began > d.silence.Limit() || in.Reconnects != d.reconnects {
@@ -151,8 +153,8 @@ func (d *Deputy) Answered(in DeputyInput, began time.Duration, err error) (silen
 // Refused notes that TAKE was refused, or is not known to have taken effect.
 func (d *Deputy) Refused(now time.Duration) { d.silence.Refused(now) }
 
-// Silent returns the silent holder of the fence in the last snapshot, if it is silent, with the reason in words, and what was seen of its
-// lease.
+// Silent returns the silent holder of the fence in the last snapshot, if it is silent, with the reason in words, and
+// what was seen of its lease.
 func (d *Deputy) Silent(s *cluster.Snapshot, now time.Duration) (map[string]string, cluster.LeaseZnodeSeen) {
 	if !d.may || !d.silence.Confirmed() {
 		return nil, cluster.LeaseZnodeSeen{}

@@ -6,12 +6,14 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Silence finds a holder whose lease is over because it has not renewed it (docs/protocol.md, The renewal is seen; TAKE).
+// Silence finds a holder whose lease is over because it has not renewed it (docs/protocol.md, The renewal is seen;
+// TAKE).
 //
-// Every renewal advances the lease znode that the fence names. So as long as a member sees that znode and the fence unchanged, no
-// lease can have been granted later than what it sees: once W has passed since it received the answers that showed them, all work
-// of the holder is dead. That moment, the sighting, is later than the commit that it shows, which is later than the sending that the lease
-// counts from. A reader that lags behind, or is suspended, only makes it later. A change of either begins a new sighting.
+// Every renewal advances the lease znode that the fence names. So as long as a member sees that znode and the fence
+// unchanged, no lease can have been granted later than what it sees: once W has passed since it received the answers
+// that showed them, all work of the holder is dead. That moment, the sighting, is later than the commit that it shows,
+// which is later than the sending that the lease counts from. A reader that lags behind, or is suspended, only makes it
+// later. A change of either begins a new sighting.
 type Silence struct {
 	opt SilenceOptions
 
@@ -34,7 +36,8 @@ type SilenceOptions struct {
 	Session time.Duration
 }
 
-// pair identifies what was sighted. The transaction ids tell a znode that was deleted and created again from the one before.
+// pair identifies what was sighted. The transaction ids tell a znode that was deleted and created again from the one
+// before.
 type pair struct {
 	znode                      string
 	owner                      int64
@@ -46,8 +49,9 @@ type pair struct {
 // NewSilence returns what has seen nothing.
 func NewSilence(opt SilenceOptions) *Silence { return &Silence{opt: opt} }
 
-// Observe takes a snapshot and what was read of the lease znode, each as it was received, and returns when the holder counts as silent; 0
-// for never. place is the member's place among the deputies, and now the time at which the snapshot was received at the latest.
+// Observe takes a snapshot and what was read of the lease znode, each as it was received, and returns when the holder
+// counts as silent; 0 for never. place is the member's place among the deputies, and now the time at which the snapshot
+// was received at the latest.
 func (s *Silence) Observe(snap *cluster.Snapshot, seen cluster.LeaseZnodeSeen, place int, now time.Duration) time.Duration {
 	f := &snap.Fence.Record
 	if place < 0 || !snap.MayBeTaken() || !seen.Of(f) || f.Incarnation == snap.Self.Name {
@@ -88,13 +92,15 @@ func (s *Silence) sameFence(snap *cluster.Snapshot) bool {
 // minDelta is the least time between the attempts of two deputies.
 const minDelta = 100 * time.Millisecond
 
-// Confirm notes that the holder is silent: what was sighted is unchanged, and ZooKeeper answers. seen is what was read of the lease znode.
+// Confirm notes that the holder is silent: what was sighted is unchanged, and ZooKeeper answers. seen is what was read
+// of the lease znode.
 func (s *Silence) Confirm(seen cluster.LeaseZnodeSeen) { s.seen = seen }
 
 // Confirmed reports whether the holder is silent.
 func (s *Silence) Confirmed() bool { return s.seen.At != 0 }
 
-// Seen returns what was confirmed, with the time of the sighting instead of that of the confirmation. Since returns that time.
+// Seen returns what was confirmed, with the time of the sighting instead of that of the confirmation. Since returns
+// that time.
 func (s *Silence) Seen() cluster.LeaseZnodeSeen {
 	seen := s.seen
 	if s.Confirmed() {
@@ -106,15 +112,16 @@ func (s *Silence) Seen() cluster.LeaseZnodeSeen {
 // Since returns the time of the sighting.
 func (s *Silence) Since() time.Duration { return s.at }
 
-// Refused notes that TAKE was refused, or is not known to have taken effect: what was confirmed must be read again, and the attempts become
-// rarer.
+// Refused notes that TAKE was refused, or is not known to have taken effect: what was confirmed must be read again, and
+// the attempts become rarer.
 func (s *Silence) Refused(now time.Duration) {
 	s.notYet, s.seen = max(s.notYet, now+minDelta<<min(s.refusals, 6)), cluster.LeaseZnodeSeen{}
 	s.refusals++
 }
 
-// Away notes that ZooKeeper could not be reached until now, or hardly: perhaps the holder could not renew for the same reason, and is
-// about to. It gets two renewal intervals for that, and after a reconnect as long as its client may take to connect again.
+// Away notes that ZooKeeper could not be reached until now, or hardly: perhaps the holder could not renew for the same
+// reason, and is about to. It gets two renewal intervals for that, and after a reconnect as long as its client may take
+// to connect again.
 func (s *Silence) Away(now time.Duration, reconnected bool) {
 	pause := 2 * s.opt.Renew
 	if reconnected {

@@ -1,6 +1,6 @@
 // Package watchdog finds overdue takeovers and releases, and keeps the exclusions up to date (docs/protocol.md, The
-// watchdog). It is pure: it is given the elector's snapshots and monotonic time, and a new elector resumes from what is in
-// ZooKeeper (L2, L3).
+// watchdog). It is pure: it is given the elector's snapshots and monotonic time, and a new elector resumes from what is
+// in ZooKeeper (L2, L3).
 package watchdog
 
 import (
@@ -13,8 +13,8 @@ import (
 
 // Options are the watchdog's limits.
 type Options struct {
-	// Takeover bounds the time from when the candidate could acquire until it is READY, not counting its lease wait or the time
-	// that it may take to fence earlier holders.
+	// Takeover bounds the time from when the candidate could acquire until it is READY, not counting its lease wait or
+	// the time that it may take to fence earlier holders.
 	Takeover time.Duration
 	// StrikeResetAfter is how long a leader must have been READY before its strikes are cleared.
 	StrikeResetAfter time.Duration
@@ -28,7 +28,8 @@ type Options struct {
 type Findings struct {
 	// Overdue is the reason why the elected candidate has had its time; empty if it is not overdue.
 	Overdue string
-	// Silent is the incarnation of the candidate if it has not acquired in time, and SilentFor what it has not done, in words.
+	// Silent is the incarnation of the candidate if it has not acquired in time, and SilentFor what it has not done, in
+	// words.
 	Silent, SilentFor string
 	// Revoke is the reason why the holder's current must be deleted; empty if it must not.
 	Revoke string
@@ -105,14 +106,14 @@ func (w *Watchdog) Observe(s cluster.Snapshot, now time.Duration) Findings {
 	return f
 }
 
-// Follow notes since when strikes are known, from a snapshot of a member that is not the elector: the time of an exclusion goes on if this
-// one has to elect.
+// Follow notes since when strikes are known, from a snapshot of a member that is not the elector: the time of an
+// exclusion goes on if this one has to elect.
 func (w *Watchdog) Follow(s cluster.Snapshot, now time.Duration) {
 	w.exclusions(s, now, &Findings{}, func(time.Duration) {})
 }
 
-// takeover finds an elected candidate that is overdue. The time during which its predecessor keeps current does not count:
-// the condition begins when no other incarnation's current is in the way.
+// takeover finds an elected candidate that is overdue. The time during which its predecessor keeps current does not
+// count: the condition begins when no other incarnation's current is in the way.
 func (w *Watchdog) takeover(s cluster.Snapshot, now time.Duration, f *Findings, wake func(time.Duration)) {
 	var key string
 	limit := w.opt.Takeover
@@ -159,10 +160,11 @@ func (w *Watchdog) Interrupted() { w.decided = condition{} }
 // maxDoublings bounds how often the time of a candidate doubles.
 const maxDoublings = 6
 
-// candidate finds a candidate that does not even acquire: it may have been lost together with the leader. That is no strike, and a
-// member that only was slow registers again. After a planned change there is no hurry: a member that is always slow, and better than the
-// others, would be elected and replaced again and again. Only who has written a decision watches it, since it knows how long ZooKeeper takes. The time
-// doubles with each candidate, so that a member that is always slow is elected in the end.
+// candidate finds a candidate that does not even acquire: it may have been lost together with the leader. That is no
+// strike, and a member that only was slow registers again. After a planned change there is no hurry: a member that is
+// always slow, and better than the others, would be elected and replaced again and again. Only who has written a
+// decision watches it, since it knows how long ZooKeeper takes. The time doubles with each candidate, so that a member
+// that is always slow is elected in the end.
 func (w *Watchdog) candidate(s cluster.Snapshot, now time.Duration, f *Findings, wake func(time.Duration)) {
 	e, key := &s.Elected.Record, ""
 	member, alive := s.Member(e.Incarnation)
@@ -189,8 +191,8 @@ func (w *Watchdog) candidate(s cluster.Snapshot, now time.Duration, f *Findings,
 	wake(w.decided.since + limit)
 }
 
-// promises returns how much longer a candidate may need because of what members have promised to the last leader, and whether it cannot
-// acquire before another one vetoes (docs/protocol.md, Failsafe).
+// promises returns how much longer a candidate may need because of what members have promised to the last leader, and
+// whether it cannot acquire before another one vetoes (docs/protocol.md, Failsafe).
 func (w *Watchdog) promises(s *cluster.Snapshot) (wait time.Duration, barred bool) {
 	candidate, _ := s.Member(s.Elected.Record.Incarnation)
 	node, f := candidate.Node.Record.Failsafe, &s.Fence.Record
@@ -212,8 +214,8 @@ func (w *Watchdog) promises(s *cluster.Snapshot) (wait time.Duration, barred boo
 // queueMax bounds the time of one takeover that does not count because its host starts other work (L2).
 const queueMax = 2 * time.Minute
 
-// queue measures how long the candidate of a takeover has waited for room on its host (docs/groups.md, When a host is lost, when one
-// returns).
+// queue measures how long the candidate of a takeover has waited for room on its host (docs/groups.md, When a host is
+// lost, when one returns).
 type queue struct {
 	takeover string        // the key of the takeover
 	spent    time.Duration // until the last observation

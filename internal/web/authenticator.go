@@ -44,7 +44,8 @@ const (
 	logInterval = 5 * time.Second
 )
 
-// NewAuthenticator returns an authenticator for the certificates and users of a web configuration. It has no tokens yet.
+// NewAuthenticator returns an authenticator for the certificates and users of a web configuration. It has no tokens
+// yet.
 func NewAuthenticator(web Config, log *slog.Logger) *Authenticator {
 	a := &Authenticator{log: log, web: web, logged: rate.NewLimiter(rate.Every(logInterval), maxLogged)}
 	a.SetTokens(Tokens{})
@@ -61,8 +62,8 @@ const (
 	methodSocket      = "socket"
 )
 
-// principal is an authenticated or anonymous client. refusalCode and refusalReason are the response to its operator requests; 0
-// if it may submit them.
+// principal is an authenticated or anonymous client. refusalCode and refusalReason are the response to its operator
+// requests; 0 if it may submit them.
 type principal struct {
 	name, method  string
 	groups        []string // to which its requests are limited; nil for all
@@ -70,8 +71,8 @@ type principal struct {
 	refusalReason string
 }
 
-// limitTo returns the principal of a request about a group: one that may not submit requests about that group is refused. Who may
-// submit them about a group may do so about its slots.
+// limitTo returns the principal of a request about a group: one that may not submit requests about that group is
+// refused. Who may submit them about a group may do so about its slots.
 func (p principal) limitTo(group string) principal {
 	group, _, _ = strings.Cut(group, "/")
 	if p.refusalCode == 0 && p.groups != nil && !slices.Contains(p.groups, group) {
@@ -80,8 +81,8 @@ func (p principal) limitTo(group string) principal {
 	return p
 }
 
-// authenticate returns the principal of a request. A bearer token takes precedence; then come a client certificate, and the peer of
-// a unix socket.
+// authenticate returns the principal of a request. A bearer token takes precedence; then come a client certificate, and
+// the peer of a unix socket.
 func (a *Authenticator) authenticate(r *http.Request) principal {
 	if scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
 		return a.checkToken(r, strings.TrimSpace(secret))
@@ -125,7 +126,8 @@ func (a *Authenticator) checkToken(r *http.Request, secret string) principal {
 	return principal{refusalCode: http.StatusUnauthorized, refusalReason: "this token is not in http.token_file"}
 }
 
-// sanitizeName makes a name that others have chosen safe to display: printable, valid UTF-8 and at most maxNameLen characters.
+// sanitizeName makes a name that others have chosen safe to display: printable, valid UTF-8 and at most maxNameLen
+// characters.
 func sanitizeName(name string) string {
 	name = status.Printable(strings.ToValidUTF8(name, "?"))
 	if r := []rune(name); len(r) > maxNameLen {
@@ -147,7 +149,8 @@ func peerCredentials(conn *net.UnixConn) (peer *unix.Ucred, err error) {
 	return peer, errors.Join(err, inner)
 }
 
-// Tokens are the tokens that authorize operator requests, with the name of each owner. Only hashes of the secrets are stored.
+// Tokens are the tokens that authorize operator requests, with the name of each owner. Only hashes of the secrets are
+// stored.
 type Tokens struct{ all []token }
 
 type token struct {
@@ -166,9 +169,9 @@ var (
 	groupSyntax = regexp.MustCompile(`^[^\s,]+(,[^\s,]+)*$`)
 )
 
-// ReadTokens reads name:token lines, which may end with a list of groups. Empty lines, and those that begin with #, are ignored. systemd reports whether the file is a
-// credential of the systemd unit. An error names the line but does not quote it, since it may be the secret. If path is
-// empty, there are no tokens.
+// ReadTokens reads name:token lines, which may end with a list of groups. Empty lines, and those that begin with #, are
+// ignored. systemd reports whether the file is a credential of the systemd unit. An error names the line but does not
+// quote it, since it may be the secret. If path is empty, there are no tokens.
 func ReadTokens(path string, systemd bool) (Tokens, error) {
 	const key = "http.token_file"
 	if path == "" {
@@ -242,8 +245,8 @@ func (t Tokens) find(secret string) (found token, ok bool) {
 	return found, ok
 }
 
-// Config is a web configuration file of Prometheus' exporter-toolkit, which reads it again for each connection and request.
-// The zero value means no file: plain HTTP.
+// Config is a web configuration file of Prometheus' exporter-toolkit, which reads it again for each connection and
+// request. The zero value means no file: plain HTTP.
 type Config struct{ path string }
 
 const webConfigKey = "http.web_config"
@@ -299,8 +302,8 @@ func (w Config) TLSEnabled() bool {
 	return err == nil && c.TLSConfig.IsEnabled()
 }
 
-// pinnedTLSConfig returns a client configuration that trusts only the certificate in the web configuration. It is for clients on
-// the same host, which can read that file.
+// pinnedTLSConfig returns a client configuration that trusts only the certificate in the web configuration. It is for
+// clients on the same host, which can read that file.
 func (w Config) pinnedTLSConfig() (*tls.Config, error) {
 	c, err := w.read()
 	if err != nil {
@@ -318,7 +321,8 @@ func (w Config) pinnedTLSConfig() (*tls.Config, error) {
 	}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
-		// VerifyConnection compares the certificate itself. This host may not know its CA, and it may lack the name localhost.
+		// VerifyConnection compares the certificate itself. This host may not know its CA, and it may lack the name
+		// localhost.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(s tls.ConnectionState) error {
 			if !bytes.Equal(s.PeerCertificates[0].Raw, own.Bytes) {
@@ -329,9 +333,9 @@ func (w Config) pinnedTLSConfig() (*tls.Config, error) {
 	}, nil
 }
 
-// verifyClient verifies a client's certificate and returns its common name. It does so again for each operator request, with the
-// current CAs: since the connection was made, the certificate may have expired or its CA may have been removed. Without
-// client_ca_file the toolkit would accept certificates of any public CA.
+// verifyClient verifies a client's certificate and returns its common name. It does so again for each operator request,
+// with the current CAs: since the connection was made, the certificate may have expired or its CA may have been
+// removed. Without client_ca_file the toolkit would accept certificates of any public CA.
 func (w Config) verifyClient(state *tls.ConnectionState) (string, error) {
 	c, err := w.read()
 	if err != nil {

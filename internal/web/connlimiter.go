@@ -14,10 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connLimiter is a listener that limits the number of connections and divides them fairly. At the limit, each new connection
-// evicts one without an active request. Probes do not count as active requests, and the limit of active requests is lower than
-// that of connections, so a new connection is always accepted, and probes are answered whatever other clients do.
-// [golang.org/x/net/netutil.LimitListener] stops accepting at its limit, which would let one client block all others.
+// connLimiter is a listener that limits the number of connections and divides them fairly. At the limit, each new
+// connection evicts one without an active request. Probes do not count as active requests, and the limit of active
+// requests is lower than that of connections, so a new connection is always accepted, and probes are answered whatever
+// other clients do. [golang.org/x/net/netutil.LimitListener] stops accepting at its limit, which would let one client
+// block all others.
 type connLimiter struct {
 	net.Listener
 	limit int
@@ -44,8 +45,8 @@ func (l *connLimiter) Accept() (net.Conn, error) {
 	}
 }
 
-// add adds a new connection. At the limit it replaces another one, which it returns for the caller to close. It returns false
-// if the connection must be rejected.
+// add adds a new connection. At the limit it replaces another one, which it returns for the caller to close. It returns
+// false if the connection must be rejected.
 func (l *connLimiter) add(c *limitedConn) (evicted *limitedConn, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,9 +60,9 @@ func (l *connLimiter) add(c *limitedConn) (evicted *limitedConn, ok bool) {
 	return evicted, true
 }
 
-// chooseEviction returns the connection to evict for a new one, or nil if all have active requests: among those of the network
-// with the most connections, and there of the address with the most, the oldest. So a client that
-// opens many connections evicts its own.
+// chooseEviction returns the connection to evict for a new one, or nil if all have active requests: among those of the
+// network with the most connections, and there of the address with the most, the oldest. So a client that opens many
+// connections evicts its own.
 func (l *connLimiter) chooseEviction(newcomer client) *limitedConn {
 	addresses, networks := map[string]int{newcomer.address: 1}, map[string]int{newcomer.hostKey(): 1}
 	for _, c := range l.conns {
@@ -120,9 +121,10 @@ func (c *limitedConn) addActiveRequests(n int) {
 	c.activeRequests += n
 }
 
-// client identifies the other end of a connection: a host by its address, or a local user of the unix socket. Limits apply to
-// each address. An IPv6 host usually controls a whole /64 of addresses, so limits also apply to each /64, at several times the
-// limit of one address: its hosts cannot multiply their limits, and one of them cannot use up those of its neighbors.
+// client identifies the other end of a connection: a host by its address, or a local user of the unix socket. Limits
+// apply to each address. An IPv6 host usually controls a whole /64 of addresses, so limits also apply to each /64, at
+// several times the limit of one address: its hosts cannot multiply their limits, and one of them cannot use up those
+// of its neighbors.
 type client struct {
 	address string
 	network string // the /64 of an IPv6 address, else empty

@@ -21,8 +21,8 @@ const (
 	eventHeartbeat = "heartbeat"
 )
 
-// events streams changes as server-sent events. The first event is the current view. If the request has a Last-Event-ID that is
-// known, the stream continues after that event instead.
+// events streams changes as server-sent events. The first event is the current view. If the request has a Last-Event-ID
+// that is known, the stream continues after that event instead.
 func (a *api) events(w http.ResponseWriter, r *http.Request, g *Group) {
 	if !a.acquire(w, r, a.streamQuota, g, "event streams") {
 		return

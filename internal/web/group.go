@@ -19,8 +19,8 @@ import (
 	"zkelectd/internal/operator/status"
 )
 
-// maxGroupReads limits concurrent requests about groups; maxClientGroupReads those of one address. defaultTerms is how many
-// terms /v1/history returns by default.
+// maxGroupReads limits concurrent requests about groups; maxClientGroupReads those of one address. defaultTerms is how
+// many terms /v1/history returns by default.
 const (
 	maxGroupReads       = 8
 	maxClientGroupReads = 4
@@ -49,7 +49,8 @@ type statusResponse struct {
 	GroupError string `json:"group_error,omitempty"`
 }
 
-// status responds with the daemon's view and the group. If the view is stale, the status is 503, so that no program relies on it.
+// status responds with the daemon's view and the group. If the view is stale, the status is 503, so that no program
+// relies on it.
 func (a *api) status(w http.ResponseWriter, r *http.Request, g *Group) {
 	v := g.view()
 	body, code := statusResponse{Response: v.Response()}, http.StatusOK
@@ -114,7 +115,8 @@ type explainResponse struct {
 	Past        *cluster.PastTerm   `json:"past,omitempty"`
 }
 
-// explain responds with the reasons for the choice of the leader. The parameter term is the term; the default is the current one.
+// explain responds with the reasons for the choice of the leader. The parameter term is the term; the default is the
+// current one.
 func (a *api) explain(w http.ResponseWriter, r *http.Request, g *Group) {
 	term, err := queryNumber(r, "term", 0)
 	switch {
@@ -179,8 +181,8 @@ type gridHost struct {
 	Site string `json:"site,omitempty"`
 }
 
-// groups responds with all groups of the daemon, from its views. With members=1, the response also has the members of each group,
-// which the daemon reads from time to time while someone asks.
+// groups responds with all groups of the daemon, from its views. With members=1, the response also has the members of
+// each group, which the daemon reads from time to time while someone asks.
 func (a *api) groups(w http.ResponseWriter, r *http.Request) {
 	groups := a.opt.Groups()
 	readings := make(map[string]groupReading)
@@ -213,13 +215,14 @@ func (a *api) groups(w http.ResponseWriter, r *http.Request) {
 }
 
 const (
-	// maxMemberReads limits concurrent reads of groups for /v1/groups, and membersTimeout how long a request waits for them.
+	// maxMemberReads limits concurrent reads of groups for /v1/groups, and membersTimeout how long a request waits for
+	// them.
 	maxMemberReads = 4
 	membersTimeout = 2 * time.Second
 )
 
-// membersInterval returns how old the members of a group may be. Together the groups are read at most 50 times a second, however
-// many clients ask.
+// membersInterval returns how old the members of a group may be. Together the groups are read at most 50 times a
+// second, however many clients ask.
 func membersInterval(groups int) time.Duration {
 	return max(3*time.Second, time.Duration(groups)*20*time.Millisecond)
 }

@@ -14,8 +14,8 @@ import (
 	"zkelectd/internal/operator/status"
 )
 
-// metric is a metric family and the function that derives its values, for the whole daemon, or for each group. Metrics of groups have
-// the label group, before the others. docs/metrics.md is generated from these.
+// metric is a metric family and the function that derives its values, for the whole daemon, or for each group. Metrics
+// of groups have the label group, before the others. docs/metrics.md is generated from these.
 type metric struct {
 	name     string
 	kind     string // gauge, counter or histogram
@@ -35,7 +35,8 @@ func (m metric) allLabels() []string {
 	return append([]string{labelGroup}, m.labels...)
 }
 
-// hostData is the data that the metrics of the daemon are derived from at each scrape, so that they agree with the other responses.
+// hostData is the data that the metrics of the daemon are derived from at each scrape, so that they agree with the
+// other responses.
 type hostData struct {
 	views   status.Host
 	groups  []groupData
@@ -66,7 +67,8 @@ func boolean[D any](of func(D) bool) func(D, emitter) {
 	return func(d D, emit emitter) { emit(boolToFloat(of(d))) }
 }
 
-// ifTrue returns a derive function for a metric that is 1 or does not exist. That keeps the number of series per group small.
+// ifTrue returns a derive function for a metric that is 1 or does not exist. That keeps the number of series per group
+// small.
 func ifTrue[D any](of func(D) bool) func(D, emitter) {
 	return func(d D, emit emitter) {
 		if of(d) {
@@ -80,8 +82,8 @@ func value[D any, T float64 | uint64](of func(D) T) func(D, emitter) {
 	return func(d D, emit emitter) { emit(float64(of(d))) }
 }
 
-// isElector reports whether the daemon is the elector and ZooKeeper answers it. An elector that is cut off does not know that
-// another daemon has replaced it, and would keep counting members that are gone.
+// isElector reports whether the daemon is the elector and ZooKeeper answers it. An elector that is cut off does not
+// know that another daemon has replaced it, and would keep counting members that are gone.
 func isElector(g groupData) bool { return g.Elector && g.CheckReady() == nil }
 
 // electorOnly restricts a metric to the elector. Other daemons do not know the values, and zeros would be wrong.
@@ -99,8 +101,8 @@ const maxCounted = 64
 // allGroups is the label of the groups that are counted together. The name of a group does not begin with a slash.
 const allGroups = "/all"
 
-// counted returns a derive function for counters of groups, which may have many series: with too many groups those of the whole
-// daemon. The first label is the group.
+// counted returns a derive function for counters of groups, which may have many series: with too many groups those of
+// the whole daemon. The first label is the group.
 func counted(of func(status.Totals, emitter)) func(hostData, emitter) {
 	return func(h hostData, emit emitter) {
 		in := func(group string) emitter {
@@ -118,7 +120,8 @@ func counted(of func(status.Totals, emitter)) func(hostData, emitter) {
 
 const gauge, counter, histogram = "gauge", "counter", "histogram"
 
-// metrics lists all metrics. A daemon that neither leads nor elects a group exports eight series for it, two more with failsafe mode, and those of [counted].
+// metrics lists all metrics. A daemon that neither leads nor elects a group exports eight series for it, two more with
+// failsafe mode, and those of [counted].
 var metrics = slices.Concat(groupMetrics, hostMetrics)
 
 var groupMetrics = []metric{
@@ -225,8 +228,8 @@ var hostMetrics = []metric{
 	{"zkelectd_build_info", gauge, []string{"node", "version", "goversion"}, "Always 1; the labels are this daemon's node, and the versions of zkelectd and Go.", func(h hostData, emit emitter) { emit(1.0, h.node, h.version, runtime.Version()) }, nil},
 }
 
-// childUp reports whether the child runs. If the loop is stuck, its last report is valid until the end of the lease, when the
-// guard kills the child.
+// childUp reports whether the child runs. If the loop is stuck, its last report is valid until the end of the lease,
+// when the guard kills the child.
 func childUp(g groupData) bool { return g.Child && (g.CheckLoop() == nil || g.LeaseRemaining > 0) }
 
 func failedTransitions(g groupData) (n uint64) {
@@ -401,8 +404,8 @@ func (c *collector) measure(i int, v any, labels []string) prometheus.Metric {
 // maxLabel is the maximum length of a label in bytes, and the same as for a site in a configuration.
 const maxLabel = 128
 
-// maxSites returns the number of sites of a group that have their own series. Each member sets its own site, so anyone who can
-// register members could create any number of time series otherwise.
+// maxSites returns the number of sites of a group that have their own series. Each member sets its own site, so anyone
+// who can register members could create any number of time series otherwise.
 func maxSites(groups int) int { return max(16, min(64, 1024/max(1, groups))) }
 
 // otherSites is the label of the sites that are counted together. The name of a site has no slash.
@@ -429,8 +432,8 @@ type siteMembers struct {
 	status.SiteCounts
 }
 
-// sites returns the members by site; those beyond the limit are counted together as otherSites. It lists this daemon's site and the
-// leader's first, then those with the most eligible members.
+// sites returns the members by site; those beyond the limit are counted together as otherSites. It lists this daemon's
+// site and the leader's first, then those with the most eligible members.
 func sites(g groupData) (list []siteMembers) {
 	counts := make(map[string]status.SiteCounts)
 	for name, n := range g.Sites {

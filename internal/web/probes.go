@@ -84,8 +84,8 @@ func (a *api) probe(check func(status.Daemon) error) groupHandler {
 	}
 }
 
-// hostProbe returns the check of a probe that is about a daemon with all its groups, nil for other paths. A load balancer asks for
-// a group; who restarts the daemon, or waits until it is ready, asks for all of them.
+// hostProbe returns the check of a probe that is about a daemon with all its groups, nil for other paths. A load
+// balancer asks for a group; who restarts the daemon, or waits until it is ready, asks for all of them.
 func hostProbe(path string) func(status.Host) ([]string, error) {
 	switch path {
 	case "/livez":
@@ -114,8 +114,8 @@ func (a *api) probeHost(path string) http.HandlerFunc {
 	}
 }
 
-// Probe sends one of the probes (see [ProbePaths]) to the daemon at this endpoint, about a group, or without one if group is empty.
-// It returns nil if the answer is yes, and the reason otherwise.
+// Probe sends one of the probes (see [ProbePaths]) to the daemon at this endpoint, about a group, or without one if
+// group is empty. It returns nil if the answer is yes, and the reason otherwise.
 func (e Endpoint) Probe(ctx context.Context, path, group string) error {
 	if !slices.Contains(ProbePaths(), path) {
 		return fmt.Errorf("%q is not one of %s", path, strings.Join(ProbePaths(), ", "))
@@ -180,8 +180,8 @@ func (e Endpoint) Send(ctx context.Context, method, path string, body io.Reader)
 // ErrNotZkelectd is the error for an answer of another program.
 var ErrNotZkelectd = errors.New("is not zkelectd")
 
-// checkProbeResponse returns nil if both the status and the body say yes. Another program may listen on that port, so the status
-// alone is not enough.
+// checkProbeResponse returns nil if both the status and the body say yes. Another program may listen on that port, so
+// the status alone is not enough.
 func checkProbeResponse(response *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
 	if err != nil {

@@ -112,8 +112,8 @@ func (a *api) refusePrincipal(w http.ResponseWriter, r *http.Request, g *Group, 
 	a.fail(w, by.refusalCode, g, by.refusalReason)
 }
 
-// submit submits the request to the daemon. It fails closed: if the daemon's view of the group is stale, it submits nothing. With an error
-// it returns the status for it.
+// submit submits the request to the daemon. It fails closed: if the daemon's view of the group is stale, it submits
+// nothing. With an error it returns the status for it.
 func (g *Group) submit(ctx context.Context, req request.Request) (request.Plan, int, error) {
 	if err := g.view().CheckLoop(); err != nil {
 		return request.Plan{}, http.StatusServiceUnavailable, err
@@ -141,8 +141,8 @@ type allResponse struct {
 	By     string         `json:"by"`
 }
 
-// groupOutcome is what has become of the request in a group: Error is why it was not accepted there. A group that it does not affect has
-// Messages only.
+// groupOutcome is what has become of the request in a group: Error is why it was not accepted there. A group that it
+// does not affect has Messages only.
 type groupOutcome struct {
 	Group    string   `json:"group"`
 	Request  int64    `json:"request,omitempty"`
@@ -150,7 +150,8 @@ type groupOutcome struct {
 	Error    string   `json:"error,omitempty"`
 }
 
-// submitForAll handles an operator request for all groups of the daemon. The status is that of the first group in which it was not accepted.
+// submitForAll handles an operator request for all groups of the daemon. The status is that of the first group in which
+// it was not accepted.
 func (a *api) submitForAll(w http.ResponseWriter, r *http.Request, kind request.Kind) {
 	by := a.opt.Authenticator.authenticate(r)
 	req, ok := a.readRequest(w, r, kind, by, nil)
@@ -210,8 +211,8 @@ func (a *api) wholes() (all []*Group) {
 	return all
 }
 
-// decodeRequest decodes the body of an operator request. It rejects fields that kind does not have, so that a misspelled field is
-// not silently ignored.
+// decodeRequest decodes the body of an operator request. It rejects fields that kind does not have, so that a
+// misspelled field is not silently ignored.
 func decodeRequest(kind request.Kind, body []byte) (request.Request, error) {
 	r := request.Request{Kind: kind}
 	var lasts cluster.Duration

@@ -64,8 +64,8 @@ func (e Endpoint) listen(ctx context.Context) (net.Listener, error) {
 	return l, nil
 }
 
-// maxConns limits the number of connections: each needs a file descriptor, and the daemon must always have enough of them for
-// ZooKeeper and its child.
+// maxConns limits the number of connections: each needs a file descriptor, and the daemon must always have enough of
+// them for ZooKeeper and its child.
 const maxConns = 256
 
 func (e Endpoint) serve(ctx context.Context, listener net.Listener, handler http.Handler, maxConns int) error {
@@ -121,8 +121,8 @@ func displayAddress(l net.Listener) string {
 	return l.Addr().String()
 }
 
-// errorLogWriter logs the messages of http.Server. Most of them are caused by clients, who could fill the log with them, so they
-// are logged at debug level. A panic is a bug in this program.
+// errorLogWriter logs the messages of http.Server. Most of them are caused by clients, who could fill the log with
+// them, so they are logged at debug level. A panic is a bug in this program.
 type errorLogWriter struct{ log *slog.Logger }
 
 func (c errorLogWriter) Write(line []byte) (int, error) {
@@ -146,9 +146,9 @@ const (
 	privateMode = 0o600
 )
 
-// listenUnix creates the socket in a private directory, and links it to path when it has its mode and accepts connections. So a
-// socket at path that refuses connections is always stale. The lock on the directory keeps two processes that start at the
-// same time from removing each other's socket.
+// listenUnix creates the socket in a private directory, and links it to path when it has its mode and accepts
+// connections. So a socket at path that refuses connections is always stale. The lock on the directory keeps two
+// processes that start at the same time from removing each other's socket.
 func listenUnix(ctx context.Context, path string, mode os.FileMode) (net.Listener, error) {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -212,7 +212,8 @@ func lockDir(ctx context.Context, dir *os.File) error {
 	}
 }
 
-// removeStaleSocket removes path if it is a socket that no process listens on. It returns an error if path is anything else.
+// removeStaleSocket removes path if it is a socket that no process listens on. It returns an error if path is anything
+// else.
 func removeStaleSocket(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -253,16 +254,17 @@ func (s *socketListener) remove() error {
 	return s.Listener.Close()
 }
 
-// Hosts are the names that requests may have in their Host header. They protect against DNS rebinding: if an attacker makes a
-// page's host name resolve to this host, a browser treats the daemon as the page's own origin, and only the Host header shows
-// the difference. IP addresses are always allowed, because a browser sends one only if it was asked for that address. So
-// are requests without a Host header, which browsers do not send.
+// Hosts are the names that requests may have in their Host header. They protect against DNS rebinding: if an attacker
+// makes a page's host name resolve to this host, a browser treats the daemon as the page's own origin, and only the
+// Host header shows the difference. IP addresses are always allowed, because a browser sends one only if it was asked
+// for that address. So are requests without a Host header, which browsers do not send.
 type Hosts struct {
 	own     []string
 	allowed atomic.Pointer[[]string]
 }
 
-// NewHosts returns the names that are always allowed: those of the loopback, the host name, the node id, and the host in listen.
+// NewHosts returns the names that are always allowed: those of the loopback, the host name, the node id, and the host
+// in listen.
 func NewHosts(listen, node string) *Hosts {
 	h := &Hosts{own: []string{"localhost", "*.localhost", strings.ToLower(node)}}
 	if name, err := os.Hostname(); err == nil {
@@ -276,8 +278,8 @@ func NewHosts(listen, node string) *Hosts {
 	return h
 }
 
-// SetAllowed replaces the additional names, from http.allowed_hosts. *.example.com allows every name below example.com, and *
-// every name.
+// SetAllowed replaces the additional names, from http.allowed_hosts. *.example.com allows every name below example.com,
+// and * every name.
 func (h *Hosts) SetAllowed(allowed []string) {
 	lower := make([]string, len(allowed))
 	for i, name := range allowed {

@@ -1,6 +1,6 @@
 // Package web serves one daemon's view over HTTP to load balancers, probes, people and Prometheus, and
-// accepts operator requests from authorized clients. It fails closed: if information is stale or unknown, the answer is no.
-// HTTP clients cannot delay elections.
+// accepts operator requests from authorized clients. It fails closed: if information is stale or unknown, the answer is
+// no. HTTP clients cannot delay elections.
 package web
 
 import (
@@ -42,7 +42,8 @@ type Group struct {
 	DryRun func(context.Context, request.Request) ([]string, error)
 	// Submit submits an operator request. Its errors are those of host.Host.Submit.
 	Submit func(context.Context, request.Request) (request.Plan, error)
-	// ApplicationLease asks for an application lease, and ReturnApplicationLease returns one. It reports false if it is not known.
+	// ApplicationLease asks for an application lease, and ReturnApplicationLease returns one. It reports false if it is
+	// not known.
 	ApplicationLease       func(context.Context, applease.Request) (applease.Answer, error)
 	ReturnApplicationLease func(id string, p applease.Process) bool
 	// PublishValue makes value what the work of a term, 0 for any, publishes. It returns an error if this daemon does not
@@ -77,8 +78,8 @@ type Options struct {
 // maxScrapes limits concurrent requests for /metrics.
 const maxScrapes = 4
 
-// These are the methods that a route accepts. A probe answers OPTIONS as it answers GET: HAProxy's check sends OPTIONS by default, and
-// would take any other answer for yes.
+// These are the methods that a route accepts. A probe answers OPTIONS as it answers GET: HAProxy's check sends OPTIONS
+// by default, and would take any other answer for yes.
 var (
 	readMethods  = []string{http.MethodGet, http.MethodHead}
 	probeMethods = []string{http.MethodGet, http.MethodHead, http.MethodOptions}
@@ -192,8 +193,8 @@ func (a *api) handler() http.Handler {
 // mayHaveBody reports whether requests with a method may have a body.
 func mayHaveBody(method string) bool { return method == http.MethodPost || method == http.MethodPut }
 
-// setSecurityHeaders sets headers that keep browsers from caching, framing or reinterpreting a response. It sets no CORS headers,
-// so pages of other origins cannot read responses.
+// setSecurityHeaders sets headers that keep browsers from caching, framing or reinterpreting a response. It sets no
+// CORS headers, so pages of other origins cannot read responses.
 func setSecurityHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -208,8 +209,8 @@ func setSecurityHeaders(next http.Handler) http.Handler {
 // stamp is part of every response: the daemon, its state, and the age of that information.
 type stamp struct {
 	Node string `json:"node"`
-	// Group is the group that the response is about, and Term the daemon's term there; empty if it is about a daemon with several
-	// groups.
+	// Group is the group that the response is about, and Term the daemon's term there; empty if it is about a daemon
+	// with several groups.
 	Group string `json:"group,omitempty"`
 	Term  *int64 `json:"term,omitempty"`
 	State string `json:"state"`
@@ -271,8 +272,8 @@ type groupHandler func(http.ResponseWriter, *http.Request, *Group)
 
 const groupsPath = "/v1/groups"
 
-// groupPath returns the pattern of a path about one group below [groupsPath], from the path that a daemon with one group serves
-// it at, too.
+// groupPath returns the pattern of a path about one group below [groupsPath], from the path that a daemon with one
+// group serves it at, too.
 func groupPath(path string) string {
 	return groupsPath + "/{group}/" + strings.TrimPrefix(strings.TrimPrefix(path, "/v1/"), "/")
 }
@@ -293,8 +294,8 @@ func (a *api) withNamedGroup(to groupRoute) http.HandlerFunc {
 	}
 }
 
-// find returns the group with a name, or the code and the reason of the refusal. A request that concerns all slots of a group names
-// the group alone, and is served by any of them; others name a slot.
+// find returns the group with a name, or the code and the reason of the refusal. A request that concerns all slots of a
+// group names the group alone, and is served by any of them; others name a slot.
 func (a *api) find(name string, whole bool) (g *Group, code int, why string) {
 	for _, g := range a.opt.Groups() {
 		of, _, slotted := strings.Cut(g.Name, "/")
@@ -316,7 +317,8 @@ func (a *api) find(name string, whole bool) (g *Group, code int, why string) {
 	return nil, http.StatusNotFound, "this daemon has no group of that name: " + groupsPath + " lists its groups"
 }
 
-// withOnlyGroup returns a handler for the daemon's only group. If it has several, the request is refused: none of them is meant.
+// withOnlyGroup returns a handler for the daemon's only group. If it has several, the request is refused: none of them
+// is meant.
 func (a *api) withOnlyGroup(serve groupHandler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		groups := a.opt.Groups()
@@ -336,8 +338,8 @@ func (a *api) refuseGroup(w http.ResponseWriter, r *http.Request, code int, why 
 }
 
 const (
-	// maxRequests limits concurrent requests other than probes; maxClientRequests those of one address. It is less than maxConns,
-	// because a connection with an active request is never evicted.
+	// maxRequests limits concurrent requests other than probes; maxClientRequests those of one address. It is less than
+	// maxConns, because a connection with an active request is never evicted.
 	maxRequests       = 128
 	maxClientRequests = 32
 	// hangUpTimeout limits how long the server waits for the rest of a request, or for a client to read a refusal.
@@ -410,8 +412,8 @@ func (a *api) refuseBody(w http.ResponseWriter, r *http.Request) {
 	a.fail(w, http.StatusBadRequest, nil, r.Method+" takes no body here: send none, and no Content-Length")
 }
 
-// checkHost returns an error if the Host header is not one of this daemon's names. A unix socket needs no check, because browsers
-// cannot connect to it.
+// checkHost returns an error if the Host header is not one of this daemon's names. A unix socket needs no check,
+// because browsers cannot connect to it.
 func (a *api) checkHost(r *http.Request) error {
 	if c := connOf(r); a.opt.Hosts == nil || (c != nil && c.RemoteAddr().Network() == "unix") {
 		return nil
@@ -422,8 +424,8 @@ func (a *api) checkHost(r *http.Request) error {
 // hasBody reports whether the headers of a request announce a body.
 func hasBody(r *http.Request) bool { return r.ContentLength != 0 || len(r.TransferEncoding) > 0 }
 
-// closeAfterResponse makes the server close the connection after the response, and limits how long it waits for the unread rest
-// of the body.
+// closeAfterResponse makes the server close the connection after the response, and limits how long it waits for the
+// unread rest of the body.
 func closeAfterResponse(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor > 1 {
 		return // other requests share the connection

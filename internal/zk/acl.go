@@ -13,8 +13,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// AdoptACL makes the session create znodes with the ACL of an existing one, so that a command never creates an open znode
-// in a private tree, whatever its own configuration. If the znode does not exist, the session keeps its own ACL.
+// AdoptACL makes the session create znodes with the ACL of an existing one, so that a command never creates an open
+// znode in a private tree, whatever its own configuration. If the znode does not exist, the session keeps its own ACL.
 func (s *Session) AdoptACL(ctx context.Context, path string) error {
 	list, _, err := s.getACL(ctx, path)
 	missing := errors.Is(err, cluster.ErrNoNode)
@@ -96,7 +96,8 @@ func (s *Session) getACL(ctx context.Context, path string) ([]zk.ACL, int32, err
 	return r.list, r.version, err
 }
 
-// DescribeACL returns the ACL of a znode in the format of ZooKeeper's shell, with a [Tag] in place of each password hash.
+// DescribeACL returns the ACL of a znode in the format of ZooKeeper's shell, with a [Tag] in place of each password
+// hash.
 func (s *Session) DescribeACL(ctx context.Context, path string) (string, error) {
 	list, _, err := s.getACL(ctx, path)
 	return formatACL(list), err
@@ -110,8 +111,8 @@ type ACLAudit struct {
 	Mismatched []string
 }
 
-// AuditACLs compares the ACLs of a group's persistent znodes with the one that the session creates znodes with. It changes
-// none: other members may rely on them.
+// AuditACLs compares the ACLs of a group's persistent znodes with the one that the session creates znodes with. It
+// changes none: other members may rely on them.
 func (s *Session) AuditACLs(ctx context.Context, p cluster.Paths) (ACLAudit, error) {
 	var found ACLAudit
 	err := s.eachPersistentACL(ctx, p, func(path string, list []zk.ACL) error {
@@ -152,9 +153,9 @@ func worldWritable(list []zk.ACL) bool {
 	return slices.ContainsFunc(list, func(a zk.ACL) bool { return isPublic(a) && a.Perms&^zk.PermRead != 0 })
 }
 
-// CheckOwner returns an error if the session creates znodes that others cannot change, but the znode at path, the root of a
-// group, is one that any client may have created or changed: nothing below it can be trusted. A znode that does not exist is
-// no error.
+// CheckOwner returns an error if the session creates znodes that others cannot change, but the znode at path, the root
+// of a group, is one that any client may have created or changed: nothing below it can be trusted. A znode that does
+// not exist is no error.
 func (s *Session) CheckOwner(ctx context.Context, path string) error {
 	if worldWritable(s.createACL(path)) {
 		return nil

@@ -99,10 +99,10 @@ const maxACLs = 64
 // maxPasses is how often ApplyACLs looks for znodes that were created with another ACL in the meantime.
 const maxPasses = 5
 
-// ApplyACLs sets the ACL of every znode of the group to the one that the session creates znodes with, and calls done for each
-// that it has changed. If another client changes an ACL in the meantime, it reads it again. It returns nil once a pass finds
-// nothing to change. After an error it can be called again: it changes only ACLs that differ. Keys of failsafe mode that others could
-// read or write are replaced, by the operator by.
+// ApplyACLs sets the ACL of every znode of the group to the one that the session creates znodes with, and calls done
+// for each that it has changed. If another client changes an ACL in the meantime, it reads it again. It returns nil
+// once a pass finds nothing to change. After an error it can be called again: it changes only ACLs that differ. Keys of
+// failsafe mode that others could read or write are replaced, by the operator by.
 func (s *Session) ApplyACLs(ctx context.Context, p cluster.Paths, by string, done func(ZnodeACL)) error {
 	if err := s.testACL(ctx, p); err != nil {
 		return err
@@ -168,8 +168,8 @@ func (s *Session) setACLs(ctx context.Context, todo []ZnodeACL, done func(ZnodeA
 	return g.Wait()
 }
 
-// setACL sets one ACL, unless the znode is gone or its ACL has changed since it was read. Setting an ACL twice is harmless,
-// so an unknown outcome needs no special treatment.
+// setACL sets one ACL, unless the znode is gone or its ACL has changed since it was read. Setting an ACL twice is
+// harmless, so an unknown outcome needs no special treatment.
 func (s *Session) setACL(ctx context.Context, z ZnodeACL) (changed bool, err error) {
 	_, err = await(ctx, request{group: s.own}, func() (*zk.Stat, error) { return s.zk.SetACL(z.Path, s.createACL(z.Path), z.version) })
 	switch {
@@ -181,8 +181,8 @@ func (s *Session) setACL(ctx context.Context, z ZnodeACL) (changed bool, err err
 	return false, fmt.Errorf("cannot set the ACL of znode %s: %w; run the command again to continue", z.Path, s.explainDenied(err))
 }
 
-// testACL creates an ephemeral with the ACL and returns an error unless this session has access to it: on a server that does
-// not hash passwords with SHA-1, the ACL would lock all members out of their group.
+// testACL creates an ephemeral with the ACL and returns an error unless this session has access to it: on a server that
+// does not hash passwords with SHA-1, the ACL would lock all members out of their group.
 func (s *Session) testACL(ctx context.Context, p cluster.Paths) error {
 	results, err := s.Do(ctx, cluster.Op{Kind: cluster.OpCreate, Path: p.ACLProbe(), Data: []byte{}, Ephemeral: true, Sequential: true})
 	if err != nil {

@@ -23,8 +23,8 @@ func others(list, configured []zk.ACL) (perms int32) {
 	return perms
 }
 
-// keysExposed reports whether others could read or write the keys of failsafe mode, or could have put them there: whoever may create
-// znodes below the root may give them any ACL.
+// keysExposed reports whether others could read or write the keys of failsafe mode, or could have put them there:
+// whoever may create znodes below the root may give them any ACL.
 func keysExposed(all []ZnodeACL, p cluster.Paths) bool {
 	exist := slices.ContainsFunc(all, func(z ZnodeACL) bool { return z.Path == p.FailsafeKeys() })
 	return exist && slices.ContainsFunc(all, func(z ZnodeACL) bool {
@@ -46,8 +46,8 @@ type keyReplacement struct {
 	data  []byte // what replaced them; nil while nothing has
 }
 
-// update replaces the keys if they are exposed in what was read, or if somebody has put others in the place of the new ones before
-// the root was closed. It reports whether it did.
+// update replaces the keys if they are exposed in what was read, or if somebody has put others in the place of the new
+// ones before the root was closed. It reports whether it did.
 func (k *keyReplacement) update(ctx context.Context, all []ZnodeACL) (bool, error) {
 	if k.s.CreatesOpen() || !keysExposed(all, k.paths) && !k.changed(ctx) {
 		return false, nil

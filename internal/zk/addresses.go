@@ -19,7 +19,8 @@ import (
 )
 
 // A name may have several addresses, as that of a headless service has, or that of a host with IPv6 and IPv4. Each
-// address is tried like a server of its own: a server that accepts a connection and then hangs must not hide the others.
+// address is tried like a server of its own: a server that accepts a connection and then hangs must not hide the
+// others.
 
 // dialer opens connections to servers. Each connection to a server goes to the address of its name that was tried the
 // longest time ago. It is safe for concurrent use.

@@ -18,9 +18,10 @@ type request struct {
 	write bool
 }
 
-// await runs a request of the library, which takes no context, when it is its turn. It returns when ctx is done or the session has
-// ended, even if there is no reply; the goroutine of the request ends with the session at the latest. The error is
-// [cluster.ErrNotSent] if the library never got the request, and [cluster.ErrUnknown] for a write without a reply.
+// await runs a request of the library, which takes no context, when it is its turn. It returns when ctx is done or the
+// session has ended, even if there is no reply; the goroutine of the request ends with the session at the latest. The
+// error is [cluster.ErrNotSent] if the library never got the request, and [cluster.ErrUnknown] for a write without a
+// reply.
 func await[T any](ctx context.Context, r request, f func() (T, error)) (T, error) {
 	type reply struct {
 		value T
@@ -144,8 +145,8 @@ type pendingWrite struct {
 	over chan struct{}
 }
 
-// begin records a request that is about to be queued, and returns the function to call when the library is done with it. It
-// returns an error if the handle was given up: no write of the handle begins after that.
+// begin records a request that is about to be queued, and returns the function to call when the library is done with
+// it. It returns an error if the handle was given up: no write of the handle begins after that.
 func (s *Session) begin(r request) (end func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,8 +166,9 @@ func (s *Session) begin(r request) (end func(), err error) {
 	}, nil
 }
 
-// Sync waits for the earlier writes to this group's root, also those whose callers have given up waiting, and lets the server
-// catch up. A later read shows everything that was applied, and no earlier write of this session can be applied any more.
+// Sync waits for the earlier writes to this group's root, also those whose callers have given up waiting, and lets the
+// server catch up. A later read shows everything that was applied, and no earlier write of this session can be applied
+// any more.
 func (g *Group) Sync(ctx context.Context) error {
 	g.mu.Lock()
 	var earlier []*pendingWrite

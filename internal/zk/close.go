@@ -33,10 +33,10 @@ func (s *Session) Handle() SessionHandle {
 	return SessionHandle{Servers: s.opt.Servers, Session: s.handshake.session, Password: slices.Clone(s.handshake.password), Access: s.opt.Access, Finals: finals}
 }
 
-// Close sends the final transaction of each group and ends the session on the server, so that its ephemerals vanish at once. It uses the library's connection, or its own
-// if that one is lost or the session has ended only on this side (a write without a reply). The caller must know that no
-// work relies on the session any more (S1). An error means that the server did not confirm the end; the ephemerals then
-// stay until the server expires the session.
+// Close sends the final transaction of each group and ends the session on the server, so that its ephemerals vanish at
+// once. It uses the library's connection, or its own if that one is lost or the session has ended only on this side (a
+// write without a reply). The caller must know that no work relies on the session any more (S1). An error means that
+// the server did not confirm the end; the ephemerals then stay until the server expires the session.
 func (s *Session) Close(ctx context.Context) error {
 	if s.Connected() && len(s.finals()) == 0 {
 		s.closeViaLibrary(ctx)
@@ -56,7 +56,8 @@ func (s *Session) Close(ctx context.Context) error {
 	}
 }
 
-// closeViaLibrary closes the session through the library, which waits up to a second for the reply and does not return it.
+// closeViaLibrary closes the session through the library, which waits up to a second for the reply and does not return
+// it.
 func (s *Session) closeViaLibrary(ctx context.Context) {
 	closed := make(chan struct{})
 	s.goroutines.Go(func() {
@@ -132,8 +133,8 @@ func (s *Session) end(reason error) {
 	}
 }
 
-// supervise owns the library's connection. It ends the session if the library gets stuck, and stops the library when the
-// session has ended. A library that does not stop is abandoned.
+// supervise owns the library's connection. It ends the session if the library gets stuck, and stops the library when
+// the session has ended. A library that does not stop is abandoned.
 func (s *Session) supervise(events <-chan zk.Event) {
 	check := time.NewTimer(s.superviseInterval()) // runs while the session is not connected
 	defer check.Stop()

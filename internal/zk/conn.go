@@ -85,8 +85,8 @@ func read[T any](ctx context.Context, g *Group, w watch, watched bool, f func(ar
 	return r.value, statOf(r.stat), g.explainDenied(err)
 }
 
-// maxTxBytes limits the size of a transaction: a server closes the connection on a packet that exceeds jute.maxbuffer (1 MiB
-// by default).
+// maxTxBytes limits the size of a transaction: a server closes the connection on a packet that exceeds jute.maxbuffer
+// (1 MiB by default).
 const maxTxBytes = 1000 << 10
 
 // Do implements [cluster.Writer].
@@ -137,8 +137,8 @@ func (g *Group) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, er
 	return out, err
 }
 
-// keyOf returns what a transaction does. It is empty for those that the leases depend on: they are small by construction, and
-// always sent.
+// keyOf returns what a transaction does. It is empty for those that the leases depend on: they are small by
+// construction, and always sent.
 func keyOf(ctx context.Context, ops []cluster.Op) string {
 	if PriorityOf(ctx) >= PriorityUrgent {
 		return ""
@@ -181,7 +181,8 @@ func (s *Session) zkRequest(op cluster.Op) any {
 	}
 }
 
-// parentACLAdvice completes the text of ErrNoAuth for operations that the ACL of the parent governs. It is empty for others.
+// parentACLAdvice completes the text of ErrNoAuth for operations that the ACL of the parent governs. It is empty for
+// others.
 func parentACLAdvice(op cluster.Op) string {
 	if op.Kind != cluster.OpCreate && op.Kind != cluster.OpDelete {
 		return ""
@@ -257,8 +258,9 @@ func parseResults(ops []cluster.Op, parts []zk.MultiResponse, err error) ([]clus
 	return out, nil
 }
 
-// translateError translates the library's errors into those of package cluster: refused, not sent, or unknown. Errors that
-// are not definitely one of the first two are unknown: to take one for a refusal would be to assume that nothing was applied.
+// translateError translates the library's errors into those of package cluster: refused, not sent, or unknown. Errors
+// that are not definitely one of the first two are unknown: to take one for a refusal would be to assume that nothing
+// was applied.
 func translateError(err error) error {
 	switch {
 	case err == nil:

@@ -22,9 +22,10 @@ type CredentialChange struct {
 	Changed bool
 }
 
-// PresentCredentials reads the credentials of a again, presents new ones on the live connection, and returns the change. Until
-// [CredentialChange.Apply] the session creates znodes as before. It rejects credentials without access to the group of p: this
-// session would continue with the old ones, which cannot be withdrawn, but the next session would be locked out.
+// PresentCredentials reads the credentials of a again, presents new ones on the live connection, and returns the
+// change. Until [CredentialChange.Apply] the session creates znodes as before. It rejects credentials without access to
+// the group of p: this session would continue with the old ones, which cannot be withdrawn, but the next session would
+// be locked out.
 func (s *Session) PresentCredentials(ctx context.Context, p cluster.Paths, a Access) (*CredentialChange, error) {
 	ids, err := a.identities()
 	if err != nil {
@@ -124,7 +125,8 @@ func (s *Session) belowOpenRoot(path string) bool {
 	return false
 }
 
-// present presents those of ids to the server that it has not yet presented. They stay in effect until the session ends.
+// present presents those of ids to the server that it has not yet presented. They stay in effect until the session
+// ends.
 func (s *Session) present(ctx context.Context, ids identities) error {
 	s.presenting.Lock()
 	defer s.presenting.Unlock()

@@ -17,8 +17,8 @@ import (
 // DialFunc opens a connection to a server, like [net.Dialer.DialContext].
 type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// errSecondSession is returned to go-zookeeper when it tries to open a second session: the requests that it has queued must
-// not run in a session other than the one they were made for.
+// errSecondSession is returned to go-zookeeper when it tries to open a second session: the requests that it has queued
+// must not run in a session other than the one they were made for.
 var errSecondSession = errors.New("refused: a client opens only one session")
 
 // dial is go-zookeeper's dialer. The library calls it from one goroutine, once per attempt.
@@ -52,8 +52,8 @@ func (s *Session) dial(network, addr string, _ time.Duration) (net.Conn, error) 
 // maxPace limits the pace until a server has answered and T is known.
 const maxPace = 15 * time.Second
 
-// pace returns the duration that scales all reconnect timing: the negotiated T, since the requested one may be far from it.
-// The caller holds s.mu.
+// pace returns the duration that scales all reconnect timing: the negotiated T, since the requested one may be far from
+// it. The caller holds s.mu.
 func (s *Session) pace() time.Duration {
 	if s.handshake.timeout > 0 {
 		return s.handshake.timeout
@@ -61,8 +61,8 @@ func (s *Session) pace() time.Duration {
 	return min(s.opt.Timeout, maxPace)
 }
 
-// handshakeTimeout returns the time limit for connecting and the handshake together. go-zookeeper allows ten times 2/3 T for
-// each half of it, which is longer than any lease.
+// handshakeTimeout returns the time limit for connecting and the handshake together. go-zookeeper allows ten times 2/3
+// T for each half of it, which is longer than any lease.
 func (s *Session) handshakeTimeout() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,8 +98,8 @@ func (s *Session) backOff() error {
 	}
 }
 
-// wireConn is the socket under go-zookeeper. It parses the handshake, enforces its deadline, and refuses to open a second
-// session.
+// wireConn is the socket under go-zookeeper. It parses the handshake, enforces its deadline, and refuses to open a
+// second session.
 type wireConn struct {
 	net.Conn
 	s        *Session
@@ -163,9 +163,9 @@ func (w *wireConn) Write(b []byte) (int, error) {
 }
 
 // sendOrClose writes a request, or closes the socket. It never returns an error: go-zookeeper deadlocks if sending
-// credentials fails. The library notices a closed socket when it reads, and then fails all pending requests. After the end of
-// the session nothing is sent, in particular not the library's own closeSession: that would pass leadership on while the
-// work of a session that ended only on this side may still run (S1).
+// credentials fails. The library notices a closed socket when it reads, and then fails all pending requests. After the
+// end of the session nothing is sent, in particular not the library's own closeSession: that would pass leadership on
+// while the work of a session that ended only on this side may still run (S1).
 func (w *wireConn) sendOrClose(b []byte) {
 	if w.s.Err() == nil {
 		if _, err := w.Conn.Write(b); err == nil {
@@ -175,9 +175,10 @@ func (w *wireConn) sendOrClose(b []byte) {
 	w.Conn.Close()
 }
 
-// Read gives the library one packet after the other. After the end of the connection it gives events that make the library forget its
-// watches: a session reads everything again after a reconnect. The library would also set all watches again, and read the zxid for that
-// while another goroutine of its own already writes it. Only the library's reader calls Read.
+// Read gives the library one packet after the other. After the end of the connection it gives events that make the
+// library forget its watches: a session reads everything again after a reconnect. The library would also set all
+// watches again, and read the zxid for that while another goroutine of its own already writes it. Only the library's
+// reader calls Read.
 func (w *wireConn) Read(b []byte) (int, error) {
 	if len(w.ready) == 0 && w.broken == nil {
 		w.ready, w.broken = w.receive()
@@ -262,8 +263,8 @@ func (w *wireConn) authenticate(h handshake) error {
 	return w.s.noteIdentities(own)
 }
 
-// explain adds to the reason why there was no connect response the address, and what a server that hangs up says about that. It asks
-// only while there is no session yet: the reason is not shown later, and the time counts then.
+// explain adds to the reason why there was no connect response the address, and what a server that hangs up says about
+// that. It asks only while there is no session yet: the reason is not shown later, and the time counts then.
 func (w *wireConn) explain(err error) error {
 	if at := w.RemoteAddr(); at != nil && at.String() != w.addr {
 		err = fmt.Errorf("%s: %w", at, err)
@@ -304,8 +305,8 @@ func (w *wireConn) noteReply(packet []byte) error {
 	return checkReply(op, packet[4+replyHeaderLen:])
 }
 
-// SetReadDeadline sets the deadline for reads, but never later than that of the handshake until it is done: go-zookeeper
-// sets no deadline at all for the body of the connect response.
+// SetReadDeadline sets the deadline for reads, but never later than that of the handshake until it is done:
+// go-zookeeper sets no deadline at all for the body of the connect response.
 func (w *wireConn) SetReadDeadline(t time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -332,8 +333,8 @@ func (w *wireConn) Close() error {
 	return w.Conn.Close()
 }
 
-// hostProvider gives go-zookeeper the servers, in the order that the session has shuffled them into. It does not resolve
-// names, so that every dial resolves them again.
+// hostProvider gives go-zookeeper the servers, in the order that the session has shuffled them into. It does not
+// resolve names, so that every dial resolves them again.
 type hostProvider struct {
 	s *Session
 
@@ -353,8 +354,8 @@ func (h *hostProvider) Len() int {
 	return len(h.servers)
 }
 
-// Next returns the next server. It never asks go-zookeeper to wait, because the dialer does that, except after the end of
-// the session: then waiting is the only way out of the library's connect loop.
+// Next returns the next server. It never asks go-zookeeper to wait, because the dialer does that, except after the end
+// of the session: then waiting is the only way out of the library's connect loop.
 func (h *hostProvider) Next() (server string, wait bool) {
 	h.s.mu.Lock()
 	server = h.servers[h.next%len(h.servers)]

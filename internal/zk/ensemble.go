@@ -23,7 +23,8 @@ type EnsembleError struct {
 	// Here is the server that the session is connected to, Of how many are configured.
 	Here string
 	Of   int
-	// Doubts are why some of them do not count. Foreign are those of them that say that they are of another ensemble than Here.
+	// Doubts are why some of them do not count. Foreign are those of them that say that they are of another ensemble
+	// than Here.
 	Doubts, Foreign []string
 }
 
@@ -46,8 +47,9 @@ type ensembleCheck struct {
 // checkFor is how long doubts count for the groups that share a session. A proof counts as long as the connection.
 const checkFor = 3 * time.Second
 
-// CheckEnsemble returns an [EnsembleError] unless more than half of the configured servers prove to be of the ensemble that the session is
-// connected to: one that was mistyped may be of another, which knows nothing of what was written before.
+// CheckEnsemble returns an [EnsembleError] unless more than half of the configured servers prove to be of the ensemble
+// that the session is connected to: one that was mistyped may be of another, which knows nothing of what was written
+// before.
 func (s *Session) CheckEnsemble(ctx context.Context) error {
 	e, err := s.askEnsemble(ctx)
 	if err == nil && !e.proven() {
@@ -56,8 +58,8 @@ func (s *Session) CheckEnsemble(ctx context.Context) error {
 	return err
 }
 
-// ForeignServers returns those configured servers that say that they are of another ensemble than the one that the session is connected
-// to, here.
+// ForeignServers returns those configured servers that say that they are of another ensemble than the one that the
+// session is connected to, here.
 func (s *Session) ForeignServers(ctx context.Context) (here string, foreign []string, err error) {
 	e, err := s.askEnsemble(ctx)
 	if err != nil {
@@ -66,8 +68,8 @@ func (s *Session) ForeignServers(ctx context.Context) (here string, foreign []st
 	return e.Here, e.Foreign, nil
 }
 
-// askEnsemble asks all servers whether they know a session that it opens at the one to which this session is connected: those of one
-// ensemble do, and no other one does. No answer proves nothing. The groups of a session share the result.
+// askEnsemble asks all servers whether they know a session that it opens at the one to which this session is connected:
+// those of one ensemble do, and no other one does. No answer proves nothing. The groups of a session share the result.
 func (s *Session) askEnsemble(ctx context.Context) (*EnsembleError, error) {
 	c := &s.ensemble
 	c.running.Lock()
@@ -131,8 +133,9 @@ func (s *Session) compareServers(ctx context.Context, conn *wireConn, servers []
 	return doubts, nil
 }
 
-// knows returns an error unless a server knows a session. If its name has several addresses, more than half of them must; if none of those
-// is foreign, more than half of those of IPv4 or of those of IPv6, as often only one of the two leads to a server.
+// knows returns an error unless a server knows a session. If its name has several addresses, more than half of them
+// must; if none of those is foreign, more than half of those of IPv4 or of those of IPv6, as often only one of the two
+// leads to a server.
 func (s *Session) knows(ctx context.Context, limit time.Duration, server string, u sessionCloser) error {
 	lookup, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

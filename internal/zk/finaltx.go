@@ -10,8 +10,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// The final transaction of a session that is closed from outside, in ZooKeeper's wire format: go-zookeeper cannot attach to
-// an existing session.
+// The final transaction of a session that is closed from outside, in ZooKeeper's wire format: go-zookeeper cannot
+// attach to an existing session.
 
 const (
 	endOfMulti    = -1       // as an operation's type; as a result's type it means that the operation failed
@@ -26,7 +26,8 @@ type FinalTx struct {
 	// Root is the group's, for messages; empty if it is not known.
 	Root string
 	Ops  []cluster.Op
-	// Applied is true if the transaction took effect. Err is why it did not, or why that is unknown; nil if it was not sent.
+	// Applied is true if the transaction took effect. Err is why it did not, or why that is unknown; nil if it was not
+	// sent.
 	Applied bool
 	Err     error
 }
@@ -34,8 +35,9 @@ type FinalTx struct {
 // maxFinalsInFlight is how many final transactions are sent before the first reply is read.
 const maxFinalsInFlight = 64
 
-// sendFinals sends those of the transactions that have not been applied, over a connection that is attached to the session. It
-// returns an error only if the connection failed: if the server refuses a transaction, the session is closed without it.
+// sendFinals sends those of the transactions that have not been applied, over a connection that is attached to the
+// session. It returns an error only if the connection failed: if the server refuses a transaction, the session is
+// closed without it.
 func sendFinals(conn net.Conn, all []*FinalTx) error {
 	for part := range slices.Chunk(all, maxFinalsInFlight) {
 		var sent []*FinalTx
@@ -92,8 +94,8 @@ func encodeMulti(ops []cluster.Op) []byte {
 	return head(b, endOfMulti, 1)
 }
 
-// refusalOf returns why the server refused a transaction, or nil if it took effect. In a refusal all results are errors, each
-// a header and a code: 0 for the operations before the failed one, codeNotTried for those after it.
+// refusalOf returns why the server refused a transaction, or nil if it took effect. In a refusal all results are
+// errors, each a header and a code: 0 for the operations before the failed one, codeNotTried for those after it.
 func refusalOf(ops []cluster.Op, results []byte) error {
 	const header = 4 + 1 + 4 // type, done flag, error
 	if len(results) < header {

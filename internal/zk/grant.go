@@ -8,7 +8,8 @@ type Grant struct {
 	Server string
 	// Timeout is the granted timeout, Base the one that the lease is computed from.
 	Timeout, Base time.Duration
-	// RequestedAt is when the connect request was sent, by CLOCK_BOOTTIME. Before that the server could not have used Timeout.
+	// RequestedAt is when the connect request was sent, by CLOCK_BOOTTIME. Before that the server could not have used
+	// Timeout.
 	RequestedAt time.Duration
 }
 
@@ -19,9 +20,9 @@ func (s *Session) OnDisconnect(f func()) {
 	s.onDisconnect = f
 }
 
-// OnShrink makes the session call f whenever a server grants a session timeout below base, and calls it at once if one has
-// done so before. At a reconnect, f runs before anything is sent on the new connection, so it must be quick and must not
-// call the session.
+// OnShrink makes the session call f whenever a server grants a session timeout below base, and calls it at once if one
+// has done so before. At a reconnect, f runs before anything is sent on the new connection, so it must be quick and
+// must not call the session.
 func (s *Session) OnShrink(base time.Duration, f func(Grant)) {
 	s.mu.Lock()
 	s.baseTimeout, s.onShrink = base, f

@@ -9,7 +9,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// ErrAbandoned is the error of every request of a [Group] that was abandoned or closed. It matches [cluster.ErrNotSent].
+// ErrAbandoned is the error of every request of a [Group] that was abandoned or closed. It matches
+// [cluster.ErrNotSent].
 var ErrAbandoned = fmt.Errorf("%w: this instance of the group was given up", cluster.ErrNotSent)
 
 // Group is a handle: one group's access to a session that several groups share, or that of a slot of a group. Its
@@ -53,7 +54,8 @@ func (s *Session) Group(p cluster.Paths) *Group {
 	return g
 }
 
-// groupsOf returns the handles whose root is path or above it; the session's own handle if there are none. The caller holds s.mu.
+// groupsOf returns the handles whose root is path or above it; the session's own handle if there are none. The caller
+// holds s.mu.
 func (s *Session) groupsOf(path string) []*Group {
 	for at := path; at != ""; at = at[:strings.LastIndexByte(at, '/')] {
 		if groups := s.groups[at]; len(groups) > 0 {
@@ -119,8 +121,8 @@ func (g *Group) CloseWith(ops ...cluster.Op) {
 	}
 }
 
-// Abandon makes every later request of this handle fail with [ErrAbandoned], also those that are still queued. The final
-// transaction and the hints stay until Close.
+// Abandon makes every later request of this handle fail with [ErrAbandoned], also those that are still queued. The
+// final transaction and the hints stay until Close.
 func (g *Group) Abandon() {
 	g.renewer.mu.Lock()
 	defer g.renewer.mu.Unlock()

@@ -19,8 +19,8 @@ func isHangUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// explainHangUp adds to the error of a server that has hung up on a connect request why it did so, as far as that can be
-// found out.
+// explainHangUp adds to the error of a server that has hung up on a connect request why it did so, as far as that can
+// be found out.
 func explainHangUp(ctx context.Context, dial DialFunc, withTLS bool, server string, err error) error {
 	if !isHangUp(err) {
 		return err

@@ -8,7 +8,8 @@ type Priority int
 // The priorities. The zero value is that of everything else.
 const (
 	PriorityNormal Priority = iota
-	// PriorityRecovery is for ELECT and REVOKE, and for the reads of groups without a leader and of those that this host leads.
+	// PriorityRecovery is for ELECT and REVOKE, and for the reads of groups without a leader and of those that this
+	// host leads.
 	PriorityRecovery
 	// PriorityUrgent is for RENEW, ACQUIRE, READY, RELEASE and LEAVE. Such a request never waits for others.
 	PriorityUrgent

@@ -14,8 +14,9 @@ import (
 	"zkelectd/internal/transition"
 )
 
-// renewer sends the RENEWs of all groups of a session, merged. No group can delay those of the others: a group only posts
-// requests, and the renewer takes no lock that is held for longer than a computation, uses no disk and logs nothing.
+// renewer sends the RENEWs of all groups of a session, merged. No group can delay those of the others: a group only
+// posts requests, and the renewer takes no lock that is held for longer than a computation, uses no disk and logs
+// nothing.
 //
 // An idle leader does little else than this, so the renewer has no timer of the Go runtime: one of those wakes two
 // threads, also at the time of a deadline that was stopped long before.
@@ -38,9 +39,10 @@ func newRenewer() *renewer {
 	}
 }
 
-// Renew posts a RENEW, which replaces the handle's last one. Unless it is replaced or withdrawn, or its deadline or the session's
-// end comes first, done is called once with the result, from another goroutine; it must not block. A result that is on its way
-// when the request is withdrawn is still delivered, so the caller must check that it is for what it holds now (S1).
+// Renew posts a RENEW, which replaces the handle's last one. Unless it is replaced or withdrawn, or its deadline or the
+// session's end comes first, done is called once with the result, from another goroutine; it must not block. A result
+// that is on its way when the request is withdrawn is still delivered, so the caller must check that it is for what it
+// holds now (S1).
 func (g *Group) Renew(r transition.Renew, done func(transition.RenewDone)) {
 	n := g.renewer
 	n.mu.Lock()
@@ -53,8 +55,8 @@ func (g *Group) Renew(r transition.Renew, done func(transition.RenewDone)) {
 	n.setTimer()
 }
 
-// SetLeaseZnode sets the lease znode, which the session has created and written once (docs/protocol.md, The renewal is seen). From now on every
-// RENEW advances it.
+// SetLeaseZnode sets the lease znode, which the session has created and written once (docs/protocol.md, The renewal is
+// seen). From now on every RENEW advances it.
 func (s *Session) SetLeaseZnode(znode string) {
 	n := s.renewer
 	n.mu.Lock()
@@ -171,8 +173,8 @@ func (s *Session) readLeaseZnode(znode string, deadline time.Duration) (cluster.
 	return stat, err
 }
 
-// deliver delivers the results of a batch, or what was read in its place, and sends what must be sent again. Only the first outcome of a
-// batch counts, and none after the session's end.
+// deliver delivers the results of a batch, or what was read in its place, and sends what must be sent again. Only the
+// first outcome of a batch counts, and none after the session's end.
 func (n *renewer) deliver(s *Session, b *renewal.Batch, stat cluster.Stat, err error) {
 	n.delivering.Lock()
 	defer n.delivering.Unlock()

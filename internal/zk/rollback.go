@@ -7,12 +7,14 @@ import (
 	"time"
 )
 
-// Servers whose data was rolled back (wiped, or restored from a backup) refuse every client that has seen newer data: they
-// close the connection without a reply, forever. A server without a quorum does the same. To tell the two apart, a probe
-// requests the same session as a client that has seen nothing: a server that accepts it has older data than this client.
+// Servers whose data was rolled back (wiped, or restored from a backup) refuse every client that has seen newer data:
+// they close the connection without a reply, forever. A server without a quorum does the same. To tell the two apart, a
+// probe requests the same session as a client that has seen nothing: a server that accepts it has older data than this
+// client.
 
-// hangUpsBeforeProbe is the number of consecutive hang-ups before each probe. A session that the servers know but refuse
-// ends after probesBeforeEnd probes: before that, a follower may merely lag behind, or a quorum may have just formed again.
+// hangUpsBeforeProbe is the number of consecutive hang-ups before each probe. A session that the servers know but
+// refuse ends after probesBeforeEnd probes: before that, a follower may merely lag behind, or a quorum may have just
+// formed again.
 const (
 	hangUpsBeforeProbe = 3
 	probesBeforeEnd    = 3
@@ -44,9 +46,9 @@ func (s *Session) markDisconnected() {
 	}
 }
 
-// shouldProbe reports whether servers have hung up on the session for so long that a probe should find out why. Every lease
-// based on the session must be over, since a probe may move the session away from the library's connection (S1). The caller
-// holds s.mu.
+// shouldProbe reports whether servers have hung up on the session for so long that a probe should find out why. Every
+// lease based on the session must be over, since a probe may move the session away from the library's connection (S1).
+// The caller holds s.mu.
 func (s *Session) shouldProbe(now time.Time) bool {
 	alone := s.err == nil && !s.connected && !s.probing && s.handshake.session != 0
 	return alone && s.hangUps >= hangUpsBeforeProbe && now.Sub(s.disconnectedAt) > s.longestTimeout
@@ -72,8 +74,8 @@ func (s *Session) startProbe() {
 	})
 }
 
-// probeServer requests the session from a server, and ends it if the server does not know it, or if the server knows but
-// refuses it and this is the last probe. It reports whether the server knows the session.
+// probeServer requests the session from a server, and ends it if the server does not know it, or if the server knows
+// but refuses it and this is the last probe. It reports whether the server knows the session.
 func (s *Session) probeServer(addr string, dial DialFunc, h handshake, last bool) bool {
 	ctx, cancel := context.WithTimeout(s.ctx, closeTimeout)
 	defer cancel()

@@ -15,11 +15,12 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// The safety net, in case a watch is lost: the znodes that have an armed watch are checked one after another, each against what
-// was read when the watch was set. Elections do not normally depend on it. Its cost is that of the host, not of its groups.
+// The safety net, in case a watch is lost: the znodes that have an armed watch are checked one after another, each
+// against what was read when the watch was set. Elections do not normally depend on it. Its cost is that of the host,
+// not of its groups.
 
-// A pass over all watches takes passTime at least, and netInterval is the least time for each check. Up to netBatch checks are made at
-// once, so that an idle host is woken less often.
+// A pass over all watches takes passTime at least, and netInterval is the least time for each check. Up to netBatch
+// checks are made at once, so that an idle host is woken less often.
 const (
 	passTime    = 24 * time.Second
 	netInterval = 500 * time.Millisecond
@@ -32,9 +33,9 @@ type armedWatch struct {
 	stat cluster.Stat
 }
 
-// arm records a watch before it is set, since it may fire before the call that sets it has returned. It returns nil if the watch is
-// set already: the library would add another channel for each call. While another reader is setting it, the server may still answer
-// the caller first, so the caller must set it as well.
+// arm records a watch before it is set, since it may fire before the call that sets it has returned. It returns nil if
+// the watch is set already: the library would add another channel for each call. While another reader is setting it,
+// the server may still answer the caller first, so the caller must set it as well.
 func (s *Session) arm(w watch) *armedWatch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,5 +138,6 @@ func (w watch) matches(before, now cluster.Stat) bool {
 	return now.Modified == before.Modified
 }
 
-// Jitter returns a duration from three quarters of d to five quarters, so that many hosts do not do the same thing at the same moment.
+// Jitter returns a duration from three quarters of d to five quarters, so that many hosts do not do the same thing at
+// the same moment.
 func Jitter(d time.Duration) time.Duration { return d*3/4 + rand.N(d/2) }

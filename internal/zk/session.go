@@ -17,10 +17,10 @@ import (
 	"zkelectd/internal/zk/sasl"
 )
 
-// Session is one ZooKeeper session. It is used only once: when it has ended it stays ended, and nothing is sent any more
-// (docs/protocol.md, Session). It implements [cluster.ReadWriter], [cluster.Watcher], [cluster.Lifetime]
-// and [cluster.Owner] for programs without groups, and [Session.Group] returns the handles of groups that share it. It is safe for
-// concurrent use.
+// Session is one ZooKeeper session. It is used only once: when it has ended it stays ended, and nothing is sent any
+// more (docs/protocol.md, Session). It implements [cluster.ReadWriter], [cluster.Watcher], [cluster.Lifetime] and
+// [cluster.Owner] for programs without groups, and [Session.Group] returns the handles of groups that share it. It is
+// safe for concurrent use.
 type Session struct {
 	opt   Options
 	zk    *zk.Conn
@@ -89,8 +89,8 @@ type watch struct {
 	children bool
 }
 
-// Open establishes a session. It keeps trying until ctx is done, and logs warnings at growing intervals. The caller must close
-// the session.
+// Open establishes a session. It keeps trying until ctx is done, and logs warnings at growing intervals. The caller
+// must close the session.
 func Open(ctx context.Context, opt Options) (*Session, error) {
 	if len(opt.Servers) == 0 || opt.Timeout <= 0 {
 		return nil, errors.New("store: servers and a session timeout are required")
@@ -177,7 +177,8 @@ func (s *Session) describeServerErrors() string {
 	return strings.Join(all, "; ")
 }
 
-// SessionID returns the session's id, which Stat.Owner has on its ephemerals. It is 0 before the session is established.
+// SessionID returns the session's id, which Stat.Owner has on its ephemerals. It is 0 before the session is
+// established.
 func (s *Session) SessionID() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,8 +192,8 @@ func (s *Session) Timeout() time.Duration {
 	return s.smallestGrant.Timeout
 }
 
-// Password returns the session's secret. Together with the id it lets anyone close or take over the session, so it must not be
-// logged.
+// Password returns the session's secret. Together with the id it lets anyone close or take over the session, so it must
+// not be logged.
 func (s *Session) Password() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,11 +235,12 @@ func (s *Session) Err() error {
 // Wake returns a channel that receives when there are hints to take.
 func (s *Session) Wake() <-chan struct{} { return s.own.Wake() }
 
-// TakeHints returns the hints since the last call and clears them. Those below the root of a [Group] are not among them.
+// TakeHints returns the hints since the last call and clears them. Those below the root of a [Group] are not among
+// them.
 func (s *Session) TakeHints() cluster.Hints { return s.own.TakeHints() }
 
-// event handles the library's events. It must not block. The library calls it before it delivers any later reply, and the
-// consistency of a snapshot depends on that: a reader that gets newer data finds the hint.
+// event handles the library's events. It must not block. The library calls it before it delivers any later reply, and
+// the consistency of a snapshot depends on that: a reader that gets newer data finds the hint.
 func (s *Session) event(ev zk.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -298,8 +300,8 @@ func (s *Session) connClosed(w *wireConn) {
 	}
 }
 
-// noteGranted records what a server has granted. Nothing is sent on the connection before it returns. An error is the end of the session: its
-// ephemerals do not belong to the one that the server has opened.
+// noteGranted records what a server has granted. Nothing is sent on the connection before it returns. An error is the
+// end of the session: its ephemerals do not belong to the one that the server has opened.
 func (s *Session) noteGranted(h handshake, addr string, requestedAt time.Duration) error {
 	if id := s.SessionID(); h.session != 0 && id != 0 {
 		if err := checkSameSession(id, h); err != nil {

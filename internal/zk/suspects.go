@@ -11,13 +11,13 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// A request that is too large, or whose reply does not end, costs the connection of all groups each time it is sent. Therefore a
-// request that was in flight when the connection was lost is a suspect until it is answered. Only one suspect is sent at a time,
-// so that the next loss shows which one it is. Servers that fail one after another lose the same request twice as well, so it is held back
-// for longer only after further losses.
+// A request that is too large, or whose reply does not end, costs the connection of all groups each time it is sent.
+// Therefore a request that was in flight when the connection was lost is a suspect until it is answered. Only one
+// suspect is sent at a time, so that the next loss shows which one it is. Servers that fail one after another lose the
+// same request twice as well, so it is held back for longer only after further losses.
 
-// A request that was in flight at two connection losses in a row is not sent for firstHold, and at each further loss for twice as long, up
-// to holdBack.
+// A request that was in flight at two connection losses in a row is not sent for firstHold, and at each further loss
+// for twice as long, up to holdBack.
 const (
 	firstHold = 2 * time.Second
 	holdBack  = time.Minute
@@ -68,8 +68,8 @@ func newSuspects(log *slog.Logger) *suspects {
 	return &suspects{log: log, lane: make(chan struct{}, 1), byKey: make(map[string]*suspect)}
 }
 
-// enter waits until a request may be sent, and returns the function to call when the library is done with it. key describes the
-// request; an empty one is never a suspect.
+// enter waits until a request may be sent, and returns the function to call when the library is done with it. key
+// describes the request; an empty one is never a suspect.
 func (s *suspects) enter(ctx context.Context, r request) (leave func(outcome), err error) {
 	if r.key == "" {
 		return func(outcome) {}, nil

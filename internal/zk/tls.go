@@ -83,8 +83,8 @@ func (t TLS) client(ctx context.Context, raw net.Conn, server string) (net.Conn,
 	return &tlsConn{conn, raw, t, asked}, nil
 }
 
-// tlsConn is a TLS connection. Close closes the socket at once, without close_notify: sending that could block for seconds if
-// the server no longer reads, and a session that has ended must not send.
+// tlsConn is a TLS connection. Close closes the socket at once, without close_notify: sending that could block for
+// seconds if the server no longer reads, and a session that has ended must not send.
 type tlsConn struct {
 	*tls.Conn
 	raw   net.Conn
@@ -94,8 +94,8 @@ type tlsConn struct {
 
 func (c *tlsConn) Close() error { return c.raw.Close() }
 
-// Read reads from the connection and explains a TLS alert: since TLS 1.3, a server can reject the client certificate after the
-// handshake.
+// Read reads from the connection and explains a TLS alert: since TLS 1.3, a server can reject the client certificate
+// after the handshake.
 func (c *tlsConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == alertOp {

@@ -14,8 +14,8 @@ import (
 	"zkelectd/internal/sys/boottime"
 )
 
-// The few packets of ZooKeeper's wire format that go-zookeeper does not expose: the handshake, and closing a session from
-// outside.
+// The few packets of ZooKeeper's wire format that go-zookeeper does not expose: the handshake, and closing a session
+// from outside.
 
 const (
 	passwordLen = 16
@@ -74,7 +74,8 @@ func parseHandshake(body []byte) (h handshake, err error) {
 // wireEventDeleted is the event that ends all watches on a znode.
 const wireEventDeleted = 2
 
-// encodeUnwatch encodes an event that makes go-zookeeper forget its watches on a znode. Unlike those of a server, it has no state.
+// encodeUnwatch encodes an event that makes go-zookeeper forget its watches on a znode. Unlike those of a server, it
+// has no state.
 func encodeUnwatch(path string) []byte {
 	b := binary.BigEndian.AppendUint32(nil, uint32(replyHeaderLen+4+4+4+len(path)))
 	b = binary.BigEndian.AppendUint32(b, 0xffffffff)         // the xid of events
@@ -99,8 +100,8 @@ func encodeConnect(timeout time.Duration, session int64, password []byte) []byte
 // ErrNoSuchSession is returned if the session to be closed has already ended, or if its password is wrong.
 var ErrNoSuchSession = errors.New("the session has already ended, or its password is wrong")
 
-// errAnotherSession is the error for a server or a proxy that opens another session instead of attaching to the requested one. It says
-// nothing about the requested one, which may live on.
+// errAnotherSession is the error for a server or a proxy that opens another session instead of attaching to the
+// requested one. It says nothing about the requested one, which may live on.
 var errAnotherSession = errors.New("the server, or a proxy in front of it, has opened another session")
 
 // checkSameSession returns an error if a server has opened another session than the requested one.
@@ -121,9 +122,9 @@ type SessionHandle struct {
 	Finals []*FinalTx
 }
 
-// CloseSession ends a session from outside, so that its ephemerals vanish at once. The caller must know that no work relies on
-// the session any more (S1). It tries the servers in turn until ctx is done. It returns [ErrNoSuchSession] if a server no
-// longer has the session.
+// CloseSession ends a session from outside, so that its ephemerals vanish at once. The caller must know that no work
+// relies on the session any more (S1). It tries the servers in turn until ctx is done. It returns [ErrNoSuchSession] if
+// a server no longer has the session.
 func CloseSession(ctx context.Context, h SessionHandle) error {
 	// Most servers close a session without authentication, so an unreadable file is not an error yet.
 	ids, authErr := h.Access.Auth.read(authKey)
@@ -171,8 +172,8 @@ func (u sessionCloser) closeAnywhere(ctx context.Context, servers []string) erro
 	return fmt.Errorf("cannot close session 0x%x: %w", u.session, errors.Join(errs...))
 }
 
-// closeTries is how often a server that hangs up is tried. With TLS a server sometimes hangs up before it has sent its reply,
-// and that must not decide whether the session is reported as closed.
+// closeTries is how often a server that hangs up is tried. With TLS a server sometimes hangs up before it has sent its
+// reply, and that must not decide whether the session is reported as closed.
 const closeTries = 5
 
 func (u sessionCloser) closeWithin(ctx context.Context, limit time.Duration, server string) error {
@@ -242,7 +243,8 @@ func (u sessionCloser) closeAt(ctx context.Context, server string) error {
 	return nil
 }
 
-// errNotStarted is the error if there is nothing to authenticate with, such as a ticket. Most servers close a session all the same.
+// errNotStarted is the error if there is nothing to authenticate with, such as a ticket. Most servers close a session
+// all the same.
 var errNotStarted = errors.New("cannot authenticate by SASL")
 
 // authenticateSASL authenticates the connection by SASL. Half of the time is kept for what comes after it.
@@ -348,7 +350,8 @@ func appendBuffer(b, data []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(b, uint32(len(data))), data...)
 }
 
-// attach attaches to the session as a client that has seen nothing, so that a server with older data does not refuse it.
+// attach attaches to the session as a client that has seen nothing, so that a server with older data does not refuse
+// it.
 func (u sessionCloser) attach(conn net.Conn) (handshake, error) {
 	h, err := u.shakeHands(conn)
 	switch {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A cell is a control group and a PID namespace for one run of tests that kill processes: a mutant must not see other processes, and
-// must not leave any behind.
+// A cell is a control group and a PID namespace for one run of tests that kill processes: a mutant must not see other
+// processes, and must not leave any behind.
 type cell struct {
 	mount, dir string
 	file       *os.File
@@ -61,12 +61,12 @@ func hierarchy() (mount, group string, err error) {
 	return "", "", errors.New("control groups version 2 are not mounted; they are needed to isolate tests that kill processes")
 }
 
-// inside runs the command in its arguments with the cell as the root of all visible control groups; $0 is their mount point. The
-// command is not process 1, which ignores many signals.
+// inside runs the command in its arguments with the cell as the root of all visible control groups; $0 is their mount
+// point. The command is not process 1, which ignores many signals.
 const inside = `(umount -l "$0" && mount -t cgroup2 none "$0" && exec "$@") & wait $!`
 
-// command wraps a command line, to be started with attr. With root the cell is the root of all control groups inside, with
-// which Java does not work.
+// command wraps a command line, to be started with attr. With root the cell is the root of all control groups inside,
+// with which Java does not work.
 func (c *cell) command(args []string, root bool) []string {
 	if !root {
 		return append([]string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", `"$@" & wait $!`, "sh"}, args...)

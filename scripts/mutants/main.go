@@ -1,5 +1,6 @@
-// Mutants runs mutation tests: it makes one small change to the code at a time, runs the tests, and lists the changes that no test
-// notices. Some of those are equivalent to the original. It fails if less than 90% of the mutants of a package are killed.
+// Mutants runs mutation tests: it makes one small change to the code at a time, runs the tests, and lists the changes
+// that no test notices. Some of those are equivalent to the original. It fails if less than 90% of the mutants of a
+// package are killed.
 //
 //	go run ./scripts/mutants                       # the packages that take minutes
 //	go run ./scripts/mutants -n 200 -seed 7 internal/guard
@@ -179,7 +180,8 @@ func sample(all []mutant) []mutant {
 	return all
 }
 
-// each calls f for every mutant by its index, several at a time, each with a directory of its own, until one returns an error.
+// each calls f for every mutant by its index, several at a time, each with a directory of its own, until one returns an
+// error.
 func each(root, scratch string, n int, f func(b *bench, i int) error) error {
 	var wg sync.WaitGroup
 	work := make(chan int)

@@ -74,7 +74,8 @@ func (b *bench) compile(ctx context.Context, pkg string, flags ...string) (strin
 	return binary, nil
 }
 
-// pass reports whether the tests of s in binary pass with mutant i of a schema; tests that take longer than s.limit do not.
+// pass reports whether the tests of s in binary pass with mutant i of a schema; tests that take longer than s.limit do
+// not.
 func (b *bench) pass(ctx context.Context, binary string, i int, s suite) (passed bool, failed error) {
 	if s.limit > 0 {
 		var cancel context.CancelFunc

@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// A schema is a package with all of its mutants compiled in, each as a copy of the function that it changes. The environment variable
-// MUTANT selects one, so that the tests are built once and not once for each mutant.
+// A schema is a package with all of its mutants compiled in, each as a copy of the function that it changes. The
+// environment variable MUTANT selects one, so that the tests are built once and not once for each mutant.
 type schema struct {
 	root, dir, pkg string
 	mutants        []mutant

@@ -1,6 +1,6 @@
-// Command compose runs deploy/docker-compose.yml with real containers: it starts the stack, disconnects a site and reconnects
-// it, stops a leader, and removes the stack. The leader-only children print the term
-// in which they work; the command fails if two of a group ever work at the same time.
+// Command compose runs deploy/docker-compose.yml with real containers: it starts the stack, disconnects a site and
+// reconnects it, stops a leader, and removes the stack. The leader-only children print the term in which they work; the
+// command fails if two of a group ever work at the same time.
 package main
 
 import (

@@ -39,8 +39,8 @@ func parse(log string) ([]line, error) {
 	return lines, nil
 }
 
-// exclusive returns an error if two terms of a group worked at the same time: every line must have the highest term so far, and each
-// term one node. The containers share a clock. It sorts the lines by time.
+// exclusive returns an error if two terms of a group worked at the same time: every line must have the highest term so
+// far, and each term one node. The containers share a clock. It sorts the lines by time.
 func exclusive(lines []line) error {
 	slices.SortStableFunc(lines, func(a, b line) int { return a.at.Compare(b.at) })
 	last := make(map[string]line) // by group

@@ -1,5 +1,5 @@
-// Command sbom prints the software bill of materials of a Go binary as a CycloneDX document. It lists the modules that the build
-// information in the binary names. The same binary gives the same document.
+// Command sbom prints the software bill of materials of a Go binary as a CycloneDX document. It lists the modules that
+// the build information in the binary names. The same binary gives the same document.
 //
 //	sbom BINARY VERSION TIME
 package main

@@ -1,5 +1,5 @@
-// Package renewal merges the RENEWs of the groups that share a ZooKeeper session into few transactions (docs/protocol.md,
-// Merged renewals). It is pure: a [Merger] says which batches to send, and sends nothing itself.
+// Package renewal merges the RENEWs of the groups that share a ZooKeeper session into few transactions
+// (docs/protocol.md, Merged renewals). It is pure: a [Merger] says which batches to send, and sends nothing itself.
 package renewal
 
 import (
@@ -13,15 +13,16 @@ import (
 	"zkelectd/internal/transition"
 )
 
-// Answer is the outcome of the RENEW that a group posted last. Its error matches [cluster.ErrNotSent], [cluster.ErrUnknown] or
-// [cluster.ErrSessionEnded] if the outcome is not known; any other error is a refusal of this RENEW.
+// Answer is the outcome of the RENEW that a group posted last. Its error matches [cluster.ErrNotSent],
+// [cluster.ErrUnknown] or [cluster.ErrSessionEnded] if the outcome is not known; any other error is a refusal of this
+// RENEW.
 type Answer struct {
 	ID int
 	transition.RenewDone
 }
 
-// Batch is one request to send: a transaction with the requests of one or more groups. Without Ops, the lease znode is to be read
-// instead, after a sync, and [Merger.Counted] takes what was read.
+// Batch is one request to send: a transaction with the requests of one or more groups. Without Ops, the lease znode is
+// to be read instead, after a sync, and [Merger.Counted] takes what was read.
 type Batch struct {
 	Ops  []cluster.Op
 	Sent time.Duration
@@ -44,18 +45,19 @@ type part struct {
 // MaxBatch bounds the size of a batch in bytes: about 550 groups. A larger request is sent alone.
 const MaxBatch = 128 << 10
 
-// variation is by how much an interval between two renewals is shortened at most, as a share of it: hosts whose renewals
-// coincide, for instance after the servers' restart, must not stay aligned.
+// variation is by how much an interval between two renewals is shortened at most, as a share of it: hosts whose
+// renewals coincide, for instance after the servers' restart, must not stay aligned.
 const variation = 0.1
 
-// Merger collects the requests of groups. The ids of two groups, or of two instances of a group, must differ. It must be used by
-// one goroutine only.
+// Merger collects the requests of groups. The ids of two groups, or of two instances of a group, must differ. It must
+// be used by one goroutine only.
 //
-// Every transaction that renews also advances the session's lease znode, at the version that the last one has left. So whoever sees the
-// znode unchanged knows that no lease has been renewed since (docs/protocol.md, The renewal is seen). Therefore only one renewing
-// transaction is under way at a time: the version for the next one follows from its outcome. If that is not known, the znode is read
-// before anything else is renewed. A version that this session has not written ends the session, see [Merger.Err]: somebody
-// else writes the znode, and the group could take over from a leader that renews.
+// Every transaction that renews also advances the session's lease znode, at the version that the last one has left. So
+// whoever sees the znode unchanged knows that no lease has been renewed since (docs/protocol.md, The renewal is seen).
+// Therefore only one renewing transaction is under way at a time: the version for the next one follows from its
+// outcome. If that is not known, the znode is read before anything else is renewed. A version that this session has not
+// written ends the session, see [Merger.Err]: somebody else writes the znode, and the group could take over from a
+// leader that renews.
 type Merger struct {
 	random  func() float64
 	shorten float64 // the share by which the intervals of this round are shortened
@@ -93,8 +95,8 @@ func (m *Merger) SetLeaseZnode(znode string, session int64, version int32) {
 // Err returns why the session must end; nil if it need not.
 func (m *Merger) Err() error { return m.err }
 
-// Post posts a group's RENEW. It is good for one renewal, and replaces the group's last one; if that is under way, its result is
-// discarded.
+// Post posts a group's RENEW. It is good for one renewal, and replaces the group's last one; if that is under way, its
+// result is discarded.
 func (m *Merger) Post(now time.Duration, id int, r transition.Renew) {
 	m.posts++
 	m.latest[id] = m.posts
@@ -120,8 +122,8 @@ func (m *Merger) Wake() time.Duration {
 	return at
 }
 
-// Take returns what to send now: a batch with all waiting requests if one of them is due, else nothing. More batches follow if they are
-// too large for one. Requests past their deadline are dropped without an answer.
+// Take returns what to send now: a batch with all waiting requests if one of them is due, else nothing. More batches
+// follow if they are too large for one. Requests past their deadline are dropped without an answer.
 func (m *Merger) Take(now time.Duration) []Batch {
 	if m.flying > 0 || m.Wake() > now {
 		return nil
@@ -136,10 +138,10 @@ func (m *Merger) Take(now time.Duration) []Batch {
 	return m.next(now)
 }
 
-// Done handles the outcome of a batch, as returned by [cluster.Writer]. It returns the results for the groups, and what to send
-// now. If the batch was refused, only the group of the refused operation gets the refusal. Who else would be refused is found out by
-// transactions of the others that renew nothing, all at once, so that many refusals at once cost three rounds only; then the rest is
-// renewed.
+// Done handles the outcome of a batch, as returned by [cluster.Writer]. It returns the results for the groups, and what
+// to send now. If the batch was refused, only the group of the refused operation gets the refusal. Who else would be
+// refused is found out by transactions of the others that renew nothing, all at once, so that many refusals at once
+// cost three rounds only; then the rest is renewed.
 func (m *Merger) Done(now time.Duration, b Batch, err error) (answers []Answer, again []Batch) {
 	m.flying--
 	if b.renews {
@@ -170,8 +172,8 @@ func (m *Merger) Done(now time.Duration, b Batch, err error) (answers []Answer, 
 	return answers, append(again, m.next(now)...)
 }
 
-// count notes what the outcome of a renewing batch says about the version of the lease znode. It returns the outcome for the groups: what
-// the servers refuse about that znode, they do not refuse about a group.
+// count notes what the outcome of a renewing batch says about the version of the lease znode. It returns the outcome
+// for the groups: what the servers refuse about that znode, they do not refuse about a group.
 func (m *Merger) count(b Batch, err error) error {
 	if !b.advances {
 		return err
@@ -215,8 +217,8 @@ func (m *Merger) Counted(now time.Duration, b Batch, stat cluster.Stat, err erro
 	return answers, nil
 }
 
-// culprit returns the part that a refusal is about, and the refusal as that part alone would have got it; nil if it names none of
-// several.
+// culprit returns the part that a refusal is about, and the refusal as that part alone would have got it; nil if it
+// names none of several.
 func (b Batch) culprit(err error) (*part, error) {
 	if len(b.parts) == 1 {
 		return &b.parts[0], err
@@ -235,8 +237,8 @@ func (b Batch) culprit(err error) (*part, error) {
 	return nil, err
 }
 
-// next returns the next batch, of at most [MaxBatch] bytes and at least one request, unless something is under way. It drops requests
-// past their deadline.
+// next returns the next batch, of at most [MaxBatch] bytes and at least one request, unless something is under way. It
+// drops requests past their deadline.
 func (m *Merger) next(now time.Duration) []Batch {
 	m.queue = slices.DeleteFunc(m.queue, func(p part) bool {
 		if current := m.latest[p.id] == p.post; current && now < p.Deadline {

@@ -1,5 +1,5 @@
-// Package termlog derives the history of terms, which is kept for operators, from the elector's snapshots. It is pure, and no
-// decision depends on it.
+// Package termlog derives the history of terms, which is kept for operators, from the elector's snapshots. It is pure,
+// and no decision depends on it.
 package termlog
 
 import (
@@ -12,8 +12,8 @@ import (
 // maxVerdicts is how many verdicts of each term's ranking are kept.
 const maxVerdicts = 12
 
-// Recorder turns an elector's snapshots into past terms, and tells the elector how long no leader's work has run. It measures only what it
-// has seen happen, and adds that to what the records say.
+// Recorder turns an elector's snapshots into past terms, and tells the elector how long no leader's work has run. It
+// measures only what it has seen happen, and adds that to what the records say.
 type Recorder struct {
 	watched  bool            // it has observed a snapshot
 	pending  cluster.Elected // the newest decision
@@ -32,7 +32,8 @@ type decision struct {
 	at   time.Duration
 }
 
-// vacancy is how long no leader's work had run at a time; the zero value while a member is READY, maybe one that is being replaced.
+// vacancy is how long no leader's work had run at a time; the zero value while a member is READY, maybe one that is
+// being replaced.
 type vacancy struct {
 	gap *cluster.Gap
 	at  time.Duration
@@ -71,9 +72,10 @@ func (r *Recorder) Observe(s cluster.Snapshot, now time.Duration) {
 	r.watched = true
 }
 
-// observeVacancy notes since when no leader's work has run. What a fence says counts from when it is first seen. If its leader is gone
-// without a word, its work has ended before that is seen. A recorder may have been blind for a while, as that of a deputy that acted twice:
-// who has been READY in a term that began then has ended the vacancy that it knows of.
+// observeVacancy notes since when no leader's work has run. What a fence says counts from when it is first seen. If its
+// leader is gone without a word, its work has ended before that is seen. A recorder may have been blind for a while, as
+// that of a deputy that acted twice: who has been READY in a term that began then has ended the vacancy that it knows
+// of.
 func (r *Recorder) observeVacancy(s *cluster.Snapshot, now time.Duration) {
 	f := ending{s.Fence.Record.Term, s.Fence.Record.State}
 	written := f != r.fence
@@ -103,7 +105,8 @@ func (r *Recorder) observeVacancy(s *cluster.Snapshot, now time.Duration) {
 	r.vacancy = vacancy{gap, now}
 }
 
-// hasLed reports whether the member that was elected last has been READY, which has ended what its decision says of the time before.
+// hasLed reports whether the member that was elected last has been READY, which has ended what its decision says of the
+// time before.
 func hasLed(s *cluster.Snapshot) bool {
 	f := &s.Fence.Record
 	return f.Term >= s.Elected.Record.Term && (f.Led || f.State == cluster.FenceReady)
@@ -112,8 +115,9 @@ func hasLed(s *cluster.Snapshot) bool {
 // since returns the gap until now; nil while there is none.
 func (v vacancy) since(now time.Duration) *cluster.Gap { return v.gap.Plus(now - v.at) }
 
-// Leaderless returns how long no leader's work has run; nil while a member is READY. seen is what was last seen of the lease of a
-// READY leader that has fallen silent; the zero value if it has not. A lease that was not seen to be renewed may have been old.
+// Leaderless returns how long no leader's work has run; nil while a member is READY. seen is what was last seen of the
+// lease of a READY leader that has fallen silent; the zero value if it has not. A lease that was not seen to be renewed
+// may have been old.
 func (r *Recorder) Leaderless(now time.Duration, seen cluster.LeaseZnodeSeen) *cluster.Gap {
 	gap := r.vacancy.since(now)
 	if seen.At == 0 || r.fence.state != cluster.FenceReady {
@@ -131,8 +135,8 @@ func (r *Recorder) Decide(term int64, now time.Duration) { r.decision = decision
 // Take returns the terms to be written. They are kept until [Recorder.Written].
 func (r *Recorder) Take() []cluster.PastTerm { return slices.Clone(r.waiting) }
 
-// Witnessed returns the terms recorded since the last call whose decision this recorder has seen happen. So each term is
-// witnessed by one elector only: one that was there before may have been witnessed by another.
+// Witnessed returns the terms recorded since the last call whose decision this recorder has seen happen. So each term
+// is witnessed by one elector only: one that was there before may have been witnessed by another.
 func (r *Recorder) Witnessed() []cluster.PastTerm {
 	list := r.counted
 	r.counted = nil

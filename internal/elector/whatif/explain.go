@@ -18,7 +18,8 @@ type Explanation struct {
 	Reason string `json:"reason,omitempty"`
 	// NoLeader says why there is no leader; empty if there is one.
 	NoLeader string `json:"no_leader,omitempty"`
-	// PolicyType is the one that ranked the members, Revision is the policy's, Circumstances is what the ranking takes into account.
+	// PolicyType is the one that ranked the members, Revision is the policy's, Circumstances is what the ranking takes
+	// into account.
 	PolicyType    string                `json:"policy_type"`
 	Revision      int64                 `json:"policy_revision"`
 	Circumstances cluster.Circumstances `json:"circumstances"`
@@ -28,8 +29,8 @@ type Explanation struct {
 	Waiting string `json:"waiting,omitempty"`
 	// RollCall has the answers that have led to the decision in force; nil if the members were not asked.
 	RollCall []cluster.RankedAnswer `json:"roll_call,omitempty"`
-	// Stuck says why the member that holds leadership can't give it up, as its daemon has said; empty if that is not known to be so. Its
-	// caller fills it in: ZooKeeper does not have it.
+	// Stuck says why the member that holds leadership can't give it up, as its daemon has said; empty if that is not
+	// known to be so. Its caller fills it in: ZooKeeper does not have it.
 	Stuck string `json:"stuck,omitempty"`
 	// Fencing has the attempts of this leader to fence earlier ones.
 	Fencing []cluster.FencingResult `json:"fencing,omitempty"`

@@ -108,8 +108,8 @@ func (f *forecasts) round() (changed bool) {
 	return changed
 }
 
-// WithPlacement returns the questions about several groups, or slots, with what they tell about each other. Their names are in their
-// options.
+// WithPlacement returns the questions about several groups, or slots, with what they tell about each other. Their names
+// are in their options.
 func WithPlacement(questions []Question) []Question {
 	f, all := newForecasts(questions), slices.Clone(questions)
 	for i := range all {
@@ -128,8 +128,8 @@ func InTurn(questions []Question, plan func(i int, q Question) (leader string)) 
 	}
 }
 
-// RunAll returns the forecasts for several groups, or slots: each takes into account who would lead the others. Their names are in
-// their options.
+// RunAll returns the forecasts for several groups, or slots: each takes into account who would lead the others. Their
+// names are in their options.
 func RunAll(questions []Question) []Outcome { return newForecasts(questions).settle() }
 
 // RunSlots answers the questions about all slots of a group, in their order. What one slot decides counts for the
@@ -152,12 +152,13 @@ func (f *forecasts) settle() []Outcome {
 
 // Balance is how evenly the leaders of several groups are spread over the nodes that are eligible in one of them.
 type Balance struct {
-	// Groups is the number of groups with a leader, Nodes the number of nodes. Most is the number of groups that the node leads which
-	// leads most.
+	// Groups is the number of groups with a leader, Nodes the number of nodes. Most is the number of groups that the
+	// node leads which leads most.
 	Groups int `json:"groups"`
 	Nodes  int `json:"nodes"`
 	Most   int `json:"most"`
-	// Ratio is how many times the mean that is, and WeightedRatio the same for what a node leads in relation to its weight.
+	// Ratio is how many times the mean that is, and WeightedRatio the same for what a node leads in relation to its
+	// weight.
 	Ratio         float64 `json:"most_to_mean"`
 	WeightedRatio float64 `json:"most_to_mean_by_weight"`
 	// Leaders is the number of groups that each node leads.

@@ -8,7 +8,8 @@ import (
 	"zkelectd/internal/policy"
 )
 
-// heldByHysteresis says that another member would lead without policy.hysteresis; empty if that is not so, or not known.
+// heldByHysteresis says that another member would lead without policy.hysteresis; empty if that is not so, or not
+// known.
 func heldByHysteresis(q Question, out Outcome) string {
 	percent := q.Policy.Rules.Hysteresis
 	if percent == 0 || !out.HasLeader() || !measured(out.Last.Ranking) {

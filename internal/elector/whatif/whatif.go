@@ -1,6 +1,6 @@
-// Package whatif forecasts what would happen in a group: it lets the real elector decide on a changed copy of a snapshot, and
-// again as if its decision had been carried out, until nothing changes any more. It also explains why the leader is the
-// leader. It is pure and writes nothing.
+// Package whatif forecasts what would happen in a group: it lets the real elector decide on a changed copy of a
+// snapshot, and again as if its decision had been carried out, until nothing changes any more. It also explains why the
+// leader is the leader. It is pure and writes nothing.
 package whatif
 
 import (
@@ -31,8 +31,8 @@ type Question struct {
 	Options  elector.Options
 	// Others are the other slots of the group; none in a group with one leader.
 	Others []cluster.SlotState
-	// Slots has the questions about all slots, if this one is about a whole group with slots; otherwise nil. Snapshot then has only
-	// what they share.
+	// Slots has the questions about all slots, if this one is about a whole group with slots; otherwise nil. Snapshot
+	// then has only what they share.
 	Slots []Question
 	// Ask returns the answer of an exec policy's ranking program; if it is nil, the policy's fallback ranks.
 	Ask func(policy.Input) *policy.Answer
@@ -68,7 +68,8 @@ type Outcome struct {
 	Steps []cluster.Elected
 	// Last is the elector's last decision: it has the ranking.
 	Last elector.Decision
-	// Blocked is a sentence: who would lead instead, what holds that member back, until when, and what to do; empty if nothing does.
+	// Blocked is a sentence: who would lead instead, what holds that member back, until when, and what to do; empty if
+	// nothing does.
 	Blocked string
 	// Problems are likely mistakes in the policy.
 	Problems []string
@@ -83,8 +84,8 @@ func (o Outcome) Refusals() string { return cmp.Or(o.Last.Ranking.Refusals(), o.
 // WhyNoLeader says why there is no leader.
 func (o Outcome) WhyNoLeader() string { return cmp.Or(o.Last.Note, o.Refusals(), o.Last.Newer) }
 
-// Succession returns the forecast for the loss of the leader, or for now if there is none: the one answer to who could lead instead, and
-// why the others could not.
+// Succession returns the forecast for the loss of the leader, or for now if there is none: the one answer to who could
+// lead instead, and why the others could not.
 func Succession(q Question, leader string) Outcome {
 	if leader != "" {
 		q.Change.Without = append(slices.Clone(q.Change.Without), leader)
@@ -139,8 +140,8 @@ func settle(q Question) (Outcome, cluster.Snapshot) {
 	return out, s
 }
 
-// applyChange returns the changed snapshot. It does not modify the one of q. Only the elector measures how long a strike counts, so what
-// follows from the times in the records is an estimate.
+// applyChange returns the changed snapshot. It does not modify the one of q. Only the elector measures how long a
+// strike counts, so what follows from the times in the records is an estimate.
 func (q Question) applyChange() cluster.Snapshot {
 	s, c := q.Snapshot, q.Change
 	s.Elected.Record.Exclusions = q.cleared()
@@ -162,7 +163,8 @@ func (q Question) applyChange() cluster.Snapshot {
 	return s
 }
 
-// cleared returns the exclusions, with those marked whose time is over, and without those of a leader that has led for long enough.
+// cleared returns the exclusions, with those marked whose time is over, and without those of a leader that has led for
+// long enough.
 func (q Question) cleared() []cluster.Exclusion {
 	s, since := &q.Snapshot, q.Snapshot.Current.Record.Time
 	forgiven := s.Ready() && q.StrikeResetAfter > 0 && !since.IsZero() && q.Wall.Sub(since) >= q.StrikeResetAfter

@@ -1,5 +1,5 @@
-// Package agent is one daemon's part of failsafe mode: it keeps what the daemon has promised, answers the leaders of its groups, asks
-// the other daemons for promises, and tries regularly whether they would answer (docs/failsafe.md).
+// Package agent is one daemon's part of failsafe mode: it keeps what the daemon has promised, answers the leaders of
+// its groups, asks the other daemons for promises, and tries regularly whether they would answer (docs/failsafe.md).
 package agent
 
 import (
@@ -106,8 +106,8 @@ func Open(opt Options) (*Agent, error) {
 	return a, nil
 }
 
-// readState reads the state. Without a file this is another state directory than any before, so it gets a new key. A file that cannot be
-// read is not replaced: it may say what the daemon has promised.
+// readState reads the state. Without a file this is another state directory than any before, so it gets a new key. A
+// file that cannot be read is not replaced: it may say what the daemon has promised.
 func readState(dir *statedir.Dir) (failsafe.State, error) {
 	path := dir.Path(stateFile)
 	data, err := dir.Read(stateFile)
@@ -125,8 +125,9 @@ func readState(dir *statedir.Dir) (failsafe.State, error) {
 	return state, nil
 }
 
-// TookPart reports whether the daemon with that state directory may have taken part in failsafe mode in a group. It creates and locks
-// nothing. With an error that is not known: a directory that this daemon may not read can be its own nevertheless.
+// TookPart reports whether the daemon with that state directory may have taken part in failsafe mode in a group. It
+// creates and locks nothing. With an error that is not known: a directory that this daemon may not read can be its own
+// nevertheless.
 func TookPart(dir, group string) (bool, error) {
 	data, err := statedir.Read(dir, stateFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -185,8 +186,9 @@ func (a *Agent) Remember(next failsafe.State) error {
 	return nil
 }
 
-// Veto makes the daemon refuse every later promise for a term of a group, and stores that. While the daemon is bound, it returns until when
-// instead, and changes nothing: whoever still wants the veto then must ask again, as the leader may have been heard meanwhile.
+// Veto makes the daemon refuse every later promise for a term of a group, and stores that. While the daemon is bound,
+// it returns until when instead, and changes nothing: whoever still wants the veto then must ask again, as the leader
+// may have been heard meanwhile.
 func (a *Agent) Veto(group string, term int64) (bound time.Duration, err error) {
 	if bound = a.promises.Veto(a.opt.Clock(), group, term); bound != 0 {
 		return bound, nil
@@ -213,7 +215,8 @@ func (a *Agent) SetBudget(b cluster.Budget) error {
 	return nil
 }
 
-// SetProbe sets what sends a write to ZooKeeper that changes nothing ([cluster.Paths.ProbeTx]); nil while there is no session.
+// SetProbe sets what sends a write to ZooKeeper that changes nothing ([cluster.Paths.ProbeTx]); nil while there is no
+// session.
 func (a *Agent) SetProbe(probe func(context.Context) error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -243,7 +246,8 @@ func (a *Agent) SetGroup(g Group) {
 	wake(a.try)
 }
 
-// RemoveGroup forgets a group that is no longer configured, or takes no part any more. What was promised in it stays in force.
+// RemoveGroup forgets a group that is no longer configured, or takes no part any more. What was promised in it stays in
+// force.
 func (a *Agent) RemoveGroup(root string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -49,9 +49,9 @@ func (a *Agent) answer(kind peer.Kind, from, root string, body []byte) ([]byte, 
 	return json.Marshal(reply)
 }
 
-// checkState returns an error, and logs it, if the next process may not be bound by a promise of this one: because the agent is closed,
-// or another process may use the state directory. A leader counts a promise from before it asked, and the next process is bound from its
-// start, so it is enough that this is checked once the question is there.
+// checkState returns an error, and logs it, if the next process may not be bound by a promise of this one: because the
+// agent is closed, or another process may use the state directory. A leader counts a promise from before it asked, and
+// the next process is bound from its start, so it is enough that this is checked once the question is there.
 func (a *Agent) checkState() error {
 	err := a.dir.CheckLocked()
 	a.mu.Lock()

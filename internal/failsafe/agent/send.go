@@ -15,16 +15,16 @@ import (
 	"zkelectd/internal/transition/failsafe"
 )
 
-// gatherTime is how long a request waits for those of other groups, so that all go to a daemon at once. maxAsking bounds the requests to
-// one daemon at the same time: one without an answer must not delay the next round.
+// gatherTime is how long a request waits for those of other groups, so that all go to a daemon at once. maxAsking
+// bounds the requests to one daemon at the same time: one without an answer must not delay the next round.
 const (
 	gatherTime = 2 * time.Millisecond
 	maxAsking  = 3
 )
 
-// Send asks members for promises in a round of the group with these paths. done gets a reply to each message, in another goroutine: that of
-// the member, or [failsafe.ReasonUnreachable] if it cannot be asked or does not reply within limit. Once the agent is closed, there are
-// no replies any more.
+// Send asks members for promises in a round of the group with these paths. done gets a reply to each message, in
+// another goroutine: that of the member, or [failsafe.ReasonUnreachable] if it cannot be asked or does not reply within
+// limit. Once the agent is closed, there are no replies any more.
 func (a *Agent) Send(p cluster.Paths, messages []failsafe.Message, limit time.Duration, done func(failsafe.Reply)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -165,8 +165,8 @@ func (a *Agent) sender(to destination) *sender {
 	return s
 }
 
-// endSenders ends the senders for daemons that are at none of the addresses of any group's members. A leader may still have to ask one
-// that has left: that begins another sender. The caller holds a.mu.
+// endSenders ends the senders for daemons that are at none of the addresses of any group's members. A leader may still
+// have to ask one that has left: that begins another sender. The caller holds a.mu.
 func (a *Agent) endSenders() {
 	if len(a.senders) == 0 {
 		return

@@ -23,7 +23,8 @@ const (
 // dryTerm is the term of a dry run, which is about no term.
 const dryTerm = 1 << 62
 
-// Readiness returns whether failsafe mode would work in the group with that root if this host led it now, by the last dry run.
+// Readiness returns whether failsafe mode would work in the group with that root if this host led it now, by the last
+// dry run.
 func (a *Agent) Readiness(root string) status.Failsafe {
 	a.mu.Lock()
 	defer a.mu.Unlock()

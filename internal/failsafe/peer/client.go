@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Client asks other daemons. Its connections stay open between requests, so that a round takes one round trip. It is safe for concurrent
-// use. The caller must close it.
+// Client asks other daemons. Its connections stay open between requests, so that a round takes one round trip. It is
+// safe for concurrent use. The caller must close it.
 type Client struct {
 	node   string
 	http   *http.Client
@@ -48,11 +48,12 @@ func NewClient(node string) *Client {
 // Close closes the idle connections. No request may be under way.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// lookupTimeout is how long a name server may take before the address that the name has led to counts: a round does not last much longer.
+// lookupTimeout is how long a name server may take before the address that the name has led to counts: a round does not
+// last much longer.
 const lookupTimeout = 150 * time.Millisecond
 
-// dial connects to an address. Name servers may be lost together with ZooKeeper, and then mostly say nothing at all, so it falls back to
-// where the name has led before.
+// dial connects to an address. Name servers may be lost together with ZooKeeper, and then mostly say nothing at all, so
+// it falls back to where the name has led before.
 func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	c.mu.Lock()
 	before, known := c.dialed[address]

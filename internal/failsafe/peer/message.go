@@ -1,6 +1,7 @@
-// Package peer carries the messages of failsafe mode between the daemons of a group over HTTP (docs/failsafe.md). All messages to one
-// daemon go in one request. Each is authenticated with the keys of its group, in both directions; what does not authenticate is never
-// passed on. The package does not know what the messages say: a message that is replayed is for its receiver to recognize.
+// Package peer carries the messages of failsafe mode between the daemons of a group over HTTP (docs/failsafe.md). All
+// messages to one daemon go in one request. Each is authenticated with the keys of its group, in both directions; what
+// does not authenticate is never passed on. The package does not know what the messages say: a message that is replayed
+// is for its receiver to recognize.
 package peer
 
 import (
@@ -113,7 +114,8 @@ func (m *messages) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// sealed is a message with a code for each key of its group, or the reason why there is no answer, which is not authenticated.
+// sealed is a message with a code for each key of its group, or the reason why there is no answer, which is not
+// authenticated.
 type sealed struct {
 	Group  string   `json:"group"`
 	Body   []byte   `json:"body,omitempty"`
@@ -138,8 +140,8 @@ func seal(secrets [][]byte, parts ...[]byte) [][]byte {
 	return codes
 }
 
-// verify reports whether one of the seals is that of the text under one of the keys, in a time that does not depend on the keys. It
-// computes nothing for a text that cannot have a valid seal.
+// verify reports whether one of the seals is that of the text under one of the keys, in a time that does not depend on
+// the keys. It computes nothing for a text that cannot have a valid seal.
 func verify(secrets, seals [][]byte, parts ...[]byte) bool {
 	notSeal := func(s []byte) bool { return len(s) != sha256.Size }
 	if len(seals) == 0 || len(seals) > maxSeals || slices.ContainsFunc(seals, notSeal) {
@@ -170,7 +172,8 @@ func (r request) question(group string, body []byte) [][]byte {
 	return [][]byte{[]byte("zkelectd failsafe 1 question"), []byte(r.Kind), []byte(r.From), []byte(r.To), r.Nonce, []byte(group), body}
 }
 
-// answer returns the parts that are authenticated in the response: those of the question, so that an answer counts for nothing else.
+// answer returns the parts that are authenticated in the response: those of the question, so that an answer counts for
+// nothing else.
 func (r request) answer(asked sealed, body []byte) [][]byte {
 	parts := slices.Clone(r.question(asked.Group, asked.Body))
 	parts[0] = []byte("zkelectd failsafe 1 answer")

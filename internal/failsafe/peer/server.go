@@ -18,12 +18,13 @@ type ServerOptions struct {
 	Node string
 	// Secrets returns the keys of the group with that root; none if it has none here.
 	Secrets func(group string) [][]byte
-	// Answer returns the answer to an authenticated message from a node. It must not block for longer than the limit of the reader.
+	// Answer returns the answer to an authenticated message from a node. It must not block for longer than the limit of
+	// the reader.
 	Answer func(kind Kind, from, group string, body []byte) ([]byte, error)
 }
 
-// The limits of what nobody has authenticated yet: how many requests are read at once, and how long a client may take to send one. A
-// peer has sent its request within milliseconds.
+// The limits of what nobody has authenticated yet: how many requests are read at once, and how long a client may take
+// to send one. A peer has sent its request within milliseconds.
 const (
 	maxReads     = 64
 	readTimeout  = 500 * time.Millisecond
@@ -82,7 +83,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	respond(w, http.StatusOK, answer)
 }
 
-// networkOf returns where a request comes from: the address, or the /64 of an IPv6 address, all of which one host usually has.
+// networkOf returns where a request comes from: the address, or the /64 of an IPv6 address, all of which one host
+// usually has.
 func networkOf(r *http.Request) string {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -95,8 +97,8 @@ func networkOf(r *http.Request) string {
 	return addr.String()
 }
 
-// begin adds a read. At the limit it interrupts another one: the oldest of the network that has the most. So clients that never finish
-// a request evict each other, and a peer is always heard.
+// begin adds a read. At the limit it interrupts another one: the oldest of the network that has the most. So clients
+// that never finish a request evict each other, and a peer is always heard.
 func (s *server) begin(next *read) *read {
 	s.mu.Lock()
 	defer s.mu.Unlock()

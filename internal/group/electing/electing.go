@@ -1,5 +1,6 @@
-// Package electing is the elector's side of a group: it decides by the snapshots of a member, and writes the decisions and all else that
-// only an elector writes. The pure packages elector and watchdog decide; this package feeds them, and carries out what they say.
+// Package electing is the elector's side of a group: it decides by the snapshots of a member, and writes the decisions
+// and all else that only an elector writes. The pure packages elector and watchdog decide; this package feeds them, and
+// carries out what they say.
 package electing
 
 import (
@@ -40,17 +41,18 @@ type Options struct {
 	Elector   elector.Options
 	Watchdog  watchdog.Options
 	Placement Placement
-	// Moves limits the preemptions that this host decides on at once; nil for no limit. Wake makes the loop call [Elector.See] again.
+	// Moves limits the preemptions that this host decides on at once; nil for no limit. Wake makes the loop call
+	// [Elector.See] again.
 	Moves *Share
 	Wake  func()
-	// Number is that of the slot, and Slots what the members know of the others; nil for a group without slots. Registered is the record
-	// of slots that the instance was registered for.
+	// Number is that of the slot, and Slots what the members know of the others; nil for a group without slots.
+	// Registered is the record of slots that the instance was registered for.
 	Number     int
 	Slots      *Slots
 	Registered cluster.Stored[cluster.Slots]
 
-	// Policy returns the policy of this host's configuration with a revision, and Program its ranking program. Rank runs that program, and
-	// may block.
+	// Policy returns the policy of this host's configuration with a revision, and Program its ranking program. Rank
+	// runs that program, and may block.
 	Policy  func(revision int64) cluster.Policy
 	Program func() []string
 	Rank    func(ctx context.Context, program []string, in policy.Input) policy.Answer
@@ -113,7 +115,8 @@ type View struct {
 	AwaitsApproval bool
 	Proposal       *cluster.Proposal // that has not been answered
 	Sites          map[string]status.SiteCounts
-	// NoLeader is Note, unless the elector only waits for members that may be about to start. Failing says that all have failed.
+	// NoLeader is Note, unless the elector only waits for members that may be about to start. Failing says that all
+	// have failed.
 	NoLeader, Failing string
 }
 
@@ -136,7 +139,8 @@ func (e *Elector) Wake() time.Duration { return e.wake }
 // NoSuccessor reports whether the elected member is about to end, and nobody can replace it.
 func (e *Elector) NoSuccessor() bool { return e.noSuccessor }
 
-// SetSilent sets who has fallen silent, see [elector.Input], and what was read of the lease znode if that is the holder.
+// SetSilent sets who has fallen silent, see [elector.Input], and what was read of the lease znode if that is the
+// holder.
 func (e *Elector) SetSilent(silent map[string]string, seen cluster.LeaseZnodeSeen) {
 	e.silent, e.seen = silent, seen
 }
@@ -222,8 +226,8 @@ func (e *Elector) decide(now time.Duration, snap cluster.Snapshot) time.Duration
 	return cluster.Earliest(wake, d.Wake, found.Wake, heirWake)
 }
 
-// consult adds the ranking program's answer to the input, and runs the program if necessary. It reports whether the input is
-// complete.
+// consult adds the ranking program's answer to the input, and runs the program if necessary. It reports whether the
+// input is complete.
 func (e *Elector) consult(in *elector.Input) (ready bool, wake time.Duration) {
 	ready, wake, run := e.program.Update(e.core, in)
 	if run == nil {
@@ -317,7 +321,8 @@ func (e *Elector) newFenceText(f *cluster.Fence, snap cluster.Snapshot) string {
 	return fmt.Sprintf("the fence was rewritten: the next leader waits %s for a lease that may still be running: %s", wait, f.Reason)
 }
 
-// report logs, once, why no leader can be elected or why a better member does not replace the leader. It keeps both for the view.
+// report logs, once, why no leader can be elected or why a better member does not replace the leader. It keeps both for
+// the view.
 func (e *Elector) report(d elector.Decision) {
 	switch {
 	case d.Note == "" || d.Note == e.view.Note:
@@ -361,9 +366,9 @@ func eligibility(r policy.Ranking) map[string]status.SiteCounts {
 	return sites
 }
 
-// write runs a transaction, in several if it has many operations, that was made from snap. It does not apply its effect to snap: the
-// watch delivers it. A refusal usually means that the snapshot is outdated. repair marks an election that only repairs the records. done is called once the
-// transaction has taken effect.
+// write runs a transaction, in several if it has many operations, that was made from snap. It does not apply its effect
+// to snap: the watch delivers it. A refusal usually means that the snapshot is outdated. repair marks an election that
+// only repairs the records. done is called once the transaction has taken effect.
 func (e *Elector) write(what string, snap cluster.Snapshot, repair bool, done func(), ops ...cluster.Op) {
 	e.busy = true
 	others := e.opt.Slots.others(e.opt.Number)
@@ -400,8 +405,9 @@ func (e *Elector) write(what string, snap cluster.Snapshot, repair bool, done fu
 	})
 }
 
-// noteFailing ends the membership of an elector that has not been able to write a decision which is due for two session timeouts: it
-// registers again, at the back of the queue, so that another member elects. While ZooKeeper is away, none could.
+// noteFailing ends the membership of an elector that has not been able to write a decision which is due for two session
+// timeouts: it registers again, at the back of the queue, so that another member elects. While ZooKeeper is away, none
+// could.
 func (e *Elector) noteFailing(what string, snap *cluster.Snapshot, began time.Duration, err error) {
 	due := (what == elect || what == take || what == silence || what == revoke) && !snap.Ready() && len(snap.Members) > 1
 	if err == nil || !due || errors.Is(err, cluster.ErrNotSent) {
@@ -415,7 +421,8 @@ func (e *Elector) noteFailing(what string, snap *cluster.Snapshot, began time.Du
 	}
 }
 
-// describeHeldBack returns what people should know of a write that costs the connection each time it is sent; empty for others.
+// describeHeldBack returns what people should know of a write that costs the connection each time it is sent; empty for
+// others.
 func describeHeldBack(ops []cluster.Op, err error) string {
 	var held *zk.HeldBackError
 	if !errors.As(err, &held) {
@@ -425,8 +432,8 @@ func describeHeldBack(ops []cluster.Op, err error) string {
 		"if the servers log 'Len error', raise jute.maxbuffer on all of them", ops[len(ops)-1].Path)
 }
 
-// logFailed logs a failed write: at debug level if another write came first, once if it is repeated, and once more if the refusal
-// is permanent.
+// logFailed logs a failed write: at debug level if another write came first, once if it is repeated, and once more if
+// the refusal is permanent.
 func (e *Elector) logFailed(what string, err error, visible bool) {
 	switch {
 	case visible && cluster.IsRefusal(err):
@@ -460,7 +467,8 @@ func (e *Elector) policy(snap cluster.Snapshot) *policy.Policy {
 	return e.compiled
 }
 
-// repairSlots writes the record of slots again if it was deleted or damaged, and reports whether it is not readable. Slot 0 does it.
+// repairSlots writes the record of slots again if it was deleted or damaged, and reports whether it is not readable.
+// Slot 0 does it.
 func (e *Elector) repairSlots(snap cluster.Snapshot) bool {
 	if e.opt.Slots == nil || e.opt.Number > 0 || snap.Slots.Readable() || snap.Slots.Newer() != nil {
 		return false

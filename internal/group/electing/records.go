@@ -13,14 +13,15 @@ import (
 	"zkelectd/internal/zk"
 )
 
-// recordRetry is the pause after a write of a record that failed, and rosterPause the least time between two writes of the roster.
+// recordRetry is the pause after a write of a record that failed, and rosterPause the least time between two writes of
+// the roster.
 const (
 	recordRetry = 10 * time.Second
 	rosterPause = time.Second
 )
 
-// record is what an elector keeps true beside its decisions: the heir, the roster or the history. No decision depends on it, and no
-// election waits for it. At most one write of each is under way.
+// record is what an elector keeps true beside its decisions: the heir, the roster or the history. No decision depends
+// on it, and no election waits for it. At most one write of each is under way.
 type record struct {
 	e        *Elector
 	what     string // as in "the heir"
@@ -48,8 +49,8 @@ func unread(err error) bool {
 	return errors.Is(err, cluster.ErrNoAuth) || errors.Is(err, cluster.ErrNotSent)
 }
 
-// write calls do in another goroutine, and then done in the loop. A refused write means that the record has changed meanwhile, and is
-// being read again, or that this member is no longer the elector.
+// write calls do in another goroutine, and then done in the loop. A refused write means that the record has changed
+// meanwhile, and is being read again, or that this member is no longer the elector.
 func (r *record) write(do func(context.Context) error, done func(err error)) {
 	r.busy = true
 	var err error

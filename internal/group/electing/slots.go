@@ -7,7 +7,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Slots is what the members of an instance know of each other's slots. It is safe for concurrent use. nil is for a group without slots.
+// Slots is what the members of an instance know of each other's slots. It is safe for concurrent use. nil is for a
+// group without slots.
 type Slots struct {
 	wake func(n int) // makes the n-th member look again
 
@@ -75,8 +76,8 @@ func (t *Slots) others(n int) []cluster.SlotState {
 // complete reports whether all slots are known.
 func (t *Slots) complete() bool { return t == nil || len(t.others(-1)) == len(t.rows) }
 
-// Begin reports whether the n-th member may write as the elector: only one does at a time, so that it decides by what the one before
-// has written. If not, the member is woken when it may try again.
+// Begin reports whether the n-th member may write as the elector: only one does at a time, so that it decides by what
+// the one before has written. If not, the member is woken when it may try again.
 func (t *Slots) Begin(n int) bool {
 	if t == nil {
 		return true
@@ -119,8 +120,9 @@ func (t *Slots) decide(at time.Duration) {
 	t.decided = max(t.decided, at)
 }
 
-// outdated reports whether a member has decided by a newer snapshot than one of that time. Who goes by that decision must have read as
-// much: it may have been made because a node is leaving, which without its slot looks like the best one for the others.
+// outdated reports whether a member has decided by a newer snapshot than one of that time. Who goes by that decision
+// must have read as much: it may have been made because a node is leaving, which without its slot looks like the best
+// one for the others.
 func (t *Slots) outdated(at time.Duration) bool {
 	if t == nil {
 		return false

@@ -1,5 +1,6 @@
-// Package hostcheck checks whether this host has what a configuration names: programs, the working directory, the systemd unit. A
-// standby would otherwise notice only when it takes over. It starts nothing, and cannot tell whether a program would succeed.
+// Package hostcheck checks whether this host has what a configuration names: programs, the working directory, the
+// systemd unit. A standby would otherwise notice only when it takes over. It starts nothing, and cannot tell whether a
+// program would succeed.
 package hostcheck
 
 import (

@@ -37,7 +37,8 @@ func Memory(pid int) (locked uint64, capable bool, err error) {
 	return min(status.VmLck, status.VmRSS), status.CapEff&(1<<unix.CAP_IPC_LOCK) != 0, err
 }
 
-// Tasks returns how many tasks the control group of a process has, and how many it may have; [Unlimited] if it has no limit.
+// Tasks returns how many tasks the control group of a process has, and how many it may have; [Unlimited] if it has no
+// limit.
 func Tasks(pid int) (count, most uint64, err error) {
 	p, err := procfs.NewProc(pid)
 	if err != nil {

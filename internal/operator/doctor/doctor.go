@@ -1,5 +1,6 @@
-// Package doctor judges what was found on a host, in ZooKeeper and in the groups: each check is ok, a warning or a failure, with what
-// to do. It looks at nothing itself: the caller gathers [Facts]. What could not be looked at is never ok.
+// Package doctor judges what was found on a host, in ZooKeeper and in the groups: each check is ok, a warning or a
+// failure, with what to do. It looks at nothing itself: the caller gathers [Facts]. What could not be looked at is
+// never ok.
 package doctor
 
 import (
@@ -16,7 +17,8 @@ import (
 // Result is the result of a check.
 type Result string
 
-// The results. Fail is for what does not work, Warn for what works and may not later, and for what could not be checked.
+// The results. Fail is for what does not work, Warn for what works and may not later, and for what could not be
+// checked.
 const (
 	OK   Result = "ok"
 	Warn Result = "warn"
@@ -138,7 +140,8 @@ type Config struct {
 	// File is the configuration file; empty if there is none. Groups is the number of groups.
 	File   string
 	Groups int
-	// Errors keep the daemon from starting, or from starting a group. Usable is set if the other checks can go on all the same.
+	// Errors keep the daemon from starting, or from starting a group. Usable is set if the other checks can go on all
+	// the same.
 	Errors   []error
 	Usable   bool
 	Warnings []string
@@ -174,7 +177,8 @@ type Session struct {
 
 // Write is a write that a quorum of the servers has accepted.
 type Write struct {
-	// Err is why it failed; Denied is set if the reason is a missing permission, and Absent if there was no group to write to.
+	// Err is why it failed; Denied is set if the reason is a missing permission, and Absent if there was no group to
+	// write to.
 	Err            error
 	Denied, Absent bool
 	// Sent and Answered are by this host's clock, Time by that of the server that ordered the write.
@@ -213,7 +217,8 @@ const Unlimited = ^uint64(0)
 type Host struct {
 	// Err is why it could not be looked at; then the rest is zero.
 	Err error
-	// Containment is child.containment. Delegated is set if the guard may create control groups; DelegatedErr is why that is not known.
+	// Containment is child.containment. Delegated is set if the guard may create control groups; DelegatedErr is why
+	// that is not known.
 	Containment  string
 	Delegated    bool
 	DelegatedErr error
@@ -240,32 +245,35 @@ type Host struct {
 // Group is one group of this host.
 type Group struct {
 	Name string
-	// Err is why the group could not be read; NotJoined is set if no daemon has joined it yet, and Denied if its ACL does not permit it.
+	// Err is why the group could not be read; NotJoined is set if no daemon has joined it yet, and Denied if its ACL
+	// does not permit it.
 	Err               error
 	NotJoined, Denied bool
 	// RootErr is why this user could not create the root of a group that no daemon has joined yet.
 	RootErr error
 	// Lease is election.lease. Stop is the stop timeout of the work, 0 for none.
 	Lease, Stop time.Duration
-	// Programs is how many programs the configuration names, ProgramErrs what this host does not have, ProgramsErr why it could not be
-	// checked. Reported is what the daemon of this host has found, which runs as another user.
+	// Programs is how many programs the configuration names, ProgramErrs what this host does not have, ProgramsErr why
+	// it could not be checked. Reported is what the daemon of this host has found, which runs as another user.
 	Programs    int
 	ProgramErrs []error
 	ProgramsErr error
 	Reported    []string
-	// OpenTree is set if anyone may change the group's znodes, Mismatched are the znodes with another ACL than the configuration says,
-	// LockedOut are members whose credentials have no access. ACLErr is why the ACLs could not be read.
+	// OpenTree is set if anyone may change the group's znodes, Mismatched are the znodes with another ACL than the
+	// configuration says, LockedOut are members whose credentials have no access. ACLErr is why the ACLs could not be
+	// read.
 	OpenTree   bool
 	Mismatched []string
 	LockedOut  []string
 	ACLErr     error
 	View       status.Group
-	// Node is the id of this host. Failsafe is failsafe mode as its daemon sees it, FailsafeErr why that is not known; both are nil if the
-	// daemon takes no part in it.
+	// Node is the id of this host. Failsafe is failsafe mode as its daemon sees it, FailsafeErr why that is not known;
+	// both are nil if the daemon takes no part in it.
 	Node        string
 	Failsafe    *status.Failsafe
 	FailsafeErr error
-	// Eligible is how many members can lead under the policy in force; Leaderless names the slots without a leader, of Slots.
+	// Eligible is how many members can lead under the policy in force; Leaderless names the slots without a leader, of
+	// Slots.
 	Eligible   int
 	Leaderless []string
 	Slots      int
@@ -284,7 +292,8 @@ type Member struct {
 	PolicyInFile, PolicyDrift bool
 }
 
-// Clock is the clock of a member. Ahead is by how much it was ahead of that of the ZooKeeper server when the member registered.
+// Clock is the clock of a member. Ahead is by how much it was ahead of that of the ZooKeeper server when the member
+// registered.
 type Clock struct {
 	Node  string
 	Ahead time.Duration

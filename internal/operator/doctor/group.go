@@ -203,8 +203,8 @@ func (g Group) policy() Finding {
 	return good(check, g.Name, "%s, the same in all configurations", g.Policy)
 }
 
-// failsafe are the findings about failsafe mode: one for each other member, as the daemon of this host has asked it. There is none if the
-// policy does not enable it.
+// failsafe are the findings about failsafe mode: one for each other member, as the daemon of this host has asked it.
+// There is none if the policy does not enable it.
 func (g Group) failsafe() []Finding {
 	const check, advice = "failsafe mode", "see 'What each host needs' in docs/failsafe.md"
 	view, own := g.View.Failsafe, g.Failsafe

@@ -107,7 +107,8 @@ func ensemble(all []Server, read Session) (found []Finding) {
 	return found
 }
 
-// judgeVersions warns of servers that get no fixes, or that no release was tested with: make versions-test has those that each one is.
+// judgeVersions warns of servers that get no fixes, or that no release was tested with: make versions-test has those
+// that each one is.
 func judgeVersions(all []Server) (found []Finding) {
 	const check = "ensemble"
 	var unknown []string

@@ -1,12 +1,14 @@
-// Package losses computes how long a group has no leader after a loss: its leader's daemon, the host, the network, ZooKeeper. It also says
-// which losses a configuration does not survive. All of it follows from the configuration; nothing is measured.
+// Package losses computes how long a group has no leader after a loss: its leader's daemon, the host, the network,
+// ZooKeeper. It also says which losses a configuration does not survive. All of it follows from the configuration;
+// nothing is measured.
 //
-// Each figure counts from the loss until the next leader may start its work, and is an upper bound under these conditions: there is one loss
-// at a time, and it cuts no other member off from ZooKeeper; another member is eligible; all hosts have the same session timeout, of at least
-// three ticks of the servers, and the same lease; and the group is not paused hard. With two ticks, a session may end just before another
-// member would take over, so that the lease wait comes on top. What the figures do not contain are the round trips to ZooKeeper, which take
-// milliseconds, the program that ranks the members (policy type exec), and the takeover: the start of the work takes as long as the work
-// needs, at most the takeover timeout (hooks.timeout and child.ready.timeout) before another member is tried.
+// Each figure counts from the loss until the next leader may start its work, and is an upper bound under these
+// conditions: there is one loss at a time, and it cuts no other member off from ZooKeeper; another member is eligible;
+// all hosts have the same session timeout, of at least three ticks of the servers, and the same lease; and the group is
+// not paused hard. With two ticks, a session may end just before another member would take over, so that the lease wait
+// comes on top. What the figures do not contain are the round trips to ZooKeeper, which take milliseconds, the program
+// that ranks the members (policy type exec), and the takeover: the start of the work takes as long as the work needs,
+// at most the takeover timeout (hooks.timeout and child.ready.timeout) before another member is tried.
 package losses
 
 import (
@@ -79,7 +81,8 @@ const (
 	SameLeader Outcome = "same_leader"
 	// NoLeader: nobody leads until what was lost is back, and Within after that.
 	NoLeader Outcome = "no_leader"
-	// TwoLeaders: another leader may start its work after Within, and nothing makes sure that the old work has ended by then (S1).
+	// TwoLeaders: another leader may start its work after Within, and nothing makes sure that the old work has ended by
+	// then (S1).
 	TwoLeaders Outcome = "two_leaders"
 )
 
@@ -144,18 +147,19 @@ func loss(k Kind, o Outcome, why string, parts ...Part) Loss {
 	return l
 }
 
-// daemon: the guard, which sees the death at once, kills the work within K. Then it runs the pending hooks, each for at most K, one after
-// another, and releases, so no lease is waited for (docs/protocol.md, Transactions: FINAL). If the group has no other member, the guard
-// starts the daemon again, and it is elected. If the work can't be killed or a hook fails, the guard does not release: then the loss is
-// like that of the host.
+// daemon: the guard, which sees the death at once, kills the work within K. Then it runs the pending hooks, each for at
+// most K, one after another, and releases, so no lease is waited for (docs/protocol.md, Transactions: FINAL). If the
+// group has no other member, the guard starts the daemon again, and it is elected. If the work can't be killed or a
+// hook fails, the guard does not release: then the loss is like that of the host.
 func (c Config) daemon() Loss {
 	b := c.Budget
 	return loss(Daemon, NextLeader, "the guard kills the work, and releases; if it cannot, this is like the loss of the host",
 		Part{"kill", cluster.Duration(b.Kill)}, Part{"hooks", cluster.Duration(time.Duration(c.Hooks) * b.Kill)})
 }
 
-// silence: a deputy takes over from a leader that has not renewed its lease for W, counted from a read after its last renewal, which was before
-// the loss (docs/protocol.md, TAKE). Then the candidate has nothing to wait for. Only fencing that is required comes after that.
+// silence: a deputy takes over from a leader that has not renewed its lease for W, counted from a read after its last
+// renewal, which was before the loss (docs/protocol.md, TAKE). Then the candidate has nothing to wait for. Only fencing
+// that is required comes after that.
 func (c Config) silence() []Part {
 	parts := []Part{{"end of the lease", cluster.Duration(c.Budget.LeaseWait)}}
 	if c.LostAfter > c.Budget.LeaseWait {
@@ -167,10 +171,11 @@ func (c Config) silence() []Part {
 	return parts
 }
 
-// expiry: without a deputy the session ends, at most a tick after T, counted from the last that a server has heard from the client. Then a
-// candidate acquires, and waits for W before it starts its work. Fencing runs at the same time as W, and is bounded by its limit: with required
-// the work starts when both are over, and with skip_wait as well when the host is fenced, so W does not matter. Without required a fencing that
-// fails costs nothing, and one that succeeds can only make it shorter.
+// expiry: without a deputy the session ends, at most a tick after T, counted from the last that a server has heard from
+// the client. Then a candidate acquires, and waits for W before it starts its work. Fencing runs at the same time as W,
+// and is bounded by its limit: with required the work starts when both are over, and with skip_wait as well when the
+// host is fenced, so W does not matter. Without required a fencing that fails costs nothing, and one that succeeds can
+// only make it shorter.
 func (c Config) expiry() []Part {
 	wait := Part{"lease wait", cluster.Duration(c.Budget.LeaseWait)}
 	if c.Fencing > 0 && (c.SkipWait || c.Fencing > c.Budget.LeaseWait) {
@@ -187,8 +192,8 @@ func (c Config) proof() string {
 	return "rests on the lease, which the lost host's guard enforces"
 }
 
-// host: a deputy takes over. In failsafe mode it needs a right to (docs/protocol.md, Failsafe): what a member has promised lasts W, and it promises
-// nothing while ZooKeeper answers it. So that adds nothing.
+// host: a deputy takes over. In failsafe mode it needs a right to (docs/protocol.md, Failsafe): what a member has
+// promised lasts W, and it promises nothing while ZooKeeper answers it. So that adds nothing.
 func (c Config) host() Loss {
 	why := c.proof()
 	if c.Failsafe {
@@ -197,8 +202,8 @@ func (c Config) host() Loss {
 	return c.after(Host, why)
 }
 
-// partition: as for the host. The leader's work ends with its lease, D after the last RENEW. In failsafe mode the members that reach
-// ZooKeeper refuse to promise anything.
+// partition: as for the host. The leader's work ends with its lease, D after the last RENEW. In failsafe mode the
+// members that reach ZooKeeper refuse to promise anything.
 func (c Config) partition() Loss {
 	why := c.proof()
 	switch {
@@ -221,9 +226,11 @@ func (c Config) after(k Kind, why string) Loss {
 	return loss(k, NextLeader, why, c.silence()...)
 }
 
-// zookeeper: without failsafe mode the leader stops its work before its lease ends, D after the last RENEW at the latest. When a quorum of the servers is
-// back, it counts every session from the beginning. A leader's host that reaches the servers before the session ends releases at once. Deputies give
-// it the time for that, and take over when they have reached the servers themselves, before the session ends. In failsafe mode the leader works on while all members that have promised answer.
+// zookeeper: without failsafe mode the leader stops its work before its lease ends, D after the last RENEW at the
+// latest. When a quorum of the servers is back, it counts every session from the beginning. A leader's host that
+// reaches the servers before the session ends releases at once. Deputies give it the time for that, and take over when
+// they have reached the servers themselves, before the session ends. In failsafe mode the leader works on while all
+// members that have promised answer.
 func (c Config) zookeeper() Loss {
 	limit := ""
 	switch {
@@ -237,9 +244,10 @@ func (c Config) zookeeper() Loss {
 	return loss(ZooKeeper, SameLeader, "the leader works on"+limit+" while every other member answers it; it stops within its lease if one does not")
 }
 
-// standStill: to the others this is a lost host. But its guard stands still, too: when the host goes on, its work runs until the guard
-// is scheduled, and without that for as long as only the guard stands still. A device resets the host within K after the end of the lease, so
-// before a successor starts its work (cluster.Reset); required fencing switches it off before that.
+// standStill: to the others this is a lost host. But its guard stands still, too: when the host goes on, its work runs
+// until the guard is scheduled, and without that for as long as only the guard stands still. A device resets the host
+// within K after the end of the lease, so before a successor starts its work (cluster.Reset); required fencing switches
+// it off before that.
 func (c Config) standStill() Loss {
 	var why string
 	switch fenced := c.Fencing > 0; {
@@ -257,7 +265,8 @@ func (c Config) standStill() Loss {
 	return c.after(StandStill, why)
 }
 
-// unsafe is a host that stands still while nothing ends its work. Alone in its group, it has no successor that could work as well.
+// unsafe is a host that stands still while nothing ends its work. Alone in its group, it has no successor that could
+// work as well.
 func (c Config) unsafe(why string) Loss {
 	l := c.after(StandStill, why)
 	if l.Outcome == NextLeader {
@@ -266,8 +275,8 @@ func (c Config) unsafe(why string) Loss {
 	return l
 }
 
-// Bound returns the longest time of any loss with a session timeout, while ZooKeeper answers: the session ends, and then the lease wait, or
-// the fencing of a host if that takes longer. It is 0 if no lease fits the timeout.
+// Bound returns the longest time of any loss with a session timeout, while ZooKeeper answers: the session ends, and
+// then the lease wait, or the fencing of a host if that takes longer. It is 0 if no lease fits the timeout.
 func Bound(session, fencing time.Duration) time.Duration {
 	b, err := cluster.NewBudget(session, 0, 0)
 	if err != nil {

@@ -89,7 +89,8 @@ func (d *draft) mentionFailure(id string) {
 	}
 }
 
-// othersRefused says why the members besides those that must give way are not eligible, and how to end the cordon of one.
+// othersRefused says why the members besides those that must give way are not eligible, and how to end the cordon of
+// one.
 func (d *draft) othersRefused(out whatif.Outcome, givesWay func(id, site string) bool) string {
 	others := out.Last.Ranking
 	others.Entries = slices.DeleteFunc(slices.Clone(others.Entries), func(e policy.Entry) bool {
@@ -155,7 +156,8 @@ func (d *draft) uncordon(node, site string, all bool) (Plan, error) {
 	return d.finish("uncordon of " + cluster.Cordon{Node: node, Site: site}.Target())
 }
 
-// checkScope returns an error if the request is for one leader and none is named, or for a whole group and a slot is named.
+// checkScope returns an error if the request is for one leader and none is named, or for a whole group and a slot is
+// named.
 func (r Request) checkScope(q whatif.Question) error {
 	switch {
 	case r.Kind.OfSlot() && q.Slots != nil:
@@ -226,7 +228,8 @@ func (d *draft) finishSlotDrain(c cluster.Cordon) (Plan, error) {
 	return d.finish("drain of " + c.Target())
 }
 
-// pause plans to keep the policy from moving leadership. A hard pause also keeps a leader that fails from being replaced.
+// pause plans to keep the policy from moving leadership. A hard pause also keeps a leader that fails from being
+// replaced.
 func (d *draft) pause(hard bool) (Plan, error) {
 	if before := d.next.Pause; before != nil {
 		d.addMessage("replaces the pause %s", before.Request)

@@ -1,5 +1,5 @@
-// Package request plans operator requests: it turns a request into the next control record, which the elector acts on, or
-// refuses it with the reason. It is pure; package operator writes the record.
+// Package request plans operator requests: it turns a request into the next control record, which the elector acts on,
+// or refuses it with the reason. It is pure; package operator writes the record.
 package request
 
 import (
@@ -63,8 +63,8 @@ func Kinds() []Kind { return slices.Sorted(maps.Keys(fields)) }
 // Takes reports whether requests of a kind have a field.
 func (k Kind) Takes(field string) bool { return slices.Contains(fields[k], field) }
 
-// OfSlot reports whether requests of a kind concern one leader: in a group with slots, they need a slot. The others concern a whole
-// group.
+// OfSlot reports whether requests of a kind concern one leader: in a group with slots, they need a slot. The others
+// concern a whole group.
 func (k Kind) OfSlot() bool { return k == KindMove || k == KindReelect || k == KindApprove }
 
 // BestMoveFor is how long the target of a move to the best other member ranks first by default.
@@ -76,8 +76,8 @@ const MaxReason = 500
 // Request is an operator request.
 type Request struct {
 	Kind Kind
-	// Node or Site is the target, All stands for every one; for [KindForget] that is every lost member. Target is a node or a site,
-	// whichever the group has.
+	// Node or Site is the target, All stands for every one; for [KindForget] that is every lost member. Target is a
+	// node or a site, whichever the group has.
 	Node, Site, Target string
 	All                bool
 	// Best is set for a move to the best other member, without a target: an empty name is a mistake.
@@ -132,11 +132,12 @@ func (e *RefusedError) Error() string { return e.Err.Error() }
 // Unwrap returns the reason.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// NotAffectedError is the reason why a request would change nothing in a group, such as the drain of a node that is no member.
-// Of a request for many groups, those groups have no part.
+// NotAffectedError is the reason why a request would change nothing in a group, such as the drain of a node that is no
+// member. Of a request for many groups, those groups have no part.
 type NotAffectedError struct {
 	Reason string
-	// Done is set if the group is already as the request wants it. A node or site that the group does not know is a mistake.
+	// Done is set if the group is already as the request wants it. A node or site that the group does not know is a
+	// mistake.
 	Done bool
 }
 
@@ -186,7 +187,8 @@ func (r Request) plan(q whatif.Question) (Plan, error) {
 	return Plan{}, fmt.Errorf("unknown kind of request %q", r.Kind)
 }
 
-// maxControl bounds the record as requests leave it: readers refuse more than MaxRecord, and an elector still adds to it.
+// maxControl bounds the record as requests leave it: readers refuse more than MaxRecord, and an elector still adds to
+// it.
 const maxControl = cluster.MaxRecord * 3 / 4
 
 // Options are the options that all requests have.
@@ -247,7 +249,8 @@ func (d *draft) addMessage(format string, args ...any) {
 	d.plan.Messages = append(d.plan.Messages, fmt.Sprintf(format, args...))
 }
 
-// finish completes the plan. It records what was requested, for an operator whose own request fails because of this one.
+// finish completes the plan. It records what was requested, for an operator whose own request fails because of this
+// one.
 func (d *draft) finish(what string) (Plan, error) {
 	adds := d.plan.ID != 0
 	if !adds {

@@ -18,15 +18,16 @@ type Daemon struct {
 	Group       string `json:"group"`
 	Root        string `json:"root"`
 	Incarnation string `json:"incarnation,omitempty"`
-	// Membership is whether this host takes part in the group, one of the constants below; empty while there is no session.
-	// MembershipReason is why it does not.
+	// Membership is whether this host takes part in the group, one of the constants below; empty while there is no
+	// session. MembershipReason is why it does not.
 	Membership       string `json:"membership,omitempty"`
 	MembershipReason string `json:"membership_reason,omitempty"`
 	// Phase is the daemon's phase, see package transition.
 	Phase   string `json:"phase"`
 	Elector bool   `json:"elector"`
-	// Loop reports whether there is an event loop, as there is during a session. Session reports whether the session has not
-	// ended as far as the client knows, Connected whether a server is connected, which proves nothing about a lease.
+	// Loop reports whether there is an event loop, as there is during a session. Session reports whether the session
+	// has not ended as far as the client knows, Connected whether a server is connected, which proves nothing about a
+	// lease.
 	Loop      bool `json:"loop"`
 	Session   bool `json:"session"`
 	Connected bool `json:"connected"`
@@ -64,8 +65,8 @@ type Daemon struct {
 	ElectedTerm int64  `json:"elected_term,omitempty"`
 	Cause       string `json:"cause,omitempty"`
 	Reason      string `json:"reason,omitempty"`
-	// Heir is the node that is elected next if the elected one is lost, as the elector has published it, and IsHeir reports whether
-	// this daemon is.
+	// Heir is the node that is elected next if the elected one is lost, as the elector has published it, and IsHeir
+	// reports whether this daemon is.
 	Heir   string `json:"heir,omitempty"`
 	IsHeir bool   `json:"is_heir,omitempty"`
 	// Holder is the holder of leadership; nil if this daemon does not know it, see [HolderChange].
@@ -76,8 +77,8 @@ type Daemon struct {
 	AwaitsApproval bool `json:"awaits_approval,omitempty"`
 	// Proposal is the one that has not been answered, for hooks.on_proposal; nil for none.
 	Proposal *cluster.Proposal `json:"-"`
-	// Blocked says why a better member does not take over, if this daemon is the elector. It is empty if the only reason is that
-	// failback is manual.
+	// Blocked says why a better member does not take over, if this daemon is the elector. It is empty if the only
+	// reason is that failback is manual.
 	Blocked string `json:"preemption_blocked,omitempty"`
 	// Newer names the record whose format this daemon is too old for, so that it does not elect; empty if there is none.
 	Newer string `json:"newer,omitempty"`
@@ -143,8 +144,8 @@ func (d Daemon) At(now time.Duration) Daemon {
 	return d
 }
 
-// State returns the phase, unless that is not known or the host is not a member: then it is stuck, connecting while there is no
-// session, or the membership.
+// State returns the phase, unless that is not known or the host is not a member: then it is stuck, connecting while
+// there is no session, or the membership.
 func (d Daemon) State() string {
 	switch {
 	case d.CheckLoop() != nil:
@@ -200,8 +201,8 @@ func ViewInterval(session time.Duration) time.Duration { return min(session/4, 5
 
 // The checks below return nil for yes and otherwise the reason for no. What is stale or unknown is no.
 
-// CheckLoop returns an error if the event loop is stuck: it has not updated its view for two intervals. Between sessions there is no
-// loop, and nothing that it could be late for.
+// CheckLoop returns an error if the event loop is stuck: it has not updated its view for two intervals. Between
+// sessions there is no loop, and nothing that it could be late for.
 func (d Daemon) CheckLoop() error {
 	if !d.Loop {
 		return nil
@@ -309,7 +310,8 @@ func (h Host) State() string {
 	return "connecting"
 }
 
-// Age returns the age of the oldest view. A group whose loop does not run has no new view, so it counts only if none runs.
+// Age returns the age of the oldest view. A group whose loop does not run has no new view, so it counts only if none
+// runs.
 func (h Host) Age() cluster.Duration {
 	var oldest, oldestLoop cluster.Duration
 	for _, d := range h {
@@ -321,8 +323,8 @@ func (h Host) Age() cluster.Duration {
 	return cmp.Or(oldestLoop, oldest)
 }
 
-// CheckLoops returns an error if the event loops of all groups are stuck. If only some are, a restart of the daemon would harm the
-// other groups; the daemon restarts such a loop by itself.
+// CheckLoops returns an error if the event loops of all groups are stuck. If only some are, a restart of the daemon
+// would harm the other groups; the daemon restarts such a loop by itself.
 func (h Host) CheckLoops() error {
 	var first error
 	for _, d := range h {
@@ -343,7 +345,8 @@ func (h Host) CheckLoops() error {
 // maxNamed is the number of groups that an error names.
 const maxNamed = 5
 
-// CheckReady returns an error unless the daemon is ready in each of its groups, and the names of the groups in which it is not.
+// CheckReady returns an error unless the daemon is ready in each of its groups, and the names of the groups in which it
+// is not.
 func (h Host) CheckReady() (notReady []string, err error) {
 	var reasons []string
 	for _, d := range h {

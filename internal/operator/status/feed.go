@@ -45,15 +45,15 @@ func HolderOf(c cluster.Current) Holder {
 	return Holder{Node: c.Node, Site: c.Site, Term: c.Term, State: string(c.State), Value: c.Value}
 }
 
-// HolderChange is what every member can know about the leadership of its group: the holder, and how the term began. Without a holder,
-// the term and PreviousLeader are those of the leadership that has ended.
+// HolderChange is what every member can know about the leadership of its group: the holder, and how the term began.
+// Without a holder, the term and PreviousLeader are those of the leadership that has ended.
 type HolderChange struct {
 	Holder
 	// Cause and Reason are why the term began.
 	Cause  string `json:"cause,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// PreviousLeader held leadership before; empty if that is not known. PreviousClean reports whether there was no lease of it to
-	// wait for, or, without a holder, whether leadership was released.
+	// PreviousLeader held leadership before; empty if that is not known. PreviousClean reports whether there was no
+	// lease of it to wait for, or, without a holder, whether leadership was released.
 	PreviousLeader string `json:"previous_leader,omitempty"`
 	PreviousClean  bool   `json:"previous_clean"`
 }
@@ -83,7 +83,8 @@ type LeaderChange struct {
 	Site  string `json:"site"`
 	Group string `json:"group"`
 	Root  string `json:"root"`
-	// Leader and LeaderSite are empty while nobody leads. Term is then that of the leadership that has ended, 0 if that is not known.
+	// Leader and LeaderSite are empty while nobody leads. Term is then that of the leadership that has ended, 0 if that
+	// is not known.
 	Leader         string    `json:"leader"`
 	LeaderSite     string    `json:"leader_site"`
 	Term           int64     `json:"term"`
@@ -149,8 +150,8 @@ func (f *Feed) Newest() string {
 	return f.id(f.last)
 }
 
-// Since returns the events after an id, and a channel that is closed when there is another. known is false if the id is not
-// from this feed, or so old that events after it are no longer kept.
+// Since returns the events after an id, and a channel that is closed when there is another. known is false if the id is
+// not from this feed, or so old that events after it are no longer kept.
 func (f *Feed) Since(id string) (events []Event, more <-chan struct{}, known bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"zkelectd/internal/policy"
 )
 
-// driftGrace is how long after a change of the policy the files of the other hosts may differ from it without a problem. The alert
-// ZkelectdPolicyDrift waits as long.
+// driftGrace is how long after a change of the policy the files of the other hosts may differ from it without a
+// problem. The alert ZkelectdPolicyDrift waits as long.
 const driftGrace = 30 * time.Minute
 
 // describePolicy describes the policy in force, and what is wrong with it.
@@ -52,8 +52,8 @@ func (g *Group) describePolicy(s cluster.Snapshot, policies *policy.Cache) {
 	}
 }
 
-// describeDamage adds the records that cannot be read, and the consequences, to the problems. That no leader has been elected yet
-// is not a problem.
+// describeDamage adds the records that cannot be read, and the consequences, to the problems. That no leader has been
+// elected yet is not a problem.
 func (g *Group) describeDamage(s cluster.Snapshot) {
 	add := func(err error, consequence string) {
 		if err != nil {
@@ -95,7 +95,8 @@ func (g *Group) addPassing(problem string) {
 	g.Problems, g.Passing = append(g.Problems, problem), append(g.Passing, problem)
 }
 
-// describeHosts adds to the problems the members that could not start the work, not run a hook or a probe, or not write as the elector.
+// describeHosts adds to the problems the members that could not start the work, not run a hook or a probe, or not write
+// as the elector.
 func (g *Group) describeHosts(s cluster.Snapshot) {
 	for _, m := range s.Members {
 		all := m.Node.Record.Problems
@@ -119,12 +120,13 @@ func (g *Group) describeOldSettings(s cluster.Snapshot) {
 
 // GroupFailsafe is the failsafe mode of a group as its records, and its leader, describe it.
 type GroupFailsafe struct {
-	// Members are the nodes that must promise before the leader works on without ZooKeeper. If there are none, it never does.
+	// Members are the nodes that must promise before the leader works on without ZooKeeper. If there are none, it never
+	// does.
 	Members []string `json:"members"`
 	// Outside are the members that take no part.
 	Outside []string `json:"outside,omitempty"`
-	// WaitsFor are the nodes of which one must agree before there is another leader; none if that is not needed. Stuck is set if none of
-	// them is registered with the state directory that it had.
+	// WaitsFor are the nodes of which one must agree before there is another leader; none if that is not needed. Stuck
+	// is set if none of them is registered with the state directory that it had.
 	WaitsFor []string `json:"waits_for,omitempty"`
 	Stuck    bool     `json:"stuck,omitempty"`
 	// Leader is what the leader's daemon has answered; nil if it was not asked, or has not answered.

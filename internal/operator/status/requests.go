@@ -14,7 +14,8 @@ type Request struct {
 	ID int64 `json:"id"`
 	// Slot is the only slot that it concerns; empty if it concerns the whole group.
 	Slot string `json:"slot,omitempty"`
-	// Kind is pause, hard-pause, move, cordon, drain, reelect or proposal; Target is the node or site. Answer is that to a proposal.
+	// Kind is pause, hard-pause, move, cordon, drain, reelect or proposal; Target is the node or site. Answer is that
+	// to a proposal.
 	Kind   string    `json:"kind"`
 	Target string    `json:"target,omitempty"`
 	Answer string    `json:"answer,omitempty"`
@@ -67,8 +68,8 @@ func requests(s cluster.Snapshot) []Request {
 	return all
 }
 
-// remaining returns how long a request will stay in force by the clock of this host, but not more than an elector last wrote
-// down; nil if it has no end. Only the elector ends a request, by its own clock.
+// remaining returns how long a request will stay in force by the clock of this host, but not more than an elector last
+// wrote down; nil if it has no end. Only the elector ends a request, by its own clock.
 func remaining(r cluster.Request) *cluster.Duration {
 	if r.For == 0 {
 		return nil

@@ -17,8 +17,8 @@ type Severity int
 // The severities. They are the exit statuses of monitoring plugins, too, whose 3 is for what is not known.
 const (
 	SeverityOK Severity = iota
-	// SeverityWarning: the work runs, but may not survive the next failure, or it is interrupted for no longer than any loss
-	// takes.
+	// SeverityWarning: the work runs, but may not survive the next failure, or it is interrupted for no longer than any
+	// loss takes.
 	SeverityWarning
 	// SeverityCritical: the work does not run, and has not for longer than any loss takes, or will not start by itself.
 	SeverityCritical
@@ -47,8 +47,8 @@ type Condition struct {
 	State, Leader string
 	// ReadySince is since when the leader is READY, zero if that is not known.
 	ReadySince time.Time
-	// LeaderlessSince is since when no member is READY, zero if that is not known. Bound is how long that may last after any
-	// loss.
+	// LeaderlessSince is since when no member is READY, zero if that is not known. Bound is how long that may last
+	// after any loss.
 	LeaderlessSince time.Time
 	Bound           time.Duration
 	// Unconfirmed is why the leader has not confirmed its lease.
@@ -158,8 +158,8 @@ func ConditionOf(s cluster.Snapshot) Condition {
 	return g.Condition()
 }
 
-// failoverBound returns how long it takes after any loss until another member may start its work, by the longest session
-// timeout.
+// failoverBound returns how long it takes after any loss until another member may start its work, by the longest
+// session timeout.
 func failoverBound(s cluster.Snapshot) time.Duration {
 	var session time.Duration
 	for _, m := range s.Members {

@@ -1,6 +1,6 @@
-// Package status provides the views of a group and of one daemon that the commands, the HTTP API and the metrics present. The
-// group's is derived from a snapshot; the daemon's is published by its loop. Everything here is read-only, so that all
-// presentations agree.
+// Package status provides the views of a group and of one daemon that the commands, the HTTP API and the metrics
+// present. The group's is derived from a snapshot; the daemon's is published by its loop. Everything here is read-only,
+// so that all presentations agree.
 package status
 
 import (
@@ -47,14 +47,15 @@ type Group struct {
 	Term   int64  `json:"term,omitempty"`
 	// Since is when the state was entered, by the leader's clock.
 	Since *time.Time `json:"since,omitempty"`
-	// API is the address of the leader's HTTP API, empty if it has none. LeaseRemaining is what the leader has answered there,
-	// see [Group.WithLeaderView].
+	// API is the address of the leader's HTTP API, empty if it has none. LeaseRemaining is what the leader has answered
+	// there, see [Group.WithLeaderView].
 	API string `json:"api,omitempty"`
 	// APIHost is the leader's host, empty unless the leader's own registration has this API address and the session of its
 	// leadership. No other address may be asked.
 	APIHost        string           `json:"-"`
 	LeaseRemaining cluster.Duration `json:"lease_remaining,omitempty"`
-	// LeaseUnconfirmed is why the leader, although it was asked, has not confirmed its lease; empty if it has, or was not asked.
+	// LeaseUnconfirmed is why the leader, although it was asked, has not confirmed its lease; empty if it has, or was
+	// not asked.
 	LeaseUnconfirmed string `json:"lease_unconfirmed,omitempty"`
 	// Cause and Reason are the elector's, of Term; without a leader, of the last decision.
 	Cause  string `json:"cause,omitempty"`
@@ -63,15 +64,16 @@ type Group struct {
 	Value string `json:"value,omitempty"`
 	// Next is the member that has been elected to replace a leader which has not released yet; empty if there is none.
 	Next string `json:"next,omitempty"`
-	// Heir is the member that is elected next if the leader is lost, and HeirSite its site; empty if nobody is, or if the elector has
-	// published nothing.
+	// Heir is the member that is elected next if the leader is lost, and HeirSite its site; empty if nobody is, or if
+	// the elector has published nothing.
 	Heir     string `json:"heir,omitempty"`
 	HeirSite string `json:"heir_site,omitempty"`
 	// Deputies are the members that see whether the leader renews its lease, and replace it if it does not, in this order.
 	Deputies []string `json:"deputies,omitempty"`
 	// Waiting says how long, and why, a leader that takes over waits before it starts its work; empty if it does not wait.
 	Waiting string `json:"waiting,omitempty"`
-	// Stuck says why the holder can't give up leadership, as it has answered; see [Group.WithLeaderView]. It is one of Problems, too.
+	// Stuck says why the holder can't give up leadership, as it has answered; see [Group.WithLeaderView]. It is one of
+	// Problems, too.
 	Stuck string `json:"-"`
 	// Fencing has the attempts of the leader to fence earlier ones.
 	Fencing []cluster.FencingResult `json:"fencing,omitempty"`
@@ -79,18 +81,18 @@ type Group struct {
 	Failsafe *GroupFailsafe `json:"failsafe,omitempty"`
 	// Obstructed is set if a current that is not the leader's keeps everybody from taking over.
 	Obstructed bool `json:"-"`
-	// Failing says that every member that could lead has failed, since when, and the last reason; empty otherwise. It is one of Problems,
-	// too.
+	// Failing says that every member that could lead has failed, since when, and the last reason; empty otherwise. It
+	// is one of Problems, too.
 	Failing string `json:"failing,omitempty"`
-	// NoLeader says why nobody leads, and none can be elected. Blocked is a sentence: who would lead instead, what holds that member
-	// back, until when, and what to do. Both are forecasts, and empty otherwise.
+	// NoLeader says why nobody leads, and none can be elected. Blocked is a sentence: who would lead instead, what
+	// holds that member back, until when, and what to do. Both are forecasts, and empty otherwise.
 	NoLeader string   `json:"no_leader,omitempty"`
 	Blocked  string   `json:"preemption_blocked,omitempty"`
 	Elector  string   `json:"elector,omitempty"`
 	Policy   string   `json:"policy,omitempty"`
 	Members  []Member `json:"members"`
-	// Expected is how many members there should be: those that are registered, and those that are lost or stopped. Absent has the
-	// nodes that have been members and are not registered now, until 'zkelectd forget' drops them.
+	// Expected is how many members there should be: those that are registered, and those that are lost or stopped.
+	// Absent has the nodes that have been members and are not registered now, until 'zkelectd forget' drops them.
 	Expected int            `json:"members_expected"`
 	Absent   []AbsentMember `json:"absent,omitempty"`
 	// Requests are the operators' requests: pause, moves, cordons, a reelection.
@@ -147,7 +149,8 @@ type Member struct {
 	Version     string     `json:"version,omitempty"`
 	Incarnation string     `json:"incarnation"`
 	Since       *time.Time `json:"since,omitempty"`
-	// Reason is the member's verdict in the last decision; empty if the decision does not hold one, see [policy.Ranking.Verdicts].
+	// Reason is the member's verdict in the last decision; empty if the decision does not hold one, see
+	// [policy.Ranking.Verdicts].
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -328,8 +331,8 @@ func roles(s cluster.Snapshot, m cluster.Member, elector bool) []string {
 	return list
 }
 
-// lastVerdict returns what the last decision recorded for the member, "" if it has joined since, or if the decision leaves
-// its verdict out.
+// lastVerdict returns what the last decision recorded for the member, "" if it has joined since, or if the decision
+// leaves its verdict out.
 func lastVerdict(s cluster.Snapshot, m cluster.Member) string {
 	for _, v := range s.Elected.Record.Ranking {
 		if v.Incarnation == m.Name && v.Rank > 0 {
@@ -347,7 +350,8 @@ type AbsentMember struct {
 	Site string `json:"site"`
 	// State is lost, stopped (its daemon was stopped) or removed (the group was removed from its configuration).
 	State string `json:"state"`
-	// Left is when it left, by the clock of the elector, or of the node itself if it left on purpose; nil if nobody has seen it leave.
+	// Left is when it left, by the clock of the elector, or of the node itself if it left on purpose; nil if nobody has
+	// seen it leave.
 	Left *time.Time `json:"left,omitempty"`
 	// FirstSeen is when an elector saw it for the first time, by that elector's clock.
 	FirstSeen *time.Time `json:"first_seen,omitempty"`
@@ -474,8 +478,9 @@ func (d Daemon) CheckHeir() error {
 	return errors.New("there is no heir, or none is published")
 }
 
-// exclusions returns the exclusions on record, without those whose strikes operators have cleared. Only the elector knows for
-// sure whether one has expired, and writes it down with its next decision; until then this host's clock decides.
+// exclusions returns the exclusions on record, without those whose strikes operators have cleared. Only the elector
+// knows for sure whether one has expired, and writes it down with its next decision; until then this host's clock
+// decides.
 func exclusions(s cluster.Snapshot) []cluster.Exclusion {
 	var all []cluster.Exclusion
 	for _, x := range s.Elected.Record.Exclusions {

@@ -158,7 +158,8 @@ func (m Member) role() string {
 	return cmp.Or(strings.Join(roles, ", "), "standby")
 }
 
-// columns returns the member's health and whether it is eligible; unless wide, without the details that other lines have.
+// columns returns the member's health and whether it is eligible; unless wide, without the details that other lines
+// have.
 func (m Member) columns(wide bool) (health, eligible string) {
 	health, eligible = m.Health, m.Eligible
 	if !m.IsEligible() {
@@ -195,8 +196,8 @@ func since(t *time.Time) string {
 	return fmt.Sprintf("%s, %s ago", t.Local().Format("2006-01-02 15:04:05 MST"), age(time.Since(*t)))
 }
 
-// Printable returns s with a ? for each character that is not printable. Text from ZooKeeper, which others may have written,
-// cannot control the terminal then, nor break or reverse a line.
+// Printable returns s with a ? for each character that is not printable. Text from ZooKeeper, which others may have
+// written, cannot control the terminal then, nor break or reverse a line.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -206,8 +207,8 @@ func Printable(s string) string {
 	}, s)
 }
 
-// PrintableJSON does the same for JSON without a loss: characters that are not printable become escapes. encoding/json escapes
-// the control characters of ASCII only, but not those of C1 and those that change the direction of text.
+// PrintableJSON does the same for JSON without a loss: characters that are not printable become escapes. encoding/json
+// escapes the control characters of ASCII only, but not those of C1 and those that change the direction of text.
 func PrintableJSON(text []byte) []byte {
 	var b bytes.Buffer
 	copied := 0
@@ -234,8 +235,9 @@ func PrintableJSON(text []byte) []byte {
 // maxLease is longer than any lease: session timeouts end at ten minutes.
 const maxLease = 10 * time.Minute
 
-// WithLeaderView returns g with what only the leader knows, if answer is the leader's: what remains of its lease, which node it is fencing, and
-// whether its work can't be killed. The address may belong to another daemon by now, or to another program.
+// WithLeaderView returns g with what only the leader knows, if answer is the leader's: what remains of its lease, which
+// node it is fencing, and whether its work can't be killed. The address may belong to another daemon by now, or to
+// another program.
 func (g Group) WithLeaderView(answer io.Reader) Group {
 	var d struct {
 		Daemon

@@ -13,8 +13,8 @@ type Totals struct {
 	Transitions map[Transition]uint64
 	ToReady     Histogram
 	Leaderless  Histogram
-	// Sessions counts the sessions, SessionsLost those that ended although the daemon was not asked to stop, Reconnects how
-	// often a session continued on another connection.
+	// Sessions counts the sessions, SessionsLost those that ended although the daemon was not asked to stop, Reconnects
+	// how often a session continued on another connection.
 	Sessions     uint64
 	SessionsLost uint64
 	Reconnects   uint64
@@ -28,11 +28,12 @@ type Totals struct {
 	Unfenceable int
 	// Failsafe counts what leaders of this daemon have asked in failsafe mode.
 	Failsafe FailsafeCounts
-	// Reads and Writes are the response times of ZooKeeper: for the periodic read, and for the transactions of this daemon's own
-	// leadership.
+	// Reads and Writes are the response times of ZooKeeper: for the periodic read, and for the transactions of this
+	// daemon's own leadership.
 	Reads  Histogram
 	Writes Histogram
-	// Reloaded is when the running configuration was read. ReloadFailed reports whether a newer one has been refused since.
+	// Reloaded is when the running configuration was read. ReloadFailed reports whether a newer one has been refused
+	// since.
 	Reloaded     time.Time
 	ReloadFailed bool
 	// Certificate is the file with the certificate of this host for ZooKeeper; empty for none. It expires at

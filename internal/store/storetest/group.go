@@ -40,7 +40,8 @@ func (c *Session) Group(p cluster.Paths) *Group {
 	return g
 }
 
-// hint files a hint with the handles whose root is path or above it, or else with the session. The caller holds the server's mutex.
+// hint files a hint with the handles whose root is path or above it, or else with the session. The caller holds the
+// server's mutex.
 func (c *Session) hint(path string) {
 	found := false
 	for _, g := range c.groups {

@@ -104,8 +104,8 @@ func (r *runner) run(t testing.TB, s step) string {
 	return fmt.Sprintf("%s %v", out, err)
 }
 
-// stat describes metadata with the index of the owner's session, and with the order of creation and change instead of their
-// ids.
+// stat describes metadata with the index of the owner's session, and with the order of creation and change instead of
+// their ids.
 func (r *runner) stat(s cluster.Stat) string {
 	owner := "none"
 	for i, c := range r.conns {

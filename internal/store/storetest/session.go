@@ -61,8 +61,8 @@ func (s *Server) end(id int64, reason error) {
 	s.hint(s.tree.End(id))
 }
 
-// Lose restarts the servers without their data. Earlier sessions get no connection any more, because their clients have seen
-// newer data.
+// Lose restarts the servers without their data. Earlier sessions get no connection any more, because their clients have
+// seen newer data.
 func (s *Server) Lose() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package storetest provides an in-memory model of ZooKeeper, for tests and simulation, and the contract test that both the
-// model and a real server must pass.
+// Package storetest provides an in-memory model of ZooKeeper, for tests and simulation, and the contract test that both
+// the model and a real server must pass.
 package storetest
 
 import (
@@ -14,9 +14,9 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Tree is the state of a ZooKeeper ensemble: znodes, sessions and watches. It is deterministic and has no clock, network or
-// goroutine of its own: the caller decides when a request is applied and when a session ends. It is not safe for concurrent
-// use.
+// Tree is the state of a ZooKeeper ensemble: znodes, sessions and watches. It is deterministic and has no clock,
+// network or goroutine of its own: the caller decides when a request is applied and when a session ends. It is not safe
+// for concurrent use.
 type Tree struct {
 	// Clock, if set, returns the servers' time, for [cluster.Stat.Time].
 	Clock func() time.Time
@@ -94,8 +94,8 @@ func (t *Tree) Lose() {
 	t.last, t.Clock = last, clock
 }
 
-// Copy empties the tree like Lose, and creates its persistent znodes again, as tools that copy data do: versions and sequence
-// numbers start again as well.
+// Copy empties the tree like Lose, and creates its persistent znodes again, as tools that copy data do: versions and
+// sequence numbers start again as well.
 func (t *Tree) Copy() {
 	old := t.nodes
 	t.Lose()
@@ -278,8 +278,8 @@ func (t *Tree) remove(path string) {
 	}
 }
 
-// fire fires the watches on a znode, in the order of sessions: on its data and existence; on its parent's list of children,
-// if it was created or deleted; on its own list, if it was deleted.
+// fire fires the watches on a znode, in the order of sessions: on its data and existence; on its parent's list of
+// children, if it was created or deleted; on its own list, if it was deleted.
 func (t *Tree) fire(fired []Fired, path string, listed, gone bool) []Fired {
 	fired = off(fired, t.data, path, path)
 	if gone {

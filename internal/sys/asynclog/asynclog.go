@@ -1,5 +1,5 @@
-// Package asynclog writes a log without waiting for its reader. A pipe that is not read blocks the processes that write to it; if
-// that happened to the guard, work could outlive its lease (S1).
+// Package asynclog writes a log without waiting for its reader. A pipe that is not read blocks the processes that write
+// to it; if that happened to the guard, work could outlive its lease (S1).
 package asynclog
 
 import (
@@ -23,8 +23,8 @@ type Writer struct {
 	done   chan struct{}
 }
 
-// New returns a writer to out. Its goroutine ends with Close. If lines were lost, it calls onLost after all buffered lines are
-// written; onLost may call Write.
+// New returns a writer to out. Its goroutine ends with Close. If lines were lost, it calls onLost after all buffered
+// lines are written; onLost may call Write.
 func New(out io.Writer, onLost func(lines int64)) *Writer {
 	if out == os.Stderr {
 		// By default, SIGPIPE ends the process when the reader has closed the pipe.

@@ -1,5 +1,5 @@
-// Package boottime reads the clock that leases are measured with: CLOCK_BOOTTIME, which cannot be set and which continues while the
-// host is suspended (docs/protocol.md, Leading, and the lease).
+// Package boottime reads the clock that leases are measured with: CLOCK_BOOTTIME, which cannot be set and which
+// continues while the host is suspended (docs/protocol.md, Leading, and the lease).
 package boottime
 
 import (

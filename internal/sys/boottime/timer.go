@@ -11,8 +11,8 @@ import (
 	"zkelectd/internal/sys/nowait"
 )
 
-// Timer fires at a given reading of CLOCK_BOOTTIME; if the host was suspended at that moment, right after it resumes. Go timers
-// do not advance while the host is suspended.
+// Timer fires at a given reading of CLOCK_BOOTTIME; if the host was suspended at that moment, right after it resumes.
+// Go timers do not advance while the host is suspended.
 type Timer struct {
 	file *os.File
 	raw  syscall.RawConn

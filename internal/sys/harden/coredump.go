@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// noCore is too small for a core file, and the one value for which the kernel does not pipe a core to a program either (see
-// do_coredump; there 0 means the same as unlimited).
+// noCore is too small for a core file, and the one value for which the kernel does not pipe a core to a program either
+// (see do_coredump; there 0 means the same as unlimited).
 const noCore = 1
 
 var coreLimit struct {
@@ -16,12 +16,12 @@ var coreLimit struct {
 	inherited *unix.Rlimit // the limit before DisableCoreDumps; nil if that was not called
 }
 
-// DisableCoreDumps keeps this process and its children from leaving a core, which would contain the ZooKeeper password, the
-// session password, tokens and keys. It lowers the soft limit only.
+// DisableCoreDumps keeps this process and its children from leaving a core, which would contain the ZooKeeper password,
+// the session password, tokens and keys. It lowers the soft limit only.
 //
 // PR_SET_DUMPABLE=0 would do that too, but is not used on purpose: /proc/self would then belong to root and, with
-// ProtectProc=invisible as in our units, be hidden from this very user. 'zkelectd release' could then no longer see that the
-// processes of a session are alive, and might close the session under live work (S1).
+// ProtectProc=invisible as in our units, be hidden from this very user. 'zkelectd release' could then no longer see
+// that the processes of a session are alive, and might close the session under live work (S1).
 func DisableCoreDumps() error {
 	coreLimit.Lock()
 	defer coreLimit.Unlock()
@@ -39,9 +39,9 @@ func DisableCoreDumps() error {
 	return nil
 }
 
-// WithChildCoreLimit calls start, which starts a process, with the limit that was in force before [DisableCoreDumps]. Start
-// should be short, since this process could leave a core meanwhile. A limit that cannot be changed is no reason not to start
-// the process, nor to report a started one as failed.
+// WithChildCoreLimit calls start, which starts a process, with the limit that was in force before [DisableCoreDumps].
+// Start should be short, since this process could leave a core meanwhile. A limit that cannot be changed is no reason
+// not to start the process, nor to report a started one as failed.
 func WithChildCoreLimit(start func() error) error {
 	coreLimit.Lock()
 	defer coreLimit.Unlock()

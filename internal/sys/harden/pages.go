@@ -81,8 +81,8 @@ func fits() bool {
 	return need <= limit.Cur
 }
 
-// dropProgram releases the pages of the program that have never been written to, not even before they were made read-only.
-// They are read from the page cache again.
+// dropProgram releases the pages of the program that have never been written to, not even before they were made
+// read-only. They are read from the page cache again.
 func dropProgram() {
 	all, _ := mappings() // an error only means that more pages stay resident
 	pagemap, err := os.Open("/proc/self/pagemap")

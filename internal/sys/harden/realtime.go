@@ -9,16 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RealtimePermitted reports whether this process, and those that it starts, may have a real-time priority by their RLIMIT_RTPRIO: whoever sets
-// that limit wants it to be used.
+// RealtimePermitted reports whether this process, and those that it starts, may have a real-time priority by their
+// RLIMIT_RTPRIO: whoever sets that limit wants it to be used.
 func RealtimePermitted() bool {
 	var limit unix.Rlimit
 	return unix.Getrlimit(unix.RLIMIT_RTPRIO, &limit) == nil && limit.Cur > 0
 }
 
-// SetRealtime gives all threads of a process the lowest real-time priority, so that no ordinary process delays them. Processes
-// and threads that they start later are ordinary again: call it after [Protect], which starts the threads that are needed. It
-// requires CAP_SYS_NICE, or an RLIMIT_RTPRIO of at least 1.
+// SetRealtime gives all threads of a process the lowest real-time priority, so that no ordinary process delays them.
+// Processes and threads that they start later are ordinary again: call it after [Protect], which starts the threads
+// that are needed. It requires CAP_SYS_NICE, or an RLIMIT_RTPRIO of at least 1.
 func SetRealtime(pid int) error {
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {

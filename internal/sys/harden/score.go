@@ -64,8 +64,8 @@ func lowerScore(want int) (int, error) {
 		"set OOMScoreAdjust=-900 in the unit, or --oom-score-adj=-900 for a container", want, err)
 }
 
-// WithChildScore calls start, which starts a process, with the oom_score_adj for children: the one that this process was
-// started with, but at least 0. Before [Protect] it only calls start.
+// WithChildScore calls start, which starts a process, with the oom_score_adj for children: the one that this process
+// was started with, but at least 0. Before [Protect] it only calls start.
 func WithChildScore(start func() error) error {
 	score.Lock()
 	defer score.Unlock()

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// startThreads makes the Go runtime start n threads. The runtime keeps idle threads and uses them before it starts new ones;
-// when it cannot start one, for example because pids.max is reached, it ends the process.
+// startThreads makes the Go runtime start n threads. The runtime keeps idle threads and uses them before it starts new
+// ones; when it cannot start one, for example because pids.max is reached, it ends the process.
 func startThreads(n int) {
 	var held, released sync.WaitGroup
 	held.Add(n)

@@ -25,11 +25,12 @@ type conn struct {
 	waits   bool      // a write waits: the runtime knows writeBy
 }
 
-// readSize is how much is read at once: a reply to a client that reads its length first then costs one call, and not two.
+// readSize is how much is read at once: a reply to a client that reads its length first then costs one call, and not
+// two.
 const readSize = 1 << 10
 
-// NewConn returns a connection that reads from and writes to c by the calls of this package, and that reads ahead. The runtime still
-// waits for it. It returns c itself if that is not possible.
+// NewConn returns a connection that reads from and writes to c by the calls of this package, and that reads ahead. The
+// runtime still waits for it. It returns c itself if that is not possible.
 func NewConn(c net.Conn) net.Conn {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
@@ -70,8 +71,8 @@ func (r receiver) Read(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// SetWriteDeadline sets the deadline for writes. The runtime gets it only when a write has to wait: it would wake the process at the time of
-// each deadline, even if that was removed before.
+// SetWriteDeadline sets the deadline for writes. The runtime gets it only when a write has to wait: it would wake the
+// process at the time of each deadline, even if that was removed before.
 func (c *conn) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,6 +1,7 @@
-// Package nowait makes system calls that return at once, without telling the scheduler of the Go runtime. An ordinary system call
-// wakes the runtime's monitor thread if it sleeps, as it does in an idle process, so that it can give the processor of a call that waits
-// to another goroutine: for a process that only looks at its clock and sends a message from time to time, that costs more than the calls.
+// Package nowait makes system calls that return at once, without telling the scheduler of the Go runtime. An ordinary
+// system call wakes the runtime's monitor thread if it sleeps, as it does in an idle process, so that it can give the
+// processor of a call that waits to another goroutine: for a process that only looks at its clock and sends a message
+// from time to time, that costs more than the calls.
 //
 // A file must not block: a call that waits would keep all goroutines of its processor from running.
 package nowait

@@ -72,8 +72,8 @@ func parseStat(data []byte) (Stat, error) {
 	return s, errors.Join(errs...)
 }
 
-// StartTime returns when a process started, in clock ticks since boot. The error is os.ErrProcessDone if the process has ended
-// and its parent has not waited for it yet.
+// StartTime returns when a process started, in clock ticks since boot. The error is os.ErrProcessDone if the process
+// has ended and its parent has not waited for it yet.
 func StartTime(pid int) (uint64, error) {
 	s, err := ReadStat(pid)
 	if err == nil && s.Ended() {

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// OpenOwn opens or creates a file that only this user can read. It follows no symbolic link, and writes to no file that has another
-// name or another owner.
+// OpenOwn opens or creates a file that only this user can read. It follows no symbolic link, and writes to no file that
+// has another name or another owner.
 func OpenOwn(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package secretfile reads files that settings name: passwords, tokens, keys and certificates. It also checks which users can
-// change a file.
+// Package secretfile reads files that settings name: passwords, tokens, keys and certificates. It also checks which
+// users can change a file.
 package secretfile
 
 import (
@@ -16,8 +16,8 @@ import (
 // maxFile bounds how much is read from a file, in bytes.
 const maxFile = 1 << 20
 
-// ForbiddenMode returns the permission bits that a file with a secret must not have. Systemd's credentials may have any: they are in
-// a directory that only the service can access.
+// ForbiddenMode returns the permission bits that a file with a secret must not have. Systemd's credentials may have
+// any: they are in a directory that only the service can access.
 func ForbiddenMode(systemd bool) fs.FileMode {
 	if systemd {
 		return 0
@@ -25,8 +25,8 @@ func ForbiddenMode(systemd bool) fs.FileMode {
 	return ^fs.FileMode(0o600) & fs.ModePerm
 }
 
-// Read returns the content of the file that the setting key names. It returns an error if the file has one of the forbidden
-// permission bits, or is not a regular file, which might block the reader.
+// Read returns the content of the file that the setting key names. It returns an error if the file has one of the
+// forbidden permission bits, or is not a regular file, which might block the reader.
 func Read(key, path string, forbidden fs.FileMode) ([]byte, error) {
 	bad := func(format string, args ...any) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %s "+format, append([]any{key, path}, args...)...)

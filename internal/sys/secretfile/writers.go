@@ -11,9 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CheckWriters returns an error if a user other than root and the user of this process can change what path names: because of the
-// mode or the owner of the open file, or of the directories in the path. It accepts read-only mounts, which cannot be changed from
-// inside a container and whose owner is often unknown there, and devices, whose content is not in the file.
+// CheckWriters returns an error if a user other than root and the user of this process can change what path names:
+// because of the mode or the owner of the open file, or of the directories in the path. It accepts read-only mounts,
+// which cannot be changed from inside a container and whose owner is often unknown there, and devices, whose content is
+// not in the file.
 func CheckWriters(path string, file *os.File) error {
 	info, err := file.Stat()
 	if err != nil {
@@ -44,8 +45,8 @@ func CheckWriters(path string, file *os.File) error {
 	return nil
 }
 
-// CheckDirectory returns an error unless dir is a directory to which no user other than root and the user of this process can add
-// files.
+// CheckDirectory returns an error unless dir is a directory to which no user other than root and the user of this
+// process can add files.
 func CheckDirectory(dir string) error {
 	info, err := os.Stat(dir)
 	switch {
@@ -64,8 +65,8 @@ func CheckDirectory(dir string) error {
 	return checkAbove(dir)
 }
 
-// checkAbove returns an error if all users can replace a directory in the path of dir. It ignores owners and groups there, which
-// may be unknown in a user namespace.
+// checkAbove returns an error if all users can replace a directory in the path of dir. It ignores owners and groups
+// there, which may be unknown in a user namespace.
 func checkAbove(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -97,9 +98,9 @@ func CheckWritersOf(key, path string) error {
 	return nil
 }
 
-// checkOwnerAndMode applies the rules of ssh: the owner must be root or this user, and no other user may have write permission.
-// A group with the id of the owner is assumed to have no other member: where each user has such a group, files are often writable
-// for it.
+// checkOwnerAndMode applies the rules of ssh: the owner must be root or this user, and no other user may have write
+// permission. A group with the id of the owner is assumed to have no other member: where each user has such a group,
+// files are often writable for it.
 func checkOwnerAndMode(path, what string, info os.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -122,8 +123,8 @@ func othersWrite(info os.FileInfo) bool {
 	return mode&0o002 != 0 || mode&0o020 != 0 && (!ok || stat.Gid != stat.Uid)
 }
 
-// readOnlyMount reports whether path is the mount point of a read-only mount. That its file system is read-only is not enough:
-// systemd's ProtectSystem= makes all file systems read-only for a service, but not for other processes.
+// readOnlyMount reports whether path is the mount point of a read-only mount. That its file system is read-only is not
+// enough: systemd's ProtectSystem= makes all file systems read-only for a service, but not for other processes.
 func readOnlyMount(path string) bool {
 	var at unix.Statx_t
 	var system unix.Statfs_t

@@ -1,5 +1,6 @@
-// Package statedir keeps the durable state of a daemon: small files in a directory that one process uses at a time. What Write has
-// confirmed survives a crash of the host. A file that is damaged or cannot be read is an error, never the same as no file.
+// Package statedir keeps the durable state of a daemon: small files in a directory that one process uses at a time.
+// What Write has confirmed survives a crash of the host. A file that is damaged or cannot be read is an error, never
+// the same as no file.
 package statedir
 
 import (
@@ -22,8 +23,8 @@ type Dir struct {
 	lock *os.File
 }
 
-// Open creates a directory unless it exists, and locks it. It returns an error if other users can change the directory, or if another
-// process has locked it.
+// Open creates a directory unless it exists, and locks it. It returns an error if other users can change the directory,
+// or if another process has locked it.
 func Open(path string) (*Dir, error) {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("the state directory cannot be created: %w", err)
@@ -38,8 +39,8 @@ func Open(path string) (*Dir, error) {
 	return &Dir{path: path, lock: lock}, nil
 }
 
-// CheckLocked returns an error unless the directory is still locked for other processes: its lock, or the directory itself, may have been
-// removed or replaced, and another process may have locked the new one.
+// CheckLocked returns an error unless the directory is still locked for other processes: its lock, or the directory
+// itself, may have been removed or replaced, and another process may have locked the new one.
 func (d *Dir) CheckLocked() error {
 	if err := filelock.Check(d.lock); err != nil {
 		return fmt.Errorf("%w, so another zkelectd may use the state directory: restart this one", err)
@@ -69,8 +70,8 @@ func (d *Dir) Write(name string, data []byte) error {
 	return nil
 }
 
-// Replace is [Dir.Write] for a file that several processes may write, each the same. It writes another file first: a crash leaves the
-// old content or the new one, never a part.
+// Replace is [Dir.Write] for a file that several processes may write, each the same. It writes another file first: a
+// crash leaves the old content or the new one, never a part.
 func Replace(path, name string, data []byte) error {
 	next := filepath.Join(path, name+".new")
 	file, err := secretfile.OpenOwn(next)

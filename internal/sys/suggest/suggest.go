@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// DidYouMean returns what an error about an unknown name ends with: a question whether the nearest known name was meant, or "".
+// DidYouMean returns what an error about an unknown name ends with: a question whether the nearest known name was
+// meant, or "".
 func DidYouMean(name string, known []string) string {
 	near := Nearest(name, known)
 	if near == "" || near == name {
@@ -16,8 +17,8 @@ func DidYouMean(name string, known []string) string {
 	return "; did you mean " + near + "?"
 }
 
-// Nearest returns the known name that is most similar to an unknown one, or that begins with it. It returns "" if there is none, or
-// if there are several.
+// Nearest returns the known name that is most similar to an unknown one, or that begins with it. It returns "" if there
+// is none, or if there are several.
 func Nearest(name string, known []string) string {
 	best, least, tied := "", max(2, len(name)/3)+1, false
 	for _, k := range known {

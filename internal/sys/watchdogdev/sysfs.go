@@ -71,8 +71,8 @@ func attribute(dir, name string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// Holder describes the process that has the device open; empty if none is found, or if this process may not look. Names of the same
-// device count.
+// Holder describes the process that has the device open; empty if none is found, or if this process may not look. Names
+// of the same device count.
 func Holder(path string) string {
 	want, err := deviceNumber(path)
 	if err != nil {

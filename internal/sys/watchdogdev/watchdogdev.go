@@ -1,6 +1,6 @@
-// Package watchdogdev opens and describes a watchdog device: the hardware timer behind /dev/watchdog that resets the host unless a
-// process pets it in time (Linux's watchdog API). It has nothing to do with package watchdog, which is part of the elector. It makes
-// no decisions: package guard decides when the device may be petted.
+// Package watchdogdev opens and describes a watchdog device: the hardware timer behind /dev/watchdog that resets the
+// host unless a process pets it in time (Linux's watchdog API). It has nothing to do with package watchdog, which is
+// part of the elector. It makes no decisions: package guard decides when the device may be petted.
 package watchdogdev
 
 import (
@@ -86,8 +86,9 @@ type Use struct {
 	Running bool
 }
 
-// Open opens a device, sets its timeout, which it must then have exactly, and turns off its pretimeout. From then on the host is reset
-// unless the device is petted or closed. The error names what is wrong; then the device is closed again.
+// Open opens a device, sets its timeout, which it must then have exactly, and turns off its pretimeout. From then on
+// the host is reset unless the device is petted or closed. The error names what is wrong; then the device is closed
+// again.
 func Open(path string, timeout time.Duration, use Use) (*Device, Info, error) {
 	info, err := Read(path)
 	if err != nil {

@@ -146,7 +146,8 @@ func (p *Proxy) copy(from, to *net.TCPConn, back bool) {
 	}
 }
 
-// Where a connect request, which is the first thing that a ZooKeeper client sends, has the id of the session to continue.
+// Where a connect request, which is the first thing that a ZooKeeper client sends, has the id of the session to
+// continue.
 const (
 	sessionStart = 4 + 4 + 8 + 4 // length, protocol version, last zxid, timeout
 	sessionEnd   = sessionStart + 8

@@ -67,7 +67,8 @@ func (g ControlGroup) Pids() ([]int, error) {
 	return all, nil
 }
 
-// Kill kills all processes in the group, including those that they fork meanwhile. It fails if some are left after limit.
+// Kill kills all processes in the group, including those that they fork meanwhile. It fails if some are left after
+// limit.
 func (g ControlGroup) Kill(limit time.Duration) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

@@ -14,8 +14,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// Disk is a mounted file system with one program on it, which can stop answering, as a disk does that stalls. The code that
-// mounted it must close it.
+// Disk is a mounted file system with one program on it, which can stop answering, as a disk does that stalls. The code
+// that mounted it must close it.
 type Disk struct {
 	// Program is the path of the program on the disk.
 	Program string
@@ -54,8 +54,9 @@ func MountDisk(dir, program string) (*Disk, error) {
 	return d, nil
 }
 
-// closeOnExec keeps the programs that this process starts from inheriting its descriptors of a device. As long as one of them has
-// /dev/fuse open, a request that nobody will ever answer is not given up, and a program that opens a file on the disk hangs.
+// closeOnExec keeps the programs that this process starts from inheriting its descriptors of a device. As long as one
+// of them has /dev/fuse open, a request that nobody will ever answer is not given up, and a program that opens a file
+// on the disk hangs.
 func closeOnExec(device string) {
 	links, _ := filepath.Glob("/proc/self/fd/*")
 	for _, link := range links {

@@ -6,9 +6,10 @@ import (
 	"os"
 )
 
-// FillMemory uses all memory of the control group of this process except for a little, calls full, and then reads a file
-// again and again, so that the kernel reclaims every page of a program that is not locked. It returns only if it fails. From full on it
-// allocates nothing: if the kernel kills this process, it may kill another one before it has the memory of this one back.
+// FillMemory uses all memory of the control group of this process except for a little, calls full, and then reads a
+// file again and again, so that the kernel reclaims every page of a program that is not locked. It returns only if it
+// fails. From full on it allocates nothing: if the kernel kills this process, it may kill another one before it has the
+// memory of this one back.
 func FillMemory(group ControlGroup, file string, full func()) error {
 	f, err := os.Open(file)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package record keeps what the members of groups read, did and decided, for the fault campaign: nobody outside sees that, but the
-// promises are about it. Only a program that is built with -tags record records.
+// Package record keeps what the members of groups read, did and decided, for the fault campaign: nobody outside sees
+// that, but the promises are about it. Only a program that is built with -tags record records.
 package record
 
 import (

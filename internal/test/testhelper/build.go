@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// BuildZkelectd builds zkelectd with build tags in a directory, with the race detector if this program has it, and returns its path.
+// BuildZkelectd builds zkelectd with build tags in a directory, with the race detector if this program has it, and
+// returns its path.
 func BuildZkelectd(t *testing.T, dir, tags string) string {
 	t.Helper()
 	path := filepath.Join(dir, "zkelectd"+tags)

@@ -9,8 +9,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the generated parts of the documentation")
 
-// CheckDocument fails the test if the part of a document between the markers differs from text. With -update it writes text
-// there instead.
+// CheckDocument fails the test if the part of a document between the markers differs from text. With -update it writes
+// text there instead.
 func CheckDocument(t *testing.T, document, text string) {
 	t.Helper()
 	data, err := os.ReadFile(document)

@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HangOnDeath makes a process impossible to reap for its parent until the returned function is called or the test ends. So nothing
-// proves its death after it was killed: it stands for a process that hangs in the kernel. It must have been killed by then.
+// HangOnDeath makes a process impossible to reap for its parent until the returned function is called or the test ends.
+// So nothing proves its death after it was killed: it stands for a process that hangs in the kernel. It must have been
+// killed by then.
 func HangOnDeath(t *testing.T, pid int) (release func()) {
 	t.Helper()
 	done, traced := make(chan struct{}), make(chan error)

@@ -8,8 +8,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// RunMain is for TestMain of packages whose tests share something, such as a server: it runs the tests, then the cleanups, and exits.
-// An error of a cleanup, or a goroutine that is left, is a failure.
+// RunMain is for TestMain of packages whose tests share something, such as a server: it runs the tests, then the
+// cleanups, and exits. An error of a cleanup, or a goroutine that is left, is a failure.
 func RunMain(m *testing.M, cleanups ...func() error) {
 	code := m.Run()
 	fail := func(err error) {

@@ -12,9 +12,9 @@ import (
 // Races collects the reports of the race detector in processes that tests start.
 type Races struct{ dir string }
 
-// CollectRaces makes all processes that are started from now on write their reports of data races into files, and exit as if
-// there was none: a report neither disturbs a test of what a process prints, nor is it lost. It also makes them exit at once,
-// which children that must stop in time need. The caller calls Check at the end.
+// CollectRaces makes all processes that are started from now on write their reports of data races into files, and exit
+// as if there was none: a report neither disturbs a test of what a process prints, nor is it lost. It also makes them
+// exit at once, which children that must stop in time need. The caller calls Check at the end.
 func CollectRaces() (*Races, error) {
 	dir, err := os.MkdirTemp("", "races-")
 	if err != nil {
@@ -45,8 +45,8 @@ func (r *Races) Check() error {
 	return errors.Join(errs...)
 }
 
-// hasRace reports whether a log contains a report of a data race. It ignores the one in go-zookeeper v1.0.4, which reads the
-// last zxid at a connect while a first reply may set it.
+// hasRace reports whether a log contains a report of a data race. It ignores the one in go-zookeeper v1.0.4, which
+// reads the last zxid at a connect while a first reply may set it.
 func hasRace(log string) bool {
 	reports := strings.Split(log, "WARNING: DATA RACE")
 	return slices.ContainsFunc(reports[1:], func(report string) bool {

@@ -1,5 +1,5 @@
-// Package zkserver starts real ZooKeeper servers on loopback ports for tests, the demo and the benchmark. Each has its own
-// directory. A server dies with the process that started it.
+// Package zkserver starts real ZooKeeper servers on loopback ports for tests, the demo and the benchmark. Each has its
+// own directory. A server dies with the process that started it.
 package zkserver
 
 import (
@@ -23,8 +23,8 @@ type Options struct {
 	Tick time.Duration
 	// MinSession and MaxSession are the limits of session timeouts. The defaults are 2 and 600 ticks.
 	MinSession, MaxSession time.Duration
-	// PeerPort, if set, returns the port at which server from of an ensemble reaches the port of server to, so that a test can
-	// put a proxy between them. Servers are counted from 0.
+	// PeerPort, if set, returns the port at which server from of an ensemble reaches the port of server to, so that a
+	// test can put a proxy between them. Servers are counted from 0.
 	PeerPort func(from, to, port int) (int, error)
 	// Sync makes every write wait for the disk, as in production. Tests and the demo do not need durability.
 	Sync bool
@@ -163,7 +163,8 @@ func (s *Server) Restart(ctx context.Context) error {
 	return s.waitServing(ctx)
 }
 
-// EnsureStarted starts the server if it is not running. It does not wait: without a quorum the server would not serve clients.
+// EnsureStarted starts the server if it is not running. It does not wait: without a quorum the server would not serve
+// clients.
 func (s *Server) EnsureStarted() error {
 	if proc := s.process(); proc != nil {
 		select {
@@ -290,8 +291,8 @@ func (s *Server) Stats(ctx context.Context) (map[string]int64, error) {
 	return stats, nil
 }
 
-// FreePorts returns n loopback ports that are free now. They are below the kernel's range for outgoing connections, so that no
-// such connection takes a port before the server does, or while the server is down.
+// FreePorts returns n loopback ports that are free now. They are below the kernel's range for outgoing connections, so
+// that no such connection takes a port before the server does, or while the server is down.
 func FreePorts(n int) ([]int, error) {
 	const first, end, tries = 10_000, 32_000, 1000
 	ports := make([]int, 0, n)

@@ -39,8 +39,8 @@ ssl.clientAuth=%s
 // SecureAddr returns the address, as host:port, for clients that use TLS.
 func (s *Server) SecureAddr() string { return fmt.Sprintf("127.0.0.1:%d", s.securePort) }
 
-// secureReady reports whether the TLS port answers a handshake or is not configured. The server opens it after the other port, and
-// the first handshake can take it seconds: Java loads the classes for it then.
+// secureReady reports whether the TLS port answers a handshake or is not configured. The server opens it after the
+// other port, and the first handshake can take it seconds: Java loads the classes for it then.
 func (s *Server) secureReady(ctx context.Context) bool {
 	if s.opt.TLS == nil {
 		return true

@@ -6,8 +6,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// contact is whether the quorum answers the daemon. It decides about availability only: without it, a leader that alone is cut off
-// would lead for ever.
+// contact is whether the quorum answers the daemon. It decides about availability only: without it, a leader that alone
+// is cut off would lead for ever.
 type contact struct {
 	patience time.Duration // a probe without an answer for so long shows an outage
 	session  time.Duration // for so long after an outage promises are given as if it went on
@@ -24,7 +24,8 @@ func (c *contact) outage(now time.Duration) bool {
 	return c.asked != 0 && now >= c.asked+c.patience
 }
 
-// lost reports whether there is an outage, or was one just now: the first one to reconnect must not end a healthy leader.
+// lost reports whether there is an outage, or was one just now: the first one to reconnect must not end a healthy
+// leader.
 func (c *contact) lost(now time.Duration) bool {
 	return c.outage(now) || c.back != 0 && now < c.back+c.session
 }

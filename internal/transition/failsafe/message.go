@@ -6,7 +6,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Request asks a member to promise that it lets nobody take over from the holder of a term. It must be authenticated as a whole.
+// Request asks a member to promise that it lets nobody take over from the holder of a term. It must be authenticated as
+// a whole.
 type Request struct {
 	// Group is the path of the group's fence.
 	Group string `json:"group"`
@@ -14,7 +15,8 @@ type Request struct {
 	// Holder and Member are incarnations. A promise of one incarnation says nothing about another one.
 	Holder string `json:"holder"`
 	Member string `json:"member"`
-	// Round grows with every round of the term, and Start is random for each instance: a reply to another round counts for nothing.
+	// Round grows with every round of the term, and Start is random for each instance: a reply to another round counts
+	// for nothing.
 	Round uint64 `json:"round"`
 	Start uint64 `json:"start"`
 	// Wait is how long the promise must last on the member's clock, counted from its reply.
@@ -79,6 +81,6 @@ type Message struct {
 // Group returns what requests call a group, or a slot of one.
 func Group(p cluster.Paths) string { return p.Leader() }
 
-// Patience is how long a write goes unanswered before ZooKeeper counts as unreachable for a member whose lease is D. It decides
-// about availability only.
+// Patience is how long a write goes unanswered before ZooKeeper counts as unreachable for a member whose lease is D. It
+// decides about availability only.
 func Patience(lease time.Duration) time.Duration { return lease / 6 }

@@ -15,8 +15,8 @@ type Options struct {
 	Start time.Duration
 }
 
-// Promises are what one daemon has promised to leaders, in all of its groups. There is one for each process, whatever becomes of
-// its sessions. It is safe for concurrent use. All times are on CLOCK_BOOTTIME.
+// Promises are what one daemon has promised to leaders, in all of its groups. There is one for each process, whatever
+// becomes of its sessions. It is safe for concurrent use. All times are on CLOCK_BOOTTIME.
 type Promises struct {
 	opt Options
 
@@ -38,7 +38,8 @@ func NewPromises(opt Options) *Promises {
 	return &Promises{opt: opt, state: opt.State.clone(), groups: make(map[string]*promise)}
 }
 
-// group returns the promise of a group. A daemon that has just started is bound by what an earlier one may have promised.
+// group returns the promise of a group. A daemon that has just started is bound by what an earlier one may have
+// promised.
 func (p *Promises) group(name string) *promise {
 	g := p.groups[name]
 	if g == nil {
@@ -67,8 +68,8 @@ func (p *Promises) WithWait(wait time.Duration) (State, bool) {
 	return next, next.Wait != p.state.Wait
 }
 
-// SetBudget sets what the daemon may promise, and when ZooKeeper counts as unreachable. What [Promises.WithWait] has returned for
-// the budget's lease wait must be stored.
+// SetBudget sets what the daemon may promise, and when ZooKeeper counts as unreachable. What [Promises.WithWait] has
+// returned for the budget's lease wait must be stored.
 func (p *Promises) SetBudget(b cluster.Budget) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,8 +114,9 @@ func (p *Promises) Gone(group string, term int64) {
 	g.gone = max(g.gone, term)
 }
 
-// Veto makes the daemon refuse every later promise for a term and all terms before; [Promises.State] must be stored before anything
-// follows from that. While the daemon is bound, it returns when it no longer is instead, and changes nothing.
+// Veto makes the daemon refuse every later promise for a term and all terms before; [Promises.State] must be stored
+// before anything follows from that. While the daemon is bound, it returns when it no longer is instead, and changes
+// nothing.
 func (p *Promises) Veto(now time.Duration, group string, term int64) (bound time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

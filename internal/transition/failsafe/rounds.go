@@ -14,7 +14,8 @@ type RoundsOptions struct {
 	Holder string
 	// Start is random for each instance.
 	Start uint64
-	// Lease is how long the work may go on after a round was sent, if all have promised in it; Wait how long each promise lasts.
+	// Lease is how long the work may go on after a round was sent, if all have promised in it; Wait how long each
+	// promise lasts.
 	Lease, Wait time.Duration
 }
 
@@ -27,8 +28,8 @@ type Set struct {
 // Equal reports whether two sets are the same.
 func (s Set) Equal(o Set) bool { return s.Max == o.Max && slices.Equal(s.Members, o.Members) }
 
-// Rounds is the leader's side in one term: which sets of members may be in force, and who has promised in which round. It must be used
-// by one goroutine only.
+// Rounds is the leader's side in one term: which sets of members may be in force, and who has promised in which round.
+// It must be used by one goroutine only.
 type Rounds struct {
 	opt    RoundsOptions
 	acked  Set
@@ -44,7 +45,8 @@ type round struct {
 	granted map[string]bool // by incarnation
 }
 
-// NewRounds returns the rounds of a term that has just been acquired: nobody has to promise yet, so nothing extends the lease.
+// NewRounds returns the rounds of a term that has just been acquired: nobody has to promise yet, so nothing extends the
+// lease.
 func NewRounds(opt RoundsOptions) *Rounds { return &Rounds{opt: opt} }
 
 // Sending notes that a SETM is about to be sent: from now on its set may be in force.
@@ -53,8 +55,8 @@ func (r *Rounds) Sending(s Set) { r.maybe = append(r.maybe, s) }
 // NotSent notes that the last SETM was never sent.
 func (r *Rounds) NotSent() { r.maybe = r.maybe[:max(0, len(r.maybe)-1)] }
 
-// Acknowledged notes that a set is in force, and that no earlier SETM can follow: SETM was acknowledged, or its set was read in a version
-// that is newer than the one acknowledged last. To read the older version proves nothing.
+// Acknowledged notes that a set is in force, and that no earlier SETM can follow: SETM was acknowledged, or its set was
+// read in a version that is newer than the one acknowledged last. To read the older version proves nothing.
 func (r *Rounds) Acknowledged(s Set) { r.acked, r.maybe = s, nil }
 
 // Acked returns the set that was acknowledged last.
@@ -73,8 +75,8 @@ func (r *Rounds) Possible(members []cluster.FailsafeMember) (Set, bool) {
 	return Set{}, false
 }
 
-// Members returns everybody who must promise: the members of all sets that may be in force. It returns none while one of these is empty:
-// then anybody may take over.
+// Members returns everybody who must promise: the members of all sets that may be in force. It returns none while one
+// of these is empty: then anybody may take over.
 func (r *Rounds) Members() []cluster.FailsafeMember {
 	for _, s := range r.sets() {
 		if len(s.Members) == 0 {
@@ -138,8 +140,8 @@ func (r *Rounds) request(m cluster.FailsafeMember, number uint64) Request {
 	}
 }
 
-// Reply notes a reply. It returns until when the work may go on because of it, counted from the sending of the round; 0 if not all
-// who must promise have done so in that round.
+// Reply notes a reply. It returns until when the work may go on because of it, counted from the sending of the round; 0
+// if not all who must promise have done so in that round.
 func (r *Rounds) Reply(rep Reply) time.Duration {
 	for i := range r.rounds {
 		x := &r.rounds[i]

@@ -11,13 +11,13 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// State is what a member's daemon must not forget: it is stored before the daemon acts on it. The zero value is that of a daemon without
-// a state directory.
+// State is what a member's daemon must not forget: it is stored before the daemon acts on it. The zero value is that of
+// a daemon without a state directory.
 type State struct {
 	// Key identifies the state directory. It is random, and never changes.
 	Key string `json:"key"`
-	// Wait is the longest time for which the daemon promises anything. After a start it is bound for that long, by what it may have
-	// promised before.
+	// Wait is the longest time for which the daemon promises anything. After a start it is bound for that long, by what
+	// it may have promised before.
 	Wait cluster.Duration `json:"wait,omitempty"`
 	// Vetoed is, by group, the highest term for which it promises nothing any more.
 	Vetoed map[string]int64 `json:"vetoed,omitempty"`
@@ -69,8 +69,8 @@ func (s State) Encode() []byte {
 	return append(data, '\n')
 }
 
-// DecodeState decodes what Encode has returned. A state that cannot be read must not be replaced: its daemon may have promised
-// something.
+// DecodeState decodes what Encode has returned. A state that cannot be read must not be replaced: its daemon may have
+// promised something.
 func DecodeState(data []byte) (State, error) {
 	var s storedState
 	if err := json.Unmarshal(data, &s); err != nil {

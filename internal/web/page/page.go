@@ -22,8 +22,8 @@ var media = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// policy lets the page load only its own files and connect only to its own daemon. Names and reasons come from anyone who may
-// write to ZooKeeper: should one ever get into the page as markup, it still has no effect.
+// policy lets the page load only its own files and connect only to its own daemon. Names and reasons come from anyone
+// who may write to ZooKeeper: should one ever get into the page as markup, it still has no effect.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; " +
 	"form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 

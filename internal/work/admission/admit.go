@@ -19,8 +19,8 @@ import (
 // Timeout limits how long [Admit] takes, as systemd waits for it.
 const Timeout = 2 * time.Second
 
-// EnvDir is the directory of the environment files. Only root can write there. The runtime directories of zkelectd's units have
-// a hyphen in their names, so none of them can be this directory.
+// EnvDir is the directory of the environment files. Only root can write there. The runtime directories of zkelectd's
+// units have a hyphen in their names, so none of them can be this directory.
 const EnvDir = "/run/zkelectd.units"
 
 // ErrNotLeading reports that the unit may not run on this host at present.
@@ -32,8 +32,8 @@ func EnvironmentFile(unit string) string { return path.Join(EnvDir, unit+".env")
 // environmentFileName returns the file name that matches this pattern, in which the backslashes of a unit's name quote.
 func environmentFileName(unit string) string { return strings.ReplaceAll(unit, `\`, "") + ".env" }
 
-// Admit admits the unit of which this process is an ExecCondition=, if the daemon that listens at socket leads with that unit:
-// it writes the unit's environment file in envDir, and grants the guard the right to kill the unit.
+// Admit admits the unit of which this process is an ExecCondition=, if the daemon that listens at socket leads with
+// that unit: it writes the unit's environment file in envDir, and grants the guard the right to kill the unit.
 func Admit(ctx context.Context, socket, envDir string) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()

@@ -1,11 +1,11 @@
 // Package admission lets a leader-only systemd unit start on the host that leads, and nowhere else.
 //
-// While its host leads, the daemon serves an [Answer] on a socket: which unit may run, its guard, and its fencing token. When
-// the unit starts, 'zkelectd admit' runs as root and calls [Admit]. Admit asks the kernel which process answers, writes the
-// unit's environment file, and grants the guard the right to kill the unit's control group.
+// While its host leads, the daemon serves an [Answer] on a socket: which unit may run, its guard, and its fencing
+// token. When the unit starts, 'zkelectd admit' runs as root and calls [Admit]. Admit asks the kernel which process
+// answers, writes the unit's environment file, and grants the guard the right to kill the unit's control group.
 //
-// Admit does not trust the daemon's user, who can replace the socket by anything. It opens no file there, limits and checks
-// what it reads, and has a timeout, as systemd waits for it. What that user can do is start and stop the unit.
+// Admit does not trust the daemon's user, who can replace the socket by anything. It opens no file there, limits and
+// checks what it reads, and has a timeout, as systemd waits for it. What that user can do is start and stop the unit.
 package admission
 
 import (

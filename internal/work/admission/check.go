@@ -12,8 +12,8 @@ import (
 // checkTimeout bounds what systemd only has to look up.
 const checkTimeout = 2 * time.Second
 
-// CheckUnit returns the leader-only unit as systemd has loaded it, or an error if its drop-in would let it run on a host that
-// does not lead.
+// CheckUnit returns the leader-only unit as systemd has loaded it, or an error if its drop-in would let it run on a
+// host that does not lead.
 func CheckUnit(ctx context.Context, name string) (systemd.Unit, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()

@@ -18,7 +18,8 @@ import (
 	"zkelectd/internal/guard"
 )
 
-// daemonConn is a connection to the process that listens at the socket, with that process's identity according to the kernel.
+// daemonConn is a connection to the process that listens at the socket, with that process's identity according to the
+// kernel.
 type daemonConn struct {
 	conn     net.Conn
 	pid      int
@@ -50,8 +51,8 @@ func dial(ctx context.Context, socket string) (*daemonConn, error) {
 	return c, nil
 }
 
-// connect connects to a socket and returns the owner of its directory. It opens files with O_PATH only: if socket is a FIFO,
-// another way of opening it would block.
+// connect connects to a socket and returns the owner of its directory. It opens files with O_PATH only: if socket is a
+// FIFO, another way of opening it would block.
 func connect(ctx context.Context, socket string) (conn net.Conn, owner int, err error) {
 	dir, err := unix.Open(filepath.Dir(socket), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -122,7 +123,8 @@ func (c *daemonConn) close() {
 	}
 }
 
-// verify checks that the answer comes from a live daemon that runs this program, and whose parent is a live guard that runs it.
+// verify checks that the answer comes from a live daemon that runs this program, and whose parent is a live guard that
+// runs it.
 func (c *daemonConn) verify(a Answer) error {
 	if a.Daemon.Pid != c.pid {
 		return fmt.Errorf("process %d answered, but names process %d as the daemon", c.pid, a.Daemon.Pid)
@@ -175,8 +177,8 @@ func checkUser(pid, uid int) error {
 // deletedSuffix ends the link of /proc/PID/exe once the program file was removed.
 const deletedSuffix = " (deleted)"
 
-// checkProgram checks that a process runs the same program file as this process, or the file that was at its path before: an
-// upgrade of the package replaces the file but does not restart the service.
+// checkProgram checks that a process runs the same program file as this process, or the file that was at its path
+// before: an upgrade of the package replaces the file but does not restart the service.
 func checkProgram(pid int) error {
 	const own = "/proc/self/exe"
 	other := fmt.Sprintf("/proc/%d/exe", pid)
@@ -205,8 +207,8 @@ func checkProgram(pid int) error {
 	return fmt.Errorf("it runs %s instead of %s", name, path)
 }
 
-// mayBePredecessor reports whether the program file old may have been replaced by current: old was removed, belongs to the same
-// user and file system, and could be written by its owner only.
+// mayBePredecessor reports whether the program file old may have been replaced by current: old was removed, belongs to
+// the same user and file system, and could be written by its owner only.
 func mayBePredecessor(current, old fs.FileInfo) bool {
 	a, b := current.Sys().(*syscall.Stat_t), old.Sys().(*syscall.Stat_t)
 	return a.Dev == b.Dev && a.Uid == b.Uid && b.Nlink == 0 && old.Mode().Perm()&0o022 == 0

@@ -1,5 +1,5 @@
-// Package command runs configured commands to their end: hooks, probes and the program that ranks members. Leader-only work,
-// which must not outlive a lease, is run by package guard.
+// Package command runs configured commands to their end: hooks, probes and the program that ranks members. Leader-only
+// work, which must not outlive a lease, is run by package guard.
 package command
 
 import (
@@ -19,8 +19,8 @@ import (
 // maxErrorText bounds the output in an error, unless the command sets another bound.
 const maxErrorText = 4096
 
-// outputDelay is how long a process that the command left behind may hold its output open. On a busy machine this process needs some
-// of that to read what was written.
+// outputDelay is how long a process that the command left behind may hold its output open. On a busy machine this
+// process needs some of that to read what was written.
 const outputDelay = 500 * time.Millisecond
 
 // Command is a program with its arguments and environment.
@@ -30,7 +30,8 @@ type Command struct {
 	Input []byte
 	// MaxOutput is how many bytes of the standard output Run returns. With 0 they are part of an error's text instead.
 	MaxOutput int
-	// OutputInErrors makes an error contain the standard output if there is nothing on the standard error, also with MaxOutput.
+	// OutputInErrors makes an error contain the standard output if there is nothing on the standard error, also with
+	// MaxOutput.
 	OutputInErrors bool
 	// MaxErrorText is how many bytes of output an error contains; 0 stands for 4096.
 	MaxErrorText int

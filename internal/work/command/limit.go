@@ -8,7 +8,8 @@ type Limit chan struct{}
 // NewLimit returns a limit of n.
 func NewLimit(n int) Limit { return make(Limit, n) }
 
-// Enter waits until one more may run; then Leave must be called at its end. It returns the error of ctx if that is done before.
+// Enter waits until one more may run; then Leave must be called at its end. It returns the error of ctx if that is done
+// before.
 func (l Limit) Enter(ctx context.Context) error {
 	if l == nil {
 		return ctx.Err()

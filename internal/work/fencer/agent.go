@@ -24,7 +24,8 @@ const (
 	statusOff = 2
 )
 
-// statusTries is how often an agent is asked whether a node is off, after it has switched it off, and statusPause the time between.
+// statusTries is how often an agent is asked whether a node is off, after it has switched it off, and statusPause the
+// time between.
 const (
 	statusTries = 3
 	statusPause = time.Second

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// Check returns an error for each agent that is not installed, does not know its options, or lacks some. It fences nothing, and talks
-// to no device. skipWait is set if a success ends the lease wait.
+// Check returns an error for each agent that is not installed, does not know its options, or lacks some. It fences
+// nothing, and talks to no device. skipWait is set if a success ends the lease wait.
 func (c Config) Check(ctx context.Context, skipWait bool, run Runner) (errs []error) {
 	for i := range c.Levels {
 		l := &c.Levels[i]
@@ -56,8 +56,8 @@ func (l *Level) check(ctx context.Context, skipWait bool, run Runner) (errs []er
 	return errs
 }
 
-// Monitor asks the agents whether they could fence a node, without fencing it. A command cannot be asked. The error is nil if none
-// failed.
+// Monitor asks the agents whether they could fence a node, without fencing it. A command cannot be asked. The error is
+// nil if none failed.
 func (c Config) Monitor(ctx context.Context, node string, run Runner) error {
 	var errs []error
 	for i := range c.Levels {

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Exclusive makes the groups of a host share what fences a node: two of them must not switch one node off at the same time, and none
-// is asked whether it would work meanwhile. The zero value is ready to use.
+// Exclusive makes the groups of a host share what fences a node: two of them must not switch one node off at the same
+// time, and none is asked whether it would work meanwhile. The zero value is ready to use.
 type Exclusive struct {
 	mu       sync.Mutex
 	running  map[string]*attempt // by key
@@ -21,8 +21,8 @@ type attempt struct {
 	err  error
 }
 
-// FenceNode calls fence, unless it is called already for the same key. Then it waits, and if that succeeds, returns the same: the node
-// was on until then at most. key names the node, and how it is fenced.
+// FenceNode calls fence, unless it is called already for the same key. Then it waits, and if that succeeds, returns the
+// same: the node was on until then at most. key names the node, and how it is fenced.
 func (e *Exclusive) FenceNode(ctx context.Context, key string, fence func(context.Context) (string, error)) (string, error) {
 	for {
 		a, mine := e.begin(key)
@@ -67,8 +67,8 @@ func (e *Exclusive) end(key string, a *attempt) {
 	close(a.done)
 }
 
-// Monitor calls monitor, and cancels its context when a node is to be fenced. It reports whether monitor was called, and not canceled:
-// only then its result counts.
+// Monitor calls monitor, and cancels its context when a node is to be fenced. It reports whether monitor was called,
+// and not canceled: only then its result counts.
 func (e *Exclusive) Monitor(ctx context.Context, monitor func(context.Context)) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package fencer switches nodes off: with a command, or with a fence agent of ClusterLabs, which it also asks whether that would
-// work. It decides nothing about leadership, and reads no configuration file.
+// Package fencer switches nodes off: with a command, or with a fence agent of ClusterLabs, which it also asks whether
+// that would work. It decides nothing about leadership, and reads no configuration file.
 package fencer
 
 import (
@@ -31,7 +31,8 @@ type Level struct {
 	Setting string
 	Command []string
 	Agent   string
-	// Options are those of the agent for all nodes, Nodes has those of each. Secrets are the files with the values of others.
+	// Options are those of the agent for all nodes, Nodes has those of each. Secrets are the files with the values of
+	// others.
 	Options, Secrets map[string]string
 	Nodes            map[string]map[string]string
 }
@@ -55,8 +56,8 @@ type Result struct {
 	Output string
 }
 
-// Runner runs a program until it ends or ctx does; then nothing of it runs any more. It returns an error if the program could not be
-// started, or did not end by itself.
+// Runner runs a program until it ends or ctx does; then nothing of it runs any more. It returns an error if the program
+// could not be started, or did not end by itself.
 type Runner func(ctx context.Context, c command.Command) (Result, error)
 
 // Enabled reports whether nodes are fenced at all.
@@ -68,8 +69,8 @@ const killSlack = time.Second
 // Limit returns how long fencing one node may take.
 func (c Config) Limit() time.Duration { return time.Duration(len(c.Levels)) * (c.Timeout + killSlack) }
 
-// FenceNode fences a node. It returns what has done so. Without an error the node is certainly off, if the command or the agent says the
-// truth.
+// FenceNode fences a node. It returns what has done so. Without an error the node is certainly off, if the command or
+// the agent says the truth.
 func (c Config) FenceNode(ctx context.Context, t Target, run Runner) (by string, err error) {
 	var failed []string
 	for i := range c.Levels {

@@ -71,7 +71,8 @@ func (l *Level) metadata(ctx context.Context, run Runner) (m metadata, err error
 	return m, nil
 }
 
-// given are options that nobody has to set: zkelectd sets them, or an agent says that they are required although it has a default.
+// given are options that nobody has to set: zkelectd sets them, or an agent says that they are required although it has
+// a default.
 var given = []string{"action", "nodename"}
 
 // validate returns an error for each option of a node that the agent does not know, and for each that it lacks.

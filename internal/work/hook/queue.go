@@ -29,10 +29,12 @@ type Queue struct {
 	closed bool
 }
 
-// NewQueue returns a running queue. Each run uses what hook returns then, so that a reload can change it. The caller must call Close.
+// NewQueue returns a running queue. Each run uses what hook returns then, so that a reload can change it. The caller
+// must call Close.
 func NewQueue(hook func() Hook, log *slog.Logger) *Queue { return newQueue(hook, maxQueued, log) }
 
-// NewLatest returns a running queue in which a new input replaces one that waits: for a hook that needs only the latest state.
+// NewLatest returns a running queue in which a new input replaces one that waits: for a hook that needs only the latest
+// state.
 func NewLatest(hook func() Hook, log *slog.Logger) *Queue { return newQueue(hook, 1, log) }
 
 func newQueue(hook func() Hook, limit int, log *slog.Logger) *Queue {

@@ -22,7 +22,8 @@ type Rule struct {
 	AtMostOnce bool
 }
 
-// ClockError says that the servers' clock has gone back behind the start of the last run, so that it is not known how long ago that was.
+// ClockError says that the servers' clock has gone back behind the start of the last run, so that it is not known how
+// long ago that was.
 type ClockError struct {
 	Node         string
 	Started, Now time.Time
@@ -34,10 +35,12 @@ func (e *ClockError) Error() string {
 		e.Now.UTC().Format(time.RFC3339), e.Node, e.Started.UTC().Format(time.RFC3339))
 }
 
-// maxClockStep is how far the servers' clock may go back because another server orders the writes now: their clocks agree so well.
+// maxClockStep is how far the servers' clock may go back because another server orders the writes now: their clocks
+// agree so well.
 const maxClockStep = time.Second
 
-// check returns a [SkippedError] if the last run is recent at a time of the servers' clock, and a [ClockError] if that cannot be known.
+// check returns a [SkippedError] if the last run is recent at a time of the servers' clock, and a [ClockError] if that
+// cannot be known.
 func (r Rule) check(last cluster.Stored[cluster.Run], now time.Time) error {
 	run := last.Record
 	ago := now.Sub(cluster.StartOf(last))
@@ -66,8 +69,8 @@ type Ledger struct {
 // retryPause is how long Begin and End wait before they try again.
 const retryPause = 200 * time.Millisecond
 
-// Begin records that the job starts in a term, which this host must hold. It returns a [SkippedError] if there must be no run now,
-// and a [ClockError] if that is not known. It tries until ctx ends.
+// Begin records that the job starts in a term, which this host must hold. It returns a [SkippedError] if there must be
+// no run now, and a [ClockError] if that is not known. It tries until ctx ends.
 func (l Ledger) Begin(ctx context.Context, term int64, rule Rule) error {
 	return l.retry(ctx, func() error {
 		last, err := l.read(ctx)
@@ -125,7 +128,8 @@ func ReadRun(ctx context.Context, conn cluster.Reader, p cluster.Paths) (cluster
 	return cluster.ReadStored[cluster.Run](p.Run(), data, stat, err == nil), nil
 }
 
-// held returns the operations that check that this host still holds a term, and the servers' time of the last step of its takeover.
+// held returns the operations that check that this host still holds a term, and the servers' time of the last step of
+// its takeover.
 func (l Ledger) held(ctx context.Context, term int64) ([]cluster.Op, time.Time, error) {
 	data, stat, err := l.Conn.Get(ctx, l.Paths.Elected(), false)
 	if err != nil {

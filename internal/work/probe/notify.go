@@ -15,9 +15,9 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Socket receives notifications with the protocol of sd_notify(3). It must be created before the child starts, which finds it
-// with the environment variable NOTIFY_SOCKET. It is in the abstract namespace, so that a daemon that is killed leaves no file
-// behind. The kernel reports the sender of each notification.
+// Socket receives notifications with the protocol of sd_notify(3). It must be created before the child starts, which
+// finds it with the environment variable NOTIFY_SOCKET. It is in the abstract namespace, so that a daemon that is
+// killed leaves no file behind. The kernel reports the sender of each notification.
 type Socket struct {
 	name  string
 	conn  *net.UnixConn
@@ -139,8 +139,8 @@ func parseNotification(message string) (n notification) {
 	return n
 }
 
-// isMember reports whether the sender belongs to the process group. A sender that has exited already, such as systemd-notify in
-// a script, is accepted if it ran as the user of this process.
+// isMember reports whether the sender belongs to the process group. A sender that has exited already, such as
+// systemd-notify in a script, is accepted if it ran as the user of this process.
 func isMember(cred *syscall.Ucred, group int) bool {
 	actual, err := syscall.Getpgid(int(cred.Pid))
 	if errors.Is(err, syscall.ESRCH) {

@@ -1,5 +1,5 @@
-// Package probe checks whether a child is ready or alive and whether a host is healthy: by a command, HTTP, TCP or a notification
-// from the child. It also measures scores.
+// Package probe checks whether a child is ready or alive and whether a host is healthy: by a command, HTTP, TCP or a
+// notification from the child. It also measures scores.
 package probe
 
 import (
@@ -31,8 +31,8 @@ type Readiness struct {
 // Immediate reports whether the child is ready without any check.
 func (r Readiness) Immediate() bool { return r.Empty() && !r.Notify }
 
-// Wait returns nil when the child is ready, an error with the result of the last check when Timeout has passed, or the error of
-// ctx. Exec uses env, and Notify uses socket.
+// Wait returns nil when the child is ready, an error with the result of the last check when Timeout has passed, or the
+// error of ctx. Exec uses env, and Notify uses socket.
 func Wait(ctx context.Context, r Readiness, env []string, socket *Socket) error {
 	if r.Immediate() {
 		return nil

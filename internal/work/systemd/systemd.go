@@ -1,5 +1,5 @@
-// Package systemd inspects, starts and stops a systemd unit over D-Bus. It only sends requests to systemd; package guard kills
-// the unit when the lease ends.
+// Package systemd inspects, starts and stops a systemd unit over D-Bus. It only sends requests to systemd; package
+// guard kills the unit when the lease ends.
 package systemd
 
 import (
@@ -32,8 +32,8 @@ type Unit struct {
 // Idle reports whether no process of the unit runs or is about to.
 func (u Unit) Idle() bool { return u.State == "inactive" || u.State == "failed" }
 
-// connect connects to systemd; the connection ends with ctx. Each operation uses a new connection, as operations are rare and
-// the bus may have been restarted in between.
+// connect connects to systemd; the connection ends with ctx. Each operation uses a new connection, as operations are
+// rare and the bus may have been restarted in between.
 func connect(ctx context.Context) (*systemd.Conn, error) {
 	c, err := systemd.NewSystemConnectionContext(ctx)
 	if err != nil {
@@ -82,8 +82,8 @@ func Inspect(ctx context.Context, name, permit, fencing string) (Unit, error) {
 	return u, u.readDropIn(p, permit, fencing)
 }
 
-// readDropIn reads the settings of the drop-in, which tie the unit to the leadership of this host, and returns an error if one
-// is missing.
+// readDropIn reads the settings of the drop-in, which tie the unit to the leadership of this host, and returns an error
+// if one is missing.
 func (u *Unit) readDropIn(p map[string]any, permit, fencing string) error {
 	for i, command := range property[[][]any](p, "ExecConditionEx") {
 		argv, _ := field(command, 1).([]string)
@@ -157,8 +157,8 @@ func field(fields []any, i int) any {
 	return nil
 }
 
-// Start starts a unit and waits until it has started, in the sense of its Type=. It fails rather than cancel a queued job, such
-// as the stop of zkelectd's own service.
+// Start starts a unit and waits until it has started, in the sense of its Type=. It fails rather than cancel a queued
+// job, such as the stop of zkelectd's own service.
 func Start(ctx context.Context, name string) error {
 	result, err := runJob(ctx, "cannot start "+name, func(c *systemd.Conn, done chan<- string) (int, error) {
 		return c.StartUnitContext(ctx, name, "fail", done)
@@ -213,8 +213,8 @@ func UsesWatchdog(ctx context.Context) (bool, error) {
 	return text != "@t 0", nil // the largest number stands for the timeout that the device has
 }
 
-// ExitStatus describes how the unit's main process ended, as in "exited with status 3"; empty if systemd does not know or does
-// not answer.
+// ExitStatus describes how the unit's main process ended, as in "exited with status 3"; empty if systemd does not know
+// or does not answer.
 func ExitStatus(ctx context.Context, name string) string {
 	c, err := connect(ctx)
 	if err != nil {

@@ -23,12 +23,14 @@ type Fencing struct {
 	Role string `json:"role,omitempty"`
 	// Root is the group's root znode.
 	Root string `json:"root"`
-	// Slot is the slot, Slots how many there are, and Epoch grows when that changes; all are empty in a group without slots.
+	// Slot is the slot, Slots how many there are, and Epoch grows when that changes; all are empty in a group without
+	// slots.
 	Slot  string `json:"slot,omitempty"`
 	Slots string `json:"slots,omitempty"`
 	Epoch string `json:"epoch,omitempty"`
-	// Cause is why the term began. PreviousLeader is the node that held the term before, if it is known, and PreviousClean is true if
-	// that term was released, so that there was nothing to wait for. Without Cause all are unknown.
+	// Cause is why the term began. PreviousLeader is the node that held the term before, if it is known, and
+	// PreviousClean is true if that term was released, so that there was nothing to wait for. Without Cause all are
+	// unknown.
 	Cause          string `json:"cause,omitempty"`
 	PreviousLeader string `json:"previous_leader,omitempty"`
 	PreviousClean  bool   `json:"previous_clean,omitempty"`
@@ -53,8 +55,8 @@ func (f Fencing) Variables() []string {
 	return append(f.identity(), f.last()...)
 }
 
-// LeaderVariables returns the environment variables of a hook that runs on any member, if leader at site leads; empty ones if nobody
-// does. Other hosts chose some of the texts: those that are not plain are left out.
+// LeaderVariables returns the environment variables of a hook that runs on any member, if leader at site leads; empty
+// ones if nobody does. Other hosts chose some of the texts: those that are not plain are left out.
 func (f Fencing) LeaderVariables(leader, site string) []string {
 	vars := append(f.identity(), "ZKELECTD_LEADER="+leader, "ZKELECTD_LEADER_SITE="+site)
 	return plain(append(vars, f.last()...))
@@ -130,8 +132,8 @@ func CheckValue(value string) error {
 // private are the prefixes of the daemon's own variables: its settings and secrets, and its connection to systemd.
 var private = []string{"ZKELECTD_", "NOTIFY_SOCKET=", "WATCHDOG_", "LISTEN_", "CREDENTIALS_DIRECTORY=", "INVOCATION_ID=", "MAINPID="}
 
-// Build returns the environment of the work: base without the daemon's own variables, extra, and the fencing variables, which
-// extra cannot override.
+// Build returns the environment of the work: base without the daemon's own variables, extra, and the fencing variables,
+// which extra cannot override.
 func Build(base []string, f Fencing, extra map[string]string) []string {
 	return append(Extend(base, extra), f.Variables()...)
 }

@@ -10,8 +10,8 @@ import (
 	"zkelectd/internal/work/fencer"
 )
 
-// RunUnderLease is the [fencer.Runner] of a candidate: the guard runs the program as part of the work, and kills it with the lease. So
-// do Stop, Kill and the end of ctx.
+// RunUnderLease is the [fencer.Runner] of a candidate: the guard runs the program as part of the work, and kills it
+// with the lease. So do Stop, Kill and the end of ctx.
 func (w *Worker) RunUnderLease(ctx context.Context, c command.Command) (fencer.Result, error) {
 	h, err := w.opt.Guard.Start(guard.Spec{Argv: c.Argv, Env: c.Env, Input: c.Input, Capture: true})
 	if err != nil {

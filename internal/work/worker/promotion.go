@@ -10,8 +10,9 @@ import (
 	"zkelectd/internal/work/workenv"
 )
 
-// promotion is one run of promotable work as the leader: from the wish to promote it until it has been demoted, or all of it is dead. What
-// it may not assume is that an order which was not answered has had no effect (S1): such work is killed.
+// promotion is one run of promotable work as the leader: from the wish to promote it until it has been demoted, or all
+// of it is dead. What it may not assume is that an order which was not answered has had no effect (S1): such work is
+// killed.
 type promotion struct {
 	worker  *Worker
 	standby *Standby
@@ -67,7 +68,8 @@ func (p *promotion) fail(err error) {
 	}
 }
 
-// lead returns how the leadership has ended: then the work has not been promoted, or it has been demoted, or all of it is dead.
+// lead returns how the leadership has ended: then the work has not been promoted, or it has been demoted, or all of it
+// is dead.
 func (p *promotion) lead() (status string) {
 	w := p.worker
 	limited, cancel := context.WithTimeout(p.ctx, w.opt.Spec.Ready.Timeout)
@@ -147,8 +149,8 @@ func (p *promotion) kill() (status string) {
 	return p.work.Status()
 }
 
-// SetLease tells promotable work for how long this worker may lead; 0 for not at all. The guard of each leadership has that from its own
-// SetLease.
+// SetLease tells promotable work for how long this worker may lead; 0 for not at all. The guard of each leadership has
+// that from its own SetLease.
 func (w *Worker) SetLease(deadline time.Duration) {
 	if s := w.opt.Standby; s != nil {
 		s.setLease(w, deadline)

@@ -29,9 +29,10 @@ type StandbyOptions struct {
 	Changed func()
 }
 
-// Standby is promotable work. It runs on every member that may lead, as long as the group is configured here. A [Worker] promotes it, and
-// demotes it when its leadership ends. While it is neither promoted nor about to be, it has the lease [guard.Forever]: the guard kills
-// it with the daemon only. It may be promoted by the worker of one slot at a time.
+// Standby is promotable work. It runs on every member that may lead, as long as the group is configured here. A
+// [Worker] promotes it, and demotes it when its leadership ends. While it is neither promoted nor about to be, it has
+// the lease [guard.Forever]: the guard kills it with the daemon only. It may be promoted by the worker of one slot at a
+// time.
 type Standby struct {
 	opt   StandbyOptions
 	stop  context.CancelFunc
@@ -73,8 +74,8 @@ func (s *Standby) Unkillable() string {
 	return s.guard.Unkillable()
 }
 
-// Close stops the work, and returns when it is dead. Nothing may promote it any more. It returns an error if ctx ends before; Close can be
-// called again then.
+// Close stops the work, and returns when it is dead. Nothing may promote it any more. It returns an error if ctx ends
+// before; Close can be called again then.
 func (s *Standby) Close(ctx context.Context) error {
 	s.stop()
 	select {
@@ -87,8 +88,9 @@ func (s *Standby) Close(ctx context.Context) error {
 	return nil
 }
 
-// Abandon keeps all workers that exist from promoting the work: their loops may be stuck. If one of them leads, Abandon kills the work, and
-// returns when all of it is dead; then the work starts again as a standby. It returns false if ctx ends before.
+// Abandon keeps all workers that exist from promoting the work: their loops may be stuck. If one of them leads, Abandon
+// kills the work, and returns when all of it is dead; then the work starts again as a standby. It returns false if ctx
+// ends before.
 func (s *Standby) Abandon(ctx context.Context) (proven bool) {
 	s.mu.Lock()
 	before, p := s.guard, s.leader
@@ -235,8 +237,8 @@ func (s *Standby) runOnce(ctx context.Context) (reason string) {
 	return run.end()
 }
 
-// awaitEnd waits until the main process of the work has ended, and stops it at the end of ctx. Work of which a process cannot be killed must
-// not lead: cool ends the checks of its warmth.
+// awaitEnd waits until the main process of the work has ended, and stops it at the end of ctx. Work of which a process
+// cannot be killed must not lead: cool ends the checks of its warmth.
 func (s *Standby) awaitEnd(ctx context.Context, run standbyRun, cool context.CancelFunc) {
 	for {
 		select {
@@ -279,8 +281,8 @@ func (s *Standby) start(ctx context.Context) (run standbyRun, err error) {
 	return run, nil
 }
 
-// startUnit returns when systemd has started the unit. Only this start is admitted: another one, by hand or by Restart=, would leave a
-// process of which nobody knows that it has not been promoted.
+// startUnit returns when systemd has started the unit. Only this start is admitted: another one, by hand or by
+// Restart=, would leave a process of which nobody knows that it has not been promoted.
 func (s *Standby) startUnit(ctx context.Context, g *guard.Leadership) (standbyRun, error) {
 	u := &unit{
 		spec: s.opt.Spec, owners: g.Owners, begin: g.Start, log: s.opt.Log.With("unit", s.opt.Spec.Unit), fencing: s.opt.Identity, owned: &s.owned,
@@ -388,7 +390,8 @@ func (s *Standby) setLease(w *Worker, deadline time.Duration) {
 	}
 }
 
-// release ends the leadership of p. If the work still runs, it must have been demoted, or never promoted: it is a standby again.
+// release ends the leadership of p. If the work still runs, it must have been demoted, or never promoted: it is a
+// standby again.
 func (s *Standby) release(p *promotion) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

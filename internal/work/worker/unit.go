@@ -25,8 +25,8 @@ const (
 	unitQueryTime = 2 * time.Second        // bounds a query to systemd
 )
 
-// unit is one run of a systemd unit, which is the leader-only work or a standby. systemd starts and stops it; the guard ends it with the
-// lease, even if systemd does not answer (S1).
+// unit is one run of a systemd unit, which is the leader-only work or a standby. systemd starts and stops it; the guard
+// ends it with the lease, even if systemd does not answer (S1).
 type unit struct {
 	spec    Spec
 	owners  func() (guardian, daemon guard.Process)

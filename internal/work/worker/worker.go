@@ -1,7 +1,7 @@
-// Package worker runs one group's leader-only work on this host: the pre_start hook, then a process or a systemd unit with its
-// probes, then the post_stop hook. The guard starts the work and ends it with the lease, whatever this process does (S1 in
-// docs/protocol.md); this package sends requests to the guard and reports events. It makes no decisions about leadership and does
-// not read configuration files.
+// Package worker runs one group's leader-only work on this host: the pre_start hook, then a process or a systemd unit
+// with its probes, then the post_stop hook. The guard starts the work and ends it with the lease, whatever this process
+// does (S1 in docs/protocol.md); this package sends requests to the guard and reports events. It makes no decisions
+// about leadership and does not read configuration files.
 package worker
 
 import (
@@ -67,13 +67,13 @@ type Spec struct {
 	// Live is the liveness probe of work that is ready; it has no target if only the end of the work counts.
 	Live  probe.Watch
 	Hooks Hooks
-	// Promote and Demote make the work promotable, see [Standby]; Warm says whether the standby is ready to be promoted. Without a target it is
-	// when it runs, or with WarmNotify when it has sent READY=1.
+	// Promote and Demote make the work promotable, see [Standby]; Warm says whether the standby is ready to be
+	// promoted. Without a target it is when it runs, or with WarmNotify when it has sent READY=1.
 	Promote, Demote Order
 	Warm            probe.Watch
 	WarmNotify      bool
-	// Reset returns how a watchdog device covers the work that starts now; nil if none does. It returns an error if the work must not
-	// run without. It may be nil.
+	// Reset returns how a watchdog device covers the work that starts now; nil if none does. It returns an error if the
+	// work must not run without. It may be nil.
 	Reset func() (*guard.ResetSpec, error)
 }
 
@@ -84,9 +84,9 @@ type Hooks struct {
 	Timeout time.Duration
 }
 
-// Worker runs the work: one hook, process or unit at a time. PreStart, Start and PostStop return the events that happen at once;
-// Options.Report receives all others. Stop and Kill do not wait:
-// [transition.HookDone] or [transition.ChildDead] follows.
+// Worker runs the work: one hook, process or unit at a time. PreStart, Start and PostStop return the events that happen
+// at once; Options.Report receives all others. Stop and Kill do not wait: [transition.HookDone] or
+// [transition.ChildDead] follows.
 type Worker struct {
 	opt     Options
 	pending bool // the guard has hooks to run
@@ -118,8 +118,8 @@ func New(opt Options) *Worker {
 // Wait waits for all goroutines of the worker. Then the work is dead and no hook runs.
 func (w *Worker) Wait() { w.owned.Wait() }
 
-// Stop asks the work to stop; the guard kills it after grace. A hook is killed at once, because a failed takeover does not need
-// its result.
+// Stop asks the work to stop; the guard kills it after grace. A hook is killed at once, because a failed takeover does
+// not need its result.
 func (w *Worker) Stop(grace time.Duration) {
 	if r := w.current(); r != nil {
 		r.Stop(grace)
@@ -150,8 +150,8 @@ func (w *Worker) env(term int64) []string {
 	return workenv.Build(os.Environ(), w.opt.Fencing(term), w.opt.Spec.Env)
 }
 
-// SetPendingHooks sets the hooks that the guard runs if this daemon dies before it has run them (A5 in docs/protocol.md). change
-// is the standard input of OnChange.
+// SetPendingHooks sets the hooks that the guard runs if this daemon dies before it has run them (A5 in
+// docs/protocol.md). change is the standard input of OnChange.
 func (w *Worker) SetPendingHooks(term int64, change []byte) {
 	var specs []guard.Spec
 	add := func(key string, argv []string, env func() []string, input []byte) {

@@ -1,4 +1,5 @@
-// Guest is the program that package vmtest runs as the leader-only work, and in the virtual machine as the agent of the test.
+// Guest is the program that package vmtest runs as the leader-only work, and in the virtual machine as the agent of the
+// test.
 //
 //	guest beat ADDR NAME     sends "NAME TERM" to ADDR by UDP every 20 ms; it ignores signals that ask it to stop
 //	guest become-root ADDR NAME FILE

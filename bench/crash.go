@@ -11,7 +11,8 @@ import (
 )
 
 // pair starts two nodes, a and b; a leads.
-func pair(ctx context.Context, g *group, binary string, timeout time.Duration, env ...string) (map[string]*node, error) {
+func pair(ctx context.Context, g *group, binary string, timeout time.Duration, env ...string) (map[string]*node,
+	error) {
 	nodes := make(map[string]*node)
 	for _, id := range []string{"a", "b"} {
 		var err error
@@ -71,7 +72,9 @@ func killedDaemon(ctx context.Context, t *table, binary string, rounds int) erro
 	}
 	slices.Sort(whole)
 	p99 := quantile(whole, 0.99)
-	t.add(fmt.Sprintf("daemon killed with -9 to next READY, p50 of %d", rounds), ms(quantile(whole, 0.5)), "session timeout "+timeout.String(), "", true)
-	t.add("daemon killed with -9 to next READY, p99", ms(p99), fmt.Sprintf("%.3f of the session timeout", float64(p99)/float64(timeout)), "<= 250 ms", p99 <= 250*time.Millisecond)
+	t.add(fmt.Sprintf("daemon killed with -9 to next READY, p50 of %d", rounds), ms(quantile(whole, 0.5)),
+		"session timeout "+timeout.String(), "", true)
+	t.add("daemon killed with -9 to next READY, p99", ms(p99), fmt.Sprintf("%.3f of the session timeout",
+		float64(p99)/float64(timeout)), "<= 250 ms", p99 <= 250*time.Millisecond)
 	return nil
 }

@@ -165,7 +165,8 @@ func (l election) decide() (time.Duration, error) {
 	var took []time.Duration
 	for range 50 {
 		e := elector.New(elector.Options{})
-		e.Decide(elector.Input{Snapshot: l.before, Policy: l.policy, Now: boottime.Now(), Wall: time.Now()}) // it remembers the members
+		// it remembers the members
+		e.Decide(elector.Input{Snapshot: l.before, Policy: l.policy, Now: boottime.Now(), Wall: time.Now()})
 		began := time.Now()
 		d := e.Decide(elector.Input{Snapshot: l.lost, Policy: l.policy, Now: boottime.Now(), Wall: began})
 		if d.Elect == nil {

@@ -29,7 +29,8 @@ func failover(ctx context.Context, t *table, binary string, rounds int) error {
 			return err
 		}
 	}
-	for _, timeout := range []time.Duration{2 * time.Second, 4 * time.Second, 6 * time.Second, 10 * time.Second, 20 * time.Second} {
+	for _, timeout := range []time.Duration{2 * time.Second, 4 * time.Second, 6 * time.Second, 10 * time.Second,
+		20 * time.Second} {
 		if err := lostAfter(ctx, t, binary, timeout, max(2, rounds/15)); err != nil {
 			return fmt.Errorf("session timeout %s: %w", timeout, err)
 		}
@@ -41,14 +42,18 @@ func failover(ctx context.Context, t *table, binary string, rounds int) error {
 func stoppedHost(ctx context.Context, t *table, binary string, rounds int) error {
 	const timeout = 6 * time.Second
 	whole, _, err := losses(ctx, lossOptions{
-		binary: binary, timeout: timeout, rounds: rounds, lose: func(_ *faultproxy.Proxy, n *node) { n.cmd.Process.Signal(syscall.SIGTERM) }, ends: true,
+		binary: binary, timeout: timeout, rounds: rounds, lose: func(_ *faultproxy.Proxy, n *node) {
+			n.cmd.Process.Signal(syscall.SIGTERM)
+		}, ends: true,
 	})
 	if err != nil {
 		return err
 	}
 	p50 := quantile(whole, 0.5)
-	t.add(fmt.Sprintf("leader stopped (SIGTERM) to next READY, p50 of %d", rounds), ms(p50), fmt.Sprintf("%.4f of the session timeout of %s", share(p50, timeout), timeout), "", true)
-	t.add("leader stopped (SIGTERM) to next READY, worst", ms(whole[rounds-1]), fmt.Sprintf("%.4f of the session timeout", share(whole[rounds-1], timeout)), "", true)
+	t.add(fmt.Sprintf("leader stopped (SIGTERM) to next READY, p50 of %d", rounds), ms(p50),
+		fmt.Sprintf("%.4f of the session timeout of %s", share(p50, timeout), timeout), "", true)
+	t.add("leader stopped (SIGTERM) to next READY, worst", ms(whole[rounds-1]),
+		fmt.Sprintf("%.4f of the session timeout", share(whole[rounds-1], timeout)), "", true)
 	return nil
 }
 
@@ -72,15 +77,20 @@ func cutOff(ctx context.Context, t *table, binary string, rounds int) error {
 	const timeout = 6 * time.Second
 	lease := cluster.Lease(timeout)
 	whole, dead, err := losses(ctx, lossOptions{
-		binary: binary, timeout: timeout, rounds: rounds, lose: func(p *faultproxy.Proxy, _ *node) { p.SetMode(faultproxy.BlackHole) },
+		binary: binary, timeout: timeout, rounds: rounds, lose: func(p *faultproxy.Proxy,
+			_ *node) {
+			p.SetMode(faultproxy.BlackHole)
+		},
 		measureChild: true,
 	})
 	if err != nil {
 		return err
 	}
 	worst, after := whole[rounds-1], dead[rounds-1]
-	t.add(fmt.Sprintf("leader cut off: its work dead, worst of %d", rounds), seconds(after), fmt.Sprintf("%.2f of the lease of %s", share(after, lease), lease), "<= 1", after <= lease)
-	t.add("leader cut off: loss to next READY, worst", seconds(worst), fmt.Sprintf("%.2f of the session timeout", share(worst, timeout)), lostGoal, share(worst, timeout) <= 0.75)
+	t.add(fmt.Sprintf("leader cut off: its work dead, worst of %d", rounds), seconds(after),
+		fmt.Sprintf("%.2f of the lease of %s", share(after, lease), lease), "<= 1", after <= lease)
+	t.add("leader cut off: loss to next READY, worst", seconds(worst), fmt.Sprintf("%.2f of the session timeout",
+		share(worst, timeout)), lostGoal, share(worst, timeout) <= 0.75)
 	return nil
 }
 
@@ -153,7 +163,8 @@ func losses(ctx context.Context, opt lossOptions) (whole, dead []time.Duration, 
 }
 
 // loseLeader makes the leader fail, and returns the times until the next leader was READY and until its child was dead.
-func (g *group) loseLeader(ctx context.Context, opt lossOptions, id string, n *proxiedNode) (ready, childDead time.Duration, err error) {
+func (g *group) loseLeader(ctx context.Context, opt lossOptions, id string, n *proxiedNode) (ready,
+	childDead time.Duration, err error) {
 	child, err := n.child()
 	if err != nil {
 		return 0, 0, err

@@ -34,7 +34,8 @@ func newGroup(ctx context.Context, opt zkserver.Options) (*group, error) {
 		return nil, err
 	}
 	g := &group{server: server, addr: server.Addr(), paths: cluster.Paths{Root: "/bench"}}
-	if g.session, err = zk.Open(ctx, zk.Options{Servers: []string{server.Addr()}, Timeout: max(opt.MaxSession, time.Minute)}); err != nil {
+	if g.session, err = zk.Open(ctx, zk.Options{Servers: []string{server.Addr()}, Timeout: max(opt.MaxSession,
+		time.Minute)}); err != nil {
 		g.close()
 		return nil, err
 	}
@@ -64,7 +65,8 @@ func (g *group) joinUnder(under host.Guard, id, site string, timeout time.Durati
 	if err != nil {
 		return nil, err
 	}
-	d := host.New(host.Options{Config: cfg, Guard: under, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))})
+	d := host.New(host.Options{Config: cfg, Guard: under,
+		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))})
 	g.daemons = append(g.daemons, d)
 	g.wg.Go(func() {
 		if err := d.Run(context.Background()); err != nil {

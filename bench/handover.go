@@ -70,15 +70,18 @@ func moves(ctx context.Context, t *table, binary string, rounds int) error {
 	ratio := float64(quantile(gaps, 0.5)) / float64(quantile(floors, 0.5))
 	against := fmt.Sprintf("floor, four writes: p50 %s, p99 %s", ms(quantile(floors, 0.5)), ms(quantile(floors, 0.99)))
 	t.add(fmt.Sprintf("planned handover, RELEASE to READY, p50 of %d", rounds), ms(quantile(gaps, 0.5)), against, "", true)
-	t.add("planned handover, p99", ms(quantile(gaps, 0.99)), fmt.Sprintf("%.2f of the floor's p99", float64(quantile(gaps, 0.99))/float64(quantile(floors, 0.99))), "", true)
+	t.add("planned handover, p99", ms(quantile(gaps, 0.99)), fmt.Sprintf("%.2f of the floor's p99",
+		float64(quantile(gaps, 0.99))/float64(quantile(floors, 0.99))), "", true)
 	t.add("planned handover, p50 against the floor", fmt.Sprintf("%.2f", ratio), against, "<= 2", ratio <= 2)
-	t.add("whole move, policy written to READY, p50", ms(quantile(whole, 0.5)), fmt.Sprintf("%.2f of the floor", float64(quantile(whole, 0.5))/float64(quantile(floors, 0.5))), "", true)
+	t.add("whole move, policy written to READY, p50", ms(quantile(whole, 0.5)), fmt.Sprintf("%.2f of the floor",
+		float64(quantile(whole, 0.5))/float64(quantile(floors, 0.5))), "", true)
 	return nil
 }
 
 // publish sets the policy in force.
 func (g *group) publish(ctx context.Context, sites map[string]int) error {
-	rec := cluster.Policy{Revision: time.Now().UnixNano(), Rules: cluster.Rules{Type: "priority", Sites: sites}, By: "bench", Time: time.Now()}
+	rec := cluster.Policy{Revision: time.Now().UnixNano(), Rules: cluster.Rules{Type: "priority", Sites: sites},
+		By: "bench", Time: time.Now()}
 	op := cluster.Op{Kind: cluster.OpSet, Path: g.paths.Policy(), Version: cluster.AnyVersion, Data: cluster.Encode(&rec)}
 	if _, err := g.session.Do(ctx, op); err == nil {
 		return nil
@@ -137,7 +140,8 @@ func (g *group) floor(ctx context.Context) (time.Duration, error) {
 	remove := cluster.Op{Kind: cluster.OpDelete, Path: dir + "/current", Version: cluster.AnyVersion}
 	began := time.Now()
 	for _, tx := range [][]cluster.Op{
-		{check, check, check, set("/elected")}, {check, set(""), current}, {check, check, set(""), set("/current")}, {check, set(""), remove},
+		{check, check, check, set("/elected")}, {check, set(""), current}, {check, check, set(""), set("/current")},
+		{check, set(""), remove},
 	} {
 		if _, err := g.session.Do(ctx, tx...); err != nil {
 			return 0, err

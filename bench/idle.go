@@ -113,7 +113,8 @@ func (g *group) startIdle(ctx context.Context, binary string) (roles []idleMembe
 			return nil, stop, err
 		}
 		roles = append(roles, idleMember{name, goal, []idleProcess{
-			{name: "daemon", pid: daemon, goal: 16}, {name: "guard", pid: n.cmd.Process.Pid, goal: 4}, {name: "keeper", pid: keeper},
+			{name: "daemon", pid: daemon, goal: 16}, {name: "guard", pid: n.cmd.Process.Pid, goal: 4},
+			{name: "keeper", pid: keeper},
 		}})
 	}
 	for _, name := range []string{"plain lock's holder", "plain lock's waiter"} {
@@ -155,16 +156,20 @@ func reportIdle(t *table, roles []idleMember, span time.Duration) error {
 				goal = fmt.Sprintf("<= %g MB", p.goal)
 			}
 			what := fmt.Sprintf("idle %s's %s", r.name, p.name)
-			t.add(what+", processor a minute", ms(minute(spent)), fmt.Sprintf("%.1f voluntary switches a second", spent.switches/span.Seconds()), "", true)
-			t.add(what+", memory", fmt.Sprintf("%.1f MB", alone), fmt.Sprintf("resident %.1f MB, own %.1f MB", m.resident, m.own), goal, alone <= p.goal)
+			t.add(what+", processor a minute", ms(minute(spent)), fmt.Sprintf("%.1f voluntary switches a second",
+				spent.switches/span.Seconds()), "", true)
+			t.add(what+", memory", fmt.Sprintf("%.1f MB", alone), fmt.Sprintf("resident %.1f MB, own %.1f MB",
+				m.resident, m.own), goal, alone <= p.goal)
 		}
 	}
 	const plain = 2 // the index of the plain lock's holder
 	for i, r := range roles[:plain] {
 		ours, other := minute(totals[i]), minute(totals[i+plain])
 		what := fmt.Sprintf("idle %s, all processes, processor a minute", r.name)
-		t.add(what, ms(ours), fmt.Sprintf("%.1f voluntary switches a second", totals[i].switches/span.Seconds()), "<= "+ms(r.goal), ours <= r.goal)
-		t.add(what, ms(ours), fmt.Sprintf("%.1f of the %s %s", share(ours, other), roles[i+plain].name, ms(other)), "<= 3 of it", ours <= 3*other)
+		t.add(what, ms(ours), fmt.Sprintf("%.1f voluntary switches a second", totals[i].switches/span.Seconds()), "<= "+
+			ms(r.goal), ours <= r.goal)
+		t.add(what, ms(ours), fmt.Sprintf("%.1f of the %s %s", share(ours, other), roles[i+plain].name, ms(other)),
+			"<= 3 of it", ours <= 3*other)
 	}
 	return nil
 }

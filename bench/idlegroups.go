@@ -29,7 +29,8 @@ func idleGroups(ctx context.Context, t *table, binary string) error {
 	}
 	each := func(what string, one, many, goal float64) {
 		kb := (many - one) * 1024 / (manyGroups - 1)
-		t.add("further group, "+what, fmt.Sprintf("%.0f KB", kb), fmt.Sprintf("%.1f MB with 1 group, %.1f MB with %d", one, many, manyGroups),
+		t.add("further group, "+what, fmt.Sprintf("%.0f KB", kb), fmt.Sprintf("%.1f MB with 1 group, %.1f MB with %d",
+			one, many, manyGroups),
 			fmt.Sprintf("<= %.0f KB", goal), kb <= goal)
 	}
 	each("no child: daemon's memory", one.elector, many.elector, 300)
@@ -39,12 +40,16 @@ func idleGroups(ctx context.Context, t *table, binary string) error {
 	ratio := many.requests / one.requests
 	t.add(fmt.Sprintf("requests of a host that leads %d groups", manyGroups), fmt.Sprintf("%.2f a second", many.requests),
 		fmt.Sprintf("%.2f times those of one that leads 1 (%.2f)", ratio, one.requests), "<= 2", ratio <= 2)
-	t.add("requests of a leader and three deputies, 1 group", fmt.Sprintf("%.2f a second", one.watched), fmt.Sprintf("leader alone %.2f", one.requests), "", true)
-	t.add(fmt.Sprintf("requests of a leader and three deputies, %d groups", manyGroups), fmt.Sprintf("%.2f a second", many.watched),
+	t.add("requests of a leader and three deputies, 1 group", fmt.Sprintf("%.2f a second", one.watched),
+		fmt.Sprintf("leader alone %.2f", one.requests), "", true)
+	t.add(fmt.Sprintf("requests of a leader and three deputies, %d groups", manyGroups), fmt.Sprintf("%.2f a second",
+		many.watched),
 		fmt.Sprintf("leader alone %.2f", many.requests), "", true)
 	ratio = many.processor / one.processor
-	t.add(fmt.Sprintf("processor of a host that leads %d groups", manyGroups), fmt.Sprintf("%.2f %% of a core", 100*many.processor),
-		fmt.Sprintf("%.1f times that of one that leads 1 (%.2f %%)", ratio, 100*one.processor), "<= 10, <= 3 %", ratio <= 10 && many.processor <= 0.03)
+	t.add(fmt.Sprintf("processor of a host that leads %d groups", manyGroups), fmt.Sprintf("%.2f %% of a core",
+		100*many.processor),
+		fmt.Sprintf("%.1f times that of one that leads 1 (%.2f %%)", ratio, 100*one.processor), "<= 10, <= 3 %",
+		ratio <= 10 && many.processor <= 0.03)
 	return nil
 }
 
@@ -99,7 +104,8 @@ func measureIdle(ctx context.Context, binary string, groups int) (m idleHost, er
 		m.watched += r
 	}
 	m.processor = (cpu(daemon) + cpu(leader.cmd.Process.Pid) - before) / groupSpan.Seconds()
-	m.leader, m.leaderGuard, m.elector, m.electorGuard = rss(daemon), rss(leader.cmd.Process.Pid), rss(other), rss(elector.cmd.Process.Pid)
+	m.leader, m.leaderGuard, m.elector, m.electorGuard = rss(daemon), rss(leader.cmd.Process.Pid), rss(other),
+		rss(elector.cmd.Process.Pid)
 	return m, nil
 }
 

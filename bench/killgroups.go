@@ -69,7 +69,8 @@ func measureKills(ctx context.Context, binary string, groups int) (worst killTim
 		if err != nil {
 			return worst, err
 		}
-		worst.dead, worst.closed, worst.led = max(worst.dead, took.dead), max(worst.closed, took.closed), max(worst.led, took.led)
+		worst.dead, worst.closed, worst.led = max(worst.dead, took.dead), max(worst.closed, took.closed),
+			max(worst.led, took.led)
 		if err := h.joined(ctx, 3); err != nil {
 			return worst, err
 		}

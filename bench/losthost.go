@@ -55,8 +55,9 @@ var lossCases = []lossCase{
 	},
 	{
 		name: "(c) site of leader, elector and heir lost", root: "c", leader: "l", heir: "h", goal: lostTimeout,
-		hosts: []hostSpec{{"e", "one", 50, true}, {"l", "one", 200, true}, {"h", "one", 100, true}, {"x", "two", 100, false}, {"y", "two", 50, false}},
-		env:   []string{"ZKELECTD_POLICY_SITES=one=200,two=100"},
+		hosts: []hostSpec{{"e", "one", 50, true}, {"l", "one", 200, true}, {"h", "one", 100, true},
+			{"x", "two", 100, false}, {"y", "two", 50, false}},
+		env: []string{"ZKELECTD_POLICY_SITES=one=200,two=100"},
 	},
 	{
 		name: "(a) with election.lease: 900ms", root: "s", leader: "l", heir: "h", goal: 1600 * time.Millisecond,
@@ -134,7 +135,8 @@ func loseAll(ctx context.Context, sides []lossSide, round int, times [][]time.Du
 	var losses errgroup.Group
 	for i, s := range sides {
 		losses.Go(func() error {
-			if err := waitFor(ctx, rand.N(tick)); err != nil { // at any time between two renewals, and between two ticks of the server
+			if err := waitFor(ctx, rand.N(tick)); err != nil {
+				// at any time between two renewals, and between two ticks of the server
 				return err
 			}
 			took, err := s.lose(ctx)
@@ -168,7 +170,8 @@ func reportLosses(t *table, locks []*lossLock, times [][]time.Duration) {
 		}
 		for k, l := range locks {
 			took := quantile(times[groups+k], q)
-			t.add(fmt.Sprintf("%s: holder's host lost, to the next first line, %s", l.name, what), seconds(took), fmt.Sprintf("%.2f T", share(took, lostTimeout)), "", true)
+			t.add(fmt.Sprintf("%s: holder's host lost, to the next first line, %s", l.name, what), seconds(took),
+				fmt.Sprintf("%.2f T", share(took, lostTimeout)), "", true)
 		}
 	}
 }
@@ -221,7 +224,8 @@ func (g *group) awaitHeir(ctx context.Context, leader, next string, n int) error
 			return nil
 		}
 		if waitFor(ctx, 50*time.Millisecond) != nil {
-			return fmt.Errorf("group %s: %s has not become the heir of %s; heir %v, deputies %v", g.paths.Root, next, leader, heir, deputies)
+			return fmt.Errorf("group %s: %s has not become the heir of %s; heir %v, deputies %v", g.paths.Root, next,
+				leader, heir, deputies)
 		}
 	}
 }
@@ -241,7 +245,8 @@ func (l *lossGroup) lose(ctx context.Context) (time.Duration, error) {
 		return c.Readable() && !lost[c.Record.Node] && c.Record.State == cluster.CurrentReady
 	})
 	if *verbose || *logs != "" {
-		fmt.Fprintf(os.Stderr, "bench: %s: lost at %s, READY after %s\n", l.paths.Root, began.UTC().Format("15:04:05.000"), ready.Sub(began).Round(time.Millisecond))
+		fmt.Fprintf(os.Stderr, "bench: %s: lost at %s, READY after %s\n", l.paths.Root,
+			began.UTC().Format("15:04:05.000"), ready.Sub(began).Round(time.Millisecond))
 	}
 	return ready.Sub(began), err
 }

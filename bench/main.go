@@ -43,9 +43,11 @@ func main() {
 	lost := flag.Int("losses", 20, "how many lost hosts of each kind to measure in losthost")
 	binary := flag.String("binary", "bin/zkelectd", "the zkelectd to run")
 	only := flag.String("only", "handover,daemon,failover,idle,groups", "what to measure, separated by commas")
-	sizes := flag.String("sizes", "10,100,500,2000", "the sizes of the groups in scale; the first is what the others are compared with")
+	sizes := flag.String("sizes", "10,100,500,2000", "the sizes of the groups in scale; the first is what the others "+
+		"are compared with")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "Usage: bench [flags]\nPrints a table. A missed goal is marked; the exit status is 0 nevertheless.")
+		fmt.Fprintln(flag.CommandLine.Output(), "Usage: bench [flags]\nPrints a table. A missed goal is marked; the "+
+			"exit status is 0 nevertheless.")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -100,9 +102,10 @@ func parts(ctx context.Context, t *table, o options, guardClient *guard.Client) 
 		{"losthost", func() error { return lostHosts(ctx, t, o.binary, o.losses) }},
 		{"standby", func() error { return standbys(ctx, t, o.binary, 3) }}, // takes about five minutes
 		{"groups", func() error { return groups(ctx, t, o.binary) }},
-		{"scale", func() error { return scale(ctx, t, guardClient, o, max(5, o.rounds/5)) }}, // takes long, and 8 GB with 2,000 members
-		{"storm", func() error { return storm(ctx, t, guardClient) }},                        // takes eight minutes
-		{"idlegroups", func() error { return idleGroups(ctx, t, o.binary) }},                 // a part of groups
+		// takes long, and 8 GB with 2,000 members
+		{"scale", func() error { return scale(ctx, t, guardClient, o, max(5, o.rounds/5)) }},
+		{"storm", func() error { return storm(ctx, t, guardClient) }},        // takes eight minutes
+		{"idlegroups", func() error { return idleGroups(ctx, t, o.binary) }}, // a part of groups
 	}
 }
 

@@ -28,17 +28,20 @@ func (g *group) spawnAt(addr, binary, id string, timeout time.Duration, env ...s
 }
 
 // spawnWork is spawnAt with another child.
-func (g *group) spawnWork(addr, binary, id string, timeout time.Duration, child []string, env ...string) (*node, error) {
+func (g *group) spawnWork(addr, binary, id string, timeout time.Duration, child []string,
+	env ...string) (*node, error) {
 	return g.spawnHost(addr, binary, hostSpec{id: id, site: id}, timeout, child, env...)
 }
 
 // spawnHost is spawnWork with the host's site and priority.
-func (g *group) spawnHost(addr, binary string, h hostSpec, timeout time.Duration, child []string, env ...string) (*node, error) {
+func (g *group) spawnHost(addr, binary string, h hostSpec, timeout time.Duration, child []string,
+	env ...string) (*node, error) {
 	level := "error"
 	if *logs != "" {
 		level = "info"
 	}
-	cmd := exec.Command(binary, append([]string{"run", "--zk", addr, "--root", g.paths.Root, "--id", h.id, "--site", h.site,
+	cmd := exec.Command(binary, append([]string{"run", "--zk", addr, "--root", g.paths.Root, "--id", h.id,
+		"--site", h.site,
 		"--session-timeout", timeout.String(), "--log-level", level, "--"}, child...)...)
 	cmd.Env = append(append(os.Environ(), "ZKELECTD_CHILD_STOP_TIMEOUT=100ms"), env...)
 	if h.priority != 0 {
@@ -46,7 +49,8 @@ func (g *group) spawnHost(addr, binary string, h hostSpec, timeout time.Duration
 	}
 	switch {
 	case *logs != "":
-		f, err := os.OpenFile(filepath.Join(*logs, strings.Trim(g.paths.Root, "/")+"-"+h.id+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		f, err := os.OpenFile(filepath.Join(*logs, strings.Trim(g.paths.Root, "/")+"-"+h.id+".log"),
+			os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
 			return nil, err
 		}

@@ -52,7 +52,8 @@ type scaleReport struct {
 }
 
 func (r scaleReport) row(what, figure string, value, base float64, goal string, met bool) {
-	r.add(fmt.Sprintf("%d members: %s", r.size, what), figure, fmt.Sprintf("%.2f times that at %d", value/base, r.first.size), goal, met)
+	r.add(fmt.Sprintf("%d members: %s", r.size, what), figure, fmt.Sprintf("%.2f times that at %d", value/base,
+		r.first.size), goal, met)
 }
 
 func (r scaleReport) times() {
@@ -60,10 +61,13 @@ func (r scaleReport) times() {
 	duration := func(what string, d, base time.Duration, goal string, met bool) {
 		r.row(what, ms(d), float64(d), float64(base), goal, met)
 	}
-	duration("leader's session ended to the next ACQUIRE, p50", s.leader.acquired, first.leader.acquired, "<= 2 times", s.leader.acquired <= 2*first.leader.acquired)
+	duration("leader's session ended to the next ACQUIRE, p50", s.leader.acquired, first.leader.acquired, "<= 2 times",
+		s.leader.acquired <= 2*first.leader.acquired)
 	duration("of that until elected was written, p50", s.leader.elected, first.leader.elected, "", true)
-	duration("the same, of the elector as well, p50", s.both.acquired, first.both.acquired, "<= 2 times", s.both.acquired <= 2*first.both.acquired)
+	duration("the same, of the elector as well, p50", s.both.acquired, first.both.acquired, "<= 2 times",
+		s.both.acquired <= 2*first.both.acquired)
 	duration("of that until elected was written, p50", s.both.elected, first.both.elected, "", true)
-	duration("a decision alone, and its encoding, p50", s.decision, first.decision, "<= 5 ms", s.decision <= 5*time.Millisecond)
+	duration("a decision alone, and its encoding, p50", s.decision, first.decision, "<= 5 ms",
+		s.decision <= 5*time.Millisecond)
 	duration("the same beside all members on this machine", s.busy, first.busy, "", true)
 }

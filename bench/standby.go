@@ -35,7 +35,8 @@ func standbys(ctx context.Context, t *table, binary string, rounds int) error {
 			return nil
 		}},
 		{"move", func(g *slowGroup, _, to string) error {
-			if out, err := exec.CommandContext(ctx, binary, "move", "--to", to, "--zk", g.addr, "--root", g.paths.Root).CombinedOutput(); err != nil {
+			if out, err := exec.CommandContext(ctx, binary, "move", "--to", to, "--zk", g.addr, "--root",
+				g.paths.Root).CombinedOutput(); err != nil {
 				return fmt.Errorf("%w: %s", err, out)
 			}
 			return nil
@@ -48,7 +49,8 @@ func standbys(ctx context.Context, t *table, binary string, rounds int) error {
 				return fmt.Errorf("%s: %w", kind.name, err)
 			}
 		}
-		t.add(fmt.Sprintf("%s, work that starts in %s, promoted: to next READY, worst of %d", kind.name, slowStart, rounds), seconds(worst[1]),
+		t.add(fmt.Sprintf("%s, work that starts in %s, promoted: to next READY, worst of %d", kind.name, slowStart,
+			rounds), seconds(worst[1]),
 			fmt.Sprintf("%s if it starts on the leader: %.1f times", seconds(worst[0]), share(worst[0], worst[1])), "", true)
 	}
 	return nil
@@ -64,7 +66,8 @@ type slowGroup struct {
 }
 
 // slowLosses loses the leader repeatedly, and returns the longest time until the other node was READY.
-func slowLosses(ctx context.Context, binary string, promotes bool, rounds int, lose func(g *slowGroup, from, to string) error) (worst time.Duration, err error) {
+func slowLosses(ctx context.Context, binary string, promotes bool, rounds int, lose func(g *slowGroup, from,
+	to string) error) (worst time.Duration, err error) {
 	inner, err := newGroup(ctx, production)
 	if err != nil {
 		return 0, err
@@ -115,9 +118,11 @@ func slowLosses(ctx context.Context, binary string, promotes bool, rounds int, l
 func (g *slowGroup) spawnSlow(id string) error {
 	file := filepath.Join(g.dir, id)
 	ready := fmt.Sprintf("sh,-c,kill -0 $(cat %s)", file)
-	env := []string{"ZKELECTD_POLICY_FAILBACK=manual", "ZKELECTD_CHILD_READY_EXEC=" + ready, "ZKELECTD_CHILD_READY_TIMEOUT=1m"}
+	env := []string{"ZKELECTD_POLICY_FAILBACK=manual", "ZKELECTD_CHILD_READY_EXEC=" + ready,
+		"ZKELECTD_CHILD_READY_TIMEOUT=1m"}
 	if g.promotes {
-		env = append(env, "ZKELECTD_CHILD_PROMOTE_EXEC=true", "ZKELECTD_CHILD_DEMOTE_EXEC=true", "ZKELECTD_CHILD_WARM_EXEC="+ready)
+		env = append(env, "ZKELECTD_CHILD_PROMOTE_EXEC=true", "ZKELECTD_CHILD_DEMOTE_EXEC=true",
+			"ZKELECTD_CHILD_WARM_EXEC="+ready)
 	}
 	script := fmt.Sprintf(`sleep %d; echo $$ >%s; exec sleep 100000`, int(slowStart.Seconds()), file)
 	n, err := g.spawnWork(g.addr, g.binary, id, 6*time.Second, []string{"sh", "-c", script}, env...)

@@ -38,7 +38,8 @@ func storm(ctx context.Context, t *table, guardClient *guard.Client) error {
 		}
 		row("connections a second and client", o.rate, p.rate, 1.5)
 		row("the most in a second, for each client", float64(o.peak)/stormSize, float64(p.peak)/stormSize, 3)
-		t.add(fmt.Sprintf("%d clients, %s: all are back after", stormSize, o.fault), ms(o.back), ms(p.back)+" of plain clients", "", true)
+		t.add(fmt.Sprintf("%d clients, %s: all are back after", stormSize, o.fault), ms(o.back), ms(p.back)+
+			" of plain clients", "", true)
 	}
 	return nil
 }
@@ -131,7 +132,8 @@ func stormOfDaemons(ctx context.Context, guardClient *guard.Client) ([]squall, e
 	c := &crowd{group: g, sessions: make(map[string]guard.Credentials)}
 	for i := range stormSize {
 		id := fmt.Sprintf("host-%04d", i)
-		if _, err := c.joinUnder(sessionKeeper{c.guard, c, id}, id, "dc1", stormTimeout, "ZKELECTD_POLICY_FAILBACK=manual"); err != nil {
+		if _, err := c.joinUnder(sessionKeeper{c.guard, c, id}, id, "dc1", stormTimeout,
+			"ZKELECTD_POLICY_FAILBACK=manual"); err != nil {
 			return nil, err
 		}
 	}

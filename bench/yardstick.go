@@ -81,8 +81,10 @@ func newContest(ctx context.Context, binary string, rounds int) (*contest, error
 		return c, err
 	}
 	c.sides = []*side{
-		{name: "zkelectd", count: c.children(c.g.paths.Election()), spawn: c.spawner(c.g, "zkelectd"), stopOne: terminateProcess, killOne: killDaemon, endOne: terminateProcess},
-		{name: "plain lock", count: c.children(plainLockPath), spawn: c.spawnLock, stopOne: terminateProcess, killOne: killProcess, endOne: terminateProcess},
+		{name: "zkelectd", count: c.children(c.g.paths.Election()), spawn: c.spawner(c.g, "zkelectd"),
+			stopOne: terminateProcess, killOne: killDaemon, endOne: terminateProcess},
+		{name: "plain lock", count: c.children(plainLockPath), spawn: c.spawnLock, stopOne: terminateProcess,
+			killOne: killProcess, endOne: terminateProcess},
 	}
 	for _, s := range c.sides {
 		if err := c.start(ctx, s); err != nil {
@@ -105,7 +107,8 @@ func (c *contest) startLed(ctx context.Context) (err error) {
 	if err := store.Init(ctx, g.session, g.paths, "the benchmark"); err != nil {
 		return err
 	}
-	if c.elector, err = g.spawnWork(c.g.server.Addr(), c.binary, "elector", plainLockTimeout, []string{"true"}, "ZKELECTD_NODE_OBSERVER=true"); err != nil {
+	if c.elector, err = g.spawnWork(c.g.server.Addr(), c.binary, "elector", plainLockTimeout, []string{"true"},
+		"ZKELECTD_NODE_OBSERVER=true"); err != nil {
 		return err
 	}
 	members := c.children(g.paths.Election())
@@ -113,7 +116,8 @@ func (c *contest) startLed(ctx context.Context) (err error) {
 		n, err := members(ctx)
 		return n - 1, err // without the elector
 	}
-	c.led = &side{name: ledName, count: count, spawn: c.spawner(g, ledName), stopOne: terminateProcess, endOne: terminateProcess}
+	c.led = &side{name: ledName, count: count, spawn: c.spawner(g, ledName), stopOne: terminateProcess,
+		endOne: terminateProcess}
 	if err := c.settle(ctx, c.led, 0); err != nil {
 		return err
 	}
@@ -241,9 +245,11 @@ func (c *contest) terminate(ctx context.Context, s *side) error {
 	if err != nil {
 		return err
 	}
-	s.handovers, s.gaps, s.work = append(s.handovers, first.at.Sub(began)), append(s.gaps, first.at.Sub(last.at)), first.pid
+	s.handovers, s.gaps, s.work = append(s.handovers, first.at.Sub(began)), append(s.gaps, first.at.Sub(last.at)),
+		first.pid
 	if *verbose {
-		fmt.Fprintf(os.Stderr, "bench: %s: SIGTERM to first line %s, gap %s\n", s.name, first.at.Sub(began), first.at.Sub(last.at))
+		fmt.Fprintf(os.Stderr, "bench: %s: SIGTERM to first line %s, gap %s\n", s.name, first.at.Sub(began),
+			first.at.Sub(last.at))
 	}
 	return c.replace(ctx, s, old)
 }
@@ -300,7 +306,8 @@ func (c *contest) report(t *table, killed int) {
 	} {
 		for _, q := range []float64{0.5, 0.99} {
 			a, b := quantile(row.all, q), quantile(row.own, q)
-			t.add(fmt.Sprintf("%s, p%.0f", row.what, 100*q), ms(a), fmt.Sprintf("%.2f of a leader's that elects its successor itself, %s", share(a, b), ms(b)), "", true)
+			t.add(fmt.Sprintf("%s, p%.0f", row.what, 100*q), ms(a),
+				fmt.Sprintf("%.2f of a leader's that elects its successor itself, %s", share(a, b), ms(b)), "", true)
 		}
 	}
 }
@@ -316,7 +323,8 @@ func (c *contest) compare(t *table, ours, lock *side, killed int) {
 		}
 		t.add(what, ms(a), against, fmt.Sprintf("<= %g of it", goal), share(a, b) <= goal)
 	}
-	row(fmt.Sprintf("SIGTERM to the next command's first line, p50 of %d", c.rounds), ours.handovers, lock.handovers, 0.5, 1.5)
+	row(fmt.Sprintf("SIGTERM to the next command's first line, p50 of %d", c.rounds), ours.handovers,
+		lock.handovers, 0.5, 1.5)
 	row("SIGTERM to the next command's first line, p99", ours.handovers, lock.handovers, 0.99, 1.5)
 	row("gap between the commands, p50", ours.gaps, lock.gaps, 0.5, 1)
 	row("gap between the commands, p99", ours.gaps, lock.gaps, 0.99, 1.5)

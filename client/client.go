@@ -169,7 +169,8 @@ func (c *Client) take(ctx context.Context) (*lease, error) {
 	}
 	for wait := time.Duration(0); err == nil && a.Leading && !a.Stop; wait = pollWait {
 		c.update(l, a)
-		if time.Duration(l.end.Load())-now() > l.stopBefore*5/4 { // else it might be the rest of one whose offset was less exact
+		if time.Duration(l.end.Load())-now() > l.stopBefore*5/4 {
+			// else it might be the rest of one whose offset was less exact
 			return l, nil
 		}
 		// At first without a wait: the time before a request that has waited says little.

@@ -33,7 +33,8 @@ func runChild(ctx context.Context, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	me := answer{Node: os.Getenv("ZKELECTD_NODE"), Site: os.Getenv("ZKELECTD_SITE"), Term: os.Getenv("ZKELECTD_TERM"), PID: os.Getpid()}
+	me := answer{Node: os.Getenv("ZKELECTD_NODE"), Site: os.Getenv("ZKELECTD_SITE"), Term: os.Getenv("ZKELECTD_TERM"),
+		PID: os.Getpid()}
 	if *dir != "" {
 		if _, err := os.Stat(filepath.Join(*dir, me.Node+".stall")); err == nil {
 			<-ctx.Done()
@@ -90,7 +91,8 @@ func (me answer) work(ctx context.Context, every time.Duration) error {
 		group += "/" + slot
 	}
 	say := func(what string) {
-		fmt.Printf("%s %s group=%s node=%s site=%s term=%s\n", time.Now().UTC().Format(time.RFC3339Nano), what, group, me.Node, me.Site, me.Term)
+		fmt.Printf("%s %s group=%s node=%s site=%s term=%s\n", time.Now().UTC().Format(time.RFC3339Nano), what, group,
+			me.Node, me.Site, me.Term)
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()

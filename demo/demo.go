@@ -152,7 +152,8 @@ func (f *fleet) start(n node, configure func(node) error) error {
 		return err
 	}
 	defer log.Close()
-	p, err := startProcess([]string{f.opt.zkelectd, "run", "--create", "--config", f.file(n)}, workenv.Clean(os.Environ()), log)
+	p, err := startProcess([]string{f.opt.zkelectd, "run", "--create", "--config", f.file(n)},
+		workenv.Clean(os.Environ()), log)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,8 @@ import (
 // groupsRoot is the znode above the roots of the groups in the last step of the tour.
 const groupsRoot = "/fleet"
 
-var groupNames = []string{"billing", "catalog", "email", "export", "fraud", "ingest", "ledger", "orders", "payout", "pricing", "reports", "search"}
+var groupNames = []string{"billing", "catalog", "email", "export", "fraud", "ingest", "ledger", "orders", "payout",
+	"pricing", "reports", "search"}
 
 // homes returns the node that is to lead the i-th group, and the one that leads it if the first is gone. The three
 // groups of each node have three different second homes.
@@ -40,7 +41,8 @@ func (f *fleet) configureGroups() error {
 		text := fmt.Sprintf(`child: {command: ["%s", child, --dir, "%s"]}
 policy: {failback: immediate, rank: ['expr:member.id == "%s" ? 2 : member.id == "%s" ? 1 : 0', incumbent]}
 `, f.opt.child, f.childDir(name), first.id, second.id)
-		err := errors.Join(os.Mkdir(f.childDir(name), 0o700), os.WriteFile(filepath.Join(f.groupsDir(), name+".yaml"), []byte(text), 0o600))
+		err := errors.Join(os.Mkdir(f.childDir(name), 0o700), os.WriteFile(filepath.Join(f.groupsDir(), name+".yaml"),
+			[]byte(text), 0o600))
 		if err != nil {
 			return err
 		}
@@ -90,7 +92,8 @@ func (f *fleet) manyGroups(ctx context.Context) error {
 	if err := f.untilSlotsAreEven(ctx, ""); err != nil {
 		return err
 	}
-	f.say("   the four daemons, restarted with a file for each of twelve groups and for a resource with %d slots, have a leader for each of them after %s\n",
+	f.say("   the four daemons, restarted with a file for each of twelve groups and for a resource with %d slots, "+
+		"have a leader for each of them after %s\n",
 		streamSlots, ms(time.Since(began)))
 	if err := f.showGroups(ctx); err != nil {
 		return err
@@ -104,7 +107,8 @@ func (f *fleet) drainAndReturn(ctx context.Context, id string) error {
 	if out, err := f.command(ctx, "drain", id, "--wait", "--yes"); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
-	f.say("\n   %s returns after %s: %s leads none: its three groups and its slot are on other hosts\n", cluster.InGroup("'zkelectd drain %s --wait'", "", id), ms(time.Since(began)), id)
+	f.say("\n   %s returns after %s: %s leads none: its three groups and its slot are on other hosts\n",
+		cluster.InGroup("'zkelectd drain %s --wait'", "", id), ms(time.Since(began)), id)
 	if err := f.untilSlotsAreEven(ctx, id); err != nil {
 		return err
 	}
@@ -131,7 +135,8 @@ func (f *fleet) drainAndReturn(ctx context.Context, id string) error {
 	if err := f.untilSlotsAreEven(ctx, ""); err != nil {
 		return err
 	}
-	f.say("\n   %s: %s after that it leads its three groups and a slot again\n", cluster.InGroup("'zkelectd uncordon %s'", "", id), ms(time.Since(began)))
+	f.say("\n   %s: %s after that it leads its three groups and a slot again\n",
+		cluster.InGroup("'zkelectd uncordon %s'", "", id), ms(time.Since(began)))
 	return f.showGroups(ctx)
 }
 

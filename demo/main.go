@@ -17,7 +17,8 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), guard.NotIgnored(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)...)
+	ctx, stop := signal.NotifyContext(context.Background(), guard.NotIgnored(os.Interrupt, syscall.SIGTERM,
+		syscall.SIGHUP)...)
 	err := run(ctx, os.Args[1:])
 	interrupted := ctx.Err() != nil
 	stop()
@@ -46,5 +47,6 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return runTour(ctx, options{zkelectd: filepath.Join(filepath.Dir(self), "zkelectd"), child: self, once: *once, out: os.Stdout})
+	return runTour(ctx, options{zkelectd: filepath.Join(filepath.Dir(self), "zkelectd"), child: self, once: *once,
+		out: os.Stdout})
 }

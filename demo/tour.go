@@ -32,7 +32,8 @@ func (f *fleet) tour(ctx context.Context) error {
 		{"the leader's zkelectd is killed with -9", f.crash},
 		{"a candidate that stalls is excluded by the watchdog", f.stall},
 		{"return to the best daemon, once its exclusion is over", f.comeBack},
-		{"twelve groups, and a resource with four slots, on the four daemons: one host is drained, and returns", f.manyGroups},
+		{"twelve groups, and a resource with four slots, on the four daemons: one host is drained, and returns",
+			f.manyGroups},
 	} {
 		f.say("\n%d. %s", i+1, step.title)
 		if err := step.do(ctx); err != nil {
@@ -140,16 +141,21 @@ func (f *fleet) firstElection(ctx context.Context) error {
 		if i != 3 {
 			continue
 		}
-		if _, err := f.until(ctx, "the registration of n4", func(g status.Group) bool { return len(g.Members) == 1 }); err != nil {
+		if _, err := f.until(ctx, "the registration of n4",
+			func(g status.Group) bool { return len(g.Members) == 1 }); err != nil {
 			return err
 		}
 	}
-	if _, err := f.until(ctx, "the election of n1", func(g status.Group) bool { return len(g.Members) == 4 && f.leads("n1")(g) }); err != nil {
+	if _, err := f.until(ctx, "the election of n1", func(g status.Group) bool {
+		return len(g.Members) == 4 && f.leads("n1")(g)
+	}); err != nil {
 		return err
 	}
 	f.say("   four daemons on two sites run, and the best one leads, after %s", ms(time.Since(began)))
-	f.say("   for the tour, policy.failback is immediate: by default leadership stays where it is until the leader fails or is drained")
-	f.say("   %s is the elector (the oldest member), %s is the leader (the best by policy)\n", f.view.Elector, f.view.Leader)
+	f.say("   for the tour, policy.failback is immediate: by default leadership stays where it is until the leader " +
+		"fails or is drained")
+	f.say("   %s is the elector (the oldest member), %s is the leader (the best by policy)\n", f.view.Elector,
+		f.view.Leader)
 	f.say("%s", indent(f.view.Table()))
 	return f.served(ctx, "n1")
 }
@@ -178,7 +184,8 @@ func (f *fleet) crash(ctx context.Context) error {
 	if err := f.served(ctx, "n3"); err == nil {
 		return fmt.Errorf("the child of n3 still answers although zkelectd was killed")
 	}
-	f.say("   from kill -9 to READY on %s: %s, without waiting for the session timeout of 4s (%s)", f.view.Leader, ms(took), f.view.Reason)
+	f.say("   from kill -9 to READY on %s: %s, without waiting for the session timeout of 4s (%s)", f.view.Leader,
+		ms(took), f.view.Reason)
 	return f.served(ctx, "n4")
 }
 
@@ -194,7 +201,9 @@ func (f *fleet) stall(ctx context.Context) error {
 		return err
 	}
 	f.say("   n3 is back and elected after %s, but its child never gets ready", ms(moved))
-	took, err := f.until(ctx, "the return to n4", func(g status.Group) bool { return f.leads("n4")(g) && len(g.Exclusions) > 0 })
+	took, err := f.until(ctx, "the return to n4", func(g status.Group) bool {
+		return f.leads("n4")(g) && len(g.Exclusions) > 0
+	})
 	if err != nil {
 		return err
 	}

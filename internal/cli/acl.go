@@ -46,7 +46,8 @@ minutes apart, to make one invalid that somebody may know.`
 	f := c.Flags()
 	f.BoolVar(&o.apply, "apply", false, "set the ACL of every znode to that of the configuration")
 	f.BoolVar(&o.dry, "dry-run", false, "with --apply: print what would change, without changing it")
-	f.BoolVar(&o.open, "open", false, "with --apply: permit zookeeper.acl: open, so that anyone can change the group's znodes")
+	f.BoolVar(&o.open, "open", false, "with --apply: permit zookeeper.acl: open, so that anyone can change the "+
+		"group's znodes")
 	f.BoolVar(&o.force, "force", false, "with --apply: continue although members would be locked out")
 	f.DurationVar(&o.limit, "timeout", time.Minute, "with --apply: how long it may take in all")
 	f.BoolVar(&o.rotate, "rotate-keys", false, "make a new key for the messages of failsafe mode")
@@ -95,7 +96,8 @@ func (o aclOptions) run(ctx context.Context, a *appliedACLs, s selection) error 
 	defer cancel()
 	if o.apply {
 		if zk.ACL(g.cfg.ZooKeeper.ACL).Open() && !o.open && !o.dry {
-			return errors.New("zookeeper.acl is open: anyone could change the group's znodes, and lock the group out; name the configuration " +
+			return errors.New("zookeeper.acl is open: anyone could change the group's znodes, and lock the group " +
+				"out; name the configuration " +
 				"of the members with --config, or add --open if you want that")
 		}
 		return a.finish(a, g.applyACLs(ctx, a, o.dry, o.force))
@@ -134,7 +136,8 @@ type tree struct {
 }
 
 func (g group) tree(ctx context.Context) (tree, error) {
-	t := tree{Root: g.paths.Root, ACL: g.cfg.ZooKeeper.ACL, Identities: g.session.NamedTags(), Configured: g.session.ConfiguredACL()}
+	t := tree{Root: g.paths.Root, ACL: g.cfg.ZooKeeper.ACL, Identities: g.session.NamedTags(),
+		Configured: g.session.ConfiguredACL()}
 	var err error
 	if t.Znodes, err = g.session.ACLs(ctx, g.paths); err != nil {
 		return t, err
@@ -197,8 +200,10 @@ func (g group) applyACLs(ctx context.Context, a *appliedACLs, dry, force bool) e
 		}
 	}
 	if len(locked) > 0 && !force {
-		return refuse("no ACL was changed: %s would be locked out because they have none of the identities in this configuration (%s); "+
-			"give them the same zookeeper.auth.file or zookeeper.identities, reload them, and run this again", some(locked), strings.Join(t.Identities, ", "))
+		return refuse("no ACL was changed: %s would be locked out because they have none of the identities in this "+
+			"configuration (%s); "+
+			"give them the same zookeeper.auth.file or zookeeper.identities, reload them, and run this again",
+			some(locked), strings.Join(t.Identities, ", "))
 	}
 	todo := slices.DeleteFunc(slices.Clone(t.Znodes), func(z zk.ZnodeACL) bool { return z.Configured })
 	if dry {
@@ -244,7 +249,8 @@ func (g group) applyUntilClosed(ctx context.Context, set func(zk.ZnodeACL)) erro
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%s may still create open znodes, as they have not looked at the root again: run the command again", some(open))
+			return fmt.Errorf("%s may still create open znodes, as they have not looked at the root again: run "+
+				"the command again", some(open))
 		}
 	}
 }

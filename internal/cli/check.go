@@ -83,7 +83,8 @@ for what run refuses.
 		}
 		return printChecked(cmd.OutOrStdout(), h, name, alone, *output == "json")
 	}
-	c.Flags().BoolVar(&offline, "offline", false, "check the configuration alone: neither programs, files and units of this host, nor the groups in ZooKeeper")
+	c.Flags().BoolVar(&offline, "offline", false, "check the configuration alone: neither programs, files and units "+
+		"of this host, nor the groups in ZooKeeper")
 	c.Flags().BoolVar(&printed, "print", false, "print the effective settings of the host, or with -g those of a group")
 	c.Flags().StringVarP(&name, "group", "g", "", "print the times, or with --print the effective settings, of this group")
 	c.MarkFlagsMutuallyExclusive("print", "output")
@@ -167,7 +168,8 @@ func checkPlaces(c config.Config) error {
 		socket = ""
 	}
 	var errs []error
-	for _, place := range []struct{ key, file string }{{"zookeeper.session_file", c.ZooKeeper.SessionFile}, {"http.listen", socket}} {
+	for _, place := range []struct{ key, file string }{{"zookeeper.session_file", c.ZooKeeper.SessionFile},
+		{"http.listen", socket}} {
 		dir := filepath.Dir(place.file)
 		var stat unix.Stat_t
 		if place.file == "" || unix.Stat(dir, &stat) != nil || stat.Uid != 0 && int(stat.Uid) != os.Geteuid() {
@@ -207,7 +209,8 @@ func checkGroups(ctx context.Context, w io.Writer, h config.Host) (alone map[str
 	}
 	s, err := connect(ctx, cfg, h.From)
 	if err != nil {
-		fmt.Fprintln(w, "warning: not checked: the groups in ZooKeeper, and the policy with their members:", printable(err.Error()))
+		fmt.Fprintln(w, "warning: not checked: the groups in ZooKeeper, and the policy with their members:",
+			printable(err.Error()))
 		return alone
 	}
 	defer s.Close(ctx)
@@ -249,7 +252,9 @@ func checkRoot(ctx context.Context, s *zk.Session, h config.Host, one config.Gro
 // othersMayLead reports whether the group has a member besides this node that does not say of itself that it may not
 // lead.
 func othersMayLead(s cluster.Snapshot, node string) bool {
-	return slices.ContainsFunc(s.Members, func(m cluster.Member) bool { return m.ID != node && m.Node.Record.Ineligible == "" })
+	return slices.ContainsFunc(s.Members, func(m cluster.Member) bool {
+		return m.ID != node && m.Node.Record.Ineligible == ""
+	})
 }
 
 // checkTimeout bounds how long check reads the groups.
@@ -350,9 +355,11 @@ func checkedOf(g config.Group, alone bool) (checkedGroup, error) {
 	}
 	return checkedGroup{
 		Group: g.Name, Root: g.Config.ZooKeeper.Root,
-		SessionTimeout: cluster.Duration(session), Lease: cluster.Duration(b.Lease), RenewInterval: cluster.Duration(b.Renew), StopTimeout: cluster.Duration(b.Stop),
-		Losses: operator.Losses(g.Config, b.Granted(session), alone), TakeoverTimeout: cluster.Duration(g.Config.TakeoverTimeout()),
-		Failback: failback,
+		SessionTimeout: cluster.Duration(session), Lease: cluster.Duration(b.Lease),
+		RenewInterval: cluster.Duration(b.Renew), StopTimeout: cluster.Duration(b.Stop),
+		Losses:          operator.Losses(g.Config, b.Granted(session), alone),
+		TakeoverTimeout: cluster.Duration(g.Config.TakeoverTimeout()),
+		Failback:        failback,
 	}, nil
 }
 
@@ -366,10 +373,13 @@ func timesText(g checkedGroup) string {
 	}
 	b.WriteString("If the servers grant the session timeout that is configured:\n")
 	t := newTable(&b)
-	t.row("lease", round(g.Lease), "how long the work goes on while ZooKeeper does not answer; it is renewed every "+round(g.RenewInterval)+stop)
-	t.row("session timeout", round(g.SessionTimeout), "how long ZooKeeper may be away before the member must register again")
+	t.row("lease", round(g.Lease), "how long the work goes on while ZooKeeper does not answer; it is renewed every "+
+		round(g.RenewInterval)+stop)
+	t.row("session timeout", round(g.SessionTimeout), "how long ZooKeeper may be away before the member must "+
+		"register again")
 	t.Flush() // a strings.Builder does not fail
-	fmt.Fprintf(&b, "\nAfter a loss the next leader starts its work within the time below. That start, and the round trips to ZooKeeper, come on\n"+
+	fmt.Fprintf(&b, "\nAfter a loss the next leader starts its work within the time below. That start, and the round "+
+		"trips to ZooKeeper, come on\n"+
 		"top; a candidate that needs more than %s for it is replaced.\n", time.Duration(g.TakeoverTimeout))
 	t = newTable(&b)
 	for _, l := range g.Losses {
@@ -381,7 +391,8 @@ func timesText(g checkedGroup) string {
 	}
 	t.Flush()
 	if g.Failback == "" {
-		fmt.Fprintf(&b, "\nThe policy is in ZooKeeper (policy.source is group): %s prints it.\n", cluster.InGroup("'zkelectd policy'", g.Group))
+		fmt.Fprintf(&b, "\nThe policy is in ZooKeeper (policy.source is group): %s prints it.\n",
+			cluster.InGroup("'zkelectd policy'", g.Group))
 	} else {
 		fmt.Fprintf(&b, "\nFailback is %s: %s.\n", g.Failback, failbackText(g))
 	}

@@ -37,7 +37,8 @@ type checkup struct {
 }
 
 func newCheckup(src config.Sources) *checkup {
-	return &checkup{src: src, own: make(map[string]cluster.Node), measured: make(map[string]bool), facts: doctor.Facts{Version: version()}}
+	return &checkup{src: src, own: make(map[string]cluster.Node), measured: make(map[string]bool),
+		facts: doctor.Facts{Version: version()}}
 }
 
 // run gathers the facts.
@@ -68,7 +69,8 @@ func (c *checkup) judgeNoWork() {
 	case c.noWork == nil:
 	case running.Pid != 0 && hasWorkFlags(procinfo.Arguments(running.Pid)):
 	case running.Pid != 0 || running.Err != nil && len(c.own) > 0:
-		out.Warnings = append(out.Warnings, "child.command is not set here: if the daemon has it, or --no-child, on its command line, give doctor --no-child")
+		out.Warnings = append(out.Warnings, "child.command is not set here: if the daemon has it, or --no-child, on "+
+			"its command line, give doctor --no-child")
 	default:
 		out.Errors = append(out.Errors, separate(c.noWork)...)
 	}
@@ -76,7 +78,8 @@ func (c *checkup) judgeNoWork() {
 
 // hasWorkFlags reports whether the command line of a daemon says what its work is, or that it has none.
 func hasWorkFlags(args []string) bool {
-	return slices.ContainsFunc(args, func(arg string) bool { return arg == "--" || arg == "--no-child" || arg == "--no-child=true" })
+	return slices.ContainsFunc(args,
+		func(arg string) bool { return arg == "--" || arg == "--no-child" || arg == "--no-child=true" })
 }
 
 // readConfig reads the configuration as a daemon does. If only files of groups are wrong, the others are checked all
@@ -144,13 +147,15 @@ func (c *checkup) askServers(ctx context.Context) {
 }
 
 func (c *checkup) askServer(ctx context.Context, name, address string) doctor.Server {
-	s, err := zk.InspectServer(ctx, operator.Access(c.host.Config, os.Getenv), name, address, c.host.Config.ZooKeeper.SessionTimeout)
+	s, err := zk.InspectServer(ctx, operator.Access(c.host.Config, os.Getenv), name, address,
+		c.host.Config.ZooKeeper.SessionTimeout)
 	host := name
 	if name != address {
 		name += " (" + address + ")"
 	}
 	return doctor.Server{
-		Name: name, Host: host, IPv6: strings.HasPrefix(address, "["), Err: err, Connect: s.Connect, Open: s.Open, Close: s.Close, Granted: s.Granted, Version: s.Version, Mode: s.Mode, StatusErr: s.StatusErr,
+		Name: name, Host: host, IPv6: strings.HasPrefix(address, "["), Err: err, Connect: s.Connect, Open: s.Open,
+		Close: s.Close, Granted: s.Granted, Version: s.Version, Mode: s.Mode, StatusErr: s.StatusErr,
 	}
 }
 
@@ -281,7 +286,8 @@ func (c *checkup) readMembers(ctx context.Context, out *doctor.Group, g group, s
 		if m.Superseded || !m.Node.Readable() {
 			continue
 		}
-		out.Members = append(out.Members, doctor.Member{Node: m.ID, Version: m.Node.Record.Version, PolicyInFile: m.Node.Record.PolicyDigest != "", PolicyDrift: drift[m.ID]})
+		out.Members = append(out.Members, doctor.Member{Node: m.ID, Version: m.Node.Record.Version,
+			PolicyInFile: m.Node.Record.PolicyDigest != "", PolicyDrift: drift[m.ID]})
 		c.mu.Lock()
 		if m.ID == g.cfg.Node.ID {
 			c.own[g.name] = m.Node.Record
@@ -319,7 +325,8 @@ func (c *checkup) findPrograms(ctx context.Context) {
 			out.ProgramsErr = errHangs // one wait is enough
 			continue
 		}
-		out.ProgramErrs, out.ProgramsErr = local(ctx, func() ([]error, error) { return hostcheck.Group(ctx, one.Config), nil })
+		out.ProgramErrs, out.ProgramsErr = local(ctx,
+			func() ([]error, error) { return hostcheck.Group(ctx, one.Config), nil })
 	}
 }
 

@@ -122,7 +122,8 @@ func withConnection(text string, args []string) string {
 		return text
 	}
 	return typedCommand.ReplaceAllStringFunc(text, func(command string) string {
-		if strings.Contains(command, " --config") || strings.Contains(command, " --zk") || strings.Contains(command, " --root") ||
+		if strings.Contains(command, " --config") || strings.Contains(command, " --zk") ||
+			strings.Contains(command, " --root") ||
 			strings.Contains(command, " -- ") || strings.Contains(command, " --help") {
 			return command
 		}
@@ -217,7 +218,8 @@ var (
 // commands has all commands, apart from the [operations].
 var commands = []entry{
 	{"run", aGroup, initCommand, []string{
-		"init --zk zk1:2181 --root /cluster", "init --config /etc/zkelectd.yaml -g billing", "init --root /jobs/backup --max 3",
+		"init --zk zk1:2181 --root /cluster", "init --config /etc/zkelectd.yaml -g billing",
+		"init --root /jobs/backup --max 3",
 	}},
 	{"run", thisHost, runCommand, []string{
 		"run --config /etc/zkelectd.yaml",

@@ -37,9 +37,11 @@ var fileArguments = []string{"FILE", "SOCKET", "DIR", "command"}
 
 // flagCompletions are the completions of the values of flags, by name.
 var flagCompletions = map[string]complete{
-	"config": completeFiles, "policy": completeFiles, "file": completeFiles, "http-token-file": completeFiles, "http-web-config": completeFiles,
-	"session-file": completeFiles, "group": groupNames, "to": nodeNames, "without": nodeNames, "cordon": nodeNames,
-	"drain": nodeNames, "node": nodeNames, "id": nodeNames, "site": siteNames, "without-site": siteNames, "log-level": values("debug", "info", "warn", "error"),
+	"config": completeFiles, "policy": completeFiles, "file": completeFiles, "http-token-file": completeFiles,
+	"http-web-config": completeFiles,
+	"session-file":    completeFiles, "group": groupNames, "to": nodeNames, "without": nodeNames, "cordon": nodeNames,
+	"drain": nodeNames, "node": nodeNames, "id": nodeNames, "site": siteNames, "without-site": siteNames,
+	"log-level":  values("debug", "info", "warn", "error"),
 	"log-format": values("text", "json"),
 }
 
@@ -61,7 +63,8 @@ func addCompletions(cmd *cobra.Command) {
 			from = values()
 		}
 		if _, exists := cmd.GetFlagCompletionFunc(f.Name); !exists {
-			if err := cmd.RegisterFlagCompletionFunc(f.Name, func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+			if err := cmd.RegisterFlagCompletionFunc(f.Name, func(cmd *cobra.Command, _ []string,
+				begun string) ([]string, cobra.ShellCompDirective) {
 				return completed(cmd, from, begun)
 			}); err != nil {
 				panic(err) // the flag exists

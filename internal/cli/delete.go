@@ -68,7 +68,8 @@ func (g group) remove(ctx context.Context, d *deletedGroup, yes, dry bool) error
 		d.say("  %s", line)
 	}
 	if !remains.IsJob() {
-		d.say("a host that has been in it, and has it in its configuration, creates it again when its daemon starts: remove it there first")
+		d.say("a host that has been in it, and has it in its configuration, creates it again when its daemon starts: " +
+			"remove it there first")
 	}
 	if warning := tokenWarning(remains, time.Now()); warning != "" {
 		d.say("warning: %s", warning)
@@ -88,7 +89,8 @@ func (g group) remove(ctx context.Context, d *deletedGroup, yes, dry bool) error
 	case errors.Is(err, cluster.ErrBadVersion), errors.Is(err, cluster.ErrNotEmpty), errors.Is(err, cluster.ErrNoNode):
 		return refuse("nothing was deleted: a daemon or a command has used the group at the same time (%w)", err)
 	case errors.Is(err, cluster.ErrUnknown):
-		return fmt.Errorf("the connection was lost while the group %s was deleted: run this again to see whether it was: %w", g.name, err)
+		return fmt.Errorf("the connection was lost while the group %s was deleted: run this again to see "+
+			"whether it was: %w", g.name, err)
 	case err != nil:
 		return fmt.Errorf("nothing was deleted: %w", err)
 	}
@@ -117,10 +119,12 @@ func tokenWarning(remains cluster.Remains, now time.Time) string {
 		return ""
 	}
 	if last >= cluster.MaxClock {
-		return fmt.Sprintf("the last %s, %d, is ahead of any clock: a new group of this name would give the same fencing tokens again, "+
+		return fmt.Sprintf("the last %s, %d, is ahead of any clock: a new group of this name would give the same "+
+			"fencing tokens again, "+
 			"so give it another name", of, last)
 	}
-	return fmt.Sprintf("the last %s, %d, is ahead of the clock: before %s a new group of this name could give the same fencing tokens again. "+
+	return fmt.Sprintf("the last %s, %d, is ahead of the clock: before %s a new group of this name could give the "+
+		"same fencing tokens again. "+
 		"Create it after that time, or give it another name", of, last, time.Unix(last+1, 0).UTC().Format(time.RFC3339))
 }
 
@@ -131,21 +135,27 @@ func (g group) refuseDeletion(err error, job bool) error {
 	inUse := errors.As(err, &used)
 	switch {
 	case inUse && job:
-		return refuse("nothing was deleted: these hosts run the job %s, or wait for it: %s. Wait until it has ended, or send SIGTERM to zkelectd exec on each of them, "+
+		return refuse("nothing was deleted: these hosts run the job %s, or wait for it: %s. Wait until it has ended, "+
+			"or send SIGTERM to zkelectd exec on each of them, "+
 			"and keep cron and timers from starting it again. Then run this again", g.name, strings.Join(used.Members, ", "))
 	case inUse:
 		return g.hasMembers("deleted", used.Members)
 	case job:
-		return refuse("nothing was deleted: %w. If work may still run, run %s: it starts once that is safe, and its end releases leadership; then run this again",
-			err, cluster.InGroup("'zkelectd exec --root %s --once-per 0s -- true'", path.Base(g.paths.Root), path.Dir(g.paths.Root)))
+		return refuse("nothing was deleted: %w. If work may still run, run %s: it starts once that is safe, and its "+
+			"end releases leadership; then run this again",
+			err, cluster.InGroup("'zkelectd exec --root %s --once-per 0s -- true'", path.Base(g.paths.Root),
+				path.Dir(g.paths.Root)))
 	}
-	return refuse("nothing was deleted: %w. If work may still run, start a daemon of the group and stop it when it is READY: it takes over once that is safe, "+
+	return refuse("nothing was deleted: %w. If work may still run, start a daemon of the group and stop it when it "+
+		"is READY: it takes over once that is safe, "+
 		"and releases; then run this again", err)
 }
 
 // hasMembers returns the error for what needs a group without members. done is what was not done.
 func (g group) hasMembers(done string, ids []string) error {
-	return refuse("nothing was %s: these daemons are in the group %s: %s. On each of their hosts, stop the daemon ('systemctl stop zkelectd'); "+
-		"or, if it has other groups, rename the file %s.yaml in groups_dir to %s.yaml.disabled and run 'systemctl reload zkelectd'. "+
+	return refuse("nothing was %s: these daemons are in the group %s: %s. On each of their hosts, stop the daemon "+
+		"('systemctl stop zkelectd'); "+
+		"or, if it has other groups, rename the file %s.yaml in groups_dir to %s.yaml.disabled and run "+
+		"'systemctl reload zkelectd'. "+
 		"Then run this again", done, g.name, strings.Join(ids, ", "), g.name, g.name)
 }

@@ -95,12 +95,16 @@ func execCommand(c *command) {
 	config.RegisterNodeName(c.Flags())
 	c.Flags().Lookup("root").Usage = "the znode above the groups of the jobs (default " + jobsRoot + ")"
 	c.Flags().StringVarP(&name, "group", "g", "", "the name of the job, the same on all hosts")
-	durationFlag(c, &opt.OncePer, "once-per", 30*time.Second, "no second run for this long after the start of one that has ended")
+	durationFlag(c, &opt.OncePer, "once-per", 30*time.Second, "no second run for this long after the start of one "+
+		"that has ended")
 	c.Flags().BoolVar(&opt.AtMostOnce, "at-most-once", false, "with --once-per: a run that was killed counts, too")
-	durationFlag(c, &opt.Wait, "wait", 0, "how long to stay while another host runs the job, to replace it if it fails; with --max, for its turn")
+	durationFlag(c, &opt.Wait, "wait", 0, "how long to stay while another host runs the job, to replace it if it "+
+		"fails; with --max, for its turn")
 	c.Flags().IntVar(&opt.Max, "max", 0, "run the command on each host, on at most this many at once; the others wait")
-	c.Flags().IntVar(&skipStatus, "skip-status", 0, "the exit status if the job is not run on this host because of a run on another one")
-	c.Flags().StringVar(&level, "log-level", "error", "debug, info, warn or error; info says why the job is not run on this host")
+	c.Flags().IntVar(&skipStatus, "skip-status", 0, "the exit status if the job is not run on this host because of a "+
+		"run on another one")
+	c.Flags().StringVar(&level, "log-level", "error", "debug, info, warn or error; info says why the job is not "+
+		"run on this host")
 	for _, flag := range []string{"group", "id", "site"} { // those of daemons are not meant
 		if err := c.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions); err != nil {
 			panic(err) // the flag exists
@@ -149,7 +153,8 @@ func (o *execOptions) checkMax(cmd *cobra.Command) error {
 	}
 	for _, flag := range []string{"once-per", "at-most-once", "skip-status"} {
 		if cmd.Flags().Changed(flag) {
-			return fmt.Errorf("--%s is for a job that one host runs for all; with --max each host runs its own: leave out one of them", flag)
+			return fmt.Errorf("--%s is for a job that one host runs for all; with --max each host runs its own: "+
+				"leave out one of them", flag)
 		}
 	}
 	o.OncePer = 0
@@ -214,7 +219,8 @@ func (o *execOptions) run(cfg config.Config, skipStatus int) error {
 	if err != nil {
 		return err
 	}
-	r, err := daemon.RunJob(daemon.JobOptions{Config: cfg, Argv: []string{os.Args[0], execDaemonName, string(rule)}, Log: log})
+	r, err := daemon.RunJob(daemon.JobOptions{Config: cfg, Argv: []string{os.Args[0], execDaemonName, string(rule)},
+		Log: log})
 	if err != nil {
 		return err
 	}

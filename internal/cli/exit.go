@@ -23,12 +23,19 @@ var exitStatuses = []struct {
 	meaning string
 }{
 	{0, "the request is done, or there was nothing to do; or the answer to a question is yes"},
-	{statusNo, "the answer is no, for `leader`, `policy --apply --dry-run`, `probe` and `whatif --all`, which answer a question; `gameday` exits with 1 if the promise was not kept. `run` exits with 1 if the daemon gave up; its log says why"},
-	{statusError, "an error: a wrong command line, an invalid configuration, no answer from ZooKeeper. The message says whether anything was changed"},
-	{statusRefused, "refused: the state of the group does not allow it, it has no such node or site, or you did not confirm it. Nothing was changed"},
-	{statusTimedOut, "timed out: the request is in force, but has not taken effect within `--timeout`, or before an interrupt"},
-	{statusFailed, "failed: the request was submitted, but has ended without effect or was replaced; or it was carried out in some groups only"},
-	{statusNotRun, "`exec` has not run its job, also because of a wrong command line, or has stopped it; else it exits with the status of the job. It is 126 or 127 if the job cannot be started"},
+	{statusNo, "the answer is no, for `leader`, `policy --apply --dry-run`, `probe` and `whatif --all`, which answer " +
+		"a question; `gameday` exits with 1 if the promise was not kept. `run` exits with 1 if the daemon gave up; " +
+		"its log says why"},
+	{statusError, "an error: a wrong command line, an invalid configuration, no answer from ZooKeeper. The message " +
+		"says whether anything was changed"},
+	{statusRefused, "refused: the state of the group does not allow it, it has no such node or site, or you did not " +
+		"confirm it. Nothing was changed"},
+	{statusTimedOut, "timed out: the request is in force, but has not taken effect within `--timeout`, or " +
+		"before an interrupt"},
+	{statusFailed, "failed: the request was submitted, but has ended without effect or was replaced; or it was " +
+		"carried out in some groups only"},
+	{statusNotRun, "`exec` has not run its job, also because of a wrong command line, or has stopped it; else it " +
+		"exits with the status of the job. It is 126 or 127 if the job cannot be started"},
 }
 
 // exitError is an error with an exit status. If err is nil, nothing is printed.

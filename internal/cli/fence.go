@@ -47,7 +47,8 @@ The exit status is 0 only if the node is certainly off.`
 		defer stop()
 		f := operator.Fencing(g.cfg)
 		if !f.Enabled() {
-			return refuse("the configuration has no fencing: run this on a host of the group, or name its configuration with --config")
+			return refuse("the configuration has no fencing: run this on a host of the group, or name its " +
+				"configuration with --config")
 		}
 		if err := f.CanFence(args[0]); err != nil {
 			return refuse("%w", err)
@@ -113,7 +114,8 @@ func (g group) fenceNode(ctx context.Context, n *fencedNode, f fencer.Config, ye
 		}
 	}
 	n.Host = target.Host
-	n.say("%s (host %s) %s. It will be switched off, which may take %s.", node, cmp.Or(target.Host, "not known"), role, f.Limit())
+	n.say("%s (host %s) %s. It will be switched off, which may take %s.", node, cmp.Or(target.Host, "not known"),
+		role, f.Limit())
 	if !yes {
 		if err := n.confirm("the name of the node", node, "--yes"); err != nil {
 			return err
@@ -184,7 +186,8 @@ node ends the standstill by itself. So bring one back instead, if you can. A scr
 --confirm GROUP:TERM. See docs/failsafe.md.`
 	output := c.outputFlag()
 	c.Flags().StringVar(&f.confirm, "confirm", "", "the group's name and the term, as GROUP:TERM, instead of typing them")
-	c.Flags().StringVar(&f.reason, "reason", "", fmt.Sprintf("the reason, shown by history; at most %d bytes", request.MaxReason))
+	c.Flags().StringVar(&f.reason, "reason", "", fmt.Sprintf("the reason, shown by history; at most %d bytes",
+		request.MaxReason))
 	c.Flags().BoolVar(&f.dry, "dry-run", false, "only show what is known, and whether the group is stuck")
 	c.check = func([]string) error {
 		if len(f.reason) > request.MaxReason {
@@ -238,7 +241,8 @@ func (f forcing) run(ctx context.Context, g group, r *forcedGroup) error {
 	}
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
-	noted, err := operator.Force(ctx, g.session, g.paths, snap, cluster.Forced{By: whoami(), Reason: f.reason, Time: time.Now().UTC()})
+	noted, err := operator.Force(ctx, g.session, g.paths, snap, cluster.Forced{By: whoami(), Reason: f.reason,
+		Time: time.Now().UTC()})
 	if err != nil {
 		return err
 	}
@@ -260,17 +264,20 @@ func longestWait(s *cluster.Snapshot) time.Duration {
 func showStuck(r *forcedGroup, s *cluster.Snapshot) {
 	f := &s.Fence.Record
 	r.Leader, r.Term, r.Nodes = f.Node, f.Term, f.FailsafeNodes()
-	r.say("%s is stuck: %s led in term %d, has not released leadership, and may still work in failsafe mode.", r.Group, f.Node, f.Term)
+	r.say("%s is stuck: %s led in term %d, has not released leadership, and may still work in failsafe mode.", r.Group,
+		f.Node, f.Term)
 	r.say("A successor has to wait until one of these nodes is back:")
 	for _, id := range r.Nodes {
 		r.say("  %s", describeLost(s, id))
 	}
 	if wait := f.CapWait(); wait > 0 {
-		r.say("By failsafe.max, a member takes over by itself %s after it has seen that the leader's session has ended.", wait.Round(time.Second))
+		r.say("By failsafe.max, a member takes over by itself %s after it has seen that the leader's "+
+			"session has ended.", wait.Round(time.Second))
 	}
 	r.say("")
 	r.say("If one of them can start again with its state directory, start it instead: that is enough, and safe.")
-	r.say("Otherwise these hosts must be powered off, and stay so until they have been installed anew: %s.", strings.Join(r.Nodes, ", "))
+	r.say("Otherwise these hosts must be powered off, and stay so until they have been installed anew: %s.",
+		strings.Join(r.Nodes, ", "))
 	r.say("If one of them still works, there will be two leaders. zkelectd cannot check that.")
 }
 
@@ -293,5 +300,6 @@ func describeLost(s *cluster.Snapshot, id string) string {
 	if i < 0 {
 		return text + ": not registered"
 	}
-	return text + ": registered again from host " + cmp.Or(s.Members[i].Node.Record.Host, "not known") + ", without the state directory that it had"
+	return text + ": registered again from host " + cmp.Or(s.Members[i].Node.Record.Host, "not known") +
+		", without the state directory that it had"
 }

@@ -51,7 +51,8 @@ type update[T any] struct {
 // ZooKeeper does not answer, or if the session ends, it says so and goes on, in a new session if necessary. live is
 // when a read last succeeded; if it is zero, an error of the first read is returned. Later only one is that waiting
 // does not end.
-func follow[T any](ctx context.Context, g group, live time.Time, read func(context.Context, group) (T, error), d display[T]) error {
+func follow[T any](ctx context.Context, g group, live time.Time, read func(context.Context, group) (T, error),
+	d display[T]) error {
 	ctx, cancel := context.WithCancel(ctx)
 	f := follower[T]{group: g, read: read, updates: make(chan update[T]), first: g.session}
 	done := make(chan struct{})
@@ -200,7 +201,8 @@ func (f *follower[T]) closeOwn(ctx context.Context) {
 
 // notLive replaces an error of a connection that is lost by one for people.
 func notLive(err error) error {
-	if errors.Is(err, cluster.ErrNotSent) || errors.Is(err, cluster.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, cluster.ErrNotSent) || errors.Is(err, cluster.ErrUnknown) ||
+		errors.Is(err, context.DeadlineExceeded) {
 		return errNoAnswer
 	}
 	return err
@@ -225,7 +227,8 @@ type notices struct {
 
 func (n *notices) lost(since time.Time, reason error) {
 	if !n.told {
-		fmt.Fprintf(n.w, "zkelectd: not live since %s: %s; trying again\n", since.Format(clockFormat), printable(reason.Error()))
+		fmt.Fprintf(n.w, "zkelectd: not live since %s: %s; trying again\n", since.Format(clockFormat),
+			printable(reason.Error()))
 	}
 	n.told = true
 }

@@ -117,7 +117,8 @@ func (d *gameday) plan(ctx context.Context, file string) (pidfd int, err error) 
 		return 0, refuse("nothing was done: %w", err)
 	}
 	q.Change.Without = []string{d.Leader}
-	d.say("This drill kills the daemon of %s (leader of %s in term %d); the guard ends the work and starts the daemon again.",
+	d.say("This drill kills the daemon of %s (leader of %s in term %d); the guard ends the work and starts "+
+		"the daemon again.",
 		d.Leader, d.group.name, d.Term)
 	d.say("Promised: the next leader, by policy %s, starts its work within %s (%s).",
 		whatif.Run(q).Leader.ID, promise.Time(), promise.Sum())
@@ -146,7 +147,8 @@ func (d *gameday) promised() (losses.Loss, error) {
 	if err != nil {
 		return losses.Loss{}, err
 	}
-	promise := checked.Losses[slices.IndexFunc(checked.Losses, func(l losses.Loss) bool { return l.Kind == losses.Daemon })]
+	promise := checked.Losses[slices.IndexFunc(checked.Losses,
+		func(l losses.Loss) bool { return l.Kind == losses.Daemon })]
 	if !promise.Survived() {
 		return promise, refuse("nothing was done: the configuration does not survive this loss: %s", promise.Why)
 	}
@@ -262,7 +264,8 @@ func leadingDaemon(ctx context.Context, s cluster.Snapshot, file string) (pidfd 
 	case absent != "":
 		return 0, fmt.Errorf("%s leads, and this drill runs on its host: %s", m.ID, absent)
 	case guard != stat.Parent:
-		return 0, fmt.Errorf("%s leads with the guard %d, but process %d, the daemon that runs with %s here, has the guard %d",
+		return 0, fmt.Errorf("%s leads with the guard %d, but process %d, the daemon that runs with %s here, "+
+			"has the guard %d",
 			m.ID, guard, pid, file, stat.Parent)
 	}
 	return pidfd, nil

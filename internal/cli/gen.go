@@ -42,7 +42,8 @@ func writeManual(root *cobra.Command, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "zkelectd", Manual: "zkelectd"}, dir); err != nil {
+	if err := doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "zkelectd", Manual: "zkelectd"},
+		dir); err != nil {
 		return err
 	}
 	pages, err := filepath.Glob(filepath.Join(dir, "*.1"))

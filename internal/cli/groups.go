@@ -27,7 +27,8 @@ import (
 // groupFlags adds -g, and the flags for the connection, to a command for one group or for many.
 func groupFlags(f *pflag.FlagSet) {
 	config.RegisterConnection(f)
-	f.StringP("group", "g", "", "the group, if there are several below zookeeper.root, and with slots the slot, as in ingest/3 (default: $ZKELECTD_GROUP)")
+	f.StringP("group", "g", "", "the group, if there are several below zookeeper.root, and with slots the slot, as "+
+		"in ingest/3 (default: $ZKELECTD_GROUP)")
 }
 
 // selection is what a command acts on: one group, or all groups of zookeeper.root.
@@ -48,11 +49,13 @@ func (s selection) only() (group, error) {
 	for _, g := range s.groups {
 		names = append(names, g.name)
 	}
-	return group{}, fmt.Errorf("there are %d groups below %s: name one of them with -g (or ZKELECTD_GROUP): %s", len(names), s.base, some(names))
+	return group{}, fmt.Errorf("there are %d groups below %s: name one of them with -g (or ZKELECTD_GROUP): %s",
+		len(names), s.base, some(names))
 }
 
 // withOnly calls f with the group of a command that acts on one, and permits either a whole group or one leader.
-func (s selection) withOnly(ctx context.Context, permit func(g group) error, f func(ctx context.Context, g group) error) error {
+func (s selection) withOnly(ctx context.Context, permit func(g group) error,
+	f func(ctx context.Context, g group) error) error {
 	g, err := s.only()
 	if err == nil {
 		err = permit(g)
@@ -81,7 +84,8 @@ func wholeGroup(g group) error {
 		return nil
 	}
 	name := strings.TrimSuffix(g.name, "/"+g.paths.Slot)
-	return fmt.Errorf("this concerns all slots of the group %s, not only slot %s: use -g %s", name, g.paths.Slot, cluster.ShellWord(name))
+	return fmt.Errorf("this concerns all slots of the group %s, not only slot %s: use -g %s", name, g.paths.Slot,
+		cluster.ShellWord(name))
 }
 
 // choice is how a command names a group.
@@ -120,7 +124,8 @@ func chosen(cmd *cobra.Command, getenv func(string) string) (choice, error) {
 func named(text string) (choice, error) {
 	name, slot, slotted := strings.Cut(text, "/")
 	if name == "" || slotted && cluster.SlotNumber(slot) < 0 {
-		return choice{}, fmt.Errorf("-g %q: must be the name of a group, or with slots NAME/SLOT, with a slot from 0 to %d; --root takes a znode",
+		return choice{}, fmt.Errorf("-g %q: must be the name of a group, or with slots NAME/SLOT, with a slot from 0 "+
+			"to %d; --root takes a znode",
 			text, cluster.MaxSlots-1)
 	}
 	return choice{name: name, slot: slot}, nil
@@ -264,7 +269,8 @@ func (s *selection) withConfigured(found []store.NamedGroup) []store.NamedGroup 
 	for _, own := range s.host.Groups {
 		if !slices.ContainsFunc(found, func(g store.NamedGroup) bool { return g.Name == own.Name }) {
 			root := own.Config.ZooKeeper.Root
-			found = append(found, store.NamedGroup{Name: own.Name, Root: root, Kind: kindOf(own.Config), Err: notCreated(s.host, own.Name, root)})
+			found = append(found, store.NamedGroup{Name: own.Name, Root: root, Kind: kindOf(own.Config),
+				Err: notCreated(s.host, own.Name, root)})
 		}
 	}
 	slices.SortFunc(found, func(a, b store.NamedGroup) int { return strings.Compare(a.Name, b.Name) })
@@ -278,7 +284,8 @@ func (s *selection) add(g store.NamedGroup) error {
 	if s.host.Dir == "" || !configured {
 		cfg = s.host.Config
 	} else if g.Err == nil && cfg.ZooKeeper.Root != g.Root {
-		g.Err = fmt.Errorf("the root of the group %s is %s, but the configuration of this host says %s: correct its zookeeper.root", g.Name, g.Root, cfg.ZooKeeper.Root)
+		g.Err = fmt.Errorf("the root of the group %s is %s, but the configuration of this host says %s: correct its "+
+			"zookeeper.root", g.Name, g.Root, cfg.ZooKeeper.Root)
 	}
 	next := groupAt(s.session, cfg, g.Name, g.Root)
 	next.kind, next.err = cmp.Or(g.Kind, next.kind), g.Err

@@ -52,7 +52,8 @@ candidates have fenced is in the REASON of their terms.`, cluster.MaxHistory)
 func showHistory(ctx context.Context, w io.Writer, g group, n int, output string, following bool) error {
 	if following {
 		watched := func(ctx context.Context, g group) (cluster.History, error) { return g.history(ctx, true) }
-		return follow(ctx, g, time.Time{}, watched, &newTerms{notices: notices{w: os.Stderr}, out: w, output: output, last: n})
+		return follow(ctx, g, time.Time{}, watched, &newTerms{notices: notices{w: os.Stderr}, out: w,
+			output: output, last: n})
 	}
 	h, err := g.history(ctx, false)
 	if err != nil {
@@ -184,10 +185,12 @@ func lastChange(c cluster.Circumstances) string {
 	}
 	format, ok := map[cluster.Cause]string{
 		cluster.CauseFailure: "the failure of %s", cluster.CauseSilent: "%s fell silent",
-		cluster.CauseLapsed: "ZooKeeper did not answer %s in time", cluster.CauseStopped: "the stop of %s", cluster.CauseGaveUp: "%s gave up",
+		cluster.CauseLapsed: "ZooKeeper did not answer %s in time", cluster.CauseStopped: "the stop of %s",
+		cluster.CauseGaveUp:  "%s gave up",
 		cluster.CauseRevoked: "the leadership of %s was revoked", cluster.CauseOverdue: "the takeover of %s was overdue",
-		cluster.CausePreempt: "%s was preempted", cluster.CauseIneligible: "%s became ineligible", cluster.CauseUnhealthy: "%s became unhealthy",
-		cluster.CauseMove: "a move from %s", cluster.CauseDrain: "a drain of %s",
+		cluster.CausePreempt: "%s was preempted", cluster.CauseIneligible: "%s became ineligible",
+		cluster.CauseUnhealthy: "%s became unhealthy",
+		cluster.CauseMove:      "a move from %s", cluster.CauseDrain: "a drain of %s",
 	}[c.Cause]
 	if !ok {
 		format = string(c.Cause) + " of %s"
@@ -299,19 +302,22 @@ func explainTerm(ctx context.Context, w io.Writer, g group, term int64, output s
 	}
 	t, ok := h.Find(term)
 	if !ok {
-		return fmt.Errorf("term %d is not in the history; %s lists those that are", term, cluster.InGroup("'zkelectd history -n %s'", g.name, cluster.MaxHistory))
+		return fmt.Errorf("term %d is not in the history; %s lists those that are", term,
+			cluster.InGroup("'zkelectd history -n %s'", g.name, cluster.MaxHistory))
 	}
 	if output == "json" {
 		return printJSON(w, t)
 	}
-	fmt.Fprintf(w, "Leader   %s (site %s), term %d: %s\n", printable(t.Node), printable(t.Site), t.Term, printable(t.Outcome))
+	fmt.Fprintf(w, "Leader   %s (site %s), term %d: %s\n", printable(t.Node), printable(t.Site), t.Term,
+		printable(t.Outcome))
 	fmt.Fprintf(w, "Why      %s: %s\n", printable(string(t.Cause)), printable(t.Reason))
 	for _, r := range t.Fencing {
 		fact(w, "Fencing", r.String())
 	}
 	writeAnswers(w, cluster.AnswersIn(t.Ranking))
 	fact(w, "Waited", t.Wait)
-	fmt.Fprintf(w, "Policy   revision %d, decided by %s at %s\n\n", t.PolicyRevision, printable(t.Elector), t.Time.Local().Format("2006-01-02 15:04:05"))
+	fmt.Fprintf(w, "Policy   revision %d, decided by %s at %s\n\n", t.PolicyRevision, printable(t.Elector),
+		t.Time.Local().Format("2006-01-02 15:04:05"))
 	tab := newTable(w, "RANK", "NODE", "SITE", "VERDICT")
 	for _, v := range t.Ranking {
 		tab.row(rankText(v.Rank), v.Node, v.Site, v.Reason)

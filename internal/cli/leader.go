@@ -38,7 +38,8 @@ published, which must not use TLS.`
 	output := c.outputFlag()
 	config.RegisterNodeName(c.Flags())
 	c.Flags().BoolVar(&is, "is", false, "exit 0 if the node is the READY leader, 1 if not")
-	c.Flags().BoolVar(&strict, "strict", false, "with --is: ask the leading daemon itself, and exit 1 if it does not confirm its lease")
+	c.Flags().BoolVar(&strict, "strict", false, "with --is: ask the leading daemon itself, and exit 1 if it does not "+
+		"confirm its lease")
 	c.check = func([]string) error {
 		named := c.Flags().Changed("id")
 		if !is && (named || strict) {
@@ -64,7 +65,8 @@ published, which must not use TLS.`
 		if *output != "json" || err != nil && exitStatus(err) != statusNo {
 			return err
 		}
-		shown := shownLeader{Group: g.name, Root: g.paths.Root, Leader: leader.Leader, Site: leader.Site, Term: leader.Term, Value: leader.Value}
+		shown := shownLeader{Group: g.name, Root: g.paths.Root, Leader: leader.Leader, Site: leader.Site,
+			Term: leader.Term, Value: leader.Value}
 		if is {
 			shown.Node, shown.Leads = g.host.Config.Node.ID, new(err == nil)
 		}
@@ -177,7 +179,8 @@ func getFromLeader(ctx context.Context, target, host string) (body []byte, code 
 func confirmLeader(ctx context.Context, own bool, g group, leader status.Group) error {
 	h := g.host
 	no := func(reason string) error {
-		return exitError{statusNo, fmt.Errorf("the lease of %s is not confirmed: %s", printable(leader.Leader), printable(reason))}
+		return exitError{statusNo, fmt.Errorf("the lease of %s is not confirmed: %s", printable(leader.Leader),
+			printable(reason))}
 	}
 	confirms := func(answer []byte) error {
 		if reason := leader.WithLeaderView(bytes.NewReader(answer)).LeaseUnconfirmed; reason != "" {
@@ -217,7 +220,9 @@ func confirmLeader(ctx context.Context, own bool, g group, leader status.Group) 
 
 // leaderClient returns a client for the leader on a host. It connects directly, without a proxy.
 func leaderClient(host string) *http.Client {
-	dialer := &net.Dialer{Control: func(_, address string, _ syscall.RawConn) error { return checkLeaderAddress(address, host) }}
+	dialer := &net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
+		return checkLeaderAddress(address, host)
+	}}
 	return &http.Client{
 		Transport:     &http.Transport{DisableKeepAlives: true, DialContext: dialer.DialContext},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

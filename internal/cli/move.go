@@ -11,7 +11,8 @@ import (
 
 func moveCommand(cmd *command) {
 	var node, site string
-	c := newRequestCommand(cmd, "move [NODE | SITE]", "Move leadership to a node or site", fmt.Sprintf(`Move hands leadership over as planned: the leader stops its child and releases
+	c := newRequestCommand(cmd, "move [NODE | SITE]", "Move leadership to a node or site",
+		fmt.Sprintf(`Move hands leadership over as planned: the leader stops its child and releases
 leadership, then the target takes over. A target that is not eligible is refused, with
 the reason. The target ranks first until --for has passed, until it is no longer
 eligible, or until 'zkelectd reelect' or another move; then policy decides again.
@@ -21,7 +22,8 @@ or --for. To keep the old leader from being elected, drain it.`, request.BestMov
 	f := c.Flags()
 	f.StringVar(&node, "to", "", "the node to move leadership to; like NODE, but never a site")
 	f.StringVar(&site, "site", "", "the site to move leadership to; its best node leads")
-	durationFlag(c.command, &c.duration, "for", 0, "how long the target ranks first (default: without end, or 10m without a target)")
+	durationFlag(c.command, &c.duration, "for", 0, "how long the target ranks first (default: without end, or 10m "+
+		"without a target)")
 	c.withWait("wait until the target is READY, and show the progress")
 	f.BoolVar(&c.force, "force", false, "ignore policy, cordons and health for the target")
 	c.submits(func(args []string) request.Request {

@@ -210,7 +210,8 @@ func (r *redraw[T]) refresh() error {
 // heading says whether the table is live.
 func (r *redraw[T]) heading() string {
 	if r.problem != "" {
-		return fmt.Sprintf("NOT LIVE since %s (%s): %s; trying again", r.live.Format(clockFormat), time.Since(r.live).Round(time.Second), r.problem)
+		return fmt.Sprintf("NOT LIVE since %s (%s): %s; trying again", r.live.Format(clockFormat),
+			time.Since(r.live).Round(time.Second), r.problem)
 	}
 	return "live at " + time.Now().Format(clockFormat) + "; Ctrl-C ends"
 }

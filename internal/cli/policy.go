@@ -22,7 +22,8 @@ func policyCommand(c *command) {
 	var apply, dry, force bool
 	c.Use = "policy [FILE]"
 	c.Short = "Print, edit or publish the policy of the group"
-	c.AddCommand(entry{scope: aGroup, define: policyEditCommand, examples: []string{"policy edit", "policy edit -g billing"}}.command())
+	c.AddCommand(entry{scope: aGroup, define: policyEditCommand, examples: []string{"policy edit",
+		"policy edit -g billing"}}.command())
 	c.Args = cobra.MaximumNArgs(1)
 	c.Long = `Policy prints the policy in force, as a part of a configuration file.
 
@@ -36,7 +37,8 @@ groups_dir, which may come from defaults, use --config and -g without FILE.`
 	output := c.outputFlag()
 	f := c.Flags()
 	f.BoolVar(&apply, "apply", false, "put the policy of a configuration file in force for the group")
-	f.BoolVar(&dry, "dry-run", false, "with --apply: print what would change, without changing it; exit 1 if the policy differs")
+	f.BoolVar(&dry, "dry-run", false, "with --apply: print what would change, without changing it; exit 1 if the "+
+		"policy differs")
 	f.BoolVar(&force, "force", false, "with --apply: publish it even if no member is eligible under it")
 	c.check = func(args []string) error {
 		if !apply && (len(args) > 0 || dry || force) {
@@ -70,7 +72,8 @@ func (g group) showPolicy(ctx context.Context, w io.Writer, output string) error
 	case output == "json":
 		return printJSON(w, rec)
 	default:
-		_, err = fmt.Fprintf(w, "# revision %d, published by %s at %s\n%s", rec.Revision, printable(rec.By), rec.Time.Local().Format(time.DateTime), printableText(config.RulesYAML(rec.Rules)))
+		_, err = fmt.Fprintf(w, "# revision %d, published by %s at %s\n%s", rec.Revision, printable(rec.By),
+			rec.Time.Local().Format(time.DateTime), printableText(config.RulesYAML(rec.Rules)))
 		return err
 	}
 }
@@ -78,7 +81,8 @@ func (g group) showPolicy(ctx context.Context, w io.Writer, output string) error
 // checkPublished returns an error unless there is a policy in force that can be read.
 func (g group) checkPublished(inForce cluster.Stored[cluster.Policy]) error {
 	if !inForce.Exists {
-		return fmt.Errorf("znode %s does not exist: no policy has been published yet; the first elector publishes its own", g.paths.Policy())
+		return fmt.Errorf("znode %s does not exist: no policy has been published yet; the first elector "+
+			"publishes its own", g.paths.Policy())
 	}
 	return inForce.Err
 }
@@ -98,7 +102,8 @@ type appliedPolicy struct {
 // applyPolicy publishes a policy unless dry is set, and prints what changes, who leads then, and what holds a better
 // member back. With dry it returns an error if the policy differs from the one in force. confirm, if it is not nil,
 // is asked once all that is printed.
-func (g group) applyPolicy(ctx context.Context, a *appliedPolicy, p operator.Proposal, dry bool, confirm func() error) error {
+func (g group) applyPolicy(ctx context.Context, a *appliedPolicy, p operator.Proposal, dry bool,
+	confirm func() error) error {
 	q, err := g.submitter().Question(ctx)
 	if err == nil {
 		err = p.CheckOpened(q.Snapshot.Policy)
@@ -169,7 +174,8 @@ Before you restore ZooKeeper's data from a backup, stop the daemons: see "Restor
 ZooKeeper's data" in docs/operations.md.`
 	c.Args, c.ValidArgs = cobra.ArbitraryArgs, operator.Repairable
 	output := c.outputFlag()
-	c.Flags().StringVar(&file, "file", "", "the configuration file with the policy that replaces a damaged one (default: that of --config)")
+	c.Flags().StringVar(&file, "file", "", "the configuration file with the policy that replaces a damaged one "+
+		"(default: that of --config)")
 	c.Flags().BoolVar(&dry, "dry-run", false, "print what would change, without changing it")
 	c.check = func([]string) error {
 		policyFrom(c.Command, file)
@@ -210,7 +216,8 @@ func checkHasPolicy(cfg config.Config, file, group string) error {
 	if !cfg.Policy.LeftToGroup() {
 		return nil
 	}
-	return refuse("%s has no policy, because policy.source is group: %s changes that of the group, and %s replaces one that is damaged",
+	return refuse("%s has no policy, because policy.source is group: %s changes that of the group, and %s replaces "+
+		"one that is damaged",
 		cmp.Or(file, "this configuration"), cluster.InGroup("'zkelectd policy edit'", group),
 		cluster.InGroup("'zkelectd repair policy --file policy.yaml'", group))
 }
@@ -230,7 +237,8 @@ type repairedRecord struct {
 	Done bool `json:"done"`
 }
 
-func (g group) repair(ctx context.Context, to *repairs, local func() (config.Config, error), dry bool, names []string) error {
+func (g group) repair(ctx context.Context, to *repairs, local func() (config.Config, error), dry bool,
+	names []string) error {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	plan, err := g.planRepairs(ctx, operator.Replacement{Policy: local, By: whoami(), Wall: time.Now()}, names...)

@@ -103,8 +103,10 @@ func (e *policyEdit) publish(ctx context.Context, g group) error {
 // edit has the policy edited until it is valid. It reports whether it has changed.
 func (e *policyEdit) edit() (changed bool, err error) {
 	rec := e.opened.Record
-	first := fmt.Sprintf("# The policy of the group %s: revision %d, published by %s at %s.\n# Nothing is published if you leave it as it is, or empty.\n%s",
-		printable(e.Group), rec.Revision, printable(rec.By), rec.Time.Local().Format(time.DateTime), printableText(config.DescribedRulesYAML(rec.Rules)))
+	first := fmt.Sprintf("# The policy of the group %s: revision %d, published by %s at %s.\n# Nothing is published "+
+		"if you leave it as it is, or empty.\n%s",
+		printable(e.Group), rec.Revision, printable(rec.By), rec.Time.Local().Format(time.DateTime),
+		printableText(config.DescribedRulesYAML(rec.Rules)))
 	file, err := os.CreateTemp("", "zkelectd-policy-*.yaml") // only this user can read and write it
 	if err != nil {
 		return false, err
@@ -139,7 +141,8 @@ func (e *policyEdit) edit() (changed bool, err error) {
 		case err == nil:
 			return true, nil
 		case string(data) == shown, !e.atTerminal():
-			return false, errors.New("the policy is not valid:\n" + err.Error()) // not wrapped: the error is not about a configuration file
+			// not wrapped: the error is not about a configuration file
+			return false, errors.New("the policy is not valid:\n" + err.Error())
 		}
 		shown = e.withErrors(data)
 	}

@@ -42,7 +42,8 @@ type requestCommand struct {
 func newRequestCommand(cmd *command, use, short, long string) *requestCommand {
 	c := &requestCommand{command: cmd}
 	c.Use, c.Short, c.Long = use, short, long
-	c.Flags().StringVar(&c.reason, "reason", "", fmt.Sprintf("the reason, shown by status and history; at most %d bytes", request.MaxReason))
+	c.Flags().StringVar(&c.reason, "reason", "", fmt.Sprintf("the reason, shown by status and history; "+
+		"at most %d bytes", request.MaxReason))
 	c.output = c.outputFlag()
 	return c
 }
@@ -154,7 +155,8 @@ func (c *requestCommand) submit(ctx context.Context, g group, req request.Reques
 
 // carryOut submits a request in one group, and with wait follows it, while waiting is not done, until it has taken
 // effect.
-func (c *requestCommand) carryOut(ctx, waiting context.Context, g group, wait bool, r *report, planner func(whatif.Question) (request.Plan, error)) error {
+func (c *requestCommand) carryOut(ctx, waiting context.Context, g group, wait bool, r *report,
+	planner func(whatif.Question) (request.Plan, error)) error {
 	var before cluster.Current
 	if wait && !g.manyLeaders() {
 		snap, err := g.read(ctx)
@@ -229,7 +231,8 @@ func (r *report) step(format string, args ...any) {
 
 // submitter submits operator requests on the session of a command.
 func (g group) submitter() operator.Submitter {
-	return operator.Submitter{Conn: g.session, Paths: g.paths, Slots: g.manyLeaders(), Config: g.cfg, Neighbors: g.neighbors(), Read: operator.AnswerTimeout, Write: operator.AnswerTimeout}
+	return operator.Submitter{Conn: g.session, Paths: g.paths, Slots: g.manyLeaders(), Config: g.cfg,
+		Neighbors: g.neighbors(), Read: operator.AnswerTimeout, Write: operator.AnswerTimeout}
 }
 
 // whoami returns the user who runs this command, as user@host.

@@ -22,7 +22,8 @@ type result struct {
 
 // result returns the result of a command with the flag -o.
 func (c *command) result(output *string) result {
-	return result{Messages: []string{}, in: c.InOrStdin(), out: c.OutOrStdout(), err: c.ErrOrStderr(), json: *output == "json"}
+	return result{Messages: []string{}, in: c.InOrStdin(), out: c.OutOrStdout(), err: c.ErrOrStderr(),
+		json: *output == "json"}
 }
 
 // say adds a line.

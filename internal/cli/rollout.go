@@ -141,7 +141,8 @@ func (r *rollout) showPlan(todo []*groupChange) error {
 		}
 		t.row(c.Group, nobody(c.Now), nobody(c.Then), text)
 	}
-	fmt.Fprintf(t, "\n%d of %d groups change, %d of them their leader; %d are not affected\n\n", len(todo), len(r.changes), moving, none)
+	fmt.Fprintf(t, "\n%d of %d groups change, %d of them their leader; %d are not affected\n\n", len(todo),
+		len(r.changes), moving, none)
 	if err := t.Flush(); err != nil || !r.command.rebalance {
 		return err
 	}
@@ -243,7 +244,8 @@ func (r *rollout) finish(todo []*groupChange) error {
 	slices.Sort(bad)
 	switch {
 	case len(bad) > 0:
-		return errors.Join(err, exitError{r.failure(), fmt.Errorf("done in %d groups, not in %d: %s", r.finished, len(bad), some(bad))})
+		return errors.Join(err, exitError{r.failure(), fmt.Errorf("done in %d groups, not in %d: %s", r.finished,
+			len(bad), some(bad))})
 	case len(todo) == 0:
 		return errors.Join(err, r.nothing())
 	}
@@ -298,7 +300,8 @@ type nodeBalance struct {
 }
 
 func reelectCommand(cmd *command) {
-	c := newRequestCommand(cmd, "reelect", "Run the election again, by policy alone", `Reelect has the elector choose the best member now, regardless of failback and
+	c := newRequestCommand(cmd, "reelect", "Run the election again, by policy alone",
+		`Reelect has the elector choose the best member now, regardless of failback and
 policy.max_preemptions. It ends a move that is in force.
 
 With --all it shows which of several groups would have another leader if each was elected
@@ -360,7 +363,8 @@ func (r *rollout) planReelections(questions []whatif.Question) {
 			continue
 		}
 		if c.NotAffected = questions[i].Slots != nil; c.NotAffected {
-			c.Messages = []string{"skipped, because it has slots: to move the first one, run " + cluster.InGroup("'zkelectd reelect'", c.Group+"/0")}
+			c.Messages = []string{"skipped, because it has slots: to move the first one, run " +
+				cluster.InGroup("'zkelectd reelect'", c.Group+"/0")}
 		}
 		for _, m := range questions[i].Snapshot.Members {
 			before[m.ID] += 0 // a node that leads nothing is shown, too
@@ -413,7 +417,8 @@ func (r *rollout) showBalance() error {
 		total, now, then = total+n.Before, max(now, n.Before), max(then, n.After)
 	}
 	if mean := float64(total) / float64(max(1, len(r.nodes))); mean > 0 {
-		fmt.Fprintf(t, "\nthe most that a node leads is %.2f times the mean, and would be %.2f times\n\n", float64(now)/mean, float64(then)/mean)
+		fmt.Fprintf(t, "\nthe most that a node leads is %.2f times the mean, and would be %.2f times\n\n",
+			float64(now)/mean, float64(then)/mean)
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -138,7 +138,8 @@ groups on this host.`
 			return fmt.Errorf("%w, or send its process SIGHUP", err)
 		}
 		if errors.Is(err, context.DeadlineExceeded) {
-			return exitError{statusTimedOut, fmt.Errorf("the daemon has not answered within %s: it goes on; see its log", timeout)}
+			return exitError{statusTimedOut, fmt.Errorf("the daemon has not answered within %s: it goes "+
+				"on; see its log", timeout)}
 		}
 		if err != nil {
 			return err
@@ -151,7 +152,8 @@ groups on this host.`
 		return err
 	}
 	config.RegisterFile(c.Flags())
-	c.Flags().BoolVar(&r.AllowRemovals, "allow-removals", false, "end the groups whose files are gone, however many they are")
+	c.Flags().BoolVar(&r.AllowRemovals, "allow-removals", false,
+		"end the groups whose files are gone, however many they are")
 	durationFlag(c, &timeout, "timeout", 30*time.Second, "how long to wait for the daemon")
 }
 
@@ -187,7 +189,8 @@ func askAt(ctx context.Context, socket string, r host.ReloadRequest) (host.Reloa
 	if err != nil {
 		return result, err
 	}
-	response, err := web.Endpoint{Addr: "unix:" + socket, Setting: "the socket"}.Send(ctx, http.MethodPost, daemon.ReloadPath, bytes.NewReader(body))
+	response, err := web.Endpoint{Addr: "unix:" + socket, Setting: "the socket"}.Send(ctx, http.MethodPost,
+		daemon.ReloadPath, bytes.NewReader(body))
 	if err != nil {
 		return result, err
 	}
@@ -238,7 +241,8 @@ func describeReload(r host.ReloadResult) (string, error) {
 	}
 	var err error
 	if len(refused) > 0 {
-		err = exitError{statusFailed, fmt.Errorf("reloaded, but these groups stay as they are:\n%s", printableText(strings.Join(refused, "\n")))}
+		err = exitError{statusFailed, fmt.Errorf("reloaded, but these groups stay as they are:\n%s",
+			printableText(strings.Join(refused, "\n")))}
 	} else {
 		fmt.Fprintln(&text, done)
 	}
@@ -260,13 +264,15 @@ leader-only work, and runs hooks.post_stop if it is pending. It refuses while th
 guard or the daemon still runs, for which it waits for the kill margin at most, or
 while it can't be proven that all of the work is dead. It says so if there is
 nothing to release.`
-	c.Flags().StringVar(&file, "session-file", config.Config{}.SessionFile(os.Getenv), "the session file of zkelectd (zookeeper.session_file)")
+	c.Flags().StringVar(&file, "session-file", config.Config{}.SessionFile(os.Getenv),
+		"the session file of zkelectd (zookeeper.session_file)")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		if file == "" {
 			return errors.New("--session-file is not set: name the zookeeper.session_file of the daemon")
 		}
 		if !guard.SessionFileUsed(file) {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "nothing to release: zkelectd has never run with the session file %s\n", file)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "nothing to release: zkelectd has never run with the "+
+				"session file %s\n", file)
 			return err
 		}
 		lock, err := daemon.LockSessionFile(cmd.Context(), file)
@@ -276,7 +282,8 @@ nothing to release.`
 		defer lock.Close()
 		err = daemon.CleanUp(cmd.Context(), file, cmd.OutOrStdout())
 		if errors.Is(err, daemon.ErrNothingLeft) {
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "nothing to release: there is no session file %s, so the last zkelectd has closed its session\n", file)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "nothing to release: there is no session file %s, so the last "+
+				"zkelectd has closed its session\n", file)
 		}
 		return err
 	}

@@ -37,7 +37,8 @@ type slotsState struct {
 // slotsOnly is the permission of slots.
 func slotsOnly(g group) error {
 	if g.kind != cluster.KindSlots {
-		return fmt.Errorf("the group %s has one leader, and no slots; that cannot be changed: start a group with another name and with slots", g.name)
+		return fmt.Errorf("the group %s has one leader, and no slots; that cannot be changed: start a group with "+
+			"another name and with slots", g.name)
 	}
 	return wholeGroup(g)
 }
@@ -60,7 +61,8 @@ lease is over. The configuration of the hosts is not changed, and need not agree
 correct it.`
 	output := c.outputFlag()
 	f := c.Flags()
-	f.IntVar(&size.PerNode, "per-node", 0, "how many slots one node can lead at most (default: as before, or if that was all of them, all)")
+	f.IntVar(&size.PerNode, "per-node", 0, "how many slots one node can lead at most (default: as before, or if that "+
+		"was all of them, all)")
 	f.StringVar(&reason, "reason", "", fmt.Sprintf("the reason, shown by 'slots'; at most %d bytes", request.MaxReason))
 	c.check = func(args []string) (err error) {
 		switch size.Count, err = strconv.Atoi(optional(args)); {
@@ -107,7 +109,8 @@ func (g group) readRecord(ctx context.Context) (cluster.Stored[cluster.Slots], e
 func (g group) slotsState(read cluster.Stored[cluster.Slots]) slotsState {
 	rec := read.Record
 	return slotsState{
-		Root: g.paths.Root, Count: rec.Count, PerNode: rec.PerNode, Epoch: rec.Epoch, By: rec.By, Reason: rec.Reason, Time: rec.Time,
+		Root: g.paths.Root, Count: rec.Count, PerNode: rec.PerNode, Epoch: rec.Epoch, By: rec.By, Reason: rec.Reason,
+		Time:  rec.Time,
 		Drift: operator.SlotsDrift(g.name, g.cfg.Slots, read),
 	}
 }
@@ -168,10 +171,12 @@ func (g group) setSlots(ctx context.Context, changed *changedSlots, size cluster
 	show := cluster.InGroup("'zkelectd slots'", g.name)
 	switch {
 	case errors.Is(err, cluster.ErrNotEmpty), errors.Is(err, cluster.ErrBadVersion):
-		return fmt.Errorf("nothing was changed: a daemon or a command has used the group %s at the same time: see %s, and run this again if it is still wanted",
+		return fmt.Errorf("nothing was changed: a daemon or a command has used the group %s at the same time: see "+
+			"%s, and run this again if it is still wanted",
 			g.name, show)
 	case errors.Is(err, cluster.ErrUnknown):
-		return fmt.Errorf("the connection was lost while znode %s was written; %s shows whether it was: %w", g.paths.Slots(), show, err)
+		return fmt.Errorf("the connection was lost while znode %s was written; %s shows whether it was: %w",
+			g.paths.Slots(), show, err)
 	case err != nil:
 		return fmt.Errorf("cannot change the slots of the group %s: %w", g.name, err)
 	}
@@ -179,7 +184,8 @@ func (g group) setSlots(ctx context.Context, changed *changedSlots, size cluster
 	changed.slotsState = g.slotsState(read)
 	changed.say("the group %s has %s now, in epoch %d; start its daemons", g.name, size, next.Epoch)
 	if wait > 0 {
-		changed.say("not all slots had been released: the first leaders wait %s for leases that may still be running", wait.Round(10*time.Millisecond))
+		changed.say("not all slots had been released: the first leaders wait %s for leases that may still be running",
+			wait.Round(10*time.Millisecond))
 	}
 	return nil
 }
@@ -202,7 +208,8 @@ func (g group) checkNoMembers(ctx context.Context) error {
 func (g group) initializeSlots(ctx context.Context) (string, error) {
 	size := cluster.SlotSize{Count: g.cfg.Slots.Count, PerNode: g.cfg.Slots.Limit()}
 	if !g.cfg.Slots.Enabled() {
-		return "", fmt.Errorf("the group %s has slots, but this configuration has none: name one that has with --config", g.name)
+		return "", fmt.Errorf("the group %s has slots, but this configuration has none: name one that "+
+			"has with --config", g.name)
 	}
 	for i := range size.Count {
 		if err := store.Init(ctx, g.session, g.paths.OfSlot(i), whoami()); err != nil {
@@ -214,7 +221,8 @@ func (g group) initializeSlots(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if errors.Is(read.Err, cluster.ErrNoSlots) || !read.Exists {
-		if err := store.DoSplit(ctx, g.session, g.paths, g.paths.SlotsTx("", read, cluster.NewSlots(size, whoami(), time.Now()))); err != nil {
+		if err := store.DoSplit(ctx, g.session, g.paths, g.paths.SlotsTx("", read, cluster.NewSlots(size, whoami(),
+			time.Now()))); err != nil {
 			return "", fmt.Errorf("cannot write znode %s: %w", g.paths.Slots(), err)
 		}
 	}
@@ -236,7 +244,8 @@ left as it is.
 
 With --max it creates the group of jobs of 'exec --max': --root names it.`
 	output := c.outputFlag()
-	c.Flags().IntVar(&limit, "max", 0, "create the group --root for 'exec --max' with this limit: so many jobs run at once")
+	c.Flags().IntVar(&limit, "max", 0, "create the group --root for 'exec --max' with this limit: so many "+
+		"jobs run at once")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		h, err := loadHost(cmd)
 		if err != nil {
@@ -245,7 +254,8 @@ With --max it creates the group of jobs of 'exec --max': --root names it.`
 		forJobs := cmd.Flags().Changed("max")
 		size := cluster.SlotSize{Count: limit, PerNode: 1}
 		if forJobs && (size.Check() != nil || !cmd.Flags().Changed("root")) {
-			return fmt.Errorf("--max needs a limit from 1 to %d, and --root with the group of the jobs, such as /jobs/backup", cluster.MaxSlots)
+			return fmt.Errorf("--max needs a limit from 1 to %d, and --root with the group of the jobs, such "+
+				"as /jobs/backup", cluster.MaxSlots)
 		}
 		by, err := chosen(cmd, os.Getenv)
 		if err != nil {
@@ -256,7 +266,8 @@ With --max it creates the group of jobs of 'exec --max': --root names it.`
 		case ofHost && by == (choice{}):
 			return created.finish(&created, created.initializeAll(cmd, h))
 		case ofHost && !slices.ContainsFunc(h.Groups, func(g config.Group) bool { return g.Name == by.name }):
-			return fmt.Errorf("the group %s has no file in %s on this host: write it first, or name its root with --root", by.name, h.Dir)
+			return fmt.Errorf("the group %s has no file in %s on this host: write it first, or name its "+
+				"root with --root", by.name, h.Dir)
 		case h.Dir != "" && by.name == "": // the root of one group, such as a job
 			h.Dir, h.Groups = "", nil
 		}
@@ -327,13 +338,15 @@ func (g group) initialize(ctx context.Context, created *createdGroups, base stri
 	existed := err == nil
 	if missing, ok := errors.AsType[*store.MissingError](err); ok {
 		if missing.Similar != "" {
-			created.warn("there is a group at %s as well: if that one is meant, correct zookeeper.root, and remove this one with %s",
+			created.warn("there is a group at %s as well: if that one is meant, correct zookeeper.root, and remove "+
+				"this one with %s",
 				missing.Similar, cluster.InGroup("'zkelectd group delete --root %s'", "", g.paths.Root))
 		}
 		err = g.session.CheckEnsemble(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("nothing was created at %s: %w; start the servers that do not answer, or correct zookeeper.servers", g.paths.Root, err)
+		return fmt.Errorf("nothing was created at %s: %w; start the servers that do not answer, or correct "+
+			"zookeeper.servers", g.paths.Root, err)
 	}
 	own := cluster.Identity{Root: g.paths.Root, Kind: g.kind, ID: store.NewGroupID()}
 	if err := store.VerifyIdentity(ctx, g.session, base, g.name, own); err != nil {

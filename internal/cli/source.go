@@ -19,7 +19,8 @@ func loadHost(cmd *cobra.Command) (config.Host, error) {
 	}
 	h, ignored, err := config.LoadCommand(src)
 	if ignored != nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "warning: files of groups are ignored, %s shows why\n", cluster.InGroup("'zkelectd check --config %s'", "", src.File))
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: files of groups are ignored, %s shows why\n",
+			cluster.InGroup("'zkelectd check --config %s'", "", src.File))
 	}
 	return h, err
 }

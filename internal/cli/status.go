@@ -41,8 +41,10 @@ hard pause, nobody could take over, any other problem), 2 if a group has had no 
 than a failover takes, nobody can lead it, or each member that could lead has failed, 3 if that
 is not known.`
 	output := c.outputFlag(outputWide)
-	c.Flags().BoolVar(&watch, "watch", false, "follow the status until interrupted: on a terminal it is drawn in place, elsewhere printed again whenever it changes")
-	c.Flags().BoolVar(&check, "check", false, "print one line with figures, and exit as a monitoring plugin: 0 ok, 1 warning, 2 critical, 3 unknown")
+	c.Flags().BoolVar(&watch, "watch", false, "follow the status until interrupted: on a terminal it is drawn in "+
+		"place, elsewhere printed again whenever it changes")
+	c.Flags().BoolVar(&check, "check", false, "print one line with figures, and exit as a monitoring plugin: 0 ok, 1 "+
+		"warning, 2 critical, 3 unknown")
 	c.MarkFlagsMutuallyExclusive("check", "watch")
 	c.MarkFlagsMutuallyExclusive("check", "output")
 	c.endless = &watch
@@ -94,7 +96,8 @@ func followStatus(ctx context.Context, g group, shown *screen) error {
 		}
 		return func() tabular { return groupsStatus{Root: g.paths.Root, Groups: g.views(all)} }, g.slotsError(all)
 	}
-	if terminal, ok := shown.w.(*os.File); ok && shown.output != "json" && os.Getenv("TERM") != "dumb" && isTerminal(terminal) {
+	if terminal, ok := shown.w.(*os.File); ok && shown.output != "json" && os.Getenv("TERM") != "dumb" &&
+		isTerminal(terminal) {
 		d := newRedraw(terminal, func(view func() tabular) string { return shown.table(view()) })
 		defer d.end()
 		return follow(ctx, g, time.Time{}, read, d)
@@ -270,8 +273,10 @@ func (g group) summaries(ctx context.Context) []groupStatus {
 		err = g.slotsError(read)
 	}
 	if err != nil {
-		none := status.Group{Name: cluster.GroupOf(g.name), Root: g.paths.Root, State: status.StateNone, Members: []status.Member{}}
-		return []groupStatus{{Name: g.name, Kind: g.kind, Group: none, Error: err.Error(), joined: !operator.NotAffected(err) && !errors.Is(err, store.ErrNoGroup)}}
+		none := status.Group{Name: cluster.GroupOf(g.name), Root: g.paths.Root, State: status.StateNone,
+			Members: []status.Member{}}
+		return []groupStatus{{Name: g.name, Kind: g.kind, Group: none, Error: err.Error(),
+			joined: !operator.NotAffected(err) && !errors.Is(err, store.ErrNoGroup)}}
 	}
 	views := g.views(read)
 	own := make([]status.Group, len(views))
@@ -313,7 +318,8 @@ func (g group) views(read operator.Leaders) []groupStatus {
 		if drift := operator.SlotsDrift(read.Name, g.cfg.Slots, s.Slots); i == 0 && drift != "" {
 			view.Problems = append(view.Problems, drift)
 		}
-		all[i] = groupStatus{Name: cluster.SlotName(read.Name, s.Slot), Group: view, Kind: g.kind, Eligible: view.EligibleMembers(), joined: true}
+		all[i] = groupStatus{Name: cluster.SlotName(read.Name, s.Slot), Group: view, Kind: g.kind,
+			Eligible: view.EligibleMembers(), joined: true}
 	}
 	return all
 }
@@ -372,7 +378,8 @@ func (all groupsStatus) table(wide bool) string {
 		if g.Slot == "0" {
 			before = notes
 		} else if g.Slot != "" {
-			notes = slices.DeleteFunc(notes, func(note string) bool { return slices.Contains(before, note) }) // what all slots share
+			// what all slots share
+			notes = slices.DeleteFunc(notes, func(note string) bool { return slices.Contains(before, note) })
 		}
 		t.row(append(cells, g.leader(), dash(g.Site), term, since, eligible, strings.Join(notes, "; "))...)
 	}

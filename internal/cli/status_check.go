@@ -58,7 +58,9 @@ func (r checkResult) String() string {
 
 // checkSummaries returns the worst result, and says which groups have it.
 func checkSummaries(all []groupStatus) checkResult {
-	all = slices.DeleteFunc(slices.Clone(all), func(g groupStatus) bool { return g.LastRun != nil && g.Slot != "" && g.Slot != "0" })
+	all = slices.DeleteFunc(slices.Clone(all), func(g groupStatus) bool {
+		return g.LastRun != nil && g.Slot != "" && g.Slot != "0"
+	})
 	if len(all) == 0 {
 		return checkResult{checkCritical, "there are no groups"}
 	}
@@ -95,7 +97,8 @@ func checkGroup(g groupStatus) checkResult {
 	if severity, reasons := g.Condition().Judge(time.Now()); severity != status.SeverityOK {
 		return checkResult{int(severity), strings.Join(reasons, "; ")}
 	}
-	return checkResult{checkOK, fmt.Sprintf("%s leads in term %d, %d of %d members are eligible", g.Leader, g.Term, g.Eligible, len(g.Members))}
+	return checkResult{checkOK, fmt.Sprintf("%s leads in term %d, %d of %d members are eligible", g.Leader, g.Term,
+		g.Eligible, len(g.Members))}
 }
 
 // check returns the result for a job that no host runs or waits for, as a job is most of the time, and for one of
@@ -129,5 +132,6 @@ func checkFigures(all []groupStatus) string {
 		}
 		problems += len(g.Problems)
 	}
-	return fmt.Sprintf("groups=%d ready=%d members=%d eligible=%d problems=%d", len(all), ready, members, eligible, problems)
+	return fmt.Sprintf("groups=%d ready=%d members=%d eligible=%d problems=%d", len(all), ready, members,
+		eligible, problems)
 }

@@ -204,8 +204,10 @@ func (q groupQuestion) add(all []forecast, lost string, outcomes []whatif.Outcom
 
 func newForecast(q whatif.Question, now status.Group, lost string, out whatif.Outcome) forecast {
 	f := forecast{
-		Group: q.Options.Group, Lost: lost, Now: operator.Leader(q.Snapshot), Leader: out.Leader.ID, Site: out.Leader.Node.Record.Site,
-		State: now.State, LeaseUnconfirmed: now.LeaseUnconfirmed, Note: out.Last.Note, Blocked: out.Blocked, Problems: out.Problems,
+		Group: q.Options.Group, Lost: lost, Now: operator.Leader(q.Snapshot), Leader: out.Leader.ID,
+		Site:  out.Leader.Node.Record.Site,
+		State: now.State, LeaseUnconfirmed: now.LeaseUnconfirmed, Note: out.Last.Note, Blocked: out.Blocked,
+		Problems: out.Problems,
 		RollCall: cluster.AnswersIn(q.Snapshot.Elected.Record.Ranking),
 	}
 	if n := len(out.Steps); n > 0 {
@@ -373,7 +375,8 @@ func balanceText(b whatif.Balance) string {
 	if b.Groups == 0 || b.Nodes == 0 {
 		return "Evenness  no group would have a leader"
 	}
-	text := fmt.Sprintf("Evenness  %d leaders on %d eligible nodes, at most %d on one: %.2f times the mean", b.Groups, b.Nodes, b.Most, b.Ratio)
+	text := fmt.Sprintf("Evenness  %d leaders on %d eligible nodes, at most %d on one: %.2f times the mean", b.Groups,
+		b.Nodes, b.Most, b.Ratio)
 	if fmt.Sprintf("%.2f", b.WeightedRatio) != fmt.Sprintf("%.2f", b.Ratio) {
 		text += fmt.Sprintf(", %.2f times by weight", b.WeightedRatio)
 	}

@@ -104,8 +104,10 @@ func NewBudget(session, lease, stop time.Duration) (Budget, error) {
 	b.Renew = min(b.Lease/3, (b.Lease-b.Grace)/3)
 	b.LeaseWait = OnAnyClock(b.Lease + b.Kill)
 	if limit := expiry(session); b.Lease+b.Kill > limit {
-		return Budget{}, fmt.Errorf("a session timeout of %s is too short: the lease of %s and the %s that a kill may take exceed %s, "+
-			"the earliest at which the server may end such a session; raise zookeeper.session_timeout (and the server's maxSessionTimeout) to %s",
+		return Budget{}, fmt.Errorf("a session timeout of %s is too short: the lease of %s and the %s that a kill "+
+			"may take exceed %s, "+
+			"the earliest at which the server may end such a session; raise zookeeper.session_timeout (and the "+
+			"server's maxSessionTimeout) to %s",
 			session, b.Lease, b.Kill, limit, minSession)
 	}
 	if stop > b.Lease-b.Renew {
@@ -123,7 +125,8 @@ func CheckLease(session, lease time.Duration) error {
 	case lease < MinLease:
 		return fmt.Errorf("%s is too short: it must be 0s or %s and more, since a kill may take %s", lease, MinLease, MinKill)
 	case lease > Lease(session):
-		return fmt.Errorf("%s is too long for a session timeout of %s, which allows %s: shorten it, or raise zookeeper.session_timeout "+
+		return fmt.Errorf("%s is too long for a session timeout of %s, which allows %s: shorten it, or raise "+
+			"zookeeper.session_timeout "+
 			"(and the server's maxSessionTimeout) to %s", lease, session, Lease(session), sessionFor(lease))
 	}
 	return nil
@@ -142,7 +145,8 @@ func (b Budget) stopError(configured bool) error {
 		if need > Lease(b.Session) {
 			also = fmt.Sprintf(" and zookeeper.session_timeout (and the server's maxSessionTimeout) to %s", sessionFor(need))
 		}
-		return fmt.Errorf("child.stop_timeout %s does not fit the lease of %s: shorten it to at most %s, or raise election.lease to %s%s",
+		return fmt.Errorf("child.stop_timeout %s does not fit the lease of %s: shorten it to at most %s, or raise "+
+			"election.lease to %s%s",
 			b.Stop, b.Lease, longest, need, also)
 	}
 	return fmt.Errorf("child.stop_timeout %s does not fit the lease of %s that a session timeout of %s allows: "+

@@ -43,7 +43,8 @@ func ShellWord(text string) string {
 		return "''"
 	}
 	var b strings.Builder
-	if strings.ContainsFunc(text, unicode.IsControl) { // a shell drops a newline after a backslash; only damaged records contain one
+	if strings.ContainsFunc(text, unicode.IsControl) {
+		// a shell drops a newline after a backslash; only damaged records contain one
 		b.WriteString("$'")
 		for _, c := range []byte(text) {
 			if c >= ' ' && c != '\'' && c != '\\' && c < unicode.MaxASCII {

@@ -25,7 +25,8 @@ func (s *Snapshot) CheckCurrent(p Paths) {
 		who = "no session owns it"
 	}
 	s.Current.Record = Current{}
-	s.Current.Err = fmt.Errorf("znode %s %w: %s; the elector deletes it: if it cannot, delete it with 'deleteall %s' in zkCli.sh",
+	s.Current.Err = fmt.Errorf("znode %s %w: %s; the elector deletes it: if it cannot, delete it with "+
+		"'deleteall %s' in zkCli.sh",
 		p.Current(), ErrForeignCurrent, who, p.Current())
 }
 

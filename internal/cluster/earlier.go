@@ -124,7 +124,8 @@ func MergeEarlier(list []EarlierHolder) []EarlierHolder {
 // validateFencing checks what a fence says about earlier holders. Their waits are part of Owed.
 func (f *Fence) validateFencing() error {
 	if len(f.Earlier) > MaxEarlier || len(f.Fencing) > MaxEarlier {
-		return fmt.Errorf("%d earlier holders, %d attempts to fence one: more than %d", len(f.Earlier), len(f.Fencing), MaxEarlier)
+		return fmt.Errorf("%d earlier holders, %d attempts to fence one: more than %d", len(f.Earlier),
+			len(f.Fencing), MaxEarlier)
 	}
 	errs := []error{checkWait("fencing_limit", f.FencingLimit)}
 	for _, h := range f.Earlier {

@@ -51,7 +51,8 @@ type NewerVersionError struct {
 }
 
 func (e *NewerVersionError) Error() string {
-	return fmt.Sprintf("znode %s has format version %d, this zkelectd reads up to %d: upgrade this host", e.Path, e.Version, max(e.Known, FormatVersion))
+	return fmt.Sprintf("znode %s has format version %d, this zkelectd reads up to %d: upgrade this host", e.Path,
+		e.Version, max(e.Known, FormatVersion))
 }
 
 // Header is common to all records: the format version, and the fields that this build does not know. They are kept when

@@ -69,7 +69,8 @@ func (f *Fence) bound() bool {
 	if fs == nil || len(fs.Members) == 0 || f.State == FenceReleased {
 		return false
 	}
-	return fs.Veto == "" || fs.Veto != f.Node && !slices.ContainsFunc(fs.Members, func(m FailsafeMember) bool { return m.ID == fs.Veto })
+	return fs.Veto == "" || fs.Veto != f.Node && !slices.ContainsFunc(fs.Members,
+		func(m FailsafeMember) bool { return m.ID == fs.Veto })
 }
 
 // Succession is the right by which a node may acquire over a fence. It is required in addition to the lease wait, see
@@ -106,7 +107,8 @@ func (f *Fence) Succession(id, key string) Succession {
 
 // Names reports whether the node is the holder's or one of those that must promise, whatever its key.
 func (f *Fence) Names(id string) bool {
-	return f.Failsafe != nil && (f.Node == id || slices.ContainsFunc(f.Failsafe.Members, func(m FailsafeMember) bool { return m.ID == id }))
+	return f.Failsafe != nil && (f.Node == id || slices.ContainsFunc(f.Failsafe.Members,
+		func(m FailsafeMember) bool { return m.ID == id }))
 }
 
 // CapWait returns how long after it has seen that current of the fence's term is gone anybody may acquire without a
@@ -129,7 +131,8 @@ func (f *Fence) CheckSuccession() error {
 	if !f.bound() {
 		return nil
 	}
-	return fmt.Errorf("%s may still lead in term %d: the members that have promised not to replace it have not said otherwise", f.Node, f.Term)
+	return fmt.Errorf("%s may still lead in term %d: the members that have promised not to replace it have not "+
+		"said otherwise", f.Node, f.Term)
 }
 
 // FailsafeGrace returns how long before the end of a lease the work is asked to stop at the earliest, while members may

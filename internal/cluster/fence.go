@@ -88,7 +88,8 @@ func (m *LastKnown) ReplacementFence(s *Snapshot, next int64, wall time.Time) *F
 		Term: next - 1, Node: last.Node, Site: last.Site, Incarnation: last.Incarnation, State: FenceRevoked,
 		Session: last.Session, LeaseWait: Duration(wait), Kill: last.Kill, RevokeTimeout: last.RevokeTimeout, Time: wall,
 		Failsafe: last.Failsafe,
-		Host:     last.Host, API: last.API, Owed: Duration(wait), Earlier: unknownHolder(last.Earlier, wait), // another node may have led since
+		// another node may have led since
+		Host: last.Host, API: last.API, Owed: Duration(wait), Earlier: unknownHolder(last.Earlier, wait),
 	}
 	if f.RevokeTimeout == 0 { // the holder may exist and be stopping its work
 		f.RevokeTimeout = Duration(min(2*wait, MaxWait))
@@ -148,7 +149,8 @@ func (p Paths) writeFence(read Stored[Fence], f Fence, term int64) []Op {
 	if read.Exists && !errors.Is(read.Err, ErrNeverWritten) {
 		return []Op{p.setFence(read.Stat.Version, f)}
 	}
-	return firstWrite(p.Leader(), read.Exists, read.Stat.Version, emptyWrites(read.Stat.Version, term, termWrites, termCycle), Encode(&f))
+	return firstWrite(p.Leader(), read.Exists, read.Stat.Version, emptyWrites(read.Stat.Version, term, termWrites,
+		termCycle), Encode(&f))
 }
 
 // emptyWrites returns how many empty writes raise a version to the first one of number, of which each has so many

@@ -33,7 +33,8 @@ func (s *Snapshot) CheckStuck() error {
 	case !s.Fence.Exists || s.Fence.Err != nil:
 		return fmt.Errorf("the fence is missing or damaged: the elector repairs it")
 	case s.Current.Exists:
-		return fmt.Errorf("there is a leader or a candidate: znode current exists, of term %d", max(s.Current.Record.Term, f.Term))
+		return fmt.Errorf("there is a leader or a candidate: znode current exists, of term %d",
+			max(s.Current.Record.Term, f.Term))
 	case f.State == FenceReleased:
 		return fmt.Errorf("%s has released leadership in term %d: nothing is in the way of a successor", f.Node, f.Term)
 	case f.Failsafe == nil || len(f.Failsafe.Members) == 0:

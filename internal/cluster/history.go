@@ -141,7 +141,8 @@ func DecodeHistory(path string, data []byte) (History, error) {
 		return History{}, err
 	}
 	if len(h.Terms) > maxTermsRead {
-		return History{}, fmt.Errorf("znode %s has %d terms, more than a history may have (%d)", path, len(h.Terms), maxTermsRead)
+		return History{}, fmt.Errorf("znode %s has %d terms, more than a history may have (%d)", path, len(h.Terms),
+			maxTermsRead)
 	}
 	return h, nil
 }

@@ -59,16 +59,22 @@ func CheckIdentity(path, root string, kind GroupKind, read Stored[Identity]) err
 	case rec.Root == "":
 		return nil
 	case rec.Kind != KindSingle && rec.Kind != KindSlots:
-		return fmt.Errorf("znode %s records a group of the kind %q, which this zkelectd does not know: upgrade this host", path, rec.Kind)
+		return fmt.Errorf("znode %s records a group of the kind %q, which this zkelectd does not know: "+
+			"upgrade this host", path, rec.Kind)
 	case rec.Root != root:
-		return fmt.Errorf("znode %s says that the group's root is %s, but the configuration of this host says %s: hosts that disagree would "+
+		return fmt.Errorf("znode %s says that the group's root is %s, but the configuration of this host says %s: "+
+			"hosts that disagree would "+
 			"elect two leaders; correct zookeeper.root on this host or on the others", path, rec.Root, root)
 	case rec.Kind != kind && rec.Kind == KindSlots:
-		return fmt.Errorf("znode %s records a group with slots, but the configuration of this host has none: hosts that disagree would do the "+
-			"same work twice; set slots.count on this host, or choose another name or zookeeper.root for a group with one leader", path)
+		return fmt.Errorf("znode %s records a group with slots, but the configuration of this host has none: hosts "+
+			"that disagree would do the "+
+			"same work twice; set slots.count on this host, or choose another name or zookeeper.root for a group "+
+			"with one leader", path)
 	case rec.Kind != kind:
-		return fmt.Errorf("znode %s records a group with one leader, but the configuration of this host has slots: hosts that disagree would do "+
-			"the same work twice; remove slots on this host, or choose another name or zookeeper.root for a group with slots", path)
+		return fmt.Errorf("znode %s records a group with one leader, but the configuration of this host has slots: "+
+			"hosts that disagree would do "+
+			"the same work twice; remove slots on this host, or choose another name or zookeeper.root for a "+
+			"group with slots", path)
 	}
 	return nil
 }

@@ -23,8 +23,10 @@ type InUseError struct {
 }
 
 func (e *InUseError) Error() string {
-	return fmt.Sprintf("the group %s is in use, or has been: %s; it was not initialized. Just start its daemons: the first leader waits some "+
-		"seconds for a lease that might still be running. To start over, stop all daemons, delete everything under %s, and run this again",
+	return fmt.Sprintf("the group %s is in use, or has been: %s; it was not initialized. Just start its daemons: the "+
+		"first leader waits some "+
+		"seconds for a lease that might still be running. To start over, stop all daemons, delete everything under "+
+		"%s, and run this again",
 		e.Root, strings.Join(e.Found, "; "), e.Root)
 }
 

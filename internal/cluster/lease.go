@@ -34,7 +34,8 @@ func LeaseZnodeTx(znode string) []Op {
 // claim: another znode that the same session owns may stay as it is while the lease is renewed.
 func (f *Fence) namesLeaseZnode() bool {
 	dir, name := path.Split(f.LeaseZnode)
-	return strings.HasPrefix(dir, "/") && path.Base(dir) == path.Base(LeaseZnodes("/")) && name == leaseZnodeName(f.Node, f.Session)
+	return strings.HasPrefix(dir, "/") && path.Base(dir) == path.Base(LeaseZnodes("/")) &&
+		name == leaseZnodeName(f.Node, f.Session)
 }
 
 // LeaseZnodeSeen is what a member has read of the lease znode of a holder.

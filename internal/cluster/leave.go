@@ -66,7 +66,8 @@ func (p Paths) LeaveTx(d Departure) ([]Op, error) {
 		}
 	}
 	for _, name := range d.Incarnations {
-		deletes = append(deletes, Op{Kind: OpDelete, Path: p.Incarnation(name), Version: AnyVersion}) // a name is never reused
+		// a name is never reused
+		deletes = append(deletes, Op{Kind: OpDelete, Path: p.Incarnation(name), Version: AnyVersion})
 	}
 	if d.Node.Exists && d.Node.Stat.Owner == d.Session {
 		deletes = append(deletes, Op{Kind: OpDelete, Path: p.Node(d.ID), Version: d.Node.Stat.Version})

@@ -170,7 +170,8 @@ func ParseIncarnation(name string) (Incarnation, error) {
 	i := strings.LastIndex(name, sequenceMark)
 	dash := i - instanceDigits - 1
 	if dash <= 0 || name[dash] != '-' || strings.Trim(name[dash+1:i], "0123456789abcdef") != "" {
-		return Incarnation{}, fmt.Errorf("%q is not an incarnation: want <id>-<%d hexadecimal digits>%s<sequence>", name, instanceDigits, sequenceMark)
+		return Incarnation{}, fmt.Errorf("%q is not an incarnation: want <id>-<%d hexadecimal digits>%s<sequence>",
+			name, instanceDigits, sequenceMark)
 	}
 	digits := name[i+len(sequenceMark):]
 	seq, err := strconv.ParseInt(digits, 10, 32)

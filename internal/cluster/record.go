@@ -119,7 +119,8 @@ const (
 
 // Causes lists all causes.
 var Causes = []Cause{
-	CauseFirst, CauseFailure, CauseSilent, CauseLapsed, CauseStopped, CauseGaveUp, CauseRevoked, CauseOverdue, CausePreempt,
+	CauseFirst, CauseFailure, CauseSilent, CauseLapsed, CauseStopped, CauseGaveUp, CauseRevoked, CauseOverdue,
+	CausePreempt,
 	CauseIneligible, CauseUnhealthy, CauseMove, CauseDrain, CauseReelect, CauseRepair,
 }
 

@@ -62,7 +62,8 @@ func (r *Remains) DeleteTx() ([]Op, error) {
 		name := path.Base(z.Path)
 		switch parent := path.Dir(z.Path); {
 		case !r.Paths.has(z.Path):
-			return nil, fmt.Errorf("znode %s is none of a group of this zkelectd: upgrade this host, or look who uses it and delete it", z.Path)
+			return nil, fmt.Errorf("znode %s is none of a group of this zkelectd: upgrade this host, or look who "+
+				"uses it and delete it", z.Path)
 		case z.Stat.Owner == 0:
 		case parent == r.Paths.Nodes():
 			members = append(members, name)
@@ -133,19 +134,22 @@ func (r *Remains) checkOver(p Paths) error {
 	case s.Fence.Newer() != nil:
 		return s.Fence.Newer()
 	case current:
-		return fmt.Errorf("znode %s exists: a leader or a candidate has not released leadership, and its session has not ended", p.Current())
+		return fmt.Errorf("znode %s exists: a leader or a candidate has not released leadership, and its "+
+			"session has not ended", p.Current())
 	case f.CheckSuccession() != nil:
 		return fmt.Errorf("znode %s: %w", p.Leader(), f.CheckSuccession())
 	case !s.Fence.Readable() && !elected && !led && (!s.Fence.Exists || errors.Is(s.Fence.Err, ErrNeverWritten)):
 		return nil // nobody has ever been elected
 	case !s.Fence.Readable():
-		return fmt.Errorf("znode %s is missing or damaged: it is not known whether the work of the last leader has ended", p.Leader())
+		return fmt.Errorf("znode %s is missing or damaged: it is not known whether the work of the last "+
+			"leader has ended", p.Leader())
 	case f.State == FenceReleased:
 		return nil
 	case f.Node == "":
 		return fmt.Errorf("znode %s: it is not known whether a leader's work still runs", p.Leader())
 	}
-	return fmt.Errorf("znode %s: %s has not released leadership properly in term %d (%s): work may still run, or a host may have to be fenced", p.Leader(), f.Node, f.Term, f.State)
+	return fmt.Errorf("znode %s: %s has not released leadership properly in term %d (%s): work may still run, or a "+
+		"host may have to be fenced", p.Leader(), f.Node, f.Term, f.State)
 }
 
 func (r *Remains) fence(p Paths) Stored[Fence] {
@@ -202,7 +206,8 @@ func (r *Remains) Describe() (lines []string) {
 	switch {
 	case r.Name == nil:
 	case len(r.Znodes) == 0:
-		lines = append(lines, fmt.Sprintf("%s, the record of its root %s, which does not exist any more", r.Name.Path, r.Paths.Root))
+		lines = append(lines, fmt.Sprintf("%s, the record of its root %s, which does not exist any more", r.Name.Path,
+			r.Paths.Root))
 	default:
 		lines = append(lines, r.Name.Path+", the record of its root")
 	}

@@ -24,9 +24,11 @@ const ResetMargin = 500 * time.Millisecond
 func (b Budget) NewReset(timeout time.Duration) (Reset, error) {
 	within := b.Kill - ResetMargin
 	if within < MinKill {
-		return Reset{}, fmt.Errorf("the kill margin of %s after the lease of %s is too short for a watchdog device: without the %s that a reset may be late, "+
+		return Reset{}, fmt.Errorf("the kill margin of %s after the lease of %s is too short for a watchdog device: "+
+			"without the %s that a reset may be late, "+
 			"%s are left for a kill, which may take %s; %s",
-			b.Kill.Round(time.Millisecond), b.Lease, ResetMargin, max(0, within).Round(time.Millisecond), MinKill, raiseLease((MinKill+ResetMargin)*3))
+			b.Kill.Round(time.Millisecond), b.Lease, ResetMargin, max(0, within).Round(time.Millisecond), MinKill,
+			raiseLease((MinKill+ResetMargin)*3))
 	}
 	// The last pet must be possible so long before the end of a lease that a lease that is being renewed is always longer.
 	longest := b.Lease*2/3 + within
@@ -37,7 +39,8 @@ func (b Budget) NewReset(timeout time.Duration) (Reset, error) {
 	}
 	if timeout > longest {
 		// longest is 2/3 D + 1/3 D - ResetMargin.
-		return Reset{}, fmt.Errorf("a watchdog device with a timeout of %s does not fit the lease of %s: the host must be reset %s after its end (kill margin %s less %s that a reset may be late), "+
+		return Reset{}, fmt.Errorf("a watchdog device with a timeout of %s does not fit the lease of %s: the host "+
+			"must be reset %s after its end (kill margin %s less %s that a reset may be late), "+
 			"and two thirds of a lease plus that are %s; use another device, or %s",
 			timeout, b.Lease, within, b.Kill, ResetMargin, longest, raiseLease(timeout+ResetMargin))
 	}
@@ -46,7 +49,8 @@ func (b Budget) NewReset(timeout time.Duration) (Reset, error) {
 
 // raiseLease says how to get a lease that is long enough.
 func raiseLease(lease time.Duration) string {
-	return fmt.Sprintf("raise zookeeper.session_timeout to %s on all hosts, and election.lease, if it is set, to %s", sessionFor(lease), roundUp(lease))
+	return fmt.Sprintf("raise zookeeper.session_timeout to %s on all hosts, and election.lease, if it is set, to %s",
+		sessionFor(lease), roundUp(lease))
 }
 
 // roundUp returns d with at most one digit after the seconds, not less than d.

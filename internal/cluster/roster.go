@@ -141,10 +141,12 @@ func (n RosterNode) update(p *presentNode, now time.Time) RosterNode {
 }
 
 func (n RosterNode) equal(m RosterNode) bool {
-	if n.ID != m.ID || n.Site != m.Site || n.ForgetAfter != m.ForgetAfter || !n.FirstSeen.Equal(m.FirstSeen) || (n.Left == nil) != (m.Left == nil) {
+	if n.ID != m.ID || n.Site != m.Site || n.ForgetAfter != m.ForgetAfter || !n.FirstSeen.Equal(m.FirstSeen) ||
+		(n.Left == nil) != (m.Left == nil) {
 		return false
 	}
-	return n.Left == nil || n.Left.How == m.Left.How && n.Left.Incarnation == m.Left.Incarnation && n.Left.Time.Equal(m.Left.Time)
+	return n.Left == nil || n.Left.How == m.Left.How && n.Left.Incarnation == m.Left.Incarnation &&
+		n.Left.Time.Equal(m.Left.Time)
 }
 
 // presentNode is a node that is registered.
@@ -166,7 +168,8 @@ func presentNodes(members []Member) map[string]*presentNode {
 	for _, m := range members {
 		p := all[m.ID]
 		if p == nil {
-			p = &presentNode{site: clipName(m.Node.Record.Site), forgetAfter: max(0, min(m.Node.Record.ForgetAfter, Duration(MaxRequestTime))), known: m.Node.Readable()}
+			p = &presentNode{site: clipName(m.Node.Record.Site),
+				forgetAfter: max(0, min(m.Node.Record.ForgetAfter, Duration(MaxRequestTime))), known: m.Node.Readable()}
 			all[m.ID] = p
 		}
 		p.incarnations = append(p.incarnations, m.Name)

@@ -153,7 +153,8 @@ func (p Paths) writeSlots(read Stored[Slots], next Slots) []Op {
 	if read.Exists && !errors.Is(read.Err, ErrNoSlots) {
 		return []Op{writeOp(p.Slots(), read, Encode(&next))}
 	}
-	return firstWrite(p.Slots(), read.Exists, read.Stat.Version, emptyWrites(read.Stat.Version, next.Epoch, epochWrites, epochCycle), Encode(&next))
+	return firstWrite(p.Slots(), read.Exists, read.Stat.Version, emptyWrites(read.Stat.Version, next.Epoch, epochWrites,
+		epochCycle), Encode(&next))
 }
 
 // RepairSlotsTx returns the transaction by which an elector writes a record again that was deleted or damaged. known is
@@ -181,7 +182,8 @@ func (p Paths) RepairSlotsTx(self string, read, known Stored[Slots], wall time.T
 // leader waits for the longest lease of all.
 func (p Paths) SetSlotsTx(read Stored[Slots], next Slots, slots []SlotState) (ops []Op, wait time.Duration, err error) {
 	for _, parent := range []string{p.Nodes(), p.Election()} {
-		ops = append(ops, Op{Kind: OpDelete, Path: parent, Version: AnyVersion}, Op{Kind: OpCreate, Path: parent, Data: []byte{}})
+		ops = append(ops, Op{Kind: OpDelete, Path: parent, Version: AnyVersion}, Op{Kind: OpCreate, Path: parent,
+			Data: []byte{}})
 	}
 	clean := read.Readable() // else it is not known which slots there were
 	for i, s := range slots {

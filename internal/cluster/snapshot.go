@@ -185,7 +185,8 @@ func (s *Snapshot) Owed(own time.Duration) (wait time.Duration, why string) {
 		wait, why = time.Duration(f.Owed), f.Node+" had not yet waited for an earlier holder when it fell silent"
 	case f.State == FenceUnclean:
 		wait = time.Duration(f.Owed)
-		why = f.Node + " had not yet waited for an earlier holder, could not undo its leadership, or had handed out application leases"
+		why = f.Node + " had not yet waited for an earlier holder, could not undo its leadership, or had handed out " +
+			"application leases"
 	case f.Node == "": // the elector wrote the fence, and knew of no holder
 		wait, why = full, "it is not known whether there was a leader before"
 	default:

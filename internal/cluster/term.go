@@ -85,5 +85,6 @@ func (c *Current) validate(stat Stat) error { return checkTerm(c.Term, stat, Ter
 
 func (f *Fence) validate(stat Stat) error {
 	return errors.Join(checkTerm(f.Term, stat, TermSlack), checkWait("owed", f.Owed), checkWait("lease_wait", f.LeaseWait),
-		checkWait("kill", f.Kill), checkWait("revoke_timeout", f.RevokeTimeout), checkWait("takeover", f.Takeover), f.Failsafe.validate(), f.validateFencing(), f.Idle.validate("idle"))
+		checkWait("kill", f.Kill), checkWait("revoke_timeout", f.RevokeTimeout), checkWait("takeover", f.Takeover),
+		f.Failsafe.validate(), f.validateFencing(), f.Idle.validate("idle"))
 }

@@ -75,7 +75,8 @@ func CheckName(s string) error {
 		return errors.New("begins or ends with a space")
 	}
 	for _, r := range s {
-		if r == '/' || r == utf8.RuneError || !unicode.IsPrint(r) || (r >= 0xF000 && r <= 0xF8FF) || r >= 0xFFF0 && r <= 0xFFFF {
+		if r == '/' || r == utf8.RuneError || !unicode.IsPrint(r) || (r >= 0xF000 && r <= 0xF8FF) ||
+			r >= 0xFFF0 && r <= 0xFFFF {
 			return fmt.Errorf("contains %s, which is not allowed in a znode path", strconv.QuoteRune(r))
 		}
 	}
@@ -122,7 +123,8 @@ func (c *Config) checkPolicy(report func(string, string, ...any), reported map[s
 		err = policy.CheckCauses(rules)
 	}
 	if key := policy.UsesBest(rules); err == nil && key != "" && !c.Score.AtElection {
-		err = fmt.Errorf("%s: best has the answers of the members that measure their scores for an election: set %s", key, scoreAtElection)
+		err = fmt.Errorf("%s: best has the answers of the members that measure their scores for an election: set %s",
+			key, scoreAtElection)
 	}
 	if err != nil {
 		// The message begins with the key; for an item of a list, with the key of the list.
@@ -143,7 +145,8 @@ func (c *Config) checkProbes(report func(string, string, ...any)) {
 		"health": {Target: c.Health.Target}, "child.live": {Target: child.Live.Target}, "child.warm": child.Warm,
 		"child.ready": {Target: child.Ready.Target, Notify: child.Ready.Notify},
 	} {
-		atMostOne(report, section, map[string]bool{"exec": len(p.Exec) > 0, "http": p.HTTP != "", "tcp": p.TCP != "", "notify": p.Notify})
+		atMostOne(report, section, map[string]bool{"exec": len(p.Exec) > 0, "http": p.HTTP != "", "tcp": p.TCP != "",
+			"notify": p.Notify})
 		checkTarget(report, section, p.HTTP, p.TCP)
 	}
 }
@@ -170,7 +173,8 @@ func checkProgram(report func(string, string, ...any), p Program) {
 
 // checkTarget reports an invalid URL or address of a check.
 func checkTarget(report func(string, string, ...any), section, link, hostPort string) {
-	if u, err := url.Parse(link); link != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
+	if u, err := url.Parse(link); link != "" && (err != nil || u.Host == "" ||
+		(u.Scheme != "http" && u.Scheme != "https")) {
 		report(section+".http", "%q is not an http or https URL", link)
 	}
 	if _, _, err := net.SplitHostPort(hostPort); hostPort != "" && err != nil {
@@ -188,15 +192,18 @@ func (c *Config) checkUnit(report func(string, string, ...any)) {
 	if !unitName.MatchString(c.Child.Unit) || len(c.Child.Unit) > 255 {
 		report("child.unit", "%q is not the name of a service, as in app.service", c.Child.Unit)
 	}
-	for key, set := range map[string]bool{"child.command": len(c.Child.Command) > 0, "child.dir": c.Child.Dir != "", "child.ready.notify": c.Child.Ready.Notify} {
+	for key, set := range map[string]bool{"child.command": len(c.Child.Command) > 0, "child.dir": c.Child.Dir != "",
+		"child.ready.notify": c.Child.Ready.Notify} {
 		if set {
 			report(key, "cannot be set together with child.unit: systemd controls how the unit runs and when it has started")
 		}
 	}
 	if len(c.Child.Env) > 0 {
-		report("child.env", "cannot be set together with child.unit: use Environment= or EnvironmentFile= in the unit (systemctl edit %s)", c.Child.Unit)
+		report("child.env", "cannot be set together with child.unit: use Environment= or EnvironmentFile= in the "+
+			"unit (systemctl edit %s)", c.Child.Unit)
 	}
-	for key, text := range map[string]string{"node.id": c.Node.ID, "node.site": c.Node.Site, "zookeeper.root": c.ZooKeeper.Root} {
+	for key, text := range map[string]string{"node.id": c.Node.ID, "node.site": c.Node.Site,
+		"zookeeper.root": c.ZooKeeper.Root} {
 		if err := workenv.CheckValue(text); err != nil {
 			report(key, "%q %v; child.unit receives it as an environment variable", text, err)
 		}
@@ -265,8 +272,10 @@ func (c *Config) checkPromotion(report func(string, string, ...any)) {
 		report("child.warm.notify", "cannot be set together with child.unit: set Type=notify in the unit instead")
 	case c.Slots.Enabled() && c.Slots.PerNode != 1:
 		report("child.promote", "needs slots.per_node: 1: a host has one standby, which can lead one slot")
-	case c.Slots.Enabled() && (hasSlotVariable(child.Command) || hasSlotVariable(child.Unit) || hasSlotVariable(child.Dir) || hasSlotVariable(child.Env)):
-		report("child.promote", "the work contains %s or %s, but a standby belongs to no slot: child.promote says which one it leads", slotVariable, slotsVariable)
+	case c.Slots.Enabled() && (hasSlotVariable(child.Command) || hasSlotVariable(child.Unit) ||
+		hasSlotVariable(child.Dir) || hasSlotVariable(child.Env)):
+		report("child.promote", "the work contains %s or %s, but a standby belongs to no slot: child.promote says "+
+			"which one it leads", slotVariable, slotsVariable)
 	}
 	if child.Ready.Notify {
 		report("child.ready.notify", "cannot be set together with child.promote: use exec, http or tcp")

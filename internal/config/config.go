@@ -89,9 +89,11 @@ func (c *Config) checkElection(report func(string, string, ...any)) {
 	}
 	switch least := b.LeaseWait.Round(10 * time.Millisecond); {
 	case e.LostAfter < least:
-		report("election.lost_after", "%s is too short: the lease of a silent leader is only sure to be over after %s; set at least that, or 0s", e.LostAfter, least)
+		report("election.lost_after", "%s is too short: the lease of a silent leader is only sure to be over after "+
+			"%s; set at least that, or 0s", e.LostAfter, least)
 	case e.LostAfter > c.ZooKeeper.SessionTimeout:
-		report("election.lost_after", "%s is longer than zookeeper.session_timeout (%s), after which ZooKeeper ends the session of a silent leader: raise that as well",
+		report("election.lost_after", "%s is longer than zookeeper.session_timeout (%s), after which ZooKeeper ends "+
+			"the session of a silent leader: raise that as well",
 			e.LostAfter, c.ZooKeeper.SessionTimeout)
 	}
 }
@@ -132,7 +134,8 @@ const (
 
 func (c *Config) checkScore(report func(string, string, ...any)) {
 	if c.Score.AtElection && c.Slots.Enabled() {
-		report(scoreAtElection, "is not possible in a group with slots (slots.count): a host has one score, and each slot other data")
+		report(scoreAtElection, "is not possible in a group with slots (slots.count): a host has one score, and each "+
+			"slot other data")
 	}
 }
 
@@ -380,7 +383,8 @@ func (c *Config) failsBack() bool {
 	for _, s := range c.Policy.Strategies {
 		rankers = append(rankers, s.Use)
 	}
-	return c.Slots.Enabled() || slices.ContainsFunc(rankers, func(name string) bool { return name == spread || policy.Relates(name) })
+	return c.Slots.Enabled() ||
+		slices.ContainsFunc(rankers, func(name string) bool { return name == spread || policy.Relates(name) })
 }
 
 const spread = "spread"

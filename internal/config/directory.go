@@ -70,12 +70,14 @@ func (m *mainFile) readDir() *directory {
 
 // copies are extensions that editors and package managers give to copies.
 var copies = []string{
-	".bak", ".disabled", ".dpkg-dist", ".dpkg-new", ".dpkg-old", ".dpkg-tmp", ".old", ".orig", ".rpmnew", ".rpmorig", ".rpmsave", ".save", ".swp",
+	".bak", ".disabled", ".dpkg-dist", ".dpkg-new", ".dpkg-old", ".dpkg-tmp", ".old", ".orig", ".rpmnew", ".rpmorig",
+	".rpmsave", ".save", ".swp",
 	".tmp",
 }
 
 func isCopy(base string) bool {
-	return strings.HasPrefix(base, ".") || strings.HasPrefix(base, "#") || strings.HasSuffix(base, "~") || slices.Contains(copies, filepath.Ext(base))
+	return strings.HasPrefix(base, ".") || strings.HasPrefix(base, "#") || strings.HasSuffix(base, "~") ||
+		slices.Contains(copies, filepath.Ext(base))
 }
 
 // notGroupFile reports whether a file of the directory has nothing to do with groups.
@@ -103,7 +105,8 @@ func (d *directory) add(m *mainFile, base string) {
 	case exists:
 		f.errs.add(f.path, "", "is one of two files for the group %s: remove it or %s", name, file)
 	case !groupName.MatchString(name):
-		f.errs.add(file, "", "%q cannot be the name of a group: use a-z, 0-9 and -, not first, and at most 63 characters", name)
+		f.errs.add(file, "", "%q cannot be the name of a group: use a-z, 0-9 and -, not first, and at "+
+			"most 63 characters", name)
 	case ext != groupExt:
 		f.errs.add(file, "", "the name of a group file ends in %s: rename it to %s", groupExt, name+groupExt)
 	}
@@ -124,7 +127,8 @@ func (f *groupFile) read(m *mainFile) {
 	}
 	f.cfg = m.cfg.with(values)
 	f.cfg.completeDefaults(values)
-	if !slices.ContainsFunc(m.errs, func(e Error) bool { return e.Key == "zookeeper.root" }) { // else its root is wrong, too
+	if !slices.ContainsFunc(m.errs, func(e Error) bool { return e.Key == "zookeeper.root" }) {
+		// else its root is wrong, too
 		f.cfg.checkWith(values, f.path, &f.errs)
 	}
 	f.cfg.refuseRules(values, f.name, &f.errs)

@@ -41,9 +41,11 @@ func (c Config) CheckFailsafeStop(session time.Duration) error {
 	longer := fmt.Sprintf("election.lease to %s", 3*stop)
 	if c.Election.Lease == 0 {
 		need := time.Duration(float64(stop) * 3 / 0.45).Round(100 * time.Millisecond)
-		longer = fmt.Sprintf("zookeeper.session_timeout (and the server's maxSessionTimeout) to %s", need+100*time.Millisecond)
+		longer = fmt.Sprintf("zookeeper.session_timeout (and the server's maxSessionTimeout) to %s",
+			need+100*time.Millisecond)
 	}
-	return fmt.Errorf("%s is longer than the %s that failsafe mode leaves of the lease of %s: shorten it, or raise %s", stop, limit, lease, longer)
+	return fmt.Errorf("%s is longer than the %s that failsafe mode leaves of the lease of %s: shorten it, or raise %s",
+		stop, limit, lease, longer)
 }
 
 func (c *Config) checkFailsafe(report func(string, string, ...any)) {
@@ -58,7 +60,8 @@ func (c *Config) checkFailsafe(report func(string, string, ...any)) {
 		report(failsafeListen, "%q %v", f.Listen, err)
 	}
 	if f.Enabled && c.Slots.Enabled() {
-		report(failsafeEnabled, "is not possible in a group with slots (slots.count): a new epoch does not wait for what members have promised")
+		report(failsafeEnabled, "is not possible in a group with slots (slots.count): a new epoch does not wait for "+
+			"what members have promised")
 	}
 	if err := c.CheckFailsafeStop(c.ZooKeeper.LeaseBase(c.ZooKeeper.SessionTimeout)); err != nil {
 		report("child.stop_timeout", "%v", err)
@@ -84,7 +87,8 @@ func (c Config) checkFailsafeHost(report func(key, reason string)) {
 		return
 	}
 	if c.ZooKeeper.ACL == aclOpen {
-		report("zookeeper.acl", "is open, but failsafe.enabled needs a secret that only members can read: set zookeeper.auth.file and zookeeper.acl: private")
+		report("zookeeper.acl", "is open, but failsafe.enabled needs a secret that only members can read: set "+
+			"zookeeper.auth.file and zookeeper.acl: private")
 	}
 	const alone = "is not set, and failsafe.enabled needs an address at which the other members reach this host: "
 	if listen := c.HTTP.Listen; c.Failsafe.Listen == "" {

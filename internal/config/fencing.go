@@ -81,7 +81,8 @@ func (l FencingLevel) check(report func(string, string, ...any)) {
 		if l.Command[0] == "" {
 			report("command", "the program, its first element, is empty")
 		}
-		for name, set := range map[string]bool{"options": len(l.Options) > 0, "secrets": len(l.Secrets) > 0, "nodes": len(l.Nodes) > 0} {
+		for name, set := range map[string]bool{"options": len(l.Options) > 0, "secrets": len(l.Secrets) > 0,
+			"nodes": len(l.Nodes) > 0} {
 			if set {
 				report(name, "belongs to an agent: a command receives the node as JSON and in its environment")
 			}
@@ -106,7 +107,8 @@ func (l FencingLevel) checkOptions(report func(string, string, ...any)) {
 			case slices.Contains(ownOptions, name):
 				report(where, "%s%s is an option that zkelectd sets", prefix, name)
 			case secretOption.MatchString(name) && where != "secrets" && !strings.HasSuffix(name, "_script"):
-				report(where, "%s%s may be a secret: write it into a file of mode 0600, and name that in secrets, as in {%s: /etc/zkelectd/fence-secret}", prefix, name, name)
+				report(where, "%s%s may be a secret: write it into a file of mode 0600, and name that in secrets, as "+
+					"in {%s: /etc/zkelectd/fence-secret}", prefix, name, name)
 			case strings.ContainsAny(value, "\n\r\x00"):
 				report(where, "%s%s: an agent's option is one line", prefix, name)
 			case where == "secrets" && value == "":
@@ -162,5 +164,6 @@ func levelsOf(n *yaml.Node) ([]FencingLevel, error) {
 	case yaml.SequenceNode:
 		return structsOf[FencingLevel](n, wrong)
 	}
-	return nil, errors.New("must be one level, as in {agent: fence_ipmilan, nodes: {n1: {ip: 192.0.2.1}}}, or a list of them")
+	return nil, errors.New("must be one level, as in {agent: fence_ipmilan, nodes: {n1: {ip: 192.0.2.1}}}, or " +
+		"a list of them")
 }

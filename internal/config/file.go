@@ -198,7 +198,8 @@ func (w *walker) isSection(name string) bool {
 
 // candidates returns all names of keys and sections that are allowed, for suggestions.
 func (w *walker) candidates() []string {
-	names := slices.DeleteFunc(slices.Clone(w.names), func(name string) bool { return w.refuse != nil && w.refuse(w.keys[name]) != "" })
+	names := slices.DeleteFunc(slices.Clone(w.names),
+		func(name string) bool { return w.refuse != nil && w.refuse(w.keys[name]) != "" })
 	all := slices.Clone(names)
 	if w.defaults != nil {
 		all = append(all, defaultsSection)

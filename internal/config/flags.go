@@ -17,13 +17,15 @@ var flags = []settingFlag{
 	{"zk", "zookeeper.servers", "ZooKeeper servers, host:port, separated by commas"},
 	{"root", "zookeeper.root", "the group's root znode"},
 	{"session-timeout", "zookeeper.session_timeout", "ZooKeeper session timeout to request"},
-	{"connect-timeout", "zookeeper.connect_timeout", "give up if no server answers for this long; with 0s a daemon tries forever, a command for 10s"},
+	{"connect-timeout", "zookeeper.connect_timeout", "give up if no server answers for this long; with 0s a daemon " +
+		"tries forever, a command for 10s"},
 	{"id", "node.id", "the name of this daemon in the group"},
 	{"site", "node.site", "the site of this host"},
 	{"priority", "node.priority", "rank within the site, higher is better"},
 	{"label", "node.labels", "labels, key=value, separated by commas"},
 	{"http", "http.listen", "host:port or unix:/path for status, metrics and operator requests"},
-	{"http-token-file", "http.token_file", "file with a line name:token for each client that may submit operator requests over HTTP"},
+	{"http-token-file", "http.token_file", "file with a line name:token for each client that may submit operator " +
+		"requests over HTTP"},
 	{"http-web-config", "http.web_config", "web configuration file (TLS, client certificates) of the HTTP API"},
 	{"no-child", "child.none", "lead without leader-only work: programs ask the HTTP API who leads"},
 	{"log-level", "log.level", "debug, info, warn or error"},

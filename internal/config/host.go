@@ -61,7 +61,8 @@ func (h Host) Group(name string) (Config, bool) {
 }
 
 func (h Host) find(name string) *Group {
-	i, found := slices.BinarySearchFunc(h.Groups, name, func(g Group, name string) int { return strings.Compare(g.Name, name) })
+	i, found := slices.BinarySearchFunc(h.Groups, name,
+		func(g Group, name string) int { return strings.Compare(g.Name, name) })
 	if !found {
 		return nil
 	}
@@ -248,7 +249,8 @@ func (c *claims) check(g Group) (found []conflict) {
 	}
 	units := g.Config.units()
 	if i := slices.IndexFunc(units, func(unit string) bool { return c.unit[unit] != "" }); i >= 0 {
-		found = append(found, conflict{"child.unit", fmt.Sprintf("%q is the unit of group %s, too", units[i], c.unit[units[i]])})
+		found = append(found, conflict{"child.unit", fmt.Sprintf("%q is the unit of group %s, too", units[i],
+			c.unit[units[i]])})
 	}
 	return found
 }
@@ -328,7 +330,8 @@ func (h Host) UnknownGroups(rules cluster.Rules) (warnings []string) {
 	}
 	for _, peer := range policy.RelationsOf(rules).Peers() {
 		if name := cluster.GroupOf(peer); !slices.Contains(known, name) {
-			warnings = append(warnings, fmt.Sprintf("the policy names the group %s, which this host does not have%s", name, suggest.DidYouMean(name, known)))
+			warnings = append(warnings, fmt.Sprintf("the policy names the group %s, which this host does not have%s",
+				name, suggest.DidYouMean(name, known)))
 		}
 	}
 	return warnings

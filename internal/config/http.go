@@ -63,7 +63,8 @@ func (h HTTP) check(report func(string, string, ...any)) {
 	}
 	h.checkHosts(report)
 	if h.WebConfig != "" && h.onSocket() {
-		report("http.web_config", "needs host:port in http.listen: access to a unix socket is controlled by the permissions of its file")
+		report("http.web_config", "needs host:port in http.listen: access to a unix socket is controlled by the "+
+			"permissions of its file")
 	}
 }
 

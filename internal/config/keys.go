@@ -85,8 +85,10 @@ func keysOf(t reflect.Type, section Key) (all []Key) {
 		f := t.Field(i)
 		name, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 		k := Key{
-			Name: section.Name + name, Reload: f.Tag.Get("reload") != "", Scope: cmp.Or(Scope(f.Tag.Get("scope")), section.Scope),
-			Doc: strings.ReplaceAll(f.Tag.Get("doc"), "{doc}", section.Doc), tag: f.Tag, index: append(section.index[:len(section.index):len(section.index)], i),
+			Name: section.Name + name, Reload: f.Tag.Get("reload") != "", Scope: cmp.Or(Scope(f.Tag.Get("scope")),
+				section.Scope),
+			Doc: strings.ReplaceAll(f.Tag.Get("doc"), "{doc}", section.Doc), tag: f.Tag,
+			index: append(section.index[:len(section.index):len(section.index)], i),
 		}
 		switch {
 		case name == "-":
@@ -111,7 +113,8 @@ func keysOf(t reflect.Type, section Key) (all []Key) {
 }
 
 // docValues are the values in the texts of the tag doc that depend on other packages.
-var docValues = strings.NewReplacer("{types}", strings.Join(policy.Types(), ", "), "{rankers}", strings.Join(policy.Rankers(), ", "),
+var docValues = strings.NewReplacer("{types}", strings.Join(policy.Types(), ", "), "{rankers}",
+	strings.Join(policy.Rankers(), ", "),
 	"{slots}", strconv.Itoa(MaxSlots))
 
 // kindOf returns the kind of a setting whose field has a type, and its empty value.
@@ -156,7 +159,8 @@ func (k Key) value(tag string) any {
 // check returns an error unless a value is one that the tags permit.
 func (k Key) check(value reflect.Value) error {
 	if len(k.Values) > 0 && !slices.Contains(k.Values, value.String()) {
-		return fmt.Errorf("%q is not one of %s%s", value, strings.Join(k.Values, ", "), suggest.DidYouMean(value.String(), k.Values))
+		return fmt.Errorf("%q is not one of %s%s", value, strings.Join(k.Values, ", "),
+			suggest.DidYouMean(value.String(), k.Values))
 	}
 	least, most := k.tag.Get("min"), k.tag.Get("max")
 	below := least != "" && quantity(value) < quantity(reflect.ValueOf(k.value(least)))

@@ -57,14 +57,16 @@ func (s Sources) CheckReload() error {
 	if !s.Once {
 		return nil
 	}
-	return fmt.Errorf("the configuration was read from a pipe (%s), which can be read only once: restart zkelectd to change it, or use a file", s.File)
+	return fmt.Errorf("the configuration was read from a pipe (%s), which can be read only once: restart zkelectd to "+
+		"change it, or use a file", s.File)
 }
 
 // Load reads, merges and checks the sources of one group. If it fails, the error is [Errors] and Config is zero.
 func Load(src Sources) (Config, error) {
 	m := readMain(src)
 	if m.dir != "" {
-		m.errs.add(m.settings[groupsDir].source, groupsDir, "names several groups, but a configuration of one group is needed here")
+		m.errs.add(m.settings[groupsDir].source, groupsDir, "names several groups, but a configuration of one group "+
+			"is needed here")
 	}
 	if len(m.errs) > 0 {
 		return Config{}, m.errs
@@ -88,7 +90,8 @@ func merged(values map[string]found) (Config, error) {
 
 // workVariables are set for the leader-only work, in which commands must work too.
 var workVariables = []string{
-	"ZKELECTD_NODE", "ZKELECTD_SITE", "ZKELECTD_GROUP", "ZKELECTD_TERM", "ZKELECTD_ROOT", "ZKELECTD_SLOT", "ZKELECTD_SLOTS", "ZKELECTD_EPOCH",
+	"ZKELECTD_NODE", "ZKELECTD_SITE", "ZKELECTD_GROUP", "ZKELECTD_TERM", "ZKELECTD_ROOT", "ZKELECTD_SLOT",
+	"ZKELECTD_SLOTS", "ZKELECTD_EPOCH",
 	"ZKELECTD_CAUSE", "ZKELECTD_PREVIOUS_LEADER", "ZKELECTD_PREVIOUS_CLEAN",
 }
 
@@ -243,7 +246,8 @@ func (src Sources) have(key string) bool {
 type UnreadableError struct{ File string }
 
 func (e *UnreadableError) Error() string {
-	return fmt.Sprintf("%s says how to connect, but this user may not read it: use sudo, name a file of your own with --config, or the servers with --zk", e.File)
+	return fmt.Sprintf("%s says how to connect, but this user may not read it: use sudo, name a file of your own "+
+		"with --config, or the servers with --zk", e.File)
 }
 
 // hostFile returns the configuration file of this host's daemon; empty if there is none.
@@ -326,13 +330,16 @@ func (l layers) refuseStrangers(src Sources, errs *Errors) {
 		f := all[key]
 		switch _, inEnv := l.env[key]; {
 		case inEnv && complete:
-			errs.add(f.source, key, "does not belong to zookeeper.servers (%s): unset it, or write the setting there", own.source)
+			errs.add(f.source, key, "does not belong to zookeeper.servers (%s): unset it, or write the setting there",
+				own.source)
 		case !isSet(f):
 		case inEnv && !within(servers, l.env[serversKey]):
-			errs.add(f.source, key, "belongs to the servers in %s, but %s names others: leave out %[2]s, or unset %[1]s if the credentials are for the other servers",
+			errs.add(f.source, key, "belongs to the servers in %s, but %s names others: leave out %[2]s, or unset "+
+				"%[1]s if the credentials are for the other servers",
 				l.env[serversKey].source, servers.source)
 		case !inEnv && !within(servers, own):
-			errs.add(f.source, key, "belongs to zookeeper.servers (%s), but %s names others: use only one of them, or a file with these servers",
+			errs.add(f.source, key, "belongs to zookeeper.servers (%s), but %s names others: use only one of them, "+
+				"or a file with these servers",
 				own.source, servers.source)
 		}
 	}

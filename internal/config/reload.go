@@ -72,18 +72,21 @@ func ReloadHost(src Sources, running Host, allowRemovals bool) (Reloaded, error)
 func (m *mainFile) refuseMoves(running Host) {
 	switch {
 	case m.dir != running.Dir:
-		m.errs.add(m.settings[groupsDir].source, groupsDir, "is %q, and was %q: stop this daemon before the change, and start it again", m.dir, running.Dir)
+		m.errs.add(m.settings[groupsDir].source, groupsDir, "is %q, and was %q: stop this daemon before the change, "+
+			"and start it again", m.dir, running.Dir)
 	case m.dir == "" && len(m.errs) == 0:
 		refuseKind(running.Groups[0].Config, m.cfg, cmp.Or(m.settings["slots.count"].source, m.src.File), &m.errs)
 	case m.dir != "" && m.cfg.ZooKeeper.Root != running.Config.ZooKeeper.Root:
-		m.errs.add(m.settings["zookeeper.root"].source, "zookeeper.root", "is %q, and was %q: a reload cannot move the groups", m.cfg.ZooKeeper.Root, running.Config.ZooKeeper.Root)
+		m.errs.add(m.settings["zookeeper.root"].source, "zookeeper.root",
+			"is %q, and was %q: a reload cannot move the groups", m.cfg.ZooKeeper.Root, running.Config.ZooKeeper.Root)
 	}
 }
 
 // refuseMove reports a changed root: two halves of a fleet would elect two leaders.
 func (f *groupFile) refuseMove(from string) {
 	if to := f.cfg.ZooKeeper.Root; to != from {
-		f.errs.add(f.values["zookeeper.root"].source, "zookeeper.root", "is %q, and was %q: a reload cannot move a group: give the new one another name", to, from)
+		f.errs.add(f.values["zookeeper.root"].source, "zookeeper.root", "is %q, and was %q: a reload cannot move a "+
+			"group: give the new one another name", to, from)
 	}
 }
 
@@ -91,7 +94,8 @@ func (f *groupFile) refuseMove(from string) {
 // different.
 func refuseKind(before, after Config, source string, errs *Errors) {
 	if before.Slots.Enabled() != after.Slots.Enabled() {
-		errs.add(source, "slots.count", "is %d, and was %d: a group with one leader and one with slots are different groups; give the new one another name",
+		errs.add(source, "slots.count", "is %d, and was %d: a group with one leader and one with slots are different "+
+			"groups; give the new one another name",
 			after.Slots.Count, before.Slots.Count)
 	}
 }
@@ -153,7 +157,8 @@ func (d *directory) checkRemovals(removed []string, running Host, dir string) er
 	case gone > 0 && len(d.files) == 0:
 		return Errors{{Source: dir, Reason: fmt.Sprintf("has no group files any more; %d groups run; %s", n, advice)}}
 	case gone >= 2 && gone*5 > n:
-		return Errors{{Source: dir, Reason: fmt.Sprintf("the files of %d of %d groups are gone: %s; %s", gone, n, strings.Join(removed, ", "), advice)}}
+		return Errors{{Source: dir, Reason: fmt.Sprintf("the files of %d of %d groups are gone: %s; %s", gone, n,
+			strings.Join(removed, ", "), advice)}}
 	}
 	return nil
 }
@@ -224,7 +229,8 @@ func Unbundle(content []byte) (Host, error) {
 	h := Host{Config: read("the last good configuration", b.Host)}
 	h.Dir = h.Config.GroupsDir
 	for _, g := range b.Groups {
-		h.Groups = append(h.Groups, Group{Name: g.Name, File: g.File, Config: read("the last good configuration of group "+g.Name, g.Config)})
+		h.Groups = append(h.Groups, Group{Name: g.Name, File: g.File,
+			Config: read("the last good configuration of group "+g.Name, g.Config)})
 	}
 	if len(errs) > 0 {
 		return Host{}, errs

@@ -54,7 +54,8 @@ const policySource = "policy.source"
 func (c *Config) refuseRules(values map[string]found, name string, errs *Errors) {
 	for key, f := range values {
 		if c.Policy.LeftToGroup() && onlyOfRules(key) {
-			errs.add(f.source, key, "is not read, because policy.source is group: remove it, and use %s to change the policy of the group",
+			errs.add(f.source, key, "is not read, because policy.source is group: remove it, and use %s to change "+
+				"the policy of the group",
 				cluster.InGroup("'zkelectd policy edit'", name))
 		}
 	}
@@ -190,7 +191,8 @@ func MergeRules(before, after, inForce cluster.Rules) Merge {
 		return false
 	}
 	for _, k := range Keys() {
-		if !ofRules(k.Name) || k.Name == failsafeMax && !result.Failsafe.Enabled || k.Name == scoreTimeout && !result.Score.AtElection {
+		if !ofRules(k.Name) || k.Name == failsafeMax && !result.Failsafe.Enabled ||
+			k.Name == scoreTimeout && !result.Score.AtElection {
 			continue // then the rules have none: Rules leaves it out
 		}
 		sites, isMap := f[k.Name].(map[string]int)

@@ -81,9 +81,11 @@ func (c *Config) checkSlots(report func(string, string, ...any)) {
 		switch {
 		case !hasSlotVariable(value):
 		case !expandable(key):
-			report(key, "contains %s or %s, which are replaced only in values of child.* and hooks.*", slotVariable, slotsVariable)
+			report(key, "contains %s or %s, which are replaced only in values of child.* and hooks.*", slotVariable,
+				slotsVariable)
 		case !s.Enabled():
-			report(key, "contains %s or %s, which only the work of a group with slots has: set slots.count", slotVariable, slotsVariable)
+			report(key, "contains %s or %s, which only the work of a group with slots has: set slots.count",
+				slotVariable, slotsVariable)
 		}
 	}
 	c.checkSlotUnit(report)
@@ -95,9 +97,11 @@ func (c *Config) checkSlotUnit(report func(string, string, ...any)) {
 	switch {
 	case !c.Slots.Enabled() || unit == "" || c.Child.Promotable():
 	case strings.Contains(unit, slotsVariable):
-		report("child.unit", "%q contains %s: the name of a unit cannot depend on how many slots there are", unit, slotsVariable)
+		report("child.unit", "%q contains %s: the name of a unit cannot depend on how many slots there are", unit,
+			slotsVariable)
 	case !strings.Contains(unit, slotVariable):
-		report("child.unit", "%q would be the unit of all slots: each needs its own, as in app@%s.service", unit, slotVariable)
+		report("child.unit", "%q would be the unit of all slots: each needs its own, as in app@%s.service", unit,
+			slotVariable)
 	}
 }
 

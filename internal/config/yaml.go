@@ -117,7 +117,8 @@ func ManualPage(date time.Time) string {
 		p(".TP\n\\fB%s\\fP (%s)\n%s", roff(k.Name), roff(strings.Join(about, "; ")), roff(k.Doc))
 	}
 	p(".SH EXAMPLE\n.nf\n%s.fi", roff(manualExample))
-	p(".SH FILES\n.TP\n%s\nthe file that the unit of the package uses\n.TP\n%s\nthe directory for the files of groups", roff("/etc/zkelectd.yaml"), roff("/etc/zkelectd.d"))
+	p(".SH FILES\n.TP\n%s\nthe file that the unit of the package uses\n.TP\n%s\nthe directory for the files of groups",
+		roff("/etc/zkelectd.yaml"), roff("/etc/zkelectd.d"))
 	p(".SH SEE ALSO\n\\fBzkelectd(1)\\fP, \\fBzkelectd\\-run(1)\\fP, \\fBzkelectd\\-check(1)\\fP, \\fBzkelectd\\-reload(1)\\fP")
 	return b.String()
 }
@@ -140,7 +141,8 @@ child: {command: [/usr/bin/app, --serve]}
 
 // roff returns a text for man, which takes some characters for commands.
 func roff(text string) string {
-	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "`", "", "\n.", "\n\\&.", "\n'", "\n\\&'", "\n\n", "\n.PP\n").Replace(text)
+	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "`", "", "\n.", "\n\\&.", "\n'", "\n\\&'", "\n\n",
+		"\n.PP\n").Replace(text)
 	if strings.HasPrefix(text, ".") || strings.HasPrefix(text, "'") {
 		text = `\&` + text
 	}

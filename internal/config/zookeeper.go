@@ -55,7 +55,8 @@ func (s SASL) Kerberos() bool { return s.Keytab != "" || s.CredentialCache != ""
 func (s SASL) check(report func(string, string, ...any)) {
 	switch {
 	case s.PasswordFile != "" && s.Kerberos():
-		report("zookeeper.sasl.password_file", "is for DIGEST-MD5, and keytab and credential_cache for Kerberos: set one of them")
+		report("zookeeper.sasl.password_file", "is for DIGEST-MD5, and keytab and credential_cache for Kerberos: "+
+			"set one of them")
 	case s.Keytab != "" && s.CredentialCache != "":
 		report("zookeeper.sasl.keytab", "cannot be used together with credential_cache: set one of them")
 	case s.Principal != "" && s.Keytab == "":
@@ -140,13 +141,15 @@ func (c *Config) checkZooKeeper(report func(string, string, ...any)) {
 	z.checkServers(report)
 	z.checkRoot(report)
 	if z.MinSessionTimeout != 0 && (z.MinSessionTimeout < 2*time.Second || z.MinSessionTimeout > z.SessionTimeout) {
-		report("zookeeper.min_session_timeout", "%s is neither 0s nor between 2s and zookeeper.session_timeout (%s)", z.MinSessionTimeout, z.SessionTimeout)
+		report("zookeeper.min_session_timeout", "%s is neither 0s nor between 2s and zookeeper.session_timeout (%s)",
+			z.MinSessionTimeout, z.SessionTimeout)
 	}
 	if z.ACL == aclAuto && !z.Authenticates() {
 		z.ACL = aclOpen
 	}
 	if (z.ACL == "readable" || z.ACL == "private") && !z.Authenticates() {
-		report("zookeeper.acl", "%q needs zookeeper.auth.file, zookeeper.sasl or zookeeper.tls.cert, which say who can access the znodes", z.ACL)
+		report("zookeeper.acl", "%q needs zookeeper.auth.file, zookeeper.sasl or zookeeper.tls.cert, which say who "+
+			"can access the znodes", z.ACL)
 	}
 	z.checkIdentities(report)
 	z.SASL.check(report)
@@ -191,11 +194,14 @@ func (z *ZooKeeper) checkServers(report func(string, string, ...any)) {
 func (z *ZooKeeper) checkSRV(server, name string, report func(string, string, ...any)) {
 	switch {
 	case !strings.HasPrefix(name, "_") || strings.Count(name, "._") != 1 || strings.ContainsAny(name, ":/ "):
-		report("zookeeper.servers", "%q is not %s_SERVICE._PROTOCOL.DOMAIN, as in %[2]s_zookeeper._tcp.example.com", server, cluster.SRVPrefix)
+		report("zookeeper.servers", "%q is not %s_SERVICE._PROTOCOL.DOMAIN, as in %[2]s_zookeeper._tcp.example.com",
+			server, cluster.SRVPrefix)
 	case z.TLS.Enabled() && z.TLS.ServerName == "":
-		report("zookeeper.tls.server_name", "is needed with SRV records in zookeeper.servers: the name that all servers' certificates have")
+		report("zookeeper.tls.server_name", "is needed with SRV records in zookeeper.servers: the name that all "+
+			"servers' certificates have")
 	case z.SASL.Kerberos() && strings.Contains(z.SASL.ServerPrincipal, "_HOST"):
-		report("zookeeper.sasl.server_principal", "%q must be one name without _HOST with SRV records in zookeeper.servers", z.SASL.ServerPrincipal)
+		report("zookeeper.sasl.server_principal", "%q must be one name without _HOST with SRV records in "+
+			"zookeeper.servers", z.SASL.ServerPrincipal)
 	}
 }
 

@@ -72,7 +72,8 @@ func Main(ctx context.Context, from config.Sources, version string, create bool)
 }
 
 // newDaemon returns the daemon that runs with the settings.
-func (s *settings) newDaemon(version string, g *guard.Client, log *slog.Logger, level *slog.LevelVar, signals <-chan os.Signal) *Daemon {
+func (s *settings) newDaemon(version string, g *guard.Client, log *slog.Logger, level *slog.LevelVar,
+	signals <-chan os.Signal) *Daemon {
 	cfg := s.host.Config
 	address := cfg.HTTP.Address(os.Getenv)
 	auth := web.NewAuthenticator(s.access.config, log)
@@ -84,7 +85,8 @@ func (s *settings) newDaemon(version string, g *guard.Client, log *slog.Logger, 
 			return
 		}
 		if err := writeApplied(config.AppliedFile(os.Getenv), content); err != nil {
-			log.Warn("cannot store the configuration in force: if guard and daemon are killed together, the next start reads the files", "err", err)
+			log.Warn("cannot store the configuration in force: if guard and daemon are killed together, the next "+
+				"start reads the files", "err", err)
 		}
 	}
 	commit := func(inForce config.Host) { // called by one goroutine at a time
@@ -98,7 +100,8 @@ func (s *settings) newDaemon(version string, g *guard.Client, log *slog.Logger, 
 	}
 	commit(s.host)
 	h := host.New(host.Options{
-		Config: s.host, Refused: s.refusal, RefusedGroups: s.refusedGroups, Pending: s.pending, Log: log, Level: level, Version: version, Guard: g, ConfigFile: s.namedFile(), Create: s.create, CheckFiles: CheckFiles,
+		Config: s.host, Refused: s.refusal, RefusedGroups: s.refusedGroups, Pending: s.pending, Log: log, Level: level,
+		Version: version, Guard: g, ConfigFile: s.namedFile(), Create: s.create, CheckFiles: CheckFiles,
 		StateDir: config.StateDirectory(os.Getenv), Secure: s.access.config.TLSEnabled(),
 		Reload: func(running config.Host, allowRemovals bool) (host.Reloaded, error) {
 			return s.reload(running, allowRemovals, commit)
@@ -228,7 +231,8 @@ func apiOptions(h *host.Host, version string, auth *web.Authenticator, hosts *we
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return web.Options{
-		Node: h.Node(), Groups: func() []*web.Group { return apiGroups(h) }, Totals: h.Totals, Authenticator: auth, Hosts: hosts, Version: version,
+		Node: h.Node(), Groups: func() []*web.Group { return apiGroups(h) }, Totals: h.Totals, Authenticator: auth,
+		Hosts: hosts, Version: version,
 		Registry: registry,
 	}
 }
@@ -238,7 +242,8 @@ func apiGroups(h *host.Host) []*web.Group {
 	var all []*web.Group
 	for _, g := range h.Groups() {
 		all = append(all, &web.Group{
-			Name: g.Name(), View: g.View, Totals: g.Totals, Feed: g.Feed(), Group: g.State, History: g.History, Explain: g.Explain, DryRun: g.DryRun, Submit: g.Submit,
+			Name: g.Name(), View: g.View, Totals: g.Totals, Feed: g.Feed(), Group: g.State, History: g.History,
+			Explain: g.Explain, DryRun: g.DryRun, Submit: g.Submit,
 			ApplicationLease: g.ApplicationLease, ReturnApplicationLease: g.ReturnApplicationLease, PublishValue: g.PublishValue,
 		})
 	}
@@ -251,7 +256,8 @@ func NewLogger(cfg config.Log) (log *slog.Logger, level *slog.LevelVar, flush fu
 	level = new(slog.LevelVar)
 	level.UnmarshalText([]byte(cfg.Level)) // checked with the configuration
 	opt := &slog.HandlerOptions{Level: level}
-	out := asynclog.New(os.Stderr, func(lost int64) { log.Warn("log lines dropped: standard error is not read fast enough", "lines", lost) })
+	out := asynclog.New(os.Stderr,
+		func(lost int64) { log.Warn("log lines dropped: standard error is not read fast enough", "lines", lost) })
 	log = slog.New(slog.NewTextHandler(out, opt))
 	if cfg.Format == "json" {
 		log = slog.New(slog.NewJSONHandler(printableJSON{out}, opt))

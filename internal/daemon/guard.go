@@ -48,7 +48,8 @@ func RunGuard(ctx context.Context, opt GuardOptions) (status int, err error) {
 		err = operator.Access(own.host.Config, os.Getenv).Check()
 	}
 	if err != nil && last != nil {
-		err = fmt.Errorf("with the configuration that was in force when zkelectd was killed: %w; to start with the configuration files, remove %s", err, applied)
+		err = fmt.Errorf("with the configuration that was in force when zkelectd was killed: %w; to start with the "+
+			"configuration files, remove %s", err, applied)
 	}
 	if err != nil {
 		return 0, err
@@ -63,10 +64,12 @@ func RunGuard(ctx context.Context, opt GuardOptions) (status int, err error) {
 	}
 	defer lock.Close()
 	if now, err := readApplied(applied); err != nil || !bytes.Equal(now, last) {
-		return 0, errors.Join(errors.New("another zkelectd has ended while this one started, and with it the configuration in force has changed: start it again"), err)
+		return 0, errors.Join(errors.New("another zkelectd has ended while this one started, and with it the "+
+			"configuration in force has changed: start it again"), err)
 	}
 	status, err = guard.Run(guard.Options{
-		Path: "/proc/self/exe", Argv: opt.Argv, Respawn: opt.Respawn, Config: from.Content, ConfigOnce: from.Once, LastConfig: last, SessionLock: lock,
+		Path: "/proc/self/exe", Argv: opt.Argv, Respawn: opt.Respawn, Config: from.Content, ConfigOnce: from.Once,
+		LastConfig: last, SessionLock: lock,
 		Containment: guard.Containment(cfg.Child.Containment), Realtime: harden.RealtimePermitted(), Close: closeSession,
 		Signals: opt.Signals, Log: log.With("node", cfg.Node.ID, "process", "guard"),
 	})
@@ -80,7 +83,8 @@ func RunGuard(ctx context.Context, opt GuardOptions) (status int, err error) {
 // disableCoreDumps keeps this process from leaving its secrets in a core.
 func disableCoreDumps(log *slog.Logger, process string) {
 	if err := harden.DisableCoreDumps(); err != nil {
-		log.Warn("core dumps are not disabled: a core of this process would contain passwords and keys", "process", process, "err", err)
+		log.Warn("core dumps are not disabled: a core of this process would contain passwords and keys", "process",
+			process, "err", err)
 	}
 }
 
@@ -224,7 +228,8 @@ func runPendingHooks(ctx context.Context, f guard.SessionFile) error {
 	var errs []error
 	for _, spec := range f.PendingHooks() {
 		argv := append([]string{spec.Path}, spec.Argv[1:]...)
-		errs = append(errs, hook.Hook{Setting: "hooks", Argv: argv, Env: spec.Env, Timeout: pendingHookTimeout}.Run(ctx, spec.Input))
+		errs = append(errs, hook.Hook{Setting: "hooks", Argv: argv, Env: spec.Env, Timeout: pendingHookTimeout}.Run(ctx,
+			spec.Input))
 	}
 	return errors.Join(errs...)
 }

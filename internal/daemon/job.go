@@ -63,7 +63,8 @@ func RunJob(opt JobOptions) (JobResult, error) {
 	defer result.Close()
 	_, err = guard.Run(guard.Options{
 		Path: "/proc/self/exe", Argv: opt.Argv, Config: []byte(cfg.YAML()), ConfigOnce: true, Result: result,
-		Containment: guard.Containment(cfg.Child.Containment), Realtime: harden.RealtimePermitted(), Close: closeSession, KeepInput: !isTerminal(os.Stdin),
+		Containment: guard.Containment(cfg.Child.Containment), Realtime: harden.RealtimePermitted(),
+		Close: closeSession, KeepInput: !isTerminal(os.Stdin),
 		Log: opt.Log.With("node", cfg.Node.ID, "process", "guard"),
 	})
 	if err != nil {
@@ -99,8 +100,9 @@ func MainJob(ctx context.Context, rule JobRule, version string) (status int, err
 	j := &job{
 		rule: rule, cfg: h.Config, gate: gate, log: log, file: result, signals: signals,
 		host: host.New(host.Options{
-			Config: h, Log: log, Level: level, Version: version, Guard: g, Create: true, ExactSlots: true, CheckFiles: CheckFiles,
-			StateDir: config.StateDirectory(os.Getenv),
+			Config: h, Log: log, Level: level, Version: version, Guard: g, Create: true, ExactSlots: true,
+			CheckFiles: CheckFiles,
+			StateDir:   config.StateDirectory(os.Getenv),
 		}),
 	}
 	j.run(ctx)
@@ -181,7 +183,8 @@ func (j *job) run(ctx context.Context) {
 	case errors.As(err, &slots):
 		j.end(JobResult{Failed: j.otherMax(slots.InForce)})
 	case errors.As(err, &taken) && j.rule.Max > 0:
-		j.end(JobResult{Failed: "this host already runs such a job, or waits for its turn; give each its own --id: " + err.Error()})
+		j.end(JobResult{Failed: "this host already runs such a job, or waits for its turn; give each its own --id: " +
+			err.Error()})
 	case errors.As(err, &taken):
 		j.end(JobResult{Skipped: "this host still runs the job: " + err.Error()})
 	case err != nil:
@@ -252,12 +255,15 @@ func (j *job) requireGroup(ctx context.Context, session *zk.Session) error {
 	case err != nil:
 		return err
 	case recorded.Record.Kind == cluster.KindSlots && kind == cluster.KindSingle:
-		return fmt.Errorf("the group %s is for jobs of which a limited number runs at once: add --max, or use another name", root)
+		return fmt.Errorf("the group %s is for jobs of which a limited number runs at once: add --max, or "+
+			"use another name", root)
 	case recorded.Record.Kind == cluster.KindSingle && kind == cluster.KindSlots:
-		return fmt.Errorf("the group %s is for a job that one host runs for all: leave out --max, or use another name, after %s", root,
+		return fmt.Errorf("the group %s is for a job that one host runs for all: leave out --max, or use another "+
+			"name, after %s", root,
 			cluster.InGroup("'zkelectd init --root %s --max %s'", "", root+"-max", j.rule.Max))
 	}
-	return store.RequireCreated(ctx, conn, kind, store.MissingError{Root: root, Servers: j.cfg.ZooKeeper.Servers, Max: j.rule.Max})
+	return store.RequireCreated(ctx, conn, kind, store.MissingError{Root: root, Servers: j.cfg.ZooKeeper.Servers,
+		Max: j.rule.Max})
 }
 
 // end makes the host leave with a result, which it leaves for the guard. Only the first one counts.
@@ -440,7 +446,8 @@ func (j *job) whyNot(ctx context.Context, conn cluster.Reader, late bool) JobRes
 	case len(others) == len(slots) && j.rule.Max == 0:
 		return JobResult{Skipped: all + " runs the job"}
 	case len(others) == len(slots):
-		return JobResult{Failed: fmt.Sprintf("its turn has not come: %d jobs run, as many as may at once, on %s", len(others), all)}
+		return JobResult{Failed: fmt.Sprintf("its turn has not come: %d jobs run, as many as may at once, on %s",
+			len(others), all)}
 	case late:
 		return JobResult{Failed: fmt.Sprintf("no host was elected within %s: see %s", electionTimeout, advice)}
 	}

@@ -51,7 +51,8 @@ func checkUserDirectory(dir string) error {
 	if err != nil {
 		return err
 	}
-	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || !info.IsDir() || int(stat.Uid) != os.Geteuid() || info.Mode().Perm()&0o077 != 0 {
+	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || !info.IsDir() || int(stat.Uid) != os.Geteuid() ||
+		info.Mode().Perm()&0o077 != 0 {
 		return fmt.Errorf("%s is not a directory of this user alone: remove it", dir)
 	}
 	return nil
@@ -64,7 +65,8 @@ func NewReloadSocket(file string) (string, error) {
 		return filepath.Join(dir, name), err
 	}
 	if file == "" {
-		return "", errors.New("without a configuration file and a runtime directory ($RUNTIME_DIRECTORY) nothing names the daemon")
+		return "", errors.New("without a configuration file and a runtime directory ($RUNTIME_DIRECTORY) nothing " +
+			"names the daemon")
 	}
 	dir := userDirectory()
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {

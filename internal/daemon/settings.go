@@ -154,10 +154,12 @@ func (s *settings) warn(log *slog.Logger) {
 		log.Warn("the configuration leaves out settings that say which group to join: their defaults are used", values...)
 	}
 	if s.restored {
-		log.Warn("zkelectd was not stopped, but crashed or was killed: this daemon starts with the configuration that was in force then")
+		log.Warn("zkelectd was not stopped, but crashed or was killed: this daemon starts with the configuration " +
+			"that was in force then")
 	}
 	if len(s.unapplied) > 0 {
-		log.Warn("these changes of the configuration files are not in force: run 'zkelectd reload'", "changes", strings.Join(s.unapplied, ", "))
+		log.Warn("these changes of the configuration files are not in force: run 'zkelectd reload'", "changes",
+			strings.Join(s.unapplied, ", "))
 	}
 	if len(s.pending) > 0 {
 		log.Warn("these settings need a restart", "keys", strings.Join(s.pending, ", "))
@@ -170,7 +172,8 @@ func (s *settings) warn(log *slog.Logger) {
 }
 
 // reload reads the settings again. If they are accepted, they are in s, and commit is called to put them in force.
-func (s *settings) reload(running config.Host, allowRemovals bool, commit func(inForce config.Host)) (host.Reloaded, error) {
+func (s *settings) reload(running config.Host, allowRemovals bool, commit func(inForce config.Host)) (host.Reloaded,
+	error) {
 	if err := s.from.CheckReload(); err != nil {
 		return host.Reloaded{}, err
 	}
@@ -218,7 +221,8 @@ func readAPIAccess(cfg config.Config) (apiAccess, error) {
 	settings, err := web.ReadConfig(path)
 	path, systemd := config.SecretFile(cfg.HTTP.TokenFile, os.Getenv)
 	tokens, tokenErr := web.ReadTokens(path, systemd)
-	return apiAccess{cfg.HTTP.Public(false), settings, tokens, cfg.HTTP.AllowedHosts, cfg.HTTP.TokenFile != ""}, errors.Join(err, tokenErr)
+	return apiAccess{cfg.HTTP.Public(false), settings, tokens, cfg.HTTP.AllowedHosts, cfg.HTTP.TokenFile != ""},
+		errors.Join(err, tokenErr)
 }
 
 // CheckFiles checks the files that a configuration names.
@@ -233,7 +237,8 @@ func (a apiAccess) warn(log *slog.Logger) {
 	if ip := net.ParseIP(name); !a.named || err != nil || a.config.TLSEnabled() || name == "localhost" || ip.IsLoopback() {
 		return
 	}
-	log.Warn("the tokens in http.token_file are sent over the network in clear text: set http.web_config for TLS", "http.listen", a.public)
+	log.Warn("the tokens in http.token_file are sent over the network in clear text: set http.web_config for TLS",
+		"http.listen", a.public)
 }
 
 // maxApplied bounds the configuration in force, in bytes: that of a host with as many groups as there can be.

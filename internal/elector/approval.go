@@ -17,7 +17,8 @@ func (e *Elector) approve(in Input, g attemptEnd, active *activeRequests, d *Dec
 		e.withdraw(in, g, d, fmt.Sprintf("policy.observe is set: %s would be elected: %s", elect.Node, elect.Reason))
 		return
 	}
-	if elect.Cause == cluster.CauseFirst || requested(elect.Cause) || active.Move != nil && active.Move.Matches(elect.Node, elect.Site) {
+	if elect.Cause == cluster.CauseFirst || requested(elect.Cause) ||
+		active.Move != nil && active.Move.Matches(elect.Node, elect.Site) {
 		return
 	}
 	entry, _ := d.Ranking.Find(elect.Incarnation)
@@ -39,16 +40,19 @@ func (e *Elector) approve(in Input, g attemptEnd, active *activeRequests, d *Dec
 	case p == nil: // a deputy writes none, the next elector will
 		e.withdraw(in, g, d, fmt.Sprintf("a person must approve that %s is elected: %s", target, elect.Reason))
 		if in.Snapshot.Control.Err != nil {
-			d.Note = join("; ", d.Note, "but the requests are damaged: "+cluster.InGroup("'zkelectd repair control'", e.opt.Group)+" empties them")
+			d.Note = join("; ", d.Note, "but the requests are damaged: "+cluster.InGroup("'zkelectd repair control'",
+				e.opt.Group)+" empties them")
 		}
 	case p.Answer == cluster.ProposalApproved:
 		elect.Request, elect.RequestedBy = p.ID, p.AnsweredBy
 		elect.Reason += "; approved by " + p.AnsweredBy
 		return
 	case p.Answer == cluster.ProposalRejected:
-		e.withdraw(in, g, d, fmt.Sprintf("%s is not elected: rejected by %s: %s; %s elects it all the same", target, p.AnsweredBy, elect.Reason, command))
+		e.withdraw(in, g, d, fmt.Sprintf("%s is not elected: rejected by %s: %s; %s elects it all the same", target,
+			p.AnsweredBy, elect.Reason, command))
 	default:
-		if pending := *p; pending.ID <= in.Snapshot.Control.Record.Last { // else it has not been written, and may get another number
+		if pending := *p; pending.ID <= in.Snapshot.Control.Record.Last {
+			// else it has not been written, and may get another number
 			d.Proposal = &pending
 		}
 		then := "it waits for as long as it takes"
@@ -86,7 +90,8 @@ func requested(c cluster.Cause) bool {
 
 // approval returns a function that reports whether a person must approve that a member is elected. One that is
 // elected already needs no second approval, such as when the holder before it falls silent.
-func (b rankingInput) approval(c cluster.Circumstances, cause cluster.Cause) func(m *cluster.Member) (needed bool, why string) {
+func (b rankingInput) approval(c cluster.Circumstances, cause cluster.Cause) func(m *cluster.Member) (needed bool,
+	why string) {
 	pin, elected := b.input(), b.in.Snapshot.Elected.Record
 	pin.Circumstances = c
 	if cause == cluster.CauseLapsed || cause == cluster.CausePreempt { // these keep the circumstances
@@ -115,7 +120,8 @@ func (b rankingInput) choose(r rankedMembers, cause cluster.Cause, active *activ
 		}
 	}
 	for _, m := range eligible {
-		if p := active.proposalFor(m.ID, b.in.Snapshot.Elected.Record.Term); p != nil && p.Answer == cluster.ProposalApproved {
+		if p := active.proposalFor(m.ID, b.in.Snapshot.Elected.Record.Term); p != nil &&
+			p.Answer == cluster.ProposalApproved {
 			return *m
 		}
 	}
@@ -158,8 +164,9 @@ func (e *Elector) proposal(in Input, active *activeRequests, elect cluster.Elect
 		return nil
 	}
 	next := cluster.Proposal{
-		Request: active.Next(cluster.Request{By: e.node(in), Reason: clip(elect.Reason), For: cluster.Duration(after), Time: in.Wall}),
-		Term:    term, Node: elect.Node, Site: elect.Site, Cause: elect.Cause,
+		Request: active.Next(cluster.Request{By: e.node(in), Reason: clip(elect.Reason), For: cluster.Duration(after),
+			Time: in.Wall}),
+		Term: term, Node: elect.Node, Site: elect.Site, Cause: elect.Cause,
 	}
 	next.Slot = active.slot
 	for _, p := range active.Proposals { // of another member

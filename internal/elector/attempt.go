@@ -49,14 +49,18 @@ func checkAttempt(in Input, known int64) attemptEnd {
 				return attemptEnd{ended: true, cause: cluster.CauseFailure, reason: rec.Node + " is gone: " + fence.Reason}
 			}
 			if fence.Lapsed {
-				return attemptEnd{ended: true, cause: cluster.CauseLapsed, reason: rec.Node + " released leadership: " + fence.Reason}
+				return attemptEnd{ended: true, cause: cluster.CauseLapsed, reason: rec.Node + " released leadership: " +
+					fence.Reason}
 			}
 			if fence.Requested {
-				return attemptEnd{ended: true, cause: cluster.CauseStopped, reason: rec.Node + " released leadership: " + fence.Reason}
+				return attemptEnd{ended: true, cause: cluster.CauseStopped, reason: rec.Node +
+					" released leadership: " + fence.Reason}
 			}
-			return attemptEnd{ended: true, cause: cluster.CauseGaveUp, reason: rec.Node + " gave up: " + fence.Reason, strike: true}
+			return attemptEnd{ended: true, cause: cluster.CauseGaveUp, reason: rec.Node + " gave up: " + fence.Reason,
+				strike: true}
 		case cluster.FenceRevoked:
-			return attemptEnd{ended: true, cause: cluster.CauseRevoked, reason: rec.Node + " was revoked: " + fence.Reason, strike: !fence.Requested}
+			return attemptEnd{ended: true, cause: cluster.CauseRevoked, reason: rec.Node + " was revoked: " +
+				fence.Reason, strike: !fence.Requested}
 		}
 	}
 	why, silent := in.Silent[rec.Incarnation]
@@ -64,9 +68,11 @@ func checkAttempt(in Input, known int64) attemptEnd {
 	case !alive:
 		return attemptEnd{ended: true, cause: cluster.CauseFailure, reason: rec.Node + " is gone"}
 	case silent || s.DeclaredSilent(rec.Incarnation):
-		return attemptEnd{ended: true, cause: cluster.CauseSilent, reason: rec.Node + " is silent: " + cmp.Or(why, "another elector has found that")}
+		return attemptEnd{ended: true, cause: cluster.CauseSilent, reason: rec.Node + " is silent: " +
+			cmp.Or(why, "another elector has found that")}
 	case in.takes():
-		return attemptEnd{ended: true, cause: cluster.CauseSilent, holder: true, reason: fence.Node + ", which still holds leadership, is silent: " + in.Silent[fence.Incarnation]}
+		return attemptEnd{ended: true, cause: cluster.CauseSilent, holder: true, reason: fence.Node +
+			", which still holds leadership, is silent: " + in.Silent[fence.Incarnation]}
 	case s.Acquired() && s.ForeignCurrent():
 		return attemptEnd{ended: true, cause: cluster.CauseRepair, reason: "current was replaced under " + rec.Node}
 	case s.Acquired() && !s.Current.Exists:

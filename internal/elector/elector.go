@@ -172,7 +172,8 @@ func New(opt Options) *Elector {
 	if lastKnown == nil {
 		lastKnown = new(cluster.LastKnown)
 	}
-	return &Elector{opt: opt, lastKnown: lastKnown, eligible: make(map[string]time.Duration), preemptions: make(map[int64]time.Duration), stopping: make(map[string]string), silent: make(map[string]bool)}
+	return &Elector{opt: opt, lastKnown: lastKnown, eligible: make(map[string]time.Duration),
+		preemptions: make(map[int64]time.Duration), stopping: make(map[string]string), silent: make(map[string]bool)}
 }
 
 // Decide returns the decision for one snapshot, which must have been read by the elector ([cluster.Snapshot.Elector]).
@@ -200,7 +201,8 @@ func (e *Elector) Decide(in Input) Decision {
 		e.approve(in, g, &active, &d)
 	}
 	d.NoSuccessor = !g.ended && d.Elect == nil && d.Awaiting == "" && !d.AwaitsAnswers && leaving(s)
-	if entry, known := d.Ranking.Find(s.Elected.Record.Incarnation); !g.ended && !d.AwaitsApproval && known && entry.Eligible() {
+	if entry, known := d.Ranking.Find(s.Elected.Record.Incarnation); !g.ended && !d.AwaitsApproval && known &&
+		entry.Eligible() {
 		active.endUnneeded(s.Elected.Record.Node, in.Wall)
 	}
 	if d.Elect != nil {
@@ -240,7 +242,8 @@ func (e *Elector) decide(in Input, g attemptEnd, active *activeRequests) Decisio
 		return e.decide(in, checkAttempt(in, e.known), active)
 	}
 	e.trackEligible(r.Ranking, in)
-	d := Decision{Ranking: r.Ranking, Circumstances: b.circumstances, Wake: r.wake, Failing: r.failures.failing(s.Elected.Record.Node, g.ended)}
+	d := Decision{Ranking: r.Ranking, Circumstances: b.circumstances, Wake: r.wake,
+		Failing: r.failures.failing(s.Elected.Record.Node, g.ended)}
 	if why := active.endLostMove(r.Ranking, in.Wall); why != "" && g.ended {
 		g.reason += "; " + why
 	}
@@ -375,7 +378,8 @@ func (e *Elector) elect(b rankingInput, r rankedMembers, g attemptEnd, best clus
 		e.firstDecisionAt = in.Now
 	}
 	e.decided = true
-	if g.cause == cluster.CausePreempt && !newRevision(in) && (e.firstDecisionAt == 0 || in.Now-e.firstDecisionAt >= startupPeriod) {
+	if g.cause == cluster.CausePreempt && !newRevision(in) && (e.firstDecisionAt == 0 ||
+		in.Now-e.firstDecisionAt >= startupPeriod) {
 		next.Preemptions = append(next.Preemptions, cluster.Preemption{Term: next.Term, Time: in.Wall})
 	}
 	return next

@@ -91,7 +91,8 @@ func (f *failures) limit(list []cluster.Exclusion, opt Options) []cluster.Exclus
 func (f *failures) reasons() map[string]string {
 	m := make(map[string]string, len(f.nodes))
 	for id, x := range f.nodes {
-		m[id] = fmt.Sprintf("strike %d: %s; the next attempt begins %s after the last failure", x.Strikes, x.Reason, f.pause())
+		m[id] = fmt.Sprintf("strike %d: %s; the next attempt begins %s after the last failure", x.Strikes,
+			x.Reason, f.pause())
 	}
 	return m
 }

@@ -97,13 +97,16 @@ func (e *Elector) nextElection(in Input) *cluster.Elected {
 func (e *Elector) afterLossOf(node string, in Input) []cluster.SlotState {
 	others := slices.Clone(in.Others)
 	own := cluster.SlotNumber(in.Snapshot.Slot)
-	slices.SortFunc(others, func(a, b cluster.SlotState) int { return cluster.SlotNumber(a.Slot) - cluster.SlotNumber(b.Slot) })
+	slices.SortFunc(others, func(a, b cluster.SlotState) int {
+		return cluster.SlotNumber(a.Slot) - cluster.SlotNumber(b.Slot)
+	})
 	for i, o := range others {
 		if o.Elected.Record.Node != node || o.Ended() || cluster.SlotNumber(o.Slot) > own {
 			continue
 		}
 		next := in
-		next.Snapshot.Slot, next.Snapshot.Elected, next.Snapshot.Fence, next.Snapshot.Current = o.Slot, o.Elected, o.Fence, o.Current
+		next.Snapshot.Slot, next.Snapshot.Elected, next.Snapshot.Fence, next.Snapshot.Current = o.Slot, o.Elected,
+			o.Fence, o.Current
 		next.Snapshot = next.Snapshot.AfterElection(o.Elected.Record)
 		next.Snapshot.Current = cluster.Stored[cluster.Current]{}
 		next.Exclusions = o.Elected.Record.Exclusions
@@ -124,7 +127,8 @@ func deputies(s *cluster.Snapshot, elected cluster.Elected, heir *cluster.Heir) 
 	sites := map[string]bool{elected.Site: true}
 	add := func(m cluster.Member) {
 		site := m.Node.Record.Site
-		if len(ids) < cluster.MaxDeputies && m.ID != elected.Node && !slices.Contains(ids, m.ID) && !m.Superseded && m.Node.Readable() && m.Node.Record.Leaving == "" &&
+		if len(ids) < cluster.MaxDeputies && m.ID != elected.Node && !slices.Contains(ids, m.ID) && !m.Superseded &&
+			m.Node.Readable() && m.Node.Record.Leaving == "" &&
 			!s.DeclaredSilent(m.Name) && !slices.Contains(elected.Silent, m.Name) {
 			ids, sites[site] = append(ids, m.ID), true
 		}
@@ -195,7 +199,8 @@ func (k *HeirKeeper) Update(core *Elector, in Input) (write *cluster.HeirRecord,
 		return nil, 0
 	}
 	return &cluster.HeirRecord{
-		Header: s.Heir.Record.Header, Term: s.Elected.Record.Term, Heir: *heir, Deputies: next, By: s.Self.Name, Time: in.Wall,
+		Header: s.Heir.Record.Header, Term: s.Elected.Record.Term, Heir: *heir, Deputies: next, By: s.Self.Name,
+		Time: in.Wall,
 	}, 0
 }
 
@@ -226,7 +231,8 @@ func heirBasis(in Input) uint64 {
 	for _, o := range in.Others {
 		fmt.Fprint(h, " ", o.Slot, o.Elected.Stat.Modified, o.Fence.Stat.Modified)
 	}
-	if rules := in.Policy.Rules; policy.UsesLoads(rules, s.Members) || len(policy.RelationsOf(rules).Peers()) > 0 || policy.UsesExec(rules) {
+	if rules := in.Policy.Rules; policy.UsesLoads(rules, s.Members) || len(policy.RelationsOf(rules).Peers()) > 0 ||
+		policy.UsesExec(rules) {
 		fmt.Fprint(h, " ", in.Now/heirInterval)
 	}
 	return h.Sum64() | 1

@@ -69,10 +69,12 @@ func (e *Elector) checkMove(in Input, delay time.Duration, d *Decision) error {
 		switch {
 		case in.Now < begin:
 			d.Wake = cluster.Earliest(d.Wake, begin)
-			return &heldError{reason: fmt.Sprintf("policy moves nothing for %s after a member has vanished", spread), until: begin}
+			return &heldError{reason: fmt.Sprintf("policy moves nothing for %s after a member has vanished", spread),
+				until: begin}
 		case in.Now < begin+wait:
 			d.Wake = cluster.Earliest(d.Wake, begin+wait)
-			return &heldError{reason: fmt.Sprintf("it waits %s so that not all groups move at once", wait.Round(time.Second)), until: begin + wait}
+			return &heldError{reason: fmt.Sprintf("it waits %s so that not all groups move at once",
+				wait.Round(time.Second)), until: begin + wait}
 		}
 	}
 	if in.NoRoom != "" {

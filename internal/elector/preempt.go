@@ -14,7 +14,8 @@ import (
 
 // replace applies rule (d) of docs/protocol.md, Electing: whether another member replaces the elected one, whose
 // attempt is not over. It returns nil if not.
-func (e *Elector) replace(b rankingInput, r rankedMembers, best cluster.Member, active *activeRequests, d *Decision) *cluster.Elected {
+func (e *Elector) replace(b rankingInput, r rankedMembers, best cluster.Member, active *activeRequests,
+	d *Decision) *cluster.Elected {
 	rec := b.in.Snapshot.Elected.Record
 	if active.Reelect != nil {
 		return e.reelect(b, active, d)
@@ -27,7 +28,8 @@ func (e *Elector) replace(b rankingInput, r rankedMembers, best cluster.Member, 
 		return e.replaceIneligible(b, entry, active, d)
 	}
 	e.peers = peerWait{}
-	if active.Move != nil && active.Move.Matches(best.ID, best.Node.Record.Site) && !active.Move.Matches(rec.Node, rec.Site) {
+	if active.Move != nil && active.Move.Matches(best.ID, best.Node.Record.Site) &&
+		!active.Move.Matches(rec.Node, rec.Site) {
 		if e.awaitsAnswers(b, r, false, d) {
 			return nil
 		}
@@ -47,12 +49,14 @@ func (e *Elector) replace(b rankingInput, r rankedMembers, best cluster.Member, 
 		return nil
 	}
 	return e.elect(b, r, attemptEnd{
-		cause: cluster.CausePreempt, reason: fmt.Sprintf("%s is better than %s: %s", best.ID, rec.Node, r.Difference(best.Name, rec.Incarnation)),
+		cause: cluster.CausePreempt, reason: fmt.Sprintf("%s is better than %s: %s", best.ID, rec.Node,
+			r.Difference(best.Name, rec.Incarnation)),
 	}, best)
 }
 
 // replaceIneligible replaces a leader that is no longer eligible, in an election under its own circumstances.
-func (e *Elector) replaceIneligible(b rankingInput, entry policy.Entry, active *activeRequests, d *Decision) *cluster.Elected {
+func (e *Elector) replaceIneligible(b rankingInput, entry policy.Entry, active *activeRequests,
+	d *Decision) *cluster.Elected {
 	s := &b.in.Snapshot
 	g := ineligibility(s.Elected.Record, entry, active)
 	if active.Pause != nil && g.cause == cluster.CauseIneligible {
@@ -85,7 +89,8 @@ func (e *Elector) replaceIneligible(b rankingInput, entry policy.Entry, active *
 	case why != "" && (g.cause == cluster.CauseIneligible || g.cause == cluster.CauseUnhealthy):
 		// A node that has just failed is no better than a leader that at least works. Whoever wants that leader to go
 		// says so.
-		d.Blocked.Reason = fmt.Sprintf("%s, but only members that have failed could replace it: %s: %s", g.reason, best.ID, why)
+		d.Blocked.Reason = fmt.Sprintf("%s, but only members that have failed could replace it: %s: %s", g.reason,
+			best.ID, why)
 		return nil
 	case e.awaits(b, d):
 		return nil
@@ -121,7 +126,8 @@ func (e *Elector) reelect(b rankingInput, active *activeRequests, d *Decision) *
 		active.endReelect(rec.Node+" was elected", b.in.Wall)
 		return nil
 	}
-	b.move, b.reelect, b.circumstances = nil, true, cluster.Circumstances{Cause: cluster.CauseReelect, Node: rec.Node, Site: rec.Site}
+	b.move, b.reelect, b.circumstances = nil, true, cluster.Circumstances{Cause: cluster.CauseReelect, Node: rec.Node,
+		Site: rec.Site}
 	r := e.rank(b)
 	if e.awaitsAnswers(b, r, false, d) {
 		return nil
@@ -138,7 +144,8 @@ func (e *Elector) reelect(b rankingInput, active *activeRequests, d *Decision) *
 	d.Ranking, d.Circumstances = r.Ranking, b.circumstances
 	return e.elect(b, r, attemptEnd{
 		cause: cluster.CauseReelect, request: *active.Reelect,
-		reason: fmt.Sprintf("reelection requested %s: %s is better than %s: %s", active.Reelect, best.ID, rec.Node, r.Difference(best.Name, rec.Incarnation)),
+		reason: fmt.Sprintf("reelection requested %s: %s is better than %s: %s", active.Reelect, best.ID, rec.Node,
+			r.Difference(best.Name, rec.Incarnation)),
 	}, best)
 }
 
@@ -182,12 +189,14 @@ func (e *Elector) pausedError(p *cluster.Pause, in Input) *heldError {
 // for each revision (S3).
 func newRevision(in Input) bool {
 	s := &in.Snapshot
-	return s.Policy.Readable() && s.Policy.Record.Revision == in.Policy.Revision && s.Elected.Record.PolicyRevision != in.Policy.Revision
+	return s.Policy.Readable() && s.Policy.Record.Revision == in.Policy.Revision && s.Elected.Record.PolicyRevision !=
+		in.Policy.Revision
 }
 
 // checkPreemption returns an error that says why policy must not preempt a healthy leader, nil if it may. It is a
 // [heldError] if people can do something, or if its end is known.
-func (e *Elector) checkPreemption(b rankingInput, r rankedMembers, best cluster.Member, active *activeRequests, d *Decision) error {
+func (e *Elector) checkPreemption(b rankingInput, r rankedMembers, best cluster.Member, active *activeRequests,
+	d *Decision) error {
 	rules := b.in.Policy.Rules
 	if active.Pause != nil {
 		return e.pausedError(active.Pause, b.in)
@@ -197,7 +206,8 @@ func (e *Elector) checkPreemption(b rankingInput, r rankedMembers, best cluster.
 		if s.Policy.Newer() == nil {
 			advice = "; " + cluster.InGroup("'zkelectd repair policy'", cluster.GroupOf(e.opt.Group)) + " repairs it"
 		}
-		return fmt.Errorf("policy does not replace a healthy leader: the policy in ZooKeeper cannot be read: %w%s", s.Policy.Err, advice)
+		return fmt.Errorf("policy does not replace a healthy leader: the policy in ZooKeeper cannot be read: %w%s",
+			s.Policy.Err, advice)
 	}
 	if peer := b.in.Policy.Awaits(b.input()); peer != "" {
 		return fmt.Errorf("the group %s, which this one follows, is about to decide", peer)
@@ -217,7 +227,8 @@ func (e *Elector) checkPreemption(b rankingInput, r rankedMembers, best cluster.
 	}
 	if due := e.eligible[best.Name] + delay; delay > 0 && due > b.in.Now {
 		d.Wake = cluster.Earliest(d.Wake, due)
-		return &heldError{reason: fmt.Sprintf("failback is delayed until it has been eligible for %s", delay), remedy: e.reelectRemedy(), until: due}
+		return &heldError{reason: fmt.Sprintf("failback is delayed until it has been eligible for %s", delay),
+			remedy: e.reelectRemedy(), until: due}
 	}
 	recent := e.recentPreemptions(b.in.Snapshot.Elected.Record.Preemptions, b.in)
 	if rules.MaxPreemptions <= 0 || len(recent) < rules.MaxPreemptions || newRevision(b.in) {
@@ -226,7 +237,8 @@ func (e *Elector) checkPreemption(b rankingInput, r rankedMembers, best cluster.
 	until := e.preemptions[recent[0].Term] + cluster.PreemptionWindow
 	d.Wake = cluster.Earliest(d.Wake, until)
 	return &heldError{
-		reason: fmt.Sprintf("policy has replaced the leader %d times within %s; policy.max_preemptions allows no more", len(recent), cluster.PreemptionWindow),
+		reason: fmt.Sprintf("policy has replaced the leader %d times within %s; policy.max_preemptions allows no more",
+			len(recent), cluster.PreemptionWindow),
 		remedy: e.reelectRemedy(), until: until,
 	}
 }
@@ -244,7 +256,8 @@ func (e *Elector) checkFenced(best cluster.Member, in Input, d *Decision) error 
 	}
 	d.Wake = cluster.Earliest(d.Wake, until)
 	return &heldError{
-		reason: fmt.Sprintf("%s has fenced it in term %d, and a fenced node replaces no healthy leader for %s", f.Node, f.Term, e.opt.Exclusion),
+		reason: fmt.Sprintf("%s has fenced it in term %d, and a fenced node replaces no healthy leader for %s", f.Node,
+			f.Term, e.opt.Exclusion),
 		remedy: e.reelectRemedy(), until: until,
 	}
 }

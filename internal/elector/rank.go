@@ -40,7 +40,8 @@ func (b rankingInput) input() policy.Input {
 	p := policy.Input{
 		Members: s.Members, Circumstances: b.circumstances, Barred: map[string]string{}, Excluded: excluded(b.exclusions),
 		Cordons: b.cordons, Move: b.move, Answer: b.in.Answer, Silent: maps.Clone(b.silent),
-		Group: b.group, Reelect: b.reelect, Load: b.in.Placement.Load, Peers: b.in.Placement.Peers, Relations: b.in.Placement.Relations,
+		Group: b.group, Reelect: b.reelect, Load: b.in.Placement.Load, Peers: b.in.Placement.Peers,
+		Relations: b.in.Placement.Relations,
 	}
 	if b.rollCall != "" {
 		p.Members, p.RollCall = cluster.WithAnswers(s.Members, b.rollCall), b.rollCall
@@ -63,14 +64,17 @@ func (b rankingInput) input() policy.Input {
 func (e *Elector) rankingInput(in Input, g attemptEnd, active *activeRequests) rankingInput {
 	s := &in.Snapshot
 	e.trackStopping(in)
-	b := rankingInput{in: in, group: e.opt.Group, ended: g.ended, lapsed: g.cause == cluster.CauseLapsed, stopping: e.stopping, silent: e.silent, circumstances: circumstances(s, g), cordons: active.Cordons, move: active.Move, rollCall: e.rollCall.answers(s)}
+	b := rankingInput{in: in, group: e.opt.Group, ended: g.ended, lapsed: g.cause == cluster.CauseLapsed,
+		stopping: e.stopping, silent: e.silent, circumstances: circumstances(s, g), cordons: active.Cordons,
+		move: active.Move, rollCall: e.rollCall.answers(s)}
 	for _, p := range active.Proposals {
 		b.proposed = b.proposed || p.Term == s.Elected.Record.Term && p.Answer != cluster.ProposalApproved
 	}
 	b.exclusions = active.clearStrikes(in.Exclusions)
 	if b.struck = g.strike; b.struck {
 		rec := s.Elected.Record
-		b.exclusions = cluster.Strike(b.exclusions, rec.Node, g.reason, rec.Term, e.opt.Exclusion, e.opt.ExclusionMax, in.Wall)
+		b.exclusions = cluster.Strike(b.exclusions, rec.Node, g.reason, rec.Term, e.opt.Exclusion,
+			e.opt.ExclusionMax, in.Wall)
 	}
 	return b
 }

@@ -32,7 +32,8 @@ func saveInterval(total time.Duration) time.Duration { return max(5*time.Second,
 func (t *requests) active(s *cluster.Snapshot, now time.Duration, wall time.Time) activeRequests {
 	slot := s.Control
 	if slot.Exists && slot.Err != nil {
-		return activeRequests{Control: cluster.Control{Pause: &cluster.Pause{Request: cluster.Request{By: "zkelectd", Reason: slot.Err.Error()}}}}
+		return activeRequests{Control: cluster.Control{Pause: &cluster.Pause{Request: cluster.Request{By: "zkelectd",
+			Reason: slot.Err.Error()}}}}
 	}
 	active := activeRequests{Control: slot.Record.Clone().OfSlot(s.Slot), slot: s.Slot}
 	seen := make(map[int64]requestTimer)
@@ -108,7 +109,8 @@ func (active *activeRequests) expire(expired map[int64]bool, wall time.Time) {
 func (active *activeRequests) collect(s *cluster.Snapshot) {
 	before := len(active.ClearedStrikes)
 	active.ClearedStrikes = slices.DeleteFunc(active.ClearedStrikes, func(f cluster.ClearedStrikes) bool {
-		return f.Slot == active.slot && s.Elected.Readable() && s.Elected.Record.Term > f.Term && !slices.ContainsFunc(s.Elected.Record.Exclusions, f.Covers)
+		return f.Slot == active.slot && s.Elected.Readable() && s.Elected.Record.Term > f.Term &&
+			!slices.ContainsFunc(s.Elected.Record.Exclusions, f.Covers)
 	})
 	active.changed = active.changed || len(active.ClearedStrikes) < before
 }

@@ -40,7 +40,8 @@ func (r *Retry) Wait(s *cluster.Snapshot, others []cluster.SlotState, now time.D
 // Failed records that a write made from s and others was refused or had no reply. It reports whether to log that: if
 // the error is permanent, or the same write has failed before, and this reason was not logged yet. base is the first
 // pause.
-func (r *Retry) Failed(what string, s *cluster.Snapshot, others []cluster.SlotState, err error, permanent bool, now, base time.Duration) bool {
+func (r *Retry) Failed(what string, s *cluster.Snapshot, others []cluster.SlotState, err error, permanent bool, now,
+	base time.Duration) bool {
 	repeated := r.fail(what, basis(s, others), now, base)
 	r.soon = now + base
 	if text := err.Error(); (repeated || permanent) && text != r.logged {
@@ -78,9 +79,11 @@ func (r *Retry) fail(what string, seen uint64, now, base time.Duration) (repeate
 // basis returns a hash of what a decision was made from: everything that a write of the elector checks.
 func basis(s *cluster.Snapshot, others []cluster.SlotState) uint64 {
 	h := fnv.New64a()
-	fmt.Fprint(h, s.Policy.Stat.Modified, s.Policy.Exists, s.Control.Stat.Modified, s.Control.Exists, s.Slots.Stat.Modified, s.Slots.Exists)
+	fmt.Fprint(h, s.Policy.Stat.Modified, s.Policy.Exists, s.Control.Stat.Modified, s.Control.Exists,
+		s.Slots.Stat.Modified, s.Slots.Exists)
 	for _, slot := range append([]cluster.SlotState{s.SlotState()}, others...) {
-		fmt.Fprint(h, slot.Slot, " ", slot.Elected.Stat.Modified, slot.Elected.Exists, slot.Fence.Stat.Modified, slot.Fence.Exists,
+		fmt.Fprint(h, slot.Slot, " ", slot.Elected.Stat.Modified, slot.Elected.Exists, slot.Fence.Stat.Modified,
+			slot.Fence.Exists,
 			slot.Current.Stat.Modified, slot.Current.Exists)
 	}
 	for _, m := range s.Members {

@@ -69,7 +69,8 @@ func (e *Elector) awaitsAnswers(b rankingInput, r rankedMembers, lost bool, d *D
 	now, wait := b.in.Now, rules.Wait()
 	elected, _ := s.Terms()
 	outlived := b.in.LeaseOver && c.since < killed(&b.in) // by a holder whose work may have begun since
-	if !c.due || c.term != elected || c.lost != lost || outlived || c.number != "" && now-c.known >= answersAge && !b.proposed {
+	if !c.due || c.term != elected || c.lost != lost || outlived || c.number != "" && now-c.known >= answersAge &&
+		!b.proposed {
 		*c = rollCall{due: true, since: now, term: elected, lost: lost, quiet: c.quiet}
 	}
 	c.wanted = true

@@ -19,7 +19,8 @@ type startup struct {
 // group has never had a leader, or if this elector was the first member to register and nobody led then: its hosts
 // start. best is the node that would be elected now; the wait ends early when no member of the last election is missing
 // that may be better.
-func (u *startup) await(in Input, g attemptEnd, best string, settle time.Duration) (reason string, until time.Duration) {
+func (u *startup) await(in Input, g attemptEnd, best string, settle time.Duration) (reason string,
+	until time.Duration) {
 	s := &in.Snapshot
 	first := u.since == 0
 	if first {
@@ -31,7 +32,8 @@ func (u *startup) await(in Input, g attemptEnd, best string, settle time.Duratio
 		u.over = true
 		return "", 0
 	}
-	return fmt.Sprintf("%s; the first election waits %s until other hosts have started, too (election.settle)", g.reason, settle), until
+	return fmt.Sprintf("%s; the first election waits %s until other hosts have started, too (election.settle)",
+		g.reason, settle), until
 }
 
 // complete reports whether all members of the last election are registered that may be better than best: a lost host

@@ -73,7 +73,8 @@ func (g *Group) setOpenTree(open bool) (changed bool) {
 		if !g.opensTree() {
 			advice = "once all members have the same credentials, run 'zkelectd acl --apply'"
 		}
-		g.log.Warn("the group's znodes are open to unauthorized clients: anyone who can reach a ZooKeeper server can stop the group, or lock it out with one setAcl",
+		g.log.Warn("the group's znodes are open to unauthorized clients: anyone who can reach a ZooKeeper server can "+
+			"stop the group, or lock it out with one setAcl",
 			"root", g.opt.Paths.Root, "advice", advice)
 	} else {
 		g.log.Info("the group's znodes are closed to unauthorized clients", "root", g.opt.Paths.Root)

@@ -20,7 +20,8 @@ type Counters struct {
 
 // NewCounters returns counters at zero. host are the counters of the group's host; nil for none.
 func NewCounters(host *Counters) *Counters {
-	c := &Counters{host: host, totals: status.Totals{Transitions: make(map[status.Transition]uint64), Reloaded: time.Now()}}
+	c := &Counters{host: host, totals: status.Totals{Transitions: make(map[status.Transition]uint64),
+		Reloaded: time.Now()}}
 	for _, cause := range append(slices.Clone(cluster.Causes), status.CauseOther) {
 		for _, result := range []string{status.ResultReady, status.ResultFailed} {
 			c.totals.Transitions[status.Transition{Cause: string(cause), Result: result}] = 0
@@ -53,7 +54,8 @@ func (c *Counters) Totals() status.Totals {
 func (c *Counters) term(term cluster.PastTerm) {
 	c.Update(func(t *status.Totals) {
 		kind := status.Transition{Cause: string(term.Cause), Result: status.ResultFailed}
-		if !slices.Contains(cluster.Causes, term.Cause) { // from a newer version, or forged: the number of causes must be bounded
+		if !slices.Contains(cluster.Causes, term.Cause) {
+			// from a newer version, or forged: the number of causes must be bounded
 			kind.Cause = status.CauseOther
 		}
 		if term.Outcome == string(cluster.CurrentReady) {

@@ -22,14 +22,16 @@ type deputy struct {
 }
 
 func newDeputy(m *Member) *deputy {
-	opt := watchdog.SilenceOptions{Wait: max(m.budget.LeaseWait, m.opt.LostAfter), Renew: m.budget.Renew, Session: m.budget.Session}
+	opt := watchdog.SilenceOptions{Wait: max(m.budget.LeaseWait, m.opt.LostAfter), Renew: m.budget.Renew,
+		Session: m.budget.Session}
 	return &deputy{m: m, core: watchdog.NewDeputy(m.self.Name, opt, m.session.Reconnects())}
 }
 
 func (d *deputy) input(now time.Duration) watchdog.DeputyInput {
 	m := d.m
 	return watchdog.DeputyInput{
-		Snapshot: &m.snap, Seen: m.opt.LeaseZnodes.Seen(d.znode), Reconnects: m.session.Reconnects(), Now: now, MaySucceed: m.machine.MaySucceed,
+		Snapshot: &m.snap, Seen: m.opt.LeaseZnodes.Seen(d.znode), Reconnects: m.session.Reconnects(), Now: now,
+		MaySucceed:      m.machine.MaySucceed,
 		RollCallTimeout: m.opt.RollCall.timeout(), RollCallSeen: m.rollCalls.seen.At(),
 	}
 }
@@ -93,7 +95,8 @@ func (d *deputy) ask() {
 		if d.core.Answered(d.input(now), began, err) {
 			m.group.log.Warn("the leader has fallen silent, and its lease is over", "leader", f.Node, "term", f.Term)
 		} else {
-			m.group.log.Info("the leader has not renewed its lease, but that proves nothing yet", "leader", f.Node, "term", f.Term, "zookeeper_took", now-began, "err", err)
+			m.group.log.Info("the leader has not renewed its lease, but that proves nothing yet", "leader", f.Node,
+				"term", f.Term, "zookeeper_took", now-began, "err", err)
 		}
 	})
 }

@@ -18,7 +18,8 @@ func (m *Member) newElector() *electing.Elector {
 	return electing.New(electing.Options{
 		Conn: m.session, Paths: g.opt.Paths, Self: m.self, Budget: m.budget, Log: g.log, Elector: opt,
 		Watchdog: watchdog.Options{
-			Takeover: m.opt.TakeoverTimeout, StrikeResetAfter: m.opt.StrikeResetAfter, LeaseWait: m.budget.LeaseWait, Patience: m.budget.Patience(),
+			Takeover: m.opt.TakeoverTimeout, StrikeResetAfter: m.opt.StrikeResetAfter, LeaseWait: m.budget.LeaseWait,
+			Patience: m.budget.Patience(),
 		},
 		Placement: g.opt.Placement, Moves: m.opt.Limits.Moves, Wake: m.wake,
 		Number: m.number, Slots: m.instance.known, Registered: m.instance.slots,

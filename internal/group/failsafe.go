@@ -60,7 +60,8 @@ func (m *Member) sendRound(a transition.SendRound) {
 	f := m.opt.Failsafe
 	f.Agent.Suspect()
 	m.group.opt.Counters.Update(func(t *status.Totals) { t.Failsafe.Rounds++ })
-	f.Agent.Send(m.group.opt.Paths, a.Messages, m.budget.Lease/3, func(r failsafe.Reply) { m.report(transition.RoundReply{Reply: r}) })
+	f.Agent.Send(m.group.opt.Paths, a.Messages, m.budget.Lease/3,
+		func(r failsafe.Reply) { m.report(transition.RoundReply{Reply: r}) })
 }
 
 // remember refuses later promises in another goroutine, as that writes to a disk.
@@ -108,8 +109,10 @@ func (m *Member) noteFailsafe(ev transition.Event, actions []transition.Action) 
 	m.group.failsafe.Store(&failsafeActivity{now, nodes})
 	switch log := m.group.log.With("term", m.machine.Term()); {
 	case before == 0 && now != 0:
-		log.Warn("ZooKeeper does not answer: the work goes on, because all other members have promised to let nobody take over", "members", nodes)
+		log.Warn("ZooKeeper does not answer: the work goes on, because all other members have promised to let "+
+			"nobody take over", "members", nodes)
 	case before != 0 && now == 0 && m.machine.Phase() == transition.Leading:
-		log.Info("ZooKeeper answers again: the lease is one by ZooKeeper", "after", (boottime.Now() - before).Round(time.Millisecond))
+		log.Info("ZooKeeper answers again: the lease is one by ZooKeeper", "after",
+			(boottime.Now() - before).Round(time.Millisecond))
 	}
 }

@@ -193,14 +193,16 @@ type Group struct {
 
 // New returns a group.
 func New(opt Options) *Group {
-	g := &Group{opt: opt, settings: opt.Settings, log: opt.Log, feed: opt.Feed, notices: notices{c: make(chan struct{}, 1)}}
+	g := &Group{opt: opt, settings: opt.Settings, log: opt.Log, feed: opt.Feed,
+		notices: notices{c: make(chan struct{}, 1)}}
 	g.memory.Term = opt.LastTerm
 	g.drift.Store(new(drift))
 	g.failsafe.Store(new(failsafeActivity))
 	g.known.Store(opt.LastTerm)
 	node := opt.Settings.Node
 	g.view.Store(&status.Daemon{
-		Group: opt.Name, Node: node.ID, Site: node.Site, Root: opt.Paths.Root, Phase: string(transition.Standby), UpdatedAt: boottime.Now(),
+		Group: opt.Name, Node: node.ID, Site: node.Site, Root: opt.Paths.Root, Phase: string(transition.Standby),
+		UpdatedAt: boottime.Now(),
 	})
 	return g
 }
@@ -315,7 +317,8 @@ func (g *Group) announce(a transition.Announce) {
 
 func (g *Group) change(phase transition.Phase, term int64, reason string) status.Change {
 	return status.Change{
-		Node: g.settings.Node.ID, Site: g.settings.Node.Site, Group: g.opt.Name, Root: g.opt.Paths.Root, Term: term, State: string(phase),
+		Node: g.settings.Node.ID, Site: g.settings.Node.Site, Group: g.opt.Name, Root: g.opt.Paths.Root, Term: term,
+		State:  string(phase),
 		Reason: reason, Time: time.Now(),
 	}
 }

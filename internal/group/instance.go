@@ -49,9 +49,11 @@ type Instance struct {
 }
 
 func newInstance(ctx context.Context, r Registration, registered cluster.Node, self cluster.Incarnation) *Instance {
-	i := &Instance{id: registered.Instance, registered: registered, self: self, budget: r.Budget, slots: r.Slots, ending: make(chan struct{})}
+	i := &Instance{id: registered.Instance, registered: registered, self: self, budget: r.Budget, slots: r.Slots,
+		ending: make(chan struct{})}
 	if n := len(r.Members); r.Slots.Record.Count > 0 {
-		i.known, i.room = electing.NewSlots(n, i.wake), &room{perNode: r.Slots.Record.PerNode, wake: i.wake, live: make([]bool, n)}
+		i.known, i.room = electing.NewSlots(n, i.wake), &room{perNode: r.Slots.Record.PerNode, wake: i.wake,
+			live: make([]bool, n)}
 	}
 	for n, l := range r.Members {
 		i.members = append(i.members, newMember(ctx, i, n, l))

@@ -191,7 +191,8 @@ func (g *Group) Leave(ctx context.Context, conn *zk.Group, d Departure) error {
 	}
 	o.ID, o.Self = d.Instance.self.ID, d.Instance.Incarnation() // the settings belong to the loop, which may still run
 	for n, m := range d.Instance.members {
-		l := cluster.DepartingSlot{SlotState: cluster.SlotState{Slot: m.group.opt.Paths.Slot}, Unproven: d.Unproven != nil && d.Unproven(n)}
+		l := cluster.DepartingSlot{SlotState: cluster.SlotState{Slot: m.group.opt.Paths.Slot},
+			Unproven: d.Unproven != nil && d.Unproven(n)}
 		if !l.Unproven {
 			l.Owed = m.Owed()
 		}

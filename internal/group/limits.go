@@ -27,7 +27,8 @@ func (m *Member) askToStart(a transition.AskToStart) {
 	m.takeover = takeover{permit: m.opt.Limits.Starts.Request(m.wake), term: a.Term}
 	m.admit()
 	if !m.takeover.permit.Granted() {
-		m.group.log.Info("waiting to start the work: as many other takeovers as this host starts at once are under way", "term", a.Term)
+		m.group.log.Info("waiting to start the work: as many other takeovers as this host starts at once are under way",
+			"term", a.Term)
 		m.setQueued(true)
 	}
 }

@@ -39,7 +39,8 @@ type Member struct {
 	failure     *PanicError     // nil unless a goroutine of the loop has panicked
 	sessionDone <-chan struct{} // nil once the loop has seen the session end
 	shown       atomic.Int64    // when the loop showed last that it is alive, on CLOCK_BOOTTIME; 0 before Run
-	uncleaned   atomic.Int64    // the term whose pre_start hook has begun and whose post_stop hook has not ended; 0 for none
+	// the term whose pre_start hook has begun and whose post_stop hook has not ended; 0 for none
+	uncleaned atomic.Int64
 	// owed is what a successor owes to this member, once its machine has ended: then its work is dead and undone. nil
 	// before.
 	owed       atomic.Pointer[time.Duration]
@@ -65,10 +66,11 @@ type Member struct {
 	started   int64            // the term of the work that was started last
 	rereads   bool             // elected, the fence and current are to be read again
 	refused   bool             // a RENEW that was refused has been logged
-	overLimit bool             // the host runs as many slots as it may: the machine has not got snap, see [Member.giveToMachine]
-	over      bool             // the work is dead and the loop has ended
-	closing   string           // why the membership ends; empty while it does not
-	recalled  int64            // the term whose application leases are being waited for
+	// the host runs as many slots as it may: the machine has not got snap, see [Member.giveToMachine]
+	overLimit bool
+	over      bool   // the work is dead and the loop has ended
+	closing   string // why the membership ends; empty while it does not
+	recalled  int64  // the term whose application leases are being waited for
 	// quitByInstance and quitByStop say who has asked the member to end.
 	quitByInstance, quitByStop bool
 }
@@ -79,7 +81,8 @@ func newMember(ctx context.Context, i *Instance, n int, l MemberSetup) *Member {
 	m := &Member{
 		instance: i, number: n, group: g, opt: opt, session: s, self: i.self, budget: budget, guard: l.Guard,
 		reader: store.NewReader(s, store.CollectorOptions{
-			Paths: g.opt.Paths, Self: i.self, Failsafe: opt.Failsafe != nil, RollCalls: opt.RollCall != nil, Clock: boottime.Now, Log: g.log,
+			Paths: g.opt.Paths, Self: i.self, Failsafe: opt.Failsafe != nil, RollCalls: opt.RollCall != nil,
+			Clock: boottime.Now, Log: g.log,
 		}),
 		inbox: newInbox(),
 		timer: time.NewTimer(time.Hour),
@@ -87,7 +90,8 @@ func newMember(ctx context.Context, i *Instance, n int, l MemberSetup) *Member {
 	m.machine = transition.New(transition.Options{
 		Paths: g.opt.Paths, Self: i.self, Site: g.settings.Node.Site, Host: g.opt.Identity.Host, API: g.settings.Node.API,
 		Budget: budget, Fencing: opt.Fencing.Fencing,
-		LeaseZnode: s.LeaseZnode(), Epoch: i.slots.Record.Epoch, LastTerm: g.memory.Term, LastWork: g.lastWork, Wall: func() time.Time { return m.wall },
+		LeaseZnode: s.LeaseZnode(), Epoch: i.slots.Record.Epoch, LastTerm: g.memory.Term, LastWork: g.lastWork,
+		Wall:       func() time.Time { return m.wall },
 		RestartMax: opt.MaxRestarts, RestartWindow: restartWindow, RestartBackoff: restartBackoff,
 		Admission: opt.Limits.Starts != nil, Failsafe: opt.Failsafe.machine(), Takeover: opt.TakeoverTimeout,
 	})
@@ -100,7 +104,8 @@ func newMember(ctx context.Context, i *Instance, n int, l MemberSetup) *Member {
 	}, m.panicked)
 	if n == 0 {
 		m.node = &publication{
-			writer: store.NewNodeWriter(s, g.opt.Paths, i.self, i.registered.Since), log: g.log, znode: g.opt.Paths.Node(i.self.ID), timeout: budget.Session,
+			writer: store.NewNodeWriter(s, g.opt.Paths, i.self, i.registered.Since), log: g.log,
+			znode: g.opt.Paths.Node(i.self.ID), timeout: budget.Session,
 			background: m.background, record: i.record,
 		}
 	}
@@ -168,7 +173,8 @@ func (m *Member) noteEnd() {
 // the elector, and nobody else decides for the slot then.
 func (m *Member) lingers() bool {
 	runs := func(o *Member) bool { return !o.Done() }
-	return m.instance.room != nil && m.session.Err() == nil && !m.snap.SelfLost && slices.ContainsFunc(m.instance.members, runs)
+	return m.instance.room != nil && m.session.Err() == nil && !m.snap.SelfLost &&
+		slices.ContainsFunc(m.instance.members, runs)
 }
 
 // handleNext waits for the next thing that concerns the loop and handles it. It returns an error if the loop must end
@@ -310,7 +316,8 @@ func (m *Member) giveToMachine(snap cluster.Snapshot) {
 	before := m.overLimit
 	m.overLimit = elected && !snap.SelfLost && m.machine.Idle() && !m.instance.room.admit(m.number)
 	if m.overLimit && !before {
-		m.group.log.Info("elected, but this host already runs as many slots of the group as per_node allows: waiting until the work of one has ended",
+		m.group.log.Info("elected, but this host already runs as many slots of the group as per_node allows: waiting "+
+			"until the work of one has ended",
 			"per_node", m.instance.slots.Record.PerNode)
 	}
 	if m.overLimit != before { // the time does not count against this candidate: its host ends other work first
@@ -332,7 +339,8 @@ func (g *Group) logNewer(s cluster.Snapshot) {
 		}
 	}
 	if reason != "" && reason != g.newer {
-		g.log.Error("a record has a newer format: this daemon does not elect or take over until it is upgraded", "reason", reason)
+		g.log.Error("a record has a newer format: this daemon does not elect or take over until it is upgraded",
+			"reason", reason)
 	}
 	g.newer = reason
 }
@@ -356,7 +364,8 @@ func (m *Member) step(ev transition.Event) {
 		}
 		m.noteFailsafe(next, actions)
 	}
-	if m.rereads && (m.machine.Phase() != transition.Ended || m.lingers()) { // not earlier: nobody looks at a snapshot before
+	if m.rereads && (m.machine.Phase() != transition.Ended || m.lingers()) {
+		// not earlier: nobody looks at a snapshot before
 		m.reader.Reread()
 	}
 	m.rereads = false

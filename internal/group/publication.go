@@ -51,30 +51,31 @@ func (p *publication) publish() {
 		priority = zk.PriorityRecovery
 	}
 	var err error
-	p.background.run(p.timeout, func(ctx context.Context) { err = p.writer.Write(zk.WithPriority(ctx, priority), rec) }, func() {
-		p.busy = false
-		for _, done := range waiting {
-			done(err)
-		}
-		if err != nil {
-			p.stale = true
-			p.log.Warn("the change of this node is not published yet", "znode", p.znode, "err", err)
-		}
-		switch {
-		case len(p.waiting) > 0, err == nil && p.stale:
-			p.publish()
-		case err != nil:
-			p.background.spawn(func() {
-				if p.background.pause(retryPublication) {
-					p.background.runInLoop(func() {
-						if p.stale {
-							p.publish()
-						}
-					})
-				}
-			})
-		}
-	})
+	p.background.run(p.timeout, func(ctx context.Context) { err = p.writer.Write(zk.WithPriority(ctx, priority), rec) },
+		func() {
+			p.busy = false
+			for _, done := range waiting {
+				done(err)
+			}
+			if err != nil {
+				p.stale = true
+				p.log.Warn("the change of this node is not published yet", "znode", p.znode, "err", err)
+			}
+			switch {
+			case len(p.waiting) > 0, err == nil && p.stale:
+				p.publish()
+			case err != nil:
+				p.background.spawn(func() {
+					if p.background.pause(retryPublication) {
+						p.background.runInLoop(func() {
+							if p.stale {
+								p.publish()
+							}
+						})
+					}
+				})
+			}
+		})
 }
 
 // checkDrift logs, once, that the policy or the slots of this daemon's configuration are not those in force.
@@ -86,11 +87,14 @@ func (g *Group) checkDrift(inForce cluster.Stored[cluster.Policy], slots cluster
 		}
 	}
 	d := drift{slots: slotsText(g.settings.Slots, slots, g.opt.Resource)}
-	if rec, own := inForce.Record, g.settings.policyDigest(); inForce.Readable() && own != "" && rec.Rules.Digest() != own {
-		d.policy = fmt.Sprintf("the policy in force is revision %d, published by %s; that of this configuration differs", rec.Revision, rec.By)
+	if rec, own := inForce.Record, g.settings.policyDigest(); inForce.Readable() && own != "" &&
+		rec.Rules.Digest() != own {
+		d.policy = fmt.Sprintf("the policy in force is revision %d, published by %s; that of this "+
+			"configuration differs", rec.Revision, rec.By)
 	}
 	if d.policy != "" && d.policy != g.driftSeen().policy {
-		g.log.Warn("this configuration's policy is not the one in force", "reason", d.policy, "advice", cluster.InGroup("'zkelectd policy'", g.opt.Resource)+" prints that for the file")
+		g.log.Warn("this configuration's policy is not the one in force", "reason", d.policy, "advice",
+			cluster.InGroup("'zkelectd policy'", g.opt.Resource)+" prints that for the file")
 	}
 	if d.slots != "" && d.slots != g.driftSeen().slots {
 		g.log.Warn("this configuration's slots are not those in force", "reason", d.slots, "advice", "see docs/groups.md")

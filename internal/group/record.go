@@ -60,6 +60,7 @@ func decisionOf(e *cluster.Elected) *record.Decision {
 // recordDecision records a decision of the elector for the fault campaign.
 func (m *Member) recordDecision(elected cluster.Elected) {
 	record.Write(record.Line{
-		At: boottime.Now(), Root: m.group.opt.Paths.Root, Node: m.self.ID, Incarnation: m.self.Name, Decided: decisionOf(&elected),
+		At: boottime.Now(), Root: m.group.opt.Paths.Root, Node: m.self.ID, Incarnation: m.self.Name,
+		Decided: decisionOf(&elected),
 	})
 }

@@ -59,8 +59,10 @@ func Register(ctx context.Context, r Registration) (*Instance, error) {
 		var taken *store.TakenError
 		if err == nil {
 			if self.AtSequenceEnd() {
-				g.log.Error("ZooKeeper's counter of registrations has reached its end: the group works on, but each new member may become its elector",
-					"znode", g.opt.Paths.Election(), "advice", "when an interruption is possible, stop all daemons of the group, delete that znode, and start them again")
+				g.log.Error("ZooKeeper's counter of registrations has reached its end: the group works on, but each "+
+					"new member may become its elector",
+					"znode", g.opt.Paths.Election(), "advice", "when an interruption is possible, stop all daemons "+
+						"of the group, delete that znode, and start them again")
 			}
 			return newInstance(ctx, r, rec, self), nil
 		} else if !errors.As(err, &taken) {
@@ -134,7 +136,8 @@ func (w *holderWatch) observe(taken *store.TakenError, own time.Duration) (time.
 		}
 	}
 	if w.writes >= takenWrites && !w.me.isOwnPast(rec) {
-		return 0, fmt.Errorf("%w; it is alive, as it still writes its record: stop that daemon, or give this one another node.id (--id)", taken)
+		return 0, fmt.Errorf("%w; it is alive, as it still writes its record: stop that daemon, or give this one "+
+			"another node.id (--id)", taken)
 	}
 	if now.Before(w.next) {
 		return w.next.Sub(now), nil
@@ -144,7 +147,8 @@ func (w *holderWatch) observe(taken *store.TakenError, own time.Duration) (time.
 		advice = "it is an earlier run of this daemon"
 	}
 	w.log.Warn("this node id is still registered: waiting for that session to end", "host", rec.Host, "pid", rec.PID,
-		"session", fmt.Sprintf("0x%x", taken.Session), "znode", taken.Path, "waited", waited.Round(time.Second), "advice", advice)
+		"session", fmt.Sprintf("0x%x", taken.Session), "znode", taken.Path, "waited", waited.Round(time.Second),
+		"advice", advice)
 	w.next = now.Add(w.pause)
 	next := w.pause
 	w.pause = min(2*w.pause, takenLogMax)
@@ -153,7 +157,8 @@ func (w *holderWatch) observe(taken *store.TakenError, own time.Duration) (time.
 
 // IsTransient reports whether err says that ZooKeeper has not answered, so that a retry may succeed.
 func IsTransient(err error) bool {
-	transient := []error{cluster.ErrNotSent, cluster.ErrUnknown, cluster.ErrSessionEnded, context.Canceled, context.DeadlineExceeded}
+	transient := []error{cluster.ErrNotSent, cluster.ErrUnknown, cluster.ErrSessionEnded, context.Canceled,
+		context.DeadlineExceeded}
 	return slices.ContainsFunc(transient, func(t error) bool { return errors.Is(err, t) })
 }
 

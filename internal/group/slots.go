@@ -83,7 +83,8 @@ func (m *Member) checkEpoch(snap *cluster.Snapshot) {
 	if m.instance.room == nil || !read.Exists || errors.Is(read.Err, cluster.ErrNoSlots) {
 		return
 	}
-	if read.Stat.Created != known.Stat.Created || read.Readable() && (read.Record.Epoch != known.Record.Epoch || read.Record.SlotSize != known.Record.SlotSize) {
+	if read.Stat.Created != known.Stat.Created || read.Readable() && (read.Record.Epoch != known.Record.Epoch ||
+		read.Record.SlotSize != known.Record.SlotSize) {
 		m.instance.stopRest("the record of the group's slots was replaced")
 	}
 }

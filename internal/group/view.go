@@ -22,14 +22,18 @@ func (m *Member) View() status.Daemon {
 	node, seen, decided := g.settings.Node, m.registrar().driftSeen(), m.elector.View()
 	standby, unkillable := g.opt.Standby()
 	v := status.Daemon{
-		Group: g.opt.Name, Membership: status.MembershipMember, Node: node.ID, Site: node.Site, Root: g.opt.Paths.Root, Incarnation: m.self.Name, Phase: string(m.machine.Phase()),
-		Term: m.machine.Term(), LeaseEnds: m.machine.Deadline(), Lease: cluster.Duration(m.budget.Lease), Elector: m.snap.Elector && !m.snap.Acting,
-		SessionTimeout: cluster.Duration(m.budget.Session), Note: decided.Note, Blocked: decided.Blocked, AwaitsApproval: decided.AwaitsApproval, Proposal: decided.Proposal, Newer: g.newer,
+		Group: g.opt.Name, Membership: status.MembershipMember, Node: node.ID, Site: node.Site, Root: g.opt.Paths.Root,
+		Incarnation: m.self.Name, Phase: string(m.machine.Phase()),
+		Term: m.machine.Term(), LeaseEnds: m.machine.Deadline(), Lease: cluster.Duration(m.budget.Lease),
+		Elector:        m.snap.Elector && !m.snap.Acting,
+		SessionTimeout: cluster.Duration(m.budget.Session), Note: decided.Note, Blocked: decided.Blocked,
+		AwaitsApproval: decided.AwaitsApproval, Proposal: decided.Proposal, Newer: g.newer,
 		Drift: seen.policy, SlotsDrift: seen.slots,
 		SnapshotAt: m.snap.At, RespondedAt: max(m.snap.At, g.opt.Health.RespondedAt()), UpdatedAt: boottime.Now(),
 		Loop: !m.over, Session: !m.over && m.session.Err() == nil, Connected: m.session.Connected(),
 		Unhealthy: g.opt.Health.UnhealthyReason(), Child: m.machine.Running(), Unit: m.opt.Work.Unit,
-		Containment: string(g.opt.Containment()), Unkillable: cmp.Or(m.guard.Unkillable(), unkillable), OpenTree: m.registrar().openTree.Load(),
+		Containment: string(g.opt.Containment()), Unkillable: cmp.Or(m.guard.Unkillable(), unkillable),
+		OpenTree:       m.registrar().openTree.Load(),
 		WatchdogDevice: g.opt.Device(), Standby: standby,
 	}
 	if decided.Manual {

@@ -26,7 +26,8 @@ func (m *Member) newWorker() *worker.Worker {
 // fencing returns the identity and the fencing token of the work.
 func (m *Member) fencing(term int64) workenv.Fencing {
 	opt, node := m.group.opt, m.group.settings.Node
-	f := workenv.Fencing{Node: node.ID, Site: node.Site, Group: opt.Resource, Term: strconv.FormatInt(term, 10), Root: opt.Paths.Root}
+	f := workenv.Fencing{Node: node.ID, Site: node.Site, Group: opt.Resource, Term: strconv.FormatInt(term, 10),
+		Root: opt.Paths.Root}
 	// Another host chose these texts: what a unit cannot have as a variable must not keep it from starting.
 	if o := m.machine.Origin(); m.machine.Term() == term && workenv.CheckValue(string(o.Cause)) == nil {
 		f.Cause, f.PreviousClean = string(o.Cause), o.Clean

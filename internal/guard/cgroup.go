@@ -23,8 +23,9 @@ import (
 // All files needed for a kill and its proof are opened with the group, so that neither needs a free file descriptor
 // later.
 type cgroup struct {
-	dir      string
-	inode    uint64   // together with dir it identifies the group: the kernel does not reuse inode numbers until the next boot
+	dir string
+	// together with dir it identifies the group: the kernel does not reuse inode numbers until the next boot
+	inode    uint64
 	file     *os.File // carries a shared lock for as long as its owner lives
 	killFD   int      // of cgroup.kill
 	eventsFD int      // of cgroup.events
@@ -82,7 +83,8 @@ func clearCgroups(parent string) {
 // newCgroup creates a control group in parent.
 func newCgroup(parent string, seq int) (*cgroup, error) {
 	if parent == "" {
-		return nil, errors.New("no control group is delegated to zkelectd: in a systemd unit set Delegate=yes, and neither RestrictNamespaces= nor ProtectControlGroups=")
+		return nil, errors.New("no control group is delegated to zkelectd: in a systemd unit set Delegate=yes, and " +
+			"neither RestrictNamespaces= nor ProtectControlGroups=")
 	}
 	var lastErr error
 	for range newCgroupTries {

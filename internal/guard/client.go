@@ -24,8 +24,9 @@ const (
 	startTimeout = 5 * time.Second        // for the guard to answer a start message
 	pingTimeout  = time.Second            // for a guard whose answer is late to answer anything
 	guardOverdue = 150 * time.Millisecond // for the guard to kill the work after the end of the lease
-	guardLate    = time.Second            // for the guard to read a later lease from the board: nothing depends on when it does
-	drainTime    = 5 * time.Millisecond   // for this process to read a message that was sent before a deadline
+	// for the guard to read a later lease from the board: nothing depends on when it does
+	guardLate = time.Second
+	drainTime = 5 * time.Millisecond // for this process to read a message that was sent before a deadline
 )
 
 // ErrLost reports that the guard is dead or hung, and that the daemon kills the work without it.
@@ -37,13 +38,14 @@ type Client struct {
 	socket           *socket
 	guard            int // the guard's pid
 	watchdogInterval time.Duration
-	owners           []Process       // the guard and this process
-	sessionFile      string          // empty if there is none
-	firstFile        int             // plus the id of a leadership: the number of its files; grows by less than one in a microsecond
-	ctx              context.Context // canceled when the guard is lost
-	cancel           context.CancelCauseFunc
-	reports          *os.File // the pipe by which keepers report if the guard is dead
-	board            *board
+	owners           []Process // the guard and this process
+	sessionFile      string    // empty if there is none
+	// plus the id of a leadership: the number of its files; grows by less than one in a microsecond
+	firstFile int
+	ctx       context.Context // canceled when the guard is lost
+	cancel    context.CancelCauseFunc
+	reports   *os.File // the pipe by which keepers report if the guard is dead
+	board     *board
 
 	deviceNews chan struct{}
 	hello      chan struct{} // closed once the guard's first message has arrived, or the guard is lost
@@ -97,13 +99,15 @@ func Connect(fd int, log *slog.Logger) (*Client, error) {
 	}
 	c := &Client{log: log, socket: socket, guard: int(guard.Pid), watchdogInterval: watchdogInterval(log), board: shared,
 		sessionFile: inheritLock(fd+lockFD-SocketFD, log),
-		hello:       make(chan struct{}), deviceNews: make(chan struct{}, 1), closed: make(chan struct{}), leaderships: make(map[int]*Leadership),
-		firstFile: int(boottime.Now() / time.Microsecond), leadership: shared.lastID()}
+		hello:       make(chan struct{}), deviceNews: make(chan struct{}, 1), closed: make(chan struct{}),
+		leaderships: make(map[int]*Leadership),
+		firstFile:   int(boottime.Now() / time.Microsecond), leadership: shared.lastID()}
 	// The guard comes first: an operator who reads that it still runs stops it, and with it the daemon.
 	for _, owner := range []Process{{Role: "guard", Pid: c.guard}, {Role: "daemon", Pid: os.Getpid()}} {
 		p, ok := Identify(owner.Role, owner.Pid)
 		if !ok {
-			return nil, fmt.Errorf("cannot read when the %s (process %d) was started: has it exited, or is /proc not mounted?", owner.Role, owner.Pid)
+			return nil, fmt.Errorf("cannot read when the %s (process %d) was started: has it exited, or is "+
+				"/proc not mounted?", owner.Role, owner.Pid)
 		}
 		c.owners = append(c.owners, p)
 	}
@@ -237,7 +241,8 @@ func (c *Client) receive(m message) {
 		}
 	case kindGone:
 		if l := c.leaderships[m.Leadership]; l != nil {
-			if w := l.running; w != nil && !w.startSent && c.Err() == nil { // its prepare message follows, and nobody would get the answer
+			if w := l.running; w != nil && !w.startSent && c.Err() == nil {
+				// its prepare message follows, and nobody would get the answer
 				w.end(ErrAbandoned)
 				w.finish("was not started")
 			}

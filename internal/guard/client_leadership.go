@@ -35,12 +35,13 @@ type Leadership struct {
 	confirmed  chan struct{} // closed when the guard confirms that it has read the board; then there is another one
 	running    *Work
 	unkillable string
-	place      place         // of the lease
-	overdue    time.Duration // if the guard has not reported by then that it kills the work, it is lost; 0 before the deadline
-	noticed    time.Duration // how long after the deadline this process set overdue
-	withdrawn  time.Duration // the lease that SetLease(0) has withdrawn; 0 for none
-	hooks      []Spec
-	release    json.RawMessage
+	place      place // of the lease
+	// if the guard has not reported by then that it kills the work, it is lost; 0 before the deadline
+	overdue   time.Duration
+	noticed   time.Duration // how long after the deadline this process set overdue
+	withdrawn time.Duration // the lease that SetLease(0) has withdrawn; 0 for none
+	hooks     []Spec
+	release   json.RawMessage
 }
 
 // NewLeadership returns the leadership of a new instance of a group. Logs refer to it by name, and while work of an

@@ -99,7 +99,8 @@ func (c *Client) checkExpired() {
 func overdueError(late time.Duration) error {
 	suspended := ""
 	if late >= guardOverdue {
-		suspended = fmt.Sprintf(" (this process noticed that %s late, as if the host had been suspended)", late.Round(10*time.Millisecond))
+		suspended = fmt.Sprintf(" (this process noticed that %s late, as if the host had been suspended)",
+			late.Round(10*time.Millisecond))
 	}
 	return fmt.Errorf("%w: it has not reported at the end of the lease that it kills the work%s", ErrLost, suspended)
 }
@@ -189,7 +190,8 @@ func (w *Work) awaitDeath(cause error) {
 		}
 		if pause == maxSweepDelay && !warned {
 			warned = true
-			w.c.log.Error("the work may still run: leadership is not released, and the session is left to expire; stop what is left of the work",
+			w.c.log.Error("the work may still run: leadership is not released, and the session is left to expire; "+
+				"stop what is left of the work",
 				"group", w.leadership.name, "reason", err)
 		}
 		w.wakeKeeper()

@@ -177,7 +177,8 @@ func (l *Leadership) lockAndSave() error {
 func (l *Leadership) voidFile() {
 	l.updating.Lock()
 	defer l.updating.Unlock()
-	if path := l.c.sessionPath(); path != "" && l.unsaved != nil { // where nothing can be changed, the keeper refuses to start the work
+	if path := l.c.sessionPath(); path != "" && l.unsaved != nil {
+		// where nothing can be changed, the keeper refuses to start the work
 		if file := leadershipFile(path, l.file); os.Truncate(file, 0) != nil {
 			os.WriteFile(file, nil, 0o600)
 		}
@@ -255,7 +256,8 @@ func (w *Work) setContainment(r *ContainmentRecord) {
 	}
 	if err != nil {
 		w.uncontained = err
-		w.c.log.Warn("if the guard dies, it may be impossible to prove that the work is dead", "group", w.leadership.name, "err", err)
+		w.c.log.Warn("if the guard dies, it may be impossible to prove that the work is dead", "group",
+			w.leadership.name, "err", err)
 	}
 }
 

@@ -74,12 +74,14 @@ func killAndCheck(c Container) error {
 // killAndCheck is the same for work in a record that was read from a session file: its processes may be long dead, and
 // the control group removed.
 func (r ContainmentRecord) killAndCheck() error {
-	if r.Group == "" { // the keeper writes the state file, or the daemon before any work starts; a missing file proves nothing
+	if r.Group == "" {
+		// the keeper writes the state file, or the daemon before any work starts; a missing file proves nothing
 		text, err := readOwn(r.StateFile)
 		if err == nil && string(text) == stateDead {
 			return nil
 		}
-		return errors.Join(err, errors.New("the keeper was killed before it recorded that all of the work is dead; nothing else can prove it"))
+		return errors.Join(err, errors.New("the keeper was killed before it recorded that all of the work is dead; "+
+			"nothing else can prove it"))
 	}
 	c, err := openCgroup(r.Group)
 	if err != nil {

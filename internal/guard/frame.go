@@ -21,16 +21,19 @@ type kind string
 // Messages from the daemon to the guard. The guard passes start, stop, kill and lease on to a keeper, with its own
 // numbers for the works.
 const (
-	kindOpen         kind = "open"          // there is a new leadership: Leadership, Name, Standby, and its Place on the board
-	kindAbandon      kind = "abandon"       // kill the work of Leadership and refuse everything else for it
-	kindClose        kind = "close"         // forget Leadership, whose work is dead
-	kindPrepare      kind = "prepare"       // prepare to start the work Spec of Leadership, and number it Seq
-	kindStart        kind = "start"         // start the prepared work
-	kindStop         kind = "stop"          // ask the work to stop; kill it after Grace
-	kindKill         kind = "kill"          // kill the work now
-	kindLease        kind = "lease"         // a lease on the board is new, or shorter: read the board now
-	kindHeartbeat    kind = "heartbeat"     // the same for the time by which the daemon sends its next heartbeat; it also feeds the watchdog
-	kindAlive        kind = "alive"         // the daemon is alive and handles signals; needed without a session to set a deadline by
+	// there is a new leadership: Leadership, Name, Standby, and its Place on the board
+	kindOpen    kind = "open"
+	kindAbandon kind = "abandon" // kill the work of Leadership and refuse everything else for it
+	kindClose   kind = "close"   // forget Leadership, whose work is dead
+	kindPrepare kind = "prepare" // prepare to start the work Spec of Leadership, and number it Seq
+	kindStart   kind = "start"   // start the prepared work
+	kindStop    kind = "stop"    // ask the work to stop; kill it after Grace
+	kindKill    kind = "kill"    // kill the work now
+	kindLease   kind = "lease"   // a lease on the board is new, or shorter: read the board now
+	// the same for the time by which the daemon sends its next heartbeat; it also feeds the watchdog
+	kindHeartbeat kind = "heartbeat"
+	// the daemon is alive and handles signals; needed without a session to set a deadline by
+	kindAlive        kind = "alive"
 	kindNotify       kind = "notify"        // pass Notify on to the service manager
 	kindSession      kind = "session"       // the session to close after the daemon's death: Session
 	kindRelease      kind = "release"       // the transaction that releases Leadership, to be sent before that: Release
@@ -41,17 +44,19 @@ const (
 
 // Messages from the guard to the daemon, and from the keeper to the guard.
 const (
-	kindHello          kind = "hello"           // to the daemon: how work is contained, and what survives: Containment, Survivors; to a keeper: its number Seq
-	kindSurvivors      kind = "survivors"       // the works of earlier daemons that still run: Survivors
-	kindPrepared       kind = "prepared"        // the work can be started, see Containment, or it was refused: Error
-	kindStarted        kind = "started"         // the work runs as process Pid, or failed to start: Error
-	kindKilling        kind = "killing"         // the sender is killing the work
-	kindExited         kind = "exited"          // the main process of the work has ended: Status
-	kindDead           kind = "dead"            // no process of the work is left: Output
-	kindGone           kind = "gone"            // nothing is left of the abandoned Leadership, and its hooks have run
-	kindLeaseConfirmed kind = "lease_confirmed" // the guard enforces the leases on the board; the answer to a lease message
-	kindReady          kind = "ready"           // the keeper has started (keeper to guard only)
-	kindUnkillable     kind = "unkillable"      // a process of the work cannot be killed: Error; empty once that is resolved
+	// to the daemon: how work is contained, and what survives: Containment, Survivors; to a keeper: its number Seq
+	kindHello     kind = "hello"
+	kindSurvivors kind = "survivors" // the works of earlier daemons that still run: Survivors
+	kindPrepared  kind = "prepared"  // the work can be started, see Containment, or it was refused: Error
+	kindStarted   kind = "started"   // the work runs as process Pid, or failed to start: Error
+	kindKilling   kind = "killing"   // the sender is killing the work
+	kindExited    kind = "exited"    // the main process of the work has ended: Status
+	kindDead      kind = "dead"      // no process of the work is left: Output
+	kindGone      kind = "gone"      // nothing is left of the abandoned Leadership, and its hooks have run
+	// the guard enforces the leases on the board; the answer to a lease message
+	kindLeaseConfirmed kind = "lease_confirmed"
+	kindReady          kind = "ready"      // the keeper has started (keeper to guard only)
+	kindUnkillable     kind = "unkillable" // a process of the work cannot be killed: Error; empty once that is resolved
 )
 
 // message is exchanged between the daemon and the guard, and between the guard and its keepers. Points in time are

@@ -171,7 +171,8 @@ func newGuard(opt Options) (*guard, error) {
 	}
 	g := &guard{
 		opt: opt, log: opt.Log, lastConfig: opt.LastConfig,
-		signals: opt.Signals, fromDaemon: make(chan incoming), fromKeeper: make(chan incoming), closeResults: make(chan closeResult, 1),
+		signals: opt.Signals, fromDaemon: make(chan incoming), fromKeeper: make(chan incoming),
+		closeResults: make(chan closeResult, 1),
 	}
 	parent := delegatedCgroup()
 	clearCgroups(parent)
@@ -197,7 +198,8 @@ func newGuard(opt Options) (*guard, error) {
 		g.signals = CatchReload()
 	}
 	signal.Notify(g.signals, syscall.SIGCHLD)
-	signal.Notify(g.signals, NotIgnored(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGQUIT)...)
+	signal.Notify(g.signals, NotIgnored(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1,
+		syscall.SIGQUIT)...)
 	return g, nil
 }
 
@@ -247,7 +249,8 @@ func (g *guard) finished() bool { return g.onlyKeepersLeft() && len(g.keepers) =
 
 // onlyKeepersLeft reports whether nothing remains to be done but to end the keepers.
 func (g *guard) onlyKeepersLeft() bool {
-	return g.noRespawn && g.daemon == nil && g.deadDaemon == nil && len(g.leaderships) == 0 && g.session == nil && !g.closingSession
+	return g.noRespawn && g.daemon == nil && g.deadDaemon == nil && len(g.leaderships) == 0 && g.session == nil &&
+		!g.closingSession
 }
 
 // reap waits for exited children: the daemon, keepers, and processes that this subreaper inherited from a dead keeper.

@@ -109,10 +109,12 @@ func (g *guard) sessionClosed(result closeResult) {
 	c := g.session
 	g.session = nil
 	if result.err != nil {
-		g.log.Warn("cannot close the dead daemon's session; it is left to expire", "err", result.err, "leadership", cmp.Or(result.leadership, "none"))
+		g.log.Warn("cannot close the dead daemon's session; it is left to expire", "err", result.err, "leadership",
+			cmp.Or(result.leadership, "none"))
 		return
 	}
-	g.log.Info("closed the dead daemon's session", "session", fmt.Sprintf("0x%x", c.ID), "leadership", cmp.Or(result.leadership, "none"))
+	g.log.Info("closed the dead daemon's session", "session", fmt.Sprintf("0x%x", c.ID), "leadership",
+		cmp.Or(result.leadership, "none"))
 	RemoveSessionFile(*c)
 }
 
@@ -152,7 +154,8 @@ func (g *guard) runPendingHooks() {
 // a standby has no end of its lease.
 func (g *guard) groupHasWork(l *leadership) bool {
 	return slices.ContainsFunc(g.leaderships, func(other *leadership) bool {
-		promoted := other.standby && other.daemon == l.daemon && other.isOfSameGroup(l) && (g.mustEnd(other) || other.lease() != Forever)
+		promoted := other.standby && other.daemon == l.daemon && other.isOfSameGroup(l) &&
+			(g.mustEnd(other) || other.lease() != Forever)
 		return other.work != nil && (other == l || promoted)
 	})
 }
@@ -171,9 +174,11 @@ func (g *guard) checkHook(w *work, m message) {
 // successor comes as late as possible.
 func (g *guard) failHook(w *work, reason string) {
 	if w.leadership.daemon == g.daemon {
-		g.log.Error("a pending hook of an abandoned leadership has failed", "group", w.leadership.name, "command", w.spec.Argv[0], "reason", reason)
+		g.log.Error("a pending hook of an abandoned leadership has failed", "group", w.leadership.name, "command",
+			w.spec.Argv[0], "reason", reason)
 		return
 	}
-	g.log.Error("a pending hook has failed; the session of the dead daemon is left to expire", "group", w.leadership.name, "command", w.spec.Argv[0], "reason", reason)
+	g.log.Error("a pending hook has failed; the session of the dead daemon is left to expire", "group",
+		w.leadership.name, "command", w.spec.Argv[0], "reason", reason)
 	g.leaveSession = g.leaveSession || !w.leadership.survivor
 }

@@ -52,7 +52,8 @@ func (g *guard) startDaemon() error {
 		attr.Env = append(attr.Env, configVariable+"=yes")
 	}
 	// At configFD, resultFD, boardFD and lockFD.
-	attr.Files = append(attr.Files, descriptor(config), descriptor(g.opt.Result), g.boardFile.Fd(), descriptor(g.opt.SessionLock))
+	attr.Files = append(attr.Files, descriptor(config), descriptor(g.opt.Result), g.boardFile.Fd(),
+		descriptor(g.opt.SessionLock))
 	g.board.reset(g.lastLeadership)
 	var pid int
 	err = g.forker.do(func() error {
@@ -67,7 +68,8 @@ func (g *guard) startDaemon() error {
 	}
 	d := &daemon{pid: pid, socket: near, out: newOutbox(near, daemonOutbox), startedAt: boottime.Now()}
 	g.daemon, g.respawnAt = d, 0
-	g.sendToDaemon(message{Kind: kindHello, Containment: &ContainmentRecord{Mode: g.opt.Containment}, Survivors: g.survivors()})
+	g.sendToDaemon(message{Kind: kindHello, Containment: &ContainmentRecord{Mode: g.opt.Containment},
+		Survivors: g.survivors()})
 	go readFrames(near, g.fromDaemon, incoming{daemon: d})
 	return nil
 }
@@ -108,7 +110,8 @@ func (g *guard) daemonExited(status syscall.WaitStatus) {
 		g.respawnDelay = minRespawnDelay
 	}
 	g.respawnAt = boottime.Now() + g.respawnDelay
-	g.log.Error("the daemon has died: killing its work, closing its session and restarting it", "pid", d.pid, "status", exitText(status), "after", g.respawnDelay)
+	g.log.Error("the daemon has died: killing its work, closing its session and restarting it", "pid", d.pid, "status",
+		exitText(status), "after", g.respawnDelay)
 }
 
 // receiveFromDaemon handles a message or the end of the socket. A daemon that closes its socket is about to exit; one

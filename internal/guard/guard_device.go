@@ -159,7 +159,8 @@ func (g *guard) goWithoutDevice(w *work, err error) {
 		g.refuse(w, fmt.Errorf("watchdog_device.mode is required, but: %w", err))
 		return
 	}
-	g.log.Warn("the work runs without the watchdog device: if this host stands still, nothing resets it", "group", w.leadership.name, "reason", err)
+	g.log.Warn("the work runs without the watchdog device: if this host stands still, nothing resets it", "group",
+		w.leadership.name, "reason", err)
 	w.arming, w.spec.Reset = false, nil
 	g.tryFinishPrepare(w)
 }
@@ -199,9 +200,11 @@ func (g *guard) closeDevice() {
 	switch {
 	case r == nil || closed && p.device == nil:
 	case time.Duration(p.limit.Load()) != petFreely:
-		g.log.Error("work may still run: the watchdog device resets this host", "device", r.state.Info.Path, "timeout", r.state.Info.Timeout)
+		g.log.Error("work may still run: the watchdog device resets this host", "device", r.state.Info.Path, "timeout",
+			r.state.Info.Timeout)
 	default:
-		g.log.Error("the watchdog device cannot be stopped, and resets this host unless another process pets it", "device", r.state.Info.Path,
+		g.log.Error("the watchdog device cannot be stopped, and resets this host unless another process pets it",
+			"device", r.state.Info.Path,
 			"timeout", r.state.Info.Timeout, "nowayout", r.state.Info.NoWayOut)
 	}
 }

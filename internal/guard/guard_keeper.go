@@ -26,11 +26,13 @@ type keeperProcess struct {
 
 // How long the guard waits for a keeper.
 const (
-	firstKeeperTimeout = 30 * time.Second       // for the first one to start: nothing else goes on, and the host may be busy
-	keeperStartTimeout = 4 * time.Second        // for another one to start; shorter than startTimeout
-	assistAfter        = 5 * time.Millisecond   // the guard then helps it kill the work
-	assistLater        = 50 * time.Millisecond  // the same if it has confirmed the kill, so that both do not compete for a processor
-	keeperHungAfter    = 500 * time.Millisecond // a keeper that has not confirmed a kill by then is hung
+	// for the first one to start: nothing else goes on, and the host may be busy
+	firstKeeperTimeout = 30 * time.Second
+	keeperStartTimeout = 4 * time.Second      // for another one to start; shorter than startTimeout
+	assistAfter        = 5 * time.Millisecond // the guard then helps it kill the work
+	// the same if it has confirmed the kill, so that both do not compete for a processor
+	assistLater     = 50 * time.Millisecond
+	keeperHungAfter = 500 * time.Millisecond // a keeper that has not confirmed a kill by then is hung
 )
 
 // keeperFor returns the keeper for the next work of a leadership; it may not be ready yet. With control groups, one
@@ -104,8 +106,10 @@ func (g *guard) startKeeper() error {
 	}
 	defer far.Close()
 	g.keeperSeq++
-	k := &keeperProcess{seq: g.keeperSeq, socket: near, out: newOutbox(near, keeperOutbox), readyBy: boottime.Now() + keeperStartTimeout}
-	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2, far.Fd(), g.reportWriter.Fd(), g.boardFile.Fd()}, Sys: &syscall.SysProcAttr{Setpgid: true}}
+	k := &keeperProcess{seq: g.keeperSeq, socket: near, out: newOutbox(near, keeperOutbox), readyBy: boottime.Now() +
+		keeperStartTimeout}
+	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2, far.Fd(), g.reportWriter.Fd(),
+		g.boardFile.Fd()}, Sys: &syscall.SysProcAttr{Setpgid: true}}
 	err = g.forker.do(func() error {
 		return withChildLimits(func() (err error) {
 			k.pid, err = syscall.ForkExec(g.opt.Path, []string{g.opt.Argv[0], keeperArgument}, attr)

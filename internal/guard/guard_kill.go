@@ -135,7 +135,8 @@ func (g *guard) killOrphans() {
 
 // isOwn reports whether a process is the daemon or a keeper.
 func (g *guard) isOwn(pid int) bool {
-	return g.daemon != nil && pid == g.daemon.pid || slices.ContainsFunc(g.keepers, func(k *keeperProcess) bool { return k.pid == pid })
+	return g.daemon != nil && pid == g.daemon.pid ||
+		slices.ContainsFunc(g.keepers, func(k *keeperProcess) bool { return k.pid == pid })
 }
 
 // kill kills the work again, by all available means: it assists a keeper that does not act, and gives up one that is

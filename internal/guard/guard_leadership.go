@@ -53,12 +53,17 @@ func (g *guard) find(d *daemon, id int) *leadership {
 
 // open adds a leadership.
 func (g *guard) open(d *daemon, m message) error {
-	taken := slices.ContainsFunc(g.leaderships, func(l *leadership) bool { return l.daemon == d && !l.abandoned && l.place.index == m.Place })
-	if m.Leadership <= g.lastLeadership || len(g.leaderships) >= maxLeaderships || m.Place <= 0 || m.Place >= boardPlaces || taken {
-		return fmt.Errorf("%w: leadership %d after %d, %d at a time, place %d", errProtocol, m.Leadership, g.lastLeadership, len(g.leaderships), m.Place)
+	taken := slices.ContainsFunc(g.leaderships, func(l *leadership) bool {
+		return l.daemon == d && !l.abandoned && l.place.index == m.Place
+	})
+	if m.Leadership <= g.lastLeadership || len(g.leaderships) >= maxLeaderships || m.Place <= 0 ||
+		m.Place >= boardPlaces || taken {
+		return fmt.Errorf("%w: leadership %d after %d, %d at a time, place %d", errProtocol, m.Leadership,
+			g.lastLeadership, len(g.leaderships), m.Place)
 	}
 	g.lastLeadership = m.Leadership
-	l := &leadership{id: m.Leadership, name: m.Name, standby: m.Standby, daemon: d, place: g.board.place(m.Place, m.Leadership)}
+	l := &leadership{id: m.Leadership, name: m.Name, standby: m.Standby, daemon: d, place: g.board.place(m.Place,
+		m.Leadership)}
 	l.place.enforce(0)
 	g.leaderships = append(g.leaderships, l)
 	return nil
@@ -193,7 +198,8 @@ func (g *guard) nameSurvivors() {
 		}
 		if w := l.work; w != nil && w.hookDeadline == 0 && !l.survivor {
 			l.survivor, g.leaveSession = true, true
-			g.log.Error("work of the dead daemon cannot be killed: its session is left to expire, and this host takes no part in the group until the work is dead",
+			g.log.Error("work of the dead daemon cannot be killed: its session is left to expire, and this host "+
+				"takes no part in the group until the work is dead",
 				"group", l.name, w.logAttr(), "reason", w.unkillable)
 		}
 	}

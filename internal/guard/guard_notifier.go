@@ -99,7 +99,8 @@ func (n *notifier) feedWatchdog() {
 		return
 	}
 	n.flush()
-	if now := boottime.Now(); n.watchdog > 0 && (n.lastFed == 0 || now-n.lastFed >= n.watchdog/4) && n.send(sd.SdNotifyWatchdog) == nil {
+	if now := boottime.Now(); n.watchdog > 0 && (n.lastFed == 0 || now-n.lastFed >= n.watchdog/4) &&
+		n.send(sd.SdNotifyWatchdog) == nil {
 		n.lastFed = now
 	}
 }

@@ -101,7 +101,8 @@ func newPetter() (*petter, error) {
 		return nil, err
 	}
 	p := &petter{
-		open: openDevice, now: boottime.Now, kick: make(chan struct{}, 1), news: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}), timer: t,
+		open: openDevice, now: boottime.Now, kick: make(chan struct{}, 1), news: make(chan struct{}, 1),
+		quit: make(chan struct{}), done: make(chan struct{}), timer: t,
 	}
 	p.limit.Store(int64(petFreely))
 	return p, nil
@@ -236,7 +237,8 @@ func (p *petter) stop() {
 
 // reopen opens a device again that goes on although it was closed.
 func (p *petter) reopen() {
-	d, _, err := p.open(DeviceSpec{Path: p.state.Info.Path, Timeout: p.timeout, Interval: p.interval, NoWayOut: true, Running: true})
+	d, _, err := p.open(DeviceSpec{Path: p.state.Info.Path, Timeout: p.timeout, Interval: p.interval, NoWayOut: true,
+		Running: true})
 	if err != nil {
 		p.device, p.state.Armed = nil, false
 		return

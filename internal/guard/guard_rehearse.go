@@ -16,8 +16,11 @@ import (
 
 // Resources that package harden reserves for the guard and the keeper.
 const (
-	guardProcs   = 1       // with more, each message would wake a thread in vain that looks for work; a call that waits leaves its processor to others
-	keeperProcs  = 2       // the thread that starts a program keeps its processor until the program is executed, which a disk may delay
+	// with more, each message would wake a thread in vain that looks for work; a call that waits leaves its processor
+	// to others
+	guardProcs = 1
+	// the thread that starts a program keeps its processor until the program is executed, which a disk may delay
+	keeperProcs  = 2
 	guardThreads = 8       // at most six were ever seen in use
 	guardHeap    = 1 << 20 // the garbage collector runs before this is used up, see guardGC
 	guardGC      = 25      // percent; the first collection starts at this share of 4 MB
@@ -92,7 +95,8 @@ func (g *guard) rehearse() error {
 		}
 	}()
 	path, env := harden.RehearsalProcess()
-	g.prepare(message{Leadership: l.id, Spec: &Spec{Path: path, Argv: []string{"zkelectd"}, Env: env, StopSignal: syscall.SIGTERM}})
+	g.prepare(message{Leadership: l.id, Spec: &Spec{Path: path, Argv: []string{"zkelectd"}, Env: env,
+		StopSignal: syscall.SIGTERM}})
 	if l.work == nil || !l.work.prepared {
 		return errors.New("the work cannot be prepared")
 	}

@@ -82,7 +82,8 @@ var (
 )
 
 // errSeveralGroups is returned for several groups where their works could not be told apart.
-var errSeveralGroups = errors.New("child.containment: keeper allows one group only, because it cannot tell the works of several groups apart: " +
+var errSeveralGroups = errors.New("child.containment: keeper allows one group only, because it cannot tell the works " +
+	"of several groups apart: " +
 	"delegate control groups to zkelectd (Delegate=yes)")
 
 // newWork adds work to a leadership that has none.
@@ -320,7 +321,8 @@ func (g *guard) removeGroup(c *cgroup) {
 // resolved. While such a process lives, leadership is not released.
 func (g *guard) reportUnkillable(w *work, reason string) {
 	if reason != w.unkillable && reason != "" {
-		g.log.Error("cannot kill the work; leadership is not released while it runs", "group", w.leadership.name, "reason", reason)
+		g.log.Error("cannot kill the work; leadership is not released while it runs", "group", w.leadership.name,
+			"reason", reason)
 	}
 	w.unkillable = reason
 	g.reply(w, message{Kind: kindUnkillable, Error: reason})

@@ -103,7 +103,8 @@ func runKeeper() int {
 func protectKeeper() {
 	debug.SetGCPercent(guardGC)
 	harden.Protect(harden.Options{
-		OOMScore: harden.OOMScoreGuard, Procs: keeperProcs, LeastProcs: keeperProcs, Threads: guardThreads, Heap: guardHeap, Log: slog.New(slog.DiscardHandler),
+		OOMScore: harden.OOMScoreGuard, Procs: keeperProcs, LeastProcs: keeperProcs, Threads: guardThreads,
+		Heap: guardHeap, Log: slog.New(slog.DiscardHandler),
 	})
 }
 
@@ -138,7 +139,8 @@ func newKeeper() (*keeper, error) {
 	k.mount, _ = ownCgroup()
 	// Signals from a terminal are for the guard. They are caught and not ignored, as the work would inherit ignored
 	// signals.
-	signal.Notify(k.signals, syscall.SIGCHLD, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGQUIT)
+	signal.Notify(k.signals, syscall.SIGCHLD, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1,
+		syscall.SIGQUIT)
 	protectKeeper()
 	k.board.touch() // where not all memory can be locked, the line above has dropped it
 	k.send(message{Kind: kindReady})
@@ -236,8 +238,10 @@ func (k *keeper) checkKillable() {
 type deniedError int
 
 func (pid deniedError) Error() string {
-	return fmt.Sprintf("zkelectd has no permission to signal process %d of the work, which runs as user %s: run zkelectd as root, "+
-		"or delegate control groups to it (Delegate=yes), or do not change users in the command", int(pid), processUser(int(pid)))
+	return fmt.Sprintf("zkelectd has no permission to signal process %d of the work, which runs as user %s: run "+
+		"zkelectd as root, "+
+		"or delegate control groups to it (Delegate=yes), or do not change users in the command", int(pid),
+		processUser(int(pid)))
 }
 
 // reportUnkillable tells the guard, once for each piece of work, why the work cannot be killed.

@@ -114,7 +114,8 @@ func (k *keeper) kill(t *task) {
 	case err != nil:
 		k.reportUnkillable(t, err.Error())
 	case now-t.killStarted > unkillableAfter:
-		k.reportUnkillable(t, fmt.Sprintf("some of the work still runs %s after SIGKILL, probably in state D (uninterruptible): see 'ps axo pid,stat,wchan,args'", unkillableAfter))
+		k.reportUnkillable(t, fmt.Sprintf("some of the work still runs %s after SIGKILL, probably in state D "+
+			"(uninterruptible): see 'ps axo pid,stat,wchan,args'", unkillableAfter))
 	}
 }
 

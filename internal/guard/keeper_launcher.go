@@ -17,7 +17,8 @@ type launcher struct {
 	read     chan *task // their programs were read
 	current  *task      // nil if none is being started
 	launched chan *task
-	exits    map[int]syscall.WaitStatus // of children that exited while a work was being started, as one of them may be its main process
+	// of children that exited while a work was being started, as one of them may be its main process
+	exits map[int]syscall.WaitStatus
 }
 
 // newLauncher starts the launcher's thread.

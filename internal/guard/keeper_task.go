@@ -79,7 +79,8 @@ func (t *task) exec() error {
 		Dir: t.spec.Dir, Env: t.spec.Env, Files: files,
 		// A session of its own has no terminal: the kernel would stop a process group in the background that reads from
 		// one.
-		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, UseCgroupFD: t.group != nil, CgroupFD: t.group.fd()},
+		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, UseCgroupFD: t.group != nil,
+			CgroupFD: t.group.fd()},
 	}
 	err := withChildLimits(func() (err error) {
 		t.pid, err = syscall.ForkExec(t.spec.Path, t.spec.Argv, attr)
@@ -245,7 +246,8 @@ func (c *capture) close() string {
 	if c == nil {
 		return ""
 	}
-	if err := c.file.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil && !errors.Is(err, os.ErrNoDeadline) {
+	if err := c.file.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil &&
+		!errors.Is(err, os.ErrNoDeadline) {
 		c.file.Close()
 	}
 	<-c.done

@@ -21,12 +21,15 @@ func (f SessionFile) EnsureDead(timeout time.Duration) error {
 	case now == "":
 		return errors.New("cannot determine whether the host was restarted since: the host's boot ID is empty")
 	case f.Boot == "":
-		return errors.New("cannot determine whether the host was restarted since: the session file does not contain the boot ID")
+		return errors.New("cannot determine whether the host was restarted since: the session file does not " +
+			"contain the boot ID")
 	case f.Boot != now:
 		return nil
 	case f.Namespace == "" || f.Namespace != pidNamespace():
-		return errors.New("zkelectd ran in another container or PID namespace (pid_namespaces(7)), and it is impossible to determine from here whether it still runs: " +
-			"give each zkelectd its own zookeeper.session_file, and run 'zkelectd release' where it ran; otherwise the session expires after its timeout")
+		return errors.New("zkelectd ran in another container or PID namespace (pid_namespaces(7)), and it is " +
+			"impossible to determine from here whether it still runs: " +
+			"give each zkelectd its own zookeeper.session_file, and run 'zkelectd release' where it ran; otherwise " +
+			"the session expires after its timeout")
 	case len(f.Processes) == 0:
 		return errors.New("the session file does not name the guard and the daemon, which may still run")
 	}
@@ -90,7 +93,8 @@ func (f SessionFile) killWorks(units []*unitContainer) error {
 		}
 		works, envs = append(works, r), append(envs, r.Env)
 		if w := r.Work; w != nil {
-			if s, err := procinfo.ReadStat(w.Pid); err != nil || s.Started == w.Started { // else the pid belongs to another process
+			if s, err := procinfo.ReadStat(w.Pid); err != nil || s.Started == w.Started {
+				// else the pid belongs to another process
 				syscall.Kill(-w.Pid, syscall.SIGKILL)
 			}
 		}

@@ -31,10 +31,12 @@ func LockSessionFile(ctx context.Context, path string, wait time.Duration) (*os.
 	lock, err := filelock.Lock(ctx, path+lockSuffix, wait)
 	switch {
 	case errors.As(err, new(*filelock.HeldError)):
-		return nil, fmt.Errorf("the session file %s is in use by another zkelectd: %w; stop that first, or set another zookeeper.session_file", path, err)
+		return nil, fmt.Errorf("the session file %s is in use by another zkelectd: %w; stop that first, or set "+
+			"another zookeeper.session_file", path, err)
 	case err != nil:
 		if user, other := ownedByAnother(path); other {
-			return nil, fmt.Errorf("the session file %s belongs to the zkelectd of user %d: run this command as that user", path, user)
+			return nil, fmt.Errorf("the session file %s belongs to the zkelectd of user %d: run this "+
+				"command as that user", path, user)
 		}
 		return nil, fmt.Errorf("the session file %s cannot be used: %w", path, err)
 	}
@@ -69,7 +71,8 @@ func inheritLock(fd int, log *slog.Logger) (session string) {
 	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	session, isLock := strings.CutSuffix(name, lockSuffix)
 	if lock, removed := strings.CutSuffix(name, lockSuffix+" (deleted)"); removed {
-		log.Error("the lock of the session file was removed: 'zkelectd release' will not find this session, or the work that depends on it; restart zkelectd",
+		log.Error("the lock of the session file was removed: 'zkelectd release' will not find this session, or the "+
+			"work that depends on it; restart zkelectd",
 			"lock", lock+lockSuffix)
 	}
 	if err != nil || !isLock {

@@ -180,7 +180,8 @@ func (u Unit) CheckKillGranted() error {
 // hierarchy.
 func OwnCgroup() (string, error) {
 	mount, own := ownCgroup()
-	own = strings.TrimSuffix(own, "/.control") // where systemd starts ExecCondition= and similar commands of a unit with Delegate=
+	// where systemd starts ExecCondition= and similar commands of a unit with Delegate=
+	own = strings.TrimSuffix(own, "/.control")
 	if mount == "" || path.Base(own) == "/" {
 		return "", errors.New("this process is not in a cgroup v2 control group of a unit")
 	}

@@ -62,7 +62,8 @@ func (d *device) fit(base time.Duration) {
 	d.reset = nil
 	if err == nil {
 		d.reset = &guard.ResetSpec{
-			Device: guard.DeviceSpec{Path: d.config.Device, Timeout: r.Timeout, Interval: r.Interval, NoWayOut: d.config.Mode == config.DeviceRequired},
+			Device: guard.DeviceSpec{Path: d.config.Device, Timeout: r.Timeout, Interval: r.Interval,
+				NoWayOut: d.config.Mode == config.DeviceRequired},
 			Within: r.Within, Required: d.config.Mode == config.DeviceRequired,
 		}
 	}
@@ -170,7 +171,8 @@ func (d *device) update(err error) {
 	switch {
 	case before == nil: // not checked yet
 	case err == nil && before.State != status.DeviceArmed && now.State != status.DeviceArmed:
-		log.Info("the watchdog device can be used", "identity", info.Identity, "timeout", info.Timeout, "reset_after_lease", now.ResetAfterLease)
+		log.Info("the watchdog device can be used", "identity", info.Identity, "timeout", info.Timeout,
+			"reset_after_lease", now.ResetAfterLease)
 		for _, text := range info.Warnings {
 			log.Warn("the watchdog device has a weakness", "reason", text)
 		}
@@ -186,7 +188,8 @@ func (d *device) update(err error) {
 
 // describe returns the view. The caller must hold mu.
 func (d *device) describe() *status.WatchdogDevice {
-	v := &status.WatchdogDevice{Device: d.config.Device, Required: d.config.Mode == config.DeviceRequired, Identity: d.state.Info.Identity, Warnings: d.state.Info.Warnings}
+	v := &status.WatchdogDevice{Device: d.config.Device, Required: d.config.Mode == config.DeviceRequired,
+		Identity: d.state.Info.Identity, Warnings: d.state.Info.Warnings}
 	if d.reset != nil {
 		v.Timeout, v.ResetAfterLease = cluster.Duration(d.reset.Device.Timeout), cluster.Duration(d.reset.Within)
 	}

@@ -50,7 +50,8 @@ func (f *failsafeMode) open() (*agent.Agent, error) {
 	if a := f.agent.Load(); a != nil || f.closed {
 		return a, nil
 	}
-	a, err := agent.Open(agent.Options{Node: f.host.config().Node.ID, StateDir: f.host.opt.StateDir, Clock: boottime.Now, Log: f.host.log})
+	a, err := agent.Open(agent.Options{Node: f.host.config().Node.ID, StateDir: f.host.opt.StateDir,
+		Clock: boottime.Now, Log: f.host.log})
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +106,8 @@ func (f *failsafeMode) probe(ctx context.Context) error {
 	if session == nil {
 		return cluster.ErrNotSent
 	}
-	_, err := session.Do(zk.WithPriority(ctx, zk.PriorityUrgent), cluster.Op{Kind: cluster.OpCheck, Path: f.host.config().ZooKeeper.Root, Version: cluster.AnyVersion})
+	_, err := session.Do(zk.WithPriority(ctx, zk.PriorityUrgent), cluster.Op{Kind: cluster.OpCheck,
+		Path: f.host.config().ZooKeeper.Root, Version: cluster.AnyVersion})
 	return err
 }
 
@@ -160,7 +162,8 @@ func (m *membership) join(ctx context.Context, b cluster.Budget) (*participation
 	if err := errors.Join(a.SetBudget(b), a.TakePart(failsafe.Group(r.paths()))); err != nil {
 		return nil, err
 	}
-	p := &participation{agent: a, resource: r, conn: m.session.zk.Group(r.paths()), known: agent.Group{Paths: r.paths(), Enabled: true}}
+	p := &participation{agent: a, resource: r, conn: m.session.zk.Group(r.paths()), known: agent.Group{Paths: r.paths(),
+		Enabled: true}}
 	keys, err := store.EnsureFailsafeKeys(ctx, p.conn, r.paths(), c.Node.ID)
 	if group.IsTransient(err) {
 		p.conn.Close()
@@ -169,7 +172,8 @@ func (m *membership) join(ctx context.Context, b cluster.Budget) (*participation
 	p.known.Secrets, p.known.SecretsErr = keys.Secrets(), err
 	a.SetGroup(p.known)
 	if err != nil {
-		r.log.Error("this host takes no part in failsafe mode: without ZooKeeper it does not lead, and other leaders do not count on it", "err", err)
+		r.log.Error("this host takes no part in failsafe mode: without ZooKeeper it does not lead, and other leaders "+
+			"do not count on it", "err", err)
 		p.conn.Close()
 		return m.agree(ctx)
 	}
@@ -181,8 +185,10 @@ func (m *membership) join(ctx context.Context, b cluster.Budget) (*participation
 type promisesUnknownError struct{ err error }
 
 func (e *promisesUnknownError) Error() string {
-	return fmt.Sprintf("the last leader may still rest on promises, and it is not known what this host has promised: %v. Until it is, or that leader has ended, this host "+
-		"neither leads nor agrees to another leader. Repair the state directory, and the host takes part again by itself, or after 'zkelectd reload' at once; if the "+
+	return fmt.Sprintf("the last leader may still rest on promises, and it is not known what this host has promised: "+
+		"%v. Until it is, or that leader has ended, this host "+
+		"neither leads nor agrees to another leader. Repair the state directory, and the host takes part again by "+
+		"itself, or after 'zkelectd reload' at once; if the "+
 		"directory is not that of this daemon, set StateDirectory= in its unit, or the variable STATE_DIRECTORY", e.err)
 }
 
@@ -220,7 +226,8 @@ func (m *membership) checkUnbound(ctx context.Context, unknown error) error {
 		return &promisesUnknownError{unknown}
 	}
 	if err == nil && !errors.Is(unknown, fs.ErrPermission) { // the default directory may be that of another user's daemon
-		m.resource.log.Warn("the state of failsafe mode cannot be read; no promises of this group bind any more", "err", unknown)
+		m.resource.log.Warn("the state of failsafe mode cannot be read; no promises of this group bind any more",
+			"err", unknown)
 	}
 	return err
 }
@@ -313,8 +320,10 @@ func (p *participation) auditKeys(ctx context.Context, g *agent.Group) {
 	p.audit = now + p.resource.host.failsafe.auditPace
 	before := g.Exposed
 	if g.Exposed = ""; read {
-		g.Exposed = fmt.Sprintf("all clients can read znode %s, and any client that has read the key can send promises as a member: run %s, and then %s "+
-			"twice, more than a minute apart", path, cluster.InGroup("'zkelectd acl --apply'", p.resource.name), cluster.InGroup("'zkelectd acl --rotate-keys'", p.resource.name))
+		g.Exposed = fmt.Sprintf("all clients can read znode %s, and any client that has read the key can send "+
+			"promises as a member: run %s, and then %s "+
+			"twice, more than a minute apart", path, cluster.InGroup("'zkelectd acl --apply'", p.resource.name),
+			cluster.InGroup("'zkelectd acl --rotate-keys'", p.resource.name))
 	}
 	if read && before == "" {
 		p.resource.log.Error("the key of failsafe mode is no secret any more", "err", g.Exposed)

@@ -116,7 +116,8 @@ func monitor(ctx context.Context, f fencer.Config, c config.Config) (texts []str
 
 // setFencingProblems records, logs and publishes why fencing would not work.
 func (r *resource) setFencingProblems(texts []string) {
-	r.notice(&r.fencingProblems, texts, "fencing would not work: correct it before a failover", "fencing would work: its monitor finds no problem any more")
+	r.notice(&r.fencingProblems, texts, "fencing would not work: correct it before a failover",
+		"fencing would work: its monitor finds no problem any more")
 }
 
 // allProblems returns why this host could not start the work, or could not fence, as the node's record contains them.

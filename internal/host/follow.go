@@ -178,7 +178,8 @@ func (h *Host) followOnce(ctx context.Context, s *session, conn *zk.Group) (comp
 	}
 	h.following.version = ensemble.Version
 	if h.following.set(followed) {
-		h.log.Info("followed the ensemble's reconfiguration", "version", fmt.Sprintf("%x", ensemble.Version), "servers", h.servers())
+		h.log.Info("followed the ensemble's reconfiguration", "version", fmt.Sprintf("%x", ensemble.Version), "servers",
+			h.servers())
 		h.applyAccess(s)
 	}
 	if len(unused) > 0 {
@@ -210,11 +211,13 @@ func (h *Host) checkServers(ctx context.Context, s *session, next Reloaded) erro
 	}
 	root, id := h.knownGroup()
 	if id == "" {
-		return errors.New("zookeeper.servers: this host takes part in no group, whose id shows which servers are right: restart zkelectd to use the new ones")
+		return errors.New("zookeeper.servers: this host takes part in no group, whose id shows which servers are " +
+			"right: restart zkelectd to use the new ones")
 	}
 	found, err := s.zk.ProveServers(ctx, servers, root, id, false) // its servers may be gone
 	if err != nil {
-		return fmt.Errorf("zookeeper.servers: cannot find out whether the new servers are right; run 'zkelectd reload' again: %w", err)
+		return fmt.Errorf("zookeeper.servers: cannot find out whether the new servers are right; run "+
+			"'zkelectd reload' again: %w", err)
 	}
 	var foreign, silent []string
 	for _, server := range servers {
@@ -235,11 +238,14 @@ func (h *Host) checkServers(ctx context.Context, s *session, next Reloaded) erro
 	const remain = "the servers remain %s"
 	switch inForce := fmt.Sprintf(remain, strings.Join(now, ", ")); {
 	case len(foreign) > 0:
-		return fmt.Errorf("zookeeper.servers: not all are of this group's ensemble, so %s: %s", inForce, strings.Join(append(foreign, silent...), "; "))
+		return fmt.Errorf("zookeeper.servers: not all are of this group's ensemble, so %s: %s", inForce,
+			strings.Join(append(foreign, silent...), "; "))
 	case !slices.ContainsFunc(added, proven):
-		return fmt.Errorf("zookeeper.servers: none of the new servers answers, so %s: %s", inForce, strings.Join(silent, "; "))
+		return fmt.Errorf("zookeeper.servers: none of the new servers answers, so %s: %s", inForce,
+			strings.Join(silent, "; "))
 	case 2*len(silent) >= len(servers):
-		return fmt.Errorf("zookeeper.servers: only %d of %d servers answer, so %s: %s", len(servers)-len(silent), len(servers), inForce, strings.Join(silent, "; "))
+		return fmt.Errorf("zookeeper.servers: only %d of %d servers answer, so %s: %s", len(servers)-len(silent),
+			len(servers), inForce, strings.Join(silent, "; "))
 	case len(silent) > 0:
 		h.log.Warn("some of the new servers do not answer", "servers", strings.Join(silent, "; "))
 	}

@@ -47,8 +47,9 @@ type Group struct {
 // newGroup returns the group of a slot, or the only one of a resource.
 func (r *resource) newGroup(p cluster.Paths) *Group {
 	g := &Group{
-		resource: r, name: r.name, paths: p, log: r.log, counters: group.NewCounters(r.host.counters), requests: make(chan struct{}, 1),
-		feed: status.NewFeed(),
+		resource: r, name: r.name, paths: p, log: r.log, counters: group.NewCounters(r.host.counters),
+		requests: make(chan struct{}, 1),
+		feed:     status.NewFeed(),
 	}
 	if p.Slot != "" {
 		g.name, g.log = r.name+"/"+p.Slot, r.host.log.With("group", r.name+"/"+p.Slot)
@@ -105,7 +106,8 @@ func (g *Group) startedConfig() config.Config {
 func (g *Group) hook(setting string, argv []string) hook.Hook {
 	c := g.startedConfig()
 	return hook.Hook{
-		Setting: setting, Argv: argv, Env: workenv.Extend(os.Environ(), c.Child.Env), Timeout: c.Hooks.Timeout, Limit: g.host.hooks,
+		Setting: setting, Argv: argv, Env: workenv.Extend(os.Environ(), c.Child.Env), Timeout: c.Hooks.Timeout,
+		Limit:  g.host.hooks,
 		Failed: func() { g.counters.Update(func(t *status.Totals) { t.HookFailures++ }) },
 	}
 }
@@ -197,7 +199,9 @@ func (g *Group) propose(v status.Daemon) {
 // neighbors returns what the group's elector takes into account of other groups.
 func (g *Group) neighbors() operator.Neighbors {
 	p := groupPlacement{g.host.placement, g.name}
-	return operator.Neighbors{Group: g.name, Others: func(_ context.Context, r policy.Relations) elector.Placement { return p.Others(r.Peers()) }}
+	return operator.Neighbors{Group: g.name, Others: func(_ context.Context, r policy.Relations) elector.Placement {
+		return p.Others(r.Peers())
+	}}
 }
 
 // setConn sets the group's access to the session, for operator requests and reads; nil while there is none.
@@ -255,7 +259,8 @@ func (g *Group) submit(client context.Context, r request.Request) (request.Plan,
 	if !conn.Connected() {
 		return request.Plan{}, operator.ErrNotConnected
 	}
-	submitter := operator.Submitter{Conn: conn, Paths: g.paths, Slots: g.paths.Slot != "" && !r.Kind.OfSlot(), Config: g.config(), Neighbors: g.neighbors(), Read: operator.ReadTimeout, Write: conn.Timeout()}
+	submitter := operator.Submitter{Conn: conn, Paths: g.paths, Slots: g.paths.Slot != "" && !r.Kind.OfSlot(),
+		Config: g.config(), Neighbors: g.neighbors(), Read: operator.ReadTimeout, Write: conn.Timeout()}
 	ctx, cancel := g.withSession(conn)
 	defer cancel()
 	detach := context.AfterFunc(client, cancel)
@@ -268,7 +273,8 @@ func (g *Group) submit(client context.Context, r request.Request) (request.Plan,
 	})
 	if err == nil {
 		o := r.Options
-		g.log.Info("request accepted", "request", plan.ID, "what", r.Kind, "by", o.By, "reason", o.Reason, "messages", plan.Messages)
+		g.log.Info("request accepted", "request", plan.ID, "what", r.Kind, "by", o.By, "reason", o.Reason, "messages",
+			plan.Messages)
 	}
 	return plan, err
 }

@@ -136,7 +136,8 @@ func (h *health) probe(ctx context.Context, c config.Config) {
 	defer g.Wait()
 	env := workenv.Clean(os.Environ())
 	if t := c.Health; !t.Empty() {
-		w := probe.Watch{Target: t.Target, Section: "health", Interval: t.Interval, Timeout: t.Timeout(), Rise: healthRise, Fall: fall, FirstDecides: true}
+		w := probe.Watch{Target: t.Target, Section: "health", Interval: t.Interval, Timeout: t.Timeout(),
+			Rise: healthRise, Fall: fall, FirstDecides: true}
 		g.Go(func() error {
 			w.Run(ctx, env, h.setUnhealthy)
 			return nil

@@ -149,8 +149,10 @@ const (
 func New(opt Options) *Host {
 	c := opt.Config.Config
 	h := &Host{
-		opt: opt, log: opt.Log.With("node", c.Node.ID), counters: group.NewCounters(nil), service: &service{notify: opt.Guard.Notify},
-		reloads: make(chan struct{}, 1), recheck: make(chan struct{}, 1), probes: command.NewLimit(maxProbes), hooks: command.NewLimit(maxHooks),
+		opt: opt, log: opt.Log.With("node", c.Node.ID), counters: group.NewCounters(nil),
+		service: &service{notify: opt.Guard.Notify},
+		reloads: make(chan struct{}, 1), recheck: make(chan struct{}, 1), probes: command.NewLimit(maxProbes),
+		hooks: command.NewLimit(maxHooks),
 	}
 	h.placement, h.failsafe = newPlacement(), newFailsafeMode(h)
 	h.following.log, h.following.changed = h.log, make(chan struct{}, 1)

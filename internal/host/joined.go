@@ -42,7 +42,8 @@ func joinedFile(root string) string { return fmt.Sprintf("joined-%x", sha256.Sum
 // joinedRecord returns what this host records of the resource.
 func (r *resource) joinedRecord() joinedRecord {
 	last := r.lastJoined()
-	return joinedRecord{r.root, slices.Clone(r.host.config().ZooKeeper.Servers), last.ID, r.host.following.list(), last.Open}
+	return joinedRecord{r.root, slices.Clone(r.host.config().ZooKeeper.Servers), last.ID,
+		r.host.following.list(), last.Open}
 }
 
 // lastJoined returns what this host knows of the group that it was in last; the zero value if it was in none.
@@ -69,7 +70,8 @@ func (r *resource) newGroupID(server string) string {
 // checkGroupID returns an error if the root's id, as seen at a server, is not that of the group that this host was
 // in: the servers may be those of another ensemble. On its own servers somebody has created the group again. Of
 // those, one may be of another ensemble, too, which is what sameEnsemble excludes.
-func (r *resource) checkGroupID(ctx context.Context, id, server string, sameEnsemble func(context.Context) error) error {
+func (r *resource) checkGroupID(ctx context.Context, id, server string,
+	sameEnsemble func(context.Context) error) error {
 	last := r.lastJoined()
 	if last.ID == "" || id == "" || id == last.ID {
 		return nil
@@ -81,7 +83,8 @@ func (r *resource) checkGroupID(ctx context.Context, id, server string, sameEnse
 		err := sameEnsemble(ctx)
 		if errors.As(err, new(*zk.EnsembleError)) {
 			missing := r.missing()
-			missing.Another = fmt.Sprintf("znode %s at %s is the root of the group with the id %s, but this host was in the one with the id %s",
+			missing.Another = fmt.Sprintf("znode %s at %s is the root of the group with the id %s, but this host was "+
+				"in the one with the id %s",
 				r.root, server, id, last.ID)
 			missing.Reason = err
 			return &missing
@@ -92,7 +95,8 @@ func (r *resource) checkGroupID(ctx context.Context, id, server string, sameEnse
 	if file := filepath.Join(r.host.opt.StateDir, joinedFile(r.root)); r.host.opt.StateDir != "" {
 		remedy = "stop this zkelectd, remove " + file + ", and start it"
 	}
-	return permanent(fmt.Errorf("znode %s at %s is the root of the group with the id %s, but this host was in the one with the id %s on %s: "+
+	return permanent(fmt.Errorf("znode %s at %s is the root of the group with the id %s, but this host was in the "+
+		"one with the id %s on %s: "+
 		"correct zookeeper.servers; or, if the group has moved and no member is left there, %s",
 		r.root, server, id, last.ID, strings.Join(last.Servers, ", "), remedy))
 }
@@ -144,16 +148,19 @@ func (r *resource) identity(id string) (own cluster.Identity, base string) {
 // do not exist. id is for a root that has none. It returns the record of slots; none for a group without slots. The
 // error is a [store.MissingError] if there is no group and this host may not create it, and a [group.PermanentError]
 // if a retry cannot resolve it.
-func (r *resource) ensure(ctx context.Context, s *zk.Session, conn *zk.Group, id string) (slots cluster.Stored[cluster.Slots], err error) {
+func (r *resource) ensure(ctx context.Context, s *zk.Session, conn *zk.Group,
+	id string) (slots cluster.Stored[cluster.Slots], err error) {
 	own, base := r.identity(id)
 	err = store.RequireCreated(ctx, conn, own.Kind, r.missing())
 	if missing, ok := errors.AsType[*store.MissingError](err); ok {
 		switch missing.Reason = r.mayCreate(ctx, s.CheckEnsemble); {
 		case missing.Reason == nil:
-			r.log.Warn("creating the group, as these servers have none: if they have lost no data, its root or one of them is mistyped", "root", r.root)
+			r.log.Warn("creating the group, as these servers have none: if they have lost no data, its root or one "+
+				"of them is mistyped", "root", r.root)
 			err = nil
 		case group.IsTransient(missing.Reason):
-			err = fmt.Errorf("there is no group at %s, and it is not known yet whether this host may create it: %w", r.root, missing.Reason)
+			err = fmt.Errorf("there is no group at %s, and it is not known yet whether this host may create it: %w",
+				r.root, missing.Reason)
 		}
 	}
 	if err != nil {
@@ -184,9 +191,11 @@ func (r *resource) checkJoined() error {
 		return err
 	}
 	dir, name := r.host.opt.StateDir, joinedFile(r.root)
-	unknown := slices.DeleteFunc(r.joinedRecord().Servers, func(s string) bool { return slices.Contains(recorded.Servers, s) })
+	unknown := slices.DeleteFunc(r.joinedRecord().Servers,
+		func(s string) bool { return slices.Contains(recorded.Servers, s) })
 	if recorded.Root != r.root || len(unknown) > 0 {
-		return fmt.Errorf("its record, %s, is of %s on %s", filepath.Join(dir, name), recorded.Root, strings.Join(recorded.Servers, ", "))
+		return fmt.Errorf("its record, %s, is of %s on %s", filepath.Join(dir, name), recorded.Root,
+			strings.Join(recorded.Servers, ", "))
 	}
 	return nil
 }
@@ -240,7 +249,8 @@ func (r *resource) record(change func(*joinedRecord)) {
 		return
 	}
 	if err := statedir.Replace(dir, name, data); err != nil {
-		r.log.Warn("cannot record that this host is in the group: if the servers lose their data while it is stopped, it waits for 'zkelectd init'",
+		r.log.Warn("cannot record that this host is in the group: if the servers lose their data while it is "+
+			"stopped, it waits for 'zkelectd init'",
 			"dir", dir, "err", err)
 	}
 }

@@ -199,7 +199,8 @@ func (w *leaderWatch) input(l status.HolderChange, at hookedChange) hook.Input {
 		PreviousLeader: l.PreviousLeader, PreviousClean: l.PreviousClean, Time: time.Now(),
 	}
 	if at.ready {
-		change.Leader, change.LeaderSite, change.State, change.Cause, change.Reason = l.Node, l.Site, l.State, l.Cause, l.Reason
+		change.Leader, change.LeaderSite, change.State, change.Cause, change.Reason = l.Node, l.Site, l.State,
+			l.Cause, l.Reason
 		change.Value = l.Value
 	}
 	return hook.Input{Data: hook.JSON(change), Env: g.leaderVariables(change)}
@@ -208,7 +209,8 @@ func (w *leaderWatch) input(l status.HolderChange, at hookedChange) hook.Input {
 // leaderVariables returns the environment variables of hooks.on_leader_change.
 func (g *Group) leaderVariables(c status.LeaderChange) []string {
 	f := workenv.Fencing{
-		Node: c.Node, Site: c.Site, Group: g.resource.name, Root: c.Root, Slot: g.paths.Slot, Slots: strconv.FormatInt(g.size.Load(), 10),
+		Node: c.Node, Site: c.Site, Group: g.resource.name, Root: c.Root, Slot: g.paths.Slot,
+		Slots: strconv.FormatInt(g.size.Load(), 10),
 		Cause: c.Cause, PreviousLeader: c.PreviousLeader, PreviousClean: c.PreviousClean,
 	}
 	if c.Term != 0 {

@@ -98,7 +98,8 @@ func (i *instance) closeLeaderships() {
 }
 
 // errSurvivor reports that this host must not take part in a group, because its own work might run twice (S1).
-var errSurvivor = errors.New("work that an earlier daemon on this host has started for the group may still run: the guard is killing it; see its log")
+var errSurvivor = errors.New("work that an earlier daemon on this host has started for the group may still run: the " +
+	"guard is killing it; see its log")
 
 // abandonedError reports that an instance was abandoned because its loop is stuck or has panicked.
 type abandonedError struct{ reason string }
@@ -219,7 +220,8 @@ func (m *membership) runInstance() error {
 	if err := s.ensureLease(m.ctx); group.IsTransient(err) {
 		return err
 	} else if err != nil {
-		r.log.Warn("this host has no lease znode: if it is lost as the leader, it is replaced only after its session timeout", "err", err)
+		r.log.Warn("this host has no lease znode: if it is lost as the leader, it is replaced only after its "+
+			"session timeout", "err", err)
 	}
 	part, err := m.join(m.ctx, budget)
 	if err != nil {
@@ -246,7 +248,8 @@ func (m *membership) runInstance() error {
 	m.recordLeaving(i)
 	if s.zk.Err() != nil || s.ctx.Err() != nil {
 		m.unleft = i
-		return nil // the end of the session deletes what this instance has registered; its handles still have the final transactions
+		// the end of the session deletes what this instance has registered; its handles still have the final transactions
+		return nil
 	}
 	var permanent *group.PermanentError
 	if !errors.As(err, &permanent) && !m.left(i, err) { // else nothing is registered
@@ -292,7 +295,8 @@ func (m *membership) prepare() (cluster.Stored[cluster.Slots], error) {
 	case foreign != nil && root.Stat.Created != m.resource.accepted:
 		return slots, permanent(foreign)
 	case foreign != nil: // the tree is being closed: this host would only leave the group without a member
-		m.resource.log.Warn("the root is still open, as it was when this daemon took part in the group before", "err", foreign)
+		m.resource.log.Warn("the root is still open, as it was when this daemon took part in the group before",
+			"err", foreign)
 	}
 	if own := slotSize(m.resource.config()); m.session.host.opt.ExactSlots && slots.Record.SlotSize != own {
 		return slots, permanent(&SlotsError{InForce: slots.Record.SlotSize, Own: own})

@@ -101,13 +101,15 @@ func (m *membership) leaveOverdue(ctx context.Context, i *instance) {
 	r := m.resource
 	for n, l := range i.leaderships {
 		if i.unproven(n) {
-			r.all()[n].log.Error("leadership has not ended in time: this host leaves the group, and takes no part in it until the work is dead and leadership released",
+			r.all()[n].log.Error("leadership has not ended in time: this host leaves the group, and takes no part in "+
+				"it until the work is dead and leadership released",
 				"reason", cmp.Or(l.Unkillable(), "a hook is still running, or the release waits for ZooKeeper"))
 		}
 	}
 	conn := m.session.zk.Group(r.paths()) // an abandoned instance has none
 	defer conn.Close()
-	err := r.all()[0].core.Load().Leave(ctx, conn, group.Departure{Instance: i.Instance, Unproven: i.unproven, Reason: errOverdue})
+	err := r.all()[0].core.Load().Leave(ctx, conn, group.Departure{Instance: i.Instance, Unproven: i.unproven,
+		Reason: errOverdue})
 	if err == nil {
 		r.log.Info("left the group")
 	}

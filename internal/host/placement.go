@@ -20,10 +20,11 @@ import (
 // placement is what this host knows of who is elected in its groups: electors of other groups take it into account
 // (docs/policies.md, Many groups).
 type placement struct {
-	mu        sync.Mutex
-	elected   map[string]string // by group, or slot; empty while nobody is elected there, as far as this host has seen
-	leaders   map[string]int    // by node, how many groups it is elected in
-	elsewhere map[string]int    // by node, how many more leaderships it has published: those of groups that this host does not have
+	mu      sync.Mutex
+	elected map[string]string // by group, or slot; empty while nobody is elected there, as far as this host has seen
+	leaders map[string]int    // by node, how many groups it is elected in
+	// by node, how many more leaderships it has published: those of groups that this host does not have
+	elsewhere map[string]int
 	relations policy.Graph      // replaced when it changes
 	wake      map[string]func() // by group: make its elector decide again
 }
@@ -147,7 +148,8 @@ func (p groupPlacement) SetPolicy(rules cluster.Rules) {
 func (p groupPlacement) Others(peers []string) elector.Placement {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := elector.Placement{Load: make(map[string]int, len(p.leaders)), Peers: make(map[string]string, len(peers)), Relations: p.relations}
+	out := elector.Placement{Load: make(map[string]int, len(p.leaders)), Peers: make(map[string]string, len(peers)),
+		Relations: p.relations}
 	for node, n := range p.leaders {
 		if node == p.elected[p.name] {
 			n--
@@ -187,7 +189,8 @@ func (h *Host) runLoads(ctx context.Context, s *session) {
 	}
 	base := h.config().ZooKeeper.Root
 	l := &loads{
-		host: h, base: base, conn: s.zk.Group(cluster.Paths{Root: cluster.Loads(base)}), next: make(chan cluster.Load, 1), wanted: make(chan struct{}),
+		host: h, base: base, conn: s.zk.Group(cluster.Paths{Root: cluster.Loads(base)}), next: make(chan cluster.Load,
+			1), wanted: make(chan struct{}),
 	}
 	defer l.conn.Close()
 	h.loads.Store(l)

@@ -155,7 +155,8 @@ func (h *Host) checkCredentials(ctx context.Context, s *session, next Reloaded) 
 // resource returns what the file with that name describes; nil if there is none.
 func (h *Host) resource(name string) *resource {
 	all := h.resources()
-	i, found := slices.BinarySearchFunc(all, name, func(r *resource, name string) int { return strings.Compare(r.name, name) })
+	i, found := slices.BinarySearchFunc(all, name,
+		func(r *resource, name string) int { return strings.Compare(r.name, name) })
 	if !found {
 		return nil
 	}
@@ -254,7 +255,8 @@ func (r *resource) accept(m *membership, next, after config.Config, of Reloaded,
 	changed, restart := config.Diff(before, next)
 	var later []string
 	if !r.host.single() {
-		later = slices.DeleteFunc(slices.Clone(restart), func(key string) bool { return !config.IsGroupKey(key) }) // by the next instance
+		// by the next instance
+		later = slices.DeleteFunc(slices.Clone(restart), func(key string) bool { return !config.IsGroupKey(key) })
 		restart = slices.DeleteFunc(restart, config.IsGroupKey)
 	}
 	for _, key := range of.Files {
@@ -282,13 +284,15 @@ func (r *resource) accept(m *membership, next, after config.Config, of Reloaded,
 		r.log.Info("reloaded, no setting has changed")
 	}
 	if len(later) > 0 {
-		r.log.Info("these settings are applied as soon as this host does not lead the group", "keys", strings.Join(later, ", "))
+		r.log.Info("these settings are applied as soon as this host does not lead the group", "keys",
+			strings.Join(later, ", "))
 		if m != nil {
 			m.outdated.Store(true)
 		}
 	}
 	if before.Failsafe.Enabled != after.Failsafe.Enabled && m != nil {
-		r.log.Info("this host takes part in failsafe mode, or no longer does, as soon as it does not lead the group", "failsafe.enabled", after.Failsafe.Enabled)
+		r.log.Info("this host takes part in failsafe mode, or no longer does, as soon as it does not lead the group",
+			"failsafe.enabled", after.Failsafe.Enabled)
 		m.outdated.Store(true)
 	}
 	r.apply(m, auditACLs)
@@ -445,7 +449,8 @@ func (h *Host) describeBlocked(ctx context.Context, results []GroupReload) {
 			continue
 		}
 		submitter := operator.Submitter{
-			Conn: conn, Paths: r.paths(), Slots: g.paths.Slot != "", Config: r.config(), Neighbors: g.neighbors(), Read: operator.ReadTimeout, Write: conn.Timeout(),
+			Conn: conn, Paths: r.paths(), Slots: g.paths.Slot != "", Config: r.config(), Neighbors: g.neighbors(),
+			Read: operator.ReadTimeout, Write: conn.Timeout(),
 		}
 		if q, err := submitter.Question(ctx); err == nil {
 			results[i].Blocked = operator.DescribeBlocked(q)

@@ -11,7 +11,8 @@ import (
 
 // publishPolicies publishes what has changed in the policies of the groups' files. A group whose policy is refused
 // keeps its configuration; if it is the only one, the error is returned.
-func (h *Host) publishPolicies(ctx context.Context, s *session, next *Reloaded) (map[string]operator.PublishedPolicy, error) {
+func (h *Host) publishPolicies(ctx context.Context, s *session, next *Reloaded) (map[string]operator.PublishedPolicy,
+	error) {
 	all := make(map[string]operator.PublishedPolicy)
 	for i, c := range next.Host.Groups {
 		r := h.resource(c.Name)
@@ -35,13 +36,15 @@ func (h *Host) publishPolicies(ctx context.Context, s *session, next *Reloaded) 
 // publishPolicy publishes what has changed in the policy since the configuration in force was read. The rest may be
 // older than the policy in force: this file may not have been changed when another host's was, or it may have been
 // restored while this daemon was down.
-func (r *resource) publishPolicy(ctx context.Context, s *session, next config.Config) (operator.PublishedPolicy, error) {
+func (r *resource) publishPolicy(ctx context.Context, s *session, next config.Config) (operator.PublishedPolicy,
+	error) {
 	if next.Policy.LeftToGroup() {
 		return operator.PublishedPolicy{}, nil
 	}
 	now := r.config()
 	before := now.Rules()
-	if now.Policy.LeftToGroup() { // the file had no policy that could have been changed: all of it may be older than the one in force
+	if now.Policy.LeftToGroup() {
+		// the file had no policy that could have been changed: all of it may be older than the one in force
 		before = next.Rules()
 	}
 	same := next.Rules().Digest() == before.Digest()
@@ -51,23 +54,27 @@ func (r *resource) publishPolicy(ctx context.Context, s *session, next config.Co
 	}
 	conn := g.conn.Load()
 	if conn == nil && !same {
-		return operator.PublishedPolicy{}, errors.New("this host is not a member of the group, so that it cannot publish its policy")
+		return operator.PublishedPolicy{}, errors.New("this host is not a member of the group, so that it cannot " +
+			"publish its policy")
 	} else if conn == nil {
 		return operator.PublishedPolicy{}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*s.granted)
 	defer cancel()
-	published, err := operator.PublishPolicy(ctx, conn, r.paths(), operator.Proposal{Group: r.name, Config: next, By: now.Node.ID, Before: &before})
+	published, err := operator.PublishPolicy(ctx, conn, r.paths(), operator.Proposal{Group: r.name, Config: next,
+		By: now.Node.ID, Before: &before})
 	if err != nil && same { // nothing was to be published
 		return operator.PublishedPolicy{}, nil
 	} else if err != nil {
 		return published, err
 	}
 	if !same {
-		r.log.Info("policy in force for the group", "revision", published.Policy.Revision, "by", published.Policy.By, "changed", strings.Join(published.Changed, "; "))
+		r.log.Info("policy in force for the group", "revision", published.Policy.Revision, "by", published.Policy.By,
+			"changed", strings.Join(published.Changed, "; "))
 	}
 	if len(published.Unpublished) > 0 {
-		r.log.Warn("the rest of this configuration's policy is not the one in force", "reason", config.DescribeDifferences(published.Unpublished))
+		r.log.Warn("the rest of this configuration's policy is not the one in force", "reason",
+			config.DescribeDifferences(published.Unpublished))
 	}
 	return published, nil
 }

@@ -36,8 +36,9 @@ type resource struct {
 	standby    *standby
 	joined     atomic.Pointer[joinedRecord] // never changed, only replaced; nil before
 	recording  sync.Mutex                   // held while it is replaced
-	accepted   int64                        // when the root was created that this host last took part in the group with; 0 before
-	problems   atomic.Pointer[[]string]     // see checkWork; never changed, only replaced
+	// when the root was created that this host last took part in the group with; 0 before
+	accepted int64
+	problems atomic.Pointer[[]string] // see checkWork; never changed, only replaced
 	// fencingProblems are those that monitorFencing has found; never changed, only replaced.
 	fencingProblems atomic.Pointer[[]string]
 }
@@ -171,19 +172,22 @@ func (r *resource) takesPart() bool {
 
 // survives reports whether work of an earlier daemon may still run for the resource, in any of its slots.
 func (r *resource) survives(survivors []string) bool {
-	return slices.ContainsFunc(survivors, func(name string) bool { return name == r.name || strings.HasPrefix(name, r.name+"/") })
+	return slices.ContainsFunc(survivors,
+		func(name string) bool { return name == r.name || strings.HasPrefix(name, r.name+"/") })
 }
 
 // paths returns the paths of what all groups of the resource share.
 func (r *resource) paths() cluster.Paths { return cluster.Paths{Root: r.root} }
 
 // registration returns what the resource registers with in a session.
-func (r *resource) registration(i *instance, b cluster.Budget, slots cluster.Stored[cluster.Slots], leases *store.LeaseZnodeWatch) group.Registration {
+func (r *resource) registration(i *instance, b cluster.Budget, slots cluster.Stored[cluster.Slots],
+	leases *store.LeaseZnodeWatch) group.Registration {
 	reg := group.Registration{Settings: r.settings(), Budget: b, Slots: slots}
 	for n, g := range r.all() {
 		o := g.instanceOptions()
 		o.LeaseZnodes = leases
-		reg.Members = append(reg.Members, group.MemberSetup{Group: g.core.Load(), Session: i.conns[n], Guard: i.leaderships[n], Options: o})
+		reg.Members = append(reg.Members, group.MemberSetup{Group: g.core.Load(), Session: i.conns[n],
+			Guard: i.leaderships[n], Options: o})
 	}
 	return reg
 }
@@ -253,7 +257,8 @@ func (s *standby) begin(ctx context.Context, stop time.Duration) error {
 	run.StopTimeout, run.Warm.Limit = stop, r.host.probes
 	f := workenv.Fencing{Node: c.Node.ID, Site: c.Node.Site, Group: r.name, Root: r.root}
 	started := worker.NewStandby(worker.StandbyOptions{
-		Open: func() *guard.Leadership { return r.host.opt.Guard.NewStandby(r.name) }, Log: r.log, Spec: run, Identity: f, Changed: r.nodeChanged,
+		Open: func() *guard.Leadership { return r.host.opt.Guard.NewStandby(r.name) }, Log: r.log, Spec: run,
+		Identity: f, Changed: r.nodeChanged,
 	})
 	s.mu.Lock()
 	s.running, s.spec = started, spec

@@ -58,10 +58,12 @@ func (h *Host) runSession(ctx context.Context) error {
 	}
 	defer h.closeSession(ctx, s.zk)
 	c := h.config()
-	if err := s.zk.FollowRoot(h.quit, c.ZooKeeper.Root, slices.ContainsFunc(h.resources(), (*resource).wasOpen)); err != nil {
+	if err := s.zk.FollowRoot(h.quit, c.ZooKeeper.Root, slices.ContainsFunc(h.resources(), (*resource).wasOpen)); err !=
+		nil {
 		return err
 	}
-	for _, path := range []string{cluster.LeaseZnodes(c.ZooKeeper.Root), cluster.Loads(c.ZooKeeper.Root)} { // closed with one of many groups
+	for _, path := range []string{cluster.LeaseZnodes(c.ZooKeeper.Root), cluster.Loads(c.ZooKeeper.Root)} {
+		// closed with one of many groups
 		if !s.zk.RootOpen(c.ZooKeeper.Root) {
 			break
 		}
@@ -95,7 +97,8 @@ func (h *Host) open() (*session, error) {
 		avoid = *server
 	}
 	opened, err := zk.Open(opening, zk.Options{
-		Servers: h.servers(), Timeout: c.ZooKeeper.SessionTimeout, Access: operator.Access(c, os.Getenv), Log: h.log, Avoid: avoid,
+		Servers: h.servers(), Timeout: c.ZooKeeper.SessionTimeout, Access: operator.Access(c, os.Getenv), Log: h.log,
+		Avoid: avoid,
 	})
 	if err != nil {
 		if h.quit.Err() == nil && opening.Err() != nil {
@@ -107,7 +110,9 @@ func (h *Host) open() (*session, error) {
 		host: h, zk: opened, began: time.Now(), granted: opened.Timeout(), ready: make(chan struct{}),
 		waits: make(chan struct{}, 1), members: make(map[*resource]*membership),
 	}
-	s.leaseZnodes = store.NewLeaseZnodeWatch(func(znode string) store.LeaseZnodeSession { return opened.Group(cluster.Paths{Root: znode}) }, boottime.Now)
+	s.leaseZnodes = store.NewLeaseZnodeWatch(func(znode string) store.LeaseZnodeSession {
+		return opened.Group(cluster.Paths{Root: znode})
+	}, boottime.Now)
 	s.base = h.leaseBase(s.granted)
 	h.device.fit(s.base)
 	s.ctx, s.cancel = context.WithCancel(h.quit)
@@ -332,9 +337,11 @@ func (s *session) cutLeases(g zk.Grant) {
 	for _, m := range s.all() {
 		m.cutLease(deadline, reason)
 	}
-	s.host.log.Error("a ZooKeeper server granted a shorter session timeout than the lease is based on: leadership ends, and a new session begins",
+	s.host.log.Error("a ZooKeeper server granted a shorter session timeout than the lease is based on: leadership "+
+		"ends, and a new session begins",
 		"server", g.Server, "granted", g.Timeout, "lease_base", g.Base,
-		"advice", fmt.Sprintf("let all servers have a maxSessionTimeout of at least %s, or set zookeeper.min_session_timeout: %s on all hosts", g.Base, g.Timeout))
+		"advice", fmt.Sprintf("let all servers have a maxSessionTimeout of at least %s, or set "+
+			"zookeeper.min_session_timeout: %s on all hosts", g.Base, g.Timeout))
 }
 
 func (h *Host) closeSession(ctx context.Context, s *zk.Session) {
@@ -365,7 +372,8 @@ func (s *session) beat() (stop func()) {
 	reconnects := 0
 	beat := func() {
 		now := boottime.Now()
-		h.opt.Guard.Heartbeat(now + s.granted*3/4) // the guard then closes the session before it expires, and releases with that
+		// the guard then closes the session before it expires, and releases with that
+		h.opt.Guard.Heartbeat(now + s.granted*3/4)
 		for _, m := range s.all() {
 			m.check(now)
 		}
@@ -413,10 +421,12 @@ func (h *Host) leaseBase(granted time.Duration) time.Duration {
 	floor, base := z.MinSessionTimeout, z.LeaseBase(h.noteGrant(granted))
 	switch {
 	case base < floor:
-		h.log.Error("a ZooKeeper server granted less than zookeeper.min_session_timeout: the lease is based on the granted timeout",
+		h.log.Error("a ZooKeeper server granted less than zookeeper.min_session_timeout: the lease is based on the "+
+			"granted timeout",
 			"granted", base, "zookeeper.min_session_timeout", floor)
 	case base < granted && base != floor:
-		h.log.Warn("until the daemon restarts, the lease is based on the shortest session timeout that any server has granted",
+		h.log.Warn("until the daemon restarts, the lease is based on the shortest session timeout that any "+
+			"server has granted",
 			"granted", granted, "lease_base", base)
 	}
 	return base
@@ -435,7 +445,8 @@ func (r *resource) logBudget(b cluster.Budget) {
 func (s *session) budget(r *resource) (cluster.Budget, error) {
 	budget, err := r.config().Budget(s.base)
 	if err != nil && s.base < s.granted {
-		err = fmt.Errorf("%w; the lease is computed from %s, not from the granted %s: the smallest of zookeeper.min_session_timeout (%s) and all timeouts granted since the start",
+		err = fmt.Errorf("%w; the lease is computed from %s, not from the granted %s: the smallest of "+
+			"zookeeper.min_session_timeout (%s) and all timeouts granted since the start",
 			err, s.base, s.granted, s.host.config().ZooKeeper.MinSessionTimeout)
 	}
 	return budget.Granted(s.granted), err

@@ -20,11 +20,13 @@ import (
 func (g *Group) options() group.Options {
 	h := g.host
 	return group.Options{
-		Name: g.name, Resource: g.resource.name, Paths: g.paths, Settings: g.settings(), Identity: group.Identify(h.opt.Guard.GuardPid()),
+		Name: g.name, Resource: g.resource.name, Paths: g.paths, Settings: g.settings(),
+		Identity:    group.Identify(h.opt.Guard.GuardPid()),
 		Containment: h.opt.Guard.Containment, GuardErr: h.opt.Guard.Err, Device: h.device.View,
 		Health: h.health, Standby: g.resource.standby.state, Counters: g.counters, Log: g.log, Feed: g.feed,
 		Rank: operator.AskProgram, Loads: h.knownLoads,
-		OnChange: func(input []byte) { g.hooks.Push(hook.Input{Data: input}) }, OnView: g.propose, OnElector: g.cache.SetSnapshot,
+		OnChange: func(input []byte) { g.hooks.Push(hook.Input{Data: input}) }, OnView: g.propose,
+		OnElector: g.cache.SetSnapshot,
 		Placement: h.placement.of(g.name, g.config().Rules(), func() { g.core.Load().Reconsider() }),
 	}
 }
@@ -67,14 +69,16 @@ func (r *resource) settings() group.Settings {
 	s := groupSettings(r.config(), r.host.opt.Secure)
 	last := r.lastReload.Load()
 	s.Node.Problems = r.allProblems()
-	s.Node.Version, s.Node.Reloads, s.Node.Refused, s.Node.Reloaded = r.host.opt.Version, last.count, last.refused, last.text
+	s.Node.Version, s.Node.Reloads, s.Node.Refused, s.Node.Reloaded = r.host.opt.Version, last.count,
+		last.refused, last.text
 	s.Node.Pending = *r.host.pending.Load()
 	return s
 }
 
 // groupSettings returns the group's settings from a configuration.
 func groupSettings(c config.Config, secure bool) group.Settings {
-	s := group.Settings{Rules: c.Rules(), PolicyInGroup: c.Policy.LeftToGroup(), Program: c.Policy.Exec, Slots: slotSize(c)}
+	s := group.Settings{Rules: c.Rules(), PolicyInGroup: c.Policy.LeftToGroup(), Program: c.Policy.Exec,
+		Slots: slotSize(c)}
 	n := &s.Node
 	n.ID, n.Site, n.Priority, n.Labels = c.Node.ID, c.Node.Site, c.Node.Priority, c.Node.Labels
 	n.Weight, n.MaxLeaders, n.ForgetAfter = c.Node.Weight, c.Node.MaxLeaders, cluster.Duration(c.Node.ForgetAfter)
@@ -101,10 +105,12 @@ func workSpec(c config.Config) worker.Spec {
 		Live: probe.Watch{
 			Target: live.Target, Section: "child.live", Interval: live.Interval, Timeout: live.Timeout(), Rise: 1, Fall: fall,
 		},
-		Promote:    worker.Order{Setting: "child.promote", Exec: c.Child.Promote.Exec, HTTP: c.Child.Promote.HTTP},
-		Demote:     worker.Order{Setting: "child.demote", Exec: c.Child.Demote.Exec, HTTP: c.Child.Demote.HTTP},
-		Warm:       probe.Watch{Target: c.Child.Warm.Target, Section: "child.warm", Interval: warmInterval, Timeout: warmTimeout},
+		Promote: worker.Order{Setting: "child.promote", Exec: c.Child.Promote.Exec, HTTP: c.Child.Promote.HTTP},
+		Demote:  worker.Order{Setting: "child.demote", Exec: c.Child.Demote.Exec, HTTP: c.Child.Demote.HTTP},
+		Warm: probe.Watch{Target: c.Child.Warm.Target, Section: "child.warm", Interval: warmInterval,
+			Timeout: warmTimeout},
 		WarmNotify: c.Child.Warm.Notify,
-		Hooks:      worker.Hooks{PreStart: hooks.PreStart, PostStop: hooks.PostStop, OnChange: hooks.OnChange, Timeout: hooks.Timeout},
+		Hooks: worker.Hooks{PreStart: hooks.PreStart, PostStop: hooks.PostStop, OnChange: hooks.OnChange,
+			Timeout: hooks.Timeout},
 	}
 }

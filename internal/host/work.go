@@ -83,7 +83,8 @@ func newBoundedChecks(limit time.Duration) *boundedChecks {
 // run returns what check returns, or an error if it takes long or if an earlier check with this key still hangs; nil at
 // the end of ctx.
 func (b *boundedChecks) run(ctx context.Context, key any, check func() []error) []error {
-	late := []error{fmt.Errorf("the programs and files of the configuration cannot be checked: a file system has not answered for %s", b.limit)}
+	late := []error{fmt.Errorf("the programs and files of the configuration cannot be checked: a file system has not "+
+		"answered for %s", b.limit)}
 	if before := b.pending[key]; before != nil {
 		select {
 		case <-before: // its result may be that of an older configuration

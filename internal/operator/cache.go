@@ -90,7 +90,8 @@ func (c *GroupCache) Source() *Source { return c.source.Load() }
 func (c *GroupCache) SetSnapshot(s *cluster.Snapshot) { c.elector.Store(s) }
 
 // load returns what is cached in entry, or reads it.
-func load[T any](ctx context.Context, c *GroupCache, entry *cached[T], read func(context.Context, *Source) (T, error)) (T, error) {
+func load[T any](ctx context.Context, c *GroupCache, entry *cached[T], read func(context.Context, *Source) (T,
+	error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, ReadTimeout)
 	defer cancel()
 	var none T

@@ -25,7 +25,8 @@ func Connect(ctx context.Context, cfg config.Config) (*zk.Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.ZooKeeper.ConnectTimeout, AnswerTimeout))
 	defer cancel()
 	return zk.Open(ctx, zk.Options{
-		Servers: cfg.ZooKeeper.Servers, Timeout: cfg.ZooKeeper.SessionTimeout, Access: Access(cfg, os.Getenv), Log: slog.New(slog.DiscardHandler),
+		Servers: cfg.ZooKeeper.Servers, Timeout: cfg.ZooKeeper.SessionTimeout, Access: Access(cfg, os.Getenv),
+		Log: slog.New(slog.DiscardHandler),
 	})
 }
 
@@ -53,7 +54,8 @@ func Access(c config.Config, getenv func(string) string) zk.Access {
 	if z.SASL.Kerberos() {
 		a.SASL.Identity = z.SASL.Identity
 		a.SASL.Kerberos = sasl.Kerberos{
-			CredentialCache: z.SASL.CredentialCache, Principal: z.SASL.Principal, ServerPrincipal: z.SASL.ServerPrincipal, Krb5Conf: z.SASL.Krb5Conf,
+			CredentialCache: z.SASL.CredentialCache, Principal: z.SASL.Principal,
+			ServerPrincipal: z.SASL.ServerPrincipal, Krb5Conf: z.SASL.Krb5Conf,
 		}
 		a.SASL.Kerberos.Keytab, a.SASL.Kerberos.Systemd = config.SecretFile(z.SASL.Keytab, getenv)
 	}
@@ -78,7 +80,8 @@ func Fencing(c config.Config) fencer.Config {
 	out := fencer.Config{Timeout: c.Fencing.Timeout}
 	for i, l := range c.Fencing.Levels {
 		out.Levels = append(out.Levels, fencer.Level{
-			Setting: fmt.Sprintf("fencing.levels[%d]", i), Command: l.Command, Agent: l.Agent, Options: l.Options, Secrets: l.Secrets, Nodes: l.Nodes,
+			Setting: fmt.Sprintf("fencing.levels[%d]", i), Command: l.Command, Agent: l.Agent, Options: l.Options,
+			Secrets: l.Secrets, Nodes: l.Nodes,
 		})
 	}
 	return out

@@ -66,7 +66,9 @@ func canLead(m status.Member, leader string, out, next whatif.Outcome) string {
 // noStandby returns a problem if no member could take over from the leader, not even if a person approved, or only
 // one that has failed.
 func noStandby(view status.Group, next whatif.Outcome) []string {
-	if slices.ContainsFunc(view.Members, func(m status.Member) bool { return m.Node != view.Leader && m.IsEligible() }) && (next.HasLeader() || next.Last.AwaitsApproval) {
+	if slices.ContainsFunc(view.Members, func(m status.Member) bool {
+		return m.Node != view.Leader && m.IsEligible()
+	}) && (next.HasLeader() || next.Last.AwaitsApproval) {
 		return nil
 	}
 	if !next.HasLeader() {

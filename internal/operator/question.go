@@ -32,7 +32,8 @@ func ElectorOptions(c config.Config) elector.Options {
 // question returns the question for a forecast of snap, under the policy by which an elector with this configuration
 // ranks. name is the name of the group or of one of its slots.
 func question(name string, c config.Config, snap cluster.Snapshot, policies *policy.Cache) (whatif.Question, error) {
-	q := whatif.Question{Snapshot: snap, Options: ElectorOptions(c), StrikeResetAfter: c.Election.StrikeResetAfter(), Wall: time.Now()}
+	q := whatif.Question{Snapshot: snap, Options: ElectorOptions(c), StrikeResetAfter: c.Election.StrikeResetAfter(),
+		Wall: time.Now()}
 	q.Options.Group = cluster.SlotName(cluster.GroupOf(name), snap.Slot)
 	q.Options.Epoch = snap.Slots.Record.Epoch // as an elector that was started for these slots
 	rec := snap.Policy.Record
@@ -52,7 +53,8 @@ func AskProgram(ctx context.Context, argv []string, in policy.Input) policy.Answ
 	if len(argv) == 0 {
 		return policy.Answer{Err: "policy.exec is not set on this host"}
 	}
-	program := hook.Hook{Setting: "policy.exec", Argv: argv, Env: workenv.Clean(os.Environ()), Timeout: policy.ProgramTimeout}
+	program := hook.Hook{Setting: "policy.exec", Argv: argv, Env: workenv.Clean(os.Environ()),
+		Timeout: policy.ProgramTimeout}
 	out, err := program.Output(ctx, policy.QuestionJSON(in))
 	if err != nil {
 		return policy.Answer{Err: err.Error()}
@@ -109,7 +111,8 @@ const slotReadsAtOnce = 16
 
 // ReadLeaders returns a group, with slots if slotted is set. name is the name of the group or of one of its slots. It
 // reads the decisions before the members, as a daemon does. If watch is true, it sets watches.
-func ReadLeaders(ctx context.Context, r cluster.Reader, name string, paths cluster.Paths, slotted, watch bool) (Leaders, error) {
+func ReadLeaders(ctx context.Context, r cluster.Reader, name string, paths cluster.Paths, slotted,
+	watch bool) (Leaders, error) {
 	g := Leaders{Name: cluster.GroupOf(name), slotted: slotted}
 	if !slotted {
 		snap, err := store.ReadAll(ctx, r, paths, watch)
@@ -151,7 +154,8 @@ func ReadLeaders(ctx context.Context, r cluster.Reader, name string, paths clust
 
 // Question returns the question for a forecast of one slot, or without one of the whole group. ask answers instead of
 // the ranking program of an exec policy.
-func (g Leaders) Question(c config.Config, slot string, ask func(policy.Input) *policy.Answer, policies *policy.Cache) (whatif.Question, error) {
+func (g Leaders) Question(c config.Config, slot string, ask func(policy.Input) *policy.Answer,
+	policies *policy.Cache) (whatif.Question, error) {
 	if slot != "" && g.slotted {
 		return g.slotQuestion(c, slot, ask, policies)
 	}
@@ -169,13 +173,15 @@ func (g Leaders) Question(c config.Config, slot string, ask func(policy.Input) *
 	return q, nil
 }
 
-func (g Leaders) slotQuestion(c config.Config, slot string, ask func(policy.Input) *policy.Answer, policies *policy.Cache) (whatif.Question, error) {
+func (g Leaders) slotQuestion(c config.Config, slot string, ask func(policy.Input) *policy.Answer,
+	policies *policy.Cache) (whatif.Question, error) {
 	i, n := cluster.SlotNumber(slot), len(g.Snapshots)
 	switch {
 	case n == 0:
 		return whatif.Question{}, &request.RefusedError{Err: fmt.Errorf("there is no slot %s: the group has none yet", slot)}
 	case i < 0 || i >= n:
-		return whatif.Question{}, &request.RefusedError{Err: fmt.Errorf("there is no slot %s: the group has %d, 0 to %d", slot, n, n-1)}
+		return whatif.Question{},
+			&request.RefusedError{Err: fmt.Errorf("there is no slot %s: the group has %d, 0 to %d", slot, n, n-1)}
 	}
 	q, err := question(g.Name, c, g.Snapshots[i], policies)
 	q.Ask = ask

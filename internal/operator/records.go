@@ -24,7 +24,8 @@ func ReadHistory(ctx context.Context, r cluster.Reader, paths cluster.Paths, wat
 }
 
 // readHistory returns the history as it was written.
-func readHistory(ctx context.Context, r cluster.Reader, paths cluster.Paths, watch bool) (h cluster.Stored[cluster.History], err error) {
+func readHistory(ctx context.Context, r cluster.Reader, paths cluster.Paths,
+	watch bool) (h cluster.Stored[cluster.History], err error) {
 	data, stat, err := r.Get(ctx, paths.History(), watch)
 	if errors.Is(err, cluster.ErrNoNode) {
 		return h, nil
@@ -37,7 +38,8 @@ func readHistory(ctx context.Context, r cluster.Reader, paths cluster.Paths, wat
 }
 
 // ReadFencings returns the record of what people have fenced.
-func ReadFencings(ctx context.Context, r cluster.Reader, paths cluster.Paths) (cluster.Stored[cluster.Fencings], error) {
+func ReadFencings(ctx context.Context, r cluster.Reader, paths cluster.Paths) (cluster.Stored[cluster.Fencings],
+	error) {
 	path := paths.Fencings()
 	data, stat, err := r.Get(ctx, path, false)
 	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
@@ -72,7 +74,8 @@ func RecordFencing(ctx context.Context, conn cluster.ReadWriter, paths cluster.P
 
 // Force declares that no work of the fence's term is left, in a group that is stuck as [cluster.Snapshot.CheckStuck]
 // says. snap must show that. noted is set if the history has an entry of the term, which then says so as well.
-func Force(ctx context.Context, conn cluster.ReadWriter, paths cluster.Paths, snap cluster.Snapshot, by cluster.Forced) (noted bool, err error) {
+func Force(ctx context.Context, conn cluster.ReadWriter, paths cluster.Paths, snap cluster.Snapshot,
+	by cluster.Forced) (noted bool, err error) {
 	if err := snap.CheckStuck(); err != nil {
 		return false, err
 	}
@@ -97,7 +100,8 @@ func Force(ctx context.Context, conn cluster.ReadWriter, paths cluster.Paths, sn
 }
 
 // readTerm returns the history with the entry of a term as it is to be; nil if it can't be used, or has no such entry.
-func readTerm(ctx context.Context, r cluster.Reader, paths cluster.Paths, term int64, by cluster.Forced) (*cluster.Stored[cluster.History], error) {
+func readTerm(ctx context.Context, r cluster.Reader, paths cluster.Paths, term int64,
+	by cluster.Forced) (*cluster.Stored[cluster.History], error) {
 	h, err := readHistory(ctx, r, paths, false)
 	if err != nil || !h.Readable() || !h.Record.Force(term, by) {
 		return nil, err // the fence says it as well
@@ -109,7 +113,8 @@ func readTerm(ctx context.Context, r cluster.Reader, paths cluster.Paths, term i
 type NoEligibleError struct{ Reasons string }
 
 func (e *NoEligibleError) Error() string {
-	return "under this policy no member is eligible: " + e.Reasons + "; whatif with --policy shows the forecast, policy --apply --force publishes it anyway"
+	return "under this policy no member is eligible: " + e.Reasons + "; whatif with --policy shows the forecast, " +
+		"policy --apply --force publishes it anyway"
 }
 
 // Proposal is a policy to be published for the whole group.
@@ -147,8 +152,10 @@ type ConflictError struct {
 }
 
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("the policy is not published, because revision %d, published by %s, has changed the same: %s. Write the values in force into the file and reload, "+
-		"and change them then; or put the whole policy of the file in force with %s", e.InForce.Revision, e.InForce.By, config.DescribeDifferences(e.Differences),
+	return fmt.Sprintf("the policy is not published, because revision %d, published by %s, has changed the same: %s. "+
+		"Write the values in force into the file and reload, "+
+		"and change them then; or put the whole policy of the file in force with %s", e.InForce.Revision, e.InForce.By,
+		config.DescribeDifferences(e.Differences),
 		cluster.InGroup("'zkelectd policy --apply --config /etc/zkelectd.yaml'", e.group))
 }
 
@@ -164,11 +171,13 @@ func (e *ReplacedError) Error() string {
 	if len(e.Changed) > 0 {
 		what = strings.Join(e.Changed, "; ")
 	}
-	return fmt.Sprintf("the policy is not published, because %s has published revision %d since it was read: %s", e.InForce.By, e.InForce.Revision, what)
+	return fmt.Sprintf("the policy is not published, because %s has published revision %d since it was read: %s",
+		e.InForce.By, e.InForce.Revision, what)
 }
 
 // PublishPolicy puts a policy in force, unless it is in force already, and says what has changed.
-func PublishPolicy(ctx context.Context, conn cluster.ReadWriter, paths cluster.Paths, p Proposal) (PublishedPolicy, error) {
+func PublishPolicy(ctx context.Context, conn cluster.ReadWriter, paths cluster.Paths,
+	p Proposal) (PublishedPolicy, error) {
 	znode := paths.Policy()
 	for {
 		snap, err := store.ReadAll(ctx, conn, paths, false)
@@ -218,7 +227,8 @@ func (p Proposal) merge(inForce cluster.Stored[cluster.Policy]) (Proposal, []con
 	}
 	if m.Rules.Digest() != inForce.Record.Rules.Digest() {
 		if _, err := policy.New(cluster.Policy{Rules: m.Rules}); err != nil {
-			return p, nil, fmt.Errorf("the policy in force (revision %d, published by %s) is not valid with what has changed in the file: %w", inForce.Record.Revision, inForce.Record.By, err)
+			return p, nil, fmt.Errorf("the policy in force (revision %d, published by %s) is not valid with what has "+
+				"changed in the file: %w", inForce.Record.Revision, inForce.Record.By, err)
 		}
 	}
 	p.Config = p.Config.WithRules(m.Rules)
@@ -236,10 +246,12 @@ func (p Proposal) Next(snap cluster.Snapshot) (cluster.Policy, error) {
 
 // CheckOpened returns a [ReplacedError] if another policy is in force than the one that the proposal was made from.
 func (p Proposal) CheckOpened(inForce cluster.Stored[cluster.Policy]) error {
-	if p.Opened == nil || !inForce.Exists || p.Opened.Stat.Created == inForce.Stat.Created && p.Opened.Stat.Version == inForce.Stat.Version {
+	if p.Opened == nil || !inForce.Exists || p.Opened.Stat.Created == inForce.Stat.Created && p.Opened.Stat.Version ==
+		inForce.Stat.Version {
 		return nil
 	}
-	return &request.RefusedError{Err: &ReplacedError{inForce.Record, config.RulesDiff(p.Opened.Record.Rules, inForce.Record.Rules)}}
+	return &request.RefusedError{Err: &ReplacedError{inForce.Record, config.RulesDiff(p.Opened.Record.Rules,
+		inForce.Record.Rules)}}
 }
 
 // next returns the record to write; needed is false if an equal one is in force.
@@ -261,7 +273,8 @@ func (p Proposal) next(snap cluster.Snapshot) (next cluster.Policy, needed bool,
 	}
 	next.Header, next.By, next.Revision = rec.Header, p.By, rec.Revision+1
 	if n := len(cluster.Encode(&next)); n > cluster.MaxRecord {
-		return next, false, fmt.Errorf("the policy is not published: it has %d bytes as a record, and no daemon reads more than %d", n, cluster.MaxRecord)
+		return next, false, fmt.Errorf("the policy is not published: it has %d bytes as a record, and no daemon "+
+			"reads more than %d", n, cluster.MaxRecord)
 	}
 	if p.Force {
 		return next, true, nil

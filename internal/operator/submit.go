@@ -45,7 +45,8 @@ func (s Submitter) Question(ctx context.Context) (whatif.Question, error) {
 // Submit plans a request for the group as it is, and writes the plan. Of two operators who submit at the same time one
 // succeeds; the other's error names the first. The error matches [cluster.ErrUnknown] if the request may have been
 // submitted nevertheless.
-func (s Submitter) Submit(ctx context.Context, planner func(whatif.Question) (request.Plan, error)) (request.Plan, error) {
+func (s Submitter) Submit(ctx context.Context, planner func(whatif.Question) (request.Plan, error)) (request.Plan,
+	error) {
 	last := int64(-1)
 	for {
 		q, err := s.Question(ctx)
@@ -54,8 +55,10 @@ func (s Submitter) Submit(ctx context.Context, planner func(whatif.Question) (re
 		}
 		snap := q.Snapshot
 		if c := snap.Control.Record; last >= 0 && c.Last != last {
-			return request.Plan{}, &request.RefusedError{Err: fmt.Errorf("not done: there was another request at the same time, %s; "+
-				"see %s, and submit yours again if it is still wanted", c.LastRequest, cluster.InGroup("'zkelectd status'", cluster.GroupOf(s.Group)))}
+			return request.Plan{}, &request.RefusedError{Err: fmt.Errorf("not done: there was another request at the "+
+				"same time, %s; "+
+				"see %s, and submit yours again if it is still wanted", c.LastRequest,
+				cluster.InGroup("'zkelectd status'", cluster.GroupOf(s.Group)))}
 		}
 		last = snap.Control.Record.Last
 		plan, err := planner(q)
@@ -75,7 +78,8 @@ func (s Submitter) Submit(ctx context.Context, planner func(whatif.Question) (re
 		case errors.Is(err, cluster.ErrBadVersion), errors.Is(err, cluster.ErrNodeExists):
 			// The elector has updated the remaining times or the roster, or another operator was faster.
 		case errors.Is(err, cluster.ErrUnknown):
-			return plan, fmt.Errorf("the connection was lost while znode %s was written; %s shows whether it was: %w", s.Paths.Control(), cluster.InGroup("'zkelectd status'", cluster.GroupOf(s.Group)), err)
+			return plan, fmt.Errorf("the connection was lost while znode %s was written; %s shows whether it was: %w",
+				s.Paths.Control(), cluster.InGroup("'zkelectd status'", cluster.GroupOf(s.Group)), err)
 		default:
 			return plan, fmt.Errorf("cannot write znode %s: %w", s.Paths.Control(), err)
 		}

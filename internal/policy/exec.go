@@ -55,7 +55,8 @@ func QuestionKey(in Input) string {
 // registrations are left out.
 func QuestionJSON(in Input) []byte {
 	c := in.Circumstances
-	q := question{V: 1, Cause: c.Cause, Previous: questionLeader{c.Node, c.Site}, Failed: append([]string{}, c.Failed...), Members: []questionMember{}}
+	q := question{V: 1, Cause: c.Cause, Previous: questionLeader{c.Node, c.Site},
+		Failed: append([]string{}, c.Failed...), Members: []questionMember{}}
 	for _, m := range in.Members {
 		n := m.Node.Record
 		if m.Superseded || !m.Node.Readable() || in.Silent[m.Name] {
@@ -65,7 +66,8 @@ func QuestionJSON(in Input) []byte {
 		if labels == nil {
 			labels = map[string]string{}
 		}
-		q.Members = append(q.Members, questionMember{m.ID, n.Site, n.Priority, labels, m.Name == in.Incumbent, n.Latency, n.Score})
+		q.Members = append(q.Members, questionMember{m.ID, n.Site, n.Priority, labels, m.Name == in.Incumbent,
+			n.Latency, n.Score})
 	}
 	slices.SortFunc(q.Members, func(a, b questionMember) int { return cmp.Compare(a.ID, b.ID) })
 	data, err := json.Marshal(q)

@@ -63,8 +63,9 @@ type exprEnv struct {
 func memberOf(m *cluster.Member, in *Input) exprMember {
 	n := m.Node.Record
 	e := exprMember{
-		ID: m.ID, Site: truncate(n.Site), Priority: n.Priority, Labels: truncateLabels(n.Labels), Incumbent: m.Name == in.Incumbent,
-		Healthy: n.Unhealthy == "",
+		ID: m.ID, Site: truncate(n.Site), Priority: n.Priority, Labels: truncateLabels(n.Labels),
+		Incumbent: m.Name == in.Incumbent,
+		Healthy:   n.Unhealthy == "",
 	}
 	if n.Score != nil {
 		e.Score, e.KnownScore = *n.Score, true

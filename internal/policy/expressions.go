@@ -125,7 +125,8 @@ func CheckCauses(rules cluster.Rules) error {
 	for _, e := range expressionsOf(rules) {
 		for _, name := range e.causes {
 			if !slices.Contains(known, name) {
-				return fmt.Errorf("%s: cause is never %q: it is one of %s%s", e.key, name, strings.Join(known, ", "), suggest.DidYouMean(name, known))
+				return fmt.Errorf("%s: cause is never %q: it is one of %s%s", e.key, name, strings.Join(known, ", "),
+					suggest.DidYouMean(name, known))
 			}
 		}
 	}

@@ -31,7 +31,8 @@ func (b spreadBy) fewest(in Input, within bool) scorer {
 	pool := pools[incumbent]
 	improves := func(float64) bool { return true }
 	keep := 2.0 // fewest never preempts
-	if own := float64(leads[incumbent]+1) / shares[incumbent]; holds && in.Reelect && own > aboveMean*(leaders[pool]+1)/weight[pool] {
+	if own := float64(leads[incumbent]+1) / shares[incumbent]; holds && in.Reelect &&
+		own > aboveMean*(leaders[pool]+1)/weight[pool] {
 		keep = 0.5
 		improves = func(load float64) bool { return load < own }
 	}

@@ -139,7 +139,8 @@ func checkCordons(m *cluster.Member, in *Input) string {
 // stays, and the target of a forced move is what an operator wants.
 func preferWarm(entries []Entry, in *Input) {
 	keeps := func(m *cluster.Member) bool {
-		return m.Node.Record.IsWarm() || m.Name == in.Incumbent && !in.Lapsed || in.Move != nil && in.Move.Force && in.Move.Matches(m.ID, m.Node.Record.Site)
+		return m.Node.Record.IsWarm() || m.Name == in.Incumbent && !in.Lapsed || in.Move != nil && in.Move.Force &&
+			in.Move.Matches(m.ID, m.Node.Record.Site)
 	}
 	if !slices.ContainsFunc(entries, func(e Entry) bool { return e.Eligible() && e.Member.Node.Record.IsWarm() }) {
 		return

@@ -37,7 +37,8 @@ const (
 // functions are the builtins that expressions may use: those that depend only on their arguments, not on the time or
 // the order of a map, and whose result is not larger than their arguments.
 var functions = []string{
-	"all", "none", "any", "one", "filter", "map", "find", "findIndex", "findLast", "findLastIndex", "count", "sum", "sortBy",
+	"all", "none", "any", "one", "filter", "map", "find", "findIndex", "findLast", "findLastIndex", "count",
+	"sum", "sortBy",
 	"len", "abs", "ceil", "floor", "round", "int", "float", "min", "max", "mean", "median",
 	"trim", "trimPrefix", "trimSuffix", "upper", "lower", "split", "indexOf", "lastIndexOf", "hasPrefix", "hasSuffix",
 	"first", "last", "get", "take", "reverse", "sort",
@@ -185,10 +186,12 @@ func scalar(n ast.Node) bool {
 // compile type-checks an expression and rejects one that exceeds the limits.
 func compile(key, text string, env any, more ...expr.Option) (*vm.Program, error) {
 	if len(text) > maxText {
-		return nil, fmt.Errorf("%s: %w", key, limitError{fmt.Sprintf("an expression of %d bytes, more than %d", len(text), maxText)})
+		return nil, fmt.Errorf("%s: %w", key, limitError{fmt.Sprintf("an expression of %d bytes, more than %d",
+			len(text), maxText)})
 	}
 	l := &limits{loops: make(map[ast.Node]int)}
-	program, err := expr.Compile(text, slices.Concat([]expr.Option{expr.Env(env), expr.Patch(l)}, languageOptions(), more)...)
+	program, err := expr.Compile(text, slices.Concat([]expr.Option{expr.Env(env), expr.Patch(l)},
+		languageOptions(), more)...)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %s", key, explainCompiler(oneLine(err), env))

@@ -9,8 +9,10 @@ import (
 
 // Types and rankers that rank without what hosts publish in their loads.
 var (
-	typesWithoutLoads   = []string{"priority", "first", "node-id", "highest-node-id", "round-robin", "other-site", "spread"}
-	rankersWithoutLoads = []string{"site", "priority", "incumbent", "oldest", "node-id", "highest-node-id", "round-robin", "other-site", "spread"}
+	typesWithoutLoads = []string{"priority", "first", "node-id", "highest-node-id", "round-robin",
+		"other-site", "spread"}
+	rankersWithoutLoads = []string{"site", "priority", "incumbent", "oldest", "node-id", "highest-node-id",
+		"round-robin", "other-site", "spread"}
 )
 
 // UsesLoads reports whether a decision by these rules, for these members, may depend on what hosts publish in their
@@ -27,6 +29,7 @@ func UsesLoads(rules cluster.Rules, members []cluster.Member) bool {
 	}
 	return slices.ContainsFunc(rules.Rank, func(name string) bool {
 		return !slices.Contains(rankersWithoutLoads, name) &&
-			!slices.ContainsFunc([]string{withPrefix, apartPrefix, newestPrefix, oldestPrefix}, func(p string) bool { return strings.HasPrefix(name, p) })
+			!slices.ContainsFunc([]string{withPrefix, apartPrefix, newestPrefix, oldestPrefix},
+				func(p string) bool { return strings.HasPrefix(name, p) })
 	})
 }

@@ -177,7 +177,8 @@ func (p *Policy) Rank(in Input) Ranking {
 		e.Scores = scores[begin:len(scores):len(scores)]
 	}
 	preferWarm(unsorted, &in)
-	return Ranking{Entries: sorted(unsorted), PolicyType: use.name, Notes: notes, Unanswered: unanswered, RollCall: in.RollCall}
+	return Ranking{Entries: sorted(unsorted), PolicyType: use.name, Notes: notes, Unanswered: unanswered,
+		RollCall: in.RollCall}
 }
 
 // sorted returns the entries, the best first. It sorts their positions, since an entry is large.

@@ -96,7 +96,9 @@ func positions(names []string) map[string]int {
 }
 
 var (
-	nodeIDRanker        = positionRanker("node-id", "by id", func(ids []string, _ Input) { slices.SortFunc(ids, cluster.CompareNodes) })
+	nodeIDRanker = positionRanker("node-id", "by id", func(ids []string, _ Input) {
+		slices.SortFunc(ids, cluster.CompareNodes)
+	})
 	highestNodeIDRanker = positionRanker("highest-node-id", "by id, the highest first", func(ids []string, _ Input) {
 		slices.SortFunc(ids, func(a, b string) int { return cluster.CompareNodes(b, a) })
 	})
@@ -119,7 +121,8 @@ var roundRobinRanker = positionRanker("round-robin", "in round-robin order", fun
 
 // measurementRanker ranks by a number that each node publishes. The incumbent's is raised by the hysteresis, in
 // percent, so that noise never moves a leader. Where there is none, words say why.
-func measurementRanker(name string, hysteresis int, value func(m *cluster.Member, in *Input) (score float64, words string, ok bool)) ranker {
+func measurementRanker(name string, hysteresis int, value func(m *cluster.Member, in *Input) (score float64,
+	words string, ok bool)) ranker {
 	return memberRanker(name, func(m *cluster.Member, in *Input) (float64, string) {
 		score, words, ok := value(m, in)
 		if !ok || math.IsNaN(score) {

@@ -126,7 +126,8 @@ func (r Ranking) Verdicts() (verdicts []cluster.Verdict, omitted int) {
 	}
 	verdicts = make([]cluster.Verdict, 0, n)
 	for i, e := range r.Entries[:n] {
-		v := cluster.Verdict{Node: e.Member.ID, Site: clip(e.Member.Node.Record.Site), Incarnation: e.Member.Name, Reason: clip(e.RefusalReason())}
+		v := cluster.Verdict{Node: e.Member.ID, Site: clip(e.Member.Node.Record.Site), Incarnation: e.Member.Name,
+			Reason: clip(e.RefusalReason())}
 		if e.Eligible() {
 			v.Rank, v.Reason = i+1, clip(e.words())
 		}

@@ -181,7 +181,8 @@ func apartFilter(peer string, own Relations) filter {
 func relationNotes(in Input, own Relations) (notes []string) {
 	for _, peer := range own.With {
 		if cycle := in.graph(own).Cycle(in.Group, peer); cycle != nil {
-			notes = append(notes, fmt.Sprintf("%s%s is ignored: the groups refer to each other in a circle (%s)", withPrefix, peer, strings.Join(cycle, " -> ")))
+			notes = append(notes, fmt.Sprintf("%s%s is ignored: the groups refer to each other in a circle (%s)",
+				withPrefix, peer, strings.Join(cycle, " -> ")))
 		}
 	}
 	return notes

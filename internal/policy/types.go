@@ -63,7 +63,8 @@ func Types() []string {
 
 // Rankers returns the names that policy.rank may list, besides those with a colon.
 func Rankers() []string {
-	return []string{"site", "priority", "incumbent", "oldest", "node-id", "highest-node-id", "round-robin", "other-site", "latency", "score", "spread", "fewest"}
+	return []string{"site", "priority", "incumbent", "oldest", "node-id", "highest-node-id", "round-robin",
+		"other-site", "latency", "score", "spread", "fewest"}
 }
 
 // compileTypes compiles all policy types that the rules provide for.
@@ -116,7 +117,8 @@ func checkType(all map[string]policyType, key, name string) error {
 	if name == listType {
 		return fmt.Errorf("%s: rank needs a list in policy.rank", key)
 	}
-	return fmt.Errorf("%s: %q is not a policy: want one of %s%s", key, name, strings.Join(Types(), ", "), suggest.DidYouMean(name, Types()))
+	return fmt.Errorf("%s: %q is not a policy: want one of %s%s", key, name, strings.Join(Types(), ", "),
+		suggest.DidYouMean(name, Types()))
 }
 
 // newRanker returns the ranker of a name that the setting key lists.
@@ -136,12 +138,14 @@ func newRanker(rules cluster.Rules, key, name string) (ranker, error) {
 		return apartRanker(peer, RelationsOf(rules)), checkPeer(key, peer)
 	}
 	all := []ranker{
-		siteRanker(rules.Sites), priorityRanker, incumbentRanker, oldestRanker, nodeIDRanker, highestNodeIDRanker, roundRobinRanker, otherSiteRanker,
+		siteRanker(rules.Sites), priorityRanker, incumbentRanker, oldestRanker, nodeIDRanker, highestNodeIDRanker,
+		roundRobinRanker, otherSiteRanker,
 		latencyRanker(rules), scoreRanker(rules), spreadRanker(spreadBy{}), fewestRanker(spreadBy{}, false), execRanker,
 	}
 	i := slices.IndexFunc(all, func(r ranker) bool { return r.name == name })
 	if i < 0 || (name == execType && strings.HasPrefix(key, "policy.rank")) {
-		return ranker{}, fmt.Errorf("%s: %q is not a ranker: want one of %s, newest:LABEL, oldest:LABEL, with:GROUP, apart:GROUP or expr:EXPRESSION%s", key, name, strings.Join(Rankers(), ", "), suggest.DidYouMean(name, Rankers()))
+		return ranker{}, fmt.Errorf("%s: %q is not a ranker: want one of %s, newest:LABEL, oldest:LABEL, with:GROUP, "+
+			"apart:GROUP or expr:EXPRESSION%s", key, name, strings.Join(Rankers(), ", "), suggest.DidYouMean(name, Rankers()))
 	}
 	return all[i], nil
 }

@@ -153,7 +153,8 @@ func (c *Collector) invalidate(h cluster.Hints) {
 // read updates the snapshot. It returns false if a read failed.
 func (c *Collector) read(ctx context.Context) bool {
 	for _, step := range []func(context.Context) error{
-		c.readDecision, c.readHolder, c.readQueue, c.readActing, c.readMembers, c.readPromisers, c.readHeir, c.readHolder, // of a deputy
+		// of a deputy
+		c.readDecision, c.readHolder, c.readQueue, c.readActing, c.readMembers, c.readPromisers, c.readHeir, c.readHolder,
 	} {
 		if err := step(ctx); err != nil {
 			if !errors.Is(err, cluster.ErrSessionEnded) && ctx.Err() == nil {
@@ -174,7 +175,8 @@ func (c *Collector) logError(err error) {
 		return
 	}
 	c.lastDenied = err.Error()
-	c.opt.Log.Error("no permission to read the group: this daemon takes no part in elections until it can read it", "err", err)
+	c.opt.Log.Error("no permission to read the group: this daemon takes no part in elections until "+
+		"it can read it", "err", err)
 }
 
 // readDecision reads slots, elected, this daemon's registration and, if they are needed, the fence and current. It runs
@@ -354,7 +356,8 @@ func (c *Collector) fetchWith(ctx context.Context, others []*Read, targets ...ta
 	}
 	p, reads := c.opt.Paths, make([]*Read, len(targets))
 	for i, t := range targets {
-		reads[i] = &Read{Path: t.path, Watch: true, Optional: t.path == p.Roster() || t.path == p.Heir() || t.path == p.RollCall()}
+		reads[i] = &Read{Path: t.path, Watch: true, Optional: t.path == p.Roster() || t.path == p.Heir() ||
+			t.path == p.RollCall()}
 	}
 	c.opt.Source.Read(ctx, append(reads, others...))
 	var failure error

@@ -120,7 +120,8 @@ func (c *Collector) predecessorOf(ctx context.Context, i int) (name string, firs
 	var forged []string
 	defer func() {
 		if len(forged) > 0 {
-			c.opt.Log.Warn("ignoring incarnations that no session owns: delete them", "count", len(forged), "first", c.opt.Paths.Incarnation(forged[0]))
+			c.opt.Log.Warn("ignoring incarnations that no session owns: delete them", "count", len(forged), "first",
+				c.opt.Paths.Incarnation(forged[0]))
 		}
 	}()
 	for size := 1; i > 0; size = min(2*size, maxReads) {

@@ -63,14 +63,16 @@ func (e *MissingError) Error() string {
 	case errors.As(e.Reason, new(*zk.EnsembleError)):
 		why, advice = why+e.Reason.Error(), "start the servers that do not answer, or correct zookeeper.servers"
 	case e.Reason == nil || errors.Is(e.Reason, ErrNeverJoined):
-		why = "a host that has never been in it does not create it, as with a wrong root or server the work would run a second time"
+		why = "a host that has never been in it does not create it, as with a wrong root or server the work would " +
+			"run a second time"
 	default:
 		why += e.Reason.Error()
 	}
 	if e.Another != "" {
 		return fmt.Sprintf("%s: %v; %s", e.Another, e.Reason, advice)
 	}
-	return fmt.Sprintf("there is no group at %s on %s%s: %s; %s", e.Root, strings.Join(e.Servers, ", "), meant, why, advice)
+	return fmt.Sprintf("there is no group at %s on %s%s: %s; %s", e.Root, strings.Join(e.Servers, ", "), meant,
+		why, advice)
 }
 
 // Is makes it an [ErrNoGroup].

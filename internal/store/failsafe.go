@@ -25,13 +25,15 @@ type secretSession interface {
 type OpenTreeError struct{ Path string }
 
 func (e *OpenTreeError) Error() string {
-	return fmt.Sprintf("failsafe mode needs a secret that only members can read, but znode %s is open to all clients: set zookeeper.auth.file and "+
+	return fmt.Sprintf("failsafe mode needs a secret that only members can read, but znode %s is open to all "+
+		"clients: set zookeeper.auth.file and "+
 		"zookeeper.acl: private on all hosts, and run 'zkelectd acl --apply'", e.Path)
 }
 
 // EnsureFailsafeKeys returns the keys of failsafe mode in the group, and creates the first one if there is none. by is
 // the node's id.
-func EnsureFailsafeKeys(ctx context.Context, conn secretSession, p cluster.Paths, by string) (cluster.FailsafeKeys, error) {
+func EnsureFailsafeKeys(ctx context.Context, conn secretSession, p cluster.Paths, by string) (cluster.FailsafeKeys,
+	error) {
 	path := p.FailsafeKeys()
 	if err := checkClosed(ctx, conn, p); err != nil {
 		return cluster.FailsafeKeys{}, err
@@ -97,7 +99,8 @@ func RotateFailsafeKeys(ctx context.Context, conn secretSession, p cluster.Paths
 	}
 	if keys := read.Record.Keys; len(keys) > 0 {
 		if age := time.Since(keys[0].Time); age >= 0 && age < rotationPause {
-			return fmt.Errorf("the newest key is only %s old, and members may not have read it yet: wait until it is %s old", age.Round(time.Second), rotationPause)
+			return fmt.Errorf("the newest key is only %s old, and members may not have read it yet: wait "+
+				"until it is %s old", age.Round(time.Second), rotationPause)
 		}
 	}
 	if _, err := conn.Do(ctx, p.FailsafeKeysTx(read, read.Record.Rotated(by, time.Now()))...); err != nil {
@@ -134,7 +137,8 @@ const followRefresh = 10 * time.Second
 // FollowFailsafe calls f with what is known of a group, and again after changes and from time to time, but not more
 // often than pace, until ctx is done or the session has ended. While ZooKeeper does not answer, f is not called: what
 // it got last is remembered.
-func FollowFailsafe(ctx context.Context, conn followSession, p cluster.Paths, pace time.Duration, f func(FailsafeGroup)) {
+func FollowFailsafe(ctx context.Context, conn followSession, p cluster.Paths, pace time.Duration,
+	f func(FailsafeGroup)) {
 	nodes := make(map[string]cluster.Stored[cluster.Node])
 	r := failsafeReader{changeReader: newChangeReader(conn), paths: p, nodes: nodes}
 	r.follow(ctx, pace, func() time.Duration {

@@ -67,7 +67,8 @@ func checkAncestors(ctx context.Context, conn cluster.Reader, znode string) erro
 			return err
 		}
 		if read.Newer() != nil || read.Record.Root != "" {
-			return fmt.Errorf("znode %s belongs to a group, so no other group may be below it: choose another zookeeper.root than %s", parent, znode)
+			return fmt.Errorf("znode %s belongs to a group, so no other group may be below it: choose another "+
+				"zookeeper.root than %s", parent, znode)
 		}
 	}
 	return nil
@@ -84,13 +85,16 @@ func ensureRecord(ctx context.Context, conn cluster.ReadWriter, znode string, ow
 		}
 		if read.Err != nil && read.Newer() == nil {
 			if _, _, err := conn.Get(ctx, root+"/"+electionName, false); errors.Is(err, cluster.ErrNoNode) {
-				return fmt.Errorf("%w; it is not the record of a group: choose another zookeeper.root or name for this one", read.Err)
+				return fmt.Errorf("%w; it is not the record of a group: choose another zookeeper.root or "+
+					"name for this one", read.Err)
 			}
 			if znode != root {
-				return fmt.Errorf("%w; members that run restore it; if none runs, and zookeeper.root of the group is %s on all hosts, delete it with "+
+				return fmt.Errorf("%w; members that run restore it; if none runs, and zookeeper.root of the group is "+
+					"%s on all hosts, delete it with "+
 					"'delete %s' in zkCli.sh", read.Err, root, znode)
 			}
-			return fmt.Errorf("%w; members that run restore it; if none runs, run %s", read.Err, cluster.InGroup("'zkelectd repair root --root %s'", "", root))
+			return fmt.Errorf("%w; members that run restore it; if none runs, run %s", read.Err,
+				cluster.InGroup("'zkelectd repair root --root %s'", "", root))
 		}
 		if err := cluster.CheckIdentity(znode, root, own.Kind, read); err != nil {
 			return err
@@ -132,14 +136,16 @@ func checkNoGroupsBelow(ctx context.Context, conn cluster.Reader, root string) e
 	}
 	for _, g := range below {
 		if g.Root != "" {
-			return fmt.Errorf("%s is a group, so no other group may be above it: choose another zookeeper.root than %s, or set groups_dir",
+			return fmt.Errorf("%s is a group, so no other group may be above it: choose another zookeeper.root than "+
+				"%s, or set groups_dir",
 				cluster.IdentityPath(root, g.Name), root)
 		}
 	}
 	return nil
 }
 
-func writeIdentity(ctx context.Context, conn cluster.ReadWriter, znode string, rec cluster.Identity, read cluster.Stored[cluster.Identity]) error {
+func writeIdentity(ctx context.Context, conn cluster.ReadWriter, znode string, rec cluster.Identity,
+	read cluster.Stored[cluster.Identity]) error {
 	op := cluster.Op{Kind: cluster.OpSet, Path: znode, Version: read.Stat.Version}
 	if !read.Exists {
 		for _, parent := range cluster.Ancestors(znode) {
@@ -156,7 +162,8 @@ func writeIdentity(ctx context.Context, conn cluster.ReadWriter, znode string, r
 
 // RestoreIdentity writes the records of [EnsureIdentity] again that are damaged, or have lost their id, and returns
 // their znodes. Only a registered member may call it: it has agreed with these records before.
-func RestoreIdentity(ctx context.Context, conn cluster.ReadWriter, base, name string, own cluster.Identity) (restored []string, err error) {
+func RestoreIdentity(ctx context.Context, conn cluster.ReadWriter, base, name string,
+	own cluster.Identity) (restored []string, err error) {
 	znodes, recordAt := records(base, name, own)
 	for _, znode := range znodes {
 		read, err := readIdentity(ctx, conn, znode)
@@ -287,7 +294,8 @@ func named(name, znode string, slot cluster.Stored[cluster.Identity]) NamedGroup
 	rec := slot.Record
 	switch {
 	case rec.Root != "":
-		return NamedGroup{Name: name, Root: rec.Root, Kind: rec.Kind, Err: cluster.CheckIdentity(znode, rec.Root, rec.Kind, slot)}
+		return NamedGroup{Name: name, Root: rec.Root, Kind: rec.Kind, Err: cluster.CheckIdentity(znode, rec.Root,
+			rec.Kind, slot)}
 	case slot.Newer() != nil:
 		return NamedGroup{Name: name, Err: slot.Err}
 	}

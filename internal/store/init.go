@@ -42,9 +42,11 @@ func Init(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, by stri
 	err = DoSplit(ctx, conn, p, p.InitTx(snap.Fence, by, time.Now()))
 	switch {
 	case errors.Is(err, cluster.ErrBadVersion), errors.Is(err, cluster.ErrNodeExists):
-		return fmt.Errorf("znode %s changed in the meantime because a daemon started electing: the first leader will serve the lease wait", p.Leader())
+		return fmt.Errorf("znode %s changed in the meantime because a daemon started electing: the first leader will "+
+			"serve the lease wait", p.Leader())
 	case errors.Is(err, cluster.ErrUnknown):
-		return fmt.Errorf("lost the connection while writing znode %s: run the command again to see whether it was written: %w", p.Leader(), err)
+		return fmt.Errorf("lost the connection while writing znode %s: run the command again to see whether it "+
+			"was written: %w", p.Leader(), err)
 	case err != nil:
 		return fmt.Errorf("cannot write znode %s: %w", p.Leader(), err)
 	}

@@ -151,7 +151,8 @@ func (l *LeaseZnodeWatch) read(ctx context.Context, znode string, w *watchedZnod
 	}
 	// Two answers may come in the wrong order. The one that shows less is dropped: the znode is as old as the other one
 	// at least.
-	if before := w.seen; before.At == 0 || !before.Exists || err != nil || stat.Created > before.Stat.Created || stat.Modified > before.Stat.Modified {
+	if before := w.seen; before.At == 0 || !before.Exists || err != nil || stat.Created > before.Stat.Created ||
+		stat.Modified > before.Stat.Modified {
 		w.seen = cluster.LeaseZnodeSeen{Znode: znode, Exists: err == nil, Stat: stat, At: at}
 	}
 	return nil

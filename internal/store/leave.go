@@ -83,7 +83,8 @@ func readDeparture(ctx context.Context, conn leaver, p cluster.Paths, d *cluster
 	for _, name := range names {
 		_, stat, readErr := conn.Get(ctx, p.Incarnation(name), false)
 		switch {
-		case errors.Is(readErr, cluster.ErrNoNode), errors.Is(readErr, cluster.ErrNoAuth): // not this session's: that one can be read
+		case errors.Is(readErr, cluster.ErrNoNode), errors.Is(readErr, cluster.ErrNoAuth):
+			// not this session's: that one can be read
 		case readErr != nil:
 			err = errors.Join(err, fmt.Errorf("cannot read znode %s: %w", p.Incarnation(name), readErr))
 		case stat.Owner == d.Session:

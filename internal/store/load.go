@@ -42,7 +42,8 @@ func WriteLoad(ctx context.Context, conn registrar, base, id string, rec cluster
 // FollowLoads calls f with the loads of all nodes below base, by their ids, and again after changes, but not more often
 // than pace, until ctx is done or the session has ended. Loads that cannot be read are missing. f must not change the
 // map.
-func FollowLoads(ctx context.Context, conn followSession, base string, pace time.Duration, f func(map[string]cluster.Load)) {
+func FollowLoads(ctx context.Context, conn followSession, base string, pace time.Duration,
+	f func(map[string]cluster.Load)) {
 	r := loadReader{changeReader: newChangeReader(conn), root: cluster.Loads(base), nodes: make(map[string]cluster.Load)}
 	r.follow(ctx, pace, func() time.Duration {
 		complete := r.read(ctx)
@@ -103,7 +104,8 @@ func (r *loadReader) store(read *Read) bool {
 	id := lastPart(read.Path)
 	delete(r.nodes, id)
 	// A record that no session owns is not that of a running host.
-	if s := cluster.ReadStored[cluster.Load](read.Path, read.Data, read.Stat, read.Err == nil); s.Readable() && read.Stat.Owner != 0 {
+	if s := cluster.ReadStored[cluster.Load](read.Path, read.Data, read.Stat, read.Err == nil); s.Readable() &&
+		read.Stat.Owner != 0 {
 		r.nodes[id] = s.Record
 	}
 	return true

@@ -33,8 +33,10 @@ func (e *ParentError) Error() string {
 	if len(e.Groups) > 0 {
 		above = ", which is also above " + strings.Join(e.Groups, ", ") + ","
 	}
-	return fmt.Sprintf("cannot create znode %s: znode %s%s belongs to somebody else: %s. Whoever created %[2]s, such as the team whose daemons "+
-		"were started first, must add this user there, with the permissions cdr, by setAcl in zkCli.sh; else correct zookeeper.auth.file or zookeeper.root here (%[5]v)",
+	return fmt.Sprintf("cannot create znode %s: znode %s%s belongs to somebody else: %s. Whoever created %[2]s, such "+
+		"as the team whose daemons "+
+		"were started first, must add this user there, with the permissions cdr, by setAcl in zkCli.sh; else correct "+
+		"zookeeper.auth.file or zookeeper.root here (%[5]v)",
 		e.Znode, e.Parent, above, owner, e.Err)
 }
 

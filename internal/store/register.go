@@ -21,13 +21,15 @@ type TakenError struct {
 func (e *TakenError) Error() string {
 	n := e.Node.Record
 	if e.Session == 0 {
-		return fmt.Sprintf("no session owns znode %s, so no daemon uses it, but it cannot be deleted (%v): delete it with 'deleteall %s' in zkCli.sh",
+		return fmt.Sprintf("no session owns znode %s, so no daemon uses it, but it cannot be deleted (%v): delete it "+
+			"with 'deleteall %s' in zkCli.sh",
 			e.Path, e.Err, e.Path)
 	}
 	if e.Node.Err != nil {
 		return fmt.Sprintf("%v (session 0x%x holds it)", e.Node.Err, e.Session)
 	}
-	return fmt.Sprintf("node id %q is taken: %s belongs to host %s, pid %d, session 0x%x", n.ID, e.Path, n.Host, n.PID, e.Session)
+	return fmt.Sprintf("node id %q is taken: %s belongs to host %s, pid %d, session 0x%x", n.ID, e.Path, n.Host,
+		n.PID, e.Session)
 }
 
 // OlderInstanceError is returned by [Register] while an older registration of the same session holds the node id: its
@@ -41,7 +43,8 @@ func (e *OlderInstanceError) Error() string {
 	if e.Node.Err != nil {
 		return fmt.Sprintf("this session already holds its node id: %v", e.Node.Err)
 	}
-	return fmt.Sprintf("this session already holds its node id: znode %s belongs to instance %q, which has not left the group yet", e.Path, e.Node.Record.Instance)
+	return fmt.Sprintf("this session already holds its node id: znode %s belongs to instance %q, which has not "+
+		"left the group yet", e.Path, e.Node.Record.Instance)
 }
 
 // EnsureTree creates the persistent znodes of the group that do not exist yet.
@@ -83,7 +86,8 @@ type registrar interface {
 // Register performs REGISTER and returns the new incarnation. It returns a *[TakenError] while another session holds
 // the id, and an *[OlderInstanceError] while another instance of this session does. If an earlier call with the same
 // instance has registered but lost the reply, it returns that incarnation. checks are those of REGISTER.
-func Register(ctx context.Context, conn registrar, p cluster.Paths, node cluster.Node, checks ...cluster.Op) (cluster.Incarnation, error) {
+func Register(ctx context.Context, conn registrar, p cluster.Paths, node cluster.Node,
+	checks ...cluster.Op) (cluster.Incarnation, error) {
 	in, err := register(ctx, conn, p, p.RegisterTx(node, checks...))
 	if errors.Is(err, cluster.ErrNodeExists) {
 		return findRegistration(ctx, conn, p, node, checks)
@@ -102,9 +106,12 @@ func register(ctx context.Context, conn registrar, p cluster.Paths, ops []cluste
 
 // replaceRecord performs REGISTER over a record of the node that no session owns, such as one in a copy of the data:
 // nobody uses it, and it would never go away.
-func replaceRecord(ctx context.Context, conn registrar, p cluster.Paths, node cluster.Node, checks []cluster.Op, found cluster.Stored[cluster.Node]) (cluster.Incarnation, error) {
+func replaceRecord(ctx context.Context, conn registrar, p cluster.Paths, node cluster.Node, checks []cluster.Op,
+	found cluster.Stored[cluster.Node]) (cluster.Incarnation, error) {
 	path := p.Node(node.ID)
-	in, err := register(ctx, conn, p, append([]cluster.Op{{Kind: cluster.OpDelete, Path: path, Version: found.Stat.Version}}, p.RegisterTx(node, checks...)...))
+	in, err := register(ctx, conn, p,
+		append([]cluster.Op{{Kind: cluster.OpDelete, Path: path, Version: found.Stat.Version}},
+			p.RegisterTx(node, checks...)...))
 	if refused, ok := errors.AsType[*cluster.TxError](err); ok && refused.Index == 0 {
 		return in, &TakenError{Path: path, Node: found, Err: refused.Err}
 	}
@@ -112,7 +119,8 @@ func replaceRecord(ctx context.Context, conn registrar, p cluster.Paths, node cl
 }
 
 // findRegistration determines who holds the id: this instance, by a REGISTER whose reply was lost, or another one.
-func findRegistration(ctx context.Context, conn registrar, p cluster.Paths, node cluster.Node, checks []cluster.Op) (cluster.Incarnation, error) {
+func findRegistration(ctx context.Context, conn registrar, p cluster.Paths, node cluster.Node,
+	checks []cluster.Op) (cluster.Incarnation, error) {
 	path := p.Node(node.ID)
 	data, stat, err := conn.Get(ctx, path, true)
 	if err != nil {

@@ -16,7 +16,8 @@ const leavingPause = 50 * time.Millisecond
 
 // RecordLeaving writes into the roster that a member is about to leave on purpose. Otherwise the elector records that
 // the member is lost. It gives up when ctx is done, or if the roster is damaged, which the elector repairs.
-func RecordLeaving(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, id, site string, left cluster.Left) error {
+func RecordLeaving(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, id, site string,
+	left cluster.Left) error {
 	for {
 		read, err := readRecord(ctx, conn, p.Roster(), false, cluster.ReadRoster)
 		if err = errors.Join(err, read.Err); err != nil {

@@ -14,7 +14,8 @@ import (
 // EnsureSlots creates the persistent znodes of a group with slots that do not exist yet, and returns the record of its
 // slots. The first member writes proposal; from then on the record in the tree is in force. A damaged one is replaced
 // by proposal if no member is registered; else the elector writes it again.
-func EnsureSlots(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, proposal cluster.SlotSize, by string) (cluster.Stored[cluster.Slots], error) {
+func EnsureSlots(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, proposal cluster.SlotSize,
+	by string) (cluster.Stored[cluster.Slots], error) {
 	if err := EnsureTree(ctx, conn, p.OfSlot(0)); err != nil {
 		return cluster.Stored[cluster.Slots]{}, err
 	}
@@ -31,7 +32,8 @@ func EnsureSlots(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, 
 }
 
 // ensureSlots returns the record of slots, and writes the first one.
-func ensureSlots(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, first cluster.Slots) (cluster.Stored[cluster.Slots], error) {
+func ensureSlots(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths,
+	first cluster.Slots) (cluster.Stored[cluster.Slots], error) {
 	for {
 		read, err := ReadSlots(ctx, conn, p, false)
 		switch {
@@ -50,7 +52,8 @@ func ensureSlots(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, 
 			err = DoSplit(ctx, conn, p, p.SlotsTx("", read, first))
 		}
 		switch {
-		case err == nil, errors.Is(err, cluster.ErrNodeExists), errors.Is(err, cluster.ErrBadVersion), errors.Is(err, cluster.ErrNoNode):
+		case err == nil, errors.Is(err, cluster.ErrNodeExists), errors.Is(err, cluster.ErrBadVersion),
+			errors.Is(err, cluster.ErrNoNode):
 			// What is there now counts: perhaps another host was faster, or deleted it.
 		default:
 			return read, fmt.Errorf("cannot write znode %s: %w", p.Slots(), err)
@@ -60,7 +63,8 @@ func ensureSlots(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, 
 
 // SetSlots changes the number of slots by SETSLOTS, and returns how long the first leaders wait. It fails with
 // ErrNotEmpty while a member is registered.
-func SetSlots(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, read cluster.Stored[cluster.Slots], next cluster.Slots) (time.Duration, error) {
+func SetSlots(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, read cluster.Stored[cluster.Slots],
+	next cluster.Slots) (time.Duration, error) {
 	slots, err := readSlots(ctx, conn, p, max(read.Record.Count, next.Count))
 	if err != nil {
 		return 0, err
@@ -74,7 +78,8 @@ func SetSlots(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, rea
 }
 
 // ReadSlots returns the record of a group's slots.
-func ReadSlots(ctx context.Context, r cluster.Reader, p cluster.Paths, watch bool) (cluster.Stored[cluster.Slots], error) {
+func ReadSlots(ctx context.Context, r cluster.Reader, p cluster.Paths, watch bool) (cluster.Stored[cluster.Slots],
+	error) {
 	return readRecord(ctx, r, p.Slots(), watch, cluster.ReadSlots)
 }
 

@@ -42,7 +42,8 @@ func ReadAll(ctx context.Context, conn cluster.Reader, p cluster.Paths, watch bo
 	election, loads := &Read{Path: p.Election(), List: true}, &Read{Path: p.Loads(), List: true, Optional: true}
 	c.opt.Source.Read(ctx, []*Read{election, loads})
 	if errors.Is(election.Err, cluster.ErrNoNode) {
-		return c.snap, fmt.Errorf("znode %s does not exist: %w with this root; check zookeeper.root (--root), or create the group with 'zkelectd init'", election.Path, ErrNoGroup)
+		return c.snap, fmt.Errorf("znode %s does not exist: %w with this root; check zookeeper.root (--root), or "+
+			"create the group with 'zkelectd init'", election.Path, ErrNoGroup)
 	}
 	for _, list := range []*Read{election, loads} {
 		if list.Err != nil && (list == election || !list.answered()) {
@@ -72,7 +73,8 @@ func newOnceCollector(conn cluster.Reader, p cluster.Paths, watch bool) *Collect
 
 // readTerm reads what [ReadTerm] returns, with others in the first and the last round.
 func (c *Collector) readTerm(ctx context.Context, first, last []target) error {
-	rounds := [][]target{append(first, c.electedTarget()), {c.fenceTarget()}, append(last, c.currentTarget(), c.heirTarget())}
+	rounds := [][]target{append(first, c.electedTarget()), {c.fenceTarget()}, append(last, c.currentTarget(),
+		c.heirTarget())}
 	for _, targets := range rounds {
 		if err := c.fetch(ctx, targets...); err != nil {
 			return err
@@ -106,7 +108,8 @@ func (c *Collector) readLoads(ctx context.Context, published []string) error {
 	root, loads := c.opt.Paths.Loads(), make(map[string]cluster.Load)
 	var targets []target
 	for _, m := range c.snap.Members {
-		if n := m.Node; !slices.Contains(published, m.ID) || !n.Readable() || n.Record.Latency != nil || n.Record.Score != nil {
+		if n := m.Node; !slices.Contains(published, m.ID) || !n.Readable() || n.Record.Latency != nil ||
+			n.Record.Score != nil {
 			continue
 		}
 		path := root + "/" + m.ID
@@ -126,7 +129,8 @@ func (c *Collector) readLoads(ctx context.Context, published []string) error {
 func storedNode(path string, data []byte, stat cluster.Stat, exists bool) cluster.Stored[cluster.Node] {
 	s := cluster.ReadStored[cluster.Node](path, data, stat, exists)
 	if exists && s.Err == nil && stat.Owner == 0 {
-		s.Record, s.Err = cluster.Node{}, fmt.Errorf("no session owns znode %s: it was not created by zkelectd, delete it", path)
+		s.Record, s.Err = cluster.Node{}, fmt.Errorf("no session owns znode %s: it was not created by "+
+			"zkelectd, delete it", path)
 	}
 	return s
 }

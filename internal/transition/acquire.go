@@ -15,7 +15,8 @@ func (m *Machine) acquire() {
 	}
 	s := &m.snap
 	e := s.Elected
-	if t := e.Record.Term; e.Readable() && e.Record.Incarnation == m.opt.Self.Name && (t < m.lastTerm || t <= m.opt.LastTerm) {
+	if t := e.Record.Term; e.Readable() && e.Record.Incarnation == m.opt.Self.Name &&
+		(t < m.lastTerm || t <= m.opt.LastTerm) {
 		// The records were wiped or restored, and terms come again: this incarnation could never acquire (L1). The next one
 		// says which term it knows.
 		m.end(fmt.Sprintf("elected in term %d, but this daemon knows term %d", t, m.lastTerm))
@@ -36,8 +37,10 @@ func (m *Machine) acquire() {
 	m.term.idle = idle{before: m.vacantFor(), since: m.now}
 	m.term.fence = cluster.Fence{
 		Header: s.Fence.Record.Header,
-		Term:   s.Elected.Record.Term, Node: m.opt.Self.ID, Site: m.opt.Site, Host: m.opt.Host, API: m.opt.API, Incarnation: m.opt.Self.Name,
-		State: cluster.FenceHeld, Session: s.Session, LeaseZnode: m.opt.LeaseZnode, Owed: cluster.Duration(owed), Earlier: earlier, FencingLimit: m.fencingLimit(earlier), LeaseWait: cluster.Duration(b.LeaseWait),
+		Term:   s.Elected.Record.Term, Node: m.opt.Self.ID, Site: m.opt.Site, Host: m.opt.Host, API: m.opt.API,
+		Incarnation: m.opt.Self.Name,
+		State:       cluster.FenceHeld, Session: s.Session, LeaseZnode: m.opt.LeaseZnode, Owed: cluster.Duration(owed),
+		Earlier: earlier, FencingLimit: m.fencingLimit(earlier), LeaseWait: cluster.Duration(b.LeaseWait),
 		Kill: cluster.Duration(b.Kill), RevokeTimeout: cluster.Duration(b.RevokeTimeout()), Time: wall,
 		Takeover: cluster.Duration(min(m.opt.Takeover, cluster.MaxWait)), Idle: m.term.idle.before,
 	}
@@ -103,7 +106,8 @@ func (m *Machine) gap() *cluster.Gap {
 
 // vacant reports whether this member holds nothing and does nothing, and knows the group.
 func (m *Machine) vacant() bool {
-	return !m.term.held && m.term.stop == nil && m.ended == "" && m.quit == nil && m.tx.pending == TxNone && m.term.task == taskNone && m.fresh
+	return !m.term.held && m.term.stop == nil && m.ended == "" && m.quit == nil && m.tx.pending == TxNone &&
+		m.term.task == taskNone && m.fresh
 }
 
 // mayAcquire reports whether this member is elected and may acquire once current does not exist.

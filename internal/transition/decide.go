@@ -159,7 +159,8 @@ func (m *Machine) checkHeld() {
 		m.lose(Stop{Reason: "leader/current was deleted"})
 	case !e.Readable():
 		m.lose(Stop{Reason: "the decision was deleted or damaged"})
-	case e.Record.Incarnation != m.opt.Self.Name || e.Record.Term != m.term.number || e.Stat.Version != m.term.holding.Elected:
+	case e.Record.Incarnation != m.opt.Self.Name || e.Record.Term != m.term.number ||
+		e.Stat.Version != m.term.holding.Elected:
 		// Rewriting an unchanged decision is not a request: a member that releases on request is not elected again, and there
 		// may be no other.
 		stop := replaced(e.Record.Node, e.Record.Term, e.Record.Reason)
@@ -208,7 +209,8 @@ func (m *Machine) recover() {
 		return
 	}
 	// An ACQUIRE took effect too late: release it.
-	late := Stop{Reason: "an ACQUIRE took effect too late", Requested: true} // no strike: nothing is known to be wrong with the work
+	// no strike: nothing is known to be wrong with the work
+	late := Stop{Reason: "an ACQUIRE took effect too late", Requested: true}
 	m.term.held, m.term.task, m.term.replaced = true, taskDone, true
 	m.term.lease.deadline = m.now
 	m.term.number = m.snap.Current.Record.Term
@@ -217,7 +219,8 @@ func (m *Machine) recover() {
 		m.term.fence = m.snap.Fence.Record
 	}
 	m.term.idle = idle{before: m.term.fence.LeastIdle(), since: m.now} // it is not known how long ago ACQUIRE was prepared
-	m.term.holding = cluster.HeldVersions{Self: m.opt.Self.Name, Fence: m.snap.Fence.Stat.Version, Current: m.snap.Current.Stat.Version}
+	m.term.holding = cluster.HeldVersions{Self: m.opt.Self.Name, Fence: m.snap.Fence.Stat.Version,
+		Current: m.snap.Current.Stat.Version}
 	m.giveUp(late)
 	if m.snap.Elected.Record.Incarnation == m.opt.Self.Name {
 		m.quit = &late // no incarnation that has released on request is elected again, and there may be no other
@@ -281,7 +284,8 @@ func (m *Machine) windDown() {
 			m.term.stopSent, m.term.stopAt = true, m.now+grace
 			m.do(StopTask{Grace: grace})
 		}
-		if m.term.held && m.due(m.overdueAt()) && m.snap.HoldsCurrent() { // else it was replaced, and the end would cost the other slots of the host
+		if m.term.held && m.due(m.overdueAt()) && m.snap.HoldsCurrent() {
+			// else it was replaced, and the end would cost the other slots of the host
 			m.end("its work, or its fencing, has not ended in time")
 		}
 		return
@@ -318,7 +322,8 @@ func (m *Machine) windDown() {
 	}
 	if m.quit == nil && m.term.releasing != 0 && m.due(m.sickAt()) { // else it ends in any case
 		m.term.releasing = m.now
-		m.do(EndSession{Reason: fmt.Sprintf("no RELEASE was answered for %s, although its work is dead", 2*m.opt.Budget.Session)})
+		m.do(EndSession{Reason: fmt.Sprintf("no RELEASE was answered for %s, although its work is dead",
+			2*m.opt.Budget.Session)})
 		return
 	}
 	if m.maySend() {
@@ -355,7 +360,8 @@ func (m *Machine) ending(s Stop) cluster.Fence {
 	if f.Owed > 0 || len(f.Earlier) > 0 { // an earlier holder without a wait may still have to be fenced
 		f.State = cluster.FenceUnclean
 	}
-	f.Reason, f.Requested, f.Lapsed, f.Led, f.Lost, f.Time = s.Reason, s.Requested, s.Lapsed, m.term.ready, false, m.opt.Wall()
+	f.Reason, f.Requested, f.Lapsed, f.Led, f.Lost, f.Time = s.Reason, s.Requested, s.Lapsed, m.term.ready, false,
+		m.opt.Wall()
 	f.Idle = m.gap()
 	if s.Lapsed { // ZooKeeper does not answer: nobody knows when this arrives
 		f.Idle = f.Idle.OrMore()
@@ -366,7 +372,8 @@ func (m *Machine) ending(s Stop) cluster.Fence {
 // renew posts the next RENEW, or withdraws it. A lease that is over is never renewed: only a new term brings a new
 // lease. Nor is one that nothing depends on any more: if RELEASE does not arrive, the deputies take over.
 func (m *Machine) renew() {
-	if !m.term.held || m.term.replaced || m.leaseLimit != 0 || m.ended != "" || m.tx.pending != TxNone || m.term.unresolved != TxNone ||
+	if !m.term.held || m.term.replaced || m.leaseLimit != 0 || m.ended != "" || m.tx.pending != TxNone ||
+		m.term.unresolved != TxNone ||
 		m.now >= m.term.lease.deadline || m.term.stop != nil && m.term.task == taskDone {
 		m.withdraw()
 		return

@@ -345,7 +345,8 @@ func (e RenewDone) apply(m *Machine) {
 }
 
 func (e Admitted) apply(m *Machine) {
-	if m.term.task == taskQueue && m.term.number == e.Term && m.term.stop == nil && m.ended == "" && m.now < m.term.lease.deadline {
+	if m.term.task == taskQueue && m.term.number == e.Term && m.term.stop == nil && m.ended == "" &&
+		m.now < m.term.lease.deadline {
 		m.prepare()
 	}
 }

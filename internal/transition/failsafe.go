@@ -66,7 +66,8 @@ func (m *Machine) leadsFailsafe() bool { return m.term.failsafe.rounds != nil &&
 // leadsOn reports whether the member leads, and is to go on.
 func (m *Machine) leadsOn() bool {
 	t := &m.term
-	return t.held && t.ready && t.stop == nil && !t.replaced && m.ended == "" && m.quit == nil && m.leaseLimit == 0 && m.now < t.lease.deadline
+	return t.held && t.ready && t.stop == nil && !t.replaced && m.ended == "" && m.quit == nil && m.leaseLimit == 0 &&
+		m.now < t.lease.deadline
 }
 
 // wanted returns the set that the fence should have; false if that is not known.
@@ -97,7 +98,8 @@ func (m *Machine) promisers(eligible bool) []cluster.FailsafeMember {
 	for i := range m.snap.Members {
 		x := &m.snap.Members[i]
 		n := &x.Node.Record
-		if x.ID == m.opt.Self.ID || x.Superseded || !x.Node.Readable() || n.Leaving != "" || eligible && n.Ineligible != "" || !n.Failsafe.CanPromise() ||
+		if x.ID == m.opt.Self.ID || x.Superseded || !x.Node.Readable() || n.Leaving != "" ||
+			eligible && n.Ineligible != "" || !n.Failsafe.CanPromise() ||
 			cluster.LeaseWait(time.Duration(n.SessionTimeout)) < m.opt.Budget.LeaseWait {
 			continue
 		}
@@ -128,7 +130,8 @@ func (m *Machine) noteAddresses(set failsafe.Set) {
 // members have promised nothing yet (S1). Members that come and go must not keep RENEW waiting.
 func (m *Machine) setMembers() {
 	f := &m.term.failsafe
-	if !m.leadsFailsafe() || f.failing || !m.fresh || !m.maySend() || f.setAt != 0 && !m.due(f.setAt+m.opt.Budget.Renew/2) ||
+	if !m.leadsFailsafe() || f.failing || !m.fresh || !m.maySend() ||
+		f.setAt != 0 && !m.due(f.setAt+m.opt.Budget.Renew/2) ||
 		m.term.lease.deadline > m.leaseEnd(m.term.lease.renewed) {
 		return
 	}
@@ -179,7 +182,8 @@ func (m *Machine) readMembersBack(refused error) {
 		members = r.Members
 	}
 	set, own := f.rounds.Possible(members)
-	if !fence.Readable() || !own || fence.Record.Term != m.term.number || fence.Record.Incarnation != m.opt.Self.Name || fence.Record.State != cluster.FenceReady {
+	if !fence.Readable() || !own || fence.Record.Term != m.term.number || fence.Record.Incarnation != m.opt.Self.Name ||
+		fence.Record.State != cluster.FenceReady {
 		m.lose(Stop{Reason: "the fence was changed by somebody else"})
 		return
 	}
@@ -248,7 +252,8 @@ func (m *Machine) failed() { m.term.failsafe.failing = m.term.failsafe.rounds !=
 // sawGone notes that current of the fence's term is gone.
 func (m *Machine) sawGone() {
 	s := &m.snap
-	if !s.HolderRead || !s.Fence.Readable() || s.Current.Exists || s.Fence.Record.Failsafe == nil || s.Fence.Record.Term <= m.succession.gone {
+	if !s.HolderRead || !s.Fence.Readable() || s.Current.Exists || s.Fence.Record.Failsafe == nil ||
+		s.Fence.Record.Term <= m.succession.gone {
 		return
 	}
 	m.succession.gone, m.succession.since = s.Fence.Record.Term, m.now
@@ -313,8 +318,10 @@ func (m *Machine) remembers(term int64) bool {
 // veto lets a candidate acquire that has no right of its own to do so.
 func (m *Machine) veto() {
 	s := &m.snap
-	if m.opt.Failsafe == nil || m.term.held || m.term.stop != nil || m.term.task != taskNone || m.working() || m.ended != "" || m.tx.pending != TxNone ||
-		!m.fresh || !s.HolderRead || s.Current.Exists || !s.Fence.Readable() || s.Fence.Record.Failsafe == nil || s.Newer() != nil || !m.vetoes() {
+	if m.opt.Failsafe == nil || m.term.held || m.term.stop != nil || m.term.task != taskNone || m.working() ||
+		m.ended != "" || m.tx.pending != TxNone ||
+		!m.fresh || !s.HolderRead || s.Current.Exists || !s.Fence.Readable() || s.Fence.Record.Failsafe == nil ||
+		s.Newer() != nil || !m.vetoes() {
 		return
 	}
 	f := &s.Fence.Record
@@ -335,7 +342,8 @@ func (m *Machine) veto() {
 func (m *Machine) vetoes() bool {
 	s := &m.snap
 	f, e := &s.Fence.Record, &s.Elected
-	if m.succession.gone != f.Term || !e.Readable() || e.Record.Term <= f.Term || e.Record.Incarnation == m.opt.Self.Name && m.quit == nil {
+	if m.succession.gone != f.Term || !e.Readable() || e.Record.Term <= f.Term ||
+		e.Record.Incarnation == m.opt.Self.Name && m.quit == nil {
 		return false
 	}
 	return m.due(m.retryAt) && (!f.Names(e.Record.Node) || m.due(m.succession.since+3*m.opt.Budget.LeaseWait))

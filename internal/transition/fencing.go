@@ -135,6 +135,7 @@ func (e NodeFenced) apply(m *Machine) {
 			t.fence.Wait += ", until " + e.Node + " was fenced"
 		}
 	case m.opt.Fencing.Required:
-		m.giveUp(Stop{Reason: fmt.Sprintf("%s could not be fenced, and fencing.required permits no takeover without that: %v", e.Node, e.Err)})
+		m.giveUp(Stop{Reason: fmt.Sprintf("%s could not be fenced, and fencing.required permits no takeover "+
+			"without that: %v", e.Node, e.Err)})
 	}
 }

@@ -105,12 +105,13 @@ type Machine struct {
 	pendingAcquire pendingAcquire // the last ACQUIRE of unknown outcome
 	vacancy        vacancy
 	last           LastWork
-	lastTerm       int64         // the last term acquired, or known before; none is acquired twice, even if the fence forgets it
-	entrusted      final         // the FINAL handed over last
-	posted         renewal       // the RENEW that is posted; the zero value if there is none
-	postedUntil    time.Duration // its deadline
-	succession     succession
-	toRemember     int64 // the term for which MaySucceed has asked; 0 if it has not
+	// the last term acquired, or known before; none is acquired twice, even if the fence forgets it
+	lastTerm    int64
+	entrusted   final         // the FINAL handed over last
+	posted      renewal       // the RENEW that is posted; the zero value if there is none
+	postedUntil time.Duration // its deadline
+	succession  succession
+	toRemember  int64 // the term for which MaySucceed has asked; 0 if it has not
 
 	quit          *Stop            // the membership is to end in order, after a Quit or LeaseCut
 	quitRequested bool             // there was a Quit
@@ -142,9 +143,10 @@ type termState struct {
 	holding     cluster.HeldVersions
 	fenceBefore int32 // the version of the fence that ACQUIRE replaces
 	unresolved  Tx    // the transaction whose outcome must be read back
-	refused     error // why another one was refused, while it is not known whether an own one of unknown outcome is the reason
-	lease       lease
-	replaced    bool // RENEW would be refused
+	// why another one was refused, while it is not known whether an own one of unknown outcome is the reason
+	refused  error
+	lease    lease
+	replaced bool // RENEW would be refused
 
 	task       task
 	acquiredAt time.Duration // when the reply to ACQUIRE came
@@ -338,7 +340,8 @@ func (m *Machine) Lending() Lending {
 		return Lending{}
 	}
 	return Lending{
-		Term: t.number, Value: t.current.Value, Open: t.ready && t.stop == nil && m.ended == "", Lent: t.lent, StopBy: t.stopAt,
+		Term: t.number, Value: t.current.Value, Open: t.ready && t.stop == nil && m.ended == "", Lent: t.lent,
+		StopBy: t.stopAt,
 	}
 }
 

@@ -55,7 +55,8 @@ func (m *Machine) readValueBack(refused error) {
 	case c.Stat.Version == m.term.holding.Current && refused != nil:
 		m.replacedBy(refused, "RENEW")
 	case c.Stat.Version == m.term.holding.Current:
-	case c.Readable() && c.Record.Term == m.term.number && c.Record.State == cluster.CurrentReady && c.Record.Incarnation == m.opt.Self.Name:
+	case c.Readable() && c.Record.Term == m.term.number && c.Record.State == cluster.CurrentReady &&
+		c.Record.Incarnation == m.opt.Self.Name:
 		m.noteCurrent(c.Record, c.Stat.Version)
 	default:
 		m.lose(Stop{Reason: "leader/current was changed by somebody else"})

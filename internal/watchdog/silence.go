@@ -52,13 +52,15 @@ func NewSilence(opt SilenceOptions) *Silence { return &Silence{opt: opt} }
 // Observe takes a snapshot and what was read of the lease znode, each as it was received, and returns when the holder
 // counts as silent; 0 for never. place is the member's place among the deputies, and now the time at which the snapshot
 // was received at the latest.
-func (s *Silence) Observe(snap *cluster.Snapshot, seen cluster.LeaseZnodeSeen, place int, now time.Duration) time.Duration {
+func (s *Silence) Observe(snap *cluster.Snapshot, seen cluster.LeaseZnodeSeen, place int,
+	now time.Duration) time.Duration {
 	f := &snap.Fence.Record
 	if place < 0 || !snap.MayBeTaken() || !seen.Of(f) || f.Incarnation == snap.Self.Name {
 		*s = Silence{opt: s.opt, notYet: s.notYet}
 		return 0
 	}
-	p := pair{f.LeaseZnode, seen.Stat.Owner, seen.Stat.Version, seen.Stat.Created, seen.Stat.Modified, snap.Fence.Stat.Created, snap.Fence.Stat.Modified}
+	p := pair{f.LeaseZnode, seen.Stat.Owner, seen.Stat.Version, seen.Stat.Created, seen.Stat.Modified,
+		snap.Fence.Stat.Created, snap.Fence.Stat.Modified}
 	if p != s.pair {
 		at := max(now, seen.At)
 		if s.at != 0 && s.sameFence(snap) {

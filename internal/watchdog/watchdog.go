@@ -169,9 +169,11 @@ func (w *Watchdog) candidate(s cluster.Snapshot, now time.Duration, f *Findings,
 	e, key := &s.Elected.Record, ""
 	member, alive := s.Member(e.Incarnation)
 	lost := e.Cause == cluster.CauseFailure || e.Cause == cluster.CauseSilent
-	if s.Elected.Readable() && lost && (e.By == s.Self.Name || s.Acting) && e.Incarnation != s.Self.Name && alive && !s.Acquired() && !s.Current.Exists && s.Fence.Readable() &&
+	if s.Elected.Readable() && lost && (e.By == s.Self.Name || s.Acting) && e.Incarnation != s.Self.Name && alive &&
+		!s.Acquired() && !s.Current.Exists && s.Fence.Readable() &&
 		s.CheckSlots(s.Slots.Record.Epoch) == nil && !member.Node.Record.Queued {
-		if fs := s.Fence.Record.Failsafe; fs == nil || len(fs.Members) == 0 { // else it may have to wait for its right to succeed
+		if fs := s.Fence.Record.Failsafe; fs == nil || len(fs.Members) == 0 {
+			// else it may have to wait for its right to succeed
 			key = fmt.Sprintf("%d %s", e.Term, e.Incarnation)
 		}
 	}

@@ -76,7 +76,8 @@ type principal struct {
 func (p principal) limitTo(group string) principal {
 	group, _, _ = strings.Cut(group, "/")
 	if p.refusalCode == 0 && p.groups != nil && !slices.Contains(p.groups, group) {
-		p.refusalCode, p.refusalReason = http.StatusForbidden, "this token only permits requests about the groups "+strings.Join(p.groups, ", ")
+		p.refusalCode, p.refusalReason = http.StatusForbidden, "this token only permits requests about the groups "+
+			strings.Join(p.groups, ", ")
 	}
 	return p
 }
@@ -90,7 +91,8 @@ func (a *Authenticator) authenticate(r *http.Request) principal {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		name, err := a.web.verifyClient(r.TLS)
 		if err != nil {
-			return principal{refusalCode: http.StatusUnauthorized, refusalReason: "the certificate is not accepted: " + err.Error()}
+			return principal{refusalCode: http.StatusUnauthorized, refusalReason: "the certificate is not accepted: " +
+				err.Error()}
 		}
 		return principal{name: sanitizeName(name), method: methodCertificate}
 	}
@@ -268,7 +270,8 @@ func ReadConfig(path string) (Config, error) {
 		return w, fmt.Errorf("%s: %s: %w", webConfigKey, path, err)
 	}
 	if len(c.Users) > 0 {
-		return w, fmt.Errorf("%s: %s: basic_auth_users: passwords are not supported; to restrict reading, demand certificates (client_auth_type: "+
+		return w, fmt.Errorf("%s: %s: basic_auth_users: passwords are not supported; to restrict reading, demand "+
+			"certificates (client_auth_type: "+
 			"RequireAndVerifyClientCert), or listen at a unix socket", webConfigKey, path)
 	}
 	if verifies := strings.Contains(c.TLSConfig.ClientAuth, "Verify"); verifies || c.TLSConfig.ClientCAs != "" {
@@ -349,7 +352,8 @@ func (w Config) verifyClient(state *tls.ConnectionState) (string, error) {
 	for _, cert := range state.PeerCertificates[1:] {
 		between.AddCert(cert)
 	}
-	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
 		return "", err
 	}
 	if c.TLSConfig.ClientAllowedSans != nil {
@@ -375,7 +379,8 @@ func clientCAs(c toolkit.Config) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	switch {
 	case len(text) == 0:
-		return nil, fmt.Errorf("client_auth_type %s needs client_ca_file: without it, certificates of any public CA would be accepted", c.TLSConfig.ClientAuth)
+		return nil, fmt.Errorf("client_auth_type %s needs client_ca_file: without it, certificates of any public CA "+
+			"would be accepted", c.TLSConfig.ClientAuth)
 	case !pool.AppendCertsFromPEM(text):
 		return nil, errors.New("client_ca_file contains no PEM certificate")
 	}

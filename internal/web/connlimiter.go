@@ -211,7 +211,8 @@ func (s *quota) acquire(from client) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	address, network := client{address: from.address}, client{network: from.network}
-	if s.used >= s.total || s.usedBy[address] >= s.perClient || (from.network != "" && s.usedBy[network] >= networkFactor*s.perClient) {
+	if s.used >= s.total || s.usedBy[address] >= s.perClient ||
+		(from.network != "" && s.usedBy[network] >= networkFactor*s.perClient) {
 		return false
 	}
 	s.used++

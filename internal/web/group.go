@@ -352,7 +352,8 @@ func (c *memberCache) store(name string, g status.Group, err error) {
 		c.readings[name] = r
 		return
 	}
-	r := groupReading{Leader: g.Leader, State: g.State, Problems: g.Problems, Severity: g.Severity, Reasons: g.Reasons, Lost: status.Lost(g.Absent), Members: []gridMember{}, at: now, tried: now}
+	r := groupReading{Leader: g.Leader, State: g.State, Problems: g.Problems, Severity: g.Severity, Reasons: g.Reasons,
+		Lost: status.Lost(g.Absent), Members: []gridMember{}, at: now, tried: now}
 	r.lostAt = make(map[string]string)
 	for _, m := range g.Absent {
 		if slices.Contains(r.Lost, m.Node) {

@@ -125,107 +125,173 @@ const gauge, counter, histogram = "gauge", "counter", "histogram"
 var metrics = slices.Concat(groupMetrics, hostMetrics)
 
 var groupMetrics = []metric{
-	{"zkelectd_is_leader", gauge, nil, "1 if this daemon is the READY leader and its lease is valid.", nil, boolean(func(g groupData) bool { return g.Leads() })},
-	{"zkelectd_is_elector", gauge, nil, "1 if this daemon is the elector, and ZooKeeper answers it.", nil, boolean(isElector)},
-	{"zkelectd_state", gauge, []string{"state"}, "1 for the state that this daemon is in, as in the answers of the probes.", nil, func(g groupData, emit emitter) { emit(1.0, g.State()) }},
-	{"zkelectd_term", gauge, nil, "The term of the newest decision that this daemon has seen.", nil, value(func(g groupData) float64 { return float64(g.ElectedTerm) })},
+	{"zkelectd_is_leader", gauge, nil, "1 if this daemon is the READY leader and its lease is valid.", nil,
+		boolean(func(g groupData) bool { return g.Leads() })},
+	{"zkelectd_is_elector", gauge, nil, "1 if this daemon is the elector, and ZooKeeper answers it.", nil,
+		boolean(isElector)},
+	{"zkelectd_state", gauge, []string{"state"}, "1 for the state that this daemon is in, as in the answers " +
+		"of the probes.", nil, func(g groupData, emit emitter) { emit(1.0, g.State()) }},
+	{"zkelectd_term", gauge, nil, "The term of the newest decision that this daemon has seen.", nil,
+		value(func(g groupData) float64 { return float64(g.ElectedTerm) })},
 	{"zkelectd_child_up", gauge, nil, "1 if a process of the leader-only child exists.", nil, boolean(childUp)},
-	{"zkelectd_child_restarts_total", counter, nil, "Restarts of the child in place, after it had exited by itself.", nil, value(func(g groupData) uint64 { return g.totals.Restarts })},
-	{"zkelectd_failed_transitions_total", counter, nil, "Decisions that this daemon saw as the elector, and after which the elected member did not become READY.", nil, value(failedTransitions)},
-	{"zkelectd_group_info", gauge, []string{"root", "node", "site"}, "Always 1; the labels are the group's root, and this daemon's node and site.", nil, func(g groupData, emit emitter) { emit(1.0, g.Root, g.Node, g.Site) }},
-	{"zkelectd_lease_remaining_seconds", gauge, nil, "The remaining time of the lease. Only while this daemon holds leadership.", nil, func(g groupData, emit emitter) {
+	{"zkelectd_child_restarts_total", counter, nil, "Restarts of the child in place, after it had exited by itself.",
+		nil, value(func(g groupData) uint64 { return g.totals.Restarts })},
+	{"zkelectd_failed_transitions_total", counter, nil, "Decisions that this daemon saw as the elector, and after " +
+		"which the elected member did not become READY.", nil, value(failedTransitions)},
+	{"zkelectd_group_info", gauge, []string{"root", "node", "site"}, "Always 1; the labels are the group's root, and " +
+		"this daemon's node and site.", nil, func(g groupData, emit emitter) { emit(1.0, g.Root, g.Node, g.Site) }},
+	{"zkelectd_lease_remaining_seconds", gauge, nil, "The remaining time of the lease. Only while this daemon " +
+		"holds leadership.", nil, func(g groupData, emit emitter) {
 		if g.Term != 0 {
 			emit(time.Duration(g.LeaseRemaining).Seconds())
 		}
 	}},
-	{"zkelectd_application_leases", gauge, nil, "Application leases that are out: a release waits for them. Absent otherwise.", nil, func(g groupData, emit emitter) {
+	{"zkelectd_application_leases", gauge, nil, "Application leases that are out: a release waits for them. " +
+		"Absent otherwise.", nil, func(g groupData, emit emitter) {
 		if g.ApplicationLeases > 0 {
 			emit(float64(g.ApplicationLeases))
 		}
 	}},
-	{"zkelectd_heir", gauge, nil, "1 if this daemon is elected next if the leader is lost, and its data is fresh. Absent otherwise.", nil, ifTrue(func(g groupData) bool { return g.CheckHeir() == nil })},
-	{"zkelectd_child_unkillable", gauge, nil, "1 if part of the leader-only work cannot be killed. Absent otherwise.", nil, ifTrue(func(g groupData) bool { return g.Unkillable != "" })},
-	{"zkelectd_watchdog_device", gauge, []string{"state"}, "Always 1, with the state of the watchdog device: ready, armed (work runs) or unusable. Absent if none is configured.", nil, func(g groupData, emit emitter) {
+	{"zkelectd_heir", gauge, nil, "1 if this daemon is elected next if the leader is lost, and its data is fresh. " +
+		"Absent otherwise.", nil, ifTrue(func(g groupData) bool { return g.CheckHeir() == nil })},
+	{"zkelectd_child_unkillable", gauge, nil, "1 if part of the leader-only work cannot be killed. Absent otherwise.",
+		nil, ifTrue(func(g groupData) bool { return g.Unkillable != "" })},
+	{"zkelectd_watchdog_device", gauge, []string{"state"}, "Always 1, with the state of the watchdog device: ready, " +
+		"armed (work runs) or unusable. Absent if none is configured.", nil, func(g groupData, emit emitter) {
 		if g.WatchdogDevice != nil {
 			emit(1.0, g.WatchdogDevice.State)
 		}
 	}},
-	{"zkelectd_standby", gauge, []string{"state"}, "Always 1, with the state of this host's promotable work: warm (ready to be promoted), warming or cold (it does not run). Absent without child.promote.", nil, func(g groupData, emit emitter) {
-		if g.Standby != nil {
-			emit(1.0, g.Standby.State)
-		}
-	}},
-	{"zkelectd_failsafe_active", gauge, nil, "1 while this daemon leads without ZooKeeper, by the promises of the other members. Only where failsafe mode is enabled.", nil, func(g groupData, emit emitter) {
+	{"zkelectd_standby", gauge, []string{"state"}, "Always 1, with the state of this host's promotable work: warm " +
+		"(ready to be promoted), warming or cold (it does not run). Absent without child.promote.", nil,
+		func(g groupData, emit emitter) {
+			if g.Standby != nil {
+				emit(1.0, g.Standby.State)
+			}
+		}},
+	{"zkelectd_failsafe_active", gauge, nil, "1 while this daemon leads without ZooKeeper, by the promises of the " +
+		"other members. Only where failsafe mode is enabled.", nil, func(g groupData, emit emitter) {
 		if g.Failsafe != nil && g.Failsafe.Enabled {
 			emit(boolToFloat(g.Failsafe.Active))
 		}
 	}},
-	{"zkelectd_failsafe_ready", gauge, nil, "1 if all other members would promise if this daemon led now. Only where failsafe mode is enabled.", nil, func(g groupData, emit emitter) {
+	{"zkelectd_failsafe_ready", gauge, nil, "1 if all other members would promise if this daemon led now. Only where " +
+		"failsafe mode is enabled.", nil, func(g groupData, emit emitter) {
 		if g.Failsafe != nil && g.Failsafe.Enabled {
 			emit(boolToFloat(g.Failsafe.Ready))
 		}
 	}},
-	{"zkelectd_failsafe_member_unready", gauge, []string{"member"}, "1 for each other member that would not promise, at most 16. Absent otherwise.", nil, unready},
-	{"zkelectd_newer_records", gauge, nil, "1 if a newer version has written a record that this daemon does not understand. Absent otherwise.", nil, ifTrue(func(g groupData) bool { return g.Newer != "" })},
-	{"zkelectd_policy_drift", gauge, nil, "1 if the policy in this daemon's configuration is not the one in force. Absent otherwise.", nil, ifTrue(func(g groupData) bool { return g.Drift != "" })},
-	{"zkelectd_slots_drift", gauge, nil, "1 if slots.count or slots.per_node in this daemon's configuration is not the one in force. Absent otherwise.", nil, ifTrue(func(g groupData) bool { return g.SlotsDrift != "" })},
-	{"zkelectd_members", gauge, []string{"site", "eligible"}, "Members that are eligible, and of those that are not. Of many sites, small ones are counted together as the site /other. Elector only.", nil, electorOnly(members)},
-	{"zkelectd_members_expected", gauge, nil, "Members that are registered, lost or stopped. Elector only.", nil, electorOnly(value(func(g groupData) float64 { return float64(g.Condition.Expected) }))},
-	{"zkelectd_members_lost", gauge, nil, "Members that are lost. Elector only.", nil, electorOnly(value(func(g groupData) float64 { return float64(len(g.Condition.Lost)) }))},
-	{"zkelectd_excluded_members", gauge, []string{"site"}, "Members that are excluded because of strikes. Elector only.", nil, electorOnly(excluded)},
-	{"zkelectd_severity", gauge, nil, "What the users of the work suffer: 0 nothing, 1 a warning, 2 critical, see docs/operations.md. Elector only.", nil, electorOnly(value(func(g groupData) float64 { return float64(g.SeverityAt(time.Now())) }))},
-	{"zkelectd_no_eligible_members", gauge, nil, "1 if the group needs a leader and no member is eligible. Elector only.", nil, electorOnly(boolean(func(g groupData) bool { return g.Note != "" && !g.AwaitsApproval }))},
-	{"zkelectd_approval_awaited", gauge, nil, "1 if an election waits until a person approves it, see policy.confirm. Absent otherwise. Elector only.", nil, electorOnly(ifTrue(func(g groupData) bool { return g.AwaitsApproval }))},
-	{"zkelectd_preemption_blocked", gauge, nil, "1 if a pause, a delayed failback, damping or an operator request keeps a better member from leading. Failback manual does not count. Elector only.", nil, electorOnly(boolean(func(g groupData) bool { return g.Blocked != "" }))},
-	{"zkelectd_paused", gauge, []string{"mode"}, "1 if the group is paused in this mode: soft, or hard. Elector only.", nil, electorOnly(paused)},
+	{"zkelectd_failsafe_member_unready", gauge, []string{"member"}, "1 for each other member that would not promise, " +
+		"at most 16. Absent otherwise.", nil, unready},
+	{"zkelectd_newer_records", gauge, nil, "1 if a newer version has written a record that this daemon does not " +
+		"understand. Absent otherwise.", nil, ifTrue(func(g groupData) bool { return g.Newer != "" })},
+	{"zkelectd_policy_drift", gauge, nil, "1 if the policy in this daemon's configuration is not the one in force. " +
+		"Absent otherwise.", nil, ifTrue(func(g groupData) bool { return g.Drift != "" })},
+	{"zkelectd_slots_drift", gauge, nil, "1 if slots.count or slots.per_node in this daemon's configuration is not " +
+		"the one in force. Absent otherwise.", nil, ifTrue(func(g groupData) bool { return g.SlotsDrift != "" })},
+	{"zkelectd_members", gauge, []string{"site", "eligible"}, "Members that are eligible, and of those that are not. " +
+		"Of many sites, small ones are counted together as the site /other. Elector only.", nil, electorOnly(members)},
+	{"zkelectd_members_expected", gauge, nil, "Members that are registered, lost or stopped. Elector only.", nil,
+		electorOnly(value(func(g groupData) float64 { return float64(g.Condition.Expected) }))},
+	{"zkelectd_members_lost", gauge, nil, "Members that are lost. Elector only.", nil,
+		electorOnly(value(func(g groupData) float64 { return float64(len(g.Condition.Lost)) }))},
+	{"zkelectd_excluded_members", gauge, []string{"site"},
+		"Members that are excluded because of strikes. Elector only.", nil, electorOnly(excluded)},
+	{"zkelectd_severity", gauge, nil, "What the users of the work suffer: 0 nothing, 1 a warning, 2 critical, see " +
+		"docs/operations.md. Elector only.", nil,
+		electorOnly(value(func(g groupData) float64 { return float64(g.SeverityAt(time.Now())) }))},
+	{"zkelectd_no_eligible_members", gauge, nil, "1 if the group needs a leader and no member is " +
+		"eligible. Elector only.", nil,
+		electorOnly(boolean(func(g groupData) bool { return g.Note != "" && !g.AwaitsApproval }))},
+	{"zkelectd_approval_awaited", gauge, nil, "1 if an election waits until a person approves it, see " +
+		"policy.confirm. Absent otherwise. Elector only.", nil,
+		electorOnly(ifTrue(func(g groupData) bool { return g.AwaitsApproval }))},
+	{"zkelectd_preemption_blocked", gauge, nil, "1 if a pause, a delayed failback, damping or an operator request " +
+		"keeps a better member from leading. Failback manual does not count. Elector only.", nil,
+		electorOnly(boolean(func(g groupData) bool { return g.Blocked != "" }))},
+	{"zkelectd_paused", gauge, []string{"mode"}, "1 if the group is paused in this mode: soft, or hard. Elector only.",
+		nil, electorOnly(paused)},
 }
 
 var hostMetrics = []metric{
 	{"zkelectd_groups", gauge, []string{"state"}, "This daemon's groups in which it is in this state.", groupStates, nil},
-	{"zkelectd_lease_seconds", gauge, nil, "The full duration of a lease; 0 before there is a session.", value(func(h hostData) float64 { return h.lease().Seconds() }), nil},
-	{"zkelectd_session_timeout_seconds", gauge, nil, "The negotiated session timeout; 0 before there is a session.", value(func(h hostData) float64 { return h.sessionTimeout().Seconds() }), nil},
+	{"zkelectd_lease_seconds", gauge, nil, "The full duration of a lease; 0 before there is a session.",
+		value(func(h hostData) float64 { return h.lease().Seconds() }), nil},
+	{"zkelectd_session_timeout_seconds", gauge, nil, "The negotiated session timeout; 0 before there is a session.",
+		value(func(h hostData) float64 { return h.sessionTimeout().Seconds() }), nil},
 	{"zkelectd_session_up", gauge, nil, "1 if the session is alive and connected to a server.", boolean(sessionUp), nil},
-	{"zkelectd_view_age_seconds", gauge, nil, "The time since the daemon's event loop last updated its state; with several groups, that of the loop that did so least recently.", value(func(h hostData) float64 { return time.Duration(h.views.Age()).Seconds() }), nil},
-	{"zkelectd_zookeeper_last_response_age_seconds", gauge, nil, "The time since this daemon sent the last read that ZooKeeper has answered.", value(lastResponseAge), nil},
+	{"zkelectd_view_age_seconds", gauge, nil, "The time since the daemon's event loop last updated its state; with " +
+		"several groups, that of the loop that did so least recently.",
+		value(func(h hostData) float64 { return time.Duration(h.views.Age()).Seconds() }), nil},
+	{"zkelectd_zookeeper_last_response_age_seconds", gauge, nil, "The time since this daemon sent the last read that " +
+		"ZooKeeper has answered.", value(lastResponseAge), nil},
 	{"zkelectd_healthy", gauge, nil, "1 if this host passes its own health probe, or has none.", boolean(healthy), nil},
-	{"zkelectd_config_last_reload_successful", gauge, nil, "0 if the last reload was refused, so that the configuration before is still in use.", boolean(func(h hostData) bool { return !h.totals.ReloadFailed }), nil},
-	{"zkelectd_config_pending_settings", gauge, nil, "Settings that differ in the configuration files and need a restart.", value(func(h hostData) float64 { return float64(h.totals.Pending) }), nil},
-	{"zkelectd_config_last_reload_success_timestamp_seconds", gauge, nil, "The time at which the daemon read the configuration in use.", value(func(h hostData) float64 { return float64(h.totals.Reloaded.UnixMilli()) / 1000 }), nil},
-	{"zkelectd_certificate_expiry_timestamp_seconds", gauge, []string{"file"}, "When the certificate of this host for ZooKeeper expires. Absent without one.", func(h hostData, emit emitter) {
-		if h.totals.Certificate != "" {
-			emit(float64(h.totals.CertificateEnd.Unix()), h.totals.Certificate)
-		}
-	}, nil},
-	{"zkelectd_certificate_expiring", gauge, []string{"file"}, "1 if that certificate has expired, or does so within 14 days or a tenth of its life. Absent otherwise.", func(h hostData, emit emitter) {
+	{"zkelectd_config_last_reload_successful", gauge, nil, "0 if the last reload was refused, so that the " +
+		"configuration before is still in use.", boolean(func(h hostData) bool { return !h.totals.ReloadFailed }), nil},
+	{"zkelectd_config_pending_settings", gauge, nil, "Settings that differ in the configuration files and " +
+		"need a restart.", value(func(h hostData) float64 { return float64(h.totals.Pending) }), nil},
+	{"zkelectd_config_last_reload_success_timestamp_seconds", gauge, nil,
+		"The time at which the daemon read the configuration in use.",
+		value(func(h hostData) float64 { return float64(h.totals.Reloaded.UnixMilli()) / 1000 }), nil},
+	{"zkelectd_certificate_expiry_timestamp_seconds", gauge, []string{"file"},
+		"When the certificate of this host for ZooKeeper expires. Absent without one.", func(h hostData, emit emitter) {
+			if h.totals.Certificate != "" {
+				emit(float64(h.totals.CertificateEnd.Unix()), h.totals.Certificate)
+			}
+		}, nil},
+	{"zkelectd_certificate_expiring", gauge, []string{"file"}, "1 if that certificate has expired, or does so within " +
+		"14 days or a tenth of its life. Absent otherwise.", func(h hostData, emit emitter) {
 		if h.totals.Certificate != "" && !time.Now().Before(h.totals.RenewBy) {
 			emit(1.0, h.totals.Certificate)
 		}
 	}, nil},
-	{"zkelectd_sessions_total", counter, nil, "ZooKeeper sessions in which this daemon has registered.", value(func(h hostData) uint64 { return h.totals.Sessions }), nil},
-	{"zkelectd_session_expirations_total", counter, nil, "Sessions that ended although the daemon was not stopping: expired, closed from outside, or abandoned.", value(func(h hostData) uint64 { return h.totals.SessionsLost }), nil},
-	{"zkelectd_session_reconnects_total", counter, nil, "How often the daemon reconnected to ZooKeeper without losing its session.", value(func(h hostData) uint64 { return h.totals.Reconnects }), nil},
-	{"zkelectd_hook_failures_total", counter, nil, "Runs of the hooks on_change, on_leader_change and on_proposal that have failed, or were killed after hooks.timeout. The log names the group.", value(func(h hostData) uint64 { return h.totals.HookFailures }), nil},
-	{"zkelectd_fencing_total", counter, []string{"result"}, "Nodes of lost leaders that this daemon has tried to fence: success, or failure (it is not certain that the node is off).", func(h hostData, emit emitter) {
+	{"zkelectd_sessions_total", counter, nil, "ZooKeeper sessions in which this daemon has registered.",
+		value(func(h hostData) uint64 { return h.totals.Sessions }), nil},
+	{"zkelectd_session_expirations_total", counter, nil, "Sessions that ended although the daemon was not stopping: " +
+		"expired, closed from outside, or abandoned.", value(func(h hostData) uint64 { return h.totals.SessionsLost }), nil},
+	{"zkelectd_session_reconnects_total", counter, nil, "How often the daemon reconnected to ZooKeeper without " +
+		"losing its session.", value(func(h hostData) uint64 { return h.totals.Reconnects }), nil},
+	{"zkelectd_hook_failures_total", counter, nil, "Runs of the hooks on_change, on_leader_change and on_proposal " +
+		"that have failed, or were killed after hooks.timeout. The log names the group.",
+		value(func(h hostData) uint64 { return h.totals.HookFailures }), nil},
+	{"zkelectd_fencing_total", counter, []string{"result"}, "Nodes of lost leaders that this daemon has tried to " +
+		"fence: success, or failure (it is not certain that the node is off).", func(h hostData, emit emitter) {
 		emit(float64(h.totals.Fenced.Succeeded), "success")
 		emit(float64(h.totals.Fenced.Failed), "failure")
 	}, nil},
-	{"zkelectd_fencing_unavailable", gauge, nil, "Nodes that this daemon could not fence, as their monitor has found last.", value(func(h hostData) float64 { return float64(h.totals.Unfenceable) }), nil},
-	{"zkelectd_failsafe_rounds_total", counter, nil, "Rounds in which this daemon, as a leader without ZooKeeper, has asked all members for promises.", value(func(h hostData) uint64 { return h.totals.Failsafe.Rounds }), nil},
-	{"zkelectd_failsafe_extensions_total", counter, nil, "Rounds in which all members have promised in time, so that the lease was extended.", value(func(h hostData) uint64 { return h.totals.Failsafe.Extended }), nil},
-	{"zkelectd_failsafe_replies_total", counter, []string{"result"}, "What the members that were asked in rounds have done: promised, refused, or unreachable.", func(h hostData, emit emitter) {
+	{"zkelectd_fencing_unavailable", gauge, nil, "Nodes that this daemon could not fence, as their monitor " +
+		"has found last.", value(func(h hostData) float64 { return float64(h.totals.Unfenceable) }), nil},
+	{"zkelectd_failsafe_rounds_total", counter, nil, "Rounds in which this daemon, as a leader without ZooKeeper, " +
+		"has asked all members for promises.", value(func(h hostData) uint64 { return h.totals.Failsafe.Rounds }), nil},
+	{"zkelectd_failsafe_extensions_total", counter, nil, "Rounds in which all members have promised in time, so that " +
+		"the lease was extended.", value(func(h hostData) uint64 { return h.totals.Failsafe.Extended }), nil},
+	{"zkelectd_failsafe_replies_total", counter, []string{"result"}, "What the members that were asked in rounds " +
+		"have done: promised, refused, or unreachable.", func(h hostData, emit emitter) {
 		emit(float64(h.totals.Failsafe.Promised), "promised")
 		emit(float64(h.totals.Failsafe.Refused), "refused")
 		emit(float64(h.totals.Failsafe.Unreachable), "unreachable")
 	}, nil},
-	{"zkelectd_zookeeper_request_duration_seconds", histogram, []string{"operation"}, "How long ZooKeeper took to answer: read is a read every few seconds, write are the writes of this daemon as the leader.", func(h hostData, emit emitter) {
-		emit(h.totals.Reads, "read")
-		emit(h.totals.Writes, "write")
-	}, nil},
-	{"zkelectd_transitions_total", counter, []string{labelGroup, "cause", "result"}, "Decisions that this daemon saw as the elector, by cause and result: the elected member became READY (ready) or not (failed). With more than 64 groups, those of all together, as the group /all; so are the two below.", counted(transitions), nil},
-	{"zkelectd_transition_duration_seconds", histogram, []string{labelGroup}, "The time from a decision to READY, as seen by the elector.", counted(func(t status.Totals, emit emitter) { emit(t.ToReady) }), nil},
-	{"zkelectd_leaderless_duration_seconds", histogram, []string{labelGroup}, "How long no leader's work ran before a leader was READY, from the end of the last one's work, as in history.", counted(func(t status.Totals, emit emitter) { emit(t.Leaderless) }), nil},
-	{"zkelectd_node_info", gauge, []string{"node", "site"}, "Always 1; the labels are this daemon's node and site.", func(h hostData, emit emitter) { emit(1.0, h.node, h.site()) }, nil},
-	{"zkelectd_build_info", gauge, []string{"node", "version", "goversion"}, "Always 1; the labels are this daemon's node, and the versions of zkelectd and Go.", func(h hostData, emit emitter) { emit(1.0, h.node, h.version, runtime.Version()) }, nil},
+	{"zkelectd_zookeeper_request_duration_seconds", histogram, []string{"operation"},
+		"How long ZooKeeper took to answer: read is a read every few seconds, write are the writes of this daemon " +
+			"as the leader.", func(h hostData, emit emitter) {
+			emit(h.totals.Reads, "read")
+			emit(h.totals.Writes, "write")
+		}, nil},
+	{"zkelectd_transitions_total", counter, []string{labelGroup, "cause", "result"},
+		"Decisions that this daemon saw as the elector, by cause and result: the elected member became READY (ready) " +
+			"or not (failed). With more than 64 groups, those of all together, as the group /all; so are " +
+			"the two below.", counted(transitions), nil},
+	{"zkelectd_transition_duration_seconds", histogram, []string{labelGroup},
+		"The time from a decision to READY, as seen by the elector.",
+		counted(func(t status.Totals, emit emitter) { emit(t.ToReady) }), nil},
+	{"zkelectd_leaderless_duration_seconds", histogram, []string{labelGroup},
+		"How long no leader's work ran before a leader was READY, from the end of the last one's work, as in history.",
+		counted(func(t status.Totals, emit emitter) { emit(t.Leaderless) }), nil},
+	{"zkelectd_node_info", gauge, []string{"node", "site"}, "Always 1; the labels are this daemon's node and site.",
+		func(h hostData, emit emitter) { emit(1.0, h.node, h.site()) }, nil},
+	{"zkelectd_build_info", gauge, []string{"node", "version", "goversion"},
+		"Always 1; the labels are this daemon's node, and the versions of zkelectd and Go.",
+		func(h hostData, emit emitter) { emit(1.0, h.node, h.version, runtime.Version()) }, nil},
 }
 
 // childUp reports whether the child runs. If the loop is stuck, its last report is valid until the end of the lease,
@@ -300,7 +366,9 @@ func (h hostData) lease() (longest time.Duration) {
 }
 
 func sessionUp(h hostData) bool {
-	return slices.ContainsFunc(h.views, func(v status.Daemon) bool { return v.Session && v.Connected && v.CheckLoop() == nil })
+	return slices.ContainsFunc(h.views, func(v status.Daemon) bool {
+		return v.Session && v.Connected && v.CheckLoop() == nil
+	})
 }
 
 func healthy(h hostData) bool {
@@ -446,7 +514,8 @@ func sites(g groupData) (list []siteMembers) {
 	kept := []string{label(g.ElectedSite), label(g.Site)}
 	rank := func(l string) int { return slices.Index(kept, l) }
 	slices.SortFunc(list, func(a, b siteMembers) int {
-		return cmp.Or(cmp.Compare(rank(b.label), rank(a.label)), cmp.Compare(b.Eligible, a.Eligible), cmp.Compare(a.label, b.label))
+		return cmp.Or(cmp.Compare(rank(b.label), rank(a.label)), cmp.Compare(b.Eligible, a.Eligible),
+			cmp.Compare(a.label, b.label))
 	})
 	if limit := g.maxSites; len(list) > limit {
 		other := siteMembers{label: otherSites}
@@ -454,7 +523,8 @@ func sites(g groupData) (list []siteMembers) {
 			other.SiteCounts = sum(other.SiteCounts, at.SiteCounts)
 		}
 		list = list[:limit]
-		if i := slices.IndexFunc(list, func(at siteMembers) bool { return at.label == otherSites }); i >= 0 { // a member claims this name
+		if i := slices.IndexFunc(list, func(at siteMembers) bool { return at.label == otherSites }); i >= 0 {
+			// a member claims this name
 			list[i].SiteCounts = sum(list[i].SiteCounts, other.SiteCounts)
 		} else {
 			list = append(list, other)
@@ -464,5 +534,6 @@ func sites(g groupData) (list []siteMembers) {
 }
 
 func sum(a, b status.SiteCounts) status.SiteCounts {
-	return status.SiteCounts{Eligible: a.Eligible + b.Eligible, Ineligible: a.Ineligible + b.Ineligible, Excluded: a.Excluded + b.Excluded}
+	return status.SiteCounts{Eligible: a.Eligible + b.Eligible, Ineligible: a.Ineligible + b.Ineligible,
+		Excluded: a.Excluded + b.Excluded}
 }

@@ -42,7 +42,8 @@ func (a *api) requestRoutes() []groupRoute {
 	var all []groupRoute
 	for _, kind := range request.Kinds() {
 		submit := func(w http.ResponseWriter, r *http.Request, g *Group) { a.submit(w, r, g, kind) }
-		all = append(all, groupRoute{path: "/v1/" + string(kind), methods: writeMethods, serve: submit, whole: !kind.OfSlot()})
+		all = append(all, groupRoute{path: "/v1/" + string(kind), methods: writeMethods, serve: submit,
+			whole: !kind.OfSlot()})
 	}
 	return all
 }
@@ -70,7 +71,8 @@ const submitted = "operator requests"
 
 // readRequest decodes the body of a request about a group, or about all if g is nil. If it returns false, it has
 // responded.
-func (a *api) readRequest(w http.ResponseWriter, r *http.Request, kind request.Kind, by principal, g *Group) (req request.Request, ok bool) {
+func (a *api) readRequest(w http.ResponseWriter, r *http.Request, kind request.Kind, by principal,
+	g *Group) (req request.Request, ok bool) {
 	if err := a.origins.Check(r); err != nil {
 		closeAfterResponse(w, r)
 		a.fail(w, http.StatusForbidden, g, "the request comes from a page of another origin: "+err.Error())
@@ -124,7 +126,8 @@ func (g *Group) submit(ctx context.Context, req request.Request) (request.Plan, 
 	case errors.As(err, &refused):
 		return plan, http.StatusConflict, err
 	case errors.Is(err, cluster.ErrUnknown):
-		return plan, http.StatusGatewayTimeout, fmt.Errorf("it is unknown whether the request was accepted, see /v1/status: %w", err)
+		return plan, http.StatusGatewayTimeout, fmt.Errorf("it is unknown whether the request was accepted, see "+
+			"/v1/status: %w", err)
 	case err != nil:
 		return plan, http.StatusServiceUnavailable, err
 	}
@@ -218,7 +221,8 @@ func decodeRequest(kind request.Kind, body []byte) (request.Request, error) {
 	var lasts cluster.Duration
 	fields := map[string]any{
 		request.FieldNode: &r.Node, request.FieldSite: &r.Site, request.FieldAll: &r.All, request.FieldHard: &r.Hard,
-		request.FieldFor: &lasts, request.FieldForce: &r.Options.Force, request.FieldReject: &r.Reject, fieldReason: &r.Options.Reason,
+		request.FieldFor: &lasts, request.FieldForce: &r.Options.Force, request.FieldReject: &r.Reject,
+		fieldReason: &r.Options.Reason,
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -284,7 +288,8 @@ type whoamiResponse struct {
 // whoami returns who the client is. It always succeeds, also for anonymous clients.
 func (a *api) whoami(w http.ResponseWriter, r *http.Request) {
 	by := a.opt.Authenticator.authenticate(r)
-	a.respond(w, http.StatusOK, whoamiResponse{a.stamp(), by.name, by.method, by.refusalCode == 0, by.groups, by.refusalReason})
+	a.respond(w, http.StatusOK, whoamiResponse{a.stamp(), by.name, by.method, by.refusalCode == 0, by.groups,
+		by.refusalReason})
 }
 
 // whatifResponse is the response of /v1/whatif.

@@ -304,10 +304,12 @@ func (h *Hosts) Check(header string) error {
 		return nil
 	}
 	name := hostName(host)
-	if slices.ContainsFunc(slices.Concat(*h.allowed.Load(), h.own), func(pattern string) bool { return matchesHost(pattern, name) }) {
+	if slices.ContainsFunc(slices.Concat(*h.allowed.Load(), h.own),
+		func(pattern string) bool { return matchesHost(pattern, name) }) {
 		return nil
 	}
-	return fmt.Errorf("the Host header is %q, which is not a name of this daemon: if it is, add it to http.allowed_hosts", sanitizeName(cmp.Or(name, host)))
+	return fmt.Errorf("the Host header is %q, which is not a name of this daemon: if it is, add it to "+
+		"http.allowed_hosts", sanitizeName(cmp.Or(name, host)))
 }
 
 func matchesHost(pattern, name string) bool {

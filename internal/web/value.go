@@ -25,7 +25,8 @@ type valueResponse struct {
 func (a *api) publishValue(w http.ResponseWriter, r *http.Request, g *Group) {
 	if conn := connOf(r); conn == nil || conn.peer == nil {
 		closeAfterResponse(w, r)
-		a.fail(w, http.StatusForbidden, g, "values are published by programs on this host only: use the unix socket (http.listen: unix:PATH)")
+		a.fail(w, http.StatusForbidden, g, "values are published by programs on this host only: use the unix socket "+
+			"(http.listen: unix:PATH)")
 		return
 	}
 	value, code, err := readValue(w, r)

@@ -109,7 +109,8 @@ func newAPI(opt Options) *api {
 		opt: opt, requestQuota: newQuota(maxRequests, maxClientRequests),
 		leaseQuota:  newQuota(maxLeaseRequests, maxLeaseRequests),
 		streamQuota: newQuota(maxStreams, maxClientStreams), groupQuota: newQuota(maxGroupReads, maxClientGroupReads),
-		submissions: newQuota(maxSubmissions, maxSubmissions), origins: http.NewCrossOriginProtection(), members: newMemberCache(), heartbeat: heartbeatInterval,
+		submissions: newQuota(maxSubmissions, maxSubmissions), origins: http.NewCrossOriginProtection(),
+		members: newMemberCache(), heartbeat: heartbeatInterval,
 	}
 }
 
@@ -140,7 +141,8 @@ func (a *api) routes() []route {
 		{path: groupsPath, methods: readMethods, serve: a.groups},
 		{path: "/v1/whoami", methods: readMethods, serve: a.whoami},
 		{path: leasePath, methods: leaseMethods, serve: a.lease},
-		{path: "/metrics", methods: readMethods, serve: promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}).ServeHTTP},
+		{path: "/metrics", methods: readMethods, serve: promhttp.HandlerFor(registry,
+			promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}).ServeHTTP},
 	}
 	for _, kind := range kindsOfHosts {
 		submit := func(w http.ResponseWriter, r *http.Request) { a.submitForAll(w, r, kind) }
@@ -186,7 +188,9 @@ func (a *api) handler() http.Handler {
 		}
 		mux.HandleFunc(path, a.admit(route{path: path, methods: readMethods, serve: serve}))
 	}
-	mux.HandleFunc("/", a.admit(route{serve: func(w http.ResponseWriter, _ *http.Request) { a.fail(w, http.StatusNotFound, nil, "no such path") }}))
+	mux.HandleFunc("/", a.admit(route{serve: func(w http.ResponseWriter, _ *http.Request) {
+		a.fail(w, http.StatusNotFound, nil, "no such path")
+	}}))
 	return http.MaxBytesHandler(setSecurityHeaders(a.screen(mux)), maxBody)
 }
 
@@ -301,7 +305,8 @@ func (a *api) find(name string, whole bool) (g *Group, code int, why string) {
 		of, _, slotted := strings.Cut(g.Name, "/")
 		switch {
 		case g.Name == name && slotted && whole:
-			return nil, http.StatusBadRequest, fmt.Sprintf("this request is for all slots of the group: leave out the slot, as in %s/%s", groupsPath, of)
+			return nil, http.StatusBadRequest, fmt.Sprintf("this request is for all slots of the group: leave out "+
+				"the slot, as in %s/%s", groupsPath, of)
 		case g.Name == name:
 			return g, 0, ""
 		case !slotted || of != name:
@@ -310,7 +315,8 @@ func (a *api) find(name string, whole bool) (g *Group, code int, why string) {
 			all.Name = name
 			return &all, 0, ""
 		default:
-			return nil, http.StatusBadRequest, fmt.Sprintf("the group has a leader for each slot: name one, as in %s/%s; %s lists them",
+			return nil, http.StatusBadRequest, fmt.Sprintf("the group has a leader for each slot: name one, as in "+
+				"%s/%s; %s lists them",
 				groupsPath, g.Name, groupsPath)
 		}
 	}
@@ -326,7 +332,8 @@ func (a *api) withOnlyGroup(serve groupHandler) http.HandlerFunc {
 			serve(w, r, groups[0])
 			return
 		}
-		a.refuseGroup(w, r, http.StatusBadRequest, fmt.Sprintf("this daemon has %d groups: use %s, with one of the names in %s", len(groups), groupPath(r.URL.Path), groupsPath))
+		a.refuseGroup(w, r, http.StatusBadRequest, fmt.Sprintf("this daemon has %d groups: use %s, with one of "+
+			"the names in %s", len(groups), groupPath(r.URL.Path), groupsPath))
 	}
 }
 

@@ -112,7 +112,8 @@ func (a Access) checkListed(used []identity) error {
 	}
 	for _, i := range used {
 		if text := i.String(); !slices.Contains(a.Identities, text) {
-			return fmt.Errorf("%w: to the servers this host is %q, which zookeeper.identities does not name: add it there, on all members",
+			return fmt.Errorf("%w: to the servers this host is %q, which zookeeper.identities does not name: add it "+
+				"there, on all members",
 				cluster.ErrNoAuth, text)
 		}
 	}
@@ -143,5 +144,6 @@ func (a Access) identities() (identities, error) {
 	case a.Auth.Path == "":
 		return ids, fmt.Errorf("zookeeper.acl: %q needs %s, zookeeper.sasl or zookeeper.tls.cert", a.ACL, authKey)
 	}
-	return ids, fmt.Errorf("zookeeper.acl: %q needs credentials, but the unit's credential %s is empty: does the file named by LoadCredential= exist?", a.ACL, a.Auth.Path)
+	return ids, fmt.Errorf("zookeeper.acl: %q needs credentials, but the unit's credential %s is empty: does the "+
+		"file named by LoadCredential= exist?", a.ACL, a.Auth.Path)
 }

@@ -129,7 +129,8 @@ func (s *Session) AuditACLs(ctx context.Context, p cluster.Paths) (ACLAudit, err
 }
 
 // eachPersistentACL calls see with the ACL of each existing persistent znode of the group until an error occurs.
-func (s *Session) eachPersistentACL(ctx context.Context, p cluster.Paths, see func(path string, list []zk.ACL) error) error {
+func (s *Session) eachPersistentACL(ctx context.Context, p cluster.Paths,
+	see func(path string, list []zk.ACL) error) error {
 	for _, path := range p.Persistent() {
 		list, _, err := s.getACL(ctx, path)
 		if errors.Is(err, cluster.ErrNoNode) {
@@ -167,18 +168,21 @@ func (s *Session) CheckOwner(ctx context.Context, path string) error {
 		return err
 	}
 	ids := s.currentIdentities()
-	const advice = "if it belongs to this group, run 'zkelectd acl --apply'; if nobody uses it, delete it with 'deleteall %[1]s' in zkCli.sh; " +
+	const advice = "if it belongs to this group, run 'zkelectd acl --apply'; if nobody uses it, delete it with " +
+		"'deleteall %[1]s' in zkCli.sh; " +
 		"else choose another zookeeper.root"
 	ours := func(a zk.ACL) bool { return ids.of(a) && a.Perms&zk.PermCreate != 0 }
 	open := func(a zk.ACL) bool { return (isPublic(a) || a.Scheme == "ip") && a.Perms&^zk.PermRead != 0 }
 	switch {
 	case slices.ContainsFunc(list, open):
-		return fmt.Errorf("znode %[1]s was not created by this group, or not with this zookeeper.acl: its ACL is %[2]s, so anyone can change what is below it; "+
+		return fmt.Errorf("znode %[1]s was not created by this group, or not with this zookeeper.acl: its ACL is "+
+			"%[2]s, so anyone can change what is below it; "+
 			advice, path, formatACL(list))
 	case slices.ContainsFunc(list, ours):
 		return nil
 	}
-	return fmt.Errorf("znode %[1]s belongs to somebody else: its ACL is %[2]s, without a user of zookeeper.auth.file; "+advice, path, formatACL(list))
+	return fmt.Errorf("znode %[1]s belongs to somebody else: its ACL is %[2]s, without a user of zookeeper.auth.file; "+
+		advice, path, formatACL(list))
 }
 
 // Exposure reports whether clients without credentials may read the znode at path, and whether they may change it.

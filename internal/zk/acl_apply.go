@@ -72,7 +72,8 @@ func (s *Session) ACLs(ctx context.Context, p cluster.Paths) ([]ZnodeACL, error)
 		g.Go(func() error {
 			list, version, err := s.getACL(gctx, path)
 			own := s.createACL(path)
-			all[i] = ZnodeACL{Path: path, ACL: formatACL(list), Configured: err == nil && sameACL(list, own), version: version, others: others(list, own)}
+			all[i] = ZnodeACL{Path: path, ACL: formatACL(list), Configured: err == nil && sameACL(list, own),
+				version: version, others: others(list, own)}
 			switch {
 			case errors.Is(err, cluster.ErrNoNode):
 				all[i].gone = true
@@ -135,7 +136,8 @@ func (s *Session) ApplyACLs(ctx context.Context, p cluster.Paths, by string, don
 			return err
 		}
 	}
-	return errors.New("members keep creating znodes with another ACL: reload each with the same zookeeper.acl and zookeeper.auth.file " +
+	return errors.New("members keep creating znodes with another ACL: reload each with the same zookeeper.acl and " +
+		"zookeeper.auth.file " +
 		"('zkelectd acl' lists them), then run the command again")
 }
 
@@ -171,20 +173,24 @@ func (s *Session) setACLs(ctx context.Context, todo []ZnodeACL, done func(ZnodeA
 // setACL sets one ACL, unless the znode is gone or its ACL has changed since it was read. Setting an ACL twice is
 // harmless, so an unknown outcome needs no special treatment.
 func (s *Session) setACL(ctx context.Context, z ZnodeACL) (changed bool, err error) {
-	_, err = await(ctx, request{group: s.own}, func() (*zk.Stat, error) { return s.zk.SetACL(z.Path, s.createACL(z.Path), z.version) })
+	_, err = await(ctx, request{group: s.own}, func() (*zk.Stat, error) {
+		return s.zk.SetACL(z.Path, s.createACL(z.Path), z.version)
+	})
 	switch {
 	case err == nil:
 		return true, nil
 	case errors.Is(err, cluster.ErrNoNode), errors.Is(err, cluster.ErrBadVersion):
 		return false, nil
 	}
-	return false, fmt.Errorf("cannot set the ACL of znode %s: %w; run the command again to continue", z.Path, s.explainDenied(err))
+	return false, fmt.Errorf("cannot set the ACL of znode %s: %w; run the command again to continue", z.Path,
+		s.explainDenied(err))
 }
 
 // testACL creates an ephemeral with the ACL and returns an error unless this session has access to it: on a server that
 // does not hash passwords with SHA-1, the ACL would lock all members out of their group.
 func (s *Session) testACL(ctx context.Context, p cluster.Paths) error {
-	results, err := s.Do(ctx, cluster.Op{Kind: cluster.OpCreate, Path: p.ACLProbe(), Data: []byte{}, Ephemeral: true, Sequential: true})
+	results, err := s.Do(ctx, cluster.Op{Kind: cluster.OpCreate, Path: p.ACLProbe(), Data: []byte{}, Ephemeral: true,
+		Sequential: true})
 	if err != nil {
 		return fmt.Errorf("cannot test the ACL below %s: %w", p.Root, err)
 	}
@@ -192,8 +198,10 @@ func (s *Session) testACL(ctx context.Context, p cluster.Paths) error {
 	list, _, err := s.getACL(ctx, path)
 	_, _, readErr := s.Get(ctx, path, false)
 	_, removeErr := s.Do(ctx, cluster.Op{Kind: cluster.OpDelete, Path: path, Version: cluster.AnyVersion})
-	if err = errors.Join(err, readErr); errors.Is(err, cluster.ErrNoAuth) || err == nil && !grantsAll(list, s.currentIdentities()) {
-		return errors.New("nothing was changed: the servers do not match this session with the ACL that it would set. They must hash digest " +
+	if err = errors.Join(err, readErr); errors.Is(err, cluster.ErrNoAuth) ||
+		err == nil && !grantsAll(list, s.currentIdentities()) {
+		return errors.New("nothing was changed: the servers do not match this session with the ACL that it would " +
+			"set. They must hash digest " +
 			"passwords with SHA-1, their default (zookeeper.DigestAuthenticationProvider.digestAlg)")
 	}
 	if err = errors.Join(err, removeErr); err != nil {
@@ -222,7 +230,8 @@ func (s *Session) MemberACLs(snap cluster.Snapshot, own ACL) []MemberACL {
 	named := s.NamedTags()
 	isNamed := func(tag string) bool { return slices.Contains(named, tag) }
 	digests := func(tags []string) []string { // each member may have a certificate or a principal of its own
-		return slices.DeleteFunc(slices.Sorted(slices.Values(tags)), func(tag string) bool { return strings.Contains(tag, ":") })
+		return slices.DeleteFunc(slices.Sorted(slices.Values(tags)),
+			func(tag string) bool { return strings.Contains(tag, ":") })
 	}
 	all := []MemberACL{}
 	for _, m := range snap.Members {

@@ -61,7 +61,8 @@ func (k *keyReplacement) update(ctx context.Context, all []ZnodeACL) (bool, erro
 	if errors.Is(err, cluster.ErrNoNode) {
 		return false, nil
 	} else if err != nil {
-		return false, fmt.Errorf("cannot replace the keys in znode %s, which others could read or write: %w; run the command again", path, err)
+		return false, fmt.Errorf("cannot replace the keys in znode %s, which others could read or write: %w; run "+
+			"the command again", path, err)
 	}
 	return true, nil
 }

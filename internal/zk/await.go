@@ -187,7 +187,8 @@ func (g *Group) Sync(ctx context.Context) error {
 			return g.Err()
 		}
 	}
-	_, err := await(WithPriority(ctx, PriorityUrgent), request{group: g}, func() (string, error) { return g.zk.Sync(cmp.Or(g.root, "/")) })
+	_, err := await(WithPriority(ctx, PriorityUrgent), request{group: g},
+		func() (string, error) { return g.zk.Sync(cmp.Or(g.root, "/")) })
 	if err != nil {
 		return fmt.Errorf("cannot sync %s: %w", cmp.Or(g.root, "/"), err)
 	}

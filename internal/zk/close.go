@@ -30,7 +30,8 @@ func (s *Session) Handle() SessionHandle {
 	finals := s.finals()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return SessionHandle{Servers: s.opt.Servers, Session: s.handshake.session, Password: slices.Clone(s.handshake.password), Access: s.opt.Access, Finals: finals}
+	return SessionHandle{Servers: s.opt.Servers, Session: s.handshake.session,
+		Password: slices.Clone(s.handshake.password), Access: s.opt.Access, Finals: finals}
 }
 
 // Close sends the final transaction of each group and ends the session on the server, so that its ephemerals vanish at

@@ -62,7 +62,8 @@ func (g *Group) Children(ctx context.Context, path string, watched bool) ([]stri
 }
 
 // read reads a znode by f, which also sets the watch if it is to be armed.
-func read[T any](ctx context.Context, g *Group, w watch, watched bool, f func(arm bool) (T, *zk.Stat, error)) (T, cluster.Stat, error) {
+func read[T any](ctx context.Context, g *Group, w watch, watched bool, f func(arm bool) (T, *zk.Stat, error)) (T,
+	cluster.Stat, error) {
 	type reply struct {
 		value T
 		stat  *zk.Stat
@@ -155,7 +156,8 @@ func checkSize(ops []cluster.Op) error {
 	size := 0
 	for i, op := range ops {
 		if size += len(op.Path) + len(op.Data); size > maxTxBytes {
-			return &cluster.TxError{Index: i, Op: op, Err: fmt.Errorf("%w: a transaction of more than %d bytes", cluster.ErrInvalid, maxTxBytes)}
+			return &cluster.TxError{Index: i, Op: op, Err: fmt.Errorf("%w: a transaction of more than %d bytes",
+				cluster.ErrInvalid, maxTxBytes)}
 		}
 	}
 	return nil
@@ -278,7 +280,8 @@ func translateError(err error) error {
 	case errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrAuthFailed):
 		return cluster.ErrNoAuth
 	case errors.Is(err, zk.ErrInvalidACL):
-		return fmt.Errorf("%w (an ACL for users that the server does not know: for SASL it needs authProvider.1, see docs/security.md)",
+		return fmt.Errorf("%w (an ACL for users that the server does not know: for SASL it needs authProvider.1, see "+
+			"docs/security.md)",
 			cluster.ErrInvalid)
 	case errors.Is(err, zk.ErrBadArguments), errors.Is(err, zk.ErrInvalidPath), errors.Is(err, zk.ErrInvalidFlags):
 		return cluster.ErrInvalid

@@ -37,7 +37,8 @@ func (s *Session) PresentCredentials(ctx context.Context, p cluster.Paths, a Acc
 		return nil, err
 	}
 	ids.all = append(ids.all, used...)
-	change := &CredentialChange{s: s, access: a, identities: ids, acl: a.ACL.entries(a.named(ids)), Changed: !ids.equal(s.currentIdentities())}
+	change := &CredentialChange{s: s, access: a, identities: ids, acl: a.ACL.entries(a.named(ids)),
+		Changed: !ids.equal(s.currentIdentities())}
 	if !change.Changed {
 		return change, nil
 	}
@@ -105,8 +106,10 @@ func (s *Session) createACL(path string) []zk.ACL {
 func (s *Session) checkCreate(path string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.access.ACL == ACLAuto && s.access.SASL.Enabled() && s.cannotAsk && worldWritable(s.acl) && !s.belowOpenRoot(path) {
-		return fmt.Errorf("%w: anyone could change it: %w, or zookeeper.acl: open if that is wanted", cluster.ErrNoAuth, ErrCannotAsk)
+	if s.access.ACL == ACLAuto && s.access.SASL.Enabled() && s.cannotAsk && worldWritable(s.acl) &&
+		!s.belowOpenRoot(path) {
+		return fmt.Errorf("%w: anyone could change it: %w, or zookeeper.acl: open if that is wanted", cluster.ErrNoAuth,
+			ErrCannotAsk)
 	}
 	return nil
 }
@@ -147,7 +150,9 @@ func (s *Session) present(ctx context.Context, ids identities) error {
 func (s *Session) addAuth(ctx context.Context, i identity) error {
 	for {
 		before := s.Reconnects()
-		_, err := await(WithPriority(ctx, PriorityUrgent), request{group: s.own}, func() (struct{}, error) { return struct{}{}, s.zk.AddAuth(digestScheme, i.secret()) })
+		_, err := await(WithPriority(ctx, PriorityUrgent), request{group: s.own}, func() (struct{}, error) {
+			return struct{}{}, s.zk.AddAuth(digestScheme, i.secret())
+		})
 		switch {
 		case errors.Is(err, cluster.ErrNoAuth):
 			return errors.New("ZooKeeper refused the digest credentials: do the servers support the scheme digest?")
@@ -165,7 +170,8 @@ func (s *Session) checkAccess(ctx context.Context, p cluster.Paths, ids identiti
 		if grantsAll(list, ids) {
 			return nil
 		}
-		return fmt.Errorf("no identity of this configuration (%s) has full access to znode %s, whose ACL is %s: keep a line that has, "+
+		return fmt.Errorf("no identity of this configuration (%s) has full access to znode %s, whose ACL is %s: keep "+
+			"a line that has, "+
 			"run 'zkelectd acl --apply', and only then remove that line", strings.Join(ids.tags(), ", "), path, formatACL(list))
 	})
 }

@@ -41,7 +41,8 @@ func (s *Session) dial(network, addr string, _ time.Duration) (net.Conn, error) 
 		s.noteServerError(addr, err)
 		return nil, err
 	}
-	w := &wireConn{Conn: conn, s: s, addr: addr, login: login, deadline: time.Now().Add(limit), sent: make(map[int32]int32)}
+	w := &wireConn{Conn: conn, s: s, addr: addr, login: login, deadline: time.Now().Add(limit),
+		sent: make(map[int32]int32)}
 	if !s.setConn(w) {
 		conn.Close()
 		return nil, s.Err()

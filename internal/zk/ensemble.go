@@ -29,7 +29,8 @@ type EnsembleError struct {
 }
 
 func (e *EnsembleError) Error() string {
-	return fmt.Sprintf("only %d of %d servers are known to be of one ensemble with %s: %s", e.Of-len(e.Doubts), e.Of, e.Here, strings.Join(e.Doubts, "; "))
+	return fmt.Sprintf("only %d of %d servers are known to be of one ensemble with %s: %s", e.Of-len(e.Doubts), e.Of,
+		e.Here, strings.Join(e.Doubts, "; "))
 }
 
 // proven reports whether more than half of the servers are of one ensemble.
@@ -113,7 +114,8 @@ func (s *Session) liveConn() *wireConn {
 
 // compareServers returns why servers do not count as of one ensemble with that of a connection. No answer proves
 // nothing.
-func (s *Session) compareServers(ctx context.Context, conn *wireConn, servers []string) (doubts map[string]error, err error) {
+func (s *Session) compareServers(ctx context.Context, conn *wireConn, servers []string) (doubts map[string]error,
+	err error) {
 	here := s.closer(conn.dialAgain())
 	limit := min(ensembleLimit, here.timeout/4)
 	opened, err := here.openAt(ctx, limit, conn.addr)
@@ -126,7 +128,8 @@ func (s *Session) compareServers(ctx context.Context, conn *wireConn, servers []
 	doubts = make(map[string]error)
 	for _, server := range servers {
 		doubts[server] = s.knows(ctx, limit, server, here)
-		if err := here.attachWithin(ctx, limit, conn.addr); err != nil { // then it may have ended before the server was asked; else it goes on
+		if err := here.attachWithin(ctx, limit, conn.addr); err != nil {
+			// then it may have ended before the server was asked; else it goes on
 			return nil, fmt.Errorf("%w: %s did not keep a session: %w", cluster.ErrNotSent, conn.addr, err)
 		}
 	}
@@ -145,7 +148,8 @@ func (s *Session) knows(ctx context.Context, limit time.Duration, server string,
 	}
 	var all, known [2]int
 	foreign := false
-	for _, address := range addresses { // one after the other: they may be those of one server, which serves a session on one connection
+	for _, address := range addresses {
+		// one after the other: they may be those of one server, which serves a session on one connection
 		u.dial = s.opt.dialer.at(address)
 		family := 0
 		if strings.HasPrefix(address, "[") {

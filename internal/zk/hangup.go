@@ -34,11 +34,13 @@ func explainHangUp(ctx context.Context, dial DialFunc, withTLS bool, server stri
 	case ctx.Err() != nil:
 		return err
 	case strings.Contains(status, "not currently serving requests"):
-		return fmt.Errorf("%w; the server runs, but it has no quorum: start the other servers of its ensemble, or look at its log", err)
+		return fmt.Errorf("%w; the server runs, but it has no quorum: start the other servers of its ensemble, or "+
+			"look at its log", err)
 	case mode == "read-only":
 		return fmt.Errorf("%w; the server has no quorum and is read-only: start the other servers of its ensemble", err)
 	case status == "" && (statusErr == nil || isHangUp(statusErr)):
-		return fmt.Errorf("%w; the server closes every connection from this host: most likely there are as many as its maxClientCnxns permits: "+
+		return fmt.Errorf("%w; the server closes every connection from this host: most likely there are as many as "+
+			"its maxClientCnxns permits: "+
 			"raise that, or close some", err)
 	}
 	return fmt.Errorf("%w; the server's log says why", err)

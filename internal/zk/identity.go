@@ -161,21 +161,25 @@ func parseIdentity(line string) (identity, error) {
 func (ids identities) deniedAdvice() string {
 	switch {
 	case len(ids.all) == 0 && ids.file != "":
-		return fmt.Sprintf("this session has no credentials: %s is empty; does the file named by LoadCredential= exist?", ids.file)
+		return fmt.Sprintf("this session has no credentials: %s is empty; does the file named by "+
+			"LoadCredential= exist?", ids.file)
 	case len(ids.all) == 0:
 		return "this session has no credentials: set zookeeper.auth.file, zookeeper.sasl or zookeeper.tls.cert"
 	}
 	var users []string
 	for _, i := range ids.all {
 		if i.scheme != digestScheme {
-			return fmt.Sprintf("this session is %s, and has no permission: all members must be the same to the servers, or have the "+
-				"same zookeeper.auth.file, or be listed in zookeeper.identities; after a change there run 'zkelectd acl --apply' on a "+
+			return fmt.Sprintf("this session is %s, and has no permission: all members must be the same to the "+
+				"servers, or have the "+
+				"same zookeeper.auth.file, or be listed in zookeeper.identities; after a change there run "+
+				"'zkelectd acl --apply' on a "+
 				"member that has access", strings.Join(ids.tags(), ", "))
 		}
 		if name := fmt.Sprintf("%q", i.name); !slices.Contains(users, name) {
 			users = append(users, name)
 		}
 	}
-	return fmt.Sprintf("user %s from zookeeper.auth.file %s has no permission: is the password the one that the tree was created with? "+
+	return fmt.Sprintf("user %s from zookeeper.auth.file %s has no permission: is the password the one that the tree "+
+		"was created with? "+
 		"All members need the same file: copy it from a working one", strings.Join(users, ", "), ids.file)
 }

@@ -35,7 +35,8 @@ type renewer struct {
 
 func newRenewer() *renewer {
 	return &renewer{
-		merger: renewal.NewMerger(rand.Float64), done: make(map[int]func(transition.RenewDone)), pending: make(map[*renewal.Batch]struct{}),
+		merger: renewal.NewMerger(rand.Float64), done: make(map[int]func(transition.RenewDone)),
+		pending: make(map[*renewal.Batch]struct{}),
 	}
 }
 

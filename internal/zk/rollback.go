@@ -81,10 +81,12 @@ func (s *Session) probeServer(addr string, dial DialFunc, h handshake, last bool
 	defer cancel()
 	u := sessionCloser{dial: dial, session: h.session, password: h.password, timeout: h.timeout}
 	g, err := u.attachAt(ctx, addr)
-	const older = "the data of the ZooKeeper servers is older than what this daemon has seen: were they wiped, or restored from a backup?"
+	const older = "the data of the ZooKeeper servers is older than what this daemon has seen: were they wiped, or " +
+		"restored from a backup?"
 	switch {
 	case errors.Is(err, ErrNoSuchSession):
-		s.opt.Log.Error("the ZooKeeper servers no longer have this session", "server", addr, "session", fmt.Sprintf("0x%x", h.session), "advice", older)
+		s.opt.Log.Error("the ZooKeeper servers no longer have this session", "server", addr, "session",
+			fmt.Sprintf("0x%x", h.session), "advice", older)
 		s.markGone()
 		s.end(fmt.Errorf("the servers no longer have the session: %s", older))
 	case errors.Is(err, errAnotherSession): // every lease is over, and the servers will not continue this session
@@ -93,10 +95,12 @@ func (s *Session) probeServer(addr string, dial DialFunc, h handshake, last bool
 		s.opt.Log.Debug("cannot find out why the server hangs up", "server", addr, "err", err)
 	case !last:
 		s.noteGrant(g)
-		s.opt.Log.Warn("a ZooKeeper server refuses this session although it has it: its data is older than what this daemon has seen", "server", addr)
+		s.opt.Log.Warn("a ZooKeeper server refuses this session although it has it: its data is older than what this "+
+			"daemon has seen", "server", addr)
 	default:
 		s.noteGrant(g)
-		s.opt.Log.Error("the ZooKeeper servers refuse this session", "server", addr, "session", fmt.Sprintf("0x%x", h.session), "advice", older)
+		s.opt.Log.Error("the ZooKeeper servers refuse this session", "server", addr, "session",
+			fmt.Sprintf("0x%x", h.session), "advice", older)
 		s.end(fmt.Errorf("the servers refuse the session: %s", older))
 	}
 	return err == nil

@@ -145,7 +145,8 @@ func (l *saslLogin) explain(err error) error {
 			"is wrong, kerberos.removeRealmFromPrincipal and auth_to_local do not fit, or it does not use Kerberos "+
 			"(%w)", err)
 	}
-	return fmt.Errorf("SASL: the server refuses the user or the password in %s, or does not use DIGEST-MD5, as from 3.9.6 "+
+	return fmt.Errorf("SASL: the server refuses the user or the password in %s, or does not use DIGEST-MD5, "+
+		"as from 3.9.6 "+
 		"on without -Dzookeeper.fips-mode=false: its log says which (%w)", passwordKey, err)
 }
 

@@ -50,7 +50,8 @@ func (e *ForeignServerError) Error() string { return e.Server + " " + e.Found }
 // if it has not, and else why it has not answered, which proves nothing. A copy of the group's data on other servers
 // has the id, too: while the session is connected, a server must also know a session that was opened there. connected
 // makes it an error if it is not.
-func (s *Session) ProveServers(ctx context.Context, servers []string, root, id string, connected bool) (map[string]error, error) {
+func (s *Session) ProveServers(ctx context.Context, servers []string, root, id string,
+	connected bool) (map[string]error, error) {
 	found := make(map[string]error)
 	conn := s.liveConn()
 	if connected && conn == nil {
@@ -119,7 +120,8 @@ func (u sessionCloser) askGroup(ctx context.Context, limit time.Duration, server
 	case read.Record.ID == "":
 		return &ForeignServerError{server, fmt.Sprintf("has a znode %s without an id of a group", root)}
 	case read.Record.ID != id:
-		return &ForeignServerError{server, fmt.Sprintf("has another group at %s: its id is %s, and not %s", root, strings.ToValidUTF8(read.Record.ID, "?"), id)}
+		return &ForeignServerError{server, fmt.Sprintf("has another group at %s: its id is %s, and not %s", root,
+			strings.ToValidUTF8(read.Record.ID, "?"), id)}
 	}
 	return nil
 }

@@ -33,7 +33,8 @@ type HeldBackError struct {
 }
 
 func (e *HeldBackError) Error() string {
-	return fmt.Sprintf("not sent for another %s: the connection to ZooKeeper was lost twice while this request was in flight: %s; %s",
+	return fmt.Sprintf("not sent for another %s: the connection to ZooKeeper was lost twice while this request was "+
+		"in flight: %s; %s",
 		max(e.For.Round(time.Second), time.Second), e.Request, tooLarge)
 }
 
@@ -124,7 +125,8 @@ func (s *suspects) returned(key string, o outcome) {
 		if held == firstHold {
 			level = slog.LevelWarn // servers that fail one after another do this, too
 		}
-		s.log.Log(context.Background(), level, "the connection to ZooKeeper was lost each time while one request was in flight: it is not sent again for now",
+		s.log.Log(context.Background(), level, "the connection to ZooKeeper was lost each time while one request was "+
+			"in flight: it is not sent again for now",
 			"request", key, "for", held, "advice", tooLarge)
 	}
 }

@@ -124,21 +124,27 @@ func (t TLS) explain(err error) error {
 		}
 		return fmt.Errorf("TLS: the server's certificate is not signed by any CA in %s (%w)", roots, err)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return fmt.Errorf("TLS: the server's certificate has expired or is not valid yet: renew it, or set this host's clock (%w)", err)
+		return fmt.Errorf("TLS: the server's certificate has expired or is not valid yet: renew it, or set this "+
+			"host's clock (%w)", err)
 	case errors.As(err, &name):
-		return fmt.Errorf("TLS: the server's certificate is for another name: set zookeeper.tls.server_name to one that it contains (%w)", err)
+		return fmt.Errorf("TLS: the server's certificate is for another name: set zookeeper.tls.server_name to one "+
+			"that it contains (%w)", err)
 	case errors.As(err, &record):
-		return fmt.Errorf("TLS: the server does not use TLS on this port: set its secureClientPort (of ZooKeeper 3.5 or later) in zookeeper.servers (%w)", err)
+		return fmt.Errorf("TLS: the server does not use TLS on this port: set its secureClientPort (of ZooKeeper 3.5 "+
+			"or later) in zookeeper.servers (%w)", err)
 	case errors.As(err, &op) && op.Op == alertOp:
 		if strings.Contains(err.Error(), "protocol version") {
 			return fmt.Errorf("TLS: the server does not support TLS 1.2 or later (%w)", err)
 		}
 		if t.Cert == "" {
-			return fmt.Errorf("TLS: the server rejected the connection, most likely because it requires a client certificate: set zookeeper.tls.cert and .key (%w)", err)
+			return fmt.Errorf("TLS: the server rejected the connection, most likely because it requires a client "+
+				"certificate: set zookeeper.tls.cert and .key (%w)", err)
 		}
-		return fmt.Errorf("TLS: the server rejected the connection, most likely because of the certificate in zookeeper.tls.cert %s: is it valid, and signed by a CA that the server trusts? (%w)", t.Cert, err)
+		return fmt.Errorf("TLS: the server rejected the connection, most likely because of the certificate in "+
+			"zookeeper.tls.cert %s: is it valid, and signed by a CA that the server trusts? (%w)", t.Cert, err)
 	case isHangUp(err):
-		return fmt.Errorf("TLS: the server closed the connection during the handshake: is this its secureClientPort (of ZooKeeper 3.5 or later), and does its maxClientCnxns permit another connection from this host? (%w)", err)
+		return fmt.Errorf("TLS: the server closed the connection during the handshake: is this its secureClientPort "+
+			"(of ZooKeeper 3.5 or later), and does its maxClientCnxns permit another connection from this host? (%w)", err)
 	}
 	return fmt.Errorf("TLS: %w", err)
 }

@@ -77,7 +77,8 @@ func (s *Session) identify(conn net.Conn, l *saslLogin) (own []identity, err err
 		case name != "":
 			all = []identity{{scheme: x509Scheme, name: name}}
 		case access.namesCertificates():
-			return nil, fmt.Errorf("%w: ACLs name certificates, but this server is older than 3.7, and does not say how it writes the "+
+			return nil, fmt.Errorf("%w: ACLs name certificates, but this server is older than 3.7, and does not say "+
+				"how it writes the "+
 				"subject %s: set zookeeper.auth.file", cluster.ErrNoAuth, asked.Subject)
 		}
 	}

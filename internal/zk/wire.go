@@ -129,7 +129,8 @@ func CloseSession(ctx context.Context, h SessionHandle) error {
 	// Most servers close a session without authentication, so an unreadable file is not an error yet.
 	ids, authErr := h.Access.Auth.read(authKey)
 	d := h.Access.dialer()
-	u := sessionCloser{dial: d.dial, sasl: h.Access.SASL, identities: ids, session: h.Session, password: h.Password, finals: h.Finals}
+	u := sessionCloser{dial: d.dial, sasl: h.Access.SASL, identities: ids, session: h.Session, password: h.Password,
+		finals: h.Finals}
 	err := u.closeAnywhere(ctx, d.visits(ctx, h.Servers))
 	for _, f := range h.Finals {
 		if f.Err != nil {

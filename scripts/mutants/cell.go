@@ -58,7 +58,8 @@ func hierarchy() (mount, group string, err error) {
 			return strings.Fields(line)[4], group, nil
 		}
 	}
-	return "", "", errors.New("control groups version 2 are not mounted; they are needed to isolate tests that kill processes")
+	return "", "", errors.New("control groups version 2 are not mounted; they are needed to isolate tests that " +
+		"kill processes")
 }
 
 // inside runs the command in its arguments with the cell as the root of all visible control groups; $0 is their mount
@@ -69,9 +70,11 @@ const inside = `(umount -l "$0" && mount -t cgroup2 none "$0" && exec "$@") & wa
 // with which Java does not work.
 func (c *cell) command(args []string, root bool) []string {
 	if !root {
-		return append([]string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", `"$@" & wait $!`, "sh"}, args...)
+		return append([]string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c",
+			`"$@" & wait $!`, "sh"}, args...)
 	}
-	return append([]string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--cgroup", "sh", "-c", inside, c.mount}, args...)
+	return append([]string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--cgroup", "sh", "-c", inside,
+		c.mount}, args...)
 }
 
 // attr starts the command in the control group.

@@ -231,13 +231,15 @@ func summarize(reports []report) error {
 	bad := 0
 	fmt.Printf("\n%-28s %8s %8s %8s %8s %7s %8s\n", "package", "mutants", "killed", "by own", "survived", "score", "took")
 	for _, r := range reports {
-		fmt.Printf("%-28s %8d %8d %8d %8d %6.1f%% %8s\n", r.pkg, r.tried, r.all, r.own, len(r.survivors), 100*r.score(), r.took.Round(time.Second))
+		fmt.Printf("%-28s %8d %8d %8d %8d %6.1f%% %8s\n", r.pkg, r.tried, r.all, r.own, len(r.survivors), 100*r.score(),
+			r.took.Round(time.Second))
 		if *only == "" && r.score() < goal {
 			bad++
 		}
 	}
 	if bad > 0 {
-		return fmt.Errorf("less than %.0f%% of the mutants of %d packages are killed: kill the survivors with tests", 100*goal, bad)
+		return fmt.Errorf("less than %.0f%% of the mutants of %d packages are killed: kill the survivors with tests",
+			100*goal, bad)
 	}
 	return nil
 }

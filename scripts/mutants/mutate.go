@@ -223,10 +223,12 @@ var (
 	negations = map[token.Token]string{
 		token.EQL: "!=", token.NEQ: "==", token.LSS: ">=", token.LEQ: ">", token.GTR: "<=", token.GEQ: "<",
 	}
-	boundaries  = map[token.Token]string{token.LSS: "<=", token.LEQ: "<", token.GTR: ">=", token.GEQ: ">"}
-	logic       = map[token.Token]string{token.LAND: "||", token.LOR: "&&"}
-	arithmetic  = map[token.Token]string{token.ADD: "-", token.SUB: "+", token.MUL: "/", token.QUO: "*", token.REM: "*", token.AND: "|", token.OR: "&"}
-	assignments = map[token.Token]string{token.ADD_ASSIGN: "-=", token.SUB_ASSIGN: "+=", token.MUL_ASSIGN: "/=", token.QUO_ASSIGN: "*="}
+	boundaries = map[token.Token]string{token.LSS: "<=", token.LEQ: "<", token.GTR: ">=", token.GEQ: ">"}
+	logic      = map[token.Token]string{token.LAND: "||", token.LOR: "&&"}
+	arithmetic = map[token.Token]string{token.ADD: "-", token.SUB: "+", token.MUL: "/", token.QUO: "*", token.REM: "*",
+		token.AND: "|", token.OR: "&"}
+	assignments = map[token.Token]string{token.ADD_ASSIGN: "-=", token.SUB_ASSIGN: "+=", token.MUL_ASSIGN: "/=",
+		token.QUO_ASSIGN: "*="}
 )
 
 func (g *generator) binary(n *ast.BinaryExpr) {
@@ -339,7 +341,8 @@ func (g *generator) returns(n *ast.ReturnStmt) {
 			with = `""`
 		case t == "time.Duration", strings.HasPrefix(t, "int"), strings.HasPrefix(t, "uint"), strings.HasPrefix(t, "float"):
 			with = "0"
-		case t == "error", t == "any", strings.HasPrefix(t, "*"), strings.HasPrefix(t, "[]"), strings.HasPrefix(t, "map["), strings.HasPrefix(t, "func("):
+		case t == "error", t == "any", strings.HasPrefix(t, "*"), strings.HasPrefix(t, "[]"),
+			strings.HasPrefix(t, "map["), strings.HasPrefix(t, "func("):
 			with = "nil"
 		}
 		if with != "" && with != was {
@@ -368,7 +371,8 @@ func (g *generator) elements(n *ast.CompositeLit) {
 	for _, x := range n.Elts {
 		end := x.End()
 		rest := g.src[g.offset(end):g.offset(n.Rbrace)]
-		if i := slices.IndexFunc(rest, func(b byte) bool { return !strings.ContainsRune(" \t\n", rune(b)) }); i >= 0 && rest[i] == ',' {
+		if i := slices.IndexFunc(rest, func(b byte) bool { return !strings.ContainsRune(" \t\n", rune(b)) }); i >= 0 &&
+			rest[i] == ',' {
 			end += token.Pos(i + 1)
 		}
 		g.replace("element", n, x.Pos(), end, "")

@@ -21,7 +21,8 @@ type target struct {
 }
 
 // simulation runs the first schedules, as many as fit.
-var simulation = suite{pkg: "internal/test/sim", args: []string{"-test.run=^TestSimulation$", "-sim.from=1", "-sim.for=6s"}}
+var simulation = suite{pkg: "internal/test/sim", args: []string{"-test.run=^TestSimulation$", "-sim.from=1",
+	"-sim.for=6s"}}
 
 var targets = []target{
 	{pkg: "internal/elector", args: rapid, also: []suite{{pkg: "internal/elector/whatif"}, simulation}},
@@ -29,11 +30,15 @@ var targets = []target{
 	{pkg: "internal/transition/failsafe", also: []suite{{pkg: "internal/transition", args: rapid}, simulation}},
 	{pkg: "internal/watchdog", also: []suite{simulation}},
 	{pkg: "internal/cluster/renewal", also: []suite{simulation}},
-	{pkg: "internal/cluster", args: rapid, also: []suite{{pkg: "internal/transition", args: rapid}, {pkg: "internal/elector", args: rapid}, simulation}},
+	{pkg: "internal/cluster", args: rapid, also: []suite{{pkg: "internal/transition", args: rapid},
+		{pkg: "internal/elector", args: rapid}, simulation}},
 	{pkg: "internal/policy", args: rapid, named: true, also: []suite{{pkg: "internal/elector", args: rapid}, simulation}},
-	{pkg: "internal/store", files: []string{"reader.go", "collector.go", "source.go", "register.go", "snapshot.go"}, own: true, named: true, also: []suite{simulation}},
-	{pkg: "internal/zk", files: []string{"session.go", "dial.go", "grant.go", "rollback.go", "close.go", "finaltx.go", "conn.go", "await.go", "group.go", "renewer.go"}, own: true, named: true},
-	{pkg: "internal/guard", args: []string{"-test.parallel=4"}, own: true, groups: true, named: true}, // its tests mostly wait
+	{pkg: "internal/store", files: []string{"reader.go", "collector.go", "source.go", "register.go", "snapshot.go"},
+		own: true, named: true, also: []suite{simulation}},
+	{pkg: "internal/zk", files: []string{"session.go", "dial.go", "grant.go", "rollback.go", "close.go", "finaltx.go",
+		"conn.go", "await.go", "group.go", "renewer.go"}, own: true, named: true},
+	// its tests mostly wait
+	{pkg: "internal/guard", args: []string{"-test.parallel=4"}, own: true, groups: true, named: true},
 }
 
 // rapid makes property tests use the same values every time, and not write files when they fail.

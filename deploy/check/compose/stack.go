@@ -39,7 +39,8 @@ func (s *stack) run(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = s.dir
 	cmd.WaitDelay = 5 * time.Second
-	cmd.Env = append(os.Environ(), "COMPOSE_PROJECT_NAME="+s.project, "COMPOSE_FILE=docker-compose.yml", "COMPOSE_ANSI=never", "COMPOSE_PROGRESS=plain")
+	cmd.Env = append(os.Environ(), "COMPOSE_PROJECT_NAME="+s.project, "COMPOSE_FILE=docker-compose.yml",
+		"COMPOSE_ANSI=never", "COMPOSE_PROGRESS=plain")
 	for _, name := range append([]string{"prometheus"}, nodes...) {
 		cmd.Env = append(cmd.Env, strings.ToUpper(name)+"_PORT=0") // a free port
 	}
@@ -90,8 +91,10 @@ func (s *stack) runDocumented(ctx context.Context, section string) error {
 		return err
 	}
 	adapt := strings.NewReplacer("docker compose", strings.Join(s.compose, " "), "127.0.0.1:7981", strings.TrimSpace(port),
-		"zkelectd_", s.project+"_", "app-1", s.project+"-app-1", "app-2", s.project+"-app-2", "app-ha:1.0.0", s.project+"-app:test",
-		"debian:12.11-slim", os.Getenv("ZOOKEEPER_IMAGE"), "-f sidecar", "--build-arg ZKELECTD_IMAGE="+os.Getenv("ZKELECTD_IMAGE")+" -f sidecar")
+		"zkelectd_", s.project+"_", "app-1", s.project+"-app-1", "app-2", s.project+"-app-2", "app-ha:1.0.0", s.project+
+			"-app:test",
+		"debian:12.11-slim", os.Getenv("ZOOKEEPER_IMAGE"), "-f sidecar", "--build-arg ZKELECTD_IMAGE="+
+			os.Getenv("ZKELECTD_IMAGE")+" -f sidecar")
 	out, err := s.run(ctx, "sh", "-euc", adapt.Replace(block))
 	if err != nil {
 		return fmt.Errorf("docs/containers.md, %s: %w\n%s", section, err, out)
@@ -232,7 +235,8 @@ func (s *stack) checkHardening(ctx context.Context) error {
 		case !slices.ContainsFunc(h.SecurityOpt, func(o string) bool { return strings.HasPrefix(o, "no-new-privileges") }):
 			err = errors.New("can gain privileges")
 		case h.Memory == 0 || h.NanoCpus == 0 || h.PidsLimit == 0:
-			err = fmt.Errorf("lacks a limit of memory (%d), processors (%d) or processes (%d)", h.Memory, h.NanoCpus, h.PidsLimit)
+			err = fmt.Errorf("lacks a limit of memory (%d), processors (%d) or processes (%d)", h.Memory, h.NanoCpus,
+				h.PidsLimit)
 		case c.Config.User == "" || strings.HasPrefix(c.Config.User, "0") || strings.HasPrefix(c.Config.User, "root"):
 			err = fmt.Errorf("runs as %q", c.Config.User)
 		}
@@ -276,7 +280,8 @@ func (s *stack) remove() error {
 	defer cancel()
 	s.docker(ctx, "rm", "--force", s.project+"-app-1", s.project+"-app-2") // left by a documented command that failed
 	s.docker(ctx, "rmi", s.project+"-app:test")
-	if _, err := s.run(ctx, slices.Concat(s.compose, []string{"--profile", "monitoring", "down", "--volumes", "--remove-orphans"})...); err != nil {
+	if _, err := s.run(ctx, slices.Concat(s.compose, []string{"--profile", "monitoring", "down", "--volumes",
+		"--remove-orphans"})...); err != nil {
 		return err
 	}
 	for _, kind := range []string{"container", "network", "volume"} {

@@ -83,7 +83,8 @@ func (t *tour) disconnectSite(ctx context.Context) error {
 		return err
 	}
 	if old.to.After(after.Add(t.lease)) {
-		return fmt.Errorf("n1 worked until %s after its site was disconnected, with a lease of %s", old.to.Sub(after), t.lease)
+		return fmt.Errorf("n1 worked until %s after its site was disconnected, with a lease of %s",
+			old.to.Sub(after), t.lease)
 	}
 	fmt.Printf("dc1 disconnected: n1 stops working, after        %8s\n", old.to.Sub(before).Round(time.Millisecond))
 	fmt.Printf("                  n3 works, after                %8s\n", next.from.Sub(before).Round(time.Millisecond))

@@ -47,7 +47,8 @@ func exclusive(lines []line) error {
 	for _, now := range lines {
 		before := last[now.group]
 		if now.term < before.term || (now.term == before.term && now.node != before.node) {
-			return fmt.Errorf("two worked at the same time in the group %s: %s in term %d at %s, after %s in term %d at %s", now.group,
+			return fmt.Errorf("two worked at the same time in the group %s: %s in term %d at %s, after %s "+
+				"in term %d at %s", now.group,
 				now.node, now.term, now.at.Format(time.RFC3339Nano), before.node, before.term, before.at.Format(time.RFC3339Nano))
 		}
 		last[now.group] = now

@@ -134,7 +134,9 @@ func (m *Merger) Take(now time.Duration) []Batch {
 	clear(m.waiting)
 	m.shorten = variation * m.random()
 	// The lease that ends first is renewed first.
-	slices.SortFunc(m.queue, func(a, b part) int { return cmp.Or(cmp.Compare(a.Deadline, b.Deadline), cmp.Compare(a.id, b.id)) })
+	slices.SortFunc(m.queue, func(a, b part) int {
+		return cmp.Or(cmp.Compare(a.Deadline, b.Deadline), cmp.Compare(a.id, b.id))
+	})
 	return m.next(now)
 }
 
@@ -200,7 +202,8 @@ func (m *Merger) Counted(now time.Duration, b Batch, stat cluster.Stat, err erro
 	case err != nil && !errors.Is(err, cluster.ErrNoNode):
 		err = fmt.Errorf("%w: the lease znode could not be read: %w", cluster.ErrNotSent, err)
 	case err != nil, stat.Owner != m.owner, stat.Version < m.version, stat.Version > m.version+m.unknown:
-		m.err = fmt.Errorf("somebody else has deleted or changed znode %s, the lease znode of this session: its version is %d and its owner 0x%x, not %d and 0x%x",
+		m.err = fmt.Errorf("somebody else has deleted or changed znode %s, the lease znode of this session: its "+
+			"version is %d and its owner 0x%x, not %d and 0x%x",
 			m.znode, stat.Version, stat.Owner, m.version, m.owner)
 		err = fmt.Errorf("%w: %w", cluster.ErrNotSent, m.err)
 	default:
@@ -275,7 +278,8 @@ func (m *Merger) next(now time.Duration) []Batch {
 
 // add adds a request to the batch.
 func (b *Batch) add(p part) {
-	b.Ops, b.parts, b.bytes, b.Deadline = append(b.Ops, p.Ops...), append(b.parts, p), b.bytes+size(p.Ops), max(b.Deadline, p.Deadline)
+	b.Ops, b.parts, b.bytes, b.Deadline = append(b.Ops, p.Ops...), append(b.parts, p), b.bytes+size(p.Ops),
+		max(b.Deadline, p.Deadline)
 }
 
 // opSize is the size of an operation in a multi without its path and data: a header, two lengths and a version.

@@ -160,8 +160,10 @@ func (r *Recorder) add(e cluster.Elected, outcome string, fence *cluster.Fence, 
 	kept := min(len(e.Ranking), maxVerdicts)
 	r.recorded = e.Term
 	r.waiting = append(r.waiting, cluster.PastTerm{
-		Term: e.Term, Node: e.Node, Site: e.Site, Previous: e.PreviousNode, Cause: e.Cause, Reason: e.Reason, By: e.RequestedBy, Elector: e.By,
-		Outcome: outcome, ToReady: toReady, Leaderless: leaderless, Wait: fence.Wait, Fencing: fence.Fencing, Ranking: e.Ranking[:kept], RankingOmitted: e.RankingOmitted + len(e.Ranking) - kept,
+		Term: e.Term, Node: e.Node, Site: e.Site, Previous: e.PreviousNode, Cause: e.Cause, Reason: e.Reason,
+		By: e.RequestedBy, Elector: e.By,
+		Outcome: outcome, ToReady: toReady, Leaderless: leaderless, Wait: fence.Wait, Fencing: fence.Fencing,
+		Ranking: e.Ranking[:kept], RankingOmitted: e.RankingOmitted + len(e.Ranking) - kept,
 		PolicyRevision: e.PolicyRevision, Circumstances: e.Circumstances, Time: e.Time,
 	})
 	if r.decided > 0 {

@@ -62,11 +62,13 @@ func Explain(q Question) Explanation {
 	out := Run(q)
 	r := out.Last.Ranking
 	e := Explanation{
-		PolicyType: r.PolicyType, Revision: q.Policy.Revision, Circumstances: out.Last.Circumstances, Notes: append(r.Notes, out.Problems...),
+		PolicyType: r.PolicyType, Revision: q.Policy.Revision, Circumstances: out.Last.Circumstances,
+		Notes:   append(r.Notes, out.Problems...),
 		Members: []RankedMember{}, Blocked: out.Blocked, Waiting: q.Snapshot.Waiting(), Fencing: q.Snapshot.FencingResults(),
 		RollCall: cluster.AnswersIn(q.Snapshot.Elected.Record.Ranking),
 	}
-	if c, rec := q.Snapshot.Current, q.Snapshot.Elected; c.Readable() && rec.Readable() && c.Record.Term < rec.Record.Term {
+	if c, rec := q.Snapshot.Current, q.Snapshot.Elected; c.Readable() && rec.Readable() &&
+		c.Record.Term < rec.Record.Term {
 		e.Waiting = fmt.Sprintf("until %s gives up leadership, which it has held since term %d", c.Record.Node, c.Record.Term)
 	}
 	next := Succession(q, out.Leader.ID)
@@ -80,7 +82,8 @@ func Explain(q Question) Explanation {
 		e.Leader, e.Site, e.Term, e.Cause, e.Reason = rec.Node, rec.Site, rec.Term, string(rec.Cause), rec.Reason
 	}
 	for _, step := range out.Steps {
-		e.Leader, e.Site, e.Term, e.Cause, e.Reason = step.Node, step.Site, step.Term, string(step.Cause), "about to be elected: "+step.Reason
+		e.Leader, e.Site, e.Term, e.Cause, e.Reason = step.Node, step.Site, step.Term, string(step.Cause),
+			"about to be elected: "+step.Reason
 	}
 	for i, entry := range r.Entries {
 		e.Members = append(e.Members, explainEntry(entry, i+1))
@@ -89,7 +92,8 @@ func Explain(q Question) Explanation {
 }
 
 func explainEntry(entry policy.Entry, rank int) RankedMember {
-	m := RankedMember{Node: entry.Member.ID, Site: entry.Member.Node.Record.Site, Refusals: entry.Refusals, Scores: []Score{}}
+	m := RankedMember{Node: entry.Member.ID, Site: entry.Member.Node.Record.Site, Refusals: entry.Refusals,
+		Scores: []Score{}}
 	if entry.Eligible() {
 		m.Rank = rank
 	}
@@ -143,7 +147,8 @@ func compare(out Outcome, entry policy.Entry, better bool) string {
 		}
 		return fmt.Sprintf("%s is not eligible: %s", id, strings.Join(why, "; "))
 	case better:
-		return fmt.Sprintf("%s comes before %s (%s); see Blocked", id, leader.ID, r.Difference(entry.Member.Name, leader.Name))
+		return fmt.Sprintf("%s comes before %s (%s); see Blocked", id, leader.ID, r.Difference(entry.Member.Name,
+			leader.Name))
 	}
 	if difference := r.Difference(leader.Name, entry.Member.Name); difference != "" {
 		return fmt.Sprintf("%s comes after %s: %s", id, leader.ID, difference)

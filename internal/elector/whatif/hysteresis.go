@@ -26,11 +26,15 @@ func heldByHysteresis(q Question, out Outcome) string {
 	if !without.HasLeader() || without.Leader.Name == out.Leader.Name || difference == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s would be better than %s (%s), but not by the %d %% that policy.hysteresis demands; %s moves leadership there",
-		without.Leader.ID, out.Leader.ID, difference, percent, cluster.InGroup("'zkelectd move --to %s'", q.Options.Group, without.Leader.ID))
+	return fmt.Sprintf("%s would be better than %s (%s), but not by the %d %% that policy.hysteresis demands; %s "+
+		"moves leadership there",
+		without.Leader.ID, out.Leader.ID, difference, percent, cluster.InGroup("'zkelectd move --to %s'",
+			q.Options.Group, without.Leader.ID))
 }
 
 // measured reports whether a ranking uses measurements, to which the hysteresis applies.
 func measured(r policy.Ranking) bool {
-	return len(r.Entries) > 0 && slices.ContainsFunc(r.Entries[0].Scores, func(s policy.Score) bool { return s.Ranker == "latency" || s.Ranker == "score" })
+	return len(r.Entries) > 0 && slices.ContainsFunc(r.Entries[0].Scores, func(s policy.Score) bool {
+		return s.Ranker == "latency" || s.Ranker == "score"
+	})
 }

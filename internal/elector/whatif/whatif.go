@@ -155,7 +155,8 @@ func (q Question) applyChange() cluster.Snapshot {
 	}
 	control := s.Control.Record.Clone()
 	for i, id := range slices.Concat(c.Cordon, c.Drain) {
-		control.Cordons = append(control.Cordons, cluster.Cordon{Request: control.Next(hypothesis), Node: id, Drain: i >= len(c.Cordon)})
+		control.Cordons = append(control.Cordons, cluster.Cordon{Request: control.Next(hypothesis), Node: id,
+			Drain: i >= len(c.Cordon)})
 	}
 	if len(control.Cordons) > 0 && s.Control.Err == nil {
 		s.Control.Exists, s.Control.Record = true, control
@@ -221,7 +222,9 @@ func Losses(q Question) []Loss {
 func possibleLosses(s cluster.Snapshot) []Loss {
 	var all []Loss
 	var sites []string
-	members := slices.SortedStableFunc(slices.Values(s.Members), func(a, b cluster.Member) int { return cluster.CompareNodes(a.ID, b.ID) })
+	members := slices.SortedStableFunc(slices.Values(s.Members), func(a, b cluster.Member) int {
+		return cluster.CompareNodes(a.ID, b.ID)
+	})
 	for _, m := range members {
 		if m.Superseded {
 			continue

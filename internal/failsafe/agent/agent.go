@@ -96,9 +96,11 @@ func Open(opt Options) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{
-		opt: opt, dir: dir, stored: state, poke: make(chan struct{}, 1), try: make(chan struct{}, 1), client: peer.NewClient(opt.Node),
+		opt: opt, dir: dir, stored: state, poke: make(chan struct{}, 1), try: make(chan struct{}, 1),
+		client:   peer.NewClient(opt.Node),
 		promises: failsafe.NewPromises(failsafe.Options{State: state, Start: opt.Clock()}),
-		groups:   make(map[string]*Group), results: make(map[string]map[string]string), senders: make(map[destination]*sender), granted: make(map[string]time.Duration), asked: make(map[asked]string),
+		groups:   make(map[string]*Group), results: make(map[string]map[string]string),
+		senders: make(map[destination]*sender), granted: make(map[string]time.Duration), asked: make(map[asked]string),
 	}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	a.running.Go(a.runProbes)
@@ -120,7 +122,8 @@ func readState(dir *statedir.Dir) (failsafe.State, error) {
 	}
 	state, err := failsafe.DecodeState(data)
 	if err != nil {
-		return state, fmt.Errorf("%s is %w: if it cannot be restored, remove it; this host then counts as another one, which has promised nothing", path, err)
+		return state, fmt.Errorf("%s is %w: if it cannot be restored, remove it; this host then counts as another "+
+			"one, which has promised nothing", path, err)
 	}
 	return state, nil
 }
@@ -202,7 +205,8 @@ func (a *Agent) Gone(group string, term int64) { a.promises.Gone(group, term) }
 // SetBudget sets the timing of the leases, on which it depends what the daemon may promise.
 func (a *Agent) SetBudget(b cluster.Budget) error {
 	promised := b
-	promised.LeaseWait = max(b.LeaseWait, cluster.LeaseWait(b.Session)) // leaders know the granted timeout, and the lease may be based on a shorter one
+	// leaders know the granted timeout, and the lease may be based on a shorter one
+	promised.LeaseWait = max(b.LeaseWait, cluster.LeaseWait(b.Session))
 	if next, changed := a.promises.WithWait(promised.LeaseWait); changed {
 		if err := a.Remember(next); err != nil {
 			return err

@@ -73,6 +73,7 @@ func (a *Agent) logPromise(root, leader string, term int64) {
 	first := !known || now > last+a.budget.Session
 	a.mu.Unlock()
 	if first {
-		a.opt.Log.Info("ZooKeeper does not answer: this host has promised the leader to let nobody take over", "root", root, "leader", leader, "term", term)
+		a.opt.Log.Info("ZooKeeper does not answer: this host has promised the leader to let nobody take over", "root",
+			root, "leader", leader, "term", term)
 	}
 }

@@ -158,7 +158,8 @@ type sender struct {
 func (a *Agent) sender(to destination) *sender {
 	s := a.senders[to]
 	if s == nil {
-		s = &sender{agent: a, to: to, wake: make(chan struct{}, 1), asking: make(chan struct{}, maxAsking), ended: make(chan struct{}), gone: make(chan struct{}), pending: make(map[string]outgoing)}
+		s = &sender{agent: a, to: to, wake: make(chan struct{}, 1), asking: make(chan struct{}, maxAsking),
+			ended: make(chan struct{}), gone: make(chan struct{}), pending: make(map[string]outgoing)}
 		a.senders[to] = s
 		a.running.Go(s.run)
 	}
@@ -246,7 +247,8 @@ func (s *sender) ask(all []outgoing) {
 		return
 	}
 	for i, o := range all {
-		s.agent.running.Go(func() { s.agent.deliver(s.to.node, o, got[i]) }) // the loop of one group may be stuck, and those of the others wait
+		// the loop of one group may be stuck, and those of the others wait
+		s.agent.running.Go(func() { s.agent.deliver(s.to.node, o, got[i]) })
 	}
 }
 

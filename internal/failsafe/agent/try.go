@@ -84,7 +84,8 @@ func (a *Agent) tryAll() {
 				results[root][p.ID] = "it takes no part: its log, or 'zkelectd doctor' there, says why"
 				continue
 			}
-			r := failsafe.Request{Group: failsafe.Group(g.Paths), Term: dryTerm, Holder: g.Self, Member: p.Incarnation, Wait: wait, Dry: true}
+			r := failsafe.Request{Group: failsafe.Group(g.Paths), Term: dryTerm, Holder: g.Self, Member: p.Incarnation,
+				Wait: wait, Dry: true}
 			trials[to] = append(trials[to], question{root, g.Secrets, r})
 		}
 	}
@@ -123,7 +124,8 @@ func (a *Agent) setResults(results map[string]map[string]string) {
 		old := before[root]
 		for node, reason := range now {
 			if old[node] != reason {
-				a.opt.Log.Warn("a member would not promise in failsafe mode: in an outage of ZooKeeper the leader would stop", "root", root, "member", node, "reason", reason)
+				a.opt.Log.Warn("a member would not promise in failsafe mode: in an outage of ZooKeeper the "+
+					"leader would stop", "root", root, "member", node, "reason", reason)
 			}
 		}
 		for node := range old {

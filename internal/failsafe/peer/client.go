@@ -89,7 +89,8 @@ func (c *Client) resolves(ctx context.Context, address string) bool {
 func (c *Client) Ask(ctx context.Context, kind Kind, to, address string, messages []Message) ([]Answer, error) {
 	r := request{V: version, Kind: kind, From: c.node, To: to, Nonce: newNonce()}
 	for _, m := range messages {
-		r.Messages = append(r.Messages, sealed{Group: m.Group, Body: m.Body, Seals: seal(m.Secrets, r.question(m.Group, m.Body)...)})
+		r.Messages = append(r.Messages, sealed{Group: m.Group, Body: m.Body,
+			Seals: seal(m.Secrets, r.question(m.Group, m.Body)...)})
 	}
 	got, err := c.post(ctx, address, r)
 	if err != nil {
@@ -144,7 +145,8 @@ func (c *Client) post(ctx context.Context, address string, r request) (response,
 	case answer.StatusCode != http.StatusOK:
 		var refused sealed
 		json.Unmarshal(data, &refused) // another program may answer there
-		return got, fmt.Errorf("%s has answered %d: %s", address, answer.StatusCode, printable(cmp.Or(refused.Reason, http.StatusText(answer.StatusCode))))
+		return got, fmt.Errorf("%s has answered %d: %s", address, answer.StatusCode,
+			printable(cmp.Or(refused.Reason, http.StatusText(answer.StatusCode))))
 	}
 	if err := json.Unmarshal(data, &got); err != nil || got.V != version {
 		return got, fmt.Errorf("%s has not answered like a zkelectd of this version", address)

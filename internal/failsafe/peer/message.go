@@ -45,7 +45,8 @@ type Answer struct {
 }
 
 // ErrForged is the error of an answer that was not made with a key of the group for this question.
-var ErrForged = errors.New("the answer does not have the signature of a member of the group: do both hosts use the same ZooKeeper servers and root?")
+var ErrForged = errors.New("the answer does not have the signature of a member of the group: do both hosts use the " +
+	"same ZooKeeper servers and root?")
 
 // RefusedError is the error of a message that the other daemon refuses to answer. The text is not authenticated.
 type RefusedError struct{ Reason string }
@@ -169,7 +170,8 @@ func code(secret []byte, parts [][]byte) []byte {
 
 // question returns the parts that are authenticated in a request.
 func (r request) question(group string, body []byte) [][]byte {
-	return [][]byte{[]byte("zkelectd failsafe 1 question"), []byte(r.Kind), []byte(r.From), []byte(r.To), r.Nonce, []byte(group), body}
+	return [][]byte{[]byte("zkelectd failsafe 1 question"), []byte(r.Kind), []byte(r.From), []byte(r.To), r.Nonce,
+		[]byte(group), body}
 }
 
 // answer returns the parts that are authenticated in the response: those of the question, so that an answer counts for

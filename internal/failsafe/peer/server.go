@@ -186,7 +186,8 @@ func (m *sealed) check() error {
 }
 
 // errNotSealed says the same of a group that this host does not have: only members of a group may find out who has it.
-var errNotSealed = errors.New("this host has no such group in failsafe mode, has not read the group's key, or has another one: do both hosts " +
+var errNotSealed = errors.New("this host has no such group in failsafe mode, has not read the group's key, or has " +
+	"another one: do both hosts " +
 	"use the same ZooKeeper servers and root? 'zkelectd status' on that host says more")
 
 // answer answers one message.

@@ -189,7 +189,8 @@ func (e *Elector) decide(now time.Duration, snap cluster.Snapshot) time.Duration
 	}
 	if !snap.Policy.Exists {
 		rec := e.opt.Policy(1)
-		e.write("publishing the policy", snap, false, func() {}, cluster.Op{Kind: cluster.OpCreate, Path: e.opt.Paths.Policy(), Data: cluster.Encode(&rec)})
+		e.write("publishing the policy", snap, false, func() {}, cluster.Op{Kind: cluster.OpCreate,
+			Path: e.opt.Paths.Policy(), Data: cluster.Encode(&rec)})
 		return 0
 	}
 	found := e.watchdog.Observe(snap, now)
@@ -198,8 +199,9 @@ func (e *Elector) decide(now time.Duration, snap cluster.Snapshot) time.Duration
 	}
 	in := elector.Input{
 		Snapshot: snap, Policy: e.policy(snap), Now: now, Wall: time.Now(),
-		Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions, Silent: found.WithSilent(e.silent), LeaseOver: len(e.silent) > 0,
-		Others: e.opt.Slots.others(e.opt.Number), Leaderless: e.history.core.Leaderless(now, e.seen),
+		Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions, Silent: found.WithSilent(e.silent),
+		LeaseOver: len(e.silent) > 0,
+		Others:    e.opt.Slots.others(e.opt.Number), Leaderless: e.history.core.Leaderless(now, e.seen),
 		Sighted: e.seen.At, RollCallSeen: e.opt.RollCallSeen(),
 	}
 	in.Placement = e.opt.Placement.Others(policy.RelationsOf(in.Policy.Rules).Peers())
@@ -208,7 +210,8 @@ func (e *Elector) decide(now time.Duration, snap cluster.Snapshot) time.Duration
 		return cluster.Earliest(wake, found.Wake)
 	}
 	d := e.decideWithLimits(in)
-	if d.Elect != nil && d.Elect.Cause == cluster.CausePreempt && e.opt.Slots.outdated(snap.At) { // no recovery waits for that
+	if d.Elect != nil && d.Elect.Cause == cluster.CausePreempt && e.opt.Slots.outdated(snap.At) {
+		// no recovery waits for that
 		e.EndMove()
 		e.opt.RereadDecision()
 		return cluster.Earliest(wake, found.Wake)
@@ -265,7 +268,8 @@ func (e *Elector) carryOut(d elector.Decision, now time.Duration, snap cluster.S
 	repair, done := false, func() {}
 	switch {
 	case d.Elect != nil:
-		e.opt.Log.Info("electing", "leader", d.Elect.Node, "term", d.Elect.Term, "cause", d.Elect.Cause, "reason", d.Elect.Reason)
+		e.opt.Log.Info("electing", "leader", d.Elect.Node, "term", d.Elect.Term, "cause", d.Elect.Cause, "reason",
+			d.Elect.Reason)
 		if f := d.Fence; f != nil && !snap.Fence.Readable() {
 			e.opt.Log.Warn(e.newFenceText(f, snap), "term", f.Term)
 		}
@@ -279,13 +283,15 @@ func (e *Elector) carryOut(d elector.Decision, now time.Duration, snap cluster.S
 		e.history.core.Decide(d.Elect.Term, now)
 		e.opt.Placement.Elected(d.Elect.Node) // at once: another group may decide before this is written
 		e.opt.Electing(*d.Elect)
-		what, ops, repair = elect, e.opt.Paths.ElectTx(snap, *d.Elect, d.Fence, others...), d.Elect.Cause == cluster.CauseRepair
+		what, ops, repair = elect, e.opt.Paths.ElectTx(snap, *d.Elect, d.Fence, others...),
+			d.Elect.Cause == cluster.CauseRepair
 		if d.Take {
 			what, ops = take, e.opt.Paths.TakeTx(snap, e.seen, *d.Elect, others...)
 		}
 		done = func() { e.opt.Elected(*d.Elect) }
 	case d.Revoke != nil && d.Take:
-		e.opt.Log.Warn("the leader is silent: its work is over, and a person must decide who leads next", "leader", d.Revoke.Node, "term", d.Revoke.Term)
+		e.opt.Log.Warn("the leader is silent: its work is over, and a person must decide who leads next", "leader",
+			d.Revoke.Node, "term", d.Revoke.Term)
 		what, ops = silence, e.opt.Paths.SilenceTx(snap, e.seen, *d.Revoke)
 	case d.Revoke != nil:
 		if cause := (revocation{d.Revoke.Term, d.Revoke.Reason}); cause != e.revoking {
@@ -315,10 +321,12 @@ func (e *Elector) Place(snap cluster.Snapshot) {
 func (e *Elector) newFenceText(f *cluster.Fence, snap cluster.Snapshot) string {
 	wait := max(time.Duration(f.LeaseWait), e.opt.Budget.LeaseWait).Round(10 * time.Millisecond)
 	if snap.Fence.Err != nil && errors.Is(snap.Fence.Err, cluster.ErrNeverWritten) {
-		return fmt.Sprintf("there is no record of an earlier leader: the first leader waits %s for a lease that may still be running; "+
+		return fmt.Sprintf("there is no record of an earlier leader: the first leader waits %s for a lease that may "+
+			"still be running; "+
 			"'zkelectd init' on a new group avoids this", wait)
 	}
-	return fmt.Sprintf("the fence was rewritten: the next leader waits %s for a lease that may still be running: %s", wait, f.Reason)
+	return fmt.Sprintf("the fence was rewritten: the next leader waits %s for a lease that may still be running: %s",
+		wait, f.Reason)
 }
 
 // report logs, once, why no leader can be elected or why a better member does not replace the leader. It keeps both for
@@ -338,7 +346,8 @@ func (e *Elector) report(d elector.Decision) {
 	if blocked != "" && blocked != e.view.Blocked {
 		e.opt.Log.Info("preemption blocked", "reason", blocked)
 	}
-	e.awaiting, e.view = d.Awaiting, View{Note: d.Note, Blocked: blocked, Manual: d.Blocked.Manual, AwaitsApproval: d.AwaitsApproval, Proposal: d.Proposal, Sites: eligibility(d.Ranking)}
+	e.awaiting, e.view = d.Awaiting, View{Note: d.Note, Blocked: blocked, Manual: d.Blocked.Manual,
+		AwaitsApproval: d.AwaitsApproval, Proposal: d.Proposal, Sites: eligibility(d.Ranking)}
 	if !d.Starting {
 		e.view.NoLeader = d.Note
 	}
@@ -417,7 +426,8 @@ func (e *Elector) noteFailing(what string, snap *cluster.Snapshot, began time.Du
 	e.failing = cmp.Or(e.failing, began)
 	if e.settled-e.failing >= 2*e.opt.Budget.Session {
 		e.failing = 0
-		e.opt.Useless(fmt.Sprintf("as the elector it could not write its decisions for %s: %v", (2 * e.opt.Budget.Session).Round(time.Second), err))
+		e.opt.Useless(fmt.Sprintf("as the elector it could not write its decisions for %s: %v",
+			(2 * e.opt.Budget.Session).Round(time.Second), err))
 	}
 }
 
@@ -459,7 +469,8 @@ func (e *Elector) policy(snap cluster.Snapshot) *policy.Policy {
 			return e.compiled
 		}
 	}
-	e.opt.Log.Error("the policy in ZooKeeper cannot be used: ranking by this daemon's configuration", "znode", e.opt.Paths.Policy(), "err", err)
+	e.opt.Log.Error("the policy in ZooKeeper cannot be used: ranking by this daemon's configuration", "znode",
+		e.opt.Paths.Policy(), "err", err)
 	e.compiled, err = policy.New(e.opt.Policy(0))
 	if err != nil {
 		panic(fmt.Sprintf("electing: a checked configuration has a policy that does not compile: %v", err))
@@ -475,7 +486,8 @@ func (e *Elector) repairSlots(snap cluster.Snapshot) bool {
 	}
 	ops, err := e.opt.Paths.RepairSlotsTx(snap.Self.Name, snap.Slots, e.opt.Registered, time.Now())
 	if err == nil { // else this instance is about to end
-		e.opt.Log.Warn("the record of slots was deleted or damaged: writing it again", "znode", e.opt.Paths.Slots(), "err", snap.Slots.Err)
+		e.opt.Log.Warn("the record of slots was deleted or damaged: writing it again", "znode", e.opt.Paths.Slots(),
+			"err", snap.Slots.Err)
 		e.write("SLOTS", snap, false, func() {}, ops...)
 	}
 	return true

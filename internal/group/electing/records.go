@@ -118,8 +118,9 @@ func (e *Elector) CallRoll(s *cluster.Snapshot, timeout, now time.Duration) {
 	}
 	elected, _ := s.Terms()
 	next := cluster.RollCall{
-		Header: s.RollCall.Record.Header, Term: elected, Number: cluster.NewInstance(rand.Uint64()), Timeout: cluster.Duration(timeout),
-		By: s.Self.Name, Time: time.Now(),
+		Header: s.RollCall.Record.Header, Term: elected, Number: cluster.NewInstance(rand.Uint64()),
+		Timeout: cluster.Duration(timeout),
+		By:      s.Self.Name, Time: time.Now(),
 	}
 	ops := e.opt.Paths.RollCallTx(s.Self.Name, s.RollCall, next)
 	r.write(func(ctx context.Context) error {

@@ -53,7 +53,8 @@ func (t *Slots) Update(n int, snap *cluster.Snapshot) {
 
 // sameState reports whether two readings of a slot are of the same versions.
 func sameState(a, b cluster.SlotState) bool {
-	return a.Elected.Exists == b.Elected.Exists && a.Elected.Stat == b.Elected.Stat && a.Fence.Exists == b.Fence.Exists && a.Fence.Stat == b.Fence.Stat &&
+	return a.Elected.Exists == b.Elected.Exists && a.Elected.Stat == b.Elected.Stat &&
+		a.Fence.Exists == b.Fence.Exists && a.Fence.Stat == b.Fence.Stat &&
 		a.Current.Exists == b.Current.Exists && a.Current.Stat == b.Current.Stat
 }
 

@@ -71,7 +71,8 @@ func number(path string) (uint64, error) {
 }
 
 // schedulers are the names of the scheduling policies.
-var schedulers = []string{"SCHED_OTHER", "SCHED_FIFO", "SCHED_RR", "SCHED_BATCH", "SCHED_ISO", "SCHED_IDLE", "SCHED_DEADLINE"}
+var schedulers = []string{"SCHED_OTHER", "SCHED_FIFO", "SCHED_RR", "SCHED_BATCH", "SCHED_ISO", "SCHED_IDLE",
+	"SCHED_DEADLINE"}
 
 // Scheduler returns the scheduling policy of a process.
 func Scheduler(pid int) (string, error) {

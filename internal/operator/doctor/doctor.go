@@ -51,7 +51,8 @@ func (f Finding) String() string {
 func Diagnose(f Facts) []Finding {
 	all := f.Config.findings()
 	if len(f.Config.Errors) > 0 && !f.Config.Usable {
-		return append(all, unknown("other checks", "", errors.New("the configuration is invalid"), "correct the configuration, and run this again"))
+		return append(all, unknown("other checks", "", errors.New("the configuration is invalid"),
+			"correct the configuration, and run this again"))
 	}
 	var servers []Server
 	for _, s := range f.Servers {
@@ -89,7 +90,8 @@ func good(check, object, format string, args ...any) Finding {
 
 // unknown is the finding for what could not be looked at.
 func unknown(check, object string, err error, advice string) Finding {
-	return Finding{Result: Warn, Check: check, Object: object, Seen: "could not be checked because " + err.Error(), Advice: advice}
+	return Finding{Result: Warn, Check: check, Object: object, Seen: "could not be checked because " + err.Error(),
+		Advice: advice}
 }
 
 // round makes a measured time readable.

@@ -16,8 +16,10 @@ func (g Group) findings(base time.Duration, version string) []Finding {
 	all := append([]Finding{g.timing(base)}, g.programs()...)
 	switch {
 	case g.Denied:
-		return append(all, Finding{Fail, "permissions", g.Name, "the credentials of this configuration do not permit it: " + g.Err.Error(),
-			"correct the credentials or zookeeper.root, or have someone with access run " + cluster.InGroup("'zkelectd acl --apply'", g.Name) + " (docs/security.md)"})
+		return append(all, Finding{Fail, "permissions", g.Name, "the credentials of this configuration do " +
+			"not permit it: " + g.Err.Error(),
+			"correct the credentials or zookeeper.root, or have someone with access run " +
+				cluster.InGroup("'zkelectd acl --apply'", g.Name) + " (docs/security.md)"})
 	case g.RootErr != nil:
 		return append(all, Finding{Fail, "permissions", g.Name, "a daemon could not take part: " + g.RootErr.Error(),
 			"see 'Teams that share an ensemble' in docs/groups.md"})
@@ -41,7 +43,8 @@ func (g Group) standbys() (all []Finding) {
 		promotable++
 		if m.Standby.State != cluster.StandbyWarm {
 			all = append(all, Finding{Warn, check, g.Name, "that of " + m.Node + " is " + m.Standby.String(),
-				"look at the log of the work on that host; until then that member takes over only if nobody with a warm standby can"})
+				"look at the log of the work on that host; until then that member takes over only if nobody with a " +
+					"warm standby can"})
 		}
 	}
 	if promotable > 0 && len(all) == 0 {
@@ -88,7 +91,8 @@ func (g Group) programs() (all []Finding) {
 	case g.Programs == 0:
 		all = append(all, good(check, g.Name, "the configuration names none"))
 	default:
-		all = append(all, good(check, g.Name, "%s of the configuration: found, and this user can execute them", plural(g.Programs, "program")))
+		all = append(all, good(check, g.Name, "%s of the configuration: found, and this user can execute them",
+			plural(g.Programs, "program")))
 	}
 	return all
 }
@@ -99,13 +103,18 @@ func (g Group) permissions() Finding {
 	case g.ACLErr != nil:
 		return unknown(check, g.Name, g.ACLErr, "")
 	case len(g.LockedOut) > 0:
-		return Finding{Fail, check, g.Name, "these members have no access to the znodes that the others create: " + listed(g.LockedOut),
-			"give them the same zookeeper.auth.file or zookeeper.identities and reload them; " + cluster.InGroup("'zkelectd acl'", g.Name) + " has the details"}
+		return Finding{Fail, check, g.Name, "these members have no access to the znodes that the others create: " +
+			listed(g.LockedOut),
+			"give them the same zookeeper.auth.file or zookeeper.identities and reload them; " +
+				cluster.InGroup("'zkelectd acl'", g.Name) + " has the details"}
 	case len(g.Mismatched) > 0:
-		return Finding{Warn, check, g.Name, "these znodes have another ACL than the configuration says: " + listed(g.Mismatched),
-			"if zookeeper.acl and zookeeper.auth.file are right here and on all members, run " + cluster.InGroup("'zkelectd acl --apply'", g.Name)}
+		return Finding{Warn, check, g.Name, "these znodes have another ACL than the configuration says: " +
+			listed(g.Mismatched),
+			"if zookeeper.acl and zookeeper.auth.file are right here and on all members, run " +
+				cluster.InGroup("'zkelectd acl --apply'", g.Name)}
 	case g.OpenTree:
-		return Finding{Warn, check, g.Name, "anyone who can reach ZooKeeper can stop this group, or lock it out", "see zookeeper.acl in docs/security.md"}
+		return Finding{Warn, check, g.Name, "anyone who can reach ZooKeeper can stop this group, or lock it out",
+			"see zookeeper.acl in docs/security.md"}
 	}
 	return good(check, g.Name, "the znodes have the ACL of the configuration")
 }
@@ -116,19 +125,23 @@ func (g Group) leader() Finding {
 	v := g.View
 	if g.Slots > 0 {
 		if len(g.Leaderless) > 0 {
-			return Finding{Fail, check, g.Name, fmt.Sprintf("%d of %d slots have no READY leader: %s", len(g.Leaderless), g.Slots, listed(g.Leaderless)), "see " + cluster.InGroup("'zkelectd status'", g.Name)}
+			return Finding{Fail, check, g.Name, fmt.Sprintf("%d of %d slots have no READY leader: %s",
+				len(g.Leaderless), g.Slots, listed(g.Leaderless)), "see " + cluster.InGroup("'zkelectd status'", g.Name)}
 		}
 		return problems(check, g.Name, v.Problems, fmt.Sprintf("each of %d slots has a READY leader", g.Slots))
 	}
 	if severity, reasons := v.Condition().Judge(time.Now()); severity == status.SeverityCritical {
 		if v.Failing != "" {
-			advice = "find out what their work needs and does not have; then " + cluster.InGroup("'zkelectd clear-strikes --all'", g.Name) + " ends the pauses at once"
+			advice = "find out what their work needs and does not have; then " +
+				cluster.InGroup("'zkelectd clear-strikes --all'", g.Name) + " ends the pauses at once"
 		}
 		return Finding{Fail, check, g.Name, strings.Join(reasons, "; "), advice}
 	} else if v.State != string(cluster.CurrentReady) {
-		return Finding{Warn, check, g.Name, strings.Join(reasons, "; "), "wait, then look again; the log of that host says what its work waits for"}
+		return Finding{Warn, check, g.Name, strings.Join(reasons, "; "),
+			"wait, then look again; the log of that host says what its work waits for"}
 	}
-	return problems(check, g.Name, v.Problems, fmt.Sprintf("%s leads in term %d; %d of %d members can lead", v.Leader, v.Term, g.Eligible, len(v.Members)))
+	return problems(check, g.Name, v.Problems, fmt.Sprintf("%s leads in term %d; %d of %d members can lead", v.Leader,
+		v.Term, g.Eligible, len(v.Members)))
 }
 
 // problems is a warning with the problems of a status, or ok.
@@ -136,7 +149,8 @@ func problems(check, object string, all []string, seen string) Finding {
 	if len(all) == 0 {
 		return good(check, object, "%s", seen)
 	}
-	return Finding{Warn, check, object, seen + ", but: " + strings.Join(all, "; "), "see " + cluster.InGroup("'zkelectd status'", object) + ", and 'Problems in the status' in docs/operations.md"}
+	return Finding{Warn, check, object, seen + ", but: " + strings.Join(all, "; "), "see " +
+		cluster.InGroup("'zkelectd status'", object) + ", and 'Problems in the status' in docs/operations.md"}
 }
 
 func (g Group) members() Finding {
@@ -144,10 +158,12 @@ func (g Group) members() Finding {
 	present, lost := len(g.View.Members), status.Lost(g.View.Absent)
 	switch {
 	case len(lost) > 0:
-		return Finding{Warn, check, g.Name, fmt.Sprintf("%d of %d expected; lost: %s", present, g.View.Expected, listed(lost)),
+		return Finding{Warn, check, g.Name, fmt.Sprintf("%d of %d expected; lost: %s", present, g.View.Expected,
+			listed(lost)),
 			"start them again, or run " + cluster.InGroup("'zkelectd forget --lost'", g.Name) + " if they do not come back"}
 	case present < 2:
-		return Finding{Warn, check, g.Name, plural(present, "member"), "nobody can take over: start the daemon on another host"}
+		return Finding{Warn, check, g.Name, plural(present, "member"),
+			"nobody can take over: start the daemon on another host"}
 	}
 	return good(check, g.Name, "%d of %d expected are registered", present, g.View.Expected)
 }
@@ -175,7 +191,8 @@ func (g Group) versions(own string) Finding {
 
 func (g Group) policy() Finding {
 	const check = "policy"
-	advice := cluster.InGroup("'zkelectd policy'", g.Name) + " prints it: copy it into the file, and reload. To change the policy, edit the file after that, and reload again"
+	advice := cluster.InGroup("'zkelectd policy'", g.Name) + " prints it: copy it into the file, and reload. To " +
+		"change the policy, edit the file after that, and reload again"
 	var drifted, inFile, inGroup []string
 	for _, m := range g.Members {
 		if m.PolicyDrift {
@@ -189,13 +206,16 @@ func (g Group) policy() Finding {
 	}
 	switch {
 	case len(g.Drift) > 0:
-		return Finding{Warn, check, g.Name, fmt.Sprintf("the policy in force, %s, is not the one in this configuration: %s", g.Policy, listed(g.Drift)), advice}
+		return Finding{Warn, check, g.Name, fmt.Sprintf("the policy in force, %s, is not the one in this "+
+			"configuration: %s", g.Policy, listed(g.Drift)), advice}
 	case len(drifted) > 0:
-		return Finding{Warn, check, g.Name, fmt.Sprintf("the policy in force, %s, is not in the files of these members: %s", g.Policy, listed(drifted)), advice}
+		return Finding{Warn, check, g.Name, fmt.Sprintf("the policy in force, %s, is not in the files of "+
+			"these members: %s", g.Policy, listed(drifted)), advice}
 	case g.Policy == "":
 		return unknown(check, g.Name, errors.New("no policy has been published yet"), "")
 	case len(inFile) > 0 && len(inGroup) > 0:
-		return Finding{Warn, check, g.Name, fmt.Sprintf("policy.source is files on %s, and group on %s", listed(inFile), listed(inGroup)),
+		return Finding{Warn, check, g.Name, fmt.Sprintf("policy.source is files on %s, and group on %s", listed(inFile),
+			listed(inGroup)),
 			"set the same on all hosts, and reload them"}
 	case g.PolicyInGroup:
 		return good(check, g.Name, "%s; no configuration has another one", g.Policy)
@@ -212,12 +232,15 @@ func (g Group) failsafe() []Finding {
 	case view == nil:
 		return nil
 	case view.Stuck:
-		return []Finding{{Fail, check, g.Name, "the last leader may still work, and none of these nodes, which can say otherwise, is registered with the state directory that it had: " + listed(view.WaitsFor),
+		return []Finding{{Fail, check, g.Name, "the last leader may still work, and none of these nodes, which can " +
+			"say otherwise, is registered with the state directory that it had: " + listed(view.WaitsFor),
 			"start one of them; see 'All hosts are lost for good' in docs/failsafe.md"}}
 	case g.FailsafeErr != nil:
-		return []Finding{unknown(check, g.Name, g.FailsafeErr, cluster.InGroup("'zkelectd status'", g.Name)+" says what the leader has found")}
+		return []Finding{unknown(check, g.Name, g.FailsafeErr, cluster.InGroup("'zkelectd status'", g.Name)+
+			" says what the leader has found")}
 	case own == nil:
-		return []Finding{{Warn, check, g.Name, "the policy enables it, but the daemon of this host takes no part: its configuration does not have failsafe.enabled", advice}}
+		return []Finding{{Warn, check, g.Name, "the policy enables it, but the daemon of this host takes no part: " +
+			"its configuration does not have failsafe.enabled", advice}}
 	case own.Problem != "":
 		return []Finding{{Warn, check, g.Name, "it would not work if this host led: " + own.Problem, advice}}
 	}
@@ -231,7 +254,8 @@ func (g Group) promisers(own *status.Failsafe) (all []Finding) {
 		switch why, bad := own.Unready[m.Node]; {
 		case m.Node == g.Node:
 		case bad:
-			all = append(all, Finding{Warn, check, g.Name, m.Node + " would not promise, so without ZooKeeper the leader would stop: " + why, advice})
+			all = append(all, Finding{Warn, check, g.Name, m.Node + " would not promise, so without ZooKeeper the " +
+				"leader would stop: " + why, advice})
 		default:
 			all = append(all, good(check, g.Name, "%s would promise", m.Node))
 		}
@@ -247,6 +271,7 @@ func (g Group) active() []Finding {
 	if g.Failsafe == nil || !g.Failsafe.Active {
 		return nil
 	}
-	return []Finding{{Warn, "failsafe mode", g.Name, "ACTIVE: this host leads without ZooKeeper, by the promises of " + listed(g.Failsafe.Asks),
+	return []Finding{{Warn, "failsafe mode", g.Name, "ACTIVE: this host leads without ZooKeeper, by the promises of " +
+		listed(g.Failsafe.Asks),
 		"bring ZooKeeper back; until then stop no daemon of the group"}}
 }

@@ -15,16 +15,20 @@ func (d Daemon) findings(version string) []Finding {
 	case d.Err != nil:
 		return []Finding{unknown(check, d.Node, d.Err, "")}
 	case d.Pid == 0 && d.Answer != "":
-		return []Finding{{Fail, check, d.Node, "runs, but is not registered: " + d.Answer, "correct that; it then joins by itself"}}
+		return []Finding{{Fail, check, d.Node, "runs, but is not registered: " + d.Answer,
+			"correct that; it then joins by itself"}}
 	case d.Pid == 0:
-		return []Finding{{Fail, check, d.Node, "does not run: " + d.Absent, "start it, as with 'systemctl start zkelectd', and read its log"}}
+		return []Finding{{Fail, check, d.Node, "does not run: " + d.Absent,
+			"start it, as with 'systemctl start zkelectd', and read its log"}}
 	}
 	var all []Finding
 	if len(d.NotIn) > 0 {
-		all = append(all, Finding{Fail, check, d.Node, "runs, but is not registered in " + listed(d.NotIn), "its log says why"})
+		all = append(all, Finding{Fail, check, d.Node, "runs, but is not registered in " + listed(d.NotIn),
+			"its log says why"})
 	}
 	if d.Version != "" && d.Version != version {
-		all = append(all, Finding{Warn, check, d.Node, fmt.Sprintf("process %d runs %s, but this binary is %s", d.Pid, orUnknown(d.Version), version), "restart the daemon to use this binary"})
+		all = append(all, Finding{Warn, check, d.Node, fmt.Sprintf("process %d runs %s, but this binary is %s", d.Pid,
+			orUnknown(d.Version), version), "restart the daemon to use this binary"})
 	}
 	if len(all) == 0 {
 		all = append(all, good(check, d.Node, "process %d runs %s", d.Pid, orUnknown(d.Version)))
@@ -53,14 +57,16 @@ func (h Host) findings() []Finding {
 
 func (h Host) containment() Finding {
 	const check = "containment"
-	const advice = "if guard, daemon and keeper are all killed at once, some of the work may survive: set Delegate=yes in the unit, and neither RestrictNamespaces= nor ProtectControlGroups= (docs/safety.md)"
+	const advice = "if guard, daemon and keeper are all killed at once, some of the work may survive: set " +
+		"Delegate=yes in the unit, and neither RestrictNamespaces= nor ProtectControlGroups= (docs/safety.md)"
 	used := h.InUse
 	if used == "" && h.Containment != "auto" {
 		used = h.Containment
 	}
 	switch {
 	case h.Unkillable != "":
-		return Finding{Fail, check, "", "part of the work cannot be killed: " + h.Unkillable, "until it ends, nothing is released"}
+		return Finding{Fail, check, "", "part of the work cannot be killed: " + h.Unkillable,
+			"until it ends, nothing is released"}
 	case used == "keeper":
 		return Finding{Warn, check, "", "the keeper alone holds the work together", advice}
 	case used != "":
@@ -68,7 +74,8 @@ func (h Host) containment() Finding {
 	case h.DelegatedErr != nil:
 		return unknown(check, "", h.DelegatedErr, "")
 	case !h.Delegated:
-		return Finding{Warn, check, "", "no control group is delegated to the guard, so the keeper alone holds the work together", advice}
+		return Finding{Warn, check, "", "no control group is delegated to the guard, so the keeper alone holds " +
+			"the work together", advice}
 	}
 	return good(check, "", "a control group is delegated to the guard, and holds the work together")
 }
@@ -82,7 +89,8 @@ func (h Host) memory() Finding {
 	if h.Limits.Locked == Unlimited || h.CanLock {
 		return good(check, "", "%s, without a limit", seen)
 	}
-	return Finding{Warn, check, "", fmt.Sprintf("%s, and may lock %s, so a stalled disk may delay a kill", seen, bytesText(h.Limits.Locked)),
+	return Finding{Warn, check, "", fmt.Sprintf("%s, and may lock %s, so a stalled disk may delay a kill", seen,
+		bytesText(h.Limits.Locked)),
 		"set LimitMEMLOCK=infinity in the unit, 'ulimit -l unlimited', or --ulimit memlock=-1 for a container"}
 }
 
@@ -98,7 +106,8 @@ func (h Host) files() Finding {
 		return unknown(check, "", h.LimitsErr, "")
 	}
 	if need := uint64(baseFiles + groupFiles*h.Groups); h.Limits.Files < need {
-		return Finding{Warn, check, "", fmt.Sprintf("the guard may open %d files, and %s may need %d", h.Limits.Files, plural(h.Groups, "group"), need), "set LimitNOFILE= in the unit"}
+		return Finding{Warn, check, "", fmt.Sprintf("the guard may open %d files, and %s may need %d", h.Limits.Files,
+			plural(h.Groups, "group"), need), "set LimitNOFILE= in the unit"}
 	}
 	return good(check, "", "the guard may open %s files", countText(h.Limits.Files))
 }
@@ -114,9 +123,11 @@ func (h Host) tasks() Finding {
 	case h.LimitsErr != nil:
 		return unknown(check, "", h.LimitsErr, "")
 	case h.TasksMax != Unlimited && h.Tasks+minTasks > h.TasksMax:
-		return Finding{Warn, check, "", fmt.Sprintf("the control group of the guard has %d tasks of at most %d", h.Tasks, h.TasksMax), "raise TasksMax= of the unit: the work could not be started"}
+		return Finding{Warn, check, "", fmt.Sprintf("the control group of the guard has %d tasks of at most %d",
+			h.Tasks, h.TasksMax), "raise TasksMax= of the unit: the work could not be started"}
 	case h.Limits.Processes < minTasks:
-		return Finding{Warn, check, "", fmt.Sprintf("the user of the guard may have %d processes", h.Limits.Processes), "raise LimitNPROC= of the unit: the work could not be started"}
+		return Finding{Warn, check, "", fmt.Sprintf("the user of the guard may have %d processes", h.Limits.Processes),
+			"raise LimitNPROC= of the unit: the work could not be started"}
 	}
 	return good(check, "", "%d tasks in the control group of the guard, %s permitted", h.Tasks, countText(h.TasksMax))
 }
@@ -142,13 +153,17 @@ func (h Host) watchdogDevice() Finding {
 	case w == nil:
 		return good(check, "", "not configured (watchdog_device.mode)")
 	case w.State == status.DeviceUnusable && w.Required:
-		return Finding{Fail, check, w.Device, "it is required and cannot be used, so this host does not lead: " + w.Reason, "see docs/watchdog-device.md"}
+		return Finding{Fail, check, w.Device, "it is required and cannot be used, so this host does not lead: " +
+			w.Reason, "see docs/watchdog-device.md"}
 	case w.State == status.DeviceUnusable:
-		return Finding{Warn, check, w.Device, "it is not used, so nothing resets this host if it stands still: " + w.Reason, "see docs/watchdog-device.md"}
+		return Finding{Warn, check, w.Device, "it is not used, so nothing resets this host if it stands still: " +
+			w.Reason, "see docs/watchdog-device.md"}
 	case len(w.Warnings) > 0:
-		return Finding{Warn, check, w.Device, w.Identity + ": " + strings.Join(w.Warnings, "; "), "see docs/watchdog-device.md"}
+		return Finding{Warn, check, w.Device, w.Identity + ": " + strings.Join(w.Warnings, "; "),
+			"see docs/watchdog-device.md"}
 	}
-	return good(check, w.Device, "%s (%s), timeout %s: it resets this host at most %s after the end of a lease", w.State, w.Identity, w.Timeout, w.ResetAfterLease)
+	return good(check, w.Device, "%s (%s), timeout %s: it resets this host at most %s after the end of a lease",
+		w.State, w.Identity, w.Timeout, w.ResetAfterLease)
 }
 
 // bytesText returns a number of bytes for people.

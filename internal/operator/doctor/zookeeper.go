@@ -80,13 +80,15 @@ func ensemble(all []Server, read Session) (found []Finding) {
 	up := len(all) - len(down)
 	switch {
 	case up == 0:
-		return []Finding{{Fail, check, "", fmt.Sprintf("none of %s serves sessions", plural(len(all), "server")), "no leader can be elected: see the servers above"}}
+		return []Finding{{Fail, check, "", fmt.Sprintf("none of %s serves sessions", plural(len(all), "server")),
+			"no leader can be elected: see the servers above"}}
 	case len(down) > 0 && 2*(up-1) <= len(all):
 		found = append(found, Finding{Warn, check, "", fmt.Sprintf("%d of %d servers serve sessions", up, len(all)),
 			"the loss of one more would stop all elections: start " + listed(down)})
 	}
 	if len(read.Foreign) > 0 {
-		differ := fmt.Sprintf("%s and %s are of different ensembles, or sessions are local to a server (localSessionsEnabled)", read.Server, listed(read.Foreign))
+		differ := fmt.Sprintf("%s and %s are of different ensembles, or sessions are local to a server "+
+			"(localSessionsEnabled)", read.Server, listed(read.Foreign))
 		found = append(found, Finding{Fail, check, "", differ,
 			"correct zookeeper.servers on all hosts: members that reach different ensembles are two groups, each with a leader"})
 	}
@@ -95,11 +97,14 @@ func ensemble(all []Server, read Session) (found []Finding) {
 	}
 	found = append(found, judgeVersions(all)...)
 	if len(versions) > 1 {
-		found = append(found, Finding{Warn, check, "", "the servers have different versions: " + strings.Join(versions, ", "), "finish the upgrade of ZooKeeper"})
+		found = append(found, Finding{Warn, check, "", "the servers have different versions: " +
+			strings.Join(versions, ", "), "finish the upgrade of ZooKeeper"})
 	}
 	if len(grants) > 1 {
-		found = append(found, Finding{Warn, check, "", "the servers grant different session timeouts: " + strings.Join(grants, ", "),
-			"give all servers the same tickTime, minSessionTimeout and maxSessionTimeout, or set zookeeper.min_session_timeout to the smallest"})
+		found = append(found, Finding{Warn, check, "", "the servers grant different session timeouts: " +
+			strings.Join(grants, ", "),
+			"give all servers the same tickTime, minSessionTimeout and maxSessionTimeout, or set " +
+				"zookeeper.min_session_timeout to the smallest"})
 	}
 	if len(found) == 0 {
 		found = append(found, good(check, "", "%d of %d servers serve sessions", up, len(all)))
@@ -126,11 +131,13 @@ func judgeVersions(all []Server) (found []Finding) {
 			unknown = append(unknown, s.Name)
 			continue
 		case major != 3 || minor > 9:
-			found = append(found, Finding{Warn, check, "", fmt.Sprintf("ZooKeeper %s of %s is newer than all that this version was tested with", s.Version, s.Name),
+			found = append(found, Finding{Warn, check, "", fmt.Sprintf("ZooKeeper %s of %s is newer than all that "+
+				"this version was tested with", s.Version, s.Name),
 				"look for a newer zkelectd, or use a version that docs/zookeeper.md has"})
 		case minor < 5:
-			found = append(found, Finding{Warn, check, "", fmt.Sprintf("ZooKeeper %s of %s has no TLS, and gets no fixes", s.Version, s.Name),
-				"upgrade to a version that docs/zookeeper.md has"})
+			found = append(found,
+				Finding{Warn, check, "", fmt.Sprintf("ZooKeeper %s of %s has no TLS, and gets no fixes", s.Version, s.Name),
+					"upgrade to a version that docs/zookeeper.md has"})
 		case minor < 8:
 			found = append(found, Finding{Warn, check, "", fmt.Sprintf("ZooKeeper %s of %s gets no fixes", s.Version, s.Name),
 				"upgrade to a version that docs/zookeeper.md has"})
@@ -150,8 +157,10 @@ func (s Session) finding() Finding {
 	case s.Err != nil:
 		return Finding{Fail, check, "", "no session: " + s.Err.Error(), "see the servers above"}
 	case s.Granted != s.Asked:
-		return Finding{Warn, check, "", fmt.Sprintf("the server grants %s instead of %s (zookeeper.session_timeout)", s.Granted, s.Asked),
-			"set zookeeper.session_timeout to what the servers permit (minSessionTimeout to maxSessionTimeout), or change that there"}
+		return Finding{Warn, check, "", fmt.Sprintf("the server grants %s instead of %s (zookeeper.session_timeout)",
+			s.Granted, s.Asked),
+			"set zookeeper.session_timeout to what the servers permit (minSessionTimeout to maxSessionTimeout), or " +
+				"change that there"}
 	case s.Base != s.Granted:
 		return good(check, "", "%s, as asked; leases are based on zookeeper.min_session_timeout, %s", s.Granted, s.Base)
 	}
@@ -166,9 +175,11 @@ func (w Write) finding(session error) Finding {
 	case w.Absent:
 		return unknown(check, "", w.Err, "start the daemon, or run 'zkelectd init'; then run this again")
 	case w.Denied:
-		return unknown(check, "", w.Err, "run this as a user who may read the credentials of the daemon; if you did, see the permissions below")
+		return unknown(check, "", w.Err, "run this as a user who may read the credentials of the daemon; if you did, "+
+			"see the permissions below")
 	case w.Err != nil:
-		return Finding{Fail, check, "", "a write failed: " + w.Err.Error(), "without a quorum no leader is elected, and none keeps its lease: see the servers above"}
+		return Finding{Fail, check, "", "a write failed: " + w.Err.Error(),
+			"without a quorum no leader is elected, and none keeps its lease: see the servers above"}
 	}
 	return good(check, "", "a write was accepted in %s", round(w.Answered.Sub(w.Sent)))
 }
@@ -178,7 +189,8 @@ const maxSkew = 2 * time.Second
 
 // clock compares the clock of this host with that of the server that has ordered the write.
 func (w Write) clock() Finding {
-	const check, advice = "clock", "elections do not depend on it, but logs, history and certificates do: look at the time synchronization of this host and of the servers"
+	const check, advice = "clock", "elections do not depend on it, but logs, history and certificates do: look at " +
+		"the time synchronization of this host and of the servers"
 	if w.Err != nil {
 		return unknown(check, "", errors.New("there was no write to compare with"), "")
 	}
@@ -186,9 +198,11 @@ func (w Write) clock() Finding {
 	ahead, behind := w.Sent.Sub(w.Time), w.Time.Sub(w.Answered)
 	switch {
 	case ahead > maxSkew:
-		return Finding{Warn, check, "", fmt.Sprintf("the clock of this host is at least %s ahead of that of the ZooKeeper server", round(ahead)), advice}
+		return Finding{Warn, check, "", fmt.Sprintf("the clock of this host is at least %s ahead of that of the "+
+			"ZooKeeper server", round(ahead)), advice}
 	case behind > maxSkew:
-		return Finding{Warn, check, "", fmt.Sprintf("the clock of this host is at least %s behind that of the ZooKeeper server", round(behind)), advice}
+		return Finding{Warn, check, "", fmt.Sprintf("the clock of this host is at least %s behind that of the "+
+			"ZooKeeper server", round(behind)), advice}
 	}
 	return good(check, "", "this host and the ZooKeeper server agree within %s", maxSkew)
 }
@@ -207,12 +221,14 @@ func (f Facts) clocks() Finding {
 	}
 	switch {
 	case len(off) > 0:
-		return Finding{Warn, check, "", "when they registered, these clocks differed from that of the ZooKeeper server: " + listed(off),
+		return Finding{Warn, check, "", "when they registered, these clocks differed from that of the " +
+			"ZooKeeper server: " + listed(off),
 			"look at the time synchronization there; the next registration measures it again"}
 	case f.ClocksErr != nil:
 		return unknown(check, "", f.ClocksErr, "")
 	case len(f.Clocks) == 0:
 		return unknown(check, "", errors.New("no member is known"), "")
 	}
-	return good(check, "", "when they registered, the clocks of %s agreed with that of the ZooKeeper server within %s", plural(len(f.Clocks), "member"), maxSkew)
+	return good(check, "", "when they registered, the clocks of %s agreed with that of the ZooKeeper server within %s",
+		plural(len(f.Clocks), "member"), maxSkew)
 }

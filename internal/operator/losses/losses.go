@@ -153,7 +153,8 @@ func loss(k Kind, o Outcome, why string, parts ...Part) Loss {
 // hook fails, the guard does not release: then the loss is like that of the host.
 func (c Config) daemon() Loss {
 	b := c.Budget
-	return loss(Daemon, NextLeader, "the guard kills the work, and releases; if it cannot, this is like the loss of the host",
+	return loss(Daemon, NextLeader, "the guard kills the work, and releases; if it cannot, this is like the "+
+		"loss of the host",
 		Part{"kill", cluster.Duration(b.Kill)}, Part{"hooks", cluster.Duration(time.Duration(c.Hooks) * b.Kill)})
 }
 
@@ -208,7 +209,8 @@ func (c Config) partition() Loss {
 	why := c.proof()
 	switch {
 	case c.Failsafe && c.FailsafeMax > 0:
-		why += fmt.Sprintf("; if the leader is cut off together with all members that have promised, it works on for at most %s, and nobody else leads meanwhile", c.FailsafeMax)
+		why += fmt.Sprintf("; if the leader is cut off together with all members that have promised, it works on for "+
+			"at most %s, and nobody else leads meanwhile", c.FailsafeMax)
 	case c.Failsafe:
 		why += "; if the leader is cut off together with all members that have promised, it works on, and nobody else leads"
 	}
@@ -235,13 +237,16 @@ func (c Config) zookeeper() Loss {
 	limit := ""
 	switch {
 	case !c.Failsafe:
-		return loss(ZooKeeper, NoLeader, fmt.Sprintf("the leader stops within its lease, %s, and nobody leads until ZooKeeper is back", round(c.Budget.Lease)), c.expiry()...)
+		return loss(ZooKeeper, NoLeader, fmt.Sprintf("the leader stops within its lease, %s, and nobody leads until "+
+			"ZooKeeper is back", round(c.Budget.Lease)), c.expiry()...)
 	case c.Alone:
-		return loss(ZooKeeper, NoLeader, "no other member can promise to let nobody take over: the leader stops within its lease", c.expiry()...)
+		return loss(ZooKeeper, NoLeader, "no other member can promise to let nobody take over: the leader stops "+
+			"within its lease", c.expiry()...)
 	case c.FailsafeMax > 0:
 		limit = fmt.Sprintf(", for at most %s", c.FailsafeMax)
 	}
-	return loss(ZooKeeper, SameLeader, "the leader works on"+limit+" while every other member answers it; it stops within its lease if one does not")
+	return loss(ZooKeeper, SameLeader, "the leader works on"+limit+" while every other member answers it; it stops "+
+		"within its lease if one does not")
 }
 
 // standStill: to the others this is a lost host. But its guard stands still, too: when the host goes on, its work runs
@@ -258,7 +263,8 @@ func (c Config) standStill() Loss {
 	case c.DeviceRequired:
 		why = "the watchdog device resets the host; not a virtual machine that is paused with its device"
 	case c.DeviceUsed:
-		return c.unsafe("two leaders may work if the watchdog device cannot be used: watchdog_device.mode is automatic, not required")
+		return c.unsafe("two leaders may work if the watchdog device cannot be used: watchdog_device.mode is " +
+			"automatic, not required")
 	default:
 		return c.unsafe("two leaders may work: nothing ends the old work, as watchdog_device.mode or fencing.required would")
 	}

@@ -15,7 +15,8 @@ func (d *draft) approve(node string, reject bool) (Plan, error) {
 	i := slices.IndexFunc(d.next.Proposals, func(p cluster.Proposal) bool { return node == "" || p.Node == node })
 	switch {
 	case i < 0 && len(d.next.Proposals) > 0:
-		return Plan{}, fmt.Errorf("%s is not proposed now, but %s: look at %s again", node, d.next.Proposals[0].Target(), d.inGroup("'zkelectd status'"))
+		return Plan{}, fmt.Errorf("%s is not proposed now, but %s: look at %s again", node,
+			d.next.Proposals[0].Target(), d.inGroup("'zkelectd status'"))
 	case i < 0:
 		return Plan{}, &NotAffectedError{Reason: "no election waits for approval"}
 	}
@@ -41,7 +42,8 @@ func (d *draft) approve(node string, reject bool) (Plan, error) {
 	eligible := func(e policy.Entry) bool { return e.Member.ID == id && e.Eligible() }
 	unseen := cause == cluster.CauseOverdue || cause == cluster.CauseSilent // only the elector measures that
 	if out.Leader.ID != id && !(unseen && slices.ContainsFunc(out.Last.Ranking.Entries, eligible)) {
-		return Plan{}, fmt.Errorf("%s would not take over any more: %s", target, cmp.Or(out.WhyNoLeader(), out.Leader.ID+" leads"))
+		return Plan{}, fmt.Errorf("%s would not take over any more: %s", target,
+			cmp.Or(out.WhyNoLeader(), out.Leader.ID+" leads"))
 	}
 	d.addMessage("%s takes over", target)
 	return d.finish("approval of " + id)

@@ -50,7 +50,8 @@ func (d *draft) warnOfNoStandby() {
 	before := d.q.Leaders()
 	for i, q := range WithControl(d.q, d.next).Leaders() {
 		leader := whatif.Run(q).Leader.ID
-		if leader == "" || whatif.Succession(q, leader).HasLeader() || !whatif.Succession(before[i], whatif.Run(before[i]).Leader.ID).HasLeader() {
+		if leader == "" || whatif.Succession(q, leader).HasLeader() ||
+			!whatif.Succession(before[i], whatif.Run(before[i]).Leader.ID).HasLeader() {
 			continue
 		}
 		if s := q.Snapshot.Slot; s != "" {
@@ -70,9 +71,11 @@ func (d *draft) finishDrain(c cluster.Cordon) (Plan, error) {
 		d.addMessage("%s; leadership does not move", effect)
 	case out.HasLeader() && !c.Matches(out.Leader.ID, out.Leader.Node.Record.Site):
 		d.mentionFailure(out.Leader.ID)
-		d.addMessage("%s, and leadership moves from %s (%s) to %s (%s)", effect, leader, at, out.Leader.ID, out.Leader.Node.Record.Site)
+		d.addMessage("%s, and leadership moves from %s (%s) to %s (%s)", effect, leader, at, out.Leader.ID,
+			out.Leader.Node.Record.Site)
 	case !d.options.Force:
-		return Plan{}, fmt.Errorf("no other member is eligible: %s; --force drains it as soon as another one is", d.othersRefused(out, c.Matches))
+		return Plan{}, fmt.Errorf("no other member is eligible: %s; --force drains it as soon as another one is",
+			d.othersRefused(out, c.Matches))
 	default:
 		d.addMessage("%s; %s leads until another member is eligible", effect, leader)
 	}
@@ -125,7 +128,8 @@ func (d *draft) addCordon(c cluster.Cordon) error {
 		return true
 	})
 	if d.next.Full() {
-		return fmt.Errorf("there are too many cordons: uncordon some of the nodes and sites that %s lists first", d.inGroup("'zkelectd status'"))
+		return fmt.Errorf("there are too many cordons: uncordon some of the nodes and sites that %s lists first",
+			d.inGroup("'zkelectd status'"))
 	}
 	c.Request = d.newRequest()
 	d.next.Cordons = append(d.next.Cordons, c)
@@ -163,7 +167,8 @@ func (r Request) checkScope(q whatif.Question) error {
 	case r.Kind.OfSlot() && q.Slots != nil:
 		return fmt.Errorf("the group has several leaders: '%s' needs a slot, 0 to %d", r.Kind, len(q.Slots)-1)
 	case !r.Kind.OfSlot() && q.Snapshot.Slot != "":
-		return fmt.Errorf("a %s is for the whole group, not for slot %s: name the group without a slot", r.Kind, q.Snapshot.Slot)
+		return fmt.Errorf("a %s is for the whole group, not for slot %s: name the group without a slot", r.Kind,
+			q.Snapshot.Slot)
 	}
 	return nil
 }
@@ -223,7 +228,8 @@ func (d *draft) finishSlotDrain(c cluster.Cordon) (Plan, error) {
 		}
 	}
 	if len(stuck) > 0 && !d.options.Force {
-		return Plan{}, errors.New("no other member is eligible: " + strings.Join(stuck, "; ") + "; --force drains it as soon as another one is")
+		return Plan{}, errors.New("no other member is eligible: " + strings.Join(stuck, "; ") +
+			"; --force drains it as soon as another one is")
 	}
 	return d.finish("drain of " + c.Target())
 }
@@ -270,10 +276,12 @@ func (d *draft) clearStrikes(node string) (Plan, error) {
 			return Plan{}, &NotAffectedError{Reason: "no node has strikes", Done: true}
 		}
 		nodes, _ := members(d.q.Snapshot)
-		return Plan{}, &NotAffectedError{Reason: node + " has no strikes" + suggest.DidYouMean(node, nodes), Done: knows(d.q.Snapshot, node)}
+		return Plan{}, &NotAffectedError{Reason: node + " has no strikes" + suggest.DidYouMean(node, nodes),
+			Done: knows(d.q.Snapshot, node)}
 	}
 	if d.next.Full() {
-		return Plan{}, fmt.Errorf("there are too many requests: uncordon some of the nodes and sites that %s lists first", d.inGroup("'zkelectd status'"))
+		return Plan{}, fmt.Errorf("there are too many requests: uncordon some of the nodes and sites that "+
+			"%s lists first", d.inGroup("'zkelectd status'"))
 	}
 	for _, c := range cleared {
 		slot := c.Slot
@@ -329,7 +337,8 @@ func (d *draft) forget(node string) (Plan, error) {
 	case len(drop) == 0 && node == "":
 		return Plan{}, &NotAffectedError{Reason: "no member is lost", Done: true}
 	case len(drop) == 0:
-		return Plan{}, &NotAffectedError{Reason: fmt.Sprintf("no node %q has left the group", node) + suggest.DidYouMean(node, left)}
+		return Plan{}, &NotAffectedError{Reason: fmt.Sprintf("no node %q has left the group", node) +
+			suggest.DidYouMean(node, left)}
 	}
 	next := q.Snapshot.Roster.Record.Without(func(n cluster.RosterNode) bool { return drop[n.ID] })
 	d.plan.Roster = &next

@@ -53,7 +53,8 @@ func (d *draft) move(node, site string) (Plan, error) {
 	case leader == "":
 		d.addMessage("there is no leader; %s takes over and stays first%s", out.Leader.ID, d.duration())
 	default:
-		d.addMessage("moves leadership from %s (%s) to %s (%s)%s", leader, at, out.Leader.ID, out.Leader.Node.Record.Site, d.duration())
+		d.addMessage("moves leadership from %s (%s) to %s (%s)%s", leader, at, out.Leader.ID,
+			out.Leader.Node.Record.Site, d.duration())
 	}
 	return d.finish("move to " + m.Target())
 }
@@ -73,7 +74,8 @@ func (d *draft) bestOther() (string, error) {
 	why := d.othersRefused(out, func(id, _ string) bool { return id == leader })
 	d.next.Cordons = append(d.next.Cordons, cluster.Cordon{Node: leader, Drain: true})
 	if then := d.forecast(); d.q.Snapshot.Slot == "" && then.HasLeader() && then.Leader.ID != leader {
-		why += fmt.Sprintf("; %s has %s take over, although it has failed", d.inGroup("'zkelectd drain --node %s'", leader), then.Leader.ID)
+		why += fmt.Sprintf("; %s has %s take over, although it has failed", d.inGroup("'zkelectd drain --node %s'",
+			leader), then.Leader.ID)
 	}
 	return "", fmt.Errorf("no other member is eligible: %s", why)
 }
@@ -86,7 +88,8 @@ func (d *draft) moveRefusal(m *cluster.Move, out whatif.Outcome) error {
 	if forced := d.forecast(); !d.options.Force && m.Matches(forced.Leader.ID, forced.Leader.Node.Record.Site) {
 		why += "; --force moves it anyway"
 	} else if excluded != "" {
-		why += fmt.Sprintf("; run %s first: a forced move does not ignore an exclusion", d.inGroup("'zkelectd clear-strikes %s'", excluded))
+		why += fmt.Sprintf("; run %s first: a forced move does not ignore an exclusion",
+			d.inGroup("'zkelectd clear-strikes %s'", excluded))
 	}
 	return fmt.Errorf("leadership cannot move to %s: %s", m.Target(), why)
 }

@@ -240,7 +240,8 @@ func newDraft(q whatif.Question, o Options) (*draft, error) {
 
 // newRequest returns the request with the next number.
 func (d *draft) newRequest() cluster.Request {
-	r := d.next.Next(cluster.Request{By: d.options.By, Reason: d.options.Reason, For: cluster.Duration(d.options.For), Time: d.q.Wall})
+	r := d.next.Next(cluster.Request{By: d.options.By, Reason: d.options.Reason, For: cluster.Duration(d.options.For),
+		Time: d.q.Wall})
 	d.plan.ID = r.ID
 	return r
 }
@@ -258,7 +259,8 @@ func (d *draft) finish(what string) (Plan, error) {
 	}
 	d.next.LastRequest = fmt.Sprintf("%s by %s", what, d.options.By)
 	if whole := d.next.Whole(); adds && len(cluster.Encode(&whole)) > maxControl {
-		return Plan{}, fmt.Errorf("there are too many requests with long reasons: uncordon some of the nodes and sites that %s lists first", d.inGroup("'zkelectd status'"))
+		return Plan{}, fmt.Errorf("there are too many requests with long reasons: uncordon some of the nodes and "+
+			"sites that %s lists first", d.inGroup("'zkelectd status'"))
 	}
 	d.plan.Control = d.next
 	return d.plan, nil
@@ -304,7 +306,8 @@ func (r Request) resolve(s cluster.Snapshot) (Request, error) {
 	r.Target = ""
 	switch {
 	case node && site:
-		return r, fmt.Errorf("%s is a node and a site: write which one you mean, %s %[1]s or --site %[1]s", name, r.Kind.nodeFlag())
+		return r, fmt.Errorf("%s is a node and a site: write which one you mean, %s %[1]s or --site %[1]s", name,
+			r.Kind.nodeFlag())
 	case node, !r.Kind.Takes(FieldSite):
 		r.Node = name
 	case site:
@@ -312,7 +315,8 @@ func (r Request) resolve(s cluster.Snapshot) (Request, error) {
 	case r.Kind == KindUncordon:
 		return r, notCordoned(s, name)
 	default:
-		return r, &NotAffectedError{Reason: fmt.Sprintf("no member has the node or site %q; there are the nodes %s and the sites %s%s",
+		return r, &NotAffectedError{Reason: fmt.Sprintf("no member has the node or site %q; there are the nodes %s "+
+			"and the sites %s%s",
 			name, list(nodes), list(sites), suggest.DidYouMean(name, slices.Concat(nodes, sites)))}
 	}
 	return r, nil
@@ -366,7 +370,8 @@ func (d *draft) checkTarget(node, site string) error {
 	if slices.Contains(others, name) {
 		advice = "; " + other
 	}
-	return &NotAffectedError{Reason: fmt.Sprintf("no member has the %s %q; there are %s%s", kind, name, list(known), advice)}
+	return &NotAffectedError{Reason: fmt.Sprintf("no member has the %s %q; there are %s%s", kind, name,
+		list(known), advice)}
 }
 
 // notCordoned is the error for a request to end a cordon of name, empty for all, that is not in force.

@@ -250,7 +250,8 @@ func (d Daemon) CheckReady() error {
 	case d.SnapshotAt == 0:
 		return errors.New("the group has not been read yet")
 	case d.RespondedAt == 0 || time.Duration(d.LastResponseAge) > limit:
-		return fmt.Errorf("ZooKeeper has not answered for %s, more than %s", time.Duration(d.LastResponseAge).Round(time.Millisecond), limit)
+		return fmt.Errorf("ZooKeeper has not answered for %s, more than %s",
+			time.Duration(d.LastResponseAge).Round(time.Millisecond), limit)
 	}
 	return nil
 }

@@ -114,7 +114,8 @@ type Feed struct {
 
 // NewFeed returns an empty feed.
 func NewFeed() *Feed {
-	return &Feed{epoch: strconv.FormatInt(time.Now().UnixNano(), 36), changed: make(chan struct{}), followed: make(chan struct{})}
+	return &Feed{epoch: strconv.FormatInt(time.Now().UnixNano(), 36), changed: make(chan struct{}),
+		followed: make(chan struct{})}
 }
 
 // Follow notes that somebody reads the feed. From then on it also has what costs reads of ZooKeeper.

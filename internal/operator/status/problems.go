@@ -31,7 +31,8 @@ func (g *Group) describePolicy(s cluster.Snapshot, policies *policy.Cache) {
 	g.Policy = fmt.Sprintf("%s, revision %d, published by %s", what, rec.Revision, rec.By)
 	compiled, err := policies.Compile(rec)
 	if err != nil {
-		g.Problems = append(g.Problems, "the policy in force cannot be used, so each elector ranks by its own configuration: "+err.Error())
+		g.Problems = append(g.Problems, "the policy in force cannot be used, so each elector ranks by its own "+
+			"configuration: "+err.Error())
 		return
 	}
 	g.Problems = append(g.Problems, compiled.Problems(&s)...)
@@ -84,9 +85,11 @@ func (g *Group) describeDamage(s cluster.Snapshot) {
 	} else if s.Roster.Err != nil {
 		g.addPassing(s.Roster.Err.Error() + ": members that are lost are not shown; the elector writes it anew")
 	}
-	operators(s.Policy.Err, s.Policy.Newer(), ": the policy is damaged, so policy does not replace a healthy leader, and each elector ranks by its own "+
+	operators(s.Policy.Err, s.Policy.Newer(), ": the policy is damaged, so policy does not replace a healthy leader, "+
+		"and each elector ranks by its own "+
 		"configuration; "+cluster.InGroup("'zkelectd repair policy'", g.Name)+" repairs it")
-	operators(s.Control.Err, s.Control.Newer(), ": the requests of operators are damaged, so policy does not replace a healthy leader; "+
+	operators(s.Control.Err, s.Control.Newer(), ": the requests of operators are damaged, so policy does not replace "+
+		"a healthy leader; "+
 		cluster.InGroup("'zkelectd repair control'", g.Name)+" empties the record")
 }
 
@@ -101,7 +104,8 @@ func (g *Group) describeHosts(s cluster.Snapshot) {
 	for _, m := range s.Members {
 		all := m.Node.Record.Problems
 		for _, why := range all[:min(len(all), cluster.MaxProblems)] {
-			g.Problems = append(g.Problems, fmt.Sprintf("%s is not ready to lead: %s ('zkelectd check --config /etc/zkelectd.yaml' on that host)", m.ID, why))
+			g.Problems = append(g.Problems,
+				fmt.Sprintf("%s is not ready to lead: %s ('zkelectd check --config /etc/zkelectd.yaml' on that host)", m.ID, why))
 		}
 	}
 }
@@ -110,10 +114,12 @@ func (g *Group) describeHosts(s cluster.Snapshot) {
 func (g *Group) describeOldSettings(s cluster.Snapshot) {
 	for _, m := range s.Members {
 		if why := m.Node.Record.Refused; why != "" {
-			g.Problems = append(g.Problems, fmt.Sprintf("%s runs with an older configuration, as its files are refused: %s", m.ID, why))
+			g.Problems = append(g.Problems, fmt.Sprintf("%s runs with an older configuration, as its files "+
+				"are refused: %s", m.ID, why))
 		}
 		if keys := m.Node.Record.Pending; keys != "" {
-			g.Problems = append(g.Problems, fmt.Sprintf("%s runs with older settings than its files: restart zkelectd there to apply %s", m.ID, keys))
+			g.Problems = append(g.Problems, fmt.Sprintf("%s runs with older settings than its files: restart "+
+				"zkelectd there to apply %s", m.ID, keys))
 		}
 	}
 }
@@ -154,15 +160,18 @@ func (g *Group) describeFailsafe(s cluster.Snapshot) {
 		}
 	}
 	if len(view.Outside) > 0 {
-		g.Problems = append(g.Problems, fmt.Sprintf("failsafe mode is enabled, but %s takes no part in it ('zkelectd doctor' on that host says why)", strings.Join(view.Outside, ", ")))
+		g.Problems = append(g.Problems, fmt.Sprintf("failsafe mode is enabled, but %s takes no part in it "+
+			"('zkelectd doctor' on that host says why)", strings.Join(view.Outside, ", ")))
 	}
 	if s.Current.Exists || f.CheckSuccession() == nil || !asked {
 		return
 	}
 	view.WaitsFor = append([]string{f.Node}, view.Members...)
 	if view.Stuck = s.CheckStuck() == nil; view.Stuck {
-		g.Problems = append(g.Problems, fmt.Sprintf("%s may still work in failsafe mode (term %d), and none of the nodes that can say otherwise is registered (%s): start one of them%s; "+
-			"if all are lost for good, see %s", f.Node, f.Term, strings.Join(view.WaitsFor, ", "), stateless(s, view.WaitsFor), cluster.InGroup("'zkelectd force --dry-run'", g.Name)))
+		g.Problems = append(g.Problems, fmt.Sprintf("%s may still work in failsafe mode (term %d), and none of the "+
+			"nodes that can say otherwise is registered (%s): start one of them%s; "+
+			"if all are lost for good, see %s", f.Node, f.Term, strings.Join(view.WaitsFor, ", "),
+			stateless(s, view.WaitsFor), cluster.InGroup("'zkelectd force --dry-run'", g.Name)))
 	}
 }
 
@@ -178,9 +187,11 @@ func stateless(s cluster.Snapshot, nodes []string) string {
 	case 0:
 		return ""
 	case 1:
-		return fmt.Sprintf(" with the state directory that it had (%s is registered, but without the state directory that it had: see docs/failsafe.md)", found[0])
+		return fmt.Sprintf(" with the state directory that it had (%s is registered, but without the state directory "+
+			"that it had: see docs/failsafe.md)", found[0])
 	}
-	return fmt.Sprintf(" with the state directory that it had (%s are registered, but without the state directories that they had: see docs/failsafe.md)", strings.Join(found, ", "))
+	return fmt.Sprintf(" with the state directory that it had (%s are registered, but without the state directories "+
+		"that they had: see docs/failsafe.md)", strings.Join(found, ", "))
 }
 
 // text returns the line about failsafe mode.
@@ -199,7 +210,8 @@ func (f *GroupFailsafe) text() string {
 	case f.Leader == nil:
 		return "works on without ZooKeeper if all of these promise to let nobody take over: " + list
 	case f.Leader.Active:
-		return "ACTIVE: ZooKeeper does not answer the leader, which works on because all of these promise to let nobody take over: " + list
+		return "ACTIVE: ZooKeeper does not answer the leader, which works on because all of these promise to let " +
+			"nobody take over: " + list
 	case f.Leader.Ready:
 		return "ready: would work on without ZooKeeper, by promises of " + list
 	}

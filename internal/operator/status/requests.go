@@ -30,7 +30,8 @@ type Request struct {
 func requests(s cluster.Snapshot) []Request {
 	var all []Request
 	add := func(kind, target string, r cluster.Request) {
-		all = append(all, Request{ID: r.ID, Slot: r.Slot, Kind: kind, Target: target, By: r.By, Reason: r.Reason, Time: r.Time, Remaining: remaining(r)})
+		all = append(all, Request{ID: r.ID, Slot: r.Slot, Kind: kind, Target: target, By: r.By, Reason: r.Reason,
+			Time: r.Time, Remaining: remaining(r)})
 	}
 	c := s.Control.Record
 	if c.Pause != nil {

@@ -171,9 +171,10 @@ func failoverBound(s cluster.Snapshot) time.Duration {
 // Condition returns what the severity of the group follows from.
 func (g Group) Condition() Condition {
 	c := Condition{
-		State: g.State, Leader: g.Leader, Bound: g.bound, Unconfirmed: g.LeaseUnconfirmed, Failing: g.Failing, NoLeader: g.NoLeader,
-		Blocked: g.Obstructed || g.Failsafe != nil && g.Failsafe.Stuck,
-		Members: len(g.Members), Expected: g.Expected, Lost: Lost(g.Absent), Problems: g.Problems,
+		State: g.State, Leader: g.Leader, Bound: g.bound, Unconfirmed: g.LeaseUnconfirmed, Failing: g.Failing,
+		NoLeader: g.NoLeader,
+		Blocked:  g.Obstructed || g.Failsafe != nil && g.Failsafe.Stuck,
+		Members:  len(g.Members), Expected: g.Expected, Lost: Lost(g.Absent), Problems: g.Problems,
 	}
 	if g.Since != nil {
 		c.ReadySince = *g.Since

@@ -175,7 +175,8 @@ func Of(name, root string, s cluster.Snapshot) Group { return NewViewer(name, ro
 
 // Group returns the view of the group from a snapshot that includes the members.
 func (v *Viewer) Group(s cluster.Snapshot) Group {
-	g := Group{Name: v.name, Root: v.root, Slot: s.Slot, Slots: s.Slots.Record.Count, State: StateNone, Members: []Member{}}
+	g := Group{Name: v.name, Root: v.root, Slot: s.Slot, Slots: s.Slots.Record.Count, State: StateNone,
+		Members: []Member{}}
 	g.describeLeader(s)
 	g.bound, g.LeaderlessSince = failoverBound(s), timeOrNil(s.LeaderlessSince())
 	g.describeHeir(s)
@@ -221,7 +222,8 @@ func (g *Group) describeLeader(s cluster.Snapshot) {
 		return
 	}
 	c := s.Current.Record
-	g.State, g.Leader, g.Site, g.Term, g.Since, g.Value = string(c.State), c.Node, c.Site, c.Term, timeOrNil(c.Time), c.Value
+	g.State, g.Leader, g.Site, g.Term, g.Since, g.Value = string(c.State), c.Node, c.Site, c.Term,
+		timeOrNil(c.Time), c.Value
 	g.API, g.APIHost, g.Waiting, g.Fencing = c.API, apiHost(s), cmp.Or(s.Waiting(), queued(s)), s.FencingResults()
 	if e := s.Elected; e.Readable() && e.Record.Term != c.Term {
 		// A handover is in progress, or was while this was read: the reason is not this leader's.
@@ -233,7 +235,8 @@ func (g *Group) describeLeader(s cluster.Snapshot) {
 // queued returns why the takeover waits, if the host starts the work of other groups first; else "".
 func queued(s cluster.Snapshot) string {
 	for _, m := range s.Members {
-		if m.Name == s.Current.Record.Incarnation && s.Current.Record.State == cluster.CurrentProgress && m.Node.Record.Queued {
+		if m.Name == s.Current.Record.Incarnation && s.Current.Record.State == cluster.CurrentProgress &&
+			m.Node.Record.Queued {
 			return m.ID + " starts the work of other groups first"
 		}
 	}
@@ -261,9 +264,12 @@ func timeOrNil(t time.Time) *time.Time {
 func viewMember(s cluster.Snapshot, m cluster.Member, elector bool, inForce string) Member {
 	n := m.Node.Record
 	return Member{
-		Node: m.ID, Site: n.Site, Priority: n.Priority, Labels: n.Labels, Roles: roles(s, m, elector), Health: health(m), Standby: n.Standby, Eligible: eligible(s, m),
-		API: n.API, Host: n.Host, PID: n.PID, Version: n.Version, Incarnation: m.Name, Since: timeOrNil(n.Since), Latency: n.Latency, Score: n.Score,
-		Drift: inForce != "" && n.PolicyDigest != "" && n.PolicyDigest != inForce, Queued: n.Queued, Reason: lastVerdict(s, m),
+		Node: m.ID, Site: n.Site, Priority: n.Priority, Labels: n.Labels, Roles: roles(s, m, elector),
+		Health: health(m), Standby: n.Standby, Eligible: eligible(s, m),
+		API: n.API, Host: n.Host, PID: n.PID, Version: n.Version, Incarnation: m.Name, Since: timeOrNil(n.Since),
+		Latency: n.Latency, Score: n.Score,
+		Drift: inForce != "" && n.PolicyDigest != "" && n.PolicyDigest != inForce, Queued: n.Queued,
+		Reason: lastVerdict(s, m),
 	}
 }
 
@@ -361,7 +367,8 @@ type AbsentMember struct {
 func absent(s cluster.Snapshot) (list []AbsentMember, expected int) {
 	nodes, expected := s.Absent()
 	for _, n := range nodes {
-		list = append(list, AbsentMember{Node: n.ID, Site: n.Site, State: string(n.Left.How), Left: timeOrNil(n.Left.Time), FirstSeen: timeOrNil(n.FirstSeen)})
+		list = append(list, AbsentMember{Node: n.ID, Site: n.Site, State: string(n.Left.How),
+			Left: timeOrNil(n.Left.Time), FirstSeen: timeOrNil(n.FirstSeen)})
 	}
 	return list, expected
 }
@@ -412,7 +419,8 @@ func membersLine(group string, present, expected int, all []AbsentMember) string
 	if len(lost) == 0 {
 		return line
 	}
-	return fmt.Sprintf("%s; lost: %s (%s if it does not come back)", line, suggest.List(lost, maxLostNamed), cluster.InGroup("'zkelectd forget %s'", group, lost[0]))
+	return fmt.Sprintf("%s; lost: %s (%s if it does not come back)", line, suggest.List(lost, maxLostNamed),
+		cluster.InGroup("'zkelectd forget %s'", group, lost[0]))
 }
 
 // describeHeir sets who is elected next if the leader is lost, as long as there is one that can be lost.
@@ -439,7 +447,8 @@ func (g *Group) describeDeputies(s cluster.Snapshot) {
 	}
 	if len(g.Deputies) > 0 && s.Ready() && s.Fence.Record.LeaseZnode == "" {
 		g.Deputies = nil
-		g.Problems = append(g.Problems, fmt.Sprintf("%s has no lease znode, so nobody sees whether it renews its lease: if its host is lost, it is replaced only "+
+		g.Problems = append(g.Problems, fmt.Sprintf("%s has no lease znode, so nobody sees whether it renews its "+
+			"lease: if its host is lost, it is replaced only "+
 			"when its session ends; its log says why", g.Leader))
 	}
 }

@@ -85,21 +85,25 @@ func (g Group) writeSummary(b *strings.Builder) {
 	}
 }
 
-const openTree = "anyone who can reach ZooKeeper can stop this group, or lock it out: see zookeeper.acl in docs/security.md"
+const openTree = "anyone who can reach ZooKeeper can stop this group, or lock it out: see zookeeper.acl in " +
+	"docs/security.md"
 
 func (g Group) writeLeader(b *strings.Builder) {
 	switch g.State {
 	case StateNone:
 		fmt.Fprintln(b, "Leader   none")
 	case string(cluster.CurrentReady):
-		fmt.Fprintf(b, "Leader   %s (site %s), term %d, ready since %s\n", Printable(g.Leader), Printable(g.Site), g.Term, since(g.Since))
+		fmt.Fprintf(b, "Leader   %s (site %s), term %d, ready since %s\n", Printable(g.Leader), Printable(g.Site),
+			g.Term, since(g.Since))
 		if g.Value != "" {
 			fmt.Fprintf(b, "Value    %s\n", Printable(g.Value))
 		}
 	case string(cluster.CurrentProgress):
-		fmt.Fprintf(b, "Leader   %s (site %s), term %d, taking over since %s\n", Printable(g.Leader), Printable(g.Site), g.Term, since(g.Since))
+		fmt.Fprintf(b, "Leader   %s (site %s), term %d, taking over since %s\n", Printable(g.Leader), Printable(g.Site),
+			g.Term, since(g.Since))
 	default:
-		fmt.Fprintf(b, "Leader   %s (site %s) elected, term %d, has not taken over yet\n", Printable(g.Leader), Printable(g.Site), g.Term)
+		fmt.Fprintf(b, "Leader   %s (site %s) elected, term %d, has not taken over yet\n", Printable(g.Leader),
+			Printable(g.Site), g.Term)
 	}
 	if g.LeaderlessSince != nil {
 		fmt.Fprintf(b, "Without a READY leader since %s\n", since(g.LeaderlessSince))
@@ -131,7 +135,8 @@ func (g Group) writeMembers(b *strings.Builder, wide bool) {
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s", m.role(), health, eligible)
 		if wide {
-			fmt.Fprintf(t, "\t%s\t%d\t%s\t%s", Printable(m.Host), m.PID, Printable(cmp.Or(m.Version, "-")), Printable(cmp.Or(m.Reason, "joined since")))
+			fmt.Fprintf(t, "\t%s\t%d\t%s\t%s", Printable(m.Host), m.PID, Printable(cmp.Or(m.Version, "-")),
+				Printable(cmp.Or(m.Reason, "joined since")))
 		}
 		fmt.Fprintln(t)
 	}
@@ -273,7 +278,8 @@ func (d *Daemon) Stuck() string {
 	if d.Unkillable == "" || d.Term == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the work of %s can't be killed, and %[1]s releases nothing while it runs: %s", d.Node, d.Unkillable)
+	return fmt.Sprintf("the work of %s can't be killed, and %[1]s releases nothing while it runs: %s", d.Node,
+		d.Unkillable)
 }
 
 // Unconfirmed returns g with why the leader has not confirmed its lease, if ZooKeeper says that it leads.

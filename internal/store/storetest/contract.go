@@ -168,7 +168,8 @@ func allOrNothing(t *testing.T, e Env) {
 		t.Errorf("part of it was applied: version %d, %v", stat.Version, err)
 	}
 	// Each operation sees the effects of those before it.
-	do(t, c, op(cluster.OpCreate, y, 0), op(cluster.OpCheck, y, 0), op(cluster.OpSet, y, 0), op(cluster.OpDelete, y, 1), op(cluster.OpDelete, x, 0))
+	do(t, c, op(cluster.OpCreate, y, 0), op(cluster.OpCheck, y, 0), op(cluster.OpSet, y, 0), op(cluster.OpDelete, y, 1),
+		op(cluster.OpDelete, x, 0))
 	if exists(t, c, x) || exists(t, c, y) {
 		t.Error("only part of it was applied")
 	}

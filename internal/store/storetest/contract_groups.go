@@ -37,7 +37,8 @@ func handles(t *testing.T, e Env) {
 		_, err := ga.Do(context.Background(), op(cluster.OpCreate, a.Elected(), 0))
 		_, _, readErr := ga.Get(context.Background(), a.Leader(), true)
 		_, _, listErr := ga.Children(context.Background(), a.Root, true)
-		if !errors.Is(err, cluster.ErrNotSent) || !errors.Is(readErr, cluster.ErrNotSent) || !errors.Is(listErr, cluster.ErrNotSent) {
+		if !errors.Is(err, cluster.ErrNotSent) || !errors.Is(readErr, cluster.ErrNotSent) ||
+			!errors.Is(listErr, cluster.ErrNotSent) {
 			t.Errorf("requests of an abandoned handle: %v, %v, %v", err, readErr, listErr)
 		}
 		ga.Close()

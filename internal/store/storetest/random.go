@@ -35,7 +35,8 @@ type step struct {
 
 func drawStep(t *rapid.T) step {
 	path := func() string {
-		return rapid.SampledFrom([]string{"/a", "/b", "/a/c", "/a/c/d", "/b/s-n_0000000000", "/b/s-n_0000000001"}).Draw(t, "path")
+		return rapid.SampledFrom([]string{"/a", "/b", "/a/c", "/a/c/d", "/b/s-n_0000000000", "/b/s-n_0000000001"}).
+			Draw(t, "path")
 	}
 	s := step{
 		session: rapid.IntRange(0, 2).Draw(t, "session"), path: path(),
@@ -44,7 +45,8 @@ func drawStep(t *rapid.T) step {
 	for range rapid.IntRange(1, 4).Draw(t, "operations") {
 		o := cluster.Op{
 			Kind: cluster.OpKind(rapid.IntRange(0, 3).Draw(t, "operation")), Path: path(),
-			Version: rapid.Int32Range(-1, 2).Draw(t, "version"), Data: []byte(rapid.SampledFrom([]string{"", "x", "yy"}).Draw(t, "data")),
+			Version: rapid.Int32Range(-1, 2).Draw(t, "version"),
+			Data:    []byte(rapid.SampledFrom([]string{"", "x", "yy"}).Draw(t, "data")),
 		}
 		if o.Kind == cluster.OpCreate {
 			o.Version = 0

@@ -94,7 +94,9 @@ func dropProgram() {
 		if !m.file || m.writable {
 			continue
 		}
-		if written, err := matching(pagemap, m, func(entry uint64) bool { return entry&pagePresent != 0 && entry&pageOfFile == 0 }); err == nil && len(written) == 0 {
+		if written, err := matching(pagemap, m,
+			func(entry uint64) bool { return entry&pagePresent != 0 && entry&pageOfFile == 0 }); err == nil &&
+			len(written) == 0 {
 			unix.Syscall(unix.SYS_MADVISE, m.from, m.to-m.from, unix.MADV_DONTNEED)
 		}
 	}
@@ -146,7 +148,8 @@ func limited(locked, left uintptr, refused error) error {
 		limit = fmt.Sprintf("RLIMIT_MEMLOCK (%d bytes)", l.Cur)
 	}
 	err := fmt.Errorf("only %d bytes are locked in memory because of %s, so a stalled disk may delay a kill: "+
-		"set LimitMEMLOCK=infinity in the unit, 'ulimit -l unlimited', or --ulimit memlock=-1 or --cap-add IPC_LOCK for a container", locked, limit)
+		"set LimitMEMLOCK=infinity in the unit, 'ulimit -l unlimited', or --ulimit memlock=-1 or --cap-add IPC_LOCK "+
+		"for a container", locked, limit)
 	if refused != nil {
 		err = fmt.Errorf("%w (%w with %d bytes to go)", err, refused, left)
 	}

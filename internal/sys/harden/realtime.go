@@ -33,8 +33,10 @@ func SetRealtime(pid int) error {
 			return err
 		}
 		if err := unix.SchedSetAttr(tid, &attr, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("cannot set a real-time priority: %w: set LimitRTPRIO=1 and RestrictRealtime=no in the unit, and permit "+
-				"sched_setattr in its SystemCallFilter=, or use --ulimit rtprio=1 for a container", os.NewSyscallError("sched_setattr", err))
+			return fmt.Errorf("cannot set a real-time priority: %w: set LimitRTPRIO=1 and RestrictRealtime=no in the "+
+				"unit, and permit "+
+				"sched_setattr in its SystemCallFilter=, or use --ulimit rtprio=1 for a container",
+				os.NewSyscallError("sched_setattr", err))
 		}
 	}
 	return nil

@@ -37,7 +37,8 @@ func transfer(call uintptr, fd int, b []byte) (int, error) {
 // Wait4 is [unix.Wait4] for any child, with WNOHANG and without the usage of resources.
 func Wait4(status *syscall.WaitStatus) (pid int, err error) {
 	var raw int32
-	child, _, errno := unix.RawSyscall6(unix.SYS_WAIT4, ^uintptr(0), uintptr(unsafe.Pointer(&raw)), unix.WNOHANG|unix.WALL, 0, 0, 0)
+	child, _, errno := unix.RawSyscall6(unix.SYS_WAIT4, ^uintptr(0), uintptr(unsafe.Pointer(&raw)),
+		unix.WNOHANG|unix.WALL, 0, 0, 0)
 	if errno != 0 {
 		return -1, errno
 	}
@@ -47,7 +48,8 @@ func Wait4(status *syscall.WaitStatus) (pid int, err error) {
 
 // ClockGettime is [unix.ClockGettime].
 func ClockGettime(clock int32, time *unix.Timespec) error {
-	if _, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, uintptr(clock), uintptr(unsafe.Pointer(time)), 0); errno != 0 {
+	if _, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, uintptr(clock), uintptr(unsafe.Pointer(time)),
+		0); errno != 0 {
 		return errno
 	}
 	return nil
@@ -55,7 +57,8 @@ func ClockGettime(clock int32, time *unix.Timespec) error {
 
 // TimerfdSettime is [unix.TimerfdSettime] without the old value.
 func TimerfdSettime(fd, flags int, value *unix.ItimerSpec) error {
-	if _, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(fd), uintptr(flags), uintptr(unsafe.Pointer(value)), 0, 0, 0); errno != 0 {
+	if _, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(fd), uintptr(flags),
+		uintptr(unsafe.Pointer(value)), 0, 0, 0); errno != 0 {
 		return errno
 	}
 	return nil

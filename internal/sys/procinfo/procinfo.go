@@ -102,7 +102,8 @@ func Unit(pid int) string {
 	if err != nil {
 		return ""
 	}
-	for _, part := range slices.Backward(strings.FieldsFunc(string(data), func(r rune) bool { return r == '/' || r == '\n' })) {
+	for _, part := range slices.Backward(strings.FieldsFunc(string(data),
+		func(r rune) bool { return r == '/' || r == '\n' })) {
 		if strings.HasSuffix(part, ".service") || strings.HasSuffix(part, ".scope") {
 			return part
 		}

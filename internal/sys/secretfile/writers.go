@@ -79,7 +79,8 @@ func checkAbove(dir string) error {
 		case err != nil:
 			return fmt.Errorf("the directory %s above it cannot be checked: %w", dir, errors.Unwrap(err))
 		case info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0:
-			return fmt.Errorf("can be changed by others: the directory %s above it has mode %#o: chmod o-w %s", dir, info.Mode().Perm(), dir)
+			return fmt.Errorf("can be changed by others: the directory %s above it has mode %#o: chmod o-w %s", dir,
+				info.Mode().Perm(), dir)
 		}
 	}
 	return nil
@@ -109,7 +110,8 @@ func checkOwnerAndMode(path, what string, info os.FileInfo) error {
 	sticky := info.IsDir() && info.Mode()&fs.ModeSticky != 0 // there only the owner of a file can replace it
 	switch {
 	case stat.Uid != 0 && int(stat.Uid) != os.Geteuid():
-		return fmt.Errorf("can be changed by others: %s belongs to user %d, neither root nor this one: chown root %s", what, stat.Uid, path)
+		return fmt.Errorf("can be changed by others: %s belongs to user %d, neither root nor this one: chown root %s",
+			what, stat.Uid, path)
 	case !sticky && othersWrite(info):
 		return fmt.Errorf("can be changed by others: %s has mode %#o: chmod go-w %s", what, info.Mode().Perm(), path)
 	}

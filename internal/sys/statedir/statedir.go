@@ -32,7 +32,8 @@ func Open(path string) (*Dir, error) {
 	lock, err := filelock.Lock(context.Background(), filepath.Join(path, lockName), 0)
 	if err != nil {
 		if errors.As(err, new(*filelock.HeldError)) {
-			return nil, fmt.Errorf("the state directory %s is in use by another zkelectd: stop it, or give this one another by StateDirectory= in its unit, or by the variable STATE_DIRECTORY: %w", path, err)
+			return nil, fmt.Errorf("the state directory %s is in use by another zkelectd: stop it, or give this one "+
+				"another by StateDirectory= in its unit, or by the variable STATE_DIRECTORY: %w", path, err)
 		}
 		return nil, fmt.Errorf("the state directory cannot be locked: %w", err)
 	}

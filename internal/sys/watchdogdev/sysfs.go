@@ -31,7 +31,8 @@ func Read(path string) (Info, error) {
 	stat, err := os.Stat(path)
 	switch {
 	case os.IsNotExist(err):
-		return info, fmt.Errorf("there is no %s: load the driver of the watchdog (i6300esb in a virtual machine, iTCO_wdt, sp5100_tco, ipmi_watchdog, ...), "+
+		return info, fmt.Errorf("there is no %s: load the driver of the watchdog (i6300esb in a virtual machine, "+
+			"iTCO_wdt, sp5100_tco, ipmi_watchdog, ...), "+
 			"or pass the device on to the container", path)
 	case err != nil:
 		return info, err
@@ -43,7 +44,8 @@ func Read(path string) (Info, error) {
 	info.NoWayOut = attribute(dir, "nowayout") == "1"
 	state := attribute(dir, "state")
 	info.Known, info.Active = state != "", state == "active"
-	for name, field := range map[string]*time.Duration{"timeout": &info.Timeout, "min_timeout": &info.Min, "max_timeout": &info.Max, "pretimeout": &info.Pretimeout} {
+	for name, field := range map[string]*time.Duration{"timeout": &info.Timeout, "min_timeout": &info.Min,
+		"max_timeout": &info.Max, "pretimeout": &info.Pretimeout} {
 		n, _ := strconv.Atoi(attribute(dir, name)) // 0 if it is unknown
 		*field = time.Duration(n) * time.Second
 	}

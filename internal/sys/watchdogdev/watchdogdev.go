@@ -53,20 +53,26 @@ type BusyError struct {
 func (e *BusyError) Error() string {
 	switch {
 	case e.Holder == Systemd || strings.HasPrefix(e.Holder, "systemd ("):
-		return fmt.Sprintf("%s is in use by systemd, which allows one user only: set RuntimeWatchdogSec=off in /etc/systemd/system.conf.d/, run 'systemctl daemon-reexec', "+
+		return fmt.Sprintf("%s is in use by systemd, which allows one user only: set RuntimeWatchdogSec=off in "+
+			"/etc/systemd/system.conf.d/, run 'systemctl daemon-reexec', "+
 			"or give systemd another device (WatchdogDevice=)", e.Path)
 	case e.Holder != "":
-		return fmt.Sprintf("%s is in use by %s, and a watchdog device has one user only: stop that, or name another device in watchdog_device.device", e.Path, e.Holder)
+		return fmt.Sprintf("%s is in use by %s, and a watchdog device has one user only: stop that, or name another "+
+			"device in watchdog_device.device", e.Path, e.Holder)
 	case e.Running:
-		return fmt.Sprintf("the timer of %s runs already. Either another process has the device open (%s), or its last user has died without stopping it, as a guard that was killed: "+
+		return fmt.Sprintf("the timer of %s runs already. Either another process has the device open (%s), or its "+
+			"last user has died without stopping it, as a guard that was killed: "+
 			"then this host is about to be reset, for work that it has left behind", e.Path, howToFind(e.Path))
 	}
-	return fmt.Sprintf("%s is in use by another process, and a watchdog device has one user only: %s", e.Path, howToFind(e.Path))
+	return fmt.Sprintf("%s is in use by another process, and a watchdog device has one user only: %s", e.Path,
+		howToFind(e.Path))
 }
 
 func howToFind(path string) string {
-	return fmt.Sprintf("find it with 'fuser -v %s' as root. It may be systemd ('systemctl show -p RuntimeWatchdogUSec'; RuntimeWatchdogSec=off in "+
-		"/etc/systemd/system.conf.d/ makes it release the device), the watchdog daemon, or another zkelectd on this host: one zkelectd can have many groups", path)
+	return fmt.Sprintf("find it with 'fuser -v %s' as root. It may be systemd "+
+		"('systemctl show -p RuntimeWatchdogUSec'; RuntimeWatchdogSec=off in "+
+		"/etc/systemd/system.conf.d/ makes it release the device), the watchdog daemon, or another zkelectd on this "+
+		"host: one zkelectd can have many groups", path)
 }
 
 func (e *BusyError) Unwrap() error { return syscall.EBUSY }
@@ -98,14 +104,16 @@ func Open(path string, timeout time.Duration, use Use) (*Device, Info, error) {
 		return nil, info, &BusyError{path, Holder(path), true}
 	}
 	if info.NoWayOut && !use.NoWayOut {
-		return nil, info, fmt.Errorf("%s cannot be stopped once it was opened (nowayout), so a stop of zkelectd would reset this host: load its driver with nowayout=0, "+
+		return nil, info, fmt.Errorf("%s cannot be stopped once it was opened (nowayout), so a stop of zkelectd "+
+			"would reset this host: load its driver with nowayout=0, "+
 			"or set watchdog_device.mode: required to use it nevertheless", path)
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, info, openError(path, err)
 	}
-	d := &Device{file: file, fd: int(file.Fd()), path: path} // Fd makes the file blocking: a write then bypasses the poller
+	// Fd makes the file blocking: a write then bypasses the poller
+	d := &Device{file: file, fd: int(file.Fd()), path: path}
 	if err := d.setUp(&info, timeout); err != nil {
 		return nil, info, errors.Join(err, d.Close())
 	}
@@ -135,19 +143,22 @@ func (d *Device) setUp(info *Info, timeout time.Duration) error {
 	if support.Options&unix.WDIOF_SETTIMEOUT == 0 {
 		info.Timeout = d.seconds(unix.WDIOC_GETTIMEOUT)
 		if info.Timeout != timeout {
-			return fmt.Errorf("the timeout of %s (%s) cannot be set: it is %s instead of %s; set it with the driver's module parameter, or use another device",
+			return fmt.Errorf("the timeout of %s (%s) cannot be set: it is %s instead of %s; set it with the "+
+				"driver's module parameter, or use another device",
 				d.path, info.Identity, info.Timeout, timeout)
 		}
 	} else if err := unix.IoctlSetPointerInt(d.fd, unix.WDIOC_SETTIMEOUT, seconds); err != nil {
 		return fmt.Errorf("%s (%s) does not take a timeout of %s: %w%s", d.path, info.Identity, timeout, err, limits(*info))
 	}
 	if info.Timeout = d.seconds(unix.WDIOC_GETTIMEOUT); info.Timeout != timeout {
-		return fmt.Errorf("%s (%s) has taken a timeout of %s instead of %s: use another device%s", d.path, info.Identity, info.Timeout, timeout, limits(*info))
+		return fmt.Errorf("%s (%s) has taken a timeout of %s instead of %s: use another device%s", d.path,
+			info.Identity, info.Timeout, timeout, limits(*info))
 	}
 	if info.Pretimeout = d.seconds(unix.WDIOC_GETPRETIMEOUT); info.Pretimeout != 0 {
 		unix.IoctlSetPointerInt(d.fd, unix.WDIOC_SETPRETIMEOUT, 0)
 		if info.Pretimeout = d.seconds(unix.WDIOC_GETPRETIMEOUT); info.Pretimeout != 0 {
-			return fmt.Errorf("the pretimeout of %s (%s) cannot be turned off: it acts %s before the timeout", d.path, info.Identity, info.Pretimeout)
+			return fmt.Errorf("the pretimeout of %s (%s) cannot be turned off: it acts %s before the timeout", d.path,
+				info.Identity, info.Pretimeout)
 		}
 	}
 	return nil
@@ -166,13 +177,16 @@ func (d *Device) seconds(request uint) time.Duration {
 func warnings(info Info, options uint32) []string {
 	var all []string
 	if info.Identity == softwareIdentity {
-		all = append(all, "softdog is software: it does not reset a host whose kernel has stopped; use the watchdog of the hardware or of the hypervisor")
+		all = append(all, "softdog is software: it does not reset a host whose kernel has stopped; use the watchdog "+
+			"of the hardware or of the hypervisor")
 	}
 	if options&unix.WDIOF_MAGICCLOSE == 0 {
-		all = append(all, "its driver has no magic close: if the guard is killed, the device stops, and the host is not reset")
+		all = append(all, "its driver has no magic close: if the guard is killed, the device stops, and the "+
+			"host is not reset")
 	}
 	if !info.Known {
-		all = append(all, "the kernel does not report its state (CONFIG_WATCHDOG_SYSFS): if the guard is killed, the next one may stop it while work lives")
+		all = append(all, "the kernel does not report its state (CONFIG_WATCHDOG_SYSFS): if the guard is killed, the "+
+			"next one may stop it while work lives")
 	}
 	if info.NoWayOut {
 		all = append(all, "nowayout: once this host has led, a stop of zkelectd resets it")

@@ -14,17 +14,18 @@ type Mode int32
 
 // The modes.
 const (
-	Pass           Mode = iota // forwards everything
-	Refuse                     // closes all connections, and refuses new ones
-	BlackHole                  // silently drops everything
-	HalfOpen                   // silently drops what comes from the target
-	Slow                       // adds the delay
-	Jitter                     // adds a random delay, up to the delay
-	Lossy                      // adds the delay to a fifth of the data, twice the delay to a fifth of that, …, like a retransmission by TCP
-	HoldToTarget               // holds what goes to the target until the mode changes
-	HoldFromTarget             // holds what comes from the target until the mode changes
-	Hold                       // holds both
-	NewSession                 // makes a ZooKeeper server open a new session for each client that continues one
+	Pass      Mode = iota // forwards everything
+	Refuse                // closes all connections, and refuses new ones
+	BlackHole             // silently drops everything
+	HalfOpen              // silently drops what comes from the target
+	Slow                  // adds the delay
+	Jitter                // adds a random delay, up to the delay
+	// adds the delay to a fifth of the data, twice the delay to a fifth of that, …, like a retransmission by TCP
+	Lossy
+	HoldToTarget   // holds what goes to the target until the mode changes
+	HoldFromTarget // holds what comes from the target until the mode changes
+	Hold           // holds both
+	NewSession     // makes a ZooKeeper server open a new session for each client that continues one
 )
 
 // lossRate is the probability that Lossy loses data, and that it loses the same data again.

@@ -22,7 +22,8 @@ type ControlGroup struct {
 func NewControlGroup(controller string) (ControlGroup, error) {
 	dir, err := os.MkdirTemp(filepath.Join(cgroupRoot, controller), "zkelectd-test-")
 	if err != nil {
-		return ControlGroup{}, fmt.Errorf("%w; this needs root and the controller %s of control groups version 1", err, controller)
+		return ControlGroup{}, fmt.Errorf("%w; this needs root and the controller %s of control groups version 1",
+			err, controller)
 	}
 	return ControlGroup{Dir: dir}, nil
 }

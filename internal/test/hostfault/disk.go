@@ -105,7 +105,8 @@ type diskRoot struct {
 
 // OnAdd implements fs.NodeOnAdder.
 func (r *diskRoot) OnAdd(ctx context.Context) {
-	r.AddChild(filepath.Base(r.disk.Program), r.NewPersistentInode(ctx, &diskFile{disk: r.disk}, fs.StableAttr{Mode: syscall.S_IFREG}), false)
+	r.AddChild(filepath.Base(r.disk.Program), r.NewPersistentInode(ctx, &diskFile{disk: r.disk},
+		fs.StableAttr{Mode: syscall.S_IFREG}), false)
 }
 
 // diskFile is the program on the disk.

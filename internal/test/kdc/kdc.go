@@ -38,9 +38,11 @@ func Start(ctx context.Context, dir string) (*KDC, error) {
 	}
 	k := &KDC{dir: dir, addr: fmt.Sprintf("127.0.0.1:%d", ports[0]), Conf: filepath.Join(dir, "krb5.conf")}
 	for name, text := range map[string]string{
-		"krb5.conf": "includedir " + filepath.Join(dir, "conf.d") + "\n[libdefaults]\n default_realm = " + Realm + "\n dns_lookup_kdc = false\n" +
+		"krb5.conf": "includedir " + filepath.Join(dir, "conf.d") + "\n[libdefaults]\n default_realm = " + Realm +
+			"\n dns_lookup_kdc = false\n" +
 			"[realms]\n " + Realm + " = {\n  kdc = " + k.addr + "\n }\n",
-		"kdc.conf": fmt.Sprintf("[realms]\n %s = {\n  database_name = %[2]s/principal\n  key_stash_file = %[2]s/stash\n  acl_file = %[2]s/acl\n"+
+		"kdc.conf": fmt.Sprintf("[realms]\n %s = {\n  database_name = %[2]s/principal\n  key_stash_file = "+
+			"%[2]s/stash\n  acl_file = %[2]s/acl\n"+
 			"  kdc_listen = %[3]s\n  kdc_tcp_listen = %[3]s\n }\n[logging]\n kdc = FILE:%[2]s/kdc.log\n", Realm, dir, k.addr),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -62,7 +64,8 @@ func (k *KDC) Add(ctx context.Context, principal, keytab string, life time.Durat
 		return err
 	}
 	_ = k.run(ctx, "kadmin.local", "-r", Realm, "addprinc", "-randkey", principal) // it may exist
-	err := k.run(ctx, "kadmin.local", "-r", Realm, "modprinc", "-maxlife", fmt.Sprintf("%d seconds", int(life.Seconds())), "+requires_preauth", principal)
+	err := k.run(ctx, "kadmin.local", "-r", Realm, "modprinc", "-maxlife",
+		fmt.Sprintf("%d seconds", int(life.Seconds())), "+requires_preauth", principal)
 	return errors.Join(err, k.run(ctx, "kadmin.local", "-r", Realm, "ktadd", "-k", keytab, principal))
 }
 
@@ -73,7 +76,8 @@ func (k *KDC) Issued(principal string) (n int) {
 		return 0
 	}
 	for line := range strings.Lines(string(log)) {
-		if strings.Contains(line, "TGS_REQ") && strings.Contains(line, "ISSUE: ") && strings.Contains(line, " "+principal+"@") {
+		if strings.Contains(line, "TGS_REQ") && strings.Contains(line, "ISSUE: ") &&
+			strings.Contains(line, " "+principal+"@") {
 			n++
 		}
 	}
@@ -106,7 +110,8 @@ func (k *KDC) command(ctx context.Context, name string, args ...string) *exec.Cm
 
 // Env returns the environment of Kerberos's programs.
 func (k *KDC) Env() []string {
-	return append(os.Environ(), "KRB5_CONFIG="+k.Conf, "KRB5_KDC_PROFILE="+filepath.Join(k.dir, "kdc.conf"), "PATH="+os.Getenv("PATH")+":/usr/sbin")
+	return append(os.Environ(), "KRB5_CONFIG="+k.Conf, "KRB5_KDC_PROFILE="+filepath.Join(k.dir, "kdc.conf"), "PATH="+
+		os.Getenv("PATH")+":/usr/sbin")
 }
 
 func exists(path string) bool {
@@ -119,7 +124,8 @@ func (k *KDC) Restart(ctx context.Context, ahead time.Duration) error {
 	k.Stop()
 	cmd := k.command(context.WithoutCancel(ctx), "krb5kdc", "-n", "-r", Realm)
 	if ahead != 0 {
-		cmd = k.command(context.WithoutCancel(ctx), "faketime", "-f", fmt.Sprintf("+%ds", int(ahead.Seconds())), cmd.Path, "-n", "-r", Realm)
+		cmd = k.command(context.WithoutCancel(ctx), "faketime", "-f", fmt.Sprintf("+%ds", int(ahead.Seconds())),
+			cmd.Path, "-n", "-r", Realm)
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started, ended := make(chan error), make(chan struct{})

@@ -33,8 +33,9 @@ type Certificate struct {
 // NewAuthority creates an authority that stores its files in dir.
 func NewAuthority(dir, name string) (*Authority, error) {
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -59,14 +60,16 @@ func (a *Authority) Issue(name string, until time.Time) (Certificate, error) {
 // IssueTo is [Authority.Issue] with a subject.
 func (a *Authority) IssueTo(subject pkix.Name, name string, until time.Time) (Certificate, error) {
 	c := Certificate{
-		Cert: filepath.Join(a.dir, name+".crt"), Key: filepath.Join(a.dir, name+".key"), Chain: filepath.Join(a.dir, name+".chain.pem"),
+		Cert: filepath.Join(a.dir, name+".crt"), Key: filepath.Join(a.dir, name+".key"),
+		Chain: filepath.Join(a.dir, name+".chain.pem"),
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return c, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: subject, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: until,
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: subject, NotBefore: time.Now().Add(-2 * time.Hour),
+		NotAfter: until,
 		DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}

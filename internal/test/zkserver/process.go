@@ -36,7 +36,8 @@ func startJava(dir, log, config string, opt Options) (*process, error) {
 	// With UsePerfData the killed server would leave a file in /tmp.
 	args := append([]string{
 		"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData",
-		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dzookeeper.forceSync=" + force, "-Dzookeeper.jmx.log4j.disable=true",
+		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dzookeeper.forceSync=" + force,
+		"-Dzookeeper.jmx.log4j.disable=true",
 	}, opt.Java...)
 	cmd := exec.Command(java, append(args, "-cp", path, "org.apache.zookeeper.server.quorum.QuorumPeerMain", config)...)
 	cmd.Dir = dir

@@ -56,7 +56,8 @@ func (d *Dynamic) newMember() (*Server, error) {
 		return nil, errors.Join(err, s.Stop())
 	}
 	d.last++
-	s.id, s.member = d.last, fmt.Sprintf("server.%d=127.0.0.1:%d:%d:participant;127.0.0.1:%d", d.last, ports[0], ports[1], s.port)
+	s.id, s.member = d.last, fmt.Sprintf("server.%d=127.0.0.1:%d:%d:participant;127.0.0.1:%d", d.last, ports[0],
+		ports[1], s.port)
 	return s, os.WriteFile(filepath.Join(s.dir, "data", "myid"), fmt.Append(nil, s.id), 0o600)
 }
 
@@ -141,7 +142,8 @@ func (s *Server) reconfigure(ctx context.Context, joining, leaving []string) err
 		return err
 	}
 	request := func(op uint32) []byte { return binary.BigEndian.AppendUint32(make([]byte, 4), op) }
-	if config, err := exchange(conn, append(appendText(request(opGetData), "/zookeeper/config"), 0)); err != nil || has(string(config), joining, leaving) {
+	if config, err := exchange(conn, append(appendText(request(opGetData), "/zookeeper/config"), 0)); err != nil ||
+		has(string(config), joining, leaving) {
 		return err
 	}
 	change := appendText(appendText(request(opReconfig), strings.Join(joining, ",")), strings.Join(leaving, ","))

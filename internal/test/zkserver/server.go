@@ -196,7 +196,8 @@ func (s *Server) waitServing(ctx context.Context) error {
 	proc := s.process()
 	for {
 		// A server without a quorum answers "not currently serving requests".
-		if answer, err := s.FourLetterWord(ctx, "srvr"); err == nil && strings.Contains(answer, "Mode:") && s.secureReady(ctx) {
+		if answer, err := s.FourLetterWord(ctx, "srvr"); err == nil && strings.Contains(answer, "Mode:") &&
+			s.secureReady(ctx) {
 			return nil
 		}
 		select {
@@ -204,7 +205,8 @@ func (s *Server) waitServing(ctx context.Context) error {
 		case <-proc.done:
 			return fmt.Errorf("the ZooKeeper server ended: %s", tail(s.LogFile()))
 		case <-ctx.Done():
-			return fmt.Errorf("the ZooKeeper server at %s does not serve: %w; its log ends with: %s", s.Addr(), ctx.Err(), tail(s.LogFile()))
+			return fmt.Errorf("the ZooKeeper server at %s does not serve: %w; its log ends with: %s", s.Addr(),
+				ctx.Err(), tail(s.LogFile()))
 		}
 	}
 }

@@ -145,12 +145,14 @@ func (r *Rounds) request(m cluster.FailsafeMember, number uint64) Request {
 func (r *Rounds) Reply(rep Reply) time.Duration {
 	for i := range r.rounds {
 		x := &r.rounds[i]
-		if !rep.OK || rep.Request.Dry || rep.Request != r.request(cluster.FailsafeMember{Incarnation: rep.Request.Member}, x.number) {
+		if !rep.OK || rep.Request.Dry ||
+			rep.Request != r.request(cluster.FailsafeMember{Incarnation: rep.Request.Member}, x.number) {
 			continue
 		}
 		x.granted[rep.Request.Member] = true
 		members := r.Members()
-		if len(members) == 0 || slices.ContainsFunc(members, func(m cluster.FailsafeMember) bool { return !x.granted[m.Incarnation] }) {
+		if len(members) == 0 ||
+			slices.ContainsFunc(members, func(m cluster.FailsafeMember) bool { return !x.granted[m.Incarnation] }) {
 			return 0
 		}
 		return x.sent + r.opt.Lease

@@ -78,7 +78,8 @@ func DecodeState(data []byte) (State, error) {
 	}
 	switch {
 	case s.V != stateVersion:
-		return State{}, fmt.Errorf("failsafe state of version %d, this zkelectd reads %d: upgrade this host", s.V, stateVersion)
+		return State{}, fmt.Errorf("failsafe state of version %d, this zkelectd reads %d: upgrade this host", s.V,
+			stateVersion)
 	case s.Key == "":
 		return State{}, errors.New("a failsafe state without a key")
 	case s.Wait < 0 || time.Duration(s.Wait) > cluster.MaxWait:

@@ -24,7 +24,8 @@ var media = map[string]string{
 
 // policy lets the page load only its own files and connect only to its own daemon. Names and reasons come from anyone
 // who may write to ZooKeeper: should one ever get into the page as markup, it still has no effect.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; " +
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; " +
 	"form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 // Handlers returns the handlers of the page's files by path.

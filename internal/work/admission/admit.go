@@ -38,7 +38,8 @@ func Admit(ctx context.Context, socket, envDir string) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- admit(ctx, socket, envDir) }() // ends with the timeout, or with the process if a file system blocks it
+	// ends with the timeout, or with the process if a file system blocks it
+	go func() { done <- admit(ctx, socket, envDir) }()
 	select {
 	case err := <-done:
 		return err
@@ -66,10 +67,12 @@ func admit(ctx context.Context, socket, envDir string) error {
 	}
 	unit := path.Base(group)
 	if a.Group != group {
-		return fmt.Errorf("zkelectd leads with %q, but this unit is %q: correct child.unit, or the socket in the drop-in (systemctl edit %s)", a.Group, group, unit)
+		return fmt.Errorf("zkelectd leads with %q, but this unit is %q: correct child.unit, or the socket in the "+
+			"drop-in (systemctl edit %s)", a.Group, group, unit)
 	}
 	if err := a.Fencing.Check(); err != nil {
-		return fmt.Errorf("refusing the environment that zkelectd sent at %s for %s: %w: correct its configuration (zkelectd check), and restart it", socket, unit, err)
+		return fmt.Errorf("refusing the environment that zkelectd sent at %s for %s: %w: correct its configuration "+
+			"(zkelectd check), and restart it", socket, unit, err)
 	}
 	if err := writeFile(envDir, environmentFileName(unit), a.Fencing); err != nil {
 		return fmt.Errorf("cannot write the environment file of %s: %w", unit, err)
@@ -79,7 +82,8 @@ func admit(ctx context.Context, socket, envDir string) error {
 
 // timeoutError is the error for a daemon that does not answer in time.
 func timeoutError(socket string) error {
-	return fmt.Errorf("the daemon does not answer at %s within %s: is it hung? (systemctl status zkelectd)", socket, Timeout)
+	return fmt.Errorf("the daemon does not answer at %s within %s: is it hung? (systemctl status zkelectd)",
+		socket, Timeout)
 }
 
 // explain adds to err what to do about a process at socket that is not the daemon.
@@ -90,7 +94,8 @@ func explain(socket string, err error) error {
 	case errors.Is(err, ErrNotLeading):
 		return err
 	}
-	return fmt.Errorf("the process at %s is not this host's zkelectd: %w; find out which process created the socket (ss -xlp), and restart zkelectd", socket, err)
+	return fmt.Errorf("the process at %s is not this host's zkelectd: %w; find out which process created the socket "+
+		"(ss -xlp), and restart zkelectd", socket, err)
 }
 
 // writeFile writes an environment file atomically, in a directory that only this user can write.
@@ -132,8 +137,10 @@ func privateDir(dir string) (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	if stat := info.Sys().(*syscall.Stat_t); !info.IsDir() || int(stat.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
-		return nil, fmt.Errorf("%s (%s of user %d) is not a directory that only user %d can write: remove it", dir, info.Mode(), stat.Uid, os.Geteuid())
+	if stat := info.Sys().(*syscall.Stat_t); !info.IsDir() || int(stat.Uid) != os.Geteuid() ||
+		info.Mode().Perm()&0o022 != 0 {
+		return nil, fmt.Errorf("%s (%s of user %d) is not a directory that only user %d can write: remove it", dir,
+			info.Mode(), stat.Uid, os.Geteuid())
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -109,7 +109,8 @@ func readAnswer(r io.Reader) (Answer, error) {
 		return a, fmt.Errorf("admit does not understand its answer: %w", err)
 	}
 	if a.Version != version {
-		return a, fmt.Errorf("its answer has version %d, but this program needs version %d: restart zkelectd after an upgrade", a.Version, version)
+		return a, fmt.Errorf("its answer has version %d, but this program needs version %d: restart zkelectd "+
+			"after an upgrade", a.Version, version)
 	}
 	return a, nil
 }

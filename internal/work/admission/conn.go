@@ -71,7 +71,8 @@ func connect(ctx context.Context, socket string) (conn net.Conn, owner int, err 
 	if own.Mode&unix.S_IFMT != unix.S_IFSOCK {
 		return nil, 0, fmt.Errorf("%s is not a socket (mode %#o): remove it", socket, own.Mode)
 	}
-	conn, err = (&net.Dialer{}).DialContext(ctx, "unix", "/proc/self/fd/"+strconv.Itoa(fd)) // exactly the file that was checked
+	// exactly the file that was checked
+	conn, err = (&net.Dialer{}).DialContext(ctx, "unix", "/proc/self/fd/"+strconv.Itoa(fd))
 	if err != nil {
 		return nil, 0, dialError(socket, errors.Unwrap(err))
 	}

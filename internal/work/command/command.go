@@ -80,7 +80,8 @@ func (c Command) Run(ctx context.Context) ([]byte, error) {
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	}
 	switch {
-	case err != nil && !errors.Is(err, exec.ErrWaitDelay): // for ErrWaitDelay, the process that held the output open is dead now
+	case err != nil && !errors.Is(err, exec.ErrWaitDelay):
+		// for ErrWaitDelay, the process that held the output open is dead now
 		said := strings.TrimSpace(text.buf.String())
 		if said == "" && c.OutputInErrors { // some programs say on their standard output why they have failed
 			said = strings.TrimSpace(string(out.buf.Bytes()[:min(out.buf.Len(), text.max)]))

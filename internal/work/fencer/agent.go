@@ -112,7 +112,8 @@ func (l *Level) path() (string, error) {
 		path, err = exec.LookPath(filepath.Join(agentDir, l.Agent))
 	}
 	if err != nil {
-		return "", fmt.Errorf("%s: %s is not installed, or cannot be executed: %w", l.key("agent"), l.Agent, errors.Unwrap(err))
+		return "", fmt.Errorf("%s: %s is not installed, or cannot be executed: %w", l.key("agent"), l.Agent,
+			errors.Unwrap(err))
 	}
 	return path, nil
 }

@@ -38,7 +38,8 @@ func (l *Level) check(ctx context.Context, skipWait bool, run Runner) (errs []er
 		return []error{fmt.Errorf("%s: %s has no action off", l.key("agent"), l.Agent)}
 	}
 	if skipWait && !m.has("reboot") {
-		errs = append(errs, fmt.Errorf("%s: %s has no action reboot, so it only cuts a host off, whose work goes on: fencing.skip_wait must be false",
+		errs = append(errs, fmt.Errorf("%s: %s has no action reboot, so it only cuts a host off, whose work goes on: "+
+			"fencing.skip_wait must be false",
 			l.key("agent"), l.Agent))
 	}
 	for _, node := range slices.Sorted(maps.Keys(l.Nodes)) {

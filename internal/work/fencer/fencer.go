@@ -122,7 +122,8 @@ func (l *Level) fenceNode(ctx context.Context, t Target, run Runner) error {
 	if err != nil {
 		return err
 	}
-	r, err := run(ctx, command.Command{Argv: l.Command, Env: append(workenv.Clean(os.Environ()), t.env()...), Input: append(input, '\n')})
+	r, err := run(ctx, command.Command{Argv: l.Command, Env: append(workenv.Clean(os.Environ()), t.env()...),
+		Input: append(input, '\n')})
 	if err != nil {
 		return err
 	}
@@ -157,7 +158,8 @@ func (r Result) check() error {
 
 // text returns the output for an error: one short line.
 func (r Result) text() string {
-	text := strings.Join(strings.FieldsFunc(strings.ToValidUTF8(r.Output, "?"), func(c rune) bool { return c < ' ' || c == 0x7f || c == ' ' }), " ")
+	text := strings.Join(strings.FieldsFunc(strings.ToValidUTF8(r.Output, "?"),
+		func(c rune) bool { return c < ' ' || c == 0x7f || c == ' ' }), " ")
 	if len(text) > maxText {
 		text = strings.ToValidUTF8(text[:maxText], "") + "..."
 	}

@@ -55,7 +55,8 @@ func (l *Level) metadata(ctx context.Context, run Runner) (m metadata, err error
 	if err != nil {
 		return m, err
 	}
-	r, err := run(ctx, command.Command{Argv: []string{path}, Env: workenv.Clean(os.Environ()), Input: []byte("action=metadata\n")})
+	r, err := run(ctx, command.Command{Argv: []string{path}, Env: workenv.Clean(os.Environ()),
+		Input: []byte("action=metadata\n")})
 	if err == nil {
 		err = r.check()
 	}
@@ -84,7 +85,8 @@ func (m metadata) validate(options map[string]string) (errs []string) {
 	for _, name := range slices.Sorted(maps.Keys(options)) {
 		p, known := byName[name]
 		if !known {
-			errs = append(errs, fmt.Sprintf("%s is not an option of the agent%s", name, suggest.DidYouMean(name, slices.Sorted(maps.Keys(byName)))))
+			errs = append(errs, fmt.Sprintf("%s is not an option of the agent%s", name,
+				suggest.DidYouMean(name, slices.Sorted(maps.Keys(byName)))))
 			continue
 		}
 		if err := p.checkValue(options[name]); err != nil {

@@ -73,7 +73,8 @@ func dial() (*net.UnixConn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot ask the daemon of zkelectd exec: %w", err)
 	}
-	if user, err := peerUser(conn); err != nil || user != os.Geteuid() { // the daemon has ended, and somebody has taken its address
+	if user, err := peerUser(conn); err != nil || user != os.Geteuid() {
+		// the daemon has ended, and somebody has taken its address
 		conn.Close()
 		return nil, errors.Join(fmt.Errorf("user %d answers at %s instead of the daemon", user, address), err)
 	}
@@ -88,7 +89,9 @@ func peerUser(conn *net.UnixConn) (user int, err error) {
 	}
 	var cred *unix.Ucred
 	var failed error
-	if err := raw.Control(func(fd uintptr) { cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+	if err := raw.Control(func(fd uintptr) {
+		cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
 		return 0, err
 	}
 	if failed != nil {
@@ -131,7 +134,8 @@ func (g *Gate) accept() (*net.UnixConn, error) {
 }
 
 // errKilled is why a job has no end.
-var errKilled = errors.New("the job was killed, because this host may have lost the lease, or a process of zkelectd has failed")
+var errKilled = errors.New("the job was killed, because this host may have lost the lease, or a process of " +
+	"zkelectd has failed")
 
 // Serve waits for a starter, calls begin with its term and slot, and lets it run the job unless begin returns an
 // error, which Serve then returns. It returns how the job has ended.

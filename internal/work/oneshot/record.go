@@ -30,8 +30,10 @@ type ClockError struct {
 }
 
 func (e *ClockError) Error() string {
-	return fmt.Sprintf("the clock of the ZooKeeper servers has gone back: it is %s, and the last run, on %s, has started at %s, "+
-		"so --once-per cannot be checked. Correct the clocks of the servers; to run the job now, use --once-per 0s on one host",
+	return fmt.Sprintf("the clock of the ZooKeeper servers has gone back: it is %s, and the last run, on %s, has "+
+		"started at %s, "+
+		"so --once-per cannot be checked. Correct the clocks of the servers; to run the job now, use --once-per "+
+		"0s on one host",
 		e.Now.UTC().Format(time.RFC3339), e.Node, e.Started.UTC().Format(time.RFC3339))
 }
 
@@ -55,7 +57,8 @@ func (r Rule) check(last cluster.Stored[cluster.Run], now time.Time) error {
 	if run.Ended {
 		how = fmt.Sprintf("it ended with status %d", run.Status)
 	}
-	return &SkippedError{fmt.Sprintf("%s has run the job %s ago, and %s; the next run may start %s after that one", run.Node, ago.Round(time.Second), how, r.OncePer)}
+	return &SkippedError{fmt.Sprintf("%s has run the job %s ago, and %s; the next run may start %s after that one",
+		run.Node, ago.Round(time.Second), how, r.OncePer)}
 }
 
 // Ledger reads and writes the record of the last run. With a slot in Paths, that is the one that was started last in
@@ -87,7 +90,8 @@ func (l Ledger) Begin(ctx context.Context, term int64, rule Rule) error {
 		if err := rule.check(last, now); err != nil {
 			return err
 		}
-		return l.write(ctx, last, held, cluster.Run{Term: term, Node: l.Node, OncePer: cluster.Duration(rule.OncePer), AtMostOnce: rule.AtMostOnce})
+		return l.write(ctx, last, held, cluster.Run{Term: term, Node: l.Node, OncePer: cluster.Duration(rule.OncePer),
+			AtMostOnce: rule.AtMostOnce})
 	})
 }
 

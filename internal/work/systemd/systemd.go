@@ -50,7 +50,8 @@ func explain(ctx context.Context, what string, err error) error {
 		return fmt.Errorf("%s: no answer: %w", what, context.Cause(ctx))
 	case errors.As(err, &refusal) && refusal.Name == "org.freedesktop.DBus.Error.InteractiveAuthorizationRequired",
 		errors.As(err, &refusal) && refusal.Name == "org.freedesktop.DBus.Error.AccessDenied":
-		return fmt.Errorf("%s: systemd does not allow this user to do it; install the polkit rule of docs/systemd.md: %w", what, err)
+		return fmt.Errorf("%s: systemd does not allow this user to do it; install the polkit rule of "+
+			"docs/systemd.md: %w", what, err)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
@@ -88,7 +89,8 @@ func (u *Unit) readDropIn(p map[string]any, permit, fencing string) error {
 	for i, command := range property[[][]any](p, "ExecConditionEx") {
 		argv, _ := field(command, 1).([]string)
 		flags, _ := field(command, 2).([]string)
-		if i == 0 && len(argv) == 3 && path.Base(argv[0]) == "zkelectd" && argv[1] == "admit" && slices.Contains(flags, "privileged") {
+		if i == 0 && len(argv) == 3 && path.Base(argv[0]) == "zkelectd" && argv[1] == "admit" &&
+			slices.Contains(flags, "privileged") {
 			u.Socket = argv[2]
 		}
 	}
@@ -102,7 +104,8 @@ func (u *Unit) readDropIn(p map[string]any, permit, fencing string) error {
 			u.Permit = path.Clean(dir)
 		}
 		if path.Dir(file) == path.Dir(u.Socket) {
-			return fmt.Errorf("%s has EnvironmentFile=%s, which zkelectd's user can write, so zkelectd's user could run programs as the unit's user: "+
+			return fmt.Errorf("%s has EnvironmentFile=%s, which zkelectd's user can write, so zkelectd's user could "+
+				"run programs as the unit's user: "+
 				"remove it (systemctl edit %s), and see the drop-in of docs/systemd.md", u.Name, file, u.Name)
 		}
 	}
@@ -128,7 +131,8 @@ func (u *Unit) readDropIn(p map[string]any, permit, fencing string) error {
 
 // missing returns the error for a setting of the drop-in that the unit lacks.
 func (u *Unit) missing(what string) error {
-	return fmt.Errorf("%s is not tied to this host's leadership: it lacks %s; install the drop-in of docs/systemd.md (systemctl edit %s)", u.Name, what, u.Name)
+	return fmt.Errorf("%s is not tied to this host's leadership: it lacks %s; install the drop-in of docs/systemd.md "+
+		"(systemctl edit %s)", u.Name, what, u.Name)
 }
 
 // cgroupPath returns the control group of a unit in a slice; a-b.slice is within a.slice.

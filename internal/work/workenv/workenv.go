@@ -92,13 +92,15 @@ func (f Fencing) identity() []string {
 
 // last returns the variables about the last leadership.
 func (f Fencing) last() []string {
-	return []string{"ZKELECTD_CAUSE=" + f.Cause, "ZKELECTD_PREVIOUS_LEADER=" + f.PreviousLeader, "ZKELECTD_PREVIOUS_CLEAN=" + strconv.FormatBool(f.PreviousClean)}
+	return []string{"ZKELECTD_CAUSE=" + f.Cause, "ZKELECTD_PREVIOUS_LEADER=" + f.PreviousLeader,
+		"ZKELECTD_PREVIOUS_CLEAN=" + strconv.FormatBool(f.PreviousClean)}
 }
 
 // Check returns an error unless all values can be written to an environment file for systemd.
 func (f Fencing) Check() error {
 	term, err := strconv.ParseInt(f.Term, 10, 64)
-	if standby := f.Role == RoleStandby && f.Term == ""; !standby && (err != nil || term < 1 || strconv.FormatInt(term, 10) != f.Term) {
+	if standby := f.Role == RoleStandby && f.Term == ""; !standby && (err != nil || term < 1 ||
+		strconv.FormatInt(term, 10) != f.Term) {
 		return fmt.Errorf("the term %q is not a positive number", f.Term)
 	}
 	for _, kv := range f.Variables() {
@@ -130,7 +132,8 @@ func CheckValue(value string) error {
 }
 
 // private are the prefixes of the daemon's own variables: its settings and secrets, and its connection to systemd.
-var private = []string{"ZKELECTD_", "NOTIFY_SOCKET=", "WATCHDOG_", "LISTEN_", "CREDENTIALS_DIRECTORY=", "INVOCATION_ID=", "MAINPID="}
+var private = []string{"ZKELECTD_", "NOTIFY_SOCKET=", "WATCHDOG_", "LISTEN_", "CREDENTIALS_DIRECTORY=",
+	"INVOCATION_ID=", "MAINPID="}
 
 // Build returns the environment of the work: base without the daemon's own variables, extra, and the fencing variables,
 // which extra cannot override.

@@ -46,7 +46,8 @@ func (w *Worker) startProcess(term int64) []transition.Event {
 }
 
 // launch starts the command, with a socket for its notifications if it notifies.
-func (s Spec) launch(start func(guard.Spec) (*guard.Work, error), env []string, notifies bool, to probe.Notified) (*guard.Work, *probe.Socket, error) {
+func (s Spec) launch(start func(guard.Spec) (*guard.Work, error), env []string, notifies bool,
+	to probe.Notified) (*guard.Work, *probe.Socket, error) {
 	var socket *probe.Socket
 	if notifies {
 		var err error

@@ -27,7 +27,8 @@ type promotion struct {
 
 func (w *Worker) startPromotion(term int64) []transition.Event {
 	p := &promotion{
-		worker: w, standby: w.opt.Standby, fencing: w.opt.Fencing(term), env: w.env(term), grace: make(chan time.Duration, 2), over: make(chan struct{}),
+		worker: w, standby: w.opt.Standby, fencing: w.opt.Fencing(term), env: w.env(term),
+		grace: make(chan time.Duration, 2), over: make(chan struct{}),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	w.set(p)

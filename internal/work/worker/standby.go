@@ -285,7 +285,8 @@ func (s *Standby) start(ctx context.Context) (run standbyRun, err error) {
 // Restart=, would leave a process of which nobody knows that it has not been promoted.
 func (s *Standby) startUnit(ctx context.Context, g *guard.Leadership) (standbyRun, error) {
 	u := &unit{
-		spec: s.opt.Spec, owners: g.Owners, begin: g.Start, log: s.opt.Log.With("unit", s.opt.Spec.Unit), fencing: s.opt.Identity, owned: &s.owned,
+		spec: s.opt.Spec, owners: g.Owners, begin: g.Start, log: s.opt.Log.With("unit", s.opt.Spec.Unit),
+		fencing: s.opt.Identity, owned: &s.owned,
 	}
 	u.ctx, u.cancel = context.WithCancel(ctx)
 	s.set(ctx, cluster.StandbyWarming, "systemd is starting "+s.opt.Spec.Unit)
@@ -402,7 +403,8 @@ func (s *Standby) release(p *promotion) {
 	if s.work == p.work {
 		s.guard.SetLease(guard.Forever)
 	}
-	if p.work != nil && exited(p.work) && s.state.State != cluster.StandbyCold { // known before the end of the leadership is reported
+	if p.work != nil && exited(p.work) && s.state.State != cluster.StandbyCold {
+		// known before the end of the leadership is reported
 		s.state = cluster.Standby{State: cluster.StandbyCold, Reason: "it has ended with the leadership", Since: time.Now()}
 	}
 	s.note()

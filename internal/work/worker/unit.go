@@ -44,7 +44,8 @@ type unit struct {
 
 func (w *Worker) startUnit(term int64) []transition.Event {
 	u := &unit{
-		spec: w.opt.Spec, owners: w.opt.Guard.Owners, begin: w.begin, log: w.opt.Log.With("unit", w.opt.Spec.Unit, "term", term),
+		spec: w.opt.Spec, owners: w.opt.Guard.Owners, begin: w.begin, log: w.opt.Log.With("unit", w.opt.Spec.Unit,
+			"term", term),
 		fencing: w.opt.Fencing(term), owned: &w.owned,
 	}
 	u.ctx, u.cancel = context.WithCancel(context.Background())
@@ -214,19 +215,23 @@ type dropIn struct{ permit, socket, service string }
 // check returns an error unless the unit has these settings.
 func (own dropIn) check(u systemd.Unit) error {
 	differs := func(what, has, is string) error {
-		return fmt.Errorf("child.unit: the drop-in of %s names %s %s, but this daemon uses %s: correct it (systemctl edit %s)", u.Name, what, has, is, u.Name)
+		return fmt.Errorf("child.unit: the drop-in of %s names %s %s, but this daemon uses %s: correct it "+
+			"(systemctl edit %s)", u.Name, what, has, is, u.Name)
 	}
 	switch {
 	case own.permit == "":
-		return errors.New("child.unit: zkelectd must run as a systemd service with Delegate=yes, because the permit is a control group below it")
+		return errors.New("child.unit: zkelectd must run as a systemd service with Delegate=yes, because the permit " +
+			"is a control group below it")
 	case own.socket == "":
-		return errors.New("child.unit: zkelectd must run as a systemd service with RuntimeDirectory=, because the socket for the unit is there")
+		return errors.New("child.unit: zkelectd must run as a systemd service with RuntimeDirectory=, because the " +
+			"socket for the unit is there")
 	case u.Permit != own.permit:
 		return differs("the permit", u.Permit, own.permit)
 	case u.Socket != own.socket:
 		return differs("the socket", u.Socket, own.socket)
 	case strings.HasSuffix(own.service, ".service") && !slices.Contains(u.BindsTo, own.service):
-		return fmt.Errorf("child.unit: %s is bound to %v, but this daemon is %s: correct BindsTo= in its drop-in (systemctl edit %s)", u.Name, u.BindsTo, own.service, u.Name)
+		return fmt.Errorf("child.unit: %s is bound to %v, but this daemon is %s: correct BindsTo= in its drop-in "+
+			"(systemctl edit %s)", u.Name, u.BindsTo, own.service, u.Name)
 	}
 	return nil
 }

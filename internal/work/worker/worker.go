@@ -160,13 +160,15 @@ func (w *Worker) SetPendingHooks(term int64, change []byte) {
 		}
 		path, err := exec.LookPath(argv[0])
 		if err != nil {
-			w.opt.Log.Warn("a pending hook cannot be stored: if this daemon dies as the leader, it does not run", "hook", key, "err", err)
+			w.opt.Log.Warn("a pending hook cannot be stored: if this daemon dies as the leader, it does not run",
+				"hook", key, "err", err)
 			return
 		}
 		specs = append(specs, guard.Spec{Path: path, Argv: argv, Env: env(), Input: input, Timeout: w.opt.HookTimeout})
 	}
 	add("hooks.post_stop", w.opt.Spec.Hooks.PostStop, func() []string { return w.env(term) }, nil)
-	add("hooks.on_change", w.opt.Spec.Hooks.OnChange, func() []string { return workenv.Extend(os.Environ(), w.opt.Spec.Env) }, change)
+	add("hooks.on_change", w.opt.Spec.Hooks.OnChange,
+		func() []string { return workenv.Extend(os.Environ(), w.opt.Spec.Env) }, change)
 	w.pending = len(specs) > 0
 	if w.pending {
 		w.opt.Guard.SetPendingHooks(specs...)
@@ -195,7 +197,8 @@ func (w *Worker) PreStart(term int64) []transition.Event {
 	}
 	h, err := w.begin(guard.Spec{Argv: argv, Env: w.env(term), Capture: true})
 	if err != nil {
-		return []transition.Event{transition.HookDone{Err: w.logHook(fmt.Errorf("hooks.pre_start %s failed: %w", argv[0], err))}}
+		return []transition.Event{transition.HookDone{Err: w.logHook(fmt.Errorf("hooks.pre_start %s failed: %w",
+			argv[0], err))}}
 	}
 	w.set(hookWork{h})
 	w.owned.Go(func() {

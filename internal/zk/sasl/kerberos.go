@@ -257,7 +257,8 @@ func (c *krbClient) explain(err error, service, realm string) error {
 	case code == "32":
 		return say("the ticket of %s has expired", c.name())
 	case strings.Contains(text, "no KDCs defined"), strings.Contains(text, "_kerberos."), strings.Contains(text, "SRV"):
-		return say("there is no KDC of realm %s, neither in %s nor in DNS: is it the right realm? %s names another file, not "+
+		return say("there is no KDC of realm %s, neither in %s nor in DNS: is it the right realm? %s names "+
+			"another file, not "+
 			"KRB5_CONFIG, and files that it includes are not read", realm, c.k.conf(), confKey)
 	case code == "":
 		return say("no KDC of %s answers: is it up, and can this host reach it?", realm)

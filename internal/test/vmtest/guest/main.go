@@ -87,7 +87,8 @@ func hang(device, file string) error {
 		return err
 	}
 	for at := int64(0); ; at += blockSize {
-		if _, _, errno := unix.Syscall6(unix.SYS_PREAD64, uintptr(fd), uintptr(unsafe.Pointer(&memory[0])), blockSize, uintptr(at), 0, 0); errno != 0 {
+		if _, _, errno := unix.Syscall6(unix.SYS_PREAD64, uintptr(fd), uintptr(unsafe.Pointer(&memory[0])), blockSize,
+			uintptr(at), 0, 0); errno != 0 {
 			return errno
 		}
 	}

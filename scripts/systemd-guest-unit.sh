@@ -280,7 +280,6 @@ echo "figure: $(lines) lines in $(cut -d' ' -f1 $ledger | uniq | wc -l) terms, n
 # A unit that is promoted runs on both nodes, and works where it leads.
 cat >/run/promoted-app <<'APP'
 #!/bin/bash
-rm -f /run/roles/$ZKELECTD_NODE
 echo "$ZKELECTD_ROLE,$ZKELECTD_TERM" >/run/role-$ZKELECTD_NODE
 while :; do
 	read -r term 2>/dev/null </run/roles/$ZKELECTD_NODE && echo "$term $ZKELECTD_NODE $EPOCHREALTIME" >>/run/ledger
@@ -294,7 +293,8 @@ promoted_member() {
 	printf 'child:\n  unit: %s\n  stop_timeout: 300ms\n  promote: {exec: [sh, -c, "echo $ZKELECTD_TERM >/run/roles/$ZKELECTD_NODE"]}\n  demote: {exec: [sh, -c, "[ ! -e /run/refuse ] && rm /run/roles/$ZKELECTD_NODE"]}\n' "$4" >>"$1"
 	chmod 0644 "$1"
 }
-for u in app app@; do printf '[Service]\nExecStart=\nExecStart=/run/promoted-app\n' >"$units/$u.service.d/zz.conf"; done
+# Without a check of its readiness a standby may be promoted before its first line has run, so systemd removes the role.
+for u in app app@; do printf '[Service]\nExecStartPre=+rm -f /run/roles/${ZKELECTD_NODE}\nExecStart=\nExecStart=/run/promoted-app\n' >"$units/$u.service.d/zz.conf"; done
 promoted_member /etc/zkelectd.yaml n1 100 app.service
 promoted_member /etc/zkelectd/g2.yaml n2 90 app@g2.service
 systemctl daemon-reload

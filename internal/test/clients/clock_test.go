@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -13,33 +14,33 @@ import (
 	"zkelectd/internal/sys/boottime"
 )
 
-// standIn is a daemon that hands out one lease after another, without extending it. Its clock is ahead of this
-// process's.
+// standIn is a daemon that hands out one lease after another, each twice as long as the one before, without extending
+// it: a slow start may use up the first ones. Its clock is ahead of this process's.
 type standIn struct {
 	ahead time.Duration
-	lease time.Duration
 
 	mu       sync.Mutex
-	handed   time.Duration // when the first lease was handed out
+	ends     []time.Duration // of the leases; a lease's id, and its token, is its number, from 1
 	returned chan string
 }
 
 func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id := r.URL.Query().Get("lease")
-	if r.Method == http.MethodDelete {
-		s.returned <- id
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := boottime.Now()
-	if s.handed == 0 {
-		s.handed = now
-	}
-	left := s.handed + s.lease - now
 	answer := map[string]any{"boottime_ns": now + s.ahead, "leading": false, "stop": false, "lease_end_ns": 0, "lease_left_ns": 0}
-	if left > 0 && r.Method != http.MethodDelete {
-		answer["leading"], answer["lease"], answer["token"] = true, "x", 7
-		answer["lease_end_ns"], answer["lease_left_ns"] = s.handed+s.lease+s.ahead, left
+	if r.Method == http.MethodDelete {
+		s.returned <- id
+	} else {
+		if n := len(s.ends); id == "" && (n == 0 || s.ends[n-1] <= now) {
+			s.ends = append(s.ends, now+600*time.Millisecond<<n)
+		}
+		n := len(s.ends)
+		if left := s.ends[n-1] - now; left > 0 {
+			answer["leading"], answer["lease"], answer["token"] = true, strconv.Itoa(n), n
+			answer["lease_end_ns"], answer["lease_left_ns"] = s.ends[n-1]+s.ahead, left
+		}
 	}
 	if id != "" && r.URL.Query().Get("wait") != "0s" && r.URL.Query().Get("wait") != "0ms" {
 		s.mu.Unlock()
@@ -58,7 +59,7 @@ func TestADaemonWithAnotherClock(t *testing.T) {
 			t.Run(language+" "+name, func(t *testing.T) {
 				g := *f
 				g.t, g.ledger = t, new(ledger)
-				s := &standIn{ahead: ahead, lease: 600 * time.Millisecond, returned: make(chan string, 1)}
+				s := &standIn{ahead: ahead, returned: make(chan string, 100)}
 				socket, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 				if err != nil {
 					t.Fatal(err)
@@ -70,11 +71,16 @@ func TestADaemonWithAnotherClock(t *testing.T) {
 				if !p.await("led") {
 					return
 				}
-				if id := <-s.returned; id != "x" {
-					t.Errorf("it returns %q", id)
+				l := g.led[0]
+				for id := range s.returned {
+					if id == strconv.FormatInt(l.token, 10) {
+						break
+					}
 				}
-				end := (s.handed + s.lease).Nanoseconds()
-				if l := g.led[0]; l.to > end || l.to < end-int64(200*time.Millisecond) || l.token != 7 {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				end := s.ends[l.token-1].Nanoseconds()
+				if l.to > end || l.to < end-int64(200*time.Millisecond) {
 					t.Errorf("%+v, but the lease has ended %s later", l, time.Duration(end-l.to))
 				}
 				p.Signal(syscall.SIGKILL)

@@ -19,7 +19,9 @@ func (m *Member) newWorker() *worker.Worker {
 	spec.StopTimeout = m.budget.Stop
 	return worker.New(worker.Options{
 		Guard: m.guard, Log: opt.Log, Spec: spec, Fencing: m.fencing, HookTimeout: m.budget.Kill,
-		Report: m.report, PublishValue: m.publishValue, Standby: m.opt.Standby,
+		Report: m.report, Standby: m.opt.Standby,
+		// Work that is being stopped has nothing to publish any more.
+		PublishValue: func(term int64, value string) { _ = m.group.PublishValue(term, value) },
 	})
 }
 
@@ -86,9 +88,6 @@ func (p *valueBox) take() (v transition.ValueGiven) {
 	v, p.given = p.given, transition.ValueGiven{}
 	return v
 }
-
-// publishValue publishes a value of the work. Work that is being stopped has nothing to publish any more.
-func (m *Member) publishValue(term int64, value string) { _ = m.group.PublishValue(term, value) }
 
 // Fencing says how this host, as a candidate, fences the node of a holder that was lost.
 type Fencing struct {

@@ -82,7 +82,11 @@ func (r *Reader) Run(ctx context.Context) {
 			retry.Stop()
 		}
 		if complete {
-			r.deliver(snap)
+			select {
+			case <-r.out: // nobody has received it: the newest wins
+			default:
+			}
+			r.out <- snap
 		}
 		select {
 		case <-ctx.Done():
@@ -99,12 +103,4 @@ func (r *Reader) Run(ctx context.Context) {
 		case <-retry.C:
 		}
 	}
-}
-
-func (r *Reader) deliver(snap cluster.Snapshot) {
-	select {
-	case <-r.out:
-	default:
-	}
-	r.out <- snap
 }

@@ -75,7 +75,7 @@ func (s *Session) allGroups(f func(*Group)) {
 	}
 }
 
-// hint adds advice for path, or for everything if path is empty. The caller holds s.mu.
+// hint adds a hint for path, or for everything if path is empty. The caller holds s.mu.
 func (g *Group) hint(path string) {
 	switch {
 	case path == "":
@@ -85,19 +85,15 @@ func (g *Group) hint(path string) {
 	default:
 		g.hints.Add(path)
 	}
-	g.wakeReader()
+	select {
+	case g.wake <- struct{}{}:
+	default: // it is awake
+	}
 }
 
 // ofOtherSlot reports whether path is that of another slot's fence, or below it.
 func (g *Group) ofOtherSlot(path string) bool {
 	return g.slot != "" && strings.HasPrefix(path, g.slots+"/") && path != g.slot && !strings.HasPrefix(path, g.slot+"/")
-}
-
-func (g *Group) wakeReader() {
-	select {
-	case g.wake <- struct{}{}:
-	default:
-	}
 }
 
 // Wake returns a channel that receives when there are hints to take.

@@ -9,9 +9,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-
 	"zkelectd/internal/test/zkserver"
 	"zkelectd/internal/zk"
 )
@@ -75,42 +72,6 @@ func (d *desk) fails(args []string, want ...string) {
 		if !strings.Contains(string(out), text) {
 			d.t.Errorf("%v prints no %q:\n%s", args, text, out)
 		}
-	}
-}
-
-// The help describes the flags for the connection once, and that of each command that has them names them.
-func TestTheHelpDescribesTheConnectionOnce(t *testing.T) {
-	t.Parallel()
-	help := func(args ...string) string {
-		var b strings.Builder
-		cmd := root()
-		cmd.SetArgs(args)
-		cmd.SetOut(&b)
-		if err := cmd.Execute(); err != nil {
-			t.Errorf("%v: %v", args, err)
-		}
-		return b.String()
-	}
-	topic, found := help("help", "connection"), 0
-	leaves(root(), func(cmd *cobra.Command) {
-		words := append(strings.Fields(cmd.CommandPath())[1:], "--help")
-		text, has := help(words...), cmd.Flags().Lookup("zk") != nil
-		const line = "\nConnection: --config, --connect-timeout, --root, --session-timeout, --zk; see 'zkelectd help connection'\n"
-		if strings.HasSuffix(text, line) != has {
-			t.Errorf("%v: it has the flags: %v\n%s", words, has, text)
-		}
-		connectionSet().VisitAll(func(f *pflag.Flag) {
-			found++
-			if !strings.Contains(topic, "--"+f.Name+" ") || has && strings.Contains(text, "--"+f.Name+" ") && strings.Contains(text, f.Usage) {
-				t.Errorf("%v: --%s is not described once", words, f.Name)
-			}
-			if own := cmd.Flags().Lookup(f.Name); own != nil && own.Hidden {
-				t.Errorf("%v: --%s is hidden from completions", words, f.Name)
-			}
-		})
-	})
-	if found < 100 {
-		t.Errorf("%d flags", found)
 	}
 }
 

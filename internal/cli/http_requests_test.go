@@ -1,19 +1,14 @@
 package cli
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-
-	"zkelectd/internal/test/zkserver"
 )
 
 // nightsToken may appear only in its file and in the requests of its owner.
@@ -55,102 +50,6 @@ func post(c *http.Client, url, token, body string) (int, string) {
 	defer resp.Body.Close()
 	answer, _ := io.ReadAll(resp.Body)
 	return resp.StatusCode, string(answer)
-}
-
-// clientTrusting returns a client that trusts a CA, with client certificates if there are any.
-func clientTrusting(t *testing.T, a *zkserver.Authority, own ...zkserver.Certificate) *http.Client {
-	t.Helper()
-	conf := &tls.Config{RootCAs: x509.NewCertPool()}
-	if !conf.RootCAs.AppendCertsFromPEM([]byte(read(a.CA))) {
-		t.Fatal("no CA")
-	}
-	for _, c := range own {
-		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		conf.Certificates = append(conf.Certificates, pair)
-	}
-	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: conf}, Timeout: testTimeout}
-}
-
-// Reloads add and remove tokens, certificates are accepted, and commands work without the lease of a leader under TLS.
-func TestRequestsUnderTLS(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	ca := authority(t, f.dir, "ca")
-	issue(t, ca, "host")
-	ann := issue(t, ca, "ann")
-	web := filepath.Join(f.dir, "web.yml")
-	put(t, web, "tls_server_config: {cert_file: host.crt, key_file: host.key, client_auth_type: VerifyClientCertIfGiven, client_ca_file: ca.pem}\n")
-	configure := func(tokens string) {
-		f.configure("a", "dc1", 1, fmt.Sprintf("http: {listen: '127.0.0.1:0', web_config: %s, %s}\n", web, tokens))
-	}
-	configure("")
-	f.start("a")
-	f.until("a leads", leads("a"))
-	url := "https://" + f.address("a")
-	pause := func(c *http.Client, token string) int {
-		t.Helper()
-		code, answer := post(c, url+"/v1/pause", token, "{}")
-		t.Log(code, strings.TrimSpace(answer))
-		return code
-	}
-	anonymous := clientTrusting(t, ca)
-	if code := pause(clientTrusting(t, ca, ann), ""); code != 200 || f.snapshot().Control.Record.Pause.By != "ann" {
-		t.Errorf("a certificate: %d, %+v", code, f.snapshot().Control.Record)
-	}
-	if code := pause(anonymous, nightsToken); code != 401 {
-		t.Errorf("a token before there is a file: %d", code)
-	}
-	reload := func(want string) {
-		t.Helper()
-		if out := f.reloads("a"); !strings.Contains(out, want) {
-			t.Errorf("%s, want %s", out, want)
-		}
-	}
-	const read, refused = "a has reloaded its configuration", "reload refused"
-	configure(f.tokens("night-shift:" + nightsToken))
-	reload(read + ": applied: http.token_file")
-	if code := pause(anonymous, nightsToken); code != 200 {
-		t.Errorf("a token that was set by a reload: %d", code)
-	}
-	f.tokens("night-shift:" + nightsToken + "\nday-shift:short")
-	reload(refused)
-	reload("tokens:2: the token has fewer than 16 characters")
-	if code := pause(anonymous, nightsToken); code != 200 {
-		t.Errorf("the token from before a reload that was refused: %d", code)
-	}
-	f.tokens("day-shift:" + strings.Repeat("d", 16))
-	reload(read + ": applied: http.token_file")
-	reload(read + ": no setting has changed")
-	f.logged("a", "reloaded, no setting has changed")
-	if old, now := pause(anonymous, nightsToken), pause(anonymous, strings.Repeat("d", 16)); old != 401 || now != 200 {
-		t.Errorf("the token that was taken away: %d, the new one: %d", old, now)
-	}
-	os.Chmod(filepath.Join(f.dir, "tokens"), 0o644)
-	reload("has mode 0644")
-	os.Chmod(filepath.Join(f.dir, "tokens"), 0o600)
-	if err := os.Rename(web, web+".old"); err != nil {
-		t.Fatal(err)
-	}
-	reload("http.web_config: " + web + " cannot be read")
-	if err := os.Rename(web+".old", web); err != nil {
-		t.Fatal(err)
-	}
-
-	if out, err := f.run("status"); err != nil || !strings.Contains(out, "Leader   a") || strings.Contains(out, "Lease") {
-		t.Errorf("%v\n%s", err, out)
-	}
-	f.succeedsWith(`"api": "https://127.0.0.1:0"`, "status", "-o", "json")
-	if out, err := f.run("leader"); err != nil || out != "a\n" {
-		t.Errorf("%v %s", err, out)
-	}
-	f.checkSecret(nightsToken, f.daemon("a"))
-	if strings.Contains(f.daemons["a"].Output(), "clear text") {
-		t.Error("it warns of clear text under TLS")
-	}
-	f.checkInvariants()
 }
 
 // Insecure or unreadable secrets, work that may outlive its lease, and an address that another program has are reported at the start, not

@@ -212,7 +212,6 @@ func TestAnInvalidPolicyIsOpenedAgain(t *testing.T) {
 			}
 		}
 	}
-	// An editor that adds a byte order mark, and one that saves the lines of errors in another encoding than they had.
 	// An editor that adds a byte order mark, and one that saves the lines of errors in another encoding.
 	for first, second := range map[string]string{"\ufeffpolicy: {type: firts}": "policy: {type: first}", "policy: {type: \u00e4}": "# ERROR: \xe4\npolicy: {type: first}"} {
 		e, texts := edits(), []string{first, second, "policy: {type: first}"}

@@ -2,9 +2,7 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"io"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,33 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal opens a terminal of a size and returns both of its ends.
-func openTerminal(t *testing.T, columns, rows uint16) (user, terminal *os.File) {
-	t.Helper()
-	user, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { user.Close() })
-	if err := unix.IoctlSetPointerInt(int(user.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	n, err := unix.IoctlGetInt(int(user.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.IoctlSetWinsize(int(user.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: columns, Row: rows}); err != nil {
-		t.Fatal(err)
-	}
-	return user, terminal
-}
-
 // On a terminal the status is drawn in place, fits the window, and says since when it is not live.
 func TestStatusIsDrawnInPlace(t *testing.T) {
-	user, terminal := openTerminal(t, 60, 6)
+	user, terminal := terminal(t)
+	if err := unix.IoctlSetWinsize(int(user.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: 60, Row: 6}); err != nil {
+		t.Fatal(err)
+	}
 	d := newRedraw(terminal, func(n int) string {
 		return "Leader   n1\nWhy      " + strings.Repeat("because ", n) + "\nn1  dc1\nn2  dc1\nn3  dc2\nn4  dc2\n"
 	})

@@ -381,6 +381,8 @@ func TestDocumentedRotationOfTokens(t *testing.T) {
 	if old != http.StatusUnauthorized || now == http.StatusUnauthorized || served != "second" {
 		t.Errorf("the old token: %d, the new one: %d, by %s", old, now, served)
 	}
+	f.succeedsWith(`"api": "https://127.0.0.1:0"`, "status", "-o", "json")
+	f.checkSecret(nightsToken, f.daemon("a"))
 	if after := h.term(f.session); after != before {
 		t.Errorf("leadership has changed: %s\n%s", before, after)
 	}

@@ -82,15 +82,12 @@ func TestGroupResponses(t *testing.T) {
 		want       string
 	}{
 		{"status", "/v1/status", optionsWithGroup(), 200, `"group_status":{"root":"/c","state":"READY","leader":"a"`},
-		{"status", "/v1/status", optionsWithGroup(), 200, `"term":7,"state":"leading"`},
 		{"status without ZooKeeper", "/v1/status", optionsWithoutZooKeeper(), 200, `"group_error":"no ZooKeeper server is connected"`},
 		{"status of what is stuck", "/v1/status", late, 503, `"group_error":"the event loop has been stuck`},
 		{"history", "/v1/history", optionsWithGroup(), 200, `"terms":[{"term":11,`},
 		{"history, the last", "/v1/history?n=1", optionsWithGroup(), 200, `"terms":[{"term":30,`},
-		{"history, more than there are", "/v1/history?n=9223372036854775807", optionsWithGroup(), 200, `"terms":[{"term":1,`},
 		{"history, none yet", "/v1/history", empty, 200, `"terms":[]`},
 		{"history of no terms", "/v1/history?n=0", optionsWithGroup(), 400, "not a number of 1 or more"},
-		{"history of many", "/v1/history?n=99999999999999999999", optionsWithGroup(), 400, "not a number of 1 or more"},
 		{"history without ZooKeeper", "/v1/history", optionsWithoutZooKeeper(), 503, errDown.Error()},
 		{"history of what is stuck", "/v1/history", late, 503, "has been stuck"},
 		{"explain", "/v1/explain", optionsWithGroup(), 200, `"changes":["if a is lost, b leads"]`},
@@ -98,17 +95,13 @@ func TestGroupResponses(t *testing.T) {
 		{"explain a term that is forgotten", "/v1/explain?term=31", optionsWithGroup(), 404, "term 31 is not in the history"},
 		{"explain nothing", "/v1/explain?term=x", optionsWithGroup(), 400, "not a number of 1 or more"},
 		{"explain without ZooKeeper", "/v1/explain", optionsWithoutZooKeeper(), 503, errDown.Error()},
-		{"explain a term without ZooKeeper", "/v1/explain?term=7", optionsWithoutZooKeeper(), 503, errDown.Error()},
-		{"explain of what is stuck", "/v1/explain", late, 503, "has been stuck"},
 		{"whatif", "/v1/whatif?request=move&node=true&force=true&for=2h", optionsWithGroup(), 200, `"messages":["move true all false hard false for 2h0m0s by you"]`},
-		{"whatif of a flag", "/v1/whatif?request=pause&hard=true", optionsWithGroup(), 200, "hard true"},
 		{"whatif of what is refused", "/v1/whatif?request=move&site=dc1", optionsWithGroup(), 200, `"messages":[],"refused":"b is cordoned"`},
 		{"whatif of nothing", "/v1/whatif", optionsWithGroup(), 400, "is not one of"},
 		{"whatif of an unknown field", "/v1/whatif?request=resume&node=b", optionsWithGroup(), 400, "has no field"},
 		{"whatif of no flag", "/v1/whatif?request=pause&hard=1", optionsWithGroup(), 400, "must be true or false"},
 		{"whatif of two nodes", "/v1/whatif?request=cordon&node=a&node=b", optionsWithGroup(), 400, "appears twice"},
 		{"whatif without ZooKeeper", "/v1/whatif?request=resume", optionsWithoutZooKeeper(), 503, errDown.Error()},
-		{"whatif of what is stuck", "/v1/whatif?request=resume", late, 503, "has been stuck"},
 	} {
 		rec := serveRequest(New(c.opt), "GET", c.path)
 		var got map[string]any

@@ -113,13 +113,11 @@ var changes = map[string]struct {
 	"servers from the future":      {func(f *Facts) { f.version("3.10.0") }, "ensemble", Warn, "ZooKeeper 3.10.0 of zk1 is newer than"},
 	"servers of others":            {func(f *Facts) { f.version("ClickHouse Keeper v26.7.5.10") }, "ensemble", Fail, "zk1 is not ZooKeeper but ClickHouse Keeper v26.7.5.10"},
 	"servers of a strange version": {func(f *Facts) { f.version("main") }, "ensemble", Warn, "the version of zk1, zk2, zk3 is not known"},
-	"servers without a version":    {func(f *Facts) { f.version("") }, "ensemble", Warn, "the version of zk1, zk2, zk3 is not known"},
 	"other limits of a server":     {func(f *Facts) { f.Servers[1].Granted = 4 * time.Second }, "ensemble", Warn, "different session timeouts: 10s, 4s"},
 	"a shorter session timeout":    {func(f *Facts) { f.Session.Granted = 9 * time.Second; f.Session.Base = 9 * time.Second }, "session timeout", Warn, "9s instead of 10s"},
 	"no permission to write":       {func(f *Facts) { f.Write.Err, f.Write.Denied = errors.New("no permission"), true }, "quorum", Warn, "could not be checked because no permission"},
 	"no quorum":                    {func(f *Facts) { f.Write.Err = errors.New("timeout") }, "quorum", Fail, "a write failed: timeout"},
 	"a clock that is ahead":        {func(f *Facts) { f.Write.Time = f.Write.Sent.Add(-time.Minute) }, "clock", Warn, "1m0s ahead"},
-	"a clock that is behind":       {func(f *Facts) { f.Write.Time = f.Write.Answered.Add(time.Hour) }, "clock", Warn, "1h0m0s behind"},
 	"a member's clock":             {func(f *Facts) { f.Clocks[1].Ahead = -5 * time.Second }, "members' clocks", Warn, "n2 5s behind"},
 	"a cold standby": {func(f *Facts) {
 		f.Groups[0].View.Members[1].Standby = &cluster.Standby{State: cluster.StandbyCold, Reason: "the child exited with status 1"}

@@ -22,18 +22,16 @@ func TestMove(t *testing.T) {
 		messages []string
 		leader   string
 	}{
-		"to a node":       {led, bob(), "b1", "", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
-		"to a site":       {led, bob(), "", "dc2", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
-		"for a time":      {led, lasting, "b1", "", []string{"moves leadership from a1 (dc1) to b1 (dc2) for 10m0s"}, "b1"},
-		"to the leader":   {led, bob(), "a1", "", []string{"a1 leads already; it stays first"}, "a1"},
-		"to its own site": {led, lasting, "", "dc1", []string{"a1 leads already; it stays first for 10m0s"}, "a1"},
-		"no leader":       {func(t *testing.T) *testGroup { return group(t) }, bob(), "b2", "", []string{"there is no leader; b2 takes over and stays first"}, "b2"},
+		"to a node":     {led, bob(), "b1", "", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
+		"to a site":     {led, bob(), "", "dc2", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
+		"for a time":    {led, lasting, "b1", "", []string{"moves leadership from a1 (dc1) to b1 (dc2) for 10m0s"}, "b1"},
+		"to the leader": {led, bob(), "a1", "", []string{"a1 leads already; it stays first"}, "a1"},
+		"no leader":     {func(t *testing.T) *testGroup { return group(t) }, bob(), "b2", "", []string{"there is no leader; b2 takes over and stays first"}, "b2"},
 		"to the best of a site": {func(t *testing.T) *testGroup {
 			h := led(t)
 			h.node("b1").Unhealthy = "no disk"
 			return h
 		}, bob(), "", "dc2", []string{"moves leadership from a1 (dc1) to b2 (dc2)"}, "b2"},
-		"elected only": {func(t *testing.T) *testGroup { return group(t).elects("a1") }, bob(), "b1", "", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
 		"paused softly": {func(t *testing.T) *testGroup {
 			h := led(t)
 			h.control().Pause = &cluster.Pause{Request: ann(1)}
@@ -47,6 +45,12 @@ func TestMove(t *testing.T) {
 			h.control().Move = &cluster.Move{Request: ann(1), Site: "dc1"}
 			return h
 		}, bob(), "b1", "", []string{"replaces the move to site dc1 by ann@host: new kernel", "moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
+		"elected only": {func(t *testing.T) *testGroup { return group(t).elects("a1") }, bob(), "b1", "", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
+		"during a reelection": {func(t *testing.T) *testGroup {
+			h := led(t)
+			h.control().Reelect = &cluster.Request{ID: 1, By: "ann@host", Reason: "new kernel"}
+			return h
+		}, bob(), "b1", "", []string{"ends the reelection by ann@host: new kernel", "moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
 		"by force": {func(t *testing.T) *testGroup {
 			h := led(t)
 			h.node("b2").Unhealthy = "no disk"
@@ -130,5 +134,8 @@ func TestMoveToTheBestOther(t *testing.T) {
 	_, err = moveAway(bob())(h.q)
 	if err == nil || !strings.Contains(err.Error(), "; 'zkelectd drain --node a1' has b1 take over, although it has failed") {
 		t.Errorf("all others have failed: %v", err)
+	}
+	if plan, err = cordon(bob(), "a1", "", true)(h.q); err != nil || !strings.Contains(strings.Join(plan.Messages, "\n"), "nobody is left who has not failed: b1") {
+		t.Errorf("then a drain: %v, %q", err, plan.Messages)
 	}
 }

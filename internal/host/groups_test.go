@@ -230,35 +230,6 @@ func TestHooksAreAppliedWhenTheHostDoesNotLead(t *testing.T) {
 	}
 }
 
-// A group whose root is that of another kind of group is refused, and the others run.
-func TestAGroupIsRefusedAlone(t *testing.T) {
-	base := fresh()
-	conn := initialSession(t)
-	for _, path := range []string{base, base + "/g1"} {
-		if _, err := conn.Do(t.Context(), cluster.Op{Kind: cluster.OpCreate, Path: path, Data: []byte{}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	rec := cluster.Identity{Root: base + "/elsewhere", Kind: cluster.KindSingle}
-	f := runGroups(t, base, "a", 1)
-	f.until("g0", "leads", status.Daemon.Leads)
-	_, stat, err := conn.Get(t.Context(), base+"/g1", false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Do(t.Context(), cluster.Op{Kind: cluster.OpSet, Path: base + "/g1", Version: stat.Version, Data: cluster.Encode(&rec)}); err != nil {
-		t.Fatal(err)
-	}
-	f.write("g1", work)
-	f.Reload()
-	f.until("g1", "is refused", func(v status.Daemon) bool {
-		return v.Membership == status.MembershipRefused && v.MembershipReason != ""
-	})
-	if v := f.view("g0"); !v.Leads() {
-		t.Errorf("g0: %+v", v)
-	}
-}
-
 // A group whose file is refused is shown, from the first start on, until its file is valid or gone.
 func TestAnInvalidGroupIsShown(t *testing.T) {
 	base := fresh()

@@ -127,7 +127,6 @@ func TestACommandGetsTheNode(t *testing.T) {
 func TestWhatProvesNothing(t *testing.T) {
 	for name, c := range map[string]struct{ body, want string }{
 		"fails":           {"echo no route to it; exit 3", "exited with status 3: no route to it"},
-		"hangs":           {"sleep 1000", "not done within 1s"},
 		"hangs in a fork": {"sleep 1000 & wait", "not done within 1s"},
 		"is killed":       {"kill -9 $$", "signal: killed"},
 		"huge output":     {"yes x | head -c 5000000; exit 1", "exited with status 1: x x x"},
@@ -135,9 +134,9 @@ func TestWhatProvesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			conf := Config{Timeout: time.Second, Levels: []Level{{Command: []string{agent(t, "command", c.body)}}}}
-			if name == "huge output" {
-				conf.Timeout = 20 * time.Second
+			conf := Config{Timeout: 20 * time.Second, Levels: []Level{{Command: []string{agent(t, "command", c.body)}}}}
+			if name == "hangs in a fork" {
+				conf.Timeout = time.Second
 			}
 			_, err := conf.FenceNode(t.Context(), target, Run)
 			if err == nil || !strings.Contains(err.Error(), c.want) || len(err.Error()) > 1000 || strings.Contains(err.Error(), "\n") {
@@ -213,8 +212,6 @@ func TestAgentsThatLie(t *testing.T) {
 	}{
 		"says on after off":    {"", all, "action=off succeeded, but action=status says that the node is still on"},
 		"cannot tell":          {"status) echo timeout; exit 1;;", all, "cannot tell whether the node is off: exited with status 1: timeout"},
-		"refuses":              {"off) echo refused; exit 1;;", all, "exited with status 1: refused"},
-		"hangs":                {"off) sleep 1000;;", all, "not done within"},
 		"hangs in status":      {"status) sleep 1000;;", all, "not done within"},
 		"has no status":        {"", []string{"off", "reboot"}, ""},
 		"off":                  {"status) exit 2;;", all, ""},
@@ -229,7 +226,9 @@ func TestAgentsThatLie(t *testing.T) {
 				t.Fatal(err)
 			}
 			conf := level(path)
-			conf.Timeout = 6 * time.Second
+			if strings.HasPrefix(name, "hangs") {
+				conf.Timeout = 6 * time.Second
+			}
 			conf.Levels[0].Secrets = map[string]string{"password": secret}
 			_, err := conf.FenceNode(t.Context(), target, Run)
 			switch {
@@ -289,20 +288,16 @@ func TestCheckValidatesOptions(t *testing.T) {
 func TestCheckFindsAgentsThatLieAboutThemselves(t *testing.T) {
 	for name, c := range map[string]struct{ body, want string }{
 		"garbage":          {"cat > /dev/null; echo hello", "does not print what a fence agent prints: hello"},
-		"nothing":          {"cat > /dev/null", "does not print what a fence agent prints"},
 		"no parameters":    {"cat > /dev/null; echo '<resource-agent/>'", "lists no parameters or no actions"},
 		"huge":             {"cat > /dev/null; echo '<resource-agent>'; yes '<parameter/>' | head -c 30000000", "does not print what a fence agent prints"},
 		"fails":            {"cat > /dev/null; echo no python >&2; exit 127", "action=metadata failed: exited with status 127: no python"},
-		"hangs":            {"sleep 1000", "not done within"},
 		"no off":           {"cat > /dev/null; cat <<'END'\n" + xmlText("on", "status") + "\nEND", "has no action off"},
 		"only cuts it off": {"cat > /dev/null; cat <<'END'\n" + xmlText("on", "off", "status") + "\nEND", "fencing.skip_wait must be false"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			conf := level(agent(t, "fence_test", c.body))
-			if conf.Timeout = 30 * time.Second; name == "hangs" {
-				conf.Timeout = 2 * time.Second
-			}
+			conf.Timeout = 30 * time.Second
 			errs := conf.Check(t.Context(), true, Run)
 			if len(errs) != 1 || !strings.Contains(errs[0].Error(), c.want) {
 				t.Errorf("%v", errs)
@@ -329,7 +324,9 @@ func TestMonitor(t *testing.T) {
 			t.Parallel()
 			path, log := script(t, c.cases, c.actions...)
 			conf := level(path)
-			conf.Timeout = 3 * time.Second
+			if strings.HasPrefix(name, "hangs") {
+				conf.Timeout = 6 * time.Second
+			}
 			node := "n1"
 			if name == "is asked about an unknown node" {
 				node = "n9"

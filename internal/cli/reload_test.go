@@ -25,16 +25,12 @@ func TestDescribeReload(t *testing.T) {
 		result     host.ReloadResult
 		text, want string
 	}{
-		"nothing":   {host.ReloadResult{Groups: []host.GroupReload{same}}, done + "\n", ""},
 		"a change":  {host.ReloadResult{Groups: []host.GroupReload{same, changed}}, "b: applied: node.priority\n" + done + "\n", ""},
-		"a removal": {host.ReloadResult{Groups: []host.GroupReload{same, {Name: "b", Removed: true}}}, "b: left\n" + done + "\n", ""},
 		"held back": {host.ReloadResult{Groups: []host.GroupReload{held}}, "b: applied: node.priority\n" + done + "\nb: b would be better\n", ""},
 		"a policy": {host.ReloadResult{Groups: []host.GroupReload{published}}, "b: applied: node.priority\n" + done + "\nb: for the whole group: policy.failback: immediate -> 5m\n" +
 			"b: not published: policy.sites.dc1: the file has 200, in force is 300\n", ""},
-		"one refused":   {host.ReloadResult{Groups: []host.GroupReload{refused, changed}}, "b: applied: node.priority\n", "these groups stay as they are:\na.yaml: x"},
-		"all refused":   {host.ReloadResult{Refused: "gone"}, "", "reload refused, the running configuration stays in force:\ngone"},
-		"one group":     {host.ReloadResult{Single: true, Groups: []host.GroupReload{changed}}, done + ": applied: node.priority\n", ""},
-		"one, the same": {host.ReloadResult{Single: true, Groups: []host.GroupReload{same}}, done + ": " + host.NothingChanged + "\n", ""},
+		"one refused": {host.ReloadResult{Groups: []host.GroupReload{refused, changed}}, "b: applied: node.priority\n", "these groups stay as they are:\na.yaml: x"},
+		"all refused": {host.ReloadResult{Refused: "gone"}, "", "reload refused, the running configuration stays in force:\ngone"},
 	} {
 		c.result.Node = "n1"
 		text, err := describeReload(c.result)

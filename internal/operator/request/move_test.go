@@ -45,12 +45,16 @@ func TestMove(t *testing.T) {
 			h.control().Move = &cluster.Move{Request: ann(1), Site: "dc1"}
 			return h
 		}, bob(), "b1", "", []string{"replaces the move to site dc1 by ann@host: new kernel", "moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
-		"elected only": {func(t *testing.T) *testGroup { return group(t).elects("a1") }, bob(), "b1", "", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
+		"elected only": {func(t *testing.T) *testGroup { return group(t).elects("a1") }, bob(), "b1", "", []string{
+			"moves leadership from a1 (dc1) to b1 (dc2)",
+		}, "b1"},
 		"during a reelection": {func(t *testing.T) *testGroup {
 			h := led(t)
 			h.control().Reelect = &cluster.Request{ID: 1, By: "ann@host", Reason: "new kernel"}
 			return h
-		}, bob(), "b1", "", []string{"ends the reelection by ann@host: new kernel", "moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
+		}, bob(), "b1", "", []string{
+			"ends the reelection by ann@host: new kernel", "moves leadership from a1 (dc1) to b1 (dc2)",
+		}, "b1"},
 		"by force": {func(t *testing.T) *testGroup {
 			h := led(t)
 			h.node("b2").Unhealthy = "no disk"
@@ -135,7 +139,8 @@ func TestMoveToTheBestOther(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "; 'zkelectd drain --node a1' has b1 take over, although it has failed") {
 		t.Errorf("all others have failed: %v", err)
 	}
-	if plan, err = cordon(bob(), "a1", "", true)(h.q); err != nil || !strings.Contains(strings.Join(plan.Messages, "\n"), "nobody is left who has not failed: b1") {
+	plan, err = cordon(bob(), "a1", "", true)(h.q)
+	if err != nil || !strings.Contains(strings.Join(plan.Messages, "\n"), "nobody is left who has not failed: b1") {
 		t.Errorf("then a drain: %v, %q", err, plan.Messages)
 	}
 }

@@ -203,6 +203,11 @@ func TestTheSuccessorOwesTheWaitForAFailedPostStop(t *testing.T) {
 	a, over := joinSlots(t, server, "a", [2][]string{{"false"}, {"true"}})
 	first := &member{group: a.members[0].group}
 	first.until(t, "a leads", func(v status.Daemon) bool { return v.Leads() && a.members[1].group.View().Leads() })
+	for n, m := range a.members { // if these loops hang now, nothing says how the hooks will end
+		if owed := m.Owed(); owed != a.budget.LeaseWait {
+			t.Errorf("slot %d, abandoned: %s", n, owed)
+		}
+	}
 	conn := server.Connect()
 	defer conn.Close(t.Context())
 	path := cluster.Paths{Root: "/g"}.Incarnation(a.Incarnation()) // so that nothing is released

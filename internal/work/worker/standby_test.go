@@ -259,6 +259,17 @@ func TestTheGuardHasTheLeaseBeforeThePromotion(t *testing.T) {
 	}
 }
 
+// Without a lease that the guard enforces, there is no order to lead: nothing would kill the work in time (S1).
+func TestNoPromotionWithoutALease(t *testing.T) {
+	a := newApp(t)
+	s := a.stand(t)
+	w, events := promoter(t, s, a.spec(), -time.Millisecond)
+	expect(t, w.Start(7), transition.ChildStarted{})
+	if status := dead(t, events); status != "was not promoted" || len(a.orders) != 0 {
+		t.Errorf("it %s, %d orders", status, len(a.orders))
+	}
+}
+
 // An end before the promotion leaves the standby alone.
 func TestAStandbyThatWasNotPromotedStays(t *testing.T) {
 	a := newApp(t)

@@ -40,7 +40,7 @@ func (f certificateSite) refusal(access Access) error {
 	return refusedOpen(f.t, Options{Servers: []string{f.server.SecureAddr()}, Access: access})
 }
 
-func TestCertificatesProtectTheTree(t *testing.T) {
+func TestCertificates(t *testing.T) {
 	f := newCertificateSite(t)
 	t.Run("one for all members", func(t *testing.T) {
 		f.t = t
@@ -140,11 +140,13 @@ func TestCertificatesProtectTheTree(t *testing.T) {
 		err := refusedOpen(t, Options{Servers: []string{deaf.SecureAddr()}, Access: f.access(f.issue(f.ca, "n5", time.Hour))})
 		contains(t, err, "the server has not asked for that of this host: set ssl.clientAuth=need there")
 	})
+	t.Run("replaced", func(t *testing.T) { f.t = t; replacedCertificate(t, f) })
+	t.Run("subjects", func(t *testing.T) { f.t = t; subjects(t, f) })
+	t.Run("an old server", func(t *testing.T) { f.t = t; certificateWithOldServer(t, f) })
 }
 
 // A certificate that is replaced counts from the next connection on; one with another name only if the list has both.
-func TestReplacedCertificate(t *testing.T) {
-	f := newCertificateSite(t)
+func replacedCertificate(t *testing.T, f certificateSite) {
 	px := newProxy(t, f.server.SecureAddr())
 	for _, kind := range []string{"alone", "listed", "open"} {
 		t.Run(kind, func(t *testing.T) {
@@ -200,8 +202,7 @@ func TestReplacedCertificate(t *testing.T) {
 }
 
 // The text of a subject is what the server makes of it, or empty.
-func TestSubject(t *testing.T) {
-	f := newCertificateSite(t)
+func subjects(t *testing.T, f certificateSite) {
 	for i, subject := range []pkix.Name{
 		{CommonName: "host1.example.com", OrganizationalUnit: []string{"Ops"}, Organization: []string{"Example Inc."}, Country: []string{"DE"},
 			Locality: []string{"Köln"}, Province: []string{"a/b"}, StreetAddress: []string{"x 1"}},
@@ -229,8 +230,7 @@ func TestSubject(t *testing.T) {
 }
 
 // A server that cannot say who a connection is gets ACLs with the text that its successors say.
-func TestCertificateWithOldServer(t *testing.T) {
-	f := newCertificateSite(t)
+func certificateWithOldServer(t *testing.T, f certificateSite) {
 	s := open(t, Options{Servers: []string{f.server.SecureAddr()}, Access: f.access(f.issue(f.ca, "old", time.Hour))})
 	conn, err := s.access.dialer().dial(t.Context(), "tcp", f.server.SecureAddr())
 	if err != nil {

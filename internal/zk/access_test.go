@@ -1,12 +1,10 @@
 package zk
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strconv"
 	"strings"
 	"syscall"
@@ -90,19 +88,6 @@ func lines(n int, begin string) string {
 		fmt.Fprintln(&b, begin+strconv.Itoa(i))
 	}
 	return b.String()
-}
-
-// The stored access, for closing a session later, names the credentials file but does not contain the credentials.
-func TestAccessContainsNoSecret(t *testing.T) {
-	a := Access{Auth: credentialsFile(t, "user:hunter2"), ACL: ACLPrivate}
-	data, err := json.Marshal(a)
-	if err != nil || strings.Contains(string(data), "hunter2") {
-		t.Errorf("%s, %v", data, err)
-	}
-	var again Access
-	if err := json.Unmarshal(data, &again); err != nil || !reflect.DeepEqual(again, a) {
-		t.Errorf("%+v, %v", again, err)
-	}
 }
 
 // If a server requires authentication, closing a session from outside needs it too.

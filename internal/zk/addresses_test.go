@@ -3,13 +3,11 @@ package zk
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -134,43 +132,6 @@ func TestAddressesOfANameAreBounded(t *testing.T) {
 	}
 	if all, err := nameOf(ips...).addresses(t.Context(), "zk:2181"); err != nil || len(all) != maxAddresses {
 		t.Errorf("%d addresses, %v", len(all), err)
-	}
-}
-
-// The error of a name names each address with what went wrong there, in one line.
-func TestErrorsOfAddresses(t *testing.T) {
-	t.Parallel()
-	d := nameOf("10.0.0.1", "10.0.0.2")
-	d.connect = func(_ context.Context, _, address string) (net.Conn, error) {
-		return nil, fmt.Errorf("%s: %w", address, io.EOF)
-	}
-	_, err := d.dial(t.Context(), "tcp", "zk:2181")
-	contains(t, err, "10.0.0.1:2181: EOF", "10.0.0.2:2181: EOF")
-	if !errors.Is(err, io.EOF) || strings.Contains(err.Error(), "\n") {
-		t.Errorf("%q", err)
-	}
-	d = nameOf()
-	_, err = d.dial(t.Context(), "tcp", "zk:2181")
-	contains(t, err, "zk:2181 has no address")
-	d.lookup = func(context.Context, string, string) ([]netip.Addr, error) { return nil, io.ErrNoProgress }
-	if _, err = d.dial(t.Context(), "tcp", "zk:2181"); !errors.Is(err, io.ErrNoProgress) {
-		t.Error(err)
-	}
-}
-
-// To look at one address, or to ask it why it has hung up, is no try: the order of the others stays as it is.
-func TestOneAddress(t *testing.T) {
-	t.Parallel()
-	d := nameOf("10.0.0.1", "10.0.0.2")
-	d.connect = func(_ context.Context, _, address string) (net.Conn, error) {
-		return nil, fmt.Errorf("%s: %w", address, io.EOF)
-	}
-	_, err := d.at("10.0.0.2:2181")(t.Context(), "tcp", "zk:2181")
-	if contains(t, err, "10.0.0.2:2181"); len(d.tried) > 0 || strings.Contains(err.Error(), "10.0.0.1") {
-		t.Errorf("%v, tried %v", err, d.tried)
-	}
-	if all, err := ServerAddresses(t.Context(), "[::1]:2181"); err != nil || !slices.Equal(all, []string{"[::1]:2181"}) {
-		t.Errorf("%v, %v", all, err)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -123,28 +122,6 @@ func TestPaceFollowsTheNegotiatedTimeout(t *testing.T) {
 	fresh := &Session{opt: Options{Timeout: time.Hour}}
 	if limit := fresh.handshakeTimeout(); limit > maxPace/3 {
 		t.Errorf("first handshake limit %s", limit)
-	}
-}
-
-// Requests contain the versions that the decision was made from: without them a stale decision would be applied.
-func TestRequestsCarryTheirVersions(t *testing.T) {
-	s := &Session{acl: zk.WorldACL(zk.PermAll)}
-	data := []byte("x")
-	for _, c := range []struct {
-		op   cluster.Op
-		want any
-	}{
-		{cluster.Op{Kind: cluster.OpCheck, Path: "/a", Version: 5}, &zk.CheckVersionRequest{Path: "/a", Version: 5}},
-		{cluster.Op{Kind: cluster.OpSet, Path: "/a", Version: 6, Data: data}, &zk.SetDataRequest{Path: "/a", Version: 6, Data: data}},
-		{cluster.Op{Kind: cluster.OpDelete, Path: "/a", Version: 7}, &zk.DeleteRequest{Path: "/a", Version: 7}},
-		{cluster.Op{Kind: cluster.OpCreate, Path: "/a", Data: data}, &zk.CreateRequest{Path: "/a", Data: data, Acl: s.acl}},
-		{cluster.Op{Kind: cluster.OpCreate, Path: "/a", Ephemeral: true}, &zk.CreateRequest{Path: "/a", Acl: s.acl, Flags: zk.FlagEphemeral}},
-		{cluster.Op{Kind: cluster.OpCreate, Path: "/a", Sequential: true}, &zk.CreateRequest{Path: "/a", Acl: s.acl, Flags: zk.FlagSequence}},
-		{cluster.Op{Kind: cluster.OpCreate, Path: "/a", Ephemeral: true, Sequential: true}, &zk.CreateRequest{Path: "/a", Acl: s.acl, Flags: zk.FlagEphemeral | zk.FlagSequence}},
-	} {
-		if got := s.zkRequest(c.op); !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%+v: %+v, not %+v", c.op, got, c.want)
-		}
 	}
 }
 

@@ -81,14 +81,3 @@ func TestAvoidedServer(t *testing.T) {
 		t.Error("not connected to the only server")
 	}
 }
-
-// A server that permits no further connection is named with the reason.
-func TestCheckEnsembleWithoutAnotherConnection(t *testing.T) {
-	t.Parallel()
-	one, err := zkserver.Start(t.Context(), zkserver.Options{ExtraConfig: []string{"maxClientCnxns=1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { one.Stop() })
-	contains(t, open(t, Options{Servers: []string{one.Addr()}}).CheckEnsemble(t.Context()), one.Addr(), "maxClientCnxns")
-}

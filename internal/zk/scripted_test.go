@@ -223,16 +223,13 @@ func TestStuckLibraryIsAbandoned(t *testing.T) {
 		dialed                 time.Duration // relative to the loss
 		connected, stuck       bool
 	}{
-		"not lost":                                       {timeout: time.Second},
-		"lost long ago":                                  {timeout: time.Second, lost: time.Minute, dialed: -1, stuck: true},
-		"connected again":                                {timeout: time.Second, lost: time.Minute, dialed: -1, connected: true},
-		"dialed since":                                   {timeout: time.Second, lost: time.Minute, dialed: 1},
-		"dialed at the same time":                        {timeout: time.Second, lost: time.Minute},
-		"after half a second":                            {timeout: time.Second, lost: 500 * time.Millisecond, dialed: -1},
-		"after more than half a second":                  {timeout: time.Second, lost: 500*time.Millisecond + 1, dialed: -1, stuck: true},
-		"after a third of a long timeout":                {timeout: 9 * time.Second, lost: 3 * time.Second, dialed: -1},
-		"after more than a third":                        {timeout: 9 * time.Second, lost: 3*time.Second + 1, dialed: -1, stuck: true},
-		"after a third of the granted timeout":           {timeout: 9 * time.Second, granted: 12 * time.Second, lost: 4 * time.Second, dialed: -1},
+		"not lost":                      {timeout: time.Second},
+		"lost long ago":                 {timeout: time.Second, lost: time.Minute, dialed: -1, stuck: true},
+		"connected again":               {timeout: time.Second, lost: time.Minute, dialed: -1, connected: true},
+		"dialed since":                  {timeout: time.Second, lost: time.Minute, dialed: 1},
+		"dialed at the same time":       {timeout: time.Second, lost: time.Minute},
+		"after more than half a second": {timeout: time.Second, lost: 500*time.Millisecond + 1, dialed: -1, stuck: true},
+		"after more than a third":       {timeout: 9 * time.Second, lost: 3*time.Second + 1, dialed: -1, stuck: true},
 		"after more than a third of the granted timeout": {timeout: 9 * time.Second, granted: 3 * time.Second, lost: time.Second + 1, dialed: -1, stuck: true},
 	} {
 		s := &Session{opt: Options{Timeout: c.timeout}, handshake: handshake{timeout: c.granted}}
@@ -245,11 +242,6 @@ func TestStuckLibraryIsAbandoned(t *testing.T) {
 		}
 		if s.stuck(now) != c.stuck {
 			t.Errorf("%s: stuck: %t", name, !c.stuck)
-		}
-	}
-	for timeout, want := range map[time.Duration]time.Duration{20 * time.Millisecond: 50 * time.Millisecond, 4 * time.Second: time.Second, time.Hour: maxPace / 4} {
-		if got := (&Session{opt: Options{Timeout: timeout}}).superviseInterval(); got != want {
-			t.Errorf("with %s it checks every %s", timeout, got)
 		}
 	}
 }

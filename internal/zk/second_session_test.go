@@ -16,12 +16,8 @@ import (
 // recordingConn is a connection that records what is written.
 type recordingConn struct {
 	net.Conn
-	written         bytes.Buffer
-	readBy, writeBy time.Time
+	written bytes.Buffer
 }
-
-func (r *recordingConn) SetReadDeadline(t time.Time) error  { r.readBy = t; return nil }
-func (r *recordingConn) SetWriteDeadline(t time.Time) error { r.writeBy = t; return nil }
 
 func (r *recordingConn) Write(b []byte) (int, error) { return r.written.Write(b) }
 func (r *recordingConn) Close() error                { return nil }
@@ -56,26 +52,6 @@ func TestSecondSessionIsRefused(t *testing.T) {
 	closeSession(t, s)
 	if n := server.newSessions.Load(); n != 1 {
 		t.Errorf("%d new sessions were requested", n)
-	}
-}
-
-// Until the handshake is done, no deadline is later than its own, whatever the library sets. After that the library's are used.
-func TestHandshakeDeadline(t *testing.T) {
-	limit := time.Now().Add(time.Minute)
-	for _, shaken := range []bool{false, true} {
-		for name, asked := range map[string]time.Time{"none": {}, "earlier": limit.Add(-time.Second), "later": limit.Add(time.Second)} {
-			want := asked
-			if !shaken && name != "earlier" {
-				want = limit
-			}
-			r := &recordingConn{}
-			w := &wireConn{Conn: r, deadline: limit, handshakeDone: shaken}
-			w.SetReadDeadline(asked)
-			w.SetWriteDeadline(asked)
-			if !r.readBy.Equal(want) || !r.writeBy.Equal(want) {
-				t.Errorf("%s, handshake done %t: %s and %s, want %s", name, shaken, r.readBy, r.writeBy, want)
-			}
-		}
 	}
 }
 

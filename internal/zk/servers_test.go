@@ -95,30 +95,6 @@ func TestServersProveTheGroup(t *testing.T) {
 	eventually(t, "the session is connected again", s.Connected)
 }
 
-// A session goes on with other servers: only its next connection leads to them, and so does its end.
-func TestASessionGoesOnWithOtherServers(t *testing.T) {
-	t.Parallel()
-	e, err := zkserver.StartEnsemble(t.Context(), 3, zkserver.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { e.Stop() })
-	s := open(t, Options{Servers: e.Addrs()[:1]})
-	id := s.SessionID()
-	s.SetServers(e.Addrs()[1:])
-	if s.Reconnects() != 0 || s.Server() != e.Addrs()[0] {
-		t.Errorf("%d reconnects, at %s", s.Reconnects(), s.Server())
-	}
-	e.Servers[0].Kill()
-	eventually(t, "the session is connected to another server", func() bool { return s.Reconnects() > 0 && s.Connected() })
-	if s.SessionID() != id || s.Err() != nil || s.Server() == e.Addrs()[0] {
-		t.Errorf("session 0x%x at %s, %v", s.SessionID(), s.Server(), s.Err())
-	}
-	if got := s.Handle().Servers; len(got) != 2 {
-		t.Errorf("closed at %s", got)
-	}
-}
-
 // A server is asked for the group over TLS, if that is enabled, or not at all: no port without TLS hears a password.
 func TestProofsAreAskedOverTLS(t *testing.T) {
 	tr := newTestCAs(t)

@@ -43,33 +43,6 @@ func TestNoServerAnswers(t *testing.T) {
 	contains(t, err, refusing, "connection refused", "no.such.host.invalid", "no ZooKeeper server answers")
 }
 
-// A session that was closed from outside ends with a reason, and is never silently replaced.
-func TestStolenSessionEndsForGood(t *testing.T) {
-	owner, watcher := open(t, Options{}), open(t, Options{})
-	p := root(t, owner)
-	path := p.Root + "/mine"
-	if _, err := owner.Do(t.Context(), create(path, true)); err != nil {
-		t.Fatal(err)
-	}
-	if err := CloseSession(t.Context(), SessionHandle{Servers: []string{shared.Addr()}, Session: owner.SessionID(), Password: []byte("wrong password!!")}); !errors.Is(err, ErrNoSuchSession) {
-		t.Errorf("with a wrong password: %v", err)
-	}
-	handle := SessionHandle{Servers: []string{shared.Addr()}, Session: owner.SessionID(), Password: owner.Password()}
-	if err := CloseSession(t.Context(), handle); err != nil && !errors.Is(err, ErrNoSuchSession) { // its reply may be lost
-		t.Fatal(err)
-	}
-	if _, _, err := watcher.Get(t.Context(), path, false); !errors.Is(err, cluster.ErrNoNode) {
-		t.Errorf("the ephemeral exists after the reply to closeSession: %v", err)
-	}
-	eventually(t, "the end of the session", ended(owner))
-	if _, err := owner.Do(t.Context(), create(p.Root+"/late", true)); !errors.Is(err, cluster.ErrSessionEnded) {
-		t.Errorf("a write after the end: %v", err)
-	}
-	if err := CloseSession(t.Context(), handle); !errors.Is(err, ErrNoSuchSession) {
-		t.Errorf("closed twice: %v", err)
-	}
-}
-
 // Requests that go-zookeeper has queued must not run in a session that it opens after the first has expired.
 func TestNothingRunsInASecondSession(t *testing.T) {
 	px := newProxy(t, shared.Addr())
@@ -123,32 +96,6 @@ func TestUnansweredWriteIsUnknown(t *testing.T) {
 	}
 }
 
-func TestLostReplyIsUnknown(t *testing.T) {
-	px := newProxy(t, shared.Addr())
-	s := open(t, Options{Servers: []string{px.Addr()}})
-	p := root(t, s)
-	px.SetMode(faultproxy.HalfOpen)
-	result := make(chan error, 1)
-	go func() {
-		_, err := s.Do(t.Context(), create(p.Root+"/applied", false))
-		result <- err
-	}()
-	other := open(t, Options{})
-	eventually(t, "the write", func() bool {
-		_, _, err := other.Get(t.Context(), p.Root+"/applied", false)
-		return err == nil
-	})
-	px.SetMode(faultproxy.Pass)
-	px.Reset(false)
-	if err := <-result; !errors.Is(err, cluster.ErrUnknown) {
-		t.Errorf("applied, but its reply was lost: %v", err)
-	}
-	eventually(t, "the reconnect", s.Connected)
-	if s.Err() != nil {
-		t.Errorf("the session ended: %v", s.Err())
-	}
-}
-
 func TestHintsLoseNoPath(t *testing.T) {
 	s, other := open(t, Options{}), open(t, Options{})
 	p := root(t, s)
@@ -173,31 +120,6 @@ func TestHintsLoseNoPath(t *testing.T) {
 		}
 		return len(want) == 0
 	})
-}
-
-// The library adds a channel each time a watch is set, so a watch that is armed must not be set again.
-func TestArmedWatchesAreNotSetAgain(t *testing.T) {
-	s, other := open(t, Options{}), open(t, Options{})
-	p := root(t, s)
-	path := p.Leader()
-	for range 3 {
-		if _, _, err := s.Get(t.Context(), path, true); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if s.armed[watch{path, false}] == nil || len(s.armed) != 1 {
-		t.Fatalf("armed: %v", s.armed)
-	}
-	s.TakeHints()
-	for range 2 { // it fires each time after it was set again
-		if _, err := other.Do(t.Context(), cluster.Op{Kind: cluster.OpSet, Path: path, Version: cluster.AnyVersion, Data: []byte("y")}); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "the hint", func() bool { return s.TakeHints().Has(path) })
-		if _, _, err := s.Get(t.Context(), path, true); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // After a failed read the watch must be set by the next read. A watch on a missing znode is set.

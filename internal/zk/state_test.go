@@ -2,7 +2,6 @@ package zk
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -165,37 +163,6 @@ func TestProbeOfOneAddress(t *testing.T) {
 	}
 }
 
-// A missing connect response is recorded as the server's error, with the address. It counts as a hang-up if the server may have refused
-// the session because of the client's zxid. A server is not asked for its reason while there is a session.
-func TestMissingConnectResponse(t *testing.T) {
-	for _, known := range []bool{false, true} {
-		for _, err := range []error{io.EOF, syscall.ECONNRESET, syscall.EIO} {
-			s := bareSession(t, io.Discard, "a:1")
-			s.handshake.session = 7
-			s.opt.dialer = dialBy(func(context.Context, string, string) (net.Conn, error) {
-				t.Error("the server is asked")
-				return nil, io.EOF
-			})
-			w := &wireConn{Conn: failingReadConn{connTo{addr: "10.0.0.1:1"}, err}, s: s, addr: "a:1", sawData: known}
-			if _, got := w.Read(make([]byte, 1)); !errors.Is(got, err) {
-				t.Errorf("%v, not %v", got, err)
-			}
-			contains(t, s.serverErrors["a:1"], "10.0.0.1:1: no connect response", err.Error())
-			if hungUp := s.hangUps == 1; hungUp != (known && !errors.Is(err, syscall.EIO)) {
-				t.Errorf("known %t, %v: %d hang-ups", known, err, s.hangUps)
-			}
-		}
-	}
-}
-
-// failingReadConn is a connection on which reads fail.
-type failingReadConn struct {
-	connTo
-	err error
-}
-
-func (b failingReadConn) Read([]byte) (int, error) { return 0, b.err }
-
 // connTo is a connection to an address.
 type connTo struct {
 	net.Conn
@@ -204,109 +171,6 @@ type connTo struct {
 
 func (c connTo) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.addr))
-}
-
-// A session is closed directly only if the server may still have it.
-func TestCloseDirectlyOnlyIfNeeded(t *testing.T) {
-	for name, c := range map[string]struct {
-		id      int64
-		gone    bool
-		dialled bool
-	}{
-		"established": {0x1234, false, true}, "gone": {0x1234, true, false}, "never established": {0, false, false}, "neither": {0, true, false},
-	} {
-		dialled := false
-		s := bareSession(t, io.Discard, "a:1")
-		s.opt.dialer = dialBy(func(context.Context, string, string) (net.Conn, error) {
-			dialled = true
-			return nil, syscall.ECONNREFUSED
-		})
-		s.handshake, s.gone = handshake{session: c.id, timeout: 7 * time.Second}, c.gone
-		err := s.closeDirectly(t.Context())
-		if dialled != c.dialled || (err != nil) != c.dialled {
-			t.Errorf("%s: dialled: %t, %v", name, dialled, err)
-		}
-		if c.dialled {
-			contains(t, err, "a:1", "connection refused", "ephemerals stay", "7s")
-		}
-	}
-}
-
-// Closing a session that has ended in the meantime succeeds.
-func TestCloseOfAnEndedSessionSucceeds(t *testing.T) {
-	for name, answer := range map[string]func(net.Conn){
-		"it is closed":   func(c net.Conn) { c.Write(connectResponse(0x1234, rollbackTimeout)); answerPings(c) },
-		"it has expired": func(c net.Conn) { c.Write(connectResponse(0, 0)) },
-	} {
-		server := newScriptedServer(t, func(_ *scriptedServer, c net.Conn) {
-			if _, err := readPacket(c); err == nil {
-				answer(c)
-			}
-		})
-		s := bareSession(t, io.Discard, server.addr)
-		s.handshake = handshake{session: 0x1234, password: make([]byte, passwordLen)}
-		if err := s.closeDirectly(t.Context()); err != nil || !s.gone {
-			t.Errorf("%s: %v, gone: %t", name, err, s.gone)
-		}
-	}
-}
-
-// The first handshake establishes the session, and each later one is a reconnect. One without a session means that the session
-// has expired, which the library reports.
-func TestHandshakeDone(t *testing.T) {
-	s := bareSession(t, io.Discard, "a:1", "b:2")
-	established := func() bool {
-		select {
-		case <-s.established:
-			return true
-		default:
-			return false
-		}
-	}
-	fail := func() {
-		s.noteServerError("a:1", errors.New("refused"))
-		s.noteHangUp(&wireConn{addr: "a:1"}, io.EOF)
-		s.refusals = 2
-	}
-	check := func(what string, up, connected bool, reconnects int, granted time.Duration) {
-		t.Helper()
-		if established() != up || s.Connected() != connected || s.Reconnects() != reconnects || s.Timeout() != granted {
-			t.Errorf("%s: up: %t, connected: %t, reconnects: %d, timeout: %s", what, established(), s.Connected(), s.Reconnects(), s.Timeout())
-		}
-		if s.failures != 0 || s.hangUps != 0 || s.refusals != 0 || len(s.serverErrors) != 0 {
-			t.Errorf("%s: %d, %d, %d, %v", what, s.failures, s.hangUps, s.refusals, s.serverErrors)
-		}
-	}
-	answered := func(h handshake, addr string, requestedAt time.Duration) {
-		t.Helper()
-		if err := s.noteGranted(h, addr, requestedAt); err != nil {
-			t.Error(err)
-		}
-		s.handshakeDone(h)
-	}
-	check("at first", false, false, 0, 0)
-	fail()
-	answered(handshake{}, "a:1", 1)
-	check("without a session", false, false, 0, 0)
-	answered(handshake{session: 1, timeout: 4, password: []byte("p")}, "a:1", 1)
-	check("the first", true, true, 0, 4)
-	if s.SessionID() != 1 || string(s.Password()) != "p" || s.smallestGrant != (Grant{Server: "a:1", Timeout: 4, RequestedAt: 1}) {
-		t.Errorf("session %d, password %q, granted %+v", s.SessionID(), s.Password(), s.smallestGrant)
-	}
-	if s.noteGrant(Grant{Server: "b:2", Timeout: 4, RequestedAt: 2}); s.smallestGrant.Server != "a:1" {
-		t.Errorf("granted %+v", s.smallestGrant)
-	}
-	fail()
-	answered(handshake{session: 1, timeout: 5}, "b:2", 2)
-	check("another", true, true, 1, 4)
-	answered(handshake{session: 1, timeout: 3}, "b:2", 3)
-	check("a smaller one", true, true, 2, 3)
-	if s.longestTimeout != 5 || s.smallestGrant != (Grant{Server: "b:2", Timeout: 3, RequestedAt: 3}) {
-		t.Errorf("longest timeout %s, smallest grant %+v", s.longestTimeout, s.smallestGrant)
-	}
-	fail()
-	answered(handshake{}, "a:1", 4)
-	check("its end", true, true, 2, 3)
 }
 
 // OnShrink calls its function for timeouts below the base, for an earlier one at once, and for no others.
@@ -379,15 +243,6 @@ func TestCurrentConnection(t *testing.T) {
 	whole := fmt.Errorf("%w: in other words", cluster.ErrSessionEnded)
 	if s.end(whole); !errors.Is(s.Err(), whole) {
 		t.Error(s.Err())
-	}
-}
-
-// The last error of each configured server is listed, in the order of the configuration.
-func TestDescribeServerErrors(t *testing.T) {
-	s := bareSession(t, io.Discard, "b:2", "a:1")
-	s.noteServerError("a:1", errors.New("refused"))
-	if text := s.describeServerErrors(); text != "b:2: no answer yet; a:1: refused" || s.failures != 1 {
-		t.Errorf("%q, %d", text, s.failures)
 	}
 }
 

@@ -239,38 +239,6 @@ func TestARefusalWithoutAnOperation(t *testing.T) {
 	}
 }
 
-func TestAnUnknownOutcomeAnswersAll(t *testing.T) {
-	for _, err := range []error{cluster.ErrUnknown, cluster.ErrNotSent, cluster.ErrSessionEnded} {
-		m := posted(3)
-		answers, again := m.Done(11*time.Second, m.Take(10 * time.Second)[0], fmt.Errorf("lost: %w", err))
-		if len(answers) != 3 || len(again) != 0 {
-			t.Fatalf("%v: answers %v, again %v", err, answers, again)
-		}
-		for _, a := range answers {
-			if !errors.Is(a.Err, err) {
-				t.Errorf("answer %v", a)
-			}
-		}
-	}
-}
-
-func TestARequestPastItsDeadlineIsNotSent(t *testing.T) {
-	m := NewMerger(zero)
-	m.Post(0, 1, request("a", 10*time.Second, 10*time.Second))
-	m.Post(0, 2, request("b", 10*time.Second, 10*time.Second+1))
-	m.Post(0, 3, request("c", 10*time.Second, time.Minute))
-	got := m.Take(10 * time.Second)
-	wantIDs(t, got, []int{2, 3})
-	answers, again := m.Done(10*time.Second+1, got[0], errors.New("refused"))
-	if len(answers) != 0 {
-		t.Errorf("answers %v", answers)
-	}
-	wantIDs(t, again, []int{3})
-	if len(m.latest) != 1 {
-		t.Errorf("%d requests are remembered", len(m.latest))
-	}
-}
-
 // Hosts whose renewals coincide must not stay aligned: the groups of a host vary their intervals together, up to 10 %.
 func TestIntervalsVary(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))

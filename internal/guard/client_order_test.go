@@ -13,7 +13,7 @@ func TestSessionUpdatesFromTwoGoroutines(t *testing.T) {
 	c := newClient(t)
 	c.SetSession(Credentials{Servers: []string{"a:1"}, ID: 5})
 	c.expect(kindSession)
-	for i := range 300 {
+	for i := range 100 {
 		var both sync.WaitGroup
 		for j := range 2 {
 			both.Go(func() {

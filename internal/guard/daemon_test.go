@@ -94,22 +94,6 @@ func TestFailedDaemonIsReplaced(t *testing.T) {
 	}
 }
 
-// Work does not survive a daemon that exits with status 0 while the work runs.
-func TestDaemonExitsWithRunningWork(t *testing.T) {
-	t.Parallel()
-	fx, d := startDaemon(t)
-	call[int](d, "SetSession", fx.credentials())
-	_, pids := d.startWork(time.Hour)
-	d.callNoWait("Exit", 0)
-	if got := fx.guardExitStatus(); got != 0 {
-		t.Errorf("exit status %d", got)
-	}
-	d.checkSessionClosed(pids)
-	if left := fx.cgroups(); len(left) > 0 {
-		t.Errorf("left behind: %q", left)
-	}
-}
-
 // A session that cannot be closed is left to expire. The daemon is restarted nevertheless, and 'zkelectd release' may try again.
 func TestSessionThatCannotBeClosed(t *testing.T) {
 	t.Parallel()

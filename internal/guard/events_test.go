@@ -186,20 +186,6 @@ func FuzzGuardMessages(f *testing.F) {
 	})
 }
 
-// A daemon cannot open leaderships without limit.
-func TestLeadershipsAreLimited(t *testing.T) {
-	g := &guard{board: newBareBoard(t)}
-	d := new(daemon)
-	for i := range maxLeaderships {
-		if err := g.open(d, message{Leadership: i + 1, Place: i + 1}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := g.open(d, message{Leadership: maxLeaderships + 1, Place: 1}); !errors.Is(err, errProtocol) {
-		t.Error(err)
-	}
-}
-
 // A daemon that closes its socket gets time to exit; one that violates the protocol is killed. Further messages of either are
 // ignored.
 func TestGuardAbandonsDaemon(t *testing.T) {
@@ -380,19 +366,6 @@ func TestGuardHandlesKeeperMessages(t *testing.T) {
 		if failed := strings.Contains(b.logText.String(), "a pending hook has failed"); failed != b.leaveSession {
 			t.Errorf("%s: log: %q", name, b.logText)
 		}
-	}
-}
-
-// The daemon gets every report of an unkillable process, and of the end of that state. The log contains each reason once.
-func TestUnkillableReports(t *testing.T) {
-	b := newBareGuard(t)
-	w := b.give(b.l, &work{seq: 7})
-	for _, text := range []string{"hurt", "hurt", "", "hurt more"} {
-		b.reportUnkillable(w, text)
-	}
-	b.expect("alarms", []string{"unkillable 7 hurt", "unkillable 7 hurt", "unkillable 7", "unkillable 7 hurt more"}, nil)
-	if n := strings.Count(b.logText.String(), "cannot kill the work"); n != 2 || !strings.Contains(b.logText.String(), `reason="hurt more"`) {
-		t.Errorf("log: %s", b.logText)
 	}
 }
 

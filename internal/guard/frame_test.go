@@ -49,19 +49,6 @@ func TestSocketDoesNotBlock(t *testing.T) {
 	}
 }
 
-func TestMalformedFrames(t *testing.T) {
-	for _, body := range []string{"", " ", "nonsense", "[]", "7", `{"kind":7}`, `{"kind":"heartbeat","tune":1}`, `{"kind":"heartbeat","at":"soon"}`, `{"kind":"heartbeat"`} {
-		if m, err := readFrame(bytes.NewReader(frame(body))); !errors.Is(err, errProtocol) || errors.Is(err, io.EOF) {
-			t.Errorf("%q: %+v, %v", body, m, err)
-		}
-	}
-	for name, cut := range map[string][]byte{"head": frame("{}")[:3], "body": frame(`{"kind":"heartbeat"}`)[:9], "no body": frame("{}")[:4]} {
-		if _, err := readFrame(bytes.NewReader(cut)); err == nil {
-			t.Errorf("%s: an incomplete frame was accepted", name)
-		}
-	}
-}
-
 // A malfunctioning daemon must not crash the guard, which has to enforce S1 then.
 func FuzzReadFrame(f *testing.F) {
 	f.Add(frame(`{"kind":"lease","at":5}`))

@@ -1,10 +1,6 @@
 package guard
 
 import (
-	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -82,18 +78,6 @@ func TestStoppedGuard(t *testing.T) {
 	d.checkGuardLost("it has not reported at the end of the lease that it kills the work")
 }
 
-// S1 holds if the lease is shortened while the guard is stopped: the daemon kills the work at the end of the shorter lease,
-// although it is not confirmed.
-func TestLeaseShortenedWhileGuardIsStopped(t *testing.T) {
-	t.Parallel()
-	fx, d := startDaemon(t)
-	_, pids := d.startWork(time.Hour)
-	fx.signalGuard(syscall.SIGSTOP)
-	deadline := call[time.Duration](d, "SetLease", 300*time.Millisecond)
-	checkNotLate(t, fx.waitDead(pids...), deadline)
-	d.checkGuardLost("it has not reported at the end of the lease that it kills the work")
-}
-
 // A guard that is stopped before it starts work is lost when its answer is overdue. Start fails, and no work runs.
 func TestGuardStoppedWhileItStartsWork(t *testing.T) {
 	t.Parallel()
@@ -117,35 +101,4 @@ func TestConnectWithoutGuard(t *testing.T) {
 	if c, err := Connect(1000, nil); err == nil || !strings.Contains(err.Error(), "zkelectd run") {
 		t.Errorf("%v, %v", c, err)
 	}
-}
-
-// A keeper that does not confirm a kill is killed, even if it has confirmed a kill of the previous daemon's work.
-func TestHungKeeperIsKilled(t *testing.T) {
-	t.Parallel()
-	requireCgroups(t)
-	fx := startGuard(t, "CONTAINMENT=keeper")
-	first := fx.nextDaemon()
-	call[time.Duration](first, "SetLease", time.Hour)
-	call[int](first, "Start", first.shell("exec sleep 1000"))
-	call[int](first, "Kill", 0)
-	call[ExitInfo](first, "Dead", 0)
-	syscall.Kill(first.pid, syscall.SIGKILL)
-	second := fx.nextDaemon()
-	_, pids := second.startUntraceableWork(time.Hour)
-	mount, own := ownCgroup()
-	freezer := filepath.Join(mount, own, fmt.Sprintf("freezer-test-%d", fx.keeperPid()))
-	if err := errors.Join(os.Mkdir(freezer, 0o755), os.WriteFile(filepath.Join(freezer, "cgroup.procs"), fmt.Append(nil, fx.keeperPid()), 0),
-		os.WriteFile(filepath.Join(freezer, "cgroup.freeze"), []byte("1"), 0)); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		os.WriteFile(filepath.Join(freezer, killFile), []byte("1"), 0)
-		eventually(t, "the death of the keeper", func() bool {
-			err := os.Remove(freezer)
-			return err == nil || os.IsNotExist(err)
-		})
-	})
-	syscall.Kill(second.pid, syscall.SIGKILL)
-	fx.waitDead(pids...)
-	fx.nextDaemon()
 }

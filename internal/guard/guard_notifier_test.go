@@ -102,16 +102,6 @@ func TestServiceManagerIsNotified(t *testing.T) {
 	}
 }
 
-// A daemon that exits by itself ends the service.
-func TestServiceManagerIsNotifiedOfExit(t *testing.T) {
-	t.Parallel()
-	m, socket := newFakeServiceManager(t)
-	fx := startGuard(t, socket)
-	fx.nextDaemon().callNoWait("Exit", 1)
-	m.expect("STOPPING=1")
-	fx.guardExitStatus()
-}
-
 // The watchdog is fed only by signs of life of the daemon.
 func TestDaemonFeedsWatchdog(t *testing.T) {
 	t.Parallel()

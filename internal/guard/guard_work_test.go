@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -169,18 +170,22 @@ func TestWorkGetsWhatIsSpecified(t *testing.T) {
 	}
 }
 
+// leaked matches what guard and keeper have open in the output of ls. Others of this host may let the tests inherit files, too.
+var leaked = regexp.MustCompile(` 4 -> |socket:|anon_inode|memfd:|/cgroup|/children`)
+
 // Work inherits no open files: with a socket to the guard or to a server it could act as the daemon. Guard and daemon do not
 // leak any, either.
 func TestNoDescriptorLeaks(t *testing.T) {
 	t.Parallel()
-	fx, d := startDaemon(t)
+	_, socket := newFakeServiceManager(t)
+	fx, d := startDaemon(t, socket)
 	call[time.Duration](d, "SetLease", time.Hour)
 	var guardFiles, daemonFiles int
 	for i := range 20 {
 		opt := fx.shell("ls -l /proc/$$/fd")
 		opt.Capture = i%2 == 0
 		call[int](d, "Start", opt)
-		if e := call[ExitInfo](d, "Dead", 0); opt.Capture && (e.Output == "" || strings.Contains(e.Output, "socket:") || strings.Contains(e.Output, "anon_inode") || strings.Contains(e.Output, " 4 ->")) {
+		if e := call[ExitInfo](d, "Dead", 0); opt.Capture && (e.Output == "" || leaked.MatchString(e.Output)) {
 			t.Fatalf("open files of the work:\n%s", e.Output)
 		}
 		if i == 1 {

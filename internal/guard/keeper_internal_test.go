@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -59,77 +58,20 @@ func TestKeeperNextCheck(t *testing.T) {
 	}
 }
 
-// Work that may not run any longer is killed. Its death is reported, after the end of an unkillable state.
-func TestKeeperEnforce(t *testing.T) {
-	for name, c := range map[string]struct {
-		work    task
-		lease   time.Duration // from now
-		killing bool
-		sent    []string
-	}{
-		"within the lease":                   {lease: time.Hour},
-		"after the lease":                    {lease: -time.Hour, killing: true},
-		"after the grace period":             {work: task{killAt: 1}, lease: time.Hour, killing: true},
-		"within the grace period":            {work: task{killAt: 1 << 62}, lease: time.Hour},
-		"nothing is left":                    {work: task{reaped: true}, lease: -time.Hour, sent: []string{"dead 7"}},
-		"nothing is left of unkillable work": {work: task{reaped: true, unkillable: "hurt"}, lease: time.Hour, sent: []string{"unkillable 7", "dead 7"}},
-	} {
-		k, far := newBareKeeper(t)
-		w := c.work
-		w.until = boottime.Now() + c.lease
-		w.seq, w.pid, w.nextSweep = 7, noPid, 1<<62
-		if c.sent != nil {
-			w.nextSweep = 0
-			eventually(t, "the end of the children of earlier tests", func() bool { k.reap(); return k.none })
-		}
-		k.works[7] = &w
-		k.enforce(&w)
-		k.conclude(&w)
-		if got := (&bareGuard{t: t}).sent(far); w.killing != c.killing || !slices.Equal(got, c.sent) || (len(k.works) == 0) != (c.sent != nil) {
-			t.Errorf("%s: killing: %t, sent %q, works %+v", name, w.killing, got, k.works)
-		}
-	}
-}
-
-// The keeper waits for all exited children, and reports the exit of the main process only.
-func TestKeeperReap(t *testing.T) {
+// A child may exit before its start was reported: its exit is reported after that.
+func TestExitBeforeTheStartIsReported(t *testing.T) {
 	k, far := newBareKeeper(t)
-	killedChild := func() *task {
-		cmd, p := sleeper(t)
-		work := &task{seq: 7, pid: p.Pid, nextSweep: 5}
-		if k.reap(); k.none {
-			t.Error("no child was found")
-		}
-		cmd.Process.Kill()
-		return work
-	}
-	checkReaped := func(what string, reports ...string) {
-		t.Helper()
-		eventually(t, "the exit of all children", func() bool { k.reap(); return k.none })
-		if got := (&bareGuard{t: t}).sent(far); !slices.Equal(got, reports) {
-			t.Errorf("%s: sent %q", what, got)
-		}
-	}
-	killedChild()
-	checkReaped("without work")
-	w := &task{seq: 7, pid: noPid, nextSweep: 5}
-	k.works[7] = w
-	killedChild()
-	if checkReaped("another child"); w.reaped || w.nextSweep != 5 {
-		t.Errorf("%+v", w)
-	}
-	w = killedChild()
-	k.works[7] = w
-	if checkReaped("the main process", "exited 7 was killed by signal 9 (killed)"); !w.reaped || w.nextSweep != 0 {
-		t.Errorf("%+v", w)
-	}
-	// A child may exit before its start was reported.
-	w = killedChild()
-	w.launching = true
+	cmd, p := sleeper(t)
+	w := &task{seq: 7, pid: p.Pid, launching: true}
 	k.works[7], k.launcher.current = w, w
-	checkReaped("while it is started")
+	cmd.Process.Kill()
+	eventually(t, "the exit of all children", func() bool { k.reap(); return k.none })
+	b := &bareGuard{t: t}
+	if got := b.sent(far); len(got) != 0 {
+		t.Errorf("sent %q before its start", got)
+	}
 	k.launched(w)
-	if got := (&bareGuard{t: t}).sent(far); !w.reaped || !slices.Equal(got, []string{"started 7", "exited 7 was killed by signal 9 (killed)"}) {
+	if got := b.sent(far); !w.reaped || !slices.Equal(got, []string{"started 7", "exited 7 was killed by signal 9 (killed)"}) {
 		t.Errorf("sent %q", got)
 	}
 }
@@ -291,69 +233,19 @@ func TestKeeperKill(t *testing.T) {
 	}
 }
 
-// The keeper reports once that the work does not die although it was killed.
-func TestKeeperReportsUnkillableWork(t *testing.T) {
+// A kill is that of one work. When the guard is gone, all works are killed, and nothing is sent to it any more.
+func TestKeeperWithoutGuard(t *testing.T) {
 	k, far := newBareKeeper(t)
 	b := &bareGuard{t: t}
-	w := &task{pid: noPid, seq: 7, sweeps: eagerSweeps + 1, killStarted: boottime.Now() - unkillableAfter/2}
-	k.kill(w)
-	if got := b.sent(far); len(got) != 0 {
-		t.Errorf("within %s it sent %q", unkillableAfter, got)
-	}
-	w.killStarted = boottime.Now() - 2*unkillableAfter
-	w.sweeps = eagerSweeps // as on a busy machine
-	if k.kill(w); len(b.sent(far)) != 0 {
-		t.Error("reported before the delays between sweeps")
-	}
-	w.sweeps++
-	for range 2 {
-		k.kill(w)
-	}
-	if got := b.sent(far); len(got) != 1 || !strings.HasPrefix(got[0], "unkillable 7 some of the work still runs") {
-		t.Errorf("sent %q", got)
-	}
-	w.sweeps = 0
-	before := boottime.Now()
-	if k.kill(w); w.killStarted < before {
-		t.Error("the time of the first sweep was not recorded")
-	}
-}
-
-// Messages apply to the work that they name, and do nothing without work. When the guard is gone the work is killed.
-func TestKeeperHandlesMessages(t *testing.T) {
-	k, far := newBareKeeper(t)
-	b := &bareGuard{t: t}
-	for _, m := range []message{{Kind: kindStop, Seq: 7}, {Kind: kindKill, Seq: 7}, {Kind: kindStop}, {Kind: kindKill}} {
-		k.receive(incoming{msg: m})
-	}
 	w, other := &task{seq: 7, pid: noPid, spec: new(Spec)}, &task{seq: 9, pid: noPid, spec: new(Spec)}
 	k.works = map[int]*task{7: w, 9: other}
-	k.receive(incoming{msg: message{Kind: kindStop, Seq: 8}})
-	k.receive(incoming{msg: message{Kind: kindKill, Seq: 8}})
-	if w.killing || k.orphaned {
-		t.Error("a message for other work had an effect")
-	}
-	k.receive(incoming{msg: message{Kind: kindStop, Seq: 7}})
-	if !w.killing {
-		t.Error("a stop without a grace period does not kill")
-	}
-	w.killing = false
 	k.receive(incoming{msg: message{Kind: kindKill, Seq: 7}})
-	if got := b.sent(far); !w.killing || !slices.Equal(got, []string{"killing 7"}) {
-		t.Errorf("killed: %t, sent %q", w.killing, got)
+	if got := b.sent(far); !w.killing || other.killing || !slices.Equal(got, []string{"killing 7"}) {
+		t.Errorf("killed: %t, %t, sent %q", w.killing, other.killing, got)
 	}
-	if other.killing {
-		t.Error("another work is killed, too")
-	}
-	w.killing = false
-	k.receive(incoming{err: io.EOF})
-	if !w.killing || !other.killing || !k.orphaned {
-		t.Errorf("%+v", k)
-	}
-	clear(k.works)
 	k.receive(incoming{err: io.EOF})
 	k.send(message{Kind: kindDead})
-	if got := b.sent(far); len(got) != 0 {
-		t.Errorf("it sent %q to a guard that is gone", got)
+	if got := b.sent(far); !other.killing || !k.orphaned || len(got) != 0 {
+		t.Errorf("%+v, sent %q", k, got)
 	}
 }

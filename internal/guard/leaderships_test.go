@@ -339,37 +339,6 @@ func TestSeveralGroupsAreRefused(t *testing.T) {
 	}
 }
 
-// A program that cannot be executed because its disk hangs keeps no other work from being killed, or from dying with its lease.
-func TestHangingStartDelaysNoKill(t *testing.T) {
-	t.Parallel()
-	k := startTestKeeper(t, CgroupContainment)
-	pids := k.startSpreadWork(boottime.Now() + time.Hour)
-	first := k.seq
-	input := filepath.Join(k.dir, "fifo") // the state file of the next work: opening it blocks
-	if err := syscall.Mkfifo(input, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	other, err := newCgroup(delegatedCgroup(), 77)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { other.remove(); other.Close() })
-	k.send(message{Kind: kindStart, Seq: 77, At: boottime.Now() + time.Hour, Dir: other.dir, Spec: &Spec{
-		Path: "/bin/true", Argv: []string{"true"}, Env: k.env(), StateFile: input,
-	}})
-	k.send(message{Kind: kindKill, Seq: first})
-	k.seq = first
-	k.expect(kindKilling, "")
-	k.expectDead("was killed", pids)
-	f, err := os.Open(input) // the start goes on
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	k.seq = 77
-	k.expect(kindStarted, "")
-}
-
 // A program whose disk hangs keeps the thread that starts it, and the Go runtime cannot take the processor from that: another one must be
 // left for the kill, even on a host with a single one. A frozen control group has the same effect.
 func TestHangingExecDelaysNoKill(t *testing.T) {

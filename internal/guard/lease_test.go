@@ -26,29 +26,6 @@ func checkNotLate(t *testing.T, dead, deadline time.Duration) {
 	}
 }
 
-func TestNoWorkWithoutALease(t *testing.T) {
-	t.Parallel()
-	fx, d := startDaemon(t)
-	checkRefused := func(when string) {
-		t.Helper()
-		if _, err := tryCall[int](d, "Start", fx.shell("echo $$ >$D/ran")); err == nil || err.Error() != "there is no lease" {
-			t.Errorf("%s: %v", when, err)
-		}
-	}
-	checkRefused("without a lease")
-	deadline := call[time.Duration](d, "SetLease", 20*time.Millisecond)
-	eventually(t, "the end of the lease", func() bool { return boottime.Now() > deadline })
-	checkRefused("after the end of the lease")
-	call[time.Duration](d, "SetLease", time.Hour)
-	call[time.Duration](d, "SetLease", 0)
-	checkRefused("after the lease was withdrawn")
-	if read(fx.dir+"/ran") != "" {
-		t.Error("it ran")
-	}
-	call[time.Duration](d, "SetLease", time.Hour)
-	call[int](d, "Start", fx.shell("exit 0"))
-}
-
 // S1 holds with a log that nobody reads, or whose reader is gone: it blocks neither the guard while the daemon is stopped, nor
 // the daemon while the guard is stopped.
 func TestUnreadLogDelaysNoKill(t *testing.T) {

@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -24,34 +23,6 @@ func TestTimeoutsAreOrdered(t *testing.T) {
 	}
 	if minRespawnDelay < keeperHungAfter/10 || maxRespawnDelay < 10*minRespawnDelay || maxRespawnDelay > stableAfter || closeTimeout < exitTime || closeTimeout > maxRespawnDelay {
 		t.Error("the delays between daemons are out of proportion")
-	}
-}
-
-// A failed start is tried again after delays that grow up to a maximum.
-func TestRespawnDelayGrows(t *testing.T) {
-	b := newBareGuard(t)
-	var pauses []time.Duration
-	fail := func() error { pauses = append(pauses, b.respawnDelay); return errors.New("no") }
-	b.respawnAt = boottime.Now() + time.Hour
-	if b.tryStart(fail); len(pauses) != 0 {
-		t.Error("tried too early")
-	}
-	for range 10 {
-		b.respawnAt = boottime.Now()
-		if b.tryStart(fail); !isNear(b.respawnAt, b.respawnDelay) {
-			t.Errorf("next try at %s, delay %s", b.respawnAt, b.respawnDelay)
-		}
-	}
-	want := []time.Duration{0, 100, 200, 400, 800, 1600, 3200, 6400, 10000, 10000}
-	for i := range want {
-		want[i] *= time.Millisecond
-	}
-	if !slices.Equal(pauses, want) || strings.Count(b.logText.String(), "cannot restart the daemon") != 10 {
-		t.Errorf("%s; log: %s", pauses, b.logText)
-	}
-	b.respawnAt = 0
-	if b.tryStart(func() error { return nil }); b.respawnAt != 0 {
-		t.Error("a successful start is repeated")
 	}
 }
 
@@ -258,26 +229,4 @@ func TestReap(t *testing.T) {
 func exists(pid int) bool {
 	_, err := procinfo.ReadStat(pid)
 	return err == nil
-}
-
-// The guard exits only when its daemon is dead, and what that has sent was read.
-func TestGuardStopsAfterItsDaemon(t *testing.T) {
-	b := newBareGuard(t)
-	var err error
-	if b.timer, err = boottime.NewTimer(); err != nil {
-		t.Fatal(err)
-	}
-	defer b.timer.Close()
-	b.stopping = true
-	if b.advance(); b.noRespawn {
-		t.Error("noRespawn is set while the daemon runs")
-	}
-	b.deadDaemon, b.daemon = b.daemon, nil
-	if b.advance(); b.noRespawn {
-		t.Error("noRespawn is set while messages of the daemon are unread")
-	}
-	b.deadDaemon = nil
-	if b.advance(); !b.noRespawn {
-		t.Error("noRespawn is not set")
-	}
 }

@@ -209,7 +209,7 @@ func TestKerberos(t *testing.T) {
 		if err := f.kdc.Restart(t.Context(), 10*time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		contains(t, refusedOpen(t, f.options(sasl.Kerberos{Keytab: keytab})), "this host's clock differs too much from that of the KDC of EXAMPLE.ORG")
+		refusedOpen(t, f.options(sasl.Kerberos{Keytab: keytab}), "this host's clock differs too much from that of the KDC of EXAMPLE.ORG")
 		f.stopKDC()()
 	})
 
@@ -270,7 +270,7 @@ func TestKerberos(t *testing.T) {
 	t.Run("a server that cannot prove itself", func(t *testing.T) {
 		k := sasl.Kerberos{Keytab: f.add("careful", time.Hour), Krb5Conf: conf}
 		f.add("zookeeper/localhost", time.Hour) // the server has the old key
-		contains(t, refusedOpen(t, f.options(k)), "SASL: the server refuses the ticket: its log says why; often its keytab is not the current one")
+		refusedOpen(t, f.options(k), "SASL: the server refuses the ticket: its log says why; often its keytab is not the current one")
 	})
 }
 

@@ -61,14 +61,13 @@ func TestProbeResults(t *testing.T) {
 		answers []string
 		ended   string // a part of the session's error; empty if it does not end
 		refused int
-		warned  int
 	}{
-		{[]string{hangUp, hangUp, hangUp}, "", 0, 0},
-		{[]string{refuse}, "", 1, 1},
-		{[]string{refuse, refuse}, "", 2, 2},
-		{[]string{refuse, refuse, hangUp, refuse, refuse}, "", 2, 4},
-		{[]string{refuse, refuse, refuse}, "the servers refuse the session", 3, 2},
-		{[]string{none}, "the servers no longer have the session", 0, 0},
+		{[]string{hangUp, hangUp, hangUp}, "", 0},
+		{[]string{refuse}, "", 1},
+		{[]string{refuse, refuse}, "", 2},
+		{[]string{refuse, refuse, hangUp, refuse, refuse}, "", 2},
+		{[]string{refuse, refuse, refuse}, "the servers refuse the session", 3},
+		{[]string{none}, "the servers no longer have the session", 0},
 	} {
 		answers := make(chan string, 1)
 		asked := make(chan []byte, 10)
@@ -126,12 +125,6 @@ func TestProbeResults(t *testing.T) {
 		}
 		if s.gone != slices.Contains(c.answers, none) {
 			t.Errorf("%q: gone: %t", c.answers, s.gone)
-		}
-		if n := strings.Count(log.String(), "cannot find out why"); n != strings.Count(fmt.Sprint(c.answers), hangUp) {
-			t.Errorf("%q: %d failures: %s", c.answers, n, log)
-		}
-		if n := strings.Count(log.String(), "level=WARN"); n != c.warned {
-			t.Errorf("%q: %d warnings: %s", c.answers, n, log)
 		}
 	}
 }

@@ -35,11 +35,6 @@ func (f certificateSite) member(name string, identities ...string) *Session {
 	return open(f.t, Options{Servers: []string{f.server.SecureAddr()}, Access: f.access(f.issue(f.ca, name, time.Hour), identities...)})
 }
 
-// refusal returns the error for a session that must not be opened.
-func (f certificateSite) refusal(access Access) error {
-	return refusedOpen(f.t, Options{Servers: []string{f.server.SecureAddr()}, Access: access})
-}
-
 func TestCertificates(t *testing.T) {
 	f := newCertificateSite(t)
 	t.Run("one for all members", func(t *testing.T) {
@@ -104,7 +99,7 @@ func TestCertificates(t *testing.T) {
 		access.Identities = three[1:]
 		_, err = n1.PresentCredentials(t.Context(), p, access)
 		contains(t, err, `this host is "x509:CN=n1", which zookeeper.identities does not name`)
-		contains(t, f.refusal(f.access(f.issue(f.ca, "n4", time.Hour), three...)), `this host is "x509:CN=n4", which zookeeper.identities does not name`)
+		refusedOpen(t, Options{Servers: []string{f.server.SecureAddr()}, Access: f.access(f.issue(f.ca, "n4", time.Hour), three...)}, `this host is "x509:CN=n4", which zookeeper.identities does not name`)
 	})
 
 	t.Run("in place of a password", func(t *testing.T) {
@@ -137,8 +132,12 @@ func TestCertificates(t *testing.T) {
 	t.Run("not asked for", func(t *testing.T) {
 		f.t = t
 		deaf := f.serve(f.issue(f.ca, "deaf", time.Hour), false)
-		err := refusedOpen(t, Options{Servers: []string{deaf.SecureAddr()}, Access: f.access(f.issue(f.ca, "n5", time.Hour))})
-		contains(t, err, "the server has not asked for that of this host: set ssl.clientAuth=need there")
+		opt := Options{Servers: []string{deaf.SecureAddr()}, Access: f.access(f.issue(f.ca, "n5", time.Hour))}
+		refusedOpen(t, opt, "the server has not asked for that of this host: set ssl.clientAuth=need there")
+		opt.Access.ACL = ACLAuto // the default refuses no session that an open tree takes
+		if got := open(t, opt).ConfiguredACL(); got != "world:anyone:cdrwa" {
+			t.Errorf("creates znodes with %s", got)
+		}
 	})
 	t.Run("replaced", func(t *testing.T) { f.t = t; replacedCertificate(t, f) })
 	t.Run("subjects", func(t *testing.T) { f.t = t; subjects(t, f) })

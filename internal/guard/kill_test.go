@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -359,5 +360,23 @@ func TestSweep(t *testing.T) {
 				t.Errorf("swept: %t, again after %s", swept, w.nextSweep-before)
 			}
 		})
+	}
+}
+
+// The work of an earlier daemon that could not be killed keeps its leadership: the end of a later session releases only
+// what is dead (S1).
+func TestASurvivorIsNotReleasedWithALaterSession(t *testing.T) {
+	b := newBareGuard(t)
+	b.l.release, b.l.survivor = []byte("survivor"), true
+	b.addLeadership(2, "dead").release = []byte("dead")
+	sent := make(chan Credentials, 1)
+	b.opt.Close = func(_ context.Context, c Credentials) (string, error) {
+		sent <- c
+		return "", nil
+	}
+	b.closeResults = make(chan closeResult, 1)
+	b.closeSession(Credentials{Timeout: time.Minute})
+	if c := <-sent; len(c.Releases) != 1 || string(c.Releases[0]) != "dead" {
+		t.Errorf("released: %s", c.Releases)
 	}
 }

@@ -263,7 +263,7 @@ func TestGroupOverTLS(t *testing.T) {
 	ca := authority(t, dir, "ca")
 	chain := issue(t, ca, "zk.example").Chain
 	issue(t, ca, "host")
-	server := serverWith(t, zkserver.Options{TLS: &zkserver.TLS{Chain: chain, CA: ca.CA, RequireClientCert: true}})
+	server := zkserver.ForTest(t, zkserver.Options{TLS: &zkserver.TLS{Chain: chain, CA: ca.CA, RequireClientCert: true}})
 	f := newFleet(t, server.Addr()) // the test itself does not use TLS
 	f.servers = []string{server.SecureAddr()}
 	file := filepath.Join(f.dir, "session")

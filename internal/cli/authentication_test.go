@@ -56,7 +56,7 @@ func (r *recipe) serve(java ...string) {
 		put(r.t, file, strings.ReplaceAll(text, "zk1.example.com", "localhost"))
 		opt.Java = append(opt.Java, "-Djava.security.auth.login.config="+file)
 	}
-	r.server = serverWith(r.t, opt)
+	r.server = zkserver.ForTest(r.t, opt)
 }
 
 // host writes the configuration of a host. Its files are in a directory of its own. more replaces parts of the text.

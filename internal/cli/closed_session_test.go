@@ -15,7 +15,7 @@ const mayRun = "s because the lease of a, which did not release, may still be ru
 // lease is over.
 func TestAnUnauthorizedClientClosesTheLeadersSession(t *testing.T) {
 	t.Parallel()
-	f, l := newFleet(t), newLink(t, shared.Addr())
+	f, l := newFleet(t), faultproxy.ForTest(t, shared.Addr())
 	f.pair(l, "session_timeout: 10s", "ignore-term")
 	child := f.child("a")
 	l.SetMode(faultproxy.BlackHole)

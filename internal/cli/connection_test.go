@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"zkelectd/internal/test/testhelper"
 	"zkelectd/internal/test/zkserver"
 	"zkelectd/internal/zk"
 )
@@ -163,12 +164,8 @@ func freePorts(t *testing.T, n int) []int {
 func TestConfigurationThatThisUserMayNotRead(t *testing.T) {
 	t.Parallel()
 	root := newFleet(t).paths.Root
-	dir, err := os.MkdirTemp("", "desk") // t.TempDir is closed to other users
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	if out, err := exec.Command("sh", "-c", "chmod 0755 "+dir+" && cp /proc/$PPID/exe "+dir+"/zkelectd").CombinedOutput(); err != nil {
+	dir := testhelper.PublicDir(t)
+	if out, err := exec.Command("sh", "-c", "cp /proc/$PPID/exe "+dir+"/zkelectd").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	d := &desk{t: t, dir: dir, host: filepath.Join(dir, "etc.yaml")}

@@ -62,7 +62,7 @@ func newLimited(t *testing.T, limit int) *fleet {
 func TestExecLimitsHowManyJobsRun(t *testing.T) {
 	t.Parallel()
 	f := newLimited(t, 2)
-	l := newLink(t, f.servers[0])
+	l := faultproxy.ForTest(t, f.servers[0])
 	hosts := []string{"n1", "n2", "n3", "n4", "n5", "n6"}
 	for i, host := range hosts {
 		if host == "n4" {

@@ -124,7 +124,7 @@ func TestExecRepeatsARunThatWasStopped(t *testing.T) {
 func TestExecStopsAJobThatLosesItsLease(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	l := newLink(t, f.servers[0])
+	l := faultproxy.ForTest(t, f.servers[0])
 	f.exec("n1", `trap '' TERM; echo $$ >"$RUNS.pid"; echo held >>"$RUNS"; while :; do sleep 0.1; done`, "--zk", l.Addr())
 	f.eventually("the job runs", func() bool { return f.countRuns("held") == 1 })
 	job := strings.TrimSpace(read(f.runs() + ".pid"))

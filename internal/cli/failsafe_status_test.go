@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"zkelectd/internal/test/zkserver"
 	"zkelectd/internal/web"
 	"zkelectd/internal/zk"
 )
@@ -48,7 +49,7 @@ func (f *fleet) shown(args ...string) string {
 // What people look at says before an outage whether failsafe mode would work, and during the outage that it does.
 func TestFailsafeModeIsVisible(t *testing.T) {
 	t.Parallel()
-	servers := server(t)
+	servers := zkserver.ForTest(t, zkserver.Options{})
 	f := newClosedFleet(t, zk.ACLPrivate, servers.Addr())
 	ports := freePorts(t, 3)
 	f.startFailsafe(ports, "a", "b", "c")

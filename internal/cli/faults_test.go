@@ -36,26 +36,11 @@ func mkdir(t *testing.T, path string) {
 	}
 }
 
-func server(t *testing.T) *zkserver.Server {
-	t.Helper()
-	return serverWith(t, zkserver.Options{})
-}
-
-func serverWith(t *testing.T, opt zkserver.Options) *zkserver.Server {
-	t.Helper()
-	s, err := zkserver.Start(t.Context(), opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Stop() })
-	return s
-}
-
 // docs/operations.md, The ensemble is lost with its data: the daemons recover by themselves, and the tokens keep growing.
 func TestEnsembleThatLostItsData(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	zk := serverWith(t, zkserver.Options{Dir: dir})
+	zk := zkserver.ForTest(t, zkserver.Options{Dir: dir})
 	f := newFleet(t, zk.Addr())
 	f.join("a", "b")
 	f.waitForChild("a", 1)
@@ -104,7 +89,7 @@ func TestEnsembleThatLostItsData(t *testing.T) {
 
 // If ZooKeeper closes the connection on each attempt to write a decision, status says which znode that is, and what to do.
 func TestADecisionThatIsTooLarge(t *testing.T) {
-	zk := server(t)
+	zk := zkserver.ForTest(t, zkserver.Options{})
 	f := newFleet(t, zk.Addr())
 	t.Setenv("JAVA_TOOL_OPTIONS", "-Djute.maxbuffer=800 -Dzookeeper.jute.maxbuffer.extrasize=65536") // it reads its own larger log
 	if err := zk.Restart(t.Context()); err != nil {

@@ -43,7 +43,7 @@ func (f *fleet) waitForDeath(pid int) {
 // Stopping a daemon while ZooKeeper is down must not wait until it is back.
 func TestStopWithoutServers(t *testing.T) {
 	t.Parallel()
-	f, l := newFleet(t), newLink(t, shared.Addr())
+	f, l := newFleet(t), faultproxy.ForTest(t, shared.Addr())
 	f.servers = []string{l.Addr()}
 	f.join("a")
 	f.waitForWork("a")

@@ -91,7 +91,7 @@ func TestCrashAppliesNothing(t *testing.T) {
 func TestOnlyAStopEndsTheConfigurationInForce(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	l := newLink(t, shared.Addr())
+	l := faultproxy.ForTest(t, shared.Addr())
 	f.servers = []string{l.Addr()}
 	runtime := filepath.Join(f.dir, "run")
 	mkdir(t, runtime)

@@ -299,7 +299,7 @@ func TestDocumentedRotationOfTLS(t *testing.T) {
 	p, at := newPKI(t), t.TempDir()
 	copyFile(t, p.oldServer.Chain, filepath.Join(at, "server.pem"))
 	copyFile(t, p.oldCA.CA, filepath.Join(at, "ca.pem"))
-	server := serverWith(t, zkserver.Options{
+	server := zkserver.ForTest(t, zkserver.Options{
 		TLS: &zkserver.TLS{Chain: filepath.Join(at, "server.pem"), CA: filepath.Join(at, "ca.pem"), RequireClientCert: true},
 	})
 	f := newFleet(t, server.Addr()) // the test itself does not use TLS

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"zkelectd/internal/test/testhelper"
 )
 
 // manager is a service manager with one service. Like systemd, it accepts messages from the main process only.
@@ -27,11 +29,7 @@ type manager struct {
 // service starts a daemon as a service with a watchdog.
 func (f *fleet) service(id string, watchdog time.Duration) *manager {
 	f.t.Helper()
-	dir, err := os.MkdirTemp("", "manager") // short enough for the name of a socket
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := testhelper.PublicDir(f.t)
 	name := filepath.Join(dir, "notify")
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
 	if err != nil {

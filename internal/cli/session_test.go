@@ -14,8 +14,8 @@ import (
 // ownServer starts a server that the test may disturb, and a fleet whose node a connects through a proxy.
 func ownServer(t *testing.T) (*zkserver.Server, *fleet, *faultproxy.Proxy) {
 	t.Helper()
-	server := server(t)
-	return server, newFleet(t, server.Addr()), newLink(t, server.Addr())
+	server := zkserver.ForTest(t, zkserver.Options{})
+	return server, newFleet(t, server.Addr()), faultproxy.ForTest(t, server.Addr())
 }
 
 // pair starts a, through the proxy, and b, with settings of the section zookeeper and a mode of the child.

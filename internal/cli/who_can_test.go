@@ -15,6 +15,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/store"
+	"zkelectd/internal/test/testhelper"
 	"zkelectd/internal/zk"
 )
 
@@ -138,17 +139,13 @@ type setup struct {
 // ignores SIGTERM.
 func newGroup(t *testing.T, s setup) *fleet {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "who") // t.TempDir is closed to other users
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := testhelper.PublicDir(t)
 	f := newClosedFleet(t, zk.ACLPrivate)
 	if err := store.Init(t.Context(), f.session, f.paths, "the test"); err != nil {
 		t.Fatal(err)
 	}
 	f.dir = dir
-	script := `chmod 0755 . && cp /proc/$PPID/exe zkelectd && ln zkelectd ledger-child && : >ledger && chmod 0666 ledger`
+	script := `cp /proc/$PPID/exe zkelectd && ln zkelectd ledger-child && : >ledger && chmod 0666 ledger`
 	if out, err := f.as(0, "sh", "-c", script).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

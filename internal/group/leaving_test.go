@@ -216,15 +216,10 @@ func TestTheNextMemberKnowsTheLastWork(t *testing.T) {
 	ended := transition.LastWork{Term: 7, Ended: time.Hour}
 	first.group.lastWork = ended
 
-	budget, err := cluster.NewBudget(sessionTimeout, 0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	budget.Handover = 0
 	conn := server.Connect()
 	defer conn.Close(context.Background())
 	instance, err := Register(t.Context(), Registration{
-		Settings: first.group.opt.Settings, Budget: budget,
+		Settings: first.group.opt.Settings, Budget: budgetFor(t, 0),
 		Members: []MemberSetup{{Group: first.group, Session: memorySession{conn}, Guard: &fakeGuard{}, Options: memberOptions(worker.Spec{})}},
 	})
 	if err != nil {

@@ -177,18 +177,10 @@ func joinWith(
 	}
 	m := &member{guard: &fakeGuard{}, conn: conn, over: make(chan error, 1)}
 	m.group = newGroup(id, paths)
-	budget, err := cluster.NewBudget(sessionTimeout, 0, stop)
-	if err != nil {
-		t.Fatal(err)
-	}
-	budget.Handover = 0
-	if stop > 0 {
-		budget.Handover = time.Hour // the machine may be slow
-	}
 	settings, options := m.group.opt.Settings, memberOptions(worker.Spec{})
 	change(&settings, &options)
 	instance, err := Register(t.Context(), Registration{
-		Settings: settings, Budget: budget,
+		Settings: settings, Budget: budgetFor(t, stop),
 		Members: []MemberSetup{{Group: m.group, Session: session(memorySession{conn}), Guard: m.guard, Options: options}},
 	})
 	if err != nil {
@@ -202,6 +194,19 @@ func joinWith(
 		<-m.over
 	})
 	return m
+}
+
+func budgetFor(t *testing.T, stop time.Duration) cluster.Budget {
+	t.Helper()
+	budget, err := cluster.NewBudget(sessionTimeout, 0, stop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	budget.Handover = 0
+	if stop > 0 {
+		budget.Handover = time.Hour // the machine may be slow
+	}
+	return budget
 }
 
 func (m *member) until(t *testing.T, what string, ok func(status.Daemon) bool) {

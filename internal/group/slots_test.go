@@ -117,15 +117,7 @@ func joinSlotsWithStop(t *testing.T, server *storetest.Server, id string, stop t
 	if err != nil {
 		t.Fatal(err)
 	}
-	budget, err := cluster.NewBudget(sessionTimeout, 0, stop)
-	if err != nil {
-		t.Fatal(err)
-	}
-	budget.Handover = 0
-	if stop > 0 {
-		budget.Handover = time.Hour // the machine may be slow
-	}
-	r, sessions := Registration{Budget: budget, Slots: slots}, shareSession(conn)
+	r, sessions := Registration{Budget: budgetFor(t, stop), Slots: slots}, shareSession(conn)
 	for n := range 2 {
 		g := newGroup(id, p.OfSlot(n))
 		r.Settings = g.opt.Settings
@@ -232,10 +224,7 @@ func TestAHostThatIsFullIsQueued(t *testing.T) {
 	i := &Instance{ending: make(chan struct{}), self: cluster.Incarnation{Name: "a-0000000000000001-n_0000000001", ID: "a"}}
 	i.slots.Record.SlotSize = cluster.SlotSize{Count: 2, PerNode: 1}
 	i.known, i.room = electing.NewSlots(2, i.wake), &room{perNode: 1, wake: i.wake, live: make([]bool, 2)}
-	var err error
-	if i.budget, err = cluster.NewBudget(sessionTimeout, 0, 0); err != nil {
-		t.Fatal(err)
-	}
+	i.budget = budgetFor(t, 0)
 	for n := range 2 {
 		i.members = append(i.members, newMember(t.Context(), i, n, MemberSetup{Group: g, Session: memorySession{conn}, Guard: &fakeGuard{}}))
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"zkelectd/internal/sys/boottime"
+	"zkelectd/internal/test/testhelper"
 )
 
 // fakeServiceManager is a datagram socket like that of systemd.
@@ -23,11 +24,7 @@ type fakeServiceManager struct {
 
 func newFakeServiceManager(t *testing.T) (m *fakeServiceManager, variable string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "manager")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := testhelper.PublicDir(t)
 	name := filepath.Join(dir, "notify")
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
 	if err != nil {

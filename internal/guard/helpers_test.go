@@ -58,16 +58,13 @@ func startDaemon(t *testing.T, env ...string) (*fixture, *remoteDaemon) {
 // startGuardLoggingTo starts a guard that logs to out, or to a file if out is nil.
 func startGuardLoggingTo(t *testing.T, out *os.File, env ...string) *fixture {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "guard") // t.TempDir is too long for the path of a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := testhelper.PublicDir(t)
 	program := testProgram(t, dir, env)
 	if err := os.Symlink(program, filepath.Join(dir, "daemon")); err != nil {
 		t.Fatal(err)
 	}
 	fx := &fixture{t: t, dir: dir, exited: make(chan struct{}), startTimes: make(map[int]uint64)}
+	var err error
 	if fx.control, err = net.Listen("unix", filepath.Join(dir, "control")); err != nil {
 		t.Fatal(err)
 	}

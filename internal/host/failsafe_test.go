@@ -58,11 +58,7 @@ type safeHost struct {
 
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
-	s, err := zkserver.Start(t.Context(), zkserver.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Stop() })
+	s := zkserver.ForTest(t, zkserver.Options{})
 	f := &fleet{t: t, server: s, root: fresh(), dir: t.TempDir()}
 	f.auth = filepath.Join(f.dir, "auth")
 	put(t, f.auth, "z:secret\n")

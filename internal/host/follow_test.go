@@ -19,11 +19,7 @@ import (
 // forgets those that the ensemble does not have any more, ignores an older version, and keeps what the configuration
 // names.
 func TestFollowOnlyServersWithTheGroup(t *testing.T) {
-	own, err := zkserver.Start(t.Context(), zkserver.Options{Java: []string{"-Dzookeeper.skipACL=yes"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { own.Stop() })
+	own := zkserver.ForTest(t, zkserver.Options{Java: []string{"-Dzookeeper.skipACL=yes"}})
 	const nobody = "127.0.0.1:1"
 	root, dir := fresh(), t.TempDir()
 	s, err := zk.Open(t.Context(), zk.Options{Servers: []string{own.Addr()}, Timeout: 20 * time.Second})

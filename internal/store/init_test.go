@@ -12,11 +12,7 @@ import (
 // A first election, a first record of slots, and init succeed on a server that accepts small packets only.
 func TestFirstWritesWithASmallBuffer(t *testing.T) {
 	t.Setenv("JAVA_TOOL_OPTIONS", "-Djute.maxbuffer=8192")
-	server, err := zkserver.Start(t.Context(), zkserver.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Stop() })
+	server := zkserver.ForTest(t, zkserver.Options{})
 	s := open(t, zk.Options{Servers: []string{server.Addr()}})
 	p := root(t, s)
 	self, err := Register(t.Context(), s, p, cluster.Node{ID: "n1", Instance: cluster.NewInstance(1)})

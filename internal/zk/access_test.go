@@ -92,11 +92,9 @@ func lines(n int, begin string) string {
 
 // If a server requires authentication, closing a session from outside needs it too.
 func TestServerThatEnforcesAuthentication(t *testing.T) {
-	strict, err := zkserver.Start(t.Context(), zkserver.Options{ExtraConfig: []string{"enforce.auth.enabled=true", "enforce.auth.schemes=digest"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { strict.Stop() })
+	strict := zkserver.ForTest(t, zkserver.Options{
+		ExtraConfig: []string{"enforce.auth.enabled=true", "enforce.auth.schemes=digest"},
+	})
 	access := Access{Auth: credentialsFile(t, "zkelectd:right"), ACL: ACLPrivate}
 	servers := []string{strict.Addr()}
 	s := open(t, Options{Servers: servers, Access: access})

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"zkelectd/internal/test/faultproxy"
 )
 
 // authConn is a connection that breaks when credentials are written to it while broken is set; if sent is set, after
@@ -34,7 +36,7 @@ func (c authConn) Write(b []byte) (int, error) {
 func TestFailedAuthWriteDoesNotHang(t *testing.T) {
 	var broken atomic.Bool
 	var failed atomic.Int32
-	px := newProxy(t, shared.Addr())
+	px := faultproxy.ForTest(t, shared.Addr())
 	s := open(t, Options{Servers: []string{px.Addr()}, Timeout: 30 * time.Second, Access: Access{Auth: credentialsFile(t, "zkelectd:secret"), ACL: ACLPrivate},
 		dialer: dialBy(func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)

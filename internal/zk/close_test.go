@@ -41,7 +41,7 @@ func TestCloseEndsTheSessionOnTheServer(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			px := newProxy(t, shared.Addr())
+			px := faultproxy.ForTest(t, shared.Addr())
 			s := open(t, Options{Servers: []string{px.Addr()}, Timeout: 60 * time.Second})
 			p := root(t, s)
 			if _, err := s.Do(t.Context(), create(p.Root+"/mine", true)); err != nil {

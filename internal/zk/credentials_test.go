@@ -237,11 +237,8 @@ func TestApplyACLsDespiteAForeignZnode(t *testing.T) {
 
 // Servers with another password hash would not match the members with the ACL.
 func TestApplyACLsRefusesToLockTheGroupOut(t *testing.T) {
-	server, err := zkserver.Start(t.Context(), zkserver.Options{ExtraConfig: []string{"DigestAuthenticationProvider.digestAlg=SHA3-256"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Stop() })
+	algorithm := []string{"DigestAuthenticationProvider.digestAlg=SHA3-256"}
+	server := zkserver.ForTest(t, zkserver.Options{ExtraConfig: algorithm})
 	free := open(t, Options{Servers: []string{server.Addr()}})
 	p := root(t, free)
 	s := open(t, Options{Servers: []string{server.Addr()}, Access: Access{Auth: credentialsFile(t, "zkelectd:right"), ACL: ACLPrivate}})

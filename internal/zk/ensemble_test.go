@@ -66,11 +66,7 @@ func TestCheckEnsemble(t *testing.T) {
 // A session avoids a server: it is connected to another one as long as one serves.
 func TestAvoidedServer(t *testing.T) {
 	t.Parallel()
-	other, err := zkserver.Start(t.Context(), zkserver.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { other.Stop() })
+	other := zkserver.ForTest(t, zkserver.Options{})
 	for range 8 { // in any order, it would be the first in half of them
 		s := open(t, Options{Servers: []string{shared.Addr(), other.Addr()}, Avoid: shared.Addr()})
 		if here, _, err := s.ForeignServers(t.Context()); err != nil || here != other.Addr() {

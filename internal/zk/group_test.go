@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/test/faultproxy"
 )
 
 // The library does not set the watches again after a reconnect: everything is read again, with new watches. A watch that a read sets
@@ -16,7 +17,7 @@ import (
 func TestReconnectSetsNoOldWatches(t *testing.T) {
 	const setWatches = 101
 	var asked opRecorder
-	px := newProxy(t, shared.Addr())
+	px := faultproxy.ForTest(t, shared.Addr())
 	s, other := open(t, Options{Servers: []string{px.Addr()}, dialer: dialBy(asked.dial)}), open(t, Options{})
 	var p cluster.Paths
 	watchAll := func() {
@@ -50,7 +51,7 @@ func TestReconnectSetsNoOldWatches(t *testing.T) {
 
 // A reconnect hints everything to every handle that is open. The contract of package storetest has the other hints.
 func TestReconnectHintsEachHandle(t *testing.T) {
-	px := newProxy(t, shared.Addr())
+	px := faultproxy.ForTest(t, shared.Addr())
 	s := open(t, Options{Servers: []string{px.Addr()}})
 	a, b := cluster.Paths{Root: "/a"}, cluster.Paths{Root: "/b"}
 	ga, gb, again := s.Group(a), s.Group(b), s.Group(a)

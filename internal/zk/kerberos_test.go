@@ -40,7 +40,7 @@ func newKerberosSite(t *testing.T, extra ...string) *kerberosSite {
 		t.Fatal(err)
 	}
 	f.server = startServer(t, opt)
-	f.proxy = newProxy(t, f.server.Addr())
+	f.proxy = faultproxy.ForTest(t, f.server.Addr())
 	return f
 }
 

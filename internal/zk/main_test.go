@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/test/faultproxy"
 	"zkelectd/internal/test/testhelper"
 	"zkelectd/internal/test/zkserver"
 )
@@ -82,17 +81,6 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 func ended(s *Session) func() bool { return func() bool { return s.Err() != nil } }
-
-// newProxy returns a proxy to a server.
-func newProxy(t *testing.T, target string) *faultproxy.Proxy {
-	t.Helper()
-	p, err := faultproxy.New(target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Close)
-	return p
-}
 
 func contains(t *testing.T, err error, words ...string) {
 	t.Helper()

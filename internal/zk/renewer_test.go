@@ -176,7 +176,7 @@ func TestRenewalsNeedANewRequestEachTime(t *testing.T) {
 
 // The renewer gives the outcome of a request that cannot be sent, so that its group can post again.
 func TestRenewalsWithoutAConnection(t *testing.T) {
-	px := newProxy(t, shared.Addr())
+	px := faultproxy.ForTest(t, shared.Addr())
 	s := open(t, Options{Servers: []string{px.Addr()}})
 	groups := lead(t, s, 2)
 	px.SetMode(faultproxy.Refuse)
@@ -191,7 +191,7 @@ func TestRenewalsWithoutAConnection(t *testing.T) {
 
 // If a server does not answer, the result is an error at the deadline of the lease. A later reply is discarded.
 func TestRenewalsWithoutAReply(t *testing.T) {
-	px := newProxy(t, shared.Addr())
+	px := faultproxy.ForTest(t, shared.Addr())
 	s := open(t, Options{Servers: []string{px.Addr()}, Timeout: 20 * time.Second})
 	g := lead(t, s, 1)[0]
 	px.SetMode(faultproxy.HalfOpen)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/test/faultproxy"
 	"zkelectd/internal/test/zkserver"
 )
 
@@ -27,11 +28,7 @@ func startDigestServer(t *testing.T, user, password string) *zkserver.Server {
 
 func startServer(t *testing.T, opt zkserver.Options) *zkserver.Server {
 	t.Helper()
-	server, err := zkserver.Start(t.Context(), opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Stop() })
+	server := zkserver.ForTest(t, opt)
 	return server
 }
 
@@ -58,7 +55,7 @@ func refusedOpen(t *testing.T, opt Options, reasons ...string) {
 
 func TestDigestMD5(t *testing.T) {
 	server := startDigestServer(t, "zkelectd", "right")
-	px := newProxy(t, server.Addr())
+	px := faultproxy.ForTest(t, server.Addr())
 	password := credentialsFile(t, "zkelectd:right")
 	access := Access{SASL: SASL{Password: password}, ACL: ACLPrivate}
 	s := open(t, Options{Servers: []string{px.Addr()}, Access: access})

@@ -45,7 +45,7 @@ func TestNoServerAnswers(t *testing.T) {
 
 // Requests that go-zookeeper has queued must not run in a session that it opens after the first has expired.
 func TestNothingRunsInASecondSession(t *testing.T) {
-	px := newProxy(t, shared.Addr())
+	px := faultproxy.ForTest(t, shared.Addr())
 	s := open(t, Options{Servers: []string{px.Addr()}, Timeout: time.Second})
 	p := root(t, s)
 	px.SetMode(faultproxy.Refuse)
@@ -69,7 +69,7 @@ func TestNothingRunsInASecondSession(t *testing.T) {
 
 // Other groups depend on the session, so a write without a reply does not end it. Sync waits until nothing of it can follow.
 func TestUnansweredWriteIsUnknown(t *testing.T) {
-	px := newProxy(t, shared.Addr())
+	px := faultproxy.ForTest(t, shared.Addr())
 	s := open(t, Options{Servers: []string{px.Addr()}})
 	p := root(t, s)
 	px.SetMode(faultproxy.HalfOpen)
@@ -170,7 +170,7 @@ func TestCloseTwice(t *testing.T) {
 
 // Names are resolved again at each dial.
 func TestNamesAreResolvedAtEachDial(t *testing.T) {
-	px := newProxy(t, shared.Addr())
+	px := faultproxy.ForTest(t, shared.Addr())
 	d := nameOf()
 	var names atomic.Int32
 	d.lookup = func(_ context.Context, _, host string) ([]netip.Addr, error) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/test/faultproxy"
 	"zkelectd/internal/test/zkserver"
 )
 
@@ -48,12 +49,8 @@ func (tr testCAs) issue(by *zkserver.Authority, name string, lasts time.Duration
 // serve starts a server with a TLS port.
 func (tr testCAs) serve(own zkserver.Certificate, clients bool) *zkserver.Server {
 	tr.t.Helper()
-	s, err := zkserver.Start(tr.t.Context(), zkserver.Options{TLS: &zkserver.TLS{Chain: own.Chain, CA: tr.ca.CA, RequireClientCert: clients}})
-	if err != nil {
-		tr.t.Fatal(err)
-	}
-	tr.t.Cleanup(func() { s.Stop() })
-	return s
+	options := &zkserver.TLS{Chain: own.Chain, CA: tr.ca.CA, RequireClientCert: clients}
+	return zkserver.ForTest(tr.t, zkserver.Options{TLS: options})
 }
 
 // refused checks that opening a session fails with an error that contains the server and the reasons.
@@ -121,7 +118,7 @@ func TestServerThatRequiresClientCertificates(t *testing.T) {
 func TestServerCertificateIsVerified(t *testing.T) {
 	tr := newTestCAs(t)
 	server := tr.serve(tr.issue(tr.ca, "zk", time.Hour), false)
-	px := newProxy(t, server.SecureAddr())
+	px := faultproxy.ForTest(t, server.SecureAddr())
 	s := open(t, Options{Servers: []string{px.Addr()}, Access: Access{TLS: TLS{Enabled: true, CA: tr.ca.CA}}})
 	p := root(t, s)
 	// A connection that breaks is replaced.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/test/faultproxy"
 	"zkelectd/internal/test/zkserver"
 )
 
@@ -146,7 +147,7 @@ func TestCertificates(t *testing.T) {
 
 // A certificate that is replaced counts from the next connection on; one with another name only if the list has both.
 func replacedCertificate(t *testing.T, f certificateSite) {
-	px := newProxy(t, f.server.SecureAddr())
+	px := faultproxy.ForTest(t, f.server.SecureAddr())
 	for _, kind := range []string{"alone", "listed", "open"} {
 		t.Run(kind, func(t *testing.T) {
 			f.t = t

@@ -401,11 +401,7 @@ func TestStrangersLearnNothing(t *testing.T) {
 // A connection that loses data in one direction costs one request: the next one uses another.
 func TestOneWayLoss(t *testing.T) {
 	e := serve(t, map[string][][]byte{"/a": {secret}})
-	p, err := faultproxy.New(e.address())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Close)
+	p := faultproxy.ForTest(t, e.address())
 	c, address := newClient(t), fmt.Sprintf("127.0.0.1:%d", p.Port())
 	ask := func(limit time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)

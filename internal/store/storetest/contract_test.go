@@ -86,11 +86,7 @@ func realServer(t testing.TB) storetest.Env {
 func losing(t testing.TB) (storetest.Env, func(testing.TB)) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	own, err := zkserver.Start(ctx, zkserver.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { own.Stop() })
+	own := zkserver.ForTest(t, zkserver.Options{})
 	e := storetest.Env{Root: root, Connect: func(t testing.TB) storetest.Conn {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()

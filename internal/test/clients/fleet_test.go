@@ -49,18 +49,7 @@ type term struct {
 
 func newFleet(t *testing.T, session time.Duration) *fleet {
 	t.Helper()
-	zk, err := zkserver.Start(t.Context(), zkserver.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp("", "zkelectd") // short, for sockets
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		zk.Stop()
-		os.RemoveAll(dir)
-	})
+	zk, dir := zkserver.ForTest(t, zkserver.Options{}), testhelper.PublicDir(t)
 	daemon.Do(func() { testhelper.BuildZkelectd(t, built, "") })
 	return &fleet{t: t, dir: dir, zk: zk, binary: filepath.Join(built, "zkelectd"), apps: languages(t), session: session, ledger: new(ledger)}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 )
 
@@ -50,6 +51,17 @@ type Proxy struct {
 
 // New returns a proxy to target, host:port, that forwards everything.
 func New(target string) (*Proxy, error) { return Listen("127.0.0.1:0", target) }
+
+// ForTest starts a proxy until the end of a test.
+func ForTest(t testing.TB, target string) *Proxy {
+	t.Helper()
+	p, err := New(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
 
 // Listen is New with an address to listen at.
 func Listen(address, target string) (*Proxy, error) {

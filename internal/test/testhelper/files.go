@@ -31,3 +31,17 @@ func CopyProgram(t *testing.T, to string) {
 		t.Fatal(err)
 	}
 }
+
+// PublicDir returns a directory that other users can access, with a name short enough for a socket in it.
+func PublicDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "test")
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}

@@ -133,18 +133,10 @@ func TestRealFencing(t *testing.T) {
 }
 
 func (f fencing) run(t *testing.T, img image) {
-	server, err := zkserver.Start(t.Context(), zkserver.Options{Tick: *session / 5})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Stop() })
+	server := zkserver.ForTest(t, zkserver.Options{Tick: *session / 5})
 	book, h := newLedger(t), newHypervisor(t, f.lies)
 	for _, name := range []string{"machine", "standby"} {
-		dir, err := os.MkdirTemp("", "vm")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { os.RemoveAll(dir) })
+		dir := testhelper.PublicDir(t)
 		config := f.config(name, server.Addr(), h.addr(), book.port())
 		h.machines[name] = boot(t, img, dir, scenario{user: "root"}.init(), append(accounts(),
 			file{"etc/zkelectd.yaml", 0o644, []byte(config)}, file{"bin/fence_vm", 0o755, []byte("#!/bin/sh\nexec guest fence\n")})...)

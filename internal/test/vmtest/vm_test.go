@@ -86,22 +86,10 @@ func (s scenario) run(t *testing.T, img image, programs string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := zkserver.Start(t.Context(), zkserver.Options{Tick: *session / 5})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Stop() })
-	proxy, err := faultproxy.New(server.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(proxy.Close)
+	server := zkserver.ForTest(t, zkserver.Options{Tick: *session / 5})
+	proxy := faultproxy.ForTest(t, server.Addr())
 	book := newLedger(t)
-	dir, err := os.MkdirTemp("", "vm") // t.TempDir is too long for the path of a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := testhelper.PublicDir(t)
 
 	m := boot(t, img, dir, s.init(), append(accounts(), file{"etc/zkelectd.yaml", 0o644, []byte(s.config(proxy.Port(), book.port()))})...)
 	testhelper.Eventually(t, bootTimeout, "the machine to lead", func() bool { return book.begun("machine") })

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 )
 
@@ -62,6 +63,17 @@ type Server struct {
 
 	mu   sync.Mutex
 	proc *process
+}
+
+// ForTest starts a single server until the end of a test.
+func ForTest(t testing.TB, opt Options) *Server {
+	t.Helper()
+	s, err := Start(t.Context(), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Stop() })
+	return s
 }
 
 // Start starts a single server and waits until it serves clients. The caller must stop it.

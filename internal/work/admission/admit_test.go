@@ -44,7 +44,7 @@ func cgroups(t *testing.T) string {
 
 func newTestHost(t *testing.T) *testHost {
 	t.Helper()
-	s := &testHost{t: t, dir: publicDir(t)}
+	s := &testHost{t: t, dir: testhelper.PublicDir(t)}
 	s.program, s.socket, s.envDir = filepath.Join(s.dir, "zkelectd"), filepath.Join(s.dir, "run", "unit.sock"), filepath.Join(s.dir, "files")
 	testhelper.CopyProgram(t, s.program)
 	run := filepath.Dir(s.socket)

@@ -8,11 +8,13 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"zkelectd/internal/test/testhelper"
 )
 
 // A server replaces the socket of a dead daemon, and does not answer once it is closed.
 func TestServerAnswersUntilItIsClosed(t *testing.T) {
-	socket := filepath.Join(publicDir(t), "unit.sock")
+	socket := filepath.Join(testhelper.PublicDir(t), "unit.sock")
 	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket})
 	if err != nil {
 		t.Fatal(err)

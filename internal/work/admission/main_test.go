@@ -138,17 +138,3 @@ func beAdmit() int {
 
 // testFencing is the fencing information of the daemons in the tests.
 var testFencing = workenv.Fencing{Node: "n1", Site: "Zürich west", Group: "cluster", Term: "7", Root: "/cluster"}
-
-// publicDir returns a directory that other users can access, with a name short enough for a socket in it.
-func publicDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "admit")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}

@@ -171,7 +171,7 @@ func TestWorkGetsWhatIsSpecified(t *testing.T) {
 }
 
 // leaked matches what guard and keeper have open in the output of ls. Others of this host may let the tests inherit files, too.
-var leaked = regexp.MustCompile(` 4 -> |socket:|anon_inode|memfd:|/cgroup|/children`)
+var leaked = regexp.MustCompile(` 4 -> |socket:|anon_inode|[1-9]\d* -> /memfd:|/cgroup|/children`)
 
 // Work inherits no open files: with a socket to the guard or to a server it could act as the daemon. Guard and daemon do not
 // leak any, either.
@@ -183,7 +183,7 @@ func TestNoDescriptorLeaks(t *testing.T) {
 	var guardFiles, daemonFiles int
 	for i := range 20 {
 		opt := fx.shell("ls -l /proc/$$/fd")
-		opt.Capture = i%2 == 0
+		opt.Capture, opt.Input = i%2 == 0, []byte("input")
 		call[int](d, "Start", opt)
 		if e := call[ExitInfo](d, "Dead", 0); opt.Capture && (e.Output == "" || leaked.MatchString(e.Output)) {
 			t.Fatalf("open files of the work:\n%s", e.Output)

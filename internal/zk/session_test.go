@@ -214,3 +214,30 @@ func TestAZnodeCarriesTheTimeOfItsLastWrite(t *testing.T) {
 		t.Errorf("one reads %v, another %v", mine, theirs)
 	}
 }
+
+// Only who knows the password ends a session; its ephemeral znodes are gone with the reply, and its owner can write nothing more.
+func TestStolenSessionEndsForGood(t *testing.T) {
+	owner, watcher := open(t, Options{}), open(t, Options{})
+	p := root(t, owner)
+	path := p.Root + "/mine"
+	if _, err := owner.Do(t.Context(), create(path, true)); err != nil {
+		t.Fatal(err)
+	}
+	if err := CloseSession(t.Context(), SessionHandle{Servers: []string{shared.Addr()}, Session: owner.SessionID(), Password: []byte("wrong password!!")}); !errors.Is(err, ErrNoSuchSession) {
+		t.Errorf("with a wrong password: %v", err)
+	}
+	handle := SessionHandle{Servers: []string{shared.Addr()}, Session: owner.SessionID(), Password: owner.Password()}
+	if err := CloseSession(t.Context(), handle); err != nil && !errors.Is(err, ErrNoSuchSession) { // its reply may be lost
+		t.Fatal(err)
+	}
+	if _, _, err := watcher.Get(t.Context(), path, false); !errors.Is(err, cluster.ErrNoNode) {
+		t.Errorf("the ephemeral exists after the reply to closeSession: %v", err)
+	}
+	eventually(t, "the end of the session", ended(owner))
+	if _, err := owner.Do(t.Context(), create(p.Root+"/late", true)); !errors.Is(err, cluster.ErrSessionEnded) {
+		t.Errorf("a write after the end: %v", err)
+	}
+	if err := CloseSession(t.Context(), handle); !errors.Is(err, ErrNoSuchSession) {
+		t.Errorf("closed twice: %v", err)
+	}
+}

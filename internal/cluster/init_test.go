@@ -17,7 +17,8 @@ func TestEachTraceOfUsePreventsInit(t *testing.T) {
 		return Snapshot{Fence: ReadFence(p.Leader(), []byte(data), Stat{Version: version}, true)}
 	}
 	elected, current := fresh, fresh
-	elected.Elected.Exists, current.Current.Exists = true, true
+	rostered := fresh
+	elected.Elected.Exists, current.Current.Exists, rostered.Roster.Exists = true, true, true
 	for name, c := range map[string]struct {
 		traces UsageEvidence
 		want   []string
@@ -31,6 +32,7 @@ func TestEachTraceOfUsePreventsInit(t *testing.T) {
 		"nodes":               {UsageEvidence{Snapshot: fresh, Nodes: []string{"a", "b"}}, []string{"znode /c/nodes has 2 nodes (such as a)"}},
 		"a decision":          {UsageEvidence{Snapshot: elected}, []string{"znode /c/leader/elected exists"}},
 		"a holder":            {UsageEvidence{Snapshot: current}, []string{"znode /c/leader/current exists"}},
+		"a roster":            {UsageEvidence{Snapshot: rostered}, []string{"znode /c/roster exists"}},
 		"a history":           {UsageEvidence{Snapshot: fresh, History: true}, []string{"znode /c/history exists"}},
 		"a term":              {UsageEvidence{Snapshot: fence(`{"v":1,"state":"RELEASED","term":1,"node":"a"}`, 1)}, []string{"znode /c/leader holds term 1 of a, RELEASED"}},
 		"no clean end":        {UsageEvidence{Snapshot: fence(`{"v":1,"state":"REVOKED","node":"a"}`, 1)}, []string{"znode /c/leader holds term 0 of a, REVOKED"}},

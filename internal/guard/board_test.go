@@ -306,3 +306,31 @@ func TestLaunchAfterItsLease(t *testing.T) {
 		t.Errorf("%v, process %d", err, w.pid)
 	}
 }
+
+// A heartbeat is a message only if the guard has to act: at first, for an earlier deadline or none, and to feed the
+// service manager's watchdog.
+func TestHeartbeatOnTheBoard(t *testing.T) {
+	cl := newClient(t)
+	heartbeat := cl.board.heartbeat()
+	expect := func(when string, until time.Duration, want ...kind) {
+		t.Helper()
+		until *= time.Second
+		cl.Heartbeat(until)
+		cl.Notify("end")
+		for _, k := range append(want, kindNotify) {
+			cl.expect(k)
+		}
+		if heartbeat.deadline() != until {
+			t.Errorf("%s: deadline %s", when, heartbeat.deadline())
+		}
+	}
+	expect("the first one", 10, kindHeartbeat)
+	expect("a later one", 11)
+	expect("an earlier one", 9, kindHeartbeat)
+	expect("none", 0, kindHeartbeat)
+	expect("after that", 12, kindHeartbeat)
+	cl.watchdogInterval = time.Nanosecond
+	expect("with a watchdog", 13, kindHeartbeat)
+	cl.watchdogInterval = time.Hour
+	expect("with a watchdog that was fed", 14)
+}

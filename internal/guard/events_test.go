@@ -434,3 +434,19 @@ func TestHungKeeper(t *testing.T) {
 		eventually(t, "its death", func() bool { return !alive(b.keeper.pid) })
 	}
 }
+
+// A daemon cannot open leaderships without limit, although
+// those that it has abandoned leave their places on the board to others.
+func TestLeadershipsAreLimited(t *testing.T) {
+	g := &guard{board: newBareBoard(t)}
+	d := new(daemon)
+	for i := range maxLeaderships {
+		if err := g.open(d, message{Leadership: i + 1, Place: i + 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.leaderships[0].abandoned = true
+	if err := g.open(d, message{Leadership: maxLeaderships + 1, Place: 1}); !errors.Is(err, errProtocol) {
+		t.Error(err)
+	}
+}

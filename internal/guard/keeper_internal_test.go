@@ -79,6 +79,7 @@ func TestExitBeforeTheStartIsReported(t *testing.T) {
 // Work counts as dead only if the kernel says that there is no child, and nothing in the control group.
 func TestKeeperSweep(t *testing.T) {
 	k, _ := newBareKeeper(t)
+	eventually(t, "the end of the children of earlier tests", func() bool { k.reap(); return k.none })
 	unreadable := &cgroup{killFD: -1, eventsFD: -1}
 	for name, c := range map[string]struct {
 		task task

@@ -380,3 +380,38 @@ func TestASurvivorIsNotReleasedWithALaterSession(t *testing.T) {
 		t.Errorf("released: %s", c.Releases)
 	}
 }
+
+// A stop without a grace period is a kill. Only the first stop counts, and only systemd stops a unit.
+func TestStopMessages(t *testing.T) {
+	b := newBareGuard(t)
+	for _, m := range []message{{Kind: kindKill, Seq: 7}, {Kind: kindStop, Seq: 7}} {
+		w := b.give(b.l, &work{seq: 7})
+		if b.request(w, m); !w.killing || w.killAt != 0 {
+			t.Errorf("%+v: %+v", m, w)
+		}
+		b.expect("no grace", []string{"killing 7"}, []string{"kill 7"})
+	}
+	w := b.give(b.l, &work{seq: 7})
+	before := boottime.Now()
+	b.request(w, message{Kind: kindStop, Seq: 7, Grace: time.Hour})
+	first := w.killAt
+	if w.killing || first < before+time.Hour || first > boottime.Now()+time.Hour {
+		t.Errorf("%+v", w)
+	}
+	b.expect("asked", nil, []string{"stop 7"})
+	if b.request(w, message{Kind: kindStop, Seq: 7, Grace: time.Minute}); w.killAt != first {
+		t.Error("the second stop had an effect")
+	}
+	b.expect("asked again", nil, nil)
+	unit := b.give(b.l, &work{seq: 8, unit: new(unitContainer)})
+	if b.request(unit, message{Kind: kindStop, Seq: 8, Grace: time.Hour}); unit.killAt == 0 {
+		t.Error("a unit has no grace period")
+	}
+	b.expect("a unit", nil, nil)
+	prepared := b.give(b.l, &work{seq: 9})
+	prepared.launched = false
+	if b.request(prepared, message{Kind: kindKill, Seq: 9}); b.l.work != nil {
+		t.Error("work that was only prepared still exists")
+	}
+	b.expect("prepared work", []string{"dead 9"}, nil)
+}

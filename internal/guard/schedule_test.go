@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -229,4 +230,32 @@ func TestReap(t *testing.T) {
 func exists(pid int) bool {
 	_, err := procinfo.ReadStat(pid)
 	return err == nil
+}
+
+// A failed start is tried again after delays that grow up to a maximum.
+func TestRespawnDelayGrows(t *testing.T) {
+	b := newBareGuard(t)
+	var pauses []time.Duration
+	fail := func() error { pauses = append(pauses, b.respawnDelay); return errors.New("no") }
+	b.respawnAt = boottime.Now() + time.Hour
+	if b.tryStart(fail); len(pauses) != 0 {
+		t.Error("tried too early")
+	}
+	for range 10 {
+		b.respawnAt = boottime.Now()
+		if b.tryStart(fail); !isNear(b.respawnAt, b.respawnDelay) {
+			t.Errorf("next try at %s, delay %s", b.respawnAt, b.respawnDelay)
+		}
+	}
+	want := []time.Duration{0, 100, 200, 400, 800, 1600, 3200, 6400, 10000, 10000}
+	for i := range want {
+		want[i] *= time.Millisecond
+	}
+	if !slices.Equal(pauses, want) || strings.Count(b.logText.String(), "cannot restart the daemon") != 10 {
+		t.Errorf("%s; log: %s", pauses, b.logText)
+	}
+	b.respawnAt = 0
+	if b.tryStart(func() error { return nil }); b.respawnAt != 0 {
+		t.Error("a successful start is repeated")
+	}
 }

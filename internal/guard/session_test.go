@@ -2,6 +2,7 @@ package guard
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -161,4 +162,31 @@ func FuzzReadSessionFile(f *testing.F) {
 			t.Errorf("%q became %s, %v", data, once, err)
 		}
 	})
+}
+
+// What is no session file is refused: it names processes to kill, so process 1 could not be work.
+func TestSessionFileErrorsNameTheFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "session")
+	for _, content := range []string{
+		"", "nonsense", "[]", "{}", `{"session":{"id":5}}`, `{"session":{"servers":["a:1"]}}`,
+		`{"session":{"servers":["a:1"],"id":5},"survivors":[{"work":{"pid":1}}]}`,
+	} {
+		put(t, path, content)
+		if f, err := ReadSessionFile(path); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%q: %+v, %v", content, f, err)
+		}
+	}
+	missing := filepath.Join(dir, "no", "session")
+	if _, err := ReadSessionFile(missing); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) {
+		t.Error(err)
+	}
+	if err := (SessionFile{}).Write(missing); err == nil || !strings.Contains(err.Error(), missing) {
+		t.Error(err)
+	}
+	if err := (SessionFile{}).Write(dir); err == nil || !strings.Contains(err.Error(), dir) { // not over a directory
+		t.Error(err)
+	}
+	RemoveSessionFile(Credentials{})
+	RemoveSessionFile(Credentials{File: missing}) // does nothing
 }

@@ -5,18 +5,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/operator/status"
-	"zkelectd/internal/store"
 )
-
-// slot reads a slot, with the requests of the group.
-func (f slotFleet) slot(i int) cluster.Snapshot {
-	f.t.Helper()
-	s, err := store.ReadAll(f.t.Context(), f.session, f.paths.OfSlot(i), false)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return s
-}
 
 // Whatif says that a member leads only if it does.
 func TestForecastsSayWhoLeads(t *testing.T) {

@@ -228,8 +228,8 @@ func (m *member) reason(t *testing.T) string {
 	}
 }
 
-// record reads a record from another session.
-func record[T any](t *testing.T, server *storetest.Server, path string, read func(string, []byte, cluster.Stat, bool) cluster.Stored[T]) T {
+// readRecord reads a record from another session.
+func readRecord[T any](t *testing.T, server *storetest.Server, path string, read func(string, []byte, cluster.Stat, bool) cluster.Stored[T]) T {
 	t.Helper()
 	s := server.Connect()
 	defer s.Close(t.Context())
@@ -243,12 +243,12 @@ func record[T any](t *testing.T, server *storetest.Server, path string, read fun
 
 func nodeRecord(t *testing.T, server *storetest.Server, id string) cluster.Node {
 	t.Helper()
-	return record(t, server, cluster.Paths{Root: "/g"}.Node(id), cluster.ReadStored[cluster.Node])
+	return readRecord(t, server, cluster.Paths{Root: "/g"}.Node(id), cluster.ReadStored[cluster.Node])
 }
 
 func fence(t *testing.T, server *storetest.Server) cluster.Fence {
 	t.Helper()
-	return record(t, server, cluster.Paths{Root: "/g"}.Leader(), cluster.ReadFence)
+	return readRecord(t, server, cluster.Paths{Root: "/g"}.Leader(), cluster.ReadFence)
 }
 
 // Two members on the model of ZooKeeper: one leads, and when it stops the other does.

@@ -125,14 +125,6 @@ func (h *testGroup) after(plan Plan) whatif.Outcome {
 	return whatif.Run(q)
 }
 
-// elector returns a real elector's decision.
-func (h *testGroup) elector(s cluster.Snapshot) elector.Decision {
-	rec := s.Elected.Record
-	return elector.New(h.q.Options).Decide(elector.Input{
-		Snapshot: s, Policy: h.q.Policy, Now: time.Hour, Wall: wall, Exclusions: rec.Exclusions,
-	})
-}
-
 // command plans a request.
 type command = func(whatif.Question) (Plan, error)
 

@@ -450,3 +450,18 @@ func TestLeadershipsAreLimited(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The daemon gets every report of an unkillable process, and of the end of that state. The log contains each reason
+// once.
+func TestUnkillableReports(t *testing.T) {
+	b := newBareGuard(t)
+	w := b.give(b.l, &work{seq: 7})
+	for _, text := range []string{"hurt", "hurt", "", "hurt more"} {
+		b.reportUnkillable(w, text)
+	}
+	b.expect("alarms", []string{"unkillable 7 hurt", "unkillable 7 hurt", "unkillable 7", "unkillable 7 hurt more"}, nil)
+	log := b.logText.String()
+	if n := strings.Count(log, "cannot kill the work"); n != 2 || !strings.Contains(log, `reason="hurt more"`) {
+		t.Errorf("log: %s", b.logText)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -248,5 +249,39 @@ func TestKeeperWithoutGuard(t *testing.T) {
 	k.send(message{Kind: kindDead})
 	if got := b.sent(far); !other.killing || !k.orphaned || len(got) != 0 {
 		t.Errorf("%+v, sent %q", k, got)
+	}
+}
+
+// The keeper reports once that the work does not die although it was killed, and when that is over.
+func TestKeeperReportsUnkillableWork(t *testing.T) {
+	k, far := newBareKeeper(t)
+	b := &bareGuard{t: t}
+	w := &task{pid: noPid, seq: 7, sweeps: eagerSweeps + 1, killStarted: boottime.Now() - unkillableAfter/2}
+	k.kill(w)
+	if got := b.sent(far); len(got) != 0 {
+		t.Errorf("within %s it sent %q", unkillableAfter, got)
+	}
+	w.killStarted = boottime.Now() - 2*unkillableAfter
+	w.sweeps = eagerSweeps // as on a busy machine
+	if k.kill(w); len(b.sent(far)) != 0 {
+		t.Error("reported before the delays between sweeps")
+	}
+	w.sweeps++
+	for range 2 {
+		k.kill(w)
+	}
+	if got := b.sent(far); len(got) != 1 || !strings.HasPrefix(got[0], "unkillable 7 some of the work still runs") {
+		t.Errorf("sent %q", got)
+	}
+	w.sweeps = 0
+	before := boottime.Now()
+	if k.kill(w); w.killStarted < before {
+		t.Error("the time of the first sweep was not recorded")
+	}
+	k.works[7], w.reaped = w, true
+	eventually(t, "the end of all children", func() bool { k.reap(); return k.none })
+	k.conclude(w)
+	if got := b.sent(far); !slices.Equal(got, []string{"unkillable 7", "dead 7"}) {
+		t.Errorf("when nothing is left it sent %q", got)
 	}
 }

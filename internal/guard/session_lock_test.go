@@ -72,3 +72,24 @@ func TestALockThatWasRemoved(t *testing.T) {
 		t.Errorf("%q, %s", got, text)
 	}
 }
+
+// Root, who has no need to own the directory, is told what to do instead.
+func TestTheLockOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		return // another user is not permitted to look
+	}
+	dir := filepath.Join(t.TempDir(), "run")
+	path := filepath.Join(dir, "session")
+	const nobody = 65534
+	err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(path+lockSuffix, nil, 0o600),
+		os.Chown(dir, nobody, nobody), os.Chown(path+lockSuffix, nobody, nobody))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = LockSessionFile(t.Context(), path, 0)
+	const want = "of user 65534: run this command as that user"
+	if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "chown") {
+		t.Error(err)
+	}
+}

@@ -317,3 +317,63 @@ func TestOutageIsLogged(t *testing.T) {
 		}
 	}
 }
+
+// The first handshake establishes the session, and each later one is a reconnect. One without a session means that it
+// has expired, which the library reports.
+func TestHandshakeDone(t *testing.T) {
+	s := bareSession(t, io.Discard, "a:1", "b:2")
+	established := func() bool {
+		select {
+		case <-s.established:
+			return true
+		default:
+			return false
+		}
+	}
+	fail := func() {
+		s.noteServerError("a:1", errors.New("refused"))
+		s.noteHangUp(&wireConn{addr: "a:1"}, io.EOF)
+		s.refusals = 2
+	}
+	check := func(what string, up, connected bool, reconnects int, granted time.Duration) {
+		t.Helper()
+		if established() != up || s.Connected() != connected || s.Reconnects() != reconnects || s.Timeout() != granted {
+			t.Errorf("%s: up: %t, connected: %t, reconnects: %d, timeout: %s",
+				what, established(), s.Connected(), s.Reconnects(), s.Timeout())
+		}
+		if s.failures != 0 || s.hangUps != 0 || s.refusals != 0 || len(s.serverErrors) != 0 {
+			t.Errorf("%s: %d, %d, %d, %v", what, s.failures, s.hangUps, s.refusals, s.serverErrors)
+		}
+	}
+	answered := func(h handshake, addr string, requestedAt time.Duration) {
+		t.Helper()
+		if err := s.noteGranted(h, addr, requestedAt); err != nil {
+			t.Error(err)
+		}
+		s.handshakeDone(h)
+	}
+	check("at first", false, false, 0, 0)
+	fail()
+	answered(handshake{}, "a:1", 1)
+	check("without a session", false, false, 0, 0)
+	answered(handshake{session: 1, timeout: 4, password: []byte("p")}, "a:1", 1)
+	check("the first", true, true, 0, 4)
+	first := Grant{Server: "a:1", Timeout: 4, RequestedAt: 1}
+	if s.SessionID() != 1 || string(s.Password()) != "p" || s.smallestGrant != first {
+		t.Errorf("session %d, password %q, granted %+v", s.SessionID(), s.Password(), s.smallestGrant)
+	}
+	if s.noteGrant(Grant{Server: "b:2", Timeout: 4, RequestedAt: 2}); s.smallestGrant.Server != "a:1" {
+		t.Errorf("granted %+v", s.smallestGrant)
+	}
+	fail()
+	answered(handshake{session: 1, timeout: 5}, "b:2", 2)
+	check("another", true, true, 1, 4)
+	answered(handshake{session: 1, timeout: 3}, "b:2", 3)
+	check("a smaller one", true, true, 2, 3)
+	if s.longestTimeout != 5 || s.smallestGrant != (Grant{Server: "b:2", Timeout: 3, RequestedAt: 3}) {
+		t.Errorf("longest timeout %s, smallest grant %+v", s.longestTimeout, s.smallestGrant)
+	}
+	fail()
+	answered(handshake{}, "a:1", 4)
+	check("its end", true, true, 2, 3)
+}

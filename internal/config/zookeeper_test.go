@@ -11,6 +11,8 @@ func TestZooKeeperAccessIsChecked(t *testing.T) {
 	for text, want := range map[string]string{
 		"zookeeper: {acl: closed, auth: {file: /a}}": `z.yaml:1: zookeeper.acl: "closed" is not one of auto, open, readable, private`,
 		"zookeeper: {acl: private}":                  `zookeeper.acl: "private" needs zookeeper.auth.file`,
+		"zookeeper: {acl: readable}":                 `zookeeper.acl: "readable" needs zookeeper.auth.file`,
+		"zookeeper: {tls: {key: /k}}":                "zookeeper.tls.key: needs zookeeper.tls.cert",
 		"zookeeper: {tls: {cert: /c}}":               "zookeeper.tls.cert: needs zookeeper.tls.key",
 
 		"zookeeper: {servers: ['srv+zk.example.com']}":                                         `"srv+zk.example.com" is not srv+_SERVICE._PROTOCOL.DOMAIN`,

@@ -287,6 +287,28 @@ func (c *clientFixture) late() bool {
 	return c.l.overdue != 0
 }
 
+// A leadership has one work at a time, and what the guard says of earlier work changes nothing.
+func TestOneWorkAtATime(t *testing.T) {
+	cl := newClient(t)
+	w, sent, err := cl.start(Spec{Argv: []string{"sleep"}}, message{Pid: noPid})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cl.l.Start(Spec{Argv: []string{"sleep"}}); err == nil || !strings.Contains(err.Error(), "still runs") {
+		t.Errorf("a second start: %v", err)
+	}
+	for _, kind := range []kind{kindExited, kindDead, kindUnkillable, kindStarted} {
+		cl.send(message{Kind: kind, Seq: sent.Seq - 1, Error: "other"})
+	}
+	cl.send(message{Kind: kindUnkillable, Seq: sent.Seq, Error: "hurt"})
+	eventually(t, "the report", func() bool { return cl.l.Unkillable() == "hurt" })
+	if isClosed(w.Exited()) || isClosed(w.Dead()) {
+		t.Error("it has ended with other work")
+	}
+	cl.send(message{Kind: kindUnkillable, Seq: sent.Seq})
+	eventually(t, "the end of that state", func() bool { return cl.l.Unkillable() == "" })
+}
+
 // A guard that was late, and has read the lease since, is not lost. See TestKilledBy, and TestStoppedGuard for one that is.
 func TestGuardThatWasLateIsNotLost(t *testing.T) {
 	cl := newClient(t)

@@ -259,3 +259,25 @@ func TestRespawnDelayGrows(t *testing.T) {
 		t.Error("a successful start is repeated")
 	}
 }
+
+// The guard exits only when its daemon is dead, and what that has sent was read.
+func TestGuardStopsAfterItsDaemon(t *testing.T) {
+	b := newBareGuard(t)
+	var err error
+	if b.timer, err = boottime.NewTimer(); err != nil {
+		t.Fatal(err)
+	}
+	defer b.timer.Close()
+	b.stopping = true
+	if b.advance(); b.noRespawn {
+		t.Error("noRespawn is set while the daemon runs")
+	}
+	b.deadDaemon, b.daemon = b.daemon, nil
+	if b.advance(); b.noRespawn {
+		t.Error("noRespawn is set while messages of the daemon are unread")
+	}
+	b.deadDaemon = nil
+	if b.advance(); !b.noRespawn {
+		t.Error("noRespawn is not set")
+	}
+}

@@ -241,3 +241,31 @@ func TestStolenSessionEndsForGood(t *testing.T) {
 		t.Errorf("closed twice: %v", err)
 	}
 }
+
+// A write whose reply is lost may have been applied: it must not count as one that was not sent (S1). The session goes
+// on.
+func TestLostReplyIsUnknown(t *testing.T) {
+	px := faultproxy.ForTest(t, shared.Addr())
+	s := open(t, Options{Servers: []string{px.Addr()}})
+	p := root(t, s)
+	px.SetMode(faultproxy.HalfOpen)
+	result := make(chan error, 1)
+	go func() {
+		_, err := s.Do(t.Context(), create(p.Root+"/applied", false))
+		result <- err
+	}()
+	other := open(t, Options{})
+	eventually(t, "the write", func() bool {
+		_, _, err := other.Get(t.Context(), p.Root+"/applied", false)
+		return err == nil
+	})
+	px.SetMode(faultproxy.Pass)
+	px.Reset(false)
+	if err := <-result; !errors.Is(err, cluster.ErrUnknown) {
+		t.Errorf("applied, but its reply was lost: %v", err)
+	}
+	eventually(t, "the reconnect", s.Connected)
+	if s.Err() != nil {
+		t.Errorf("the session ended: %v", s.Err())
+	}
+}

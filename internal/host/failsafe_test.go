@@ -22,6 +22,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
+	"zkelectd/internal/failsafe/peer"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/store"
@@ -498,5 +499,26 @@ func TestTheAgentInMemoryIsAskedBeforeItsFile(t *testing.T) {
 		if p, err := m.agree(t.Context()); err != nil || p == nil || p.agent != a {
 			t.Errorf("%s: %+v, %v", name, p, err)
 		}
+	}
+}
+
+// Once the host has ended, it answers nobody.
+func TestNoAnswersAfterTheEnd(t *testing.T) {
+	f := newFleet(t)
+	stop := f.start(true, "a")
+	a := f.hosts[0]
+	until(t, a.only, "a leads", status.Daemon.Leads)
+	ask := func() int {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodPost, peer.Path, strings.NewReader("{}"))
+		a.HandleFailsafe(http.NotFoundHandler()).ServeHTTP(w, r)
+		return w.Code
+	}
+	if got := ask(); got != http.StatusBadRequest {
+		t.Errorf("answered %d", got)
+	}
+	stop()
+	if got := ask(); got != http.StatusNotFound {
+		t.Errorf("after the end: answered %d", got)
 	}
 }

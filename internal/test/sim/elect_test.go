@@ -87,7 +87,7 @@ func (l *loop) decide(snap cluster.Snapshot) time.Duration {
 		return cluster.Earliest(wake, found.Wake)
 	}
 	d := e.core.Decide(in)
-	l.checkCall(&d)
+	l.checkCall(&in, &d)
 	if d.CallRoll {
 		l.callRoll(in.Policy.Rules.RollCall.Wait())
 	}

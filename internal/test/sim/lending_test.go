@@ -42,15 +42,15 @@ func (l *loop) lend() {
 	}
 	switch a := m.app; {
 	case a == nil || a.l != l:
-		if now.Lent && !now.Open && !l.told {
-			l.told = true
+		if now.Lent && !now.Open && l.told != now.Term {
+			l.told = now.Term
 			l.leasesOver(now.Term)
 		}
 	case now.Open && m.lease > a.end && m.w.lenders.IntN(4) > 0:
 		a.end = m.lease
 		m.endsAt(a)
 	case !now.Open && !a.told:
-		a.told, l.told = true, true
+		a.told, l.told = true, a.term
 		if m.w.broken.name == forgetsApplications {
 			l.leasesOver(a.term)
 		}
@@ -72,7 +72,6 @@ func (l *loop) asksForLease() {
 	if l.over || l.in.abandoned || m.unguarded {
 		return
 	}
-	l.told = false
 	m.app = &application{l: l, term: term, end: m.lease}
 	m.w.faults["application lease"]++
 	m.w.log("%s: an application has a lease of term %d", m.name, term)

@@ -48,7 +48,7 @@ type loop struct {
 	early   bool               // the child was reported dead before it was
 	lent    bool               // an application has, or may have, a lease
 	asked   bool               // an application is about to ask for one
-	told    bool               // it has been told to stop, and the machine will learn when it has
+	told    int64              // the last term in which it has been told to stop, and the machine will learn when it has
 	hints   cluster.Hints
 
 	hung    bool     // it handles nothing

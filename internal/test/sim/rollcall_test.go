@@ -192,10 +192,10 @@ type poll struct {
 
 // checkCall checks that the elector waits for the answers of all members that may lead, and remembers by which it has
 // decided.
-func (l *loop) checkCall(d *elector.Decision) {
+func (l *loop) checkCall(in *elector.Input, d *elector.Decision) {
 	c, m, snap := &l.call, l.m, &l.snap
-	rules := snap.Policy.Record.RollCall
-	if m.r.calls == nil || !snap.Policy.Readable() || !rules.Enabled || snap.RollCall.Err != nil {
+	rules := in.Policy.Rules.RollCall // also while the record is unreadable
+	if m.r.calls == nil || !rules.Enabled {
 		return
 	}
 	now := m.clock()
@@ -223,7 +223,8 @@ func (l *loop) checkCall(d *elector.Decision) {
 	if at := c.seen.At(); called && at != 0 {
 		waited = max(waited, now-at)
 	}
-	if missing != "" && c.complete != call.Number && !d.Take && waited < rules.Wait() { // TAKE may have waited before
+	must := missing != "" && snap.RollCall.Err == nil && c.complete != call.Number && !d.Take // TAKE may have waited before
+	if must && waited < rules.Wait() {
 		m.g.fail("roll call: %s is elected in term %d, after %s and without the answer of %s",
 			elect.Node, elect.Term, waited, missing)
 	}
@@ -241,7 +242,8 @@ func unanswered(d *elector.Decision, snap *cluster.Snapshot, number string) stri
 }
 
 // electedByAnswers checks a decision by a roll call that took effect: nobody had answered before the work of the leader
-// was dead or its lease over; and nobody who could lead has more of the data, if policy goes by that alone.
+// was dead or its lease over; and no member that could lead has more of the data, if policy goes by that alone and no
+// person need approve it.
 func (c *checker) electedByAnswers(rec *cluster.Elected) {
 	calls := c.g.calls
 	if calls == nil {
@@ -252,7 +254,8 @@ func (c *checker) electedByAnswers(rec *cluster.Elected) {
 	alone := err == nil && compiled.Revision == rec.PolicyRevision && compiled.Rules.Type == "score"
 	if alone {
 		rules, request := compiled.Rules, c.readControl()
-		alone = len(rules.Rank)+len(rules.Strategies)+rules.Hysteresis == 0 && request.Err == nil && request.Record.Move == nil
+		alone = len(rules.Rank)+len(rules.Strategies)+rules.Hysteresis == 0 && rules.Confirm == "" &&
+			request.Err == nil && request.Record.Move == nil
 	}
 	elected, best, counted := 0.0, measurement{}, ""
 	for _, v := range rec.Ranking {

@@ -62,8 +62,12 @@ func (m *Member) loads() map[string]cluster.Load {
 	return m.group.opt.Loads()
 }
 
-// complete makes the snapshot from what was read, and adds the loads of the hosts and the end of this node.
+// complete makes the snapshot from what was read, adds the loads of the hosts and the end of this node, and shows it.
 func (m *Member) complete() {
 	m.snap = m.read
 	m.snap.Members = cluster.WithLoads(m.withOwnEnd(m.read.Members), m.loads())
+	if m.snap.Elector {
+		shown := m.snap // m.snap changes
+		m.group.opt.OnElector(&shown)
+	}
 }

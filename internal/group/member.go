@@ -302,8 +302,6 @@ func (m *Member) observe(snap cluster.Snapshot) {
 	m.group.known.Store(m.group.memory.Term)
 	m.group.logNewer(snap)
 	if snap.Elector {
-		shown := m.snap // m.snap changes
-		m.group.opt.OnElector(&shown)
 		m.condition = status.ConditionOf(snap)
 	}
 	m.checkEpoch(&snap)

@@ -161,12 +161,12 @@ func joinWithStop(t *testing.T, server *storetest.Server, id string, stop time.D
 // joinWithSession is joinWithStop with a session that is made from the one in memory.
 func joinWithSession(t *testing.T, server *storetest.Server, id string, stop time.Duration, session func(memorySession) Session) *member {
 	t.Helper()
-	return joinWith(t, server, id, stop, session, func(*Settings, *InstanceOptions) {})
+	return joinWith(t, server, id, stop, session, func(*Group, *Settings, *InstanceOptions) {})
 }
 
 // joinWith is joinWithSession with other settings and options.
 func joinWith(
-	t *testing.T, server *storetest.Server, id string, stop time.Duration, session func(memorySession) Session, change func(*Settings, *InstanceOptions),
+	t *testing.T, server *storetest.Server, id string, stop time.Duration, session func(memorySession) Session, change func(*Group, *Settings, *InstanceOptions),
 ) *member {
 	t.Helper()
 	conn := server.Connect()
@@ -178,7 +178,7 @@ func joinWith(
 	m := &member{guard: &fakeGuard{}, conn: conn, over: make(chan error, 1)}
 	m.group = newGroup(id, paths)
 	settings, options := m.group.opt.Settings, memberOptions(worker.Spec{})
-	change(&settings, &options)
+	change(m.group, &settings, &options)
 	instance, err := Register(t.Context(), Registration{
 		Settings: settings, Budget: budgetFor(t, stop),
 		Members: []MemberSetup{{Group: m.group, Session: session(memorySession{conn}), Guard: m.guard, Options: options}},

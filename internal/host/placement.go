@@ -189,8 +189,8 @@ func (h *Host) runLoads(ctx context.Context, s *session) {
 	}
 	base := h.config().ZooKeeper.Root
 	l := &loads{
-		host: h, base: base, conn: s.zk.Group(cluster.Paths{Root: cluster.Loads(base)}), next: make(chan cluster.Load,
-			1), wanted: make(chan struct{}),
+		host: h, base: base, conn: s.zk.Group(cluster.Paths{Root: cluster.Loads(base)}),
+		next: make(chan cluster.Load, 1), wanted: make(chan struct{}),
 	}
 	defer l.conn.Close()
 	h.loads.Store(l)

@@ -11,8 +11,8 @@ import (
 )
 
 // pair starts two nodes, a and b; a leads.
-func pair(ctx context.Context, g *group, binary string, timeout time.Duration, env ...string) (map[string]*node,
-	error) {
+func pair(ctx context.Context, g *group, binary string, timeout time.Duration, env ...string,
+) (map[string]*node, error) {
 	nodes := make(map[string]*node)
 	for _, id := range []string{"a", "b"} {
 		var err error

@@ -172,8 +172,8 @@ func (s *settings) warn(log *slog.Logger) {
 }
 
 // reload reads the settings again. If they are accepted, they are in s, and commit is called to put them in force.
-func (s *settings) reload(running config.Host, allowRemovals bool, commit func(inForce config.Host)) (host.Reloaded,
-	error) {
+func (s *settings) reload(running config.Host, allowRemovals bool, commit func(inForce config.Host),
+) (host.Reloaded, error) {
 	if err := s.from.CheckReload(); err != nil {
 		return host.Reloaded{}, err
 	}

@@ -90,8 +90,8 @@ func requested(c cluster.Cause) bool {
 
 // approval returns a function that reports whether a person must approve that a member is elected. One that is
 // elected already needs no second approval, such as when the holder before it falls silent.
-func (b rankingInput) approval(c cluster.Circumstances, cause cluster.Cause) func(m *cluster.Member) (needed bool,
-	why string) {
+func (b rankingInput) approval(c cluster.Circumstances, cause cluster.Cause,
+) func(m *cluster.Member) (needed bool, why string) {
 	pin, elected := b.input(), b.in.Snapshot.Elected.Record
 	pin.Circumstances = c
 	if cause == cluster.CauseLapsed || cause == cluster.CausePreempt { // these keep the circumstances

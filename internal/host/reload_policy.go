@@ -11,8 +11,8 @@ import (
 
 // publishPolicies publishes what has changed in the policies of the groups' files. A group whose policy is refused
 // keeps its configuration; if it is the only one, the error is returned.
-func (h *Host) publishPolicies(ctx context.Context, s *session, next *Reloaded) (map[string]operator.PublishedPolicy,
-	error) {
+func (h *Host) publishPolicies(ctx context.Context, s *session, next *Reloaded,
+) (map[string]operator.PublishedPolicy, error) {
 	all := make(map[string]operator.PublishedPolicy)
 	for i, c := range next.Host.Groups {
 		r := h.resource(c.Name)
@@ -36,8 +36,8 @@ func (h *Host) publishPolicies(ctx context.Context, s *session, next *Reloaded) 
 // publishPolicy publishes what has changed in the policy since the configuration in force was read. The rest may be
 // older than the policy in force: this file may not have been changed when another host's was, or it may have been
 // restored while this daemon was down.
-func (r *resource) publishPolicy(ctx context.Context, s *session, next config.Config) (operator.PublishedPolicy,
-	error) {
+func (r *resource) publishPolicy(ctx context.Context, s *session, next config.Config,
+) (operator.PublishedPolicy, error) {
 	if next.Policy.LeftToGroup() {
 		return operator.PublishedPolicy{}, nil
 	}

@@ -38,8 +38,8 @@ func readHistory(ctx context.Context, r cluster.Reader, paths cluster.Paths,
 }
 
 // ReadFencings returns the record of what people have fenced.
-func ReadFencings(ctx context.Context, r cluster.Reader, paths cluster.Paths) (cluster.Stored[cluster.Fencings],
-	error) {
+func ReadFencings(ctx context.Context, r cluster.Reader, paths cluster.Paths,
+) (cluster.Stored[cluster.Fencings], error) {
 	path := paths.Fencings()
 	data, stat, err := r.Get(ctx, path, false)
 	if err != nil && !errors.Is(err, cluster.ErrNoNode) {

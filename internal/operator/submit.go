@@ -45,8 +45,8 @@ func (s Submitter) Question(ctx context.Context) (whatif.Question, error) {
 // Submit plans a request for the group as it is, and writes the plan. Of two operators who submit at the same time one
 // succeeds; the other's error names the first. The error matches [cluster.ErrUnknown] if the request may have been
 // submitted nevertheless.
-func (s Submitter) Submit(ctx context.Context, planner func(whatif.Question) (request.Plan, error)) (request.Plan,
-	error) {
+func (s Submitter) Submit(ctx context.Context, planner func(whatif.Question) (request.Plan, error),
+) (request.Plan, error) {
 	last := int64(-1)
 	for {
 		q, err := s.Question(ctx)

@@ -32,8 +32,8 @@ func (e *OpenTreeError) Error() string {
 
 // EnsureFailsafeKeys returns the keys of failsafe mode in the group, and creates the first one if there is none. by is
 // the node's id.
-func EnsureFailsafeKeys(ctx context.Context, conn secretSession, p cluster.Paths, by string) (cluster.FailsafeKeys,
-	error) {
+func EnsureFailsafeKeys(ctx context.Context, conn secretSession, p cluster.Paths, by string,
+) (cluster.FailsafeKeys, error) {
 	path := p.FailsafeKeys()
 	if err := checkClosed(ctx, conn, p); err != nil {
 		return cluster.FailsafeKeys{}, err

@@ -12,8 +12,8 @@ import (
 
 // ReadRemains reads all znodes of the group name, whose name is recorded below base, for its deletion. There are none
 // if the root does not exist. It is an error if the root is none of a group.
-func ReadRemains(ctx context.Context, conn cluster.Reader, base, name string, p cluster.Paths) (cluster.Remains,
-	error) {
+func ReadRemains(ctx context.Context, conn cluster.Reader, base, name string, p cluster.Paths,
+) (cluster.Remains, error) {
 	r := cluster.Remains{Paths: p}
 	if err := collectRemains(ctx, conn, &r, p.Root); err != nil {
 		return r, err

@@ -78,8 +78,8 @@ func SetSlots(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, rea
 }
 
 // ReadSlots returns the record of a group's slots.
-func ReadSlots(ctx context.Context, r cluster.Reader, p cluster.Paths, watch bool) (cluster.Stored[cluster.Slots],
-	error) {
+func ReadSlots(ctx context.Context, r cluster.Reader, p cluster.Paths, watch bool,
+) (cluster.Stored[cluster.Slots], error) {
 	return readRecord(ctx, r, p.Slots(), watch, cluster.ReadSlots)
 }
 

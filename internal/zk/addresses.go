@@ -146,8 +146,8 @@ func (d *dialer) resolveHost(ctx context.Context, host, port string) (all []stri
 const dialStagger = 250 * time.Millisecond
 
 // dialFirst returns the first connection that can be opened to one of the addresses.
-func (d *dialer) dialFirst(ctx context.Context, network, server string, addresses []string) (first net.Conn,
-	err error) {
+func (d *dialer) dialFirst(ctx context.Context, network, server string, addresses []string,
+) (first net.Conn, err error) {
 	type result struct {
 		conn net.Conn
 		err  error

@@ -114,8 +114,8 @@ func (s *Session) liveConn() *wireConn {
 
 // compareServers returns why servers do not count as of one ensemble with that of a connection. No answer proves
 // nothing.
-func (s *Session) compareServers(ctx context.Context, conn *wireConn, servers []string) (doubts map[string]error,
-	err error) {
+func (s *Session) compareServers(ctx context.Context, conn *wireConn, servers []string,
+) (doubts map[string]error, err error) {
 	here := s.closer(conn.dialAgain())
 	limit := min(ensembleLimit, here.timeout/4)
 	opened, err := here.openAt(ctx, limit, conn.addr)

@@ -26,8 +26,8 @@ type ServerInfo struct {
 
 // InspectServer opens and closes a session at one address of a server, see [ServerAddresses], and reads its version and
 // mode. An error means that this server would not serve a daemon now.
-func InspectServer(ctx context.Context, access Access, server, address string, timeout time.Duration) (ServerInfo,
-	error) {
+func InspectServer(ctx context.Context, access Access, server, address string, timeout time.Duration,
+) (ServerInfo, error) {
 	var info ServerInfo
 	ids, err := access.identities()
 	if err != nil {

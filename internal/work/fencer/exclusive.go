@@ -23,8 +23,8 @@ type attempt struct {
 
 // FenceNode calls fence, unless it is called already for the same key. Then it waits, and if that succeeds, returns the
 // same: the node was on until then at most. key names the node, and how it is fenced.
-func (e *Exclusive) FenceNode(ctx context.Context, key string, fence func(context.Context) (string, error)) (string,
-	error) {
+func (e *Exclusive) FenceNode(ctx context.Context, key string, fence func(context.Context) (string, error),
+) (string, error) {
 	for {
 		a, mine := e.begin(key)
 		if mine {

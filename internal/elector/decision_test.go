@@ -191,13 +191,21 @@ func TestAReplacedCurrentEndsTheLeadership(t *testing.T) {
 	}
 }
 
-// A member that has released on request, clean or not, is not elected again until its incarnation is gone.
-func TestAMemberReleasedOnRequestIsNotElectedAgain(t *testing.T) {
+// A member that has released without a fault of its own, but goes on, may be elected again: its ACQUIRE was late, or the
+// elector has read that it was replaced before it has read by whom.
+func TestAMemberThatGoesOnMayBeElectedAgain(t *testing.T) {
+	e, g := newElector(), newGroup("a", "b").leads("a", 7)
+	g.Fence.Record.State, g.Fence.Record.Requested = cluster.FenceReleased, true
+	elects(t, "it has released", e.Decide(g.input(t)), "a")
+}
+
+// A member that has released because it stops, clean or not, is not elected again until its incarnation is gone.
+func TestAMemberThatStopsIsNotElectedAgain(t *testing.T) {
 	for _, state := range []cluster.FenceState{cluster.FenceReleased, cluster.FenceUnclean, cluster.FenceReady} {
 		t.Run(string(state), func(t *testing.T) {
 			e := newElector()
 			g := newGroup("a", "b").leads("a", 7)
-			g.Fence.Record.State, g.Fence.Record.Requested = state, true
+			g.Fence.Record.State, g.Fence.Record.Requested, g.Fence.Record.Stopping = state, true, true
 			d := e.Decide(g.input(t))
 			if state == cluster.FenceReady {
 				if d.Elect != nil {

@@ -96,7 +96,7 @@ func newElector() *Elector {
 func TestRules(t *testing.T) {
 	released := func(requested bool) *group {
 		g := newGroup("a", "b").elected("a", 7).fence("a", 7, cluster.FenceReleased)
-		g.Fence.Record.Requested = requested
+		g.Fence.Record.Requested, g.Fence.Record.Stopping = requested, requested
 		return g
 	}
 	lost := newGroup("b", "c").elected("a", 7).fence("a", 7, cluster.FenceReleased)

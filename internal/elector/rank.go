@@ -79,7 +79,7 @@ func (e *Elector) rankingInput(in Input, g attemptEnd, active *activeRequests) r
 	return b
 }
 
-// asRequested is the reason why an incarnation that has released on request is not elected.
+// asRequested is the reason why an incarnation whose membership ends is not elected.
 const asRequested = "it is stopping, as requested"
 
 // maxSilent bounds how many silent incarnations a decision names.
@@ -116,19 +116,18 @@ func (in *Input) trustCandidate() bool {
 	return true
 }
 
-// trackStopping remembers the incarnations that have released on request: their sessions are about to end, and until
-// then they must not be elected again. That goes for all slots, and in a slot also for one whose leadership was
-// released by FINAL: its incarnation ends with the session.
+// trackStopping remembers the incarnations that have released because their memberships end: until then they must not
+// be elected again. That goes for all slots, and in a slot also for one whose leadership was released by FINAL: its
+// incarnation ends with the session.
 func (e *Elector) trackStopping(in Input) {
 	s := &in.Snapshot
 	for _, slot := range append([]cluster.SlotState{s.SlotState()}, in.Others...) {
 		f := slot.Fence.Record
-		// One that was replaced also releases on request, but a term that is not the elected one.
 		if !slot.Acquired() || (f.State != cluster.FenceReleased && f.State != cluster.FenceUnclean) {
 			continue
 		}
 		switch {
-		case f.Requested:
+		case f.Stopping:
 			e.stopping[f.Incarnation] = asRequested
 		case f.Lost && s.Slot != "":
 			e.stopping[f.Incarnation] = "it is gone: " + f.Reason

@@ -161,11 +161,7 @@ func (m *Machine) checkHeld() {
 		m.lose(Stop{Reason: "the decision was deleted or damaged"})
 	case e.Record.Incarnation != m.opt.Self.Name || e.Record.Term != m.term.number ||
 		e.Stat.Version != m.term.holding.Elected:
-		// Rewriting an unchanged decision is not a request: a member that releases on request is not elected again, and there
-		// may be no other.
-		stop := replaced(e.Record.Node, e.Record.Term, e.Record.Reason)
-		stop.Requested = e.Record.Incarnation != m.opt.Self.Name || e.Record.Term != m.term.number
-		m.lose(stop)
+		m.lose(replaced(e.Record.Node, e.Record.Term, e.Record.Reason))
 	}
 	unresolved, refused := m.term.unresolved, m.term.refused
 	m.term.unresolved, m.term.refused = TxNone, nil
@@ -208,9 +204,6 @@ func (m *Machine) recover() {
 		m.acquired(m.snap.Fence.Stat.Version, m.snap.Current.Stat.Version)
 		return
 	}
-	// An ACQUIRE took effect too late: release it.
-	// no strike: nothing is known to be wrong with the work
-	late := Stop{Reason: "an ACQUIRE took effect too late", Requested: true}
 	m.term.held, m.term.task, m.term.replaced = true, taskDone, true
 	m.term.lease.deadline = m.now
 	m.term.number = m.snap.Current.Record.Term
@@ -221,10 +214,8 @@ func (m *Machine) recover() {
 	m.term.idle = idle{before: m.term.fence.LeastIdle(), since: m.now} // it is not known how long ago ACQUIRE was prepared
 	m.term.holding = cluster.HeldVersions{Self: m.opt.Self.Name, Fence: m.snap.Fence.Stat.Version,
 		Current: m.snap.Current.Stat.Version}
-	m.giveUp(late)
-	if m.snap.Elected.Record.Incarnation == m.opt.Self.Name {
-		m.quit = &late // no incarnation that has released on request is elected again, and there may be no other
-	}
+	// no strike: nothing is known to be wrong with the work
+	m.giveUp(Stop{Reason: "an ACQUIRE took effect too late", Requested: true})
 }
 
 // progress takes the next step of the takeover (docs/protocol.md, Taking over).
@@ -362,6 +353,7 @@ func (m *Machine) ending(s Stop) cluster.Fence {
 	}
 	f.Reason, f.Requested, f.Lapsed, f.Led, f.Lost, f.Time = s.Reason, s.Requested, s.Lapsed, m.term.ready, false,
 		m.opt.Wall()
+	f.Stopping = m.quit != nil && m.quit.Requested
 	f.Idle = m.gap()
 	if s.Lapsed { // ZooKeeper does not answer: nobody knows when this arrives
 		f.Idle = f.Idle.OrMore()

@@ -38,7 +38,7 @@ func TestALeaderThatIsReplacedStopsAndDoesNotRenew(t *testing.T) {
 	}{
 		{"another incarnation", func(s *cluster.Snapshot) { s.Elected.Record.Node, s.Elected.Record.Incarnation = "x", "x" }, "replaced by x in term 7: because", true},
 		{"another term", func(s *cluster.Snapshot) { s.Elected.Record.Term = 8 }, "replaced by me in term 8: because", true},
-		{"another version", func(s *cluster.Snapshot) { s.Elected.Stat.Version++ }, "replaced by me in term 7: because", false},
+		{"another version", func(s *cluster.Snapshot) { s.Elected.Stat.Version++ }, "replaced by me in term 7: because", true},
 		{"no decision", func(s *cluster.Snapshot) { s.Elected = cluster.Stored[cluster.Elected]{} }, "the decision was deleted or damaged", false},
 		{"a damaged decision", func(s *cluster.Snapshot) {
 			s.Elected.Record, s.Elected.Err = cluster.Elected{}, errors.New("damaged")

@@ -169,7 +169,8 @@ func TestPolicyProblemsAreReported(t *testing.T) {
 
 func TestLeaderThatHasReleasedIsReplaced(t *testing.T) {
 	s := led(four(), "a1")
-	s.Fence.Record.State, s.Fence.Record.Requested, s.Fence.Record.Reason = cluster.FenceReleased, true, "stopped"
+	f := &s.Fence.Record
+	f.State, f.Requested, f.Stopping, f.Reason = cluster.FenceReleased, true, true, "stopped"
 	s.Current = cluster.Stored[cluster.Current]{}
 	out := forecast(t, question(t, s))
 	if out.Leader.ID != "a2" || !slices.Equal(causes(out), []cluster.Cause{cluster.CauseStopped}) {

@@ -104,7 +104,7 @@ const (
 	CauseFailure    Cause = "failure"    // the elected daemon is gone
 	CauseSilent     Cause = "silent"     // the elected daemon has not renewed its lease, or has not taken over
 	CauseLapsed     Cause = "lapsed"     // the elected daemon released because ZooKeeper had not answered it
-	CauseStopped    Cause = "stopped"    // the elected daemon was stopped on request
+	CauseStopped    Cause = "stopped"    // the elected daemon was stopped on request, or released without a fault
 	CauseGaveUp     Cause = "gave-up"    // the elected daemon released because its work or its lease failed
 	CauseRevoked    Cause = "revoked"    // the elected daemon's leadership was revoked
 	CauseOverdue    Cause = "overdue"    // the takeover took too long

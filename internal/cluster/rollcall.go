@@ -18,6 +18,9 @@ type RollCall struct {
 	Term int64 `json:"term"`
 	// Number is random, from [NewInstance]. Answers repeat it.
 	Number string `json:"number"`
+	// Lease is the transaction that wrote the lease znode which the caller had seen unrenewed until the holder's guard had
+	// to kill its work; 0 for a roll call for another reason.
+	Lease int64 `json:"lease,omitempty"`
 	// Timeout is how long the caller waits for answers.
 	Timeout Duration `json:"timeout"`
 	// By is the incarnation of the elector or deputy that calls.

@@ -50,10 +50,11 @@ type Input struct {
 	// taken over.
 	Silent    map[string]string
 	LeaseOver bool
-	// Sighted is when the lease of a holder that is silent was last seen to be renewed; 0 if there is none.
+	// Lease is what was read last of the lease znode of a holder that is silent; the zero value if there is none.
+	Lease cluster.LeaseZnodeSeen
 	// RollCallSeen is when this member has first seen the present roll call; 0 if there is none, or if it was there
 	// before.
-	Sighted, RollCallSeen time.Duration
+	RollCallSeen time.Duration
 	// Leaderless is how long no leader's work has run; nil if a member is READY, or if that is not known.
 	Leaderless *cluster.Gap
 	// Answer is the ranking program's answer to [Elector.Question]; nil while there is none.

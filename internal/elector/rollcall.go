@@ -1,6 +1,7 @@
 package elector
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -77,7 +78,7 @@ func (e *Elector) awaitsAnswers(b rankingInput, r rankedMembers, lost bool, d *D
 	call, fresh := e.freshCall(&b.in)
 	from := c.since
 	if fresh {
-		from = b.in.RollCallSeen
+		from = cmp.Or(b.in.RollCallSeen, from)
 	}
 	until := min(from+wait, c.since+3*wait)
 	switch {
@@ -101,23 +102,23 @@ func (e *Elector) awaitsAnswers(b rankingInput, r rankedMembers, lost bool, d *D
 	return true
 }
 
-// freshCall returns the present roll call, if it was called since the election is due. One that was called once a
-// silent holder's guard had to kill its work counts as well.
+// freshCall returns the present roll call, if it was called since the election is due, or, for one that takes over from a
+// silent holder, once the guard had to kill its work. When this member has seen a roll call does not prove that: it may
+// read late.
 func (e *Elector) freshCall(in *Input) (call cluster.RollCall, ok bool) {
-	from := e.rollCall.since
-	if at := killed(in); in.LeaseOver && at > 0 {
-		from = min(from, at)
-	}
 	call, ok = in.Snapshot.Called()
-	return call, ok && in.RollCallSeen >= from
+	if lease := in.Lease.Stat.Modified; in.LeaseOver && lease != 0 {
+		return call, ok && call.Lease == lease
+	}
+	return call, ok && in.RollCallSeen >= e.rollCall.since
 }
 
 // killed returns when a silent holder's guard had to kill its work; 0 if its lease was not seen.
 func killed(in *Input) time.Duration {
-	if in.Sighted == 0 {
+	if in.Lease.At == 0 {
 		return 0
 	}
-	return in.Sighted + in.Snapshot.Fence.Record.KillWait(0)
+	return in.Lease.At + in.Snapshot.Fence.Record.KillWait(0)
 }
 
 // mayAnswer reports whether answers can make any difference: at least one member may lead by them, besides an elected

@@ -116,18 +116,24 @@ func TestAnElectionDoesNotWaitForeverForAnswers(t *testing.T) {
 	h.elects("b")
 }
 
+// over makes the lease of a silent holder be over, which a transaction has written.
+func (h *scenario) over(modified int64) {
+	h.in.Lease, h.in.LeaseOver = cluster.LeaseZnodeSeen{At: 1, Stat: cluster.Stat{Modified: modified}}, true
+}
+
 func TestOnlyAnswersAfterTheLossCount(t *testing.T) {
 	for name, change := range map[string]func(h *scenario){
 		"called before this member looked": func(h *scenario) { h.in.RollCallSeen = 0 },
 		"called before the loss":           func(h *scenario) { h.in.RollCallSeen = h.in.Now - time.Minute },
 		"for the decision before":          func(h *scenario) { h.in.Snapshot.RollCall.Record.Term = 6 },
 		"damaged":                          func(h *scenario) { h.in.Snapshot.RollCall.Err = cluster.ErrNoAuth },
-		"before a renewal of a silent one": func(h *scenario) { h.in.Sighted, h.in.LeaseOver = h.in.RollCallSeen+1, true; h.in.RollCallSeen-- },
-		"before a silent one is killed": func(h *scenario) {
-			h.in.Sighted, h.in.LeaseOver = h.in.RollCallSeen-time.Second, true
-			h.in.Snapshot.Fence.Record.LeaseWait = cluster.Duration(4 * time.Second)
+		"before a renewal of a silent one": func(h *scenario) { h.over(61); h.in.Snapshot.RollCall.Record.Lease = 60 },
+		"for another election than of a successor of a silent one": func(h *scenario) { h.over(61) },
+		"while nobody was known to be lost": func(h *scenario) {
+			h.over(61)
+			h.in.LeaseOver, h.in.Snapshot.RollCall.Record.Lease = false, 61
+			h.in.RollCallSeen -= time.Minute
 		},
-		"while nobody was known to be lost": func(h *scenario) { h.in.Sighted = 1; h.in.RollCallSeen -= time.Minute },
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := lost(t, fresh)
@@ -144,10 +150,11 @@ func TestOnlyAnswersAfterTheLossCount(t *testing.T) {
 func TestAnEarlyRollCallCountsForTake(t *testing.T) {
 	h := newGroup("a", "b", "c").published(map[string]float64{"b": 5, "c": 1}).leads("a", 7).scenario(t, fresh).watched()
 	h.decide()
-	h.in.Sighted = h.in.Now
+	h.in.Lease = cluster.LeaseZnodeSeen{At: h.in.Now, Stat: cluster.Stat{Modified: 60}}
 	h.in.Snapshot.Fence.Record.LeaseWait = cluster.Duration(4 * time.Second)
 	h.in.Now += 3 * time.Second // its guard begins to kill
 	h.call(1)
+	h.in.Snapshot.RollCall.Record.Lease = 60
 	h.answer("b", 7)
 	h.answer("c", 8)
 	h.in.Now += time.Second

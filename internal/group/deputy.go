@@ -32,7 +32,7 @@ func (d *deputy) input(now time.Duration) watchdog.DeputyInput {
 	return watchdog.DeputyInput{
 		Snapshot: &m.snap, Seen: m.opt.LeaseZnodes.Seen(d.znode), Reconnects: m.session.Reconnects(), Now: now,
 		MaySucceed:      m.machine.MaySucceed,
-		RollCallTimeout: m.opt.RollCall.timeout(), RollCallSeen: m.rollCalls.seen.At(),
+		RollCallTimeout: m.opt.RollCall.timeout(),
 	}
 }
 
@@ -47,14 +47,15 @@ func (d *deputy) observe(now time.Duration) {
 		d.reconnects = n
 		m.elector.Interrupted()
 	}
-	out := d.core.Observe(d.input(now))
+	in := d.input(now)
+	out := d.core.Observe(in)
 	d.wake = out.Wake
 	d.follow(out.Follow)
 	if out.Ask {
 		d.ask()
 	}
 	if out.CallRoll {
-		m.elector.CallRoll(&m.snap, m.opt.RollCall.timeout(), now)
+		m.elector.CallRoll(&m.snap, m.opt.RollCall.timeout(), in.Seen.Stat.Modified, now)
 	}
 	m.instance.setActing(m, out.Act)
 	m.elector.SetSilent(d.core.Silent(&m.snap, now))

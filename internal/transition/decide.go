@@ -108,7 +108,7 @@ func (m *Machine) entrust() {
 	}
 	f := m.ending(Stop{Reason: "its daemon died or lost its session as the leader"})
 	// It is not known when it will be sent, nor whether the work runs by then: a child that has exited is started again.
-	f.Lost, f.Idle = true, f.Idle.OrMore()
+	f.Lost, f.Stopping, f.Idle = true, false, f.Idle.OrMore()
 	if m.term.ready {
 		f.Idle = cluster.AtLeast(0)
 	}
@@ -215,7 +215,11 @@ func (m *Machine) recover() {
 	m.term.holding = cluster.HeldVersions{Self: m.opt.Self.Name, Fence: m.snap.Fence.Stat.Version,
 		Current: m.snap.Current.Stat.Version}
 	// no strike: nothing is known to be wrong with the work
-	m.giveUp(Stop{Reason: "an ACQUIRE took effect too late", Requested: true})
+	late := Stop{Reason: "an ACQUIRE took effect too late", Requested: true}
+	m.giveUp(late)
+	if m.snap.Elected.Record.Incarnation == m.opt.Self.Name {
+		m.quit = &late // else it might be elected again and again, and be late each time
+	}
 }
 
 // progress takes the next step of the takeover (docs/protocol.md, Taking over).
@@ -353,7 +357,7 @@ func (m *Machine) ending(s Stop) cluster.Fence {
 	}
 	f.Reason, f.Requested, f.Lapsed, f.Led, f.Lost, f.Time = s.Reason, s.Requested, s.Lapsed, m.term.ready, false,
 		m.opt.Wall()
-	f.Stopping = m.quit != nil && m.quit.Requested
+	f.Stopping = m.quit != nil && (m.quit.Requested || s.Requested)
 	f.Idle = m.gap()
 	if s.Lapsed { // ZooKeeper does not answer: nobody knows when this arrives
 		f.Idle = f.Idle.OrMore()

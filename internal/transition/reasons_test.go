@@ -283,3 +283,28 @@ func TestWakesForEachDeadline(t *testing.T) {
 	s.on(Tick{})
 	wants("the end of the lease wait", s.now+time.Millisecond)
 }
+
+// A member that was asked to stop, and then fails, says in its fence that it stops: it is not elected again.
+func TestAMemberThatFailsWhileItStopsIsNotElectedAgain(t *testing.T) {
+	failed := Quit{Reason: "the guard is lost", Failed: true}
+	s := newScript(t)
+	s.lead()
+	s.on(Quit{Reason: "stopped"}, "StopTask")
+	s.on(failed, "KillTask")
+	if f := s.windDown(); !f.Stopping {
+		t.Errorf("stopped: %+v", f)
+	}
+	s = newScript(t)
+	s.lead()
+	s.on(LeaseCut{Deadline: s.now + s.b.Lease, Reason: "cut"}, "StopTask")
+	s.on(failed)
+	if f := s.windDown(); !f.Stopping {
+		t.Errorf("a shorter lease: %+v", f)
+	}
+	s = newScript(t)
+	s.lead()
+	s.on(failed, "StopTask")
+	if f := s.windDown(); f.Stopping {
+		t.Errorf("it has only failed, which is a strike: %+v", f)
+	}
+}

@@ -35,8 +35,7 @@ type DeputyInput struct {
 	Reconnects int
 	Now        time.Duration
 	// RollCallTimeout is how long answers to a roll call may take, see [cluster.RollCall]; 0 in a group that uses none.
-	// RollCallSeen is when this member has first seen the present one.
-	RollCallTimeout, RollCallSeen time.Duration
+	RollCallTimeout time.Duration
 	// MaySucceed reports whether the member may put an end to the term, as far as promises are concerned. It is called
 	// once the holder is known to be silent, since it may make the member refuse promises.
 	MaySucceed func() bool
@@ -48,7 +47,8 @@ type DeputyOutput struct {
 	Follow string
 	// Ask is set if a sync, and then a read of that znode, must be sent. [Deputy.Answered] takes the outcome.
 	Ask bool
-	// CallRoll is set if the roll must be called, so that the answers are there when the holder counts as silent.
+	// CallRoll is set if the roll must be called for the lease that was read last, so that the answers are there when the
+	// holder counts as silent.
 	CallRoll bool
 	// Act is set while the member must read what the elector reads, and do its work.
 	Act bool
@@ -98,12 +98,11 @@ func (d *Deputy) Observe(in DeputyInput) (out DeputyOutput) {
 // rollCallDue returns when the roll is to be called for the case that the holder is lost; 0 for never, or if that was
 // done.
 func (d *Deputy) rollCallDue(in DeputyInput, place int) time.Duration {
-	_, called := in.Snapshot.Called()
-	f := &in.Snapshot.Fence.Record
-	if in.RollCallTimeout == 0 || called && in.RollCallSeen >= d.silence.Since()+f.KillWait(0) {
+	call, called := in.Snapshot.Called()
+	if in.RollCallTimeout == 0 || called && call.Lease == in.Seen.Stat.Modified {
 		return 0
 	}
-	return d.silence.RollCallAt(f, place, in.RollCallTimeout)
+	return d.silence.RollCallAt(&in.Snapshot.Fence.Record, place, in.RollCallTimeout)
 }
 
 // electionDue returns when this member elects in place of an elector that does not; 0 for never. An elector may be

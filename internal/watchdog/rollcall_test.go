@@ -7,10 +7,9 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// called makes a roll call visible to a deputy since a time.
-func (x *deputyTest) called(term int64, at time.Duration) {
-	x.snap.RollCall = cluster.Stored[cluster.RollCall]{Exists: true, Record: cluster.RollCall{Term: term, Number: cluster.NewInstance(1)}}
-	x.in.RollCallSeen = at
+// called makes a roll call visible to a deputy.
+func (x *deputyTest) called(term, lease int64) {
+	x.snap.RollCall = cluster.Stored[cluster.RollCall]{Exists: true, Record: cluster.RollCall{Term: term, Number: cluster.NewInstance(1), Lease: lease}}
 }
 
 // caller is a deputy at a place that has sighted the lease at 1 s, in a group with roll calls.
@@ -59,20 +58,22 @@ func TestADeputyCallsTheRollBeforeTheLeaseIsOver(t *testing.T) {
 func TestOneEarlyRollCallIsEnough(t *testing.T) {
 	x := caller(t, 0, time.Second)
 	x.snap.Fence.Record.LeaseWait = cluster.Duration(wait)
-	killed := time.Second + wait/4*3
-	x.called(7, killed)
+	lease := x.in.Seen.Stat.Modified
+	x.called(7, lease)
 	if out := x.at(4 * time.Second); out.CallRoll {
 		t.Error("called again")
 	}
-	x.called(6, killed)
+	x.called(6, lease)
 	if out := x.at(4 * time.Second); !out.CallRoll {
 		t.Error("one for the decision before counts")
 	}
-	x.called(7, killed-1)
-	if out := x.at(4 * time.Second); !out.CallRoll {
-		t.Error("one from before the work is killed counts")
+	for _, other := range []int64{0, lease - 1} {
+		x.called(7, other)
+		if out := x.at(4 * time.Second); !out.CallRoll {
+			t.Error("one for another reason, or before a renewal, counts")
+		}
 	}
-	x.called(7, killed)
+	x.called(7, lease)
 	x.in.Seen = seen(2, 3500*time.Millisecond) // the holder was only late
 	x.at(3500 * time.Millisecond)
 	if out := x.at(3500*time.Millisecond + wait - time.Second); !out.CallRoll {

@@ -202,7 +202,7 @@ func (e *Elector) decide(now time.Duration, snap cluster.Snapshot) time.Duration
 		Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions, Silent: found.WithSilent(e.silent),
 		LeaseOver: len(e.silent) > 0,
 		Others:    e.opt.Slots.others(e.opt.Number), Leaderless: e.history.core.Leaderless(now, e.seen),
-		Sighted: e.seen.At, RollCallSeen: e.opt.RollCallSeen(),
+		Lease: e.seen, RollCallSeen: e.opt.RollCallSeen(),
 	}
 	in.Placement = e.opt.Placement.Others(policy.RelationsOf(in.Policy.Rules).Peers())
 	ready, wake := e.consult(&in)
@@ -218,7 +218,7 @@ func (e *Elector) decide(now time.Duration, snap cluster.Snapshot) time.Duration
 	}
 	e.report(d)
 	if d.CallRoll {
-		e.CallRoll(&snap, in.Policy.Rules.RollCall.Wait(), now)
+		e.CallRoll(&snap, in.Policy.Rules.RollCall.Wait(), e.seen.Stat.Modified, now)
 	}
 	e.noSuccessor = d.NoSuccessor
 	e.carryOut(d, now, snap, in.Others)

@@ -110,8 +110,9 @@ func (h *heir) observe(in elector.Input, now time.Duration) (wake time.Duration)
 type rollCall struct{ record }
 
 // CallRoll makes all members measure their scores, and answer within a timeout, unless this member has just called the
-// roll. It is also for a member that is about to act as a deputy.
-func (e *Elector) CallRoll(s *cluster.Snapshot, timeout, now time.Duration) {
+// roll. It is also for a member that is about to act as a deputy. lease is the transaction that wrote the lease of the
+// silent holder that it is for; 0 if it is for another election.
+func (e *Elector) CallRoll(s *cluster.Snapshot, timeout time.Duration, lease int64, now time.Duration) {
 	r := &e.rollCall
 	if ok, _ := r.due(s.At, now); !ok || s.RollCall.Newer() != nil || unread(s.RollCall.Err) {
 		return
@@ -119,8 +120,7 @@ func (e *Elector) CallRoll(s *cluster.Snapshot, timeout, now time.Duration) {
 	elected, _ := s.Terms()
 	next := cluster.RollCall{
 		Header: s.RollCall.Record.Header, Term: elected, Number: cluster.NewInstance(rand.Uint64()),
-		Timeout: cluster.Duration(timeout),
-		By:      s.Self.Name, Time: time.Now(),
+		Lease: lease, Timeout: cluster.Duration(timeout), By: s.Self.Name, Time: time.Now(),
 	}
 	ops := e.opt.Paths.RollCallTx(s.Self.Name, s.RollCall, next)
 	r.write(func(ctx context.Context) error {

@@ -79,7 +79,7 @@ func (l *loop) decide(snap cluster.Snapshot) time.Duration {
 	in := elector.Input{
 		Snapshot: snap, Policy: l.policy(snap), Now: now, Wall: m.w.wall(),
 		Others: others, Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions, Silent: found.WithSilent(l.silent), LeaseOver: len(l.silent) > 0,
-		Sighted: l.silentLease.At, RollCallSeen: l.call.seen.At(),
+		Lease: l.silentLease, RollCallSeen: l.call.seen.At(),
 	}
 	in = m.w.broken.counts(in)
 	ready, wake := l.consult(&in)
@@ -89,7 +89,7 @@ func (l *loop) decide(snap cluster.Snapshot) time.Duration {
 	d := e.core.Decide(in)
 	l.checkCall(&in, &d)
 	if d.CallRoll {
-		l.callRoll(in.Policy.Rules.RollCall.Wait())
+		l.callRoll(in.Policy.Rules.RollCall.Wait(), in.Lease.Stat.Modified)
 	}
 	m.w.broken.decides(l, &d, snap)
 	l.alone = d.NoSuccessor

@@ -32,6 +32,7 @@ type instance struct {
 	answer    *cluster.Answer
 	measured  measurement // for it
 	stops     []func()    // end its coroutines
+	closed    bool
 }
 
 // join begins an instance on the host's session, unless the group is removed from the host.
@@ -199,6 +200,7 @@ func (in *instance) hintAll() {
 }
 
 func (in *instance) close() {
+	in.closed = true
 	for _, stop := range in.stops {
 		stop()
 	}

@@ -153,7 +153,7 @@ func (ls *leases) rereadAll() {
 func (l *loop) deputyInput() watchdog.DeputyInput {
 	return l.m.w.broken.deputizes(watchdog.DeputyInput{
 		Snapshot: &l.snap, Seen: l.seen(), Reconnects: l.s.handshakes, Now: l.m.clock(), MaySucceed: l.machine.MaySucceed,
-		RollCallTimeout: l.m.r.calls.timeout(), RollCallSeen: l.call.seen.At(),
+		RollCallTimeout: l.m.r.calls.timeout(),
 	})
 }
 
@@ -166,14 +166,15 @@ func (l *loop) observe() {
 		l.reconnects = n
 		l.elector.watchdog.Interrupted()
 	}
-	out := l.deputy.Observe(l.deputyInput())
+	in := l.deputyInput()
+	out := l.deputy.Observe(in)
 	l.deputyWake = out.Wake
 	l.follow(out.Follow)
 	if out.Ask {
 		l.ask()
 	}
 	if l.m.w.broken.callsEarly(l, out.CallRoll) {
-		l.callRoll(l.m.r.calls.timeout())
+		l.callRoll(l.m.r.calls.timeout(), in.Seen.Stat.Modified)
 	}
 	if l.acting != out.Act {
 		l.acting = out.Act

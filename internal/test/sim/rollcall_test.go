@@ -158,7 +158,7 @@ func (in *instance) writeNode(a *cluster.Answer) {
 }
 
 // callRoll stands in for Elector.CallRoll of package electing.
-func (l *loop) callRoll(timeout time.Duration) {
+func (l *loop) callRoll(timeout time.Duration, lease int64) {
 	c, m, snap := &l.call, l.m, &l.snap
 	if c.busy || snap.At < c.settled || m.clock() < c.next || snap.RollCall.Newer() != nil {
 		return
@@ -167,7 +167,7 @@ func (l *loop) callRoll(timeout time.Duration) {
 	elected, _ := snap.Terms()
 	next := cluster.RollCall{
 		Header: snap.RollCall.Record.Header, Term: elected, Number: cluster.NewInstance(m.w.rng.Uint64()),
-		Timeout: cluster.Duration(timeout), By: l.self.Name, Time: m.w.wall(),
+		Lease: lease, Timeout: cluster.Duration(timeout), By: l.self.Name, Time: m.w.wall(),
 	}
 	m.w.log("%s: calls the roll for term %d", m.name, elected)
 	c.busy = true
@@ -294,17 +294,17 @@ const (
 func (b breakage) counts(in elector.Input) elector.Input {
 	switch {
 	case b.name == anyCallCounts:
-		in.RollCallSeen = in.Now
+		in.RollCallSeen, in.Lease.Stat.Modified = in.Now, in.Snapshot.RollCall.Record.Lease
 	case b.name == earlyCallCounts && in.LeaseOver:
-		in.Sighted, in.RollCallSeen = 1, in.Now
+		in.Lease.At = 1
 	}
 	return in
 }
 
-// callsEarly has a deputy call the roll as soon as it watches a lease, and not again.
+// callsEarly has a deputy call the roll as soon as it has read a lease.
 func (b breakage) callsEarly(l *loop, due bool) bool {
-	if _, called := l.snap.Called(); b.name == earlyCallCounts {
-		return l.followed != "" && !called
+	if call, _ := l.snap.Called(); b.name == earlyCallCounts {
+		return l.followed != "" && call.Lease != l.seen().Stat.Modified
 	}
 	return due
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
 var (
@@ -25,7 +27,7 @@ var (
 // A schedule leaves much garbage and keeps little memory, so collecting seldom is faster.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(800)
-	m.Run()
+	goleak.VerifyTestMain(m)
 }
 
 // play runs one schedule.

@@ -20,9 +20,6 @@ type conn struct {
 
 // run runs f in a coroutine, until it ends or the instance does.
 func (in *instance) run(f func(c *conn)) {
-	if in.closed { // nothing would end the coroutine, and its world would be kept with it
-		return
-	}
 	c := &conn{in: in}
 	var stop func()
 	c.next, stop = iter.Pull(func(yield func(struct{}) bool) {

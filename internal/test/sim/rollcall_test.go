@@ -143,6 +143,9 @@ func (l *loop) answerCall() {
 
 // writeNode writes the record of the node until it contains the answer, or another one is due.
 func (in *instance) writeNode(a *cluster.Answer) {
+	if in.closed { // nothing would end the coroutine, and its world would be kept with it
+		return
+	}
 	in.run(func(c *conn) {
 		for in.answer == a {
 			w := store.NewNodeWriter(c, in.m.r.groups[0].paths, in.self, time.Time{})
@@ -194,7 +197,10 @@ type poll struct {
 // decided.
 func (l *loop) checkCall(in *elector.Input, d *elector.Decision) {
 	c, m, snap := &l.call, l.m, &l.snap
-	rules := in.Policy.Rules.RollCall // also while the record is unreadable
+	rules := snap.Policy.Record.RollCall
+	if !snap.Policy.Readable() {
+		rules = in.Policy.Rules.RollCall
+	}
 	if m.r.calls == nil || !rules.Enabled {
 		return
 	}

@@ -18,8 +18,8 @@ type RollCall struct {
 	Term int64 `json:"term"`
 	// Number is random, from [NewInstance]. Answers repeat it.
 	Number string `json:"number"`
-	// Lease is the transaction that wrote the lease znode which the caller had seen unrenewed until the holder's guard had
-	// to kill its work; 0 for a roll call for another reason.
+	// Lease is the [Snapshot.LeaseAt] that the caller had seen unchanged for three quarters of W; 0 for a roll call for
+	// another reason.
 	Lease int64 `json:"lease,omitempty"`
 	// Timeout is how long the caller waits for answers.
 	Timeout Duration `json:"timeout"`
@@ -67,6 +67,15 @@ func (s *Snapshot) Called() (call RollCall, ok bool) {
 		return RollCall{}, false
 	}
 	return s.RollCall.Record, true
+}
+
+// LeaseAt returns the transaction that has granted or renewed the present lease last, by what was read of its znode; 0 if
+// that was not read, or if the holder may work on by promises without renewals. A change of the fence can grant one, too.
+func (s *Snapshot) LeaseAt(seen LeaseZnodeSeen) int64 {
+	if f := s.Fence.Record.Failsafe; seen.Stat.Modified == 0 || f != nil && len(f.Members) > 0 {
+		return 0
+	}
+	return max(seen.Stat.Modified, s.Fence.Stat.Modified)
 }
 
 // AnswerTo returns the member's answer to the roll call with a number; nil if it has not answered that one.
@@ -139,7 +148,7 @@ func (p Paths) RollCallTx(self string, read Stored[RollCall], next RollCall) []O
 }
 
 // RollCallSeen remembers when a member has first seen the present roll call. Answers count only if they were asked for
-// after a loss: so one that was there when the member began to look counts as old.
+// after a loss: so one that was there when the member began to look counts as old, unless it names the lease.
 type RollCallSeen struct {
 	looked bool
 	number string

@@ -50,7 +50,7 @@ type Input struct {
 	// taken over.
 	Silent    map[string]string
 	LeaseOver bool
-	// Lease is what was read last of the lease znode of a holder that is silent; the zero value if there is none.
+	// Lease is the sighting of the lease of a holder that is silent; the zero value if there is none.
 	Lease cluster.LeaseZnodeSeen
 	// RollCallSeen is when this member has first seen the present roll call; 0 if there is none, or if it was there
 	// before.

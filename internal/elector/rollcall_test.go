@@ -129,6 +129,16 @@ func TestOnlyAnswersAfterTheLossCount(t *testing.T) {
 		"damaged":                          func(h *scenario) { h.in.Snapshot.RollCall.Err = cluster.ErrNoAuth },
 		"before a renewal of a silent one": func(h *scenario) { h.over(61); h.in.Snapshot.RollCall.Record.Lease = 60 },
 		"for another election than of a successor of a silent one": func(h *scenario) { h.over(61) },
+		"before another lease was granted": func(h *scenario) {
+			h.over(61)
+			h.in.Snapshot.RollCall.Record.Lease, h.in.Snapshot.Fence.Stat.Modified = 61, 62
+		},
+		"while the holder worked on by promises": func(h *scenario) {
+			h.over(61)
+			h.in.Snapshot.RollCall.Record.Lease = 61
+			h.in.Snapshot.Fence.Record.Failsafe = &cluster.Failsafe{Members: []cluster.FailsafeMember{{}}}
+			h.in.RollCallSeen -= time.Minute
+		},
 		"while nobody was known to be lost": func(h *scenario) {
 			h.over(61)
 			h.in.LeaseOver, h.in.Snapshot.RollCall.Record.Lease = false, 61

@@ -55,7 +55,7 @@ func (d *deputy) observe(now time.Duration) {
 		d.ask()
 	}
 	if out.CallRoll {
-		m.elector.CallRoll(&m.snap, m.opt.RollCall.timeout(), in.Seen.Stat.Modified, now)
+		m.elector.CallRoll(&m.snap, m.opt.RollCall.timeout(), m.snap.LeaseAt(in.Seen), now)
 	}
 	m.instance.setActing(m, out.Act)
 	m.elector.SetSilent(d.core.Silent(&m.snap, now))

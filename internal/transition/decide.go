@@ -108,7 +108,8 @@ func (m *Machine) entrust() {
 	}
 	f := m.ending(Stop{Reason: "its daemon died or lost its session as the leader"})
 	// It is not known when it will be sent, nor whether the work runs by then: a child that has exited is started again.
-	f.Lost, f.Stopping, f.Idle = true, false, f.Idle.OrMore()
+	f.Lost, f.Idle = true, f.Idle.OrMore()
+	f.Stopping = false // it ends the incarnation, or that is lost
 	if m.term.ready {
 		f.Idle = cluster.AtLeast(0)
 	}

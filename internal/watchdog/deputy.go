@@ -99,7 +99,8 @@ func (d *Deputy) Observe(in DeputyInput) (out DeputyOutput) {
 // done.
 func (d *Deputy) rollCallDue(in DeputyInput, place int) time.Duration {
 	call, called := in.Snapshot.Called()
-	if in.RollCallTimeout == 0 || called && call.Lease == in.Seen.Stat.Modified {
+	lease := in.Snapshot.LeaseAt(in.Seen)
+	if in.RollCallTimeout == 0 || lease == 0 || called && call.Lease >= lease { // for a later one: this member reads late
 		return 0
 	}
 	return d.silence.RollCallAt(&in.Snapshot.Fence.Record, place, in.RollCallTimeout)

@@ -73,6 +73,16 @@ func TestOneEarlyRollCallIsEnough(t *testing.T) {
 			t.Error("one for another reason, or before a renewal, counts")
 		}
 	}
+	x.called(7, lease+1)
+	if out := x.at(4 * time.Second); out.CallRoll {
+		t.Error("called again by a deputy that reads late")
+	}
+	x.snap.Fence.Record.Failsafe = &cluster.Failsafe{Members: []cluster.FailsafeMember{{}}}
+	x.called(6, lease)
+	if out := x.at(4 * time.Second); out.CallRoll {
+		t.Error("called although the holder may work on by promises")
+	}
+	x.snap.Fence.Record.Failsafe = nil
 	x.called(7, lease)
 	x.in.Seen = seen(2, 3500*time.Millisecond) // the holder was only late
 	x.at(3500 * time.Millisecond)

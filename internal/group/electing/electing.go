@@ -218,7 +218,7 @@ func (e *Elector) decide(now time.Duration, snap cluster.Snapshot) time.Duration
 	}
 	e.report(d)
 	if d.CallRoll {
-		e.CallRoll(&snap, in.Policy.Rules.RollCall.Wait(), e.seen.Stat.Modified, now)
+		e.CallRoll(&snap, in.Policy.Rules.RollCall.Wait(), snap.LeaseAt(e.seen), now)
 	}
 	e.noSuccessor = d.NoSuccessor
 	e.carryOut(d, now, snap, in.Others)

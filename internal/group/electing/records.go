@@ -110,8 +110,7 @@ func (h *heir) observe(in elector.Input, now time.Duration) (wake time.Duration)
 type rollCall struct{ record }
 
 // CallRoll makes all members measure their scores, and answer within a timeout, unless this member has just called the
-// roll. It is also for a member that is about to act as a deputy. lease is the transaction that wrote the lease of the
-// silent holder that it is for; 0 if it is for another election.
+// roll. It is also for a member that is about to act as a deputy. lease is [cluster.RollCall.Lease].
 func (e *Elector) CallRoll(s *cluster.Snapshot, timeout time.Duration, lease int64, now time.Duration) {
 	r := &e.rollCall
 	if ok, _ := r.due(s.At, now); !ok || s.RollCall.Newer() != nil || unread(s.RollCall.Err) {

@@ -89,7 +89,7 @@ func (l *loop) decide(snap cluster.Snapshot) time.Duration {
 	d := e.core.Decide(in)
 	l.checkCall(&in, &d)
 	if d.CallRoll {
-		l.callRoll(in.Policy.Rules.RollCall.Wait(), in.Lease.Stat.Modified)
+		l.callRoll(in.Policy.Rules.RollCall.Wait(), snap.LeaseAt(in.Lease))
 	}
 	m.w.broken.decides(l, &d, snap)
 	l.alone = d.NoSuccessor

@@ -174,7 +174,7 @@ func (l *loop) observe() {
 		l.ask()
 	}
 	if l.m.w.broken.callsEarly(l, out.CallRoll) {
-		l.callRoll(l.m.r.calls.timeout(), in.Seen.Stat.Modified)
+		l.callRoll(l.m.r.calls.timeout(), l.snap.LeaseAt(in.Seen))
 	}
 	if l.acting != out.Act {
 		l.acting = out.Act

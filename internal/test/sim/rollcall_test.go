@@ -300,7 +300,7 @@ const (
 func (b breakage) counts(in elector.Input) elector.Input {
 	switch {
 	case b.name == anyCallCounts:
-		in.RollCallSeen, in.Lease.Stat.Modified = in.Now, in.Snapshot.RollCall.Record.Lease
+		in.RollCallSeen, in.Snapshot.RollCall.Record.Lease = in.Now, in.Snapshot.LeaseAt(in.Lease)
 	case b.name == earlyCallCounts && in.LeaseOver:
 		in.Lease.At = 1
 	}
@@ -310,7 +310,7 @@ func (b breakage) counts(in elector.Input) elector.Input {
 // callsEarly has a deputy call the roll as soon as it has read a lease.
 func (b breakage) callsEarly(l *loop, due bool) bool {
 	if call, _ := l.snap.Called(); b.name == earlyCallCounts {
-		return l.followed != "" && call.Lease != l.seen().Stat.Modified
+		return l.followed != "" && call.Lease != l.snap.LeaseAt(l.seen())
 	}
 	return due
 }

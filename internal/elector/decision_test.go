@@ -191,8 +191,8 @@ func TestAReplacedCurrentEndsTheLeadership(t *testing.T) {
 	}
 }
 
-// A member that has released without a fault of its own, but goes on, may be elected again: its ACQUIRE was late, or the
-// elector has read that it was replaced before it has read by whom.
+// A member that has released on request, but goes on, may be elected again: it was replaced, which the elector has read
+// before it has read by whom.
 func TestAMemberThatGoesOnMayBeElectedAgain(t *testing.T) {
 	e, g := newElector(), newGroup("a", "b").leads("a", 7)
 	g.Fence.Record.State, g.Fence.Record.Requested = cluster.FenceReleased, true

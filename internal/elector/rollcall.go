@@ -12,10 +12,10 @@ import (
 // rollCall is what an elector remembers of the roll call for an election that it wants to hold (docs/protocol.md, The
 // roll call).
 //
-// Answers count only if they were asked for after the election became due: a leader that goes on working changes what
-// they compare, so older ones could make a member lead that has less of the data than another one. So an election in a
-// group with roll calls is made in two steps: who would be elected is found out by what members publish; and once the
-// answers are there, everything is ranked again.
+// Answers count only if they were asked for after the election became due, or once the lease that it ends was over: a
+// leader that goes on working changes what they compare, so older ones could make a member lead that has less of the
+// data than another one. So an election in a group with roll calls is made in two steps: who would be elected is found
+// out by what members publish; and once the answers are there, everything is ranked again.
 type rollCall struct {
 	wanted bool          // the present decision wants an election
 	due    bool          // so have all decisions since

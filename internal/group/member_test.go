@@ -166,7 +166,8 @@ func joinWithSession(t *testing.T, server *storetest.Server, id string, stop tim
 
 // joinWith is joinWithSession with other settings and options.
 func joinWith(
-	t *testing.T, server *storetest.Server, id string, stop time.Duration, session func(memorySession) Session, change func(*Group, *Settings, *InstanceOptions),
+	t *testing.T, server *storetest.Server, id string, stop time.Duration, session func(memorySession) Session,
+	change func(*Group, *Settings, *InstanceOptions),
 ) *member {
 	t.Helper()
 	conn := server.Connect()

@@ -39,7 +39,8 @@ func joinScored(t *testing.T, server *storetest.Server, id string, timeout time.
 	t.Helper()
 	g := &gauge{}
 	g.score.Store(score)
-	m := joinWith(t, server, id, 0, func(s memorySession) Session { return s }, func(_ *Group, s *Settings, o *InstanceOptions) {
+	same := func(s memorySession) Session { return s }
+	m := joinWith(t, server, id, 0, same, func(_ *Group, s *Settings, o *InstanceOptions) {
 		s.Rules = cluster.Rules{
 			Type: "score", Failback: cluster.FailbackManual, RollCall: cluster.RollCallRules{Enabled: true, Timeout: cluster.Duration(timeout)},
 		}

@@ -9,7 +9,8 @@ import (
 
 // called makes a roll call visible to a deputy.
 func (x *deputyTest) called(term, lease int64) {
-	x.snap.RollCall = cluster.Stored[cluster.RollCall]{Exists: true, Record: cluster.RollCall{Term: term, Number: cluster.NewInstance(1), Lease: lease}}
+	call := cluster.RollCall{Term: term, Number: cluster.NewInstance(1), Lease: lease}
+	x.snap.RollCall = cluster.Stored[cluster.RollCall]{Exists: true, Record: call}
 }
 
 // caller is a deputy at a place that has sighted the lease at 1 s, in a group with roll calls.

@@ -73,7 +73,7 @@ func TestClearCgroups(t *testing.T) {
 	requireCgroups(t)
 	parent := filepath.Join(delegatedCgroup(), fmt.Sprintf("clear-test-%d", os.Getpid()))
 	dir := func(name string) string { return filepath.Join(parent, cgroupPrefix+name) }
-	for _, d := range []string{parent, dir("left"), dir("held"), filepath.Join(parent, "other")} {
+	for _, d := range []string{parent, dir("left"), dir("held"), dir("other-guard"), filepath.Join(parent, "other")} {
 		if err := os.Mkdir(d, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -93,6 +93,18 @@ func TestClearCgroups(t *testing.T) {
 	held, err := openCgroup(dir("held"))
 	if err != nil {
 		t.Fatal(err)
+	}
+	clearing, err := os.Open(dir("other-guard")) // another guard clears it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer clearing.Close()
+	if err := unix.Flock(int(clearing.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := openCgroup(dir("other-guard")); err == nil {
+		c.Close()
+		t.Error("a group that another guard clears was opened")
 	}
 	t.Chdir(parent)
 	if clearCgroups(""); !alive(p.Pid) || !exists(dir("left")) {

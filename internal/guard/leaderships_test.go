@@ -267,6 +267,10 @@ func TestSurvivor(t *testing.T) {
 		}
 		release()
 		eventually(t, "the report of its death", func() bool { return len(call[[]string](next, "Survivors", 0)) == 0 })
+		eventually(t, "the session file without it", func() bool {
+			f, err := ReadSessionFile(c.File)
+			return err == nil && len(f.Survivors) == 0
+		})
 		if _, err := os.Stat(filepath.Join(fx.dir, "hook")); err != nil {
 			t.Error(err)
 		}

@@ -62,12 +62,15 @@ func (m *Member) loads() map[string]cluster.Load {
 	return m.group.opt.Loads()
 }
 
-// complete makes the snapshot from what was read, adds the loads of the hosts and the end of this node, and shows it.
+// complete makes the snapshot from what was read, adds the loads of the hosts and the end of this node, and shows it if
+// this member elects: it decides by nothing else.
 func (m *Member) complete() {
 	m.snap = m.read
 	m.snap.Members = cluster.WithLoads(m.withOwnEnd(m.read.Members), m.loads())
+	var shown *cluster.Snapshot
 	if m.snap.Elector {
-		shown := m.snap // m.snap changes
-		m.group.opt.OnElector(&shown)
+		s := m.snap // m.snap changes
+		shown = &s
 	}
+	m.group.opt.OnElector(shown)
 }

@@ -34,3 +34,14 @@ func TestTheElectorShowsChangedLoads(t *testing.T) {
 		})
 	}
 }
+
+// A member that does not elect shows nothing: it does not read all that an elector does.
+func TestAMemberThatDoesNotElectShowsNothing(t *testing.T) {
+	server := storetest.NewServer()
+	same := func(s memorySession) Session { return s }
+	joinWith(t, server, "a", 0, same, func(*Group, *Settings, *InstanceOptions) {}).until(t, "it leads", status.Daemon.Leads)
+	var shown atomic.Pointer[cluster.Snapshot]
+	shown.Store(&cluster.Snapshot{}) // from when it was the elector
+	joinWith(t, server, "b", 0, same, func(g *Group, _ *Settings, _ *InstanceOptions) { g.opt.OnElector = shown.Store })
+	testhelper.Eventually(t, 10*time.Second, "it shows nothing", func() bool { return shown.Load() == nil })
+}

@@ -132,7 +132,8 @@ type Options struct {
 	OnChange func(input []byte)
 	// Loads returns the loads of the hosts, as far as they are known, by the ids of their nodes.
 	Loads func() map[string]cluster.Load
-	// OnView receives each new view of a member, and OnElector each snapshot while it is the elector.
+	// OnView receives each new view of a member, and OnElector what it elects by: each new snapshot, nil while it does
+	// not elect.
 	OnView    func(status.Daemon)
 	OnElector func(*cluster.Snapshot)
 }

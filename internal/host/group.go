@@ -207,8 +207,8 @@ func (g *Group) neighbors() operator.Neighbors {
 // setConn sets the group's access to the session, for operator requests and reads; nil while there is none.
 func (g *Group) setConn(c *zk.Group) {
 	g.conn.Store(c)
+	g.cache.SetSnapshot(nil)
 	if c == nil {
-		g.cache.SetSnapshot(nil)
 		g.cache.SetSource(nil)
 		return
 	}

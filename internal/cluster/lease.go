@@ -61,8 +61,8 @@ func (f *Fence) TakeWait(own time.Duration) time.Duration {
 }
 
 // KillWait returns how long after a sighting of the holder's lease its guard begins to kill, at the latest: of W, a
-// quarter or more is reserved for the kill, see [NewBudget]. From then on the holder no longer adds to what a roll call
-// compares. own is as in TakeWait.
+// quarter or more is reserved for the kill, see [NewBudget]. Once the work is dead, at most K later, the holder no longer
+// adds to what a roll call compares: a deputy that asks now takes that for the time that it saves. own is as in TakeWait.
 func (f *Fence) KillWait(own time.Duration) time.Duration { return f.TakeWait(own) / 4 * 3 }
 
 // MayBeTaken reports whether the fence names a holder whose lease can be watched.

@@ -108,7 +108,7 @@ func (e *Elector) awaitsAnswers(b rankingInput, r rankedMembers, lost bool, d *D
 func (e *Elector) freshCall(in *Input) (call cluster.RollCall, ok bool) {
 	call, ok = in.Snapshot.Called()
 	if lease := in.Snapshot.LeaseAt(in.Lease); in.LeaseOver && lease != 0 {
-		return call, ok && call.Lease == lease
+		return call, ok && call.Lease == lease && in.Now-in.RollCallSeen < answersAge
 	}
 	return call, ok && in.RollCallSeen >= e.rollCall.since
 }

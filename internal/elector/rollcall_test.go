@@ -139,6 +139,11 @@ func TestOnlyAnswersAfterTheLossCount(t *testing.T) {
 			h.in.Snapshot.Fence.Record.Failsafe = &cluster.Failsafe{Members: []cluster.FailsafeMember{{}}}
 			h.in.RollCallSeen -= time.Minute
 		},
+		"too long ago": func(h *scenario) {
+			h.over(61)
+			h.in.Snapshot.RollCall.Record.Lease = 61
+			h.in.RollCallSeen -= answersAge
+		},
 		"while nobody was known to be lost": func(h *scenario) {
 			h.over(61)
 			h.in.LeaseOver, h.in.Snapshot.RollCall.Record.Lease = false, 61

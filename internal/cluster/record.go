@@ -273,8 +273,9 @@ type Fence struct {
 	// Reason is why the leadership ended. Requested is set if that was requested: then it is no strike.
 	Reason    string `json:"reason,omitempty"`
 	Requested bool   `json:"requested,omitempty"`
-	// Stopping is set if the holder ends its membership as well, and not by a fault: until then it is not elected again.
-	Stopping bool `json:"stopping,omitempty"`
+	// Stopping is the holder's incarnation if it ends its membership as well, and not by a fault: until then it is not
+	// elected again. One that a holder of an older build has kept from an earlier holder says nothing about its own.
+	Stopping string `json:"stopping,omitempty"`
 	// Idle is how long no leader's work had run when this was written, and in READY, before that; nil if that is not
 	// known.
 	Idle *Gap `json:"idle,omitempty"`

@@ -199,13 +199,21 @@ func TestAMemberThatGoesOnMayBeElectedAgain(t *testing.T) {
 	elects(t, "it has released", e.Decide(g.input(t)), "a")
 }
 
+// A holder of an older build keeps what it does not know from the fence of its predecessor: that says nothing about it.
+func TestAMemberIsNotTakenForItsPredecessorThatStopped(t *testing.T) {
+	e, g := newElector(), newGroup("a").leads("a", 7)
+	g.Fence.Record.State, g.Fence.Record.Lapsed, g.Fence.Record.Stopping = cluster.FenceReleased, true, "b"
+	elects(t, "its predecessor stopped", e.Decide(g.input(t)), "a")
+}
+
 // A member that has released because it stops, clean or not, is not elected again until its incarnation is gone.
 func TestAMemberThatStopsIsNotElectedAgain(t *testing.T) {
 	for _, state := range []cluster.FenceState{cluster.FenceReleased, cluster.FenceUnclean, cluster.FenceReady} {
 		t.Run(string(state), func(t *testing.T) {
 			e := newElector()
 			g := newGroup("a", "b").leads("a", 7)
-			g.Fence.Record.State, g.Fence.Record.Requested, g.Fence.Record.Stopping = state, true, true
+			g.Fence.Record.State, g.Fence.Record.Requested, g.Fence.Record.Stopping = state, true, "a"
+			g.Fence.Record.Reason = "stopped by systemd"
 			d := e.Decide(g.input(t))
 			if state == cluster.FenceReady {
 				if d.Elect != nil {
@@ -217,7 +225,7 @@ func TestAMemberThatStopsIsNotElectedAgain(t *testing.T) {
 				t.Fatalf("elected %+v", d.Elect)
 			}
 			after := newGroup("a", "b").leads("b", 8)
-			if d := e.Decide(after.input(t)); d.Elect != nil || d.Ranking.Entries[len(d.Ranking.Entries)-1].RefusalReason() != "it is stopping, as requested" {
+			if d := e.Decide(after.input(t)); d.Elect != nil || d.Ranking.Entries[len(d.Ranking.Entries)-1].RefusalReason() != "its membership ends: stopped by systemd" {
 				t.Errorf("elected %+v", d.Elect)
 			}
 			// Its next incarnation may be elected.

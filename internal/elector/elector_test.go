@@ -96,7 +96,10 @@ func newElector() *Elector {
 func TestRules(t *testing.T) {
 	released := func(requested bool) *group {
 		g := newGroup("a", "b").elected("a", 7).fence("a", 7, cluster.FenceReleased)
-		g.Fence.Record.Requested, g.Fence.Record.Stopping = requested, requested
+		g.Fence.Record.Requested = requested
+		if requested {
+			g.Fence.Record.Stopping = "a"
+		}
 		return g
 	}
 	lost := newGroup("b", "c").elected("a", 7).fence("a", 7, cluster.FenceReleased)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"strings"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -31,7 +32,7 @@ func (m *moves) observe(s *cluster.Snapshot, stopping map[string]string, now tim
 	members := make(map[string]bool, len(s.Members))
 	for i := range s.Members {
 		name := s.Members[i].Name
-		members[name] = stopping[name] == asRequested || s.Members[i].Node.Record.Leaving != ""
+		members[name] = strings.HasPrefix(stopping[name], stops) || s.Members[i].Node.Record.Leaving != ""
 	}
 	fence := s.Fence.Record
 	for name, leaving := range m.members {

@@ -81,7 +81,7 @@ func TestALeaderThatLeavesIsNoLoss(t *testing.T) {
 	h.in.Now += lossPause
 	h.group().node("a").Ineligible = "an observer"
 	f := h.group().fence("c", 7, cluster.FenceReleased)
-	f.Fence.Record.Requested, f.Fence.Record.Stopping, f.Current = true, true, cluster.Stored[cluster.Current]{}
+	f.Fence.Record.Requested, f.Fence.Record.Stopping, f.Current = true, "c", cluster.Stored[cluster.Current]{}
 	h.in.Snapshot = f.Snapshot
 	h.leader("b", cluster.CauseStopped)
 	h.remove("c")

@@ -79,8 +79,8 @@ func (e *Elector) rankingInput(in Input, g attemptEnd, active *activeRequests) r
 	return b
 }
 
-// asRequested is the reason why an incarnation whose membership ends is not elected.
-const asRequested = "it is stopping, as requested"
+// stops begins the reason why an incarnation whose membership ends is not elected.
+const stops = "its membership ends: "
 
 // maxSilent bounds how many silent incarnations a decision names.
 const maxSilent = 64
@@ -127,8 +127,8 @@ func (e *Elector) trackStopping(in Input) {
 			continue
 		}
 		switch {
-		case f.Stopping:
-			e.stopping[f.Incarnation] = asRequested
+		case f.Stopping != "" && f.Stopping == f.Incarnation:
+			e.stopping[f.Incarnation] = stops + f.Reason
 		case f.Lost && s.Slot != "":
 			e.stopping[f.Incarnation] = "it is gone: " + f.Reason
 		}

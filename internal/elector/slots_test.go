@@ -104,7 +104,7 @@ func TestNoElectionInASlot(t *testing.T) {
 func TestAMemberThatIsGoneByFINAL(t *testing.T) {
 	for name, change := range map[string]func(f *cluster.Fence){
 		"lost":      func(f *cluster.Fence) { f.Lost, f.Reason = true, "its daemon died" },
-		"requested": func(f *cluster.Fence) { f.Requested, f.Stopping = true, true },
+		"requested": func(f *cluster.Fence) { f.Requested, f.Stopping = true, f.Incarnation },
 	} {
 		o := other("1", "a")
 		o.Fence.Record.State = cluster.FenceReleased

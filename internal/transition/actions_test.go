@@ -132,7 +132,7 @@ func TestEveryActionOfATerm(t *testing.T) {
 	e.step(Quit{Reason: "stopped by systemd"}, StopTask{Grace: b.Stop})
 	e.step(ChildDead{}, RunPostStop{Term: 7})
 	fence.State, fence.Reason, fence.Requested, fence.Led = cluster.FenceReleased, "stopped by systemd", true, true
-	fence.Stopping = true
+	fence.Stopping = fence.Incarnation
 	fence.Idle = &cluster.Gap{}
 	fence.Time = e.m.opt.Wall()
 	e.step(HookDone{}, Renew{}, e.send(TxRelease, e.now+b.Lease, paths.ReleaseTx(holding, fence)))

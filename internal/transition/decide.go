@@ -109,7 +109,7 @@ func (m *Machine) entrust() {
 	f := m.ending(Stop{Reason: "its daemon died or lost its session as the leader"})
 	// It is not known when it will be sent, nor whether the work runs by then: a child that has exited is started again.
 	f.Lost, f.Idle = true, f.Idle.OrMore()
-	f.Stopping = false // it ends the incarnation, or that is lost
+	f.Stopping = "" // it ends the incarnation, or that is lost
 	if m.term.ready {
 		f.Idle = cluster.AtLeast(0)
 	}
@@ -358,7 +358,10 @@ func (m *Machine) ending(s Stop) cluster.Fence {
 	}
 	f.Reason, f.Requested, f.Lapsed, f.Led, f.Lost, f.Time = s.Reason, s.Requested, s.Lapsed, m.term.ready, false,
 		m.opt.Wall()
-	f.Stopping = m.quit != nil && (m.quit.Requested || s.Requested)
+	f.Stopping = ""
+	if m.quit != nil && (m.quit.Requested || s.Requested) {
+		f.Stopping = f.Incarnation
+	}
 	f.Idle = m.gap()
 	if s.Lapsed { // ZooKeeper does not answer: nobody knows when this arrives
 		f.Idle = f.Idle.OrMore()

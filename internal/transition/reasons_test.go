@@ -291,20 +291,20 @@ func TestAMemberThatFailsWhileItStopsIsNotElectedAgain(t *testing.T) {
 	s.lead()
 	s.on(Quit{Reason: "stopped"}, "StopTask")
 	s.on(failed, "KillTask")
-	if f := s.windDown(); !f.Stopping {
+	if f := s.windDown(); f.Stopping != f.Incarnation {
 		t.Errorf("stopped: %+v", f)
 	}
 	s = newScript(t)
 	s.lead()
 	s.on(LeaseCut{Deadline: s.now + s.b.Lease, Reason: "cut"}, "StopTask")
 	s.on(failed)
-	if f := s.windDown(); !f.Stopping {
+	if f := s.windDown(); f.Stopping != f.Incarnation {
 		t.Errorf("a shorter lease: %+v", f)
 	}
 	s = newScript(t)
 	s.lead()
 	s.on(failed, "StopTask")
-	if f := s.windDown(); f.Stopping {
+	if f := s.windDown(); f.Stopping != "" {
 		t.Errorf("it has only failed, which is a strike: %+v", f)
 	}
 }

@@ -170,7 +170,7 @@ func TestPolicyProblemsAreReported(t *testing.T) {
 func TestLeaderThatHasReleasedIsReplaced(t *testing.T) {
 	s := led(four(), "a1")
 	f := &s.Fence.Record
-	f.State, f.Requested, f.Stopping, f.Reason = cluster.FenceReleased, true, true, "stopped"
+	f.State, f.Requested, f.Stopping, f.Reason = cluster.FenceReleased, true, f.Incarnation, "stopped"
 	s.Current = cluster.Stored[cluster.Current]{}
 	out := forecast(t, question(t, s))
 	if out.Leader.ID != "a2" || !slices.Equal(causes(out), []cluster.Cause{cluster.CauseStopped}) {

@@ -14,12 +14,15 @@ import (
 	"zkelectd/internal/test/process"
 )
 
+// limitedTimeout is the session timeout of these jobs: each must keep its place until the test takes it away.
+const limitedTimeout = "8s"
+
 // limited starts exec with --max on a host. Its job runs until the file of [fleet.release] exists, and exits with 7.
 func (f *fleet) limited(host string, limit int, flags ...string) *process.Process {
 	f.t.Helper()
 	const job = `slot-child "$ZKELECTD_SLOT-of-$ZKELECTD_SLOTS" & echo "$ZKELECTD_NODE" >>"$RUNS"
 until [ -e "$RUNS.$ZKELECTD_NODE" ]; do sleep 0.05; done; sleep 0.3; kill $!; wait $!; exit 7`
-	cmd := f.execCommand(host, job, append([]string{"--max", fmt.Sprint(limit)}, flags...)...)
+	cmd := f.execCommand(host, job, append([]string{"--max", fmt.Sprint(limit), "--session-timeout", limitedTimeout}, flags...)...)
 	cmd.Env = append(cmd.Env, "LEDGER="+f.ledgerFile())
 	return f.startCommand(host, cmd)
 }
@@ -44,6 +47,15 @@ func (f *fleet) begins(host string, after ...string) {
 	if got := read(f.runs()); !strings.HasPrefix(got, want) {
 		f.t.Fatalf("the jobs ran on %q, want %q", got, want)
 	}
+	f.recorded(len(after) + 1)
+}
+
+// recorded waits until so many jobs have written into the ledger: one that is released earlier may end without a record.
+func (f *fleet) recorded(jobs int) {
+	f.t.Helper()
+	f.eventually(fmt.Sprint(jobs, " jobs have recorded their start"), func() bool {
+		return strings.Count(read(f.ledgerFile()), " start\n") >= jobs
+	})
 }
 
 // newLimited returns the group of jobs of which limit run at once.
@@ -88,7 +100,6 @@ func TestExecLimitsHowManyJobsRun(t *testing.T) {
 	f.daemons["n2"].Signal(syscall.SIGKILL) // the guard
 	f.begins("n4", "n1", "n2", "n3")
 	f.exit("n2")
-	f.release("n2")
 	again := f.limited("n2", 2)
 	f.registered(5)
 	daemon := f.guardChild("n3", execDaemonName)
@@ -102,6 +113,8 @@ func TestExecLimitsHowManyJobsRun(t *testing.T) {
 	ends("n4", statusNotRun)
 	f.release("n5")
 	ends("n5", 7)
+	f.recorded(7)
+	f.release("n2")
 	ends("n2", 7)
 	f.release("n6")
 	ends("n6", 7)

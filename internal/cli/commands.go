@@ -215,7 +215,7 @@ var (
 	aLeader      = scope{groupFlags, oneLeader}
 )
 
-// commands has all commands, apart from the [operations].
+// commands has all commands, apart from the [operations], and topics of the help.
 var commands = []entry{
 	{"run", aGroup, initCommand, []string{
 		"init --zk zk1:2181 --root /cluster", "init --config /etc/zkelectd.yaml -g billing",

@@ -36,6 +36,7 @@ type callRole struct {
 	settled  time.Duration
 	next     time.Duration
 	waiting  time.Duration // since when an election has been due; 0 while none is
+	term     int64         // the elected term then
 	ended    bool          // the leader had released then
 	complete string        // the roll call that all have answered meanwhile
 }
@@ -212,8 +213,9 @@ func (l *loop) checkCall(in *elector.Input, d *elector.Decision) {
 	}
 	state := snap.Fence.Record.State
 	ended := snap.Acquired() && (state == cluster.FenceReleased || state == cluster.FenceUnclean)
-	if c.waiting == 0 && (d.AwaitsAnswers || d.Elect != nil) {
-		c.waiting, c.ended = now, ended
+	due := d.AwaitsAnswers || d.Elect != nil || d.Note != "" // nobody may lead yet: that counts as waiting, too (L1)
+	if elected, _ := snap.Terms(); due && (c.waiting == 0 || c.term != elected) {
+		c.waiting, c.term, c.ended = now, elected, ended
 	}
 	switch {
 	case d.AwaitsAnswers:

@@ -69,9 +69,12 @@ func (r *Reader) Run(ctx context.Context) {
 	retry := time.NewTimer(retryInterval)
 	defer retry.Stop()
 	for {
+		// The time before Settle: it has settled no write whose outcome becomes unknown after that (S1).
+		at := r.collector.opt.Clock()
 		snap, complete := cluster.Snapshot{}, r.conn.Settle(ctx) == nil
 		if complete {
 			snap, complete = r.collector.Collect(ctx)
+			snap.At = at
 		}
 		switch {
 		case !complete:

@@ -19,6 +19,14 @@ type flakySession struct {
 	fails, reads atomic.Int32
 	during       atomic.Pointer[func()] // called once, during a read
 	denied       atomic.Pointer[string] // a path that may not be read
+	settling     atomic.Pointer[func()]
+}
+
+func (f *flakySession) Settle(ctx context.Context) error {
+	if settling := f.settling.Swap(nil); settling != nil {
+		(*settling)()
+	}
+	return f.ReaderSession.Settle(ctx)
 }
 
 func (f *flakySession) Get(ctx context.Context, path string, watch bool) ([]byte, cluster.Stat, error) {
@@ -52,6 +60,19 @@ func withRunningReader(t *testing.T, test func(s *raceSource, conn *flakySession
 		test(s, conn, r, stop, over)
 		stop()
 		<-over
+	})
+}
+
+// A snapshot is no younger than the settling before it: a write whose outcome became unknown after that was not settled.
+func TestASnapshotIsAsOldAsItsSettling(t *testing.T) {
+	withRunningReader(t, func(s *raceSource, conn *flakySession, r *Reader, _ context.CancelFunc, _ <-chan struct{}) {
+		first := (<-r.Snapshots()).At
+		settling := func() { <-time.After(time.Second) }
+		conn.settling.Store(&settling)
+		r.Reread()
+		if at := (<-r.Snapshots()).At; at != first || conn.settling.Load() != nil {
+			t.Errorf("its time is %s, the settling began at %s, not settled: %v", at, first, conn.settling.Load() != nil)
+		}
 	})
 }
 

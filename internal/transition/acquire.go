@@ -125,13 +125,13 @@ func (m *Machine) origin(clean bool) Origin {
 }
 
 // acquired begins a term. The lease counts from when ACQUIRE was sent (docs/protocol.md, Leading, and the lease).
-func (m *Machine) acquired(fence, current int32) {
+func (m *Machine) acquired(sent time.Duration, fence, current int32) {
 	m.term.held, m.term.number, m.term.unresolved = true, m.term.fence.Term, TxNone
 	m.lastTerm = m.term.number
 	m.term.holding.Fence, m.term.holding.Current = fence, current
-	m.term.lease.renewed = m.tx.sent
+	m.term.lease.renewed = sent
 	m.term.acquiredAt = m.now
-	m.term.lease.deadline = m.leaseEnd(m.tx.sent)
+	m.term.lease.deadline = m.leaseEnd(sent)
 	m.do(Lease{Deadline: m.term.lease.deadline})
 	m.beginRounds()
 	if m.leaseLimit != 0 {

@@ -200,9 +200,11 @@ func (m *Machine) recover() {
 	if !m.snap.HoldsCurrent() || m.tx.pending != TxNone || m.ended != "" || m.working() {
 		return
 	}
-	if unknown == TxAcquire && m.snap.Acquired() && m.snap.Fence.Record.Term == m.term.fence.Term &&
-		m.snap.Fence.Record.Incarnation == m.opt.Self.Name && m.now < m.tx.sent+m.opt.Budget.Lease {
-		m.acquired(m.snap.Fence.Stat.Version, m.snap.Current.Stat.Version)
+	// The ACQUIRE that took effect may be an earlier one than the last: the lease counts from the first (S1).
+	sent := m.pendingAcquire.sent
+	if unknown == TxAcquire && m.snap.Acquired() && m.snap.Fence.Record.Term == m.pendingAcquire.term &&
+		m.snap.Fence.Record.Incarnation == m.opt.Self.Name && m.now < sent+m.opt.Budget.Lease {
+		m.acquired(sent, m.snap.Fence.Stat.Version, m.snap.Current.Stat.Version)
 		return
 	}
 	m.term.held, m.term.task, m.term.replaced = true, taskDone, true

@@ -230,7 +230,11 @@ func (e TxDone) apply(m *Machine) {
 		}
 		m.failed()
 		if m.term.unresolved == TxAcquire {
-			m.pendingAcquire = pendingAcquire{m.term.fence.Term, m.term.fenceBefore}
+			sent := m.tx.sent
+			if m.pendingAcquire.term == m.term.fence.Term {
+				sent = m.pendingAcquire.sent
+			}
+			m.pendingAcquire = pendingAcquire{m.term.fence.Term, m.term.fenceBefore, sent}
 		}
 	default:
 		m.refused(e)
@@ -242,7 +246,7 @@ func (m *Machine) applied(e TxDone) {
 	switch e.Tx {
 	case TxAcquire:
 		m.retryAt = 0 // the pause after an earlier ACQUIRE must not delay READY
-		m.acquired(e.Results[cluster.ResultFence].Version, 0)
+		m.acquired(m.tx.sent, e.Results[cluster.ResultFence].Version, 0)
 	case TxReady:
 		if m.term.held { // current may have been deleted since, and a snapshot may have shown that before the reply came
 			m.term.holding.Fence = e.Results[cluster.ResultFence].Version

@@ -234,7 +234,8 @@ type final struct {
 // pendingAcquire identifies an ACQUIRE by its term and the version of the fence that it would have replaced.
 type pendingAcquire struct {
 	term  int64
-	fence int32 // the version that it replaces
+	fence int32         // the version that it replaces
+	sent  time.Duration // when the first one for this term was sent whose outcome is unknown
 }
 
 // New returns a machine in [Standby].

@@ -319,6 +319,23 @@ func TestLostReplies(t *testing.T) {
 			t.Errorf("lease counts from %s, %+v", s.m.Deadline()-s.b.Lease, s.m.term.holding)
 		}
 	})
+	t.Run("a second ACQUIRE was sent, as the first was not seen", func(t *testing.T) {
+		for name, second := range map[string]TxDone{
+			"refused": refused(TxAcquire, 2, cluster.ErrBadVersion), "unknown": {Tx: TxAcquire, Err: cluster.ErrUnknown},
+		} {
+			s := newScript(t)
+			s.on(s.saw(), "ACQUIRE")
+			sentAt := s.now
+			s.on(TxDone{Tx: TxAcquire, Err: cluster.ErrUnknown})
+			s.after(s.b.Renew)
+			s.on(s.saw(), "ACQUIRE") // a server lagged
+			s.on(second)
+			s.on(s.saw(fence("me", 7, cluster.FenceHeld), current("me", session)), "Lease", "RunPreStart")
+			if s.m.Deadline() != sentAt+s.b.Lease {
+				t.Errorf("%s: the lease ends %s after the first was sent", name, s.m.Deadline()-sentAt)
+			}
+		}
+	})
 	t.Run("ACQUIRE took effect too late: released", func(t *testing.T) {
 		s := newScript(t)
 		s.on(s.saw(), "ACQUIRE")

@@ -213,6 +213,32 @@ func TestSetSlotsThatWereNotReleased(t *testing.T) {
 	}
 }
 
+// A slot's holder may owe more to an earlier one than its own lease wait. And if the record of slots is damaged, a fence
+// that is not there may have been deleted.
+func TestSetSlotsThatWereNotReleasedForOtherReasons(t *testing.T) {
+	p := cluster.Paths{Root: "/c"}
+	for name, c := range map[string]struct {
+		change func(read *cluster.Stored[cluster.Slots], table []cluster.SlotState)
+		want   time.Duration
+	}{
+		"owes more": {func(_ *cluster.Stored[cluster.Slots], table []cluster.SlotState) {
+			f := &table[1].Fence.Record
+			f.State, f.Owed = cluster.FenceHeld, cluster.Duration(36*time.Second)
+		}, 36 * time.Second},
+		"a damaged record": {func(read *cluster.Stored[cluster.Slots], table []cluster.SlotState) {
+			read.Err, read.Record = errors.New("damaged"), cluster.Slots{}
+			table[2].Fence = cluster.Stored[cluster.Fence]{}
+		}, 4 * time.Second},
+	} {
+		read, table := setting()
+		next := read.Record.Changed(cluster.SlotSize{Count: 3, PerNode: 1}, "ann", "", time.Time{})
+		c.change(&read, table)
+		if _, wait, err := p.SetSlotsTx(read, next, table); err != nil || wait != c.want {
+			t.Errorf("%s: %v, waits %s", name, err, wait)
+		}
+	}
+}
+
 // The fence of a slot that was damaged begins the next epoch with the term of the decision. With an older one it would look as if that term
 // had never been acquired, and it would come again if the decision were lost as well.
 func TestSetSlotsKeepsTheTermOfADamagedFence(t *testing.T) {

@@ -155,7 +155,16 @@ func TestRevokeRecord(t *testing.T) {
 	g := newGroup("a", "b").leads("a", 7)
 	g.Fence.Record.Term, g.Fence.Record.Led, g.Fence.Record.LeaseWait = 6, true, 4
 	g.Fence.Record.State = cluster.FenceHeld
+	g.Fence.Record.Owed, g.Fence.Record.Earlier = 36, []cluster.EarlierHolder{{Node: "old", Wait: 36}}
+	g.Fence.Record.Failsafe = &cluster.Failsafe{Members: []cluster.FailsafeMember{{}}}
 	in := g.input(t)
+	in.Revoke = "not released in time"
+	d := newElector().Decide(in)
+	if d.Revoke == nil || d.Revoke.Owed != 36 || len(d.Revoke.Earlier) != 1 || d.Revoke.Failsafe == nil {
+		t.Errorf("it forgets what the holder owes, or who has promised: %+v", d.Revoke)
+	}
+	g.Fence.Record.Owed, g.Fence.Record.Earlier, g.Fence.Record.Failsafe = 0, nil, nil
+	in = g.input(t)
 	in.Revoke = "not released in time"
 	if d := newElector().Decide(in); d.Revoke == nil || !d.Revoke.Led || d.Revoke.LeaseWait != 4 || d.Revoke.Term != 6 || d.Revoke.State != cluster.FenceRevoked {
 		t.Errorf("%+v", d.Revoke)

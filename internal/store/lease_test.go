@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/sys/boottime"
@@ -47,6 +49,36 @@ func TestCreateLease(t *testing.T) {
 	do(t, other, cluster.LeaseZnodeTx(znode)...)
 	if _, err := CreateLeaseZnode(t.Context(), s, p.Root, "n1"); err == nil {
 		t.Error("the znode of another session is taken for the own one")
+	}
+}
+
+// slowLease is a session whose reads take a second.
+type slowLease struct {
+	LeaseZnodeSession
+	now *atomic.Int64
+}
+
+func (s slowLease) Get(ctx context.Context, path string, watch bool) ([]byte, cluster.Stat, error) {
+	data, stat, err := s.LeaseZnodeSession.Get(ctx, path, watch)
+	s.now.Add(int64(time.Second))
+	return data, stat, err
+}
+
+// A sighting is the receipt of the answer: no renewal that it shows was sent after that.
+func TestALeaseIsSeenWhenTheAnswerComes(t *testing.T) {
+	holder, host := open(t, zk.Options{}), open(t, zk.Options{})
+	znode := newLease(t, holder, root(t, holder).Root, "n1")
+	var now atomic.Int64
+	now.Store(1)
+	w := NewLeaseZnodeWatch(func(znode string) LeaseZnodeSession {
+		return slowLease{host.Group(cluster.Paths{Root: znode}), &now}
+	}, func() time.Duration { return time.Duration(now.Load()) })
+	first := make(chan bool)
+	release := w.Follow(znode, func() { close(first) })
+	defer release()
+	<-first
+	if at := w.Seen(znode).At; at <= time.Second {
+		t.Errorf("seen at %s, the answer came after a second", at)
 	}
 }
 

@@ -49,6 +49,17 @@ func TestFencingRunsWhileTheLeaseIsWaitedFor(t *testing.T) {
 	s.on(Tick{}, "RunPreStart")
 }
 
+// Only fencing that has succeeded ends the lease wait.
+func TestFailedFencingEndsNoWait(t *testing.T) {
+	s, _ := lost(t, Fencing{SkipWait: true})
+	over := s.m.waitOver()
+	s.after(time.Second)
+	s.on(NodeFenced{Term: 7, Node: "old", Err: errFence})
+	if s.m.Phase() != LeaseWait || s.m.waitOver() != over {
+		t.Errorf("phase %s, the wait is over after %s instead of %s", s.m.Phase(), s.m.waitOver(), over)
+	}
+}
+
 // What is not over when the lease wait is ends, and the work does not start beside it.
 func TestFencingEndsWithTheWait(t *testing.T) {
 	s, _ := lost(t, Fencing{SkipWait: true})

@@ -262,6 +262,35 @@ func TestAnInvalidGroupIsShown(t *testing.T) {
 	}
 }
 
+// guardWithSurvivors is a guard that finds work of an earlier daemon in some groups.
+type guardWithSurvivors struct {
+	Guard
+	survivors atomic.Pointer[[]string]
+}
+
+func (g *guardWithSurvivors) Survivors() []string { return *g.survivors.Load() }
+
+// A host takes no part in a group while work of its dead daemon may run there: if it were elected, it would count an
+// earlier holder on this node as proven dead.
+func TestAHostTakesNoPartBesideASurvivor(t *testing.T) {
+	guard := &guardWithSurvivors{Guard: guardClient}
+	guard.survivors.Store(&[]string{"g0", "g1/3"})
+	f := runGroups(t, fresh(), "a", 3, func(o *Options) { o.Guard = guard })
+	f.until("g2", "leads", status.Daemon.Leads)
+	conn := initialSession(t)
+	for _, name := range []string{"g0", "g1"} {
+		f.until(name, "is refused", func(v status.Daemon) bool {
+			return v.Membership == status.MembershipRefused && v.MembershipReason == errSurvivor.Error()
+		})
+		if all, _, err := conn.Children(t.Context(), f.base+"/"+name+"/election", false); err != nil || len(all) > 0 {
+			t.Errorf("%s has the members %q, %v", name, all, err)
+		}
+	}
+	guard.survivors.Store(new([]string))
+	f.until("g0", "leads once the survivor is dead", status.Daemon.Leads)
+	f.until("g1", "leads once the survivor is dead", status.Daemon.Leads)
+}
+
 // groupLog calls see for each message of a group.
 type groupLog struct {
 	group string

@@ -36,16 +36,20 @@ func runWithPids(t *testing.T, settings string) (f *fleetOf, pid int) {
 }
 
 // running returns the running instance of a group.
-func (f *fleetOf) running(name string) *instance {
+func (f *fleetOf) running(name string) *instance { return f.membership(name).instance() }
+
+// membership returns the membership of a group.
+func (f *fleetOf) membership(name string) *membership {
 	f.mu.Lock()
 	s := f.session
 	f.mu.Unlock()
-	return s.member(f.group(name).resource).instance()
+	return s.member(f.group(name).resource)
 }
 
 const (
 	stuckLoop     = "a loop that is stuck"
 	stuckPromoted = "a loop that is stuck, and promoted work"
+	leaveBefore   = "a LEAVE that does not wait for the death"
 )
 
 // A member whose instance is over, but whose work does not die, may be the oldest one: an elector that no longer elects. It leaves, and
@@ -60,6 +64,12 @@ func TestWorkThatDoesNotDieLeavesTheGroupToOthers(t *testing.T) {
 		stuckPromoted: beStuck,
 		"a record that was deleted": func(f *fleetOf) {
 			if _, err := initialSession(f.t).Do(f.t.Context(), cluster.Op{Kind: cluster.OpDelete, Path: f.base + "/g0/nodes/a", Version: cluster.AnyVersion}); err != nil {
+				f.t.Fatal(err)
+			}
+		},
+		leaveBefore: func(f *fleetOf) { // an abandoned instance whose guard is lost
+			m := f.membership("g0")
+			if err := m.leave(f.t.Context(), m.instance(), &abandonedError{"the test"}); err != nil {
 				f.t.Fatal(err)
 			}
 		},
@@ -78,7 +88,7 @@ func TestWorkThatDoesNotDieLeavesTheGroupToOthers(t *testing.T) {
 				names, _, err := conn.Children(t.Context(), p.Election(), false)
 				return err == nil && len(names) == 0
 			})
-			if what != "a record that was deleted" && f.running("g0").starts.Request(func() {}).Granted() {
+			if strings.HasPrefix(what, stuckLoop) && f.running("g0").starts.Request(func() {}).Granted() {
 				t.Error("other groups must wait until its work is dead")
 			}
 			data, stat, err := conn.Get(t.Context(), p.Leader(), false)
@@ -91,6 +101,32 @@ func TestWorkThatDoesNotDieLeavesTheGroupToOthers(t *testing.T) {
 				t.Errorf("g1 was disturbed: %+v", v)
 			}
 		})
+	}
+}
+
+// An abandoned instance gets new handles, for LEAVE. The end of the session must not send its final transaction, which
+// would release what is not proven to be dead.
+func TestTheFinalOfAnAbandonedInstanceIsDropped(t *testing.T) {
+	root := fresh()
+	initialize(t, root)
+	h := newOnly(Options{Config: load(t, "ZKELECTD_ZOOKEEPER_ROOT="+root, "ZKELECTD_CHILD_NONE=true"),
+		Log: slog.New(slog.DiscardHandler), Guard: guardClient})
+	conn := initialSession(t)
+	m, i := newMembership(&session{host: h.Host, zk: conn, ctx: t.Context()}, h.resources()[0]), new(instance)
+	m.connect(i)
+	abandoned := i.conns[0]
+	final := cluster.Op{Kind: cluster.OpSet, Path: h.paths.Leader(), Version: cluster.AnyVersion, Data: []byte("final")}
+	abandoned.CloseWith(final)
+	abandoned.Abandon()
+	m.connect(i)
+	if len(i.conns) != 1 || i.conns[0] == abandoned {
+		t.Error("it has no new handle")
+	}
+	if err := conn.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if data, _, err := initialSession(t).Get(t.Context(), final.Path, false); err != nil || string(data) == "final" {
+		t.Errorf("the fence is %q, %v", data, err)
 	}
 }
 

@@ -8,8 +8,10 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/operator/request"
 	"zkelectd/internal/operator/status"
 	"zkelectd/internal/test/testhelper"
 )
@@ -127,6 +129,29 @@ func TestTheFinalOfAnAbandonedInstanceIsDropped(t *testing.T) {
 	}
 	if data, _, err := initialSession(t).Get(t.Context(), final.Path, false); err != nil || string(data) == "final" {
 		t.Errorf("the fence is %q, %v", data, err)
+	}
+}
+
+// The guard has run the post_stop hook of an instance that was abandoned, but nobody knows how that has ended: the next
+// leader waits. There is none in this test, as the group is paused: the fence stays as LEAVE has written it.
+func TestLeaveOfAnAbandonedInstanceMakesTheNextLeaderWait(t *testing.T) {
+	f, _ := runWithPids(t, work+"hooks: {post_stop: ['true']}\n")
+	hard := request.Request{Kind: request.KindPause, Hard: true, Options: request.Options{By: "ann"}}
+	if _, err := f.group("g0").Submit(t.Context(), hard); err != nil {
+		t.Fatal(err)
+	}
+	f.until("g0", "is paused", func(v status.Daemon) bool { return v.Paused })
+	i := f.running("g0")
+	i.once.Do(func() { close(i.stuck) })
+	conn, p := initialSession(t), cluster.Paths{Root: f.base + "/g0"}
+	var fence cluster.Fence
+	wait(t, "the member leaves", func() bool {
+		data, stat, err := conn.Get(t.Context(), p.Leader(), false)
+		fence = cluster.ReadFence(p.Leader(), data, stat, err == nil).Record
+		return err == nil && fence.State != cluster.FenceReady
+	})
+	if fence.State != cluster.FenceUnclean || time.Duration(fence.Owed) != i.Budget().LeaseWait {
+		t.Errorf("the fence is %+v", fence)
 	}
 }
 

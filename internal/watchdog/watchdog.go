@@ -121,8 +121,8 @@ func (w *Watchdog) takeover(s cluster.Snapshot, now time.Duration, f *Findings, 
 	if s.Elected.Readable() && !s.Ready() && s.CheckSlots(s.Slots.Record.Epoch) == nil {
 		e := s.Elected.Record
 		blocked := s.ForeignCurrent() || s.Current.Exists && !s.Acquired() && s.Current.Record.Incarnation != e.Incarnation
-		if !blocked { // a decision that was deleted may be written again in the same term: until then nobody could follow it
-			key = fmt.Sprintf("%d %s %d", e.Term, e.Incarnation, s.Elected.Stat.Created)
+		if !blocked { // one that was deleted or damaged may be written again in the same term: nobody could follow it
+			key = fmt.Sprintf("%d %s %d", e.Term, e.Incarnation, s.Elected.Stat.Modified)
 		}
 		if s.Acquired() {
 			limit = max(limit, time.Duration(s.Fence.Record.Takeover)) + s.Fence.Record.TakeoverLimit()

@@ -46,6 +46,21 @@ func TestForeignCurrentIsRevokedAtOnce(t *testing.T) {
 	}
 }
 
+// A decision that was damaged is written again in the same term. Nobody could follow it meanwhile, which the elector may
+// not have seen.
+func TestADecisionThatWasWrittenAgainIsOverdueLater(t *testing.T) {
+	w := newWatchdog()
+	s := elected("a", 7)
+	w.Observe(s, 0)
+	s.Elected.Stat.Modified = 1
+	if f := w.Observe(s, takeover); f.Overdue != "" {
+		t.Errorf("the candidate is blamed: %q", f.Overdue)
+	}
+	if f := w.Observe(s, 2*takeover); f.Overdue == "" {
+		t.Error("the candidate is never blamed")
+	}
+}
+
 func TestExclusionsEndAndAreCleared(t *testing.T) {
 	w := newWatchdog()
 	s := holds(elected("a", 7), "a", 7, cluster.FenceReady)

@@ -203,7 +203,8 @@ func (m *Machine) recover() {
 	// The ACQUIRE that took effect may be an earlier one than the last: the lease counts from the first (S1).
 	sent := m.pendingAcquire.sent
 	if unknown == TxAcquire && m.snap.Acquired() && m.snap.Fence.Record.Term == m.term.fence.Term &&
-		m.term.fence.Term == m.pendingAcquire.term && m.snap.Fence.Record.Incarnation == m.opt.Self.Name && m.now < sent+m.opt.Budget.Lease {
+		m.term.fence.Term == m.pendingAcquire.term && m.snap.Fence.Record.Incarnation == m.opt.Self.Name &&
+		m.now < sent+m.opt.Budget.Lease {
 		m.acquired(sent, m.snap.Fence.Stat.Version, m.snap.Current.Stat.Version)
 		return
 	}

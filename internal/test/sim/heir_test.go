@@ -149,6 +149,7 @@ func TestAnEarlierHeirIsElectedNext(t *testing.T) { heirIsElectedNext(t, 869) }
 
 // The published heir is the one who is elected when the leader is lost, for 500 random groups, policies and requests.
 func TestTheHeirIsElectedNext(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		for range 5 {
 			heirIsElectedNext(t, rapid.Uint64Range(1, 1<<40).Draw(t, "seed"))

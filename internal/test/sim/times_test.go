@@ -12,6 +12,7 @@ import (
 
 // No loss takes longer than the table says, for random groups, policies, latencies and clocks that go at different rates.
 func TestLossesTakeNoLongerThanSaid(t *testing.T) {
+	t.Parallel()
 	longest := make(map[losses.Kind]float64) // how much of the time was needed
 	rapid.Check(t, func(t *rapid.T) {
 		for range 5 {

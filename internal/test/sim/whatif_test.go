@@ -15,6 +15,7 @@ import (
 
 // The forecast of a loss is what then happens, for 500 random groups, policies and requests.
 func TestForecastsComeTrue(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		for range 5 {
 			forecastComesTrue(t, rapid.Uint64Range(1, 1<<40).Draw(t, "seed"), func(hosts int) int {

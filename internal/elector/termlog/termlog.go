@@ -21,6 +21,7 @@ type Recorder struct {
 	decided  time.Duration   // when pending was made or first seen; 0 if that was in the first snapshot
 	vacancy  vacancy
 	fence    ending // the last fence that it has seen
+	led      int64  // the last term that it knows to have been READY
 	recorded int64  // the last term that was recorded
 	waiting  []cluster.PastTerm
 	counted  []cluster.PastTerm // terms whose decision it has seen happen
@@ -74,13 +75,17 @@ func (r *Recorder) Observe(s cluster.Snapshot, now time.Duration) {
 
 // observeVacancy notes since when no leader's work has run. What a fence says counts from when it is first seen. If its
 // leader is gone without a word, its work has ended before that is seen. A recorder may have been blind for a while, as
-// that of a deputy that acted twice: who has been READY in a term that began then has ended the vacancy that it knows
-// of.
+// that of a deputy that acted twice, or have read late: who has been READY then, unseen, has ended the vacancy that it
+// knows of.
 func (r *Recorder) observeVacancy(s *cluster.Snapshot, now time.Duration) {
 	f := ending{s.Fence.Record.Term, s.Fence.Record.State}
 	written := f != r.fence
-	unseen := written && (f.state == cluster.FenceReady || f.term > r.pending.Term)
+	led := f.state == cluster.FenceReady || s.Fence.Record.Led
+	unseen := written && (f.state == cluster.FenceReady || led && f.term != r.led || f.term > r.pending.Term)
 	r.fence = f
+	if led {
+		r.led = f.term
+	}
 	if s.Ready() || s.Current.Readable() && s.Current.Record.State == cluster.CurrentReady {
 		r.vacancy = vacancy{}
 		return

@@ -208,6 +208,17 @@ func TestADeputyThatWasBlindCountsAnew(t *testing.T) {
 	x.see(8*time.Second, "at least 0s")
 	x.g.Fence.Record.Term, x.g.Fence.Record.State = 10, cluster.FenceHeld // two others were elected meanwhile
 	x.see(8*time.Second, "at least 0s")
+
+	x = newGaps(t)
+	x.g.vacant()
+	x.see(0, "at least 0s")
+	x.g.elect(8, "b", cluster.CauseFailure)
+	x.see(time.Second, "at least 1s")
+	x.g.Fence.Record = cluster.Fence{Term: 8, State: cluster.FenceReleased, Led: true, Idle: cluster.AtLeast(0)} // b has led for less than a read took
+	x.see(time.Second, "at least 0s")
+	x.see(time.Second, "at least 1s")
+	x.g.Fence.Record.State = cluster.FenceRevoked // said again, otherwise
+	x.see(time.Second, "at least 2s")
 }
 
 // A host that is lost has worked until its last renewal at least, whatever else is known of it.

@@ -80,6 +80,7 @@ func newGapCheck(recordings string) *gapCheck {
 	return &gapCheck{
 		recordings: record.NewReader(recordings), ready: make(map[term]time.Duration), released: make(map[term]time.Duration),
 		vacant: make(map[term]time.Duration), members: make(map[string]*holding), compared: make(map[term]bool), short: gapShort,
+		delaying: times{since: 1}, // as the start of all daemons at once does
 	}
 }
 

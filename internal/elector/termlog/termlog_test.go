@@ -214,7 +214,8 @@ func TestADeputyThatWasBlindCountsAnew(t *testing.T) {
 	x.see(0, "at least 0s")
 	x.g.elect(8, "b", cluster.CauseFailure)
 	x.see(time.Second, "at least 1s")
-	x.g.Fence.Record = cluster.Fence{Term: 8, State: cluster.FenceReleased, Led: true, Idle: cluster.AtLeast(0)} // b has led for less than a read took
+	// b has led for less time than a read took.
+	x.g.Fence.Record = cluster.Fence{Term: 8, State: cluster.FenceReleased, Led: true, Idle: cluster.AtLeast(0)}
 	x.see(time.Second, "at least 0s")
 	x.see(time.Second, "at least 1s")
 	x.g.Fence.Record.State = cluster.FenceRevoked // said again, otherwise

@@ -81,7 +81,8 @@ func (r *Recorder) observeVacancy(s *cluster.Snapshot, now time.Duration) {
 	f := ending{s.Fence.Record.Term, s.Fence.Record.State}
 	written := f != r.fence
 	led := f.state == cluster.FenceReady || s.Fence.Record.Led
-	unseen := written && (f.state == cluster.FenceReady || led && f.term != r.led || f.term > r.pending.Term)
+	unseen := written && (f.state == cluster.FenceReady || led && f.term != r.led || f.term > r.pending.Term ||
+		!s.Fence.Readable()) // nobody knows what it has said
 	r.fence = f
 	if led {
 		r.led = f.term

@@ -220,6 +220,13 @@ func TestADeputyThatWasBlindCountsAnew(t *testing.T) {
 	x.see(time.Second, "at least 1s")
 	x.g.Fence.Record.State = cluster.FenceRevoked // said again, otherwise
 	x.see(time.Second, "at least 2s")
+
+	x = newGaps(t)
+	x.see(0, "-")
+	x.g.ended(cluster.FenceReleased, &cluster.Gap{For: cluster.Duration(time.Second)})
+	x.see(time.Second, "1s")
+	x.g.Fence = cluster.Stored[cluster.Fence]{Exists: true, Err: cluster.ErrNoAuth} // what it has said is lost
+	x.see(time.Second, "at least 0s")
 }
 
 // A host that is lost has worked until its last renewal at least, whatever else is known of it.

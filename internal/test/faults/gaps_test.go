@@ -208,7 +208,7 @@ func (c *gapCheck) compare(root string, history []cluster.PastTerm, ledger []ten
 // ends returns when the work of the last leader before a term may have ended, the most probable end first. A READY of unknown outcome may
 // have made a leader or not.
 func (c *gapCheck) ends(next term, before []cluster.PastTerm, ledger []tenure) (ends []tenure) {
-	if len(ledger) == 0 || c.unwritten(next, ledger) {
+	if len(ledger) == 0 || c.unwritten(next, before, ledger) {
 		return nil
 	}
 	last := make(map[int64]tenure)
@@ -226,15 +226,21 @@ func (c *gapCheck) ends(next term, before []cluster.PastTerm, ledger []tenure) (
 	return slices.SortedFunc(maps.Values(last), func(a, b tenure) int { return cmp.Compare(b.end, a.end) })
 }
 
-// unwritten reports whether the work of the last READY before a term has ended before it wrote a line.
-func (c *gapCheck) unwritten(next term, ledger []tenure) bool {
-	var last int64
-	for t := range c.ready {
-		if t.root == next.root && t.number < next.number {
-			last = max(last, t.number)
+// unwritten reports whether the last leader before a term, or a candidate since whose READY may have had an effect, has ended before its work
+// wrote a line.
+func (c *gapCheck) unwritten(next term, before []cluster.PastTerm, ledger []tenure) bool {
+	for _, p := range slices.Backward(before) {
+		if c.ready[term{next.root, p.Term}] == 0 {
+			continue
+		}
+		if !slices.ContainsFunc(ledger, func(t tenure) bool { return t.term == p.Term }) {
+			return true
+		}
+		if p.Outcome == string(cluster.CurrentReady) {
+			break
 		}
 	}
-	return last != 0 && !slices.ContainsFunc(ledger, func(t tenure) bool { return t.term == last })
+	return false
 }
 
 // judge returns what is wrong with a term's gap; the empty string if nothing is.
@@ -307,22 +313,24 @@ func TestGapCheck(t *testing.T) {
 		delayed bool
 		flight  time.Duration // of RELEASE
 		ok      bool
+		without bool // a line of term 1
 	}{
-		"exact":                         {gap(2*s, ""), "READY", false, 0, true},
-		"a release on its way":          {gap(s, ""), "READY", false, s, true},
-		"too short, beyond that":        {gap(s-260*ms, ""), "READY", false, s, false},
-		"a little shorter":              {gap(2*s-240*ms, ""), "READY", false, 0, true},
-		"too short":                     {gap(2*s-260*ms, ""), "READY", false, 0, false},
-		"too short under a delay":       {gap(s, ""), "READY", true, 0, true},
-		"too long":                      {gap(2*s+20*ms, ""), "READY", false, 0, false},
-		"too long under a delay":        {gap(2*s+20*ms, ""), "READY", true, 0, false},
-		"at least":                      {gap(s, cluster.BoundAtLeast), "READY", false, 0, true},
-		"at least what is too long":     {gap(3*s, cluster.BoundAtLeast), "READY", true, 0, false},
-		"at most":                       {gap(3*s, cluster.BoundAtMost), "READY", false, 0, true},
-		"at most what is too short":     {gap(s, cluster.BoundAtMost), "READY", false, 0, false},
-		"READY had no effect":           {gap(4*s, ""), "never READY: x", false, 0, true},
-		"READY had an effect after all": {gap(2*s, ""), "never READY: x", false, 0, true},
-		"neither":                       {gap(3*s, ""), "never READY: x", false, 0, false},
+		"exact":                         {gap(2*s, ""), "READY", false, 0, true, false},
+		"a release on its way":          {gap(s, ""), "READY", false, s, true, false},
+		"too short, beyond that":        {gap(s-260*ms, ""), "READY", false, s, false, false},
+		"a little shorter":              {gap(2*s-240*ms, ""), "READY", false, 0, true, false},
+		"too short":                     {gap(2*s-260*ms, ""), "READY", false, 0, false, false},
+		"too short under a delay":       {gap(s, ""), "READY", true, 0, true, false},
+		"too long":                      {gap(2*s+20*ms, ""), "READY", false, 0, false, false},
+		"too long under a delay":        {gap(2*s+20*ms, ""), "READY", true, 0, false, false},
+		"at least":                      {gap(s, cluster.BoundAtLeast), "READY", false, 0, true, false},
+		"at least what is too long":     {gap(3*s, cluster.BoundAtLeast), "READY", true, 0, false, false},
+		"at most":                       {gap(3*s, cluster.BoundAtMost), "READY", false, 0, true, false},
+		"at most what is too short":     {gap(s, cluster.BoundAtMost), "READY", false, 0, false, false},
+		"READY had no effect":           {gap(4*s, ""), "never READY: x", false, 0, true, false},
+		"READY had an effect after all": {gap(2*s, ""), "never READY: x", false, 0, true, false},
+		"neither":                       {gap(3*s, ""), "never READY: x", false, 0, false, false},
+		"nobody knows when it ended":    {gap(4*s, ""), "never READY: x", false, 0, true, true},
 	} {
 		check := newGapCheck("")
 		for n := range int64(3) {
@@ -341,8 +349,12 @@ func TestGapCheck(t *testing.T) {
 		if c.delayed {
 			check.delaying.spans = []span{{9 * s, 13 * s}}
 		}
+		lines := ledger
+		if c.without {
+			lines = ledger[1:]
+		}
 		history := []cluster.PastTerm{{Term: 1, Outcome: "READY"}, {Term: 2, Outcome: c.before}, {Term: 3, Outcome: "READY", Leaderless: c.gap}}
-		if faults := check.compare("/r", history, ledger); (len(faults) == 0) != c.ok {
+		if faults := check.compare("/r", history, lines); (len(faults) == 0) != c.ok {
 			t.Errorf("%s: %q", name, faults)
 		}
 	}

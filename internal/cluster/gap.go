@@ -8,7 +8,7 @@ import (
 // Gap is how long no leader's work has run: from when the end of the work of the last leader was confirmed, all of its
 // processes being gone, or from its last proven moment. Each host adds what it has measured on its own monotonic clock
 // to what it reads, so no clock of one host is compared with another's. What a transaction takes on its way is not
-// counted.
+// counted, nor for how long its reader was cut off or stopped.
 type Gap struct {
 	For Duration `json:"for"`
 	// Bound is empty if the end of the work is known.

@@ -322,7 +322,7 @@ func (m *Member) giveToMachine(snap cluster.Snapshot) {
 		m.setQueued(m.overLimit)
 	}
 	if m.overLimit {
-		m.step(transition.Tick{})
+		m.step(transition.Waits{Snapshot: snap})
 	} else {
 		m.step(transition.Saw{Snapshot: snap})
 	}

@@ -18,8 +18,12 @@ func (m *Member) recordStep(at time.Duration, ev transition.Event, actions []tra
 		At: at, Root: m.group.opt.Paths.Root, Node: m.self.ID, Incarnation: m.self.Name,
 		Event: reflect.TypeOf(ev).Name(), Running: m.machine.Running(),
 	}
-	if saw, ok := ev.(transition.Saw); ok {
-		recordRead(&l, &saw.Snapshot)
+	switch ev := ev.(type) {
+	case transition.Saw:
+		recordRead(&l, &ev.Snapshot)
+	case transition.Waits:
+		l.Event = reflect.TypeFor[transition.Saw]().Name()
+		recordRead(&l, &ev.Snapshot)
 	}
 	for _, a := range actions {
 		switch a := a.(type) {

@@ -64,10 +64,11 @@ func (m *Machine) noteVacancy(s *cluster.Snapshot) {
 	v, f, e := &m.vacancy, &s.Fence.Record, &s.Elected.Record
 	if s.HolderRead && (f.Term != v.term || f.State != v.state) {
 		v.term, v.state, v.fence, v.fenceAt = f.Term, f.State, s.Idle(), m.now
-		if !m.snap.HolderRead {
+		if !v.holderRead {
 			v.fence = v.fence.OrMore()
 		}
 	}
+	v.holderRead = s.HolderRead && s.Fence.Readable()
 	if e.Term != v.decision {
 		first := v.decision == 0
 		v.decision, v.elected, v.electedAt = e.Term, e.Leaderless, m.now
@@ -98,6 +99,8 @@ func (m *Machine) gap() *cluster.Gap {
 	switch {
 	case !m.term.ready:
 		return i.before.Plus(m.now - i.since)
+	case m.term.lent:
+		return cluster.AtLeast(0)
 	case i.ended == 0:
 		return nil
 	}

@@ -183,8 +183,13 @@ func (m *Machine) checkHeld() {
 	if own || m.snap.HoldsCurrent() {
 		m.term.holding.Fence, m.term.holding.Current = f.Stat.Version, m.snap.Current.Stat.Version
 	}
-	if !m.term.ready && m.term.task == taskUp && m.snap.Ready() && m.snap.Elected.Record.Term == m.term.number {
+	switch {
+	case m.term.ready || !own || f.Record.State != cluster.FenceReady && !f.Record.Led:
+	case m.term.task == taskUp && m.snap.Ready() && m.snap.Elected.Record.Term == m.term.number:
 		m.declared()
+	default: // it has led, but is being replaced, or its work has ended
+		m.term.ready = true
+		m.noteLastWork()
 	}
 }
 
@@ -431,8 +436,16 @@ func (m *Machine) extend(sent time.Duration) {
 // declared notes that READY took effect.
 func (m *Machine) declared() {
 	m.term.ready = true
+	m.noteLastWork()
 	m.noteCurrent(m.term.sending, m.term.holding.Current)
 	m.do(Announce{Phase: Leading, Term: m.term.number, Reason: "the takeover is complete", Fencing: m.term.fence.Fencing})
+}
+
+// noteLastWork notes when the work of a leader has ended, once all of it has.
+func (m *Machine) noteLastWork() {
+	if t := &m.term; t.ready && t.idle.ended != 0 && !t.lent {
+		m.last = LastWork{t.number, t.idle.ended}
+	}
 }
 
 // released ends the term, once nothing of it runs any more.

@@ -28,6 +28,8 @@ type Event interface{ apply(m *Machine) }
 type (
 	// Saw reports a new snapshot.
 	Saw struct{ Snapshot cluster.Snapshot }
+	// Waits reports a new snapshot while this member must not do anything: what it says is only timed.
+	Waits struct{ Snapshot cluster.Snapshot }
 	// TxDone reports the outcome of the transaction under way.
 	TxDone struct {
 		Tx      Tx
@@ -65,8 +67,12 @@ type (
 	// ChildFailed reports that the child could not be started, did not become ready, or fails its liveness probe. It
 	// may come late, after the end of the term.
 	ChildFailed struct{ Err error }
-	// ChildDead reports that no process of the child's group is left, and how the child ended.
-	ChildDead struct{ Status string }
+	// ChildDead reports that no process of the child's group is left, and how the child ended. Unused is set if nothing
+	// of it has worked.
+	ChildDead struct {
+		Status string
+		Unused bool
+	}
 	// Lent reports that an application lease of Term is about to be handed out. It is not, if [Machine.Lending] says
 	// then that it may not be.
 	Lent struct{ Term int64 }
@@ -201,6 +207,12 @@ func (e Saw) apply(m *Machine) {
 		m.end("its own registration is gone or damaged")
 	case e.Snapshot.DeclaredSilent(m.opt.Self.Name):
 		m.end("the group counts it as silent: it has not renewed its lease, or has not taken over in time")
+	}
+}
+
+func (e Waits) apply(m *Machine) {
+	if e.Snapshot.At >= m.settled {
+		m.noteVacancy(&e.Snapshot)
 	}
 }
 
@@ -403,9 +415,10 @@ func (e ChildFailed) apply(m *Machine) {
 
 func (e ChildDead) apply(m *Machine) {
 	m.term.running, m.term.idle.ended = false, m.now
-	if m.term.ready {
-		m.last = LastWork{m.term.number, m.now}
+	if e.Unused && m.last.Term == m.term.number {
+		m.term.idle.ended = m.last.Ended // of the child before
 	}
+	m.noteLastWork()
 	switch {
 	case !m.term.held: // as for ChildFailed
 	case m.term.stop != nil || m.ended != "":
@@ -420,7 +433,7 @@ func (e ChildDead) apply(m *Machine) {
 
 func (e Lent) apply(m *Machine) {
 	if l := m.Lending(); l.Open && l.Term == e.Term {
-		m.term.lent = true
+		m.term.lent, m.last = true, LastWork{}
 	}
 }
 
@@ -430,7 +443,8 @@ func (e ApplicationLeasesOver) apply(m *Machine) {
 	}
 	m.term.lent = false
 	if !m.term.running {
-		m.term.idle.ended, m.last = m.now, LastWork{m.term.number, m.now}
+		m.term.idle.ended = m.now
+		m.noteLastWork()
 	}
 }
 

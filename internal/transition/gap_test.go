@@ -36,7 +36,7 @@ func exactly(d time.Duration) *cluster.Gap { return &cluster.Gap{For: cluster.Du
 
 // watches makes the script go on from a snapshot with the term before, so that the next one shows changes.
 func (s *script) watches() {
-	s.m.snap.HolderRead, s.m.vacancy.decision = true, 6
+	s.m.vacancy.holderRead, s.m.vacancy.decision = true, 6
 }
 
 // What the fence or the decision says counts on from when it was read first, until READY.
@@ -87,6 +87,8 @@ func TestWhatIsReadAtFirstBoundsTheGap(t *testing.T) {
 		"the decision":                       {then: []func(*cluster.Snapshot){old, now(time.Second)}, want: "at least 1s"},
 		"an upper bound":                     {then: []func(*cluster.Snapshot){leftBy(cluster.FenceSilent, cluster.AtMost(time.Second))}, want: "at least 0s"},
 		"the fence, after another's term":    {[]func(*cluster.Snapshot){unread}, []func(*cluster.Snapshot){old}, "at least 60ms"},
+		"a fence that was unreadable":        {[]func(*cluster.Snapshot){unread, func(s *cluster.Snapshot) { s.HolderRead = true; s.Fence.Err = cluster.ErrNoAuth }}, []func(*cluster.Snapshot){old}, "at least 60ms"},
+		"a fence that it has seen change":    {[]func(*cluster.Snapshot){unread, fence("old", 6, cluster.FenceReady), current("old", 1), func(s *cluster.Snapshot) { s.HolderRead = true }}, []func(*cluster.Snapshot){old}, "60ms"},
 		"a decision that it has seen happen": {[]func(*cluster.Snapshot){unread}, []func(*cluster.Snapshot){old, now(time.Second)}, "1s"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -153,5 +155,125 @@ func TestAHostKnowsWhenItsOwnWorkEnded(t *testing.T) {
 		next.now, next.m.opt.Budget.LeaseWait, next.m.last = s.now, 0, s.m.LastWork()
 		change(&next.m.last)
 		next.idle(next.on(again, "ACQUIRE"), name)
+	}
+}
+
+// A READY whose reply was lost has begun a leadership, whatever has become of it since: what was before is over.
+func TestAReadyWithoutAReplyEndsTheGap(t *testing.T) {
+	led := func(snap *cluster.Snapshot) { snap.Fence.Record.Idle = exactly(1500 * time.Millisecond) }
+	for name, c := range map[string]struct {
+		before func(*script) // the reply is lost
+		then   []func(*cluster.Snapshot)
+		want   []string
+	}{
+		"its work has ended":   {func(s *script) { s.on(ChildDead{Status: "exited"}, "RunPostStop") }, nil, nil},
+		"it is being replaced": {func(*script) {}, []func(*cluster.Snapshot){replacedBy("other", 8)}, []string{"StopTask"}},
+		"it was revoked as well": {func(*script) {}, []func(*cluster.Snapshot){replacedBy("other", 8), func(snap *cluster.Snapshot) {
+			snap.Fence.Record.End(cluster.AtLeast(0))
+			snap.Fence.Record.State = cluster.FenceRevoked
+		}}, []string{"StopTask"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			s.watches()
+			s.on(s.saw(leftBy(cluster.FenceReleased, exactly(time.Second))), "ACQUIRE")
+			s.on(done(TxAcquire), "Lease", "RunPreStart")
+			s.startChild()
+			s.after(500 * time.Millisecond)
+			s.on(ChildReady{}, "READY")
+			c.before(s)
+			ended := s.now
+			s.after(100 * time.Millisecond)
+			s.on(TxDone{Tx: TxReady, Err: cluster.ErrUnknown})
+			s.after(100 * time.Millisecond)
+			s.on(s.saw(append(append(s.mine(), led), c.then...)...), c.want...)
+			if c.want != nil {
+				ended = s.now
+				s.on(ChildDead{}, "RunPostStop")
+			}
+			s.after(300 * time.Millisecond)
+			release := s.on(HookDone{}, "RELEASE")
+			s.idle(release, (&cluster.Gap{For: cluster.Duration(s.now - ended)}).Rounded())
+			if f := released(t, sent(t, release)); !f.Led {
+				t.Errorf("left behind: %+v", f)
+			}
+			if got, want := s.m.LastWork(), (LastWork{7, ended}); got != want {
+				t.Errorf("last work %+v, want %+v", got, want)
+			}
+		})
+	}
+}
+
+// Work that was to start again, and did not, has not worked since it ended.
+func TestWorkThatDidNotStartAgainAddsToTheGap(t *testing.T) {
+	for want, unused := range map[string]bool{"3.5s": true, "1s": false} {
+		s := newScript(t)
+		s.leads()
+		s.m.term.lease.deadline = s.now + time.Hour // the lease does not matter here
+		s.m.term.lease.renewed = s.m.term.lease.deadline
+		s.on(ChildDead{Status: "exited"})
+		s.after(time.Second)
+		s.on(Tick{}, "StartChild")
+		s.on(ChildStarted{})
+		s.after(1500 * time.Millisecond)
+		s.on(ChildFailed{Err: cluster.ErrUnknown}, "StopTask")
+		s.on(ChildDead{Status: "was not promoted", Unused: unused}, "RunPostStop")
+		s.after(time.Second)
+		s.idle(s.on(HookDone{}, "RELEASE"), want)
+	}
+}
+
+// While a host has no room for its work, a member only notes how long there is no leader.
+func TestAMemberWithoutRoomTimesTheGap(t *testing.T) {
+	s := newScript(t)
+	s.m.opt.Budget.LeaseWait = 0
+	s.watches()
+	s.on(Waits{Snapshot: s.saw(leftBy(cluster.FenceReleased, exactly(time.Second))).Snapshot})
+	s.after(2 * time.Second)
+	s.idle(s.on(s.saw(leftBy(cluster.FenceReleased, exactly(time.Second))), "ACQUIRE"), "3s")
+}
+
+// What applications still do under their leases is work.
+func TestApplicationLeasesThatAreLeftLeaveNoGap(t *testing.T) {
+	s := lend(t)
+	s.on(Quit{Reason: "stop"}, "StopTask")
+	s.on(Quit{Reason: "stop"}, "KillTask")
+	s.on(ChildDead{}, "RunPostStop")
+	s.after(time.Second)
+	s.idle(s.on(HookDone{}, "RELEASE"), "at least 0s")
+	if s.m.LastWork() != (LastWork{}) {
+		t.Errorf("last work %+v", s.m.LastWork())
+	}
+}
+
+// When work has ended that was started again since, and may be used by applications by then, says nothing.
+func TestApplicationLeasesAfterARestart(t *testing.T) {
+	s := newScript(t)
+	s.leads()
+	s.m.term.lease.deadline = s.now + time.Hour // the lease does not matter here
+	s.m.term.lease.renewed = s.m.term.lease.deadline
+	s.on(ChildDead{Status: "exited"})
+	s.after(time.Second)
+	s.on(Tick{}, "StartChild")
+	s.on(Lent{Term: 7})
+	s.on(ChildStarted{})
+	s.after(time.Second)
+	s.on(Quit{Reason: "stop"}, "StopTask")
+	s.on(ApplicationLeasesOver{Term: 7})
+	s.on(ChildDead{Status: "was not promoted", Unused: true}, "RunPostStop")
+	s.after(time.Second)
+	s.idle(s.on(HookDone{}, "RELEASE"), "1s")
+}
+
+// The reply to READY may come after the end of the work.
+func TestAReplyAfterTheEndTellsWhenTheWorkEnded(t *testing.T) {
+	s := newScript(t)
+	s.declare()
+	s.on(ChildDead{Status: "exited"}, "RunPostStop")
+	ended := s.now
+	s.after(time.Second)
+	s.on(done(TxReady))
+	if got, want := s.m.LastWork(), (LastWork{7, ended}); got != want {
+		t.Errorf("last work %+v, want %+v", got, want)
 	}
 }

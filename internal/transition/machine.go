@@ -173,6 +173,7 @@ type termState struct {
 type vacancy struct {
 	term, decision     int64 // of the fence and of the decision
 	state              cluster.FenceState
+	holderRead         bool // by the snapshot before, and the fence was readable
 	fence, elected     *cluster.Gap
 	fenceAt, electedAt time.Duration
 }

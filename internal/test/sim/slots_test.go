@@ -166,7 +166,7 @@ func (l *loop) see() {
 	l.gated = l.m.r.slotted && l.elected() && !l.snap.SelfLost && l.machine.Idle() && !l.admit()
 	if l.gated {
 		l.m.w.faults["takeover held back"]++
-		l.step(tick)
+		l.step(transition.Waits{Snapshot: l.snap})
 		return
 	}
 	l.step(transition.Saw{Snapshot: l.m.w.broken.sees(l, l.snap)})

@@ -158,7 +158,7 @@ func (l *loop) childDead(how string) {
 		return
 	}
 	l.early = l.m.work != nil
-	l.inline = append(l.inline, transition.ChildDead{Status: how})
+	l.inline = append(l.inline, transition.ChildDead{Status: how, Unused: how == "was not promoted"})
 	if !l.early {
 		next := l.inline[len(l.inline)-1]
 		l.inline = l.inline[:len(l.inline)-1]

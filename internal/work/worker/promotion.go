@@ -25,6 +25,9 @@ type promotion struct {
 	work    *guard.Work        // nil until the work is leader-only
 }
 
+// notPromoted is how a leadership ends whose work was not promoted.
+const notPromoted = "was not promoted"
+
 func (w *Worker) startPromotion(term int64) []transition.Event {
 	p := &promotion{
 		worker: w, standby: w.opt.Standby, fencing: w.opt.Fencing(term), env: w.env(term),
@@ -59,7 +62,7 @@ func (p *promotion) run() {
 	close(p.over)
 	w.set(nil)
 	w.opt.Log.Info("child no longer leads", "term", p.fencing.Term, "status", status)
-	w.opt.Report(transition.ChildDead{Status: status})
+	w.opt.Report(transition.ChildDead{Status: status, Unused: status == notPromoted})
 }
 
 // fail reports why the leadership must end, unless that is known.
@@ -78,12 +81,12 @@ func (p *promotion) lead() (status string) {
 	work, err := p.standby.awaitWarm(limited)
 	if err != nil {
 		p.fail(err)
-		return "was not promoted"
+		return notPromoted
 	}
 	lease, err := p.standby.take(p, work)
 	if err != nil {
 		p.fail(err)
-		return "was not promoted"
+		return notPromoted
 	}
 	p.work = work
 	go func() { // ends with limited: an order to a process that has ended is over
@@ -95,7 +98,7 @@ func (p *promotion) lead() (status string) {
 	}()
 	if err := p.standby.guard.AwaitLease(limited, lease); err != nil {
 		p.fail(err)
-		return "was not promoted"
+		return notPromoted
 	}
 	if err := w.opt.Spec.Promote.give(limited, w, p.fencing, workenv.RoleLeader); err != nil {
 		p.fail(err)

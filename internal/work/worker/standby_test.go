@@ -143,6 +143,9 @@ func dead(t *testing.T, events <-chan transition.Event) string {
 	for {
 		switch ev := next(t, events).(type) {
 		case transition.ChildDead:
+			if ev.Unused != (ev.Status == "was not promoted") {
+				t.Errorf("%+v", ev)
+			}
 			return ev.Status
 		case transition.ChildFailed:
 		default:

@@ -81,7 +81,7 @@ func (w *Worker) runUnit(u *unit, env []string) {
 	}
 	u.closeAnswers()
 	w.set(nil)
-	w.opt.Report(transition.ChildDead{Status: status})
+	w.opt.Report(transition.ChildDead{Status: status, Unused: work == nil})
 }
 
 // closeAnswers stops answering the unit's start.

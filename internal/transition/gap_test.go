@@ -209,8 +209,7 @@ func TestWorkThatDidNotStartAgainAddsToTheGap(t *testing.T) {
 	for want, unused := range map[string]bool{"3.5s": true, "1s": false} {
 		s := newScript(t)
 		s.leads()
-		s.m.term.lease.deadline = s.now + time.Hour // the lease does not matter here
-		s.m.term.lease.renewed = s.m.term.lease.deadline
+		s.neverLapses()
 		s.on(ChildDead{Status: "exited"})
 		s.after(time.Second)
 		s.on(Tick{}, "StartChild")
@@ -250,8 +249,7 @@ func TestApplicationLeasesThatAreLeftLeaveNoGap(t *testing.T) {
 func TestApplicationLeasesAfterARestart(t *testing.T) {
 	s := newScript(t)
 	s.leads()
-	s.m.term.lease.deadline = s.now + time.Hour // the lease does not matter here
-	s.m.term.lease.renewed = s.m.term.lease.deadline
+	s.neverLapses()
 	s.on(ChildDead{Status: "exited"})
 	s.after(time.Second)
 	s.on(Tick{}, "StartChild")

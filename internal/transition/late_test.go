@@ -352,8 +352,7 @@ func TestNothingIsAcquiredWithoutReadingTheFence(t *testing.T) {
 func TestExitsOutsideTheWindowDoNotCount(t *testing.T) {
 	s := newScript(t)
 	s.lead()
-	s.m.term.lease.deadline = s.now + time.Hour // the lease does not matter here
-	s.m.term.lease.renewed = s.m.term.lease.deadline
+	s.neverLapses()
 	first := s.now
 	exit := func(at time.Duration, started bool) {
 		t.Helper()

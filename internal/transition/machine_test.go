@@ -193,6 +193,12 @@ func (s *script) lead() {
 	}
 }
 
+// neverLapses makes the lease last, where it does not matter.
+func (s *script) neverLapses() {
+	s.m.term.lease.deadline = s.now + time.Hour
+	s.m.term.lease.renewed = s.m.term.lease.deadline
+}
+
 // endWork ends the work of a leader that stops, up to its RELEASE.
 func (s *script) endWork() {
 	s.t.Helper()

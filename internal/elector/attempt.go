@@ -20,27 +20,11 @@ type attemptEnd struct {
 // checkAttempt applies the rules (a) to (c) of docs/protocol.md, Electing: whether the elected attempt is over, why,
 // and whether that is a strike. known is the highest term that was known before.
 func checkAttempt(in Input, known int64) attemptEnd {
+	if g := checkRecords(&in.Snapshot, known); g.ended {
+		return g
+	}
 	s := &in.Snapshot
 	rec, fence := s.Elected.Record, s.Fence.Record
-	elected, fenced := s.Terms()
-	switch {
-	case !s.Elected.Exists && fenced == 0 && known == 0:
-		return attemptEnd{ended: true, cause: cluster.CauseFirst, reason: "first election"}
-	case !s.Elected.Exists:
-		return attemptEnd{ended: true, cause: cluster.CauseRepair, reason: "the decision was deleted"}
-	case s.Elected.Err != nil:
-		return attemptEnd{ended: true, cause: cluster.CauseRepair, reason: s.Elected.Err.Error()}
-	case !s.Fence.Exists:
-		return attemptEnd{ended: true, cause: cluster.CauseRepair, reason: "the fence was deleted"}
-	case s.Fence.Err != nil:
-		// The term may have been acquired, and must not be a second time.
-		return attemptEnd{ended: true, cause: cluster.CauseRepair, reason: s.Fence.Err.Error()}
-	case fenced > elected || (fenced == elected && fenced != 0 && fence.Incarnation != rec.Incarnation):
-		return attemptEnd{ended: true, cause: cluster.CauseRepair, reason: "the decision is older than the last leadership"}
-	case s.Slot == "" && fence.State != cluster.FenceReady && s.Remembered() > elected:
-		// All records were lost, and a daemon that remembered none of this elected before those that do had registered.
-		return attemptEnd{ended: true, cause: cluster.CauseRepair, reason: "a member remembers a later term"}
-	}
 	_, alive := s.Member(rec.Incarnation)
 	if s.Acquired() {
 		switch fence.State {
@@ -80,6 +64,31 @@ func checkAttempt(in Input, known int64) attemptEnd {
 		return attemptEnd{ended: true, cause: cluster.CauseRepair, reason: "current was deleted under " + rec.Node}
 	case in.Overdue != "":
 		return attemptEnd{ended: true, cause: cluster.CauseOverdue, reason: rec.Node + " " + in.Overdue, strike: true}
+	}
+	return attemptEnd{}
+}
+
+// checkRecords returns whether there is no decision, or the records do not agree with it.
+func checkRecords(s *cluster.Snapshot, known int64) attemptEnd {
+	rec, fence := s.Elected.Record, s.Fence.Record
+	elected, fenced := s.Terms()
+	switch {
+	case !s.Elected.Exists && fenced == 0 && known == 0:
+		return attemptEnd{ended: true, cause: cluster.CauseFirst, reason: "first election"}
+	case !s.Elected.Exists:
+		return attemptEnd{ended: true, cause: cluster.CauseRepair, reason: "the decision was deleted"}
+	case s.Elected.Err != nil:
+		return attemptEnd{ended: true, cause: cluster.CauseRepair, reason: s.Elected.Err.Error()}
+	case !s.Fence.Exists:
+		return attemptEnd{ended: true, cause: cluster.CauseRepair, reason: "the fence was deleted"}
+	case s.Fence.Err != nil:
+		// The term may have been acquired, and must not be a second time.
+		return attemptEnd{ended: true, cause: cluster.CauseRepair, reason: s.Fence.Err.Error()}
+	case fenced > elected || (fenced == elected && fenced != 0 && fence.Incarnation != rec.Incarnation):
+		return attemptEnd{ended: true, cause: cluster.CauseRepair, reason: "the decision is older than the last leadership"}
+	case s.Slot == "" && fence.State != cluster.FenceReady && s.Remembered() > elected:
+		// All records were lost, and a daemon that remembered none of this elected before those that do had registered.
+		return attemptEnd{ended: true, cause: cluster.CauseRepair, reason: "a member remembers a later term"}
 	}
 	return attemptEnd{}
 }

@@ -78,6 +78,8 @@ func TestWhatIsReadAtFirstBoundsTheGap(t *testing.T) {
 	unread := func(s *cluster.Snapshot) {
 		s.HolderRead, s.Elected.Record.Term, s.Elected.Record.Incarnation = false, 6, "old"
 	}
+	read := func(s *cluster.Snapshot) { s.HolderRead = true }
+	unreadable := func(s *cluster.Snapshot) { s.Fence.Err = cluster.ErrNoAuth }
 	for name, c := range map[string]struct {
 		saw  []func(*cluster.Snapshot) // first
 		then []func(*cluster.Snapshot)
@@ -87,8 +89,8 @@ func TestWhatIsReadAtFirstBoundsTheGap(t *testing.T) {
 		"the decision":                       {then: []func(*cluster.Snapshot){old, now(time.Second)}, want: "at least 1s"},
 		"an upper bound":                     {then: []func(*cluster.Snapshot){leftBy(cluster.FenceSilent, cluster.AtMost(time.Second))}, want: "at least 0s"},
 		"the fence, after another's term":    {[]func(*cluster.Snapshot){unread}, []func(*cluster.Snapshot){old}, "at least 60ms"},
-		"a fence that was unreadable":        {[]func(*cluster.Snapshot){unread, func(s *cluster.Snapshot) { s.HolderRead = true; s.Fence.Err = cluster.ErrNoAuth }}, []func(*cluster.Snapshot){old}, "at least 60ms"},
-		"a fence that it has seen change":    {[]func(*cluster.Snapshot){unread, fence("old", 6, cluster.FenceReady), current("old", 1), func(s *cluster.Snapshot) { s.HolderRead = true }}, []func(*cluster.Snapshot){old}, "60ms"},
+		"a fence that was unreadable":        {[]func(*cluster.Snapshot){unread, read, unreadable}, []func(*cluster.Snapshot){old}, "at least 60ms"},
+		"a fence that it has seen change":    {[]func(*cluster.Snapshot){unread, read, fence("old", 6, cluster.FenceReady), current("old", 1)}, []func(*cluster.Snapshot){old}, "60ms"},
 		"a decision that it has seen happen": {[]func(*cluster.Snapshot){unread}, []func(*cluster.Snapshot){old, now(time.Second)}, "1s"},
 	} {
 		t.Run(name, func(t *testing.T) {

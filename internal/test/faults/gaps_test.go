@@ -226,8 +226,8 @@ func (c *gapCheck) ends(next term, before []cluster.PastTerm, ledger []tenure) (
 	return slices.SortedFunc(maps.Values(last), func(a, b tenure) int { return cmp.Compare(b.end, a.end) })
 }
 
-// unwritten reports whether the last leader before a term, or a candidate since whose READY may have had an effect, has ended before its work
-// wrote a line.
+// unwritten reports whether the last leader before a term, or a candidate since whose READY may have had an effect, has
+// ended before its work wrote a line.
 func (c *gapCheck) unwritten(next term, before []cluster.PastTerm, ledger []tenure) bool {
 	for _, p := range slices.Backward(before) {
 		if c.ready[term{next.root, p.Term}] == 0 {

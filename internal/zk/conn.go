@@ -33,11 +33,14 @@ func (g *Group) Get(ctx context.Context, path string, watched bool) ([]byte, clu
 		if !arm {
 			return g.zk.Get(path)
 		}
-		data, stat, _, err := g.zk.GetW(path)
-		if !errors.Is(err, zk.ErrNoNode) {
-			return data, stat, err
+		// getData sets no watch on a znode that does not exist; exists does. What was deleted is probably still gone: then
+		// it takes one round trip only, which a candidate waits for.
+		if !g.takeDeleted(path) {
+			data, stat, _, err := g.zk.GetW(path)
+			if !errors.Is(err, zk.ErrNoNode) {
+				return data, stat, err
+			}
 		}
-		// getData sets no watch on a znode that does not exist; exists does.
 		exists, _, _, err := g.zk.ExistsW(path)
 		if err != nil || !exists {
 			if err == nil {

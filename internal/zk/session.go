@@ -81,6 +81,7 @@ type Session struct {
 	handles      int                 // created so far
 	writes       map[*pendingWrite]struct{}
 	armed        map[watch]*armedWatch
+	deleted      map[string]struct{} // znodes whose deletion a watch has reported, until they are watched again
 }
 
 // watch identifies a watch on a znode: on its children, or on its data and existence.
@@ -143,7 +144,8 @@ func newSession(opt Options) *Session {
 		opt: opt, done: make(chan struct{}), established: make(chan struct{}), disconnected: make(chan struct{}, 1),
 		serverErrors: make(map[string]error), queue: newQueue(), suspects: newSuspects(opt.Log), renewer: newRenewer(),
 		groups: make(map[string][]*Group), writes: make(map[*pendingWrite]struct{}), armed: make(map[watch]*armedWatch),
-		roots: make(map[string]bool), reportAt: time.Now().Add(outageReport), reportPause: outageReport,
+		deleted: make(map[string]struct{}),
+		roots:   make(map[string]bool), reportAt: time.Now().Add(outageReport), reportPause: outageReport,
 	}
 	s.own = s.newGroup("")
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -248,6 +250,7 @@ func (s *Session) event(ev zk.Event) {
 	case ev.Type == zk.EventSession && ev.State == zk.StateHasSession:
 		// The watches ended with the connection before: hint at everything.
 		clear(s.armed)
+		clear(s.deleted)
 		s.allGroups(func(g *Group) { g.hint("") })
 	case ev.Type == zk.EventSession && ev.State == zk.StateExpired:
 		s.gone = true
@@ -256,6 +259,9 @@ func (s *Session) event(ev zk.Event) {
 		s.markDisconnected()
 	case ev.Path != "" && ev.State == zk.StateUnknown: // from unwatchAll
 	case ev.Path != "":
+		if ev.Type == zk.EventNodeDeleted {
+			s.deleted[ev.Path] = struct{}{}
+		}
 		if ev.Type != zk.EventNodeChildrenChanged {
 			delete(s.armed, watch{ev.Path, false})
 		}
@@ -266,6 +272,15 @@ func (s *Session) event(ev zk.Event) {
 			g.hint(ev.Path)
 		}
 	}
+}
+
+// takeDeleted reports whether a watch has reported the deletion of a znode that was not read since.
+func (s *Session) takeDeleted(path string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, deleted := s.deleted[path]
+	delete(s.deleted, path)
+	return deleted
 }
 
 // unwatchAll returns the events that make the library forget all watches.

@@ -151,6 +151,59 @@ func TestWatchesOfFailedReads(t *testing.T) {
 	}
 }
 
+// What a watch has reported as deleted is read in one round trip, with a watch: a candidate waits for that. So is what was
+// created after that.
+func TestReadAfterADeletionTakesOneRoundTrip(t *testing.T) {
+	const exists, getData = 3, 4
+	var asked opRecorder
+	s, other := open(t, Options{dialer: dialBy(asked.dial)}), open(t, Options{})
+	path := root(t, s).Root + "/x"
+	reads := func(want error) [2]int {
+		t.Helper()
+		before := [2]int{asked.count(exists), asked.count(getData)}
+		if _, _, err := s.Get(t.Context(), path, true); !errors.Is(err, want) {
+			t.Fatal(err)
+		}
+		return [2]int{asked.count(exists) - before[0], asked.count(getData) - before[1]}
+	}
+	if got := reads(cluster.ErrNoNode); got != [2]int{1, 1} {
+		t.Errorf("what was never there: %v", got)
+	}
+	for _, c := range []struct {
+		op       cluster.Op
+		readable error
+		want     [2]int
+	}{
+		{create(path, false), nil, [2]int{0, 1}},
+		{cluster.Op{Kind: cluster.OpDelete, Path: path}, cluster.ErrNoNode, [2]int{1, 0}},
+		{create(path, false), nil, [2]int{0, 1}},
+		{cluster.Op{Kind: cluster.OpSet, Path: path}, nil, [2]int{0, 1}},
+	} {
+		s.TakeHints()
+		if _, err := other.Do(t.Context(), c.op); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "a hint", func() bool { return s.TakeHints().Has(path) })
+		if got := reads(c.readable); got != c.want {
+			t.Errorf("after %+v: %v times exists and getData, want %v", c.op, got, c.want)
+		}
+	}
+	// Created again before it is read: the watch is set, and what is there is read.
+	for _, op := range []cluster.Op{{Kind: cluster.OpDelete, Path: path, Version: 1}, create(path, false)} {
+		if _, err := other.Do(t.Context(), op); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "a hint", func() bool { return s.TakeHints().Has(path) })
+	if got := reads(nil); got != [2]int{1, 1} {
+		t.Errorf("what was created again: %v", got)
+	}
+	if _, err := other.Do(t.Context(), cluster.Op{Kind: cluster.OpSet, Path: path}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a hint of the watch that exists has set", func() bool { return s.TakeHints().Has(path) })
+}
+
 func TestPasswordIsNotLogged(t *testing.T) {
 	var log bytes.Buffer
 	s := open(t, Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), Access: Access{Auth: credentialsFile(t, "user:secret"), ACL: ACLPrivate}})

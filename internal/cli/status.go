@@ -94,7 +94,7 @@ func followStatus(ctx context.Context, g group, shown *screen) error {
 		if err != nil || !g.manyLeaders() {
 			return func() tabular { return viewer.Group(all.Shared) }, err
 		}
-		return func() tabular { return groupsStatus{Root: g.paths.Root, Groups: g.views(all)} }, g.slotsError(all)
+		return func() tabular { return groupsStatus{Root: g.paths.Root, Groups: g.views(all)} }, nil
 	}
 	if terminal, ok := shown.w.(*os.File); ok && shown.output != "json" && os.Getenv("TERM") != "dumb" &&
 		isTerminal(terminal) {
@@ -269,9 +269,6 @@ func (g group) summaries(ctx context.Context) []groupStatus {
 	if err == nil {
 		read, err = g.readLeaders(ctx, false)
 	}
-	if err == nil {
-		err = g.slotsError(read)
-	}
 	if err != nil {
 		none := status.Group{Name: cluster.GroupOf(g.name), Root: g.paths.Root, State: status.StateNone,
 			Members: []status.Member{}}
@@ -288,22 +285,6 @@ func (g group) summaries(ctx context.Context) []groupStatus {
 		views[i].LastRun = run
 	}
 	return views
-}
-
-// slotsError returns an error if it is not known which slots a group has, or if it has none yet.
-func (g group) slotsError(read operator.Leaders) error {
-	record := read.Shared.Slots
-	switch {
-	case len(read.Snapshots) > 0:
-		return nil
-	case record.Err == nil:
-		return notCreated(g.host, g.name, g.paths.Root)
-	case record.Newer() != nil:
-		return fmt.Errorf("%w: until then no slot gets another leader; leaders keep working", record.Err)
-	case errors.Is(record.Err, cluster.ErrNoSlots):
-		return record.Err
-	}
-	return fmt.Errorf("%w: the elector writes it again; if no daemon runs, start one", record.Err)
 }
 
 // views returns the view of each leader, with a forecast if the policy permits one.

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -110,7 +111,8 @@ type Leaders struct {
 const slotReadsAtOnce = 16
 
 // ReadLeaders returns a group, with slots if slotted is set. name is the name of the group or of one of its slots. It
-// reads the decisions before the members, as a daemon does. If watch is true, it sets watches.
+// reads the decisions before the members, as a daemon does. If watch is true, it sets watches. It returns an error if it
+// is not known which slots the group has: without any, each question about all leaders would have an answer.
 func ReadLeaders(ctx context.Context, r cluster.Reader, name string, paths cluster.Paths, slotted,
 	watch bool) (Leaders, error) {
 	g := Leaders{Name: cluster.GroupOf(name), slotted: slotted}
@@ -139,6 +141,9 @@ func ReadLeaders(ctx context.Context, r cluster.Reader, name string, paths clust
 	if g.Shared, err = store.ReadAll(ctx, r, paths.OfSlot(0), watch); err != nil {
 		return g, err
 	}
+	if err := slotsUnknown(record, paths.Slots()); err != nil {
+		return g, err
+	}
 	g.Shared.Slots = record
 	for i := range g.Snapshots {
 		s, own := g.Shared, &g.Snapshots[i]
@@ -150,6 +155,22 @@ func ReadLeaders(ctx context.Context, r cluster.Reader, name string, paths clust
 	g.Shared.Elected, g.Shared.Fence = cluster.Stored[cluster.Elected]{}, cluster.Stored[cluster.Fence]{}
 	g.Shared.Current = cluster.Stored[cluster.Current]{}
 	return g, nil
+}
+
+// slotsUnknown returns an error if a record of slots does not say which slots a group has. znode is the record's.
+func slotsUnknown(record cluster.Stored[cluster.Slots], znode string) error {
+	switch err := record.Err; {
+	case record.Readable():
+		return nil
+	case errors.Is(err, cluster.ErrNoSlots):
+		return fmt.Errorf("%w: no daemon has joined the group yet; start one", err)
+	case record.Newer() != nil:
+		return fmt.Errorf("%w: until then no slot gets another leader; leaders keep working", err)
+	case err == nil:
+		return fmt.Errorf("znode %s does not exist: the elector writes it again; if no daemon runs, start one", znode)
+	default:
+		return fmt.Errorf("%w: the elector writes it again; if no daemon runs, start one", err)
+	}
 }
 
 // Question returns the question for a forecast of one slot, or without one of the whole group. ask answers instead of
@@ -176,10 +197,7 @@ func (g Leaders) Question(c config.Config, slot string, ask func(policy.Input) *
 func (g Leaders) slotQuestion(c config.Config, slot string, ask func(policy.Input) *policy.Answer,
 	policies *policy.Cache) (whatif.Question, error) {
 	i, n := cluster.SlotNumber(slot), len(g.Snapshots)
-	switch {
-	case n == 0:
-		return whatif.Question{}, &request.RefusedError{Err: fmt.Errorf("there is no slot %s: the group has none yet", slot)}
-	case i < 0 || i >= n:
+	if i < 0 || i >= n {
 		return whatif.Question{},
 			&request.RefusedError{Err: fmt.Errorf("there is no slot %s: the group has %d, 0 to %d", slot, n, n-1)}
 	}

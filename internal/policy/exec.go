@@ -86,6 +86,9 @@ func ParseAnswer(data []byte, in Input) Answer {
 	if err := d.Decode(&ids); err != nil {
 		return Answer{Err: fmt.Sprintf("its answer is not a JSON list of node ids: %v", err)}
 	}
+	if ids == nil {
+		return Answer{Err: "its answer is not a JSON list of node ids: it is null"}
+	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return Answer{Err: "its answer has more than one JSON list"}
 	}

@@ -42,6 +42,7 @@ func TestParseAnswer(t *testing.T) {
 		" [\"b\"]\n\n":     {[]string{"b"}, ""},
 		`[]`:               {[]string{}, ""},
 		``:                 {nil, "not a JSON list"},
+		`null`:             {nil, "not a JSON list"},
 		`{"order": ["a"]}`: {nil, "not a JSON list"},
 		`["a", 7]`:         {nil, "not a JSON list"},
 		`["a"] ["b"]`:      {nil, "more than one"},

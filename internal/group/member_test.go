@@ -326,7 +326,7 @@ func TestExpiryEndsTheMembership(t *testing.T) {
 	if reason := a.reason(t); !strings.Contains(reason, "expired") || a.guard.last() != 0 {
 		t.Errorf("ended with %q and the lease %s", reason, a.guard.last())
 	}
-	if v := a.group.View(); v.Leads() || v.Session || v.Loop {
+	if v := a.group.View(); v.Leads() || v.Session || v.Loop || v.Holder != nil {
 		t.Errorf("afterwards it shows %+v", v)
 	}
 }

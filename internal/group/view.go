@@ -46,7 +46,9 @@ func (m *Member) View() status.Daemon {
 		e := m.snap.Elected.Record
 		v.Elected, v.ElectedSite, v.ElectedTerm, v.Cause, v.Reason = e.Node, e.Site, e.Term, string(e.Cause), e.Reason
 	}
-	v.Holder = holder(m.snap)
+	if !m.over { // afterwards nobody can know
+		v.Holder = holder(m.snap)
+	}
 	if heir, known := m.snap.NextLeader(); known {
 		v.Heir, v.IsHeir = heir.Node, v.Session && m.closing == "" && m.snap.SelfIsHeir()
 	}

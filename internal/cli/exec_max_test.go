@@ -206,3 +206,25 @@ func TestExecRefusesAnotherLimit(t *testing.T) {
 		}
 	}
 }
+
+// Another limit than that of the group is not in force after init, which says how to change it.
+func TestInitOfAnotherLimit(t *testing.T) {
+	t.Parallel()
+	f := newLimited(t, 1)
+	args := func(limit string) []string {
+		return []string{"init", "--zk", f.servers[0], "--root", f.paths.Root, "--max", limit}
+	}
+	out, err := zkelectd(args("3")...)
+	hint := regexp.MustCompile(`or run 'zkelectd (slots 3 [^']*)'`).FindStringSubmatch(out)
+	if err == nil || hint == nil || !strings.Contains(out, "has 1 slot already, not 3 slots, at most 1 per node") {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if f.exists(f.paths.OfSlot(1).Leader()) {
+		t.Error("another slot was created")
+	}
+	for _, words := range [][]string{strings.Fields(hint[1]), args("3")} {
+		if out, err := zkelectd(words...); err != nil {
+			t.Errorf("%v: %v, %s", words, err, out)
+		}
+	}
+}

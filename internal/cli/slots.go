@@ -204,23 +204,35 @@ func (g group) checkNoMembers(ctx context.Context) error {
 	return g.hasMembers("changed", ids)
 }
 
-// initializeSlots creates the slots of the configuration, none of which has a leader. It returns what to say of it.
+// initializeSlots creates the slots of the configuration, none of which has a leader. It returns what to say of it. It
+// refuses another number of slots than the group has.
 func (g group) initializeSlots(ctx context.Context) (string, error) {
 	size := cluster.SlotSize{Count: g.cfg.Slots.Count, PerNode: g.cfg.Slots.Limit()}
 	if !g.cfg.Slots.Enabled() {
 		return "", fmt.Errorf("the group %s has slots, but this configuration has none: name one that "+
 			"has with --config", g.name)
 	}
-	for i := range size.Count {
+	if err := store.Init(ctx, g.session, g.paths.OfSlot(0), whoami()); err != nil {
+		return "", err
+	}
+	read, err := store.ReadSlots(ctx, g.session, g.paths, false)
+	missing := !read.Exists || errors.Is(read.Err, cluster.ErrNoSlots)
+	switch {
+	case err != nil:
+		return "", err
+	case !missing && read.Err != nil:
+		return "", operator.SlotsUnknown(read, g.paths.Slots())
+	case !missing && read.Record.SlotSize != size:
+		return "", refuse("nothing was changed: the group %s has %s already, not %s: use that here as well, or run %s",
+			g.name, read.Record.SlotSize, size,
+			cluster.InGroup("'zkelectd slots %s --per-node %s'", g.name, size.Count, size.PerNode))
+	}
+	for i := 1; i < size.Count; i++ {
 		if err := store.Init(ctx, g.session, g.paths.OfSlot(i), whoami()); err != nil {
 			return "", err
 		}
 	}
-	read, err := store.ReadSlots(ctx, g.session, g.paths, false)
-	if err != nil {
-		return "", err
-	}
-	if errors.Is(read.Err, cluster.ErrNoSlots) || !read.Exists {
+	if missing {
 		if err := store.DoSplit(ctx, g.session, g.paths, g.paths.SlotsTx("", read, cluster.NewSlots(size, whoami(),
 			time.Now()))); err != nil {
 			return "", fmt.Errorf("cannot write znode %s: %w", g.paths.Slots(), err)

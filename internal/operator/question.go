@@ -141,7 +141,7 @@ func ReadLeaders(ctx context.Context, r cluster.Reader, name string, paths clust
 	if g.Shared, err = store.ReadAll(ctx, r, paths.OfSlot(0), watch); err != nil {
 		return g, err
 	}
-	if err := slotsUnknown(record, paths.Slots()); err != nil {
+	if err := SlotsUnknown(record, paths.Slots()); err != nil {
 		return g, err
 	}
 	g.Shared.Slots = record
@@ -157,8 +157,8 @@ func ReadLeaders(ctx context.Context, r cluster.Reader, name string, paths clust
 	return g, nil
 }
 
-// slotsUnknown returns an error if a record of slots does not say which slots a group has. znode is the record's.
-func slotsUnknown(record cluster.Stored[cluster.Slots], znode string) error {
+// SlotsUnknown returns an error if a record of slots does not say which slots a group has. znode is the record's.
+func SlotsUnknown(record cluster.Stored[cluster.Slots], znode string) error {
 	switch err := record.Err; {
 	case record.Readable():
 		return nil

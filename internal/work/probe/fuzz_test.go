@@ -50,5 +50,5 @@ func FuzzParseNumber(f *testing.F) {
 // The kernel creates the credentials, but the sender can attach other control messages.
 func FuzzSender(f *testing.F) {
 	f.Add([]byte{28, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 7, 0, 0, 0, 8, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0})
-	f.Fuzz(func(_ *testing.T, control []byte) { sender(control) })
+	f.Fuzz(func(_ *testing.T, control []byte) { parseControl(control) })
 }

@@ -93,7 +93,11 @@ func (s *Socket) receive(to Notified) {
 		if err != nil {
 			return
 		}
-		if cred := sender(control[:nc]); cred == nil || !isMember(cred, expected) {
+		cred, received := parseControl(control[:nc])
+		for _, fd := range received {
+			syscall.Close(fd)
+		}
+		if cred == nil || !isMember(cred, expected) {
 			continue
 		}
 		note := parseNotification(string(data[:n]))
@@ -149,18 +153,23 @@ func isMember(cred *syscall.Ucred, group int) bool {
 	return err == nil && actual == group
 }
 
-// sender returns the credentials of the sender; nil if there are none.
-func sender(control []byte) *syscall.Ucred {
+// parseControl returns the credentials of the sender, nil if there are none, and the descriptors that came with the
+// message. Any process on this host can send some, and they must be closed: systemd-notify sends a pipe with BARRIER=1,
+// and waits until that is closed. The kernel closes those for which control has no room.
+func parseControl(control []byte) (cred *syscall.Ucred, received []int) {
 	messages, err := syscall.ParseSocketControlMessage(control)
 	if err != nil {
-		return nil
+		return nil, nil
 	}
 	for _, m := range messages {
-		if cred, err := syscall.ParseUnixCredentials(&m); err == nil {
-			return cred
+		if c, err := syscall.ParseUnixCredentials(&m); err == nil {
+			cred = c
+		} else if len(m.Data)%4 == 0 { // else ParseUnixRights would panic
+			fds, _ := syscall.ParseUnixRights(&m)
+			received = append(received, fds...)
 		}
 	}
-	return nil
+	return cred, received
 }
 
 // Wait waits for READY=1, and returns an error if ctx ends before.

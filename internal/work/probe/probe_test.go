@@ -1,11 +1,14 @@
 package probe
 
 import (
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -127,6 +130,45 @@ func TestNotify(t *testing.T) {
 	}
 	if v := socket.Value(); v != "tcp://a:1?x=y" {
 		t.Errorf("value %q", v)
+	}
+}
+
+// A descriptor that comes with a notification is closed, whoever sends it, also if there are more than the receiver has
+// room for.
+func TestNotifyClosesReceivedDescriptors(t *testing.T) {
+	own, err := syscall.Getpgid(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, group := range map[string]int{"accepted": own, "rejected": 1} {
+		for _, n := range []int{1, 100} {
+			socket, err := ListenNotify(Notified{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer socket.Close()
+			socket.Expect(group)
+			read, write, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer read.Close()
+			sender, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rights := syscall.UnixRights(slices.Repeat([]int{int(write.Fd())}, n)...)
+			to := &syscall.SockaddrUnix{Name: socket.Path()}
+			if err := syscall.Sendmsg(sender, []byte("BARRIER=1"), rights, to, 0); err != nil {
+				t.Fatal(err)
+			}
+			syscall.Close(sender)
+			write.Close()
+			read.SetReadDeadline(time.Now().Add(5 * time.Second))
+			if _, err := read.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+				t.Errorf("%s sender of %d descriptors: %v", name, n, err)
+			}
+		}
 	}
 }
 

@@ -170,20 +170,19 @@ func (m *Machine) maybeSetMembers() bool {
 // readMembersBack handles a snapshot that may show the outcome of a SETM. The version before it proves nothing: it may
 // still take effect.
 func (m *Machine) readMembersBack(refused error) {
-	f, fence := &m.term.failsafe, m.snap.Fence
+	fence := &m.snap.Fence
 	if fence.Stat.Version == m.term.holding.Fence {
 		if refused != nil {
 			m.replacedBy(refused, "RENEW")
 		}
 		return
 	}
-	var members []cluster.FailsafeMember
+	var set failsafe.Set
 	if r := fence.Record.Failsafe; r != nil {
-		members = r.Members
+		set = failsafe.Set{Members: r.Members, Max: time.Duration(r.Max)}
 	}
-	set, own := f.rounds.Possible(members)
-	if !fence.Readable() || !own || fence.Record.Term != m.term.number || fence.Record.Incarnation != m.opt.Self.Name ||
-		fence.Record.State != cluster.FenceReady {
+	if !fence.Readable() || !m.term.failsafe.rounds.Possible(set) || fence.Record.Term != m.term.number ||
+		fence.Record.Incarnation != m.opt.Self.Name || fence.Record.State != cluster.FenceReady {
 		m.lose(Stop{Reason: "the fence was changed by somebody else"})
 		return
 	}

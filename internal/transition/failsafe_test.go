@@ -196,6 +196,31 @@ func TestAnUnknownSetMembersIsReadBack(t *testing.T) {
 	}
 }
 
+// Of two SETMs for the same members, the earlier one may be in force, with another limit: successors go by that one.
+func TestTheLimitIsReadBackWithTheMembers(t *testing.T) {
+	s := leadingFailsafe(t)
+	const limit = time.Minute
+	limited := func(snap *cluster.Snapshot) { snap.Policy.Record.Failsafe.Max = cluster.Duration(limit) }
+	read := func(version int32, f *cluster.Failsafe, change ...func(*cluster.Snapshot)) Saw {
+		written := func(snap *cluster.Snapshot) {
+			snap.Fence.Stat.Version, snap.Fence.Record.Failsafe = version, f
+		}
+		return s.saw(append(append(s.mine(), members("a"), written), change...)...)
+	}
+	before := s.m.term.fence.Failsafe
+	first := sent(t, s.on(read(11, before, limited), "SETM"))
+	s.on(TxDone{Tx: TxSetMembers, Err: cluster.ErrUnknown}, "SendRound")
+	s.after(s.b.Renew / 2)
+	s.on(read(11, before))
+	s.renewed(s.now, nil, "Lease", "SETM") // without the limit
+	s.on(refused(TxSetMembers, cluster.ResultFence, cluster.ErrBadVersion))
+	inForce := cluster.ReadFence("/c/leader", first.Ops[cluster.ResultFence].Data, cluster.Stat{}, true).Record.Failsafe
+	s.m.Step(s.now, read(12, inForce))
+	if got := s.m.term.failsafe.rounds.Max(); got != limit || s.m.Phase() != Leading {
+		t.Errorf("the limit is %s, phase %s", got, s.m.Phase())
+	}
+}
+
 // left is the fence of another leader, for which these must promise.
 func left(ids ...string) func(*cluster.Snapshot) {
 	return func(s *cluster.Snapshot) {

@@ -65,15 +65,8 @@ func (r *Rounds) Acked() Set { return r.acked }
 // Settled reports whether only the acknowledged set may be in force.
 func (r *Rounds) Settled() bool { return len(r.maybe) == 0 }
 
-// Possible reports whether one of the sets that may be in force is this one, and returns it.
-func (r *Rounds) Possible(members []cluster.FailsafeMember) (Set, bool) {
-	for _, s := range slices.Backward(r.sets()) {
-		if slices.Equal(s.Members, members) {
-			return s, true
-		}
-	}
-	return Set{}, false
-}
+// Possible reports whether this set may be in force, with its limit: whoever reads the fence goes by that limit (S1).
+func (r *Rounds) Possible(s Set) bool { return slices.ContainsFunc(r.sets(), s.Equal) }
 
 // Members returns everybody who must promise: the members of all sets that may be in force. It returns none while one
 // of these is empty: then anybody may take over.

@@ -326,10 +326,14 @@ lead fewest, as failback permits.`)
 	c.submits(reelect, reelected)
 }
 
-// reelected is complete when the reelection is over and there is a READY leader.
+// reelected is complete when the reelection was held and there is a READY leader.
 func reelected(s cluster.Snapshot, plan request.Plan) (bool, error) {
-	_, over := s.Control.Record.Ended(plan.ID)
-	return over && s.Ready(), nil
+	d, _ := s.Control.Record.Ended(plan.ID)
+	if strings.HasSuffix(d.Outcome, cluster.ElectedOutcome) || strings.HasSuffix(d.Outcome, cluster.StaysOutcome) {
+		return s.Ready(), nil
+	}
+	r := s.Control.Record.Reelect
+	return false, checkEnded(s, plan, r != nil && r.ID == plan.ID)
 }
 
 // planRebalance plans the groups one after the other, each with the leaders that the ones before it would have.

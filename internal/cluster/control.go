@@ -205,8 +205,12 @@ func (c Control) Ended(id int64) (Done, bool) {
 	return c.Done[i], true
 }
 
-// ElectedOutcome ends the outcome of a proposal that has ended because somebody was elected.
-const ElectedOutcome = " was elected"
+// ElectedOutcome ends the outcome of a proposal or reelection that has ended because somebody was elected, StaysOutcome
+// that of a reelection for which nobody had to be.
+const (
+	ElectedOutcome = " was elected"
+	StaysOutcome   = " leads and is the best"
+)
 
 // MaxRequest is the highest number of a request that is accepted. JSON readers can represent it, and the next one.
 const MaxRequest = 1 << 52

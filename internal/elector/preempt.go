@@ -123,7 +123,7 @@ func ineligibility(rec cluster.Elected, entry policy.Entry, active *activeReques
 func (e *Elector) reelect(b rankingInput, active *activeRequests, d *Decision) *cluster.Elected {
 	rec := b.in.Snapshot.Elected.Record
 	if rec.Cause == cluster.CauseReelect && rec.Request == active.Reelect.ID {
-		active.endReelect(rec.Node+" was elected", b.in.Wall)
+		active.endReelect(rec.Node+cluster.ElectedOutcome, b.in.Wall)
 		return nil
 	}
 	b.move, b.reelect, b.circumstances = nil, true, cluster.Circumstances{Cause: cluster.CauseReelect, Node: rec.Node,
@@ -138,7 +138,7 @@ func (e *Elector) reelect(b rankingInput, active *activeRequests, d *Decision) *
 		active.endReelect("no member is eligible: "+r.Refusals(), b.in.Wall)
 		return nil
 	case best.Name == rec.Incarnation:
-		active.endReelect(rec.Node+" leads and is the best", b.in.Wall)
+		active.endReelect(rec.Node+cluster.StaysOutcome, b.in.Wall)
 		return nil
 	}
 	d.Ranking, d.Circumstances = r.Ranking, b.circumstances

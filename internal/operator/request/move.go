@@ -35,11 +35,7 @@ func (d *draft) move(node, site string) (Plan, error) {
 	before := d.next.Move
 	m := &cluster.Move{Request: d.newRequest(), Node: node, Site: site, Force: d.options.Force}
 	d.next.Move = m
-	if r := d.next.Reelect; r != nil {
-		d.addMessage("ends the reelection %s", r)
-		d.next.End(r.ID, "reelection", "ended by a move", d.q.Wall)
-		d.next.Reelect = nil
-	}
+	d.endReelect("ended by a move")
 	out := d.forecast()
 	if !m.Matches(out.Leader.ID, out.Leader.Node.Record.Site) {
 		return Plan{}, d.moveRefusal(m, out)
@@ -128,6 +124,7 @@ func (d *draft) reelect() (Plan, error) {
 	if d.next.Move != nil {
 		d.addMessage("ends the move to %s %s", d.next.Move.Target(), d.next.Move.Request)
 	}
+	d.endReelect("ended by another reelection")
 	r := d.newRequest()
 	d.next.Reelect = &r
 	leader, at := d.leader()
@@ -140,6 +137,15 @@ func (d *draft) reelect() (Plan, error) {
 		d.addMessage("%s (%s) takes over", out.Leader.ID, out.Leader.Node.Record.Site)
 	}
 	return d.finish("reelection")
+}
+
+// endReelect ends the reelection in force, if there is one.
+func (d *draft) endReelect(outcome string) {
+	if r := d.next.Reelect; r != nil {
+		d.addMessage("ends the reelection %s", r)
+		d.next.End(r.ID, "reelection", outcome, d.q.Wall)
+		d.next.Reelect = nil
+	}
 }
 
 // inGroup completes a command that is about the whole group.

@@ -106,6 +106,13 @@ func TestReelect(t *testing.T) {
 		t.Errorf("%v, %q", err, plan.Messages)
 	}
 
+	other := ann(1)
+	h.control().Move, h.control().Reelect = nil, &other
+	plan, err = h.planFor(reelect(bob()))
+	if d, _ := plan.Control.Ended(1); err != nil || plan.Messages[0] != "ends the reelection by ann@host: new kernel" || d.Outcome != "ended by another reelection" {
+		t.Errorf("%v, %q, %+v", err, plan.Messages, d)
+	}
+
 	h = group(t)
 	for i := range h.q.Snapshot.Members {
 		h.q.Snapshot.Members[i].Node.Record.Unhealthy = "no disk"

@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -44,8 +43,8 @@ func PermitDir(unit string) string {
 // PermitFile is the file in the permit that the unit names as an EnvironmentFile=. Its lines are not assignments.
 const PermitFile = eventsFile
 
-// quietTime is how long a unit's control group must have been empty before the unit counts as dead: systemd may be
-// about to start the unit's next process.
+// quietTime is how long a unit's control group must have been empty before its permit is removed, and again before the
+// unit counts as dead: systemd may be about to start the unit's next process.
 const quietTime = 200 * time.Millisecond
 
 // dir returns the directory of the unit's control group.
@@ -109,28 +108,32 @@ func (c *unitContainer) Kill() error {
 	return err
 }
 
-// revoke removes the permit.
+// revoke removes the permit. The quiet time begins again: systemd may have looked for the permit just before.
 func (c *unitContainer) revoke() {
 	if !c.revoked {
 		err := os.Remove(c.unit.Permit)
 		c.revoked = err == nil || errors.Is(err, fs.ErrNotExist)
+		c.quietSince = 0
 	}
 }
 
-// Empty removes the permit, and returns an error until the control group has been empty for quietTime since then:
-// systemd may have looked for the permit just before it was removed.
+// Empty returns an error until the control group has been empty for quietTime since the permit was removed. A unit
+// that stops in order needs the permit for its ExecStop= and ExecStopPost=, so unless Kill has removed the permit,
+// Empty removes it only when the control group has been empty for quietTime.
 func (c *unitContainer) Empty() error {
-	c.revoke()
-	err := c.groupEmpty()
-	if err != nil || !c.revoked {
+	if err := c.groupEmpty(); err != nil {
 		c.quietSince = 0
-		return cmp.Or(err, errMayStart)
+		return err
 	}
 	now := boottime.Now()
 	if c.quietSince == 0 {
 		c.quietSince = now
 	}
-	if now-c.quietSince <= quietTime {
+	switch {
+	case now-c.quietSince <= quietTime:
+		return errMayStart
+	case !c.revoked:
+		c.revoke()
 		return errMayStart
 	}
 	return nil

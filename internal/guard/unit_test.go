@@ -124,7 +124,8 @@ func TestUnitIsKilledWithDaemonOrGuard(t *testing.T) {
 	}
 }
 
-// A stop removes the permit at once and gives the unit its grace period. The unit is dead when its control group is empty.
+// A unit that is asked to stop keeps its permit, which systemd needs to run ExecStop= and ExecStopPost=, until its control group
+// is empty. Then the permit is removed, and the unit is dead.
 func TestUnitStops(t *testing.T) {
 	t.Parallel()
 	u := newFakeUnit(t)
@@ -136,20 +137,74 @@ func TestUnitStops(t *testing.T) {
 	if err := u.unit.CheckKillGranted(); err != nil {
 		t.Error(err)
 	}
-	if !u.permitted() {
-		t.Error("the permit was removed while the unit may run")
-	}
 	call[int](d, "Stop", time.Hour)
-	eventually(t, "the removal of the permit", func() bool { return !u.permitted() })
-	if !alive(pid) {
-		t.Error("it was killed within its grace period")
-	}
+	asked := boottime.Now()
+	eventually(t, "some of the grace period", func() bool {
+		if !alive(pid) || !u.permitted() {
+			t.Fatal("it was killed, or lost its permit, within its grace period")
+		}
+		return boottime.Now() > asked+2*quietTime
+	})
 	u.kill() // as systemd would
 	if e := call[ExitInfo](d, "Dead", 0); e.Status != "has stopped" {
 		t.Errorf("%+v", e)
 	}
+	if u.permitted() {
+		t.Error("it counts as dead while it has a permit")
+	}
 	call[time.Duration](d, "SetLease", time.Hour)
 	call[int](d, "Start", fx.shell("exit 0")) // the guard still works
+}
+
+// Between the end of its main process and ExecStopPost= the control group of a unit that stops is empty for a moment.
+func TestPermitBetweenProcesses(t *testing.T) {
+	t.Parallel()
+	u := newFakeUnit(t)
+	if err := u.unit.grantPermit(); err != nil {
+		t.Fatal(err)
+	}
+	k, err := newUnitContainer(u.unit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	if k.Empty() == nil || !u.permitted() {
+		t.Error("it counts as dead, or has lost its permit, while systemd may start its next process")
+	}
+	u.run("exec sleep 1000")
+	if k.Empty() == nil || !u.permitted() {
+		t.Error("it counts as dead, or has lost its permit, while a process runs")
+	}
+	u.kill()
+	killed := boottime.Now()
+	eventually(t, "its death", func() bool { return k.Empty() == nil })
+	if took := boottime.Now() - killed; took < 2*quietTime || u.permitted() {
+		t.Errorf("dead after %s, permitted %v", took, u.permitted())
+	}
+}
+
+// The quiet time of a unit that stops does not count if its permit is removed only now, by a kill.
+func TestKillOfAQuietUnit(t *testing.T) {
+	t.Parallel()
+	u := newFakeUnit(t)
+	if err := u.unit.grantPermit(); err != nil {
+		t.Fatal(err)
+	}
+	k, err := newUnitContainer(u.unit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	k.Empty()
+	k.quietSince = max(1, boottime.Now()-quietTime) // it was asked to stop, and has been quiet since then
+	if err := k.Kill(); err != nil || u.permitted() {
+		t.Fatal("the permit was not removed", err)
+	}
+	killed := boottime.Now()
+	eventually(t, "its death", func() bool { return k.Empty() == nil })
+	if took := boottime.Now() - killed; took < quietTime {
+		t.Errorf("dead %s after the permit was removed", took)
+	}
 }
 
 // Between two processes of a unit its control group is empty for a moment. The unit does not count as dead then, and the next

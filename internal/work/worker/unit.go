@@ -177,7 +177,8 @@ func (u *unit) exitStatus(work *guard.Work) string {
 	return work.Status()
 }
 
-// Stop asks systemd to stop the unit; the guard kills it after grace.
+// Stop asks systemd to stop the unit; the guard kills it after grace. Once systemd has stopped it, a kill removes the
+// permit at once; by itself the guard would wait for another process of the unit, such as an ExecStopPost=.
 func (u *unit) Stop(grace time.Duration) {
 	u.cancel()
 	work := u.permitted()
@@ -190,8 +191,8 @@ func (u *unit) Stop(grace time.Duration) {
 		defer cancel()
 		if err := systemd.Stop(ctx, u.spec.Unit); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			u.log.Error("cannot ask systemd to stop the unit; killing it", "err", err)
-			work.Kill()
 		}
+		work.Kill()
 	})
 }
 

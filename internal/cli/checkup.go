@@ -16,7 +16,6 @@ import (
 	"zkelectd/internal/host/hostcheck"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/operator/doctor"
-	"zkelectd/internal/operator/status"
 	"zkelectd/internal/sys/procinfo"
 	"zkelectd/internal/zk"
 )
@@ -255,21 +254,26 @@ func (c *checkup) readStatus(ctx context.Context, out *doctor.Group, g group) (c
 	}
 	views := g.views(read)
 	out.View, out.Eligible = views[0].Group, views[0].Eligible
-	if !g.manyLeaders() {
-		return read.Shared, nil
+	if g.manyLeaders() {
+		addSlots(out, views)
 	}
+	return read.Shared, nil
+}
+
+// addSlots adds what the views of all slots say.
+func addSlots(out *doctor.Group, views []groupStatus) {
 	out.Slots = len(views)
 	for _, v := range views {
-		if v.Severity == status.SeverityCritical {
+		if v.State != string(cluster.CurrentReady) {
 			out.Leaderless = append(out.Leaderless, v.Slot)
 		}
+		out.Severity = max(out.Severity, v.Severity)
 		for _, problem := range v.Problems {
 			if !slices.Contains(out.View.Problems, problem) {
 				out.View.Problems = append(out.View.Problems, problem)
 			}
 		}
 	}
-	return read.Shared, nil
 }
 
 // readMembers records what the members have published, and looks at their clocks.

@@ -136,3 +136,18 @@ func TestDoctorEndsIfNothingAnswers(t *testing.T) {
 		t.Errorf("%s after %s", report.Result, took)
 	}
 }
+
+// A slot without a READY leader is counted as one, whatever its severity, and one with a READY leader is not.
+func TestDoctorOfSlots(t *testing.T) {
+	view := func(slot, state string, severity status.Severity) groupStatus {
+		return groupStatus{Group: status.Group{Slot: slot, State: state, Severity: severity}}
+	}
+	var out doctor.Group
+	addSlots(&out, []groupStatus{
+		view("0", string(cluster.CurrentReady), status.SeverityOK), view("1", status.StateWaiting, status.SeverityWarning),
+		view("2", string(cluster.CurrentReady), status.SeverityCritical), view("3", string(cluster.CurrentProgress), status.SeverityWarning),
+	})
+	if out.Slots != 4 || !slices.Equal(out.Leaderless, []string{"1", "3"}) || out.Severity != status.SeverityCritical {
+		t.Errorf("%+v", out)
+	}
+}

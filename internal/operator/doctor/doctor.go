@@ -274,11 +274,12 @@ type Group struct {
 	Node        string
 	Failsafe    *status.Failsafe
 	FailsafeErr error
-	// Eligible is how many members can lead under the policy in force; Leaderless names the slots without a leader, of
-	// Slots.
+	// Eligible is how many members can lead under the policy in force; Leaderless names the slots without a READY
+	// leader, of Slots, and Severity is that of the worst slot.
 	Eligible   int
 	Leaderless []string
 	Slots      int
+	Severity   status.Severity
 	Members    []Member
 	// Policy says which policy is in force; Drift how the configuration of this host differs from it. PolicyInGroup is
 	// set if that has none (policy.source).

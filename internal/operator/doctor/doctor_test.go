@@ -155,7 +155,14 @@ var changes = map[string]struct {
 	"every member has failed": {func(f *Facts) { f.Groups[0].View.Failing = "every member that could lead has failed" }, "leader billing", Fail, "every member that could lead"},
 	"a takeover":              {func(f *Facts) { f.Groups[0].View.State = "PROGRESS" }, "leader billing", Warn, "n1 is taking over"},
 	"a problem":               {func(f *Facts) { f.Groups[0].View.Problems = []string{"the roster is damaged"} }, "leader billing", Warn, "the roster is damaged"},
-	"a slot without leader":   {func(f *Facts) { f.Groups[0].Slots, f.Groups[0].Leaderless = 4, []string{"3"} }, "leader billing", Fail, "1 of 4 slots have no READY leader: 3"},
+	"a takeover in a slot":    {func(f *Facts) { f.Groups[0].Slots, f.Groups[0].Leaderless = 4, []string{"3"} }, "leader billing", Warn, "1 of 4 slots have no READY leader: 3"},
+	"a slot without leader": {func(f *Facts) {
+		f.Groups[0].Slots, f.Groups[0].Leaderless, f.Groups[0].Severity = 4, []string{"3"}, status.SeverityCritical
+	}, "leader billing", Fail, "1 of 4 slots have no READY leader: 3"},
+	"every member has failed in a slot": {func(f *Facts) {
+		f.Groups[0].Slots, f.Groups[0].Severity = 4, status.SeverityCritical
+		f.Groups[0].View.Problems = []string{"n1 leads, but may fail again"}
+	}, "leader billing", Fail, "each of 4 slots has a READY leader, but: n1 leads, but may fail again"},
 	"a lost member": {func(f *Facts) {
 		f.Groups[0].View.Expected, f.Groups[0].View.Absent = 3, []status.AbsentMember{{Node: "n3", State: "lost"}}
 	}, "members billing", Warn, "2 of 3 expected; lost: n3"},

@@ -124,11 +124,15 @@ func (g Group) leader() Finding {
 	advice := cluster.InGroup("'zkelectd explain'", g.Name) + " shows the verdict on each member"
 	v := g.View
 	if g.Slots > 0 {
+		out := problems(check, g.Name, v.Problems, fmt.Sprintf("each of %d slots has a READY leader", g.Slots))
 		if len(g.Leaderless) > 0 {
-			return Finding{Fail, check, g.Name, fmt.Sprintf("%d of %d slots have no READY leader: %s",
+			out = Finding{Warn, check, g.Name, fmt.Sprintf("%d of %d slots have no READY leader: %s",
 				len(g.Leaderless), g.Slots, listed(g.Leaderless)), "see " + cluster.InGroup("'zkelectd status'", g.Name)}
 		}
-		return problems(check, g.Name, v.Problems, fmt.Sprintf("each of %d slots has a READY leader", g.Slots))
+		if g.Severity == status.SeverityCritical {
+			out.Result = Fail
+		}
+		return out
 	}
 	if severity, reasons := v.Condition().Judge(time.Now()); severity == status.SeverityCritical {
 		if v.Failing != "" {

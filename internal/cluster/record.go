@@ -145,6 +145,9 @@ func (c Cause) IsSiteFailure() bool {
 	return false
 }
 
+// StillLeads reports whether the elected daemon leads on until another one is elected.
+func (c Cause) StillLeads() bool { return c == CauseIneligible || c == CauseUnhealthy }
+
 // Elected is the record of leader/elected: the elector's decision (docs/protocol.md, Electing). Every write is a new
 // term.
 type Elected struct {

@@ -145,15 +145,18 @@ func (active *activeRequests) proposalFor(node string, term int64) *cluster.Prop
 }
 
 // proposal returns the proposal of a decision, after adding it unless it is there. It takes the place of one of
-// another member, whose time goes on, and which may have been rejected. It is nil if there is none, and this is a
-// deputy, or no room for one is left.
+// another member, whose time goes on, and which may have been rejected. But to reject that a leader is replaced is not to
+// reject that there is one: once it leads no more, a proposal from before is replaced as well, unless it was approved.
+// The proposal is nil if there is none, and this is a deputy, or no room for one is left.
 func (e *Elector) proposal(in Input, active *activeRequests, elect cluster.Elected) *cluster.Proposal {
 	term := in.Snapshot.Elected.Record.Term
 	after, err := cluster.ParseConfirmAfter(in.Policy.Rules.ConfirmAfter)
 	if err != nil {
 		after = 0 // such a policy does not compile
 	}
-	if p := active.proposalFor(elect.Node, term); p != nil {
+	outlived := func(p *cluster.Proposal) bool { return p.Cause.StillLeads() && !elect.Cause.StillLeads() }
+	p := active.proposalFor(elect.Node, term)
+	if p != nil && (p.Answer == cluster.ProposalApproved || !outlived(p)) {
 		if p.Answer == "" && time.Duration(p.For) != after { // the policy has changed since
 			p.For, p.Remaining, p.Time, active.changed = cluster.Duration(after), cluster.Duration(after), in.Wall, true
 		}
@@ -169,15 +172,19 @@ func (e *Elector) proposal(in Input, active *activeRequests, elect cluster.Elect
 		Term: term, Node: elect.Node, Site: elect.Site, Cause: elect.Cause,
 	}
 	next.Slot = active.slot
-	for _, p := range active.Proposals { // of another member
+	for _, p := range active.Proposals {
+		outcome := "replaced: " + elect.Node + " is better now"
+		if outlived(&p) {
+			outcome = "replaced: " + clip(elect.Reason)
+		}
 		switch {
-		case p.Term != term:
+		case p.Term != term || p.Answer == cluster.ProposalRejected && outlived(&p):
 		case p.Answer == cluster.ProposalRejected:
 			next.SetAnswer(p.Answer, p.AnsweredBy)
 		case p.For > 0 && p.For == next.For:
 			next.Remaining, next.Time = cluster.Duration(e.requests.left(p.Request, in.Now)), p.Time
 		}
-		active.end(p.Request, p.Describe(), "replaced: "+elect.Node+" is better now", in.Wall)
+		active.end(p.Request, p.Describe(), outcome, in.Wall)
 	}
 	active.Proposals, active.changed = []cluster.Proposal{next}, true
 	return &active.Proposals[0]

@@ -272,6 +272,41 @@ func TestARejectionHoldsForAnotherMember(t *testing.T) {
 	h.proposes()
 }
 
+// Who rejects that a leader which works is replaced has not said that nobody shall lead.
+func TestARejectionEndsWithTheLeader(t *testing.T) {
+	rules := cluster.Rules{Type: "priority", Confirm: "member.site != previous.site", ConfirmAfter: "10m"}
+	h := newGroup("a", "c", "d").sites("dc1", "dc2", "dc2").leads("a", 7).scenario(t, rules)
+	h.group().node("a").Unhealthy = "sick"
+	before := h.proposes()
+	h.respond(cluster.ProposalRejected)
+	h.group().node("a").Unhealthy = "worse"
+	if p := h.proposes(); p.ID != before.ID || p.Answer != cluster.ProposalRejected {
+		t.Fatalf("it still leads: %+v", p)
+	}
+	h.gone("a")
+	p := h.proposes()
+	if p.Node != "c" || p.ID == before.ID || p.Answer != "" || p.Reason != "a is gone" {
+		t.Errorf("%+v", p)
+	}
+	if d := h.decide(); d.Proposal == nil || d.Proposal.ID != p.ID {
+		t.Errorf("announces %+v", d.Proposal)
+	}
+	h.ended(before.ID, "replaced: a is gone")
+	h.group().node("c").Unhealthy = "sick"
+	if p := h.proposes(); p.Node != "d" || p.Answer != "" {
+		t.Errorf("%+v", p)
+	}
+	h.pass(10 * time.Minute)
+	h.elects("d")
+	// An approval holds.
+	h = newGroup("a", "c").sites("dc1", "dc2").leads("a", 7).scenario(t, rules)
+	h.group().node("a").Unhealthy = "sick"
+	h.proposes()
+	h.respond(cluster.ProposalApproved)
+	h.gone("a")
+	h.elects("c")
+}
+
 func TestAnotherTimeForAnAnswerCountsAtOnce(t *testing.T) {
 	h := approval(t, "10m")
 	h.proposes()

@@ -86,7 +86,7 @@ func (e *Elector) replaceIneligible(b rankingInput, entry policy.Entry, active *
 	case best.Name == s.Elected.Record.Incarnation:
 		d.Blocked.Reason = g.reason + ", but the next election would elect it again"
 		return nil
-	case why != "" && (g.cause == cluster.CauseIneligible || g.cause == cluster.CauseUnhealthy):
+	case why != "" && g.cause.StillLeads():
 		// A node that has just failed is no better than a leader that at least works. Whoever wants that leader to go
 		// says so.
 		d.Blocked.Reason = fmt.Sprintf("%s, but only members that have failed could replace it: %s: %s", g.reason,

@@ -89,6 +89,59 @@ func TestProgramOnAHangingDisk(t *testing.T) {
 	}
 }
 
+// A command that a kill does not end is given up, and not started again before it has ended.
+func TestCommandThatCannotBeKilled(t *testing.T) {
+	program, err := filepath.EvalSymlinks("/bin/sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk, err := hostfault.MountDisk(t.TempDir(), program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk.Stall(true)
+	// Past the cache of pages, the read cannot be interrupted.
+	c := shell("exec dd if=" + disk.Program + " of=/dev/null iflag=direct bs=4096 count=1")
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() {
+		_, err := c.Run(ctx)
+		result <- err
+	}()
+	for tick := time.NewTicker(time.Millisecond); disk.Waited() == 0; {
+		<-tick.C
+	}
+	cancel()
+	select {
+	case err := <-result:
+		if err == nil || !strings.Contains(err.Error(), "was killed, but has not ended") {
+			t.Errorf("%v", err)
+		}
+	case <-time.After(20 * time.Second):
+		disk.Stall(false)
+		<-result
+		t.Fatal("it is not given up")
+	}
+	waited := disk.Waited()
+	if _, err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "an earlier run of sh was killed") {
+		t.Errorf("the next run: %v", err)
+	}
+	if disk.Waited() != waited {
+		t.Error("it was started again")
+	}
+	if _, err := shell("exit 0").Run(t.Context()); err != nil {
+		t.Errorf("another command: %v", err)
+	}
+	disk.Stall(false)
+	testhelper.Eventually(t, 20*time.Second, "a run after the end of the first", func() bool {
+		_, err := c.Run(t.Context())
+		return err == nil
+	})
+	if err := disk.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestErrorContainsTheOutput(t *testing.T) {
 	for script, want := range map[string][2]string{ // without and with MaxOutput
 		"echo answer; echo no disk >&2; exit 3": {"exit status 3: answer\nno disk", "exit status 3: no disk"},

@@ -18,7 +18,9 @@ import (
 func (h *Host) fencing(c config.Config) group.Fencing {
 	f := operator.Fencing(c)
 	of := group.Fencing{FenceNode: func(ctx context.Context, t fencer.Target, run fencer.Runner) (string, error) {
-		return h.fencings.FenceNode(ctx, t.Node+" "+fingerprint(f), func(ctx context.Context) (string, error) {
+		// Another host with the same id is another one: its fencing says nothing about this one (S1).
+		key := fmt.Sprintf("%q", []string{t.Node, t.Host, t.Site, t.Address, fingerprint(f)})
+		return h.fencings.FenceNode(ctx, key, func(ctx context.Context) (string, error) {
 			return f.FenceNode(ctx, t, run)
 		})
 	}}

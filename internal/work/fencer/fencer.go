@@ -57,7 +57,7 @@ type Result struct {
 }
 
 // Runner runs a program until it ends or ctx does; then nothing of it runs any more. It returns an error if the program
-// could not be started, or did not end by itself.
+// could not be started, or did not end by itself. The output may be only the beginning.
 type Runner func(ctx context.Context, c command.Command) (Result, error)
 
 // Enabled reports whether nodes are fenced at all.

@@ -241,6 +241,19 @@ func TestAgentsThatLie(t *testing.T) {
 	}
 }
 
+// What a candidate's guard runs under its lease returns only the beginning of an output. Metadata are longer.
+func TestAnAgentWithoutStatusAndWithLongMetadata(t *testing.T) {
+	path, _ := script(t, "off) exit 0;; status) exit 1;;", "off", strings.Repeat("x", 1<<14))
+	_, err := level(path).FenceNode(t.Context(), target, func(ctx context.Context, c command.Command) (Result, error) {
+		r, err := Run(ctx, c)
+		r.Output = r.Output[:min(len(r.Output), 4096)]
+		return r, err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // A status that is right only after a moment is waited for.
 func TestAnAgentThatTakesAMoment(t *testing.T) {
 	marker := filepath.Join(t.TempDir(), "asked")

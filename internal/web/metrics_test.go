@@ -2,9 +2,12 @@ package web
 
 import (
 	"fmt"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -51,6 +54,42 @@ func scrape(t *testing.T, v status.Daemon) string {
 		t.Fatalf("%d %s", rec.Code, rec.Body)
 	}
 	return rec.Body.String()
+}
+
+// One address cannot keep the others from the metrics.
+func TestScrapesOfOneAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opt := optionsOf(Group{View: standby})
+		var hang atomic.Bool
+		release := make(chan struct{})
+		opt.Totals = func() status.Totals {
+			if hang.Load() {
+				<-release
+			}
+			return status.Totals{}
+		}
+		handler := New(opt)
+		get := func(address string) *httptest.ResponseRecorder {
+			r := httptest.NewRequest("GET", "/metrics", nil)
+			r.RemoteAddr = address + ":1"
+			rec := httptest.NewRecorder()
+			handler.ServeHTTP(rec, r)
+			return rec
+		}
+		hang.Store(true)
+		for range maxScrapes {
+			go get("192.0.2.1")
+		}
+		synctest.Wait()
+		hang.Store(false)
+		if rec := get("192.0.2.1"); rec.Code != 503 || rec.Header().Get("Retry-After") == "" {
+			t.Errorf("the same address: %d", rec.Code)
+		}
+		if rec := get("192.0.2.2"); rec.Code != 200 {
+			t.Errorf("another address: %d %s", rec.Code, rec.Body)
+		}
+		close(release)
+	})
 }
 
 func TestMetrics(t *testing.T) {

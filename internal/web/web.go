@@ -75,8 +75,11 @@ type Options struct {
 	Registry *prometheus.Registry
 }
 
-// maxScrapes limits concurrent requests for /metrics.
-const maxScrapes = 4
+// maxScrapes limits concurrent requests for /metrics; maxClientScrapes those of one address.
+const (
+	maxScrapes       = 8
+	maxClientScrapes = 2
+)
 
 // These are the methods that a route accepts. A probe answers OPTIONS as it answers GET: HAProxy's check sends OPTIONS
 // by default, and would take any other answer for yes.
@@ -95,6 +98,7 @@ type api struct {
 	leaseQuota   *quota // requests for leases, which wait
 	streamQuota  *quota // event streams
 	groupQuota   *quota // requests about groups
+	scrapeQuota  *quota // requests for /metrics
 	members      *memberCache
 	submissions  *quota // operator requests
 	origins      *http.CrossOriginProtection
@@ -109,6 +113,7 @@ func newAPI(opt Options) *api {
 		opt: opt, requestQuota: newQuota(maxRequests, maxClientRequests),
 		leaseQuota:  newQuota(maxLeaseRequests, maxLeaseRequests),
 		streamQuota: newQuota(maxStreams, maxClientStreams), groupQuota: newQuota(maxGroupReads, maxClientGroupReads),
+		scrapeQuota: newQuota(maxScrapes, maxClientScrapes),
 		submissions: newQuota(maxSubmissions, maxSubmissions), origins: http.NewCrossOriginProtection(),
 		members: newMemberCache(), heartbeat: heartbeatInterval,
 	}
@@ -141,8 +146,8 @@ func (a *api) routes() []route {
 		{path: groupsPath, methods: readMethods, serve: a.groups},
 		{path: "/v1/whoami", methods: readMethods, serve: a.whoami},
 		{path: leasePath, methods: leaseMethods, serve: a.lease},
-		{path: "/metrics", methods: readMethods, serve: promhttp.HandlerFor(registry,
-			promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}).ServeHTTP},
+		{path: "/metrics", methods: readMethods, serve: a.limitScrapes(promhttp.HandlerFor(registry,
+			promhttp.HandlerOpts{}).ServeHTTP)},
 	}
 	for _, kind := range kindsOfHosts {
 		submit := func(w http.ResponseWriter, r *http.Request) { a.submitForAll(w, r, kind) }
@@ -156,6 +161,17 @@ func (a *api) routes() []route {
 		all = append(all, route{groupPath(r.path), r.methods, named, r.probe}, route{r.path, r.methods, only, r.probe})
 	}
 	return all
+}
+
+// limitScrapes limits concurrent requests for /metrics, which are expensive.
+func (a *api) limitScrapes(serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !a.acquire(w, r, a.scrapeQuota, nil, "requests for metrics") {
+			return
+		}
+		defer a.scrapeQuota.release(clientOf(r))
+		serve(w, r)
+	}
 }
 
 // groupRoutes returns the routes that are about one group.

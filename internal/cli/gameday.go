@@ -61,8 +61,9 @@ what the history then says with the time that 'zkelectd check' promises for the 
 daemon. The guard of the daemon ends the work and starts the daemon again.
 
 It is refused unless this host leads, without another eligible member, and while the status
-shows a problem, a pause or a handover. Another leader must be READY within the promised
-time plus --takeover.
+shows a problem, a pause or a handover, in this group or in another group or slot that the
+daemon leads: they get another leader as well. In this group it must be READY within the
+promised time plus --takeover.
 
 The exit status is 0 if the promise was kept, 1 if not, and 3 if the drill was refused.`
 	c.Args = cobra.NoArgs
@@ -80,11 +81,10 @@ The exit status is 0 if the promise was kept, 1 if not, and 3 if the drill was r
 	}
 	c.run = func(ctx context.Context, g group, _ []string) error {
 		d.group, d.Group = g, g.name
-		pidfd, err := d.plan(ctx, cmp.Or(configFile(c.Command), hostFile))
-		if err != nil {
+		file := cmp.Or(configFile(c.Command), hostFile)
+		if err := d.plan(ctx, file); err != nil {
 			return err
 		}
-		defer unix.Close(pidfd)
 		if !d.yes {
 			if err := d.confirm("the group's name", g.name, "--yes"); err != nil {
 				return err
@@ -92,37 +92,67 @@ The exit status is 0 if the promise was kept, 1 if not, and 3 if the drill was r
 		}
 		ctx, stop := interruptible(ctx)
 		defer stop()
-		return d.finish(&d.drillResult, d.run(ctx, pidfd))
+		return d.finish(&d.drillResult, d.run(ctx, file))
 	}
 }
 
-// plan looks at the group and at this host, prints what the drill will do, and returns the daemon as a pidfd. It
-// returns an error if there must be no drill. file is the configuration file of the daemon.
-func (d *gameday) plan(ctx context.Context, file string) (pidfd int, err error) {
+// target is the daemon that a drill kills.
+type target struct {
+	pidfd int
+	// question is about the group of the drill, and also are the other groups and slots that the daemon leads.
+	question whatif.Question
+	also     []string
+}
+
+// find looks at the groups and at this host, and returns the daemon that leads. It returns an error if there must be no
+// drill. file is the configuration file of the daemon.
+func (d *gameday) find(ctx context.Context, file string) (t target, err error) {
 	q, err := d.group.submitter().Question(ctx)
 	if err != nil {
-		return 0, err
+		return t, err
 	}
-	view := operator.WithForecast(status.Of(d.group.name, d.group.paths.Root, q.Snapshot), q)
-	if reasons := refusals(view, q.Snapshot.Control.Record.Pause); len(reasons) > 0 {
-		return 0, refuse("nothing was done: %s", strings.Join(reasons, "; "))
+	t.question = q
+	reasons := refusals(operator.WithForecast(status.Of(d.group.name, d.group.paths.Root, q.Snapshot), q),
+		q.Snapshot.Control.Record.Pause)
+	if m, found := q.Snapshot.Member(q.Snapshot.Current.Record.Incarnation); found && m.Node.Readable() {
+		var others []string
+		if t.also, others, err = d.alsoLed(ctx, m.Node.Record); err != nil {
+			return t, err
+		}
+		reasons = append(reasons, others...)
 	}
+	if len(reasons) > 0 {
+		return t, refuse("nothing was done: %s", strings.Join(reasons, "; "))
+	}
+	if t.pidfd, err = leadingDaemon(ctx, q.Snapshot, file); err != nil {
+		return t, refuse("nothing was done: %w", err)
+	}
+	return t, nil
+}
+
+// plan prints what the drill will do. It returns an error if there must be no drill.
+func (d *gameday) plan(ctx context.Context, file string) error {
 	promise, err := d.promised()
 	if err != nil {
-		return 0, err
+		return err
 	}
-	d.Leader, d.Term = view.Leader, view.Term
-	pidfd, err = leadingDaemon(ctx, q.Snapshot, file)
+	t, err := d.find(ctx, file)
 	if err != nil {
-		return 0, refuse("nothing was done: %w", err)
+		return err
 	}
+	unix.Close(t.pidfd)
+	q := t.question
+	d.Leader, d.Term = q.Snapshot.Current.Record.Node, q.Snapshot.Current.Record.Term
 	q.Change.Without = []string{d.Leader}
 	d.say("This drill kills the daemon of %s (leader of %s in term %d); the guard ends the work and starts "+
 		"the daemon again.",
 		d.Leader, d.group.name, d.Term)
+	if len(t.also) > 0 {
+		d.say("That daemon leads these, too, and they get another leader as well: %s", strings.Join(t.also, ", "))
+	}
 	d.say("Promised: the next leader, by policy %s, starts its work within %s (%s).",
 		whatif.Run(q).Leader.ID, promise.Time(), promise.Sum())
-	return pidfd, nil
+	return nil
 }
 
 // refusals returns why no leader may fail on purpose in a group.
@@ -159,10 +189,18 @@ func (d *gameday) promised() (losses.Loss, error) {
 // settleTime is how long the drill waits beyond what is promised, to show what happened instead.
 const settleTime = 30 * time.Second
 
-// run kills the daemon, and shows what the history says of it.
-func (d *gameday) run(ctx context.Context, pidfd int) error {
+// run kills the daemon, if there still may be a drill, and shows what the history says of it.
+func (d *gameday) run(ctx context.Context, file string) error {
+	t, err := d.find(ctx, file)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(t.pidfd)
+	if now := t.question.Snapshot.Current.Record; now.Term != d.Term {
+		return refuse("nothing was done: %s leads in term %d now: run this again", now.Node, now.Term)
+	}
 	began := time.Now()
-	if err := unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0); err != nil {
+	if err := unix.PidfdSendSignal(t.pidfd, unix.SIGKILL, nil, 0); err != nil {
 		return os.NewSyscallError("pidfd_send_signal", err)
 	}
 	g := d.group
@@ -170,7 +208,7 @@ func (d *gameday) run(ctx context.Context, pidfd int) error {
 	limited, cancel := context.WithTimeout(ctx, 2*d.limit+settleTime)
 	defer cancel()
 	read := func(ctx context.Context, g group) (cluster.History, error) { return g.history(ctx, true) }
-	err := follow(limited, g, began, read, &next)
+	err = follow(limited, g, began, read, &next)
 	switch {
 	case errors.Is(err, errDone):
 	case err != nil:
@@ -207,8 +245,16 @@ type nextTerm struct {
 }
 
 func (n *nextTerm) show(h cluster.History) error {
+	first := true
 	for _, t := range h.Terms {
-		if t.Term > n.after && t.Outcome == string(cluster.CurrentReady) {
+		if t.Term <= n.after {
+			continue
+		}
+		if seen, _ := t.Cause.InPolicy(); first && seen != cluster.CauseFailure {
+			return fmt.Errorf("the drill has measured nothing: as it began, leadership moved in term %d (%s): %s",
+				t.Term, t.Cause, t.Reason)
+		}
+		if first = false; t.Outcome == string(cluster.CurrentReady) {
 			n.found = &t
 			return errDone
 		}

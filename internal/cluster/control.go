@@ -176,6 +176,13 @@ func (c ClearedStrikes) Covers(x Exclusion) bool {
 	return x.Term < c.Term && (c.Node == "" || c.Node == x.Node)
 }
 
+// Uncleared returns the exclusions whose strikes operators have not cleared.
+func (c Control) Uncleared(all []Exclusion) []Exclusion {
+	return slices.DeleteFunc(slices.Clone(all), func(x Exclusion) bool {
+		return slices.ContainsFunc(c.ClearedStrikes, func(cleared ClearedStrikes) bool { return cleared.Covers(x) })
+	})
+}
+
 // Done is a request that has ended, and its outcome.
 type Done struct {
 	ID      int64     `json:"id"`

@@ -70,7 +70,7 @@ func (e *Elector) rankingInput(in Input, g attemptEnd, active *activeRequests) r
 	for _, p := range active.Proposals {
 		b.proposed = b.proposed || p.Term == s.Elected.Record.Term && p.Answer != cluster.ProposalApproved
 	}
-	b.exclusions = active.clearStrikes(in.Exclusions)
+	b.exclusions = active.Uncleared(in.Exclusions)
 	if b.struck = g.strike; b.struck {
 		rec := s.Elected.Record
 		b.exclusions = cluster.Strike(b.exclusions, rec.Node, g.reason, rec.Term, e.opt.Exclusion,

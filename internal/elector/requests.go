@@ -166,13 +166,6 @@ func moveObstacle(m cluster.Move, r policy.Ranking) string {
 	return why
 }
 
-// clearStrikes returns the exclusions without the strikes that operators have cleared.
-func (active *activeRequests) clearStrikes(list []cluster.Exclusion) []cluster.Exclusion {
-	return slices.DeleteFunc(slices.Clone(list), func(x cluster.Exclusion) bool {
-		return slices.ContainsFunc(active.ClearedStrikes, func(f cluster.ClearedStrikes) bool { return f.Covers(x) })
-	})
-}
-
 // drained returns the request by which a leader's node or site is drained.
 func (active *activeRequests) drained(node, site string) cluster.Request {
 	for _, c := range active.Cordons {

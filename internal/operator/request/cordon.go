@@ -85,7 +85,8 @@ func (d *draft) finishDrain(c cluster.Cordon) (Plan, error) {
 
 // mentionFailure warns of a successor that has just failed, and takes over only because nobody else is left.
 func (d *draft) mentionFailure(id string) {
-	for _, x := range d.q.Snapshot.Elected.Record.Exclusions {
+	s := &d.q.Snapshot
+	for _, x := range s.Control.Record.Uncleared(s.Elected.Record.Exclusions) {
 		if x.Node == id && !x.Expired && d.q.Wall.Sub(x.Time) < time.Duration(x.For) {
 			d.addMessage("nobody is left who has not failed: %s had strike %d: %s", id, x.Strikes, x.Reason)
 		}
@@ -298,7 +299,7 @@ func (d *draft) clearStrikes(node string) (Plan, error) {
 // describeStrikes describes the strikes that are cleared, and reports whether there are any.
 func (d *draft) describeStrikes(s cluster.Snapshot, node string) bool {
 	found := false
-	for _, x := range s.Elected.Record.Exclusions {
+	for _, x := range s.Control.Record.Uncleared(s.Elected.Record.Exclusions) {
 		if node != "" && x.Node != node {
 			continue
 		}

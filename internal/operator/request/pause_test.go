@@ -1,8 +1,10 @@
 package request
 
 import (
+	"errors"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,5 +92,38 @@ func TestClearStrikes(t *testing.T) {
 		if later := (cluster.Exclusion{Node: "b1", Term: 7}); f[0].Covers(later) {
 			t.Errorf("%s: covers a strike of the current term", name)
 		}
+	}
+}
+
+// Strikes that were cleared are no longer those of the node, although the elector has not written that yet.
+func TestStrikesThatWereCleared(t *testing.T) {
+	h := group(t).leads("a1")
+	for _, id := range []string{"a2", "b1", "b2"} {
+		x := cluster.Exclusion{Node: id, Strikes: 1, For: cluster.Duration(time.Hour), Term: 6, Reason: "stalled", Time: wall}
+		h.q.Snapshot.Elected.Record.Exclusions = append(h.q.Snapshot.Elected.Record.Exclusions, x)
+	}
+	const failed = "nobody is left who has not failed: b1 had strike 1: stalled\n"
+	drains := func() string {
+		t.Helper()
+		plan, err := h.planFor(cordon(bob(), "a1", "", true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(plan.Messages, "\n")
+	}
+	if got := drains(); !strings.HasPrefix(got, failed) {
+		t.Errorf("%q", got)
+	}
+	plan, err := h.planFor(clearStrikes(bob(), "b1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	*h.control() = plan.Control
+	if got := drains(); strings.Contains(got, "failed") || !strings.Contains(got, "to b1 (dc2)") {
+		t.Errorf("once they are cleared: %q", got)
+	}
+	var none *NotAffectedError
+	if _, err := h.planFor(clearStrikes(bob(), "b1")); !errors.As(err, &none) || !none.Done {
+		t.Errorf("a second time: %v", err)
 	}
 }

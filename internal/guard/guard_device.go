@@ -137,13 +137,14 @@ func (g *guard) tendDevice() {
 // continueArming prepares the work once the device is armed and would reset the host in time.
 func (g *guard) continueArming(w *work, r *deviceResult) {
 	armed := r != nil && r.number >= w.order
+	tooLong := armed && r.state.Info.Timeout > w.spec.Reset.Device.Timeout // than what its pets are planned with
 	switch {
 	case !g.hasLease(w.leadership):
 		g.refuse(w, errNoLease) // also if it was prepared: its lease would limit the pets for ever
 	case !w.arming:
-	case armed && !r.state.Armed:
+	case armed && (!r.state.Armed || tooLong && r.state.Error != ""):
 		g.goWithoutDevice(w, errors.New(r.state.Error))
-	case armed && r.resetBy <= w.resetBy():
+	case armed && !tooLong && r.resetBy <= w.resetBy():
 		w.arming = false
 		g.tryFinishPrepare(w)
 	case past(w.armBy) && armed: // the last pet of the others was too late for this lease, which was not renewed since

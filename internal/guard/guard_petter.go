@@ -39,6 +39,7 @@ type DeviceState struct {
 // resetDevice is an open watchdog device.
 type resetDevice interface {
 	Pet() error
+	SetTimeout(watchdogdev.Info, time.Duration) error
 	Close() error // stops it
 }
 
@@ -77,7 +78,7 @@ type petter struct {
 	device   resetDevice  // nil while it is closed
 	state    DeviceState
 	interval time.Duration
-	timeout  time.Duration
+	longest  time.Duration // the shortest timeout of all orders since it was opened, which it must have
 	lastPet  time.Duration // when the last attempt to pet was over
 }
 
@@ -155,14 +156,14 @@ func (p *petter) carryOut(o deviceOrder) {
 
 // report makes the state known to the guard.
 func (p *petter) report() {
-	p.result.Store(&deviceResult{number: p.order.number, state: p.state, resetBy: p.lastPet + p.timeout})
+	p.result.Store(&deviceResult{number: p.order.number, state: p.state, resetBy: p.lastPet + p.state.Info.Timeout})
 	wake(p.news)
 }
 
-// arm opens the device. If it is open, the timeout that it has stays in force.
+// arm opens the device. If it is open, it keeps its timeout, unless that is longer than this order's.
 func (p *petter) arm(s DeviceSpec) {
 	if p.device != nil {
-		p.interval = min(p.interval, s.Interval)
+		p.interval, p.longest = min(p.interval, s.Interval), min(p.longest, s.Timeout)
 		p.pet()
 		return
 	}
@@ -172,7 +173,7 @@ func (p *petter) arm(s DeviceSpec) {
 		p.fail(err)
 		return
 	}
-	p.device, p.timeout, p.interval, p.lastPet = d, s.Timeout, s.Interval, p.now()
+	p.device, p.longest, p.interval, p.lastPet = d, s.Timeout, s.Interval, p.now()
 	p.state.Armed = true
 }
 
@@ -186,9 +187,9 @@ func (p *petter) petIfDue() time.Duration {
 	if due := p.nextPet(); due == 0 || p.now() < due {
 		return due
 	}
-	failed := p.state.Error
+	failed, timeout := p.state.Error, p.state.Info.Timeout
 	p.pet()
-	if p.state.Error != failed {
+	if p.state.Error != failed || p.state.Info.Timeout != timeout {
 		p.report()
 	}
 	return p.nextPet()
@@ -208,18 +209,33 @@ func (p *petter) nextPet() time.Duration {
 	return limit - finalLead
 }
 
-// pet pets the device unless the limit has passed. The clock is read last, right before the call.
+// pet pets the device unless the limit has passed. If its timeout is too long, it is set first, which restarts the timer
+// as well. The clock is read last, right before each call.
 func (p *petter) pet() {
-	if p.now() > time.Duration(p.limit.Load()) {
+	var failed error
+	shorten := p.state.Info.Timeout > p.longest && p.mayPet()
+	if shorten {
+		failed = p.device.SetTimeout(p.state.Info, p.longest)
+		p.lastPet = p.now()
+	}
+	if !p.mayPet() {
 		return
 	}
 	err := p.device.Pet()
 	p.lastPet = p.now()
 	p.state.Error = ""
-	if err != nil {
+	switch {
+	case err != nil:
 		p.state.Error = fmt.Sprintf("cannot pet %s: %v", p.state.Info.Path, err)
+	case failed != nil:
+		p.state.Error = failed.Error()
+	case shorten:
+		p.state.Info.Timeout = p.longest
 	}
 }
+
+// mayPet reports whether the limit has not passed.
+func (p *petter) mayPet() bool { return p.now() <= time.Duration(p.limit.Load()) }
 
 // stop stops the device if all work is dead. A device that does not stop stays open and is petted, else it would reset
 // the host.
@@ -237,8 +253,8 @@ func (p *petter) stop() {
 
 // reopen opens a device again that goes on although it was closed.
 func (p *petter) reopen() {
-	d, _, err := p.open(DeviceSpec{Path: p.state.Info.Path, Timeout: p.timeout, Interval: p.interval, NoWayOut: true,
-		Running: true})
+	d, _, err := p.open(DeviceSpec{Path: p.state.Info.Path, Timeout: p.state.Info.Timeout,
+		Interval: p.interval, NoWayOut: true, Running: true})
 	if err != nil {
 		p.device, p.state.Armed = nil, false
 		return

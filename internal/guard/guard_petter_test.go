@@ -21,6 +21,8 @@ type fakeDevice struct {
 	stopped int
 	openErr error
 	petErr  error
+	setErr  error
+	timeout time.Duration
 	sticky  bool          // it goes on although it was stopped
 	block   chan struct{} // open waits for it; nil to go on
 	info    watchdogdev.Info
@@ -38,6 +40,7 @@ func (d *fakeDevice) open(s DeviceSpec) (resetDevice, watchdogdev.Info, error) {
 		return nil, info, d.openErr
 	}
 	d.opened++
+	d.timeout = s.Timeout
 	return d, info, nil
 }
 
@@ -46,6 +49,15 @@ func (d *fakeDevice) Pet() error {
 	defer d.mu.Unlock()
 	d.pets = append(d.pets, d.now())
 	return d.petErr
+}
+
+func (d *fakeDevice) SetTimeout(_ watchdogdev.Info, timeout time.Duration) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.setErr == nil {
+		d.timeout = timeout
+	}
+	return d.setErr
 }
 
 func (d *fakeDevice) Close() error {
@@ -157,6 +169,59 @@ func TestArmingAgainRespectsTheLimit(t *testing.T) {
 	s.do(deviceOrder{number: 3, spec: &testDevice})
 	if r := s.result.Load(); !slices.Equal(s.device.pets, []time.Duration{s.clock}) || r.resetBy != s.clock+testDevice.Timeout {
 		t.Errorf("%v, %+v", s.device.pets, r)
+	}
+}
+
+// A later session may allow a shorter timeout than the device was opened with. That is set before its work starts, but
+// never after the limit: it would restart the timer. The device keeps it, as other work may need it.
+func TestArmingAgainShortensTheTimeout(t *testing.T) {
+	s := newSteppedPetter(t)
+	s.device.info.NoWayOut = true
+	longer := testDevice
+	longer.Timeout = 2 * testDevice.Timeout
+	s.do(deviceOrder{number: 1, spec: &longer})
+	s.do(deviceOrder{number: 2})
+	opened := s.clock
+	s.clock += 100 * time.Millisecond
+	s.setLimit(s.clock - 1)
+	s.do(deviceOrder{number: 3, spec: &testDevice})
+	if r := s.result.Load(); s.device.timeout != longer.Timeout || r.resetBy != opened+longer.Timeout {
+		t.Errorf("after the limit: the timeout is %s, reset %s after it was opened", s.device.timeout, r.resetBy-opened)
+	}
+	s.setLimit(petFreely)
+	s.clock += testDevice.Interval
+	s.petIfDue()
+	if r := s.result.Load(); s.device.timeout != testDevice.Timeout || r.state.Info.Timeout != testDevice.Timeout ||
+		r.resetBy != s.clock+testDevice.Timeout || len(s.device.pets) != 1 {
+		t.Errorf("the timeout is %s, %+v", s.device.timeout, r)
+	}
+	s.do(deviceOrder{number: 4, spec: &longer})
+	if s.device.timeout != testDevice.Timeout {
+		t.Errorf("the timeout is %s again", s.device.timeout)
+	}
+}
+
+// Work whose lease is too short for the timeout that the device keeps does not start as if that were shorter.
+func TestDeviceThatKeepsALongerTimeout(t *testing.T) {
+	for _, required := range []bool{true, false} {
+		b, d := deviceGuard(t)
+		b.extendBy(b.l, time.Hour)
+		longer := testDevice
+		longer.Timeout = 2 * testDevice.Timeout
+		b.orderDevice(deviceOrder{spec: &longer})
+		b.awaitDevice("the device to be armed", func() bool { return b.device.reported != nil })
+		d.mu.Lock()
+		d.setErr = errors.New("it keeps its timeout")
+		d.mu.Unlock()
+		b.prepare(message{Leadership: 1, Seq: 5, Spec: resetSpec(required)})
+		w := b.l.work
+		b.awaitDevice("the answer", func() bool { return b.l.work == nil || w.prepared })
+		if refused := b.l.work == nil; refused != required || !refused && w.spec.Reset != nil {
+			t.Errorf("required %t: refused %t, %+v", required, refused, w.spec.Reset)
+		}
+		if d.counts()[1] == 0 {
+			t.Error("the device is not petted any more")
+		}
 	}
 }
 

@@ -139,7 +139,6 @@ func (d *Device) setUp(info *Info, timeout time.Duration) error {
 	}
 	info.Identity = unix.ByteSliceToString(support.Identity[:])
 	info.Warnings = warnings(*info, support.Options)
-	seconds := int(timeout / time.Second)
 	if support.Options&unix.WDIOF_SETTIMEOUT == 0 {
 		info.Timeout = d.seconds(unix.WDIOC_GETTIMEOUT)
 		if info.Timeout != timeout {
@@ -147,19 +146,28 @@ func (d *Device) setUp(info *Info, timeout time.Duration) error {
 				"driver's module parameter, or use another device",
 				d.path, info.Identity, info.Timeout, timeout)
 		}
-	} else if err := unix.IoctlSetPointerInt(d.fd, unix.WDIOC_SETTIMEOUT, seconds); err != nil {
-		return fmt.Errorf("%s (%s) does not take a timeout of %s: %w%s", d.path, info.Identity, timeout, err, limits(*info))
+	} else if err := d.SetTimeout(*info, timeout); err != nil {
+		return err
 	}
-	if info.Timeout = d.seconds(unix.WDIOC_GETTIMEOUT); info.Timeout != timeout {
-		return fmt.Errorf("%s (%s) has taken a timeout of %s instead of %s: use another device%s", d.path,
-			info.Identity, info.Timeout, timeout, limits(*info))
-	}
+	info.Timeout = timeout
 	if info.Pretimeout = d.seconds(unix.WDIOC_GETPRETIMEOUT); info.Pretimeout != 0 {
 		unix.IoctlSetPointerInt(d.fd, unix.WDIOC_SETPRETIMEOUT, 0)
 		if info.Pretimeout = d.seconds(unix.WDIOC_GETPRETIMEOUT); info.Pretimeout != 0 {
 			return fmt.Errorf("the pretimeout of %s (%s) cannot be turned off: it acts %s before the timeout", d.path,
 				info.Identity, info.Pretimeout)
 		}
+	}
+	return nil
+}
+
+// SetTimeout sets the timeout, which the device must then have exactly, and may restart the timer.
+func (d *Device) SetTimeout(info Info, timeout time.Duration) error {
+	if err := unix.IoctlSetPointerInt(d.fd, unix.WDIOC_SETTIMEOUT, int(timeout/time.Second)); err != nil {
+		return fmt.Errorf("%s (%s) does not take a timeout of %s: %w%s", d.path, info.Identity, timeout, err, limits(info))
+	}
+	if got := d.seconds(unix.WDIOC_GETTIMEOUT); got != timeout {
+		return fmt.Errorf("%s (%s) has taken a timeout of %s instead of %s: use another device%s", d.path,
+			info.Identity, got, timeout, limits(info))
 	}
 	return nil
 }

@@ -141,6 +141,9 @@ func (l Ledger) held(ctx context.Context, term int64) ([]cluster.Op, time.Time, 
 	}
 	elected := cluster.ReadStored[cluster.Elected](l.Paths.Elected(), data, stat, true)
 	_, current, err := l.Conn.Get(ctx, l.Paths.Current(), false)
+	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
+		return nil, time.Time{}, err
+	}
 	if err != nil || !elected.Readable() || elected.Record.Term != term {
 		return nil, time.Time{}, &SkippedError{fmt.Sprintf("this host does not hold term %d any more", term)}
 	}

@@ -156,6 +156,8 @@ type job struct {
 	file    io.WriterAt // of the result
 	signals chan os.Signal
 
+	conn jobConn
+
 	mu     sync.Mutex
 	result JobResult
 	begun  bool
@@ -168,11 +170,14 @@ func (j *job) run(ctx context.Context) {
 		j.end(JobResult{Failed: err.Error()})
 		return
 	}
-	defer operator.Disconnect(ctx, session)
+	j.conn = jobConn{session: session, open: func(ctx context.Context) (*zk.Session, error) {
+		return operator.Connect(ctx, j.cfg)
+	}}
+	defer func() { j.conn.close(ctx) }()
 	watching, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	running.Go(func() { j.watch(watching, session) })
-	running.Go(func() { j.serveJob(watching, session) })
+	running.Go(func() { j.watch(watching) })
+	running.Go(func() { j.serveJob(watching) })
 	err = (&Daemon{host: j.host, signals: j.signals}).Run(ctx)
 	cancel()
 	j.gate.Close()
@@ -312,19 +317,22 @@ func (r JobResult) reason() string {
 	return "the job has not run to its end: " + r.Failed
 }
 
-// recordTimeout bounds how long the end of a job is tried to be recorded.
+// recordTimeout bounds how long the begin and the end of a job are tried to be recorded: a host that leads and does
+// nothing keeps the others from it.
 const recordTimeout = 10 * time.Second
 
 // serveJob lets the child run the job once, and makes the host leave at its end.
-func (j *job) serveJob(ctx context.Context, session *zk.Session) {
-	ledger := oneshot.Ledger{Conn: session, Paths: cluster.Paths{Root: j.cfg.ZooKeeper.Root}, Node: j.cfg.Node.ID}
+func (j *job) serveJob(ctx context.Context) {
+	ledger := oneshot.Ledger{Conn: &j.conn, Paths: cluster.Paths{Root: j.cfg.ZooKeeper.Root}, Node: j.cfg.Node.ID}
 	var begun int64
 	ended, err := j.gate.Serve(func(term int64, slot string) error {
 		begun, ledger.Paths.Slot = term, slot
 		if !j.begin() {
 			return net.ErrClosed
 		}
-		return ledger.Begin(ctx, term, j.rule.Rule)
+		recording, cancel := context.WithTimeout(ctx, j.cfg.ZooKeeper.SessionTimeout+recordTimeout)
+		defer cancel()
+		return ledger.Begin(recording, term, j.rule.Rule)
 	})
 	var skipped *oneshot.SkippedError
 	switch {
@@ -379,7 +387,7 @@ const (
 
 // watch makes the host leave if another one runs the job, or if nobody does so for long; with a limit, if its turn
 // does not come.
-func (j *job) watch(ctx context.Context, session *zk.Session) {
+func (j *job) watch(ctx context.Context) {
 	began := time.Now()
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
@@ -396,12 +404,8 @@ func (j *job) watch(ctx context.Context, session *zk.Session) {
 			return
 		}
 		if waited := time.Since(began); waited >= j.rule.Wait {
-			if r := j.whyNot(ctx, session, waited-j.rule.Wait > electionTimeout); r != (JobResult{}) {
-				err := session.FollowRoot(ctx, j.cfg.ZooKeeper.Root, false)
-				if err == nil {
-					err = session.CheckOwner(ctx, j.cfg.ZooKeeper.Root)
-				}
-				if err != nil { // anyone may have written what it has read
+			if r := j.whyNot(ctx, &j.conn, waited-j.rule.Wait > electionTimeout); r != (JobResult{}) {
+				if err := j.checkOwner(ctx); err != nil {
 					r = JobResult{Failed: err.Error()}
 				}
 				if ctx.Err() != nil {

@@ -89,6 +89,24 @@ func TestAHurryLeavesApplicationsToTheSuccessor(t *testing.T) {
 	}
 }
 
+// The host may end an instance more than once. Neither that nor the first Stop after it is an order to hurry.
+func TestTheHostsOwnEndIsNoHurry(t *testing.T) {
+	server := storetest.NewServer()
+	a := join(t, server, "a")
+	a.until(t, "a leads", status.Daemon.Leads)
+	l := a.lease(t, applease.Request{})
+	a.instance.End("the session ends")
+	a.instance.End("the session ends")
+	a.Stop("maintenance")
+	if got := a.untilStop(t, l.ID); !got.Stop {
+		t.Errorf("%+v", got)
+	}
+	a.reason(t)
+	if s := fence(t, server).State; s != cluster.FenceReleased {
+		t.Errorf("the fence is %s", s)
+	}
+}
+
 // A guard that does not listen any more would write RELEASED.
 func TestWithoutTheGuardNothingIsHandedOut(t *testing.T) {
 	server := storetest.NewServer()

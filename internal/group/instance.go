@@ -44,7 +44,7 @@ type Instance struct {
 	registered cluster.Node
 
 	mu      sync.Mutex
-	stopped bool // Stop was called
+	stopped bool // Stop or End was called
 	ends    bool // ending is closed
 }
 
@@ -86,19 +86,25 @@ func (i *Instance) beginEnd() {
 	}
 }
 
-// Stop makes all members release their leaderships and end. A second call kills the work at once. It is safe for
+// Stop makes all members release their leaderships and end, as a person asks for. A second call kills the work at once.
+// It is safe for concurrent use.
+func (i *Instance) Stop(reason string) { i.stop(reason, (*Member).Stop) }
+
+// End is Stop for an instance that the host ends by itself: a later Stop is then the first one. It is safe for
 // concurrent use.
-func (i *Instance) Stop(reason string) {
+func (i *Instance) End(reason string) { i.stop(reason, (*Member).end) }
+
+func (i *Instance) stop(reason string, stop func(*Member, string)) {
 	i.mu.Lock()
 	i.stopped = true
 	i.mu.Unlock()
 	i.beginEnd()
 	for _, m := range i.members {
-		m.Stop(reason)
+		stop(m, reason)
 	}
 }
 
-// stopRest stops the other members after one has ended, unless Stop does: the members end together.
+// stopRest stops the other members after one has ended, unless Stop or End does: the members end together.
 func (i *Instance) stopRest(reason string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

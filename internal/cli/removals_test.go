@@ -89,7 +89,7 @@ func TestAbsenceOfGroupFilesIsNotRemoval(t *testing.T) {
 		}
 	}
 	term := f.until("a leads", leads("n1")).Term
-	reload(false, "b: left\nc: left\nn1 has reloaded its configuration\n", "--allow-removals")
+	reload(false, "b: removed; this host leaves it once its work has ended\nc: removed; this host leaves it once its work has ended\nn1 has reloaded its configuration\n", "--allow-removals")
 	if g := f.until("a leads", leads("n1")); g.Term != term {
 		t.Errorf("a has changed leaders:\n%s", g.Table())
 	}

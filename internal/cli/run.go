@@ -222,7 +222,7 @@ func describeReload(r host.ReloadResult) (string, error) {
 		case g.Refused != "":
 			refused = append(refused, g.Refused)
 		case g.Removed:
-			fmt.Fprintf(&text, "%s: left\n", printable(g.Name))
+			fmt.Fprintf(&text, "%s: removed; this host leaves it once its work has ended\n", printable(g.Name))
 		case g.Changed != host.NothingChanged && !r.Single:
 			fmt.Fprintf(&text, "%s: %s\n", printable(g.Name), printable(g.Changed))
 		}

@@ -239,6 +239,15 @@ func (c *claims) add(g Group) {
 	}
 }
 
+// Conflicts reports whether a group claims a znode or a systemd unit that one of the host's groups has.
+func (h Host) Conflicts(g Group) bool {
+	c := claims{base: h.Config.ZooKeeper.Root, unit: make(map[string]string)}
+	for _, other := range h.Groups {
+		c.add(other)
+	}
+	return len(c.check(g)) > 0
+}
+
 // conflict is a setting that a group cannot have.
 type conflict struct{ key, reason string }
 

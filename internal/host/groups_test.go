@@ -254,6 +254,9 @@ func TestAnInvalidGroupIsShown(t *testing.T) {
 	f.write("g2", "nonsense")
 	f.Reload()
 	f.until("g2", "is refused", func(v status.Daemon) bool { return v.Membership == status.MembershipRefused })
+	if _, waits := f.placement.elected["g2"]; waits {
+		t.Error("electors of other groups wait until g2 has elected")
+	}
 	f.remove("g2")
 	f.Reload()
 	wait(t, "g2 is gone", func() bool { return f.group("g2") == nil })

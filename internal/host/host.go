@@ -109,6 +109,7 @@ type Host struct {
 	avoid    atomic.Pointer[string] // the server that the next session tries last: it is of another ensemble
 	joined   sync.Once              // see Options.Joined
 	reloads  chan struct{}
+	left     chan struct{}         // this host has left a group that was removed
 	recheck  chan struct{}         // the work is to be checked now
 	probes   command.Limit         // of all groups
 	hooks    command.Limit         // on_change and on_leader_change, of all groups
@@ -131,6 +132,7 @@ type Host struct {
 	mu      sync.Mutex
 	groups  []*resource // sorted by name
 	invalid []*resource // see setInvalid
+	removed []*resource // whose memberships have not ended
 	session *session    // nil while there is none
 	order   reloadOrder // what the next reload is asked for
 	stuck   int         // loops that were abandoned and have not returned
@@ -151,7 +153,7 @@ func New(opt Options) *Host {
 	h := &Host{
 		opt: opt, log: opt.Log.With("node", c.Node.ID), counters: group.NewCounters(nil),
 		service: &service{notify: opt.Guard.Notify},
-		reloads: make(chan struct{}, 1), recheck: make(chan struct{}, 1), probes: command.NewLimit(maxProbes),
+		reloads: make(chan struct{}, 1), left: make(chan struct{}, 1), recheck: make(chan struct{}, 1), probes: command.NewLimit(maxProbes),
 		hooks: command.NewLimit(maxHooks),
 	}
 	h.placement, h.failsafe = newPlacement(), newFailsafeMode(h)
@@ -206,11 +208,16 @@ func (h *Host) resources() []*resource {
 }
 
 // Groups returns the host's groups, sorted by name, with each slot of a group that has slots as a separate group.
-// Groups whose files were refused are among them.
+// Groups whose files were refused are among them, and those that were removed while this host has not left them.
 func (h *Host) Groups() []*Group {
 	var all []*Group
 	h.mu.Lock()
-	resources := slices.Concat(h.groups, h.invalid)
+	resources := slices.Concat(h.groups, h.removed)
+	for _, r := range h.invalid {
+		if !slices.ContainsFunc(h.removed, func(other *resource) bool { return other.name == r.name }) {
+			resources = append(resources, r)
+		}
+	}
 	h.mu.Unlock()
 	slices.SortFunc(resources, func(a, b *resource) int { return strings.Compare(a.name, b.name) })
 	for _, r := range resources {
@@ -295,35 +302,6 @@ func (h *Host) setSession(s *session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.session = s
-}
-
-// addGroup adds a group, and starts its membership if there is a session.
-func (h *Host) addGroup(c config.Group) {
-	r := h.newResource(c, "")
-	r.open()
-	h.mu.Lock()
-	h.groups = append(slices.Clone(h.groups), r)
-	slices.SortFunc(h.groups, func(a, b *resource) int { return strings.Compare(a.name, b.name) })
-	s := h.session
-	h.mu.Unlock()
-	if s != nil {
-		s.begin(r)
-	}
-}
-
-// removeGroup removes a group. Its membership, if there is a session, ends with LEAVE.
-func (h *Host) removeGroup(name, reason string) {
-	h.mu.Lock()
-	i := slices.IndexFunc(h.groups, func(r *resource) bool { return r.name == name })
-	r := h.groups[i]
-	h.groups = slices.Delete(slices.Clone(h.groups), i, i+1)
-	s := h.session
-	h.mu.Unlock()
-	if s != nil {
-		s.remove(r, reason)
-	}
-	h.failsafe.forget(r.root)
-	r.close()
 }
 
 // maxMoves is how many groups this host, as their elector, moves by preemptions at once.

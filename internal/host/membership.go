@@ -38,9 +38,10 @@ type membership struct {
 	ctx      context.Context // ends when no instance may begin any more
 	cancel   context.CancelFunc
 	retry    chan struct{} // the configuration has changed: try again now
-	over     chan struct{} // closed at the end
-	settled  atomic.Bool   // it has registered once, or was refused
-	missing  string        // what is shown of a group that does not exist; empty if it exists
+	// reconnected receives after a reconnect: what has failed without a connection need not wait any longer.
+	reconnected chan struct{}
+	settled     atomic.Bool // it has registered once, or was refused
+	missing     string      // what is shown of a group that does not exist; empty if it exists
 	// outdated is set while the running instance does not have the configuration in force.
 	outdated atomic.Bool
 
@@ -107,14 +108,13 @@ type abandonedError struct{ reason string }
 func (e *abandonedError) Error() string { return e.reason }
 
 func newMembership(s *session, r *resource) *membership {
-	m := &membership{session: s, resource: r, retry: make(chan struct{}, 1), over: make(chan struct{})}
+	m := &membership{session: s, resource: r, retry: make(chan struct{}, 1), reconnected: make(chan struct{}, 1)}
 	m.ctx, m.cancel = context.WithCancel(s.ctx)
 	return m
 }
 
 // run runs one instance after another until the session or the membership ends.
 func (m *membership) run() {
-	defer close(m.over)
 	defer m.cancel()
 	r := m.resource
 	defer r.setMembership("", "")
@@ -126,6 +126,10 @@ func (m *membership) run() {
 func (m *membership) runOnce() next {
 	if m.ctx.Err() != nil {
 		return over
+	}
+	select {
+	case <-m.reconnected: // before this run
+	default:
 	}
 	r := m.resource
 	err := m.runInstance()
@@ -170,16 +174,19 @@ func (m *membership) settle() {
 	}
 }
 
-// await waits for a time, 0 for ever, or until the configuration changes or the membership ends.
+// await waits for a time or a reconnect, for neither if it is 0, or until the configuration changes or the membership
+// ends.
 func (m *membership) await(limit time.Duration) {
 	var expired <-chan time.Time
+	var reconnected <-chan struct{}
 	if limit > 0 {
 		t := time.NewTimer(limit)
 		defer t.Stop()
-		expired = t.C
+		expired, reconnected = t.C, m.reconnected
 	}
 	select {
 	case <-expired:
+	case <-reconnected:
 	case <-m.retry:
 	case <-m.ctx.Done():
 	}
@@ -333,7 +340,7 @@ func (m *membership) serve(i *instance, before published) error {
 	m.settle()
 	defer inBackground(m.ctx, func(ctx context.Context) { m.checkTree(ctx) })()
 	if r.published() != before { // a reload or a check came during the registration
-		m.session.running.Go(func() { i.Apply(r.settings(), false) })
+		m.session.running.Go(func() { r.applyTo(i, false) })
 	}
 	defer m.leaveIfOverdue(i)()
 	for _, g := range r.all() {
@@ -383,11 +390,19 @@ func (m *membership) instance() *instance {
 	return m.current
 }
 
-// stop makes the member release leadership and end; a second call kills the work at once.
+// stop makes the member release leadership and end, as a person asks for; a second call kills the work at once.
 func (m *membership) stop(reason string) {
 	m.cancel()
 	if i := m.instance(); i != nil {
 		i.Stop(reason)
+	}
+}
+
+// end is stop if no person has asked for it: it kills nothing at once, however often it is called.
+func (m *membership) end(reason string) {
+	m.cancel()
+	if i := m.instance(); i != nil {
+		i.End(reason)
 	}
 }
 
@@ -412,6 +427,6 @@ func (m *membership) check(now time.Duration) {
 	i.Beat()
 	if m.outdated.Load() && m.resource.idle() {
 		m.outdated.Store(false)
-		i.Stop("the group's configuration has changed")
+		i.End("the group's configuration has changed")
 	}
 }

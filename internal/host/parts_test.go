@@ -328,3 +328,16 @@ func TestAGroupFollowsAnother(t *testing.T) {
 		t.Errorf("it has moved %d times: %s", (v.ElectedTerm-term)%64, v.Reason)
 	}
 }
+
+// A reconnect ends the pause after a registration that has failed. A group that waits for a person goes on waiting.
+func TestAReconnectEndsAPause(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	m := &membership{ctx: ctx, retry: make(chan struct{}, 1), reconnected: make(chan struct{}, 1)}
+	signal(m.reconnected)
+	m.await(time.Hour)
+	signal(m.reconnected)
+	cancel()
+	if m.await(0); len(m.reconnected) == 0 {
+		t.Error("the group does not wait for a person any more")
+	}
+}

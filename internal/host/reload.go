@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/operator/status"
@@ -44,6 +45,8 @@ func (h *Host) serveReloads(ctx context.Context, s *session) {
 		select {
 		case <-h.reloads:
 			h.reload(ctx, s)
+		case <-h.left:
+			h.addHeldBack()
 		case <-ctx.Done():
 			return
 		}
@@ -149,7 +152,11 @@ func (h *Host) read(allowRemovals bool) (Reloaded, error) {
 func (h *Host) checkCredentials(ctx context.Context, s *session, next Reloaded) (*zk.CredentialChange, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*s.granted)
 	defer cancel()
-	return s.zk.PresentCredentials(ctx, h.resources()[0].paths(), operator.Access(next.Host.Config, os.Getenv))
+	paths := cluster.Paths{Root: next.Host.Config.ZooKeeper.Root} // above all groups
+	if all := h.resources(); len(all) > 0 {
+		paths = all[0].paths()
+	}
+	return s.zk.PresentCredentials(ctx, paths, operator.Access(next.Host.Config, os.Getenv))
 }
 
 // resource returns what the file with that name describes; nil if there is none.
@@ -190,17 +197,18 @@ func (h *Host) accept(s *session, next Reloaded) []GroupReload {
 	}
 	for _, r := range h.resources() {
 		if !slices.ContainsFunc(after.Groups, func(c config.Group) bool { return c.Name == r.name }) {
-			h.log.Warn("removing a group: its file is gone", "group", r.name)
-			h.removeGroup(r.name, "the group is removed from the configuration of this host")
+			h.removeGroup(r)
 			results = append(results, GroupReload{Name: r.name, Removed: true})
 		}
 	}
 	for i, c := range next.Host.Groups {
 		r := h.resource(c.Name)
 		if r == nil {
-			h.log.Info("adding a group", "group", c.Name, "root", c.Config.ZooKeeper.Root)
-			h.addGroup(after.Groups[i])
-			results = append(results, GroupReload{Name: c.Name, Changed: "added"})
+			result := GroupReload{Name: c.Name, Changed: "added"}
+			if !h.addGroup(after.Groups[i]) {
+				result.Changed = "is added once this host has left the group that was removed"
+			}
+			results = append(results, result)
 			continue
 		}
 		r.accept(h.memberOf(r), c.Config, after.Groups[i].Config, next, auditACLs)
@@ -310,10 +318,17 @@ func (r *resource) apply(m *membership, auditACLs bool) {
 		return // the next session registers with them
 	}
 	if i := m.instance(); i != nil {
-		i.Apply(r.settings(), auditACLs) // if it ends, the next one registers with them
+		r.applyTo(i, auditACLs) // if it ends, the next one registers with them
 		return
 	}
 	signal(m.retry)
+}
+
+// applyTo applies the settings in force to an instance. One call follows the other: an older one does not undo a newer.
+func (r *resource) applyTo(i *instance, auditACLs bool) {
+	r.applying.Lock()
+	defer r.applying.Unlock()
+	i.Apply(r.settings(), auditACLs)
 }
 
 // difference returns a description of the changes that a reload has made.
@@ -353,7 +368,7 @@ type GroupReload struct {
 	Name    string `json:"group"`
 	Refused string `json:"refused,omitempty"`
 	Changed string `json:"changed,omitempty"`
-	// Removed is set if the host has left the group.
+	// Removed is set if the host leaves the group, which it does once its work there has ended.
 	Removed bool `json:"removed,omitempty"`
 	// Published are lines about what has changed in the policy in force. Unpublished are lines about where the policy
 	// of the file is not the one in force, and was not published, because the file has not changed there.

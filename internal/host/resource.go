@@ -34,6 +34,7 @@ type resource struct {
 	size       atomic.Int64             // how many slots there are; 0 for a group without slots
 	opened     bool                     // open was called
 	standby    *standby
+	applying   sync.Mutex                   // held while settings are applied to an instance
 	joined     atomic.Pointer[joinedRecord] // never changed, only replaced; nil before
 	recording  sync.Mutex                   // held while it is replaced
 	// when the root was created that this host last took part in the group with; 0 before
@@ -206,6 +207,7 @@ func (h *Host) setInvalid(refused map[string]error) {
 		r := h.newResource(config.Group{Name: name, Config: c}, reason)
 		for _, g := range r.all() {
 			g.core.Load().SetMembership(status.MembershipRefused, reason)
+			h.placement.remove(g.name) // nobody here learns who is elected there
 		}
 		all = append(all, r)
 	}

@@ -230,10 +230,13 @@ func (s *session) end(reason error) {
 		s.ending = reason
 	}
 	s.mu.Unlock()
-	s.stop(reason.Error())
+	s.cancel()
+	for _, m := range s.all() {
+		m.end(reason.Error())
+	}
 }
 
-// stop makes all members release leadership and end. A second call kills their work at once.
+// stop makes all members release leadership and end, as a person asks for. A second call kills their work at once.
 func (s *session) stop(reason string) {
 	s.cancel()
 	for _, m := range s.all() {
@@ -258,6 +261,7 @@ func (s *session) begin(r *resource) {
 	m := newMembership(s, r)
 	s.members[r] = m
 	s.running.Go(func() {
+		defer s.host.finishRemoval(r)
 		defer s.forget(m)
 		m.run()
 	})
@@ -311,14 +315,6 @@ func (s *session) member(r *resource) *membership {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.members[r]
-}
-
-// remove ends the membership of a group with LEAVE, and waits for that.
-func (s *session) remove(r *resource, reason string) {
-	if m := s.member(r); m != nil {
-		m.stop(reason)
-		<-m.over
-	}
 }
 
 // cutLeases shortens all leases and ends leaderships and session when a server has granted a shorter session timeout
@@ -380,6 +376,9 @@ func (s *session) beat() (stop func()) {
 		if n := s.zk.Reconnects(); n != reconnects {
 			h.counters.Update(func(t *status.Totals) { t.Reconnects += uint64(n - reconnects) })
 			reconnects = n
+			for _, m := range s.all() {
+				signal(m.reconnected)
+			}
 		}
 		h.publishLoad()
 		s.reportReady()

@@ -143,7 +143,7 @@ func (r *resource) notice(list *atomic.Pointer[[]string], next []string, problem
 func (r *resource) publishProblems() {
 	if m := r.host.memberOf(r); m != nil {
 		if i := m.instance(); i != nil {
-			i.Apply(r.settings(), false) // if it ends, the next one registers with them
+			r.applyTo(i, false) // if it ends, the next one registers with them
 		}
 	}
 }

@@ -141,10 +141,15 @@ func (g group) refuseDeletion(err error, job bool) error {
 	case inUse:
 		return g.hasMembers("deleted", used.Members)
 	case job:
+		base, name := path.Split(g.paths.Root)
+		base = path.Clean(base)
+		run := cluster.InGroup("'zkelectd exec --root %s --once-per 0s -- true'", name, base)
+		if g.kind == cluster.KindSlots { // a run takes one slot: the only one, which waits for all that there were
+			run = cluster.InGroup("'zkelectd slots --root %s 1'", name, base) + " and then " +
+				cluster.InGroup("'zkelectd exec --root %s --max 1 -- true'", name, base)
+		}
 		return refuse("nothing was deleted: %w. If work may still run, run %s: it starts once that is safe, and its "+
-			"end releases leadership; then run this again",
-			err, cluster.InGroup("'zkelectd exec --root %s --once-per 0s -- true'", path.Base(g.paths.Root),
-				path.Dir(g.paths.Root)))
+			"end releases leadership; then run this again", err, run)
 	}
 	return refuse("nothing was deleted: %w. If work may still run, start a daemon of the group and stop it when it "+
 		"is READY: it takes over once that is safe, "+

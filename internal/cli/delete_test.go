@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -64,6 +65,36 @@ func TestDeleteOfAJob(t *testing.T) {
 	e.prints(strings.Fields(advice)[1:])
 	e.prints(remove, "the group nightly is deleted")
 	e.fails(statusError, []string{"group", "delete", "--root", e.paths.Root + "-never"}, "there is no group at "+e.paths.Root+"-never")
+}
+
+// A job with --max that has not released a slot is deleted after a run that takes the place of all slots.
+func TestDeleteOfAJobWithSlots(t *testing.T) {
+	t.Parallel()
+	f := newLimited(t, 2)
+	f.limited("n1", 2)
+	f.begins("n1")
+	f.release("n1")
+	f.exit("n1")
+	// A host that has failed has not released.
+	lost := cluster.Fence{Term: time.Now().Unix(), Node: "n2", Incarnation: "n2-0000000000000001-n_0000000009", State: cluster.FenceReady}
+	f.write(overwrite(f.paths.OfSlot(1).Leader(), string(cluster.Encode(&lost))))
+	run := func(line string) (string, error) {
+		return zkelectdWith([]string{"ZKELECTD_ZOOKEEPER_SERVERS=" + f.servers[0]}, strings.Fields(line)...)
+	}
+	remove := "group delete --root /groups --yes -g " + f.groupName()
+	out, err := run(remove)
+	hints := regexp.MustCompile(`'zkelectd ([^']*)'`).FindAllStringSubmatch(out, -1)
+	if err == nil || len(hints) != 2 || !strings.Contains(out, "nothing was deleted: ") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, line := range []string{hints[0][1], hints[1][1], remove} {
+		if out, err := run(line); err != nil {
+			t.Errorf("%s: %v\n%s", line, err, out)
+		}
+	}
+	if f.exists(f.paths.Root) {
+		t.Error("the group is still there")
+	}
 }
 
 // A deletion warns as long as the first term of a new group would not be higher than the last one.

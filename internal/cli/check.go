@@ -302,6 +302,8 @@ type checkedGroup struct {
 	Failback string `json:"failback,omitempty"`
 	// TakeoverTimeout is how long the start of the work may take before another member is tried.
 	TakeoverTimeout cluster.Duration `json:"takeover_timeout"`
+
+	slots bool // the group has slots
 }
 
 // printChecked prints that the configuration has no errors, and what becomes of the group with that name, or the only
@@ -360,6 +362,7 @@ func checkedOf(g config.Group, alone bool) (checkedGroup, error) {
 		Losses:          operator.Losses(g.Config, b.Granted(session), alone),
 		TakeoverTimeout: cluster.Duration(g.Config.TakeoverTimeout()),
 		Failback:        failback,
+		slots:           g.Config.Slots.Enabled(),
 	}, nil
 }
 
@@ -404,8 +407,12 @@ func failbackText(g checkedGroup) string {
 	const better = "a better member than a healthy leader, such as the preferred host when it comes back, takes over"
 	switch delay, manual, _ := cluster.ParseFailback(g.Failback); {
 	case manual:
+		leader, of := g.Group, ""
+		if g.slots {
+			leader, of = cluster.SlotName(g.Group, "0"), ", here for slot 0"
+		}
 		return "leadership stays where it is until the leader fails or is drained, or until somebody runs\n" +
-			cluster.InGroup("'zkelectd reelect'", g.Group) + " or " + cluster.InGroup("'zkelectd move'", g.Group)
+			cluster.InGroup("'zkelectd reelect'", leader) + " or " + cluster.InGroup("'zkelectd move'", leader) + of
 	case delay > 0:
 		return better + "\nonce it has been eligible for " + delay.String() + " without interruption"
 	}

@@ -22,6 +22,7 @@ func TestCheckShowsTheLease(t *testing.T) {
 			"\nFailback is immediate: a better member than a healthy leader, such as the preferred host when it comes back, takes over\nat once: ",
 			"lease            900ms  ", "renewed every 150ms, and ends within a stop timeout of 750ms\n", "session timeout  20s    ", "its host is lost                            1.22s ",
 		},
+		"child: {command: [app]}\nslots: {count: 3}\npolicy: {failback: manual}": {"\n'zkelectd reelect -g g/0' or 'zkelectd move -g g/0', here for slot 0.\n"},
 	} {
 		c, err := config.Load(config.Sources{File: "zkelectd.yaml", Content: []byte(settings)})
 		if err != nil {

@@ -198,7 +198,7 @@ func (e *Elector) Decide(in Input) Decision {
 	}
 	e.rollCall.end(elected, in.Now)
 	e.moves.forget()
-	if d.Elect != nil && !e.forecast {
+	if d.Elect != nil {
 		e.approve(in, g, &active, &d)
 	}
 	d.NoSuccessor = !g.ended && d.Elect == nil && d.Awaiting == "" && !d.AwaitsAnswers && leaving(s)

@@ -91,6 +91,25 @@ func TestTheHeirFollowsTheGroup(t *testing.T) {
 	check("no leader", "unknown")
 }
 
+// Whoever may not be elected without a person is no heir, nor is anybody if nobody is ever elected.
+func TestNoHeirWithoutAnElection(t *testing.T) {
+	confirm := cluster.Rules{Type: "priority", Confirm: "member.site != previous.site"}
+	for name, c := range map[string]struct {
+		rules cluster.Rules
+		sites []string
+		want  string
+	}{
+		"a person must approve b and c": {confirm, []string{"dc1", "dc2", "dc2"}, ""},
+		"a person must approve b":       {confirm, []string{"dc1", "dc2", "dc1"}, "c"},
+		"nobody is elected":             {cluster.Rules{Type: "priority", Observe: true}, []string{"dc1", "dc1", "dc1"}, ""},
+	} {
+		h := newGroup("a", "b", "c").sites(c.sites...).leads("a", 7).scenario(t, c.rules)
+		if got := h.heir(); got != c.want {
+			t.Errorf("%s: heir %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 // In a group with slots, what is decided for lower slots that are lost as well counts.
 func TestTheHeirOfASlot(t *testing.T) {
 	g := newGroup("a", "b", "c").slot(3, 1).leads("a", 7)

@@ -30,11 +30,6 @@ func (e *Elector) approve(in Input, g attemptEnd, active *activeRequests, d *Dec
 		return
 	}
 	target := cluster.Proposal{Node: elect.Node, Site: elect.Site}.Target()
-	if elect.Cause == cluster.CausePreempt {
-		e.withdraw(in, g, d, fmt.Sprintf("%s, but policy.confirm demands that a person decides", elect.Reason))
-		d.Blocked.Remedy = cluster.InGroup("'zkelectd move %s'", e.opt.Group, elect.Node) + " moves leadership"
-		return
-	}
 	p := e.proposal(in, active, *elect)
 	switch command := cluster.InGroup("'zkelectd approve'", e.opt.Group); {
 	case p == nil: // a deputy writes none, the next elector will
@@ -106,8 +101,8 @@ func (b rankingInput) approval(c cluster.Circumstances, cause cluster.Cause,
 	}
 }
 
-// choose returns who is elected in place of a leader that is gone, or must go: whom a person has approved, else the
-// best member for which nobody must be asked, else the best one. There is always one.
+// choose returns who is elected in place of a leader: whom a person has approved, unless the leader need not go, else
+// the best member for which nobody must be asked, which may be that leader, else the best one. There is always one.
 func (b rankingInput) choose(r rankedMembers, cause cluster.Cause, active *activeRequests) cluster.Member {
 	best, _ := r.Best()
 	if b.in.Policy.Rules.Confirm == "" || active.Move != nil || cause == cluster.CauseFirst || requested(cause) {
@@ -121,7 +116,7 @@ func (b rankingInput) choose(r rankedMembers, cause cluster.Cause, active *activ
 	}
 	for _, m := range eligible {
 		if p := active.proposalFor(m.ID, b.in.Snapshot.Elected.Record.Term); p != nil &&
-			p.Answer == cluster.ProposalApproved {
+			p.Answer == cluster.ProposalApproved && cause != cluster.CausePreempt {
 			return *m
 		}
 	}

@@ -211,6 +211,26 @@ func TestApprovalOfAPreemption(t *testing.T) {
 	if len(h.requests().Proposals) != 0 {
 		t.Error("a preemption is proposed")
 	}
+	// It keeps back none that needs no person.
+	h.group().node("d").Priority = 200
+	if rec := h.leader("d", cluster.CausePreempt); rec.Reason != "d is better than c: priority 200 against priority 100; a is better, but a person would have to approve it" {
+		t.Error(rec.Reason)
+	}
+}
+
+// The members are not asked for answers to a roll call for an election that is not held.
+func TestAWithheldPreemptionCallsNoRoll(t *testing.T) {
+	for name, change := range map[string]func(*cluster.Rules){
+		"approval": func(r *cluster.Rules) { r.Confirm = "member.site != previous.site" },
+		"observe":  func(r *cluster.Rules) { r.Observe = true },
+	} {
+		rules := fresh
+		change(&rules)
+		h := newGroup("a", "b").sites("dc1", "dc2").published(map[string]float64{"a": 1, "b": 9}).leads("a", 7).scenario(t, rules)
+		if d := h.settle(); d.CallRoll || d.AwaitsAnswers || d.Blocked.Reason == "" {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
 }
 
 func TestAProposalEndsWhenTheLeaderLeadsOn(t *testing.T) {

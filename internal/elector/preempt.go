@@ -37,6 +37,9 @@ func (e *Elector) replace(b rankingInput, r rankedMembers, best cluster.Member, 
 			cause: cluster.CauseMove, request: active.Move.Request, reason: active.Move.Describe(),
 		}, best)
 	}
+	if chosen := b.choose(r, cluster.CausePreempt, active); chosen.Name != rec.Incarnation {
+		best = chosen
+	}
 	if err := e.checkPreemption(b, r, best, active, d); err != nil {
 		why := r.Difference(best.Name, rec.Incarnation)
 		d.block(fmt.Sprintf("%s would be better than %s (%s)", best.ID, rec.Node, why), err)
@@ -224,6 +227,11 @@ func (e *Elector) checkPreemption(b rankingInput, r rankedMembers, best cluster.
 	delay, manual, err := cluster.ParseFailback(rules.Failback)
 	if manual || err != nil {
 		return &heldError{reason: "failback is manual", remedy: e.reelectRemedy(), manual: true}
+	}
+	approved := active.Move != nil && active.Move.Matches(best.ID, best.Node.Record.Site)
+	if needed, _ := b.approval(b.circumstances, cluster.CausePreempt)(&best); needed && !approved {
+		return &heldError{reason: "policy.confirm demands that a person decides", remedy: cluster.InGroup(
+			"'zkelectd move %s'", e.opt.Group, best.ID) + " moves leadership"}
 	}
 	if due := e.eligible[best.Name] + delay; delay > 0 && due > b.in.Now {
 		d.Wake = cluster.Earliest(d.Wake, due)

@@ -63,7 +63,7 @@ func (r *rollCall) end(elected int64, now time.Duration) {
 // lost while it is about to be replaced may have done much since the answers: they are asked for again.
 func (e *Elector) awaitsAnswers(b rankingInput, r rankedMembers, lost bool, d *Decision) bool {
 	s, rules, c := &b.in.Snapshot, b.in.Policy.Rules.RollCall, &e.rollCall
-	hypothetical := e.forecast || e.opt.Estimate
+	hypothetical := e.forecast || e.opt.Estimate || b.in.Policy.Rules.Observe
 	if !rules.Enabled || s.Slot != "" || hypothetical || s.RollCall.Newer() != nil || !r.mayAnswer(s, b.ended) {
 		return false
 	}

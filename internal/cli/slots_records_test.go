@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"os/exec"
 	"reflect"
 	"slices"
 	"testing"
@@ -76,4 +77,26 @@ func TestDamagedRecordOfSlots(t *testing.T) {
 	}
 	checkSlots(t, slotLedger(t, f.ledgerFile()), 3)
 	f.checkPanics()
+}
+
+// A drain that waits is not done because the record of slots cannot be read: it goes on once it can.
+func TestDrainWaitsForTheRecordOfSlots(t *testing.T) {
+	t.Parallel()
+	f := newSlotFleet(t, 2)
+	f.run("n1", 2, 2)
+	f.settled("n1 leads", 2, map[string]int{"n1": 2})
+	f.startCommand("drain", exec.Command("zkelectd", "drain", "n1", "--wait", "--force", "--config", f.file("n1")))
+	f.logged("drain", "slot 0: n1 is READY")
+	good := f.slots().Record
+	f.write(overwrite(f.paths.Slots(), `{"v":99}`))
+	f.logged("drain", "not live since")
+	f.logged("drain", "until then no slot gets another leader; leaders keep working; trying again")
+	f.write(overwrite(f.paths.Slots(), string(cluster.Encode(&good))))
+	f.run("n2", 2, 2)
+	if code := f.exit("drain"); code != 0 {
+		t.Errorf("exit status %d: %s", code, f.daemons["drain"].Output())
+	}
+	if led, all := f.leaders(2); !all || led["n2"] != 2 {
+		t.Errorf("led by %v", led)
+	}
 }

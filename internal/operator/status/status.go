@@ -301,20 +301,25 @@ func (g Group) EligibleMembers() (n int) {
 
 // eligible returns yes, or why the member is not eligible under any policy.
 func eligible(s cluster.Snapshot, m cluster.Member) string {
-	for _, x := range exclusions(s) {
-		if x.Node == m.ID && !x.Expired {
-			return x.Describe()
+	excluded := exclusions(s)
+	refusal := func(m cluster.Member) string {
+		for _, x := range excluded {
+			if x.Node == m.ID && !x.Expired {
+				return x.Describe()
+			}
 		}
+		if s.DeclaredSilent(m.Name) {
+			return "silent: " + cluster.SilentReason
+		}
+		if err := policy.CheckMember(m, s.Control.Record.Cordons); err != nil {
+			return err.Error()
+		}
+		return ""
 	}
-	if s.DeclaredSilent(m.Name) {
-		return "silent: " + cluster.SilentReason
+	if why := refusal(m); why != "" {
+		return why
 	}
-	if err := policy.CheckMember(m, s.Control.Record.Cordons); err != nil {
-		return err.Error()
-	}
-	warm := func(o cluster.Member) bool {
-		return o.Node.Record.IsWarm() && policy.CheckMember(o, s.Control.Record.Cordons) == nil
-	}
+	warm := func(o cluster.Member) bool { return o.Node.Record.IsWarm() && refusal(o) == "" }
 	if n := &m.Node.Record; !n.IsWarm() && m.Name != s.Elected.Record.Incarnation && slices.ContainsFunc(s.Members, warm) {
 		return "its standby is " + n.Standby.String()
 	}

@@ -139,6 +139,28 @@ func TestClearedOrExpiredStrikeIsNotInForce(t *testing.T) {
 	}
 }
 
+// A member that may not lead keeps no other one from it, though its standby is warm.
+func TestAWarmStandbyThatMayNotLead(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*cluster.Elected)
+		want   string
+	}{
+		"it may": {func(*cluster.Elected) {}, "its standby is cold"},
+		"excluded": {func(e *cluster.Elected) {
+			e.Exclusions = []cluster.Exclusion{{Node: "a", Strikes: 1, Time: time.Now(), For: cluster.Duration(time.Hour)}}
+		}, CanLead},
+		"silent": {func(e *cluster.Elected) { e.Silent = []string{"a-1"} }, CanLead},
+	} {
+		s := snapshot()
+		s.Elected.Record.Incarnation, s.Elected.Record.Exclusions = "gone", nil
+		s.Members[0].Node.Record.Standby = &cluster.Standby{State: cluster.StandbyCold}
+		c.change(&s.Elected.Record)
+		if got := eligible(s, s.Members[0]); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 // Without a leader the reason of the last election is not why nobody leads.
 func TestTableWithoutALeaderNamesTheLastElection(t *testing.T) {
 	t.Parallel()

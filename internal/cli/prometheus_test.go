@@ -127,12 +127,11 @@ func TestPrometheusMonitorsAFleet(t *testing.T) {
 	p.becomes(`group_mode:zkelectd_paused:max{mode="hard"}`, "1")
 	f.stop("a")
 	p.becomes(`count(ALERTS{alertname="ZkelectdNoLeader", alertstate="firing"})`, "1")
-	p.becomes(`count(ALERTS{alertname="ZkelectdNoEligibleMembers", alertstate="firing"})`, "1")
 	p.becomes(`count(ALERTS{alertname="ZkelectdPausedHard", alertstate="pending"})`, "1")
 	p.becomes(`count(ALERTS{alertname="ZkelectdDaemonDown", alertstate="pending"})`, "1")
 	f.submit("resume")
 	p.becomes("sum(zkelectd_is_leader)", "1")
-	p.becomes(`ALERTS{alertname=~"ZkelectdNoLeader|ZkelectdNoEligibleMembers"}`, "")
+	p.becomes(`ALERTS{alertname="ZkelectdNoLeader"}`, "")
 	p.becomes(`sum(zkelectd_transitions_total{cause="stopped", result="ready"})`, "1")
 
 	var loaded struct {

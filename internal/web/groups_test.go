@@ -114,7 +114,7 @@ func TestGroupsAreListed(t *testing.T) {
 	opt := severalGroups("billing", "db", "ingest")
 	opt.Groups()[1].View = func() status.Daemon {
 		v := standby()
-		v.Elector, v.Note, v.Holder = true, "all are excluded", &status.Holder{Node: "b", State: "READY", Term: 7}
+		v.Elector, v.Note, v.Holder = true, "policy.observe is set: c would be elected: a is gone", &status.Holder{Node: "b", State: "READY", Term: 7}
 		return v
 	}
 	opt.Groups()[2].View = func() status.Daemon {
@@ -128,7 +128,7 @@ func TestGroupsAreListed(t *testing.T) {
 	if g := body.Groups[0]; g.Group != "billing" || !g.Leads || g.State != "leading" || g.Elected != "a" || g.Term != 7 || len(g.Problems) > 0 {
 		t.Errorf("%+v", g)
 	}
-	if g := body.Groups[1]; g.Leads || !g.Elector || g.Holder.Node != "b" || !slices.Equal(g.Problems, []string{"no member is eligible: all are excluded"}) {
+	if g := body.Groups[1]; g.Leads || !g.Elector || g.Holder.Node != "b" || !slices.Equal(g.Problems, []string{"policy.observe is set: c would be elected: a is gone"}) {
 		t.Errorf("%+v", g)
 	}
 	if g := body.Groups[2]; g.State != "refused" || !slices.Equal(g.Problems, []string{"this host is not a member of the group, but refused: two hosts disagree"}) {

@@ -201,7 +201,7 @@ var groupMetrics = []metric{
 		electorOnly(value(func(g groupData) float64 { return float64(g.SeverityAt(time.Now())) }))},
 	{"zkelectd_no_eligible_members", gauge, nil, "1 if the group needs a leader and no member is " +
 		"eligible. Elector only.", nil,
-		electorOnly(boolean(func(g groupData) bool { return g.Note != "" && !g.AwaitsApproval }))},
+		electorOnly(boolean(func(g groupData) bool { return g.Note != "" && g.EligibleMembers() == 0 }))},
 	{"zkelectd_approval_awaited", gauge, nil, "1 if an election waits until a person approves it, see " +
 		"policy.confirm. Absent otherwise. Elector only.", nil,
 		electorOnly(ifTrue(func(g groupData) bool { return g.AwaitsApproval }))},

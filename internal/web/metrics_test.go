@@ -98,6 +98,9 @@ func TestMetrics(t *testing.T) {
 	silent.Age = cluster.Duration(time.Hour)
 	cut, deaf := leadingElector(), leadingElector()
 	cut.Connected, deaf.LastResponseAge = false, cluster.Duration(time.Minute)
+	observing, ineligible := leadingElector(), leadingElector()
+	observing.Note, observing.AwaitsApproval = "policy.observe is set: c would be elected: a is gone", false
+	ineligible.Note, ineligible.AwaitsApproval, ineligible.Sites = "no member is eligible: a: unhealthy", false, map[string]status.SiteCounts{"dc1": {Ineligible: 3}}
 	hung, dead := stuck(), stuck()
 	hung.Child, dead.Child, dead.LeaseRemaining = true, true, 0
 	for name, c := range map[string]struct {
@@ -123,6 +126,8 @@ func TestMetrics(t *testing.T) {
 		"the child of a stuck daemon after the lease":  {dead, []string{"zkelectd_child_up{group=\"c\"} 0"}, nil},
 		"an elector that is cut off":                   {cut, []string{"zkelectd_is_elector{group=\"c\"} 0", "zkelectd_is_leader{group=\"c\"} 1"}, []string{"zkelectd_members", "zkelectd_paused"}},
 		"an elector without responses from ZooKeeper":  {deaf, []string{"zkelectd_is_elector{group=\"c\"} 0"}, []string{"zkelectd_members"}},
+		"an elector that elects nobody":                {observing, []string{"zkelectd_no_eligible_members{group=\"c\"} 0"}, nil},
+		"an elector without an eligible member":        {ineligible, []string{"zkelectd_no_eligible_members{group=\"c\"} 1"}, nil},
 		"before there is a view":                       {status.Daemon{}, []string{`zkelectd_state{group="c",state="connecting"} 1`, "zkelectd_session_up 0"}, nil},
 	} {
 		body := scrape(t, c.view)

@@ -71,7 +71,7 @@ type Daemon struct {
 	IsHeir bool   `json:"is_heir,omitempty"`
 	// Holder is the holder of leadership; nil if this daemon does not know it, see [HolderChange].
 	Holder *Holder `json:"holder,omitempty"`
-	// Note says why no member is eligible, if this daemon is the elector.
+	// Note says why nobody is elected although there should be a leader, if this daemon is the elector.
 	Note string `json:"note,omitempty"`
 	// AwaitsApproval is set if a person must approve the election that Note or Blocked is about.
 	AwaitsApproval bool `json:"awaits_approval,omitempty"`
@@ -176,14 +176,18 @@ type Response struct {
 // Response adds what is derived from the view to it.
 func (d Daemon) Response() Response { return Response{d, d.LatestTerm(), d.State()} }
 
+// EligibleMembers returns how many members are eligible, as far as an elector knows.
+func (d Daemon) EligibleMembers() (n int) {
+	for _, s := range d.Sites {
+		n += s.Eligible
+	}
+	return n
+}
+
 // SeverityAt returns the severity of the group at a time, as far as an elector knows.
 func (d Daemon) SeverityAt(now time.Time) Severity {
 	c := d.Condition
-	eligible := 0
-	for _, n := range d.Sites {
-		eligible += n.Eligible
-	}
-	if eligible < 2 {
+	if d.EligibleMembers() < 2 {
 		c.Problems = append(c.Problems, "nobody could take over")
 	}
 	if d.PausedHard {
@@ -413,10 +417,9 @@ func (d Daemon) Problems() []string {
 	if !d.takesPart() && d.MembershipReason != "" {
 		all = append(all, d.membershipError().Error())
 	}
-	if d.AwaitsApproval {
-		add("", cmp.Or(d.Note, d.Blocked))
-	} else {
-		add("no member is eligible: ", d.Note)
+	add("", d.Note)
+	if d.AwaitsApproval && d.Note == "" {
+		add("", d.Blocked)
 	}
 	add("a process of the work cannot be killed: ", d.Unkillable)
 	add("this daemon is too old for a record: ", d.Newer)

@@ -124,7 +124,7 @@ func TestPostStopRunsThoughTheEndOfTheWorkIsNotProven(t *testing.T) {
 	f := newFleet(t)
 	f.startLeader("a", fmt.Sprintf(`
 zookeeper: {session_timeout: 30s, session_file: %s}
-hooks: {pre_start: [touch, %[2]s], post_stop: [rm, %[2]s]}
+hooks: {pre_start: [touch, %[2]s], post_stop: [rm, %[2]s], on_change: [sh, -c, "exit 9"]}
 child: {command: [sleep, "1000"], containment: keeper, stop_timeout: 400ms}
 `, f.sessionFile("a"), f.addressFile("a")))
 	keeper, daemon := f.guardChild("a", "keeper"), f.daemon("a")
@@ -135,7 +135,8 @@ child: {command: [sleep, "1000"], containment: keeper, stop_timeout: 400ms}
 	}
 	f.exit("a")
 	out, err := f.releaseSession(f.sessionFile("a"))
-	if err == nil || !strings.Contains(out, "the session is left to expire: some of the work may still run: group ") || !strings.Contains(out, "the keeper was killed before it recorded") {
+	if err == nil || !strings.Contains(out, "the session is left to expire: some of the work may still run: group ") || !strings.Contains(out, "the keeper was killed before it recorded") ||
+		!strings.Contains(out, "exit status 9; this changes nothing else") {
 		t.Errorf("%v: %s", err, out)
 	}
 	if f.holds("a") {

@@ -192,11 +192,17 @@ func CleanUp(ctx context.Context, file string, out io.Writer) error {
 		return fmt.Errorf("the session is not closed: %w", unproven)
 	}
 	// The hooks run even if some of the work may still run: nobody else will run them.
-	if err := runPendingHooks(ctx, f); err != nil {
-		return fmt.Errorf("the session is not closed, because a pending hook failed: %w", errors.Join(unproven, err))
-	}
-	if err := f.ClearPendingHooks(file); err != nil {
-		return err
+	run := pendingHook(ctx)
+	optional, err := f.RunPendingHooks(file, run)
+	defer func() { // nothing waits for them, so they come last
+		for _, spec := range optional {
+			if err := run(spec); err != nil {
+				fmt.Fprintf(out, "%v; this changes nothing else\n", err)
+			}
+		}
+	}()
+	if err != nil {
+		return fmt.Errorf("the session is not closed: %w", errors.Join(unproven, err))
 	}
 	if unproven != nil {
 		return fmt.Errorf("the session is left to expire: %w", unproven)
@@ -204,9 +210,9 @@ func CleanUp(ctx context.Context, file string, out io.Writer) error {
 	if f.OfAnotherBoot() {
 		f.Session.Releases = nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, max(f.Session.Timeout, time.Second))
+	closing, cancel := context.WithTimeout(ctx, max(f.Session.Timeout, time.Second))
 	defer cancel()
-	leadership, err := closeSession(ctx, f.Session)
+	leadership, err := closeSession(closing, f.Session)
 	if err != nil {
 		return err
 	}
@@ -222,14 +228,12 @@ func CleanUp(ctx context.Context, file string, out io.Writer) error {
 // pendingHookTimeout bounds each pending hook. No session is at stake any more.
 const pendingHookTimeout = 10 * time.Second
 
-// runPendingHooks runs the post_stop and on_change of a leadership that the dead daemon could not end (A5 in
-// docs/protocol.md).
-func runPendingHooks(ctx context.Context, f guard.SessionFile) error {
-	var errs []error
-	for _, spec := range f.PendingHooks() {
+// pendingHook returns a function that runs a post_stop or an on_change of a leadership that the dead daemon could not
+// end (A5 in docs/protocol.md).
+func pendingHook(ctx context.Context) func(guard.Spec) error {
+	return func(spec guard.Spec) error {
 		argv := append([]string{spec.Path}, spec.Argv[1:]...)
-		errs = append(errs, hook.Hook{Setting: "hooks", Argv: argv, Env: spec.Env, Timeout: pendingHookTimeout}.Run(ctx,
-			spec.Input))
+		h := hook.Hook{Setting: "the pending hook", Argv: argv, Env: spec.Env, Timeout: pendingHookTimeout}
+		return h.Run(ctx, spec.Input)
 	}
-	return errors.Join(errs...)
 }

@@ -204,7 +204,7 @@ func TestClientMessages(t *testing.T) {
 	if f, err = ReadSessionFile(c.file); err != nil || len(f.Session.Releases) != 1 || string(f.Session.Releases[0]) != "[1]" {
 		t.Errorf("%+v, %v", f, err)
 	}
-	if err := f.ClearPendingHooks(c.file); err != nil {
+	if _, err := f.RunPendingHooks(c.file, runNothing); err != nil {
 		t.Error(err)
 	}
 	if f, err = ReadSessionFile(c.file); err != nil || len(f.PendingHooks()) != 0 || len(f.Session.Releases) != 1 {

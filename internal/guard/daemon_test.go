@@ -137,6 +137,32 @@ func TestGuardEndsWhatItInherits(t *testing.T) {
 	}
 }
 
+// The session of a dead daemon is closed while an optional hook still runs, and although it fails then. The next daemon
+// starts after it.
+func TestSessionIsClosedBesideAnOptionalHook(t *testing.T) {
+	t.Parallel()
+	fx, d := startDaemon(t)
+	call[int](d, "SetSession", fx.credentials())
+	hook := func(script string, optional bool) Spec {
+		return Spec{Path: "/bin/sh", Argv: []string{"sh", "-c", script}, Env: fx.env()[:2], Timeout: time.Minute, Optional: optional}
+	}
+	slow := "echo >$D/began; while [ ! -e $D/go-on ]; do sleep 0.01; done; echo >$D/ended; exit 1"
+	call[int](d, "SetPendingHooks", []Spec{hook("echo >$D/ran", false), hook(slow, true)})
+	_, pids := d.startWork(time.Hour)
+	syscall.Kill(d.pid, syscall.SIGKILL)
+	eventually(t, "the end of the session", func() bool { return len(fx.closedSessions()) == 1 })
+	if read(fx.dir+"/ran") == "" {
+		t.Error("the hook before it has not run")
+	}
+	eventually(t, "the optional hook", func() bool { return read(fx.dir+"/began") != "" })
+	put(t, fx.dir+"/go-on", "yes")
+	fx.nextDaemon()
+	if read(fx.dir+"/ended") == "" {
+		t.Error("the next daemon has started before the optional hook had ended")
+	}
+	d.checkSessionClosed(pids)
+}
+
 // A traced process exists until its tracer has waited for it; until then the session is not closed.
 func TestSessionIsClosedAfterTheWork(t *testing.T) {
 	t.Parallel()

@@ -345,6 +345,7 @@ func TestGuardHandlesKeeperMessages(t *testing.T) {
 		"a hook is dead":              {msg: message{Kind: kindDead}, change: func(b *bareGuard, _ *incoming) { b.l.work.hookDeadline = 1 }, check: func(g *guard) bool { return g.leaderships[0].work == nil && !g.leaveSession }},
 		"a hook succeeded":            {msg: message{Kind: kindExited, Status: StatusSuccess}, change: func(b *bareGuard, _ *incoming) { b.l.work.hookDeadline = 1 }, check: func(g *guard) bool { return !g.leaveSession }},
 		"a hook failed":               {msg: message{Kind: kindExited, Status: "exited with status 1"}, change: func(b *bareGuard, _ *incoming) { b.l.work.hookDeadline = 1 }, check: func(g *guard) bool { return g.leaveSession }},
+		"an optional hook failed":     {msg: message{Kind: kindExited, Status: "exited with status 1"}, change: func(b *bareGuard, _ *incoming) { b.l.work.hookDeadline, b.l.work.spec.Optional = 1, true }, check: func(g *guard) bool { return !g.leaveSession }},
 		"a hook started":              {msg: message{Kind: kindStarted, Pid: 99}, change: func(b *bareGuard, _ *incoming) { b.l.work.hookDeadline = 1 }, check: func(g *guard) bool { return !g.leaveSession }},
 		"a hook could not be started": {msg: message{Kind: kindStarted, Error: "none"}, change: func(b *bareGuard, _ *incoming) { b.l.work.hookDeadline = 1 }, check: func(g *guard) bool { return g.leaveSession && g.leaderships[0].work == nil }},
 	} {

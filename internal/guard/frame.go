@@ -115,6 +115,8 @@ type Spec struct {
 	Reset *ResetSpec `json:"reset,omitempty"`
 	// Timeout limits the run time of a pending hook, see [Leadership.SetPendingHooks]; 0 for other work.
 	Timeout time.Duration `json:"timeout,omitempty"`
+	// Optional marks a pending hook that nothing waits for. The session is closed whether it succeeds or not.
+	Optional bool `json:"optional,omitempty"`
 }
 
 // Credentials are what another process needs to close a ZooKeeper session.

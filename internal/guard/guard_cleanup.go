@@ -16,11 +16,12 @@ import (
 func (g *guard) cleanUpAndRespawn() {
 	g.nameSurvivors()
 	switch {
-	case g.closingSession, g.isCleaningUp():
+	case g.closingSession, g.isCleaningUp(false):
 	case g.session != nil && g.leaveSession:
 		g.session = nil
 	case g.session != nil:
 		g.closeSession(*g.session)
+	case g.isCleaningUp(true):
 	default:
 		g.forgetDead()
 		g.leaveSession, g.survivedAt = false, 0
@@ -42,14 +43,16 @@ func (g *guard) endInherited() {
 	}
 }
 
-// isCleaningUp reports whether work of the dead daemon that has not survived it, or a hook, still runs, or must run,
-// or something else that it has left behind still runs.
-func (g *guard) isCleaningUp() bool {
+// isCleaningUp reports whether work of the dead daemon that has not survived it, or a hook, still runs, or must run, or
+// something else that it has left behind still runs. Hooks that are optional only count if optional is true.
+func (g *guard) isCleaningUp(optional bool) bool {
 	if g.inheritedAt != 0 {
 		return true
 	}
 	for _, l := range g.leaderships {
-		if !l.survivor && (l.work != nil || len(l.hooks) > 0) {
+		runs := l.work != nil && (optional || l.work.hookDeadline == 0 || !l.work.spec.Optional)
+		mustRun := slices.ContainsFunc(l.hooks, func(s Spec) bool { return optional || !s.Optional })
+		if !l.survivor && (runs || mustRun) {
 			return true
 		}
 	}
@@ -170,11 +173,11 @@ func (g *guard) checkHook(w *work, m message) {
 	}
 }
 
-// failHook handles the failure of a pending hook. The session of a dead daemon is then left to expire, so that the
-// successor comes as late as possible.
+// failHook handles the failure of a pending hook. Unless that is optional, the session of a dead daemon is then left to
+// expire, so that the successor comes as late as possible.
 func (g *guard) failHook(w *work, reason string) {
-	if w.leadership.daemon == g.daemon {
-		g.log.Error("a pending hook of an abandoned leadership has failed", "group", w.leadership.name, "command",
+	if w.leadership.daemon == g.daemon || w.spec.Optional {
+		g.log.Error("a pending hook of an ended leadership has failed", "group", w.leadership.name, "command",
 			w.spec.Argv[0], "reason", reason)
 		return
 	}

@@ -203,28 +203,33 @@ func readLeadership(path string) (LeadershipRecord, error) {
 // all returns the records of all leaderships.
 func (f SessionFile) all() []LeadershipRecord { return slices.Concat(f.Survivors, f.Leaderships) }
 
-// PendingHooks returns the pending hooks of all leaderships.
-func (f SessionFile) PendingHooks() []Spec {
-	var all []Spec
-	for _, r := range f.all() {
-		all = append(all, r.PendingHooks...)
-	}
-	return all
-}
-
-// ClearPendingHooks records in the files, of which path is the first, that all pending hooks have run.
-func (f SessionFile) ClearPendingHooks(path string) error {
-	for i := range f.Survivors {
-		f.Survivors[i].PendingHooks = nil
-	}
-	err := f.Write(path)
-	for _, r := range f.Leaderships {
-		if len(r.PendingHooks) > 0 {
-			r.PendingHooks = nil
-			err = errors.Join(err, writePrivate(r.file, r))
+// RunPendingHooks runs the pending hooks of all leaderships, and records in the files, of which path is the first,
+// which of them remain: those that have failed. It returns the optional hooks, which the caller must run: they do not
+// delay the end of the session, and are not recorded any more.
+func (f SessionFile) RunPendingHooks(path string, run func(Spec) error) (optional []Spec, err error) {
+	var errs []error
+	remains := func(r *LeadershipRecord) {
+		all := r.PendingHooks
+		r.PendingHooks = nil
+		for _, s := range all {
+			if s.Optional {
+				optional = append(optional, s)
+			} else if err := run(s); err != nil {
+				r.PendingHooks, errs = append(r.PendingHooks, s), append(errs, err)
+			}
 		}
 	}
-	return err
+	for i := range f.Survivors {
+		remains(&f.Survivors[i])
+	}
+	errs = append(errs, f.Write(path))
+	for _, r := range f.Leaderships {
+		if len(r.PendingHooks) > 0 {
+			remains(&r)
+			errs = append(errs, writePrivate(r.file, r))
+		}
+	}
+	return optional, errors.Join(errs...)
 }
 
 // RemoveSessionFile removes the files of a session. It leaves the file of another session alone, which the next daemon

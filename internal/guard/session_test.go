@@ -190,3 +190,50 @@ func TestSessionFileErrorsNameTheFile(t *testing.T) {
 	RemoveSessionFile(Credentials{})
 	RemoveSessionFile(Credentials{File: missing}) // does nothing
 }
+
+// PendingHooks returns the pending hooks of all leaderships.
+func (f SessionFile) PendingHooks() []Spec {
+	var all []Spec
+	for _, r := range f.all() {
+		all = append(all, r.PendingHooks...)
+	}
+	return all
+}
+
+// A pending hook that has succeeded does not run again with one that has failed, and one that is optional fails nothing.
+func TestRunPendingHooks(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "session")
+	hooks := []Spec{{Path: "post_stop"}, {Path: "fails"}, {Path: "on_change", Optional: true}}
+	first := SessionFile{Session: Credentials{Servers: []string{"a:1"}, ID: 5}, Survivors: []LeadershipRecord{{Name: "g", PendingHooks: hooks}}}
+	if err := first.Write(file); err != nil {
+		t.Fatal(err)
+	}
+	var ran []string
+	fails := true
+	run := func(s Spec) error {
+		ran = append(ran, s.Path)
+		if s.Path == "fails" && fails {
+			return errors.New("no")
+		}
+		return nil
+	}
+	for _, want := range []struct {
+		err, optional bool
+		ran           []string
+	}{
+		{true, true, []string{"post_stop", "fails"}}, {false, false, []string{"fails"}}, {},
+	} {
+		f, err := ReadSessionFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ran = nil
+		optional, err := f.RunPendingHooks(file, run)
+		if (err != nil) != want.err || (len(optional) == 1) != want.optional || !slices.Equal(ran, want.ran) {
+			t.Errorf("ran %q, left %+v to the caller, %v; want %+v", ran, optional, err, want)
+		}
+		fails = false
+	}
+}
+
+func runNothing(Spec) error { return nil }

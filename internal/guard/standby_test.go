@@ -55,8 +55,8 @@ func TestHooksOfASurvivorWait(t *testing.T) {
 	b.daemon, b.survivedAt = nil, 1
 	b.nameSurvivors()
 	b.runPendingHooks()
-	if !promoted.survivor || !b.l.survivor || !b.leaveSession || b.isCleaningUp() || b.l.work != nil {
-		t.Errorf("survive: %t, %t; leave the session: %t; cleaning up: %t, hook %+v", promoted.survivor, b.l.survivor, b.leaveSession, b.isCleaningUp(), b.l.work)
+	if !promoted.survivor || !b.l.survivor || !b.leaveSession || b.isCleaningUp(true) || b.l.work != nil {
+		t.Errorf("survive: %t, %t; leave the session: %t; cleaning up: %t, hook %+v", promoted.survivor, b.l.survivor, b.leaveSession, b.isCleaningUp(true), b.l.work)
 	}
 	promoted.work = nil
 	b.runPendingHooks()

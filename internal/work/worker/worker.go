@@ -154,7 +154,7 @@ func (w *Worker) env(term int64) []string {
 // docs/protocol.md). change is the standard input of OnChange.
 func (w *Worker) SetPendingHooks(term int64, change []byte) {
 	var specs []guard.Spec
-	add := func(key string, argv []string, env func() []string, input []byte) {
+	add := func(key string, argv []string, optional bool, env func() []string, input []byte) {
 		if len(argv) == 0 {
 			return
 		}
@@ -164,10 +164,11 @@ func (w *Worker) SetPendingHooks(term int64, change []byte) {
 				"hook", key, "err", err)
 			return
 		}
-		specs = append(specs, guard.Spec{Path: path, Argv: argv, Env: env(), Input: input, Timeout: w.opt.HookTimeout})
+		specs = append(specs, guard.Spec{Path: path, Argv: argv, Env: env(), Input: input, Timeout: w.opt.HookTimeout,
+			Optional: optional})
 	}
-	add("hooks.post_stop", w.opt.Spec.Hooks.PostStop, func() []string { return w.env(term) }, nil)
-	add("hooks.on_change", w.opt.Spec.Hooks.OnChange,
+	add("hooks.post_stop", w.opt.Spec.Hooks.PostStop, false, func() []string { return w.env(term) }, nil)
+	add("hooks.on_change", w.opt.Spec.Hooks.OnChange, true,
 		func() []string { return workenv.Extend(os.Environ(), w.opt.Spec.Env) }, change)
 	w.pending = len(specs) > 0
 	if w.pending {

@@ -190,10 +190,10 @@ func TestPendingHooks(t *testing.T) {
 		t.Fatalf("%+v", g.pending)
 	}
 	post, change := g.pending[0], g.pending[1]
-	if !slices.Equal(post.Argv, []string{"true", "x"}) || !slices.Contains(post.Env, "ZKELECTD_TERM=7") || !slices.Contains(post.Env, "X=y") || post.Timeout != time.Second {
+	if !slices.Equal(post.Argv, []string{"true", "x"}) || !slices.Contains(post.Env, "ZKELECTD_TERM=7") || !slices.Contains(post.Env, "X=y") || post.Timeout != time.Second || post.Optional {
 		t.Errorf("post_stop: %+v", post)
 	}
-	if string(change.Input) != "{}\n" || slices.Contains(change.Env, "ZKELECTD_TERM=7") {
+	if string(change.Input) != "{}\n" || slices.Contains(change.Env, "ZKELECTD_TERM=7") || !change.Optional {
 		t.Errorf("on_change: %+v", change)
 	}
 	w.ClearPendingHooks()

@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"zkelectd/internal/test/testhelper"
+
 	"zkelectd/internal/sys/boottime"
 )
 
@@ -161,6 +163,28 @@ func TestSessionIsClosedBesideAnOptionalHook(t *testing.T) {
 		t.Error("the next daemon has started before the optional hook had ended")
 	}
 	d.checkSessionClosed(pids)
+}
+
+// A pending hook that cannot be killed does not keep the next daemon from being started. Its session is left to expire, and the
+// group is that of a survivor until the hook is dead.
+func TestPendingHookSurvives(t *testing.T) {
+	t.Parallel()
+	fx, d := startDaemon(t)
+	call[int](d, "SetSession", fx.credentials())
+	script := "echo $$ >$D/hook; exec sleep 1000"
+	hook := Spec{Path: "/bin/sh", Argv: []string{"sh", "-c", script}, Env: fx.env(), Timeout: 2 * time.Second}
+	call[int](d, "SetPendingHooks", []Spec{hook})
+	syscall.Kill(d.pid, syscall.SIGKILL)
+	release := testhelper.HangOnDeath(t, fx.pidFromFile("hook"))
+	next := fx.nextDaemon()
+	if names := call[[]string](next, "Survivors", 0); !slices.Equal(names, []string{"g"}) {
+		t.Errorf("the next daemon knows of %q", names)
+	}
+	if all := fx.closedSessions(); len(all) > 0 {
+		t.Errorf("the session was closed: %+v", all)
+	}
+	release()
+	eventually(t, "the end of the survivor", func() bool { return len(call[[]string](next, "Survivors", 0)) == 0 })
 }
 
 // A traced process exists until its tracer has waited for it; until then the session is not closed.

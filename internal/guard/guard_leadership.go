@@ -180,9 +180,17 @@ func (g *guard) survivors() []LeadershipRecord {
 	return all
 }
 
-// nameSurvivors marks the works that still run although their daemon has been dead for K. The others do not wait for
-// them, and the session is left to expire.
+// nameSurvivors marks the works that still run although their daemon has been dead for K, and the pending hooks that
+// still run K, which is also their time limit, after their deadline. The others do not wait for them, and the session
+// is left to expire.
 func (g *guard) nameSurvivors() {
+	for _, l := range g.leaderships {
+		w := l.work
+		if w != nil && !l.survivor && w.hookDeadline != 0 && past(w.hookDeadline+max(minSurvival, w.spec.Timeout)) {
+			g.failHook(w, "it cannot be killed; this host takes no part in the group until it is dead")
+			l.survivor = true
+		}
+	}
 	if !past(g.survivedAt) {
 		return
 	}

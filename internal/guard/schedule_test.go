@@ -81,6 +81,9 @@ func TestGuardNextCheck(t *testing.T) {
 func TestCleanUpAndRespawn(t *testing.T) {
 	type state struct{ noRespawn, closing, session, leaveSession, waiting bool }
 	dead := new(daemon)
+	late := func(optional bool) *work {
+		return &work{hookDeadline: boottime.Now() - 2*minSurvival, killing: true, spec: &Spec{Argv: []string{"x"}, Optional: optional}}
+	}
 	for name, c := range map[string]struct {
 		change func(*bareGuard)
 		want   state
@@ -88,14 +91,20 @@ func TestCleanUpAndRespawn(t *testing.T) {
 		"the session is being closed": {func(b *bareGuard) { b.closingSession, b.session, b.noRespawn = true, new(Credentials), true }, state{noRespawn: true, closing: true, session: true, waiting: true}},
 		"work is being killed":        {func(b *bareGuard) { b.give(b.l, &work{}); b.session = new(Credentials) }, state{session: true, waiting: true}},
 		"there are pending hooks":     {func(b *bareGuard) { b.l.hooks, b.session = make([]Spec, 1), new(Credentials) }, state{session: true, waiting: true}},
-		"a hook runs":                 {func(b *bareGuard) { b.give(b.l, &work{hookDeadline: 1}); b.survivedAt = 1 }, state{waiting: true}},
-		"work survives":               {func(b *bareGuard) { b.give(b.l, &work{}); b.session, b.survivedAt = new(Credentials), 1 }, state{leaveSession: true, waiting: true}},
-		"work has survived":           {func(b *bareGuard) { b.give(b.l, &work{}); b.l.survivor = true }, state{waiting: true}},
-		"a hook has failed":           {func(b *bareGuard) { b.session, b.leaveSession = new(Credentials), true }, state{leaveSession: true, waiting: true}},
-		"the session was left":        {func(b *bareGuard) { b.leaveSession = true }, state{}},
-		"no respawn":                  {func(b *bareGuard) { b.noRespawn = true }, state{noRespawn: true}},
-		"stopping":                    {func(b *bareGuard) { b.stopping = true }, state{noRespawn: true}},
-		"before the next respawn":     {func(b *bareGuard) { b.respawnAt = boottime.Now() + time.Hour }, state{}},
+		"a hook runs":                 {func(b *bareGuard) { b.give(b.l, &work{hookDeadline: boottime.Now() + time.Hour}); b.survivedAt = 1 }, state{waiting: true}},
+		"a hook is being killed": {func(b *bareGuard) {
+			b.give(b.l, &work{hookDeadline: boottime.Now(), killing: true})
+			b.session = new(Credentials)
+		}, state{session: true, waiting: true}},
+		"a hook survives":           {func(b *bareGuard) { b.give(b.l, late(false)); b.session = new(Credentials) }, state{leaveSession: true, waiting: true}},
+		"an optional hook survives": {func(b *bareGuard) { b.give(b.l, late(true)) }, state{waiting: true}},
+		"work survives":             {func(b *bareGuard) { b.give(b.l, &work{}); b.session, b.survivedAt = new(Credentials), 1 }, state{leaveSession: true, waiting: true}},
+		"work has survived":         {func(b *bareGuard) { b.give(b.l, &work{}); b.l.survivor = true }, state{waiting: true}},
+		"a hook has failed":         {func(b *bareGuard) { b.session, b.leaveSession = new(Credentials), true }, state{leaveSession: true, waiting: true}},
+		"the session was left":      {func(b *bareGuard) { b.leaveSession = true }, state{}},
+		"no respawn":                {func(b *bareGuard) { b.noRespawn = true }, state{noRespawn: true}},
+		"stopping":                  {func(b *bareGuard) { b.stopping = true }, state{noRespawn: true}},
+		"before the next respawn":   {func(b *bareGuard) { b.respawnAt = boottime.Now() + time.Hour }, state{}},
 	} {
 		b := newBareGuard(t)
 		b.daemon, b.l.daemon = nil, dead
@@ -105,7 +114,7 @@ func TestCleanUpAndRespawn(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 		}
-		if survives := strings.HasPrefix(name, "work") && strings.Contains(name, "surviv"); b.l.survivor != survives {
+		if survives := strings.Contains(name, "surviv"); b.l.survivor != survives {
 			t.Errorf("%s: survives: %t", name, b.l.survivor)
 		}
 		b.tendKeepers()

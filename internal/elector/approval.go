@@ -140,9 +140,9 @@ func (active *activeRequests) proposalFor(node string, term int64) *cluster.Prop
 }
 
 // proposal returns the proposal of a decision, after adding it unless it is there. It takes the place of one of
-// another member, whose time goes on, and which may have been rejected. But to reject that a leader is replaced is not to
-// reject that there is one: once it leads no more, a proposal from before is replaced as well, unless it was approved.
-// The proposal is nil if there is none, and this is a deputy, or no room for one is left.
+// another member, whose time goes on, and which may have been rejected. But to reject that a leader is replaced is not
+// to reject that there is one: once it leads no more, a proposal from before is replaced as well, unless it was
+// approved. The proposal is nil if there is none, and this is a deputy, or no room for one is left.
 func (e *Elector) proposal(in Input, active *activeRequests, elect cluster.Elected) *cluster.Proposal {
 	term := in.Snapshot.Elected.Record.Term
 	after, err := cluster.ParseConfirmAfter(in.Policy.Rules.ConfirmAfter)

@@ -14,8 +14,12 @@ import (
 	"zkelectd/internal/zk"
 )
 
-// perform performs an action of the machine. It blocks no longer than it takes to start a process.
+// perform performs an action of the machine. It blocks no longer than it takes to start a process. If this member was
+// abandoned while its loop was stuck, it does nothing: the guard does what is left to do, and another instance may lead.
 func (m *Member) perform(a transition.Action) {
+	if m.background.ctx.Err() != nil {
+		return
+	}
 	switch a := a.(type) {
 	case transition.Send:
 		m.send(a)
@@ -32,7 +36,7 @@ func (m *Member) perform(a transition.Action) {
 		m.setPendingHooks(a.Term)
 		m.pendingEvents = append(m.pendingEvents, m.worker.PreStart(a.Term)...)
 	case transition.RunPostStop:
-		m.pendingEvents = append(m.pendingEvents, m.worker.PostStop(a.Term)...)
+		m.pendingEvents = append(m.pendingEvents, m.worker.PostStop(m.background.ctx, a.Term)...)
 	case transition.StartChild:
 		if a.Term == m.started {
 			m.group.opt.Counters.Update(func(t *status.Totals) { t.Restarts++ })

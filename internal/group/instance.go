@@ -158,8 +158,9 @@ func (i *Instance) run() error {
 	return first
 }
 
-// Abandon ends the goroutines of an instance with a loop that is stuck or has panicked. Its access to the session and
-// to the guard must have been revoked before, since the loop may go on at any time. It is safe for concurrent use.
+// Abandon ends the goroutines of an instance with a loop that is stuck or has panicked, and kills a post_stop hook that
+// it runs. Then its access to the session and to the guard must be revoked: the loop may go on at any time, and what it
+// has begun may still use them. It is safe for concurrent use.
 func (i *Instance) Abandon() {
 	i.beginEnd()
 	for _, m := range i.members {

@@ -177,12 +177,18 @@ func (m *Member) lingers() bool {
 		slices.ContainsFunc(m.instance.members, runs)
 }
 
+// errAbandoned is the end of the loop of a member that was abandoned.
+var errAbandoned = errors.New("abandoned")
+
 // handleNext waits for the next thing that concerns the loop and handles it. It returns an error if the loop must end
 // at once.
 func (m *Member) handleNext() error {
+	if m.background.ctx.Err() != nil { // select could choose something else
+		return errAbandoned
+	}
 	select {
 	case <-m.background.ctx.Done():
-		return errors.New("abandoned")
+		return errAbandoned
 	case <-m.sessionDone:
 		m.sessionDone = nil
 		m.step(transition.SessionEnded{Reason: m.session.Err().Error()})

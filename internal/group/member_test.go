@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -430,5 +431,33 @@ func TestElectorIgnoresRenewals(t *testing.T) {
 		if got := concernsElector(c.ev, c.again, now); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
+	}
+}
+
+// A member that was abandoned does nothing more, whatever its loop finds when it goes on.
+func TestAnAbandonedMemberDoesNothing(t *testing.T) {
+	began := filepath.Join(t.TempDir(), "began")
+	m := joinWith(t, storetest.NewServer(), "a", 0, func(s memorySession) Session { return s }, func(_ *Group, _ *Settings, o *InstanceOptions) {
+		o.Work.Hooks = worker.Hooks{PostStop: []string{"touch", began}, Timeout: time.Minute}
+	})
+	m.instance.Abandon()
+	err := <-m.over
+	m.over <- err
+	if !errors.Is(err, errAbandoned) {
+		t.Errorf("it has ended with %v", err)
+	}
+	ran := 0
+	for range 100 {
+		m.inbox.post(func() { ran++ })
+		m.handleNext()
+	}
+	if ran > 0 {
+		t.Errorf("it has handled %d events", ran)
+	}
+	m.perform(transition.RunPreStart{Term: 7})
+	m.perform(transition.RunPostStop{Term: 7})
+	m.worker.Wait()
+	if len(m.pendingEvents) > 0 || m.uncleaned.Load() != 0 || testhelper.Read(began) != "" {
+		t.Errorf("it has performed actions: %+v, %d", m.pendingEvents, m.uncleaned.Load())
 	}
 }

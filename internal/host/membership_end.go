@@ -47,11 +47,11 @@ func (m *membership) abandon(i *instance, reason string) error {
 	m.resource.log.Error("abandoning this instance: its work is killed, and a new instance registers", "reason", reason)
 	i.closeLimits() // other groups need not wait until its work is dead
 	i.promoted.Store(true)
+	i.Abandon() // first, because the guard then runs post_stop
 	for n, l := range i.leaderships {
 		l.Abandon()
 		i.conns[n].Abandon()
 	}
-	i.Abandon()
 	m.mu.Lock()
 	m.abandoned = append(m.abandoned, time.Now())
 	m.mu.Unlock()

@@ -262,8 +262,9 @@ func (w *Worker) logHook(err error) error {
 	return err
 }
 
-// PostStop runs the post_stop hook until it ends or times out. It needs no lease, because it only cleans up.
-func (w *Worker) PostStop(term int64) []transition.Event {
+// PostStop runs the post_stop hook until it ends or times out. It needs no lease, because it only cleans up. ctx ends
+// when the leadership is abandoned: then the hook is killed, or not started, as the guard runs it.
+func (w *Worker) PostStop(ctx context.Context, term int64) []transition.Event {
 	argv := w.opt.Spec.Hooks.PostStop
 	if len(argv) == 0 {
 		return []transition.Event{transition.HookDone{}}
@@ -271,7 +272,7 @@ func (w *Worker) PostStop(term int64) []transition.Event {
 	env := w.env(term)
 	w.owned.Go(func() {
 		h := hook.Hook{Setting: "hooks.post_stop", Argv: argv, Env: env, Timeout: w.opt.Spec.Hooks.Timeout}
-		w.opt.Report(transition.HookDone{Err: w.logHook(h.Run(context.Background(), nil))})
+		w.opt.Report(transition.HookDone{Err: w.logHook(h.Run(ctx, nil))})
 	})
 	return nil
 }

@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -75,7 +77,7 @@ func TestNothingToRunIsDoneAtOnce(t *testing.T) {
 	w, g, _ := start(t, Spec{})
 	expect(t, w.PreStart(7), transition.HookDone{})
 	expect(t, w.Start(7), transition.ChildReady{})
-	expect(t, w.PostStop(7), transition.HookDone{})
+	expect(t, w.PostStop(t.Context(), 7), transition.HookDone{})
 	w.SetPendingHooks(7, nil)
 	w.ClearPendingHooks()
 	w.Stop(time.Second)
@@ -108,7 +110,7 @@ func TestHooks(t *testing.T) {
 				}
 			}
 			check("pre_start", w.PreStart(7), c.pre)
-			check("post_stop", w.PostStop(7), c.post)
+			check("post_stop", w.PostStop(t.Context(), 7), c.post)
 		})
 	}
 }
@@ -179,6 +181,28 @@ func TestReadinessAndLiveness(t *testing.T) {
 			}
 			w.Kill()
 		})
+	}
+}
+
+// The guard runs the post_stop of an abandoned leadership, so the worker does not, or no longer.
+func TestPostStopOfAnAbandonedLeadership(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "began")
+	w, _, events := start(t, Spec{Hooks: Hooks{PostStop: shell("echo >" + file + "; exec sleep 1000"), Timeout: 40 * time.Second}})
+	ctx, abandon := context.WithCancel(t.Context())
+	defer abandon()
+	w.PostStop(ctx, 7)
+	testhelper.Eventually(t, 20*time.Second, "the start of the hook", func() bool { return testhelper.Read(file) != "" })
+	for range 2 {
+		abandon()
+		if ev, ok := next(t, events).(transition.HookDone); !ok || !errors.Is(ev.Err, context.Canceled) {
+			t.Errorf("%#v", ev)
+		}
+		os.Remove(file)
+		w.PostStop(ctx, 8)
+	}
+	next(t, events)
+	if testhelper.Read(file) != "" {
+		t.Error("the hook was started after the end")
 	}
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"os/exec"
 	"strings"
 	"testing"
@@ -71,7 +72,7 @@ func TestTheTermAfterADrill(t *testing.T) {
 	} {
 		n := nextTerm{after: 7}
 		err := n.show(cluster.History{Terms: c.terms})
-		if c.found != 0 && (n.found == nil || n.found.Term != c.found || err != errDone) || c.found == 0 && n.found != nil ||
+		if c.found != 0 && (n.found == nil || n.found.Term != c.found || !errors.Is(err, errDone)) || c.found == 0 && n.found != nil ||
 			c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
 			t.Errorf("%s: %v, %+v", name, err, n.found)
 		}

@@ -61,8 +61,10 @@ func (h *Host) finishRemoval(r *resource) {
 	if !removed {
 		return
 	}
-	h.failsafe.forget(r.root)
-	r.close()
+	r.closed.Do(func() { // the membership may end while removeGroup looks for it
+		h.failsafe.forget(r.root)
+		r.close()
+	})
 	h.mu.Lock()
 	h.removed = slices.DeleteFunc(slices.Clone(h.removed), func(other *resource) bool { return other == r })
 	h.mu.Unlock()

@@ -33,6 +33,7 @@ type resource struct {
 	groups     atomic.Pointer[[]*Group] // of the slots, in their order, or the only one; never changed, only replaced
 	size       atomic.Int64             // how many slots there are; 0 for a group without slots
 	opened     bool                     // open was called
+	closed     sync.Once                // by the end of its removal
 	standby    *standby
 	applying   sync.Mutex                   // held while settings are applied to an instance
 	joined     atomic.Pointer[joinedRecord] // never changed, only replaced; nil before

@@ -156,9 +156,9 @@ func TestUnitStops(t *testing.T) {
 	call[int](d, "Start", fx.shell("exit 0")) // the guard still works
 }
 
-// Between the end of its main process and ExecStopPost= the control group of a unit that stops is empty for a moment.
-func TestPermitBetweenProcesses(t *testing.T) {
-	t.Parallel()
+// permittedUnit returns a unit with a permit, and its container.
+func permittedUnit(t *testing.T) (*fakeUnit, *unitContainer) {
+	t.Helper()
 	u := newFakeUnit(t)
 	if err := u.unit.grantPermit(); err != nil {
 		t.Fatal(err)
@@ -167,7 +167,14 @@ func TestPermitBetweenProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer k.Close()
+	t.Cleanup(k.Close)
+	return u, k
+}
+
+// Between the end of its main process and ExecStopPost= the control group of a unit that stops is empty for a moment.
+func TestPermitBetweenProcesses(t *testing.T) {
+	t.Parallel()
+	u, k := permittedUnit(t)
 	if k.Empty() == nil || !u.permitted() {
 		t.Error("it counts as dead, or has lost its permit, while systemd may start its next process")
 	}
@@ -186,15 +193,7 @@ func TestPermitBetweenProcesses(t *testing.T) {
 // The quiet time of a unit that stops does not count if its permit is removed only now, by a kill.
 func TestKillOfAQuietUnit(t *testing.T) {
 	t.Parallel()
-	u := newFakeUnit(t)
-	if err := u.unit.grantPermit(); err != nil {
-		t.Fatal(err)
-	}
-	k, err := newUnitContainer(u.unit)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer k.Close()
+	u, k := permittedUnit(t)
 	k.Empty()
 	k.quietSince = max(1, boottime.Now()-quietTime) // it was asked to stop, and has been quiet since then
 	if err := k.Kill(); err != nil || u.permitted() {

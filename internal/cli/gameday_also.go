@@ -67,7 +67,8 @@ func (g group) ledBy(ctx context.Context, daemon cluster.Node, except string) (l
 		var why []string
 		if name != except {
 			led = append(led, name)
-			why = refusals(operator.WithForecast(status.Of(g.name, g.paths.Root, s), leaders[i]), s.Control.Record.Pause)
+			view := status.Of(g.name, g.paths.Root, s)
+			why = refusals(operator.WithForecast(view, leaders[i]), s.Control.Record.Pause)
 		}
 		if len(why) == 0 && then != nil && !then[i].HasLeader() {
 			why = []string{"nobody could take over from " + s.Current.Record.Node + ": " + then[i].WhyNoLeader()}

@@ -91,7 +91,7 @@ func TestTheHeirFollowsTheGroup(t *testing.T) {
 	check("no leader", "unknown")
 }
 
-// Whoever may not be elected without a person is no heir, nor is anybody if nobody is ever elected.
+// No member is the heir if a person must approve its election, or if the policy elects nobody.
 func TestNoHeirWithoutAnElection(t *testing.T) {
 	confirm := cluster.Rules{Type: "priority", Confirm: "member.site != previous.site"}
 	for name, c := range map[string]struct {

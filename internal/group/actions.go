@@ -14,12 +14,16 @@ import (
 	"zkelectd/internal/zk"
 )
 
-// perform performs an action of the machine. It blocks no longer than it takes to start a process. If this member was
-// abandoned while its loop was stuck, it does nothing: the guard does what is left to do, and another instance may lead.
+// perform performs an action of the machine, unless this member was abandoned while its loop was stuck: the guard does
+// what is left to do then, and another instance may lead.
 func (m *Member) perform(a transition.Action) {
-	if m.background.ctx.Err() != nil {
-		return
+	if m.background.ctx.Err() == nil {
+		m.act(a)
 	}
+}
+
+// act blocks no longer than it takes to start a process.
+func (m *Member) act(a transition.Action) {
 	switch a := a.(type) {
 	case transition.Send:
 		m.send(a)

@@ -209,8 +209,8 @@ func (p *petter) nextPet() time.Duration {
 	return limit - finalLead
 }
 
-// pet pets the device unless the limit has passed. If its timeout is too long, it is set first, which restarts the timer
-// as well. The clock is read last, right before each call.
+// pet pets the device unless the limit has passed. If its timeout is too long, it is set first, which restarts the
+// timer as well. The clock is read last, right before each call.
 func (p *petter) pet() {
 	var failed error
 	shorten := p.state.Info.Timeout > p.longest && p.mayPet()

@@ -153,8 +153,8 @@ func New(opt Options) *Host {
 	h := &Host{
 		opt: opt, log: opt.Log.With("node", c.Node.ID), counters: group.NewCounters(nil),
 		service: &service{notify: opt.Guard.Notify},
-		reloads: make(chan struct{}, 1), left: make(chan struct{}, 1), recheck: make(chan struct{}, 1), probes: command.NewLimit(maxProbes),
-		hooks: command.NewLimit(maxHooks),
+		reloads: make(chan struct{}, 1), left: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
+		probes: command.NewLimit(maxProbes), hooks: command.NewLimit(maxHooks),
 	}
 	h.placement, h.failsafe = newPlacement(), newFailsafeMode(h)
 	h.following.log, h.following.changed = h.log, make(chan struct{}, 1)

@@ -224,11 +224,8 @@ func (m *membership) runInstance() error {
 	case err != nil:
 		return err
 	}
-	if err := s.ensureLease(m.ctx); group.IsTransient(err) {
+	if err := m.ensureLease(); err != nil {
 		return err
-	} else if err != nil {
-		r.log.Warn("this host has no lease znode: if it is lost as the leader, it is replaced only after its "+
-			"session timeout", "err", err)
 	}
 	part, err := m.join(m.ctx, budget)
 	if err != nil {
@@ -267,6 +264,17 @@ func (m *membership) runInstance() error {
 		return nil // removed
 	}
 	return err
+}
+
+// ensureLease creates the lease znode of the session. A member may do without.
+func (m *membership) ensureLease() error {
+	err := m.session.ensureLease(m.ctx)
+	if err == nil || group.IsTransient(err) {
+		return err
+	}
+	m.resource.log.Warn("this host has no lease znode: if it is lost as the leader, it is replaced only after its "+
+		"session timeout", "err", err)
+	return nil
 }
 
 // prepare prepares the registration, and gives the resource one group for each slot that it has.

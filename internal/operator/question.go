@@ -111,8 +111,8 @@ type Leaders struct {
 const slotReadsAtOnce = 16
 
 // ReadLeaders returns a group, with slots if slotted is set. name is the name of the group or of one of its slots. It
-// reads the decisions before the members, as a daemon does. If watch is true, it sets watches. It returns an error if it
-// is not known which slots the group has: without any, each question about all leaders would have an answer.
+// reads the decisions before the members, as a daemon does. If watch is true, it sets watches. It returns an error if
+// it is not known which slots the group has: without any, each question about all leaders would have an answer.
 func ReadLeaders(ctx context.Context, r cluster.Reader, name string, paths cluster.Paths, slotted,
 	watch bool) (Leaders, error) {
 	g := Leaders{Name: cluster.GroupOf(name), slotted: slotted}

@@ -33,8 +33,8 @@ func (g *Group) Get(ctx context.Context, path string, watched bool) ([]byte, clu
 		if !arm {
 			return g.zk.Get(path)
 		}
-		// getData sets no watch on a znode that does not exist; exists does. What was deleted is probably still gone: then
-		// it takes one round trip only, which a candidate waits for.
+		// getData sets no watch on a znode that does not exist; exists does. What was deleted is probably still gone:
+		// then it takes one round trip only, which a candidate waits for.
 		if !g.takeDeleted(path) {
 			data, stat, _, err := g.zk.GetW(path)
 			if !errors.Is(err, zk.ErrNoNode) {

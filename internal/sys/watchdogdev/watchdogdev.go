@@ -163,7 +163,8 @@ func (d *Device) setUp(info *Info, timeout time.Duration) error {
 // SetTimeout sets the timeout, which the device must then have exactly, and may restart the timer.
 func (d *Device) SetTimeout(info Info, timeout time.Duration) error {
 	if err := unix.IoctlSetPointerInt(d.fd, unix.WDIOC_SETTIMEOUT, int(timeout/time.Second)); err != nil {
-		return fmt.Errorf("%s (%s) does not take a timeout of %s: %w%s", d.path, info.Identity, timeout, err, limits(info))
+		return fmt.Errorf("%s (%s) does not take a timeout of %s: %w%s", d.path, info.Identity, timeout, err,
+			limits(info))
 	}
 	if got := d.seconds(unix.WDIOC_GETTIMEOUT); got != timeout {
 		return fmt.Errorf("%s (%s) has taken a timeout of %s instead of %s: use another device%s", d.path,

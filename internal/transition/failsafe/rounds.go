@@ -65,7 +65,7 @@ func (r *Rounds) Acked() Set { return r.acked }
 // Settled reports whether only the acknowledged set may be in force.
 func (r *Rounds) Settled() bool { return len(r.maybe) == 0 }
 
-// Possible reports whether this set may be in force, with its limit: whoever reads the fence goes by that limit (S1).
+// Possible reports whether this set may be in force, with its limit: those who read the fence rely on that limit (S1).
 func (r *Rounds) Possible(s Set) bool { return slices.ContainsFunc(r.sets(), s.Equal) }
 
 // Members returns everybody who must promise: the members of all sets that may be in force. It returns none while one

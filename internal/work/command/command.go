@@ -55,8 +55,8 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Run runs the command in a new session, without a terminal that could stop it, and kills its process group when the
-// command exits or ctx ends. If the command fails, the error is an [*Error]. A command that a kill does not end is given
-// up soon after ctx has ended, and is not started again while it exists.
+// command exits or ctx ends. If the command fails, the error is an [*Error]. A command that a kill does not end is
+// given up soon after ctx has ended, and is not started again while it exists.
 func (c Command) Run(ctx context.Context) ([]byte, error) {
 	text := &boundedBuffer{max: cmp.Or(c.MaxErrorText, maxErrorText)}
 	out := text
@@ -105,7 +105,8 @@ const killTime = 2 * time.Second
 
 // errNotEnded is the error of a command that was killed and has not ended. It waits in the kernel, as for a disk or a
 // file server that does not answer.
-var errNotEnded = errors.New("was killed, but has not ended: it waits for something that does not answer, such as a disk")
+var errNotEnded = errors.New("was killed, but has not ended: it waits for something that does not answer, such as a " +
+	"disk")
 
 // notEnded are the commands that were killed and have not ended, by their arguments and environment. Each keeps a
 // thread of this process. So none of them is started again: a probe would otherwise use up all threads.

@@ -133,8 +133,8 @@ func TestNotify(t *testing.T) {
 	}
 }
 
-// A descriptor that comes with a notification is closed, whoever sends it, also if there are more than the receiver has
-// room for.
+// The descriptors that a notification brings are closed, also if its sender is rejected, and if there are more than the
+// receiver has room for.
 func TestNotifyClosesReceivedDescriptors(t *testing.T) {
 	own, err := syscall.Getpgid(0)
 	if err != nil {
